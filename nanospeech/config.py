@@ -1,0 +1,218 @@
+"""Config: what a model is and how it is sampled. Frozen dataclasses; each default is written here, once."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from .errors import CheckpointError, InputError
+
+T = TypeVar("T")
+
+METHODS = ("euler", "midpoint", "rk4")
+SCHEDULES = ("epss", "uniform")
+UPSAMPLINGS = ("none", "average", "aligned")
+TOKENIZERS = ("chars", "bytes", "phonemes")
+
+
+def option(default: Any, help: str) -> Any:
+    """A dataclass field whose help text the command line shows."""
+    return field(default=default, metadata={"help": help})
+
+
+def from_dict(cls: type[T], values: dict[str, Any], where: str = "config") -> T:
+    """Builds a config dataclass strictly: unknown keys and wrong types are errors.
+
+    Args:
+        cls: one of the dataclasses below.
+        values: the parsed JSON or YAML mapping.
+        where: what to call the source in an error.
+
+    Raises:
+        CheckpointError: a key is unknown, or a value has the wrong type.
+    """
+    if not isinstance(values, dict):
+        raise CheckpointError(f"{where} should be a mapping, got {type(values).__name__}")
+    fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    if extra := sorted(values.keys() - fields.keys()):
+        raise CheckpointError(f"unknown keys {extra} in {where}; it may hold {sorted(fields)}")
+    built = {}
+    for name, value in values.items():
+        inner = SECTIONS.get(name) if cls is ModelConfig else None
+        if inner and value is not None:
+            value = from_dict(inner, value, f"{where}.{name}")
+        else:
+            check_type(fields[name], value, where)
+        built[name] = value
+    try:
+        return cls(**built)
+    except (InputError, TypeError) as e:
+        raise CheckpointError(f"{where}: {e}") from e
+
+
+def check_type(f: dataclasses.Field, value: Any, where: str) -> None:
+    """Checks a plain field against its annotation ("int", "float | None", …)."""
+    names = [n.strip() for n in str(f.type).split("|")]
+    kinds: dict[str, Any] = {"int": int, "float": (int, float), "str": str, "bool": bool}
+    for name in names:
+        if name == "None" and value is None:
+            return
+        kind = kinds.get(name)
+        if kind and isinstance(value, kind) and (name == "bool" or not isinstance(value, bool)):
+            return
+    raise CheckpointError(f"{where}.{f.name} should be {f.type}, got {value!r}")
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """The plain mapping that from_dict reads back."""
+    return dataclasses.asdict(config)
+
+
+@dataclass(frozen=True)
+class AudioConfig:
+    """What a mel is. The definition itself is in mel.py."""
+
+    sample_rate: int = 24_000
+    n_fft: int = 1024
+    hop_length: int = 256
+    n_mels: int = 100
+    # The model's ODE runs on (log_mel - mel_mean) / mel_std; 0 and 1 for the published weights.
+    mel_mean: float = 0.0
+    mel_std: float = 1.0
+
+    @property
+    def frame_rate(self) -> float:
+        """Mel frames per second: 93.75."""
+        return self.sample_rate / self.hop_length
+
+
+@dataclass(frozen=True)
+class DiTConfig:
+    """The speech model. Defaults are the published 82M one (reference: F5-TTS, arXiv 2410.06885)."""
+
+    dim: int = 512
+    depth: int = 18
+    heads: int = 12
+    dim_head: int = 64
+    ff_mult: int = 2
+    text_dim: int = 512
+    conv_layers: int = 4  # ConvNeXt-V2 blocks over the text
+    text_num_embeds: int = 256  # tokens, without the filler
+    n_mels: int = 100
+    rope_heads: int = 1  # heads that rotate; 1 for the published weights
+    qk_norm: bool = False  # RMSNorm on queries and keys, per head
+    text_upsampling: str = "none"  # none, average (ZipVoice), aligned (Glow-TTS search)
+    text_masking: bool = False  # keep the filler out of the text convolutions
+    patch_size: int = 1  # mel frames per token
+    adaln_zero: bool = True  # start blocks as identities (DiT, arXiv 2212.09748)
+    dropout: float = 0.1
+
+    def __post_init__(self):
+        if self.text_upsampling not in UPSAMPLINGS:
+            raise InputError(f"text_upsampling {self.text_upsampling!r}; choose from {UPSAMPLINGS}")
+        if not 1 <= self.rope_heads <= self.heads:
+            raise InputError(f"rope_heads is {self.rope_heads}, should be 1 to {self.heads}")
+        if self.patch_size < 1:
+            raise InputError(f"patch_size is {self.patch_size}, should be at least 1")
+
+
+@dataclass(frozen=True)
+class DurationConfig:
+    """The duration model. Defaults are the published one: (prompt mel, all text) -> seconds."""
+
+    dim: int = 512
+    depth: int = 12
+    heads: int = 8
+    dim_head: int = 64
+    ff_mult: int = 2
+    text_dim: int = 512
+    conv_layers: int = 0
+    text_num_embeds: int = 256
+    n_mels: int = 100
+    rope_heads: int = 1
+    qk_norm: bool = False
+    text_masking: bool = False
+    dropout: float = 0.1
+
+
+@dataclass(frozen=True)
+class VocoderConfig:
+    """Vocos (arXiv 2306.00814). Defaults are the published 24 kHz mel one."""
+
+    dim: int = 512
+    intermediate_dim: int = 1536
+    num_layers: int = 8
+    n_mels: int = 100
+    n_fft: int = 1024
+    hop_length: int = 256
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """A release folder's config.json."""
+
+    name: str = "nanospeech"
+    tokenizer: str = "chars"
+    audio: AudioConfig = AudioConfig()
+    dit: DiTConfig = DiTConfig()
+    duration: DurationConfig | None = None
+    vocoder: VocoderConfig | None = None
+    default_voice: str | None = None
+
+    def __post_init__(self):
+        if self.tokenizer not in TOKENIZERS:
+            raise InputError(f"tokenizer {self.tokenizer!r}; choose from {TOKENIZERS}")
+
+    def save(self, path: str | Path) -> None:
+        Path(path).write_text(json.dumps(to_dict(self), indent=2) + "\n", encoding="utf-8")
+
+    @staticmethod
+    def load(path: str | Path) -> ModelConfig:
+        """Reads config.json.
+
+        Raises:
+            CheckpointError: it is not JSON, or not this config.
+        """
+        try:
+            values = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as e:
+            raise CheckpointError(f"cannot read {path}: {e}") from e
+        return from_dict(ModelConfig, values, str(path))
+
+
+SECTIONS: dict[str, type] = {
+    "audio": AudioConfig,
+    "dit": DiTConfig,
+    "duration": DurationConfig,
+    "vocoder": VocoderConfig,
+}
+
+
+@dataclass(frozen=True)
+class SampleOptions:
+    """How the ODE is solved."""
+
+    method: str = option("euler", "solver: euler, midpoint (2x the work a step) or rk4 (4x)")
+    steps: int = option(7, "solver steps; more is slower and finer")
+    cfg_strength: float = option(2.0, "guidance strength; 0 is off and twice as fast")
+    sway_sampling_coef: float | None = option(-1.0, "sway of the time grid; < 0 favours early times")
+    schedule: str = option("epss", "time grid before sway: epss or uniform")
+
+    def __post_init__(self):
+        if self.method not in METHODS:
+            raise InputError(f"method {self.method!r} not known; choose from {', '.join(METHODS)}")
+        if self.schedule not in SCHEDULES:
+            raise InputError(
+                f"schedule {self.schedule!r} not known; choose from {', '.join(SCHEDULES)}"
+            )
+        if not 1 <= self.steps <= 1000:
+            raise InputError(f"steps is {self.steps}; choose 1 to 1000")
+        if not 0 <= self.cfg_strength <= 100:
+            raise InputError(f"cfg_strength is {self.cfg_strength}; choose 0 to 100")
+        if self.sway_sampling_coef is not None and not -1 <= self.sway_sampling_coef <= 2 / (math.pi - 2):
+            # beyond 2 / (pi - 2) the grid runs backwards (F5-TTS, section 3.3)
+            raise InputError(f"sway_sampling_coef is {self.sway_sampling_coef}; choose -1 to 1.75")

@@ -1,0 +1,43 @@
+"""Errors: everything nanospeech raises for a user's mistake. Bugs of our own raise AssertionError."""
+
+
+class NanospeechError(Exception):
+    """Base of all errors below; the CLI prints its message on one line and exits with 2."""
+
+
+class InputError(NanospeechError, ValueError):
+    """A text, option, reference recording or path that cannot be used as given."""
+
+
+class CheckpointError(NanospeechError):
+    """A release folder, trainer checkpoint or config that is missing, damaged or of another model."""
+
+
+class BackendError(NanospeechError):
+    """A backend, device or optional package that is not there; the message says how to get it."""
+
+
+class DataError(NanospeechError):
+    """Training data from which nothing useful can be read."""
+
+
+def require(module: str, extra: str):
+    """Imports an optional package, or raises BackendError with the pip command that installs it.
+
+    Args:
+        module: import name, for example "datasets".
+        extra: the extra of nanospeech that brings it, for example "train".
+
+    Returns:
+        The imported module.
+    """
+    import importlib
+
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as e:
+        if e.name is not None and e.name.split(".")[0] != module.split(".")[0]:
+            raise
+        raise BackendError(
+            f"{module} is not installed; run: pip install 'nanospeech[{extra}]'"
+        ) from e

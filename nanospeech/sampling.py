@@ -1,0 +1,111 @@
+"""Sampling: time grids, step rules, guidance and noise. Knows no tensors, only their arithmetic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+# Evaluation points in 32nds (EPSS, arXiv 2505.19931): small steps early, where the path bends.
+EPSS = {
+    5: (0, 2, 4, 8, 16, 32),
+    6: (0, 2, 4, 6, 8, 16, 32),
+    7: (0, 2, 4, 6, 8, 16, 24, 32),
+    10: (0, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32),
+    12: (0, 2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32),
+    16: (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32),
+}
+
+
+def time_grid(steps: int, schedule: str = "epss", sway: float | None = -1.0) -> list[float]:
+    """The times at which the solver stops, from 0 (noise) to 1 (speech).
+
+    Args:
+        steps: solver intervals; the grid has steps + 1 points.
+        schedule: "uniform", or "epss", which is uniform too for counts the paper does not list.
+        sway: sway sampling coefficient (F5-TTS, eq. 5), or None.
+    """
+    if schedule == "epss" and steps in EPSS:
+        grid = [k / 32 for k in EPSS[steps]]
+    else:
+        grid = [i / steps for i in range(steps + 1)]
+    if sway is not None:
+        # F5-TTS, section 3.3: sway < 0 spends more evaluations near t = 0
+        grid = [t + sway * (math.cos(math.pi / 2 * t) - 1 + t) for t in grid]
+    grid[0], grid[-1] = 0.0, 1.0  # rounding must not leave the ends
+    return grid
+
+
+def euler(f: Callable, x: Any, t0: float, t1: float) -> Any:
+    """First order, one evaluation."""
+    return x + (t1 - t0) * f(t0, x)
+
+
+def midpoint(f: Callable, x: Any, t0: float, t1: float) -> Any:
+    """Second order, two evaluations."""
+    h = t1 - t0
+    return x + h * f(t0 + h / 2, x + (h / 2) * f(t0, x))
+
+
+def rk4(f: Callable, x: Any, t0: float, t1: float) -> Any:
+    """Fourth order, four evaluations: Kutta's 3/8 rule."""
+    h = t1 - t0
+    k1 = f(t0, x)
+    k2 = f(t0 + h / 3, x + (h / 3) * k1)
+    k3 = f(t0 + h * 2 / 3, x + h * (k2 - k1 * (1 / 3)))
+    k4 = f(t1, x + h * (k1 - k2 + k3))
+    return x + (h / 8) * (k1 + 3 * (k2 + k3) + k4)
+
+
+STEP_RULES = {"euler": euler, "midpoint": midpoint, "rk4": rk4}
+EVALUATIONS = {"euler": 1, "midpoint": 2, "rk4": 4}
+
+
+def integrate(f: Callable, x: Any, times: list[float], method: str = "euler") -> Iterator[Any]:
+    """Solves dx/dt = f(t, x) along a grid, yielding the state after each step.
+
+    The caller owns the loop, so progress bars, cancellation and lazy evaluation are its own.
+
+    Args:
+        f: velocity; takes a float time and a state.
+        x: state at times[0]; any array type with arithmetic.
+        times: increasing grid, for example of time_grid.
+        method: a key of STEP_RULES.
+    """
+    step = STEP_RULES[method]
+    for t0, t1 in zip(times, times[1:]):
+        x = step(f, x, t0, t1)
+        yield x
+
+
+def guide(conditional: Any, unconditional: Any, strength: float) -> Any:
+    """Classifier-free guidance (arXiv 2207.12598) in this project's convention: 0 is none."""
+    return conditional + strength * (conditional - unconditional)
+
+
+def noise(frames: int, n_mels: int, seed: int) -> np.ndarray:
+    """Standard normal float32 (frames, n_mels); the same for every backend and device.
+
+    A longer draw of one seed begins with the shorter one.
+    """
+    return np.random.default_rng(seed).standard_normal((frames, n_mels), dtype=np.float32)
+
+
+def share_frames(weights: np.ndarray, total: int, least: int = 1) -> np.ndarray:
+    """Splits a whole number of frames in proportion to weights, every share at least `least`.
+
+    Args:
+        weights: float (T,), positive: the wanted share of each token.
+        total: frames to hand out; fewer than T * least raises the total to that.
+
+    Returns:
+        int64 (T,), summing to max(total, T * least).
+    """
+    weights = np.asarray(weights, np.float64)
+    spare = max(0, int(total) - least * len(weights))
+    want = np.maximum(weights - least * weights.sum() / max(total, 1), 0)
+    want = want if want.sum() > 0 else np.ones_like(weights)
+    edges = np.rint(np.cumsum(want) * (spare / want.sum())).astype(np.int64)
+    return np.diff(edges, prepend=0) + least
