@@ -50,13 +50,13 @@ def midpoint(f: Callable, x: Any, t0: float, t1: float) -> Any:
 
 
 def rk4(f: Callable, x: Any, t0: float, t1: float) -> Any:
-    """Fourth order, four evaluations: Kutta's 3/8 rule."""
+    """Fourth order, four evaluations: the classical Runge-Kutta rule."""
     h = t1 - t0
     k1 = f(t0, x)
-    k2 = f(t0 + h / 3, x + (h / 3) * k1)
-    k3 = f(t0 + h * 2 / 3, x + h * (k2 - k1 * (1 / 3)))
-    k4 = f(t1, x + h * (k1 - k2 + k3))
-    return x + (h / 8) * (k1 + 3 * (k2 + k3) + k4)
+    k2 = f(t0 + h / 2, x + (h / 2) * k1)
+    k3 = f(t0 + h / 2, x + (h / 2) * k2)
+    k4 = f(t1, x + h * k3)
+    return x + (h / 6) * (k1 + 2 * (k2 + k3) + k4)
 
 
 STEP_RULES = {"euler": euler, "midpoint": midpoint, "rk4": rk4}
