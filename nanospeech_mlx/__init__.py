@@ -1,0 +1,1 @@
+"""The MLX backend: networks and engine. Twin of nanospeech_torch, without training."""

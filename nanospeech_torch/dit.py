@@ -23,7 +23,7 @@ class TimestepEmbedding(layers.Module):
 
     def forward(self, time_B: Array) -> Array:
         hidden = layers.sinusoid(time_B, 256)
-        return self.time_mlp(hidden.to(self.time_mlp[0].weight.dtype))
+        return self.time_mlp(layers.cast(hidden, self.time_mlp[0].weight))
 
 
 class GRN(layers.Module):
@@ -70,7 +70,7 @@ class TextEmbedding(layers.Module):
     def forward(self, text_BT: Array, mask_BT: Array | None) -> Array:
         x = self.text_embed(text_BT + 1)
         if self.positions:
-            x = x + layers.text_positions(x.shape[1], x.shape[2], x).to(x.dtype)
+            x = x + layers.cast(layers.text_positions(x.shape[1], x.shape[2], x), x)
         for block in self.text_blocks:
             x = block(x, mask_BT)
         return layers.masked(x, mask_BT)
@@ -151,9 +151,7 @@ class Attention(layers.Module):
             layers.Linear(inner, dim, bias=False), layers.Dropout(dropout)
         )
 
-    def forward(
-        self, x_BND: Array, mask_BN: Array | None, angles: tuple[Array, Array]
-    ) -> Array:
+    def forward(self, x_BND: Array, mask_BN: Array | None, angles: tuple[Array, Array]) -> Array:
         q, k, v = (
             layers.split_heads(to(x_BND), self.heads) for to in (self.to_q, self.to_k, self.to_v)
         )

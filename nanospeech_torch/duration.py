@@ -20,9 +20,7 @@ class DurationBlock(layers.Module):
         self.ff_norm = layers.LayerNorm(c.dim)
         self.ff = FeedForward(c.dim, c.ff_mult, c.dropout)
 
-    def forward(
-        self, x_BND: Array, mask_BN: Array | None, angles: tuple[Array, Array]
-    ) -> Array:
+    def forward(self, x_BND: Array, mask_BN: Array | None, angles: tuple[Array, Array]) -> Array:
         x = x_BND + self.attn(self.attn_norm(x_BND), mask_BN, angles)
         return x + self.ff(self.ff_norm(x))
 
@@ -89,4 +87,4 @@ class DurationHead(layers.Module):
             lens_B = tokens * 0 + mel_BNM.shape[1]
         lens = layers.longer(lens_B, tokens)
         x = layers.masked(self.transformer(mel, text_BT, lens), layers.length_mask(lens, frames))
-        return self.to_pred(x.sum(1) / lens[:, None].to(x.dtype))[:, 0]
+        return self.to_pred(x.sum(1) / layers.cast(lens[:, None], x))[:, 0]

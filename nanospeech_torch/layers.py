@@ -86,6 +86,11 @@ def zero_(linear: nn.Linear) -> None:
         nn.init.zeros_(linear.bias)
 
 
+def cast(x: Tensor, like: Tensor) -> Tensor:
+    """x in the type of another array."""
+    return x.to(like.dtype)
+
+
 def masked(x_BND: Tensor, mask_BN: Tensor | None) -> Tensor:
     """Zeros where the mask is false."""
     return x_BND if mask_BN is None else x_BND.masked_fill(~mask_BN[..., None], 0)

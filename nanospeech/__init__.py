@@ -1,0 +1,59 @@
+"""nanospeech: text-to-speech in PyTorch and MLX. Importing it loads neither, nor NumPy."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .backend import load_engine
+    from .config import ModelConfig, SampleOptions
+    from .errors import BackendError, CheckpointError, DataError, InputError, NanospeechError
+    from .pipeline import Speaker, Utterance
+
+    __version__: str
+
+# what is exported, and the module that it is taken from when it is first asked for
+EXPORTS = {
+    "load_engine": "backend",
+    "ModelConfig": "config",
+    "SampleOptions": "config",
+    "Speaker": "pipeline",
+    "Utterance": "pipeline",
+    "NanospeechError": "errors",
+    "InputError": "errors",
+    "CheckpointError": "errors",
+    "BackendError": "errors",
+    "DataError": "errors",
+}
+
+__all__ = [  # noqa: RUF022, the order that the README introduces them in
+    "load_engine",
+    "Speaker",
+    "SampleOptions",
+    "Utterance",
+    "ModelConfig",
+    "NanospeechError",
+    "InputError",
+    "CheckpointError",
+    "BackendError",
+    "DataError",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version("nanospeech")
+        except PackageNotFoundError:  # run from a source tree that is not installed
+            return "0+unknown"
+    if name in EXPORTS:
+        return getattr(import_module(f".{EXPORTS[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,82 @@
+"""Backend: picks PyTorch or MLX and loads an engine. The only file that knows both."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from .checkpoint import open_release
+from .engine_base import DTYPES, Engine
+from .errors import BackendError, InputError
+
+BACKENDS = ("auto", "torch", "mlx")
+
+__all__ = ["BACKENDS", "Engine", "installed", "load_engine", "pick_backend"]
+
+
+def installed(name: str) -> bool:
+    """Whether a backend's package can be imported, without importing it."""
+    return find_spec("mlx.core" if name == "mlx" and find_spec("mlx") else name) is not None
+
+
+def pick_backend(backend: str = "auto") -> str:
+    """The name of the backend to use.
+
+    Args:
+        backend: "torch", "mlx", or "auto": MLX on Apple silicon where it is installed, else
+            PyTorch, else MLX.
+
+    Raises:
+        InputError: another name.
+        BackendError: not installed; the message has the pip command.
+    """
+    if backend not in BACKENDS:
+        raise InputError(f"backend {backend!r} not known; choose from {', '.join(BACKENDS)}")
+    if backend == "auto":
+        apple = sys.platform == "darwin" and platform.machine() == "arm64"
+        order = ("mlx", "torch") if apple else ("torch", "mlx")
+        found = [name for name in order if installed(name)]
+        if not found:
+            raise BackendError(
+                f"no backend is installed; run: pip install 'nanospeech[{order[0]}]'"
+            )
+        return found[0]
+    if not installed(backend):
+        raise BackendError(
+            f"the {backend} backend is not installed; run: pip install 'nanospeech[{backend}]'"
+        )
+    return backend
+
+
+def load_engine(
+    folder_or_repo: str | Path | None = None,
+    backend: str = "auto",
+    device: str | None = None,
+    dtype: str | None = None,
+) -> Engine:
+    """Loads a model into one of the backends.
+
+    Args:
+        folder_or_repo: a release folder, a Hub name, or None for the voice that is shipped.
+        backend: "auto", "torch" or "mlx".
+        device: torch: "cpu", "cuda", "cuda:1", "mps"; mlx: "cpu", "gpu". None takes a GPU if any.
+        dtype: of the speech model's weights: "float32" (default), "float16" or "bfloat16".
+
+    Raises:
+        InputError: no such model, backend, device or type.
+        CheckpointError: the release folder is incomplete, damaged or contradicts itself.
+        BackendError: the backend or the device is not there.
+    """
+    if dtype is not None and dtype not in DTYPES:
+        raise InputError(f"dtype {dtype!r} not known; choose from {', '.join(DTYPES)}")
+    name = pick_backend(backend)
+    release = open_release(folder_or_repo)
+    if name == "torch":
+        from nanospeech_torch.engine import TorchEngine
+
+        return TorchEngine(release, device, dtype)
+    from nanospeech_mlx.engine import MlxEngine
+
+    return MlxEngine(release, device, dtype)

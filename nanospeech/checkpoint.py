@@ -1,0 +1,257 @@
+"""Checkpoint: the release folder on disk or on the Hub. Reads and checks it; runs no model.
+
+A folder holds config.json, model.safetensors, vocab.txt and perhaps duration.safetensors,
+vocoder.safetensors, voices/ and README.md. Nothing in it is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from .checkpoint_shapes import (
+    dit_config_from_shapes,
+    duration_config_from_shapes,
+    vocoder_config_from_shapes,
+)
+from .config import AudioConfig, ModelConfig
+from .errors import CheckpointError, InputError
+from .tokenizer import Tokenizer
+
+CONFIG, MODEL, VOCAB = "config.json", "model.safetensors", "vocab.txt"
+DURATION, VOCODER = "duration.safetensors", "vocoder.safetensors"
+RELEASE_FILES = (CONFIG, MODEL, DURATION, VOCODER, VOCAB, "voices/*", "README.md")
+# Tables of mels and windows that published files carry and that are computed here.
+IGNORED = ("mel_spec.", "feature_extractor.", "head.istft.")
+MAX_TEXT_BYTES = 4_000_000  # of config.json and of vocab.txt
+HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+DEFAULT = Path(__file__).parent / "default"
+
+
+@dataclass(frozen=True)
+class Release:
+    """An opened release folder. Weights are read from it later, by an engine."""
+
+    folder: Path
+    config: ModelConfig
+    tokenizer: Tokenizer
+
+    def has(self, name: str) -> bool:
+        """Whether the folder holds a file of this name."""
+        return (self.folder / name).is_file()
+
+
+def resolve(folder_or_repo: str | Path | None = None) -> Path:
+    """Finds a release folder, downloading it if it is a Hub repository.
+
+    Args:
+        folder_or_repo: a folder, a Hub name such as "lucasnewman/nanospeech", or None for the
+            voice that the package ships.
+
+    Raises:
+        InputError: neither a folder nor a Hub repository.
+        CheckpointError: a folder without a model, or a download that failed.
+    """
+    if folder_or_repo is None:
+        if not (DEFAULT / MODEL).is_file():
+            raise CheckpointError(
+                "this copy of nanospeech ships no default voice; name a release folder or a Hub"
+                " repository (--model)"
+            )
+        return DEFAULT
+    folder = Path(folder_or_repo).expanduser()
+    if folder.is_dir():
+        if not (folder / MODEL).is_file():
+            raise CheckpointError(
+                f"{folder} has no {MODEL}; make a release folder with: python -m convert"
+            )
+        return folder
+    name = str(folder_or_repo)
+    if folder.exists():
+        raise InputError(f"{name} is a file; name the release folder that holds {MODEL}")
+    if not HUB_NAME.fullmatch(name):
+        raise InputError(
+            f"model {name!r} not found: it is neither a folder nor a Hub repository (owner/name)"
+        )
+    return download(name)
+
+
+def download(repo: str) -> Path:
+    """Fetches the release files of a Hub repository, or finds them in the Hub's cache."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
+
+    try:
+        folder = Path(snapshot_download(repo, allow_patterns=list(RELEASE_FILES)))
+    except (RepositoryNotFoundError, HFValidationError) as e:
+        raise InputError(
+            f"model {repo!r} not found: there is no such folder, and no such repository on the"
+            " Hugging Face Hub (or it is private: run hf auth login)"
+        ) from e
+    except Exception as e:  # its HTTP libraries' errors share no base class
+        reason = str(e).strip().split("\n")[0]
+        raise CheckpointError(
+            f"cannot download {repo!r}, and there is no such folder here: {reason}; check the"
+            " network, or fetch the files elsewhere and name their folder"
+        ) from e
+    if not (folder / MODEL).is_file():
+        raise CheckpointError(f"the Hub repository {repo!r} holds no {MODEL}")
+    return folder
+
+
+def load_config(folder: str | Path) -> ModelConfig:
+    """Reads config.json; what it leaves out is read off the tensors' shapes.
+
+    Raises:
+        CheckpointError: unreadable, of unknown keys, or contradicting itself.
+    """
+    folder = Path(folder)
+    config = None
+    if (folder / CONFIG).exists():
+        check_size(folder / CONFIG)
+        config = ModelConfig.load(folder / CONFIG)
+    if config is None:
+        dit = dit_config_from_shapes(tensor_shapes(folder / MODEL), folder / MODEL)
+        config = ModelConfig(audio=AudioConfig(n_mels=dit.n_mels), dit=dit)
+    if config.duration is None and (path := folder / DURATION).is_file():
+        duration = duration_config_from_shapes(tensor_shapes(path), path)
+        config = dataclasses.replace(config, duration=duration)
+    if config.vocoder is None and (path := folder / VOCODER).is_file():
+        vocoder = vocoder_config_from_shapes(tensor_shapes(path))
+        config = dataclasses.replace(config, vocoder=vocoder)
+    mels = {"audio": config.audio.n_mels, "dit": config.dit.n_mels}
+    if config.duration:
+        mels["duration"] = config.duration.n_mels
+    if config.vocoder:
+        mels["vocoder"] = config.vocoder.n_mels
+    if len(set(mels.values())) > 1:
+        raise CheckpointError(f"the parts in {folder} disagree on n_mels: {mels}")
+    return config
+
+
+def open_release(folder_or_repo: str | Path | None = None) -> Release:
+    """Resolves a release folder and reads all of it but the weights.
+
+    Raises:
+        InputError, CheckpointError: as resolve and load_config; or the vocabulary is damaged or
+            of another model.
+    """
+    folder = resolve(folder_or_repo)
+    config = load_config(folder)
+    path = folder / VOCAB
+    if config.tokenizer != "bytes":
+        check_size(path)
+    tokenizer = Tokenizer.load(config.tokenizer, path)
+    # a file that ends with "\n" was counted by the published trainer as one token more
+    if config.dit.text_num_embeds - len(tokenizer) not in (0, 1):
+        raise CheckpointError(
+            f"{path} has {len(tokenizer)} tokens, but the model was trained with"
+            f" {config.dit.text_num_embeds}; take the {VOCAB} that came with it"
+        )
+    return Release(folder, config, tokenizer)
+
+
+def check_size(path: Path) -> None:
+    """Raises CheckpointError where a text file is missing or absurdly large."""
+    if not path.is_file():
+        raise CheckpointError(f"{path.parent} has no {path.name}; a release folder needs one")
+    if (size := path.stat().st_size) > MAX_TEXT_BYTES:
+        raise CheckpointError(f"{path} has {size:,} bytes, more than {MAX_TEXT_BYTES:,}")
+
+
+def tensor_shapes(path: str | Path) -> dict[str, tuple[int, ...]]:
+    """Shapes by name, from a safetensors file's header alone; ignored buffers left out.
+
+    Raises:
+        CheckpointError: missing, truncated or not safetensors.
+    """
+    with opened(path) as f:
+        names = [n for n in f.keys() if not n.startswith(IGNORED)]  # noqa: SIM118, no dict
+        return {n: tuple(f.get_slice(n).get_shape()) for n in names}
+
+
+def read_tensors(path: str | Path) -> dict[str, np.ndarray]:
+    """Arrays by name from a safetensors file, without the ignored buffers.
+
+    Returns:
+        float32 and float16 as they are stored; bfloat16, which NumPy lacks, as float32.
+
+    Raises:
+        CheckpointError: missing, truncated or not safetensors, or of another type.
+    """
+    with opened(path) as f:
+        names = [n for n in f.keys() if not n.startswith(IGNORED)]  # noqa: SIM118
+        kinds = {f.get_slice(n).get_dtype() for n in names}
+        if extra := sorted(kinds - {"F32", "F16", "BF16", "F64"}):
+            raise CheckpointError(f"{path} holds tensors of type {', '.join(extra)}, not floats")
+        if "BF16" not in kinds:
+            return {n: f.get_tensor(n) for n in names}
+    return read_bfloat16(Path(path))
+
+
+def read_bfloat16(path: Path) -> dict[str, np.ndarray]:
+    """read_tensors for a file with bfloat16 in it: the upper halves of float32 numbers."""
+    import safetensors
+
+    types = {"F32": np.float32, "F16": np.float16, "F64": np.float64}
+    tensors = {}
+    for name, t in safetensors.deserialize(path.read_bytes()):
+        if name.startswith(IGNORED):
+            continue
+        if t["dtype"] == "BF16":
+            upper = np.frombuffer(t["data"], "<u2").astype(np.uint32) << 16
+            tensors[name] = upper.view(np.float32).reshape(t["shape"])
+        else:
+            tensors[name] = np.frombuffer(t["data"], types[t["dtype"]]).reshape(t["shape"])
+    return tensors
+
+
+def opened(path: str | Path):
+    """Opens a safetensors file, with a damaged one as a CheckpointError."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        return safe_open(str(path), framework="np")
+    except (OSError, SafetensorError) as e:
+        raise CheckpointError(
+            f"cannot read {path}: {e}; it is missing, truncated or no safetensors file:"
+            " fetch or convert it again"
+        ) from e
+
+
+def check_tensors(
+    got: Mapping[str, tuple[int, ...]], wanted: Mapping[str, tuple[int, ...]], path: str | Path
+) -> None:
+    """Compares a file's tensors with those that the config calls for.
+
+    Args:
+        got: shapes by name in the file, in the published (torch) layout.
+        wanted: the same of the model.
+        path: the file, for the message.
+
+    Raises:
+        CheckpointError: names the first few tensors missing, unknown or of another shape.
+    """
+    wrong = []
+    if missing := sorted(wanted.keys() - got.keys()):
+        wrong.append(f"missing {some(missing)}")
+    if extra := sorted(got.keys() - wanted.keys()):
+        wrong.append(f"unknown {some(extra)}")
+    both = sorted(wanted.keys() & got.keys())
+    if differ := [n for n in both if tuple(got[n]) != tuple(wanted[n])]:
+        shapes = [f"{n} {tuple(got[n])} instead of {tuple(wanted[n])}" for n in differ]
+        wrong.append(f"wrong shapes: {some(shapes)}")
+    if wrong:
+        raise CheckpointError(f"{path} does not fit its {CONFIG}: {'; '.join(wrong)}")
+
+
+def some(names: Iterable[str], count: int = 3) -> str:
+    """The first few of many names."""
+    names = list(names)
+    rest = f" and {len(names) - count} more" if len(names) > count else ""
+    return ", ".join(names[:count]) + rest

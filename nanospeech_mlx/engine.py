@@ -1,0 +1,118 @@
+"""Engine: runs a release folder with MLX. What it computes is in nanospeech/engine_base.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+from mlx import nn
+from mlx.utils import tree_flatten
+
+from nanospeech.checkpoint import DURATION, MODEL, Release, check_tensors, read_tensors
+from nanospeech.engine_base import Engine
+from nanospeech.errors import BackendError, InputError
+
+from . import layers
+from .dit import DiT
+from .duration import DurationHead, DurationTransformer
+from .vocoder import Vocos
+
+
+class MlxEngine(Engine):
+    """A model in MLX. It belongs to the thread that made it, as MLX's arrays do.
+
+    Args:
+        release: an opened folder.
+        device: "cpu", "gpu", or None for the GPU if there is one.
+        dtype: of the speech model's weights; None is float32.
+
+    Raises:
+        InputError: no such device.
+        BackendError: the device is not there.
+        CheckpointError: the weights do not fit the config.
+    """
+
+    backend = "mlx"
+    layers = layers
+
+    def __init__(self, release: Release, device: str | None = None, dtype: str | None = None):
+        super().__init__(release, pick_device(device), dtype)
+
+    def load(self, name: str) -> nn.Module:
+        c, prefix = self.config, ""
+        if name == MODEL:
+            module, prefix = DiT(c.dit), "transformer."
+        elif name == DURATION:
+            module = DurationHead(DurationTransformer(c.duration))
+        else:
+            assert c.vocoder is not None
+            module = Vocos(c.vocoder)
+        path = self.folder / name
+        tensors = read_tensors(path)
+        shapes = {n: tuple(p.shape) for n, p in tree_flatten(module.parameters())}
+        wanted = {prefix + n: published(n, shape) for n, shape in shapes.items()}
+        check_tensors({n: t.shape for n, t in tensors.items()}, wanted, path)
+        dtype = getattr(mx, self.dtype) if name == MODEL else mx.float32
+        weights = [
+            (n.removeprefix(prefix), mx.array(swapped(n, t)).astype(dtype))
+            for n, t in tensors.items()
+        ]
+        module.load_weights(weights, strict=True)
+        module.eval()
+        mx.eval(module.parameters())
+        return module
+
+    def context(self) -> Any:
+        return mx.stream(mx.cpu if self.device == "cpu" else mx.gpu)
+
+    def array(self, x: np.ndarray) -> mx.array:
+        x = np.ascontiguousarray(x)
+        return mx.array(x.astype(np.int32) if x.dtype == np.int64 else x)
+
+    def numpy(self, x: mx.array) -> np.ndarray:
+        return np.array(x.astype(mx.float32))
+
+    def concat(self, a: mx.array, b: mx.array) -> mx.array:
+        return mx.concatenate([a, b])
+
+    def ready(self, x: mx.array) -> None:
+        mx.eval(x)
+
+    def to_weights(self, x: mx.array) -> mx.array:
+        return x.astype(getattr(mx, self.dtype))
+
+    def to_float(self, x: mx.array) -> mx.array:
+        return x.astype(mx.float32)
+
+
+def is_convolution(name: str, rank: int) -> bool:
+    """Whether a parameter is a convolution's kernel: (out, kernel, in) in MLX."""
+    return rank == 3 and name.endswith(".weight")
+
+
+def published(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that a parameter of MLX has in a release folder."""
+    return (shape[0], shape[2], shape[1]) if is_convolution(name, len(shape)) else shape
+
+
+def swapped(name: str, tensor: np.ndarray) -> np.ndarray:
+    """A folder's tensor in MLX's layout: convolutions from (out, in, kernel)."""
+    return tensor.swapaxes(1, 2) if is_convolution(name, tensor.ndim) else tensor
+
+
+def pick_device(name: str | None) -> str:
+    """The device to run on: "cpu" or "gpu".
+
+    Raises:
+        InputError: not a device's name.
+        BackendError: not there.
+    """
+    gpu = mx.default_device().type == mx.gpu or mx.metal.is_available()
+    if name is None or name == "auto":
+        return "gpu" if gpu else "cpu"
+    if name not in ("cpu", "gpu", "metal", "mps"):
+        raise InputError(f"device {name!r} not known; MLX has cpu and gpu")
+    if name != "cpu" and not gpu:
+        raise BackendError(f"device {name!r} is not there; MLX finds here: cpu")
+    return "cpu" if name == "cpu" else "gpu"

@@ -1,0 +1,217 @@
+"""Flow: the training losses of the speech and the duration model. No optimiser, no data.
+
+Every random draw of a step comes in with the batch (see data.py), so a loss depends on nothing but
+its arguments and the weights, and a resumed run repeats an uninterrupted one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from nanospeech.alignment import frame_tokens, monotonic_search
+from nanospeech.config import AudioConfig, option
+
+from . import layers
+from .dit import DiT
+from .duration import DurationHead, DurationTransformer
+
+
+@dataclass(frozen=True)
+class LossConfig:
+    """What is hidden from the model in training, and the weights of the losses."""
+
+    drop_audio: float = option(0.3, "chance that a sample's audio condition is dropped")
+    drop_both: float = option(0.2, "chance that audio and text are dropped (for guidance)")
+    min_span: float = option(0.7, "least share of a clip that is masked and learned")
+    max_span: float = option(1.0, "largest share of a clip that is masked")
+    spell: float = option(0.1, "chance that a known word is given in letters (phonemes only)")
+    prior: float = option(1.0, "weight of the aligner's mean loss")
+    duration: float = option(0.1, "weight of the aligner's duration loss")
+
+
+@dataclass
+class Batch:
+    """One padded batch with its draws; tensors are on one device.
+
+    mel_BNM log mel, zero past lens_B; text_BT ids padded with -1; noise_BNM standard normal; time_B
+    in [0, 1]; span_BN true where the model must speak; drop_audio_B and drop_text_B; prompt_B frames
+    that a duration model may hear.
+    """
+
+    mel: Tensor
+    lens: Tensor
+    text: Tensor
+    noise: Tensor
+    time: Tensor
+    span: Tensor
+    drop_audio: Tensor
+    drop_text: Tensor
+    prompt: Tensor
+
+    def to(self, device: torch.device | str) -> Batch:
+        move = {k: v.to(device, non_blocking=True) for k, v in vars(self).items()}
+        return Batch(**move)
+
+
+# name of a loss -> (sum over its elements, number of elements); the trainer divides, after adding
+# up both over processes, so that two processes give the loss of one with the same global batch
+Sums = dict[str, tuple[Tensor, Tensor]]
+
+
+class Nanospeech(nn.Module):
+    """The speech model with its flow-matching loss (arXiv 2210.02747; F5-TTS, arXiv 2410.06885).
+
+    Args:
+        transformer: the network.
+        tokenizer: nanospeech.tokenizer.Tokenizer, or a function of a list of texts that returns
+            ids (B, T) padded with -1; the trainer's data loader calls it.
+        audio: the mel and its normalisation.
+        loss: drop chances and loss weights.
+    """
+
+    def __init__(
+        self,
+        transformer: DiT,
+        tokenizer: Callable | object | None = None,
+        audio: AudioConfig | None = None,
+        loss: LossConfig | None = None,
+    ):
+        super().__init__()
+        self.transformer = transformer
+        self.tokenizer = tokenizer
+        self.audio = audio or AudioConfig()
+        self.loss = loss or LossConfig()
+
+    def weights(self) -> dict[str, float]:
+        """Weight of each loss that forward returns."""
+        return {"flow": 1.0, "prior": self.loss.prior, "duration": self.loss.duration}
+
+    def forward(self, batch: Batch) -> Sums:
+        """Sums and counts of the losses of a batch."""
+        dit = self.transformer
+        valid = layers.length_mask(batch.lens, batch.mel.shape[1])
+        mel = layers.masked((batch.mel - self.audio.mel_mean) / self.audio.mel_std, valid)
+        time = batch.time[:, None, None]
+        state = (1 - time) * batch.noise + time * mel
+        cond = layers.masked(mel, ~(batch.span | batch.drop_audio[:, None]))
+        text, sums = self.text_states(batch, mel)
+        velocity = dit(state, cond, text, batch.time, batch.lens).float()
+        error = (velocity - (mel - batch.noise)).square().mean(-1)
+        learned = batch.span & valid
+        return {"flow": (error.masked_fill(~learned, 0).sum(), learned.sum()), **sums}
+
+    def text_states(self, batch: Batch, mel: Tensor) -> tuple[Tensor, Sums]:
+        """Text states of each patch, and the aligner's losses if there is one."""
+        dit = self.transformer
+        p = dit.config.patch_size
+        patches, lens = -(-mel.shape[1] // p), (batch.lens + p - 1) // p
+        mask = layers.length_mask(lens, patches)
+        if dit.config.text_upsampling == "none":
+            text = batch.text.masked_fill(batch.drop_text[:, None], -1)
+            return dit.embed_text(text, patches, mask), {}
+        tokens = (batch.text >= 0).sum(1)
+        hidden = dit.embed_tokens(batch.text)
+        sums: Sums = {}
+        if dit.config.text_upsampling == "average":
+            index = average_path(tokens, lens, patches)
+        else:
+            index, sums = self.align(hidden, mel, batch.lens, tokens)
+        states = layers.gather_tokens(hidden, index)
+        filler = dit.embed_filler(batch.text).to(states.dtype)
+        return torch.where(batch.drop_text[:, None, None], filler, states), sums
+
+    def align(
+        self, hidden_BTD: Tensor, mel_BNM: Tensor, lens_B: Tensor, tokens_B: Tensor
+    ) -> tuple[Tensor, Sums]:
+        """The searched token of each patch, the mean loss and the duration loss."""
+        aligner = self.transformer.aligner
+        assert aligner is not None
+        p = self.transformer.config.patch_size
+        target = patch_means(mel_BNM, lens_B, p)
+        lens = (lens_B + p - 1) // p
+        mask = layers.length_mask(lens, target.shape[1])
+        speaker = layers.masked(target, mask).sum(1) / lens[:, None]
+        means = aligner.means(hidden_BTD, speaker).float()
+        with torch.no_grad(), torch.autocast(mel_BNM.device.type, enabled=False):
+            durations = search(target, means, lens, tokens_B)
+            frames = frame_tokens(durations, target.shape[1])
+        index = torch.from_numpy(frames).to(mel_BNM.device)
+        spoken = torch.from_numpy(durations).to(mel_BNM.device)
+        error = 0.5 * (target - layers.gather_tokens(means, index)).square().mean(-1)
+        guess = aligner.log_durations(hidden_BTD.detach(), speaker).float()
+        real = spoken > 0
+        miss = (guess - spoken.clamp(min=1).log()).square().masked_fill(~real, 0)
+        return index, {
+            "prior": (error.masked_fill(~mask, 0).sum(), mask.sum()),
+            "duration": (miss.sum(), real.sum()),
+        }
+
+
+def patch_means(mel_BNM: Tensor, lens_B: Tensor, p: int) -> Tensor:
+    """Mean of the valid frames of each patch: (B, ceil(N / p), M)."""
+    patches = -(-mel_BNM.shape[1] // p)
+    mel = layers.pad_length(mel_BNM, patches * p).unflatten(1, (patches, p))
+    starts = torch.arange(patches, device=lens_B.device) * p
+    count = (lens_B[:, None] - starts).clamp(1, p)
+    return mel.sum(2) / count[..., None]
+
+
+def search(target_BNM: Tensor, means_BTM: Tensor, lens_B: Tensor, tokens_B: Tensor) -> np.ndarray:
+    """Patches per token by monotonic search over -0.5 |y - mu|^2: int64 (B, T)."""
+    score = target_BNM @ means_BTM.transpose(1, 2)
+    score = score - 0.5 * means_BTM.square().sum(-1)[:, None]  # |y|^2 is the same on every path
+    return monotonic_search(score.cpu().numpy(), lens_B.cpu().numpy(), tokens_B.cpu().numpy())
+
+
+def average_path(tokens_B: Tensor, lens_B: Tensor, patches: int) -> Tensor:
+    """Token of each patch when every token gets N // T patches and the last ones the remainder."""
+    each = (lens_B // tokens_B.clamp(min=1)).clamp(min=1)[:, None]
+    first = (tokens_B * (each[:, 0] + 1) - lens_B)[:, None]  # tokens without an extra patch
+    place = torch.arange(patches, device=lens_B.device)[None]
+    late = first + (place - first * each).div(each + 1, rounding_mode="floor")
+    index = torch.where(place < first * each, place // each, late)
+    return torch.minimum(index.clamp(min=0), (tokens_B[:, None] - 1).clamp(min=0))
+
+
+class DurationPredictor(DurationHead):
+    """The duration model with its loss: a prompt of random length and all the text.
+
+    Args:
+        transformer: the network.
+        tokenizer: as for Nanospeech.
+        audio: the mel.
+    """
+
+    def __init__(
+        self,
+        transformer: DurationTransformer,
+        tokenizer: Callable | object | None = None,
+        audio: AudioConfig | None = None,
+    ):
+        super().__init__(transformer)
+        self.tokenizer = tokenizer
+        self.audio = audio or AudioConfig()
+        self.loss = LossConfig()
+
+    def weights(self) -> dict[str, float]:
+        return {"duration": 1.0}
+
+    def forward(
+        self, batch: Batch | Tensor, text_BT: Tensor | None = None, lens_B: Tensor | None = None
+    ) -> Sums | Tensor:
+        """The loss of a Batch, or the seconds of (mel_BNM, text_BT, lens_B)."""
+        if isinstance(batch, Tensor):
+            assert text_BT is not None
+            return super().forward(batch, text_BT, lens_B)
+        heard = layers.length_mask(batch.prompt, batch.mel.shape[1])
+        frames = int(max(batch.mel.shape[1], batch.text.shape[1]))
+        mel = layers.pad_length(layers.masked(batch.mel, heard), frames)
+        seconds = super().forward(mel, batch.text, batch.prompt).float().clamp(min=1e-3)
+        target = batch.lens.float() / self.audio.frame_rate
+        error = (seconds.log() - target.log()).abs()
+        return {"duration": (error.sum(), torch.ones_like(error).sum())}

@@ -1,0 +1,39 @@
+"""Mel: nanospeech.mel's definition in torch, for batches on any device. Always float32."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from nanospeech.config import AudioConfig
+from nanospeech.mel import CLAMP, filterbank, window
+
+
+class MelSpec(nn.Module):
+    """Log mel of waves.
+
+    Args:
+        audio: the transform's sizes.
+    """
+
+    def __init__(self, audio: AudioConfig | None = None):
+        super().__init__()
+        self.audio = a = audio or AudioConfig()
+        bank = filterbank(a.sample_rate, a.n_fft, a.n_mels)
+        self.register_buffer("window", torch.from_numpy(window(a.n_fft).copy()), persistent=False)
+        self.register_buffer("filterbank", torch.from_numpy(bank.copy()), persistent=False)
+
+    def forward(self, wave_Bn: Tensor) -> Tensor:
+        """float waves (B, n) in [-1, 1] to float32 (B, n // hop_length + 1, M)."""
+        a = self.audio
+        with torch.autocast(wave_Bn.device.type, enabled=False):  # bf16 would lift the quiet bands
+            spectrum = torch.stft(
+                wave_Bn.float(),
+                a.n_fft,
+                a.hop_length,
+                window=self.window,
+                center=True,
+                pad_mode="reflect",
+                return_complex=True,
+            )
+            return (spectrum.abs().transpose(1, 2) @ self.filterbank).clamp(min=CLAMP).log()

@@ -1,0 +1,298 @@
+"""Layouts: finds the recordings and transcripts of a data set. Opens no audio.
+
+Known: "libritts" (LibriTTS and LibriTTS-R: X.normalized.txt beside X.wav or X.mp3), "ljspeech"
+(metadata.csv and wavs/), "manifest" (CSV or JSON lines with audio, text and perhaps speaker) and
+"webdataset" (uncompressed tars of {key}.mp3 and {key}.json). Text that cannot be used is not left
+out here: it comes as a Skip, so that it can be counted.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import tarfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from nanospeech.errors import DataError, InputError
+
+AUDIO = (".mp3", ".wav", ".flac", ".ogg")
+TRANSCRIPT = ".normalized.txt"
+RESERVED = ("audio", "text", "speaker", "duration", "__key__", "__url__")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the bytes of a recording lie: a file, or a stretch of one (a tar's member)."""
+
+    path: Path
+    offset: int = 0
+    size: int = -1  # to the end
+
+    def read(self) -> bytes:
+        with self.path.open("rb") as f:
+            f.seek(self.offset)
+            return f.read(self.size)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One recording and what is said in it."""
+
+    name: str  # for people: where it was found
+    parts: tuple[str, ...]  # what a key is made of, the most telling last
+    audio: Source
+    text: str
+    speaker: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict)  # kept in the shard's JSON
+    key: str = ""
+
+
+@dataclass(frozen=True)
+class Skip:
+    """A recording that cannot be used, and why."""
+
+    name: str
+    reason: str
+    detail: str = ""
+
+
+def find(inputs: Iterable[Path], layout: str = "auto") -> tuple[list[Sample], list[Skip]]:
+    """All samples of some data sets, in a fixed order, each with a key of its own.
+
+    Args:
+        inputs: folders, manifests or tars.
+        layout: a key of LAYOUTS, or "auto" to tell each by what lies in it.
+
+    Raises:
+        InputError: an input is missing, or its layout is not to be told.
+        DataError: there is nothing in them.
+    """
+    samples: list[Sample] = []
+    skips: list[Skip] = []
+    for path in inputs:
+        path = Path(path)
+        if not path.exists():
+            raise InputError(f"there is no {path}")
+        for found in LAYOUTS[detect(path) if layout == "auto" else layout](path):
+            if isinstance(found, Sample) and not (text := clean(found.text)):
+                skips.append(Skip(found.name, "empty text"))
+            elif isinstance(found, Sample):
+                samples.append(replace(found, text=text))
+            else:
+                skips.append(found)
+    if not samples and not skips:
+        raise DataError(f"no recordings in {', '.join(map(str, inputs))}")
+    keys = unique_keys([s.parts for s in samples])
+    return [replace(s, key=key) for s, key in zip(samples, keys)], skips
+
+
+def detect(path: Path) -> str:
+    """The layout of a data set, by what lies in it."""
+    if path.is_file() and path.suffix.lower() in (".csv", ".tsv", ".jsonl"):
+        return "manifest"
+    if path.suffix.lower() == ".tar" or (path.is_dir() and any(path.glob("*.tar"))):
+        return "webdataset"
+    if (path / "metadata.csv").is_file():
+        return "ljspeech"
+    if path.is_dir() and next(path.rglob("*" + TRANSCRIPT), None):
+        return "libritts"
+    raise InputError(
+        f"cannot tell the layout of {path}: it should be a .csv or .jsonl manifest, a .tar or a "
+        f"folder of them, or a folder with metadata.csv or *{TRANSCRIPT}; or name it by --layout"
+    )
+
+
+def clean(text: str) -> str:
+    """A transcript on one line: any run of white space becomes one space, the ends none."""
+    return " ".join(text.split())
+
+
+def choose(candidates: Iterable[Path]) -> Path | None:
+    """The recording to read among those of one name: an MP3, unless another file is newer."""
+    present = [p for p in candidates if p.is_file()]
+    if len(present) > 1 and present[0].suffix == ".mp3":
+        newest = max(p.stat().st_mtime for p in present[1:])
+        present.sort(key=lambda p: p.suffix == ".mp3" and p.stat().st_mtime < newest)
+    return present[0] if present else None
+
+
+def libritts(root: Path) -> Iterator[Sample | Skip]:
+    """X.normalized.txt beside X.wav or X.mp3, at any depth; the speaker is X up to its first _."""
+    files = {p for p in root.rglob("*") if p.name.endswith((*AUDIO, TRANSCRIPT))}
+    stems = {p.with_name(re.sub(r"(\.normalized)?\.\w+$", "", p.name)) for p in files}
+    for stem in sorted(stems):
+        name = stem.relative_to(root).as_posix()
+        text_path = stem.with_name(stem.name + TRANSCRIPT)
+        audio = choose(stem.with_name(stem.name + suffix) for suffix in AUDIO)
+        if audio is None:
+            yield Skip(name, "no audio file")
+        elif text_path not in files:
+            yield Skip(name, "no transcript")
+        elif isinstance(text := read_text(text_path, name), Skip):
+            yield text
+        else:
+            yield Sample(name, (root.name, *name.split("/")), Source(audio), text, speaker(stem))
+
+
+def speaker(stem: Path) -> str:
+    """LibriTTS: READER/CHAPTER/READER_CHAPTER_…"""
+    return stem.name.split("_")[0]
+
+
+def read_text(path: Path, name: str) -> str | Skip:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as e:
+        return Skip(name, "unreadable text", str(e))
+
+
+def lines_of(path: Path) -> list[str]:
+    """The lines of a table, split at line feeds alone.
+
+    Raises:
+        InputError: it is missing or not UTF-8.
+    """
+    try:
+        return path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").split("\n")
+    except (OSError, UnicodeDecodeError) as e:
+        raise InputError(f"cannot read {path} as UTF-8 text: {e}") from e
+
+
+def ljspeech(root: Path) -> Iterator[Sample | Skip]:
+    """metadata.csv of "id|text as written|text as read" and wavs/id.wav."""
+    for number, line in enumerate(lines_of(root / "metadata.csv"), 1):
+        if not line.strip():
+            continue
+        name, *texts = line.split("|")
+        if not texts:
+            yield Skip(f"metadata.csv:{number}", "no transcript", f"no | in {line[:80]!r}")
+            continue
+        audio = choose(root / "wavs" / (name + suffix) for suffix in AUDIO)
+        if audio is None:
+            yield Skip(name, "no audio file")
+        else:
+            text = next((t for t in reversed(texts[:2]) if t.strip()), "")
+            yield Sample(name, (root.name, name), Source(audio), text)
+
+
+def manifest(path: Path) -> Iterator[Sample | Skip]:
+    """A table with a header (CSV; TSV) or an object a line (JSONL): audio, text[, speaker, …].
+
+    Paths of recordings are relative to the manifest's folder; other fields are kept.
+    """
+    for number, row in rows_of(path):
+        name = f"{path.name}:{number}"
+        if not isinstance(row, dict):
+            yield Skip(name, "unreadable row", str(row))
+            continue
+        file, text, who = (row.get(k) for k in ("audio", "text", "speaker"))
+        if not isinstance(file, str) or not file.strip():
+            yield Skip(name, "no audio file", "the field audio is empty or missing")
+        elif not isinstance(text, str):
+            yield Skip(name, "no transcript", "the field text is missing")
+        elif not (audio := path.parent / file).is_file():
+            yield Skip(f"{name} {file}", "no audio file")
+        else:
+            parts = tuple(p for p in Path(file).with_suffix("").parts if p not in ("/", "..", "."))
+            extra = {k: v for k, v in row.items() if k and k not in RESERVED}
+            person = str(who) if who not in (None, "") else None
+            yield Sample(file, (path.stem, *parts), Source(audio), text, person, extra)
+
+
+def rows_of(path: Path) -> Iterator[tuple[int, Any]]:
+    """(line number, fields) of a manifest; a line that is no row comes as its error."""
+    lines = lines_of(path)
+    if path.suffix.lower() == ".jsonl":
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                try:
+                    row = json.loads(line)
+                    yield number, row if isinstance(row, dict) else ValueError("not an object")
+                except ValueError as e:
+                    yield number, e
+        return
+    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+    reader = csv.DictReader((line + "\n" for line in lines), delimiter=delimiter)
+    if not {"audio", "text"} <= set(reader.fieldnames or []):
+        raise InputError(
+            f"the first line of {path} should name the columns audio and text (and perhaps "
+            f"speaker), got {reader.fieldnames}"
+        )
+    for row in reader:
+        yield reader.line_num, row
+
+
+def webdataset(path: Path) -> Iterator[Sample | Skip]:
+    """Tars of {key}.mp3 (or another format) and {key}.json with "text" (or {key}.txt)."""
+    for tar_path in [path] if path.is_file() else sorted(path.glob("*.tar")):
+        try:
+            with tarfile.open(tar_path, "r:") as tar:
+                members = [m for m in tar if m.isfile()]
+        except (OSError, tarfile.TarError) as e:
+            raise InputError(f"cannot read {tar_path} as an uncompressed tar: {e}") from e
+        groups: dict[str, dict[str, Source]] = {}
+        for m in members:
+            folder, _, file = m.name.rpartition("/")
+            stem, _, suffix = file.partition(".")
+            source = Source(tar_path, m.offset_data, m.size)
+            groups.setdefault(f"{folder}/{stem}".lstrip("./"), {})["." + suffix.lower()] = source
+        for key, files in groups.items():
+            yield tar_sample(tar_path, key, files)
+
+
+def tar_sample(tar_path: Path, key: str, files: dict[str, Source]) -> Sample | Skip:
+    name = f"{tar_path.name}/{key}"
+    audio = next((files[suffix] for suffix in AUDIO if suffix in files), None)
+    if audio is None:
+        return Skip(name, "no audio file")
+    try:
+        meta = json.loads(files[".json"].read()) if ".json" in files else {}
+        if "text" not in meta and ".txt" in files:
+            meta["text"] = files[".txt"].read().decode("utf-8")
+        text = meta["text"]
+        if not isinstance(text, str):
+            raise TypeError(f"text is {text!r}")
+    except KeyError:
+        return Skip(name, "no transcript")
+    except (ValueError, TypeError) as e:
+        return Skip(name, "unreadable text", str(e))
+    extra = {k: v for k, v in meta.items() if k not in RESERVED}
+    who = str(meta["speaker"]) if meta.get("speaker") not in (None, "") else None
+    return Sample(name, (tar_path.stem, *key.split("/")), audio, text, who, extra)
+
+
+LAYOUTS: dict[str, Callable[[Path], Iterator[Sample | Skip]]] = {
+    "libritts": libritts,
+    "ljspeech": ljspeech,
+    "manifest": manifest,
+    "webdataset": webdataset,
+}
+
+
+def unique_keys(parts: list[tuple[str, ...]]) -> list[str]:
+    """Short keys, all different, of ASCII letters, digits, - and _.
+
+    No dots: WebDataset takes what follows the first one for the file type. A name that stands
+    twice takes its folders in front, one after the other, and in the end a number behind.
+    """
+    safe = [tuple(re.sub(r"[^A-Za-z0-9_-]", "_", p) for p in ps) for ps in parts]
+    keys = [ps[-1] for ps in safe]
+    for depth in range(2, max(map(len, safe), default=0) + 1):
+        count = Counter(keys)
+        keys = ["_".join(ps[-depth:]) if count[k] > 1 else k for ps, k in zip(safe, keys)]
+    taken = set(keys)
+    seen: set[str] = set()
+    for i, key in enumerate(keys):
+        number = 2
+        while keys[i] in seen:
+            candidate = f"{key}-{number}"
+            keys[i] = candidate if candidate not in taken else keys[i]
+            number += 1
+        seen.add(keys[i])
+        taken.add(keys[i])
+    return keys

@@ -1,0 +1,237 @@
+"""Pipeline: laws of the way from text to audio, on an engine whose mels can be foretold."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nanospeech import InputError, SampleOptions, Speaker, audio
+from nanospeech.config import DiTConfig, ModelConfig
+from nanospeech.mel import log_mel
+from nanospeech.pipeline import MIN_SPEECH
+from nanospeech.sampling import noise
+from nanospeech.tokenizer import Tokenizer
+from nanospeech.voices import default_voice, find_voice, list_voices
+
+RATE = 24_000
+TEXT = "a quick tone, held for a while."
+
+
+def sound(seconds: float, level: float = 0.2) -> np.ndarray:
+    t = np.arange(int(seconds * RATE)) / RATE
+    return (level * np.sin(2 * np.pi * 300 * t) * (1 + 0.3 * np.sin(20 * t))).astype("f4")
+
+
+class EchoEngine:
+    """An engine in NumPy: its speech is its noise, its waves are loudness by frame."""
+
+    backend, device, has_duration, folder = "numpy", "cpu", False, Path("nowhere")
+
+    def __init__(self, patch_size: int = 1, upsampling: str = "none", seconds_per_token: float = 0):
+        dit = DiTConfig(patch_size=patch_size, text_upsampling=upsampling)
+        self.config = ModelConfig(dit=dit)
+        self.tokenizer = Tokenizer("chars", list(" abcdefghijklmnopqrstuvwxyz.,'!?"))
+        self.calls: list[dict] = []
+        self.seconds_per_token = seconds_per_token
+        self.has_duration = seconds_per_token > 0
+
+    def duration(self, cond_BNM, text_BT, *, lens_B=None, prompt_tokens_B=None):
+        assert lens_B.tolist() == [cond_BNM.shape[1]]
+        assert (prompt_tokens_B is not None) == (self.config.dit.text_upsampling == "aligned")
+        prompt = self.config.audio.frame_rate
+        new = text_BT.shape[1] - (prompt_tokens_B[0] if prompt_tokens_B is not None else 0)
+        return lens_B / prompt + new * self.seconds_per_token
+
+    def sample(self, noise_BNM, cond_BNM, text_BT, options, *, lens_B, prompt_frames_B,
+               prompt_tokens_B, on_step):  # fmt: skip
+        assert noise_BNM.shape == cond_BNM.shape and lens_B.tolist() == [cond_BNM.shape[1]]
+        start = prompt_frames_B[0]
+        assert np.any(cond_BNM[0, :start] != 0, axis=-1).all() and not cond_BNM[0, start:].any()
+        text = "".join(self.tokenizer.vocab[i] for i in text_BT[0])
+        told = {"prompt": text[: prompt_tokens_B[0]], "text": text[prompt_tokens_B[0] :]}
+        self.calls.append({**told, "start": start, "new": lens_B[0] - start, "noise": noise_BNM})
+        for step in range(options.steps):
+            on_step(step + 1, options.steps)
+        return np.where(cond_BNM != 0, cond_BNM, noise_BNM)
+
+    def vocode(self, mel_BNM):
+        return [np.repeat(mel[1:, 0] / 10, 256).astype(np.float32) for mel in mel_BNM]
+
+
+def speaker(engine=None, wave=None, **options) -> Speaker:
+    options = {"seed": 3, "ref_text": TEXT, **options}
+    wave = sound(2.5) if wave is None else wave
+    return Speaker(engine or EchoEngine(), ref_audio=wave, **options)
+
+
+def test_the_prompt_is_told_exactly_and_only_new_speech_comes_back():
+    engine = EchoEngine()
+    spoken = speaker(engine).speak("hello there.")
+    call = engine.calls[0]
+    assert call["prompt"] == TEXT + " " and call["text"] == "hello there."
+    assert call["start"] == len(speaker(engine).prompt.mel)
+    assert len(spoken.wave) == (call["new"] - 1) * 256
+    assert spoken.sample_rate == RATE and spoken.rtf > 0 and spoken.seconds > 0
+
+
+def test_the_prompt_ends_in_silence_at_a_known_level():
+    wave = sound(2.5, level=0.01)
+    prompt = speaker(wave=wave).prompt
+    assert prompt.gain == pytest.approx(audio.TARGET_RMS / audio.rms(wave), rel=0.1)
+    assert np.allclose(prompt.mel[-2], np.log(1e-5))
+    loud = log_mel(sound(2.5, level=0.3)).max()
+    assert prompt.mel.max() == pytest.approx(loud, abs=1)
+
+
+@pytest.mark.parametrize("patch_size", [1, 2, 4])
+def test_prompt_and_total_are_whole_patches(patch_size):
+    engine = EchoEngine(patch_size)
+    for seconds in (1.5, 1.51, 1.52):
+        speaker(engine, sound(seconds)).speak("hello there.")
+    assert all(c["start"] % patch_size == 0 and c["new"] % patch_size == 0 for c in engine.calls)
+
+
+@pytest.mark.parametrize("seconds_per_token", [0, 0.08])
+def test_speed_scales_the_new_speech_alone(seconds_per_token):
+    new = {}
+    text = "a sentence that is long enough to be scaled. "
+    for speed in (0.5, 1.0, 2.0):
+        engine = EchoEngine(upsampling="aligned", seconds_per_token=seconds_per_token)
+        speaker(engine, speed=speed).speak(text)
+        new[speed] = sum(c["new"] for c in engine.calls)
+        assert {c["start"] for c in engine.calls} == {engine.calls[0]["start"]}
+    assert new[0.5] / new[1.0] == pytest.approx(2, rel=0.05)
+    assert new[1.0] / new[2.0] == pytest.approx(2, rel=0.05)
+
+
+def test_without_durations_the_prompts_rate_decides():
+    """reference frames / bytes of its text, times the bytes of the new text."""
+    engine = EchoEngine()
+    speaker(engine, sound(2.5)).speak(TEXT)
+    assert engine.calls[0]["new"] == pytest.approx(2.5 * 93.75, rel=0.02)
+
+
+@pytest.mark.parametrize("text", ["Hi.", "a", "Oh?"])
+@pytest.mark.parametrize("speed", [1.0, 4.0])
+def test_tiny_texts_get_time_to_be_said(text, speed):
+    engine = EchoEngine()
+    speaker(engine, speed=speed).speak(text)
+    assert engine.calls[0]["new"] >= MIN_SPEECH * 93.75 - 1
+
+
+@pytest.mark.parametrize("seconds_per_token", [100.0, 1e-6, float("nan"), float("inf")])
+def test_a_duration_model_that_is_far_off_is_overruled(seconds_per_token):
+    engine, plain = EchoEngine(), EchoEngine()
+    engine.has_duration, engine.seconds_per_token = True, seconds_per_token
+    for each in (engine, plain):
+        speaker(each).speak("hello there.")
+    assert engine.calls[0]["new"] == plain.calls[0]["new"]
+
+
+def test_a_wanted_length_is_met():
+    text = "One sentence is here. " * 12
+    for seconds in (9.0, 30.0):
+        spoken = speaker(chunk_seconds=4).speak(text, seconds=seconds)
+        assert len(spoken.chunks) > 2
+        assert spoken.seconds == pytest.approx(seconds, rel=0.02)
+    with pytest.raises(InputError, match="duration"):
+        speaker().stream(text, seconds=0)
+
+
+def test_the_seed_makes_the_noise_and_each_chunk_gets_its_own():
+    engine = EchoEngine()
+    text = "First comes this sentence here. " * 9
+    a = speaker(engine, chunk_seconds=3, seed=5)
+    first, again = a.speak(text), a.speak(text)
+    assert np.array_equal(first.wave, again.wave) and first.seed == 5
+    calls = engine.calls[: len(first.chunks)]
+    assert len(calls) > 2
+    for index, call in enumerate(calls):
+        assert np.array_equal(call["noise"][0], noise(call["noise"].shape[1], 100, 5 + index))
+    assert not np.array_equal(first.wave, speaker(seed=6, chunk_seconds=3).speak(text).wave)
+    drawn = speaker(seed=None).speak("hello.")
+    assert np.array_equal(drawn.wave, speaker(seed=drawn.seed).speak("hello.").wave)
+
+
+def test_streamed_pieces_are_the_whole_and_nothing_is_left_unsaid():
+    engine = EchoEngine()
+    text = "Here is a first sentence, Dr. Smith. Here is another one! And a third?\n\nThe end"
+    a = speaker(engine, chunk_seconds=2)
+    whole = a.speak(text)
+    said = " ".join(c["text"] for c in engine.calls)
+    assert (
+        said == "here is a first sentence, doctor smith. here is another one! and a third? the end"
+    )
+    steps = []
+    pieces = list(a.stream(text, on_step=lambda done, total: steps.append((done, total))))
+    assert len(pieces) > len(whole.chunks) > 2
+    assert np.array_equal(np.concatenate(pieces), whole.wave)
+    total = len(whole.chunks) * SampleOptions().steps
+    assert steps == [(i + 1, total) for i in range(total)]
+
+
+def test_the_recordings_own_level_is_given_back():
+    quiet, loud = (speaker(wave=sound(2.5, v)) for v in (0.01, 0.2))
+    a, b = quiet.speak("hello there."), loud.speak("hello there.")
+    assert np.allclose(a.wave * quiet.prompt.gain, b.wave * loud.prompt.gain, atol=1e-4)
+
+
+@pytest.mark.parametrize("text", ["", "  \n ", "...", "?! -"])
+def test_nothing_to_say_is_an_input_error_before_any_work(text):
+    engine = EchoEngine()
+    with pytest.raises(InputError, match="no text"):
+        speaker(engine).stream(text)
+    assert not engine.calls
+
+
+def test_characters_unknown_to_the_model_are_no_crash(caplog):
+    assert speaker().speak("Hello 世 there").seconds > 0
+    assert "世" in caplog.text
+    with pytest.raises(InputError, match="no character"):
+        speaker().speak("世界")
+
+
+@pytest.mark.parametrize(
+    "wrong, message",
+    [
+        ({"wave": np.zeros(RATE * 3, "f4")}, "silent"),
+        ({"wave": np.zeros(0, "f4")}, "silent"),
+        ({"wave": sound(0.2)}, "at least"),
+        ({"wave": sound(61)}, "longer than 60"),
+        ({"wave": np.full(RATE, np.nan, "f4")}, "finite"),
+        ({"wave": np.zeros((RATE, 2), "f4")}, "one channel"),
+        ({"ref_text": None}, "no text, only audio"),
+        ({"ref_text": " "}, "text is empty"),
+        ({"ref_text": "far too many words " * 30}, "cannot be said"),
+        ({"voice": "tone"}, "not both"),
+        ({"speed": 0.0}, "speed"),
+        ({"speed": float("nan")}, "speed"),
+        ({"seed": -1}, "seed"),
+        ({"chunk_seconds": 0}, "chunk_seconds"),
+    ],
+)
+def test_wrong_wishes_are_input_errors(wrong, message):
+    with pytest.raises(InputError, match=message):
+        speaker(**wrong)
+    with pytest.raises(InputError, match="no audio, only text"):
+        Speaker(EchoEngine(), ref_text="x")  # type: ignore[arg-type]
+
+
+def test_voices_are_found_by_name_inside_their_folder_alone(tmp_path):
+    folder = tmp_path / "voices"
+    folder.mkdir()
+    audio.write(tmp_path / "outside.wav", sound(1))
+    (tmp_path / "outside.txt").write_text("x")
+    for name in ("zoe", "adam"):
+        audio.write(folder / f"{name}.flac", sound(1))
+        (folder / f"{name}.txt").write_text(f"words of {name}\n")
+    audio.write(folder / "mute.wav", sound(1))  # no words beside it: no voice
+    assert {"adam", "zoe"} <= set(list_voices(tmp_path)) and "mute" not in list_voices(tmp_path)
+    assert find_voice("zoe", tmp_path).text == "words of zoe"
+    assert default_voice(tmp_path).name == "adam" and default_voice(tmp_path, "zoe").name == "zoe"
+    for name in ("../outside", "nobody", "", "mute", str(tmp_path / "outside")):
+        with pytest.raises(InputError, match=r"choose from .*adam.*zoe"):
+            find_voice(name, tmp_path)
+    (folder / "zoe.txt").write_bytes(b"\xff")
+    with pytest.raises(InputError, match="words of voice 'zoe'"):
+        find_voice("zoe", tmp_path)
