@@ -280,7 +280,7 @@ def unique_keys(parts: list[tuple[str, ...]]) -> list[str]:
     No dots: WebDataset takes what follows the first one for the file type. A name that stands
     twice takes its folders in front, one after the other, and in the end a number behind.
     """
-    safe = [tuple(re.sub(r"[^A-Za-z0-9_-]", "_", p) for p in ps) for ps in parts]
+    safe = [tuple(re.sub(r"[^A-Za-z0-9_-]", "_", p) or "_" for p in ps) for ps in parts]
     keys = [ps[-1] for ps in safe]
     for depth in range(2, max(map(len, safe), default=0) + 1):
         count = Counter(keys)

@@ -40,6 +40,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from nanospeech.audio import SAMPLE_RATE
 from nanospeech.errors import DataError, InputError, NanospeechError
 from nanospeech.tokenizer import Tokenizer, phoneme_vocab
 
@@ -94,7 +95,7 @@ def make_mp3s(folders: Sequence[Path], jobs: int = 1) -> tuple[dict[str, int], l
     """
     if missing := [str(f) for f in folders if not f.is_dir()]:
         raise InputError(f"there is no folder {', '.join(missing)}")
-    found = {p for f in folders for suffix in ("wav", "flac") for p in f.rglob(f"*.{suffix}")}
+    found = {p for f in folders for p in f.rglob("*") if p.suffix.lower() in (".wav", ".flac")}
     todo = sorted(p for p in found if not is_done(p, p.with_suffix(".mp3")))
     skips = []
     results = in_parallel(convert, todo, min(jobs, len(todo)))
@@ -112,7 +113,7 @@ def pack(sample: Sample, options: ShardOptions) -> tuple[bytes, float] | Skip:
     try:
         data = sample.audio.read()
         wave, ready = decode(data, options.min_seconds, options.max_seconds)
-        return data if ready else encode(wave), len(wave) / 24_000
+        return data if ready else encode(wave), len(wave) / SAMPLE_RATE
     except BadAudio as e:
         return Skip(sample.name, *e.args)
     except OSError as e:
@@ -192,8 +193,8 @@ def make_shards(
     old = sorted(out.glob(f"{options.prefix}-*.tar"))
     if old and not overwrite:
         raise InputError(f"{out} holds {len(old)} shards already; pass --overwrite to replace them")
-    for path in old:  # all of them: a new set may be of fewer
-        path.unlink()
+    if used := {sample.audio.path.resolve() for sample in samples} & {p.resolve() for p in old}:
+        raise InputError(f"{min(used)} is read and would be replaced; choose another --out")
     samples = list(samples)
     random.Random(options.seed).shuffle(samples)
     packed = in_parallel(partial(pack, options=options), samples, min(jobs, len(samples)))
@@ -204,6 +205,8 @@ def make_shards(
             if isinstance(result, Skip):
                 skips.append(result)
                 continue
+            while old:  # all go, now that there is something new: the new set may be of fewer
+                old.pop().unlink()
             data, duration = result
             writer.add(sample.key, {"mp3": data, "json": describe(sample, duration, options)})
             written, seconds = written + 1, seconds + duration
@@ -271,6 +274,8 @@ def parser() -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> tuple[dict[str, Any], list[Skip]]:
     """Does what the arguments ask for; returns counts, and what was left out."""
     if args.command == "vocab":
+        if args.kind == "chars" and not args.inputs:
+            raise InputError("vocab needs at least one INPUT whose transcripts to read")
         samples, skips = ([], []) if args.kind == "phonemes" else find(args.inputs, args.layout)
         vocab = phoneme_vocab() if args.kind == "phonemes" else make_vocab(samples)
         args.out.parent.mkdir(parents=True, exist_ok=True)

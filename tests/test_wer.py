@@ -96,7 +96,7 @@ def test_saved_waves_are_measured_with_their_own_texts(tmp_path):
     (tmp_path / "000.txt").unlink()
     texts = tmp_path / "lines.list"
     texts.write_text("only one\n", encoding="utf-8")
-    with pytest.raises(InputError, match="2 waves, but .* only 1"):
+    with pytest.raises(InputError, match=r"2 waves, but .* only 1"):
         list(tool.from_folder(tmp_path, texts))
 
 
