@@ -111,6 +111,14 @@ class DiTConfig:
     adaln_zero: bool = True  # start blocks as identities (DiT, arXiv 2212.09748)
     dropout: float = 0.1
 
+    @property
+    def edge(self) -> str:
+        """What the model reads before and after a text: an aligned one a space, for the silence.
+
+        Without it the first and the last sound would have to take the silence's frames.
+        """
+        return " " if self.text_upsampling == "aligned" else ""
+
     def __post_init__(self):
         if self.text_upsampling not in UPSAMPLINGS:
             raise InputError(f"text_upsampling {self.text_upsampling!r}; choose from {UPSAMPLINGS}")

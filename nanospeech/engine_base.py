@@ -152,7 +152,7 @@ class Engine(ABC):
                 return self.numpy(head(self.array(mel), self.array(text), self.array(lens)))
             tokens = checks.prompt_tokens(prompt_tokens_B, text, lens)
             hidden = self.dit.embed_tokens(self.array(text))
-            _, log_durations = self.token_guesses(hidden, self.normalised(cond), lens)
+            _, log_durations = self.token_guesses(self.array(text), hidden, self.normalised(cond), lens)
         p, rate = self.config.dit.patch_size, self.config.audio.frame_rate
         patches = predicted_patches(log_durations)
         count = (text >= 0).sum(1)
@@ -261,7 +261,7 @@ class Engine(ABC):
         with self.context():
             hidden = self.dit.embed_tokens(self.array(text))
             normal = self.normalised(mel)
-            means, _ = self.token_guesses(hidden, normal, lens)
+            means, _ = self.token_guesses(self.array(text), hidden, normal, lens)
         patches = searched_durations(normal[0], means[0], p)
         return np.diff(np.minimum(np.cumsum(patches) * p, frames), prepend=0)
 
@@ -329,7 +329,7 @@ class Engine(ABC):
             prompt = checks.leading_frames(cond_BNM) if prompt_B is None else prompt_B
             tokens = count * 0 if prompt_tokens_B is None else prompt_tokens_B
             normal = self.normalised(cond_BNM)
-            means, log_durations = self.token_guesses(hidden, normal, prompt)
+            means, log_durations = self.token_guesses(text, hidden, normal, prompt)
             durations = planned_durations(
                 normal,
                 means,
@@ -345,14 +345,14 @@ class Engine(ABC):
         return states, states * 0 + self.dit.embed_filler(text)
 
     def token_guesses(
-        self, hidden_BTD: Device, normal_BNM: np.ndarray, prompt_B: np.ndarray
+        self, text_BT: Device, hidden_BTD: Device, normal_BNM: np.ndarray, prompt_B: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """The aligner's mean mels (B, T, M) and log durations (B, T), for the prompts' speakers."""
         speaker = self.array(checks.speakers(normal_BNM, prompt_B, self.config.dit.patch_size))
         speaker = self.to_weights(speaker)
-        aligner = self.dit.aligner
-        means = aligner.means(hidden_BTD, speaker)
-        return self.numpy(means), self.numpy(aligner.log_durations(hidden_BTD, speaker))
+        means = self.dit.token_means(text_BT, speaker)
+        guesses = self.dit.aligner.log_durations(hidden_BTD, speaker)
+        return self.numpy(means), self.numpy(guesses)
 
     def network(
         self, x: Device, cond: Device, text: Device, time: Device, lens: Device | None

@@ -231,7 +231,7 @@ class Speaker:
     ) -> np.ndarray:
         """Text of one chunk to a wave at the prompt recording's own level."""
         engine, prompt = self.engine, self.prompt
-        tokens = encode(text, engine.tokenizer)
+        tokens = encode(text + engine.config.dit.edge, engine.tokenizer)
         if not len(tokens):
             raise InputError(f"the model knows no character of {text!r}")
         start = len(prompt.mel)

@@ -158,7 +158,7 @@ def make_prompt(wave: np.ndarray, text: str, config: ModelConfig, tokenizer: Tok
     text = " ".join(prepare(text, tokenizer).split())
     if text[-1:].isalnum():
         text += "."  # a prompt that ends openly would run on into the new text
-    tokens = encode(text + " ", tokenizer)
+    tokens = encode(config.dit.edge + text + " ", tokenizer)
     if len(tokens) * patch > len(mel):
         raise InputError(
             f"the reference's text of {len(text)} characters cannot be said in its"

@@ -77,7 +77,11 @@ class TextEmbedding(layers.Module):
 
 
 class Aligner(layers.Module):
-    """Mean mel and log duration of each token, for the monotonic search (Glow-TTS, 2005.11129)."""
+    """Mean mel and log duration of each token, for the monotonic search (Glow-TTS, 2005.11129).
+
+    Means know the token and the speaker but not the token's neighbours: with context, a space
+    learns to stand for the sounds beside it and the search settles on wrong durations.
+    """
 
     def __init__(self, text_dim: int, n_mels: int):
         super().__init__()
@@ -91,7 +95,7 @@ class Aligner(layers.Module):
         layers.zero_(self.speaker_duration)
 
     def means(self, text_BTD: Array, speaker_BM: Array) -> Array:
-        """Normalised mean mel of each token for a speaker: (B, T, M)."""
+        """Normalised mean mel of each token's embedding for a speaker: (B, T, M)."""
         return self.to_mean(text_BTD) + self.speaker_mean(speaker_BM)[:, None]
 
     def log_durations(self, text_BTD: Array, speaker_BM: Array) -> Array:
@@ -243,6 +247,10 @@ class DiT(layers.Module):
     def embed_tokens(self, text_BT: Array) -> Array:
         """Text states before upsampling, for "average" and "aligned": (B, T, text_dim)."""
         return self.text_embed(text_BT, text_BT >= 0)
+
+    def token_means(self, text_BT: Array, speaker_BM: Array) -> Array:
+        """The aligner's normalised mean mel of each token: (B, T, M)."""
+        return self.aligner.means(self.text_embed.text_embed(text_BT + 1), speaker_BM)
 
     def embed_filler(self, like_BT: Array) -> Array:
         """The state of no text: (1, 1, text_dim)."""

@@ -23,6 +23,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from nanospeech.config import AudioConfig
 from nanospeech.errors import DataError
 from nanospeech.mel import log_mel
+from nanospeech.text import fit, prepare
 from nanospeech.tokenizer import WORDS, Tokenizer, pad_tokens
 
 from .flow import Batch, LossConfig
@@ -92,6 +93,7 @@ class SpeechBatches(IterableDataset):
         cache_bytes: decoded mels kept in memory by each worker (float16); 0 keeps none.
         places: per worker, where to go on.
         consumed: batches already taken, which tells whose turn it is.
+        edge: read before and after each text (DiTConfig.edge).
     """
 
     def __init__(
@@ -105,11 +107,12 @@ class SpeechBatches(IterableDataset):
         cache_bytes: int = 0,
         places: dict[int, Place] | None = None,
         consumed: int = 0,
+        edge: str = "",
     ):
         self.samples, self.tokenizer, self.plan = samples, tokenizer, plan
         self.audio, self.loss = audio or AudioConfig(), loss or LossConfig()
         self.seed, self.cache_left, self.cache = seed, cache_bytes, {}
-        self.places, self.consumed = places or {}, consumed
+        self.places, self.consumed, self.edge = places or {}, consumed, edge
 
     def __iter__(self) -> Iterator[Loaded]:
         info = get_worker_info()
@@ -117,22 +120,23 @@ class SpeechBatches(IterableDataset):
         worker = (index + self.consumed) % workers  # the loader asks worker 0 first
         start = self.places.get(worker, Place())
         epoch, done = start.epoch, start.batch
+        skipped: Counter = Counter()
         while True:
             if hasattr(self.samples, "set_epoch"):
                 self.samples.set_epoch(epoch)
-            skipped: Counter = Counter()
-            good = False
-            formed = 0
+            good, reasons = False, Counter()
             for formed, group in enumerate(self.groups(skipped), 1):
                 if formed <= done:
                     good = True
                     continue
                 batch, texts = self.collate(group, epoch, skipped)
                 good = good or batch is not None
+                reasons += skipped
                 yield Loaded(batch, worker, Place(epoch, formed), skipped.copy(), texts)
                 skipped.clear()
             if not good:
-                what = ", ".join(f"{n} {why}" for why, n in skipped.items()) or "no samples"
+                reasons += skipped
+                what = ", ".join(f"{n} {why}" for why, n in reasons.items()) or "no samples"
                 raise DataError(f"nothing in the dataset can be used: {what}")
             epoch, done = epoch + 1, 0
 
@@ -224,8 +228,10 @@ class SpeechBatches(IterableDataset):
     def encode(self, text: str, rng: np.random.Generator) -> np.ndarray:
         """Token ids; some words spelled, for a phoneme tokenizer."""
         if not isinstance(self.tokenizer, Tokenizer):
-            ids = np.asarray(self.tokenizer([text]))[0]
+            ids = np.asarray(self.tokenizer([self.edge + text + self.edge]))[0]
             return ids[ids >= 0]
+        text, _ = fit(prepare(text, self.tokenizer), self.tokenizer)
+        text = self.edge + text + self.edge  # as inference reads it
         if self.tokenizer.kind != "phonemes":
             return self.tokenizer.encode(text)
         words = len(WORDS.findall(text))

@@ -120,13 +120,18 @@ class Nanospeech(nn.Module):
         if dit.config.text_upsampling == "average":
             index = average_path(tokens, lens, patches)
         else:
-            index, sums = self.align(hidden, mel, batch.lens, tokens)
+            index, sums = self.align(batch.text, hidden, mel, batch.lens, tokens)
         states = layers.gather_tokens(hidden, index)
         filler = dit.embed_filler(batch.text).to(states.dtype)
         return torch.where(batch.drop_text[:, None, None], filler, states), sums
 
     def align(
-        self, hidden_BTD: Tensor, mel_BNM: Tensor, lens_B: Tensor, tokens_B: Tensor
+        self,
+        text_BT: Tensor,
+        hidden_BTD: Tensor,
+        mel_BNM: Tensor,
+        lens_B: Tensor,
+        tokens_B: Tensor,
     ) -> tuple[Tensor, Sums]:
         """The searched token of each patch, the mean loss and the duration loss."""
         aligner = self.transformer.aligner
@@ -136,7 +141,7 @@ class Nanospeech(nn.Module):
         lens = (lens_B + p - 1) // p
         mask = layers.length_mask(lens, target.shape[1])
         speaker = layers.masked(target, mask).sum(1) / lens[:, None]
-        means = aligner.means(hidden_BTD, speaker).float()
+        means = self.transformer.token_means(text_BT, speaker).float()
         with torch.no_grad(), torch.autocast(mel_BNM.device.type, enabled=False):
             durations = search(target, means, lens, tokens_B)
             frames = frame_tokens(durations, target.shape[1])

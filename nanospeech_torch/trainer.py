@@ -107,6 +107,8 @@ class Trainer:
         self.config = config or TrainConfig(**settings)
         self.run_dir = Path(run_dir or self.default_run)
         kwargs = {"gradient_accumulation_steps": 1, **(accelerate_kwargs or {})}
+        if int(os.environ.get("WORLD_SIZE", 1)) > 1 and not torch.accelerator.is_available():
+            kwargs.setdefault("cpu", True)  # else each process would train on its own
         kwargs.setdefault(
             "kwargs_handlers",
             [accelerate.DistributedDataParallelKwargs(find_unused_parameters=False)],
@@ -166,6 +168,7 @@ class Trainer:
             cache_bytes,
             self.places,
             self.consumed,
+            getattr(self.core.transformer.config, "edge", ""),
         )
         return DataLoader(
             batches,

@@ -16,9 +16,12 @@ The second may be left out: `shards` encodes what has no MP3 yet on its way. INP
 and several may be given at once. A shard holds, in shuffled order, {key}.mp3 (mono, 24 kHz,
 64 kbps) and {key}.json with "text", "duration" in seconds and, where it is known, "speaker".
 Recordings that cannot be used are left out, counted by reason, and listed in skipped.csv.
-Read the shards back with
+The trainers take them as
 
     load_dataset("webdataset", data_files="shards/*.tar", split="train", streaming=True)
+
+which learns the fields of the JSON from the first samples: where only some of the recordings have
+a speaker, name the others by --speaker.
 """
 
 from __future__ import annotations

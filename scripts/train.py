@@ -70,7 +70,9 @@ def read_config(path: str, changes: list[str]) -> dict[str, Any]:
             except ValueError:
                 pass
     if extra := sorted(values.keys() - SECTIONS - PLAIN.keys()):
-        raise InputError(f"unknown keys {extra} in {path}; it may hold {sorted(SECTIONS | set(PLAIN))}")
+        raise InputError(
+            f"unknown keys {extra} in {path}; it may hold {sorted(SECTIONS | set(PLAIN))}"
+        )
     return PLAIN | values
 
 

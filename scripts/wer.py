@@ -69,18 +69,19 @@ def load_whisper(name: str = "base", threads: int = 2) -> Any:
 
 
 def transcribe(model: Any, wave: np.ndarray, sample_rate: int = audio.SAMPLE_RATE) -> str:
-    """What Whisper hears in a wave, English, decoded without chance (beam of 5, temperature 0).
+    """What Whisper hears in a wave: English, a beam of 5; the same every time.
 
     Args:
         model: of load_whisper.
         wave: float32 (n,).
         sample_rate: of the wave, in Hz.
     """
+    # where its beam runs in circles Whisper draws at random instead: let it draw the same again
+    require("ctranslate2", "eval").set_random_seed(0)
     segments, _ = model.transcribe(
         audio.resample(wave, sample_rate, WHISPER_RATE),
         language="en",
         beam_size=5,
-        temperature=0.0,
         condition_on_previous_text=False,
     )
     return " ".join(segment.text.strip() for segment in segments)
@@ -145,15 +146,19 @@ def read_texts(path: Path, limit: int | None = None) -> list[str]:
     return texts
 
 
-def spoken(args: argparse.Namespace, options: SampleOptions) -> Iterator[Utterance]:
-    """Synthesises the sentences one by one; the first, unmeasured, warms the engine up."""
-    from nanospeech import load_engine
-    from nanospeech.pipeline import Speaker
+def load_speaker(args: argparse.Namespace, options: SampleOptions) -> Any:
+    """The model and voice that the arguments name, warmed up by one sentence."""
+    from nanospeech import Speaker, load_engine
 
     engine = load_engine(args.model, backend=args.backend, device=args.device, dtype=args.dtype)
-    speaker = Speaker(engine, voice=args.voice, options=options, seed=args.seed)
-    texts = read_texts(args.texts, args.limit)
-    speaker.speak(texts[0])
+    reference = {"ref_audio": args.ref_audio, "ref_text": args.ref_text}
+    speaker = Speaker(engine, voice=args.voice, options=options, seed=args.seed, **reference)
+    speaker.speak("This sentence is not measured.")
+    return speaker
+
+
+def spoken(speaker: Any, texts: Sequence[str]) -> Iterator[Utterance]:
+    """Synthesises the sentences one by one."""
     for i, text in enumerate(texts):
         start = time.perf_counter()
         speech = speaker.speak(text)
@@ -229,6 +234,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--device", help="for example cpu, cuda or mps")
     p.add_argument("--dtype", help="float32, bfloat16 or float16")
     p.add_argument("--voice", help="built-in voice")
+    p.add_argument("--ref-audio", type=Path, help="instead of a voice, a recording to imitate")
+    p.add_argument("--ref-text", help="what is said in it")
     p.add_argument("--seed", type=int, default=0, help="seed of the noise")
     p.add_argument("--texts", type=Path, default=SENTENCES, help="sentences, one a line")
     p.add_argument(
@@ -256,15 +263,17 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     if args.recordings and args.wav_dir:
         raise InputError("--recordings and --wav-dir exclude each other; give one")
     about: dict[str, Any] = {"whisper": str(args.whisper)}
+    model = load_whisper(args.whisper, args.threads)
     if args.recordings:
         utterances = recorded(args.recordings, args.limit)
     elif args.wav_dir:
         utterances = from_folder(args.wav_dir, args.texts, args.limit)
     else:
-        about |= {"model": args.model, "backend": args.backend, "seed": args.seed}
+        texts = read_texts(args.texts, args.limit)
+        speaker = load_speaker(args, options)
+        about |= {"model": args.model, "backend": speaker.engine.backend, "seed": args.seed}
         about |= {"voice": args.voice, **asdict(options)}
-        utterances = spoken(args, options)
-    model = load_whisper(args.whisper, args.threads)
+        utterances = spoken(speaker, texts)
     results = []
     for key, text, wave, sample_rate, compute in utterances:
         results.append(r := judge(model, key, text, wave, sample_rate, compute))

@@ -102,8 +102,7 @@ def test_saved_waves_are_measured_with_their_own_texts(tmp_path):
 
 def test_bad_arguments_end_in_one_line(tmp_path):
     for argv, message in [
-        (["--recordings", str(tmp_path / "none.tar")], "cannot read the shard"),
-        (["--wav-dir", str(tmp_path)], "there are no"),
+        (["--recordings", "a.tar", "--wav-dir", "b"], "exclude each other"),
         (["--limit", "0"], "at least 1"),
         (["--steps", "0"], "choose 1 to 1000"),
     ]:
@@ -113,6 +112,15 @@ def test_bad_arguments_end_in_one_line(tmp_path):
         assert done.returncode == 2, done.stderr
         lines = done.stderr.strip().splitlines()
         assert len(lines) == 1 and message in lines[0]
+
+
+def test_what_is_not_there_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"cannot read the shard .*none.tar"):
+        list(tool.recorded([tmp_path / "none.tar"]))
+    with pytest.raises(InputError, match=r"there are no .wav"):
+        list(tool.from_folder(tmp_path, tool.SENTENCES))
+    with pytest.raises(InputError, match="cannot read the sentences"):
+        tool.read_texts(tmp_path / "none.txt")
 
 
 def test_a_recogniser_measures_recordings(tmp_path, capsys):

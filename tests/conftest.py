@@ -1,0 +1,185 @@
+"""Fixtures: the golden files, tiny release folders and engines for both backends."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+GOLDEN = Path(__file__).parent / "golden"
+BACKENDS = ("torch", "mlx")
+TONE_TEXT = "hello there, general."
+# one head of 64, so that a network of this size is still one of ours
+TINY = {
+    "dim": 64,
+    "depth": 2,
+    "heads": 1,
+    "dim_head": 64,
+    "text_dim": 32,
+    "conv_layers": 2,
+    "text_num_embeds": 33,
+    "rope_heads": 1,
+    "text_masking": True,
+    "adaln_zero": False,
+}
+
+if importlib.util.find_spec("torch"):
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def needs(backend: str) -> None:
+    """Skips a test where a backend is not installed."""
+    pytest.importorskip("mlx.core" if backend == "mlx" else backend, reason=f"no {backend} here")
+
+
+@pytest.fixture(scope="session")
+def golden() -> Path:
+    """Tiny checkpoints of the published layouts, with inputs and outputs of the originals."""
+    return GOLDEN
+
+
+@pytest.fixture(scope="session")
+def arrays() -> dict[str, np.ndarray]:
+    """The arrays of golden/nanospeech.npz."""
+    with np.load(GOLDEN / "nanospeech.npz") as z:
+        return dict(z)
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request) -> str:
+    """Each backend in turn."""
+    needs(request.param)
+    return request.param
+
+
+def tone(seconds: float = 1.2, pitch: float = 140.0) -> np.ndarray:
+    """A voice-like wave: harmonics with formants, syllables, a little breath; float32, 24 kHz."""
+    t = np.arange(int(seconds * 24_000)) / 24_000
+    phase = 2 * np.pi * pitch * (t + 0.003 * np.sin(2 * np.pi * 5 * t))
+    wave = np.zeros_like(t)
+    for k in range(1, 30):
+        formants = sum(np.exp(-(((k * pitch - f) / 200) ** 2)) for f in (600, 1200, 2500))
+        wave += (0.05 + formants) * np.sin(k * phase) / 3
+    wave *= 0.55 - 0.45 * np.cos(2 * np.pi * 3 * t)
+    breath = np.random.default_rng(0).standard_normal(len(t))
+    return (0.2 * wave + 0.002 * breath).astype(np.float32)
+
+
+@pytest.fixture(scope="session")
+def vocoder_file(tmp_path_factory) -> Path:
+    """golden's Vocos as vocoder.safetensors."""
+    torch = pytest.importorskip("torch")
+    from safetensors.numpy import save_file
+
+    from nanospeech.checkpoint import IGNORED
+
+    state = torch.load(GOLDEN / "vocos_pytorch_model.bin", weights_only=True)
+    path = tmp_path_factory.mktemp("vocoder") / "vocoder.safetensors"
+    save_file({k: v.numpy() for k, v in state.items() if not k.startswith(IGNORED)}, path)
+    return path
+
+
+def add_voice(folder: Path) -> None:
+    """Puts the voice "tone" into a release folder."""
+    (folder / "voices").mkdir()
+    soundfile.write(folder / "voices" / "tone.wav", tone(), 24_000)
+    (folder / "voices" / "tone.txt").write_text(TONE_TEXT, encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def tiny_release(tmp_path_factory, vocoder_file) -> Path:
+    """A whole release folder with golden's weights. Read it, do not change it."""
+    import dataclasses
+
+    from nanospeech.checkpoint import load_config
+
+    folder = tmp_path_factory.mktemp("release") / "tiny"
+    folder.mkdir()
+    for name in ("model.safetensors", "duration.safetensors", "vocab.txt"):
+        shutil.copy(GOLDEN / name, folder)
+    shutil.copy(vocoder_file, folder)
+    add_voice(folder)
+    config = dataclasses.replace(load_config(folder), name="tiny", default_voice="tone")
+    config.save(folder / "config.json")
+    return folder
+
+
+def random_release(folder: Path, vocoder_file: Path, **fields) -> Path:
+    """A release folder with seeded random weights.
+
+    Args:
+        fields: of DiTConfig, over those of TINY.
+    """
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import save_file
+
+    from nanospeech.checkpoint import tensor_shapes
+    from nanospeech.checkpoint_shapes import vocoder_config_from_shapes
+    from nanospeech.config import AudioConfig, DiTConfig, ModelConfig
+    from nanospeech_torch.dit import DiT
+
+    config = ModelConfig(
+        name=folder.name,
+        audio=AudioConfig(mel_mean=-4.0, mel_std=2.5),
+        dit=DiTConfig(**{**TINY, **fields}),
+        vocoder=vocoder_config_from_shapes(tensor_shapes(vocoder_file)),
+        default_voice="tone",
+    )
+    folder.mkdir(parents=True)
+    config.save(folder / "config.json")
+    generator = torch.Generator().manual_seed(0)
+    torch.manual_seed(0)
+    # off their starting values: zeros and ones would hide a mistake
+    state = {
+        f"transformer.{name}": t + 0.05 * torch.randn(t.shape, generator=generator)
+        for name, t in DiT(config.dit).state_dict().items()
+    }
+    save_file(state, folder / "model.safetensors")
+    shutil.copy(GOLDEN / "vocab.txt", folder)
+    shutil.copy(vocoder_file, folder / "vocoder.safetensors")
+    add_voice(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def make_release(tmp_path_factory, vocoder_file):
+    """make_release(**fields of DiTConfig) -> a random release folder, made once a session."""
+    made: dict[tuple, Path] = {}
+
+    def make(**fields) -> Path:
+        key = tuple(sorted(fields.items()))
+        if key not in made:
+            folder = tmp_path_factory.mktemp("release") / "random"
+            made[key] = random_release(folder, vocoder_file, **fields)
+        return made[key]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def tiny_aligned(make_release) -> Path:
+    """A whole release folder of an aligned model with random weights. Read it, do not change it."""
+    return make_release(text_upsampling="aligned", patch_size=2)
+
+
+@pytest.fixture(scope="session")
+def engine_of():
+    """engine_of(folder, backend) -> Engine, loaded once a session."""
+    from nanospeech.backend import load_engine
+
+    loaded: dict[tuple, object] = {}
+
+    def load(folder: Path, backend: str):
+        needs(backend)
+        key = (folder, backend)
+        if key not in loaded:
+            loaded[key] = load_engine(folder, backend, device="cpu")
+        return loaded[key]
+
+    return load

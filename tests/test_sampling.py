@@ -1,0 +1,117 @@
+"""Sampling: solver order, time grids, guidance, noise, frames shared out."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from nanospeech.config import METHODS, SCHEDULES, SampleOptions
+from nanospeech.errors import InputError
+from nanospeech.sampling import (
+    EPSS,
+    EVALUATIONS,
+    STEP_RULES,
+    guide,
+    integrate,
+    noise,
+    share_frames,
+    time_grid,
+)
+
+
+def solve(method: str, steps: int) -> float:
+    """x' = x cos(t) from x(0) = 1, whose solution is exp(sin t), at t = 1."""
+    *_, x = integrate(lambda t, x: x * math.cos(t), 1.0, time_grid(steps, "uniform", None), method)
+    return x
+
+
+@pytest.mark.parametrize(("method", "order"), [("euler", 1), ("midpoint", 2), ("rk4", 4)])
+def test_order_of_each_solver(method, order):
+    truth = math.exp(math.sin(1.0))
+    coarse, fine = (abs(solve(method, n) - truth) for n in (16, 32))
+    assert abs(math.log2(coarse / fine) - order) < 0.35
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_evaluations_are_counted_right(method):
+    calls = []
+    list(integrate(lambda t, x: calls.append(t) or x, 1.0, [0.0, 0.5, 1.0], method))
+    assert len(calls) == 2 * EVALUATIONS[method]
+    assert set(STEP_RULES) == set(EVALUATIONS) == set(METHODS)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("sway", [None, -1.0, -0.5, 0.0, 0.9, 1.75])
+def test_grids_run_from_0_to_1_and_never_back(schedule, sway):
+    for steps in [*range(1, 40), 100, 1000]:
+        grid = time_grid(steps, schedule, sway)
+        assert len(grid) == steps + 1
+        assert grid[0] == 0.0 and grid[-1] == 1.0
+        assert all(a < b for a, b in pairwise(grid))
+
+
+def test_epss_is_the_papers_grid_and_uniform_elsewhere():
+    assert [32 * t for t in time_grid(7, "epss", None)] == [0, 2, 4, 6, 8, 16, 24, 32]
+    assert set(EPSS) == {5, 6, 7, 10, 12, 16}
+    assert all(len(points) == steps + 1 for steps, points in EPSS.items())
+    assert time_grid(9, "epss", -1.0) == time_grid(9, "uniform", -1.0)
+
+
+def test_sway_favours_early_times():
+    swayed, even = (time_grid(8, "uniform", s) for s in (-1.0, None))
+    assert all(s < e for s, e in zip(swayed[1:-1], even[1:-1]))
+    assert time_grid(8, "uniform", 0.0) == pytest.approx(even)
+
+
+def test_integrate_yields_every_state():
+    states = list(integrate(lambda t, x: 1.0, 0.0, time_grid(5, "epss", -1.0)))
+    assert states == pytest.approx(time_grid(5, "epss", -1.0)[1:])
+
+
+def test_guidance_of_zero_is_none_and_grows_along_the_difference():
+    c, u = np.array([1.0, 2.0]), np.array([0.5, 3.0])
+    assert np.array_equal(guide(c, u, 0), c)
+    assert np.allclose(guide(c, u, 2), c + 2 * (c - u))
+
+
+def test_noise_repeats_and_a_longer_draw_begins_with_the_shorter():
+    assert np.array_equal(noise(9, 100, 5), noise(20, 100, 5)[:9])
+    assert not np.array_equal(noise(9, 100, 5), noise(9, 100, 6))
+    assert noise(9, 100, 5).dtype == np.float32
+
+
+@pytest.mark.parametrize("least", [0, 1, 2])
+def test_shared_frames_sum_and_keep_the_least(least):
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        tokens = int(rng.integers(1, 30))
+        weights = rng.lognormal(0, 1.5, tokens)
+        total = int(rng.integers(0, 200))
+        shares = share_frames(weights, total, least)
+        assert shares.dtype == np.int64 and len(shares) == tokens
+        assert shares.sum() == max(total, tokens * least)
+        assert shares.min() >= least
+
+
+def test_shared_frames_follow_the_weights():
+    assert share_frames(np.array([1.0, 2.0, 3.0]), 60).tolist() == [10, 20, 30]
+    assert share_frames(np.ones(4), 10).sum() == 10
+    assert np.ptp(share_frames(np.ones(4), 10)) <= 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "word"),
+    [
+        ({"method": "heun"}, "euler, midpoint, rk4"),
+        ({"schedule": "cosine"}, "epss, uniform"),
+        ({"steps": 0}, "1 to 1000"),
+        ({"cfg_strength": -1.0}, "0 to 100"),
+        ({"sway_sampling_coef": -2.0}, "-1 to 1.75"),
+    ],
+)
+def test_wrong_options_name_the_choices(fields, word):
+    with pytest.raises(InputError, match=word):
+        SampleOptions(**fields)

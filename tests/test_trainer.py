@@ -1,0 +1,126 @@
+"""Training: overfitting, resuming, two processes, shards, and what is left out."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from datasets import load_dataset
+
+from nanospeech.errors import CheckpointError, DataError
+from nanospeech_torch.trainer import lr_factor
+
+from .training import duration_model, samples, speech_model, trainer, write_shards
+
+ROOT = Path(__file__).parent.parent
+
+
+def weights(path: Path, kind: str = "model_state_dict") -> dict[str, torch.Tensor]:
+    return torch.load(path, weights_only=True)[kind]
+
+
+def column(run: Path, name: str) -> list[float]:
+    with (run / "log.csv").open() as f:
+        return [float(row[name]) for row in csv.DictReader(f)]
+
+
+@pytest.mark.parametrize("upsampling", ["none", "average", "aligned"])
+def test_one_batch_can_be_overfitted(tmp_path, upsampling):
+    patch = 2 if upsampling == "aligned" else 1
+    model = speech_model(text_upsampling=upsampling, patch_size=patch)
+    trainer(tmp_path, model, 3e-3).train(samples(), 60, batch_size=4, max_duration=200)
+    flow = column(tmp_path, "flow")
+    assert sum(flow[-10:]) / 10 < 0.7 * flow[0]
+
+
+def test_duration_model_learns_the_lengths(tmp_path):
+    trainer(tmp_path, duration_model(), 3e-3).train(samples(), 60, batch_size=4, max_duration=200)
+    error = column(tmp_path, "duration")
+    assert sum(error[-10:]) / 10 < 0.3 < error[0]
+
+
+def test_resumed_run_equals_uninterrupted_one(tmp_path):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    options = {"dropout": 0.1}
+    trainer(whole, speech_model(**options)).train(samples(), 7, 2, max_duration=200)
+    trainer(parts, speech_model(**options)).train(samples(), 7, 2, max_duration=200, save_step=3)
+    for old in sorted(parts.glob("step_*.pt"))[1:]:
+        old.unlink()  # as if killed right after step 3
+    trainer(parts, speech_model(**options)).train(samples(), 7, 2, max_duration=200)
+    for kind in ("model_state_dict", "ema_state_dict"):
+        want, got = (weights(run / "step_00000007.pt", kind) for run in (whole, parts))
+        assert all(torch.equal(want[name], got[name]) for name in want)
+
+
+def test_resume_says_where_and_never_starts_afresh(tmp_path, capsys):
+    trainer(tmp_path).train(samples(), 2, 2, max_duration=200)
+    trainer(tmp_path).train(samples(), 3, 2, max_duration=200)
+    assert "going on from" in (out := capsys.readouterr().out) and "at step 2" in out
+    again = trainer(tmp_path)
+    again.train(samples(), 1, 2, max_duration=200, resume="never")
+    assert again.step == 1
+
+
+def test_resume_with_another_model_is_refused(tmp_path):
+    trainer(tmp_path).train(samples(), 1, 2, max_duration=200)
+    with pytest.raises(CheckpointError, match="cannot go on from"):
+        trainer(tmp_path, speech_model(depth=3)).train(samples(), 2, 2, max_duration=200)
+
+
+def test_old_checkpoints_are_deleted_and_none_is_half_written(tmp_path):
+    trainer(tmp_path, keep=2).train(samples(), 6, 2, max_duration=200, save_step=1)
+    names = sorted(p.name for p in tmp_path.iterdir())
+    assert names == ["log.csv", "step_00000005.pt", "step_00000006.pt"]
+
+
+@pytest.mark.parametrize("kind", ["plain", "aligned"])
+def test_two_processes_equal_one_with_the_same_global_batch(tmp_path, kind):
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu"]
+    launch += ["--num_processes", "2", "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
+    for name, start, size in (("two", launch, 1), ("one", [sys.executable], 2)):
+        command = [*start, "-m", "tests.training", str(tmp_path / name), str(size), kind]
+        result = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr[-3000:]
+    one, two = (weights(tmp_path / name / "step_00000006.pt") for name in ("one", "two"))
+    assert all(torch.allclose(one[name], two[name], atol=2e-5) for name in one)
+    flow = [column(tmp_path / name, "flow") for name in ("one", "two")]
+    assert flow[0] == pytest.approx(flow[1], rel=1e-4)
+
+
+def test_shards_stream_through_datasets_with_workers(tmp_path):
+    files = write_shards(tmp_path, 2)
+    dataset = load_dataset("webdataset", data_files=files, split="train", streaming=True)
+    run = trainer(tmp_path / "run")
+    run.train(dataset, 4, batch_size=2, max_duration=200, num_workers=2)
+    assert run.step == 4 and {p.epoch for p in run.places.values()} <= {0, 1, 2, 3, 4}
+
+
+def test_every_usable_sample_is_used_and_the_others_are_counted(tmp_path, capsys):
+    good = samples()
+    cut = {**good[0], "__key__": "cut", "mp3": {"bytes": b"not an mp3"}}
+    mute = {**good[0], "__key__": "mute", "json": {"duration": 1.5}}
+    long = {**good[0], "__key__": "long", "json": {"text": "hello", "duration": 60.0}}
+    run = trainer(tmp_path)
+    run.train([*good, cut, mute, long], 3, batch_size=2, max_duration=200)
+    assert run.skipped == {"unreadable audio": 1, "without text": 1, "too long": 1}
+    assert "samples left out" in capsys.readouterr().out
+
+
+def test_a_dataset_of_nothing_but_bad_samples_is_an_error(tmp_path):
+    bad = [{"__key__": "x", "json": {"text": "hi", "duration": 1.0}, "mp3": {"bytes": b"x"}}]
+    with pytest.raises(DataError, match="unreadable audio"):
+        trainer(tmp_path).train(bad, 1, batch_size=1, max_duration=200)
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine", "wsd"])
+def test_rates_warm_up_peak_and_end_near_zero(schedule):
+    rates = [lr_factor(s, 10, 100, schedule, 0.2) for s in range(101)]
+    assert rates[:11] == sorted(rates[:11]) and rates[10] == pytest.approx(1)
+    assert rates[-1] == pytest.approx(0, abs=1e-9)
+    assert all(0 <= r <= 1 for r in rates)
