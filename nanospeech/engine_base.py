@@ -152,7 +152,9 @@ class Engine(ABC):
                 return self.numpy(head(self.array(mel), self.array(text), self.array(lens)))
             tokens = checks.prompt_tokens(prompt_tokens_B, text, lens)
             hidden = self.dit.embed_tokens(self.array(text))
-            _, log_durations = self.token_guesses(self.array(text), hidden, self.normalised(cond), lens)
+            _, log_durations = self.token_guesses(
+                self.array(text), hidden, self.normalised(cond), lens
+            )
         p, rate = self.config.dit.patch_size, self.config.audio.frame_rate
         patches = predicted_patches(log_durations)
         count = (text >= 0).sum(1)

@@ -50,7 +50,8 @@ class MlxEngine(Engine):
             module = Vocos(c.vocoder)
         path = self.folder / name
         tensors = read_tensors(path)
-        shapes = {n: tuple(p.shape) for n, p in tree_flatten(module.parameters())}
+        flat: Any = tree_flatten(module.parameters())
+        shapes = {n: tuple(p.shape) for n, p in flat}
         wanted = {prefix + n: published(n, shape) for n, shape in shapes.items()}
         check_tensors({n: t.shape for n, t in tensors.items()}, wanted, path)
         dtype = getattr(mx, self.dtype) if name == MODEL else mx.float32

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import mlx.core as mx
 from mlx import nn
@@ -70,7 +71,7 @@ def zero_(linear: nn.Linear) -> None:
         linear.bias = mx.zeros_like(linear.bias)
 
 
-def cast(x: mx.array, like: mx.array) -> mx.array:
+def cast(x: mx.array, like: Any) -> mx.array:
     """x in the type of another array."""
     return x.astype(like.dtype)
 
@@ -142,7 +143,7 @@ def merge_heads(x_BHNE: mx.array) -> mx.array:
 
 def concat(*parts: mx.array) -> mx.array:
     """Joins along the last axis."""
-    return mx.concatenate(parts, axis=-1)
+    return mx.concatenate(list(parts), axis=-1)
 
 
 def chunks(x: mx.array, count: int) -> tuple[mx.array, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -86,7 +87,7 @@ def zero_(linear: nn.Linear) -> None:
         nn.init.zeros_(linear.bias)
 
 
-def cast(x: Tensor, like: Tensor) -> Tensor:
+def cast(x: Tensor, like: Any) -> Tensor:
     """x in the type of another array."""
     return x.to(like.dtype)
 
