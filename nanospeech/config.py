@@ -207,7 +207,9 @@ class SampleOptions:
     method: str = option("euler", "solver: euler, midpoint (2x the work a step) or rk4 (4x)")
     steps: int = option(7, "solver steps; more is slower and finer")
     cfg_strength: float = option(2.0, "guidance strength; 0 is off and twice as fast")
-    sway_sampling_coef: float | None = option(-1.0, "sway of the time grid; < 0 favours early times")
+    sway_sampling_coef: float | None = option(
+        -1.0, "sway of the time grid; < 0 favours early times"
+    )
     schedule: str = option("epss", "time grid before sway: epss or uniform")
 
     def __post_init__(self):
@@ -221,6 +223,8 @@ class SampleOptions:
             raise InputError(f"steps is {self.steps}; choose 1 to 1000")
         if not 0 <= self.cfg_strength <= 100:
             raise InputError(f"cfg_strength is {self.cfg_strength}; choose 0 to 100")
-        if self.sway_sampling_coef is not None and not -1 <= self.sway_sampling_coef <= 2 / (math.pi - 2):
+        if self.sway_sampling_coef is not None and not -1 <= self.sway_sampling_coef <= 2 / (
+            math.pi - 2
+        ):
             # beyond 2 / (pi - 2) the grid runs backwards (F5-TTS, section 3.3)
             raise InputError(f"sway_sampling_coef is {self.sway_sampling_coef}; choose -1 to 1.75")

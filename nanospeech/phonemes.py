@@ -10,8 +10,33 @@ import gzip
 from functools import lru_cache
 from pathlib import Path
 
-VOWELS = "AA AE AH AO AW AY EH ER EY IH IY OW OY UH UW".split()
-CONSONANTS = "B CH D DH F G HH JH K L M N NG P R S SH T TH V W Y Z ZH".split()
+VOWELS = ["AA", "AE", "AH", "AO", "AW", "AY", "EH", "ER", "EY", "IH", "IY", "OW", "OY", "UH", "UW"]
+CONSONANTS = [
+    "B",
+    "CH",
+    "D",
+    "DH",
+    "F",
+    "G",
+    "HH",
+    "JH",
+    "K",
+    "L",
+    "M",
+    "N",
+    "NG",
+    "P",
+    "R",
+    "S",
+    "SH",
+    "T",
+    "TH",
+    "V",
+    "W",
+    "Y",
+    "Z",
+    "ZH",
+]
 SYMBOLS = [v + stress for v in VOWELS for stress in "012"] + CONSONANTS
 
 # Words whose commonest reading the dictionary lists second, or that running speech weakens.

@@ -250,6 +250,7 @@ class DiT(layers.Module):
 
     def token_means(self, text_BT: Array, speaker_BM: Array) -> Array:
         """The aligner's normalised mean mel of each token: (B, T, M)."""
+        assert self.aligner is not None
         return self.aligner.means(self.text_embed.text_embed(text_BT + 1), speaker_BM)
 
     def embed_filler(self, like_BT: Array) -> Array:

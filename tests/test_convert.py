@@ -73,7 +73,10 @@ def test_upstream_checkpoint_with_averaged_weights_converts(golden, tmp_path):
 
     tensors = load(golden / "model.safetensors")
     ema = {"ema_model." + k: v for k, v in tensors.items()} | {"initted": torch.tensor(True)}
-    state = {"model_state_dict": {k: v * 0 for k, v in tensors.items()}, "ema_model_state_dict": ema}
+    state = {
+        "model_state_dict": {k: v * 0 for k, v in tensors.items()},
+        "ema_model_state_dict": ema,
+    }
     torch.save({**state, "step": 5}, tmp_path / "up.pt")
     code = main(
         [str(tmp_path / "up.pt"), "--vocab", str(golden / "vocab.txt"), "--dtype", "float32"]

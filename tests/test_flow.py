@@ -16,7 +16,14 @@ from nanospeech_torch.layers import zero_
 
 from .training import duration_model, samples, speech_model
 
-VARIANTS = [("none", 1), ("none", 2), ("average", 1), ("average", 2), ("aligned", 1), ("aligned", 2)]
+VARIANTS = [
+    ("none", 1),
+    ("none", 2),
+    ("average", 1),
+    ("average", 2),
+    ("aligned", 1),
+    ("aligned", 2),
+]
 
 
 def batch_of(model, length: int = 200):

@@ -82,7 +82,16 @@ def test_old_checkpoints_are_deleted_and_none_is_half_written(tmp_path):
 def test_two_processes_equal_one_with_the_same_global_batch(tmp_path, kind):
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu"]
-    launch += ["--num_processes", "2", "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
+    launch += [
+        "--num_processes",
+        "2",
+        "--num_machines",
+        "1",
+        "--mixed_precision",
+        "no",
+        "--dynamo_backend",
+        "no",
+    ]
     for name, start, size in (("two", launch, 1), ("one", [sys.executable], 2)):
         command = [*start, "-m", "tests.training", str(tmp_path / name), str(size), kind]
         result = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True)

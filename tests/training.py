@@ -67,7 +67,13 @@ def duration_model() -> DurationPredictor:
     """A tiny duration model."""
     torch.manual_seed(0)
     transformer = DurationTransformer(
-        dim=64, depth=1, heads=1, text_dim=32, conv_layers=1, text_num_embeds=len(VOCAB), dropout=0.0
+        dim=64,
+        depth=1,
+        heads=1,
+        text_dim=32,
+        conv_layers=1,
+        text_num_embeds=len(VOCAB),
+        dropout=0.0,
     )
     return DurationPredictor(transformer, partial(list_str_to_vocab_tensor, vocab=VOCAB))
 
