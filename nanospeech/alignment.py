@@ -1,7 +1,7 @@
 """Alignment: the monotonic search that finds which token each frame speaks. NumPy only.
 
-Glow-TTS (arXiv 2005.11129), section 3: among all monotonic paths in which every token keeps at least
-one frame, the one with the highest score, by dynamic programming.
+Glow-TTS (arXiv 2005.11129), section 3: among all monotonic paths in which every token keeps at
+least one frame, the one with the highest score, by dynamic programming.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Config: what a model is and how it is sampled. Frozen dataclasses; each default is written here, once."""
+"""Config: what a model is and how it is sampled. Each default is written here, once."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class AudioConfig:
 
 @dataclass(frozen=True)
 class DiTConfig:
-    """The speech model. Defaults are the published 82M one (reference: F5-TTS, arXiv 2410.06885)."""
+    """The speech model. Defaults are the published 82M one (F5-TTS, arXiv 2410.06885)."""
 
     dim: int = 512
     depth: int = 18

@@ -1,4 +1,4 @@
-"""Errors: everything nanospeech raises for a user's mistake. Bugs of our own raise AssertionError."""
+"""Errors: everything nanospeech raises for a user's mistake. Our own bugs are assertions."""
 
 
 class NanospeechError(Exception):
@@ -10,7 +10,7 @@ class InputError(NanospeechError, ValueError):
 
 
 class CheckpointError(NanospeechError):
-    """A release folder, trainer checkpoint or config that is missing, damaged or of another model."""
+    """A release folder, checkpoint or config that is missing, damaged or of another model."""
 
 
 class BackendError(NanospeechError):

@@ -33,7 +33,7 @@ __all__ = [
 
 
 def list_str_to_vocab_tensor(text: list[str], vocab: Mapping[str, int]) -> torch.Tensor:
-    """Character ids int64 (B, T), padded with -1; characters outside the vocabulary are left out."""
+    """Character ids int64 (B, T), padded with -1; unknown characters are left out."""
     ids = [[vocab[c] for c in line if c in vocab] for line in text]
     return torch.from_numpy(pad_tokens([np.array(row, np.int64) for row in ids]))
 

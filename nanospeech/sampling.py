@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,7 @@ def integrate(f: Callable, x: Any, times: list[float], method: str = "euler") ->
         method: a key of STEP_RULES.
     """
     step = STEP_RULES[method]
-    for t0, t1 in zip(times, times[1:]):
+    for t0, t1 in pairwise(times):
         x = step(f, x, t0, t1)
         yield x
 

@@ -38,9 +38,9 @@ class LossConfig:
 class Batch:
     """One padded batch with its draws; tensors are on one device.
 
-    mel_BNM log mel, zero past lens_B; text_BT ids padded with -1; noise_BNM standard normal; time_B
-    in [0, 1]; span_BN true where the model must speak; drop_audio_B and drop_text_B; prompt_B frames
-    that a duration model may hear.
+    mel_BNM log mel, zero past lens_B; text_BT ids padded with -1; noise_BNM standard normal;
+    time_B in [0, 1]; span_BN true where the model must speak; drop_audio_B and drop_text_B;
+    prompt_B frames that a duration model may hear.
     """
 
     mel: Tensor
@@ -148,9 +148,12 @@ class Nanospeech(nn.Module):
         index = torch.from_numpy(frames).to(mel_BNM.device)
         spoken = torch.from_numpy(durations).to(mel_BNM.device)
         error = 0.5 * (target - layers.gather_tokens(means, index)).square().mean(-1)
-        guess = aligner.log_durations(hidden_BTD.detach(), speaker).float()
+        guess = aligner.log_durations(hidden_BTD.detach(), speaker).float().clamp(max=7)
         real = spoken > 0
-        miss = (guess - spoken.clamp(min=1).log()).square().masked_fill(~real, 0)
+        # Poisson deviance: its best guess is the mean duration, so totals come out right, where
+        # squared error of logs would give the geometric mean and hurried speech
+        miss = guess.exp() - spoken - spoken * (guess - spoken.clamp(min=1).log())
+        miss = miss.masked_fill(~real, 0)
         return index, {
             "prior": (error.masked_fill(~mask, 0).sum(), mask.sum()),
             "duration": (miss.sum(), real.sum()),

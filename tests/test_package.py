@@ -76,7 +76,8 @@ def test_wheel_and_sdist_hold_what_they_should(built):
         assert needed in names
     assert not any(n.startswith(("tests/", "scripts/", "runs/")) for n in names)
     assert wheel.stat().st_size < 40e6
-    inside = tarfile.open(sdist).getnames()
+    with tarfile.open(sdist) as tar:
+        inside = tar.getnames()
     assert any(n.endswith("tests/test_package.py") for n in inside)
     assert not any("/runs/" in n for n in inside)
 
@@ -92,7 +93,7 @@ def test_readme_command_speaks(source, tmp_path):
 
 
 def test_import_loads_no_backend():
-    code = "import sys, nanospeech, nanospeech.generate, nanospeech.pipeline; print(sorted(sys.modules))"
+    code = "import sys, nanospeech.generate, nanospeech.pipeline; print(sorted(sys.modules))"
     names = run([sys.executable, "-c", code], ROOT).stdout
     assert "'torch'" not in names and "'mlx" not in names and "'datasets'" not in names
 
