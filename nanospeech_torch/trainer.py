@@ -6,6 +6,8 @@ import csv
 import json
 import math
 import os
+import signal
+import threading
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass
@@ -220,6 +222,8 @@ class Trainer:
         stream = iter(self.loader(train_dataset, plan, num_workers, cache_bytes))
         deadline = time.monotonic() + 60 * minutes if minutes else math.inf
         self.model.train()
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, signal.default_int_handler)  # save, as for Ctrl-C
         try:
             while self.step < total_steps and time.monotonic() < deadline:
                 self.optimizer_step(stream, total_steps, log)
