@@ -1,0 +1,62 @@
+"""scripts/train.py: a run from one YAML file, its changes and its errors."""
+
+from __future__ import annotations
+
+import pytest
+
+from scripts.train import main, read_config
+
+from .training import write_shards
+
+CONFIG = """
+model: {model}
+run_dir: {run}
+data: {{shards: [{shards}/*.tar], tokenizer: phonemes, batch_size: 2, max_duration: 200}}
+dit: {{dim: 64, depth: 1, heads: 1, text_dim: 32, conv_layers: 1, text_upsampling: aligned,
+      patch_size: 2}}
+duration: {{dim: 64, depth: 1, heads: 1, text_dim: 32}}
+optimizer: {{lr: 1.0e-3}}
+train: {{log_every: 1}}
+total_steps: 2
+warmup_steps: 1
+"""
+
+
+@pytest.fixture
+def config(tmp_path):
+    write_shards(tmp_path, 1)
+    path = tmp_path / "config.yaml"
+    path.write_text(CONFIG.format(model="speech", run=tmp_path / "run", shards=tmp_path))
+    return path
+
+
+@pytest.mark.parametrize("model", ["speech", "duration"])
+def test_runs_and_goes_on_with_more_steps(config, tmp_path, capsys, model):
+    assert main(["--config", str(config), "--set", f"model={model}"]) == 0
+    assert main(["--config", str(config), "--set", f"model={model}", "total_steps=3"]) == 0
+    assert "at step 2" in capsys.readouterr().out
+    assert (tmp_path / "run" / "step_00000003.pt").is_file()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("speed=3", "unknown keys ['speed']"),
+        ("dit.widht=3", "unknown keys ['widht'] in dit"),
+        ("data.batch_size=many", "data.batch_size should be int"),
+        ("train.keep=true", "train.keep should be int"),
+        ("data.shards=[/nowhere/*.tar]", "no shards match"),
+        ("model=vocoder", "choose speech or duration"),
+        ("data.tokenizer=chars", "vocab.txt"),
+        ("total_steps", "should be KEY=VALUE"),
+    ],
+)
+def test_mistakes_end_in_one_line_and_code_2(config, capsys, change, said):
+    assert main(["--config", str(config), "--set", change]) == 2
+    err = capsys.readouterr().err
+    assert said in err and err.startswith("error: ") and err.count("\n") == 1
+
+
+def test_changes_are_read_as_yaml_and_exponents_as_numbers(config):
+    changed = read_config(str(config), ["optimizer.lr=2e-4", "train.schedule=cosine"])
+    assert changed["optimizer"]["lr"] == 2e-4 and changed["train"]["schedule"] == "cosine"
