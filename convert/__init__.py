@@ -276,6 +276,7 @@ def write_tensors(tensors: Mapping[str, Tensor], path: Path, dtype: str) -> None
     plain = {k: v.to(DTYPES[dtype]).contiguous().clone() for k, v in sorted(tensors.items())}
     try:
         save_file(plain, part, metadata={"format": "pt"})
+        part.chmod(0o644)  # safetensors makes it readable by its owner alone
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)

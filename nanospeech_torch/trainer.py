@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 import os
 import signal
+import sys
 import threading
 import time
 from collections import Counter
@@ -18,7 +18,7 @@ import torch
 from torch.utils.data import DataLoader
 from tqdm.auto import tqdm
 
-from nanospeech.config import ModelConfig, option
+from nanospeech.config import option
 from nanospeech.errors import CheckpointError, DataError, require
 
 from .data import BatchPlan, Loaded, Place, SpeechBatches
@@ -147,17 +147,17 @@ class Trainer:
         rank, world = self.accelerator.process_index, self.accelerator.num_processes
         if hasattr(dataset, "cast_column"):
             dataset = undecoded(dataset)
-            if hasattr(dataset, "n_shards"):
-                dataset = dataset.shuffle(
-                    seed=self.config.seed, buffer_size=self.config.shuffle_buffer
-                )
-                workers = min(workers, max(1, dataset.n_shards // world)) if workers else 0
+            if hasattr(dataset, "to_iterable_dataset"):  # not a stream: deal it out as one
+                dataset = dataset.to_iterable_dataset(min(len(dataset), world * max(1, workers)))
+            dataset = dataset.shuffle(self.config.seed, buffer_size=self.config.shuffle_buffer)
+            workers = min(workers, max(1, dataset.n_shards // world))
             if world > 1:
                 from datasets.distributed import split_dataset_by_node
 
                 dataset = split_dataset_by_node(dataset, rank, world)
-        elif world > 1:
-            dataset = Strided(dataset, rank, world)
+        else:
+            workers = min(workers, 1)  # each would read all of it
+            dataset = Strided(dataset, rank, world) if world > 1 else dataset
         if len(self.places) > max(1, workers):
             workers = len(self.places)
         batches = SpeechBatches(
@@ -177,6 +177,8 @@ class Trainer:
             batch_size=None,
             num_workers=workers,
             prefetch_factor=4 if workers else None,
+            # the other ways to start a process run an unguarded training script once more in it
+            multiprocessing_context="fork" if workers and sys.platform == "linux" else None,
             pin_memory=self.accelerator.device.type == "cuda",
         )
 
@@ -200,12 +202,14 @@ class Trainer:
             batch_size: most samples a batch, on each process.
             max_batch_frames: most padded mel frames a batch; batch_size * max_duration if None.
             max_duration: longest sample, in mel frames (93.75 a second).
-            num_workers: processes that decode, at most one for each shard of this process.
+            num_workers: processes that decode, at most one for each shard of this process (a plain
+                iterable is one shard).
             save_step: steps between checkpoints.
             resume: "auto" goes on from the newest checkpoint of run_dir, "never" starts afresh, a
                 path goes on from that file.
             cache_bytes: memory for decoded mels, for each worker.
-            minutes: stop and save after this many minutes.
+            minutes: stop and save after this many minutes (several processes: at the next log
+                line).
 
         Returns:
             The mean losses since the last log line.
@@ -225,7 +229,7 @@ class Trainer:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, signal.default_int_handler)  # save, as for Ctrl-C
         try:
-            while self.step < total_steps and time.monotonic() < deadline:
+            while self.step < total_steps and not self.late(deadline):
                 self.optimizer_step(stream, total_steps, log)
                 if self.step % save_step == 0 and self.step < total_steps:
                     self.save()
@@ -235,6 +239,16 @@ class Trainer:
         means = log.close()
         self.accelerator.end_training()
         return means
+
+    def late(self, deadline: float) -> bool:
+        """Whether time is up; processes agree on it at log steps, as one alone would hang."""
+        now = time.monotonic() >= deadline
+        if self.accelerator.num_processes == 1:
+            return now
+        if deadline == math.inf or self.step % self.config.log_every:
+            return False
+        vote = torch.tensor(float(now), device=self.accelerator.device)
+        return bool(self.accelerator.reduce(vote, reduction="sum") > 0)
 
     def optimizer_step(self, stream: Any, total_steps: int, log: Log) -> None:
         """One optimiser step over `accumulate` micro-batches."""
@@ -457,8 +471,3 @@ class Log:
             told = ", ".join(f"{n} {why}" for why, n in skipped.most_common())
             self.trainer.accelerator.print(f"samples left out: {told}")
         return self.last
-
-
-def save_config(path: Path, config: ModelConfig, train: TrainConfig) -> None:
-    """Writes what a run was started with."""
-    path.write_text(json.dumps({"model": asdict(config), "train": asdict(train)}, indent=2))

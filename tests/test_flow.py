@@ -12,7 +12,7 @@ import torch
 from nanospeech.alignment import frame_tokens, monotonic_search
 from nanospeech_torch.data import BatchPlan, SpeechBatches
 from nanospeech_torch.flow import average_path, patch_means
-from nanospeech_torch.layers import zero_
+from nanospeech_torch.layers import Conv1d, zero_
 
 from .training import duration_model, samples, speech_model
 
@@ -71,7 +71,7 @@ def test_first_loss_of_a_zero_initialised_model_is_that_of_no_velocity():
     mel = (batch.mel - model.audio.mel_mean) / model.audio.mel_std
     want = (mel - batch.noise).square().mean(-1)[batch.span].mean()
     total, count = model(batch)["flow"]
-    assert float(total / count) == pytest.approx(float(want), rel=1e-4)
+    assert (total / count).item() == pytest.approx(want.item(), rel=1e-4)
 
 
 def test_duration_loss_ignores_padding():
@@ -118,6 +118,20 @@ def test_patch_means_leave_out_padding():
     mel = torch.arange(5.0)[None, :, None].expand(1, 5, 2).clone()
     means = patch_means(torch.nn.functional.pad(mel, (0, 0, 0, 3)), torch.tensor([5]), 2)
     assert means[0, :3, 0].tolist() == [0.5, 2.5, 4.0]
+
+
+@pytest.mark.parametrize(("kernel", "groups"), [(7, 32), (31, 16)])
+def test_convolutions_on_cpu_equal_torchs_own(kernel, groups):
+    torch.manual_seed(0)
+    conv = Conv1d(32, kernel, groups).double()
+    x = torch.randn(2, 40, 32, dtype=torch.double, requires_grad=True)
+    weight = torch.randn(2, 40, 32, dtype=torch.double)
+    ours = conv(x)
+    theirs = torch.nn.Conv1d.forward(conv, x.transpose(1, 2)).transpose(1, 2)
+    inputs = [x, conv.weight, conv.bias]
+    grads = [torch.autograd.grad((y * weight).sum(), inputs) for y in (ours, theirs)]
+    assert torch.allclose(ours, theirs)
+    assert all(torch.allclose(a, b) for a, b in zip(*grads))
 
 
 def test_zero_starts_at_zero():

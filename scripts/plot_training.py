@@ -1,0 +1,79 @@
+"""Draws a training log: loss over hours, and word error rate over hours where it was measured.
+
+    python scripts/plot_training.py --log runs/default_voice/log.csv --wer wer.csv --out curve.png
+
+wer.csv has the columns step,hours,wer (and any others). Needs matplotlib: pip install
+'nanospeech[eval]'.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from pathlib import Path
+
+from nanospeech.errors import NanospeechError, require
+
+
+def read(path: str | Path) -> list[dict[str, str]]:
+    """The rows of a CSV file."""
+    with open(path, newline="", encoding="utf-8") as f:
+        return list(csv.DictReader(f))
+
+
+def hours(rows: list[dict[str, str]]) -> list[float]:
+    """Training time of each row; a log's clock starts anew whenever the run is resumed."""
+    before = last = 0.0
+    out = []
+    for row in rows:
+        now = float(row["seconds"])
+        if now < last:
+            before += last
+        last = now
+        out.append((before + now) / 3600)
+    return out
+
+
+def draw(log: str | Path, wer: str | Path | None, out: str | Path) -> None:
+    """Writes the picture."""
+    matplotlib = require("matplotlib", "eval")
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    rows = read(log)
+    time = hours(rows)
+    figure, axis = plt.subplots(figsize=(7, 4), constrained_layout=True)
+    loss = [float(r["flow"]) for r in rows]
+    axis.plot(time, loss, color="tab:blue", alpha=0.25, linewidth=0.8)
+    smooth = [sum(loss[max(0, i - 7) : i + 1]) / min(8, i + 1) for i in range(len(loss))]
+    axis.plot(time, smooth, color="tab:blue", label="flow-matching loss")
+    axis.set(xlabel="hours of training", ylabel="loss", ylim=(0, 1))
+    if wer:
+        points = [(float(r["hours"]), 100 * float(r["wer"])) for r in read(wer)]
+        other = axis.twinx()
+        other.plot(*zip(*points), color="tab:red", marker="o", label="word error rate")
+        other.set(ylabel="WER, %", ylim=(0, max(50, max(w for _, w in points))))
+        other.legend(loc="upper right")
+    axis.legend(loc="upper center")
+    figure.savefig(out, dpi=130)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--log", required=True, help="log.csv of a run")
+    parser.add_argument("--wer", help="CSV of step, hours, wer")
+    parser.add_argument("--out", required=True, help="picture to write")
+    args = parser.parse_args(argv)
+    try:
+        draw(args.log, args.wer, args.out)
+    except NanospeechError as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
