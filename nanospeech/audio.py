@@ -114,14 +114,18 @@ def is_silent(wave: np.ndarray) -> bool:
     return not len(wave) or float(np.abs(wave).max()) < SILENCE
 
 
-def raise_level(wave: np.ndarray, target_rms: float = TARGET_RMS) -> tuple[np.ndarray, float]:
-    """Raises a too quiet wave to a level that models know; a loud one stays as it is.
+def set_level(wave: np.ndarray, target_rms: float | None = None) -> tuple[np.ndarray, float]:
+    """Brings a wave to the level that a model was trained at.
+
+    Args:
+        target_rms: root mean square wanted; None raises a too quiet wave to TARGET_RMS and leaves
+            a louder one as it is.
 
     Returns:
         The wave and the gain; dividing by the gain brings the first level back.
     """
     level = rms(wave)
-    gain = target_rms / level if 0 < level < target_rms else 1.0
+    gain = (target_rms or max(level, TARGET_RMS)) / level if level > 0 else 1.0
     return (wave * np.float32(gain)).astype(np.float32), gain
 
 

@@ -83,6 +83,9 @@ class AudioConfig:
     # The model's ODE runs on (log_mel - mel_mean) / mel_std; 0 and 1 for the published weights.
     mel_mean: float = 0.0
     mel_std: float = 1.0
+    # Root mean square that prompts are brought to, as the training data was; None only raises
+    # quiet ones, to F5-TTS's 0.1.
+    prompt_rms: float | None = None
 
     @property
     def frame_rate(self) -> float:

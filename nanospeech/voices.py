@@ -151,7 +151,7 @@ def make_prompt(wave: np.ndarray, text: str, config: ModelConfig, tokenizer: Tok
             f"the reference holds {seconds:.2f} s of sound; at least {MIN_REFERENCE} s are needed"
         )
     tail = max(0, int(REFERENCE_TAIL * rate) - (len(wave) - stop))
-    wave, gain = audio.raise_level(np.pad(wave, (0, tail)))
+    wave, gain = audio.set_level(np.pad(wave, (0, tail)), config.audio.prompt_rms)
     mel = log_mel(wave, config.audio)
     patch = config.dit.patch_size
     mel = mel[: len(mel) // patch * patch]  # no patch is half prompt, half new

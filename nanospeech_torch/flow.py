@@ -120,28 +120,26 @@ class Nanospeech(nn.Module):
         if dit.config.text_upsampling == "average":
             index = average_path(tokens, lens, patches)
         else:
-            index, sums = self.align(batch.text, hidden, mel, batch.lens, tokens)
+            index, sums = self.align(batch, hidden, mel, tokens)
         states = layers.gather_tokens(hidden, index)
         filler = dit.embed_filler(batch.text).to(states.dtype)
         return torch.where(batch.drop_text[:, None, None], filler, states), sums
 
     def align(
-        self,
-        text_BT: Tensor,
-        hidden_BTD: Tensor,
-        mel_BNM: Tensor,
-        lens_B: Tensor,
-        tokens_B: Tensor,
+        self, batch: Batch, hidden_BTD: Tensor, mel_BNM: Tensor, tokens_B: Tensor
     ) -> tuple[Tensor, Sums]:
         """The searched token of each patch, the mean loss and the duration loss."""
         aligner = self.transformer.aligner
         assert aligner is not None
         p = self.transformer.config.patch_size
-        target = patch_means(mel_BNM, lens_B, p)
-        lens = (lens_B + p - 1) // p
+        target = patch_means(mel_BNM, batch.lens, p)
+        lens = (batch.lens + p - 1) // p
         mask = layers.length_mask(lens, target.shape[1])
-        speaker = layers.masked(target, mask).sum(1) / lens[:, None]
-        means = self.transformer.token_means(text_BT, speaker).float()
+        # as at inference the speaker is known from a prompt, not from all that is to be said
+        heard = (batch.prompt + p - 1) // p
+        part = layers.masked(target, layers.length_mask(heard, target.shape[1]))
+        speaker = part.sum(1) / heard[:, None]
+        means = self.transformer.token_means(batch.text, speaker).float()
         with torch.no_grad(), torch.autocast(mel_BNM.device.type, enabled=False):
             durations = search(target, means, lens, tokens_B)
             frames = frame_tokens(durations, target.shape[1])

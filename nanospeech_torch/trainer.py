@@ -221,6 +221,10 @@ class Trainer:
             self.config.buckets,
         )
         self.resume(resume)
+        self.accelerator.print(
+            f"{self.accelerator.num_processes} x {self.accelerator.device.type}, each with batches "
+            f"of up to {plan.batch_size} samples and {plan.max_frames} frames"
+        )
         self.accelerator.init_trackers("nanospeech", config=asdict(self.config))
         log = Log(self, total_steps)
         stream = iter(self.loader(train_dataset, plan, num_workers, cache_bytes))

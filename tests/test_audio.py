@@ -81,12 +81,19 @@ def test_missing_files_folders_and_nan_are_input_errors(tmp_path):
         audio.read(tmp_path / "empty.wav")
 
 
-def test_level_is_raised_never_lowered():
-    quiet, gain = audio.raise_level(tone(1, level=0.01))
+def test_level_is_only_raised_by_default():
+    quiet, gain = audio.set_level(tone(1, level=0.01))
     assert audio.rms(quiet) == pytest.approx(audio.TARGET_RMS, rel=1e-4)
     assert np.allclose(quiet / gain, tone(1, level=0.01), atol=1e-7)
-    loud, gain = audio.raise_level(tone(1, level=0.9))
+    loud, gain = audio.set_level(tone(1, level=0.9))
     assert gain == 1 and np.array_equal(loud, tone(1, level=0.9))
+
+
+def test_level_is_brought_to_what_a_model_asks_for():
+    for level in (0.01, 0.9):
+        wave, gain = audio.set_level(tone(1, level=level), 0.07)
+        assert audio.rms(wave) == pytest.approx(0.07, rel=1e-4)
+        assert np.allclose(wave / gain, tone(1, level=level), atol=1e-6)
 
 
 def test_trim_keeps_the_sound_and_the_asked_margin():
