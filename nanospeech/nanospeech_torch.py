@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 from .errors import require
 
-torch = require("torch", "torch")
+require("torch", "torch")
 
 import numpy as np  # noqa: E402
+import torch  # noqa: E402
 
 from nanospeech_torch.dit import DiT  # noqa: E402
 from nanospeech_torch.duration import DurationTransformer  # noqa: E402

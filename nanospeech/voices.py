@@ -21,7 +21,7 @@ PACKAGED = Path(
 ).parent  # voices/ and default/voices/ serve models without any of their own
 MAX_REFERENCE = 60.0  # seconds
 MIN_REFERENCE = 0.5
-REFERENCE_TAIL = 0.05  # seconds of silence after the prompt, so that its last sound does not leak
+REFERENCE_TAIL = 0.1  # seconds of silence after the prompt, so that its last sound does not leak
 BYTES_PER_SECOND = (5.0, 40.0)  # plausible speech; a prompt with the wrong text must not run away
 
 

@@ -125,7 +125,7 @@ class SpeechBatches(IterableDataset):
             if hasattr(self.samples, "set_epoch"):
                 self.samples.set_epoch(epoch)
             good, reasons = False, Counter()
-            for formed, group in enumerate(self.groups(skipped), 1):
+            for formed, group in enumerate(self.groups(skipped, epoch), 1):
                 if formed <= done:
                     good = True
                     continue
@@ -140,18 +140,34 @@ class SpeechBatches(IterableDataset):
                 raise DataError(f"nothing in the dataset can be used: {what}")
             epoch, done = epoch + 1, 0
 
-    def groups(self, skipped: Counter) -> Iterator[list[dict]]:
-        """Samples of one epoch, grouped by bucket; groups come out when full, the rest last."""
+    def groups(self, skipped: Counter, epoch: int = 0) -> Iterator[list[dict]]:
+        """Items of one epoch, grouped by bucket; groups come out when full, the rest last."""
         waiting: dict[int, list[dict]] = {}
-        for sample in self.samples:
-            item = self.describe(sample, skipped)
-            if item is None:
-                continue
+        for item in self.items(skipped, epoch):
             bucket = self.plan.bucket(item["frames"])
             waiting.setdefault(bucket, []).append(item)
             if len(waiting[bucket]) == self.plan.capacity(bucket):
                 yield waiting.pop(bucket)
         yield from (waiting[b] for b in sorted(waiting))
+
+    def items(self, skipped: Counter, epoch: int) -> Iterator[dict]:
+        """Samples, some joined in pairs of one speaker: what a prompt and new speech look like."""
+        alone: dict[str, dict] = {}
+        for sample in self.samples:
+            item = self.describe(sample, skipped)
+            if item is None:
+                continue
+            speaker = item["speaker"]
+            draw = np.random.default_rng([self.seed, epoch, zlib.crc32(item["key"].encode()), 1])
+            if speaker is None or draw.random() >= self.loss.pair:
+                yield item
+            elif speaker not in alone:
+                alone[speaker] = item
+            elif alone[speaker]["frames"] + item["frames"] > self.plan.max_duration:
+                yield item
+            else:
+                yield joined(alone.pop(speaker), item)
+        yield from alone.values()
 
     def describe(self, sample: dict, skipped: Counter) -> dict | None:
         """Text, bytes and frames of a sample without decoding it, or None with a reason counted."""
@@ -180,10 +196,21 @@ class SpeechBatches(IterableDataset):
             skipped["too long" if frames > self.plan.max_duration else "too short"] += 1
             return None
         key = str(sample.get("__key__") or zlib.crc32(data))
-        return {"key": key, "text": text, "data": data, "frames": frames}
+        speaker = meta.get("speaker")
+        return {
+            "key": key,
+            "text": text,
+            "data": data,
+            "frames": frames,
+            "speaker": None if speaker is None else str(speaker),
+        }
 
     def mel(self, item: dict) -> np.ndarray:
-        """The log mel of a sample, from the cache if it is there."""
+        """The log mel of an item, from the cache if it is there."""
+        if "parts" in item:
+            mels = [self.mel(part) for part in item["parts"]]
+            item["seam"] = len(mels[0])
+            return np.concatenate(mels)
         if item["key"] in self.cache:
             return self.cache[item["key"]].astype(np.float32)
         wave, rate = soundfile.read(io.BytesIO(item["data"]), dtype="float32", always_2d=True)
@@ -218,8 +245,10 @@ class SpeechBatches(IterableDataset):
             if not 0 < len(ids) <= len(mel) // 2:
                 skipped["more text than sound"] += 1
                 continue
-            mels.append(mel), tokens.append(ids), texts.append(item["text"])
-            draws.append(self.draw(len(mel), rng))
+            mels.append(mel)
+            tokens.append(ids)
+            texts.append(item["text"])
+            draws.append(self.draw(len(mel), rng, item.get("seam")))
         if not mels:
             return None, []
         length = max(self.plan.bucket(len(m)) for m in mels)
@@ -238,20 +267,42 @@ class SpeechBatches(IterableDataset):
         spelled = np.flatnonzero(rng.random(words) < self.loss.spell)
         return self.tokenizer.encode(text, set(spelled.tolist()))  # type: ignore[arg-type]
 
-    def draw(self, frames: int, rng: np.random.Generator) -> dict:
-        """The random part of a sample: time, span, drops, prompt and noise."""
+    def draw(self, frames: int, rng: np.random.Generator, seam: int | None = None) -> dict:
+        """The random part of an item: time, span, drops, prompt and noise.
+
+        Args:
+            frames: of the item.
+            seam: where the second clip of a pair begins; the pair's first is then the prompt, and
+                mostly just the second is to be spoken.
+        """
         c = self.loss
         span = min(frames, max(1, round(frames * rng.uniform(c.min_span, c.max_span))))
         start = int(rng.integers(0, frames - span + 1))
+        prompt = max(1, round(frames * rng.uniform(0.1, 0.9)))
+        if seam is not None and 0 < seam < frames:
+            prompt = seam
+            if rng.random() < 0.7:
+                start, span = seam, frames - seam
         both = rng.random() < c.drop_both
         return {
             "time": rng.random(),
             "span": (start, start + span),
             "drop_audio": both or rng.random() < c.drop_audio,
             "drop_text": both,
-            "prompt": max(1, round(frames * rng.uniform(0.1, 0.9))),
+            "prompt": prompt,
             "noise": rng.standard_normal((frames, self.audio.n_mels), dtype=np.float32),
         }
+
+
+def joined(first: dict, second: dict) -> dict:
+    """Two clips as one item."""
+    return {
+        "key": f"{first['key']}+{second['key']}",
+        "text": f"{first['text']} {second['text']}",
+        "frames": first["frames"] + second["frames"],
+        "speaker": second["speaker"],
+        "parts": [first, second],
+    }
 
 
 def pad(mels: list, tokens: list, draws: list, length: int, text_multiple: int) -> Batch:

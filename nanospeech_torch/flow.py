@@ -30,6 +30,9 @@ class LossConfig:
     min_span: float = option(0.7, "least share of a clip that is masked and learned")
     max_span: float = option(1.0, "largest share of a clip that is masked")
     spell: float = option(0.1, "chance that a known word is given in letters (phonemes only)")
+    pair: float = option(
+        0.5, "chance that a clip is joined to another of its speaker, which is its prompt"
+    )
     prior: float = option(1.0, "weight of the aligner's mean loss")
     duration: float = option(0.1, "weight of the aligner's duration loss")
 

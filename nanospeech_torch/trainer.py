@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader
 from tqdm.auto import tqdm
 
 from nanospeech.config import option
-from nanospeech.errors import CheckpointError, DataError, require
+from nanospeech.errors import CheckpointError, DataError, InputError, require
 
 from .data import BatchPlan, Loaded, Place, SpeechBatches
 from .flow import DurationPredictor, Nanospeech
@@ -70,7 +70,8 @@ class EMA:
     def update(self, step: int) -> None:
         """Moves the mean towards the weights; faster in the first steps."""
         decay = min(self.decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(self.mean, [p.detach().float() for p in self.live], 1 - decay)
+        live = [p.detach().float() for p in self.live]
+        torch._foreach_lerp_(self.mean, live, 1 - decay)  # type: ignore[attr-defined]
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         return dict(zip(self.names, self.mean))
@@ -137,7 +138,7 @@ class Trainer:
 
     def vocab(self) -> list[str]:
         """The tokenizer's tokens, as far as it tells them."""
-        tokenizer = self.core.tokenizer
+        tokenizer: Any = self.core.tokenizer
         if hasattr(tokenizer, "vocab"):
             return list(tokenizer.vocab)
         return list(getattr(tokenizer, "keywords", {}).get("vocab", {}))
@@ -145,6 +146,9 @@ class Trainer:
     def loader(self, dataset: Any, plan: BatchPlan, workers: int, cache_bytes: int) -> DataLoader:
         """This process's batches of a dataset, from where the run stands."""
         rank, world = self.accelerator.process_index, self.accelerator.num_processes
+        tokenizer: Any = self.core.tokenizer
+        if tokenizer is None:
+            raise InputError("the model has no tokenizer; build it with tokenizer=...")
         if hasattr(dataset, "cast_column"):
             dataset = undecoded(dataset)
             if hasattr(dataset, "to_iterable_dataset"):  # not a stream: deal it out as one
@@ -162,7 +166,7 @@ class Trainer:
             workers = len(self.places)
         batches = SpeechBatches(
             dataset,
-            self.core.tokenizer,
+            tokenizer,
             plan,
             self.core.audio,
             self.core.loss,

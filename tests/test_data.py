@@ -10,6 +10,7 @@ import torch
 
 from nanospeech.tokenizer import Tokenizer, phoneme_vocab
 from nanospeech_torch.data import BatchPlan, SpeechBatches
+from nanospeech_torch.flow import LossConfig
 
 from .training import samples
 
@@ -71,3 +72,23 @@ def test_some_known_words_are_spelled():
     batches = SpeechBatches([], TOKENIZER, BatchPlan(1, 200, 200))
     ids = [batches.encode("He said hello to them.", np.random.default_rng(i)) for i in range(40)]
     assert len({tuple(i) for i in ids}) > 3
+
+
+def test_pairs_lose_no_sample_and_are_prompt_and_speech():
+    plan, loss = BatchPlan(4, 1600, 400, buckets=4), LossConfig(pair=1.0)
+    stream = SpeechBatches(many(9), TOKENIZER, plan, loss=loss, cache_bytes=10**8)
+    items = [i for group in stream.groups(Counter()) for i in group]
+    parts = [p["key"] for i in items for p in i.get("parts", [i])]
+    assert sorted(parts) == sorted(s["__key__"] for s in many(9)) and len(items) == 5
+    pair = next(i for i in items if "parts" in i)
+    batch, texts = stream.collate([pair], 0, Counter())
+    first, second = pair["parts"]
+    assert texts == [f"{first['text']} {second['text']}"]
+    assert batch.prompt[0] == len(stream.mel(first))
+    assert batch.lens[0] == len(stream.mel(first)) + len(stream.mel(second))
+
+
+def test_clips_of_unknown_speakers_are_not_paired():
+    nameless = [{**s, "json": {**s["json"], "speaker": None}} for s in many(9)]
+    stream = SpeechBatches(nameless, TOKENIZER, BatchPlan(4, 1600, 400), loss=LossConfig(pair=1.0))
+    assert not any("parts" in i for group in stream.groups(Counter()) for i in group)
