@@ -41,9 +41,13 @@ class Release:
     config: ModelConfig
     tokenizer: Tokenizer
 
+    def path(self, name: str) -> Path:
+        """Where a file is: in the folder, or, for a vocoder that it lacks, in the package."""
+        return vocoder_path(self.folder) if name == VOCODER else self.folder / name
+
     def has(self, name: str) -> bool:
-        """Whether the folder holds a file of this name."""
-        return (self.folder / name).is_file()
+        """Whether there is such a file, and for a vocoder one of this model's mel."""
+        return self.path(name).is_file() and (name != VOCODER or self.config.vocoder is not None)
 
 
 def resolve(folder_or_repo: str | Path | None = None) -> Path:
@@ -121,7 +125,12 @@ def load_config(folder: str | Path) -> ModelConfig:
     if config.duration is None and (path := folder / DURATION).is_file():
         duration = duration_config_from_shapes(tensor_shapes(path), path)
         config = dataclasses.replace(config, duration=duration)
-    if config.vocoder is None and (path := folder / VOCODER).is_file():
+    path, mel = vocoder_path(folder), AudioConfig()
+    usual = all(
+        getattr(config.audio, k) == getattr(mel, k)
+        for k in ("sample_rate", "n_fft", "hop_length", "n_mels")
+    )
+    if config.vocoder is None and path.is_file() and (usual or path.parent == folder):
         vocoder = vocoder_config_from_shapes(tensor_shapes(path))
         config = dataclasses.replace(config, vocoder=vocoder)
     mels = {"audio": config.audio.n_mels, "dit": config.dit.n_mels}
@@ -132,6 +141,12 @@ def load_config(folder: str | Path) -> ModelConfig:
     if len(set(mels.values())) > 1:
         raise CheckpointError(f"the parts in {folder} disagree on n_mels: {mels}")
     return config
+
+
+def vocoder_path(folder: Path) -> Path:
+    """The vocoder of a folder, or the default voice's: 24 kHz models share one mel."""
+    own = folder / VOCODER
+    return own if own.is_file() else DEFAULT / VOCODER
 
 
 def open_release(folder_or_repo: str | Path | None = None) -> Release:

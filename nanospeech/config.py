@@ -49,7 +49,7 @@ def from_dict(cls: type[T], values: dict[str, Any], where: str = "config") -> T:
             check_type(fields[name], value, where)
         built[name] = value
     try:
-        return cls(**built)
+        return cls(**built)  # type: ignore[return-value]
     except (InputError, TypeError) as e:
         raise CheckpointError(f"{where}: {e}") from e
 

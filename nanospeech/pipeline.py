@@ -20,7 +20,6 @@ from .tokenizer import pad_tokens
 from .voices import MAX_REFERENCE, check_reference, default_voice, find_voice, make_prompt
 
 MIN_SPEECH = 0.35  # seconds of new speech; without it "Hi." comes out clipped
-REFERENCE_TAIL = 0.1  # seconds of silence after the prompt, so that its last sound does not leak
 CHUNK_SECONDS = 10.0  # new speech in one go; models drift on more than they were trained on
 CROSS_FADE = 0.03  # seconds
 SENTENCE_PAUSE = 0.15  # least silence between sentences, in seconds

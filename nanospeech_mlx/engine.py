@@ -48,7 +48,7 @@ class MlxEngine(Engine):
         else:
             assert c.vocoder is not None
             module = Vocos(c.vocoder)
-        path = self.folder / name
+        path = self.release.path(name)
         tensors = read_tensors(path)
         flat: Any = tree_flatten(module.parameters())
         shapes = {n: tuple(p.shape) for n, p in flat}

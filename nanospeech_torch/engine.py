@@ -48,7 +48,7 @@ class TorchEngine(Engine):
             else:
                 assert c.vocoder is not None
                 module = Vocos(c.vocoder)
-        path = self.folder / name
+        path = self.release.path(name)
         tensors = read_tensors(path)
         wanted = {prefix + n: tuple(t.shape) for n, t in module.state_dict().items()}
         check_tensors({n: t.shape for n, t in tensors.items()}, wanted, path)

@@ -16,6 +16,9 @@ class MelSpec(nn.Module):
         audio: the transform's sizes.
     """
 
+    window: torch.Tensor
+    filterbank: torch.Tensor
+
     def __init__(self, audio: AudioConfig | None = None):
         super().__init__()
         self.audio = a = audio or AudioConfig()

@@ -231,7 +231,8 @@ def test_folder_without_a_vocabulary(folder):
         checkpoint.open_release(folder)
 
 
-def test_parts_are_optional(folder, arrays, backend):
+def test_parts_are_optional(folder, arrays, backend, monkeypatch):
+    monkeypatch.setattr("nanospeech.checkpoint.DEFAULT", folder / "none")
     for name in ("duration", "vocoder"):
         (folder / f"{name}.safetensors").unlink()
     engine = load_engine(folder, backend, "cpu")
@@ -285,3 +286,13 @@ def test_a_hub_name_without_a_network_says_what_to_do(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "cannot download 'someone/something'" in done.stdout
     assert "name their folder" in done.stdout and done.stdout.count("\n") == 1
+
+
+def test_folder_without_vocoder_takes_the_packaged_one(folder, arrays, backend, monkeypatch):
+    monkeypatch.setattr("nanospeech.checkpoint.DEFAULT", folder / "package")
+    mel = arrays["mel"] if arrays["mel"].ndim == 3 else arrays["mel"][None]
+    want = load_engine(folder, backend, "cpu").vocode(mel)[0]
+    (folder / "package").mkdir()
+    (folder / "vocoder.safetensors").rename(folder / "package" / "vocoder.safetensors")
+    (folder / "config.json").unlink(missing_ok=True)  # which may name another vocoder
+    assert np.array_equal(load_engine(folder, backend, "cpu").vocode(mel)[0], want)
