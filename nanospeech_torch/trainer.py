@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import csv
+import contextlib
 import math
 import os
 import signal
@@ -16,15 +16,15 @@ from typing import Any
 
 import torch
 from torch.utils.data import DataLoader
-from tqdm.auto import tqdm
 
 from nanospeech.config import option
 from nanospeech.errors import CheckpointError, DataError, InputError, require
 
 from .data import BatchPlan, Loaded, Place, SpeechBatches
 from .flow import DurationPredictor, Nanospeech
-
-SCHEDULES = ("linear", "cosine", "constant", "wsd")
+from .optim import EMA, SCHEDULES, lr_factor
+from .runlog import Log
+from .sources import Strided, undecoded
 
 
 @dataclass(frozen=True)
@@ -42,44 +42,9 @@ class TrainConfig:
     seed: int = option(0, "of data order, draws and dropout")
     buckets: int = option(8, "padded lengths that batches may have")
 
-
-def lr_factor(step: int, warmup: int, total: int, schedule: str, decay_fraction: float) -> float:
-    """Learning rate at an optimiser step, relative to its peak.
-
-    Steps are optimiser steps whatever the number of processes: no scaling is needed.
-    """
-    if step < warmup:
-        return (step + 1) / (warmup + 1)
-    begin = total * (1 - decay_fraction) if schedule == "wsd" else warmup
-    part = min(1.0, max(0.0, (step - begin) / max(1, total - begin)))
-    if schedule == "constant":
-        return 1.0
-    return 0.5 + 0.5 * math.cos(math.pi * part) if schedule == "cosine" else 1 - part
-
-
-class EMA:
-    """Exponential moving average of a model's parameters, in float32."""
-
-    def __init__(self, model: torch.nn.Module, decay: float):
-        self.decay = decay
-        self.live = list(model.parameters())
-        self.names = [name for name, _ in model.named_parameters()]
-        self.mean = [p.detach().float().clone() for p in self.live]
-
-    @torch.no_grad()
-    def update(self, step: int) -> None:
-        """Moves the mean towards the weights; faster in the first steps."""
-        decay = min(self.decay, (1 + step) / (10 + step))
-        live = [p.detach().float() for p in self.live]
-        torch._foreach_lerp_(self.mean, live, 1 - decay)  # type: ignore[attr-defined]
-
-    def state_dict(self) -> dict[str, torch.Tensor]:
-        return dict(zip(self.names, self.mean))
-
-    @torch.no_grad()
-    def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
-        for name, mean in zip(self.names, self.mean):
-            mean.copy_(state[name])
+    def __post_init__(self):
+        if self.schedule not in SCHEDULES:
+            raise InputError(f"schedule {self.schedule!r}; choose from {', '.join(SCHEDULES)}")
 
 
 class Trainer:
@@ -269,7 +234,7 @@ class Trainer:
         for micro in range(c.accumulate):
             batch = self.next_batch(stream).to(self.accelerator.device)
             last = micro == c.accumulate - 1
-            with self.accelerator.no_sync(self.model) if not last else Whole():
+            with self.accelerator.no_sync(self.model) if not last else contextlib.nullcontext():
                 with self.accelerator.autocast():
                     sums = self.model(batch)
                 loss, means = self.reduce(sums)
@@ -380,102 +345,3 @@ class DurationTrainer(Trainer):
     """Trains the duration model; see Trainer."""
 
     default_run = "runs/duration"
-
-
-class Whole:
-    """A context that does nothing."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *_: Any) -> None: ...
-
-
-class Strided:
-    """Every world-th sample of a plain iterable."""
-
-    def __init__(self, samples: Any, rank: int, world: int):
-        self.samples, self.rank, self.world = samples, rank, world
-
-    def __iter__(self):
-        return (s for i, s in enumerate(self.samples) if i % self.world == self.rank)
-
-
-def undecoded(dataset: Any) -> Any:
-    """The dataset with its audio columns as plain bytes: no torchcodec, no FFmpeg.
-
-    Even Audio(decode=False) asks for torchcodec in some releases of datasets; a struct does not.
-    """
-    from datasets import Audio, Value
-
-    raw = {"bytes": Value("binary"), "path": Value("string")}
-    for name, kind in (dataset.features or {}).items():
-        if isinstance(kind, Audio):
-            dataset = dataset.cast_column(name, raw)
-    return dataset
-
-
-class Log:
-    """Progress bar, log.csv and trackers; reads the device only every log_every steps."""
-
-    def __init__(self, trainer: Trainer, total: int):
-        self.trainer = trainer
-        main = trainer.accelerator.is_main_process
-        self.bar = tqdm(total=total, initial=trainer.step, unit="step", disable=not main)
-        self.sums: dict[str, torch.Tensor] = {}
-        self.steps = self.frames = 0
-        self.since = self.start = time.monotonic()
-        self.last: dict[str, float] = {}
-
-    def add(self, means: dict[str, torch.Tensor], batch: Any) -> None:
-        """Adds up a micro-batch on the device."""
-        for name, value in means.items():
-            self.sums[name] = self.sums.get(name, 0) + value.detach()
-        self.frames += batch.mel.shape[0] * batch.mel.shape[1]
-
-    def step(self, norm: torch.Tensor, rate: float) -> None:
-        """Counts an optimiser step."""
-        self.steps += 1
-        self.bar.update()
-        if self.trainer.step % self.trainer.config.log_every == 0:
-            self.write(float(norm), rate)
-
-    def write(self, norm: float, rate: float) -> None:
-        """One line of figures."""
-        t, now = self.trainer, time.monotonic()
-        micro = self.steps * t.config.accumulate
-        means = {name: float(v) / micro for name, v in self.sums.items()}
-        speed = self.frames * t.accelerator.num_processes / (now - self.since)
-        self.last = means
-        if t.accelerator.is_main_process:
-            self.bar.set_postfix({k: f"{v:.4f}" for k, v in means.items()})
-            row = {
-                "step": t.step,
-                **{k: round(v, 5) for k, v in means.items()},
-                "grad_norm": round(norm, 4),
-                "lr": f"{rate:.3e}",
-                "frames_per_s": round(speed),
-                "seconds": round(now - self.start, 1),
-                "epoch": max((p.epoch for p in t.places.values()), default=0),
-            }
-            t.run_dir.mkdir(parents=True, exist_ok=True)
-            path = t.run_dir / "log.csv"
-            new = not path.exists()
-            with path.open("a", newline="") as f:
-                writer = csv.DictWriter(f, row)
-                if new:
-                    writer.writeheader()
-                writer.writerow(row)
-            t.accelerator.log(means | {"lr": rate, "grad_norm": norm}, step=t.step)
-        self.sums, self.steps, self.frames, self.since = {}, 0, 0, now
-
-    def close(self) -> dict[str, float]:
-        """Ends the bar and tells what was left out."""
-        if self.steps and self.sums:
-            micro = self.steps * self.trainer.config.accumulate
-            self.last = {name: float(v) / micro for name, v in self.sums.items()}
-        self.bar.close()
-        skipped = self.trainer.skipped
-        if skipped:
-            told = ", ".join(f"{n} {why}" for why, n in skipped.most_common())
-            self.trainer.accelerator.print(f"samples left out: {told}")
-        return self.last

@@ -13,7 +13,7 @@ import torch
 from datasets import load_dataset
 
 from nanospeech.errors import CheckpointError, DataError
-from nanospeech_torch.trainer import lr_factor
+from nanospeech_torch.optim import lr_factor
 
 from .training import duration_model, samples, speech_model, trainer, write_shards
 
