@@ -33,7 +33,7 @@ def model_card(
     d = config.dit
     return f"""# {config.name}
 
-A [nanospeech](https://pypi.org/project/nanospeech/) text-to-speech model{trained}. PyTorch and MLX
+A nanospeech text-to-speech model{trained}. PyTorch and MLX
 read the same files.
 
 ```sh
