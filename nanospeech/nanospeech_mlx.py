@@ -12,7 +12,7 @@ from nanospeech_mlx.vocoder import Vocos  # noqa: E402
 
 from .config import AudioConfig  # noqa: E402
 
-SAMPLES_PER_SECOND = AudioConfig().sample_rate
+SAMPLES_PER_SECOND = AudioConfig().frame_rate  # mel frames: 93.75
 
 __all__ = [
     "SAMPLES_PER_SECOND",
