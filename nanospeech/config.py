@@ -209,7 +209,7 @@ class SampleOptions:
 
     method: str = option("euler", "solver: euler, midpoint (2x the work a step) or rk4 (4x)")
     steps: int = option(7, "solver steps; more is slower and finer")
-    cfg_strength: float = option(2.0, "guidance strength; 0 is off and twice as fast")
+    cfg_strength: float = option(3.0, "guidance strength; 0 is off and twice as fast")
     sway_sampling_coef: float | None = option(
         -1.0, "sway of the time grid; < 0 favours early times"
     )
