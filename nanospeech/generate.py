@@ -142,8 +142,6 @@ def generate(args: argparse.Namespace) -> int:
     output, plays = args.output, False
     if output is None and not (plays := audio.player() is not None):
         output = FALLBACK
-        if not args.quiet:
-            say(f"no player here (pip install 'nanospeech[play]'): writing to {output}")
     if output not in (None, "-"):
         audio.check_writable(output)
 
@@ -153,6 +151,8 @@ def generate(args: argparse.Namespace) -> int:
     speaker = Speaker(
         engine, args.voice, args.ref_audio, args.ref_text, options, args.speed, args.seed
     )
+    if args.output is None and not plays and not args.quiet:
+        say(f"no player here (pip install 'nanospeech[play]'): writing to {output}")
     spoken = speaker.speak(text, args.duration, progress=not args.quiet)
     if output == "-":
         sys.stdout.buffer.write(audio.wav_bytes(spoken.wave, spoken.sample_rate))

@@ -286,3 +286,9 @@ def test_an_interrupt_leaves_nothing(tiny_release, here):
     assert process.returncode == 130, seen + rest
     assert b"interrupted" in rest and b"Traceback" not in rest
     assert os.listdir(here) == []
+
+
+def test_a_mistake_is_one_line_without_an_output_too(tiny_release, here, capsys):
+    assert main(["--model", str(tiny_release), "--text", "hello", "--voice", "bob"]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and "'bob'" in err and not os.listdir(here)
