@@ -280,8 +280,3 @@ def write_tensors(tensors: Mapping[str, Tensor], path: Path, dtype: str) -> None
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
-
-
-def summary(config: ModelConfig) -> str:
-    """One JSON line of what was converted."""
-    return json.dumps(dataclasses.asdict(config))
