@@ -6,12 +6,11 @@ Nothing is ever unpickled beyond tensors and plain containers (torch.load with w
 from __future__ import annotations
 
 import dataclasses
-import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -36,6 +35,7 @@ from nanospeech.tokenizer import Tokenizer, phoneme_vocab
 
 from .card import model_card
 
+C = TypeVar("C", DiTConfig, DurationConfig)
 DTYPES = {"float32": torch.float32, "float16": torch.float16}
 # Names under which trainers keep the averaged and the raw weights, best first.
 AVERAGED = ("ema_state_dict", "ema_model_state_dict")
@@ -118,6 +118,29 @@ def network_shapes(config: DiTConfig | DurationConfig) -> dict[str, tuple[int, .
         return shapes_of(DurationHead(DurationTransformer(config)).state_dict())
 
 
+def read_network(
+    path: str | Path, weights: str, section: str, kind: type[C], from_shapes: Callable
+) -> tuple[Source, C]:
+    """A network's weights, and its config from the checkpoint or else from the tensors' shapes.
+
+    Args:
+        section: of the checkpoint's config, "dit" or "duration".
+        kind: that section's dataclass.
+        from_shapes: reads one off shapes.
+
+    Raises:
+        CheckpointError: unreadable, or the tensors are not those of the config.
+    """
+    source = read_source(path, weights)
+    shapes = shapes_of(source.tensors)
+    if section in source.config:
+        config = from_dict(kind, source.config[section], f"{path}: {section}")
+    else:
+        config = from_shapes(shapes, path)
+    check_tensors(shapes, network_shapes(config), path)
+    return source, config
+
+
 def convert(
     model: str | Path,
     output: str | Path,
@@ -151,14 +174,7 @@ def convert(
     """
     if dtype not in DTYPES:
         raise InputError(f"dtype is {dtype!r}; choose from {', '.join(DTYPES)}")
-    source = read_source(model, weights)
-    shapes = shapes_of(source.tensors)
-    dit = (
-        from_dict(DiTConfig, source.config["dit"], f"{model}: dit")
-        if "dit" in source.config
-        else dit_config_from_shapes(shapes, model)
-    )
-    check_tensors(shapes, network_shapes(dit), model)
+    source, dit = read_network(model, weights, "dit", DiTConfig, dit_config_from_shapes)
     kind = source.config.get("tokenizer", "chars")
     tokenizer = find_tokenizer(kind, source.vocab, vocab, dit.text_num_embeds, str(model))
     audio = from_dict(AudioConfig, source.config.get("audio") or {}, f"{model}: audio")
@@ -209,14 +225,9 @@ def add_duration(
     config: ModelConfig, path: str | Path, weights: str
 ) -> tuple[ModelConfig, dict[str, Tensor]]:
     """Reads the duration model and adds it to the config."""
-    source = read_source(path, weights)
-    shapes = shapes_of(source.tensors)
-    duration = (
-        from_dict(DurationConfig, source.config["duration"], f"{path}: duration")
-        if "duration" in source.config
-        else duration_config_from_shapes(shapes, path)
+    source, duration = read_network(
+        path, weights, "duration", DurationConfig, duration_config_from_shapes
     )
-    check_tensors(shapes, network_shapes(duration), path)
     if duration.text_num_embeds != config.dit.text_num_embeds:
         raise CheckpointError(
             f"{path} was trained with {duration.text_num_embeds} tokens, the speech model with"
