@@ -56,15 +56,15 @@ def read_source(path: str | Path, weights: str = "ema") -> Source:
     """Reads a checkpoint of this trainer, an upstream .pt, a raw state dict or safetensors.
 
     Args:
-        path: .pt, .bin, .pth or .safetensors.
+        path: .pt, .bin, .pth or .safetensors, or a run's folder for its newest checkpoint.
         weights: "ema" (the averaged weights, or the raw ones where there are none) or "raw".
 
     Raises:
         CheckpointError: missing, damaged, or holding something else than tensors.
     """
-    path = Path(path)
     if weights not in ("ema", "raw"):
         raise InputError(f"weights is {weights!r}; choose ema or raw")
+    path = find_checkpoint(path)
     try:
         if path.suffix == ".safetensors":
             return Source(clean(load_file(path)), {}, [])
@@ -78,13 +78,45 @@ def read_source(path: str | Path, weights: str = "ema") -> Source:
         raise CheckpointError(f"{path} holds a {type(state).__name__}, not a state dict")
     order = (AVERAGED if weights == "ema" else ()) + RAW
     inner = next((state[k] for k in order if isinstance(state.get(k), Mapping)), state)
-    step = state.get("step")
+    step, config = state.get("step"), dict(state.get("config") or {})
+    tensors = clean(inner)
+    if any(".lora_A." in name for name in tensors):
+        tensors = merge_adapters(tensors, state, config, path)
     return Source(
-        clean(inner),
-        dict(state.get("config") or {}),
+        tensors,
+        config,
         list(state.get("vocab") or []),
         int(step) if isinstance(step, (int, Tensor)) else None,
     )
+
+
+def find_checkpoint(path: str | Path) -> Path:
+    """The file to read: the newest step_*.pt of a run's folder, or that of step_N/, or the path."""
+    path = Path(path)
+    if not path.is_dir():
+        return path
+    if path.name.startswith("step_"):
+        found = [path.with_name(path.name + ".pt")]
+    else:
+        found = sorted(path.glob("step_*.pt"))
+    if not found or not found[-1].is_file():
+        raise CheckpointError(f"{path} holds no step_*.pt; name a checkpoint with its weights")
+    return found[-1]
+
+
+def merge_adapters(
+    tensors: dict[str, Tensor], state: Mapping[str, Any], config: dict[str, Any], path: Path
+) -> dict[str, Tensor]:
+    """The tensors of a model with LoRA adapters, merged, by their published names."""
+    from nanospeech_torch.finetune import LoraConfig, merge_lora
+
+    if "lora" not in config:
+        raise CheckpointError(
+            f"{path} holds adapters, but not their rank and scale; save with FinetuneTrainer"
+        )
+    # weights that are frozen may have no average of their own
+    raw = next((clean(state[k]) for k in RAW if isinstance(state.get(k), Mapping)), {})
+    return merge_lora({**raw, **tensors}, from_dict(LoraConfig, config["lora"], f"{path}: lora"))
 
 
 def clean(state: Mapping[str, Any]) -> dict[str, Tensor]:

@@ -15,7 +15,7 @@ def main(argv: list[str] | None = None) -> int:
         epilog="Example: python -m convert runs/nanospeech/step_01000000.pt --duration "
         "runs/duration/step_00250000.pt --vocoder vocos-mel-24khz --vocab vocab.txt --output mine",
     )
-    parser.add_argument("model", help="speech model: trainer .pt, state dict or .safetensors")
+    parser.add_argument("model", help="speech model: run folder, .pt, state dict or .safetensors")
     parser.add_argument("--output", required=True, help="release folder to write")
     parser.add_argument("--duration", help="duration model: the same forms")
     parser.add_argument(

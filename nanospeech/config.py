@@ -58,10 +58,11 @@ def check_type(f: dataclasses.Field, value: Any, where: str) -> None:
     """Checks a plain field against its annotation ("int", "float | None", …)."""
     names = [n.strip() for n in str(f.type).split("|")]
     kinds: dict[str, Any] = {"int": int, "float": (int, float), "str": str, "bool": bool}
+    kinds["list"] = (list, tuple)
     for name in names:
         if name == "None" and value is None:
             return
-        kind = kinds.get(name)
+        kind = kinds.get(name.partition("[")[0])
         if kind and isinstance(value, kind) and (name == "bool" or not isinstance(value, bool)):
             return
     raise CheckpointError(f"{where}.{f.name} should be {f.type}, got {value!r}")

@@ -1,258 +1,213 @@
-"""Data: a stream of {audio, text} samples to padded batches with their random draws. No model.
+"""Data: samples of speech to padded batches with their random draws. No model.
 
-Batches are formed from the lengths that the metadata tells, before any audio is decoded, so a
-resumed run can skip what was used without the work. Lengths are padded to a few buckets, so that
-few shapes occur. Nothing is dropped to fit; what cannot be used is counted by reason.
+A sample is decoded before its batch is formed, so that what cannot be used is counted by reason and
+leaves no gap. The loop around it is batches.py's.
 """
 
 from __future__ import annotations
 
-import io
-import json
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import soundfile
 import torch
-from torch.utils.data import IterableDataset, get_worker_info
 
 from nanospeech.config import AudioConfig
-from nanospeech.errors import DataError
-from nanospeech.mel import log_mel
+from nanospeech.errors import NanospeechError
 from nanospeech.text import fit, prepare
 from nanospeech.tokenizer import WORDS, Tokenizer, pad_tokens
 
+from . import clips
+from .batches import Batches, BatchPlan, Loaded, Prefetch
+from .clips import AUDIO_KEYS, Skip
 from .flow import Batch, LossConfig
+from .stream import Place
 
-AUDIO_KEYS = ("mp3", "flac", "wav", "ogg", "opus", "audio")
-
-
-@dataclass(frozen=True)
-class BatchPlan:
-    """How samples are put together.
-
-    Args:
-        batch_size: most samples a batch.
-        max_frames: most padded mel frames a batch.
-        max_duration: most frames a sample; longer ones are left out and counted.
-        buckets: how many lengths batches are padded to, evenly up to max_duration.
-        text_multiple: token counts are padded to a multiple of this.
-        min_duration: fewest frames a sample.
-    """
-
-    batch_size: int
-    max_frames: int
-    max_duration: int
-    buckets: int = 8
-    text_multiple: int = 32
-    min_duration: int = 16
-
-    def bucket(self, frames: int) -> int:
-        """The padded length of a sample: the next of the evenly spaced bucket lengths."""
-        step = -(-self.max_duration // self.buckets)
-        return min(-(-frames // step) * step, self.max_duration)
-
-    def capacity(self, bucket: int) -> int:
-        """Samples in a full batch of a bucket."""
-        return max(1, min(self.batch_size, self.max_frames // bucket))
+__all__ = [
+    "AUDIO_KEYS",
+    "BatchPlan",
+    "Loaded",
+    "Place",
+    "Prefetch",
+    "SpeechBatches",
+    "joined",
+    "pad",
+]
 
 
-@dataclass
-class Place:
-    """Where a loader worker stands: resuming starts after it."""
-
-    epoch: int = 0
-    batch: int = 0  # batches formed in this epoch
-
-
-@dataclass
-class Loaded:
-    """What the loader yields."""
-
-    batch: Batch | None  # None when every sample of it was bad
-    worker: int
-    place: Place
-    skipped: Counter = field(default_factory=Counter)
-    texts: list[str] = field(default_factory=list)
-
-
-class SpeechBatches(IterableDataset):
-    """Endless batches over a datasets.IterableDataset (or any re-iterable of samples).
+class SpeechBatches(Batches):
+    """Endless batches of speech and text.
 
     Args:
-        samples: yields dicts with an audio field of AUDIO_KEYS holding {"bytes"} or bytes, and
-            "json" {"text", "duration"} or plain "text" and "duration" fields. A `set_epoch`
-            method, where there is one, is called before each epoch.
+        samples: see sources.make_source; what a sample is, clips.describe.
         tokenizer: Tokenizer, or a function of a list of texts to ids (B, T).
         plan, audio, loss: see there.
         seed: of every draw.
-        cache_bytes: decoded mels kept in memory by each worker (float16); 0 keeps none.
+        rank, world: which data-parallel process this is, of how many.
         places: per worker, where to go on.
         consumed: batches already taken, which tells whose turn it is.
+        cache_bytes: decoded mels kept in memory by each worker (float16); 0 keeps none.
         edge: read before and after each text (DiTConfig.edge).
+        shuffle_buffer: samples that each worker holds to draw from; 1 keeps the shards' order.
     """
 
     def __init__(
         self,
         samples: Any,
-        tokenizer: Tokenizer | Callable,
+        tokenizer: Tokenizer | Callable | Any,
         plan: BatchPlan,
         audio: AudioConfig | None = None,
-        loss: LossConfig | None = None,
+        loss: LossConfig | Any = None,
         seed: int = 0,
-        cache_bytes: int = 0,
+        rank: int = 0,
+        world: int = 1,
         places: dict[int, Place] | None = None,
         consumed: int = 0,
+        cache_bytes: int = 0,
         edge: str = "",
+        shuffle_buffer: int = 1,
     ):
-        self.samples, self.tokenizer, self.plan = samples, tokenizer, plan
+        super().__init__(samples, plan, seed, rank, world, places, consumed, shuffle_buffer)
+        self.tokenizer, self.edge = tokenizer, edge
         self.audio, self.loss = audio or AudioConfig(), loss or LossConfig()
-        self.seed, self.cache_left, self.cache = seed, cache_bytes, {}
-        self.places, self.consumed, self.edge = places or {}, consumed, edge
-
-    def __iter__(self) -> Iterator[Loaded]:
-        info = get_worker_info()
-        workers, index = (info.num_workers, info.id) if info else (1, 0)
-        worker = (index + self.consumed) % workers  # the loader asks worker 0 first
-        start = self.places.get(worker, Place())
-        epoch, done = start.epoch, start.batch
-        skipped: Counter = Counter()
-        while True:
-            if hasattr(self.samples, "set_epoch"):
-                self.samples.set_epoch(epoch)
-            good, reasons = False, Counter()
-            for formed, group in enumerate(self.groups(skipped, epoch), 1):
-                if formed <= done:
-                    good = True
-                    continue
-                batch, texts = self.collate(group, epoch, skipped)
-                good = good or batch is not None
-                reasons += skipped
-                yield Loaded(batch, worker, Place(epoch, formed), skipped.copy(), texts)
-                skipped.clear()
-            if not good:
-                reasons += skipped
-                what = ", ".join(f"{n} {why}" for why, n in reasons.items()) or "no samples"
-                raise DataError(f"nothing in the dataset can be used: {what}")
-            epoch, done = epoch + 1, 0
-
-    def groups(self, skipped: Counter, epoch: int = 0) -> Iterator[list[dict]]:
-        """Items of one epoch, grouped by bucket; groups come out when full, the rest last."""
-        waiting: dict[int, list[dict]] = {}
-        for item in self.items(skipped, epoch):
-            bucket = self.plan.bucket(item["frames"])
-            waiting.setdefault(bucket, []).append(item)
-            if len(waiting[bucket]) == self.plan.capacity(bucket):
-                yield waiting.pop(bucket)
-        yield from (waiting[b] for b in sorted(waiting))
-
-    def items(self, skipped: Counter, epoch: int) -> Iterator[dict]:
-        """Samples, some joined in pairs of one speaker: what a prompt and new speech look like."""
-        alone: dict[str, dict] = {}
-        for sample in self.samples:
-            item = self.describe(sample, skipped)
-            if item is None:
-                continue
-            speaker = item["speaker"]
-            draw = np.random.default_rng([self.seed, epoch, zlib.crc32(item["key"].encode()), 1])
-            if speaker is None or draw.random() >= self.loss.pair:
-                yield item
-            elif speaker not in alone:
-                alone[speaker] = item
-            elif alone[speaker]["frames"] + item["frames"] > self.plan.max_duration:
-                yield item
-            else:
-                yield joined(alone.pop(speaker), item)
-        yield from alone.values()
+        self.cache_left, self.cache = cache_bytes, {}
 
     def describe(self, sample: dict, skipped: Counter) -> dict | None:
-        """Text, bytes and frames of a sample without decoding it, or None with a reason counted."""
-        meta = sample.get("json", sample)
+        """Text, data and frames of a sample without decoding it, or None with a reason counted."""
         try:
-            meta = json.loads(meta) if isinstance(meta, (str, bytes)) else meta
-            text = str(meta["text"]).strip()
-        except (ValueError, KeyError, TypeError):
-            skipped["without text"] += 1
+            item = clips.describe(sample, self.audio)
+        except Skip as e:
+            skipped[str(e)] += 1
             return None
-        audio = next((sample[k] for k in AUDIO_KEYS if k in sample), None)
-        data = audio.get("bytes") if isinstance(audio, dict) else audio
-        if data is None and isinstance(audio, dict) and audio.get("path"):
-            with open(audio["path"], "rb") as f:
-                data = f.read()
-        if not text or not data:
-            skipped["without audio" if text else "without text"] += 1
+        if not self.plan.min_duration <= item["frames"] <= self.plan.max_duration:
+            skipped["too long" if item["frames"] > self.plan.max_duration else "too short"] += 1
             return None
+        return item
+
+    def arrive(self, item: dict) -> list[dict]:
+        """Items for batches that a new sample makes, by itself or with one of its speaker.
+
+        Two clips of a speaker joined are what a prompt and new speech look like.
+        """
+        speaker = item["speaker"]
+        if speaker is None or "reference" in item or not self.paired(item):
+            return self.ready([item])
+        if speaker not in self.alone:
+            self.alone[speaker] = item
+            return []
+        first = self.alone[speaker]
+        if first["frames"] + item["frames"] > self.plan.max_duration:
+            return self.ready([item])
+        if (two := self.decoded(item)) is None:
+            return []
+        del self.alone[speaker]
+        if (one := self.decoded(first)) is None:
+            self.alone[speaker] = item
+            return []
+        if one["frames"] + two["frames"] <= self.plan.max_duration:
+            both = self.finished(joined(one, two), Counter())
+            if both is not None:
+                return [both]
+        return self.ready([one, two])
+
+    def rebuild(self, parts: list[dict], piece: int) -> dict | None:
+        """An item made again of its samples; None if it cannot be used."""
+        decoded = [self.decoded(part) for part in parts]
+        known = [part for part in decoded if part is not None]
+        if len(known) < len(parts):
+            return None
+        if len(parts) == 2:
+            return self.finished(joined(*known), self.skipped)
+        return next(iter(self.ready(known)), None)
+
+    def paired(self, item: dict) -> bool:
+        """Whether an item is to have a prompt: a matter of its key and epoch alone."""
+        draw = [self.seed, item["epoch"], zlib.crc32(item["key"].encode()), 1]
+        return bool(np.random.default_rng(draw).random() < self.loss.pair)
+
+    def ready(self, items: list[dict]) -> list[dict]:
+        """Single items, decoded and tokenised, after their references where they have one."""
+        out = []
+        for item in items:
+            one = self.decoded(item)
+            if one is None:
+                continue
+            both = None
+            if "reference" in item and self.paired(item):
+                heard = self.decoded(item["reference"])
+                if heard and heard["frames"] + one["frames"] <= self.plan.max_duration:
+                    pair = joined({**heard, "refs": []}, one)
+                    both = self.finished(pair, Counter())
+            both = both or self.finished(one, self.skipped)
+            out += [both] if both is not None else []
+        return out
+
+    def decoded(self, item: dict) -> dict | None:
+        """The item with its mel instead of its data, or None with a reason counted."""
+        if "mel" in item:
+            return item
         try:
-            seconds = meta.get("duration") or soundfile.info(io.BytesIO(data)).duration
-            frames = int(float(seconds) * self.audio.frame_rate) + 1
-        except (soundfile.LibsndfileError, ValueError, TypeError, OverflowError):
-            skipped["unreadable audio"] += 1
+            found = self.mel(item)
+        except Skip as e:
+            self.skipped[str(e)] += 1
             return None
-        if not self.plan.min_duration <= frames <= self.plan.max_duration:
-            skipped["too long" if frames > self.plan.max_duration else "too short"] += 1
-            return None
-        key = str(sample.get("__key__") or zlib.crc32(data))
-        speaker = meta.get("speaker")
-        return {
-            "key": key,
-            "text": text,
-            "data": data,
-            "frames": frames,
-            "speaker": None if speaker is None else str(speaker),
-        }
+        rest = {k: v for k, v in item.items() if k not in ("data", "reference")}
+        return {**rest, "mel": found, "frames": len(found)}
 
     def mel(self, item: dict) -> np.ndarray:
-        """The log mel of an item, from the cache if it is there."""
-        if "parts" in item:
-            mels = [self.mel(part) for part in item["parts"]]
-            item["seam"] = len(mels[0])
-            return np.concatenate(mels)
-        if item["key"] in self.cache:
-            return self.cache[item["key"]].astype(np.float32)
-        wave, rate = soundfile.read(io.BytesIO(item["data"]), dtype="float32", always_2d=True)
-        wave = wave.mean(1)
-        if rate != self.audio.sample_rate:
-            import soxr
-
-            wave = soxr.resample(wave, rate, self.audio.sample_rate)
-        if not np.isfinite(wave).all():
-            raise ValueError("not finite")
-        mel = log_mel(wave, self.audio)
-        small = mel.astype(np.float16)
-        if small.nbytes <= self.cache_left:
-            self.cache[item["key"]] = small
-            self.cache_left -= small.nbytes
+        """The log mel of a described sample, from the cache if it is there: float16 (N, M)."""
+        name = None
+        if (self.cache_left or self.cache) and isinstance(item["data"], bytes):
+            name = item["key"], zlib.crc32(item["data"])  # clips of two data sets may share a key
+        if name in self.cache:
+            return self.cache[name]
+        mel = clips.mel(item, self.audio, self.plan.min_duration, self.plan.max_duration)
+        if name and mel.nbytes <= self.cache_left:
+            self.cache[name] = mel
+            self.cache_left -= mel.nbytes
         return mel
+
+    def finished(self, item: dict, skipped: Counter, epoch: int = 0) -> dict | None:
+        """The item with its token ids and the generator of its other draws."""
+        # a draw depends on the sample and the epoch alone: not on batch, worker or process
+        seed = [self.seed, item.get("epoch", epoch), zlib.crc32(item["key"].encode())]
+        rng = np.random.default_rng(seed)
+        try:
+            ids = self.encode(item["text"], rng)
+        except NanospeechError:
+            skipped["unusable text"] += 1
+            return None
+        if not 0 < len(ids) <= len(item["mel"]) // 2:
+            skipped["more text than sound"] += 1
+            return None
+        return {**item, "ids": ids, "rng": rng}
 
     def collate(
         self, group: list[dict], epoch: int, skipped: Counter
     ) -> tuple[Batch | None, list[str]]:
-        """Decodes, tokenises, draws and pads a group."""
-        mels, tokens, draws, texts = [], [], [], []
+        """Draws for and pads a group of items; those not yet ready are made so."""
+        ready = []
         for item in group:
-            # a draw depends on the sample and the epoch alone: not on batch, worker or process
-            rng = np.random.default_rng([self.seed, epoch, zlib.crc32(item["key"].encode())])
-            try:
-                mel = self.mel(item)[: self.plan.max_duration]
-            except (soundfile.LibsndfileError, ValueError):
-                skipped["unreadable audio"] += 1
-                continue
-            ids = self.encode(item["text"], rng)
-            if not 0 < len(ids) <= len(mel) // 2:
-                skipped["more text than sound"] += 1
-                continue
-            mels.append(mel)
-            tokens.append(ids)
-            texts.append(item["text"])
-            draws.append(self.draw(len(mel), rng, item.get("seam")))
-        if not mels:
+            if "rng" not in item:
+                item = self.decoded_now(item, epoch, skipped)
+            if item is not None:
+                ready.append(item)
+        if not ready:
             return None, []
+        draws = [self.draw(len(i["mel"]), i["rng"], i.get("seam")) for i in ready]
+        mels, ids = [i["mel"] for i in ready], [i["ids"] for i in ready]
         length = max(self.plan.bucket(len(m)) for m in mels)
-        return pad(mels, tokens, draws, length, self.plan.text_multiple), texts
+        tokens = max(map(len, ids))
+        width = next(w for w in self.plan.text_widths(length) if w >= tokens)
+        return pad(mels, ids, draws, length, width), [i["text"] for i in ready]
+
+    def decoded_now(self, item: dict, epoch: int, skipped: Counter) -> dict | None:
+        """A described sample made ready out of turn."""
+        self.skipped = skipped
+        one = self.decoded(item)
+        return None if one is None else self.finished(one, skipped, epoch)
 
     def encode(self, text: str, rng: np.random.Generator) -> np.ndarray:
         """Token ids; some words spelled, for a phoneme tokenizer."""
@@ -295,18 +250,23 @@ class SpeechBatches(IterableDataset):
 
 
 def joined(first: dict, second: dict) -> dict:
-    """Two clips as one item."""
+    """Two decoded clips as one item; the seam is the frame at which the second begins."""
+    mel = np.concatenate([first["mel"], second["mel"]])
     return {
         "key": f"{first['key']}+{second['key']}",
         "text": f"{first['text']} {second['text']}",
-        "frames": first["frames"] + second["frames"],
+        "frames": len(mel),
+        "mel": mel,
+        "seam": len(first["mel"]),
         "speaker": second["speaker"],
-        "parts": [first, second],
+        "refs": [*first["refs"], *second["refs"]],
+        "epoch": second["epoch"],
+        "piece": 0,
     }
 
 
-def pad(mels: list, tokens: list, draws: list, length: int, text_multiple: int) -> Batch:
-    """Stacks samples into a Batch of `length` frames."""
+def pad(mels: list, tokens: list, draws: list, length: int, width: int) -> Batch:
+    """Stacks samples into a Batch of `length` frames and `width` tokens."""
     batch, bands = len(mels), mels[0].shape[1]
     mel = np.zeros((batch, length, bands), np.float32)
     noise = np.zeros_like(mel)
@@ -316,7 +276,6 @@ def pad(mels: list, tokens: list, draws: list, length: int, text_multiple: int) 
         noise[i, : len(m)] = d["noise"]
         span[i, d["span"][0] : d["span"][1]] = True
     text = pad_tokens(tokens)
-    width = -(-text.shape[1] // text_multiple) * text_multiple
     text = np.pad(text, ((0, 0), (0, width - text.shape[1])), constant_values=-1)
 
     def column(name: str, dtype: torch.dtype) -> torch.Tensor:

@@ -7,18 +7,18 @@ its arguments and the weights, and a resumed run repeats an uninterrupted one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nanospeech.alignment import frame_tokens, monotonic_search
 from nanospeech.config import AudioConfig, option
+from nanospeech.errors import CheckpointError, InputError
 
 from . import layers
 from .dit import DiT
 from .duration import DurationHead, DurationTransformer
+from .search import monotonic_search
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,15 @@ class LossConfig:
     )
     prior: float = option(1.0, "weight of the aligner's mean loss")
     duration: float = option(0.1, "weight of the aligner's duration loss")
+    model_guidance: float = option(
+        0.0, "how far targets are moved along the averaged model's own guidance; the paper's is 0.5"
+    )
+    guidance_until: float = option(0.75, "time in [0, 1] from which targets are not moved")
+
+    def __post_init__(self):
+        if not 0 <= self.model_guidance < 1:
+            # targets feed back through the average: at 1 and beyond they run away
+            raise InputError(f"loss.model_guidance is {self.model_guidance}; choose 0 to below 1")
 
 
 @dataclass
@@ -60,13 +69,32 @@ class Batch:
         move = {k: v.to(device, non_blocking=True) for k, v in vars(self).items()}
         return Batch(**move)
 
+    def pin_memory(self) -> Batch:
+        """The batch in page-locked memory, from where it is copied while the device works."""
+        return Batch(**{k: v.pin_memory() for k, v in vars(self).items()})
+
 
 # name of a loss -> (sum over its elements, number of elements); the trainer divides, after adding
 # up both over processes, so that two processes give the loss of one with the same global batch
 Sums = dict[str, tuple[Tensor, Tensor]]
 
 
-class Nanospeech(nn.Module):
+class Objective(nn.Module):
+    """What the training loop asks of a model with one optimiser and nothing to do between steps."""
+
+    def phases(self) -> dict[str, list[nn.Parameter]]:
+        """The parameters that each pass over a batch trains; one unnamed pass here."""
+        return {"": [p for p in self.parameters() if p.requires_grad]}
+
+    def averaged(self) -> nn.Module:
+        """What the average follows."""
+        return self
+
+    def begin_step(self, step: int, total: int) -> None:
+        """Called before each optimiser step."""
+
+
+class Nanospeech(Objective):
     """The speech model with its flow-matching loss (arXiv 2210.02747; F5-TTS, arXiv 2410.06885).
 
     Args:
@@ -89,6 +117,33 @@ class Nanospeech(nn.Module):
         self.tokenizer = tokenizer
         self.audio = audio or AudioConfig()
         self.loss = loss or LossConfig()
+        self.guide: tuple[DiT, ...] = ()  # in a tuple: not a part of this model
+
+    def guide_with(self, ema: dict[str, Tensor]) -> None:
+        """Takes the averaged model whose guidance moves the targets (loss.model_guidance).
+
+        Args:
+            ema: averaged parameters by their names here, whole on this device. They are used where
+                they are, not copied, so later updates in place are followed.
+
+        Raises:
+            InputError: they are sharded.
+            CheckpointError: they are of another model.
+        """
+        if any(hasattr(p, "to_local") for p in ema.values()):
+            raise InputError(
+                "loss.model_guidance needs whole weights in each process, these are sharded; train "
+                "with data parallelism alone (DDP) or set loss.model_guidance=0"
+            )
+        with torch.device("meta"):
+            # a new one, without what compilation or adapters did to the live model
+            guide = DiT(self.transformer.config)
+        part = {k.removeprefix("transformer."): v for k, v in ema.items()}
+        try:
+            guide.load_state_dict(part, strict=True, assign=True)
+        except RuntimeError as e:
+            raise CheckpointError(f"the average is not one of this model: {e}") from e
+        self.guide = (guide.requires_grad_(False).eval(),)
 
     def weights(self) -> dict[str, float]:
         """Weight of each loss that forward returns."""
@@ -102,31 +157,69 @@ class Nanospeech(nn.Module):
         time = batch.time[:, None, None]
         state = (1 - time) * batch.noise + time * mel
         cond = layers.masked(mel, ~(batch.span | batch.drop_audio[:, None]))
-        text, sums = self.text_states(batch, mel)
+        hidden, index, sums = self.place_tokens(batch, mel)
+        text = self.text_states(dit, batch, hidden, index)
         velocity = dit(state, cond, text, batch.time, batch.lens).float()
-        error = (velocity - (mel - batch.noise)).square().mean(-1)
+        target = mel - batch.noise
+        if self.training and self.loss.model_guidance:
+            target = target + self.guidance(batch, state, cond, index)
+        error = (velocity - target).square().mean(-1)
         learned = batch.span & valid
         return {"flow": (error.masked_fill(~learned, 0).sum(), learned.sum()), **sums}
 
-    def text_states(self, batch: Batch, mel: Tensor) -> tuple[Tensor, Sums]:
-        """Text states of each patch, and the aligner's losses if there is one."""
+    @torch.no_grad()
+    def guidance(self, batch: Batch, state: Tensor, cond: Tensor, index: Tensor | None) -> Tensor:
+        """How far the target moves: w(t) (v(c) - v(none)) of the average (arXiv 2502.12154).
+
+        Zero for items that are themselves learned without conditions: they train v(none).
+        """
+        if not self.guide:
+            raise InputError("loss.model_guidance needs the averaged model; call guide_with(ema)")
+        guide, c = self.guide[0], self.loss
+        hidden = None if index is None else guide.embed_tokens(batch.text)
+        text = self.text_states(guide, batch, hidden, index)
+        null = replace(batch, drop_text=torch.ones_like(batch.drop_text))
+        filler = self.text_states(guide, null, hidden, index)
+        with_and_without = guide(
+            torch.cat([state, state]),
+            torch.cat([cond, torch.zeros_like(cond)]),
+            torch.cat([text, filler]),
+            torch.cat([batch.time, batch.time]),
+            torch.cat([batch.lens, batch.lens]),
+        )
+        conditional, unconditional = with_and_without.float().chunk(2)
+        moved = (batch.time < c.guidance_until) & ~(batch.drop_text & batch.drop_audio)
+        moved = moved[:, None, None]
+        return (c.model_guidance * (conditional - unconditional)).masked_fill(~moved, 0)
+
+    def place_tokens(self, batch: Batch, mel: Tensor) -> tuple[Tensor | None, Tensor | None, Sums]:
+        """Token states and the token of each patch, where tokens are spread over patches.
+
+        The aligner's losses come along if there is one.
+        """
         dit = self.transformer
         p = dit.config.patch_size
-        patches, lens = -(-mel.shape[1] // p), (batch.lens + p - 1) // p
-        mask = layers.length_mask(lens, patches)
         if dit.config.text_upsampling == "none":
-            text = batch.text.masked_fill(batch.drop_text[:, None], -1)
-            return dit.embed_text(text, patches, mask), {}
+            return None, None, {}
         tokens = (batch.text >= 0).sum(1)
         hidden = dit.embed_tokens(batch.text)
-        sums: Sums = {}
-        if dit.config.text_upsampling == "average":
-            index = average_path(tokens, lens, patches)
-        else:
-            index, sums = self.align(batch, hidden, mel, tokens)
-        states = layers.gather_tokens(hidden, index)
+        if dit.config.text_upsampling == "aligned":
+            return hidden, *self.align(batch, hidden, mel, tokens)
+        patches, lens = -(-mel.shape[1] // p), (batch.lens + p - 1) // p
+        return hidden, average_path(tokens, lens, patches), {}
+
+    def text_states(
+        self, dit: DiT, batch: Batch, hidden_BTD: Tensor | None, index_BN: Tensor | None
+    ) -> Tensor:
+        """Text states of each patch, the filler's where the text is dropped."""
+        if hidden_BTD is None or index_BN is None:
+            p = dit.config.patch_size
+            patches, lens = -(-batch.mel.shape[1] // p), (batch.lens + p - 1) // p
+            text = batch.text.masked_fill(batch.drop_text[:, None], -1)
+            return dit.embed_text(text, patches, layers.length_mask(lens, patches))
+        states = layers.gather_tokens(hidden_BTD, index_BN)
         filler = dit.embed_filler(batch.text).to(states.dtype)
-        return torch.where(batch.drop_text[:, None, None], filler, states), sums
+        return torch.where(batch.drop_text[:, None, None], filler, states)
 
     def align(
         self, batch: Batch, hidden_BTD: Tensor, mel_BNM: Tensor, tokens_B: Tensor
@@ -144,10 +237,7 @@ class Nanospeech(nn.Module):
         speaker = part.sum(1) / heard[:, None]
         means = self.transformer.token_means(batch.text, speaker).float()
         with torch.no_grad(), torch.autocast(mel_BNM.device.type, enabled=False):
-            durations = search(target, means, lens, tokens_B)
-            frames = frame_tokens(durations, target.shape[1])
-        index = torch.from_numpy(frames).to(mel_BNM.device)
-        spoken = torch.from_numpy(durations).to(mel_BNM.device)
+            spoken, index = search(target, means, lens, tokens_B)
         error = 0.5 * (target - layers.gather_tokens(means, index)).square().mean(-1)
         guess = aligner.log_durations(hidden_BTD.detach(), speaker).float().clamp(max=7)
         real = spoken > 0
@@ -170,11 +260,13 @@ def patch_means(mel_BNM: Tensor, lens_B: Tensor, p: int) -> Tensor:
     return mel.sum(2) / count[..., None]
 
 
-def search(target_BNM: Tensor, means_BTM: Tensor, lens_B: Tensor, tokens_B: Tensor) -> np.ndarray:
-    """Patches per token by monotonic search over -0.5 |y - mu|^2: int64 (B, T)."""
+def search(
+    target_BNM: Tensor, means_BTM: Tensor, lens_B: Tensor, tokens_B: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Patches per token (B, T) and token per patch (B, N): the search over -0.5 |y - mu|^2."""
     score = target_BNM @ means_BTM.transpose(1, 2)
     score = score - 0.5 * means_BTM.square().sum(-1)[:, None]  # |y|^2 is the same on every path
-    return monotonic_search(score.cpu().numpy(), lens_B.cpu().numpy(), tokens_B.cpu().numpy())
+    return monotonic_search(score, lens_B, tokens_B)
 
 
 def average_path(tokens_B: Tensor, lens_B: Tensor, patches: int) -> Tensor:
@@ -187,7 +279,7 @@ def average_path(tokens_B: Tensor, lens_B: Tensor, patches: int) -> Tensor:
     return torch.minimum(index.clamp(min=0), (tokens_B[:, None] - 1).clamp(min=0))
 
 
-class DurationPredictor(DurationHead):
+class DurationPredictor(DurationHead, Objective):
     """The duration model with its loss: a prompt of random length and all the text.
 
     Args:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
 from nanospeech.config import AudioConfig
 from nanospeech.mel import CLAMP, filterbank, window
+
+
+@functools.lru_cache(maxsize=64)
+def table(device: torch.device, make: Callable, *sizes: int) -> Tensor:
+    """The array make(*sizes) on a device. Copied there once: a copy a step would wait for it."""
+    with torch.inference_mode(False):
+        return torch.from_numpy(make(*sizes)).to(device)
 
 
 class MelSpec(nn.Module):

@@ -1,80 +1,237 @@
-"""Run log: progress bar, log.csv and trackers of a training run."""
+"""Run log: progress bar, log.csv and trackers of a training run. Decides nothing."""
 
 from __future__ import annotations
 
 import csv
+import sys
 import time
+from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from tqdm.auto import tqdm
 
+from nanospeech.config import option
+from nanospeech.errors import InputError
+
+from . import profile, speed
+
 if TYPE_CHECKING:
     from .trainer import Trainer
+
+TRACKERS = ("wandb", "tensorboard", "trackio")
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    """Where a run is seen and heard; log.csv and the progress bar are always there."""
+
+    trackers: list = option((), "of wandb, tensorboard, trackio; each is a package to install")
+    project: str = option("nanospeech", "name of the project in the trackers")
+    name: str | None = option(None, "name of the run in the trackers; None: its folder's")
+    sample_every: int = option(0, "steps between spoken samples and mel pictures; 0: none")
+    sentences: list = option(
+        (
+            "The birch canoe slid on the smooth planks.",
+            "Is this the voice that you wanted, or another one?",
+        ),
+        "what the samples say",
+    )
+    voices: str | None = option(
+        None, "release folder of the prompts' voices; None: the shipped one"
+    )
+    vocoder: str | None = option(None, "release folder of the vocoder; None: the shipped one")
+
+    def __post_init__(self):
+        object.__setattr__(self, "trackers", tuple(self.trackers))
+        object.__setattr__(self, "sentences", tuple(self.sentences))
+        if wrong := sorted(set(self.trackers) - set(TRACKERS)):
+            raise InputError(f"log.trackers {wrong} not known; choose from {', '.join(TRACKERS)}")
+        if self.sample_every < 0:
+            raise InputError(f"log.sample_every is {self.sample_every}, should be 0 or more")
 
 
 class Log:
     """Progress bar, log.csv and trackers; reads the device only every log_every steps."""
 
     def __init__(self, trainer: Trainer, total: int):
-        self.trainer = trainer
-        main = trainer.accelerator.is_main_process
-        self.bar = tqdm(total=total, initial=trainer.step, unit="step", disable=not main)
+        self.trainer = t = trainer
+        self.config = t.log_config
+        self.main = t.accelerator.is_main_process
         self.sums: dict[str, torch.Tensor] = {}
-        self.steps = self.frames = 0
-        self.since = self.start = time.monotonic()
+        self.counts: Counter = Counter()
+        self.steps = self.frames = self.flops = 0
+        self.epoch: int | None = None
         self.last: dict[str, float] = {}
+        self.told: Counter = Counter(t.skipped)
+        self.missed: Counter = Counter()
+        precision = t.accelerator.mixed_precision
+        self.peak = profile.peak_flops(t.accelerator.device, precision) if self.main else None
+        self.start_trackers()
+        self.bar = tqdm(
+            total=total, initial=t.step, unit="step", disable=not self.main, dynamic_ncols=True
+        )
+        self.since = self.start = time.monotonic()
 
-    def add(self, means: dict[str, torch.Tensor], batch: Any) -> None:
-        """Adds up a micro-batch on the device."""
+    def start_trackers(self) -> None:
+        """Starts Accelerate's trackers with the run's settings."""
+        from .state import flat, settings
+
+        t = self.trainer
+        if not t.accelerator.log_with:
+            return
+        plain = (int, float, str, bool)
+        config = {k: v if isinstance(v, plain) else str(v) for k, v in flat(settings(t)).items()}
+        name = self.config.name or t.run_dir.name
+        names = {getattr(k, "value", str(k)) for k in t.accelerator.log_with}
+        options = {k: {"name": name} for k in names & {"wandb", "trackio"}}
+        t.accelerator.init_trackers(self.config.project, config=config, init_kwargs=options)
+
+    def add(self, means: dict[str, torch.Tensor]) -> None:
+        """Adds up a micro-batch's losses on the device."""
         for name, value in means.items():
             self.sums[name] = self.sums.get(name, 0) + value.detach()
-        self.frames += batch.mel.shape[0] * batch.mel.shape[1]
+            self.counts[name] += 1
+
+    def count(self, batch: Any) -> None:
+        """Counts a micro-batch's frames and operations from its shape."""
+        rows, frames = batch.mel.shape[:2]
+        self.frames += rows * frames
+        self.flops += batch_flops(self.trainer.core, batch)
 
     def step(self, norm: torch.Tensor, rate: float) -> None:
         """Counts an optimiser step."""
         self.steps += 1
         self.bar.update()
         if self.trainer.step % self.trainer.config.log_every == 0:
-            self.write(float(norm), rate)
+            self.write(norm, rate)
 
-    def write(self, norm: float, rate: float) -> None:
+    def means(self) -> dict[str, float]:
+        """Mean losses since the last line."""
+        return {name: float(v) / self.counts[name] for name, v in self.sums.items()}
+
+    def write(self, norm: torch.Tensor, rate: float) -> None:
         """One line of figures."""
-        t, now = self.trainer, time.monotonic()
-        micro = self.steps * t.config.accumulate
-        means = {name: float(v) / micro for name, v in self.sums.items()}
-        speed = self.frames * t.accelerator.num_processes / (now - self.since)
-        self.last = means
-        if t.accelerator.is_main_process:
-            self.bar.set_postfix({k: f"{v:.4f}" for k, v in means.items()})
-            row = {
-                "step": t.step,
-                **{k: round(v, 5) for k, v in means.items()},
-                "grad_norm": round(norm, 4),
-                "lr": f"{rate:.3e}",
-                "frames_per_s": round(speed),
-                "seconds": round(now - self.start, 1),
-                "epoch": max((p.epoch for p in t.places.values()), default=0),
-            }
-            t.run_dir.mkdir(parents=True, exist_ok=True)
-            path = t.run_dir / "log.csv"
-            new = not path.exists()
-            with path.open("a", newline="") as f:
-                writer = csv.DictWriter(f, row)
-                if new:
-                    writer.writeheader()
-                writer.writerow(row)
-            t.accelerator.log(means | {"lr": rate, "grad_norm": norm}, step=t.step)
-        self.sums, self.steps, self.frames, self.since = {}, 0, 0, now
+        t = self.trainer
+        self.last = self.means()
+        bad = sum(guard.report()["skipped"] for guard in t.guards.values())
+        now = time.monotonic()
+        span, world = now - self.since, t.parallel.data_world
+        speed_now = self.frames * world / span
+        row = {
+            "step": t.step,
+            **{k: round(v, 5) for k, v in self.last.items()},
+            "grad_norm": round(float(norm), 4),
+            "lr": f"{rate:.3e}",
+            "frames_per_s": round(speed_now),
+            "audio_s_per_s": round(speed_now / t.core.audio.frame_rate, 2),
+            "data_wait": round(t.data_wait / span, 4),
+            "memory_gb": round(memory(t.accelerator.device) / 2**30, 3),
+            "mfu": round(self.mfu(span), 2),
+            "skipped_steps": bad,
+            "graphs": speed.recompiles() if t.speed.compile != "off" else 0,
+            "seconds": round(now - self.start, 1),
+            "epoch": max((p.epoch for p in t.places.values()), default=0),
+        }
+        if self.main:
+            shown = {k: f"{v:.4f}" for k, v in self.last.items()} | {"frames/s": round(speed_now)}
+            self.bar.set_postfix(shown)
+            self.append(row)
+            t.accelerator.log({k: float(v) for k, v in row.items() if k != "step"}, step=t.step)
+        self.tell_skipped()
+        self.sums, self.counts = {}, Counter()
+        self.steps = self.frames = self.flops = 0
+        t.data_wait = 0.0
+        self.since = time.monotonic()
+
+    def mfu(self, seconds: float) -> float:
+        """Model FLOPs utilisation, percent of what the devices can do."""
+        if self.peak is None:
+            return 0.0
+        t = self.trainer
+        return (
+            100
+            * self.flops
+            * t.parallel.data_world
+            / (seconds * self.peak.flops * t.parallel.world)
+        )
+
+    def append(self, row: dict[str, Any]) -> None:
+        """Adds a row to log.csv."""
+        path = self.trainer.run_dir / "log.csv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = not path.exists() or not path.stat().st_size
+        if not new:
+            with path.open(newline="", encoding="utf-8") as f:
+                header = next(csv.reader(f))
+            if header != list(row):
+                self.widen(path, header, row)
+                with path.open(newline="", encoding="utf-8") as f:
+                    header = next(csv.reader(f))
+        with path.open("a", newline="", encoding="utf-8") as f:
+            writer = csv.DictWriter(f, row if new else header, restval="")
+            if new:
+                writer.writeheader()
+            writer.writerow(row)
+
+    @staticmethod
+    def widen(path: Any, header: list[str], row: dict[str, Any]) -> None:
+        """Gives log.csv columns that come later, such as those of losses that join."""
+        names = list(row) + [n for n in header if n not in row]
+        with path.open(newline="", encoding="utf-8") as f:
+            rows = list(csv.DictReader(f))
+        with path.open("w", newline="", encoding="utf-8") as f:
+            writer = csv.DictWriter(f, names, restval="")
+            writer.writeheader()
+            writer.writerows(rows)
+
+    def tell_skipped(self) -> None:
+        """Once every process is through an epoch: what was left out in it, and why."""
+        t = self.trainer
+        mine = (min((p.epoch for p in t.places.values()), default=0), t.skipped - self.told)
+        self.told = Counter(t.skipped)
+        told = t.parallel.gather(mine)
+        self.missed += sum((new for _, new in told), Counter())
+        epoch = min(epoch for epoch, _ in told)
+        before, self.epoch = self.epoch, epoch
+        if before is None or epoch <= before:
+            return
+        if self.missed:
+            said = f"epoch {epoch - 1} done; samples left out: {listed(self.missed)}"
+            t.accelerator.print(said)
+        self.missed = Counter()
 
     def close(self) -> dict[str, float]:
         """Ends the bar and tells what was left out."""
-        if self.steps and self.sums:
-            micro = self.steps * self.trainer.config.accumulate
-            self.last = {name: float(v) / micro for name, v in self.sums.items()}
+        if self.sums:
+            self.last = self.means()
         self.bar.close()
-        skipped = self.trainer.skipped
-        if skipped:
-            told = ", ".join(f"{n} {why}" for why, n in skipped.most_common())
-            self.trainer.accelerator.print(f"samples left out: {told}")
+        if self.trainer.skipped:
+            self.trainer.accelerator.print(f"samples left out: {listed(self.trainer.skipped)}")
         return self.last
+
+
+def batch_flops(objective: Any, batch: Any) -> int:
+    """Operations of forward and backward of a batch, by its shape."""
+    rows, frames = batch.mel.shape[:2]
+    if hasattr(objective, "vocoder"):
+        return profile.vocoder_flops(objective.vocoder.config, rows, frames)
+    return profile.train_flops(objective.transformer.config, rows, frames, batch.text.shape[1])
+
+
+def listed(counts: Counter) -> str:
+    """Reasons with their counts."""
+    return ", ".join(f"{n} {why}" for why, n in counts.most_common())
+
+
+def memory(device: torch.device) -> int:
+    """Most bytes held so far: of the accelerator, or of the process on the CPU."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return used if sys.platform == "darwin" else used * 1024

@@ -1,18 +1,275 @@
-"""Sources: datasets made ready for the trainer's loader. Decodes nothing."""
+"""Sources: shards of samples, each readable from any sample on. Decodes nothing, shuffles nothing.
+
+A sample is a dict with "__key__" and a field for each of its files ("mp3", "json", "npy", …). What
+cannot be read is counted and passed over; a shard that breaks off gives what it had.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import glob
+import posixpath
+import re
+import tarfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from nanospeech.errors import DataError, InputError, require
+
+LARGEST = 64 * 2**20  # bytes of a sample; bigger ones are no clip of speech
+SLICE = 256  # rows of a map-style dataset that make a shard
+BROKEN = "broken shard"
 
 
-class Strided:
-    """Every world-th sample of a plain iterable."""
+class Source(Protocol):
+    """Shards of samples, the same ones in the same order at every reading.
 
-    def __init__(self, samples: Any, rank: int, world: int):
-        self.samples, self.rank, self.world = samples, rank, world
+    ordered: true where the samples already come in the order in which they shall be used.
+    """
 
-    def __iter__(self):
-        return (s for i, s in enumerate(self.samples) if i % self.world == self.rank)
+    ordered: bool
+
+    def __len__(self) -> int: ...
+
+    def open(
+        self, shard: int, start: int = 0, epoch: int = 0, skipped: Counter | None = None
+    ) -> Iterator[tuple[int, dict]]:
+        """Samples of a shard from number `start` on, each with its number."""
+        ...
+
+
+def make_source(data: Any) -> Source:
+    """The source of whatever a trainer is given.
+
+    Args:
+        data: a source; a path, URL or glob pattern of tars, or a list of them; a dataset of the
+            datasets library, streamed or not; or any re-iterable of samples.
+    """
+    if isinstance(data, (str, Path)):
+        return TarSource(find_shards([data]))
+    if isinstance(data, (list, tuple)) and data and all(isinstance(d, (str, Path)) for d in data):
+        return TarSource(find_shards(data))
+    if hasattr(data, "cast_column"):
+        return DatasetSource(data)
+    is_source = hasattr(data, "open") and hasattr(data, "ordered")
+    return cast(Source, data) if is_source else IterableSource(data)
+
+
+def find_shards(patterns: Iterable[str | Path]) -> list[str]:
+    """Paths and URLs that the patterns name, sorted; "{000..123}" counts, "*" matches.
+
+    Raises:
+        InputError: a pattern matches nothing.
+    """
+    found: list[str] = []
+    for pattern in patterns:
+        names = [name for text in counted(str(pattern)) for name in matching(text)]
+        if not names:
+            raise InputError(f"no shards match {str(pattern)!r}")
+        found += names
+    return sorted(dict.fromkeys(found))
+
+
+def counted(pattern: str) -> list[str]:
+    """A pattern with {000..123} written out."""
+    if not (range_ := re.search(r"\{(\d+)\.\.(\d+)\}", pattern)):
+        return [pattern]
+    first, last = range_.groups()
+    middle = (str(n).zfill(len(first)) for n in range(int(first), int(last) + 1))
+    ends = counted(pattern[range_.end() :])
+    return [pattern[: range_.start()] + number + end for number in middle for end in ends]
+
+
+def matching(pattern: str) -> list[str]:
+    """What a glob pattern names; a name without wildcards names itself, if it is there."""
+    if "://" not in pattern:
+        return glob.glob(pattern) or ([pattern] if Path(pattern).exists() else [])
+    if not any(c in pattern.partition("?")[0] for c in "*["):
+        return [pattern]
+    system, path = require("fsspec.core", "train").url_to_fs(pattern)
+    return [system.unstrip_protocol(p) for p in system.glob(path)]
+
+
+class Header(tarfile.TarInfo):
+    """A member's header; a damaged or missing one is an error, where tarfile sees a good end."""
+
+    @classmethod
+    def fromtarfile(cls, tarfile_: tarfile.TarFile) -> Any:
+        try:
+            return super().fromtarfile(tarfile_)
+        except tarfile.HeaderError as e:
+            if isinstance(e, getattr(tarfile, "EOFHeaderError", ())):
+                raise
+            raise tarfile.ReadError(f"{e}, at byte {tarfile_.offset}") from e
+
+
+class TarSource:
+    """WebDataset tars, streamed: members that follow each other under one key are a sample.
+
+    Args:
+        shards: local paths, or URLs of any kind that fsspec knows (https://, s3://, hf://, …).
+        tries: how often a remote shard is opened, or gone on with where it broke off.
+        largest: bytes of a sample; bigger ones are left out and counted.
+    """
+
+    ordered = False
+
+    def __init__(self, shards: Sequence[str | Path], tries: int = 4, largest: int = LARGEST):
+        if not shards:
+            raise InputError("a TarSource needs at least one shard")
+        self.shards, self.tries, self.largest = [str(s) for s in shards], tries, largest
+
+    def __len__(self) -> int:
+        return len(self.shards)
+
+    def open(
+        self, shard: int, start: int = 0, epoch: int = 0, skipped: Counter | None = None
+    ) -> Iterator[tuple[int, dict]]:
+        path, skipped = self.shards[shard], Counter() if skipped is None else skipped
+        tries = self.tries if "://" in path else 1
+        for attempt in range(tries):
+            try:
+                for index, sample in self.read(path, start, attempt + 1 == tries):
+                    start = index + 1
+                    if sample is None:
+                        skipped["too big a file"] += 1
+                    else:
+                        yield index, sample
+                return
+            except Exception:  # whatever a network or a decompressor may raise
+                if attempt + 1 < tries:
+                    time.sleep(2**attempt)
+        skipped[BROKEN] += 1
+
+    def read(self, path: str, start: int, last: bool) -> Iterator[tuple[int, dict | None]]:
+        """Samples from number `start` on; None for one that is too big.
+
+        Where the tar breaks off between two files, the sample before the break may lack some: it
+        is given only in the last try.
+        """
+        with opened(path) as file, tarfile.open(fileobj=file, mode="r|*", tarinfo=Header) as tar:
+            sample: dict[str, Any] = {}
+            index, group, error = -1, None, None
+            whole, left = True, self.largest
+            try:
+                while (member := tar.next()) is not None:
+                    tar.members.clear()  # type: ignore[attr-defined]  # else all are kept
+                    key, kind = split_name(member.name)
+                    if not member.isreg() or not kind:
+                        continue  # never a link, device or folder
+                    if key != group or kind in sample:
+                        if group is not None and index >= start:
+                            yield index, sample if left >= 0 else None
+                        index, group, left = index + 1, key, self.largest
+                        sample = {"__key__": key}
+                    left -= member.size
+                    if index < start or left < 0:
+                        sample[kind] = b""
+                        continue
+                    whole = False
+                    sample[kind] = tar.extractfile(member).read()  # type: ignore[union-attr]
+                    whole = True
+            except Exception as e:
+                error = e
+            if whole and group is not None and index >= start and (last or error is None):
+                yield index, sample if left >= 0 else None
+            if error is not None:
+                raise error
+
+
+def opened(path: str) -> Any:
+    """A file or URL to read bytes from."""
+    if "://" not in path:
+        return open(path, "rb")
+    return require("fsspec", "train").open(path, "rb")
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Key and extension of a member: the file's name is cut at its first dot.
+
+    Folders stay part of the key, as clips of two of them may have one name; ".." and the root do
+    not, so that a key is never a way out of a folder.
+    """
+    folder, base = posixpath.split(name.replace("\\", "/"))
+    stem, _, kind = base.partition(".")
+    parts = [p for p in folder.split("/") if p not in ("", ".", "..")]
+    return "/".join([*parts, stem]), kind.lower()
+
+
+class DatasetSource:
+    """A dataset of the datasets library.
+
+    Args:
+        dataset: an IterableDataset, whose shards are taken as they are, or a Dataset, which is cut
+            into slices of rows that follow each other.
+    """
+
+    ordered = False
+
+    def __init__(self, dataset: Any):
+        self.dataset = undecoded(dataset)
+        self.streamed = not hasattr(dataset, "to_iterable_dataset")
+        if self.streamed:
+            count = getattr(dataset, "num_shards", None)
+            self.count = dataset.n_shards if count is None else count
+        else:
+            self.count = -(-len(dataset) // SLICE)
+        if not self.count:
+            raise DataError("the dataset is empty")
+
+    def __len__(self) -> int:
+        return self.count
+
+    def open(
+        self, shard: int, start: int = 0, epoch: int = 0, skipped: Counter | None = None
+    ) -> Iterator[tuple[int, dict]]:
+        try:
+            yield from (
+                self.stream(shard, start, epoch) if self.streamed else self.rows(shard, start)
+            )
+        except Exception:  # whatever a builder, a network or a cast may raise
+            if skipped is not None:
+                skipped[BROKEN] += 1
+
+    def stream(self, shard: int, start: int, epoch: int) -> Iterator[tuple[int, dict]]:
+        piece = self.dataset.shard(num_shards=self.count, index=shard)
+        if hasattr(piece, "set_epoch"):
+            piece.set_epoch(epoch)
+        # in a loader's worker, iter(piece) would deal out its shards once more; piece.iter does not
+        rows = islice(piece.iter(batch_size=1), start, None)
+        for index, row in enumerate(rows, start):
+            yield index, {name: values[0] for name, values in row.items()}
+
+    def rows(self, shard: int, start: int) -> Iterator[tuple[int, dict]]:
+        first = shard * SLICE
+        for index in range(start, min(SLICE, len(self.dataset) - first)):
+            yield index, self.dataset[first + index]
+
+
+class IterableSource:
+    """Any re-iterable of samples, in its own order: one shard.
+
+    Its `set_epoch(epoch)`, where it has one, is called before it is read; its samples must then
+    depend on nothing but the epoch.
+    """
+
+    ordered = True
+
+    def __init__(self, samples: Iterable[dict]):
+        self.samples: Any = samples
+
+    def __len__(self) -> int:
+        return 1
+
+    def open(
+        self, shard: int, start: int = 0, epoch: int = 0, skipped: Counter | None = None
+    ) -> Iterator[tuple[int, dict]]:
+        if hasattr(self.samples, "set_epoch"):
+            self.samples.set_epoch(epoch)
+        yield from enumerate(islice(self.samples, start, None), start)
 
 
 def undecoded(dataset: Any) -> Any:

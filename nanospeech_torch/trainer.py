@@ -1,4 +1,8 @@
-"""Trainer: the loop, on Hugging Face Accelerate. Losses are in flow.py, batches in data.py."""
+"""Trainer: the one loop, on Hugging Face Accelerate, for speech, duration and vocoder models.
+
+Losses are in flow.py and vocoder_gan.py, batches in data.py, how processes share a model in
+parallel.py, what a checkpoint holds in state.py.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +10,32 @@ import contextlib
 import math
 import os
 import signal
-import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader
 
 from nanospeech.config import option
 from nanospeech.errors import CheckpointError, DataError, InputError, require
 
-from .data import BatchPlan, Loaded, Place, SpeechBatches
-from .flow import DurationPredictor, Nanospeech
+from . import feed, speed, state
+from .checkpoints import Checkpoints
+from .data import BatchPlan, Loaded, Place
+from .flow import Nanospeech
+from .guards import Guard, GuardConfig, guarded_step
 from .optim import EMA, SCHEDULES, lr_factor
-from .runlog import Log
-from .sources import Strided, undecoded
+from .parallel import Parallel, ParallelConfig
+from .runlog import Log, LogConfig
+from .speed import SpeedConfig
+from .stop import StopSignals
+
+EXPORTS = ("all", "last", "never")
+AGREE_EVERY = 10  # steps between questions to the other processes whether to stop
 
 
 @dataclass(frozen=True)
@@ -33,11 +44,17 @@ class TrainConfig:
 
     schedule: str = option("linear", "after warm-up: linear or cosine to 0, constant, or wsd")
     decay_fraction: float = option(0.2, "share of the steps in which wsd decays to 0")
-    ema_decay: float = option(0.9999, "of the averaged weights, per optimiser step")
+    ema_horizon: float = option(10_000, "optimiser steps that the averaged weights reach back")
+    ema_decay: float | None = option(None, "share of the average kept a step, instead of a horizon")
     max_grad_norm: float = option(1.0, "gradients are scaled down to this norm")
+    skip_factor: float = option(
+        10.0, "a step whose gradient norm is so many usual ones is skipped; 0: only NaN and inf"
+    )
+    max_bad_steps: int = option(20, "skipped steps in a row after which the run stops")
     accumulate: int = option(1, "micro-batches per optimiser step")
     log_every: int = option(50, "steps between log lines")
     keep: int = option(3, "checkpoints kept; older ones are deleted")
+    export: str = option("all", "checkpoints that get a step_N.pt of weights: all, last or never")
     shuffle_buffer: int = option(2000, "samples held to shuffle a stream")
     seed: int = option(0, "of data order, draws and dropout")
     buckets: int = option(8, "padded lengths that batches may have")
@@ -45,60 +62,114 @@ class TrainConfig:
     def __post_init__(self):
         if self.schedule not in SCHEDULES:
             raise InputError(f"schedule {self.schedule!r}; choose from {', '.join(SCHEDULES)}")
+        if self.export not in EXPORTS:
+            raise InputError(f"export {self.export!r}; choose from {', '.join(EXPORTS)}")
+        for name in ("accumulate", "log_every", "keep", "buckets", "shuffle_buffer"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}, should be at least 1")
 
 
 class Trainer:
-    """Trains a Nanospeech or DurationPredictor.
+    """Trains an objective: Nanospeech, DurationPredictor, VocoderGAN or one with their methods.
 
     Args:
-        model: returns sums and counts of losses for a Batch.
-        optimizer: any torch optimizer over the model's parameters; its rate is the peak.
+        model: the objective; it returns sums and counts of losses for a batch.
+        optimizer: one or several torch optimizers over its parameters; their rates are the peaks.
         num_warmup_steps: optimiser steps to the peak.
         accelerate_kwargs: for accelerate.Accelerator, for example {"mixed_precision": "bf16"}.
         run_dir: where checkpoints and log.csv go.
-        config: loop settings.
+        config: loop settings; or give TrainConfig's fields by name.
+        parallel, speed, log: see their modules; by default every process has the whole model.
+        run: the resolved settings of the run, kept in every checkpoint and compared on resume.
+
+    Raises:
+        InputError: what is asked of the processes or the model does not go together.
     """
 
     default_run = "runs/nanospeech"
 
     def __init__(
         self,
-        model: Nanospeech | DurationPredictor,
-        optimizer: torch.optim.Optimizer,
+        model: Any,
+        optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer],
         num_warmup_steps: int = 1000,
         accelerate_kwargs: dict[str, Any] | None = None,
         run_dir: str | Path | None = None,
         config: TrainConfig | None = None,
+        *,
+        parallel: ParallelConfig | None = None,
+        speed: SpeedConfig | None = None,
+        log: LogConfig | None = None,
+        run: dict[str, Any] | None = None,
         **settings: Any,
     ):
-        accelerate = require("accelerate", "train")
         self.config = config or TrainConfig(**settings)
+        self.speed, self.log_config = speed or SpeedConfig(), log or LogConfig()
         self.run_dir = Path(run_dir or self.default_run)
-        kwargs = {"gradient_accumulation_steps": 1, **(accelerate_kwargs or {})}
+        self.accelerator = self.accelerate(accelerate_kwargs or {})
+        self.core, self.warmup = model, num_warmup_steps
+        single = isinstance(optimizer, torch.optim.Optimizer)
+        self.optimizers: list[Any] = [optimizer] if single else list(optimizer)  # type: ignore
+        for o in self.optimizers:
+            fuse(o)
+        self.rates = [[g["lr"] for g in o.param_groups] for o in self.optimizers]
+        self.parallel = Parallel(self.accelerator, parallel or ParallelConfig(), model)
+        self.model = self.parallel.wrap(model, self.optimizers, self.quicken, self.config.seed)
+        self.steppers = [self.accelerator.prepare_optimizer(o) for o in self.optimizers]
+        self.phases = model.phases()
+        self.phase_of = [self.find_phase(o) for o in self.optimizers]
+        c = self.config
+        horizon = {"decay": c.ema_decay} if c.ema_decay else {"horizon": c.ema_horizon}
+        self.ema = EMA(model.averaged(), **horizon)
+        if getattr(model.loss, "model_guidance", 0):
+            model.guide_with(self.ema.state_dict())
+        limits = GuardConfig(skip_factor=c.skip_factor, max_bad_steps=c.max_bad_steps)
+        self.guards = {phase: Guard(limits, self.accelerator.device) for phase in self.phases}
+        self.checkpoints = Checkpoints(
+            self.run_dir, c.keep, self.parallel.world > 1, self.accelerator.print
+        )
+        self.run = run or {}
+        self.step = self.consumed = self.workers = 0
+        self.places: dict[int, Place] = {}
+        self.saved_places: list[dict[int, Place]] = []
+        self.skipped: Counter = Counter()
+        self.data_wait = 0.0
+        self.stopping = False
+
+    def accelerate(self, kwargs: dict[str, Any]) -> Any:
+        """The Accelerator; gradient accumulation is the loop's own."""
+        accelerate = require("accelerate", "train")
+        kwargs = {"gradient_accumulation_steps": 1, **kwargs}
         if int(os.environ.get("WORLD_SIZE", 1)) > 1 and not torch.accelerator.is_available():
             kwargs.setdefault("cpu", True)  # else each process would train on its own
-        kwargs.setdefault(
-            "kwargs_handlers",
-            [accelerate.DistributedDataParallelKwargs(find_unused_parameters=False)],
-        )
-        self.accelerator = accelerate.Accelerator(**kwargs)
-        self.core = model
-        self.rates = [group["lr"] for group in optimizer.param_groups]
-        self.warmup = num_warmup_steps
-        self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
-        self.ema = EMA(model, self.config.ema_decay)
-        self.step = self.consumed = 0
-        self.places: dict[int, Place] = {}
-        self.skipped: Counter = Counter()
+        for name in self.log_config.trackers:
+            require(name, "trackers")
+        if self.log_config.trackers:
+            kwargs.setdefault("log_with", list(self.log_config.trackers))
+            kwargs.setdefault("project_dir", str(self.run_dir))
+        return accelerate.Accelerator(**kwargs)
+
+    def quicken(self, objective: Any) -> None:
+        """Compiles and checkpoints the blocks as configured."""
+        speed.apply_speed(objective, self.speed, 3 * self.config.buckets)
+
+    def find_phase(self, optimizer: torch.optim.Optimizer) -> str:
+        """The phase whose parameters an optimizer moves."""
+        first = optimizer.param_groups[0]["params"][0]
+        for name, params in self.phases.items():
+            if any(first is p for p in params):
+                return name
+        raise InputError("an optimizer holds parameters that no phase of the model trains")
 
     def model_config(self) -> dict[str, Any]:
         """What a converter needs to know of this model: config.json's sections."""
+        if hasattr(self.core, "model_config"):
+            return self.core.model_config()
         part = "dit" if isinstance(self.core, Nanospeech) else "duration"
-        tokenizer = self.core.tokenizer
         return {
             part: asdict(self.core.transformer.config),
             "audio": asdict(self.core.audio),
-            "tokenizer": getattr(tokenizer, "kind", "chars"),
+            "tokenizer": getattr(self.core.tokenizer, "kind", "chars"),
         }
 
     def vocab(self) -> list[str]:
@@ -108,48 +179,9 @@ class Trainer:
             return list(tokenizer.vocab)
         return list(getattr(tokenizer, "keywords", {}).get("vocab", {}))
 
-    def loader(self, dataset: Any, plan: BatchPlan, workers: int, cache_bytes: int) -> DataLoader:
-        """This process's batches of a dataset, from where the run stands."""
-        rank, world = self.accelerator.process_index, self.accelerator.num_processes
-        tokenizer: Any = self.core.tokenizer
-        if tokenizer is None:
-            raise InputError("the model has no tokenizer; build it with tokenizer=...")
-        if hasattr(dataset, "cast_column"):
-            dataset = undecoded(dataset)
-            if hasattr(dataset, "to_iterable_dataset"):  # not a stream: deal it out as one
-                dataset = dataset.to_iterable_dataset(min(len(dataset), world * max(1, workers)))
-            dataset = dataset.shuffle(self.config.seed, buffer_size=self.config.shuffle_buffer)
-            workers = min(workers, max(1, dataset.n_shards // world))
-            if world > 1:
-                from datasets.distributed import split_dataset_by_node
-
-                dataset = split_dataset_by_node(dataset, rank, world)
-        else:
-            workers = min(workers, 1)  # each would read all of it
-            dataset = Strided(dataset, rank, world) if world > 1 else dataset
-        if len(self.places) > max(1, workers):
-            workers = len(self.places)
-        batches = SpeechBatches(
-            dataset,
-            tokenizer,
-            plan,
-            self.core.audio,
-            self.core.loss,
-            self.config.seed,
-            cache_bytes,
-            self.places,
-            self.consumed,
-            getattr(self.core.transformer.config, "edge", ""),
-        )
-        return DataLoader(
-            batches,
-            batch_size=None,
-            num_workers=workers,
-            prefetch_factor=4 if workers else None,
-            # the other ways to start a process run an unguarded training script once more in it
-            multiprocessing_context="fork" if workers and sys.platform == "linux" else None,
-            pin_memory=self.accelerator.device.type == "cuda",
-        )
+    def loader(self, dataset: Any, plan: BatchPlan, workers: int, cache_bytes: int) -> Any:
+        """This process's batches of a dataset, from where the run stands; see feed.py."""
+        return feed.loader(self, dataset, plan, workers, cache_bytes)
 
     def train(
         self,
@@ -163,178 +195,193 @@ class Trainer:
         resume: str = "auto",
         cache_bytes: int = 0,
         minutes: float | None = None,
+        on_sample: Callable[[Trainer], None] | None = None,
     ) -> dict[str, float]:
         """Runs until total_steps optimiser steps.
 
         Args:
-            train_dataset: a streaming datasets.IterableDataset of shards, or any re-iterable.
+            train_dataset: paths or URLs of WebDataset tars, a streaming datasets.IterableDataset,
+                or any re-iterable of samples.
             batch_size: most samples a batch, on each process.
             max_batch_frames: most padded mel frames a batch; batch_size * max_duration if None.
             max_duration: longest sample, in mel frames (93.75 a second).
-            num_workers: processes that decode, at most one for each shard of this process (a plain
-                iterable is one shard).
+            num_workers: processes that decode, at most one for each shard of this process; with 0 a
+                thread runs ahead.
             save_step: steps between checkpoints.
             resume: "auto" goes on from the newest checkpoint of run_dir, "never" starts afresh, a
-                path goes on from that file.
+                path goes on from that folder.
             cache_bytes: memory for decoded mels, for each worker.
-            minutes: stop and save after this many minutes (several processes: at the next log
-                line).
+            minutes: stop and save after this many minutes.
+            on_sample: called every log.sample_every steps, on every process.
 
         Returns:
             The mean losses since the last log line.
+
+        Raises:
+            DataError: nothing in the data can be used, or too many steps in a row were bad.
+            CheckpointError: the run cannot be resumed, or its last checkpoint not be written.
         """
-        plan = BatchPlan(
-            batch_size,
-            max_batch_frames or batch_size * max_duration,
-            max_duration,
-            self.config.buckets,
-        )
-        self.resume(resume)
+        frames = max_batch_frames or batch_size * max_duration
+        carry = self.speed.compile != "off"  # one shape a bucket
+        plan = BatchPlan(batch_size, frames, max_duration, buckets=self.config.buckets, carry=carry)
+        state.resume(self, resume)
         self.accelerator.print(
             f"{self.accelerator.num_processes} x {self.accelerator.device.type}, each with batches "
             f"of up to {plan.batch_size} samples and {plan.max_frames} frames"
         )
-        self.accelerator.init_trackers("nanospeech", config=asdict(self.config))
         log = Log(self, total_steps)
-        stream = iter(self.loader(train_dataset, plan, num_workers, cache_bytes))
+        batches = iter(self.loader(train_dataset, plan, num_workers, cache_bytes))
         deadline = time.monotonic() + 60 * minutes if minutes else math.inf
         self.model.train()
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, signal.default_int_handler)  # save, as for Ctrl-C
-        try:
-            while self.step < total_steps and not self.late(deadline):
-                self.optimizer_step(stream, total_steps, log)
-                if self.step % save_step == 0 and self.step < total_steps:
-                    self.save()
-        except KeyboardInterrupt:
-            self.accelerator.print(f"interrupted at step {self.step}; saving")
-        self.save()
-        means = log.close()
+        saved = self.step
+        with self.signals():
+            try:
+                while self.step < total_steps and not self.must_stop(deadline):
+                    self.optimizer_step(batches, total_steps, log)
+                    every = self.log_config.sample_every
+                    if on_sample and every and self.step % every == 0:
+                        self.sample(on_sample)
+                    if self.step % save_step == 0 and self.step < total_steps:
+                        self.save(self.config.export == "all")
+                        saved = self.step
+            except KeyboardInterrupt:
+                self.accelerator.print(f"stopped in the middle of step {self.step + 1}")
+                raise
+            finally:
+                means = log.close()
+            if self.step > saved or not self.checkpoints.newest():
+                self.save(self.config.export != "never")
+            if not self.checkpoints.wait():
+                raise CheckpointError(
+                    f"the last checkpoint, of step {self.step}, could not be written to "
+                    f"{self.run_dir}: see above"
+                )
         self.accelerator.end_training()
         return means
 
-    def late(self, deadline: float) -> bool:
-        """Whether time is up; processes agree on it at log steps, as one alone would hang."""
-        now = time.monotonic() >= deadline
-        if self.accelerator.num_processes == 1:
-            return now
-        if deadline == math.inf or self.step % self.config.log_every:
-            return False
-        vote = torch.tensor(float(now), device=self.accelerator.device)
-        return bool(self.accelerator.reduce(vote, reduction="sum") > 0)
+    def signals(self) -> Any:
+        """Ctrl-C and SIGTERM end the step and save; a second Ctrl-C ends at once."""
+        return StopSignals(self) if in_main_thread() else contextlib.nullcontext()
 
-    def optimizer_step(self, stream: Any, total_steps: int, log: Log) -> None:
-        """One optimiser step over `accumulate` micro-batches."""
+    def must_stop(self, deadline: float) -> bool:
+        """Whether to stop: processes agree on it every few steps, as one alone would hang."""
+        now = self.stopping or time.monotonic() >= deadline
+        if self.parallel.world == 1:
+            return now
+        if self.step % AGREE_EVERY:
+            return False
+        return any(self.parallel.gather(now))
+
+    def sample(self, on_sample: Callable[[Trainer], None]) -> None:
+        """Lets the run be heard; what goes wrong there does not end it."""
+        try:
+            on_sample(self)
+        except Exception as e:
+            self.accelerator.print(f"no samples at step {self.step}: {type(e).__name__}: {e}")
+        self.model.train()
+
+    def optimizer_step(self, batches: Any, total_steps: int, log: Log) -> None:
+        """One optimiser step over `accumulate` micro-batches; it never waits for the device."""
         c = self.config
+        self.core.begin_step(self.step, total_steps)
+        speed.begin_step()
+        active = tuple(getattr(self.core, "active_phases", self.phases.keys)())
         factor = lr_factor(self.step, self.warmup, total_steps, c.schedule, c.decay_fraction)
-        for rate, group in zip(self.rates, self.optimizer.param_groups):
-            group["lr"] = rate * factor
-        # dropout's draws depend on step and process alone, so there is no state to save
-        torch.manual_seed((c.seed * 1_000_003 + self.step) * 4096 + self.accelerator.process_index)
+        self.set_rates(factor)
+        # dropout's draws depend on step and data alone, so there is no state to lose
+        torch.manual_seed((c.seed * 1_000_003 + self.step) * 4096 + self.parallel.data_rank)
         for micro in range(c.accumulate):
-            batch = self.next_batch(stream).to(self.accelerator.device)
-            last = micro == c.accumulate - 1
-            with self.accelerator.no_sync(self.model) if not last else contextlib.nullcontext():
-                with self.accelerator.autocast():
-                    sums = self.model(batch)
-                loss, means = self.reduce(sums)
-                self.accelerator.backward(loss / c.accumulate)
-            log.add(means, batch)
-        norm = self.accelerator.clip_grad_norm_(self.model.parameters(), c.max_grad_norm)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+            batch = self.next_batch(batches).to(self.accelerator.device)
+            for phase in active:
+                with self.parallel.no_sync(micro < c.accumulate - 1):
+                    with self.accelerator.autocast():
+                        sums = (
+                            self.model(batch, phase) if len(self.phases) > 1 else self.model(batch)
+                        )
+                    loss, means = self.reduce(sums)
+                    self.accelerator.backward(loss / c.accumulate)
+                log.add(means)
+            log.count(batch)
+        norms = [self.update(phase) for phase in active]
         self.step += 1
         self.ema.update(self.step)
-        log.step(norm, factor * self.rates[0])
+        log.step(norms[0], self.optimizers[0].param_groups[0]["lr"])
+
+    def set_rates(self, factor: float) -> None:
+        """Sets every group's rate: its peak, scaled by the schedule and the phase."""
+        scale = getattr(self.core, "rate", lambda phase: 1.0)
+        for optimizer, rates, phase in zip(self.optimizers, self.rates, self.phase_of):
+            for rate, group in zip(rates, optimizer.param_groups):
+                group["lr"] = rate * factor * scale(phase)
+
+    def update(self, phase: str) -> torch.Tensor:
+        """Moves the parameters of a phase, unless their gradient is bad. Returns its norm."""
+        mine = [i for i, p in enumerate(self.phase_of) if p == phase]
+        params = self.phases[phase]
+        if self.accelerator.scaler is not None:  # fp16: the scaler skips what overflows
+            for i in mine:
+                self.accelerator.unscale_gradients(self.steppers[i])
+        norm = self.parallel.grad_norm(params)
+        self.parallel.clip_(params, norm, self.config.max_grad_norm)
+        if self.accelerator.scaler is not None:
+            for i in mine:
+                self.steppers[i].step()
+        else:
+            guarded_step([self.optimizers[i] for i in mine], self.guards[phase].check(norm))
+        for i in mine:
+            self.optimizers[i].zero_grad(set_to_none=True)
+        return norm
 
     def reduce(self, sums: dict) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         """The loss whose gradient, averaged over processes, is that of the global batch's mean."""
-        world = self.accelerator.num_processes
+        world = self.parallel.data_world
         counts = torch.stack([n.float() for _, n in sums.values()])
         totals = torch.stack([s.detach().float() for s, _ in sums.values()])
         if world > 1:
-            both = self.accelerator.reduce(torch.stack([counts, totals]), reduction="sum")
-            counts, totals = both[0], both[1]
+            counts, totals = self.parallel.reduce(torch.stack([counts, totals])).unbind()
         weights = self.core.weights()
         loss = sum(
-            weights[name] * world * total / counts[i].clamp(min=1)
+            weights.get(name, 0.0) * world * total / counts[i].clamp(min=1)
             for i, (name, (total, _)) in enumerate(sums.items())
         )
         means = {name: totals[i] / counts[i].clamp(min=1) for i, name in enumerate(sums)}
         return loss, means  # type: ignore[return-value]
 
-    def next_batch(self, stream: Any) -> Any:
+    def next_batch(self, batches: Any) -> Any:
         """The next batch with something in it."""
+        begun = time.monotonic()
         while True:
             try:
-                loaded: Loaded = next(stream)
+                loaded: Loaded = next(batches)
             except StopIteration as e:
-                raise DataError("the dataset has fewer shards than there are processes") from e
+                raise DataError("the data ended; it should be re-iterable") from e
             self.places[loaded.worker] = loaded.place
             self.consumed += 1
             self.skipped += loaded.skipped
             if loaded.batch is not None:
+                self.data_wait += time.monotonic() - begun
                 return loaded.batch
 
-    def save(self) -> Path | None:
-        """Writes run_dir/step_N.pt, whole or not at all, and deletes the oldest beyond `keep`."""
-        place = {w: (p.epoch, p.batch) for w, p in self.places.items()}
-        places = [(place, self.consumed)]
-        if self.accelerator.num_processes > 1:
-            from accelerate.utils import gather_object
+    def save(self, export: bool = True) -> None:
+        """Begins to write a checkpoint; with `export` also step_N.pt, the weights alone."""
+        self.checkpoints.save(self.step, *state.pack(self), state.weights(self) if export else None)
 
-            places = gather_object(places)
-        path = self.run_dir / f"step_{self.step:08d}.pt"
-        if self.accelerator.is_main_process:
-            self.run_dir.mkdir(parents=True, exist_ok=True)
-            state = {
-                "model_state_dict": self.core.state_dict(),
-                "ema_state_dict": self.ema.state_dict(),
-                "optimizer_state_dict": self.optimizer.state_dict(),
-                "step": self.step,
-                "places": places,
-                "config": self.model_config(),
-                "vocab": self.vocab(),
-            }
-            part = path.with_suffix(".part")
-            torch.save(state, part)
-            os.replace(part, path)
-            for old in sorted(self.run_dir.glob("step_*.pt"))[: -self.config.keep]:
-                old.unlink()
-        self.accelerator.wait_for_everyone()
-        return path
+    def weights(self, kind: str = "ema") -> dict[str, torch.Tensor]:
+        """Whole "model" or "ema" weights on the main process's CPU; every process must call."""
+        tensors = self.ema.state_dict() if kind == "ema" else self.core.state_dict()
+        return self.parallel.full_state(tensors)
 
-    def resume(self, resume: str) -> None:
-        """Loads the state to go on from, and says so."""
-        found = sorted(self.run_dir.glob("step_*.pt")) if resume == "auto" else []
-        if resume not in ("auto", "never"):
-            found = [Path(resume)]
-        if not found:
-            self.accelerator.print(f"starting a new run in {self.run_dir}")
-            return
-        try:
-            state = torch.load(found[-1], map_location="cpu", weights_only=True)
-            self.core.load_state_dict(state["model_state_dict"])
-            self.ema.load_state_dict(state["ema_state_dict"])
-            self.optimizer.load_state_dict(state["optimizer_state_dict"])
-        except (OSError, RuntimeError, KeyError, ValueError) as e:
-            raise CheckpointError(
-                f"cannot go on from {found[-1]}: {e}; to start afresh, move the folder "
-                f"{self.run_dir} away or pass resume='never'"
-            ) from e
-        self.step = state["step"]
-        places, rank = state["places"], self.accelerator.process_index
-        if len(places) == self.accelerator.num_processes:
-            place, self.consumed = places[rank]
-            self.places = {w: Place(*p) for w, p in place.items()}
-        else:
-            epoch = min((e for place, _ in places for e, _ in place.values()), default=0)
-            self.places = {0: Place(epoch, 0)}
-            self.accelerator.print(
-                f"{len(places)} processes saved, {self.accelerator.num_processes} go on: "
-                f"the data starts at epoch {epoch} again"
-            )
-        self.accelerator.print(f"going on from {found[-1]} at step {self.step}")
+
+def fuse(optimizer: torch.optim.Optimizer) -> None:
+    """Makes a new Adam or AdamW a fused one, unless told not to: faster, and it can skip a step."""
+    if type(optimizer) in (torch.optim.Adam, torch.optim.AdamW) and not optimizer.state:
+        for group in optimizer.param_groups:
+            if group.get("fused") is None and not (group["foreach"] or group["amsgrad"]):
+                group["fused"] = True
+
+
+def in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGTERM")
 
 
 class NanospeechTrainer(Trainer):
@@ -345,3 +392,9 @@ class DurationTrainer(Trainer):
     """Trains the duration model; see Trainer."""
 
     default_run = "runs/duration"
+
+
+class VocoderTrainer(Trainer):
+    """Trains the vocoder and its judges; see Trainer."""
+
+    default_run = "runs/vocoder"

@@ -13,6 +13,8 @@ from nanospeech import mel
 from nanospeech.config import VocoderConfig
 from nanospeech.errors import InputError
 
+from .mel import table
+
 KERNEL = 7
 MAX_MAGNITUDE = 100.0
 IGNORED = ("feature_extractor.", "head.istft.")
@@ -167,7 +169,7 @@ def istft(
         (B, (N - 1) * hop), zero beyond each item's (lens_B[b] - 1) * hop.
     """
     B, N, _ = real_BNF.shape
-    window = torch.from_numpy(mel.window(n_fft)).to(real_BNF.device)
+    window = table(real_BNF.device, mel.window, n_fft)
     frames = torch.fft.irfft(torch.complex(real_BNF, imag_BNF), n=n_fft) * window
     squares = (window * window).expand(1, N, n_fft)
     mask = frame_mask(lens_B, N)

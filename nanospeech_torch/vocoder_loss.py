@@ -17,6 +17,8 @@ from torch import nn
 from nanospeech import mel
 from nanospeech.config import AudioConfig
 
+from .mel import table
+
 WINDOWS = (256, 512, 1024, 2048)  # short ones hear the pulses of a voice, long ones its harmonics
 PERIODS = (2, 3, 5, 7, 11)
 FLOOR = 1e-3  # of an unnormalised magnitude: about the rounding noise of 16-bit audio
@@ -31,7 +33,7 @@ def spectrograms(
 
 def stft(wave_BS: torch.Tensor, n_fft: int, hop: int) -> torch.Tensor:
     """Centred spectrogram with the Hann window of nanospeech.mel: complex (B, F, N)."""
-    window = torch.from_numpy(mel.window(n_fft)).to(wave_BS.device)
+    window = table(wave_BS.device, mel.window, n_fft)
     return torch.stft(wave_BS.float(), n_fft, hop, window=window, return_complex=True)
 
 
@@ -43,8 +45,10 @@ def log_mel(wave_BS: torch.Tensor, audio: AudioConfig = AudioConfig()) -> torch.
 
 def mel_of_magnitude(magnitude_BFN: torch.Tensor, audio: AudioConfig) -> torch.Tensor:
     """Log mel (B, N, M) of a magnitude spectrogram with audio.n_fft bins."""
-    bank = torch.from_numpy(mel.filterbank(audio.sample_rate, audio.n_fft, audio.n_mels))
-    return (magnitude_BFN.mT @ bank.to(magnitude_BFN.device)).clamp(min=mel.CLAMP).log()
+    sizes = audio.sample_rate, audio.n_fft, audio.n_mels
+    bank = table(magnitude_BFN.device, mel.filterbank, *sizes)
+    with torch.autocast(magnitude_BFN.device.type, enabled=False):  # quiet bands need float32
+        return (magnitude_BFN.mT @ bank).clamp(min=mel.CLAMP).log()
 
 
 def spectral_losses(

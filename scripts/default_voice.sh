@@ -21,8 +21,9 @@ python=${PYTHON:-python}
 "$python" "$here/scripts/train.py" --config "$here/scripts/configs/default_voice.yaml" \
   --set data.shards="$shards/*.tar" run_dir="$runs/default_voice" \
   --threads "$threads" --minutes "$minutes"
-"$python" "$here/scripts/train_vocoder.py" --data "$shards"/*.tar --run "$runs/vocoder" \
-  --minutes $((minutes / 2)) --gan-from 0.25 --threads "$threads"
+"$python" "$here/scripts/train.py" --config "$here/scripts/configs/vocoder.yaml" \
+  --set data.shards="$shards/*.tar" run_dir="$runs/vocoder" \
+  --threads "$threads" --minutes $((minutes / 2))
 "$python" "$here/scripts/train_vocoder.py" --run "$runs/vocoder" --export "$runs/vocoder/release"
 "$python" -m convert "$(ls "$runs"/default_voice/step_*.pt | tail -1)" --output "$output" \
   --vocoder "$runs/vocoder/release" --voices "${VOICES:-$here/nanospeech/default/voices}" \

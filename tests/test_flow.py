@@ -10,8 +10,10 @@ import pytest
 import torch
 
 from nanospeech.alignment import frame_tokens, monotonic_search
+from nanospeech.errors import CheckpointError, InputError
+from nanospeech_torch import search
 from nanospeech_torch.data import BatchPlan, SpeechBatches
-from nanospeech_torch.flow import average_path, patch_means
+from nanospeech_torch.flow import LossConfig, average_path, patch_means
 from nanospeech_torch.layers import Conv1d, zero_
 
 from .training import duration_model, samples, speech_model
@@ -30,7 +32,10 @@ def batch_of(model, length: int = 200):
     batches = SpeechBatches(
         [], model.tokenizer, BatchPlan(4, 4 * length, length, buckets=1), model.audio
     )
-    return batches.collate([batches.describe(s, Counter()) for s in samples()], 0, Counter())[0]
+    items = [item for s in samples() if (item := batches.describe(s, Counter()))]
+    batch = batches.collate(items, 0, Counter())[0]
+    assert batch is not None
+    return batch
 
 
 @pytest.mark.parametrize(("upsampling", "patch"), VARIANTS)
@@ -74,6 +79,100 @@ def test_first_loss_of_a_zero_initialised_model_is_that_of_no_velocity():
     assert (total / count).item() == pytest.approx(want.item(), rel=1e-4)
 
 
+def guided(weight: float, upsampling: str = "aligned", **options):
+    """A model whose weights have left their average behind, and the average."""
+    model = speech_model(text_upsampling=upsampling, adaln_zero=False, **options)
+    model.loss = replace(model.loss, model_guidance=weight)
+    ema = {name: p.detach().clone() for name, p in model.named_parameters()}
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(0.02 * torch.randn_like(p))
+    return model, ema
+
+
+def flow_of(model, batch) -> torch.Tensor:
+    total, count = model(batch)["flow"]
+    return total / count
+
+
+def test_no_guidance_is_the_plain_loss():
+    plain, ema = guided(0.0)
+    batch = batch_of(plain)
+    want = flow_of(plain, batch)
+    plain.guide_with(ema)
+    assert torch.equal(flow_of(plain, batch), want)
+    other, ema = guided(0.5)
+    other.guide_with(ema)
+    assert torch.equal(flow_of(other.eval(), batch), want)  # evaluation knows no guidance
+    assert not torch.equal(flow_of(other.train(), batch), want)
+
+
+@pytest.mark.parametrize(("upsampling", "patch"), VARIANTS)
+def test_guidance_moves_targets_along_the_average(upsampling, patch):
+    model, ema = guided(0.5, upsampling, patch_size=patch, dropout=0.5)
+    batch = batch_of(model)
+    batch = replace(batch, time=torch.full_like(batch.time, 0.6))
+    some = torch.arange(len(batch.lens)) > 0
+    batch = replace(batch, drop_audio=~some, drop_text=~some)
+    average = speech_model(text_upsampling=upsampling, patch_size=patch, adaln_zero=False).eval()
+    average.load_state_dict(ema)
+    model.guide_with(ema)
+    mel = (batch.mel - model.audio.mel_mean) / model.audio.mel_std
+    mel = mel * (torch.arange(mel.shape[1]) < batch.lens[:, None])[..., None]
+    state = 0.4 * batch.noise + 0.6 * mel
+    cond = mel * ~(batch.span | batch.drop_audio[:, None])[..., None]
+    hidden, index, _ = model.place_tokens(batch, mel)
+    moved = model.guidance(batch, state, cond, index)
+    with torch.no_grad():
+        hidden = None if hidden is None else average.transformer.embed_tokens(batch.text)
+        velocities = []
+        for c, dropped in ((cond, ~some), (torch.zeros_like(cond), torch.ones_like(some))):
+            which = replace(batch, drop_text=dropped)
+            text = average.text_states(average.transformer, which, hidden, index)
+            velocities.append(average.transformer(state, c, text, batch.time, batch.lens))
+    want = 0.5 * (velocities[0] - velocities[1])
+    assert torch.allclose(moved[some], want[some], atol=1e-5) and moved[some].any()
+    assert not moved[~some].any()
+    late = replace(batch, time=torch.full_like(batch.time, 0.75))
+    assert not model.guidance(late, state, cond, index).any()
+
+
+def test_items_without_conditions_learn_the_plain_target():
+    model, ema = guided(0.5)
+    batch = batch_of(model)
+    nothing = torch.ones_like(batch.drop_text)
+    batch = replace(batch, drop_audio=nothing, drop_text=nothing)
+    model.guide_with(ema)
+    with_guidance = flow_of(model, batch)
+    model.loss = replace(model.loss, model_guidance=0.0)
+    assert torch.equal(with_guidance, flow_of(model, batch))
+
+
+def test_the_guide_follows_the_average_and_is_no_part_of_the_model():
+    model, ema = guided(0.5)
+    names = list(model.state_dict())
+    batch = batch_of(model)
+    model.guide_with(ema)
+    first = flow_of(model, batch)
+    first.backward()
+    assert list(model.state_dict()) == names and len(list(model.parameters())) == len(names)
+    assert all(p.grad is None for p in ema.values())
+    for mean in ema.values():
+        mean.mul_(1.1)  # as the average is updated, in place
+    assert not torch.equal(flow_of(model, batch), first)
+
+
+def test_guidance_without_a_guide_says_what_to_do():
+    model, ema = guided(0.5)
+    with pytest.raises(InputError, match="guide_with"):
+        model(batch_of(model))
+    ema.popitem()
+    with pytest.raises(CheckpointError, match="not one of this model"):
+        model.guide_with(ema)
+    with pytest.raises(InputError, match="model_guidance"):
+        LossConfig(model_guidance=1.0)
+
+
 def test_duration_loss_ignores_padding():
     model = duration_model().eval()
     with torch.no_grad():
@@ -99,6 +198,27 @@ def test_search_in_a_batch_equals_search_alone():
         alone = monotonic_search(score[i : i + 1, :n, :t], np.array([n]), np.array([t]))
         assert np.array_equal(both[i, :t], alone[0])
         assert both[i].sum() == n and (both[i, :t] >= 1).all() and not both[i, t:].any()
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_search_in_torch_finds_the_same_paths(ties):
+    rng = np.random.default_rng(2)
+    for frames, tokens in [(1, 1), (5, 5), (40, 13), (64, 2)]:
+        score = rng.standard_normal((6, frames, tokens)).astype(np.float32)
+        score = np.round(score) if ties else score
+        t = rng.integers(1, tokens + 1, 6)
+        n = rng.integers(t, frames + 1)
+        want = monotonic_search(score, n, t)
+        durations, index = search.monotonic_search(*map(torch.from_numpy, (score, n, t)))
+        assert np.array_equal(durations.numpy(), want)
+        inside = np.arange(frames) < n[:, None]
+        assert np.array_equal(index.numpy()[inside], frame_tokens(want, frames)[inside])
+
+
+def test_search_in_torch_survives_scores_that_are_not_numbers():
+    score = torch.full((1, 6, 3), float("nan"))
+    durations, index = search.monotonic_search(score, torch.tensor([6]), torch.tensor([3]))
+    assert durations.sum() == 6 and index.min() >= 0 and index.max() < 3
 
 
 def test_frame_tokens_inverts_durations():

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 import soundfile
 import torch
-import yaml
 from accelerate.state import AcceleratorState
 from datasets import Dataset
 from safetensors.torch import save_file
@@ -27,8 +26,9 @@ from nanospeech.checkpoint import open_release
 from nanospeech.generate import main as generate
 from nanospeech.tokenizer import Tokenizer
 from nanospeech_torch.data import BatchPlan
+from nanospeech_torch.run import build_objective
+from nanospeech_torch.run_config import read_run
 from scripts.prepare import main as prepare
-from scripts.train import build, read_config
 
 from .training import samples, trainer
 
@@ -177,7 +177,7 @@ def test_two_processes_go_on_where_one_stopped(workshop):
     done = subprocess.run(launch, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "going on from" in done.stdout and "at step 2" in done.stdout
-    assert len(checkpoint(workshop / "runs/nanospeech/step_00000003.pt")["places"]) == 2
+    assert len(list((workshop / "runs/nanospeech/step_00000003").glob("rank_*.json"))) == 2
 
 
 @pytest.mark.parametrize("kind", ["list", "dataset"])
@@ -193,8 +193,8 @@ def test_workers_share_what_is_no_stream(tmp_path, kind):
 @pytest.mark.parametrize(("name", "millions"), [("82M", 82.3), ("duration", 22.4)])
 def test_configs_of_the_guide_build_its_models(name, millions):
     path = ROOT / "scripts" / "configs" / f"{name}.yaml"
-    config = read_config(str(path), [])
-    assert yaml.safe_load(path.read_text())["data"]["batch_size"] == 112
+    config = read_run(path)
+    assert config.data.batch_size == 112
     with torch.device("meta"):
-        model = build(config, Tokenizer("chars", [chr(i) for i in range(33, 83)]))
+        model = build_objective(config, Tokenizer("chars", [chr(i) for i in range(33, 83)]))
     assert sum(p.numel() for p in model.parameters()) / 1e6 == pytest.approx(millions, abs=0.1)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.train import main, read_config
+from nanospeech_torch.run_config import read_run
+from scripts.train import main
 
 from .training import write_shards
 
@@ -41,12 +42,13 @@ def test_runs_and_goes_on_with_more_steps(config, tmp_path, capsys, model):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("speed=3", "unknown keys ['speed']"),
+        ("sped=3", "unknown keys ['sped']"),
+        ("speed.compile=fast", "choose from off, default"),
         ("dit.widht=3", "unknown keys ['widht'] in dit"),
         ("data.batch_size=many", "data.batch_size should be int"),
         ("train.keep=true", "train.keep should be int"),
         ("data.shards=[/nowhere/*.tar]", "no shards match"),
-        ("model=vocoder", "choose speech or duration"),
+        ("model=voice", "choose from speech, duration, vocoder"),
         ("data.tokenizer=chars", "vocab.txt"),
         ("total_steps", "should be KEY=VALUE"),
     ],
@@ -58,5 +60,5 @@ def test_mistakes_end_in_one_line_and_code_2(config, capsys, change, said):
 
 
 def test_changes_are_read_as_yaml_and_exponents_as_numbers(config):
-    changed = read_config(str(config), ["optimizer.lr=2e-4", "train.schedule=cosine"])
-    assert changed["optimizer"]["lr"] == 2e-4 and changed["train"]["schedule"] == "cosine"
+    changed = read_run(config, ["optimizer.lr=2e-4", "train.schedule=cosine"])
+    assert changed.optimizer.lr == 2e-4 and changed.train.schedule == "cosine"

@@ -13,8 +13,11 @@ import torch
 from datasets import load_dataset
 
 from nanospeech.errors import CheckpointError, DataError
-from nanospeech_torch.optim import lr_factor
+from nanospeech_torch.data import BatchPlan
+from nanospeech_torch.optim import OptimizerConfig, build_optimizers, lr_factor
+from nanospeech_torch.runlog import Log
 
+from .no_sync import forbid_sync
 from .training import duration_model, samples, speech_model, trainer, write_shards
 
 ROOT = Path(__file__).parent.parent
@@ -49,8 +52,8 @@ def test_resumed_run_equals_uninterrupted_one(tmp_path):
     options = {"dropout": 0.1}
     trainer(whole, speech_model(**options)).train(samples(), 7, 2, max_duration=200)
     trainer(parts, speech_model(**options)).train(samples(), 7, 2, max_duration=200, save_step=3)
-    for old in sorted(parts.glob("step_*.pt"))[1:]:
-        old.unlink()  # as if killed right after step 3
+    assert (parts / "latest").read_text().strip() == "step_00000007"
+    (parts / "latest").write_text("step_00000003\n")  # as if killed right after step 3
     trainer(parts, speech_model(**options)).train(samples(), 7, 2, max_duration=200)
     for kind in ("model_state_dict", "ema_state_dict"):
         want, got = (weights(run / "step_00000007.pt", kind) for run in (whole, parts))
@@ -75,7 +78,8 @@ def test_resume_with_another_model_is_refused(tmp_path):
 def test_old_checkpoints_are_deleted_and_none_is_half_written(tmp_path):
     trainer(tmp_path, keep=2).train(samples(), 6, 2, max_duration=200, save_step=1)
     names = sorted(p.name for p in tmp_path.iterdir())
-    assert names == ["log.csv", "step_00000005.pt", "step_00000006.pt"]
+    kept = [f"step_0000000{n}{kind}" for n in (5, 6) for kind in ("", ".pt")]
+    assert names == ["latest", "log.csv", *kept]
 
 
 @pytest.mark.parametrize("kind", ["plain", "aligned"])
@@ -133,3 +137,26 @@ def test_rates_warm_up_peak_and_end_near_zero(schedule):
     assert rates[:11] == sorted(rates[:11]) and rates[10] == pytest.approx(1)
     assert rates[-1] == pytest.approx(0, abs=1e-9)
     assert all(0 <= r <= 1 for r in rates)
+
+
+@pytest.mark.parametrize("kind", ["none", "aligned", "duration", "muon"])
+def test_a_step_never_waits_for_the_device(tmp_path, kind):
+    patch = {"aligned": 2}.get(kind, 1)
+    upsampling = "aligned" if kind == "aligned" else "none"
+    model = (
+        duration_model()
+        if kind == "duration"
+        else speech_model(text_upsampling=upsampling, patch_size=patch)
+    )
+    run = trainer(tmp_path, model, log_every=100)
+    if kind == "muon":
+        run.optimizers = build_optimizers(model, OptimizerConfig(name="muon"))
+        run.rates = [[g["lr"] for g in o.param_groups] for o in run.optimizers]
+        run.phase_of = ["", ""]
+    batches = iter(run.loader(samples(), BatchPlan(2, 400, 200, buckets=1), 0, 0))
+    ready = [next(batches) for _ in range(4)]
+    log = Log(run, 10)
+    run.optimizer_step(iter(ready[:2]), 10, log)  # the first one makes the optimizer's state
+    with forbid_sync():
+        run.optimizer_step(iter(ready[2:]), 10, log)
+    assert run.step == 2

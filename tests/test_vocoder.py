@@ -1,9 +1,6 @@
 """The vocoder in both backends: golden parity, padding, the inverse STFT, training."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -210,44 +207,88 @@ def write_shard(path, count=4):
                 tar.addfile(info, io.BytesIO(content))
 
 
-def test_the_script_trains_resumes_exports_and_evaluates(tmp_path):
+@pytest.fixture
+def script(monkeypatch, capsys):
+    """scripts/train_vocoder.py as a function of its options, which returns what it printed."""
     pytest.importorskip("accelerate")
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    from train_vocoder import main  # pyright: ignore[reportMissingImports]
+
+    def run(*options):
+        capsys.readouterr()
+        code = main([str(o) for o in options])
+        out, err = capsys.readouterr()
+        assert code == 0, err
+        return out
+
+    return run
+
+
+def test_the_script_trains_resumes_exports_and_evaluates(tmp_path, script):
+    torch = pytest.importorskip("torch")
     safetensors = pytest.importorskip("safetensors.numpy")
     write_shard(tmp_path / "a.tar")
-    script = [sys.executable, str(ROOT / "scripts" / "train_vocoder.py")]
-    common = ["--data", str(tmp_path / "a.tar"), "--run", str(tmp_path / "run"), "--threads", "1"]
-    sizes = ["--dim=32", "--intermediate-dim=48", "--layers=2", "--frames=16", "--batch=2"]
-    plan = ["--held-out-clips=1", "--warmup=2", "--gan-from=0.5", "--check-every=2"]
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    sizes = ["vocoder.dim=32", "vocoder.intermediate_dim=48", "vocoder.num_layers=2"]
+    plan = ["total_steps=6", "save_step=4", "warmup_steps=2", "vocoder_loss.gan_from=0.5"]
+    batch = ["data.batch_size=2", "vocoder_loss.frames=16", "train.log_every=2"]
+    data = [f"data.shards={tmp_path / 'a.tar'}", "vocoder_loss.held_out=0.0"]
+    common = ["--set", *sizes, *plan, *batch, *data, "mixed_precision='no'"]
 
-    def run(*extra):
-        done = subprocess.run(
-            [*script, *common, *extra],
-            env={**os.environ, "PYTHONPATH": path},
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    run(*sizes, *plan, "--steps", "4")
-    assert "from step 4" in run(*sizes, *plan, "--steps", "6")
+    script(*common, f"run_dir={tmp_path / 'run'}")
     log = (tmp_path / "run" / "log.csv").read_text().splitlines()
-    assert [row.split(",")[0] for row in log] == ["step", "4", "6"]
-    assert all(row.split(",")[-1] for row in log)  # held-out distance
+    assert [row.split(",")[0] for row in log] == ["step", "2", "4", "6"]
+    again = script(
+        *common, f"run_dir={tmp_path / 'b'}", "--resume", tmp_path / "run" / "step_00000004"
+    )
+    assert "at step 4" in again
+    whole, resumed = (
+        torch.load(tmp_path / name / "step_00000006.pt", weights_only=True) for name in ("run", "b")
+    )
+    for kind in ("model_state_dict", "ema_state_dict"):
+        assert all(torch.equal(v, resumed[kind][k]) for k, v in whole[kind].items())
 
-    run("--export", str(tmp_path / "release"))
+    script("--run", tmp_path / "run", "--export", tmp_path / "release")
     tensors = safetensors.load_file(tmp_path / "release" / "vocoder.safetensors")
     config = VocoderConfig(**json.loads((tmp_path / "release" / "vocoder.json").read_text()))
     assert vocoder_config_from_shapes({k: v.shape for k, v in tensors.items()}) == config
+    assert config == VocoderConfig(dim=32, intermediate_dim=48, num_layers=2)
     assert {v.dtype for v in tensors.values()} == {np.dtype(np.float16)}
 
-    result = json.loads(run("--held-out-clips", "1", "--evaluate").splitlines()[-1])
-    assert result["clips"] == 1
+    options = ["--held-out", tmp_path / "a.tar", "--evaluate-clips", 1]
+    result = json.loads(script("--run", tmp_path / "run", "--evaluate", *options))
+    assert result["clips"] == 1 and result["step"] == 6
     assert result["mel_distance"]["griffin_lim"] < result["mel_distance"]["vocoder"]
     for name in ("original", "vocoder", "griffin_lim"):
         assert (tmp_path / "run" / "evaluation" / name / "k0.wav").exists()
+
+
+def test_the_script_exports_checkpoints_of_earlier_versions(tmp_path, script):
+    torch = pytest.importorskip("torch")
+    safetensors = pytest.importorskip("safetensors.torch")
+    from nanospeech_torch.vocoder import Vocos
+
+    config = {"dim": 32, "intermediate_dim": 48, "num_layers": 2}
+    average = Vocos(VocoderConfig(**config)).state_dict()
+    torch.save({"config": config, "average": average, "step": 6}, tmp_path / "checkpoint.pt")
+    options = ["--export", tmp_path / "release", "--dtype", "float32"]
+    script("--run", tmp_path, *options)
+    tensors = safetensors.load_file(tmp_path / "release" / "vocoder.safetensors")
+    assert all(torch.equal(v, tensors[k]) for k, v in average.items())
+
+
+def test_evaluation_takes_the_clips_that_training_left_out(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    pytest.importorskip("torch")
+    from vocoder_evaluate import read_clips  # pyright: ignore[reportMissingImports]
+
+    from nanospeech_torch.segments import is_held_out
+
+    write_shard(tmp_path / "a.tar", 12)
+    out = {f"k{i}" for i in range(12) if is_held_out(f"k{i}", 0.3)}
+    clips = read_clips([tmp_path / "a.tar"], lambda key: is_held_out(key, 0.3), 100)
+    assert out and {c.key for c in clips} == out
+    assert [c.text for c in clips] == [f"clip {c.key[1:]}" for c in clips]
+    assert len(read_clips([tmp_path / "a.tar"], lambda key: True, 5)) == 5
 
 
 def test_griffin_lim_comes_back_to_the_mel(monkeypatch):

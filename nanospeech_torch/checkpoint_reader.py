@@ -1,0 +1,107 @@
+"""Checkpoint reader: tensors out of sharded checkpoints, without running anything in them."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed.checkpoint.filesystem import FileSystemReader
+from torch.distributed.checkpoint.state_dict_loader import load
+
+from nanospeech.errors import CheckpointError
+
+METADATA_CLASSES = {
+    "torch.distributed.checkpoint.metadata": {
+        "BytesStorageMetadata",
+        "ChunkStorageMetadata",
+        "Metadata",
+        "MetadataIndex",
+        "StorageMeta",
+        "TensorProperties",
+        "TensorStorageMetadata",
+        "_MEM_FORMAT_ENCODING",
+    },
+    "torch.distributed.checkpoint.filesystem": {"_StorageInfo", "StorageMeta"},
+    "torch.serialization": {"_get_layout"},
+    "torch": {"Size"} | {str(d).partition(".")[2] for d in (torch.float32, torch.float64)},
+    "collections": {"OrderedDict"},
+    "pathlib": {"PosixPath", "WindowsPath", "Path"},
+}
+
+
+class MetadataUnpickler(pickle.Unpickler):
+    """Reads .metadata and nothing else: a checkpoint from a stranger cannot run code."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        known = name in METADATA_CLASSES.get(module, ())
+        if known or (module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)):
+            return super().find_class(module, name)
+        raise CheckpointError(f"a checkpoint's .metadata asks for {module}.{name}; not loaded")
+
+
+class SafeReader(FileSystemReader):
+    """The library's reader, with metadata read by MetadataUnpickler."""
+
+    def read_metadata(self, *args: Any, **kwargs: Any) -> Any:
+        path = self.fs.concat_path(self.path, ".metadata")
+        with self.fs.create_stream(path, "rb") as stream:
+            metadata = MetadataUnpickler(stream).load()
+        if metadata.storage_meta is not None:
+            metadata.storage_meta.load_id = self.load_id
+        return metadata
+
+
+def complete(path: Path) -> bool:
+    """Whether a folder holds a whole checkpoint."""
+    return (path / ".metadata").is_file() and (path / "meta.json").is_file()
+
+
+def read_tensors(path: Path, prefix: str = "") -> dict[str, Tensor]:
+    """Tensors of a checkpoint folder whose names begin with `prefix`, put together on the CPU.
+
+    Raises:
+        CheckpointError: it is not a whole checkpoint.
+    """
+    if not complete(path):
+        raise CheckpointError(f"{path} is not a complete checkpoint (no .metadata or meta.json)")
+    reader = SafeReader(path)
+    described = reader.read_metadata().state_dict_metadata
+    state = {
+        name: torch.empty(d.size, dtype=d.properties.dtype)
+        for name, d in described.items()
+        if name.startswith(prefix)
+    }
+    quiet()
+    load(state, storage_reader=SafeReader(path), no_dist=True)
+    return {name.removeprefix(prefix): value for name, value in state.items()}
+
+
+def quiet() -> None:
+    """Keeps the library's note on single-process use to itself."""
+    warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+
+
+def check_names(path: Path, described: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """Raises a CheckpointError that names tensors that are missing, too many or of other shapes."""
+    wrong = []
+    for title, names in (
+        ("missing", tensors.keys() - described.keys()),
+        ("not expected", described.keys() - tensors.keys()),
+    ):
+        if names:
+            few = ", ".join(sorted(names)[:3])
+            wrong.append(f"{len(names)} tensors {title} ({few}{', …' if len(names) > 3 else ''})")
+    for name in sorted(tensors.keys() & described.keys()):
+        got, want = tuple(described[name].size), tuple(tensors[name].shape)
+        if got != want:
+            wrong.append(f"size mismatch of {name}: {got} there, {want} in this model")
+            break
+    if wrong:
+        raise CheckpointError(
+            f"cannot go on from {path}: {'; '.join(wrong)}; to start afresh, move the folder "
+            f"{path.parent} away or pass resume='never' (--resume never)"
+        )

@@ -1,0 +1,274 @@
+"""Checkpoints: sharded, written while training goes on, whole or not at all. Knows no model.
+
+    run_dir/latest               the name of the newest complete checkpoint
+    run_dir/step_00000100/       torch.distributed.checkpoint shards and .metadata
+        meta.json                what is the same in every process
+        rank_00000.json          what is a process's own: its place in the data, its random state
+    run_dir/step_00000100.pt     the weights alone, for convert and for torch.load
+
+A checkpoint is written as step_N.part and renamed when it is complete, on disk in every process;
+`latest` moves after that. Whatever kills a run, `latest` names something whole.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.checkpoint.filesystem import FileSystemWriter
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import async_save
+
+from nanospeech.errors import CheckpointError
+
+from .checkpoint_reader import SafeReader, check_names, complete, quiet
+
+
+class Checkpoints:
+    """The checkpoints of one run.
+
+    Args:
+        folder: run_dir.
+        keep: how many to keep; older ones are deleted once a newer one is complete.
+        distributed: whether there are other processes; all of them must make one of these.
+        say: prints, on the main process.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        keep: int,
+        distributed: bool = False,
+        say: Callable[[str], None] = print,
+    ):
+        self.folder, self.keep, self.say = folder, keep, say
+        # a group of its own: its writing thread talks while training does
+        self.group: Any = dist.new_group(backend="gloo") if distributed else None
+        self.rank = dist.get_rank() if distributed else 0
+        self.pending: Future | None = None
+        self.name = ""
+        self.failed: BaseException | None = None
+
+    def newest(self) -> Path | None:
+        """The checkpoint that `latest` names, else the newest complete one, else None."""
+        try:
+            path = self.folder / (self.folder / "latest").read_text(encoding="utf-8").strip()
+            if path.parent == self.folder and complete(path):
+                return path
+        except OSError:
+            pass
+        found = [p for p in sorted(self.folder.glob("step_????????")) if complete(p)]
+        return found[-1] if found else None
+
+    def save(
+        self,
+        step: int,
+        tensors: dict[str, Tensor],
+        meta: dict[str, Any],
+        mine: dict[str, Any],
+        export: dict[str, Any] | None = None,
+    ) -> None:
+        """Begins to write a checkpoint; what `tensors` hold now is what is written.
+
+        Args:
+            step: of the run.
+            tensors: by name; plain ones are equal in every process, DTensors are sharded.
+            meta: JSON values equal in every process.
+            mine: this process's JSON values.
+            export: written as step_N.pt, main process alone; its tensors are not copied.
+        """
+        self.wait()
+        self.name = f"step_{step:08d}"
+        part = self.folder / f"{self.name}.part"
+        try:
+            if self.rank == 0:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                shutil.rmtree(part, ignore_errors=True)
+                part.mkdir()
+                self.check_room(tensors)
+                write_json(part / "meta.json", meta)
+            self.barrier()
+            part.mkdir(exist_ok=True)  # a file system that is slow to show it
+            write_json(part / f"rank_{self.rank:05d}.json", mine)
+            error = None
+        except OSError as e:
+            error = e
+        if not self.all_well(error is None):
+            self.fail(error or OSError("another process could not write"))
+            return
+        writer = FileSystemWriter(part, sync_files=True)
+        quiet()
+        future = async_save(
+            tensors, storage_writer=writer, process_group=self.group, no_dist=self.group is None
+        )
+        placed: Future = Future()
+        self.pending = placed
+
+        def finish(written: Future) -> None:  # runs in the thread that wrote
+            try:
+                written.result()
+                if self.rank == 0:
+                    self.place(part, export)
+                placed.set_result(None)
+            except BaseException as e:
+                placed.set_exception(e)
+
+        future.add_done_callback(finish)  # type: ignore[union-attr]
+
+    def place(self, part: Path, export: dict[str, Any] | None) -> None:
+        """Renames a whole checkpoint, moves `latest` to it and deletes the oldest."""
+        final = self.folder / self.name
+        if export is not None:
+            weights = self.folder / f"{self.name}.pt.part"
+            torch.save(export, weights)
+            sync(weights)
+            os.replace(weights, final.with_suffix(".pt"))
+        if final.exists():
+            discard(final)
+        os.rename(part, final)
+        sync(self.folder)
+        pointer = self.folder / "latest.part"
+        pointer.write_text(self.name + "\n", encoding="utf-8")
+        sync(pointer)
+        os.replace(pointer, self.folder / "latest")
+        sync(self.folder)
+        for old in sorted(self.folder.glob("step_????????"))[: -self.keep]:
+            discard(old)
+        for old in sorted(self.folder.glob("step_????????.pt"))[: -self.keep]:
+            old.unlink()
+
+    def check_room(self, tensors: dict[str, Tensor]) -> None:
+        """Raises OSError where the disk cannot hold the tensors."""
+        need = sum(t.numel() * t.element_size() for t in tensors.values())
+        free = shutil.disk_usage(self.folder).free
+        if free < need:
+            raise OSError(errno.ENOSPC, f"no space left: {need / 2**30:.2f} GiB are needed")
+
+    def wait(self) -> bool:
+        """Waits until the checkpoint being written is in place; whether it was."""
+        pending, self.pending = self.pending, None
+        if pending is None:
+            return self.failed is None
+        try:
+            pending.result()
+            error = None
+        except KeyboardInterrupt:
+            raise
+        except BaseException as e:  # the library's is not an Exception
+            error = e
+        if self.all_well(error is None):
+            self.failed = None
+            return True
+        self.fail(error or OSError("another process could not write"))
+        return False
+
+    def fail(self, error: BaseException) -> None:
+        """Tells that a checkpoint could not be written, and clears what is left of it."""
+        self.failed = error
+        if self.rank != 0:
+            return
+        for left in (self.folder / f"{self.name}.part", self.folder / f"{self.name}.pt.part"):
+            shutil.rmtree(left, ignore_errors=True)
+            left.unlink(missing_ok=True) if left.is_file() else None
+        good = self.newest()
+        try:
+            free = f"{shutil.disk_usage(self.folder).free / 2**30:.1f} GiB are free there"
+        except OSError:
+            free = "the folder cannot be read"
+        self.say(
+            f"could not write checkpoint {self.name} in {self.folder}: {root_cause(error)}; "
+            f"{free}. The last good one is {good.name if good else 'none'}; the run goes on and "
+            "will try again at its next save. Make room, or choose another run_dir."
+        )
+
+    def load(self, path: Path, tensors: dict[str, Tensor]) -> tuple[dict, list[dict]]:
+        """Reads a checkpoint into `tensors`, in place, however many processes wrote it.
+
+        Returns:
+            meta, and the JSON values of every process that wrote.
+
+        Raises:
+            CheckpointError: not whole, or made for other tensors.
+        """
+        check_names(path, self.describe(path), tensors)
+        quiet()
+        reader = SafeReader(path)
+        load(tensors, storage_reader=reader, process_group=self.group, no_dist=self.group is None)
+        meta = json.loads((path / "meta.json").read_text(encoding="utf-8"))
+        ranks = [
+            json.loads(p.read_text(encoding="utf-8")) for p in sorted(path.glob("rank_*.json"))
+        ]
+        return meta, ranks
+
+    def describe(self, path: Path) -> dict[str, Any]:
+        """Names of a checkpoint's tensors and what the library knows of each.
+
+        Raises:
+            CheckpointError: it is not whole.
+        """
+        if not complete(path):
+            raise CheckpointError(
+                f"{path} is not a complete checkpoint (no .metadata or meta.json)"
+            )
+        return SafeReader(path).read_metadata().state_dict_metadata
+
+    def clear_parts(self) -> None:
+        """Deletes what killed processes left half-written."""
+        if self.rank == 0:
+            for left in self.folder.glob("*.part"):
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+        self.barrier()
+
+    def barrier(self) -> None:
+        if self.group is not None:
+            dist.barrier(group=self.group)
+
+    def all_well(self, well: bool) -> bool:
+        """Whether it is well in every process."""
+        if self.group is None:
+            return well
+        vote = torch.tensor(int(well))
+        dist.all_reduce(vote, dist.ReduceOp.MIN, group=self.group)
+        return bool(vote)
+
+
+def root_cause(error: BaseException) -> str:
+    """The innermost reason of an error, in one line."""
+    failures = getattr(error, "failures", None)  # the library's, by rank
+    if failures:
+        first = next(iter(failures.values()))
+        error = first[0] if isinstance(first, tuple) else first
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value), encoding="utf-8")
+    sync(path)
+
+
+def sync(path: Path) -> None:
+    """Puts a file or a folder's names on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def discard(path: Path) -> None:
+    """Deletes a folder so that a half-deleted one is never taken for a checkpoint."""
+    trash = path.with_name(path.name + ".old.part")
+    shutil.rmtree(trash, ignore_errors=True)
+    os.rename(path, trash)
+    shutil.rmtree(trash)

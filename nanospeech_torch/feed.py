@@ -1,0 +1,79 @@
+"""Feed: the loader between a dataset and the training loop, on each process. Decodes nothing."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import TYPE_CHECKING, Any
+
+from torch.utils.data import DataLoader
+
+from nanospeech.errors import InputError
+
+from . import stream
+from .data import BatchPlan, Loaded, Prefetch, SpeechBatches
+from .sources import make_source
+
+if TYPE_CHECKING:
+    from .trainer import Trainer
+
+
+def loader(trainer: Trainer, dataset: Any, plan: BatchPlan, workers: int, cache_bytes: int) -> Any:
+    """This process's batches of a dataset, from where the run stands."""
+    t = trainer
+    source, p, c = make_source(dataset), t.parallel, t.config
+    streams = max(1, workers)
+    if t.saved_places:
+        before = max((o.streams for d in t.saved_places for o in d.values()), default=0)
+        dealt, same = stream.resume(t.saved_places, len(source), c.seed, p.data_world, streams)
+        t.places = dealt[p.data_rank]
+        if not same:
+            t.consumed = 0
+            t.accelerator.print(
+                f"the data was read by {before} streams and is now read by "
+                f"{p.data_world * streams}: what they had left was dealt out again, "
+                "nothing is repeated or skipped"
+            )
+        t.saved_places = []
+    t.workers = streams
+    make: Any = getattr(t.core, "batches", None) or functools.partial(speech_batches, t)
+    batches = make(
+        source,
+        plan,
+        seed=c.seed,
+        rank=p.data_rank,
+        world=p.data_world,
+        places=t.places,
+        consumed=t.consumed,
+        cache_bytes=cache_bytes,
+        shuffle_buffer=c.shuffle_buffer,
+    )
+    pin = t.accelerator.device.type == "cuda"
+    if not workers:
+        return Prefetch(map(Loaded.pin_memory, batches) if pin else batches, 4)
+    return DataLoader(
+        batches,
+        batch_size=None,
+        num_workers=workers,
+        prefetch_factor=4,
+        # the other ways to start a process run an unguarded training script once more in it
+        multiprocessing_context="fork" if sys.platform == "linux" else None,
+        pin_memory=pin,
+    )
+
+
+def speech_batches(trainer: Trainer, source: Any, plan: BatchPlan, **options: Any) -> SpeechBatches:
+    """Batches of text and mel."""
+    t = trainer
+    if t.core.tokenizer is None:
+        raise InputError("the model has no tokenizer; build it with tokenizer=...")
+    edge = getattr(t.core.transformer.config, "edge", "")
+    return SpeechBatches(
+        source,
+        t.core.tokenizer,
+        plan,
+        t.core.audio,
+        t.core.loss,
+        edge=edge,
+        **options,
+    )

@@ -1,0 +1,112 @@
+"""muP: learning rates that carry over from a narrow model to a wide one. No optimiser here.
+
+Tensor Programs V (arXiv 2203.03466), table 3 for Adam: a matrix whose fan-in grows with the width
+takes steps that shrink with it, all else keeps its rate. Which matrices those are is told by the
+shapes of the same model at a base width. Heads keep their size (dim_head), so attention's scale
+needs no change. The input projection reads mels, whose number is fixed, beside text states, whose
+number is not: its rate goes by its whole fan-in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import torch
+from torch import nn
+
+from nanospeech.errors import InputError
+
+Shapes = dict[str, torch.Size]
+
+
+def narrowed(config: Any, dim: int) -> Any:
+    """A DiTConfig or DurationConfig at another width: heads and text_dim in proportion.
+
+    Raises:
+        InputError: heads or text_dim would not come out whole.
+    """
+    sizes = {
+        "heads": config.heads * dim / config.dim,
+        "text_dim": config.text_dim * dim / config.dim,
+    }
+    for name, value in sizes.items():
+        if value < 1 or value % 1:
+            raise InputError(
+                f"optimizer.mup_base_dim {dim} makes {name} {value:g} from {getattr(config, name)} "
+                f"at dim {config.dim}; choose a base width at which it is whole"
+            )
+    heads, text_dim = (int(v) for v in sizes.values())
+    rope = min(config.rope_heads, heads)
+    return replace(config, dim=dim, heads=heads, text_dim=text_dim, rope_heads=rope)
+
+
+def base_shapes(owner: nn.Module, dim: int) -> Shapes:
+    """Shapes of a model's parameters if its width were `dim`; nothing is allocated.
+
+    Args:
+        owner: Nanospeech, DurationPredictor or DurationHead: what holds a `transformer`.
+        dim: the base width, at which learning rates were or will be tuned.
+
+    Raises:
+        InputError: the model has no width to change, or this one does not divide its sizes.
+    """
+    transformer = getattr(owner, "transformer", None)
+    config = getattr(transformer, "config", None)
+    if transformer is None or config is None or not hasattr(config, "text_dim"):
+        raise InputError(
+            "optimizer.mup_base_dim is for speech and duration models, "
+            f"not {type(owner).__name__}; leave it out"
+        )
+    family = next(c for c in type(transformer).__mro__ if c.__module__.startswith("nanospeech"))
+    with torch.device("meta"):
+        base = family(narrowed(config, dim))
+    inner = {name: p.shape for name, p in base.named_parameters()}
+    shapes = {name: p.shape for name, p in owner.named_parameters()}
+    for name in shapes:
+        part = name.removeprefix("transformer.")
+        if part in inner:
+            shapes[name] = inner[part]
+        elif name == "to_pred.0.weight":  # DurationHead's own
+            shapes[name] = torch.Size([1, dim])
+    return shapes
+
+
+def matrices(owner: nn.Module) -> dict[str, torch.Tensor]:
+    """Weights of linear layers and convolutions by name: what has a fan-in."""
+    kinds = (nn.Linear, nn.Conv1d, nn.Conv2d)
+    return {
+        f"{path}.weight" if path else "weight": module.weight
+        for path, module in owner.named_modules()
+        if isinstance(module, kinds)
+    }
+
+
+def width_multipliers(owner: nn.Module, base: Shapes) -> dict[str, float]:
+    """Factor of Adam's learning rate for each parameter.
+
+    Args:
+        owner: the model.
+        base: base_shapes of it.
+
+    Returns:
+        base fan-in over fan-in for matrices, 1 for embeddings, norms, gains and biases.
+    """
+    factors = {name: 1.0 for name, _ in owner.named_parameters()}
+    for name, weight in matrices(owner).items():
+        if name in base and name in factors:
+            factors[name] = prod(base[name][1:]) / prod(weight.shape[1:])
+    return factors
+
+
+@torch.no_grad()
+def scale_outputs_(owner: nn.Module, base: Shapes) -> None:
+    """Starts fresh output layers smaller, as their fan-in grows and their fan-out does not.
+
+    torch's own start scales with the root of the fan-in, which is right for the other matrices;
+    outputs want the fan-in itself. For new models alone: not after loading weights.
+    """
+    for name, weight in matrices(owner).items():
+        if name in base and base[name][0] == weight.shape[0]:
+            weight.mul_((prod(base[name][1:]) / prod(weight.shape[1:])) ** 0.5)

@@ -1,0 +1,127 @@
+"""Run: from a RunConfig to a model, its optimizers, a trainer, and training. Knows no loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from nanospeech.errors import DataError, InputError
+from nanospeech.tokenizer import Tokenizer, phoneme_vocab
+
+from .dit import DiT
+from .duration import DurationTransformer
+from .flow import DurationPredictor, Nanospeech
+from .optim import build_optimizers
+from .run_config import DataConfig, RunConfig
+from .sources import find_shards
+from .trainer import DurationTrainer, NanospeechTrainer, Trainer, VocoderTrainer
+from .vocoder import Vocos
+from .vocoder_gan import VocoderGAN
+
+TRAINERS: dict[str, type[Trainer]] = {
+    "speech": NanospeechTrainer,
+    "duration": DurationTrainer,
+    "vocoder": VocoderTrainer,
+}
+
+
+def build_tokenizer(data: DataConfig) -> Tokenizer:
+    """The tokenizer of a run.
+
+    Raises:
+        InputError: characters without a vocab.txt, or one that cannot be read.
+    """
+    if data.tokenizer == "phonemes" and data.vocab is None:
+        return Tokenizer("phonemes", phoneme_vocab())
+    if data.tokenizer == "bytes" or data.vocab:
+        return Tokenizer.load(data.tokenizer, data.vocab or "")
+    raise InputError("data.vocab should name the vocab.txt of the characters")
+
+
+def build_objective(config: RunConfig, tokenizer: Tokenizer | None) -> Any:
+    """The model with its loss, on the default device; random weights of the run's seed."""
+    from dataclasses import replace
+
+    torch.manual_seed(config.train.seed)
+    if config.model == "vocoder":
+        vocoder = Vocos(config.vocoder)
+        return VocoderGAN(vocoder, config.audio, config.vocoder_loss, config.train.seed)
+    assert tokenizer is not None
+    if config.model == "speech":
+        network = DiT(replace(config.dit, text_num_embeds=len(tokenizer)))
+        return Nanospeech(network, tokenizer, config.audio, config.loss)
+    transformer = DurationTransformer(replace(config.duration, text_num_embeds=len(tokenizer)))
+    return DurationPredictor(transformer, tokenizer, config.audio)
+
+
+def build_trainer(config: RunConfig, **accelerate_kwargs: Any) -> Trainer:
+    """A trainer with its model and optimizers; reads no data.
+
+    A model that is split over processes is made without memory and filled part by part.
+    """
+    tokenizer = None if config.model == "vocoder" else build_tokenizer(config.data)
+    split = config.parallel.shard > 1 or config.parallel.tensor > 1
+    with torch.device("meta" if split else "cpu"):
+        objective = build_objective(config, tokenizer)
+    optimizers = [
+        optimizer
+        for params in objective.phases().values()
+        for optimizer in build_optimizers(objective, config.optimizer, params)
+    ]
+    return TRAINERS[config.model](
+        objective,
+        optimizers,
+        config.warmup_steps,
+        {"mixed_precision": config.mixed_precision, **accelerate_kwargs},
+        config.run_dir,
+        config.train,
+        parallel=config.parallel,
+        speed=config.speed,
+        log=config.log,
+        run=config.to_dict(),
+    )
+
+
+def find_data(config: RunConfig) -> list[str]:
+    """The shards of a run.
+
+    Raises:
+        InputError: there are none.
+    """
+    try:
+        files = find_shards(config.data.shards)
+    except DataError as e:
+        raise InputError(f"data.shards: {e}") from e
+    if not files:
+        raise InputError(f"no shards match data.shards = {list(config.data.shards)}")
+    return files
+
+
+def train(
+    config: RunConfig,
+    resume: str = "auto",
+    minutes: float | None = None,
+    on_sample: Callable[[Trainer], None] | None = None,
+) -> Trainer:
+    """Trains what a config says."""
+    files = find_data(config)
+    trainer = build_trainer(config)
+    count = sum(p.numel() for p in trainer.core.parameters())
+    trainer.accelerator.print(f"{count:,} parameters, {len(files)} shards")
+    data = config.data
+    trainer.train(
+        files,
+        config.total_steps,
+        data.batch_size,
+        data.max_batch_frames,
+        data.max_duration,
+        data.workers,
+        config.save_step,
+        resume,
+        data.cache_mb * 2**20,
+        minutes,
+        on_sample,
+    )
+    return trainer

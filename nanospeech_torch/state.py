@@ -1,0 +1,234 @@
+"""State: all that a run must remember to go on as if never stopped. Writes no files.
+
+Tensors go under flat names, model.NAME, ema.NAME, optimizer.I.NAME.KEY and guard.NAME, whatever
+the processes and their number; hyperparameters are the config's, not the checkpoint's.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nanospeech.errors import CheckpointError
+
+from .data import Place
+
+if TYPE_CHECKING:
+    from .trainer import Trainer
+
+# what may change between a run and its continuation without a word
+FREE = ("run_dir", "total_steps", "save_step", "log.", "data.workers", "train.log_every")
+
+
+def tensors(trainer: Trainer) -> dict[str, Tensor]:
+    """Everything that is saved as a tensor; not copied."""
+    found = {f"model.{k}": v for k, v in trainer.core.state_dict().items()}
+    found |= {f"ema.{k}": v for k, v in trainer.ema.state_dict().items()}
+    for phase, guard in trainer.guards.items():
+        found |= {f"guard.{phase}.{k}": v for k, v in guard.state_dict().items()}
+    names = {id(p): name for name, p in trainer.core.named_parameters()}
+    for i, optimizer in enumerate(trainer.optimizers):
+        for p, values in optimizer.state.items():
+            for key, value in values.items():
+                if isinstance(value, Tensor):
+                    found[f"optimizer.{i}.{names[id(p)]}.{key}"] = value
+    return {name: value.detach() for name, value in found.items()}
+
+
+def pack(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]:
+    """The arguments of Checkpoints.save: tensors, what all processes share, what is this one's."""
+    t = trainer
+    meta = {
+        "step": t.step,
+        "processes": t.parallel.world,
+        "data_processes": t.parallel.data_world,
+        "config": t.model_config(),
+        "vocab": t.vocab(),
+        "run": settings(t),
+        "skipped": dict(t.skipped),
+    }
+    mine = {
+        "data_rank": t.parallel.data_rank,
+        "places": {str(w): p.to_json() for w, p in t.places.items()},
+        "consumed": t.consumed,
+        "rng": random_state(),
+    }
+    return tensors(t), meta, mine
+
+
+def weights(trainer: Trainer) -> dict[str, Any] | None:
+    """What step_N.pt holds: whole weights and what a converter needs; None on other processes."""
+    t = trainer
+    model, ema = t.weights("model"), t.weights("ema")
+    if t.parallel.rank:
+        return None
+    return {
+        "model_state_dict": model,
+        "ema_state_dict": ema,
+        "step": t.step,
+        "config": t.model_config(),
+        "vocab": t.vocab(),
+        "run": settings(t),
+    }
+
+
+def settings(trainer: Trainer) -> dict[str, Any]:
+    """The resolved config of the run, as plain values."""
+    t = trainer
+    found = t.run or {
+        "train": asdict(t.config),
+        "speed": asdict(t.speed),
+        "parallel": asdict(t.parallel.config),
+        "mixed_precision": t.accelerator.mixed_precision,
+        "optimizer": [{"rates": rates} for rates in t.rates],
+        "warmup_steps": t.warmup,
+        "model": t.model_config(),
+    }
+    return json.loads(json.dumps(found))
+
+
+def random_state() -> dict[str, str]:
+    """States of torch's generators. The loop seeds them at every step; others' code may not."""
+    state = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        state["cuda"] = torch.cuda.get_rng_state()
+    return {k: base64.b64encode(v.numpy().tobytes()).decode() for k, v in state.items()}
+
+
+def set_random_state(state: dict[str, str]) -> None:
+    """Puts back what random_state gave."""
+    raw = {
+        k: torch.from_numpy(np.frombuffer(base64.b64decode(v), np.uint8).copy())
+        for k, v in state.items()
+    }
+    torch.set_rng_state(raw["cpu"])
+    if "cuda" in raw and torch.cuda.is_available():
+        torch.cuda.set_rng_state(raw["cuda"])
+
+
+def resume(trainer: Trainer, how: str) -> None:
+    """Loads the state to go on from, and says so.
+
+    Args:
+        how: "auto", "never" or the path of a checkpoint folder.
+
+    Raises:
+        CheckpointError: there is none where one was named, or it does not fit.
+    """
+    t = trainer
+    t.checkpoints.clear_parts()
+    path = t.checkpoints.newest() if how == "auto" else None
+    if how not in ("auto", "never"):
+        path = Path(how)
+        if path.is_dir() and (path / "latest").is_file():  # a run's folder
+            path = path / (path / "latest").read_text(encoding="utf-8").strip()
+        if not path.is_dir():
+            raise CheckpointError(
+                f"cannot go on from {how}: no such checkpoint folder; --resume takes auto, never, "
+                "a run's folder or one of its step_N folders (a .pt holds the weights alone)"
+            )
+    path = t.parallel.broadcast(path)  # a slow file system may show processes different things
+    if path is None:
+        lone = sorted(t.run_dir.glob("step_*.pt")) if how == "auto" else []
+        if lone:
+            raise CheckpointError(
+                f"{t.run_dir} holds {lone[-1].name} but no checkpoint folder to go on from; move "
+                "it away, or pass resume='never' (--resume never) to start afresh there"
+            )
+        t.accelerator.print(f"starting a new run in {t.run_dir}")
+        if t.parallel.rank == 0:
+            cut_log(t.run_dir / "log.csv", 0)
+        return
+    load(t, path)
+    t.accelerator.print(f"going on from {path} at step {t.step}")
+    t.parallel.gather(None)
+
+
+def load(trainer: Trainer, path: Path) -> None:
+    """Puts a checkpoint's state into a trainer."""
+    t = trainer
+    described = t.checkpoints.describe(path)
+    for i, optimizer in enumerate(t.optimizers):
+        allocate(t, i, optimizer, described)
+    meta, ranks = t.checkpoints.load(path, tensors(t))
+    t.step = meta["step"]
+    t.skipped.update(meta.get("skipped", {}))
+    for line in changes(meta.get("run", {}), settings(t)):
+        t.accelerator.print(f"changed since step {t.step}: {line}")
+    mine = [r for r in ranks if r["data_rank"] == t.parallel.data_rank]
+    by_data = {r["data_rank"]: r for r in reversed(ranks)}  # tensor ranks read the same data
+    t.saved_places = [
+        {int(w): Place.from_json(p) for w, p in by_data[rank]["places"].items()}
+        for rank in sorted(by_data)
+    ]
+    if mine:
+        t.consumed = mine[0]["consumed"]
+    if len(ranks) == t.parallel.world:
+        set_random_state(ranks[t.parallel.rank]["rng"])
+    else:
+        t.accelerator.print(f"{len(ranks)} processes saved, {t.parallel.world} go on")
+    if t.parallel.rank == 0:
+        cut_log(t.run_dir / "log.csv", t.step)
+
+
+def allocate(trainer: Trainer, index: int, optimizer: Any, described: dict[str, Any]) -> None:
+    """Makes room for saved optimizer state, by a step that moves nothing."""
+    names = {id(p): name for name, p in trainer.core.named_parameters()}
+    params = [p for g in optimizer.param_groups for p in g["params"]]
+    prefix = f"optimizer.{index}."
+    saved = [n.removeprefix(prefix).rpartition(".")[0] for n in described if n.startswith(prefix)]
+    known = set(saved)
+    rates = [g["lr"] for g in optimizer.param_groups]
+    for p in params:
+        p.grad = torch.zeros_like(p) if names[id(p)] in known else None
+    for group in optimizer.param_groups:
+        group["lr"] = 0.0
+    if known:
+        optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    for rate, group in zip(rates, optimizer.param_groups):
+        group["lr"] = rate
+
+
+def flat(values: Any, prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as one, with dotted names."""
+    if not isinstance(values, dict):
+        return {prefix.rstrip("."): values}
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= flat(value, f"{prefix}{key}.")
+    return found
+
+
+def changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """What differs between two configs, one line each; not what may differ freely."""
+    a, b = flat(old), flat(new)
+    lines = []
+    for name in sorted(a.keys() | b.keys()):
+        if a.get(name) != b.get(name) and not name.startswith(FREE):
+            was, now = (repr(x[name]) if name in x else "absent" for x in (a, b))
+            lines.append(f"{name} was {was}, is {now}")
+    return lines
+
+
+def cut_log(path: Path, step: int) -> None:
+    """Drops the lines of steps that will be taken again."""
+    try:
+        with path.open(newline="", encoding="utf-8") as f:
+            rows = list(csv.reader(f))
+    except OSError:
+        return
+    kept = rows[:1] + [r for r in rows[1:] if r and r[0].isdigit() and int(r[0]) <= step]
+    part = path.with_suffix(".part")
+    with part.open("w", newline="", encoding="utf-8") as f:
+        csv.writer(f).writerows(kept if len(kept) > 1 else [])
+    os.replace(part, path)

@@ -1,0 +1,38 @@
+"""Stop: what Ctrl-C and SIGTERM do to a training run. Saves nothing itself."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .trainer import Trainer
+
+
+class StopSignals:
+    """While open, Ctrl-C and SIGTERM ask a trainer to stop after its step.
+
+    A second Ctrl-C ends it at once.
+    """
+
+    def __init__(self, trainer: Trainer):
+        self.trainer = trainer
+        self.before: dict[int, Any] = {}
+
+    def __enter__(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self.before[number] = signal.signal(number, self.ask)
+
+    def __exit__(self, *error: Any) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+    def ask(self, number: int, frame: Any) -> None:
+        t = self.trainer
+        if t.stopping and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        t.stopping = True
+        t.accelerator.print(
+            f"{signal.Signals(number).name} at step {t.step}: saving, then stopping "
+            "(Ctrl-C again: at once)"
+        )

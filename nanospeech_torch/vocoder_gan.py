@@ -1,0 +1,199 @@
+"""Vocoder GAN: a Vocos and its judges as one objective for the trainer. No optimiser, no data.
+
+Two phases share a step. "vocoder" makes the wave and improves the vocoder: spectral distances
+first, later the judges' opinion too. "judges" teaches the judges on the very wave of that phase.
+A step's random choices depend on (seed, step) alone, so every process and a resumed run make the
+same ones, and there is nothing to save but the weights. The distances are in vocoder_loss.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from nanospeech.config import AudioConfig, option
+from nanospeech.errors import InputError
+
+from . import vocoder_loss as losses
+from .flow import Sums
+from .segments import SegmentBatch, SegmentBatches, SegmentConfig
+from .vocoder import Vocos
+
+PHASES = ("vocoder", "judges")
+
+
+@dataclass(frozen=True)
+class VocoderLossConfig(SegmentConfig):
+    """What segments are trained on, the weights of the losses, and when the judges join."""
+
+    mel: float = option(20.0, "weight of the L1 distance of log mels")
+    magnitude: float = option(5.0, "weight of the L1 distance of log magnitudes")
+    convergence: float = option(5.0, "weight of the relative error of magnitudes")
+    adversarial: float = option(1.0, "weight of what the judges think")
+    matching: float = option(2.0, "weight of the distance of the judges' features")
+    gan_from: float = option(0.25, "share of the steps after which the judges join; 1: never")
+    gan_rate: float = option(0.4, "learning rate once they have joined, and theirs, of the peak")
+    judged: int = option(8, "segments of a batch that they judge, on each process")
+    judge_channels: int = option(16, "width of the judges")
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.judged < 1:
+            raise InputError(f"judged is {self.judged}, should be at least 1; gan_from=1 has none")
+
+
+@dataclass
+class Kept:
+    """What the vocoder phase leaves for the judges: no gradient leads back from it."""
+
+    real: Tensor
+    fake: Tensor
+    real_spectra: dict[int, Tensor]
+    fake_spectra: dict[int, Tensor]
+
+
+class VocoderGAN(nn.Module):
+    """A vocoder with its losses and the judges that some of them need.
+
+    Args:
+        vocoder: the network.
+        audio: the mel; the vocoder's window and hop are to be the same.
+        loss: weights, and when the judges join.
+        seed: of the choices that a step makes.
+
+    Raises:
+        InputError: the mel and the vocoder disagree, or the losses know no such window.
+    """
+
+    tokenizer = None  # a vocoder reads no text
+
+    def __init__(
+        self,
+        vocoder: Vocos,
+        audio: AudioConfig | None = None,
+        loss: VocoderLossConfig | None = None,
+        seed: int = 0,
+    ):
+        super().__init__()
+        self.audio = a = audio or AudioConfig()
+        self.loss = loss or VocoderLossConfig()
+        self.seed = seed
+        c = vocoder.config
+        if (c.n_mels, c.n_fft, c.hop_length) != (a.n_mels, a.n_fft, a.hop_length):
+            raise InputError(
+                f"the vocoder's n_mels, n_fft and hop_length are {c.n_mels}, {c.n_fft} and "
+                f"{c.hop_length}, the audio's {a.n_mels}, {a.n_fft} and {a.hop_length}; set them "
+                "alike in both sections"
+            )
+        if a.n_fft not in losses.WINDOWS or a.hop_length * 4 != a.n_fft:
+            raise InputError(
+                f"n_fft {a.n_fft} with hop_length {a.hop_length} cannot be trained; n_fft should "
+                f"be one of {losses.WINDOWS} and hop_length a quarter of it"
+            )
+        self.vocoder = vocoder
+        self.judges = losses.Discriminators(self.loss.judge_channels, self.loss.judge_channels)
+        self.kept: Kept | None = None
+        self.begin_step(0, 1)
+
+    def phases(self) -> dict[str, list[nn.Parameter]]:
+        """The parameters that each phase trains."""
+        return {name: list(getattr(self, name).parameters()) for name in PHASES}
+
+    def active_phases(self) -> tuple[str, ...]:
+        """The phases of this step, in order: the judges are there once they have joined."""
+        return PHASES if self.adversarial else PHASES[:1]
+
+    def rate(self, phase: str) -> float:
+        """Learning rate of a phase in this step, relative to the schedule's."""
+        return self.loss.gan_rate if self.adversarial or phase == "judges" else 1.0
+
+    def weights(self) -> dict[str, float]:
+        """Weight of each loss that forward returns."""
+        c = self.loss
+        return {
+            "mel": c.mel,
+            "magnitude": c.magnitude,
+            "convergence": c.convergence,
+            "adversarial": c.adversarial,
+            "matching": c.matching,
+            "judge": 1.0,
+        }
+
+    def averaged(self) -> Vocos:
+        """What the moving average follows: the judges are of no use afterwards."""
+        return self.vocoder
+
+    def model_config(self) -> dict[str, Any]:
+        """What a converter needs to know: config.json's sections."""
+        return {"vocoder": asdict(self.vocoder.config), "audio": asdict(self.audio)}
+
+    def batches(self, samples: Any, plan: Any, **options: Any) -> SegmentBatches:
+        """Random segments of the samples' recordings; options as for SpeechBatches."""
+        return SegmentBatches(samples, None, plan, self.audio, self.loss, **options)
+
+    def begin_step(self, step: int, total: int) -> None:
+        """Makes the choices of optimiser step `step` of `total`, alike in every process."""
+        self.adversarial = step >= self.loss.gan_from * total
+        random = np.random.default_rng((self.seed, step))
+        # the mel's own window always, and one other at a time: the same mean for less work
+        others = [w for w in losses.WINDOWS if w != self.audio.n_fft]
+        self.windows = (self.audio.n_fft, int(random.choice(others)))
+        self.period = int(random.choice(losses.PERIODS))
+        self.judged_window = int(random.choice(self.windows))
+
+    def forward(self, batch: SegmentBatch, phase: str = "vocoder") -> Sums:
+        """Sums and counts of a phase's losses; "judges" comes after "vocoder" of the same batch."""
+        if phase == "judges":
+            kept, self.kept = self.kept, None
+            assert kept is not None, "the judges' phase comes after the vocoder's"
+            return self.judge_losses(kept)
+        return self.vocoder_losses(batch)
+
+    def vocoder_losses(self, batch: SegmentBatch) -> Sums:
+        """How far the vocoder's waves are from the recordings, and what the judges say of them."""
+        fake = self.vocoder(batch.mel)
+        fake_spectra = losses.spectrograms(fake, self.windows)
+        with torch.no_grad():
+            real_spectra = losses.spectrograms(batch.wave, self.windows)
+        found = losses.spectral_losses(fake_spectra, real_spectra, self.audio)
+        sums = per_item(found, len(fake))
+        if self.adversarial:
+            few, w = slice(self.loss.judged), self.judged_window
+            real_part, fake_part = {w: real_spectra[w][few]}, {w: fake_spectra[w][few]}
+            part = Kept(batch.wave[few], fake[few], real_part, fake_part)
+            sums |= per_item(self.opinions(part), len(part.fake))
+            hidden = {w: fake_part[w].detach()}
+            self.kept = Kept(part.real, part.fake.detach(), real_part, hidden)
+        return sums
+
+    def opinions(self, part: Kept) -> dict[str, Tensor]:
+        """The adversarial losses of the vocoder; the judges' weights stay out of the graph."""
+        of_fake = self.unmoved(part.fake, part.fake_spectra)
+        with torch.no_grad():
+            of_real = self.unmoved(part.real, part.real_spectra)
+        adversarial, matching = losses.generator_losses(of_fake, of_real)
+        return {"adversarial": adversarial, "matching": matching}
+
+    def unmoved(self, wave_BS: Tensor, spectra: dict[int, Tensor]) -> list[losses.Judgement]:
+        """The judges' view as a function of the wave alone."""
+        fixed = {name: p.detach() for name, p in self.judges.named_parameters()}
+        asked = (wave_BS, spectra, (self.period,))
+        return torch.func.functional_call(self.judges, fixed, asked)
+
+    def judge_losses(self, kept: Kept) -> Sums:
+        """How well the judges tell recordings from the vocoder's waves."""
+        of_real = self.judges(kept.real, kept.real_spectra, (self.period,))
+        of_fake = self.judges(kept.fake, kept.fake_spectra, (self.period,))
+        return per_item({"judge": losses.discriminator_loss(of_real, of_fake)}, len(kept.real))
+
+
+def per_item(means: dict[str, Tensor], items: int) -> Sums:
+    """Means over a batch of equally long items as the trainer adds them up over processes."""
+    return {
+        name: (mean * items, torch.full((), float(items), device=mean.device))
+        for name, mean in means.items()
+    }

@@ -1,0 +1,249 @@
+"""Times training steps of one configuration in this process; bench_train.py starts it.
+
+    python scripts/bench_worker.py SPEC.json OUT.json
+
+A step is what training does: forward and backward under autocast, the gradients' norm and clipping,
+the optimizers, the average. Batches are synthetic and on the device; loading data is not timed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import resource
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+OUT_OF_MEMORY = ("out of memory", "allocate memory", "could not create a memory", "bad_alloc")
+
+
+@dataclass
+class Spec:
+    """One cell: a model, a batch, and how it is trained.
+
+    Args:
+        model: speech or duration; `config` are the fields of DiTConfig or DurationConfig.
+        batch, frames, tokens: of one process.
+        steps, last: steps to do, and the last ones of these to time.
+        parallel: replicate, shard, tensor; their product is the number of processes.
+        memory: bytes of data that each process may have (CPU); None for no limit.
+        batch_file: npz of mel, lens and text to train on, instead of random ones.
+        cpu: leave GPUs alone.
+        threads: of the CPU; torch's choice if None.
+    """
+
+    model: str = "speech"
+    config: dict[str, Any] = field(default_factory=dict)
+    batch: int = 2
+    frames: int = 400
+    tokens: int = 64
+    steps: int = 50
+    last: int = 10
+    precision: str = "no"
+    compile: str = "off"
+    checkpoint_interval: int = 0
+    checkpoint_ops: bool = False
+    optimizer: dict[str, Any] = field(default_factory=dict)
+    parallel: tuple[int, int, int] = (1, 1, 1)
+    memory: int | None = None
+    batch_file: str | None = None
+    cpu: bool = False
+    threads: int | None = None
+
+    @property
+    def processes(self) -> int:
+        replicate, shard, tensor = self.parallel
+        return replicate * shard * tensor
+
+
+def build(spec: Spec, meta: bool) -> Any:
+    """The model with its loss; on "meta" where it is to be split."""
+    import torch
+
+    from nanospeech.config import DiTConfig, DurationConfig, from_dict
+    from nanospeech_torch.dit import DiT
+    from nanospeech_torch.duration import DurationTransformer
+    from nanospeech_torch.flow import DurationPredictor, Nanospeech
+
+    torch.manual_seed(0)
+    with torch.device("meta" if meta else "cpu"):
+        if spec.model == "speech":
+            return Nanospeech(DiT(from_dict(DiTConfig, spec.config, "dit")))
+        network = DurationTransformer(from_dict(DurationConfig, spec.config, "duration"))
+        return DurationPredictor(network)
+
+
+def make_batch(spec: Spec, vocab: int, mels: int, seed: int) -> Any:
+    """A batch of full length: random, or the file's with random draws."""
+    import numpy as np
+    import torch
+
+    from nanospeech_torch.flow import Batch
+
+    rng = np.random.default_rng(seed)
+    b, n = spec.batch, spec.frames
+    if spec.batch_file:
+        with np.load(spec.batch_file) as file:
+            mel, lens, text = (torch.from_numpy(file[k]) for k in ("mel", "lens", "text"))
+    else:
+        mel = torch.from_numpy(rng.normal(-3, 2, (b, n, mels)).astype(np.float32))
+        lens = torch.full((b,), n)
+        text = torch.from_numpy(rng.integers(0, vocab, (b, spec.tokens)))
+    span = torch.zeros(b, n, dtype=torch.bool)
+    span[:, n // 8 :] = True
+    return Batch(
+        mel=mel,
+        lens=lens,
+        text=text,
+        noise=torch.from_numpy(rng.standard_normal(tuple(mel.shape), dtype=np.float32)),
+        time=torch.from_numpy(rng.random(b, dtype=np.float32)),
+        span=span,
+        drop_audio=torch.from_numpy(rng.random(b) < 0.3),
+        drop_text=torch.from_numpy(rng.random(b) < 0.2),
+        prompt=lens // 2,
+    )
+
+
+class Steps:
+    """A model ready to train, and its step."""
+
+    def __init__(self, spec: Spec):
+        import accelerate
+
+        from nanospeech_torch.optim import EMA, OptimizerConfig, build_optimizers
+        from nanospeech_torch.parallel import Parallel, ParallelConfig
+        from nanospeech_torch.speed import SpeedConfig, apply_speed
+
+        self.accelerator = accelerate.Accelerator(mixed_precision=spec.precision, cpu=spec.cpu)
+        split = spec.parallel[1] * spec.parallel[2] > 1
+        self.core = build(spec, meta=split)
+        self.config = self.core.transformer.config
+        self.parallel = Parallel(self.accelerator, ParallelConfig(*spec.parallel), self.core)
+        speed = SpeedConfig(spec.compile, spec.checkpoint_interval, spec.checkpoint_ops)
+        self.optimizers = build_optimizers(self.core, OptimizerConfig(**spec.optimizer))
+        self.model = self.parallel.wrap(
+            self.core, self.optimizers, lambda m: apply_speed(m, speed, shapes=1)
+        )
+        self.model.train()
+        self.ema = EMA(self.core, horizon=10_000)
+        batch = make_batch(
+            spec, self.config.text_num_embeds, self.config.n_mels, self.parallel.data_rank
+        )
+        self.batch = batch.to(self.accelerator.device)
+        self.done = 0
+
+    def step(self) -> None:
+        """One optimiser step."""
+        import torch
+
+        with self.accelerator.autocast():
+            sums = self.model(self.batch)
+        counts = self.parallel.reduce(torch.stack([n.float() for _, n in sums.values()]))
+        weights, world = self.core.weights(), self.parallel.data_world
+        loss = sum(
+            weights[name] * world * total / counts[i]
+            for i, (name, (total, _)) in enumerate(sums.items())
+        )
+        loss.backward()  # type: ignore[union-attr]
+        parameters = list(self.core.parameters())
+        self.parallel.clip_(parameters, self.parallel.grad_norm(parameters), 1.0)
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        self.done += 1
+        self.ema.update(self.done)
+
+    def wait(self) -> None:
+        """Returns when the device has done all it was asked to."""
+        import torch
+
+        if self.accelerator.device.type == "cuda":
+            torch.cuda.synchronize()
+
+
+def run(spec: Spec) -> dict[str, Any]:
+    """Times the steps: the figures of one cell."""
+    import torch
+
+    from nanospeech_torch.profile import mfu, peak_flops, train_flops
+
+    limit(spec.memory)
+    if spec.threads:
+        torch.set_num_threads(spec.threads)
+    steps = Steps(spec)
+    device = steps.accelerator.device
+    last = min(spec.last, spec.steps)
+    for _ in range(spec.steps - last):
+        steps.step()
+    steps.wait()
+    begin, busy = time.perf_counter(), time.process_time()
+    for _ in range(last):
+        steps.step()
+    steps.wait()
+    seconds = (time.perf_counter() - begin) / last
+    busy = (time.process_time() - busy) / last
+    memory = memory_used(device)
+    batch = spec.batch * steps.parallel.data_world
+    flops = train_flops(steps.config, batch, spec.frames, spec.tokens)
+    # processes on one machine's CPU share what it can do
+    devices = spec.processes if device.type == "cuda" else 1
+    peak = peak_flops(device, spec.precision)
+    return {
+        "status": "ok",
+        "seconds_per_step": seconds,
+        "cpu_seconds_per_step": busy,
+        "frames_per_second": batch * spec.frames / seconds,
+        "audio_seconds_per_second": batch * spec.frames / seconds / 93.75,
+        "mfu": mfu(flops, seconds, device, spec.precision, devices),
+        "flops_per_step": flops,
+        "peak_flops": peak.flops * devices,
+        "peak_source": peak.source,
+        **memory,
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        "threads": torch.get_num_threads(),
+        "processes": spec.processes,
+    }
+
+
+def memory_used(device: Any) -> dict[str, Any]:
+    """Most memory so far, in bytes: the GPU's, or this process's resident one."""
+    import torch
+
+    if device.type == "cuda":
+        total = torch.cuda.get_device_properties(device).total_memory
+        reserved = torch.cuda.max_memory_reserved(device)
+        peak = torch.cuda.max_memory_allocated(device)
+        return {"peak_memory": peak, "reserved_share": reserved / total}
+    unit = 1 if platform.system() == "Darwin" else 1024
+    return {"peak_memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit}
+
+
+def limit(memory: int | None) -> None:
+    """Lets this process allocate no more than so many bytes (Linux)."""
+    if memory:
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+
+
+def main(argv: list[str] | None = None) -> int:
+    spec_file, out_file = argv or sys.argv[1:]
+    values = json.loads(Path(spec_file).read_text(encoding="utf-8"))
+    spec = Spec(**{**values, "parallel": tuple(values.get("parallel", (1, 1, 1)))})
+    try:
+        result = run(spec)
+    except (RuntimeError, MemoryError) as e:
+        text = str(e) or type(e).__name__
+        if not isinstance(e, MemoryError) and not any(s in text.lower() for s in OUT_OF_MEMORY):
+            raise
+        result = {"status": "oom", "note": text.splitlines()[0][:200]}
+    if int(os.environ.get("RANK", 0)) == 0:
+        Path(out_file).write_text(json.dumps(result), encoding="utf-8")
+    sys.stdout.flush()
+    os._exit(0)  # whatever is left of process groups is not waited for
+
+
+if __name__ == "__main__":
+    main()

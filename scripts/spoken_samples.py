@@ -1,0 +1,107 @@
+"""Spoken samples of a running training: fixed sentences with the averaged weights. Trains nothing.
+
+Files go to run_dir/samples/step_N/: a .wav and a .png of the log mel for each sentence, and to the
+trackers that can show them. Made on the CPU by the main process while the others wait.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from convert import convert
+from nanospeech import SampleOptions, Speaker, audio, load_engine
+from nanospeech.checkpoint import resolve
+from nanospeech.errors import BackendError, require
+from nanospeech.mel import log_mel
+from nanospeech_torch import state
+from nanospeech_torch.runlog import LogConfig
+
+
+class SpokenSamples:
+    """Called by the trainer every log.sample_every steps.
+
+    Args:
+        config: which sentences, whose voice, which vocoder.
+    """
+
+    def __init__(self, config: LogConfig):
+        self.config = config
+
+    def __call__(self, trainer: Any) -> None:
+        saved = state.weights(trainer)  # every process takes part in putting the weights together
+        if saved is not None:
+            spoken = self.speak(saved)
+            folder = trainer.run_dir / "samples" / f"step_{trainer.step:08d}"
+            self.write(folder, spoken)
+            show(trainer, folder, spoken)
+        trainer.parallel.gather(None)
+
+    def speak(self, saved: dict[str, Any]) -> list[np.ndarray]:
+        """The sentences, float32 waves at 24 kHz."""
+        shipped = resolve(self.config.vocoder)
+        voices = resolve(self.config.voices)
+        with tempfile.TemporaryDirectory() as temporary:
+            path = Path(temporary) / "weights.pt"
+            torch.save(saved, path)
+            folder = Path(temporary) / "release"
+            convert(path, folder, vocoder=shipped, voices=voices / "voices", dtype="float32")
+            engine = load_engine(folder, backend="torch", device="cpu")
+            speaker = Speaker(engine, options=SampleOptions(), seed=0)
+            return [speaker.speak(text).wave for text in self.config.sentences]
+
+    def write(self, folder: Path, waves: list[np.ndarray]) -> None:
+        """One .wav and, where matplotlib is there, one .png a sentence."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for i, (text, wave) in enumerate(zip(self.config.sentences, waves)):
+            audio.write(folder / f"{i}.wav", wave, 24_000)
+            try:
+                picture(folder / f"{i}.png", wave, text)
+            except BackendError:
+                pass  # the sound is what matters
+
+
+def picture(path: Path, wave: np.ndarray, title: str) -> None:
+    """The log mel of a wave."""
+    require("matplotlib", "eval").use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axis = plt.subplots(figsize=(8, 3), constrained_layout=True)
+    axis.imshow(log_mel(wave).T, origin="lower", aspect="auto", vmin=-9, vmax=2)
+    axis.set(title=title, xlabel="frame (93.75 a second)", ylabel="mel band")
+    figure.savefig(path, dpi=80)
+    plt.close(figure)
+
+
+def show(trainer: Any, folder: Path, waves: list[np.ndarray]) -> None:
+    """Gives the samples to the trackers."""
+    step = trainer.step
+    for tracker in trainer.accelerator.trackers:
+        for i, wave in enumerate(waves):
+            image = folder / f"{i}.png"
+            if tracker.name == "tensorboard":
+                tracker.writer.add_audio(f"sample/{i}", torch.from_numpy(wave)[None], step, 24_000)
+                if image.exists():
+                    pixels = pixels_of(image)
+                    tracker.writer.add_image(f"mel/{i}", pixels, step, dataformats="HWC")
+            elif tracker.name in ("wandb", "trackio"):
+                kinds = require(tracker.name, "trackers")
+                tracked: dict[str, Any] = {
+                    f"sample/{i}": kinds.Audio(str(folder / f"{i}.wav"))
+                    if tracker.name == "trackio"
+                    else kinds.Audio(wave, sample_rate=24_000)
+                }
+                if image.exists():
+                    tracked[f"mel/{i}"] = kinds.Image(str(image))
+                tracker.log(tracked, step=step)
+
+
+def pixels_of(path: Path) -> np.ndarray:
+    """A picture as uint8 (height, width, 3)."""
+    from matplotlib import pyplot as plt
+
+    return (plt.imread(path)[..., :3] * 255).astype(np.uint8)

@@ -1,0 +1,33 @@
+"""A small training run from shards, for one or several processes.
+
+FOLDER SHARDS STEPS SAVE_STEP [SHARD TENSOR BATCH]
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+
+from nanospeech_torch.parallel import ParallelConfig
+from nanospeech_torch.sources import find_shards
+
+from .training import samples, speech_model, trainer
+
+if __name__ == "__main__":
+    folder, shards, steps, save_step, *split = sys.argv[1:]
+    shard, tensor, batch = (int(n) for n in split or (1, 1, 2))
+    torch.set_num_threads(1)
+    aligned = {"text_upsampling": "aligned", "patch_size": 2, "qk_norm": True, "rope_heads": 2}
+    run = trainer(
+        Path(folder),
+        speech_model(**(aligned if split else {})),
+        schedule="constant",
+        shuffle_buffer=3,
+        keep=9,
+        parallel=ParallelConfig(shard=shard, tensor=tensor),
+    )
+    # a plain list keeps its order: batches are then the same however many processes share them
+    data = samples() if split else find_shards([f"{shards}/*.tar"])
+    run.train(data, int(steps), batch_size=batch, max_duration=200, save_step=int(save_step))

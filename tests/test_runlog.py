@@ -1,0 +1,109 @@
+"""What a run shows: log.csv, trackers, spoken samples, utilisation."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+import soundfile
+
+from nanospeech.config import AudioConfig, DiTConfig
+from nanospeech.errors import BackendError, InputError
+from nanospeech.tokenizer import Tokenizer, phoneme_vocab
+from nanospeech_torch import profile
+from nanospeech_torch.dit import DiT
+from nanospeech_torch.flow import Nanospeech
+from nanospeech_torch.runlog import LogConfig
+from scripts.spoken_samples import SpokenSamples
+
+from .training import samples, trainer
+
+
+def rows(run: Path) -> list[dict[str, str]]:
+    with (run / "log.csv").open(newline="") as f:
+        return list(csv.DictReader(f))
+
+
+def phoneme_model() -> Nanospeech:
+    """A tiny model that can speak from the shipped voice's prompt."""
+    tokenizer = Tokenizer("phonemes", phoneme_vocab())
+    config = DiTConfig(
+        dim=64,
+        depth=1,
+        heads=1,
+        text_dim=32,
+        conv_layers=1,
+        text_num_embeds=len(tokenizer),
+        text_upsampling="aligned",
+        patch_size=2,
+    )
+    return Nanospeech(DiT(config), tokenizer, AudioConfig())
+
+
+def test_every_line_has_the_figures_of_a_run(tmp_path):
+    run = trainer(tmp_path, log_every=2)
+    run.train(samples(), 6, 2, max_duration=200)
+    lines = rows(tmp_path)
+    assert [line["step"] for line in lines] == ["2", "4", "6"]
+    for line in lines:
+        speed, audio = float(line["frames_per_s"]), float(line["audio_s_per_s"])
+        assert audio == pytest.approx(speed / 93.75, abs=0.01) and speed > 0
+        assert 0 <= float(line["data_wait"]) <= 1 and float(line["memory_gb"]) > 0
+        assert float(line["grad_norm"]) > 0 and line["skipped_steps"] == "0"
+        # utilisation is the batches' operations over the measured rate
+        flops = profile.train_flops(run.core.transformer.config, 2, 200, 48) / 400
+        peak = profile.peak_flops("cpu", "no").flops
+        assert float(line["mfu"]) == pytest.approx(100 * flops * speed / peak, rel=0.3, abs=0.02)
+
+
+def test_tensorboard_gets_figures_sound_and_pictures(tmp_path):
+    event_accumulator = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator"
+    )
+    log = LogConfig(
+        trackers=["tensorboard"], project="runs", sample_every=2, sentences=["Hello there."]
+    )
+    run = trainer(tmp_path, phoneme_model(), log=log)
+    run.train(samples(), 2, 2, max_duration=200, on_sample=SpokenSamples(log))
+    folder = tmp_path / "samples" / "step_00000002"
+    wave, rate = soundfile.read(folder / "0.wav")
+    assert rate == 24_000 and len(wave) > 1000
+    (events,) = (p.parent for p in tmp_path.rglob("events.out*") if p.parent.name == "runs")
+    found = event_accumulator.EventAccumulator(str(events), {"audio": 0, "images": 0}).Reload()
+    tags = found.Tags()
+    assert {"flow", "grad_norm", "frames_per_s", "mfu", "lr"} <= set(tags["scalars"])
+    assert tags["audio"] == ["sample/0"]
+    assert tags["images"] == (["mel/0"] if (folder / "0.png").exists() else [])
+
+
+def test_a_sample_that_fails_does_not_end_a_run(tmp_path, capsys):
+    log = LogConfig(sample_every=1, vocoder=str(tmp_path / "nowhere"))
+    run = trainer(tmp_path / "run", phoneme_model(), log=log)
+    run.train(samples(), 2, 2, max_duration=200, on_sample=SpokenSamples(log))
+    assert run.step == 2 and "no samples at step 1" in capsys.readouterr().out
+
+
+def test_trackers_are_named_and_checked(tmp_path, monkeypatch):
+    with pytest.raises(InputError, match="choose from wandb, tensorboard, trackio"):
+        LogConfig(trackers=["mlflow"])
+    monkeypatch.setitem(__import__("sys").modules, "wandb", None)
+    with pytest.raises(BackendError, match="pip install"):
+        trainer(tmp_path, log=LogConfig(trackers=["wandb"]))
+
+
+def test_losses_that_join_later_get_columns(tmp_path):
+    run = trainer(tmp_path)
+    run.train(samples(), 1, 2, max_duration=200)
+    from nanospeech_torch.runlog import Log
+
+    Log(run, 2).append({"step": 2, "flow": 1.0, "judge": 0.5})
+    lines = rows(tmp_path)
+    assert lines[0]["judge"] == "" and lines[1]["judge"] == "0.5" and lines[0]["flow"]
+
+
+def test_each_epoch_tells_what_it_left_out(tmp_path, capsys):
+    cut = {**samples()[0], "__key__": "cut", "mp3": {"bytes": b"not an mp3"}}
+    trainer(tmp_path).train([*samples(), cut], 6, 2, max_duration=200)
+    out = capsys.readouterr().out
+    assert "epoch 0 done; samples left out: 1 unreadable audio" in out
