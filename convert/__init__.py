@@ -6,6 +6,7 @@ Nothing is ever unpickled beyond tensors and plain containers (torch.load with w
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -56,7 +57,7 @@ def read_source(path: str | Path, weights: str = "ema") -> Source:
     """Reads a checkpoint of this trainer, an upstream .pt, a raw state dict or safetensors.
 
     Args:
-        path: .pt, .bin, .pth or .safetensors, or a run's folder for its newest checkpoint.
+        path: .pt, .bin, .pth or .safetensors; a step_N/ folder, or a run's folder for its newest.
         weights: "ema" (the averaged weights, or the raw ones where there are none) or "raw".
 
     Raises:
@@ -68,7 +69,12 @@ def read_source(path: str | Path, weights: str = "ema") -> Source:
     try:
         if path.suffix == ".safetensors":
             return Source(clean(load_file(path)), {}, [])
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        if path.is_dir():
+            state: Any = read_folder(path)
+        else:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+    except CheckpointError:
+        raise
     except FileNotFoundError as e:
         raise CheckpointError(f"{path} not found") from e
     except Exception as e:  # zip, pickle, safetensors and OS errors share no base class
@@ -91,17 +97,26 @@ def read_source(path: str | Path, weights: str = "ema") -> Source:
 
 
 def find_checkpoint(path: str | Path) -> Path:
-    """The file to read: the newest step_*.pt of a run's folder, or that of step_N/, or the path."""
+    """What to read: of a run's folder the newest step_N.pt or step_N/, else the path itself."""
     path = Path(path)
-    if not path.is_dir():
+    if not path.is_dir() or path.name.startswith("step_"):
         return path
-    if path.name.startswith("step_"):
-        found = [path.with_name(path.name + ".pt")]
-    else:
-        found = sorted(path.glob("step_*.pt"))
-    if not found or not found[-1].is_file():
-        raise CheckpointError(f"{path} holds no step_*.pt; name a checkpoint with its weights")
-    return found[-1]
+    found = [*path.glob("step_*.pt"), *(p for p in path.glob("step_*[0-9]") if p.is_dir())]
+    if not found:
+        raise CheckpointError(f"{path} holds no step_*; name a checkpoint")
+    return max(found, key=lambda p: (p.name.removesuffix(".pt"), p.suffix))
+
+
+def read_folder(path: Path) -> dict[str, Any]:
+    """A sharded checkpoint folder of this trainer, in the form of its step_N.pt."""
+    from nanospeech_torch.checkpoint_reader import read_tensors
+
+    state: dict[str, Any] = {
+        name: read_tensors(path, prefix)
+        for name, prefix in (("model_state_dict", "model."), ("ema_state_dict", "ema."))
+    }
+    meta = json.loads((path / "meta.json").read_text(encoding="utf-8"))
+    return state | {k: meta[k] for k in ("step", "config", "vocab")}
 
 
 def merge_adapters(

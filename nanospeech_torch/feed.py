@@ -29,7 +29,7 @@ def loader(trainer: Trainer, dataset: Any, plan: BatchPlan, workers: int, cache_
         t.places = dealt[p.data_rank]
         if not same:
             t.consumed = 0
-            t.accelerator.print(
+            t.say(
                 f"the data was read by {before} streams and is now read by "
                 f"{p.data_world * streams}: what they had left was dealt out again, "
                 "nothing is repeated or skipped"

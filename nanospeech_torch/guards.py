@@ -112,7 +112,7 @@ class Guard:
 
 
 @torch.no_grad()
-def guarded_step(optimizers: Iterable[Any], ok: Tensor) -> None:
+def guarded_step(optimizers: Iterable[Any], ok: Tensor, factor: Tensor | None = None) -> None:
     """Steps the optimisers, or leaves weights, moments and step counts as they are.
 
     Fused optimisers skip inside their kernel. For others (Muon) the old values are kept beside the
@@ -121,14 +121,21 @@ def guarded_step(optimizers: Iterable[Any], ok: Tensor) -> None:
     Args:
         optimizers: torch's, or Accelerate's around them.
         ok: bool (), on the parameters' device.
+        factor: float (), by which gradients are scaled first, as to clip them; 1 if None.
     """
     for outer in optimizers:
         optimizer = getattr(outer, "optimizer", outer)
         if all(group.get("fused") for group in optimizer.param_groups):
             optimizer.found_inf = (~ok).float()
+            if factor is not None:  # inside the kernel: a pass over all gradients less
+                optimizer.grad_scale = 1 / factor
             outer.step()
-            del optimizer.found_inf
+            optimizer.found_inf = optimizer.grad_scale = None
         else:
+            if factor is not None:
+                params = [p for g in optimizer.param_groups for p in g["params"]]
+                grads = [local(p.grad) for p in params if p.grad is not None]
+                torch._foreach_mul_(grads, factor)  # type: ignore[attr-defined]
             restoring_step(outer, optimizer, ok)
 
 

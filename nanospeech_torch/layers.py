@@ -11,12 +11,13 @@ from torch import Tensor, nn
 
 from nanospeech.errors import InputError
 
+from . import training_cpu
 from .conv_cpu import DepthwiseOnCPU, GroupedOnCPU
 
 Module = nn.Module
 Linear = nn.Linear
 Embedding = nn.Embedding
-Dropout = nn.Dropout
+Dropout = training_cpu.Dropout
 ModuleList = nn.ModuleList
 Sequential = nn.Sequential
 SiLU = nn.SiLU
@@ -127,7 +128,8 @@ def attention(q_BHNE: Tensor, k_BHNE: Tensor, v_BHNE: Tensor, mask_BN: Tensor | 
     """Softmax attention; keys where the mask is false are not seen."""
     mask = None if mask_BN is None else mask_BN[:, None, None, :]
     if q_BHNE.device.type == "cpu" and torch.is_grad_enabled():
-        # the fused backward on CPU is about three times slower than this
+        if not torch.compiler.is_compiling():
+            return training_cpu.attention(q_BHNE, k_BHNE, v_BHNE, mask_BN)
         scores = q_BHNE @ k_BHNE.transpose(-1, -2) * q_BHNE.shape[-1] ** -0.5
         if mask is not None:
             scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)

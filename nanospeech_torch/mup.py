@@ -4,13 +4,13 @@ Tensor Programs V (arXiv 2203.03466), table 3 for Adam: a matrix whose fan-in gr
 takes steps that shrink with it, all else keeps its rate. Which matrices those are is told by the
 shapes of the same model at a base width. Heads keep their size (dim_head), so attention's scale
 needs no change. The input projection reads mels, whose number is fixed, beside text states, whose
-number is not: its rate goes by its whole fan-in.
+number is not: it counts as growing like the rest, for the text states set how fast it may go.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
+from math import log, prod
 from typing import Any
 
 import torch
@@ -91,13 +91,19 @@ def width_multipliers(owner: nn.Module, base: Shapes) -> dict[str, float]:
         base: base_shapes of it.
 
     Returns:
-        base fan-in over fan-in for matrices, 1 for embeddings, norms, gains and biases.
+        base width over width for matrices whose fan-in grows, 1 for other matrices, embeddings,
+        norms, gains and biases.
     """
-    factors = {name: 1.0 for name, _ in owner.named_parameters()}
-    for name, weight in matrices(owner).items():
-        if name in base and name in factors:
-            factors[name] = prod(base[name][1:]) / prod(weight.shape[1:])
-    return factors
+    growth = {
+        name: prod(base[name][1:]) / prod(weight.shape[1:])
+        for name, weight in matrices(owner).items()
+        if name in base
+    }
+    # a fan-in that is fixed in part grows less; those that grow whole tell the widths' ratio
+    ratio = max(growth.values(), key=lambda g: abs(log(g)), default=1.0)
+    return {
+        name: ratio if growth.get(name, 1.0) != 1 else 1.0 for name, _ in owner.named_parameters()
+    }
 
 
 @torch.no_grad()

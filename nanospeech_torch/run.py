@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from nanospeech.tokenizer import Tokenizer, phoneme_vocab
 from .dit import DiT
 from .duration import DurationTransformer
 from .flow import DurationPredictor, Nanospeech
+from .mup import base_shapes, scale_outputs_
 from .optim import build_optimizers
 from .run_config import DataConfig, RunConfig
 from .sources import find_shards
@@ -42,8 +44,6 @@ def build_tokenizer(data: DataConfig) -> Tokenizer:
 
 def build_objective(config: RunConfig, tokenizer: Tokenizer | None) -> Any:
     """The model with its loss, on the default device; random weights of the run's seed."""
-    from dataclasses import replace
-
     torch.manual_seed(config.train.seed)
     if config.model == "vocoder":
         vocoder = Vocos(config.vocoder)
@@ -63,8 +63,11 @@ def build_trainer(config: RunConfig, **accelerate_kwargs: Any) -> Trainer:
     """
     tokenizer = None if config.model == "vocoder" else build_tokenizer(config.data)
     split = config.parallel.shard > 1 or config.parallel.tensor > 1
-    with torch.device("meta" if split else "cpu"):
+    base = config.optimizer.mup_base_dim
+    with torch.device("meta" if split and not base else "cpu"):
         objective = build_objective(config, tokenizer)
+    if base:
+        scale_outputs_(objective, base_shapes(objective, base))
     optimizers = [
         optimizer
         for params in objective.phases().values()
@@ -109,7 +112,7 @@ def train(
     files = find_data(config)
     trainer = build_trainer(config)
     count = sum(p.numel() for p in trainer.core.parameters())
-    trainer.accelerator.print(f"{count:,} parameters, {len(files)} shards")
+    trainer.say(f"{count:,} parameters, {len(files)} shards")
     data = config.data
     trainer.train(
         files,

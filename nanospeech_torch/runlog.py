@@ -199,7 +199,7 @@ class Log:
             return
         if self.missed:
             said = f"epoch {epoch - 1} done; samples left out: {listed(self.missed)}"
-            t.accelerator.print(said)
+            t.say(said)
         self.missed = Counter()
 
     def close(self) -> dict[str, float]:
@@ -208,7 +208,7 @@ class Log:
             self.last = self.means()
         self.bar.close()
         if self.trainer.skipped:
-            self.trainer.accelerator.print(f"samples left out: {listed(self.trainer.skipped)}")
+            self.trainer.say(f"samples left out: {listed(self.trainer.skipped)}")
         return self.last
 
 

@@ -144,12 +144,12 @@ def resume(trainer: Trainer, how: str) -> None:
                 f"{t.run_dir} holds {lone[-1].name} but no checkpoint folder to go on from; move "
                 "it away, or pass resume='never' (--resume never) to start afresh there"
             )
-        t.accelerator.print(f"starting a new run in {t.run_dir}")
+        t.say(f"starting a new run in {t.run_dir}")
         if t.parallel.rank == 0:
             cut_log(t.run_dir / "log.csv", 0)
         return
     load(t, path)
-    t.accelerator.print(f"going on from {path} at step {t.step}")
+    t.say(f"going on from {path} at step {t.step}")
     t.parallel.gather(None)
 
 
@@ -163,7 +163,7 @@ def load(trainer: Trainer, path: Path) -> None:
     t.step = meta["step"]
     t.skipped.update(meta.get("skipped", {}))
     for line in changes(meta.get("run", {}), settings(t)):
-        t.accelerator.print(f"changed since step {t.step}: {line}")
+        t.say(f"changed since step {t.step}: {line}")
     mine = [r for r in ranks if r["data_rank"] == t.parallel.data_rank]
     by_data = {r["data_rank"]: r for r in reversed(ranks)}  # tensor ranks read the same data
     t.saved_places = [
@@ -175,7 +175,7 @@ def load(trainer: Trainer, path: Path) -> None:
     if len(ranks) == t.parallel.world:
         set_random_state(ranks[t.parallel.rank]["rng"])
     else:
-        t.accelerator.print(f"{len(ranks)} processes saved, {t.parallel.world} go on")
+        t.say(f"{len(ranks)} processes saved, {t.parallel.world} go on")
     if t.parallel.rank == 0:
         cut_log(t.run_dir / "log.csv", t.step)
 

@@ -32,7 +32,7 @@ class StopSignals:
         if t.stopping and number == signal.SIGINT:
             raise KeyboardInterrupt
         t.stopping = True
-        t.accelerator.print(
+        t.say(
             f"{signal.Signals(number).name} at step {t.step}: saving, then stopping "
             "(Ctrl-C again: at once)"
         )

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tqdm.auto import tqdm
 
 from nanospeech.config import option
 from nanospeech.errors import CheckpointError, DataError, InputError, require
@@ -125,9 +126,7 @@ class Trainer:
             model.guide_with(self.ema.state_dict())
         limits = GuardConfig(skip_factor=c.skip_factor, max_bad_steps=c.max_bad_steps)
         self.guards = {phase: Guard(limits, self.accelerator.device) for phase in self.phases}
-        self.checkpoints = Checkpoints(
-            self.run_dir, c.keep, self.parallel.world > 1, self.accelerator.print
-        )
+        self.checkpoints = Checkpoints(self.run_dir, c.keep, self.parallel.world > 1, self.say)
         self.run = run or {}
         self.step = self.consumed = self.workers = 0
         self.places: dict[int, Place] = {}
@@ -148,6 +147,11 @@ class Trainer:
             kwargs.setdefault("log_with", list(self.log_config.trackers))
             kwargs.setdefault("project_dir", str(self.run_dir))
         return accelerate.Accelerator(**kwargs)
+
+    def say(self, text: str) -> None:
+        """Prints, once for all processes and machines, above the progress bar."""
+        if self.accelerator.process_index == 0:
+            tqdm.write(text)
 
     def quicken(self, objective: Any) -> None:
         """Compiles and checkpoints the blocks as configured."""
@@ -225,7 +229,7 @@ class Trainer:
         carry = self.speed.compile != "off"  # one shape a bucket
         plan = BatchPlan(batch_size, frames, max_duration, buckets=self.config.buckets, carry=carry)
         state.resume(self, resume)
-        self.accelerator.print(
+        self.say(
             f"{self.accelerator.num_processes} x {self.accelerator.device.type}, each with batches "
             f"of up to {plan.batch_size} samples and {plan.max_frames} frames"
         )
@@ -245,7 +249,7 @@ class Trainer:
                         self.save(self.config.export == "all")
                         saved = self.step
             except KeyboardInterrupt:
-                self.accelerator.print(f"stopped in the middle of step {self.step + 1}")
+                self.say(f"stopped in the middle of step {self.step + 1}")
                 raise
             finally:
                 means = log.close()
@@ -277,7 +281,7 @@ class Trainer:
         try:
             on_sample(self)
         except Exception as e:
-            self.accelerator.print(f"no samples at step {self.step}: {type(e).__name__}: {e}")
+            self.say(f"no samples at step {self.step}: {type(e).__name__}: {e}")
         self.model.train()
 
     def optimizer_step(self, batches: Any, total_steps: int, log: Log) -> None:
@@ -322,12 +326,14 @@ class Trainer:
             for i in mine:
                 self.accelerator.unscale_gradients(self.steppers[i])
         norm = self.parallel.grad_norm(params)
-        self.parallel.clip_(params, norm, self.config.max_grad_norm)
         if self.accelerator.scaler is not None:
+            self.parallel.clip_(params, norm, self.config.max_grad_norm)
             for i in mine:
                 self.steppers[i].step()
         else:
-            guarded_step([self.optimizers[i] for i in mine], self.guards[phase].check(norm))
+            factor = (self.config.max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
+            good = self.guards[phase].check(norm)
+            guarded_step([self.optimizers[i] for i in mine], good, factor)
         for i in mine:
             self.optimizers[i].zero_grad(set_to_none=True)
         return norm

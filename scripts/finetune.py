@@ -13,8 +13,10 @@ a person needs that person's consent.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from typing import Any
 from nanospeech import audio
 from nanospeech.checkpoint import MODEL, VOCODER, Release, open_release
 from nanospeech.config import option
-from nanospeech.errors import InputError, NanospeechError
+from nanospeech.errors import InputError, NanospeechError, require
 
 try:
     from . import finetune_data as data
@@ -41,7 +43,7 @@ FIXED = ("model", "data", "minutes", "voice", "lora", "targets", "extend_vocab",
 class Options:
     """How long and how fast is learned; right for five minutes of one voice."""
 
-    steps: int = option(300, "optimiser steps")
+    steps: int | None = option(None, "optimiser steps; default 300, with --rehearse 900")
     lr: float | None = option(None, "highest learning rate; default 2e-4, with LoRA 1e-3")
     warmup: int = option(30, "steps to the highest learning rate, from which it falls to 0")
     batch_size: int = option(16, "most recordings a batch")
@@ -49,21 +51,34 @@ class Options:
     max_seconds: float = option(12.0, "longer recordings are left out")
     save_step: int = option(100, "steps between checkpoints")
     ema_decay: float = option(0.98, "of the averaged weights, which are the ones exported")
-    rehearse_share: float = option(0.3, "share of --rehearse in each epoch's time")
-    strength: float = option(
-        1.0, "how far the exported weights go from the model's to the trained ones, 0 to 1"
+    rehearse_share: float = option(0.5, "share of --rehearse in each epoch's time")
+    strength: float | None = option(
+        None,
+        "how far the exported weights go from the model's to the trained ones; default 1, without"
+        " --rehearse 0.5, as a few minutes alone blur the words",
     )
     seed: int = option(0, "of the order, the draws and which recordings --minutes takes")
 
     def __post_init__(self):
-        if self.steps < 1 or self.batch_size < 1 or self.save_step < 1:
+        if min(self.steps or 1, self.batch_size, self.save_step) < 1:
             raise InputError("--steps, --batch-size and --save-step should be at least 1")
         if not 0 <= self.rehearse_share < 1:
             raise InputError(f"--rehearse-share is {self.rehearse_share}; choose 0 up to 1")
-        if not 0 < self.strength <= 1:
+        if self.strength is not None and not 0 < self.strength <= 1:
             raise InputError(f"--strength is {self.strength}; choose more than 0, up to 1")
         if self.lr is not None and not 0 < self.lr < 1:
             raise InputError(f"--lr is {self.lr}; choose more than 0, less than 1")
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> Options:
+        """The options that the arguments give, with what depends on the others filled in."""
+        told = cls(**{f.name: getattr(args, f.name) for f in dataclasses.fields(cls)})
+        return dataclasses.replace(
+            told,
+            steps=(900 if args.rehearse else 300) if told.steps is None else told.steps,
+            strength=(1.0 if args.rehearse else 0.5) if told.strength is None else told.strength,
+            lr=RATES["lora" if args.lora else "full"] if told.lr is None else told.lr,
+        )
 
 
 def settle(args: argparse.Namespace, run: Path) -> None:
@@ -86,11 +101,21 @@ def settle(args: argparse.Namespace, run: Path) -> None:
     path.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
 
 
+def main_process_first() -> Any:
+    """Lets the first of several processes prepare what the others then find."""
+    import torch
+
+    if int(os.environ.get("WORLD_SIZE", 1)) == 1:
+        return contextlib.nullcontext()
+    accelerate = require("accelerate", "train")
+    return accelerate.PartialState(cpu=not torch.accelerator.is_available()).main_process_first()
+
+
 def gather(args: argparse.Namespace, release: Release, run: Path) -> tuple[list, list]:
     """The recordings of the voice and those to rehearse, prepared once below the run's folder."""
-    jobs = [("data", args.data, args.minutes, args.voice)]
+    jobs: list[tuple[str, Any, Any, Any]] = [("data", args.data, args.minutes, args.voice)]
     if args.rehearse:
-        jobs.append(("rehearse", args.rehearse, None, "rehearse"))
+        jobs.append(("rehearse", args.rehearse, None, None))
     found: list[list] = []
     for name, inputs, minutes, speaker in jobs:
         out = run / name
@@ -131,8 +156,8 @@ def train(args: argparse.Namespace, options: Options, objective: Any, lora: Any,
     from nanospeech_torch.trainer import TrainConfig
 
     parameters = trainable(objective)
-    rate = options.lr or RATES["lora" if lora else "full"]
-    optimizer = torch.optim.AdamW(parameters, rate, (0.9, 0.99), weight_decay=0.0, fused=True)
+    assert options.lr is not None and options.steps is not None
+    optimizer = torch.optim.AdamW(parameters, options.lr, (0.9, 0.99), weight_decay=0.0, fused=True)
     config = TrainConfig(
         ema_decay=options.ema_decay, log_every=10, keep=1, seed=options.seed, schedule="linear"
     )
@@ -168,7 +193,12 @@ def fast_precision() -> str:
 
 
 def export(
-    args: argparse.Namespace, release: Release, objective: Any, prompt: Any, seconds: float
+    args: argparse.Namespace,
+    strength: float,
+    release: Release,
+    objective: Any,
+    prompt: Any,
+    seconds: float,
 ) -> None:
     """Writes the release folder: the newest checkpoint, the base's other parts, the new voice."""
     import torch
@@ -177,7 +207,7 @@ def export(
     from nanospeech_torch.finetune import blend, duration_state, read_release
 
     source = read_source(args.run)
-    tensors = blend(read_release(release, MODEL), source.tensors, args.strength)
+    tensors = blend(read_release(release, MODEL), source.tensors, strength)
     state = {"model_state_dict": tensors, "config": source.config, "vocab": source.vocab}
     torch.save(state | {"step": source.step}, args.run / "finetuned.pt")
     duration = None
@@ -192,7 +222,7 @@ def export(
     note = f'Voice "{args.voice}": a recording that the model was finetuned on.\n{note}\n'
     (voices / f"{args.voice}.license.txt").write_text(note, encoding="utf-8")
     how = f"LoRA of rank {args.lora}" if args.lora else "all weights"
-    how += f", blended by {args.strength:g} with it" if args.strength < 1 else ""
+    how += f", blended by {strength:g} with it" if strength < 1 else ""
     card = args.run / "card.md"
     card.write_text(
         f'Finetuned from "{release.config.name}" ({how}) on {seconds / 60:.1f} minutes of the voice'
@@ -243,7 +273,7 @@ def parser() -> argparse.ArgumentParser:
     add("--precision", choices=["no", "bf16", "fp16"], help="default: bf16 where it is fast")
     add("--threads", type=int, help="CPU threads of torch")
     for f in dataclasses.fields(Options):
-        kind = int if str(f.type) == "int" else float
+        kind = int if str(f.type).startswith("int") else float
         flag = "--" + f.name.replace("_", "-")
         add(flag, type=kind, default=f.default, help=f.metadata["help"])
     return p
@@ -251,7 +281,7 @@ def parser() -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Does it all; returns what was made."""
-    options = Options(**{f.name: getattr(args, f.name) for f in dataclasses.fields(Options)})
+    options = Options.of(args)
     if not args.voice or not args.voice.replace("-", "").replace("_", "").isalnum():
         raise InputError(f"--voice {args.voice!r} should be of letters, digits, - and _")
     if args.threads:
@@ -260,8 +290,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         torch.set_num_threads(args.threads)
     args.run = args.run or Path("runs") / args.voice
     release = open_release(args.model)
-    settle(args, args.run)
-    voice, others = gather(args, release, args.run)
+    with main_process_first():
+        settle(args, args.run)
+        voice, others = gather(args, release, args.run)
     seconds = sum(r.seconds for r in voice)
     print(f"{len(voice)} recordings, {seconds / 60:.1f} minutes, to train on")
     objective, lora = build(args, release, [r.text for r in voice])
@@ -271,7 +302,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     trainer = train(args, options, objective, lora, dataset)
     if not trainer.accelerator.is_main_process:
         return {}
-    export(args, release, objective, prompt, seconds)
+    assert options.strength is not None
+    export(args, options.strength, release, objective, prompt, seconds)
     print(f"prompt: {prompt.key}, {prompt.seconds:.1f} s: {prompt.text}")
     sample = speak(args)
     return {"output": str(args.output), "sample": str(sample), "steps": trainer.step}

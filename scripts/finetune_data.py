@@ -49,7 +49,7 @@ class Recording:
     audio: Source
     text: str
     seconds: float
-    speaker: str
+    speaker: str | None = None
 
     def wave(self) -> np.ndarray:
         """float32 (n,) at 24 kHz."""
@@ -73,7 +73,9 @@ class Recordings:
         share: float = 0.0,
         seed: int = 0,
     ):
-        self.recordings, self.others, self.share = list(recordings), list(others), share
+        self.recordings, self.share = list(recordings), share
+        # keys decide the draws, and which mels are cached: no two recordings may share one
+        self.others = [dataclasses.replace(r, key=f"other_{r.key}") for r in others]
         self.seed, self.epoch = seed, 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -95,7 +97,9 @@ class Recordings:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         for r in self.chosen():
-            meta = {"text": r.text, "duration": r.seconds, "speaker": r.speaker}
+            meta: dict[str, Any] = {"text": r.text, "duration": r.seconds}
+            if r.speaker is not None:
+                meta["speaker"] = r.speaker
             yield {"__key__": r.key, "flac": r.audio.read(), "json": meta}
 
 
@@ -140,16 +144,16 @@ def write_voice(
     out: Path,
     config: ModelConfig,
     minutes: float | None,
-    speaker: str,
+    speaker: str | None,
     seed: int = 0,
 ) -> list[Skip]:
     """Writes out/voice-*.tar to train on and out/rest-*.tar with what is beyond `minutes`.
 
     Args:
-        samples: recordings of one voice.
+        samples: recordings.
         config: of the model, for the level.
         minutes: of speech to train on; None takes all.
-        speaker: name of the voice.
+        speaker: whose all of them are; None keeps what the samples tell.
         seed: of which recordings come first.
 
     Returns:
@@ -178,7 +182,7 @@ def write_voice(
             wave = audio.trim(wave, audio.SAMPLE_RATE, EDGE_SILENCE)
             wave, _ = audio.set_level(wave, config.audio.prompt_rms)
             duration = round(len(wave) / audio.SAMPLE_RATE, 4)
-            meta = {"text": sample.text, "duration": duration, "speaker": speaker}
+            meta = {"text": sample.text, "duration": duration, "speaker": speaker or sample.speaker}
             writer = voice if left > 0 else rest
             left, seconds = left - duration, seconds + duration
             meta_bytes = json.dumps(meta, ensure_ascii=False).encode()

@@ -211,14 +211,18 @@ def sweep(args: argparse.Namespace) -> list[dict]:
 
 
 def best_rate(rows: list[dict]) -> tuple[float, float]:
-    """The lowest point (rate, loss) of a parabola, in log rate, over the best cell's neighbours."""
+    """The lowest point (rate, loss) of a parabola, in log rate, over the best cell's neighbours.
+
+    Losses count up to 1.25 times the best: how badly a neighbour diverged says nothing of the dip.
+    """
     rows = sorted(rows, key=lambda r: r["lr"])
     at = min(range(len(rows)), key=lambda i: rows[i]["loss"])
     near = rows[max(0, at - 1) : at + 2]
-    if len(near) < 3 or not all(math.isfinite(r["loss"]) for r in near):
+    if len(near) < 3:
         return rows[at]["lr"], rows[at]["loss"]
     x = np.log2([r["lr"] for r in near])
-    a, b, c = np.polyfit(x - x[1], [r["loss"] for r in near], 2)
+    y = [min(r["loss"], 1.25 * rows[at]["loss"]) for r in near]
+    a, b, c = np.polyfit(x - x[1], y, 2)
     return float(2 ** (x[1] - b / (2 * a))), float(c - b * b / (4 * a))
 
 

@@ -128,3 +128,20 @@ def test_bad_input_ends_in_one_line_and_code_2(golden, tmp_path, capsys, case):
     assert main([*command, "--output", str(tmp_path / "out")]) == 2
     err = capsys.readouterr().err
     assert err.startswith("error: ") and err.count("\n") == 1
+
+
+def test_sharded_checkpoints_are_converted_as_their_exports_are(tmp_path):
+    from .training import samples, trainer
+
+    trainer(tmp_path / "run").train(samples(), 2, 2, max_duration=200)
+    folder = tmp_path / "run" / "step_00000002"
+    for weights in ("ema", "raw"):
+        one, two = (read_source(p, weights) for p in (folder, folder.with_suffix(".pt")))
+        assert one.tensors.keys() == two.tensors.keys() and one.config == two.config
+        assert all(torch.equal(one.tensors[n], two.tensors[n]) for n in one.tensors)
+    assert read_source(tmp_path / "run").step == 2
+    folder.with_suffix(".pt").unlink()  # train.export: never
+    assert read_source(tmp_path / "run").step == 2
+    (folder / "meta.json").unlink()
+    with pytest.raises(CheckpointError, match="not a complete checkpoint"):
+        read_source(folder)

@@ -139,8 +139,9 @@ def test_a_bad_step_changes_nothing(name, first, bad):
         for seed in range(2):
             guarded_step(optimizers, guard.check(gradients(model, seed)))
         before = everything(model, optimizers)
-    ok = guard.check(gradients(model, 2, bad))
-    guarded_step(optimizers, ok)
+    norm = gradients(model, 2, bad)
+    ok = guard.check(norm)
+    guarded_step(optimizers, ok, (1 / norm).clamp(max=1))
     assert not ok
     after = everything(model, optimizers)
     assert all(torch.equal(a, b) for a, b in zip(before, after))
@@ -174,6 +175,25 @@ def test_a_good_guarded_step_is_the_usual_one(name):
                 for optimizer in optimizers:
                     optimizer.step()
     assert all(torch.equal(a, b) for a, b in zip(*(m.parameters() for m in models)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_guarded_step_clips_as_clip_grad_norm_does(name):
+    models = [tiny(), tiny()]
+    for model, guarded in zip(models, (True, False)):
+        optimizers = build_optimizers(model, OptimizerConfig(name, eps=1e-5))
+        for seed in range(3):
+            gradients(model, seed)
+            norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])
+            if guarded:
+                factor = (0.1 / (norm + 1e-6)).clamp(max=1)
+                guarded_step(optimizers, Guard().check(norm), factor)
+            else:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+                for optimizer in optimizers:
+                    optimizer.step()
+    for a, b in zip(*(m.parameters() for m in models)):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
 
 def test_spikes_are_skipped_once_the_usual_norm_is_known():
