@@ -11,11 +11,13 @@ import torch
 from nanospeech.errors import DataError, InputError
 from nanospeech.tokenizer import Tokenizer, phoneme_vocab
 
+from . import estimate
 from .dit import DiT
 from .duration import DurationTransformer
 from .flow import DurationPredictor, Nanospeech
 from .mup import base_shapes, scale_outputs_
 from .optim import build_optimizers
+from .profile import vocoder_flops
 from .run_config import DataConfig, RunConfig
 from .sources import find_shards
 from .trainer import DurationTrainer, NanospeechTrainer, Trainer, VocoderTrainer
@@ -85,6 +87,25 @@ def build_trainer(config: RunConfig, **accelerate_kwargs: Any) -> Trainer:
         log=config.log,
         run=config.to_dict(),
     )
+
+
+def dry_run(config: RunConfig) -> str:
+    """Sizes, work and memory of a run; allocates no weights and reads no data."""
+    if config.model != "vocoder":
+        return estimate.dry_run(config)
+    with torch.device("meta"):
+        objective = build_objective(config, None)
+    batch, frames = config.data.batch_size, config.vocoder_loss.frames
+    flops = vocoder_flops(config.vocoder, batch, frames)
+    lines = ["weights"]
+    for name, params in objective.phases().items():
+        lines.append(f"  {name:<22}{sum(p.numel() for p in params):>16,}")
+    lines += [
+        "",
+        f"a micro-batch of one process: {batch} segments x {frames} frames = {batch * frames:,} "
+        f"frames, {flops / 1e9:,.1f} GFLOP forward and backward, judges not counted",
+    ]
+    return "\n".join(lines)
 
 
 def find_data(config: RunConfig) -> list[str]:

@@ -68,9 +68,7 @@ def main(argv: list[str] | None = None) -> int:
 
         config = read_run(args.config, args.set)
         if args.dry_run:
-            from nanospeech_torch.estimate import dry_run
-
-            print(dry_run(config))
+            print(run.dry_run(config))
             return 0
         if args.threads:
             import torch

@@ -62,3 +62,32 @@ def test_mistakes_end_in_one_line_and_code_2(config, capsys, change, said):
 def test_changes_are_read_as_yaml_and_exponents_as_numbers(config):
     changed = read_run(config, ["optimizer.lr=2e-4", "train.schedule=cosine"])
     assert changed.optimizer.lr == 2e-4 and changed.train.schedule == "cosine"
+
+
+@pytest.mark.parametrize(
+    ("preset", "millions"),
+    [
+        ("default_voice", 10.4),
+        ("82M", 82.3),
+        ("duration", 22.5),
+        ("f5", 335.9),
+        ("800M", 803.9),
+        ("3B", 2995.9),
+        ("8B", 7658.0),
+        ("vocoder", 2.8),
+    ],
+)
+def test_presets_tell_their_sizes_without_allocating_them(preset, millions, capsys):
+    assert main(["--config", f"scripts/configs/{preset}.yaml", "--dry-run"]) == 0
+    counts = [
+        int(line.split()[-1].replace(",", ""))
+        for line in capsys.readouterr().out.splitlines()
+        if line.split()[:1] in (["all"], ["vocoder"])
+    ]
+    assert counts[0] / 1e6 == pytest.approx(millions, rel=0.01)
+
+
+def test_every_setting_is_explained(capsys):
+    assert main(["--explain"]) == 0
+    out = capsys.readouterr().out
+    assert "total_steps: 100000" in out and "checkpoint_interval: 0  # every Nth block" in out
