@@ -222,7 +222,9 @@ class Batches(IterableDataset):
             self.barren += 1
             if self.barren > (2 if self.stream.streams > 1 else 0):
                 what = ", ".join(f"{n} {why}" for why, n in self.reasons.items()) or "no samples"
-                raise DataError(f"nothing in the dataset can be used: {what}")
+                cause = getattr(self.source, "cause", "")
+                why = f"{what} (the last: {cause})" if cause else what
+                raise DataError(f"nothing in the dataset can be used: {why}")
         self.batches = 0
         self.stream.advance()
         if told and last is None:

@@ -94,7 +94,7 @@ class Checkpoints:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 shutil.rmtree(part, ignore_errors=True)
                 part.mkdir()
-                self.check_room(tensors)
+                self.check_room(tensors, export)
                 write_json(part / "meta.json", meta)
             self.barrier()
             part.mkdir(exist_ok=True)  # a file system that is slow to show it
@@ -146,9 +146,39 @@ class Checkpoints:
         for old in sorted(self.folder.glob("step_????????.pt"))[: -self.keep]:
             old.unlink()
 
-    def check_room(self, tensors: dict[str, Tensor]) -> None:
+    def set_aside(self, step: int) -> None:
+        """Moves checkpoints beyond a step out of the way of a run that starts or goes on there.
+
+        They and a copy of log.csv go to a folder before_N: nothing is lost, and neither retention
+        nor the next start takes them for this run's.
+        """
+        if self.rank == 0 and self.folder.is_dir():
+            later = [
+                p
+                for p in self.folder.glob("step_????????*")
+                if p.suffix in ("", ".pt") and int(p.stem[5:]) > step
+            ]
+            if later:
+                number = 1
+                while (aside := self.folder / f"before_{number}").exists():
+                    number += 1
+                aside.mkdir()
+                log = self.folder / "log.csv"
+                if log.is_file():
+                    shutil.copy2(log, aside)
+                (self.folder / "latest").unlink(missing_ok=True)
+                for path in later:
+                    os.rename(path, aside / path.name)
+                self.say(
+                    f"{len(later)} checkpoints and exports beyond step {step} are now in {aside}"
+                )
+        self.barrier()
+
+    def check_room(self, tensors: dict[str, Tensor], export: dict[str, Any] | None) -> None:
         """Raises OSError where the disk cannot hold the tensors."""
-        need = sum(t.numel() * t.element_size() for t in tensors.values())
+        parts = [tensors, *(v for v in (export or {}).values() if isinstance(v, dict))]
+        found = [t for part in parts for t in part.values() if isinstance(t, Tensor)]
+        need = sum(t.numel() * t.element_size() for t in found)
         free = shutil.disk_usage(self.folder).free
         if free < need:
             raise OSError(errno.ENOSPC, f"no space left: {need / 2**30:.2f} GiB are needed")
@@ -249,6 +279,8 @@ def root_cause(error: BaseException) -> str:
         error = first[0] if isinstance(first, tuple) else first
     while error.__cause__ is not None:
         error = error.__cause__
+    if "inline_container" in str(error):  # how torch.save tells of a write that failed
+        return "the file could not be written to its end; is the disk full?"
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 

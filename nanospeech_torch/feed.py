@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +60,13 @@ def loader(trainer: Trainer, dataset: Any, plan: BatchPlan, workers: int, cache_
         # the other ways to start a process run an unguarded training script once more in it
         multiprocessing_context="fork" if sys.platform == "linux" else None,
         pin_memory=pin,
+        worker_init_fn=leave_interrupts,
     )
+
+
+def leave_interrupts(worker: int) -> None:
+    """Ctrl-C reaches all processes of a terminal; batches are needed until the run has saved."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def speech_batches(trainer: Trainer, source: Any, plan: BatchPlan, **options: Any) -> SpeechBatches:

@@ -121,10 +121,12 @@ def run_config(values: dict[str, Any], where: str = "config") -> RunConfig:
                 value = value or {}
                 if name == "data" and isinstance(value.get("shards"), str):
                     value = {**value, "shards": [value["shards"]]}
+                if name == "speed" and value.get("compile") is False:
+                    value = {**value, "compile": "off"}  # which YAML takes for a boolean
                 built[name] = from_dict(SECTIONS[name], value, name)
             else:
                 if name == "mixed_precision" and value is False:
-                    value = "no"  # which YAML takes for a boolean
+                    value = "no"  # so is this
                 check_type(fields[name], value, "config")
                 built[name] = value
         return RunConfig(**built)

@@ -85,8 +85,17 @@ class Log:
         config = {k: v if isinstance(v, plain) else str(v) for k, v in flat(settings(t)).items()}
         name = self.config.name or t.run_dir.name
         names = {getattr(k, "value", str(k)) for k in t.accelerator.log_with}
-        options = {k: {"name": name} for k in names & {"wandb", "trackio"}}
-        t.accelerator.init_trackers(self.config.project, config=config, init_kwargs=options)
+        options: dict[str, Any] = {k: {"name": name} for k in names & {"wandb", "trackio"}}
+        if self.main and "wandb" in options:
+            t.run_dir.mkdir(parents=True, exist_ok=True)
+            options["wandb"]["dir"] = str(t.run_dir)
+        try:
+            t.accelerator.init_trackers(self.config.project, config=config, init_kwargs=options)
+        except Exception as e:  # each has its own kinds
+            raise InputError(
+                f"log.trackers {', '.join(sorted(names))} could not start: {e}; log in there, or "
+                "leave it out of log.trackers"
+            ) from e
 
     def add(self, means: dict[str, torch.Tensor]) -> None:
         """Adds up a micro-batch's losses on the device."""

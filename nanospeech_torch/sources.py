@@ -121,6 +121,7 @@ class TarSource:
         if not shards:
             raise InputError("a TarSource needs at least one shard")
         self.shards, self.tries, self.largest = [str(s) for s in shards], tries, largest
+        self.cause = ""  # of the last broken shard
 
     def __len__(self) -> int:
         return len(self.shards)
@@ -139,7 +140,14 @@ class TarSource:
                     else:
                         yield index, sample
                 return
-            except Exception:  # whatever a network or a decompressor may raise
+            except ImportError as e:
+                raise InputError(
+                    f"reading {path} needs a package that is not installed: {e}"
+                ) from e
+            except Exception as e:  # whatever a network or a decompressor may raise
+                self.cause = f"{path}: {type(e).__name__}: {e}"
+                if isinstance(e, FileNotFoundError):
+                    break  # it will not come by waiting
                 if attempt + 1 < tries:
                     time.sleep(2**attempt)
         skipped[BROKEN] += 1

@@ -145,10 +145,14 @@ def resume(trainer: Trainer, how: str) -> None:
                 "it away, or pass resume='never' (--resume never) to start afresh there"
             )
         t.say(f"starting a new run in {t.run_dir}")
+        t.checkpoints.set_aside(-1)
         if t.parallel.rank == 0:
             cut_log(t.run_dir / "log.csv", 0)
         return
     load(t, path)
+    t.checkpoints.set_aside(t.step)
+    if t.parallel.rank == 0:
+        cut_log(t.run_dir / "log.csv", t.step)
     t.say(f"going on from {path} at step {t.step}")
     t.parallel.gather(None)
 
@@ -161,7 +165,6 @@ def load(trainer: Trainer, path: Path) -> None:
         allocate(t, i, optimizer, described)
     meta, ranks = t.checkpoints.load(path, tensors(t))
     t.step = meta["step"]
-    t.skipped.update(meta.get("skipped", {}))
     for line in changes(meta.get("run", {}), settings(t)):
         t.say(f"changed since step {t.step}: {line}")
     mine = [r for r in ranks if r["data_rank"] == t.parallel.data_rank]
@@ -176,8 +179,6 @@ def load(trainer: Trainer, path: Path) -> None:
         set_random_state(ranks[t.parallel.rank]["rng"])
     else:
         t.say(f"{len(ranks)} processes saved, {t.parallel.world} go on")
-    if t.parallel.rank == 0:
-        cut_log(t.run_dir / "log.csv", t.step)
 
 
 def allocate(trainer: Trainer, index: int, optimizer: Any, described: dict[str, Any]) -> None:

@@ -209,8 +209,7 @@ class Trainer:
             batch_size: most samples a batch, on each process.
             max_batch_frames: most padded mel frames a batch; batch_size * max_duration if None.
             max_duration: longest sample, in mel frames (93.75 a second).
-            num_workers: processes that decode, at most one for each shard of this process; with 0 a
-                thread runs ahead.
+            num_workers: processes that decode; with 0 a thread runs ahead.
             save_step: steps between checkpoints.
             resume: "auto" goes on from the newest checkpoint of run_dir, "never" starts afresh, a
                 path goes on from that folder.

@@ -8,11 +8,13 @@ the optimizers, the average. Batches are synthetic and on the device; loading da
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import platform
 import resource
 import sys
+import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -109,59 +111,49 @@ def make_batch(spec: Spec, vocab: int, mels: int, seed: int) -> Any:
 
 
 class Steps:
-    """A model ready to train, and its step."""
+    """A trainer with a batch that never changes, and its step."""
 
     def __init__(self, spec: Spec):
-        import accelerate
+        import torch
 
-        from nanospeech_torch.optim import EMA, OptimizerConfig, build_optimizers
-        from nanospeech_torch.parallel import Parallel, ParallelConfig
-        from nanospeech_torch.speed import SpeedConfig, apply_speed
+        from nanospeech_torch.data import Loaded, Place
+        from nanospeech_torch.optim import OptimizerConfig, build_optimizers
+        from nanospeech_torch.parallel import ParallelConfig
+        from nanospeech_torch.runlog import Log
+        from nanospeech_torch.speed import SpeedConfig
+        from nanospeech_torch.trainer import Trainer
 
-        self.accelerator = accelerate.Accelerator(mixed_precision=spec.precision, cpu=spec.cpu)
-        split = spec.parallel[1] * spec.parallel[2] > 1
-        self.core = build(spec, meta=split)
+        self.core = build(spec, meta=spec.parallel[1] * spec.parallel[2] > 1)
         self.config = self.core.transformer.config
-        self.parallel = Parallel(self.accelerator, ParallelConfig(*spec.parallel), self.core)
-        speed = SpeedConfig(spec.compile, spec.checkpoint_interval, spec.checkpoint_ops)
-        self.optimizers = build_optimizers(self.core, OptimizerConfig(**spec.optimizer))
-        self.model = self.parallel.wrap(
-            self.core, self.optimizers, lambda m: apply_speed(m, speed, shapes=1)
+        self.trainer = Trainer(
+            self.core,
+            build_optimizers(self.core, OptimizerConfig(**spec.optimizer)),
+            1,
+            {"mixed_precision": spec.precision, "cpu": spec.cpu},
+            tempfile.mkdtemp(),  # nothing is written to it
+            log_every=10**9,
+            schedule="constant",
+            parallel=ParallelConfig(*spec.parallel),
+            speed=SpeedConfig(spec.compile, spec.checkpoint_interval, spec.checkpoint_ops),
         )
-        self.model.train()
-        self.ema = EMA(self.core, horizon=10_000)
+        self.device: torch.device = self.trainer.accelerator.device
+        self.parallel = self.trainer.parallel
+        self.trainer.model.train()
+        self.log = Log(self.trainer, spec.steps)
         batch = make_batch(
             spec, self.config.text_num_embeds, self.config.n_mels, self.parallel.data_rank
         )
-        self.batch = batch.to(self.accelerator.device)
-        self.done = 0
+        self.batches = itertools.repeat(Loaded(batch.to(self.device), 0, Place()))
 
     def step(self) -> None:
-        """One optimiser step."""
-        import torch
-
-        with self.accelerator.autocast():
-            sums = self.model(self.batch)
-        counts = self.parallel.reduce(torch.stack([n.float() for _, n in sums.values()]))
-        weights, world = self.core.weights(), self.parallel.data_world
-        loss = sum(
-            weights[name] * world * total / counts[i]
-            for i, (name, (total, _)) in enumerate(sums.items())
-        )
-        loss.backward()  # type: ignore[union-attr]
-        parameters = list(self.core.parameters())
-        self.parallel.clip_(parameters, self.parallel.grad_norm(parameters), 1.0)
-        for optimizer in self.optimizers:
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-        self.done += 1
-        self.ema.update(self.done)
+        """One optimiser step of the trainer itself."""
+        self.trainer.optimizer_step(self.batches, 10**9, self.log)
 
     def wait(self) -> None:
         """Returns when the device has done all it was asked to."""
         import torch
 
-        if self.accelerator.device.type == "cuda":
+        if self.device.type == "cuda":
             torch.cuda.synchronize()
 
 
@@ -175,7 +167,7 @@ def run(spec: Spec) -> dict[str, Any]:
     if spec.threads:
         torch.set_num_threads(spec.threads)
     steps = Steps(spec)
-    device = steps.accelerator.device
+    device = steps.device
     last = min(spec.last, spec.steps)
     for _ in range(spec.steps - last):
         steps.step()

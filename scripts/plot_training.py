@@ -2,8 +2,8 @@
 
     python scripts/plot_training.py --log runs/default_voice/log.csv --wer wer.csv --out curve.png
 
-wer.csv has the columns step,hours,wer (and any others). Needs matplotlib: pip install
-'nanospeech[eval]'.
+The loss is the log's first one (flow, duration or mel) unless --loss names another. wer.csv has the
+columns step,hours,wer (and any others). Needs matplotlib: pip install 'nanospeech[eval]'.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import csv
 import sys
 from pathlib import Path
 
-from nanospeech.errors import NanospeechError, require
+from nanospeech.errors import InputError, NanospeechError, require
 
 
 def read(path: str | Path) -> list[dict[str, str]]:
@@ -35,20 +35,40 @@ def hours(rows: list[dict[str, str]]) -> list[float]:
     return out
 
 
-def draw(log: str | Path, wer: str | Path | None, out: str | Path) -> None:
-    """Writes the picture."""
+def losses(rows: list[dict[str, str]]) -> list[str]:
+    """Names of a log's losses: its columns between the step and the gradient's norm."""
+    names = list(rows[0]) if rows else []
+    if "step" not in names or "grad_norm" not in names:
+        raise InputError("this is no log.csv of a training run, or it has no lines yet")
+    return names[names.index("step") + 1 : names.index("grad_norm")]
+
+
+def draw(log: str | Path, wer: str | Path | None, out: str | Path, name: str | None = None) -> None:
+    """Writes the picture.
+
+    Args:
+        name: of the loss; the log's first one if None.
+
+    Raises:
+        InputError: the file is no training log, or it has no such loss.
+    """
+    rows = read(log)
+    known = losses(rows)
+    name = name or known[0]
+    if name not in known:
+        raise InputError(f"{log} has no loss {name!r}; choose from {', '.join(known)}")
     matplotlib = require("matplotlib", "eval")
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    rows = read(log)
-    time = hours(rows)
+    points = [(t, float(r[name])) for t, r in zip(hours(rows), rows) if r[name]]
+    time, loss = [t for t, _ in points], [value for _, value in points]
     figure, axis = plt.subplots(figsize=(7, 4), constrained_layout=True)
-    loss = [float(r["flow"]) for r in rows]
     axis.plot(time, loss, color="tab:blue", alpha=0.25, linewidth=0.8)
     smooth = [sum(loss[max(0, i - 7) : i + 1]) / min(8, i + 1) for i in range(len(loss))]
-    axis.plot(time, smooth, color="tab:blue", label="flow-matching loss")
-    axis.set(xlabel="hours of training", ylabel="loss", ylim=(0, 1))
+    axis.plot(time, smooth, color="tab:blue", label=name)
+    # the first lines of a run are high; the rest is what one wants to see
+    axis.set(xlabel="hours of training", ylabel="loss", ylim=(0, 1.2 * smooth[len(smooth) // 20]))
     if wer:
         points = [(float(r["hours"]), 100 * float(r["wer"])) for r in read(wer)]
         other = axis.twinx()
@@ -65,11 +85,12 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--log", required=True, help="log.csv of a run")
     parser.add_argument("--wer", help="CSV of step, hours, wer")
+    parser.add_argument("--loss", help="which to draw; default: the first")
     parser.add_argument("--out", required=True, help="picture to write")
     args = parser.parse_args(argv)
     try:
-        draw(args.log, args.wer, args.out)
-    except NanospeechError as e:
+        draw(args.log, args.wer, args.out, args.loss)
+    except (NanospeechError, OSError) as e:
         print(f"error: {e}", file=sys.stderr)
         return 2
     return 0

@@ -177,3 +177,21 @@ def test_sigterm_saves_and_ends_the_run(tmp_path, shards):
     assert "SIGTERM at step" in out
     (saved,) = tmp_path.glob("step_????????")
     assert (tmp_path / "latest").read_text().strip() == saved.name
+
+
+def test_a_run_started_afresh_keeps_its_own_checkpoints_and_the_old_ones(tmp_path, capsys):
+    trainer(tmp_path, keep=2).train(samples(), 6, 2, max_duration=200, save_step=2)
+    trainer(tmp_path, keep=2).train(samples(), 2, 2, max_duration=200, resume="never")
+    assert "are now in" in capsys.readouterr().out
+    assert (tmp_path / "latest").read_text().strip() == "step_00000002"
+    assert (tmp_path / "step_00000002" / "meta.json").is_file()
+    old = {p.name for p in (tmp_path / "before_1").iterdir()}
+    assert old == {"log.csv"} | {f"step_0000000{n}{e}" for n in (4, 6) for e in ("", ".pt")}
+    # going back to an earlier step of the same run is much the same
+    again = trainer(tmp_path, keep=3)
+    again.train(samples(), 5, 2, max_duration=200, save_step=1)
+    back = trainer(tmp_path, keep=3)
+    back.train(samples(), 4, 2, max_duration=200, resume=str(tmp_path / "step_00000003"))
+    assert (tmp_path / "latest").read_text().strip() == "step_00000004"
+    assert (tmp_path / "before_2" / "step_00000005").is_dir()
+    assert [step for step, _ in losses(tmp_path)] == [1, 2, 3, 4]

@@ -87,6 +87,11 @@ def test_presets_tell_their_sizes_without_allocating_them(preset, millions, caps
     assert counts[0] / 1e6 == pytest.approx(millions, rel=0.01)
 
 
+def test_yaml_booleans_that_are_meant_as_words_are_taken_as_such(config):
+    changed = read_run(config, ["mixed_precision=no", "speed.compile=off"])
+    assert changed.mixed_precision == "no" and changed.speed.compile == "off"
+
+
 def test_every_setting_is_explained(capsys):
     assert main(["--explain"]) == 0
     out = capsys.readouterr().out

@@ -1,0 +1,188 @@
+"""The documents: links that lead somewhere, commands whose scripts, flags and keys are there."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import re
+import shlex
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from nanospeech_torch.run_config import SECTIONS, read_run
+from scripts.plot_training import main as plot
+
+ROOT = Path(__file__).parent.parent
+DOCS = [p for p in sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.M | re.S)
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+CODE = re.compile(r"`([^`\n]+)`")
+FILES = ("py", "csv", "md", "json", "png", "safetensors")  # endings that are no keys
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors that GitHub gives a page's headings."""
+    text = FENCE.sub("", path.read_text(encoding="utf-8"))
+    heads = re.findall(r"^#+ +(.+?) *$", text, re.M)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in heads}
+
+
+def commands(path: Path) -> list[list[str]]:
+    """The words of each line of a page's shell blocks; continued lines are one."""
+    text = path.read_text(encoding="utf-8")
+    found = []
+    for _, block in (m for m in FENCE.findall(text) if m[0] == "sh"):
+        for line in block.replace("\\\n", " ").splitlines():
+            for part in re.split(r"&&|\|| & ", line):
+                if words := shlex.split(part, comments=True):
+                    found.append(words)
+    return found
+
+
+def script(words: list[str]) -> tuple[str, list[str]] | None:
+    """The module of ours that a command starts, and what the command gives it."""
+    for i, word in enumerate(words):
+        if word == "scripts/slurm.sh":
+            return "scripts.train", words[i + 1 :]
+        if word.startswith("scripts/") and word.endswith(".py"):
+            return word.removesuffix(".py").replace("/", "."), words[i + 1 :]
+        if word == "-m" and words[i + 1 :] and words[i + 1] in ("convert", "nanospeech.generate"):
+            module = {"convert": "convert.__main__"}.get(words[i + 1], words[i + 1])
+            return module, words[i + 2 :]
+    return None
+
+
+@cache
+def help_of(module: str, command: str = "") -> str:
+    """What --help prints."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), pytest.raises(SystemExit):
+        importlib.import_module(module).main([command, "--help"] if command else ["--help"])
+    return out.getvalue()
+
+
+CALLS = [
+    pytest.param(module, rest, id=f"{name(path)}: {module} {n}")
+    for path in DOCS
+    for n, words in enumerate(commands(path))
+    if (found := script(words)) is not None
+    for module, rest in [found]
+]
+
+
+@pytest.mark.parametrize("path", DOCS, ids=name)
+def test_links_and_pictures_lead_somewhere(path):
+    text = FENCE.sub("", path.read_text(encoding="utf-8"))
+    for link in LINK.findall(text):
+        if link.startswith(("http://", "https://", "mailto:")):
+            continue
+        file, _, anchor = link.partition("#")
+        target = (path.parent / file).resolve() if file else path
+        assert target.exists(), f"{name(path)} links to {link}"
+        if anchor:
+            assert anchor in anchors(target), f"{name(path)} links to {link}"
+
+
+@pytest.mark.parametrize("path", DOCS, ids=name)
+def test_scripts_and_tests_that_are_named_are_there(path):
+    text = path.read_text(encoding="utf-8")
+    for found in re.findall(r"\b((?:scripts|tests)/[\w./-]*\w)", text):
+        if found != "tests/X.py":
+            assert (ROOT / found).exists(), f"{name(path)} names {found}"
+
+
+@pytest.mark.parametrize(("module", "rest"), CALLS)
+def test_commands_use_flags_that_exist(module, rest):
+    known = help_of(module, rest[0] if module == "scripts.prepare" else "")
+    if module == "scripts.train_vocoder":  # which hands on what it does not know
+        known += help_of("scripts.train")
+    for word in rest:
+        if re.match(r"--?[a-z]", word):
+            flag = word.partition("=")[0]
+            assert re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", known), f"{module} {flag}"
+
+
+def changes(rest: list[str]) -> list[str]:
+    """The words after --set."""
+    found, inside = [], False
+    for word in rest:
+        inside = word == "--set" or (inside and not word.startswith("--"))
+        found += [word] if inside and word not in ("--set", "…", "...") else []
+    return found
+
+
+@pytest.mark.parametrize(("module", "rest"), [c for c in CALLS if "--set" in c.values[1]])
+def test_settings_of_commands_are_accepted(module, rest, tmp_path):
+    if "--config" in rest:
+        config = ROOT / rest[rest.index("--config") + 1]
+    else:
+        kind = rest[rest.index("--preset") + 1] if "--preset" in rest else "vocoder"
+        config = ROOT / "scripts" / "configs" / f"{kind}.yaml"
+    if not config.exists():  # the reader's own, called FILE or my.yaml
+        config = tmp_path / "empty.yaml"
+        config.write_text("")
+    read_run(config, changes(rest))
+
+
+@pytest.mark.parametrize("path", DOCS, ids=name)
+def test_settings_that_are_named_exist(path):
+    for code in CODE.findall(FENCE.sub("", path.read_text(encoding="utf-8"))):
+        for section, key in re.findall(r"(?:^|--set |\s)([a-z_]+)\.([a-z_]+)(?==|$|\s)", code):
+            if section in SECTIONS and key not in FILES:
+                known = {f.name for f in fields(SECTIONS[section])}
+                assert key in known, f"{name(path)} names {section}.{key}"
+
+
+def test_messages_of_the_troubleshooting_table_are_printed():
+    """The longest fixed part of each message, as the code has it."""
+    text = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    table = text[text.index("Messages of this project") : text.index("Messages of others")]
+    code = "\n".join(
+        path.read_text(encoding="utf-8")
+        for folder in ("nanospeech", "nanospeech_torch", "convert", "scripts")
+        for path in sorted((ROOT / folder).glob("*.py"))
+    )
+    code = re.sub(r'"\s*\n\s*f?"', "", code)  # strings that go on in the next line
+    for row in table.splitlines():
+        for message in CODE.findall(row.split("|")[1] if row.startswith("| `") else ""):
+            parts = re.split(
+                r"'[^']*'|\[.*?\]|\d[\d_]*|…|accelerate is|step_|dit;|runs/|\.pt", message
+            )
+            longest = max(parts, key=len).strip(" ;:,")
+            assert len(longest) > 8 and longest in code, message
+
+
+def test_the_map_of_the_house_names_every_module():
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    for folder in ("nanospeech", "nanospeech_torch"):
+        for path in sorted((ROOT / folder).glob("[a-z]*.py")):
+            assert re.search(rf"\b{path.stem}\b", text), f"ARCHITECTURE.md lacks {path.name}"
+
+
+LOG = """step,mel,judge,grad_norm,lr,seconds
+2,2.0,,1.5,1e-4,1.0
+4,1.5,2.0,1.4,1e-4,2.0
+6,1.2,1.9,1.3,1e-4,0.5
+"""
+
+
+def test_a_log_is_drawn_by_any_of_its_losses(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    log, out = tmp_path / "log.csv", tmp_path / "curve.png"
+    log.write_text(LOG)
+    for more in ([], ["--loss", "judge"]):
+        assert plot(["--log", str(log), "--out", str(out), *more]) == 0
+        assert out.read_bytes().startswith(b"\x89PNG")
+        out.unlink()
+    assert plot(["--log", str(log), "--out", str(out), "--loss", "flow"]) == 2
+    assert "choose from mel, judge" in capsys.readouterr().err
+    log.write_text(LOG.splitlines()[0])
+    assert plot(["--log", str(log), "--out", str(out)]) == 2
