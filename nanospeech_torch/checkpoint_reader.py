@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.distributed.checkpoint.filesystem import FileSystemReader
+from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 
 from nanospeech.errors import CheckpointError
 
 METADATA_CLASSES = {
     "torch.distributed.checkpoint.metadata": {
-        "BytesStorageMetadata",
         "ChunkStorageMetadata",
         "Metadata",
         "MetadataIndex",
@@ -50,6 +50,11 @@ class SafeReader(FileSystemReader):
         path = self.fs.concat_path(self.path, ".metadata")
         with self.fs.create_stream(path, "rb") as stream:
             metadata = MetadataUnpickler(stream).load()
+        described = metadata.state_dict_metadata
+        if any(type(d) is not TensorStorageMetadata for d in described.values()):
+            raise CheckpointError(  # the library would unpickle them
+                f"{self.path} holds other things than tensors; not loaded"
+            )
         if metadata.storage_meta is not None:
             metadata.storage_meta.load_id = self.load_id
         return metadata

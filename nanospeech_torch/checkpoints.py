@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -89,21 +90,20 @@ class Checkpoints:
         self.wait()
         self.name = f"step_{step:08d}"
         part = self.folder / f"{self.name}.part"
-        try:
+
+        def prepare() -> None:
             if self.rank == 0:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 shutil.rmtree(part, ignore_errors=True)
                 part.mkdir()
                 self.check_room(tensors, export)
                 write_json(part / "meta.json", meta)
-            self.barrier()
+
+        def describe_mine() -> None:
             part.mkdir(exist_ok=True)  # a file system that is slow to show it
             write_json(part / f"rank_{self.rank:05d}.json", mine)
-            error = None
-        except OSError as e:
-            error = e
-        if not self.all_well(error is None):
-            self.fail(error or OSError("another process could not write"))
+
+        if not (self.attempt(prepare) and self.attempt(describe_mine)):
             return
         writer = FileSystemWriter(part, sync_files=True)
         quiet()
@@ -127,24 +127,37 @@ class Checkpoints:
     def place(self, part: Path, export: dict[str, Any] | None) -> None:
         """Renames a whole checkpoint, moves `latest` to it and deletes the oldest."""
         final = self.folder / self.name
-        if export is not None:
-            weights = self.folder / f"{self.name}.pt.part"
-            torch.save(export, weights)
-            sync(weights)
-            os.replace(weights, final.with_suffix(".pt"))
         if final.exists():
             discard(final)
+        sync(part)
         os.rename(part, final)
         sync(self.folder)
-        pointer = self.folder / "latest.part"
-        pointer.write_text(self.name + "\n", encoding="utf-8")
-        sync(pointer)
-        os.replace(pointer, self.folder / "latest")
-        sync(self.folder)
+        self.point_to(self.name)
+        if export is not None:
+            self.export(export, final.with_suffix(".pt"))
         for old in sorted(self.folder.glob("step_????????"))[: -self.keep]:
             discard(old)
         for old in sorted(self.folder.glob("step_????????.pt"))[: -self.keep]:
             old.unlink()
+
+    def point_to(self, name: str) -> None:
+        """Makes `latest` name a checkpoint."""
+        pointer = self.folder / "latest.part"
+        pointer.write_text(name + "\n", encoding="utf-8")
+        sync(pointer)
+        os.replace(pointer, self.folder / "latest")
+        sync(self.folder)
+
+    def export(self, state: dict[str, Any], path: Path) -> None:
+        """Writes the weights alone; the checkpoint is safe by then, so a failure is only told."""
+        part = path.with_suffix(".pt.part")
+        try:
+            torch.save(state, part)
+            sync(part)
+            os.replace(part, path)
+        except (OSError, RuntimeError) as e:
+            part.unlink(missing_ok=True)
+            self.say(f"could not write {path}: {root_cause(e)}; {path.stem}/ beside it is whole")
 
     def set_aside(self, step: int) -> None:
         """Moves checkpoints beyond a step out of the way of a run that starts or goes on there.
@@ -155,8 +168,8 @@ class Checkpoints:
         if self.rank == 0 and self.folder.is_dir():
             later = [
                 p
-                for p in self.folder.glob("step_????????*")
-                if p.suffix in ("", ".pt") and int(p.stem[5:]) > step
+                for p in self.folder.iterdir()
+                if (m := re.fullmatch(r"step_(\d{8})(\.pt)?", p.name)) and int(m[1]) > step
             ]
             if later:
                 number = 1
@@ -166,13 +179,28 @@ class Checkpoints:
                 log = self.folder / "log.csv"
                 if log.is_file():
                     shutil.copy2(log, aside)
-                (self.folder / "latest").unlink(missing_ok=True)
-                for path in later:
+                if complete(self.folder / f"step_{max(step, 0):08d}"):
+                    self.point_to(f"step_{step:08d}")
+                else:
+                    (self.folder / "latest").unlink(missing_ok=True)
+                for path in sorted(later, reverse=True):
                     os.rename(path, aside / path.name)
                 self.say(
                     f"{len(later)} checkpoints and exports beyond step {step} are now in {aside}"
                 )
         self.barrier()
+
+    def attempt(self, action: Callable[[], None]) -> bool:
+        """Does something that may fail in one process; whether it was well in all of them."""
+        error: Exception | None = None
+        try:
+            action()
+        except Exception as e:
+            error = e
+        if self.all_well(error is None):
+            return True
+        self.fail(error or OSError("another process could not write"))
+        return False
 
     def check_room(self, tensors: dict[str, Tensor], export: dict[str, Any] | None) -> None:
         """Raises OSError where the disk cannot hold the tensors."""
@@ -291,7 +319,9 @@ def write_json(path: Path, value: Any) -> None:
 
 def sync(path: Path) -> None:
     """Puts a file or a folder's names on the disk."""
-    handle = os.open(path, os.O_RDONLY)
+    if os.name == "nt" and path.is_dir():
+        return  # Windows has no such thing
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
         os.fsync(handle)
     finally:

@@ -206,7 +206,14 @@ def train_last_rows(table: Tensor, count: int) -> None:
     table.requires_grad_()
     keep = torch.zeros(len(table), 1)
     keep[-count:] = 1
-    table.register_hook(lambda grad: grad * keep.to(grad))
+    here: dict[torch.device, Tensor] = {}
+
+    def only_last(grad: Tensor) -> Tensor:
+        if grad.device not in here:  # once: a copy in every step would wait for the device
+            here[grad.device] = keep.to(grad.device)
+        return grad * here[grad.device].to(grad.dtype)
+
+    table.register_hook(only_last)
 
 
 def trainable(objective: nn.Module) -> list[nn.Parameter]:

@@ -75,11 +75,13 @@ def build_trainer(config: RunConfig, **accelerate_kwargs: Any) -> Trainer:
         for params in objective.phases().values()
         for optimizer in build_optimizers(objective, config.optimizer, params)
     ]
+    # left out, it is what accelerate was configured or launched with
+    precision = {"mixed_precision": config.mixed_precision} if config.mixed_precision else {}
     return TRAINERS[config.model](
         objective,
         optimizers,
         config.warmup_steps,
-        {"mixed_precision": config.mixed_precision, **accelerate_kwargs},
+        {**precision, **accelerate_kwargs},
         config.run_dir,
         config.train,
         parallel=config.parallel,

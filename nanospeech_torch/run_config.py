@@ -60,7 +60,9 @@ class RunConfig:
     total_steps: int = option(100_000, "optimiser steps")
     warmup_steps: int = option(1000, "of them, until the rate is at its peak")
     save_step: int = option(10_000, "steps between checkpoints")
-    mixed_precision: str = option("no", "no, bf16 or fp16, through Accelerate")
+    mixed_precision: str | None = option(
+        None, "no, bf16 or fp16; None: as accelerate was configured or launched"
+    )
     data: DataConfig = section(DataConfig)
     audio: AudioConfig = section(AudioConfig)
     dit: DiTConfig = section(DiTConfig)
@@ -75,11 +77,10 @@ class RunConfig:
     log: LogConfig = section(LogConfig)
 
     def __post_init__(self):
-        for name, known in (("model", MODELS), ("mixed_precision", PRECISIONS)):
+        for name, known in (("model", MODELS), ("mixed_precision", (None, *PRECISIONS))):
             if getattr(self, name) not in known:
-                raise InputError(
-                    f"{name} is {getattr(self, name)!r}; choose from {', '.join(known)}"
-                )
+                choices = ", ".join(k for k in known if k)
+                raise InputError(f"{name} is {getattr(self, name)!r}; choose from {choices}")
         for name in ("total_steps", "save_step"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}, should be at least 1")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import os
 import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -66,6 +68,7 @@ class Log:
         self.last: dict[str, float] = {}
         self.told: Counter = Counter(t.skipped)
         self.missed: Counter = Counter()
+        self.deaf = False
         precision = t.accelerator.mixed_precision
         self.peak = profile.peak_flops(t.accelerator.device, precision) if self.main else None
         self.start_trackers()
@@ -169,6 +172,15 @@ class Log:
     def append(self, row: dict[str, Any]) -> None:
         """Adds a row to log.csv."""
         path = self.trainer.run_dir / "log.csv"
+        try:
+            self.write_row(path, row)
+        except OSError as e:  # a full disk must not end the run
+            if not self.deaf:
+                self.trainer.say(f"could not write {path}: {e}; the run goes on without it")
+            self.deaf = True
+
+    def write_row(self, path: Path, row: dict[str, Any]) -> None:
+        """Appends to the table, with new columns where there are some."""
         path.parent.mkdir(parents=True, exist_ok=True)
         new = not path.exists() or not path.stat().st_size
         if not new:
@@ -190,10 +202,12 @@ class Log:
         names = list(row) + [n for n in header if n not in row]
         with path.open(newline="", encoding="utf-8") as f:
             rows = list(csv.DictReader(f))
-        with path.open("w", newline="", encoding="utf-8") as f:
+        part = path.with_suffix(".part")
+        with part.open("w", newline="", encoding="utf-8") as f:
             writer = csv.DictWriter(f, names, restval="")
             writer.writeheader()
             writer.writerows(rows)
+        os.replace(part, path)
 
     def tell_skipped(self) -> None:
         """Once every process is through an epoch: what was left out in it, and why."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .trainer import Trainer
 
 # what may change between a run and its continuation without a word
-FREE = ("run_dir", "total_steps", "save_step", "log.", "data.workers", "train.log_every")
+FREE = ("run_dir", "save_step", "log.", "data.workers", "train.log_every")
 
 
 def tensors(trainer: Trainer) -> dict[str, Tensor]:
@@ -55,6 +55,7 @@ def pack(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any], dict[str,
         "vocab": t.vocab(),
         "run": settings(t),
         "skipped": dict(t.skipped),
+        "loss_scale": t.accelerator.scaler.state_dict() if t.accelerator.scaler else None,
     }
     mine = {
         "data_rank": t.parallel.data_rank,
@@ -65,14 +66,15 @@ def pack(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any], dict[str,
     return tensors(t), meta, mine
 
 
-def weights(trainer: Trainer) -> dict[str, Any] | None:
+def weights(trainer: Trainer, averaged_only: bool = False) -> dict[str, Any] | None:
     """What step_N.pt holds: whole weights and what a converter needs; None on other processes."""
     t = trainer
-    model, ema = t.weights("model"), t.weights("ema")
+    ema = t.weights("ema")
+    model = {} if averaged_only else {"model_state_dict": t.weights("model")}
     if t.parallel.rank:
         return None
     return {
-        "model_state_dict": model,
+        **model,
         "ema_state_dict": ema,
         "step": t.step,
         "config": t.model_config(),
@@ -89,11 +91,19 @@ def settings(trainer: Trainer) -> dict[str, Any]:
         "speed": asdict(t.speed),
         "parallel": asdict(t.parallel.config),
         "mixed_precision": t.accelerator.mixed_precision,
-        "optimizer": [{"rates": rates} for rates in t.rates],
+        "optimizer": [about(o, rates) for o, rates in zip(t.optimizers, t.rates)],
+        "loss": asdict(t.core.loss),
+        "data": t.batching,
         "warmup_steps": t.warmup,
         "model": t.model_config(),
     }
     return json.loads(json.dumps(found))
+
+
+def about(optimizer: Any, rates: list[float]) -> dict[str, Any]:
+    """An optimizer's kind and settings."""
+    plain = {k: v for k, v in optimizer.param_groups[0].items() if k not in ("params", "lr")}
+    return {"kind": type(optimizer).__name__, "rates": rates, **plain}
 
 
 def random_state() -> dict[str, str]:
@@ -164,7 +174,9 @@ def load(trainer: Trainer, path: Path) -> None:
     for i, optimizer in enumerate(t.optimizers):
         allocate(t, i, optimizer, described)
     meta, ranks = t.checkpoints.load(path, tensors(t))
-    t.step = meta["step"]
+    t.step = t.asked = meta["step"]
+    if t.accelerator.scaler is not None and meta.get("loss_scale"):
+        t.accelerator.scaler.load_state_dict(meta["loss_scale"])
     for line in changes(meta.get("run", {}), settings(t)):
         t.say(f"changed since step {t.step}: {line}")
     mine = [r for r in ranks if r["data_rank"] == t.parallel.data_rank]

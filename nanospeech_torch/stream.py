@@ -257,8 +257,16 @@ class SampleStream:
 
 def weight(sample: dict) -> int:
     """About how many bytes a sample holds."""
-    fields = (v.get("bytes") if isinstance(v, dict) else v for v in sample.values())
-    return sum(len(f) for f in fields if isinstance(f, (bytes, str)))
+    total = 0
+    for value in sample.values():
+        value = value.get("bytes") if isinstance(value, dict) else value
+        if isinstance(value, (bytes, str)):
+            total += len(value)
+        elif isinstance(value, list):  # sound or features, as datasets gives them
+            total += 8 * len(value)
+        else:
+            total += getattr(value, "nbytes", 0)
+    return total
 
 
 def check_shards(places: Iterable[Place], shards: int) -> None:

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,8 @@ from .speed import SpeedConfig
 from .stop import StopSignals
 
 EXPORTS = ("all", "last", "never")
-AGREE_EVERY = 10  # steps between questions to the other processes whether to stop
+AGREE_EVERY = 10  # most steps between questions to the other processes whether to stop
+AGREE_SECONDS = 5.0  # and about the most time: who stops a run does not wait long for it
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class TrainConfig:
     decay_fraction: float = option(0.2, "share of the steps in which wsd decays to 0")
     ema_horizon: float = option(10_000, "optimiser steps that the averaged weights reach back")
     ema_decay: float | None = option(None, "share of the average kept a step, instead of a horizon")
-    max_grad_norm: float = option(1.0, "gradients are scaled down to this norm")
+    max_grad_norm: float = option(1.0, "gradients are scaled down to this norm; 0: never")
     skip_factor: float = option(
         10.0, "a step whose gradient norm is so many usual ones is skipped; 0: only NaN and inf"
     )
@@ -65,9 +66,24 @@ class TrainConfig:
             raise InputError(f"schedule {self.schedule!r}; choose from {', '.join(SCHEDULES)}")
         if self.export not in EXPORTS:
             raise InputError(f"export {self.export!r}; choose from {', '.join(EXPORTS)}")
-        for name in ("accumulate", "log_every", "keep", "buckets", "shuffle_buffer"):
+        for name in (
+            "accumulate",
+            "log_every",
+            "keep",
+            "buckets",
+            "shuffle_buffer",
+            "max_bad_steps",
+            "ema_horizon",
+        ):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}, should be at least 1")
+        for name, low, high in (
+            ("decay_fraction", 0, 1),
+            ("ema_decay", 0, 1),
+            ("max_grad_norm", 0, math.inf),
+        ):
+            if not low <= (getattr(self, name) or 0) <= high:
+                raise InputError(f"{name} is {getattr(self, name)}, should be {low} to {high}")
 
 
 class Trainer:
@@ -108,6 +124,7 @@ class Trainer:
         self.speed, self.log_config = speed or SpeedConfig(), log or LogConfig()
         self.run_dir = Path(run_dir or self.default_run)
         self.accelerator = self.accelerate(accelerate_kwargs or {})
+        self.take_accumulation()
         self.core, self.warmup = model, num_warmup_steps
         single = isinstance(optimizer, torch.optim.Optimizer)
         self.optimizers: list[Any] = [optimizer] if single else list(optimizer)  # type: ignore
@@ -116,8 +133,8 @@ class Trainer:
         self.rates = [[g["lr"] for g in o.param_groups] for o in self.optimizers]
         self.parallel = Parallel(self.accelerator, parallel or ParallelConfig(), model)
         self.model = self.parallel.wrap(model, self.optimizers, self.quicken, self.config.seed)
-        self.steppers = [self.accelerator.prepare_optimizer(o) for o in self.optimizers]
-        self.phases = model.phases()
+        held = {id(p) for o in self.optimizers for g in o.param_groups for p in g["params"]}
+        self.phases = {k: [p for p in ps if id(p) in held] for k, ps in model.phases().items()}
         self.phase_of = [self.find_phase(o) for o in self.optimizers]
         c = self.config
         horizon = {"decay": c.ema_decay} if c.ema_decay else {"horizon": c.ema_horizon}
@@ -133,7 +150,10 @@ class Trainer:
         self.saved_places: list[dict[int, Place]] = []
         self.skipped: Counter = Counter()
         self.data_wait = 0.0
-        self.stopping = False
+        self.stopping: str | bool = False
+        self.batching: dict[str, int] = {}
+        self.ask_at = self.asked = 0
+        self.began = time.monotonic()
 
     def accelerate(self, kwargs: dict[str, Any]) -> Any:
         """The Accelerator; gradient accumulation is the loop's own."""
@@ -147,6 +167,19 @@ class Trainer:
             kwargs.setdefault("log_with", list(self.log_config.trackers))
             kwargs.setdefault("project_dir", str(self.run_dir))
         return accelerate.Accelerator(**kwargs)
+
+    def take_accumulation(self) -> None:
+        """Gradient accumulation asked for in Accelerate's way becomes the loop's own."""
+        asked = self.accelerator.gradient_accumulation_steps
+        if asked == 1:
+            return
+        if self.config.accumulate not in (1, asked):
+            raise InputError(
+                f"Accelerate is to accumulate {asked} batches and train.accumulate is "
+                f"{self.config.accumulate}; set train.accumulate alone"
+            )
+        self.config = replace(self.config, accumulate=asked)
+        self.accelerator.gradient_accumulation_steps = 1
 
     def say(self, text: str) -> None:
         """Prints, once for all processes and machines, above the progress bar."""
@@ -226,6 +259,7 @@ class Trainer:
         """
         frames = max_batch_frames or batch_size * max_duration
         carry = self.speed.compile != "off"  # one shape a bucket
+        self.batching = {"batch_size": batch_size, "max_frames": frames, "longest": max_duration}
         plan = BatchPlan(batch_size, frames, max_duration, buckets=self.config.buckets, carry=carry)
         state.resume(self, resume)
         self.say(
@@ -252,7 +286,10 @@ class Trainer:
                 raise
             finally:
                 means = log.close()
-            if self.step > saved or not self.checkpoints.newest():
+            if isinstance(self.stopping, str):
+                self.say(f"{self.stopping} at step {self.step}: saving, then stopping")
+            self.checkpoints.wait()
+            if self.parallel.broadcast(self.step > saved or not self.checkpoints.newest()):
                 self.save(self.config.export != "never")
             if not self.checkpoints.wait():
                 raise CheckpointError(
@@ -268,12 +305,17 @@ class Trainer:
 
     def must_stop(self, deadline: float) -> bool:
         """Whether to stop: processes agree on it every few steps, as one alone would hang."""
-        now = self.stopping or time.monotonic() >= deadline
+        now = bool(self.stopping) or time.monotonic() >= deadline
         if self.parallel.world == 1:
             return now
-        if self.step % AGREE_EVERY:
+        if self.step < self.ask_at:
             return False
-        return any(self.parallel.gather(now))
+        span, self.began = time.monotonic() - self.began, time.monotonic()
+        steps = max(1, self.step - self.asked)
+        told = self.parallel.gather((now, AGREE_SECONDS * steps / max(span, 1e-9)))
+        self.asked = self.step
+        self.ask_at = self.step + max(1, min(AGREE_EVERY, int(min(n for _, n in told))))
+        return any(stop for stop, _ in told)
 
     def sample(self, on_sample: Callable[[Trainer], None]) -> None:
         """Lets the run be heard; what goes wrong there does not end it."""
@@ -281,6 +323,7 @@ class Trainer:
             on_sample(self)
         except Exception as e:
             self.say(f"no samples at step {self.step}: {type(e).__name__}: {e}")
+        self.parallel.gather(None)  # the others wait here for the one that speaks
         self.model.train()
 
     def optimizer_step(self, batches: Any, total_steps: int, log: Log) -> None:
@@ -306,6 +349,10 @@ class Trainer:
                 log.add(means)
             log.count(batch)
         norms = [self.update(phase) for phase in active]
+        if self.accelerator.scaler is not None:
+            self.accelerator.scaler.update()
+        for p in self.core.parameters():
+            p.grad = None
         self.step += 1
         self.ema.update(self.step)
         log.step(norms[0], self.optimizers[0].param_groups[0]["lr"])
@@ -319,22 +366,14 @@ class Trainer:
 
     def update(self, phase: str) -> torch.Tensor:
         """Moves the parameters of a phase, unless their gradient is bad. Returns its norm."""
-        mine = [i for i, p in enumerate(self.phase_of) if p == phase]
-        params = self.phases[phase]
-        if self.accelerator.scaler is not None:  # fp16: the scaler skips what overflows
-            for i in mine:
-                self.accelerator.unscale_gradients(self.steppers[i])
-        norm = self.parallel.grad_norm(params)
-        if self.accelerator.scaler is not None:
-            self.parallel.clip_(params, norm, self.config.max_grad_norm)
-            for i in mine:
-                self.steppers[i].step()
-        else:
-            factor = (self.config.max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
-            good = self.guards[phase].check(norm)
-            guarded_step([self.optimizers[i] for i in mine], good, factor)
-        for i in mine:
-            self.optimizers[i].zero_grad(set_to_none=True)
+        mine = [o for o, p in zip(self.optimizers, self.phase_of) if p == phase]
+        if self.accelerator.scaler is not None:  # fp16: what overflows is a bad step like others
+            for optimizer in mine:
+                self.accelerator.scaler.unscale_(optimizer)
+        norm = self.parallel.grad_norm(self.phases[phase])
+        most = self.config.max_grad_norm
+        factor = (most / (norm + 1e-6)).clamp(max=1.0) if most else None
+        guarded_step(mine, self.guards[phase].check(norm), factor)
         return norm
 
     def reduce(self, sums: dict) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:

@@ -302,6 +302,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     trainer = train(args, options, objective, lora, dataset)
     if not trainer.accelerator.is_main_process:
         return {}
+    if trainer.step < (options.steps or 0):
+        print(f"stopped at step {trainer.step} of {options.steps}; the same command goes on")
+        return {}
     assert options.strength is not None
     export(args, options.strength, release, objective, prompt, seconds)
     print(f"prompt: {prompt.key}, {prompt.seconds:.1f} s: {prompt.text}")
@@ -319,6 +322,8 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as e:
         print(f"error: {e}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return 130
     if made:
         print(json.dumps(made))
     return 0

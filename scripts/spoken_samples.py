@@ -33,13 +33,13 @@ class SpokenSamples:
         self.config = config
 
     def __call__(self, trainer: Any) -> None:
-        saved = state.weights(trainer)  # every process takes part in putting the weights together
+        # every process takes part in putting the weights together
+        saved = state.weights(trainer, averaged_only=True)
         if saved is not None:
             spoken = self.speak(saved)
             folder = trainer.run_dir / "samples" / f"step_{trainer.step:08d}"
             self.write(folder, spoken)
             show(trainer, folder, spoken)
-        trainer.parallel.gather(None)
 
     def speak(self, saved: dict[str, Any]) -> list[np.ndarray]:
         """The sentences, float32 waves at 24 kHz."""

@@ -122,3 +122,28 @@ def test_a_run_outlives_a_full_disk(tmp_path, capsys):
     assert "could not write checkpoint step_00000002" in capsys.readouterr().out
     names = [p.name for p in sorted(tmp_path.glob("step_????????"))]
     assert names == ["step_00000001", "step_00000003", "step_00000004"]
+
+
+def test_metadata_of_anything_but_tensors_is_refused(tmp_path):
+    """The library would unpickle what is no tensor."""
+    from torch.distributed.checkpoint.metadata import BytesStorageMetadata
+
+    checkpoints = Checkpoints(tmp_path, 2)
+    save(checkpoints, 1)
+    path = checkpoints.newest()
+    assert path is not None
+    metadata = pickle.loads((path / ".metadata").read_bytes())
+    metadata.state_dict_metadata["model.trap"] = BytesStorageMetadata()
+    (path / ".metadata").write_bytes(pickle.dumps(metadata))
+    with pytest.raises(CheckpointError, match="not loaded"):
+        read_tensors(path)
+
+
+def test_an_export_that_fails_leaves_the_checkpoint(tmp_path):
+    said: list[str] = []
+    checkpoints = Checkpoints(tmp_path, 2, say=said.append)
+    (tmp_path / "step_00000001.pt").mkdir()  # in the way of the export
+    checkpoints.save(1, tensors(), {"step": 1}, {"data_rank": 0}, {"step": 1})
+    assert checkpoints.wait() and checkpoints.newest() == tmp_path / "step_00000001"
+    assert "could not write" in said[0] and "step_00000001/ beside it is whole" in said[0]
+    assert not list(tmp_path.glob("*.part"))

@@ -12,7 +12,8 @@ import pytest
 import torch
 from datasets import load_dataset
 
-from nanospeech.errors import CheckpointError, DataError
+from nanospeech.errors import CheckpointError, DataError, InputError
+from nanospeech.trainer_torch import NanospeechTrainer
 from nanospeech_torch.data import BatchPlan
 from nanospeech_torch.optim import OptimizerConfig, build_optimizers, lr_factor
 from nanospeech_torch.runlog import Log
@@ -160,3 +161,63 @@ def test_a_step_never_waits_for_the_device(tmp_path, kind):
     with forbid_sync():
         run.optimizer_step(iter(ready[2:]), 10, log)
     assert run.step == 2
+
+
+def test_accumulation_asked_of_accelerate_is_the_loops_own(tmp_path):
+    whole = trainer(tmp_path / "a", accumulate=2)
+    whole.train(samples(), 2, 1, max_duration=200)
+    kind = type(whole)
+    model = speech_model()
+    asked = kind(
+        model,
+        torch.optim.AdamW(model.parameters(), lr=1e-3),
+        2,
+        {"cpu": True, "gradient_accumulation_steps": 2},
+        tmp_path / "b",
+        log_every=1,
+        ema_decay=0.9,
+        buckets=1,
+    )
+    assert asked.config.accumulate == 2
+    asked.train(samples(), 2, 1, max_duration=200)
+    for name in ("flow", "grad_norm"):
+        assert column(tmp_path / "a", name) == column(tmp_path / "b", name)
+
+
+def test_half_precision_scales_and_guards_every_optimizer(tmp_path):
+    """The scaler of fp16, here on the CPU: the same steps as without it, and bad ones skipped."""
+    runs = []
+    for scale in (None, 1024.0):
+        model = speech_model()
+        run = trainer(tmp_path / str(scale), model, log_every=1)
+        run.optimizers = build_optimizers(model, OptimizerConfig(name="muon", lr=1e-3))
+        run.rates = [[g["lr"] for g in o.param_groups] for o in run.optimizers]
+        run.phase_of = ["", ""]
+        if scale:
+            run.accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+        run.train(samples(), 4, 2, max_duration=200)
+        runs.append(run)
+    for a, b in zip(*(r.core.parameters() for r in runs)):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=2e-4)
+
+
+def test_no_clipping_is_zero_and_nonsense_is_refused(tmp_path):
+    run = trainer(tmp_path, max_grad_norm=0.0)
+    before = [p.detach().clone() for p in run.core.parameters()]
+    run.train(samples(), 2, 2, max_duration=200)
+    assert any(not torch.equal(a, b) for a, b in zip(before, run.core.parameters()))
+    for bad in ({"decay_fraction": -3.0}, {"max_bad_steps": 0}, {"keep": 0}, {"ema_decay": 2.0}):
+        with pytest.raises(InputError, match=next(iter(bad))):
+            trainer(tmp_path / "x", **bad)
+
+
+def test_parameters_without_an_optimizer_are_left_alone(tmp_path):
+    model = speech_model(adaln_zero=False)
+    blocks = list(model.transformer.transformer_blocks.parameters())
+    optimizer = torch.optim.AdamW(blocks, lr=1e-3)
+    run = NanospeechTrainer(model, optimizer, 2, {"cpu": True}, tmp_path, log_every=1, buckets=1)
+    before = model.transformer.input_embed.proj.weight.detach().clone()
+    run.train(samples(), 6, 2, max_duration=200)
+    assert torch.equal(before, model.transformer.input_embed.proj.weight)
+    norms = column(tmp_path, "grad_norm")
+    assert max(norms) < 5 * min(norms)  # gradients that nobody uses do not pile up
