@@ -86,7 +86,7 @@ def weights(trainer: Trainer, averaged_only: bool = False) -> dict[str, Any] | N
 def settings(trainer: Trainer) -> dict[str, Any]:
     """The resolved config of the run, as plain values."""
     t = trainer
-    found = t.run or {
+    found = dict(t.run) or {
         "train": asdict(t.config),
         "speed": asdict(t.speed),
         "parallel": asdict(t.parallel.config),
@@ -97,6 +97,7 @@ def settings(trainer: Trainer) -> dict[str, Any]:
         "warmup_steps": t.warmup,
         "model": t.model_config(),
     }
+    found["mixed_precision"] = t.accelerator.mixed_precision  # the config may leave it open
     return json.loads(json.dumps(found))
 
 
