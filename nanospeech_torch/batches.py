@@ -10,11 +10,13 @@ from __future__ import annotations
 import dataclasses
 import queue
 import threading
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
@@ -142,6 +144,10 @@ class Batches(IterableDataset):
     def collate(self, group: list[dict], epoch: int, skipped: Counter) -> tuple[Any, list[str]]:
         """A batch and its texts."""
         raise NotImplementedError
+
+    def rng(self, key: str, epoch: int, *which: int) -> np.random.Generator:
+        """Draws that depend on the sample and the epoch alone: not on batch, worker or process."""
+        return np.random.default_rng([self.seed, epoch, zlib.crc32(key.encode()), *which])
 
     def __iter__(self) -> Iterator[Loaded]:
         info = get_worker_info()

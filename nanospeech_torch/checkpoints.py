@@ -234,9 +234,7 @@ class Checkpoints:
         self.failed = error
         if self.rank != 0:
             return
-        for left in (self.folder / f"{self.name}.part", self.folder / f"{self.name}.pt.part"):
-            shutil.rmtree(left, ignore_errors=True)
-            left.unlink(missing_ok=True) if left.is_file() else None
+        shutil.rmtree(self.folder / f"{self.name}.part", ignore_errors=True)
         good = self.newest()
         try:
             free = f"{shutil.disk_usage(self.folder).free / 2**30:.1f} GiB are free there"

@@ -124,8 +124,7 @@ class SpeechBatches(Batches):
 
     def paired(self, item: dict) -> bool:
         """Whether an item is to have a prompt: a matter of its key and epoch alone."""
-        draw = [self.seed, item["epoch"], zlib.crc32(item["key"].encode()), 1]
-        return bool(np.random.default_rng(draw).random() < self.loss.pair)
+        return bool(self.rng(item["key"], item["epoch"], 1).random() < self.loss.pair)
 
     def ready(self, items: list[dict]) -> list[dict]:
         """Single items, decoded and tokenised, after their references where they have one."""
@@ -171,9 +170,7 @@ class SpeechBatches(Batches):
 
     def finished(self, item: dict, skipped: Counter, epoch: int = 0) -> dict | None:
         """The item with its token ids and the generator of its other draws."""
-        # a draw depends on the sample and the epoch alone: not on batch, worker or process
-        seed = [self.seed, item.get("epoch", epoch), zlib.crc32(item["key"].encode())]
-        rng = np.random.default_rng(seed)
+        rng = self.rng(item["key"], item.get("epoch", epoch))
         try:
             ids = self.encode(item["text"], rng)
         except NanospeechError:

@@ -36,7 +36,6 @@ def loader(trainer: Trainer, dataset: Any, plan: BatchPlan, workers: int, cache_
                 "nothing is repeated or skipped"
             )
         t.saved_places = []
-    t.workers = streams
     make: Any = getattr(t.core, "batches", None) or functools.partial(speech_batches, t)
     batches = make(
         source,

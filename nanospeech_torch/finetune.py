@@ -221,11 +221,6 @@ def trainable(objective: nn.Module) -> list[nn.Parameter]:
     return [p for p in objective.parameters() if p.requires_grad]
 
 
-def has_adapters(state: Mapping[str, Any]) -> bool:
-    """Whether tensors' names are those of a model with adapters."""
-    return any(".lora_A." in name for name in state)
-
-
 def merge_lora(state: Mapping[str, Tensor], config: LoraConfig) -> dict[str, Tensor]:
     """Adapters added to the weights that they sit on: W + B A * alpha / r.
 

@@ -111,6 +111,11 @@ class Guard:
         return {"skipped": skipped, "spikes": spikes, "streak": streak}
 
 
+def clip_factor(norm: Tensor, max_norm: float) -> Tensor:
+    """What gradients of a norm are scaled by so that theirs is at most max_norm."""
+    return (max_norm / (norm + 1e-6)).clamp(max=1.0)
+
+
 @torch.no_grad()
 def guarded_step(optimizers: Iterable[Any], ok: Tensor, factor: Tensor | None = None) -> None:
     """Steps the optimisers, or leaves weights, moments and step counts as they are.

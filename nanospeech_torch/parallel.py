@@ -23,7 +23,9 @@ from torch import Tensor, nn
 from nanospeech.config import option
 from nanospeech.errors import InputError
 
+from .guards import clip_factor
 from .materialize import broadcast_weights, fill_empty
+from .optim import local
 from .tensor_split import blocks, check_widths, split_layers
 
 REPLICATE, SHARD, TENSOR = "dp_replicate", "dp_shard", "tp"  # accelerate's names
@@ -217,7 +219,7 @@ class Parallel:
         """Scales gradients down to max_norm, given their norm; no device sync."""
         grads = [local(p.grad) for p in params if p.grad is not None]
         if grads:
-            torch._foreach_mul_(grads, (max_norm / (norm + 1e-6)).clamp(max=1.0))  # type: ignore[attr-defined]
+            torch._foreach_mul_(grads, clip_factor(norm, max_norm))  # type: ignore[attr-defined]
 
     def full_state(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
         """Whole tensors on the CPU of rank 0, {} elsewhere; every process must call it."""
@@ -336,11 +338,6 @@ def repoint(objective: nn.Module, optimizers: list, names: dict[int, str]) -> No
 def is_split(tensor: Tensor) -> bool:
     """Whether a tensor is a DTensor."""
     return hasattr(tensor, "placements")
-
-
-def local(tensor: Tensor) -> Tensor:
-    """This process's part of a tensor, sharing its memory."""
-    return tensor.to_local() if is_split(tensor) else tensor  # type: ignore[attr-defined]
 
 
 def sharded_dims(tensor: Tensor) -> tuple:

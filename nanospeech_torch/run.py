@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from nanospeech.errors import DataError, InputError
+from nanospeech.errors import InputError
 from nanospeech.tokenizer import Tokenizer, phoneme_vocab
 
 from . import estimate
@@ -116,13 +116,9 @@ def find_data(config: RunConfig) -> list[str]:
     Raises:
         InputError: there are none.
     """
-    try:
-        files = find_shards(config.data.shards)
-    except DataError as e:
-        raise InputError(f"data.shards: {e}") from e
-    if not files:
-        raise InputError(f"no shards match data.shards = {list(config.data.shards)}")
-    return files
+    if not config.data.shards:
+        raise InputError("data.shards is empty; name the tar files to train on")
+    return find_shards(config.data.shards)
 
 
 def train(

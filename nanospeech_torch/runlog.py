@@ -70,7 +70,8 @@ class Log:
         self.missed: Counter = Counter()
         self.deaf = False
         precision = t.accelerator.mixed_precision
-        self.peak = profile.peak_flops(t.accelerator.device, precision) if self.main else None
+        if self.main:  # where it has to be measured, now and not while training
+            profile.peak_flops(t.accelerator.device, precision)
         self.start_trackers()
         self.bar = tqdm(
             total=total, initial=t.step, unit="step", disable=not self.main, dynamic_ncols=True
@@ -159,15 +160,12 @@ class Log:
 
     def mfu(self, seconds: float) -> float:
         """Model FLOPs utilisation, percent of what the devices can do."""
-        if self.peak is None:
+        if not self.main:
             return 0.0
         t = self.trainer
-        return (
-            100
-            * self.flops
-            * t.parallel.data_world
-            / (seconds * self.peak.flops * t.parallel.world)
-        )
+        device, precision = t.accelerator.device, t.accelerator.mixed_precision
+        flops = self.flops * t.parallel.data_world
+        return profile.mfu(flops, seconds, device, precision, t.parallel.world)
 
     def append(self, row: dict[str, Any]) -> None:
         """Adds a row to log.csv."""
@@ -186,10 +184,8 @@ class Log:
         if not new:
             with path.open(newline="", encoding="utf-8") as f:
                 header = next(csv.reader(f))
-            if header != list(row):
-                self.widen(path, header, row)
-                with path.open(newline="", encoding="utf-8") as f:
-                    header = next(csv.reader(f))
+            if row.keys() - set(header):
+                header = self.widen(path, header, row)
         with path.open("a", newline="", encoding="utf-8") as f:
             writer = csv.DictWriter(f, row if new else header, restval="")
             if new:
@@ -197,8 +193,8 @@ class Log:
             writer.writerow(row)
 
     @staticmethod
-    def widen(path: Any, header: list[str], row: dict[str, Any]) -> None:
-        """Gives log.csv columns that come later, such as those of losses that join."""
+    def widen(path: Any, header: list[str], row: dict[str, Any]) -> list[str]:
+        """Gives log.csv columns that come later, such as those of losses that join; all of them."""
         names = list(row) + [n for n in header if n not in row]
         with path.open(newline="", encoding="utf-8") as f:
             rows = list(csv.DictReader(f))
@@ -208,6 +204,7 @@ class Log:
             writer.writeheader()
             writer.writerows(rows)
         os.replace(part, path)
+        return names
 
     def tell_skipped(self) -> None:
         """Once every process is through an epoch: what was left out in it, and why."""

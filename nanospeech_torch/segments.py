@@ -131,7 +131,7 @@ class SegmentBatches(SpeechBatches):
         """The segments of a clip: as many as it is long, with a draw for the fraction."""
         if (whole := self.recording(item)) is None:
             return []
-        drawn = self.rng(item, 2).random()
+        drawn = self.rng(item["key"], item["epoch"], 2).random()
         share = len(whole) / (self.segment.frames * self.audio.hop_length * self.segment.every)
         return [self.piece(item, whole, n) for n in range(max(1, int(share + drawn)))]
 
@@ -142,14 +142,11 @@ class SegmentBatches(SpeechBatches):
 
     def piece(self, item: dict, whole: np.ndarray, number: int) -> dict:
         """Segment `number` of a clip, as an item that is ready for its batch."""
-        wave, mel = cut(whole, self.segment, self.audio, self.rng(item, 3, number))
+        wave, mel = cut(
+            whole, self.segment, self.audio, self.rng(item["key"], item["epoch"], 3, number)
+        )
         rest = {"key": item["key"], "refs": item["refs"], "epoch": item["epoch"]}
         return {**rest, "piece": number, "frames": len(mel), "wave": wave, "mel": mel}
-
-    def rng(self, item: dict, *which: int) -> np.random.Generator:
-        """Draws that depend on the clip and the epoch alone: not on batch, worker or process."""
-        key = zlib.crc32(item["key"].encode())
-        return np.random.default_rng([self.seed, item["epoch"], key, *which])
 
     def recording(self, item: dict) -> np.ndarray | None:
         """The decoded clip as int16, from the cache if it is there; None with a reason counted."""

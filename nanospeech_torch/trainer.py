@@ -28,7 +28,7 @@ from . import feed, speed, state
 from .checkpoints import Checkpoints
 from .data import BatchPlan, Loaded, Place
 from .flow import Nanospeech
-from .guards import Guard, GuardConfig, guarded_step
+from .guards import Guard, GuardConfig, clip_factor, guarded_step
 from .optim import EMA, SCHEDULES, lr_factor
 from .parallel import Parallel, ParallelConfig
 from .runlog import Log, LogConfig
@@ -145,7 +145,7 @@ class Trainer:
         self.guards = {phase: Guard(limits, self.accelerator.device) for phase in self.phases}
         self.checkpoints = Checkpoints(self.run_dir, c.keep, self.parallel.world > 1, self.say)
         self.run = run or {}
-        self.step = self.consumed = self.workers = 0
+        self.step = self.consumed = 0
         self.places: dict[int, Place] = {}
         self.saved_places: list[dict[int, Place]] = []
         self.skipped: Counter = Counter()
@@ -372,7 +372,7 @@ class Trainer:
                 self.accelerator.scaler.unscale_(optimizer)
         norm = self.parallel.grad_norm(self.phases[phase])
         most = self.config.max_grad_norm
-        factor = (most / (norm + 1e-6)).clamp(max=1.0) if most else None
+        factor = clip_factor(norm, most) if most else None
         guarded_step(mine, self.guards[phase].check(norm), factor)
         return norm
 
