@@ -51,6 +51,7 @@ class Source:
     config: dict[str, Any]
     vocab: list[str]
     step: int | None = None
+    guided: bool = False  # its targets held the guidance already (loss.model_guidance)
 
 
 def read_source(path: str | Path, weights: str = "ema") -> Source:
@@ -93,6 +94,7 @@ def read_source(path: str | Path, weights: str = "ema") -> Source:
         config,
         list(state.get("vocab") or []),
         int(step) if isinstance(step, (int, Tensor)) else None,
+        bool(((state.get("run") or {}).get("loss") or {}).get("model_guidance")),
     )
 
 
@@ -116,7 +118,7 @@ def read_folder(path: Path) -> dict[str, Any]:
         for name, prefix in (("model_state_dict", "model."), ("ema_state_dict", "ema."))
     }
     meta = json.loads((path / "meta.json").read_text(encoding="utf-8"))
-    return state | {k: meta[k] for k in ("step", "config", "vocab")}
+    return state | {k: meta[k] for k in ("step", "config", "vocab")} | {"run": meta.get("run")}
 
 
 def merge_adapters(
@@ -226,6 +228,8 @@ def convert(
     tokenizer = find_tokenizer(kind, source.vocab, vocab, dit.text_num_embeds, str(model))
     audio = from_dict(AudioConfig, source.config.get("audio") or {}, f"{model}: audio")
     config = ModelConfig(name or Path(output).name, kind, audio, dit, default_voice=default_voice)
+    if source.guided:
+        config = dataclasses.replace(config, cfg_strength=0.0)
     parts = {"model": source.tensors}
     if duration is not None:
         config, parts["duration"] = add_duration(config, duration, weights)
@@ -295,6 +299,11 @@ def read_vocoder(path: str | Path) -> tuple[VocoderConfig, dict[str, Tensor]]:
         path = next((f for f in found if f.is_file()), found[1])
     tensors = read_source(path).tensors
     config = vocoder_config_from_shapes(shapes_of(tensors))
+    if config.rounds and (told := path.with_name("vocoder.json")).is_file():
+        values = json.loads(told.read_text(encoding="utf-8"))
+        config = dataclasses.replace(config, rounds=values.get("rounds", config.rounds))
+    elif config.rounds and (told := path.with_name("config.json")).is_file():
+        config = ModelConfig.load(told).vocoder or config
     yamls = [p for p in path.parent.glob("*config.yaml") if path.suffix == ".bin"]
     if yamls:
         check_yaml(yamls[0], config)

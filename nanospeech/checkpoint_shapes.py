@@ -11,6 +11,7 @@ from .config import DiTConfig, DurationConfig, VocoderConfig
 from .errors import CheckpointError
 
 DIM_HEAD = 64  # of every published transformer; shapes tell heads x width alone
+ROUNDS = 6  # of vocoders whose head tells slopes of phases, where no config says how many
 Shapes = Mapping[str, tuple[int, ...]]
 
 
@@ -50,6 +51,7 @@ def vocoder_config_from_shapes(shapes: Mapping[str, tuple[int, ...]]) -> Vocoder
         n_mels=n_mels,
         n_fft=n_fft,
         hop_length=n_fft // 4,
+        rounds=ROUNDS if "head.delay.weight" in shapes else 0,
     )
 
 
@@ -80,8 +82,10 @@ def duration_config_from_shapes(shapes: Shapes, path: str | Path) -> DurationCon
     """Sizes of a duration model in the published layout, of any depth and text convolutions.
 
     Raises:
-        CheckpointError: not such a model.
+        CheckpointError: not such a model, or one whose options shapes cannot tell.
     """
+    if "to_pred.0.bias" in shapes:
+        raise CheckpointError(f"{path} needs the config.json that it was released with")
     common = transformer_sizes(shapes, path)
     joined = sizes(shapes, "transformer.input_embed.proj.weight", 2, path)[1]
     return DurationConfig(n_mels=joined - common["text_dim"], **common)

@@ -15,7 +15,9 @@ T = TypeVar("T")
 
 METHODS = ("euler", "midpoint", "rk4")
 SCHEDULES = ("epss", "uniform")
+GUIDANCES = ("cfg", "cfg-zero")
 UPSAMPLINGS = ("none", "average", "aligned")
+POOLINGS = ("mean", "tokens")
 TOKENIZERS = ("chars", "bytes", "phonemes")
 
 
@@ -149,6 +151,20 @@ class DurationConfig:
     qk_norm: bool = False
     text_masking: bool = False
     dropout: float = 0.1
+    pooling: str = "mean"  # one number of all places (published), or seconds of each token
+    patch_size: int = 1  # mel frames per place
+    edge: str = ""  # read before and after a text: the speech model's (DiTConfig.edge)
+    pace: float = 0.0  # how far token durations follow the prompt's own pace, 0 to 1
+
+    def __post_init__(self):
+        if self.pooling not in POOLINGS:
+            raise InputError(f"pooling {self.pooling!r}; choose from {POOLINGS}")
+        if not 0 <= self.pace <= 1:
+            raise InputError(f"pace is {self.pace}, should be 0 to 1")
+        if self.pace and self.pooling != "tokens":
+            raise InputError('pace is of token durations: it needs pooling "tokens"')
+        if self.patch_size < 1:
+            raise InputError(f"patch_size is {self.patch_size}, should be at least 1")
 
 
 @dataclass(frozen=True)
@@ -161,6 +177,11 @@ class VocoderConfig:
     n_mels: int = 100
     n_fft: int = 1024
     hop_length: int = 256
+    rounds: int = 0  # 0: Vocos's phases; more: phases from their slopes, so many Griffin-Lim rounds
+
+    def __post_init__(self):
+        if self.rounds < 0:
+            raise InputError(f"rounds is {self.rounds}, should be at least 0")
 
 
 @dataclass(frozen=True)
@@ -174,8 +195,13 @@ class ModelConfig:
     duration: DurationConfig | None = None
     vocoder: VocoderConfig | None = None
     default_voice: str | None = None
+    # Guidance strength when none is asked for; 0 for models that learnt their guidance
+    # (loss.model_guidance, arXiv 2502.12154).
+    cfg_strength: float = 3.0
 
     def __post_init__(self):
+        if not 0 <= self.cfg_strength <= 100:
+            raise InputError(f"cfg_strength is {self.cfg_strength}, should be 0 to 100")
         if self.tokenizer not in TOKENIZERS:
             raise InputError(f"tokenizer {self.tokenizer!r}; choose from {TOKENIZERS}")
 
@@ -208,13 +234,27 @@ SECTIONS: dict[str, type] = {
 class SampleOptions:
     """How the ODE is solved."""
 
-    method: str = option("euler", "solver: euler, midpoint (2x the work a step) or rk4 (4x)")
+    method: str = option(
+        "euler", "solver: a step of euler evaluates the network once, of midpoint twice, of rk4 4x"
+    )
     steps: int = option(7, "solver steps; more is slower and finer")
-    cfg_strength: float = option(3.0, "guidance strength; 0 is off and twice as fast")
+    cfg_strength: float | None = option(
+        None, "guidance strength: more is clearer and less varied; 0 is off and twice as fast"
+    )
     sway_sampling_coef: float | None = option(
         -1.0, "sway of the time grid; < 0 favours early times"
     )
     schedule: str = option("epss", "time grid before sway: epss or uniform")
+    guidance: str = option(
+        "cfg", "cfg, or cfg-zero: first fit the size of the unconditional velocity (CFG-Zero*)"
+    )
+    zero_init: int = option(
+        0, "first steps to skip, where a velocity is worst known: 0, 1 or 2 (CFG-Zero* has 1)"
+    )
+    cfg_from: float = option(
+        0.0, "guide from this time on (0 is noise, 1 speech); a step without costs half"
+    )
+    cfg_until: float = option(1.0, "guide up to this time; beyond it a step costs half")
 
     def __post_init__(self):
         if self.method not in METHODS:
@@ -225,8 +265,22 @@ class SampleOptions:
             )
         if not 1 <= self.steps <= 1000:
             raise InputError(f"steps is {self.steps}; choose 1 to 1000")
-        if not 0 <= self.cfg_strength <= 100:
+        if self.cfg_strength is not None and not 0 <= self.cfg_strength <= 100:
             raise InputError(f"cfg_strength is {self.cfg_strength}; choose 0 to 100")
+        if self.guidance not in GUIDANCES:
+            raise InputError(
+                f"guidance {self.guidance!r} not known; choose from {', '.join(GUIDANCES)}"
+            )
+        if not 0 <= self.zero_init <= min(2, self.steps - 1):
+            raise InputError(
+                f"zero_init is {self.zero_init} of {self.steps} steps; choose 0 to"
+                f" {min(2, self.steps - 1)}: a step at least must move"
+            )
+        if not 0 <= self.cfg_from <= self.cfg_until <= 1:
+            raise InputError(
+                f"cfg_from is {self.cfg_from} and cfg_until {self.cfg_until}; choose times with"
+                " 0 <= cfg_from <= cfg_until <= 1"
+            )
         if self.sway_sampling_coef is not None and not -1 <= self.sway_sampling_coef <= 2 / (
             math.pi - 2
         ):

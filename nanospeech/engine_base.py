@@ -18,9 +18,16 @@ from .alignment import frame_tokens
 from .checkpoint import DURATION, MODEL, VOCODER, Release
 from .config import ModelConfig, SampleOptions
 from .errors import CheckpointError, InputError
-from .sampling import guide, integrate, time_grid
+from .sampling import best_scale, guide, integrate, time_grid
 from .tokenizer import Tokenizer
-from .upsampling import average_durations, planned_durations, predicted_patches, searched_durations
+from .upsampling import (
+    PACE,
+    average_durations,
+    planned_durations,
+    predicted_patches,
+    searched_durations,
+    total_seconds,
+)
 
 DTYPES = ("float32", "float16", "bfloat16")
 Device = Any  # an array of the backend
@@ -119,19 +126,23 @@ class Engine(ABC):
         *,
         lens_B: np.ndarray | None = None,
         prompt_tokens_B: np.ndarray | None = None,
+        own: bool = False,
     ) -> np.ndarray:
         """Total seconds of prompt and new speech.
+
+        A folder's duration model is asked first, an aligned model's token durations otherwise.
 
         Args:
             cond_BNM: log mel of the prompt; N may be 0.
             text_BT: int64 token ids of prompt and new text, padded with -1.
             lens_B: frames of each prompt; None counts those before the first all-zero one.
-            prompt_tokens_B: how many of the tokens the prompt speaks; for aligned models.
+            prompt_tokens_B: how many of the tokens the prompt speaks.
+            own: ask an aligned model itself, even where the folder has a duration model.
 
         Returns:
-            float32 (B,). Of an aligned model: the prompt and the predicted durations of the new
-            tokens; without prompt_tokens_B the predicted durations of all tokens, and no less
-            than the prompt.
+            float32 (B,). Where durations of tokens are predicted (all but duration models with
+            pooling "mean"): the prompt and those of the new tokens; without prompt_tokens_B those
+            of all tokens, and no less than the prompt.
 
         Raises:
             InputError: shapes that do not fit together, or ids outside the vocabulary.
@@ -142,27 +153,33 @@ class Engine(ABC):
                 f"{self.folder} has no {DURATION} and its model no durations of its own; give the"
                 " length, or add a duration model to the folder"
             )
+        if own and not self.aligned:
+            raise CheckpointError(
+                f"the model in {self.folder} has no durations of its own: it was trained with"
+                f" text_upsampling {self.config.dit.text_upsampling!r}, not 'aligned'"
+            )
         cond = checks.mels(cond_BNM, "cond_BNM", self.config)
         text = checks.text(text_BT, len(cond), self.config)
         lens = checks.prompt_lengths(lens_B, cond)
+        tokens = checks.prompt_tokens(prompt_tokens_B, text, lens)
+        frame = 1 / self.config.audio.frame_rate
         with self.context():
-            if not self.aligned:
+            ids = self.array(text)
+            if own or not self.release.has(DURATION):
+                hidden = self.dit.embed_tokens(ids)
+                _, guesses = self.token_guesses(ids, hidden, self.normalised(cond), lens)
+                each = predicted_patches(guesses) * self.config.dit.patch_size * frame
+                pace = PACE
+            else:
                 head = self.module(DURATION)
                 mel = np.where(checks.length_mask(lens, cond.shape[1])[..., None], cond, 0)
-                return self.numpy(head(self.array(mel), self.array(text), self.array(lens)))
-            tokens = checks.prompt_tokens(prompt_tokens_B, text, lens)
-            hidden = self.dit.embed_tokens(self.array(text))
-            _, log_durations = self.token_guesses(
-                self.array(text), hidden, self.normalised(cond), lens
-            )
-        p, rate = self.config.dit.patch_size, self.config.audio.frame_rate
-        patches = predicted_patches(log_durations)
-        count = (text >= 0).sum(1)
-        seconds = [
-            (n + p * w[k:t].sum()) / rate if k else max(n, p * w[:t].sum()) / rate
-            for n, k, t, w in zip(lens, tokens, count, patches)
-        ]
-        return np.array(seconds, np.float32)
+                heard = self.array(mel), ids, self.array(lens)
+                if head.transformer.config.pooling == "mean":
+                    return self.numpy(head(*heard))
+                each, pace = self.numpy(head.token_seconds(*heard)), head.transformer.config.pace
+        each = np.where(text >= 0, each, 0)
+        items = zip(each, tokens, lens * frame)
+        return np.array([total_seconds(w, k, n, pace) for w, k, n in items], np.float32)
 
     def sample(
         self,
@@ -182,10 +199,11 @@ class Engine(ABC):
             noise_BNM: float32 standard normal, see nanospeech.sampling.noise.
             cond_BNM: log mel of the prompt, zero past it.
             text_BT: int64 token ids of prompt and new text, padded with -1.
-            options: solver, grid and guidance (arXiv 2207.12598).
+            options: solver, grid and guidance (arXiv 2207.12598); a cfg_strength of None is the
+                model's own.
             lens_B: total frames of each item (prompt and new speech), or None for N.
             prompt_frames_B: frames of each prompt; None counts those before the first all-zero
-                one. Aligned models alone use it.
+                one. Aligned models use it, and cfg-zero.
             prompt_tokens_B: how many of the tokens the prompt speaks. An aligned model finds
                 these in the prompt and scales the new ones to the rest; without, it scales all.
             on_step: called as on_step(done, steps) after each step; what it raises ends the work.
@@ -208,29 +226,59 @@ class Engine(ABC):
             states, filler = self.text_states(text, cond, lens, prompt, tokens)
             normal = self.array(self.normalised(cond))
             frames = None if lens_B is None else self.array(lens)
-            guided = options.cfg_strength > 0
-            if guided:  # conditional and unconditional in one batch
-                normal = self.concat(normal, normal * 0)
-                states = self.concat(states, filler)
-                frames = None if frames is None else self.concat(frames, frames)
-
-            def velocity(t: float, x_BNM: Device) -> Device:
-                both = self.concat(x_BNM, x_BNM) if guided else x_BNM
-                time = self.array(np.full(len(both), t, np.float32))
-                v = self.network(both, normal, states, time, frames)
-                if not guided:
-                    return v
-                return guide(v[: len(x)], v[len(x) :], options.cfg_strength)
-
+            fresh = checks.length_mask(lens, x.shape[1]) & ~checks.length_mask(prompt, x.shape[1])
+            velocity = self.guided(options, (normal, states, frames), filler, fresh)
             times = time_grid(options.steps, options.schedule, options.sway_sampling_coef)
             state = self.array(x)
-            steps = integrate(velocity, state, times, options.method)
+            steps = integrate(velocity, state, times, options.method, options.zero_init)
             for done, state in enumerate(steps, start=1):
                 self.ready(state)
                 if on_step is not None:
                     on_step(done, options.steps)
             audio = self.config.audio
             return self.numpy(state) * audio.mel_std + audio.mel_mean
+
+    def guided(
+        self,
+        options: SampleOptions,
+        conditions: tuple[Device, Device, Device | None],
+        filler_BND: Device,
+        fresh_BN: np.ndarray,
+    ) -> Callable[[float, Device], Device]:
+        """The velocity that integrate asks for: f(t, x_BNM).
+
+        Where there is guidance, velocities with and without conditions are one call on twice the
+        batch; at other times (strength 0, or outside cfg_from to cfg_until) one on the batch.
+
+        Args:
+            conditions: normalised condition mel, text states of each patch, lengths or None.
+            filler_BND: the states of no text.
+            fresh_BN: frames that are to be made. CFG-Zero*'s scale goes by these: in a prompt's
+                frames no velocity was ever trained, and padding has none.
+        """
+        normal, states, lens = conditions
+        strength = options.cfg_strength
+        strength = self.config.cfg_strength if strength is None else strength
+        twice = conditions
+        if strength > 0:
+            lens = None if lens is None else self.concat(lens, lens)
+            twice = self.concat(normal, normal * 0), self.concat(states, filler_BND), lens
+        weight = self.array(fresh_BN[..., None].astype(np.float32))
+
+        def velocity(t: float, x_BNM: Device) -> Device:
+            guides = strength > 0 and options.cfg_from <= t <= options.cfg_until
+            x = self.concat(x_BNM, x_BNM) if guides else x_BNM
+            time = self.array(np.full(len(x), t, np.float32))
+            cond, text, frames = twice if guides else conditions
+            v = self.network(x, cond, text, time, frames)
+            if not guides:
+                return v
+            with_text, without = v[: len(x_BNM)], v[len(x_BNM) :]
+            if options.guidance == "cfg-zero":
+                without = without * best_scale(with_text, without, weight)
+            return guide(with_text, without, strength)
+
+        return velocity
 
     def align(self, mel_NM: np.ndarray, text_T: np.ndarray) -> np.ndarray:
         """Frames of each token in a recording, by monotonic search (arXiv 2005.11129).

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from .config import METHODS, SCHEDULES, SampleOptions
+from .config import GUIDANCES, METHODS, SCHEDULES, SampleOptions
 from .errors import InputError, NanospeechError
 
 FALLBACK = "nanospeech.wav"  # where speech goes that can neither be played nor has an --output
@@ -22,8 +22,12 @@ FLAGS = {
     "cfg_strength": "--cfg",
     "sway_sampling_coef": "--sway-coef",
     "schedule": "--schedule",
+    "guidance": "--guidance",
+    "zero_init": "--zero-init",
+    "cfg_from": "--cfg-from",
+    "cfg_until": "--cfg-until",
 }
-CHOICES = {"method": METHODS, "schedule": SCHEDULES}
+CHOICES = {"method": METHODS, "schedule": SCHEDULES, "guidance": GUIDANCES}
 
 
 class Parser(argparse.ArgumentParser):
@@ -41,6 +45,14 @@ class Version(argparse.Action):
 
         print(f"nanospeech {__version__}")
         parser.exit()
+
+
+def name_or_seconds(text: str) -> str | float:
+    """The value of --duration: a number of seconds, or a name."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def number_or_none(text: str) -> float | None:
@@ -66,8 +78,11 @@ def build_parser() -> argparse.ArgumentParser:
         if field.name not in FLAGS:
             continue
         kind: Any = type(field.default)
-        if field.name == "sway_sampling_coef":
+        default = "%(default)s"
+        if field.name in ("sway_sampling_coef", "cfg_strength"):
             kind = number_or_none
+        if field.name == "cfg_strength":
+            default = "the model's own, mostly 3"
         add(
             FLAGS[field.name],
             dest=field.name,
@@ -75,11 +90,15 @@ def build_parser() -> argparse.ArgumentParser:
             default=field.default,
             choices=CHOICES.get(field.name),
             metavar=None if field.name in CHOICES else "N",
-            help=f"{field.metadata['help']} (default: %(default)s)",
+            help=f"{field.metadata['help']} (default: {default})",
         )
     add("--speed", type=float, default=1.0, metavar="N", help="2 is twice as fast (default: 1)")
     add(
-        "--duration", type=float, metavar="SECONDS", help="length of the speech, instead of --speed"
+        "--duration",
+        type=name_or_seconds,
+        metavar="HOW",
+        help="length of the speech: SECONDS in all, instead of --speed; or who tells it: model,"
+        " tokens (an aligned model's own) or rule (the prompt's pace) (default: model if it can)",
     )
     add("--seed", type=int, metavar="N", help="the same seed makes the same speech")
     add(
@@ -134,10 +153,16 @@ def generate(args: argparse.Namespace) -> int:
     text = read_text(args.text)
 
     from . import audio
-    from .pipeline import Speaker, check_speech
+    from .pipeline import DURATIONS, Speaker, check_speech
     from .voices import check_reference
 
-    check_speech(text, args.speed, args.seed, args.duration)
+    named = isinstance(args.duration, str)
+    how, seconds = (args.duration, None) if named else (None, args.duration)
+    if named and how not in DURATIONS:
+        raise InputError(
+            f"--duration {how!r} not known; choose from {', '.join(DURATIONS)}, or give seconds"
+        )
+    check_speech(text, args.speed, args.seed, seconds)
     check_reference(args.ref_audio, args.ref_text, args.voice)
     output, plays = args.output, False
     if output is None and not (plays := audio.player() is not None):
@@ -148,12 +173,11 @@ def generate(args: argparse.Namespace) -> int:
     from .backend import load_engine
 
     engine = load_engine(args.model, args.backend, args.device, args.dtype)
-    speaker = Speaker(
-        engine, args.voice, args.ref_audio, args.ref_text, options, args.speed, args.seed
-    )
+    reference = args.ref_audio, args.ref_text
+    speaker = Speaker(engine, args.voice, *reference, options, args.speed, args.seed, duration=how)
     if args.output is None and not plays and not args.quiet:
         say(f"no player here (pip install 'nanospeech[play]'): writing to {output}")
-    spoken = speaker.speak(text, args.duration, progress=not args.quiet)
+    spoken = speaker.speak(text, seconds, progress=not args.quiet)
     if output == "-":
         sys.stdout.buffer.write(audio.wav_bytes(spoken.wave, spoken.sample_rate))
         sys.stdout.buffer.flush()

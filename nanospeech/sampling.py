@@ -10,13 +10,18 @@ from typing import Any
 import numpy as np
 
 # Evaluation points in 32nds (EPSS, arXiv 2505.19931): small steps early, where the path bends.
+# 3, 4 and 8 are this project's: points of the paper's next larger grid. 32 is the whole grid.
 EPSS = {
+    3: (0, 8, 16, 32),
+    4: (0, 4, 8, 16, 32),
     5: (0, 2, 4, 8, 16, 32),
     6: (0, 2, 4, 6, 8, 16, 32),
     7: (0, 2, 4, 6, 8, 16, 24, 32),
+    8: (0, 2, 4, 6, 8, 12, 16, 24, 32),
     10: (0, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32),
     12: (0, 2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32),
     16: (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32),
+    32: tuple(range(33)),
 }
 
 
@@ -25,7 +30,7 @@ def time_grid(steps: int, schedule: str = "epss", sway: float | None = -1.0) -> 
 
     Args:
         steps: solver intervals; the grid has steps + 1 points.
-        schedule: "uniform", or "epss", which is uniform too for counts the paper does not list.
+        schedule: "uniform", or "epss", which is uniform too for counts that EPSS does not list.
         sway: sway sampling coefficient (F5-TTS, eq. 5), or None.
     """
     if schedule == "epss" and steps in EPSS:
@@ -64,7 +69,9 @@ STEP_RULES = {"euler": euler, "midpoint": midpoint, "rk4": rk4}
 EVALUATIONS = {"euler": 1, "midpoint": 2, "rk4": 4}
 
 
-def integrate(f: Callable, x: Any, times: list[float], method: str = "euler") -> Iterator[Any]:
+def integrate(
+    f: Callable, x: Any, times: list[float], method: str = "euler", zero_init: int = 0
+) -> Iterator[Any]:
     """Solves dx/dt = f(t, x) along a grid, yielding the state after each step.
 
     The caller owns the loop, so progress bars, cancellation and lazy evaluation are its own.
@@ -74,16 +81,51 @@ def integrate(f: Callable, x: Any, times: list[float], method: str = "euler") ->
         x: state at times[0]; any array type with arithmetic.
         times: increasing grid, for example of time_grid.
         method: a key of STEP_RULES.
+        zero_init: steps at the start whose velocity is taken to be zero (CFG-Zero*, arXiv
+            2503.18886): the state stays, and f is not asked.
     """
     step = STEP_RULES[method]
-    for t0, t1 in pairwise(times):
-        x = step(f, x, t0, t1)
+    for index, (t0, t1) in enumerate(pairwise(times)):
+        if index >= zero_init:
+            x = step(f, x, t0, t1)
         yield x
+
+
+def evaluation_times(times: list[float], method: str = "euler", zero_init: int = 0) -> list[float]:
+    """When integrate asks for a velocity, in order: as many times as the network is evaluated."""
+    asked: list[float] = []
+
+    def f(t: float, _: float) -> float:
+        asked.append(t)
+        return 0.0
+
+    for _ in integrate(f, 0.0, times, method, zero_init):
+        pass
+    return asked
 
 
 def guide(conditional: Any, unconditional: Any, strength: float) -> Any:
     """Classifier-free guidance (arXiv 2207.12598) in this project's convention: 0 is none."""
     return conditional + strength * (conditional - unconditional)
+
+
+def best_scale(v_BNM: Any, onto_BNM: Any, weight_BN1: Any) -> Any:
+    """The factor a of each item for which a * onto comes nearest to v: <v, onto> / |onto|^2.
+
+    CFG-Zero* (arXiv 2503.18886, eq. 8) guides away from a * unconditional instead of from the
+    unconditional velocity, so that guidance makes up for a weak estimate of its size.
+
+    Args:
+        v_BNM: conditional velocity.
+        onto_BNM: unconditional velocity.
+        weight_BN1: 1 for the frames to go by, 0 for the others. With none of them a is 1.
+
+    Returns:
+        (B, 1, 1).
+    """
+    along = (v_BNM * onto_BNM * weight_BN1).sum(axis=(1, 2), keepdims=True)
+    square = (onto_BNM * onto_BNM * weight_BN1).sum(axis=(1, 2), keepdims=True)
+    return (along + 1e-8) / (square + 1e-8)
 
 
 def noise(frames: int, n_mels: int, seed: int) -> np.ndarray:

@@ -14,6 +14,7 @@ from nanospeech.tokenizer import Tokenizer, phoneme_vocab
 from . import estimate
 from .dit import DiT
 from .duration import DurationTransformer
+from .finetune import load_objective
 from .flow import DurationPredictor, Nanospeech
 from .mup import base_shapes, scale_outputs_
 from .optim import build_optimizers
@@ -52,10 +53,32 @@ def build_objective(config: RunConfig, tokenizer: Tokenizer | None) -> Any:
         return VocoderGAN(vocoder, config.audio, config.vocoder_loss, config.train.seed)
     assert tokenizer is not None
     if config.model == "speech":
+        if config.initial:
+            return start_from(config, tokenizer)
         network = DiT(replace(config.dit, text_num_embeds=len(tokenizer)))
         return Nanospeech(network, tokenizer, config.audio, config.loss)
     transformer = DurationTransformer(replace(config.duration, text_num_embeds=len(tokenizer)))
     return DurationPredictor(transformer, tokenizer, config.audio)
+
+
+def start_from(config: RunConfig, tokenizer: Tokenizer) -> Nanospeech:
+    """The speech model of config.initial, which has to be the one that the run describes.
+
+    Raises:
+        InputError: its network, tokens or mels are other ones, or the run splits its model.
+    """
+    objective = load_objective(config.initial, loss=config.loss)
+    wanted = replace(config.dit, text_num_embeds=len(tokenizer))
+    for name, got, want in (
+        ("dit", objective.transformer.config, wanted),
+        ("audio", objective.audio, config.audio),
+        ("vocabulary", objective.tokenizer.vocab, tokenizer.vocab),
+    ):
+        if got != want:
+            raise InputError(f"{config.initial} has another {name}: {got}; the run wants {want}")
+    if config.parallel.shard > 1 or config.parallel.tensor > 1:
+        raise InputError("initial starts a model that is whole on every process: shard, tensor: 1")
+    return objective
 
 
 def build_trainer(config: RunConfig, **accelerate_kwargs: Any) -> Trainer:

@@ -57,6 +57,9 @@ class RunConfig:
 
     model: str = option("speech", "what is trained: speech, duration or vocoder")
     run_dir: str = option("runs/nanospeech", "where checkpoints, log.csv and samples go")
+    initial: str | None = option(
+        None, "release folder whose speech model a fresh run starts from; its sizes are kept"
+    )
     total_steps: int = option(100_000, "optimiser steps")
     warmup_steps: int = option(1000, "of them, until the rate is at its peak")
     save_step: int = option(10_000, "steps between checkpoints")
@@ -81,6 +84,8 @@ class RunConfig:
             if getattr(self, name) not in known:
                 choices = ", ".join(k for k in known if k)
                 raise InputError(f"{name} is {getattr(self, name)!r}; choose from {choices}")
+        if self.initial and self.model != "speech":
+            raise InputError(f"initial is for speech models, and model is {self.model}")
         for name in ("total_steps", "save_step"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}, should be at least 1")

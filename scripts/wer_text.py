@@ -3,63 +3,78 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 
-from nanospeech.errors import InputError
-from nanospeech.normalize import expand
+from nanospeech.errors import InputError, require
 
-# different spellings of one sound, and short forms: both sides of a comparison get the same
-SHORT_FORMS = {
-    r"\bwon't\b": "will not",
-    r"\bcan't\b": "can not",
-    r"\bcannot\b": "can not",
-    r"\bshan't\b": "shall not",
-    r"\blet's\b": "let us",
-    r"\by'all\b": "you all",
-    r"n't\b": " not",
-    r"'re\b": " are",
-    r"'ll\b": " will",
-    r"'ve\b": " have",
-    r"'m\b": " am",
-    r"'d\b": " would",
-    r"\b(it|he|she|that|there|here|what|where|who|how|when)'s\b": r"\1 is",
-    r"\bgonna\b": "going to",
-    r"\bwanna\b": "want to",
-    r"\bgotta\b": "got to",
-    r"\bok\b": "okay",
-    r"\balright\b": "all right",
-    r"\b(h?mm+|u[hm]+|er+m?)\b": " ",  # hesitations
-}
-# British spellings that Whisper writes now and then
-SPELLINGS = {
-    r"\b(\w*(?:col|fav|neighb|hon|harb|lab|behavi|rum))our": r"\1or",
-    r"\b(\w{3,})is(e|ed|es|ing)\b": r"\1iz\2",  # both sides alike, so promise may suffer too
-    r"\b(learn|dream|burn|spell)t\b": r"\1ed",
-    r"\bgrey": "gray",
-    r"\btheatre": "theater",
-    r"\bcentre": "center",
-    r"\bmetre": "meter",
-    r"\btravell(?=ed|er|ing)": "travel",
-}
-QUOTES = str.maketrans({"’": "'", "‘": "'", "`": "'"})
-RULES = [(re.compile(k), v) for k, v in (SHORT_FORMS | SPELLINGS).items()]
+# Spellings of one sound that Whisper's normaliser keeps apart. Applied before it, to both sides.
+TIME = re.compile(r"\b(\d{1,2}):(\d\d)\b")  # 9:30 and nine thirty, 7:00 and seven
+DOTTED = re.compile(r"\b(?:(?:[a-z]\.){3,}|[ap]\.m\.|u\.[sk]\.)")  # p.m. and PM, U.S.A. and USA
+SPELLINGS = [
+    (re.compile(pattern), plain)
+    for pattern, plain in {
+        r"\bokay\b": "ok",
+        r"\bcannot\b": "can not",
+        r"\be-mail": "email",
+        r"\bo'clock\b": "oclock",  # the o is no zero
+        r"\bper cent\b": "percent",
+        r" & ": " and ",
+        r"\bno\. ?(?=\d)": "number ",
+        r"(\d) ?kg\b": r"\1 kilograms",
+        r"(\d) ?km\b": r"\1 kilometers",
+        r"(\d) ?cm\b": r"\1 centimeters",
+        r"\ba (hundred|thousand|million)\b": r"one \1",
+    }.items()
+]
+# languages that are written without spaces between words: a character counts as a word
+UNSPACED = ("zh", "ja", "th", "lo", "my", "yue")
+# words of every sentence: to hear one of them that was not asked for says nothing of a leak
+COMMON = """
+    a about after all also am an and any are as at be been before but by can could did do does
+    for from had has have he her here him his how i if in into is it its just like me more my no
+    not now of off oh on one only or other our out over said she should so some than that the their
+    them then there these they this those through to too two up us very was we well were what when
+    where which who why will with would yes you your"""
+FUNCTION_WORDS = frozenset(COMMON.split())
 
 
-def normalize(text: str) -> str:
-    """Lower-case words without punctuation; numbers written out, short forms opened.
+@lru_cache
+def normalizer(language: str = "en") -> Callable[[str], str]:
+    """Whisper's own text normaliser (arXiv 2212.04356, appendix C), by whisper-normalizer.
 
-    In the manner of Whisper's English normaliser: what two people would write differently for the
-    same sounds should become the same.
+    The English one lowers case, drops punctuation and hesitations, opens short forms, writes
+    numbers as digits and British words the American way; others lower case and drop punctuation.
+
+    Raises:
+        BackendError: whisper-normalizer is not installed.
     """
-    text = unicodedata.normalize("NFKC", text).translate(QUOTES)
-    text = re.sub(r"\[[^\]]*\]", " ", text)  # [Music]
-    text = expand(text).lower()
-    text = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
-    for pattern, replacement in RULES:
-        text = pattern.sub(replacement, text)
-    text = text.replace("'", "")  # what is left are possessives: dog's and dogs sound the same
-    return " ".join(re.sub(r"[^\w\s]|_", " ", text).split())
+    if language == "en":
+        return require("whisper_normalizer.english", "eval").EnglishTextNormalizer()
+    basic = require("whisper_normalizer.basic", "eval").BasicTextNormalizer
+    return basic(split_letters=language in UNSPACED, preserve_marks=True)
+
+
+def normalize(text: str, language: str = "en") -> str:
+    """What two people would write differently for the same sounds, made the same.
+
+    Args:
+        language: its code; only English has more rules than case and punctuation.
+    """
+    if language == "en":
+        text = text.lower().replace("’", "'")
+        text = DOTTED.sub(lambda m: m[0].replace(".", "") + " ", text)
+        text = TIME.sub(spoken_time, text)
+        for pattern, plain in SPELLINGS:
+            text = pattern.sub(plain, text)
+    words = normalizer(language)(text).split()
+    return " ".join(w for w in words if any(map(str.isalnum, w)))
+
+
+def spoken_time(match: re.Match) -> str:
+    """The digits that the normaliser makes of a time's words: nine thirty is 930."""
+    hours, minutes = match.groups()
+    return hours if minutes == "00" else hours + minutes
 
 
 def edit_distance(said: Sequence[str], heard: Sequence[str]) -> int:
@@ -73,29 +88,62 @@ def edit_distance(said: Sequence[str], heard: Sequence[str]) -> int:
     return row[-1]
 
 
-def rate(pairs: Iterable[tuple[str, str]], unit: Callable[[str], list[str]]) -> float:
-    total = edits = 0
-    for said, heard in pairs:
-        a, b = unit(normalize(said)), unit(normalize(heard))
-        total += len(a)
-        edits += edit_distance(a, b)
+def word_edits(said: str, heard: str, language: str = "en") -> tuple[int, int]:
+    """Edits between two texts, and the words of the first, after normalize."""
+    a, b = normalize(said, language).split(), normalize(heard, language).split()
+    return edit_distance(a, b), len(a)
+
+
+def char_edits(said: str, heard: str, language: str = "en") -> tuple[int, int]:
+    """Edits between two texts, and the characters of the first; spaces do not count."""
+    a, b = (normalize(t, language).replace(" ", "") for t in (said, heard))
+    return edit_distance(a, b), len(a)
+
+
+def rate(counts: Iterable[tuple[int, int]]) -> float:
+    """All edits over all that was said.
+
+    Args:
+        counts: of word_edits or char_edits, for each utterance.
+
+    Raises:
+        InputError: nothing was said.
+    """
+    edits, total = (sum(c) for c in zip((0, 0), *counts))
     if not total:
         raise InputError("the texts hold no words; an error rate needs at least one")
     return edits / total
 
 
-def wer(pairs: Iterable[tuple[str, str]]) -> float:
-    """Corpus word error rate: all edits over all words said, after normalize.
-
-    Args:
-        pairs: (said, heard) texts.
+def wer(pairs: Iterable[tuple[str, str]], language: str = "en") -> float:
+    """Corpus word error rate of (said, heard) texts, after normalize.
 
     Raises:
         InputError: nothing was said.
     """
-    return rate(pairs, str.split)
+    return rate(word_edits(said, heard, language) for said, heard in pairs)
 
 
-def cer(pairs: Iterable[tuple[str, str]]) -> float:
+def cer(pairs: Iterable[tuple[str, str]], language: str = "en") -> float:
     """Corpus character error rate; spaces do not count."""
-    return rate(pairs, lambda text: list(text.replace(" ", "")))
+    return rate(char_edits(said, heard, language) for said, heard in pairs)
+
+
+def leaked(text: str, heard: str, prompt: str, language: str = "en") -> list[str]:
+    """Words that were heard, that the text does not hold and the prompt does: its leak.
+
+    Function words are left out: any mistake of the recogniser may be one. A word that is spelt as
+    two in the text, or of which the text's is a part, is no leak either (home, homes).
+
+    Args:
+        text: what was to be said.
+        heard: what the recogniser wrote.
+        prompt: the words of the reference recording.
+    """
+    asked, reference = (normalize(t, language).split() for t in (text, prompt))
+    joined = "".join(asked)
+    return [
+        word
+        for word in normalize(heard, language).split()
+        if word in reference and word not in FUNCTION_WORDS and word not in joined
+    ]

@@ -29,7 +29,7 @@ from nanospeech_torch.finetune import (
     trainable,
 )
 from nanospeech_torch.flow import Nanospeech
-from scripts import finetune, finetune_data, similarity
+from scripts import finetune, finetune_data
 
 from .training import CPU, SHARD, samples
 
@@ -303,31 +303,3 @@ def test_bad_input_ends_in_one_line_and_code_2(tiny_release, tmp_path, capsys, c
     assert finetune.main(call) == 2
     err = capsys.readouterr().err
     assert err.startswith("error: ") and err.count("\n") == 1
-
-
-def test_similarity_is_one_of_the_same_and_less_of_others():
-    rng = np.random.default_rng(0)
-
-    def speaker(n: int) -> np.ndarray:
-        x = rng.standard_normal(64) + 0.5 * rng.standard_normal((n, 64))
-        return x / np.linalg.norm(x, axis=1, keepdims=True)
-
-    one, other = speaker(20), speaker(20)
-    assert similarity.to_mean(one[:1], one[:1]) == pytest.approx(1)
-    assert similarity.to_others(one).mean() > 0.8 > 0.4 > similarity.to_mean(other, one).mean()
-    assert similarity.to_others(one).mean() < similarity.to_mean(one, one).mean()
-
-
-def test_similarity_reads_tars_and_folders(tmp_path):
-    found = dict(similarity.waves([SHARD]))
-    folder = voice_folder(tmp_path / "data")
-    assert 0 < len(found) <= 4 and len(dict(similarity.waves([folder], 2))) == 2
-
-    def embed(wave: np.ndarray) -> np.ndarray:
-        spectrum = np.abs(np.fft.rfft(wave[len(wave) // 2 :], 4096)).astype(np.float32)
-        return spectrum / np.linalg.norm(spectrum)
-
-    summary = similarity.measure([folder], [SHARD], None, embed)
-    assert summary["utterances"] >= 4 and 0 < summary["similarity"] <= 1
-    with pytest.raises(InputError, match="there is no"):
-        dict(similarity.waves([tmp_path / "nowhere.wav"]))

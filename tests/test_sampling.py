@@ -14,6 +14,8 @@ from nanospeech.sampling import (
     EPSS,
     EVALUATIONS,
     STEP_RULES,
+    best_scale,
+    evaluation_times,
     guide,
     integrate,
     noise,
@@ -55,9 +57,18 @@ def test_grids_run_from_0_to_1_and_never_back(schedule, sway):
 
 def test_epss_is_the_papers_grid_and_uniform_elsewhere():
     assert [32 * t for t in time_grid(7, "epss", None)] == [0, 2, 4, 6, 8, 16, 24, 32]
-    assert set(EPSS) == {5, 6, 7, 10, 12, 16}
+    assert set(EPSS) == {3, 4, 5, 6, 7, 8, 10, 12, 16, 32}
     assert all(len(points) == steps + 1 for steps, points in EPSS.items())
-    assert time_grid(9, "epss", -1.0) == time_grid(9, "uniform", -1.0)
+    for steps in (9, 32):  # the whole grid is even
+        assert time_grid(steps, "epss", -1.0) == time_grid(steps, "uniform", -1.0)
+
+
+@pytest.mark.parametrize("steps", [3, 4, 8])
+def test_our_grids_are_points_of_the_next_of_the_papers(steps):
+    larger = {3: 5, 4: 5, 8: 10}[steps]
+    assert set(EPSS[steps]) - {24} < set(EPSS[larger])
+    gaps = np.diff(EPSS[steps])
+    assert (np.diff(gaps) >= 0).all()  # steps grow, as the paper's do
 
 
 def test_sway_favours_early_times():
@@ -75,6 +86,38 @@ def test_guidance_of_zero_is_none_and_grows_along_the_difference():
     c, u = np.array([1.0, 2.0]), np.array([0.5, 3.0])
     assert np.array_equal(guide(c, u, 0), c)
     assert np.allclose(guide(c, u, 2), c + 2 * (c - u))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("skipped", [0, 1, 2])
+def test_zero_init_makes_the_first_velocities_zero(method, skipped):
+    times, asked = time_grid(5), []
+    states = list(integrate(lambda t, x: asked.append(t) or 1.0, 0.0, times, method, skipped))
+    assert states[:skipped] == [0.0] * skipped
+    assert np.allclose(np.diff(states[max(0, skipped - 1) :]), np.diff(times)[max(1, skipped) :])
+    assert states[-1] == pytest.approx(1 - times[skipped])
+    assert asked == evaluation_times(times, method, skipped)
+    assert len(asked) == (5 - skipped) * EVALUATIONS[method]
+    assert min(asked) == times[skipped]
+
+
+def test_the_best_scale_is_that_of_a_multiple_and_the_nearest_of_all():
+    rng = np.random.default_rng(0)
+    onto, v = rng.standard_normal((2, 3, 9, 4))
+    weight = np.ones((3, 9, 1))
+    weight[0, 5:] = weight[1, :2] = 0
+    wanted = np.array([0.5, -2.0, 1.0])[:, None, None]
+    assert np.allclose(best_scale(wanted * onto, onto, weight), wanted)
+    scale = best_scale(v, onto, weight)
+    assert scale.shape == (3, 1, 1)
+
+    def far(a):
+        return (np.square(v - a * onto) * weight).sum((1, 2))
+
+    assert (far(scale) < far(scale + 0.01)).all() and (far(scale) < far(scale - 0.01)).all()
+    spoilt = v + 1e3 * (1 - weight)  # frames of no weight do not matter
+    assert np.array_equal(best_scale(spoilt, onto, weight), scale)
+    assert np.array_equal(best_scale(v, onto, weight * 0), np.ones((3, 1, 1)))
 
 
 def test_noise_repeats_and_a_longer_draw_begins_with_the_shorter():
@@ -110,6 +153,14 @@ def test_shared_frames_follow_the_weights():
         ({"steps": 0}, "1 to 1000"),
         ({"cfg_strength": -1.0}, "0 to 100"),
         ({"sway_sampling_coef": -2.0}, "-1 to 1.75"),
+        ({"guidance": "apg"}, "cfg, cfg-zero"),
+        ({"zero_init": 3}, "choose 0 to 2"),
+        ({"zero_init": 2, "steps": 2}, "choose 0 to 1"),
+        ({"zero_init": -1}, "choose 0 to 2"),
+        ({"cfg_from": -0.1}, "0 <= cfg_from"),
+        ({"cfg_until": 1.5}, "cfg_until <= 1"),
+        ({"cfg_from": 0.6, "cfg_until": 0.5}, "cfg_from is 0.6"),
+        ({"cfg_until": float("nan")}, "cfg_until nan"),
     ],
 )
 def test_wrong_options_name_the_choices(fields, word):

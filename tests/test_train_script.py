@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from convert.__main__ import main as convert
+from nanospeech.checkpoint import read_tensors
+from nanospeech_torch.run import build_objective, build_tokenizer
 from nanospeech_torch.run_config import read_run
 from scripts.train import main
 
@@ -39,6 +42,23 @@ def test_runs_and_goes_on_with_more_steps(config, tmp_path, capsys, model):
     assert (tmp_path / "run" / "step_00000003.pt").is_file()
 
 
+def test_a_fresh_run_can_start_from_a_release_folder(config, tmp_path, golden, capsys):
+    folder = tmp_path / "release"
+    vocoder = str(golden / "vocos_pytorch_model.bin")
+    assert main(["--config", str(config)]) == 0
+    assert convert([str(tmp_path / "run"), "--vocoder", vocoder, "--output", str(folder)]) == 0
+    again = [f"initial={folder}", f"run_dir={tmp_path / 'again'}"]
+    run = read_run(str(config), again)
+    objective = build_objective(run, build_tokenizer(run.data))
+    saved = read_tensors(folder / "model.safetensors")
+    for name, tensor in objective.transformer.state_dict().items():
+        assert (tensor.numpy() == saved[f"transformer.{name}"]).all()
+    assert main(["--config", str(config), "--set", *again]) == 0
+    other = [again[0], f"run_dir={tmp_path / 'other'}", "dit.depth=2"]
+    assert main(["--config", str(config), "--set", *other]) == 2
+    assert "has another dit" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -51,6 +71,7 @@ def test_runs_and_goes_on_with_more_steps(config, tmp_path, capsys, model):
         ("model=voice", "choose from speech, duration, vocoder"),
         ("data.tokenizer=chars", "vocab.txt"),
         ("total_steps", "should be KEY=VALUE"),
+        ("initial=nowhere", "nowhere"),
     ],
 )
 def test_mistakes_end_in_one_line_and_code_2(config, capsys, change, said):
