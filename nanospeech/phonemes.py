@@ -1,4 +1,4 @@
-"""Phonemes: English words to ARPAbet by dictionary. No rules of its own beyond regular suffixes.
+"""Phonemes: English words to ARPAbet by dictionary, and by the parts of regular formations.
 
 The dictionary is the CMU Pronouncing Dictionary (BSD licence, data/cmudict.LICENSE.txt), first
 pronunciations only. A word that is not in it is left to the caller, which spells it in letters.
@@ -7,6 +7,7 @@ pronunciations only. A word that is not in it is left to the caller, which spell
 from __future__ import annotations
 
 import gzip
+import re
 from functools import lru_cache
 from pathlib import Path
 
@@ -75,6 +76,55 @@ PREFERRED = {
 }
 HISSING = {"S", "Z", "SH", "ZH", "CH", "JH"}
 VOICELESS = {"P", "T", "K", "F", "TH"}
+# suffix: what may stand at the stem's end instead; those of the first sound change with the stem
+ENDINGS = {"'s": ("",), "s'": ("s", ""), "ies": ("y",), "es": ("", "e"), "s": ("",)}
+ENDINGS |= {"ied": ("y",), "ed": ("", "e"), "ing": ("", "e"), "in'": ("", "e")}
+ENDINGS |= {"ily": ("y",), "ly": ("", "le"), "ier": ("y",), "er": ("", "e"), "iest": ("y",)}
+ENDINGS |= {"est": ("", "e"), "less": ("",), "iness": ("y",), "ness": ("",), "ful": ("",)}
+ENDINGS |= {"ment": ("",), "able": ("", "e"), "ish": ("", "e"), "ship": ("",), "hood": ("",)}
+ENDINGS |= {"like": ("",), "ward": ("",), "wards": ("",), "some": ("",), "wise": ("",)}
+ENDINGS |= {
+    "ism": ("", "e"),
+    "ist": ("", "e"),
+    "ize": ("",),
+    "ion": ("", "e"),
+    "y": ("", "e"),
+    "ous": ("", "e"),
+}
+SOUNDS = {"ing": "IH0 NG", "in'": "IH0 N", "ly": "L IY0", "er": "ER0", "est": "AH0 S T"}
+SOUNDS |= {"less": "L AH0 S", "ness": "N AH0 S", "ful": "F AH0 L", "ment": "M AH0 N T"}
+SOUNDS |= {"able": "AH0 B AH0 L", "ish": "IH0 SH", "ship": "SH IH2 P", "hood": "HH UH2 D"}
+SOUNDS |= {"like": "L AY2 K", "ward": "W ER0 D", "wards": "W ER0 D Z", "some": "S AH0 M"}
+SOUNDS |= {
+    "wise": "W AY2 Z",
+    "ism": "IH2 Z AH0 M",
+    "ist": "IH0 S T",
+    "ize": "AY2 Z",
+    "y": "IY0",
+    "ous": "AH0 S",
+}
+PREFIXES = {"un": "AH0 N", "re": "R IY0", "non": "N AA2 N", "over": "OW2 V ER0"}
+PREFIXES |= {"under": "AH2 N D ER0", "out": "AW2 T", "mis": "M IH0 S", "pre": "P R IY0"}
+PREFIXES |= {"anti": "AE2 N T IY0", "sub": "S AH2 B", "super": "S UW2 P ER0"}
+PREFIXES |= {"inter": "IH2 N T ER0", "dis": "D IH0 S", "semi": "S EH2 M IY0"}
+PREFIXES |= {"multi": "M AH2 L T IY0", "micro": "M AY2 K R OW0", "counter": "K AW2 N T ER0"}
+PREFIXES |= {"ultra": "AH2 L T R AH0", "cyber": "S AY2 B ER0", "bio": "B AY2 OW0"}
+PREFIXES |= {"proto": "P R OW2 T OW0", "mono": "M AA2 N OW0", "hydro": "HH AY2 D R OW0"}
+PREFIXES |= {"electro": "IH0 L EH2 K T R OW0", "photo": "F OW2 T OW0", "auto": "AO2 T OW0"}
+PREFIXES |= {"psycho": "S AY2 K OW0", "nano": "N AE2 N OW0", "pseudo": "S UW2 D OW0"}
+PREFIXES |= {"post": "P OW2 S T", "mid": "M IH2 D", "trans": "T R AE2 N Z"}
+# British spellings, and the American ones that the dictionary has
+BRITISH = [(re.compile(pattern), american) for pattern, american in [
+    (r"our(?=(s|ed|ing|ful|less|able|ite|hood|ly|er|ers|y)?$)", "or"),
+    (r"is(?=(e|ed|es|ing|er|ers|ation|ations)$)", "iz"),
+    (r"ys(?=(e|ed|es|ing|er|ers)$)", "yz"),
+    (r"tre(?=s?$)", "ter"),
+    (r"ogue(?=s?$)", "og"),
+    (r"ence(?=s?$)", "ense"),
+    (r"ae|oe", "e"),
+    (r"ll(?=(ed|ing|er|ers)$)", "l"),
+]]  # fmt: skip
+LONGEST = 40  # letters; what is longer is no word, and trying all its splits would be slow
 
 
 @lru_cache(maxsize=1)
@@ -101,47 +151,73 @@ def pronounce(word: str) -> tuple[str, ...] | None:
     bare = word.strip("'")
     if bare in known:
         return tuple(known[bare].split())
-    return inflected(bare, known)
+    if len(bare) > LONGEST:
+        return None
+    return inflected(bare, known) or respelled(bare, known) or compound(bare, known)
 
 
-def inflected(word: str, known: dict[str, str]) -> tuple[str, ...] | None:
-    """A regular possessive, plural, past, participle or adverb of a known stem."""
-    for suffix, stems in {
-        "'s": ("",),
-        "s'": ("s", ""),
-        "es": ("", "e"),
-        "s": ("",),
-        "ed": ("", "e"),
-        "ing": ("", "e"),
-        "ly": ("", "le"),
-        "er": ("", "e"),
-        "less": ("",),
-        "ness": ("",),
-    }.items():
+def inflected(word: str, known: dict[str, str], depth: int = 3) -> tuple[str, ...] | None:
+    """A word of known parts: a stem with regular suffixes, up to `depth`, or with a prefix."""
+    if word in known:
+        return tuple(known[word].split())
+    if not depth:
+        return None
+    for suffix, stems in ENDINGS.items():
         if not word.endswith(suffix) or len(word) - len(suffix) < 2:
             continue
         base = word[: -len(suffix)]
+        if suffix == "s" and base[-1] in "sui":  # "paleness", "Cassius"
+            continue
         shorter = [base[:-1]] if len(base) > 3 and base[-1] == base[-2] else []
         for stem in [base + end for end in stems] + shorter:
-            if stem in known:
-                return (*known[stem].split(), *ending(suffix, known[stem].split()[-1]))
-    return compound(word, known)
+            # two letters are a word before 's and s alone
+            enough = len(stem) > (3 if suffix == "y" else 2) or suffix[-1] == "s"
+            if enough and (phonemes := inflected(stem, known, depth - 1)):
+                if suffix == "ion":
+                    if phonemes[-1] not in ("T", "S"):
+                        continue
+                    return (*phonemes[:-1], "SH", "AH0", "N")
+                return (*phonemes, *ending(suffix, phonemes[-1]))
+    for prefix, sound in PREFIXES.items():
+        rest = word.removeprefix(prefix)
+        if rest != word and len(rest) > 3 and (phonemes := inflected(rest, known, depth - 1)):
+            return (*sound.split(), *phonemes)
+    return None
 
 
 def ending(suffix: str, last: str) -> tuple[str, ...]:
     """The sound of a suffix after a stem's last phoneme."""
-    if suffix in ("'s", "s'", "es", "s"):
+    if suffix in ("'s", "s'", "es", "s", "ies"):
         return ("IH0", "Z") if last in HISSING else ("S",) if last in VOICELESS else ("Z",)
-    if suffix == "ed":
+    if suffix in ("ed", "ied"):
         unvoiced = last in (VOICELESS | HISSING) - {"Z", "ZH", "JH"}
         return ("IH0", "D") if last in ("T", "D") else ("T",) if unvoiced else ("D",)
-    fixed = {"ing": "IH0 NG", "ly": "L IY0", "er": "ER0", "less": "L AH0 S", "ness": "N AH0 S"}
-    return tuple(fixed[suffix].split())
+    return tuple((SOUNDS.get(suffix) or SOUNDS[suffix[1:]]).split())  # "iest" is "y" and "est"
+
+
+def respelled(word: str, known: dict[str, str]) -> tuple[str, ...] | None:
+    """A British spelling by its American twin ("colourful")."""
+    for pattern, american in BRITISH:
+        twin = pattern.sub(american, word)
+        if twin != word and (phonemes := inflected(twin, known)):
+            return phonemes
+    return None
 
 
 def compound(word: str, known: dict[str, str]) -> tuple[str, ...] | None:
-    """Two known words of at least three letters in a row ("snowplough"), the most even split."""
-    for cut in sorted(range(3, len(word) - 2), key=lambda i: abs(2 * i - len(word))):
-        if word[:cut] in known and word[cut:] in known:
-            return (*known[word[:cut]].split(), *known[word[cut:]].split())
+    """Two known words of at least three letters in a row ("snowplough"), the most even split.
+
+    The second may be inflected, the whole a possessive.
+    """
+    for suffix in ("'s", "s'"):
+        if word.endswith(suffix):
+            whole = compound(word.removesuffix(suffix), known)
+            return None if whole is None else (*whole, *ending(suffix, whole[-1]))
+    cuts = sorted(range(3, len(word) - 2), key=lambda i: abs(2 * i - len(word)))
+    for depth in (0, 1):
+        for cut in cuts:
+            if depth and (cut < 4 or len(word) - cut < 5):
+                continue
+            if word[:cut] in known and (second := inflected(word[cut:], known, depth)):
+                return (*known[word[:cut]].split(), *second)
     return None

@@ -13,19 +13,21 @@ import numpy as np
 
 from . import audio
 from .config import SampleOptions
-from .errors import InputError
+from .errors import CheckpointError, InputError
 from .sampling import noise
-from .text import byte_length, encode, fold, is_speakable, pack, prepare
+from .text import byte_length, encode, fold, is_speakable, pack, readable
 from .tokenizer import pad_tokens
 from .voices import MAX_REFERENCE, check_reference, default_voice, find_voice, make_prompt
 
 MIN_SPEECH = 0.35  # seconds of new speech; without it "Hi." comes out clipped
+SLOW_START = 0.4  # a text lasts this and half of what the rule says: words alone are spoken slowly
 CHUNK_SECONDS = 10.0  # new speech in one go; models drift on more than they were trained on
 CROSS_FADE = 0.03  # seconds
 SENTENCE_PAUSE = 0.15  # least silence between sentences, in seconds
 CONTEXT = 16  # frames of the prompt that the vocoder sees before the new ones
 SPEEDS = (0.25, 4.0)
 MAX_SECONDS = 3600.0  # that can be asked for
+DURATIONS = ("model", "tokens", "rule")  # who tells how long a text lasts
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,30 @@ def check_speech(
         raise InputError(f"duration is {seconds} s; choose more than 0, up to {MAX_SECONDS:g}")
 
 
+def choose_durations(engine: Any, wanted: str | None) -> str:
+    """Who tells how long a text lasts: one of DURATIONS.
+
+    Raises:
+        InputError: there is no such choice.
+        CheckpointError: the model cannot tell.
+    """
+    if wanted is None:
+        return "model" if engine.has_duration else "rule"
+    if wanted not in DURATIONS:
+        raise InputError(f"duration {wanted!r} not known; choose from {', '.join(DURATIONS)}")
+    if wanted == "model" and not engine.has_duration:
+        raise CheckpointError(
+            f"{engine.folder} has no duration.safetensors and its model no durations of its own;"
+            " choose duration rule, or train a duration model (docs/durations.md)"
+        )
+    if wanted == "tokens" and engine.config.dit.text_upsampling != "aligned":
+        raise CheckpointError(
+            f"the model in {engine.folder} has no durations of tokens: it is not an aligned one;"
+            " choose duration rule, or model if it has a duration model"
+        )
+    return wanted
+
+
 class Speaker:
     """One voice, ready to speak.
 
@@ -91,9 +117,13 @@ class Speaker:
         speed: of the new speech; 2 is twice as fast.
         seed: of the noise; None draws one.
         chunk_seconds: about how much is spoken in one go.
+        duration: who tells how long a text lasts: "model" (the folder's duration model, else an
+            aligned model's token durations), "tokens" (the latter) or "rule" (the prompt's bytes
+            a second); None is the model where it can tell, else the rule.
 
     Raises:
         InputError: unknown voice, half a reference, or a recording that cannot be used.
+        CheckpointError: the model has no durations, and they are asked for.
     """
 
     def __init__(
@@ -106,8 +136,10 @@ class Speaker:
         speed: float = 1.0,
         seed: int | None = None,
         chunk_seconds: float = CHUNK_SECONDS,
+        duration: str | None = None,
     ):
         check_reference(ref_audio, ref_text, voice)
+        self.durations = choose_durations(engine, duration)
         check_speech(None, speed, seed)
         if not chunk_seconds > 0:
             raise InputError(f"chunk_seconds is {chunk_seconds}; choose more than 0")
@@ -132,8 +164,10 @@ class Speaker:
             InputError: there is nothing to say.
         """
         budget = max(16.0, self.prompt.rate * self.chunk_seconds * self.speed)
-        packed = pack(prepare(text, self.engine.tokenizer), budget)
+        packed = pack(readable(text, self.engine.tokenizer), budget)
         chunks = [" ".join(c.split()) for c in packed if is_speakable(c)]
+        if not chunks and is_speakable(fold(text)):
+            raise InputError(f"the model knows no character of {text[:40]!r}")
         if not chunks:
             raise InputError("there is no text to speak")
         return chunks
@@ -150,10 +184,11 @@ class Speaker:
         frame_rate = config.audio.frame_rate
         if seconds is None:
             by_rule = byte_length(text) / prompt.rate
-            seconds = self._told_seconds(tokens) if self.engine.has_duration else by_rule
+            seconds = by_rule if self.durations == "rule" else self._told_seconds(tokens)
             # a duration model far off the rule is wrong, and may ask for minutes or for nothing
             if not by_rule / 4 <= seconds <= 4 * by_rule + 2:
                 seconds = by_rule
+            seconds = max(seconds, SLOW_START + by_rule / 2)
             seconds = max(seconds / self.speed, MIN_SPEECH)
         patch = config.dit.patch_size
         least = max(1, len(tokens)) * patch  # a token needs a frame at least
@@ -162,12 +197,12 @@ class Speaker:
     def _told_seconds(self, tokens: np.ndarray) -> float:
         """What the model says of the length of the new speech."""
         config, prompt = self.engine.config, self.prompt
-        aligned = config.dit.text_upsampling == "aligned"
         total = self.engine.duration(
             prompt.mel[None],
             pad_tokens([np.concatenate([prompt.tokens, tokens])]),
             lens_B=np.array([len(prompt.mel)]),
-            **({"prompt_tokens_B": np.array([len(prompt.tokens)])} if aligned else {}),
+            prompt_tokens_B=np.array([len(prompt.tokens)]),
+            own=self.durations == "tokens",
         )
         return float(total[0]) - len(prompt.mel) / config.audio.frame_rate
 
@@ -191,7 +226,15 @@ class Speaker:
         Raises:
             InputError: there is nothing to say, before anything is yielded.
         """
-        chunks = self.chunks(text)
+        return self._stream(self.chunks(text), text, seconds, on_step)
+
+    def _stream(
+        self,
+        chunks: list[str],
+        text: str,
+        seconds: float | None,
+        on_step: Callable[[int, int], None] | None,
+    ) -> Iterator[np.ndarray]:
         check_speech(text, self.speed, self.seed, seconds)
         return audio.cross_fade(
             self._waves(chunks, seconds, on_step), int(CROSS_FADE * self.sample_rate)
@@ -281,17 +324,18 @@ class Speaker:
         from tqdm import tqdm
 
         began = time.perf_counter()
+        chunks = self.chunks(text)  # once: what cannot be spoken is warned of once
         with tqdm(unit="step", disable=not progress, leave=False) as bar:
 
             def on_step(done: int, steps: int) -> None:
                 bar.total = steps
                 bar.update(done - bar.n)
 
-            waves = list(self.stream(text, seconds, on_step))
+            waves = list(self._stream(chunks, text, seconds, on_step))
         return Utterance(
             np.concatenate(waves),
             self.sample_rate,
             time.perf_counter() - began,
             self.seed,
-            tuple(self.chunks(text)),
+            tuple(chunks),
         )

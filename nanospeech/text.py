@@ -26,11 +26,12 @@ INVISIBLE = dict.fromkeys(map(chr, (0xAD, 0x200B, 0x2060, 0xFEFF)), "")
 FOLD = str.maketrans({**QUOTES, **DASHES, **INVISIBLE, "…": "..."})
 # presentation forms of Latin letters and digits: ligatures such as "ﬁ", full-width "Ａ" and "１"
 LATIN_FORMS = re.compile(r"[\uFB00-\uFB06\uFF10-\uFF19\uFF21-\uFF3A\uFF41-\uFF5A]")
-PARAGRAPH = re.compile(r"[^\S\n]*\n[^\S\n]*\n\s*")
+# look-behinds let a run of spaces or marks be tried once, not from each of its characters
+PARAGRAPH = re.compile(r"(?<![^\S\n])[^\S\n]*\n[^\S\n]*\n\s*")
 
 CLOSERS = r"[\"'”’)\]»」』）】]*"
 SENTENCE_END = re.compile(
-    rf"(?P<mark>[.!?…؟।॥]+){CLOSERS}(?:\s+|\Z)|[。！？｡．]+{CLOSERS}\s*|{PARAGRAPH.pattern}"
+    rf"(?P<mark>(?<![.!?…؟।॥])[.!?…؟।॥]+){CLOSERS}(?:\s+|\Z)|[。！？｡．]+{CLOSERS}\s*|{PARAGRAPH.pattern}"
 )
 CLAUSE_END = re.compile(rf"(?:[,;:،؛]{CLOSERS}|\s[-–—])\s+|[—、，；：]\s*|\)\s+")
 WORD_END = re.compile(r"\s+")
@@ -42,9 +43,26 @@ def words(text: str) -> frozenset[str]:
 
 
 # abbreviations that stand before a name, that may end a sentence too, that stand before a number
-TITLES = words("mr mrs ms dr prof st mt ft capt gen col lt sgt rev hon gov sen rep vs messrs")
-CLOSING = words("etc inc ltd co corp jr sr dept approx est a.m p.m")
-COUNTING = words("no nos fig figs vol p pp ch sec eq art")
+TITLES = words(
+    """mr mrs ms dr drs prof st mt ft capt gen col lt sgt maj cpl adm cmdr rev hon gov sen rep pres
+    supt vs messrs"""
+)
+CLOSING = words(
+    "etc inc ltd co corp bros jr sr dept approx est ave blvd rd a.m p.m ft lb lbs oz cf al"
+)
+COUNTING = words(
+    """no nos fig figs vol p pp ch sec eq art op pt jan feb mar apr jun jul aug sep sept oct nov
+    dec"""
+)
+# letters that no decomposition takes to ASCII
+PLAIN = {"ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "æ": "ae", "Æ": "Ae"}
+PLAIN |= {"œ": "oe", "Œ": "Oe", "þ": "th", "Þ": "Th", "ð": "th", "Ð": "Th", "ı": "i", "ħ": "h"}
+PLAIN |= {"ẞ": "SS", "ŋ": "ng", "[": "(", "]": ")", "{": "(", "}": ")", "¿": "", "¡": "", "․": "."}
+# marks that have no sound of their own
+UNSPOKEN = set("\"'()[]{}")
+
+
+LONGEST = 40  # characters of an abbreviation
 
 
 class Vocabulary(Protocol):
@@ -64,8 +82,7 @@ def fold(text: str) -> str:
     Raises:
         InputError: the text is not valid Unicode.
     """
-    if any(0xD800 <= ord(c) <= 0xDFFF for c in text):
-        raise InputError("the text is not valid UTF-8")
+    check_unicode(text)
     text = unicodedata.normalize("NFC", text).translate(FOLD)
     text = LATIN_FORMS.sub(lambda m: unicodedata.normalize("NFKC", m[0]), text)
     paragraphs = PARAGRAPH.split(text.replace("\r\n", "\n").replace("\r", "\n"))
@@ -83,9 +100,44 @@ def is_english(tokenizer: Vocabulary) -> bool:
 
 
 def prepare(text: str, tokenizer: Vocabulary) -> str:
-    """Text as the model is to read it: folded, and in English written out."""
+    """Text as the model is to read it: folded, and in English written out.
+
+    A model of bytes reads every script and spelling as it stands: its text is not touched.
+
+    Raises:
+        InputError: the text is not valid Unicode.
+    """
+    if tokenizer.kind == "bytes":
+        check_unicode(text)
+        return text
     text = fold(text)
     return fold(expand(text)) if is_english(tokenizer) else text
+
+
+def readable(text: str, tokenizer: Vocabulary) -> str:
+    """The whole of a text prepared, without the characters that the model can in no way read.
+
+    Warns once, naming them all; encode of its parts then finds nothing to warn about.
+    """
+    text = prepare(text, tokenizer)
+    _, lost = fit(text, tokenizer)
+    warn_of(lost)
+    return text.translate(dict.fromkeys(map(ord, lost)))
+
+
+def warn_of(lost: set[str]) -> None:
+    """Names the characters that are not spoken."""
+    if lost:
+        log.warning("the model has no %s; left out", ", ".join(map(repr, sorted(lost))))
+
+
+def check_unicode(text: str) -> None:
+    """
+    Raises:
+        InputError: half of a surrogate pair is in the text.
+    """
+    if any(0xD800 <= ord(c) <= 0xDFFF for c in text):
+        raise InputError("the text is not valid UTF-8")
 
 
 def fit(text: str, tokenizer: Vocabulary) -> tuple[str, set[str]]:
@@ -105,13 +157,14 @@ def fit(text: str, tokenizer: Vocabulary) -> tuple[str, set[str]]:
             continue
         near = [s for s in _nearest(c) if not tokenizer.unknown(s)]
         swap[c] = near[0] if near else ""
-        if not near and (c.isalnum() or not c.isascii()):
+        if not near and not _silent(c):
             lost.add(c)
     return re.sub(r" {2,}", " ", text.translate(str.maketrans(swap))), lost
 
 
 def _nearest(c: str) -> Iterable[str]:
     plain = "".join(p for p in unicodedata.normalize("NFKD", c) if not unicodedata.combining(p))
+    plain = PLAIN.get(plain, plain)
     yield from filter(None, (c.lower(), plain, plain.lower(), c.casefold()))
     yield from {";": ",:", ":": ",;", "!": ".", "?": ".", "，": ",", "。": ".", "、": ","}.get(
         c, ""
@@ -120,11 +173,21 @@ def _nearest(c: str) -> Iterable[str]:
         yield " "
 
 
+def _silent(c: str) -> bool:
+    """Whether a character stands for no sound: quotes, brackets, joiners, accents, variations."""
+    return (
+        c in UNSPOKEN
+        or c.isspace()
+        or unicodedata.category(c) in ("Cc", "Cf", "Me")
+        or "\u0300" <= c <= "\u036f"
+        or "\ufe00" <= c <= "\ufe0f"
+    )
+
+
 def encode(text: str, tokenizer: Vocabulary) -> np.ndarray:
     """int64 (T,) ids of prepared text, respelled to fit; warns of characters left out."""
     fitted, lost = fit(text, tokenizer)
-    if lost:
-        log.warning("the model has no %s; left out", ", ".join(map(repr, sorted(lost))))
+    warn_of(lost)
     return tokenizer.encode(fitted)
 
 
@@ -154,7 +217,8 @@ def _ends(text: str, start: int, match: re.Match) -> bool:
     closed = match.group().rstrip() != mark
     if following.islower() and (closed or mark in ("...", "…")):
         return False  # “Stop!” he said
-    before = text[start : match.start()]
+    # no abbreviation is longer; slices of the whole sentence would make long texts slow
+    before = text[max(start, match.start() - LONGEST) : match.start()]
     word = re.search(r"[^\s(\[\"'“‘]*\Z", before)[0]  # type: ignore[index]
     if mark != "." or closed:
         return True
@@ -167,7 +231,8 @@ def _ends(text: str, start: int, match: re.Match) -> bool:
         return False
     if len(word) == 1 and word.isupper():  # an initial, or the word I
         return word == "I" and not re.match(r"[A-Z]\.", text[match.end() :])
-    return not (word.isdigit() and before.strip() == word)  # "1. " opens a list
+    opens = match.start() - start < LONGEST and before.strip() == word
+    return not (word.isdigit() and opens)  # "1. " opens a list
 
 
 def _slices(text: str, cuts: Iterable[int]) -> list[str]:

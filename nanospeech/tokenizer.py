@@ -17,7 +17,15 @@ LETTERS = list("abcdefghijklmnopqrstuvwxyz")
 FOLD = str.maketrans(
     {"“": '"', "”": '"', "‘": "'", "’": "'", "–": "-", "—": "-", "…": ".", "\n": " ", "\t": " "}
 )
+VOWEL = re.compile("[AEIOUY]")
+INITIALS = re.compile("([A-Z]{2,5})['’]?s")
+CAMEL = re.compile("[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 WORDS = re.compile(r"[A-Za-z]+(?:['’][A-Za-z]+)*")
+
+
+def named(letter: str) -> tuple[str, ...]:
+    """A letter's name; that of "a" is not the article."""
+    return ("EY1",) if letter in "aA" else pronounce(letter) or (letter.lower(),)
 
 
 class Tokenizer:
@@ -62,9 +70,17 @@ class Tokenizer:
 
     def word(self, word: str) -> list[str]:
         """Phonemes of one word; initials are named letter by letter; else its letters."""
-        if len(word) > 1 and word.isupper() and len(word) <= 4 and pronounce(word) is None:
-            return [p for letter in word.lower() for p in pronounce(letter) or (letter,)]
-        return list(pronounce(word) or word.lower())
+        known = pronounce(word)
+        if known is not None:
+            return list(known)
+        if len(word) > 1 and word.isupper() and (len(word) <= 4 or not VOWEL.search(word)):
+            return [p for letter in word for p in named(letter)]
+        if several := INITIALS.fullmatch(word):  # "MPs", "MP's", "PCs"
+            return [p for letter in several[1] for p in named(letter)] + ["Z"]
+        parts = CAMEL.findall(word)
+        if len(parts) > 1 and "'" not in word:  # "PyTorch"
+            return [p for part in parts for p in self.word(part)]
+        return list(word.lower())
 
     def encode(self, text: str, spell: Sequence[int] = ()) -> np.ndarray:
         """Token ids, int64 (T,). Characters outside the vocabulary are left out."""

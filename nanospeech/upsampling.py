@@ -8,6 +8,7 @@ from .alignment import monotonic_search
 from .errors import InputError
 from .sampling import share_frames
 
+PACE = 0.3  # share of a prompt's own pace that an aligned model's durations take on
 LONGEST = 6.0  # log of 403 patches: a guess beyond it is a fault of the weights
 
 
@@ -36,6 +37,25 @@ def average_durations(count_B: np.ndarray, patches_B: np.ndarray, width: int, p:
 def predicted_patches(log_durations_BT: np.ndarray) -> np.ndarray:
     """Patches of each token as the model guesses them, at least 1: float64 (B, T)."""
     return np.maximum(np.exp(np.minimum(log_durations_BT.astype(np.float64), LONGEST)), 1)
+
+
+def total_seconds(each_T: np.ndarray, known: int, prompt: float, pace: float) -> float:
+    """Seconds of prompt and new speech, from predicted seconds of each token.
+
+    A prompt that takes longer than its tokens were thought to is of a slow reader: the new tokens
+    are stretched by that, to the power of `pace`. 0 trusts the prediction alone, 1 the prompt
+    alone; single sentences are read faster or slower by chance, so the truth is between.
+
+    Args:
+        each_T: predicted seconds of each token.
+        known: tokens of the prompt; 0 where that is not known, and nothing is stretched.
+        prompt: its seconds.
+        pace: 0 to 1.
+    """
+    if not known:
+        return max(prompt, float(each_T.sum()))
+    stretch = max(prompt, 1e-3) / max(float(each_T[:known].sum()), 1e-3)
+    return prompt + float(each_T[known:].sum()) * stretch**pace
 
 
 def searched_durations(normal_NM: np.ndarray, means_TM: np.ndarray, p: int) -> np.ndarray:

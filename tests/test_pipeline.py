@@ -35,11 +35,10 @@ class EchoEngine:
         self.seconds_per_token = seconds_per_token
         self.has_duration = seconds_per_token > 0
 
-    def duration(self, cond_BNM, text_BT, *, lens_B=None, prompt_tokens_B=None):
+    def duration(self, cond_BNM, text_BT, *, lens_B=None, prompt_tokens_B=None, own=False):
         assert lens_B.tolist() == [cond_BNM.shape[1]]
-        assert (prompt_tokens_B is not None) == (self.config.dit.text_upsampling == "aligned")
         prompt = self.config.audio.frame_rate
-        new = text_BT.shape[1] - (prompt_tokens_B[0] if prompt_tokens_B is not None else 0)
+        new = text_BT.shape[1] - prompt_tokens_B[0]
         return lens_B / prompt + new * self.seconds_per_token
 
     def sample(self, noise_BNM, cond_BNM, text_BT, options, *, lens_B, prompt_frames_B,

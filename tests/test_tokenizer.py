@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from nanospeech.errors import CheckpointError, InputError
+from nanospeech.phonemes import dictionary
 from nanospeech.tokenizer import Tokenizer, pad_tokens, phoneme_vocab
 
 VOCAB = [*" abcdefghijklmnopqrstuvwxyz.,'!?-"]
@@ -88,3 +89,34 @@ def test_damaged_vocabularies(tmp_path, content):
 def test_unknown_kind_names_the_choices():
     with pytest.raises(InputError, match="chars, bytes, phonemes"):
         Tokenizer("words", [])
+
+
+@pytest.mark.parametrize(
+    ("word", "phonemes"),
+    [
+        ("snowploughs", "S N OW1 P L AW1 Z"),
+        ("unblocked", "AH0 N B L AA1 K T"),
+        ("colourful", "K AH1 L ER0 F AH0 L"),
+        ("auxiliaries", "AA0 G Z IH1 L Y ER0 IY0 Z"),
+        ("paleness", "P EY1 L N AH0 S"),
+        ("PyTorch", "p y T AO1 R CH"),
+        ("MPs", "EH1 M P IY1 Z"),
+        ("LGBT", "EH1 L JH IY1 B IY1 T IY1"),
+        ("BAAF", "B IY1 EY1 EY1 EH1 F"),
+        ("HTTPX", "EY1 CH T IY1 T IY1 P IY1 EH1 K S"),
+        ("Simbegwire", "s i m b e g w i r e"),
+        ("z" * 50_000, " ".join("z" * 50_000)),
+    ],
+    ids=lambda s: s[:20],
+)
+def test_words_that_no_dictionary_has(word, phonemes):
+    assert Tokenizer("phonemes", phoneme_vocab()).tokens(word) == phonemes.split()
+
+
+def test_the_dictionary_goes_before_all_rules():
+    tokenizer = Tokenizer("phonemes", phoneme_vocab())
+    plain = [w for w in dictionary() if w.isascii() and w.isalpha()]
+    assert len(plain) > 100_000
+    for word in plain[::17]:
+        assert tokenizer.word(word) == dictionary()[word].split()
+        assert tokenizer.word(word.upper()) == dictionary()[word].split()

@@ -1,0 +1,194 @@
+"""Abbreviations: titles, short forms, initials, acronyms and Roman numerals."""
+
+from __future__ import annotations
+
+import re
+
+from . import any_of, words
+from .dates import stop
+from .number_words import cardinal, ordinal, roman
+
+# before a name; those of BARE need no dot
+TITLES = {"Mr": "Mister", "Mrs": "Missus", "Ms": "Ms", "Dr": "Doctor", "Prof": "Professor"}
+TITLES |= {"Capt": "Captain", "Gen": "General", "Col": "Colonel", "Lt": "Lieutenant"}
+TITLES |= {"Sgt": "Sergeant", "Rev": "Reverend", "Gov": "Governor", "Sen": "Senator"}
+TITLES |= {"Maj": "Major", "Cpl": "Corporal", "Pvt": "Private", "Adm": "Admiral"}
+TITLES |= {"Cmdr": "Commander", "Rep": "Representative", "Pres": "President", "Hon": "Honorable"}
+TITLES |= {"Supt": "Superintendent", "Det": "Detective", "Insp": "Inspector", "Fr": "Father"}
+TITLES |= {"Drs": "Doctors", "Messrs": "Messrs", "Sens": "Senators", "Reps": "Representatives"}
+TITLES |= {"Mt": "Mount", "Ft": "Fort", "St": "Saint", "Sgts": "Sergeants", "Profs": "Professors"}
+BARE = "Mr|Mrs|Ms|Dr|Drs|Prof|St"
+OTHERS = {"e.g.": "for example", "i.e.": "that is", "etc.": "et cetera", "vs.": "versus"}
+OTHERS |= {"e.g": "for example", "i.e": "that is", "approx.": "approximately", "cf.": "compare"}
+OTHERS |= {"viz.": "namely", "et al.": "and others", "ca.": "circa", "incl.": "including"}
+OTHERS |= {"excl.": "excluding", "max.": "maximum", "min.": "minimum", "avg.": "average"}
+OTHERS |= {
+    "Dept.": "Department",
+    "dept.": "department",
+    "Govt.": "Government",
+    "govt.": "government",
+}
+OTHERS |= {
+    "Univ.": "University",
+    "Assn.": "Association",
+    "Natl.": "National",
+    "Intl.": "International",
+}
+OTHERS |= {
+    "Ph.D.": "PhD",
+    "Ph.D": "PhD",
+}
+OTHERS |= {"tel.": "telephone", "Tel.": "telephone", "misc.": "miscellaneous", "ext.": "extension"}
+OTHERS |= {"a.m.": "ay em", "p.m.": "pee em"}
+# parts of names: a capital after them is mostly not a new sentence
+FIRMS = {"Inc": "Incorporated", "Ltd": "Limited", "Co": "Company", "Corp": "Corporation"}
+FIRMS |= {"St": "Street", "Ave": "Avenue", "Blvd": "Boulevard", "Rd": "Road", "Hwy": "Highway"}
+FIRMS |= {"Pkwy": "Parkway", "Sq": "Square", "Ln": "Lane"}
+FIRMS |= {"Bros": "Brothers", "Jr": "Junior", "Sr": "Senior", "Esq": "Esquire"}
+COUNTED = {"No": "number", "Nos": "numbers", "Fig": "figure", "Figs": "figures", "Vol": "volume"}
+COUNTED |= {"Ch": "chapter", "Art": "article", "Sec": "section", "Eq": "equation", "Op": "opus"}
+COUNTED |= {"Pt": "part", "Est": "established", "p": "page", "pp": "pages", "fig": "figure"}
+COUNTED |= {"figs": "figures", "vol": "volume", "ch": "chapter", "est": "established"}
+STATES = {"Ala": "Alabama", "Ariz": "Arizona", "Ark": "Arkansas", "Calif": "California"}
+STATES |= {"Colo": "Colorado", "Conn": "Connecticut", "Del": "Delaware", "Fla": "Florida"}
+STATES |= {"Ga": "Georgia", "Ill": "Illinois", "Ind": "Indiana", "Kan": "Kansas", "Ky": "Kentucky"}
+STATES |= {"La": "Louisiana", "Md": "Maryland", "Mass": "Massachusetts", "Mich": "Michigan"}
+STATES |= {"Minn": "Minnesota", "Miss": "Mississippi", "Mo": "Missouri", "Mont": "Montana"}
+STATES |= {"Neb": "Nebraska", "Nev": "Nevada", "Okla": "Oklahoma", "Ore": "Oregon"}
+STATES |= {"Pa": "Pennsylvania", "Tenn": "Tennessee", "Tex": "Texas", "Va": "Virginia"}
+STATES |= {"Vt": "Vermont", "Wash": "Washington", "Wis": "Wisconsin", "Wyo": "Wyoming"}
+# capitals that are named letter by letter although they look like words
+SPELLED = "US|UN|AI|ID|OS|LA|AD|DA|ER|LED|BCE"
+# words that begin sentences and hardly ever continue a name
+STARTERS = words(
+    """A An The It He She We They I You This That These Those There Then But And So If In On At
+    As For When While What Who Why How His Her Its Our Their My Your No Not Yes Now Here
+    After Before Since With Some Many Most All Both Each Every People To From By Is Was Are
+    Do Did Does Where Which Let Please Meanwhile However"""
+)
+STARTS = rf"(?:{'|'.join(STARTERS)})"
+SENTENCE = re.compile(rf"\s*\Z|\s+[\"'(]?{STARTS}\b|[\"')]*\s*\Z")
+MONARCHS = words(
+    """Henry Louis George Edward James Charles William Richard Elizabeth Mary Napoleon Philip
+    Ferdinand Frederick Nicholas Alexander Peter Catherine Ivan John Paul Pius Benedict Leo
+    Gregory Innocent Urban Clement Ramses Rameses Francis Christian Gustav Gustavus Haakon
+    Harald Olav Carl Albert Leopold Otto Constantine Justinian Theodosius Xerxes Darius
+    Artaxerxes Cyrus Ptolemy Robert Kenneth David Alfonso Juan Carlos Pedro Joseph
+    Maximilian Rudolf Wilhelm Emmanuel Boniface Sixtus Julius Martin Adrian Stephen Casimir
+    Sigismund Amenhotep Thutmose Seti Mehmed Murad Selim Antiochus Christina Isabella
+    Margaret Matilda Eugene Celestine Honorius Lothar Umberto Rama Tutmose Nebuchadnezzar
+    Assurbanipal Friedrich Franz Karl Ludwig Edmund Harold Afonso Manuel Akbar Shapur"""
+)
+COUNTED_ROMAN = words(
+    """Chapter Part Act Scene Book Volume Section Article Title Type Phase Stage Level Class
+    Appendix Canto Psalm Episode Series Amendment Apollo Mark Bowl Olympiad Symphony Sonata"""
+)
+# not C, D, L or M alone, which are mostly letters: "Class C", "Plan D"
+NO_STREET = {*STARTERS, *TITLES.values()}
+ROMAN = r"((?=[LC]*[IVX])[IVXLC]{2,}|[VX](?!\.?\s+[A-Z])(?!\.\w))\b"
+# after "Charles I" the numeral, not the word
+AFTER_FIRST = (
+    rf"(?='s\b|[,;:!?)]|\.(?=\s*$|\s+{STARTS}\b)|\s*$"
+    r"|\s(?:of|was|is|had|died|ruled|reigned|became|and|who|in|on|by)\b)"
+)
+
+NAME = re.compile(r"\s+[A-Z]")
+
+
+def letters(text: str) -> str:
+    """Capitals one by one; "A" by its name, or it would be read as the article."""
+    return " ".join("ay" if c == "A" else c for c in text if c.isalpha())
+
+
+def in_name(m: re.Match) -> str:
+    """The dot of an abbreviation within a name: kept only before what begins a sentence."""
+    return "." if SENTENCE.match(m.string, m.end()) else ""
+
+
+def _letters(m: re.Match) -> str:
+    return letters(m[1]) + in_name(m)
+
+
+def _street(m: re.Match) -> str:
+    """St. and Dr. after a name, unless a name follows too: "Main St.", not "Jill St. John"."""
+    begins = in_name(m)
+    if m[1] in NO_STREET or (
+        NAME.match(m.string, m.end()) and not begins and not m[1][0].isdigit()
+    ):
+        return m[0]
+    return f"{m[1]} {'Street' if m[2] == 'St' else 'Drive'}{begins}"
+
+
+def _initial(m: re.Match) -> str:
+    return ("ay" if m[1] == "A" else m[1]) + " "
+
+
+def _spelled(m: re.Match) -> str:
+    return letters(m[1]) + ("'s" if m[2] else "")
+
+
+def _roman(m: re.Match) -> str:
+    value = roman(m[2])
+    if value is None or value > 399:
+        return m[0]
+    if m[1] in MONARCHS:
+        return f"{m[1]} the {ordinal(value)}"
+    return f"{m[1]} {cardinal(value)}"
+
+
+def _third(m: re.Match) -> str:
+    """A namesake: "William Gates III", and "John Paul II" too."""
+    return f"{m[1]} the {ordinal(roman(m[3]) or 0)}"
+
+
+def _century(m: re.Match) -> str:
+    value = roman(m[1])
+    return ordinal(value) if value else m[0]
+
+
+def _title(m: re.Match) -> str:
+    return TITLES[(m[1] or m[2]).capitalize()] + " "
+
+
+UPPER = "|".join(k.upper() for k in TITLES if k not in ("Rep", "Det", "Fr", "Gen", "Pres"))
+RULES = [
+    (r"\b((?:\d+ )?[A-Z][a-z]+|\d+(?:st|nd|rd|th)) (St|Dr)\.(?!\w)", _street),
+    (rf"\b(?:({BARE})\.?|({any_of(TITLES)}|{UPPER})\.)\s+(?=[A-Z])", _title),
+    (r"\b(Mr|Mrs|Dr)\.(?= (?:and|or|&) )", lambda m: TITLES[m[1]]),
+    (rf"(, |[DR]-)({any_of(STATES)})\.(?!\w)", lambda m: m[1] + STATES[m[2]] + in_name(m)),
+    (rf"\b({any_of(FIRMS)})\.(?!\w)", lambda m: FIRMS[m[1]] + in_name(m)),
+    (rf"(?<![\w.])({any_of(OTHERS)})(?!\w)", lambda m: OTHERS[m[1]] + stop(m, m[1][-1])),
+    (rf"\b({any_of(COUNTED)})\.\s*(?=\d|[IVXLC]+\b)", lambda m: COUNTED[m[1]] + " "),
+    (r"\bPh\.D\.?s\b", lambda m: "PhDs"),
+    (r"\bc\.\s?(?=\d{3,4}\b)", lambda m: "circa "),
+    (r"\b([bd])\.\s?(?=\d{4}\b)", lambda m: "born " if m[1] == "b" else "died "),
+    (r"\bWW(II?)\b", lambda m: f"World War {cardinal(len(m[1]))}"),
+    (r"\bA(?=[+-](?!\w))", lambda m: "ay"),
+    (r"#\s?(?=\d)", lambda m: "number "),
+    (r"\bv\.?(?=\d)", lambda m: "version "),
+    (r"(?<=\w )(?:v|vs)\.?(?= [A-Z])", lambda m: "versus"),
+    (r"(?<!\w)w/o(?!\w)", lambda m: "without"),
+    (r"(?<!\w)w/(?=\s?\w)", lambda m: "with "),
+    (r"(?<!\w)c/o(?!\w)", lambda m: "care of"),
+    (r"\b((?:[A-Z]\.){2,})(?!\w)", _letters),
+    (r"\b((?:[A-Z]\.){1,3}[A-Z])\b(?!\.)", lambda m: letters(m[1])),
+    (r"\b([IVXLC]+)(?:st|nd|rd|th)?(?= (?:[Cc]entur|[Dd]ynast|Olympi|Corps|Congress))", _century),
+    (rf"\b(({'|'.join(MONARCHS)}) (?:[A-Z]\.? )?[A-Z][a-z]+) (II|III|IV)\b", _third),
+    (rf"\b({'|'.join(MONARCHS)}) {ROMAN}", _roman),
+    (rf"\b({'|'.join(MONARCHS)}) (I)\b{AFTER_FIRST}", _roman),
+    (r"\b(World War) (I)\b", _roman),
+    (rf"\b({'|'.join(COUNTED_ROMAN)}) {ROMAN}", _roman),
+    (rf"\b({'|'.join(COUNTED_ROMAN)}) (I)\b{AFTER_FIRST}", _roman),
+    (rf"\b([A-Z][a-z]{{2,}}|{'|'.join(COUNTED_ROMAN).lower()}) ([IVX]{{2,}})\b", _roman),
+    (
+        rf"(?<![A-Z][A-Z] )(?<![A-Z][A-Z][.,!?] )(?<![^\W\d_])({SPELLED})(s?)(?![^\W\d_])"
+        r"(?! [A-Z]{2})(?!\$)",
+        _spelled,
+    ),
+    (r"\b([Aa]n|[Tt]he|[Oo]ur) (IT|WHO)\b(?= [a-z]|'s)", lambda m: f"{m[1]} {letters(m[2])}"),
+    # initials lose their dots: "J. K. Rowling", "George W. Bush", "Robert I. Bouck"
+    (rf"\b([A-HJ-Z])\.\s+(?=[A-Z][a-z.'])(?!{STARTS}\b(?!\.))", _initial),
+    (rf"\b(?!{STARTS}\b)([A-Z][a-z]+ I|I)\.\s+(?=[A-Z]\.)", _initial),
+    (rf"\b(?!{STARTS}\b)([A-Z][a-z]+ I)\.\s+(?=[A-Z][a-z])(?!{STARTS}\b)", _initial),
+    (r"(?<=[ \\/|&+=@^*_<>~])A(?=[.,;:!?)]|$)(?!\.\w)", lambda m: "ay"),  # "Plan A."
+]

@@ -1,0 +1,48 @@
+"""Addresses: web and e-mail addresses, paths, @names and #tags as they are read out."""
+
+from __future__ import annotations
+
+import re
+
+# without those that a forgotten space makes of a sentence's end: "there.in", "him.me", "Stop.no"
+ENDINGS = "com org net edu gov mil info biz io ai tv app dev uk ca au de fr nl eu jp cn ru br nz ch"
+SPELLED = {"www": "W W W", "uk": "U K", "us": "U S", "io": "I O", "tv": "T V", "ai": "ay I"}
+SPELLED |= {"ie": "I E", "eu": "E U", "ca": "C ay", "au": "ay U", "de": "D E", "nz": "N Z"}
+MARKS = {".": "dot", "/": "slash", "-": "dash", "_": "underscore", "?": "question mark"}
+MARKS |= {"=": "equals", "&": "and", "#": "hash", "%": "percent", ":": "colon", "~": "tilde"}
+MARKS |= {"+": "plus", "@": "at", "\\": "backslash"}
+PARTS = re.compile(r"[^\W_]+|[./\-_?=&#%:~+@\\]")
+NAME = r"[\w-]{1,63}(?:\.[\w-]{1,63})*"
+TAIL = r"(?::\d{2,5})?(?:[/?#][^\s<>\"'(){}\[\]]*)?"
+
+
+def spoken(text: str) -> str:
+    """An address part by part, its marks by name."""
+    words = (MARKS.get(p) or SPELLED.get(p) or p for p in PARTS.findall(text))
+    return " ".join(words)
+
+
+def _address(m: re.Match) -> str:
+    body = m[1].rstrip(".,;:!?-")
+    return spoken(body.rstrip("/")) + m[1][len(body) :]
+
+
+def _tag(m: re.Match) -> str:
+    """A tag's or a name's words, where capitals and lines part them."""
+    parts = re.sub(r"(?<=[a-z])(?=[A-Z])|_+|(?<=[A-Z])(?=[A-Z][a-z])", " ", m[2])
+    return ("hashtag " if m[1] == "#" else "at ") + parts.strip()
+
+
+RULES = [
+    (rf"(?<![\w@.-])(?:https?|ftp)://({NAME}{TAIL})", _address),
+    (rf"(?<![\w@.-])(www\.{NAME}{TAIL})", _address),
+    (r"(?<![\w.+@-])([\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+)", _address),
+    (
+        rf"(?<![\w@.-])((?:[\w-]{{1,63}}\.){{1,8}}(?:{'|'.join(ENDINGS.split())})"
+        rf"(?![\w@-]|\.\w){TAIL})",
+        _address,
+    ),
+    (r"(?<!\S)((?:~|\.{1,2})?/(?=\w)[\w./-]*|[A-Z]:\\[\w.\\-]*)", _address),
+    (r"\b([CF])#(?!\w)", lambda m: m[1] + " sharp"),
+    (r"(?<![\w#@&])([#@])([^\W\d]\w*)", _tag),
+]

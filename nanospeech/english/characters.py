@@ -1,0 +1,108 @@
+"""Characters: signs and forms that stand for others or have an English name. No words, no numbers.
+
+What has no name here is left as it is; text.py tells of what a model then lacks.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from . import words
+
+# signs that are read alike wherever they stand; "" for marks that nobody reads
+NAMED = {
+    "©": " copyright ",
+    "™": "",
+    "®": "",
+    "℠": "",
+    "†": "",
+    "‡": "",
+    "§": " section ",
+    "¶": " paragraph ",
+    "→": " to ",
+    "⇒": " to ",
+    "➔": " to ",
+    "⟶": " to ",
+    "←": " from ",
+    "↔": " and ",
+    "↑": " up ",
+    "↓": " down ",
+    "≈": " about ",
+    "≠": " does not equal ",
+    "≤": " is at most ",
+    "≥": " is at least ",
+    "±": " plus or minus ",
+    "×": " times ",
+    "÷": " divided by ",
+    "∞": " infinity ",
+    "√": " square root of ",
+    "∑": " sum of ",
+    "‰": " per thousand ",
+    "№": "No. ",
+    "℅": " care of ",
+    "Ω": " ohms ",
+    "Å": " angstroms ",
+    "ª": "a",
+    "¿": "",
+    "¡": "",
+    "⁄": "/",
+}
+GREEK = dict(
+    zip(
+        "αβγδεζηθικλμνξοπρστυφχψω",
+        words(
+            """alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi
+            rho sigma tau upsilon phi chi psi omega"""
+        ),
+    )
+)
+SUPERSCRIPTS = {**dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")), "⁻": "-", "⁺": ""}
+BULLETS = "•◦▪▸►‣·●○■□"
+TABLE = str.maketrans(NAMED)
+
+OTHER = re.compile(r"[^\x00-\x7F]")
+RULES = [
+    (rf"(?:^|(?<=[.,;:!?\n]))\s?[{BULLETS}]\s?", lambda m: " "),
+    (rf"\s?[{BULLETS}]\s?", lambda m: ", "),
+    (r"(?<=\d)\s?º", lambda m: "°"),
+    (r"\b[Nn]º\s?", lambda m: "No. "),
+    (
+        r"(\d)?([¼-¾⅐-⅞])",
+        lambda m: (f"{m[1]} " if m[1] else "") + unicodedata.normalize("NFKC", m[2]),
+    ),
+    # a footnote's number after a word, a power after a number or a unit
+    (r"(?<=[^\W\d_]{4})[¹²³⁰⁴-⁹]+", lambda m: " " + power(m[0])),
+    (r"(?<=[\w)])[⁻⁺]?[¹²³⁰⁴-⁹]+", lambda m: "^" + power(m[0])),
+    (r"(?<![Α-ωά-ώ])[Α-Ψα-ω](?![Α-ωά-ώm])", lambda m: greek(m[0])),
+]
+COMPILED = [(re.compile(pattern), rule) for pattern, rule in RULES]
+
+
+def power(text: str) -> str:
+    """Superscript digits as plain ones."""
+    return "".join(SUPERSCRIPTS[c] for c in text)
+
+
+def greek(letter: str) -> str:
+    """A Greek letter that stands alone, by name."""
+    name = GREEK.get(letter.lower())
+    return f" {name} " if name else letter
+
+
+def plain(character: str) -> str:
+    """ASCII for a digit of any script or a compatibility form (full-width, circled, ℃, Ⅷ)."""
+    value = unicodedata.decimal(character, None)
+    if value is not None:
+        return str(value)
+    form = unicodedata.normalize("NFKC", character).replace("⁄", "/")
+    return form if form.replace("°", "").isascii() else character
+
+
+def clean(text: str) -> str:
+    """Text in which signs have become names or ASCII, where English has one for them."""
+    if text.isascii():
+        return text
+    for pattern, rule in COMPILED:
+        text = pattern.sub(rule, text)
+    return OTHER.sub(lambda m: plain(m[0]), text.translate(TABLE))

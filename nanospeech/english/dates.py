@@ -1,0 +1,166 @@
+"""Dates: days, months, years, decades and the time of day."""
+
+from __future__ import annotations
+
+import re
+
+from . import words
+from .number_words import cardinal, ordinal, pair, several, year
+
+MONTHS = words(
+    """January February March April May June July August September October November December"""
+)
+DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+MONTH = (
+    r"\b(Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?"
+    r"|Sept?(?:ember)?|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)\b\.?"
+)
+DAY = r"(Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)"
+YEAR = r"([12]\d{3})(?![\d,]\d|\d)"
+HALF = r"([AaPp])\.?[Mm]\b(\.)?"
+ZONE = r"(?:\s(ET|EST|EDT|CT|CST|CDT|MT|MST|MDT|PT|PST|PDT|GMT|UTC|BST|CET|CEST)\b)?"
+HALVES = {"a": "ay em", "p": "pee em"}  # "A" alone would be read as the article
+# what may follow "p.m." and begin with a capital without beginning a sentence
+AFTER_TIME = re.compile(rf"\s+(?:{'|'.join([*DAYS, *MONTHS, 'Eastern', 'Pacific', 'Central'])})\b")
+SENTENCE = re.compile(r"\s*\Z|\s+[\"'(]?[A-Z]|[\"')]")
+# amounts after a month that are no days: "In May 20 percent"
+NO_DAY = r"(?!\d|[:/%]|[.,]\d|\s?%|\s(?:percent|per|people|million|billion|thousand)\b)"
+
+
+def stop(m: re.Match, dot: str | None) -> str:
+    """An abbreviation's dot that also ends the sentence is kept."""
+    return "." if dot and SENTENCE.match(m.string, m.end()) else ""
+
+
+def month(text: str) -> str:
+    return next(name for name in MONTHS if name.startswith(text[:3]))
+
+
+def weekday(text: str) -> str:
+    return next(name for name in DAYS if name.startswith(text[:3]))
+
+
+def _date(day: int, number: int, of: int | None) -> str | None:
+    if not (1 <= number <= 12 and 1 <= day <= 31):
+        return None
+    return f"{MONTHS[number - 1]} {ordinal(day)}" + ("" if of is None else f", {year(of)}")
+
+
+def _iso(m: re.Match) -> str:
+    said = _date(int(m[3]), int(m[2]), int(m[1]))
+    return said + (", " if m[4] else "") if said else m[0]
+
+
+def _slashed(m: re.Match) -> str:
+    """1/5/2024 in the American order, unless only the other can be."""
+    first, second = int(m[1]), int(m[2])
+    of = int(m[3]) if len(m[3]) == 4 else int(m[3]) + (2000 if int(m[3]) < 50 else 1900)
+    return _date(second, first, of) or _date(first, second, of) or m[0]
+
+
+def _short(m: re.Match) -> str:
+    """12/25, where it can be no fraction or follows a preposition."""
+    return m[1] + (_date(int(m[3]), int(m[2]), None) or m[0][len(m[1]) :])
+
+
+def _month_day(m: re.Match) -> str:
+    name, first, link, second, comma, of = m.groups()
+    if not 1 <= int(first) <= 31 or (second and not int(first) < int(second) <= 31):
+        return m[0]
+    said = f"{month(name)} {ordinal(int(first))}"
+    if second:
+        said += f" {'to' if '-' in link else link.strip()} {ordinal(int(second))}"
+    return said + (f"{comma or ''} {year(int(of))}" if of else comma or "")
+
+
+def _day_month(m: re.Match) -> str:
+    the, day, name, comma, of = m.groups()
+    if not 1 <= int(day) <= 31:
+        return m[0]
+    said = f"{the or 'the '}{ordinal(int(day))} of {month(name)}"
+    return said + (f"{comma or ''} {year(int(of))}" if of else comma or "")
+
+
+def _time(m: re.Match) -> str:
+    hour, minute, second, half, dot, zone = m.groups()
+    if int(hour) > 24 or int(minute) > 59:
+        return m[0]
+    o_clock = " o'clock" if 0 < int(hour) < 13 else " hundred"
+    past = f" {pair(minute)}" if minute != "00" else "" if half else o_clock
+    if second and second != "00":
+        past = f" {pair(minute)} {pair(second)}"
+    return cardinal(int(hour)) + past + _half(m, half, dot, zone)
+
+
+def _hour(m: re.Match) -> str:
+    hour, minute, half, dot, zone = m.groups()
+    if not 1 <= int(hour) <= 12:
+        return m[0]
+    past = f" {pair(minute)}" if minute and minute != "00" else ""
+    return cardinal(int(hour)) + past + _half(m, half, dot, zone)
+
+
+def _half(m: re.Match, half: str | None, dot: str | None, zone: str | None) -> str:
+    end = f" {HALVES[half.lower()]}" if half else ""
+    if zone:
+        return end + " " + " ".join(zone)
+    return end + ("" if AFTER_TIME.match(m.string, m.end()) else stop(m, dot))
+
+
+def _military(m: re.Match) -> str:
+    hour = pair(m[1]) if m[1] != "00" else "zero"
+    return f"{hour} {pair(m[2]) if m[2] != '00' else 'hundred'}"
+
+
+def _decade(m: re.Match) -> str:
+    return several(year(int(m[1])) if len(m[1]) == 4 else cardinal(int(m[1])))
+
+
+RULES = [
+    (r"(?<![\w-])(\d{4})-(\d\d)-(\d\d)(?:(T)(?=\d\d:)|(?![\w-]))", _iso),
+    (r"(?<![\w/])(\d{1,2})/(\d{1,2})/(\d{4}|\d\d)(?![\w/])", _slashed),
+    (r"(?<![\w/])9/11(?![\w/])", lambda m: "nine eleven"),
+    (r"(?<![\w/])24/7(?![\w/])", lambda m: "twenty-four seven"),
+    (
+        r"\b((?:[Oo]n|[Bb]y|[Uu]ntil|[Ss]ince|[Ff]rom|[Dd]ated|[Bb]efore|[Aa]fter) )"
+        r"(\d{1,2})/(\d{1,2})(?![\w/])",
+        _short,
+    ),
+    (r"(?<![\w/])()(1[0-2]|0?[1-9])/(1[1357-9]|2[1-9]|3[01])(?![\w/])", _short),
+    (
+        rf"(?<![\w.,:/$-])((?:\b[Tt]he )?)(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? {MONTH}"
+        rf"(?:(,)? {YEAR})?(?!\w)",
+        _day_month,
+    ),
+    (
+        rf"{MONTH} (\d{{1,2}})(?:st|nd|rd|th)?(?:(\s?-\s?| and | to )(\d{{1,2}})(?:st|nd|rd|th)?)?"
+        rf"{NO_DAY}(?!\w)(?:(,)? {YEAR})?",
+        _month_day,
+    ),
+    (rf"{MONTH},? {YEAR}", lambda m: f"{month(m[1])} {year(int(m[2]))}"),
+    (
+        r"\b(Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\.(?=\s|,|$)",
+        lambda m: month(m[1]) + stop(m, "."),
+    ),
+    (rf"\b{DAY}\.?\s?-\s?{DAY}\b\.?", lambda m: f"{weekday(m[1])} to {weekday(m[2])}"),
+    (r"\b(Mon|Tues?|Wed|Thu(?:rs?)?|Fri)\.(?=\s|,|$)", lambda m: weekday(m[1])),
+    (rf"\b(Sat|Sun)\.(?=,|\s[a-z\d]|\s(?:{'|'.join(MONTHS)}))", lambda m: weekday(m[1])),
+    # "9am-5pm", "9-5 p.m.", "9:30-10:15"
+    (
+        r"(?<![\w:.,$-])(\d{1,2}(?::\d\d)?(?:\s?[ap]\.?m\.?)?)\s?-\s?"
+        r"(?=\d{1,2}(?::[0-5]\d|\s?[ap]\.?m\b))",
+        lambda m: m[1] + " to ",
+    ),
+    (rf"(?<![\d:.,])(\d{{1,2}}):(\d\d)(?::(\d\d))?(?![\d:])(?:\s?{HALF})?{ZONE}", _time),
+    (r"(?<![\d:.,])(\d{1,3}):(\d{1,2})(?![\d:])", lambda m: f"{m[1]} to {m[2]}"),
+    (rf"(?<![\d.,:])(\d{{1,2}})(?:\.([0-5]\d))?\s?{HALF}{ZONE}", _hour),
+    (r"\b([01]\d|2[0-3])([0-5]\d)(?= (?:hours|hrs|GMT|UTC)\b)", _military),
+    (r"(?<!\w)'([2-9]0)s\b", _decade),
+    (r"\b(1\d\d0|20\d0|[2-9]0)'?s\b", _decade),
+    (r"(?<!\w)'(\d\d)(?![\w'%]|[.,]\d)", lambda m: pair(m[1])),
+    (
+        r"\b((?:[Ii]n|[Ss]ince|[Yy]ear|[Bb]y|[Uu]ntil|[Cc]irca|AD) )([12]\d{3})(?!,?\d|\.\d|\s?[-%]"
+        r"|\s(?:people|men|women|million|feet|miles|km|points|homes|jobs)\b)",
+        lambda m: m[1] + year(int(m[2])),
+    ),
+]

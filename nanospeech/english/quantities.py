@@ -1,0 +1,238 @@
+"""Quantities: money, measures, telephone numbers, ranges, fractions and powers."""
+
+from __future__ import annotations
+
+import re
+
+from . import any_of, words
+from .dates import stop
+from .number_words import NUMBER, START, WHOLE, cardinal, decimal, digits, fraction, number
+
+MONEY = {"$": ("dollar", "cent"), "£": ("pound", "penny"), "€": ("euro", "cent")}
+MONEY |= {
+    "¥": ("yen", "sen"),
+    "₹": ("rupee", "paisa"),
+    "₩": ("won", "jeon"),
+    "₽": ("ruble", "kopek"),
+}
+MONEY |= {"₺": ("lira", "kurus"), "₪": ("shekel", "agora"), "₿": ("bitcoin", "satoshi")}
+MONEY |= {"R$": ("real", "centavo"), "CHF": ("Swiss franc", "centime")}
+MONEY |= {"USD": ("U S dollar", "cent"), "EUR": MONEY["€"], "GBP": MONEY["£"], "JPY": MONEY["¥"]}
+COUNTRIES = {"US": "U S", "C": "Canadian", "CA": "Canadian", "A": "Australian", "AU": "Australian"}
+COUNTRIES |= {"NZ": "New Zealand", "HK": "Hong Kong", "S": "Singapore"}
+MAGNITUDES = {"k": "thousand", "m": "million", "mn": "million", "b": "billion", "bn": "billion"}
+MAGNITUDES |= {"t": "trillion", "tn": "trillion", "trn": "trillion"}
+SCALE = (
+    r"(?:\s?(k|mn|m|bn|b|trn|tn|t|K|M|B|T)\b|[\s-]((?:[mb]|tr|quadr)illion|thousand|hundred)\b)?"
+)
+SIGN = r"(?:(US|CA|AU|NZ|HK|C|A|S)(?=\$))?(R\$|USD\s|EUR\s|GBP\s|JPY\s|CHF\s|[$£€¥₹₩₽₺₪₿])\s?"
+SAME = {"yen", "won", "percent", "hertz", "celsius", "sen"}  # plurals like their singulars
+IRREGULAR = {"foot": "feet", "penny": "pence", "inch": "inches", "lux": "lux"}
+
+LENGTHS = {"km": "kilometer", "m": "meter", "cm": "centimeter", "mm": "millimeter"}
+LENGTHS |= {
+    "ft": "foot",
+    "yd": "yard",
+    "yds": "yard",
+    "mi": "mile",
+    "in.": "inch",
+    "nm": "nanometer",
+}
+LENGTHS |= {"µm": "micrometer", "μm": "micrometer"}
+UNITS = LENGTHS | {"kg": "kilogram", "g": "gram", "mg": "milligram", "µg": "microgram"}
+UNITS |= {"lb": "pound", "lbs": "pound", "oz": "ounce", "L": "liter", "l": "liter"}
+UNITS |= {"ml": "milliliter", "mL": "milliliter", "cl": "centiliter", "gal": "gallon"}
+UNITS |= {"mph": "mile per hour", "kph": "kilometer per hour", "kmh": "kilometer per hour"}
+UNITS |= {"km/h": "kilometer per hour", "m/s": "meter per second", "mpg": "mile per gallon"}
+UNITS |= {"Hz": "hertz", "kHz": "kilohertz", "MHz": "megahertz", "GHz": "gigahertz"}
+UNITS |= {"kB": "kilobyte", "KB": "kilobyte", "MB": "megabyte", "GB": "gigabyte", "TB": "terabyte"}
+UNITS |= {"PB": "petabyte", "Mbps": "megabit per second", "Gbps": "gigabit per second"}
+UNITS |= {"kbps": "kilobit per second", "bps": "bit per second", "fps": "frame per second"}
+UNITS |= {"V": "volt", "kV": "kilovolt", "W": "watt", "kW": "kilowatt", "MW": "megawatt"}
+UNITS |= {"GW": "gigawatt", "kWh": "kilowatt hour", "MWh": "megawatt hour", "mA": "milliamp"}
+UNITS |= {"mAh": "milliamp hour", "Pa": "pascal", "hPa": "hectopascal", "kPa": "kilopascal"}
+UNITS |= {
+    "psi": "pound per square inch",
+    "hp": "horsepower",
+    "kcal": "kilocalorie",
+    "cal": "calorie",
+}
+UNITS |= {
+    "kJ": "kilojoule",
+    "dB": "decibel",
+    "px": "pixel",
+    "ha": "hectare",
+    "cc": "cubic centimeter",
+}
+UNITS |= {"rpm": "revolution per minute", "bpm": "beat per minute", "ppm": "part per million"}
+UNITS |= {"ms": "millisecond", "sec": "second", "secs": "second", "min": "minute", "mins": "minute"}
+UNITS |= {"h": "hour", "hr": "hour", "hrs": "hour", "yr": "year", "yrs": "year", "mo": "month"}
+UNITS |= {"sq ft": "square foot", "sq. ft.": "square foot", "sq km": "square kilometer"}
+UNITS |= {"sq mi": "square mile", "sq m": "square meter", "Ω": "ohm", "MP": "megapixel"}
+UNITS |= {"tsp": "teaspoon", "tbsp": "tablespoon", "pt": "pint", "qt": "quart"}
+UNITS |= {"°C": "degree Celsius", "°F": "degree Fahrenheit", "°": "degree"}
+UNITS |= {f"{k}^2": f"square {v}" for k, v in LENGTHS.items()}
+UNITS |= {f"{k}^3": f"cubic {v}" for k, v in LENGTHS.items()}
+UNITS |= {"km2": "square kilometer", "m2": "square meter", "m3": "cubic meter"}
+SAME |= {"horsepower", "pence"}
+PER = {"hr": "hour", "h": "hour", "s": "second", "sec": "second", "min": "minute", "yr": "year"}
+PER |= {"kg": "kilogram", "g": "gram", "L": "liter", "l": "liter", "km": "kilometer", "m": "meter"}
+PER |= {"lb": "pound", "gal": "gallon", "dL": "deciliter", "ml": "milliliter", "mo": "month"}
+TIMES = words("second minute hour day night week month year person mile pound gallon")
+PER |= {w: w for w in TIMES}
+COMPASS = {"N": "north", "S": "south", "E": "east", "W": "west"}
+BEFORE_INCHES = (
+    "record|single|vinyl|screen|TV|pizza|disc|tall|long|wide|high|deep|thick|by|x|monitor"
+)
+
+
+def plural(count: str, noun: str) -> str:
+    """A unit after its number: ("2", "mile per hour") -> "miles per hour"."""
+    if count == "1":
+        return noun
+    head, per, tail = noun.partition(" per ")
+    before, space, last = head.rpartition(" ")
+    if last in ("Celsius", "Fahrenheit"):
+        return plural(count, before) + space + last
+    many = last if last in SAME or last.endswith("hertz") else IRREGULAR.get(last, last + "s")
+    return before + space + many + per + tail
+
+
+def amount(text: str) -> str:
+    """A number with or without commas and decimals."""
+    return decimal(text) if "." in text else number(text)
+
+
+def _money(m: re.Match) -> str:
+    article, minus, land, sign, whole, cents, short, scale, after = m.groups()
+    unit, part = MONEY[sign.strip()]
+    unit = f"{COUNTRIES[land]} {unit}" if land else unit
+    lead = (article or "") + ("minus " if minus else "")
+    scale = scale or (short and MAGNITUDES[short.lower()])
+    if scale or (cents and len(cents) > 2):
+        said = amount(f"{whole}.{cents}" if cents else whole) + (f" {scale}" if scale else "")
+        return f"{lead}{said} {unit if article and after is not None else plural('2', unit)}"
+    if article and after is not None and not cents:  # "a $5 bill"
+        return f"{lead}{number(whole)} {unit}"
+    words = f"{number(whole)} {plural(whole, unit)}"
+    if not cents or not int(cents):
+        return lead + words
+    small = str(int(cents.ljust(2, "0")))
+    change = f"{number(small)} {plural(small, part)}"
+    return lead + (change if not int(whole.replace(",", "")) else f"{words} and {change}")
+
+
+def _money_range(m: re.Match) -> str:
+    """$5-$10 and $5-10 million: the sign and the scale are said once, at the end."""
+    sign, low, high, short, scale = m.groups()
+    scale = scale or (short and MAGNITUDES[short.lower()])
+    unit = plural("2", MONEY[sign][0])
+    return f"{amount(low)} to {amount(high)} {scale + ' ' if scale else ''}{unit}"
+
+
+def _coins(m: re.Match) -> str:
+    unit = MONEY.get(m[2].strip(), ("cent", ""))[0] if m[2] != "p" else "penny"
+    return f"{amount(m[1])} {plural(m[1], unit)}"
+
+
+def _measure(m: re.Match) -> str:
+    count, hyphen, unit, per, dot = m.groups()
+    noun = UNITS[unit]
+    said = f"{amount(count)} {noun if hyphen == '-' else plural(count, noun)}"
+    return said + (f" per {PER[per]}" if per else "") + stop(m, dot)
+
+
+def _height(m: re.Match) -> str:
+    return f"{cardinal(int(m[1]))} foot {cardinal(int(m[2]))}"
+
+
+def _position(m: re.Match) -> str:
+    said = f"{amount(m[1])} {plural(m[1], 'degree')}"
+    for value, noun in ((m[2], "minute"), (m[3], "second")):
+        if value:
+            said += f" {amount(value)} {plural(value, noun)}"
+    return said + (f" {COMPASS[m[4]]}" if m[4] else "")
+
+
+def _phone(m: re.Match) -> str:
+    groups = re.findall(r"\d+", m[0])
+    return ("plus " if m[0][0] == "+" else "") + ", ".join(map(digits, groups))
+
+
+def _fraction(m: re.Match) -> str:
+    whole, n, d = m[1], int(m[2]), int(m[3])
+    if not n > 0 or not 1 < d <= 100 or (whole and n >= d):
+        return m[0].replace("/", " over ")
+    if n == d:
+        return f"{cardinal(n)} {cardinal(d)}"  # "20/20 vision", "50/50"
+    if d == 10 and not whole:
+        return f"{cardinal(n)} out of ten"
+    part = "a half" if whole and (n, d) == (1, 2) else fraction(n, d)
+    return f"{number(whole)} and {part}" if whole else part
+
+
+def _power(m: re.Match) -> str:
+    if m[1] in ("2", "3"):
+        return " squared" if m[1] == "2" else " cubed"
+    return f" to the power of {_signed(m[1])}"
+
+
+def _signed(text: str) -> str:
+    return ("minus " if text[0] == "-" else "") + number(text.lstrip("+-"))
+
+
+def _scientific(m: re.Match) -> str:
+    return f"{amount(m[1])} times ten to the power of {_signed(m[2])}"
+
+
+RANGE = rf"{START}((?<![\w^-]){WHOLE}(?:\.\d+)?%?)"
+RULES = [
+    (rf"(?<![\w$£€])([$£€])({NUMBER})\s?-\s?[$£€]?({NUMBER}){SCALE}(?!-?\w)", _money_range),
+    (r"(?<=[\dkKmMbBn])\s?-\s?(?=[$£€]\d)", lambda m: " to "),
+    (
+        rf"(?<![\w$£€])(\b[Aa]n? )?(-)?{SIGN}({WHOLE})(?:\.(\d+))?{SCALE}(?=(\s[a-z]+\b)?)",
+        _money,
+    ),
+    (r"(?<![\w$£€])[$£€]\.(\d\d)\b", lambda m: f"{number(str(int(m[1])))} cents"),
+    (rf"{START}({NUMBER})\s?(¢|€|£|\$|¥|USD|EUR|GBP|JPY|CHF)(?!\w|\d)", _coins),
+    (r"(?<![\w.,])(\d{1,2})(p)\b", _coins),
+    # telephone and card numbers, digit by digit
+    (r"(?<![\w.,+-])\+\d{1,3}(?:[-. ]?\(?\d{1,5}\)?){1,2}(?:[-. ]\d{2,5}){1,4}(?![\w-])", _phone),
+    (r"(?<![\w.,-])(?:1[-. ])?(?:\(\d{3}\) ?|\d{3}[-.])\d{3}[-.]\d{4}(?![\w-])", _phone),
+    (r"(?<![\w.,-])\d{3}-\d{4}(?![\w-])", _phone),
+    (r"(?<![\w.,-])\(?0\d{2,4}\)? \d{3,4} \d{3,6}(?![\w-])", _phone),
+    (r"(?<![\w.,-])\d{3}-\d\d-\d{4}(?![\w-])|(?<![\w.,-])(?:\d{4}[ -]){3}\d{4}(?![\w-])", _phone),
+    (r"(?<![\w.,$£€/-])911(?![\w,/%-]|\.\d)", lambda m: digits(m[0])),
+    (
+        r"(?<![\w.])(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})(?![\w.]\w)(?!\w)",
+        lambda m: " dot ".join(map(number, m.groups())),
+    ),
+    # positions and heights, before quotes and degrees are anything else
+    (rf"{START}(\d+(?:\.\d+)?)°\s?(?:(\d+)'\s?(?:(\d+)\")?)?\s?([NSEW])\b", _position),
+    (rf"{START}(\d+)°\s?(\d+)'(?:\s?(\d+)\")?()", _position),
+    (r"(?<![\w.])(\d{1,2})'\s?(\d{1,2})(?:\"|''|(?!\w))", _height),
+    (r"(?<![\w.])(\d{1,2})'(?= (?:tall|long|wide|high|deep|by|x)\b)", lambda m: f"{m[1]} ft"),
+    (rf"(?<![\w.])(\d{{1,3}})\"(?= (?:{BEFORE_INCHES})\b)", lambda m: f"{m[1]}-inch"),
+    # powers and fractions
+    (r"(?<=[\w)])\^(-\d{1,15})(?!\d)", _power),
+    (rf"{START}({NUMBER})[eE]([+-]?\d{{1,4}})\b", _scientific),
+    (r"(?<![\w-])50-50(?![\w-])", lambda m: "fifty-fifty"),
+    (rf"{RANGE}\s?-\s?(?=\d)(?!{WHOLE}(?:\.\d+)?-?\d*-)", lambda m: m[1] + " to "),
+    (r"(?<![\w/.,])(?:(\d{1,6})[ -])?(\d{1,3})/(\d{1,3})(?![\w/]|[.,]\d)", _fraction),
+    (r"(?<![\w.,)\"'-])-(?=\.?\d)", lambda m: "minus "),
+    (
+        rf"{START}({NUMBER})(\s|-)?({any_of(UNITS)})(?:/({any_of(PER)}))?(?![\w/^°])(\.(?!\w))?",
+        _measure,
+    ),
+    (rf"(?<=[a-z\d]) ?/ ?({any_of(PER)})\b(?!/)", lambda m: f" per {PER[m[1]]}"),
+    (r"(?<![\w.])(\d+\.\d+)s\b", lambda m: f"{amount(m[1])} seconds"),
+    (rf"{START}({NUMBER})\s?%", lambda m: f"{amount(m[1])} percent"),
+    (r"(?<=[\w)])\^\s?([+-]?\d{1,15})(?!\d)", _power),
+    (rf"{START}({NUMBER})\s?x\s?(?=\d)", lambda m: f"{m[1]} by "),
+    (rf"{START}({NUMBER})x(?=\s[a-z]|[.,;!?]|$)", lambda m: f"{amount(m[1])} times"),
+    (rf"{START}({NUMBER})(?:k|(?<=\d\d)K)\b", lambda m: f"{amount(m[1])} thousand"),
+    (
+        rf"{START}({NUMBER})\s?(mn|bn|tn|M)\b",
+        lambda m: f"{amount(m[1])} {MAGNITUDES[m[2].lower()]}",
+    ),
+]
