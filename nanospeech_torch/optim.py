@@ -156,7 +156,7 @@ def hidden_matrices(owner: nn.Module) -> set[str]:
     return names
 
 
-def lr_factor(step: int, warmup: int, total: int, schedule: str, decay_fraction: float) -> float:
+def lr_factor(step: int, warmup: int, total: float, schedule: str, decay_fraction: float) -> float:
     """Learning rate at an optimiser step, relative to its peak.
 
     Steps are optimiser steps whatever the number of processes: no scaling is needed.
@@ -168,6 +168,20 @@ def lr_factor(step: int, warmup: int, total: int, schedule: str, decay_fraction:
     if schedule == "constant":
         return 1.0
     return 0.5 + 0.5 * math.cos(math.pi * part) if schedule == "cosine" else 1 - part
+
+
+def steps_in_all(step: int, share: float, most: int) -> float:
+    """Optimiser steps that a run will have taken when its time is up, by its pace so far.
+
+    With it as lr_factor's total, the decay begins and ends with shares of the time, whatever the
+    machine: wsd is at (1 - share) / decay_fraction.
+
+    Args:
+        step: steps taken.
+        share: of the run's time that is gone; 0 for a run without such a limit.
+        most: total_steps.
+    """
+    return min(float(most), step / min(share, 1.0)) if step and share > 0 else float(most)
 
 
 def local(tensor: Tensor) -> Tensor:

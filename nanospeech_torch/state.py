@@ -49,6 +49,7 @@ def pack(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any], dict[str,
     t = trainer
     meta = {
         "step": t.step,
+        "seconds": round(t.seconds(), 3),
         "processes": t.parallel.world,
         "data_processes": t.parallel.data_world,
         "config": t.model_config(),
@@ -176,6 +177,7 @@ def load(trainer: Trainer, path: Path) -> None:
         allocate(t, i, optimizer, described)
     meta, ranks = t.checkpoints.load(path, tensors(t))
     t.step = t.asked = meta["step"]
+    t.earlier = meta.get("seconds", 0.0)
     if t.accelerator.scaler is not None and meta.get("loss_scale"):
         t.accelerator.scaler.load_state_dict(meta["loss_scale"])
     for line in changes(meta.get("run", {}), settings(t)):

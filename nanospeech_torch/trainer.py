@@ -29,7 +29,7 @@ from .checkpoints import Checkpoints
 from .data import BatchPlan, Loaded, Place
 from .flow import Nanospeech
 from .guards import Guard, GuardConfig, clip_factor, guarded_step
-from .optim import EMA, SCHEDULES, lr_factor
+from .optim import EMA, SCHEDULES, lr_factor, steps_in_all
 from .parallel import Parallel, ParallelConfig
 from .runlog import Log, LogConfig
 from .speed import SpeedConfig
@@ -53,6 +53,9 @@ class TrainConfig:
         10.0, "a step whose gradient norm is so many usual ones is skipped; 0: only NaN and inf"
     )
     max_bad_steps: int = option(20, "skipped steps in a row after which the run stops")
+    minutes: float | None = option(
+        None, "end after this much training, resumptions counted; the schedule follows the clock"
+    )
     accumulate: int = option(1, "micro-batches per optimiser step")
     log_every: int = option(50, "steps between log lines")
     keep: int = option(3, "checkpoints kept; older ones are deleted")
@@ -77,6 +80,8 @@ class TrainConfig:
         ):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}, should be at least 1")
+        if self.minutes is not None and self.minutes <= 0:
+            raise InputError(f"minutes is {self.minutes}, should be above 0, or left out")
         for name, low, high in (
             ("decay_fraction", 0, 1),
             ("ema_decay", 0, 1),
@@ -153,7 +158,13 @@ class Trainer:
         self.stopping: str | bool = False
         self.batching: dict[str, int] = {}
         self.ask_at = self.asked = 0
-        self.began = time.monotonic()
+        self.began = self.since = time.monotonic()
+        self.earlier = 0.0  # seconds of training before this process
+        self.share = 0.0  # of config.minutes, as all processes have it
+
+    def seconds(self) -> float:
+        """Time in train() since the run began, that of earlier processes included."""
+        return time.monotonic() - self.since
 
     def accelerate(self, kwargs: dict[str, Any]) -> Any:
         """The Accelerator; gradient accumulation is the loop's own."""
@@ -269,6 +280,7 @@ class Trainer:
         log = Log(self, total_steps)
         batches = iter(self.loader(train_dataset, plan, num_workers, cache_bytes))
         deadline = time.monotonic() + 60 * minutes if minutes else math.inf
+        self.since = time.monotonic() - self.earlier
         self.model.train()
         saved = self.step
         with self.signals():
@@ -306,16 +318,19 @@ class Trainer:
     def must_stop(self, deadline: float) -> bool:
         """Whether to stop: processes agree on it every few steps, as one alone would hang."""
         now = bool(self.stopping) or time.monotonic() >= deadline
+        share = self.seconds() / (60 * self.config.minutes) if self.config.minutes else 0.0
         if self.parallel.world == 1:
-            return now
+            self.share = share
+            return now or share >= 1
         if self.step < self.ask_at:
             return False
         span, self.began = time.monotonic() - self.began, time.monotonic()
         steps = max(1, self.step - self.asked)
-        told = self.parallel.gather((now, AGREE_SECONDS * steps / max(span, 1e-9)))
+        told = self.parallel.gather((now, AGREE_SECONDS * steps / max(span, 1e-9), share))
         self.asked = self.step
-        self.ask_at = self.step + max(1, min(AGREE_EVERY, int(min(n for _, n in told))))
-        return any(stop for stop, _ in told)
+        self.ask_at = self.step + max(1, min(AGREE_EVERY, int(min(n for _, n, _ in told))))
+        self.share = max(share for *_, share in told)
+        return any(stop for stop, *_ in told) or self.share >= 1
 
     def sample(self, on_sample: Callable[[Trainer], None]) -> None:
         """Lets the run be heard; what goes wrong there does not end it."""
@@ -329,10 +344,12 @@ class Trainer:
     def optimizer_step(self, batches: Any, total_steps: int, log: Log) -> None:
         """One optimiser step over `accumulate` micro-batches; it never waits for the device."""
         c = self.config
-        self.core.begin_step(self.step, total_steps)
+        total = steps_in_all(self.step, self.share, total_steps)
+        log.bar.total = round(total)
+        self.core.begin_step(self.step, total)
         speed.begin_step()
         active = tuple(getattr(self.core, "active_phases", self.phases.keys)())
-        factor = lr_factor(self.step, self.warmup, total_steps, c.schedule, c.decay_fraction)
+        factor = lr_factor(self.step, self.warmup, total, c.schedule, c.decay_fraction)
         self.set_rates(factor)
         # dropout's draws depend on step and data alone, so there is no state to lose
         torch.manual_seed((c.seed * 1_000_003 + self.step) * 4096 + self.parallel.data_rank)

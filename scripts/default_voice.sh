@@ -1,32 +1,107 @@
 #!/bin/sh
-# Trains the default voice: shards of recordings in, release folder out. One command, which goes on
-# where it stopped when it is run again.
+# From shards of several speakers to a release folder with their voices: the default model's recipe.
 #
 #   sh scripts/default_voice.sh SHARDS OUTPUT [MINUTES]
 #
-# SHARDS   folder of WebDataset shards (scripts/prepare.py makes them) of one clean voice
+# SHARDS   folder of WebDataset shards, or anything else that scripts/prepare.py reads
 # OUTPUT   release folder to write, for example my_voice
 # MINUTES  of training for the speech model; the vocoder gets half (default 90)
 #
-# VOICE=name of the voice whose prompt is in $VOICES (default: nanospeech/default/voices)
-# THREADS=CPU threads (default 2)   RUNS=folder for checkpoints (default runs)
+# curate (hold out, listen, drop), vocoder, speech model, prompts, convert, evaluate, card, speak.
+# Everything but the release goes to RUNS. The same command again goes on where it stopped; a larger
+# MINUTES trains on. RUNS/record.json has times and hardware, for the model card.
+#
+# On a CUDA GPU the same command trains there, on all of them, with the batches of GPU below. Data
+# are read by `workers` processes a GPU: set SET="data.workers=8" to the cores that there are. Half
+# an hour of one GPU is much more than 90 minutes of two CPU cores: MINUTES=30 is a lot there.
+#
+# RUNS=folder       of data, checkpoints and logs (default runs/NAME of OUTPUT)
+# SPEAKERS="a b"    take only these     HOURS=n  at most, of each speaker
+# LISTEN=0          do not drop what Whisper does not understand (listening takes a while)
+# WHISPER=base      faster-whisper size or folder
+# VOCODER=folder    use this one instead of training one; its sources go into VOCODER_SOURCES="a b"
+# VOCODER_DATA=dir  train the vocoder on these shards too (texts do not matter)
+# VOICE=name        the default voice   CARD=file  Markdown for the model card
+# SET="a=b c=d"     changes to scripts/configs/default_voice.yaml
+# GPU="a=b"         the same, on a GPU only (default: ten times the batch)
+# EVALUATE="..."    further flags of scripts/evaluate.py, which measures every voice
+# PROCESSES=n       that train on the CPU (default 2 where there are two cores)
 set -eu
-[ $# -ge 2 ] || { sed -n '2,14p' "$0"; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,34p' "$0" | cut -c 3-; exit 2; }
 shards=$1 output=$2 minutes=${3:-90}
 here=$(cd "$(dirname "$0")/.." && pwd)
-runs=${RUNS:-runs} threads=${THREADS:-2}
-export OMP_NUM_THREADS="$threads" PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}"
 python=${PYTHON:-python}
+runs=${RUNS:-runs/$(basename "$output")} whisper=${WHISPER:-base}
+cores=$(env -u OMP_NUM_THREADS nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
+if "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then
+  gpu=${GPU:-data.max_batch_frames=30000 data.batch_size=512 data.workers=4}
+  gpu_vocoder="data.batch_size=64 data.workers=4"
+  threads=$cores launch="$python -m accelerate.commands.launch"
+else
+  gpu='' gpu_vocoder='' processes=${PROCESSES:-$((cores > 1 ? 2 : 1))}
+  threads=$((cores > processes ? cores / processes : 1)) launch=$python
+  [ "$processes" = 1 ] ||
+    launch="$python -m torch.distributed.run --standalone --nproc_per_node $processes"
+fi
+export PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}" OMP_NUM_THREADS="$threads"
+stage() { "$python" "$here/scripts/stage.py" "$runs/record.json" "$@"; }
+# compiled blocks train 1.3 times as fast, after two minutes; inductor wants a C++ compiler
+compile=$(command -v "${CXX:-g++}" >/dev/null && echo speed.compile=default || :)
+listen="--whisper $whisper"
+[ "${LISTEN:-1}" != 0 ] || listen=''
 
-"$python" "$here/scripts/train.py" --config "$here/scripts/configs/default_voice.yaml" \
-  --set data.shards="$shards/*.tar" run_dir="$runs/default_voice" \
-  --threads "$threads" --minutes "$minutes"
-"$python" "$here/scripts/train.py" --config "$here/scripts/configs/vocoder.yaml" \
-  --set data.shards="$shards/*.tar" run_dir="$runs/vocoder" \
-  --threads "$threads" --minutes $((minutes / 2))
-"$python" "$here/scripts/train_vocoder.py" --run "$runs/vocoder" --export "$runs/vocoder/release"
-"$python" -m convert "$(ls "$runs"/default_voice/step_*.pt | tail -1)" --output "$output" \
-  --vocoder "$runs/vocoder/release" --voices "${VOICES:-$here/nanospeech/default/voices}" \
-  --default-voice "${VOICE:-kumo}" --card "$here/scripts/default_voice.md"
-"$python" -m nanospeech.generate --model "$output" --text "This voice was trained from scratch." \
-  --output "$output/sample.wav"
+# shellcheck disable=SC2086
+stage curate --makes "$runs/data/curate.json" -- \
+  "$python" "$here/scripts/curate.py" "$shards" --out "$runs/data" --overwrite --max-seconds 10 \
+  --jobs "$cores" $listen ${SPEAKERS:+--speakers $SPEAKERS} ${HOURS:+--max-hours "$HOURS"}
+stage levels --needs curate --makes "$runs/levels.txt" -- \
+  "$python" "$here/scripts/levels.py" "$runs/data/train" --out "$runs/levels.txt"
+stage prompts --needs curate --makes "$runs/voices" --clean "$runs/voices" -- \
+  "$python" "$here/scripts/prompts.py" "$runs/data/heldout" "$runs/data/train" \
+  --out "$runs/voices" ${DNSMOS:+--dnsmos}
+
+# shellcheck disable=SC2086
+if [ -n "${VOCODER:-}" ]; then
+  vocoder=$VOCODER sources=${VOCODER_SOURCES:+--vocoder-sources $VOCODER_SOURCES}
+else
+  vocoder=$runs/vocoder/release sources="--vocoder-data $runs/data/curate.json"
+  sources="$sources ${VOCODER_SOURCES:+--vocoder-sources $VOCODER_SOURCES}"
+  stage vocoder --extends --needs curate --makes "$runs/vocoder/latest" --clean "$runs/vocoder" -- \
+    $launch "$here/scripts/train.py" --config "$here/scripts/configs/vocoder.yaml" \
+    --threads "$threads" --set run_dir="$runs/vocoder" total_steps=1000000 \
+    train.minutes="$(((minutes + 1) / 2))" $gpu_vocoder ${VOCODER_SET:-} \
+    data.shards="[$runs/data/train/*.tar${VOCODER_DATA:+, $VOCODER_DATA/*.tar}]"
+  stage export --needs vocoder --makes "$vocoder/vocoder.safetensors" -- \
+    "$python" "$here/scripts/train_vocoder.py" --run "$runs/vocoder" --export "$vocoder"
+fi
+# shellcheck disable=SC2046,SC2086
+stage speech --extends --needs levels --makes "$runs/speech/latest" --clean "$runs/speech" -- \
+  $launch "$here/scripts/train.py" --config "$here/scripts/configs/default_voice.yaml" \
+  --threads "$threads" --set data.shards="[$runs/data/train/*.tar]" run_dir="$runs/speech" \
+  total_steps=1000000 train.minutes="$minutes" $(cat "$runs/levels.txt") $compile $gpu ${SET:-}
+stage curve --needs speech --makes "$runs/curve.png" -- \
+  "$python" "$here/scripts/plot_training.py" --log "$runs/speech/log.csv" --out "$runs/curve.png"
+
+stage convert --needs speech prompts export --makes "$output/config.json" -- \
+  "$python" -m convert "$runs/speech" --output "$output" --voices "$runs/voices" \
+  --vocoder "$vocoder" --name "$(basename "$output")" ${VOICE:+--default-voice "$VOICE"}
+# shellcheck disable=SC2086
+stage evaluate --needs convert --makes "$runs/evaluation/summary.json" \
+  --clean "$runs/evaluation" -- \
+  "$python" "$here/scripts/evaluate.py" "$output" --out "$runs/evaluation" --whisper "$whisper" \
+  --voice "$(cd "$runs/voices" && ls ./*.flac | sed 's|^./||; s|.flac$||' | paste -sd , -)" \
+  ${EVALUATE:-}
+# shellcheck disable=SC2086
+stage card --needs evaluate convert --makes "$output/README.md" -- \
+  "$python" "$here/scripts/model_card.py" "$output" --data "$runs/data/curate.json" \
+  --record "$runs/record.json" --run "$runs/speech" --evaluation "$runs/evaluation" $sources \
+  --notes "${CARD:-$here/scripts/default_voice.md}"
+stage speak --needs convert --makes "$runs/sample.mp3" -- \
+  "$python" -m nanospeech.generate --model "$output" --output "$runs/sample.mp3" \
+  --text "This voice was trained from scratch."
+
+echo
+stage --table
+echo
+cat "$runs/evaluation/summary.md"
+echo "the release: $output   what it says: $runs/sample.mp3   the log: $runs/record.log"

@@ -1,0 +1,81 @@
+"""Curate's ears: a recogniser that listens to clips, and heard.csv, which remembers it."""
+
+from __future__ import annotations
+
+import csv
+import zlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+try:
+    from .metrics import load_whisper, transcribe
+    from .wer_text import cer, normalize, wer
+except ImportError:  # run as a file, not imported from the package
+    from metrics import load_whisper, transcribe
+    from wer_text import cer, normalize, wer
+
+FEW_WORDS = 3  # of a text this short one misheard word is a high WER: its letters count too
+Recogniser = Callable[[np.ndarray], str]
+
+
+def misheard(text: str, heard: str) -> float:
+    """Share of a text's words that were not heard; letters count where there are few words."""
+    words = normalize(text).split()
+    if not words:  # hesitations alone, which the normaliser drops
+        return 0.0
+    share = wer([(text, heard)])
+    return min(share, cer([(text, heard)])) if len(words) <= FEW_WORDS else share
+
+
+@cache
+def whisper(name: str) -> Recogniser:
+    """A recogniser of one thread: there is one in each process.
+
+    Raises:
+        BackendError, InputError: see load_whisper.
+    """
+    model = load_whisper(name, 1)
+    return lambda wave: transcribe(model, wave)
+
+
+class Heard:
+    """heard.csv: what a recogniser heard in which clip; grows by a line a clip.
+
+    Args:
+        used: whether anyone listens; where not, no file is read or written.
+    """
+
+    COLUMNS = ("key", "crc32", "recogniser", "text", "heard")
+
+    def __init__(self, path: Path, recogniser: str, used: bool = True):
+        self.path, self.recogniser, self.used = path, recogniser, used
+        self.known: dict[str, dict[int, str]] = {}
+        if not used or not path.exists():
+            return
+        with path.open(newline="", encoding="utf-8") as f:
+            for row in csv.DictReader(f):
+                # the last line of a run that was killed may be torn
+                if row["recogniser"] == recogniser and row["heard"] is not None:
+                    self.known.setdefault(row["key"], {})[int(row["crc32"])] = row["heard"]
+
+    def __enter__(self) -> Heard:
+        if self.used:
+            new = not self.path.exists()
+            self.file = self.path.open("a", newline="", encoding="utf-8")
+            self.writer = csv.writer(self.file)
+            if new:
+                self.writer.writerow(self.COLUMNS)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        if self.used:
+            self.file.close()
+
+    def add(self, key: str, data: bytes, text: str, heard: str) -> None:
+        """Writes down what was heard in a clip of these bytes."""
+        self.writer.writerow([key, zlib.crc32(data), self.recogniser, text, heard])
+        self.file.flush()
