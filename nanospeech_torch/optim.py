@@ -161,13 +161,16 @@ def lr_factor(step: int, warmup: int, total: float, schedule: str, decay_fractio
 
     Steps are optimiser steps whatever the number of processes: no scaling is needed.
     """
-    if step < warmup:
-        return (step + 1) / (warmup + 1)
+    warm = (step + 1) / (warmup + 1) if step < warmup else 1.0
+    if warm < 1 and schedule != "wsd":
+        return warm
     begin = total * (1 - decay_fraction) if schedule == "wsd" else warmup
     part = min(1.0, max(0.0, (step - begin) / max(1, total - begin)))
     if schedule == "constant":
         return 1.0
-    return 0.5 + 0.5 * math.cos(math.pi * part) if schedule == "cosine" else 1 - part
+    if schedule == "cosine":
+        return 0.5 + 0.5 * math.cos(math.pi * part)
+    return min(warm, 1 - part)  # a run that is shorter than its warm-up falls to 0 too
 
 
 def steps_in_all(step: int, share: float, most: int) -> float:

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from nanospeech.errors import InputError
+
 try:
     from .metrics import load_whisper, transcribe
     from .wer_text import cer, normalize, wer
@@ -47,6 +49,9 @@ class Heard:
 
     Args:
         used: whether anyone listens; where not, no file is read or written.
+
+    Raises:
+        InputError: the file is of another kind.
     """
 
     COLUMNS = ("key", "crc32", "recogniser", "text", "heard")
@@ -56,19 +61,28 @@ class Heard:
         self.known: dict[str, dict[int, str]] = {}
         if not used or not path.exists():
             return
-        with path.open(newline="", encoding="utf-8") as f:
-            for row in csv.DictReader(f):
-                # the last line of a run that was killed may be torn
-                if row["recogniser"] == recogniser and row["heard"] is not None:
-                    self.known.setdefault(row["key"], {})[int(row["crc32"])] = row["heard"]
+        data = path.read_bytes()
+        if not data.endswith(b"\n"):  # the last line of a run that was killed
+            path.write_bytes(data[: data.rfind(b"\n") + 1])
+        try:
+            with path.open(newline="", encoding="utf-8") as f:
+                rows = csv.DictReader(f)
+                if rows.fieldnames not in (None, list(self.COLUMNS)):
+                    raise ValueError(f"columns {rows.fieldnames}")
+                for row in rows:
+                    if row["recogniser"] == recogniser:
+                        self.known.setdefault(row["key"], {})[int(row["crc32"])] = row["heard"]
+        except (KeyError, TypeError, ValueError) as e:
+            raise InputError(f"{path} is no list of what was heard ({e!r}); delete it") from e
 
     def __enter__(self) -> Heard:
         if self.used:
-            new = not self.path.exists()
+            new = not self.path.exists() or not self.path.stat().st_size
             self.file = self.path.open("a", newline="", encoding="utf-8")
             self.writer = csv.writer(self.file)
             if new:
                 self.writer.writerow(self.COLUMNS)
+                self.file.flush()
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -77,5 +91,6 @@ class Heard:
 
     def add(self, key: str, data: bytes, text: str, heard: str) -> None:
         """Writes down what was heard in a clip of these bytes."""
-        self.writer.writerow([key, zlib.crc32(data), self.recogniser, text, heard])
+        line = " ".join(text.split())  # one line a row, or a torn one could not be told
+        self.writer.writerow([key, zlib.crc32(data), self.recogniser, line, heard])
         self.file.flush()

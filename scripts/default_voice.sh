@@ -22,12 +22,13 @@
 # VOCODER=folder    use this one instead of training one; its sources go into VOCODER_SOURCES="a b"
 # VOCODER_DATA=dir  train the vocoder on these shards too (texts do not matter)
 # VOICE=name        the default voice   CARD=file  Markdown for the model card
-# SET="a=b c=d"     changes to scripts/configs/default_voice.yaml
+# SET="a=b c=d"     changes to scripts/configs/default_voice.yaml; VOCODER_SET: to vocoder.yaml
+# DNSMOS=1          choose prompts by their sound too (needs speechmos)
 # GPU="a=b"         the same, on a GPU only (default: ten times the batch)
 # EVALUATE="..."    further flags of scripts/evaluate.py, which measures every voice
 # PROCESSES=n       that train on the CPU (default 2 where there are two cores)
 set -eu
-[ $# -ge 2 ] || { sed -n '2,34p' "$0" | cut -c 3-; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit 2; }
 shards=$1 output=$2 minutes=${3:-90}
 here=$(cd "$(dirname "$0")/.." && pwd)
 python=${PYTHON:-python}

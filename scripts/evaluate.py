@@ -128,15 +128,20 @@ def add_sampling(p: argparse.ArgumentParser) -> None:
             type=kind,
             default=default,
             choices=CHOICES.get(f.name),
-            help=f.metadata.get("help"),
+            help=f"{f.metadata.get('help')} (default: {told(f.name, f.default)})",
         )
-    group.add_argument("--speed", type=float, default=1.0, help="2 is twice as fast")
+    group.add_argument("--speed", type=float, default=1.0, help="2 is twice as fast (default: 1)")
     group.add_argument(
         "--duration",
         type=name_or_seconds,
         metavar="HOW",
         help=f"SECONDS of each utterance, or who tells them: {', '.join(DURATIONS)}",
     )
+
+
+def told(name: str, default: Any) -> Any:
+    """A default, for --help."""
+    return "the model's own" if name == "cfg_strength" else default
 
 
 def check_arguments(args: argparse.Namespace) -> None:
@@ -181,7 +186,8 @@ def available(wanted: Sequence[str], speaker_model: str, has_recogniser: bool) -
         "similarity": metrics.speaker_package(speaker_model),
         "dnsmos": "dnsmos",
     }
-    found, said = [], set()
+    found: list[str] = []
+    lacking: dict[str, list[str]] = {}
     for name in wanted:
         package = "normalizer" if has_recogniser and name in ("wer", "leak") else needs.get(name)
         try:
@@ -189,9 +195,9 @@ def available(wanted: Sequence[str], speaker_model: str, has_recogniser: bool) -
                 metrics.check(package)
             found.append(name)
         except BackendError as e:
-            if package not in said:
-                print(f"left out: {name}: {e}", file=sys.stderr)
-            said.add(package)
+            lacking.setdefault(str(e), []).append(name)
+    for reason, without in lacking.items():
+        print(f"left out: {', '.join(without)}: {reason}", file=sys.stderr)
     return found
 
 

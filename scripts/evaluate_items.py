@@ -18,6 +18,7 @@ from nanospeech import audio
 from nanospeech.errors import InputError
 
 SENTENCES = Path(__file__).with_name("sentences.txt")
+LARGEST_TEXT = 1 << 20  # bytes
 
 
 @dataclass(frozen=True)
@@ -156,12 +157,15 @@ def from_tar(path: Path) -> list[Item]:
     try:
         with tarfile.open(path, "r:") as tar:
             for member in tar:
-                key, _, extension = member.name.partition(".")
+                folder, slash, base = member.name.rpartition("/")
+                stem, _, extension = base.partition(".")
+                key, extension = folder + slash + stem, extension.lower()
                 if f".{extension}" in audio.FORMATS:
                     sounds[key] = Recording(path, member.offset_data, member.size, member.name)
                 elif extension in ("json", "txt") and (file := tar.extractfile(member)):
-                    text = file.read().decode("utf-8")
-                    texts[key] = json.loads(text)["text"] if extension == "json" else text.strip()
+                    text = file.read(LARGEST_TEXT).decode("utf-8")
+                    text = str(json.loads(text)["text"]) if extension == "json" else text
+                    texts[key] = " ".join(text.split())
     except (OSError, tarfile.TarError) as e:
         raise InputError(f"cannot read the shard {path}: {e}") from e
     except (KeyError, TypeError, ValueError) as e:

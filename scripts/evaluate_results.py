@@ -7,6 +7,7 @@ ended goes on where it was. Measures nothing, and draws no tables.
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 from collections.abc import Iterable
@@ -110,7 +111,8 @@ class Results:
             text = f.read()
         whole = text[: text.rfind("\n") + 1]  # a run may have been ended in the middle of a line
         try:
-            found = [parse(row, self.path) for row in csv.DictReader(whole.splitlines(True))]
+            rows = csv.DictReader(io.StringIO(whole, newline=""))
+            found = [parse(row, self.path) for row in rows]
         except (ValueError, csv.Error) as e:
             raise InputError(f"cannot read {self.path}: {e}; choose another --out") from e
         self.rows = {r.id: r for r in found}  # of two rows the later one holds

@@ -32,8 +32,10 @@ from nanospeech.mel import log_mel
 from nanospeech.voices import SUFFIXES
 
 try:
+    from .evaluate_items import read_texts
     from .mp3 import encode
 except ImportError:  # run as a file, not imported from the package
+    from evaluate_items import read_texts
     from mp3 import encode
 
 TEXTS = (
@@ -299,13 +301,23 @@ def markdown(
     return "\n".join(lines) + "\n"
 
 
+def check_replaceable(out: Path) -> None:
+    """
+    Raises:
+        InputError: the folder holds what this script did not write, and would be lost.
+    """
+    if not out.name or (out.exists() and not out.is_dir()):
+        raise InputError(f"--out is {out}, which names no folder to write")
+    made = (".mp3", ".png", ".html")
+    other = [p.name for p in out.iterdir() if p.suffix not in made] if out.exists() else []
+    if other:
+        raise InputError(f"{out} would be replaced, and holds {other[0]}; name another --out")
+
+
 def run(args: argparse.Namespace) -> int:
     """Writes the page; its size in bytes."""
-    texts = list(TEXTS)
-    if args.texts:
-        texts = [t for t in args.texts.read_text(encoding="utf-8").splitlines() if t.strip()]
-    if not texts:
-        raise InputError(f"{args.texts} holds no texts; write one a line")
+    texts = read_texts(args.texts) if args.texts else list(TEXTS)
+    check_replaceable(args.out)
     if unknown := [b for b in args.backends if b not in BACKENDS]:
         raise InputError(f"backend {unknown[0]!r} not known; choose from {', '.join(BACKENDS)}")
     model, tables = resolve(args.model), read_tables(args.evaluation)

@@ -64,7 +64,8 @@ def load_whisper(name: str = "base", threads: int = 1) -> Any:
             name, device="cpu", compute_type="int8", cpu_threads=threads
         )
     except (ValueError, RuntimeError, OSError) as e:
-        raise InputError(f"cannot load Whisper {name!r}: {e}") from e
+        reason = (str(e).strip() or type(e).__name__).splitlines()[0]
+        raise InputError(f"cannot load Whisper {name!r}: {reason}; name a size or a folder") from e
 
 
 def transcribe(

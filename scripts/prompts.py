@@ -211,7 +211,12 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument("--speaker", default="voice", help="name of clips without one (voice)")
     p.add_argument("--clips", type=int, default=100, help="of a speaker to look at (100)")
     p.add_argument("--dnsmos", action="store_true", help="judge the sound too: needs speechmos")
-    p.add_argument("--attributions", type=Path, default=ATTRIBUTIONS, help="JSON, see there")
+    p.add_argument(
+        "--attributions",
+        type=Path,
+        default=ATTRIBUTIONS,
+        help="JSON: of each source title, by, kind, license, note",
+    )
     args = p.parse_args(argv)
     try:
         voices = run(args)

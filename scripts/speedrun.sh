@@ -21,7 +21,7 @@
 # EVALUATE="..."  further flags of scripts/evaluate.py
 # PROCESSES=n     that train (default 2 where there are two cores, 1 on a GPU)
 set -eu
-[ $# -ge 2 ] || { sed -n '2,25p' "$0" | cut -c 3-; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit 2; }
 recordings=$1 out=$2 minutes=${3:-46}
 here=$(cd "$(dirname "$0")/.." && pwd)
 python=${PYTHON:-python}

@@ -25,6 +25,8 @@ from typing import Any
 
 from nanospeech.errors import InputError, NanospeechError
 
+CORES = ("--jobs", "--threads")  # flags that a machine decides on
+
 
 def hardware() -> dict[str, Any]:
     """What the recipe runs on: processor, cores, memory, GPUs, versions."""
@@ -51,6 +53,20 @@ def hardware() -> dict[str, Any]:
     return found
 
 
+def alike(one: list[str], other: list[str]) -> bool:
+    """Whether two commands do the same: another interpreter or number of cores changes nothing.
+
+    So a recipe that was begun on one machine goes on on another.
+    """
+
+    def essence(command: list[str]) -> list[str]:
+        start = 1 if command and Path(command[0]).name.startswith("python") else 0
+        pairs = zip(["", *command], command)
+        return [c for before, c in pairs if c not in CORES and before not in CORES][start:]
+
+    return essence(one) == essence(other)
+
+
 class Record:
     """The JSON file of a recipe's stages."""
 
@@ -73,13 +89,13 @@ class Record:
         os.replace(part, self.path)
 
     def seconds(self) -> float:
-        """Of all stages so far, their repetitions included."""
+        """Of all stages, with what was resumed in each, without what was done anew."""
         return sum(stage["seconds"] for stage in self.stages.values())
 
     def is_done(self, name: str, command: list[str], needs: list[str], makes: list[Path]) -> bool:
         """Whether a stage can be passed over."""
         stage = self.stages.get(name)
-        if not stage or not stage["done"] or stage["command"] != command:
+        if not stage or not stage["done"] or not alike(stage["command"], command):
             return False
         if any(not path.exists() for path in makes):
             return False
@@ -92,7 +108,7 @@ class Record:
             extends: also one that was finished, or had another command.
         """
         stage = self.stages.get(name)
-        if not stage or not (extends or (stage["command"] == command and not stage["done"])):
+        if not stage or not (extends or (alike(stage["command"], command) and not stage["done"])):
             return False
         return all(self.stages.get(n, {}).get("ended", 0) <= stage["began"] for n in needs)
 
@@ -178,6 +194,7 @@ def run_stage(
     try:
         status = follow(command, say)
         if status == 0 and (lacking := [str(p) for p in makes if not p.exists()]):
+            status = 1
             raise InputError(f"{name} ended well, but made no {', '.join(lacking)}")
     finally:
         took = time.monotonic() - start

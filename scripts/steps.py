@@ -19,6 +19,7 @@ import hashlib
 import json
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -32,10 +33,12 @@ from nanospeech.sampling import EVALUATIONS, evaluation_times, time_grid
 
 try:
     from . import metrics, steps_report, wer_text
+    from .evaluate_items import read_texts
 except ImportError:  # run as a file, not imported from the package
     import metrics
     import steps_report
     import wer_text
+    from evaluate_items import read_texts
 
 COUNTS = (3, 4, 5, 6, 7, 8, 10, 12, 16, 32)  # evaluations
 UNIFORM_COUNTS = (4, 5, 6, 7, 8, 10)  # of the other time grid
@@ -124,7 +127,19 @@ _worker: dict[str, Any] = {}
 
 
 def prepare(args: argparse.Namespace) -> None:
-    """Loads a worker's model and recogniser, once, and warms both up."""
+    """Loads a worker's model and recogniser, once, and warms both up.
+
+    What goes wrong is raised by its tasks: a pool starts workers that end here again and again.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
+    try:
+        load(args)
+    except (NanospeechError, OSError) as e:
+        _worker["error"] = e
+
+
+def load(args: argparse.Namespace) -> None:
+    """What a worker needs."""
     from nanospeech import Speaker, load_engine
 
     engine = load_engine(args.model, args.backend, args.device)
@@ -139,6 +154,8 @@ def prepare(args: argparse.Namespace) -> None:
 
 def speak_and_judge(task: tuple[Cell, int, str]) -> Row:
     """Speaks one text in one cell, and hears how it came out."""
+    if error := _worker.get("error"):
+        raise error
     cell, seed, text = task
     speaker = _worker["speaker"]
     speaker.options, speaker.seed = cell.options, seed
@@ -221,7 +238,7 @@ def sweep(args: argparse.Namespace) -> None:
 
     for name in ("whisper", "dnsmos", "pictures"):
         metrics.check(name)
-    texts = read_texts(args.sentences)[: args.limit]
+    texts = read_texts(args.sentences, args.limit)
     strength = open_release(args.model).config.cfg_strength
     wanted = cells(strength, args.lines or steps_report.LINES)
     unique = list({cell.key: cell for cell in wanted}.values())
@@ -249,17 +266,6 @@ def sweep(args: argparse.Namespace) -> None:
     print(table)
     if args.doc:
         steps_report.insert(table, args.doc, args.out)
-
-
-def read_texts(path: Path) -> list[str]:
-    """A sentence a line."""
-    try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, UnicodeDecodeError) as e:
-        raise InputError(f"cannot read the sentences in {path}: {e}") from e
-    if not (texts := [line for line in lines if line]):
-        raise InputError(f"{path} holds no sentences; write one a line")
-    return texts
 
 
 def parser() -> argparse.ArgumentParser:

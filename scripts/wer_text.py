@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
@@ -130,20 +131,36 @@ def cer(pairs: Iterable[tuple[str, str]], language: str = "en") -> float:
 
 
 def leaked(text: str, heard: str, prompt: str, language: str = "en") -> list[str]:
-    """Words that were heard, that the text does not hold and the prompt does: its leak.
+    """Words of the prompt that were heard, and not asked for or not so often: its leak.
 
-    Function words are left out: any mistake of the recogniser may be one. A word that is spelt as
-    two in the text, or of which the text's is a part, is no leak either (home, homes).
+    Function words are left out, for any mistake of the recogniser may be one; but not the prompt's
+    last word heard before the text's first, where leaks are. Other forms and spellings of a word of
+    the text are none either (home and homes, bed room).
 
     Args:
         text: what was to be said.
         heard: what the recogniser wrote.
         prompt: the words of the reference recording.
     """
-    asked, reference = (normalize(t, language).split() for t in (text, prompt))
-    joined = "".join(asked)
-    return [
-        word
-        for word in normalize(heard, language).split()
-        if word in reference and word not in FUNCTION_WORDS and word not in joined
-    ]
+    asked, said, reference = (normalize(t, language).split() for t in (text, heard, prompt))
+    left, found = Counter(asked), []
+    for word in said:
+        left[word] -= 1
+        new = left[word] < 0 and (word in asked or not is_form(word, asked))
+        if new and word in reference and word not in FUNCTION_WORDS:
+            found.append(word)
+    before = said[:1] != asked[:1] == said[1:2] and said[:1] == reference[-1:]
+    if before and said[0] in FUNCTION_WORDS:
+        found.insert(0, said[0])
+    return found
+
+
+def is_form(word: str, asked: Sequence[str]) -> bool:
+    """Whether a word is the beginning or end of one that was asked for, begins with one, or is two
+    or three of them in a row."""
+    several = {"".join(asked[i : i + n]) for n in (2, 3) for i in range(len(asked))}
+    return word in several or any(
+        (len(word) > 2 and (a.startswith(word) or a.endswith(word)))
+        or (len(a) > 2 and a not in FUNCTION_WORDS and word.startswith(a))
+        for a in asked
+    )

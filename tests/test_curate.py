@@ -174,6 +174,23 @@ def test_heard_is_not_read_where_nobody_listens(tmp_path):
     (tmp_path / "heard.csv").write_text("not,a,table\n")
     with Heard(tmp_path / "heard.csv", "", used=False) as heard:
         assert heard.known == {}
+    with pytest.raises(InputError, match="delete it"):
+        Heard(tmp_path / "heard.csv", "")
+
+
+def test_a_torn_line_of_what_was_heard_is_heard_again(tmp_path):
+    path = tmp_path / "heard.csv"
+    for _ in range(2):  # the first run ends before it heard anything
+        with Heard(path, "w"):
+            pass
+    with Heard(path, "w") as heard:
+        heard.add("a", b"1", "two\nlines", "two lines")
+        heard.add("b", b"2", "and one", "and one")
+    path.write_bytes(path.read_bytes()[:-4])
+    with Heard(path, "w") as heard:
+        assert heard.known.keys() == {"a"}
+        heard.add("b", b"2", "and one", "and one")
+    assert Heard(path, "w").known.keys() == {"a", "b"}
 
 
 # what curated clips sound like, and prompts of them

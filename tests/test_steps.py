@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
+import signal
 from types import SimpleNamespace
 
 import pytest
 
 from nanospeech.config import SampleOptions
-from nanospeech.errors import InputError
+from nanospeech.errors import InputError, NanospeechError
 from scripts import steps, steps_report
 from scripts.steps import COUNTS, Cell, Row, cells, read_rows
 
@@ -158,3 +159,15 @@ def test_what_is_told_of_a_model_changes_with_its_weights(tiny_release, make_rel
     a, b = about(tiny_release), about(make_release())
     assert a["voice"] == "tone" and a["whisper"] == "base"
     assert a["weights"] != b["weights"] and a == about(tiny_release)
+
+
+def test_a_worker_that_cannot_begin_ends_the_sweep(monkeypatch):
+    """A pool would start it again and again."""
+    monkeypatch.setattr(steps, "_worker", {})
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        steps.prepare(steps.parser().parse_args(["no/such/model"]))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with pytest.raises(NanospeechError, match="no/such/model"):
+        steps.speak_and_judge((Cell("", SampleOptions()), 0, "Hello."))

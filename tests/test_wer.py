@@ -97,6 +97,12 @@ def test_only_words_of_the_prompt_that_were_not_asked_for_leak(normalizer):
     assert leaked("A big cat.", "A big cat.", prompt) == []  # it was asked for
     assert leaked("The bedroom.", "The bed room.", prompt) == []  # spelt otherwise
     assert leaked("The cat sat.", "The dog sat.", prompt) == []  # an error, but no leak
+    assert leaked("A bigger cat.", "A big cat.", prompt) == []  # another form
+    assert leaked("An abbey.", "Tree, an abbey.", "A tree.") == ["tree"]
+    assert leaked("Ask the reed.", "Tree, ask the reed.", "A tree.") == ["tree"]  # no word of it
+    assert leaked("A room.", "Room, a room.", prompt) == ["room"]  # once was asked for
+    assert leaked("The cat sat.", "You, the cat sat.", "I saw you.") == ["you"]  # its last word
+    assert leaked("The cat sat.", "You cat sat.", "I saw you.") == []
 
 
 def test_the_sentences_are_plain_ones():

@@ -16,6 +16,16 @@ def words(text: str) -> list[str]:
     return text.split()
 
 
+# words that begin sentences and hardly ever continue a name
+STARTERS = words(
+    """A An The It He She We They I You This That These Those There Then But And So If In On At
+    As For When While What Who Why How His Her Its Our Their My Your No Not Yes Now Here
+    After Before Since With Some Many Most All Both Each Every People To From By Is Was Are
+    Do Did Does Where Which Let Please Meanwhile However"""
+)
+STARTS = rf"(?:{'|'.join(STARTERS)})"
+
+
 def any_of(entries: Iterable[str]) -> str:
     """A pattern for any of a table's entries, the longest first."""
     return "|".join(re.escape(e) for e in sorted(entries, key=len, reverse=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from . import any_of, words
+from . import STARTERS, STARTS, any_of, words
 from .dates import stop
 from .number_words import cardinal, ordinal, roman
 
@@ -16,12 +16,14 @@ TITLES |= {"Maj": "Major", "Cpl": "Corporal", "Pvt": "Private", "Adm": "Admiral"
 TITLES |= {"Cmdr": "Commander", "Rep": "Representative", "Pres": "President", "Hon": "Honorable"}
 TITLES |= {"Supt": "Superintendent", "Det": "Detective", "Insp": "Inspector", "Fr": "Father"}
 TITLES |= {"Drs": "Doctors", "Messrs": "Messrs", "Sens": "Senators", "Reps": "Representatives"}
+TITLES |= {"Brig": "Brigadier", "Atty": "Attorney", "Amb": "Ambassador"}
 TITLES |= {"Mt": "Mount", "Ft": "Fort", "St": "Saint", "Sgts": "Sergeants", "Profs": "Professors"}
 BARE = "Mr|Mrs|Ms|Dr|Drs|Prof|St"
 OTHERS = {"e.g.": "for example", "i.e.": "that is", "etc.": "et cetera", "vs.": "versus"}
 OTHERS |= {"e.g": "for example", "i.e": "that is", "approx.": "approximately", "cf.": "compare"}
 OTHERS |= {"viz.": "namely", "et al.": "and others", "ca.": "circa", "incl.": "including"}
-OTHERS |= {"excl.": "excluding", "max.": "maximum", "min.": "minimum", "avg.": "average"}
+OTHERS |= {"E.g.": "For example", "I.e.": "That is", "ret.": "retired"}
+OTHERS |= {"excl.": "excluding", "max.": "maximum", "avg.": "average"}
 OTHERS |= {
     "Dept.": "Department",
     "dept.": "department",
@@ -48,6 +50,8 @@ FIRMS |= {"Bros": "Brothers", "Jr": "Junior", "Sr": "Senior", "Esq": "Esquire"}
 COUNTED = {"No": "number", "Nos": "numbers", "Fig": "figure", "Figs": "figures", "Vol": "volume"}
 COUNTED |= {"Ch": "chapter", "Art": "article", "Sec": "section", "Eq": "equation", "Op": "opus"}
 COUNTED |= {"Pt": "part", "Est": "established", "p": "page", "pp": "pages", "fig": "figure"}
+COUNTED |= {"Vols": "volumes", "vols": "volumes", "Rte": "route", "Apt": "apartment"}
+COUNTED |= {"Prop": "proposition", "no": "number", "nos": "numbers"}
 COUNTED |= {"figs": "figures", "vol": "volume", "ch": "chapter", "est": "established"}
 STATES = {"Ala": "Alabama", "Ariz": "Arizona", "Ark": "Arkansas", "Calif": "California"}
 STATES |= {"Colo": "Colorado", "Conn": "Connecticut", "Del": "Delaware", "Fla": "Florida"}
@@ -57,16 +61,13 @@ STATES |= {"Minn": "Minnesota", "Miss": "Mississippi", "Mo": "Missouri", "Mont":
 STATES |= {"Neb": "Nebraska", "Nev": "Nevada", "Okla": "Oklahoma", "Ore": "Oregon"}
 STATES |= {"Pa": "Pennsylvania", "Tenn": "Tennessee", "Tex": "Texas", "Va": "Virginia"}
 STATES |= {"Vt": "Vermont", "Wash": "Washington", "Wis": "Wisconsin", "Wyo": "Wyoming"}
+# those that are no other word and need no comma before them
+PLAIN_STATES = words("Ariz Calif Colo Conn Fla Mich Minn Neb Nev Okla Tenn Wis Wyo")
+# what a name before "St." makes a street even before another name: "on Wall St. Stocks fell"
+STREETS = set(words("Wall Main Fleet Market State Canal Bourbon Baker High Broad Oxford Bond"))
+QUARTERS = {"NW": "northwest", "NE": "northeast", "SW": "southwest", "SE": "southeast"}
 # capitals that are named letter by letter although they look like words
 SPELLED = "US|UN|AI|ID|OS|LA|AD|DA|ER|LED|BCE"
-# words that begin sentences and hardly ever continue a name
-STARTERS = words(
-    """A An The It He She We They I You This That These Those There Then But And So If In On At
-    As For When While What Who Why How His Her Its Our Their My Your No Not Yes Now Here
-    After Before Since With Some Many Most All Both Each Every People To From By Is Was Are
-    Do Did Does Where Which Let Please Meanwhile However"""
-)
-STARTS = rf"(?:{'|'.join(STARTERS)})"
 SENTENCE = re.compile(rf"\s*\Z|\s+[\"'(]?{STARTS}\b|[\"')]*\s*\Z")
 MONARCHS = words(
     """Henry Louis George Edward James Charles William Richard Elizabeth Mary Napoleon Philip
@@ -112,6 +113,8 @@ def _letters(m: re.Match) -> str:
 def _street(m: re.Match) -> str:
     """St. and Dr. after a name, unless a name follows too: "Main St.", not "Jill St. John"."""
     begins = in_name(m)
+    if m[1].split()[-1] in STREETS and m[2] == "St":
+        return f"{m[1]} Street" + (begins or "." * bool(NAME.match(m.string, m.end())))
     if m[1] in NO_STREET or (
         NAME.match(m.string, m.end()) and not begins and not m[1][0].isdigit()
     ):
@@ -152,21 +155,29 @@ def _title(m: re.Match) -> str:
 
 UPPER = "|".join(k.upper() for k in TITLES if k not in ("Rep", "Det", "Fr", "Gen", "Pres"))
 RULES = [
-    (r"\b((?:\d+ )?[A-Z][a-z]+|\d+(?:st|nd|rd|th)) (St|Dr)\.(?!\w)", _street),
-    (rf"\b(?:({BARE})\.?|({any_of(TITLES)}|{UPPER})\.)\s+(?=[A-Z])", _title),
-    (r"\b(Mr|Mrs|Dr)\.(?= (?:and|or|&) )", lambda m: TITLES[m[1]]),
     (rf"(, |[DR]-)({any_of(STATES)})\.(?!\w)", lambda m: m[1] + STATES[m[2]] + in_name(m)),
+    (rf"\b({any_of(PLAIN_STATES)})\.(?!\w)", lambda m: STATES[m[1]] + in_name(m)),
+    (r"\b((?:\d+ )?[A-Z][a-z]+|\d+(?:st|nd|rd|th)) (St|Dr)\.(?!\w)", _street),
+    (r"\bGen\.? ([XYZ])\b", lambda m: f"Gen {m[1]}"),
+    (rf"\b(?:({BARE})\.?|({any_of(TITLES)}|{UPPER})\.)\s+(?=[A-Z]|1st\b)", _title),
+    (r"\b(Mr|Mrs|Dr)\.(?= (?:and|or|&) )", lambda m: TITLES[m[1]]),
     (rf"\b({any_of(FIRMS)})\.(?!\w)", lambda m: FIRMS[m[1]] + in_name(m)),
+    (r"\bPh\.D\.?s\b", lambda m: "PhDs"),
+    (r"\bmin\.(?= (?:wage|age|order|size|height|deposit|charge|purchase)\b)", lambda m: "minimum"),
     (rf"(?<![\w.])({any_of(OTHERS)})(?!\w)", lambda m: OTHERS[m[1]] + stop(m, m[1][-1])),
     (rf"\b({any_of(COUNTED)})\.\s*(?=\d|[IVXLC]+\b)", lambda m: COUNTED[m[1]] + " "),
-    (r"\bPh\.D\.?s\b", lambda m: "PhDs"),
+    (
+        r"\b([NS][EW])\b(?= of\b)|(?:(?<=Avenue )|(?<=Street ))([NS][EW])\b",
+        lambda m: QUARTERS[m[0]],
+    ),
+    (r"\bE\. (?=coli\b)", lambda m: "E "),
     (r"\bc\.\s?(?=\d{3,4}\b)", lambda m: "circa "),
     (r"\b([bd])\.\s?(?=\d{4}\b)", lambda m: "born " if m[1] == "b" else "died "),
     (r"\bWW(II?)\b", lambda m: f"World War {cardinal(len(m[1]))}"),
     (r"\bA(?=[+-](?!\w))", lambda m: "ay"),
     (r"#\s?(?=\d)", lambda m: "number "),
     (r"\bv\.?(?=\d)", lambda m: "version "),
-    (r"(?<=\w )(?:v|vs)\.?(?= [A-Z])", lambda m: "versus"),
+    (r"(?<=[\w%] )(?:v|vs)\.?(?= [A-Z\d$£€])", lambda m: "versus"),
     (r"(?<!\w)w/o(?!\w)", lambda m: "without"),
     (r"(?<!\w)w/(?=\s?\w)", lambda m: "with "),
     (r"(?<!\w)c/o(?!\w)", lambda m: "care of"),

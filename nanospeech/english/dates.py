@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from . import words
+from . import STARTS, words
 from .number_words import cardinal, ordinal, pair, several, year
 
 MONTHS = words(
@@ -19,9 +19,15 @@ DAY = r"(Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)"
 YEAR = r"([12]\d{3})(?![\d,]\d|\d)"
 HALF = r"([AaPp])\.?[Mm]\b(\.)?"
 ZONE = r"(?:\s(ET|EST|EDT|CT|CST|CDT|MT|MST|MDT|PT|PST|PDT|GMT|UTC|BST|CET|CEST)\b)?"
+BOOKS = words(
+    """Genesis Exodus Leviticus Deuteronomy Joshua Samuel Kings Job Psalm Psalms Proverbs Isaiah
+    Jeremiah Ezekiel Daniel Matthew Mark Luke John Acts Romans Corinthians Galatians Hebrews
+    Revelation"""
+)
 HALVES = {"a": "ay em", "p": "pee em"}  # "A" alone would be read as the article
 # what may follow "p.m." and begin with a capital without beginning a sentence
 AFTER_TIME = re.compile(rf"\s+(?:{'|'.join([*DAYS, *MONTHS, 'Eastern', 'Pacific', 'Central'])})\b")
+OPENS = re.compile(rf"[\"')]*\s*\Z|\s+[\"'(]?{STARTS}\b")
 SENTENCE = re.compile(r"\s*\Z|\s+[\"'(]?[A-Z]|[\"')]")
 # amounts after a month that are no days: "In May 20 percent"
 NO_DAY = r"(?!\d|[:/%]|[.,]\d|\s?%|\s(?:percent|per|people|million|billion|thousand)\b)"
@@ -51,6 +57,12 @@ def _iso(m: re.Match) -> str:
     return said + (", " if m[4] else "") if said else m[0]
 
 
+def _years(m: re.Match) -> str:
+    """2008-09 and 1914-18; where the second is smaller it is no year of the same century."""
+    first, until = m[1] + m[2], m[3]
+    return f"{year(int(first))} to {pair(until)}" if m[2] < until else m[0]
+
+
 def _slashed(m: re.Match) -> str:
     """1/5/2024 in the American order, unless only the other can be."""
     first, second = int(m[1]), int(m[2])
@@ -78,7 +90,12 @@ def _day_month(m: re.Match) -> str:
     if not 1 <= int(day) <= 31:
         return m[0]
     said = f"{the or 'the '}{ordinal(int(day))} of {month(name)}"
-    return said + (f"{comma or ''} {year(int(of))}" if of else comma or "")
+    return said + (f"{comma or ''} {year(int(of))}" if of else _ending(m, name in MONTHS))
+
+
+def _ending(m: re.Match, whole: bool = False) -> str:
+    """The dot after a month or a weekday: of a sentence, always where the name is whole."""
+    return "." if m[0][-1] == "." and (whole or OPENS.match(m.string, m.end())) else ""
 
 
 def _time(m: re.Match) -> str:
@@ -119,8 +136,9 @@ def _decade(m: re.Match) -> str:
 RULES = [
     (r"(?<![\w-])(\d{4})-(\d\d)-(\d\d)(?:(T)(?=\d\d:)|(?![\w-]))", _iso),
     (r"(?<![\w/])(\d{1,2})/(\d{1,2})/(\d{4}|\d\d)(?![\w/])", _slashed),
+    (r"(?<![\w,.-])([12]\d)(\d\d)-(\d\d)(?![\w-]|[.,]\d)", _years),
     (r"(?<![\w/])9/11(?![\w/])", lambda m: "nine eleven"),
-    (r"(?<![\w/])24/7(?![\w/])", lambda m: "twenty-four seven"),
+    (r"(?<![\w/-])24[/-]7(?![\w/-])", lambda m: "twenty-four seven"),
     (
         r"\b((?:[Oo]n|[Bb]y|[Uu]ntil|[Ss]ince|[Ff]rom|[Dd]ated|[Bb]efore|[Aa]fter) )"
         r"(\d{1,2})/(\d{1,2})(?![\w/])",
@@ -142,14 +160,22 @@ RULES = [
         r"\b(Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\.(?=\s|,|$)",
         lambda m: month(m[1]) + stop(m, "."),
     ),
-    (rf"\b{DAY}\.?\s?-\s?{DAY}\b\.?", lambda m: f"{weekday(m[1])} to {weekday(m[2])}"),
-    (r"\b(Mon|Tues?|Wed|Thu(?:rs?)?|Fri)\.(?=\s|,|$)", lambda m: weekday(m[1])),
+    (
+        rf"\b{DAY}\.?\s?-\s?{DAY}\b\.?",
+        lambda m: f"{weekday(m[1])} to {weekday(m[2])}{_ending(m, '.' not in m[0][:-1])}",
+    ),
+    (r"\b(Mon|Tues?|Wed|Thu(?:rs?)?|Fri)\.(?=\s|,|$)", lambda m: weekday(m[1]) + _ending(m)),
+    (r"(?<=[a-z,] )Sat\.(?=\s|$)", lambda m: "Saturday" + _ending(m)),
     (rf"\b(Sat|Sun)\.(?=,|\s[a-z\d]|\s(?:{'|'.join(MONTHS)}))", lambda m: weekday(m[1])),
     # "9am-5pm", "9-5 p.m.", "9:30-10:15"
     (
         r"(?<![\w:.,$-])(\d{1,2}(?::\d\d)?(?:\s?[ap]\.?m\.?)?)\s?-\s?"
         r"(?=\d{1,2}(?::[0-5]\d|\s?[ap]\.?m\b))",
         lambda m: m[1] + " to ",
+    ),
+    (
+        rf"\b({'|'.join(BOOKS)}) (\d{{1,3}}):(\d{{1,3}})\b",
+        lambda m: f"{m[1]} {cardinal(int(m[2]))} {cardinal(int(m[3]))}",
     ),
     (rf"(?<![\d:.,])(\d{{1,2}}):(\d\d)(?::(\d\d))?(?![\d:])(?:\s?{HALF})?{ZONE}", _time),
     (r"(?<![\d:.,])(\d{1,3}):(\d{1,2})(?![\d:])", lambda m: f"{m[1]} to {m[2]}"),

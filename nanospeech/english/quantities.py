@@ -69,6 +69,7 @@ UNITS |= {"ms": "millisecond", "sec": "second", "secs": "second", "min": "minute
 UNITS |= {"h": "hour", "hr": "hour", "hrs": "hour", "yr": "year", "yrs": "year", "mo": "month"}
 UNITS |= {"sq ft": "square foot", "sq. ft.": "square foot", "sq km": "square kilometer"}
 UNITS |= {"sq mi": "square mile", "sq m": "square meter", "Ω": "ohm", "MP": "megapixel"}
+UNITS |= {"pts": "point", "Gt": "gigaton", "bbl": "barrel"}
 UNITS |= {"tsp": "teaspoon", "tbsp": "tablespoon", "pt": "pint", "qt": "quart"}
 UNITS |= {"°C": "degree Celsius", "°F": "degree Fahrenheit", "°": "degree"}
 UNITS |= {f"{k}^2": f"square {v}" for k, v in LENGTHS.items()}
@@ -77,12 +78,28 @@ UNITS |= {"km2": "square kilometer", "m2": "square meter", "m3": "cubic meter"}
 SAME |= {"horsepower", "pence"}
 PER = {"hr": "hour", "h": "hour", "s": "second", "sec": "second", "min": "minute", "yr": "year"}
 PER |= {"kg": "kilogram", "g": "gram", "L": "liter", "l": "liter", "km": "kilometer", "m": "meter"}
-PER |= {"lb": "pound", "gal": "gallon", "dL": "deciliter", "ml": "milliliter", "mo": "month"}
+PER |= {
+    "lb": "pound",
+    "bbl": "barrel",
+    "gal": "gallon",
+    "dL": "deciliter",
+    "ml": "milliliter",
+    "mo": "month",
+}
 TIMES = words("second minute hour day night week month year person mile pound gallon")
 PER |= {w: w for w in TIMES}
 COMPASS = {"N": "north", "S": "south", "E": "east", "W": "west"}
+# counted in millions, where "m" could be meters: "1.1m people"
+CROWDS = "people|users|jobs|customers|subscribers|viewers|voters|households|barrels|copies|doses"
+# what a sum is an adjective of: "the $64,000 question", "a three-year, $45 million deal"
+BOUGHT = words(
+    """deal contract bill project fine lawsuit suit loan grant budget package program plan fund
+    settlement investment home house mansion bailout gift prize loss profit question offer bid
+    takeover acquisition merger gap deficit surplus donation bond salary check"""
+)
 BEFORE_INCHES = (
-    "record|single|vinyl|screen|TV|pizza|disc|tall|long|wide|high|deep|thick|by|x|monitor"
+    "record|single|vinyl|screen|TV|pizza|disc|display|laptop|tablet|pipe|nails?|drill|wheels?|"
+    "tall|long|wide|high|deep|thick|by|x|monitor"
 )
 
 
@@ -107,12 +124,13 @@ def _money(m: re.Match) -> str:
     article, minus, land, sign, whole, cents, short, scale, after = m.groups()
     unit, part = MONEY[sign.strip()]
     unit = f"{COUNTRIES[land]} {unit}" if land else unit
+    adjective = after is not None and bool(article or after.strip() in BOUGHT)
     lead = (article or "") + ("minus " if minus else "")
     scale = scale or (short and MAGNITUDES[short.lower()])
     if scale or (cents and len(cents) > 2):
         said = amount(f"{whole}.{cents}" if cents else whole) + (f" {scale}" if scale else "")
-        return f"{lead}{said} {unit if article and after is not None else plural('2', unit)}"
-    if article and after is not None and not cents:  # "a $5 bill"
+        return f"{lead}{said} {unit if adjective else plural('2', unit)}"
+    if adjective and not cents:  # "a $5 bill"
         return f"{lead}{number(whole)} {unit}"
     words = f"{number(whole)} {plural(whole, unit)}"
     if not cents or not int(cents):
@@ -157,6 +175,22 @@ def _position(m: re.Match) -> str:
 def _phone(m: re.Match) -> str:
     groups = re.findall(r"\d+", m[0])
     return ("plus " if m[0][0] == "+" else "") + ", ".join(map(digits, groups))
+
+
+def _short_number(m: re.Match) -> str:
+    return m[1] + digits(m[2])
+
+
+def _clause(m: re.Match) -> str:
+    """401(k) and 501(c)(3)."""
+    first = f"{cardinal(int(m[1][0]))} oh {cardinal(int(m[1][2]))}"
+    return f"{first} {m[2].upper()}" + (f" {cardinal(int(m[3]))}" if m[3] else "")
+
+
+def _jet(m: re.Match) -> str:
+    """737 and 747-400."""
+    kind, model = m[1] or m[3], m[2] or m[4]
+    return f"seven {cardinal(int(kind))}" + (f" {cardinal(int(model))}" if model else "")
 
 
 def _fraction(m: re.Match) -> str:
@@ -204,6 +238,17 @@ RULES = [
     (r"(?<![\w.,-])\d{3}-\d\d-\d{4}(?![\w-])|(?<![\w.,-])(?:\d{4}[ -]){3}\d{4}(?![\w-])", _phone),
     (r"(?<![\w.,$£€/-])911(?![\w,/%-]|\.\d)", lambda m: digits(m[0])),
     (
+        r"\b((?:[Cc]all|[Tt]ext|[Dd]ial)(?:s|ed|ing)? )(\d{3})\b"
+        r"(?![-.,]\d| (?!or\b|and\b|if\b|for\b)[a-z])",
+        _short_number,
+    ),
+    # names that are numbers: retirement plans, jets, roads with a direction, ZIP codes
+    (r"\b([45]0[13])\(([a-z])\)(?:\((\d)\))?", _clause),
+    (r"(?<=Boeing )7(\d7)(?:-(\d00))?(?!\w)|(?<=Boeing's )7(\d7)(?:-(\d00))?(?!\w)", _jet),
+    (r"\b7([0-8]7)s\b", lambda m: f"seven {cardinal(int(m[1]))}s"),
+    (r"\b(I-\d{1,3}) ([NSEW])\b(?!\.)", lambda m: f"{m[1]} {COMPASS[m[2]]}"),
+    (r"(?<=, [A-Z]{2} )(\d{5})(?:-(\d{4}))?(?!\w|[.,]\d)", _phone),
+    (
         r"(?<![\w.])(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})(?![\w.]\w)(?!\w)",
         lambda m: " dot ".join(map(number, m.groups())),
     ),
@@ -220,6 +265,11 @@ RULES = [
     (rf"{RANGE}\s?-\s?(?=\d)(?!{WHOLE}(?:\.\d+)?-?\d*-)", lambda m: m[1] + " to "),
     (r"(?<![\w/.,])(?:(\d{1,6})[ -])?(\d{1,3})/(\d{1,3})(?![\w/]|[.,]\d)", _fraction),
     (r"(?<![\w.,)\"'-])-(?=\.?\d)", lambda m: "minus "),
+    (r"(?<=\^\d) - (?=\w)", lambda m: " minus "),
+    (rf"{START}({NUMBER})\s?x\s?(?=\d)", lambda m: f"{m[1]} by "),
+    (rf"{START}({NUMBER})m(?= (?:{CROWDS})\b)", lambda m: f"{amount(m[1])} million"),
+    (r"(?<!\w)\.(\d\d)(?=[ -]cal(?:iber|ibre|\.))", lambda m: number(m[1])),
+    (r"(?<=\d) (?:ft|feet|foot)\.? (\d{1,2}) in\b(?!\.)", lambda m: f" ft {m[1]} in."),
     (
         rf"{START}({NUMBER})(\s|-)?({any_of(UNITS)})(?:/({any_of(PER)}))?(?![\w/^°])(\.(?!\w))?",
         _measure,
@@ -228,8 +278,7 @@ RULES = [
     (r"(?<![\w.])(\d+\.\d+)s\b", lambda m: f"{amount(m[1])} seconds"),
     (rf"{START}({NUMBER})\s?%", lambda m: f"{amount(m[1])} percent"),
     (r"(?<=[\w)])\^\s?([+-]?\d{1,15})(?!\d)", _power),
-    (rf"{START}({NUMBER})\s?x\s?(?=\d)", lambda m: f"{m[1]} by "),
-    (rf"{START}({NUMBER})x(?=\s[a-z]|[.,;!?]|$)", lambda m: f"{amount(m[1])} times"),
+    (rf"{START}({NUMBER})[xX](?=\s[a-z]|[.,;!?]|$)", lambda m: f"{amount(m[1])} times"),
     (rf"{START}({NUMBER})(?:k|(?<=\d\d)K)\b", lambda m: f"{amount(m[1])} thousand"),
     (
         rf"{START}({NUMBER})\s?(mn|bn|tn|M)\b",
