@@ -11,7 +11,7 @@ from .config import DiTConfig, DurationConfig, VocoderConfig
 from .errors import CheckpointError
 
 DIM_HEAD = 64  # of every published transformer; shapes tell heads x width alone
-ROUNDS = 6  # of vocoders whose head tells slopes of phases, where no config says how many
+ROUNDS = 8  # of vocoders whose head tells slopes of phases, where no config says how many
 Shapes = Mapping[str, tuple[int, ...]]
 
 

@@ -18,6 +18,7 @@ SCHEDULES = ("epss", "uniform")
 GUIDANCES = ("cfg", "cfg-zero")
 UPSAMPLINGS = ("none", "average", "aligned")
 POOLINGS = ("mean", "tokens")
+PROMPTS = ("frames", "statistics")
 TOKENIZERS = ("chars", "bytes", "phonemes")
 
 
@@ -152,19 +153,19 @@ class DurationConfig:
     text_masking: bool = False
     dropout: float = 0.1
     pooling: str = "mean"  # one number of all places (published), or seconds of each token
-    patch_size: int = 1  # mel frames per place
+    prompt: str = "frames"  # its frames beside the text (published), or what they are on average
     edge: str = ""  # read before and after a text: the speech model's (DiTConfig.edge)
     pace: float = 0.0  # how far token durations follow the prompt's own pace, 0 to 1
 
     def __post_init__(self):
         if self.pooling not in POOLINGS:
             raise InputError(f"pooling {self.pooling!r}; choose from {POOLINGS}")
+        if self.prompt not in PROMPTS:
+            raise InputError(f"prompt {self.prompt!r}; choose from {PROMPTS}")
         if not 0 <= self.pace <= 1:
             raise InputError(f"pace is {self.pace}, should be 0 to 1")
         if self.pace and self.pooling != "tokens":
             raise InputError('pace is of token durations: it needs pooling "tokens"')
-        if self.patch_size < 1:
-            raise InputError(f"patch_size is {self.patch_size}, should be at least 1")
 
 
 @dataclass(frozen=True)

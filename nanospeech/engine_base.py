@@ -71,7 +71,12 @@ class Engine(ABC):
     @property
     def has_duration(self) -> bool:
         """Whether duration() works: an aligned model, or a folder with a duration model."""
-        return self.aligned or self.release.has(DURATION)
+        return self.aligned or self.has_duration_model
+
+    @property
+    def has_duration_model(self) -> bool:
+        """Whether the folder has a duration model."""
+        return self.release.has(DURATION)
 
     def velocity(
         self,
@@ -165,7 +170,7 @@ class Engine(ABC):
         frame = 1 / self.config.audio.frame_rate
         with self.context():
             ids = self.array(text)
-            if own or not self.release.has(DURATION):
+            if own or not self.has_duration_model:
                 hidden = self.dit.embed_tokens(ids)
                 _, guesses = self.token_guesses(ids, hidden, self.normalised(cond), lens)
                 each = predicted_patches(guesses) * self.config.dit.patch_size * frame

@@ -98,7 +98,8 @@ def build_parser() -> argparse.ArgumentParser:
         type=name_or_seconds,
         metavar="HOW",
         help="length of the speech: SECONDS in all, instead of --speed; or who tells it: model,"
-        " tokens (an aligned model's own) or rule (the prompt's pace) (default: model if it can)",
+        " tokens (an aligned model's own), both, or rule (the prompt's pace) (default: the first"
+        " there is of both, model, rule)",
     )
     add("--seed", type=int, metavar="N", help="the same seed makes the same speech")
     add(

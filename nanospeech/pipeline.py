@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -20,14 +21,17 @@ from .tokenizer import pad_tokens
 from .voices import MAX_REFERENCE, check_reference, default_voice, find_voice, make_prompt
 
 MIN_SPEECH = 0.35  # seconds of new speech; without it "Hi." comes out clipped
-SLOW_START = 0.4  # a text lasts this and half of what the rule says: words alone are spoken slowly
+SLOW_START = 0.45  # a text lasts this and half of what the rule says: words alone are spoken slowly
 CHUNK_SECONDS = 10.0  # new speech in one go; models drift on more than they were trained on
 CROSS_FADE = 0.03  # seconds
 SENTENCE_PAUSE = 0.15  # least silence between sentences, in seconds
 CONTEXT = 16  # frames of the prompt that the vocoder sees before the new ones
 SPEEDS = (0.25, 4.0)
 MAX_SECONDS = 3600.0  # that can be asked for
-DURATIONS = ("model", "tokens", "rule")  # who tells how long a text lasts
+# who tells how long a text lasts, and what is asked for it (`own` of Engine.duration); the errors
+# of a duration model and of token durations are not the same ones, so their mean is better
+ASKED = {"both": (False, True), "model": (False,), "tokens": (True,), "rule": ()}
+DURATIONS = tuple(ASKED)
 
 
 @dataclass(frozen=True)
@@ -87,8 +91,10 @@ def choose_durations(engine: Any, wanted: str | None) -> str:
         InputError: there is no such choice.
         CheckpointError: the model cannot tell.
     """
+    aligned = engine.config.dit.text_upsampling == "aligned"
+    both = aligned and engine.has_duration_model
     if wanted is None:
-        return "model" if engine.has_duration else "rule"
+        return "both" if both else "model" if engine.has_duration else "rule"
     if wanted not in DURATIONS:
         raise InputError(f"duration {wanted!r} not known; choose from {', '.join(DURATIONS)}")
     if wanted == "model" and not engine.has_duration:
@@ -96,11 +102,14 @@ def choose_durations(engine: Any, wanted: str | None) -> str:
             f"{engine.folder} has no duration.safetensors and its model no durations of its own;"
             " choose duration rule, or train a duration model (docs/durations.md)"
         )
-    if wanted == "tokens" and engine.config.dit.text_upsampling != "aligned":
+    if wanted == "tokens" and not aligned:
         raise CheckpointError(
             f"the model in {engine.folder} has no durations of tokens: it is not an aligned one;"
             " choose duration rule, or model if it has a duration model"
         )
+    if wanted == "both" and not both:
+        lack = "duration.safetensors" if aligned else "aligned model"
+        raise CheckpointError(f"{engine.folder} has no {lack}: choose duration model or rule")
     return wanted
 
 
@@ -118,8 +127,8 @@ class Speaker:
         seed: of the noise; None draws one.
         chunk_seconds: about how much is spoken in one go.
         duration: who tells how long a text lasts: "model" (the folder's duration model, else an
-            aligned model's token durations), "tokens" (the latter) or "rule" (the prompt's bytes
-            a second); None is the model where it can tell, else the rule.
+            aligned model's token durations), "tokens" (the latter), "both" (their geometric mean)
+            or "rule" (the prompt's bytes a second); None is the first there of both, model, rule.
 
     Raises:
         InputError: unknown voice, half a reference, or a recording that cannot be used.
@@ -184,27 +193,26 @@ class Speaker:
         frame_rate = config.audio.frame_rate
         if seconds is None:
             by_rule = byte_length(text) / prompt.rate
-            seconds = by_rule if self.durations == "rule" else self._told_seconds(tokens)
+            told = [self._told_seconds(tokens, own) for own in ASKED[self.durations]] or [by_rule]
             # a duration model far off the rule is wrong, and may ask for minutes or for nothing
-            if not by_rule / 4 <= seconds <= 4 * by_rule + 2:
-                seconds = by_rule
-            seconds = max(seconds, SLOW_START + by_rule / 2)
-            seconds = max(seconds / self.speed, MIN_SPEECH)
+            told = [s if by_rule / 4 <= s <= 4 * by_rule + 2 else by_rule for s in told]
+            length = max(math.prod(told) ** (1 / len(told)), SLOW_START + by_rule / 2)
+            seconds = max(length / self.speed, MIN_SPEECH)
         patch = config.dit.patch_size
         least = max(1, len(tokens)) * patch  # a token needs a frame at least
         return max(least, -(-round(seconds * frame_rate) // patch) * patch)
 
-    def _told_seconds(self, tokens: np.ndarray) -> float:
-        """What the model says of the length of the new speech."""
-        config, prompt = self.engine.config, self.prompt
+    def _told_seconds(self, tokens: np.ndarray, own: bool) -> float:
+        """What the model says of the length of the new speech; see Engine.duration."""
+        prompt = self.prompt
         total = self.engine.duration(
             prompt.mel[None],
             pad_tokens([np.concatenate([prompt.tokens, tokens])]),
             lens_B=np.array([len(prompt.mel)]),
             prompt_tokens_B=np.array([len(prompt.tokens)]),
-            own=self.durations == "tokens",
+            own=own,
         )
-        return float(total[0]) - len(prompt.mel) / config.audio.frame_rate
+        return float(total[0]) - len(prompt.mel) / self.engine.config.audio.frame_rate
 
     def stream(
         self,

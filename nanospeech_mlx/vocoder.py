@@ -8,12 +8,16 @@ from __future__ import annotations
 import mlx.core as mx
 from mlx import nn
 
-from nanospeech import mel
 from nanospeech.config import VocoderConfig
 from nanospeech.errors import InputError
 
+from . import phase
+from .stft import frame_mask, istft, masked, middle
+
 KERNEL = 7
 MAX_MAGNITUDE = 100.0
+MAX_LOG_MEL = 7.0
+MAX_CHANGE = 5.0  # of a log magnitude
 IGNORED = ("feature_extractor.", "head.istft.")
 
 
@@ -24,19 +28,6 @@ def sanitize(tensors: dict[str, mx.array]) -> dict[str, mx.array]:
     return {
         k: v.swapaxes(1, 2) if v.ndim == 3 and v.shape[1] != KERNEL else v for k, v in kept.items()
     }
-
-
-def frame_mask(lens_B: mx.array | None, frames: int) -> mx.array | None:
-    """Ones in the valid frames, (B, N, 1) float32; None where all frames are valid."""
-    if lens_B is None:
-        return None
-    n = mx.arange(frames)
-    return (n[None, :] < lens_B[:, None])[:, :, None].astype(mx.float32)
-
-
-def masked(x_BND: mx.array, mask_BN1: mx.array | None) -> mx.array:
-    """Zeros beyond each item's length, as a convolution's own padding has them."""
-    return x_BND if mask_BN1 is None else x_BND * mask_BN1.astype(x_BND.dtype)
 
 
 class FrameConv(nn.Conv1d):
@@ -96,6 +87,38 @@ class Head(nn.Module):
         return magnitude * mx.cos(phase), magnitude * mx.sin(phase)
 
 
+def linear(mel_BNM: mx.array) -> mx.array:
+    """Magnitudes of the bands of a log mel, float32 and finite."""
+    return mx.exp(mx.minimum(mel_BNM.astype(mx.float32), MAX_LOG_MEL))
+
+
+class SlopeHead(nn.Module):
+    """Features (B, N, D) and the mel to magnitudes and the slopes of their phases, (B, N, F) each.
+
+    What it learns is a correction of phase.spread's magnitudes and phase.slopes' slopes: none at
+    first.
+    """
+
+    def __init__(self, config: VocoderConfig):
+        super().__init__()
+        self.hop_length = config.hop_length
+        self.n_fft = config.n_fft
+        self.out = nn.Linear(config.dim, config.n_fft + 2)
+        self.delay = nn.Linear(config.dim, config.n_fft // 2 + 1)
+
+    def __call__(
+        self, x_BND: mx.array, mel_BNM: mx.array, mask_BN1: mx.array | None
+    ) -> tuple[mx.array, mx.array, mx.array]:
+        louder, faster = self.out(x_BND).astype(mx.float32).split(2, axis=-1)
+        later = self.delay(x_BND).astype(mx.float32)
+        wanted = linear(mel_BNM)
+        smooth = phase.spread(wanted, self.n_fft)
+        advance, delay = phase.slopes(smooth, self.hop_length, mask_BN1)
+        magnitude = smooth * mx.exp(mx.clip(louder, -MAX_CHANGE, MAX_CHANGE))
+        magnitude = magnitude * phase.match(magnitude, wanted)
+        return magnitude, advance + faster, delay + later
+
+
 class Vocos(nn.Module):
     """Log mel to wave at the mel's sample rate.
 
@@ -111,7 +134,7 @@ class Vocos(nn.Module):
         check(config)
         self.config = config
         self.backbone = Backbone(config)
-        self.head = Head(config)
+        self.head = SlopeHead(config) if config.rounds else Head(config)
 
     def __call__(self, mel_BNM: mx.array, lens_B: mx.array | None = None) -> mx.array:
         """Synthesises a batch.
@@ -123,9 +146,20 @@ class Vocos(nn.Module):
         Returns:
             float32 (B, (N - 1) * hop_length); item b is zero beyond (lens_B[b] - 1) * hop_length.
         """
-        mask = frame_mask(lens_B, mel_BNM.shape[1])
+        c, mask = self.config, frame_mask(lens_B, mel_BNM.shape[1])
+        if isinstance(self.head, SlopeHead):
+            found = self.predict(mel_BNM, mask)
+            wave = phase.speak(*found, linear(mel_BNM), c.rounds, c.n_fft, c.hop_length, mask)
+            return middle(wave, c.n_fft, c.hop_length, lens_B)
         real, imag = self.head(self.backbone(mel_BNM, mask))
-        return istft(real, imag, self.config.n_fft, self.config.hop_length, lens_B)
+        return istft(real, imag, c.n_fft, c.hop_length, lens_B)
+
+    def predict(
+        self, mel_BNM: mx.array, mask_BN1: mx.array | None = None
+    ) -> tuple[mx.array, mx.array, mx.array]:
+        """With rounds: magnitudes and the slopes of their phases, as SlopeHead gives them."""
+        assert isinstance(self.head, SlopeHead), "without rounds there are no slopes"
+        return self.head(self.backbone(mel_BNM, mask_BN1), mel_BNM, mask_BN1)
 
 
 def check(config: VocoderConfig) -> None:
@@ -135,50 +169,3 @@ def check(config: VocoderConfig) -> None:
             f"n_fft is {config.n_fft}, should be an even multiple of hop_length"
             f" ({config.hop_length})"
         )
-
-
-def overlap_add(frames_BNW: mx.array, hop: int) -> mx.array:
-    """Sums frames laid `hop` samples apart. (B, N, W) to (B, (N - 1) * hop + W)."""
-    B, N, W = frames_BNW.shape
-    parts = W // hop
-    blocks = frames_BNW.reshape(B, N, parts, hop)
-    # block j of frame n lands in hop n + j
-    shifted = [mx.pad(blocks[:, :, j], [(0, 0), (j, parts - 1 - j), (0, 0)]) for j in range(parts)]
-    return sum(shifted).reshape(B, (N + parts - 1) * hop)  # type: ignore[union-attr]
-
-
-def istft(
-    real_BNF: mx.array,
-    imag_BNF: mx.array,
-    n_fft: int,
-    hop: int,
-    lens_B: mx.array | None = None,
-) -> mx.array:
-    """Inverse of the centred short-time Fourier transform with the Hann window of nanospeech.mel.
-
-    Args:
-        real_BNF: real parts, F = n_fft / 2 + 1.
-        imag_BNF: imaginary parts.
-        n_fft: window length, an even multiple of hop.
-        hop: samples between frames.
-        lens_B: valid frames of each item; the rest are left out.
-
-    Returns:
-        (B, (N - 1) * hop), zero beyond each item's (lens_B[b] - 1) * hop.
-    """
-    B, N, _ = real_BNF.shape
-    window = mx.array(mel.window(n_fft))
-    # a real wave's spectrum is real at 0 Hz and Nyquist; not every MLX backend sees to that
-    imag_BNF = mx.pad(imag_BNF[:, :, 1:-1], [(0, 0), (0, 0), (1, 1)])
-    frames = mx.fft.irfft(real_BNF + 1j * imag_BNF, n=n_fft) * window
-    squares = mx.broadcast_to(window * window, (1, N, n_fft))
-    mask = frame_mask(lens_B, N)
-    wave = overlap_add(masked(frames, mask), hop)
-    # Griffin and Lim, 1984, eq. 6: the least squares wave divides by the sum of SQUARED windows
-    weight = overlap_add(squares if mask is None else squares * mask, hop)
-    start, samples = n_fft // 2, (N - 1) * hop
-    wave = wave[:, start : start + samples] / mx.maximum(weight[:, start : start + samples], 1e-8)
-    if lens_B is None:
-        return wave
-    n = mx.arange(samples)
-    return wave * (n[None, :] < (lens_B[:, None] - 1) * hop)

@@ -22,12 +22,15 @@ from nanospeech.tokenizer import WORDS, Tokenizer, pad_tokens
 from . import clips
 from .batches import Batches, BatchPlan, Loaded, Prefetch
 from .clips import AUDIO_KEYS, Skip
-from .flow import Batch, LossConfig
+from .flow import Batch, DurationBatch, LossConfig
 from .stream import Place
+
+STRETCH = 0.15  # by what exp() of a pair may be heard slower or faster
 
 __all__ = [
     "AUDIO_KEYS",
     "BatchPlan",
+    "DurationBatches",
     "Loaded",
     "Place",
     "Prefetch",
@@ -208,11 +211,19 @@ class SpeechBatches(Batches):
 
     def encode(self, text: str, rng: np.random.Generator) -> np.ndarray:
         """Token ids; some words spelled, for a phoneme tokenizer."""
+        return self.ids(self.edge + self.readable(text) + self.edge, rng)  # as inference reads it
+
+    def readable(self, text: str) -> str:
+        """A text as the tokenizer can read it."""
         if not isinstance(self.tokenizer, Tokenizer):
-            ids = np.asarray(self.tokenizer([self.edge + text + self.edge]))[0]
+            return text
+        return fit(prepare(text, self.tokenizer), self.tokenizer)[0]
+
+    def ids(self, text: str, rng: np.random.Generator) -> np.ndarray:
+        """Token ids of a readable text."""
+        if not isinstance(self.tokenizer, Tokenizer):
+            ids = np.asarray(self.tokenizer([text]))[0]
             return ids[ids >= 0]
-        text, _ = fit(prepare(text, self.tokenizer), self.tokenizer)
-        text = self.edge + text + self.edge  # as inference reads it
         if self.tokenizer.kind != "phonemes":
             return self.tokenizer.encode(text)
         words = len(WORDS.findall(text))
@@ -246,12 +257,94 @@ class SpeechBatches(Batches):
         }
 
 
+class DurationBatches(SpeechBatches):
+    """The same as a duration model meets it: a prompt and all the text, read as at inference.
+
+    The silence before the second clip's first sound goes to the prompt, which ends in silence at
+    inference too. A pair may be heard faster or slower, for readers whose pace is not in the data.
+    """
+
+    def finished(self, item: dict, skipped: Counter, epoch: int = 0) -> dict | None:
+        """The item with its token ids, how many are the prompt's, and how long that is."""
+        rng = self.rng(item["key"], item.get("epoch", epoch))
+        frames, seam = len(item["mel"]), item.get("seam")
+        try:
+            if seam is None:
+                said, ids = (), self.encode(item["text"], rng)
+            else:
+                first, second = map(self.readable, item["texts"])
+                stop = "." if first[-1:].isalnum() else ""  # as make_prompt ends a prompt
+                said = self.ids(f"{self.edge}{first}{stop} ", rng)
+                ids = np.concatenate([said, self.ids(second + self.edge, rng)])
+        except NanospeechError:
+            skipped["unusable text"] += 1
+            return None
+        if not len(said) < len(ids) <= frames // 2:
+            skipped["more text than sound"] += 1
+            return None
+        prompt = seam or max(1, round(frames * rng.uniform(0.1, 0.9)))
+        if seam is not None:
+            prompt = seam + quiet_start(item["mel"][seam:])
+        pace = np.exp(rng.uniform(-STRETCH, STRETCH)) if rng.random() < 0.5 else 1.0
+        pace = 1.0 if frames * pace > self.plan.max_duration else pace
+        heard = stretched(item["mel"][:prompt], pace)
+        total = len(heard) + max(1, round((frames - prompt) * pace))
+        return {**item, "ids": ids, "rng": rng, "known": len(said), "heard": heard, "total": total}
+
+    def collate(
+        self, group: list[dict], epoch: int, skipped: Counter
+    ) -> tuple[DurationBatch | None, list[str]]:
+        """Pads a group of items to the longest prompt and text, or where shapes are to be few to
+        those of the group's bucket; the sound after the prompts is left out."""
+        ready = [i if "rng" in i else self.decoded_now(i, epoch, skipped) for i in group]
+        items = [i for i in ready if i is not None]
+        if not items:
+            return None, []
+        text = pad_tokens([i["ids"] for i in items])
+        length, width = max(len(i["heard"]) for i in items), text.shape[1]
+        if self.plan.carry:
+            length = max(self.plan.bucket(i["total"]) for i in items)
+            width = next(w for w in self.plan.text_widths(length) if w >= width)
+        mel = np.zeros((len(items), length, self.audio.n_mels), np.float32)
+        for row, item in zip(mel, items):
+            row[: len(item["heard"])] = item["heard"]
+        batch = DurationBatch(
+            mel=torch.from_numpy(mel),
+            lens=torch.tensor([i["total"] for i in items]),
+            text=torch.from_numpy(
+                np.pad(text, ((0, 0), (0, width - text.shape[1])), constant_values=-1)
+            ),
+            prompt=torch.tensor([len(i["heard"]) for i in items]),
+            known=torch.tensor([i["known"] for i in items]),
+        )
+        return batch, [i["text"] for i in items]
+
+
+def quiet_start(mel_NM: np.ndarray) -> int:
+    """Frames before the first sound: those more than 35 dB below the loudest one."""
+    level = mel_NM.astype(np.float32).mean(1)
+    return int(np.argmax(level > level.max() - 4))  # nats of the amplitude
+
+
+def stretched(mel_NM: np.ndarray, pace: float) -> np.ndarray:
+    """The mel at `pace` times its length, its pitch as it was."""
+    frames = max(1, round(len(mel_NM) * pace))
+    if frames == len(mel_NM):
+        return mel_NM
+    at = np.linspace(0, len(mel_NM) - 1, frames)
+    low = np.minimum(at.astype(int), max(0, len(mel_NM) - 2))
+    share = (at - low)[:, None].astype(mel_NM.dtype)
+    high = np.minimum(low + 1, len(mel_NM) - 1)
+    return mel_NM[low] * (1 - share) + mel_NM[high] * share
+
+
 def joined(first: dict, second: dict) -> dict:
     """Two decoded clips as one item; the seam is the frame at which the second begins."""
     mel = np.concatenate([first["mel"], second["mel"]])
     return {
         "key": f"{first['key']}+{second['key']}",
         "text": f"{first['text']} {second['text']}",
+        "texts": (first["text"], second["text"]),
         "frames": len(mel),
         "mel": mel,
         "seam": len(first["mel"]),

@@ -60,7 +60,8 @@ class Workload:
     def places(self) -> int:
         """Length of the sequence that the transformer sees."""
         if isinstance(self.config, DurationConfig):
-            return max(self.frames, self.tokens)
+            along = self.config.prompt == "frames"
+            return max(self.frames, self.tokens) if along else self.tokens
         return -(-self.frames // self.config.patch_size)
 
     @property

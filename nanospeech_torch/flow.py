@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -46,8 +47,20 @@ class LossConfig:
             raise InputError(f"loss.model_guidance is {self.model_guidance}; choose 0 to below 1")
 
 
+class Tensors:
+    """A dataclass of tensors that move together."""
+
+    def to(self, device: torch.device | str) -> Any:
+        """The same on a device."""
+        return type(self)(**{k: v.to(device, non_blocking=True) for k, v in vars(self).items()})
+
+    def pin_memory(self) -> Any:
+        """The same in page-locked memory, from where it is copied while the device works."""
+        return type(self)(**{k: v.pin_memory() for k, v in vars(self).items()})
+
+
 @dataclass
-class Batch:
+class Batch(Tensors):
     """One padded batch with its draws; tensors are on one device.
 
     mel_BNM log mel, zero past lens_B; text_BT ids padded with -1; noise_BNM standard normal;
@@ -65,13 +78,21 @@ class Batch:
     drop_text: Tensor
     prompt: Tensor
 
-    def to(self, device: torch.device | str) -> Batch:
-        move = {k: v.to(device, non_blocking=True) for k, v in vars(self).items()}
-        return Batch(**move)
 
-    def pin_memory(self) -> Batch:
-        """The batch in page-locked memory, from where it is copied while the device works."""
-        return Batch(**{k: v.pin_memory() for k, v in vars(self).items()})
+@dataclass
+class DurationBatch(Tensors):
+    """What a duration model hears and reads, padded; tensors are on one device.
+
+    mel_BNM log mel of the prompts, zero past prompt_B; lens_B frames of prompt and new speech;
+    text_BT ids of both, padded with -1; known_B of them the prompt's, 0 where its words end in
+    the midst of a text.
+    """
+
+    mel: Tensor
+    lens: Tensor
+    text: Tensor
+    prompt: Tensor
+    known: Tensor
 
 
 # name of a loss -> (sum over its elements, number of elements); the trainer divides, after adding
@@ -90,7 +111,7 @@ class Objective(nn.Module):
         """What the average follows."""
         return self
 
-    def begin_step(self, step: int, total: int) -> None:
+    def begin_step(self, step: int, total: float) -> None:
         """Called before each optimiser step."""
 
 
@@ -280,7 +301,9 @@ def average_path(tokens_B: Tensor, lens_B: Tensor, patches: int) -> Tensor:
 
 
 class DurationPredictor(DurationHead, Objective):
-    """The duration model with its loss: a prompt of random length and all the text.
+    """The duration model with its loss: a prompt and all the text, as at inference.
+
+    The prompt is another clip of the speaker; where there is none, the clip's own beginning.
 
     Args:
         transformer: the network.
@@ -297,22 +320,51 @@ class DurationPredictor(DurationHead, Objective):
         super().__init__(transformer)
         self.tokenizer = tokenizer
         self.audio = audio or AudioConfig()
-        self.loss = LossConfig()
+        self.loss = LossConfig(pair=1.0)
 
     def weights(self) -> dict[str, float]:
         return {"duration": 1.0}
 
+    def batches(self, samples: Any, plan: Any, **options: Any) -> Any:
+        """Prompts with all the text; options as for SpeechBatches."""
+        from .data import DurationBatches
+
+        if self.tokenizer is None:
+            raise InputError("the model has no tokenizer; build it with tokenizer=...")
+        edge = self.transformer.config.edge
+        return DurationBatches(
+            samples, self.tokenizer, plan, self.audio, self.loss, edge=edge, **options
+        )
+
     def forward(
-        self, batch: Batch | Tensor, text_BT: Tensor | None = None, lens_B: Tensor | None = None
+        self,
+        batch: DurationBatch | Batch | Tensor,
+        text_BT: Tensor | None = None,
+        lens_B: Tensor | None = None,
     ) -> Sums | Tensor:
-        """The loss of a Batch, or the seconds of (mel_BNM, text_BT, lens_B)."""
+        """The loss of a batch, or the seconds of (mel_BNM, text_BT, lens_B).
+
+        The loss is the error of the new speech as a share of its length, of logarithms: clips whose
+        texts say more than they do are then no heavier than those that say less.
+        """
         if isinstance(batch, Tensor):
             assert text_BT is not None
             return super().forward(batch, text_BT, lens_B)
-        heard = layers.length_mask(batch.prompt, batch.mel.shape[1])
-        frames = int(max(batch.mel.shape[1], batch.text.shape[1]))
-        mel = layers.pad_length(layers.masked(batch.mel, heard), frames)
-        seconds = super().forward(mel, batch.text, batch.prompt).float().clamp(min=1e-3)
-        target = batch.lens.float() / self.audio.frame_rate
-        error = (seconds.log() - target.log()).abs()
+        known = getattr(batch, "known", torch.zeros_like(batch.prompt))
+        rate = self.audio.frame_rate
+        heard = batch.prompt.float().masked_fill(known == 0, 0) / rate
+        total = batch.lens.float() / rate
+        wanted = (total - heard).clamp(min=0.1)
+        if self.transformer.config.pooling == "mean":
+            guess = super().forward(batch.mel, batch.text, batch.prompt).float()
+            share = (total / wanted).clamp(max=4)  # d log(total) of the new speech's own
+            error = (guess.clamp(min=1e-3) / total).log().abs() * share
+        else:
+            each = self.token_seconds(batch.mel, batch.text, batch.prompt).float()
+            old = layers.length_mask(known, each.shape[1])
+            guess = each.masked_fill(old, 0).sum(1)
+            said = each.masked_fill(~old, 0).sum(1).clamp(min=1e-3)
+            stretch = torch.where(known > 0, heard.clamp(min=1e-3) / said, torch.ones_like(said))
+            guess = guess * stretch**self.transformer.config.pace  # upsampling.total_seconds
+            error = (guess.clamp(min=1e-3) / wanted).log().abs()
         return {"duration": (error.sum(), torch.ones_like(error).sum())}

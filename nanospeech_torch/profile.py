@@ -94,12 +94,13 @@ def step_flops(
     """
     c = config
     if isinstance(c, DurationConfig):
-        places = max(frames, tokens)
+        along = c.prompt == "frames"
+        places, heard = (max(frames, tokens), c.n_mels) if along else (tokens, 3 * c.n_mels)
         return {
             "text": text_flops(batch * places, c.text_dim, c.conv_layers),
-            "input": input_flops(batch * places, c.n_mels + c.text_dim, c.dim),
+            "input": input_flops(batch * places, heard + c.text_dim, c.dim),
             **block_flops(c, batch, places),
-            "output": linear(batch, c.dim, 1),
+            "output": linear(batch * (tokens if c.pooling == "tokens" else 1), c.dim, 1),
         }
     places = -(-frames // c.patch_size)
     rows = batch * places
@@ -150,7 +151,8 @@ def vocoder_flops(config: VocoderConfig, batch: int, frames: int) -> int:
     c, rows = config, batch * frames
     block = linear(rows, c.dim, 2 * c.intermediate_dim) + linear(rows, c.dim, 7)
     embed = linear(rows, 7 * c.n_mels, c.dim, first=True)
-    return embed + c.num_layers * block + linear(rows, c.dim, c.n_fft + 2)
+    out = c.n_fft + 2 + (c.n_fft // 2 + 1 if c.rounds else 0)
+    return embed + c.num_layers * block + linear(rows, c.dim, out)
 
 
 def peak_flops(device: torch.device | str, dtype: torch.dtype | str = "bf16") -> Peak:

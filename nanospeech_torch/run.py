@@ -67,7 +67,9 @@ def start_from(config: RunConfig, tokenizer: Tokenizer) -> Nanospeech:
     Raises:
         InputError: its network, tokens or mels are other ones, or the run splits its model.
     """
+    assert config.initial is not None
     objective = load_objective(config.initial, loss=config.loss)
+    assert isinstance(objective.tokenizer, Tokenizer)
     wanted = replace(config.dit, text_num_embeds=len(tokenizer))
     for name, got, want in (
         ("dit", objective.transformer.config, wanted),

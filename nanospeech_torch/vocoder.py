@@ -9,33 +9,22 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from nanospeech import mel
 from nanospeech.config import VocoderConfig
 from nanospeech.errors import InputError
 
-from .mel import table
+from . import phase
+from .stft import frame_mask, istft, masked, middle
 
 KERNEL = 7
 MAX_MAGNITUDE = 100.0
+MAX_LOG_MEL = 7.0
+MAX_CHANGE = 5.0  # of a log magnitude
 IGNORED = ("feature_extractor.", "head.istft.")
 
 
 def sanitize(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """The published tensors without the buffers that Vocos does not need (mel tables, window)."""
     return {k: v for k, v in tensors.items() if not k.startswith(IGNORED)}
-
-
-def frame_mask(lens_B: torch.Tensor | None, frames: int) -> torch.Tensor | None:
-    """Ones in the valid frames, (B, N, 1) float32; None where all frames are valid."""
-    if lens_B is None:
-        return None
-    n = torch.arange(frames, device=lens_B.device)
-    return (n[None, :] < lens_B[:, None])[:, :, None].float()
-
-
-def masked(x_BND: torch.Tensor, mask_BN1: torch.Tensor | None) -> torch.Tensor:
-    """Zeros beyond each item's length, as a convolution's own padding has them."""
-    return x_BND if mask_BN1 is None else x_BND * mask_BN1.to(x_BND.dtype)
 
 
 class FrameConv(nn.Conv1d):
@@ -98,6 +87,42 @@ class Head(nn.Module):
         return magnitude * torch.cos(phase), magnitude * torch.sin(phase)
 
 
+def linear(mel_BNM: torch.Tensor) -> torch.Tensor:
+    """Magnitudes of the bands of a log mel, float32 and finite."""
+    return mel_BNM.float().clamp(max=MAX_LOG_MEL).exp()
+
+
+class SlopeHead(nn.Module):
+    """Features (B, N, D) and the mel to magnitudes and the slopes of their phases, (B, N, F) each.
+
+    What it learns is a correction of phase.spread's magnitudes and phase.slopes' slopes: none at
+    first.
+    """
+
+    def __init__(self, config: VocoderConfig):
+        super().__init__()
+        self.hop_length = config.hop_length
+        self.n_fft = config.n_fft
+        self.out = nn.Linear(config.dim, config.n_fft + 2)
+        self.delay = nn.Linear(config.dim, config.n_fft // 2 + 1)
+        for layer in (self.out, self.delay):
+            nn.init.zeros_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def forward(
+        self, x_BND: torch.Tensor, mel_BNM: torch.Tensor, mask_BN1: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        louder, faster = self.out(x_BND).float().chunk(2, dim=-1)
+        later = self.delay(x_BND).float()
+        wanted = linear(mel_BNM)
+        with torch.autocast(mel_BNM.device.type, enabled=False):  # magnitudes need float32
+            smooth = phase.spread(wanted, self.n_fft)
+            advance, delay = phase.slopes(smooth, self.hop_length, mask_BN1)
+            magnitude = smooth * louder.clamp(-MAX_CHANGE, MAX_CHANGE).exp()
+            magnitude = magnitude * phase.match(magnitude, wanted)
+        return magnitude, advance + faster, delay + later
+
+
 class Vocos(nn.Module):
     """Log mel to wave at the mel's sample rate.
 
@@ -113,7 +138,7 @@ class Vocos(nn.Module):
         check(config)
         self.config = config
         self.backbone = Backbone(config)
-        self.head = Head(config)
+        self.head = SlopeHead(config) if config.rounds else Head(config)
 
     def forward(self, mel_BNM: torch.Tensor, lens_B: torch.Tensor | None = None) -> torch.Tensor:
         """Synthesises a batch.
@@ -125,9 +150,20 @@ class Vocos(nn.Module):
         Returns:
             float32 (B, (N - 1) * hop_length); item b is zero beyond (lens_B[b] - 1) * hop_length.
         """
-        mask = frame_mask(lens_B, mel_BNM.shape[1])
+        c, mask = self.config, frame_mask(lens_B, mel_BNM.shape[1])
+        if isinstance(self.head, SlopeHead):
+            found = self.predict(mel_BNM, mask)
+            wave = phase.speak(*found, linear(mel_BNM), c.rounds, c.n_fft, c.hop_length, mask)
+            return middle(wave, c.n_fft, c.hop_length, lens_B)
         real, imag = self.head(self.backbone(mel_BNM, mask))
-        return istft(real, imag, self.config.n_fft, self.config.hop_length, lens_B)
+        return istft(real, imag, c.n_fft, c.hop_length, lens_B)
+
+    def predict(
+        self, mel_BNM: torch.Tensor, mask_BN1: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """With rounds: magnitudes and the slopes of their phases, as SlopeHead gives them."""
+        assert isinstance(self.head, SlopeHead), "without rounds there are no slopes"
+        return self.head(self.backbone(mel_BNM, mask_BN1), mel_BNM, mask_BN1)
 
 
 def check(config: VocoderConfig) -> None:
@@ -137,48 +173,3 @@ def check(config: VocoderConfig) -> None:
             f"n_fft is {config.n_fft}, should be an even multiple of hop_length"
             f" ({config.hop_length})"
         )
-
-
-def overlap_add(frames_BNW: torch.Tensor, hop: int) -> torch.Tensor:
-    """Sums frames laid `hop` samples apart. (B, N, W) to (B, (N - 1) * hop + W)."""
-    B, N, W = frames_BNW.shape
-    parts = W // hop
-    blocks = frames_BNW.reshape(B, N, parts, hop)
-    # block j of frame n lands in hop n + j
-    shifted = [F.pad(blocks[:, :, j], (0, 0, j, parts - 1 - j)) for j in range(parts)]
-    return sum(shifted).reshape(B, (N + parts - 1) * hop)  # type: ignore[union-attr]
-
-
-def istft(
-    real_BNF: torch.Tensor,
-    imag_BNF: torch.Tensor,
-    n_fft: int,
-    hop: int,
-    lens_B: torch.Tensor | None = None,
-) -> torch.Tensor:
-    """Inverse of the centred short-time Fourier transform with the Hann window of nanospeech.mel.
-
-    Args:
-        real_BNF: real parts, F = n_fft / 2 + 1.
-        imag_BNF: imaginary parts.
-        n_fft: window length, an even multiple of hop.
-        hop: samples between frames.
-        lens_B: valid frames of each item; the rest are left out.
-
-    Returns:
-        (B, (N - 1) * hop), zero beyond each item's (lens_B[b] - 1) * hop.
-    """
-    B, N, _ = real_BNF.shape
-    window = table(real_BNF.device, mel.window, n_fft)
-    frames = torch.fft.irfft(torch.complex(real_BNF, imag_BNF), n=n_fft) * window
-    squares = (window * window).expand(1, N, n_fft)
-    mask = frame_mask(lens_B, N)
-    wave = overlap_add(masked(frames, mask), hop)
-    # Griffin and Lim, 1984, eq. 6: the least squares wave divides by the sum of SQUARED windows
-    weight = overlap_add(squares if mask is None else squares * mask, hop)
-    start, samples = n_fft // 2, (N - 1) * hop
-    wave = wave[:, start : start + samples] / weight[:, start : start + samples].clamp(min=1e-8)
-    if lens_B is None:
-        return wave
-    n = torch.arange(samples, device=wave.device)
-    return wave * (n[None, :] < (lens_B[:, None] - 1) * hop)

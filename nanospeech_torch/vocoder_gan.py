@@ -2,6 +2,7 @@
 
 Two phases share a step. "vocoder" makes the wave and improves the vocoder: spectral distances
 first, later the judges' opinion too. "judges" teaches the judges on the very wave of that phase.
+A vocoder with rounds learns magnitudes and slopes of phases instead: no wave is made, none judged.
 A step's random choices depend on (seed, step) alone, so every process and a resumed run make the
 same ones, and there is nothing to save but the weights. The distances are in vocoder_loss.py.
 """
@@ -33,6 +34,8 @@ class VocoderLossConfig(SegmentConfig):
     mel: float = option(20.0, "weight of the L1 distance of log mels")
     magnitude: float = option(5.0, "weight of the L1 distance of log magnitudes")
     convergence: float = option(5.0, "weight of the relative error of magnitudes")
+    advance: float = option(10.0, "vocoder.rounds: weight of the phase's turn from frame to frame")
+    delay: float = option(10.0, "vocoder.rounds: weight of the phase's turn from bin to bin")
     adversarial: float = option(1.0, "weight of what the judges think")
     matching: float = option(2.0, "weight of the distance of the judges' features")
     gan_from: float = option(0.25, "share of the steps after which the judges join; 1: never")
@@ -94,6 +97,12 @@ class VocoderGAN(nn.Module):
                 f"n_fft {a.n_fft} with hop_length {a.hop_length} cannot be trained; n_fft should "
                 f"be one of {losses.WINDOWS} and hop_length a quarter of it"
             )
+        if c.rounds and (self.loss.gan_from < 1 or a.sample_rate != AudioConfig().sample_rate):
+            raise InputError(
+                f"a vocoder with rounds learns slopes, which no judge hears, at "
+                f"{AudioConfig().sample_rate} Hz; got gan_from {self.loss.gan_from} and "
+                f"{a.sample_rate} Hz; set vocoder_loss.gan_from to 1, or vocoder.rounds to 0"
+            )
         self.vocoder = vocoder
         self.judges = losses.Discriminators(self.loss.judge_channels, self.loss.judge_channels)
         self.kept: Kept | None = None
@@ -114,6 +123,8 @@ class VocoderGAN(nn.Module):
     def weights(self) -> dict[str, float]:
         """Weight of each loss that forward returns."""
         c = self.loss
+        if self.vocoder.config.rounds:
+            return {"magnitude": c.magnitude, "advance": c.advance, "delay": c.delay}
         return {
             "mel": c.mel,
             "magnitude": c.magnitude,
@@ -135,7 +146,7 @@ class VocoderGAN(nn.Module):
         """Random segments of the samples' recordings; options as for SpeechBatches."""
         return SegmentBatches(samples, None, plan, self.audio, self.loss, **options)
 
-    def begin_step(self, step: int, total: int) -> None:
+    def begin_step(self, step: int, total: float) -> None:
         """Makes the choices of optimiser step `step` of `total`, alike in every process."""
         self.adversarial = step >= self.loss.gan_from * total
         random = np.random.default_rng((self.seed, step))
@@ -155,6 +166,10 @@ class VocoderGAN(nn.Module):
 
     def vocoder_losses(self, batch: SegmentBatch) -> Sums:
         """How far the vocoder's waves are from the recordings, and what the judges say of them."""
+        if self.vocoder.config.rounds:
+            n_fft = self.audio.n_fft
+            real = losses.spectrograms(batch.wave, (n_fft,))[n_fft]
+            return per_item(losses.slope_losses(self.vocoder.predict(batch.mel), real), len(real))
         fake = self.vocoder(batch.mel)
         fake_spectra = losses.spectrograms(fake, self.windows)
         with torch.no_grad():

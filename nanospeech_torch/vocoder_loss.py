@@ -21,6 +21,8 @@ from .mel import table
 
 WINDOWS = (256, 512, 1024, 2048)  # short ones hear the pulses of a voice, long ones its harmonics
 PERIODS = (2, 3, 5, 7, 11)
+EDGE = 2  # frames at each end whose windows reach beyond a segment
+LOUDNESS = 0.5  # power of a product of two magnitudes that is about what the ear makes of them
 FLOOR = 1e-3  # of an unnormalised magnitude: about the rounding noise of 16-bit audio
 
 
@@ -79,6 +81,40 @@ def spectral_losses(
     losses["magnitude"] = torch.stack(magnitude).mean()
     losses["convergence"] = torch.stack(convergence).mean()
     return losses
+
+
+def slope_losses(
+    found: tuple[torch.Tensor, torch.Tensor, torch.Tensor], real_BFN: torch.Tensor
+) -> dict[str, torch.Tensor]:
+    """Distances of predicted magnitudes and slopes of the phase from a recording's spectrogram.
+
+    Args:
+        found: what SlopeHead gives: magnitudes, and the phase's turns from frame to frame and from
+            bin to bin, (B, N, F) each.
+        real_BFN: complex spectrogram of the recording; its outer frames know no surroundings and
+            are left out.
+
+    Returns:
+        scalars "magnitude" (L1 of logs), "advance" and "delay" (1 - cos of the error, in a mean
+        that is weighted by loudness).
+    """
+    inner = slice(EDGE, real_BFN.shape[2] - EDGE)
+    magnitude, advance, delay = (x[:, inner] for x in found)
+    real = real_BFN.mT[:, inner]
+    log_found, log_real = (x.clamp(min=FLOOR).log() for x in (magnitude, real.abs()))
+    return {
+        "magnitude": F.l1_loss(log_found, log_real),
+        "advance": turn_error(advance[:, 1:], real[:, 1:] * real[:, :-1].conj()),
+        "delay": turn_error(delay[:, :, 1:], real[:, :, 1:] * real[:, :, :-1].conj()),
+    }
+
+
+def turn_error(angle: torch.Tensor, turn: torch.Tensor) -> torch.Tensor:
+    """1 - cos of the angle between a prediction (radians) and complex numbers, by their size."""
+    size = turn.abs()
+    weight = size**LOUDNESS
+    cosine = (turn.real * angle.cos() + turn.imag * angle.sin()) / size.clamp(min=1e-12)
+    return (weight * (1 - cosine)).sum() / weight.sum().clamp(min=1e-6)
 
 
 Judgement = tuple[torch.Tensor, list[torch.Tensor]]  # scores, and the features of each layer

@@ -67,7 +67,7 @@ stage evaluate --needs convert --makes "$out/evaluation/summary.json" --clean "$
 mkdir -p "$out/samples"
 stage speak --needs convert --makes "$out/samples/hello.mp3" -- \
   "$python" -m nanospeech.generate --model "$out/model" --output "$out/samples/hello.mp3" \
-  --text "Hello! I learned to speak from nothing, on two processor cores, in less than an hour."
+  --text "Hello! I learned to speak from nothing, on this machine."
 # shellcheck disable=SC2046
 stage card --needs evaluate --makes "$out/model/README.md" -- \
   "$python" "$here/scripts/model_card.py" "$out/model" --data "$out/data/curate.json" \

@@ -1,12 +1,17 @@
-"""Trains a small Vocos, exports it, and compares its sound with Griffin-Lim's.
+"""Trains a small vocoder, exports it, and compares its sound with Griffin-Lim's.
 
     python scripts/train_vocoder.py --set data.shards=shards/*.tar --minutes 60
     python scripts/train_vocoder.py --export folder              # vocoder.safetensors
     python scripts/train_vocoder.py --evaluate --data shards/*.tar
 
 Training is scripts/train.py with scripts/configs/vocoder.yaml, takes all its options, and with
-`accelerate launch` in place of `python` runs on several devices. Spectral losses alone come first
+`accelerate launch` in place of `python` runs on several devices. That recipe learns how phases
+turn; with --config scripts/configs/vocoder_gan.yaml it is that of Vocos: spectral losses alone
 (quick, but buzzy), then discriminators join. The same command again goes on where it stopped.
+
+--evaluate makes held-out clips again from their mels, by the vocoder and by Griffin-Lim, and writes
+results.csv and summary.json: wide-band PESQ against the recording, L1 distance of log mels, DNSMOS
+(overall), and seconds of one core a second of sound. PESQ and DNSMOS need the extra "eval".
 """
 
 from __future__ import annotations
@@ -32,10 +37,14 @@ def build_parser() -> argparse.ArgumentParser:
     p.add_argument("--evaluate", action="store_true", help="resynthesise held-out clips and end")
     of_both = p.add_argument_group("of both")
     of_both.add_argument("--run", type=Path, default=Path("runs/vocoder"), help="folder of the run")
-    of_both.add_argument("--checkpoint", type=Path, help="instead of the newest of --run")
+    of_both.add_argument(
+        "--checkpoint", type=Path, help="instead of the newest of --run; or a release folder"
+    )
     of_both.add_argument("--dtype", choices=("float16", "float32"), default="float16")
     data = p.add_argument_group("of --evaluate")
-    data.add_argument("--held-out", nargs="+", type=Path, default=[], help="shards used whole")
+    data.add_argument(
+        "--held-out", nargs="+", type=Path, default=[], help="shards or folders used whole"
+    )
     data.add_argument("--data", nargs="+", type=Path, default=[], help="shards trained on")
     data.add_argument(
         "--held-out-share",
@@ -44,7 +53,8 @@ def build_parser() -> argparse.ArgumentParser:
         help="share of --data's clips that training left out (vocoder_loss.held_out; %(default)s)",
     )
     data.add_argument("--evaluate-clips", type=int, default=40, help="at most (%(default)s)")
-    data.add_argument("--waves", type=Path, help="where the waves go (RUN/evaluation)")
+    data.add_argument("--iterations", type=int, default=60, help="of Griffin-Lim (%(default)s)")
+    data.add_argument("--waves", type=Path, help="where the results go (RUN/evaluation)")
     return p
 
 
@@ -72,7 +82,7 @@ def main(argv: list[str] | None = None) -> int:
         whole = {p.resolve() for p in args.held_out}
         rest = [p for p in args.data if p.resolve() not in whole]
         clips += read_clips(rest, lambda k: is_held_out(k, args.held_out_share), most - len(clips))
-        evaluate(checkpoint, clips, args.waves or args.run / "evaluation")
+        evaluate(checkpoint, clips, args.waves or args.run / "evaluation", args.iterations)
         return 0
     except NanospeechError as e:
         print(f"error: {e}", file=sys.stderr)

@@ -26,6 +26,7 @@ class EchoEngine:
     """An engine in NumPy: its speech is its noise, its waves are loudness by frame."""
 
     backend, device, has_duration, folder = "numpy", "cpu", False, Path("nowhere")
+    has_duration_model = False
 
     def __init__(self, patch_size: int = 1, upsampling: str = "none", seconds_per_token: float = 0):
         dit = DiTConfig(patch_size=patch_size, text_upsampling=upsampling)

@@ -105,6 +105,55 @@ def test_losses_fall(history):
     assert all(np.isfinite(v) for row in losses for v in row.values())
 
 
+def slopes(**changes) -> VocoderGAN:
+    """A tiny vocoder that learns slopes of phases."""
+    torch.manual_seed(0)
+    config = VocoderConfig(dim=32, intermediate_dim=48, num_layers=2, rounds=2)
+    return VocoderGAN(Vocos(config), None, VocoderLossConfig(**{**vars(LOSS), **changes}))
+
+
+def test_a_vocoder_with_rounds_learns_slopes():
+    objective, stream = slopes(gan_from=1.0), iter(loader())
+    optimizer = optimizers(objective)
+    batch = next(stream).batch
+    rows = [one_step(objective, optimizer, batch, step, 30) for step in range(30)]
+    assert all(row.keys() == objective.weights().keys() for row in rows)
+    for name in ("magnitude", "advance", "delay"):
+        assert rows[-1][name] < rows[0][name]
+
+
+def test_slopes_reach_every_weight_of_the_vocoder():
+    objective, batch = slopes(gan_from=1.0), next(iter(loader())).batch
+    for part in (objective.vocoder.head.out, objective.vocoder.head.delay):
+        torch.nn.init.normal_(part.weight, std=0.02)  # zeros at first: nothing behind them learns
+    objective.begin_step(0, TOTAL)
+    weights = objective.weights()
+    sums = objective(batch)
+    torch.stack([weights[n] * s / c for n, (s, c) in sums.items()]).sum().backward()
+    for name, p in objective.vocoder.named_parameters():
+        assert p.grad is not None and p.grad.any(), name
+
+
+def test_true_slopes_have_no_loss():
+    from nanospeech_torch import vocoder_loss as losses
+
+    batch = next(iter(loader())).batch
+    real = losses.spectrograms(batch.wave, (1024,))[1024]
+    x = real.mT
+    advance, delay = torch.zeros_like(x.real), torch.zeros_like(x.real)
+    advance[:, 1:] = torch.angle(x[:, 1:] * x[:, :-1].conj())
+    delay[:, :, 1:] = torch.angle(x[:, :, 1:] * x[:, :, :-1].conj())
+    perfect = losses.slope_losses((x.abs(), advance, delay), real)
+    assert all(abs(v) < 1e-3 for v in perfect.values())
+    opposite = losses.slope_losses((x.abs(), advance + np.pi, delay), real)
+    assert opposite["advance"] == pytest.approx(2, abs=0.01) and abs(opposite["delay"]) < 1e-3
+
+
+def test_judges_do_not_go_with_rounds():
+    with pytest.raises(InputError, match="gan_from"):
+        slopes()
+
+
 def test_the_judges_join_at_their_time(history):
     objective, losses = history
     spectral = {"mel", "magnitude", "convergence"}
