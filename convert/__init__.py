@@ -202,6 +202,7 @@ def convert(
     name: str | None = None,
     default_voice: str | None = None,
     card: str | Path | None = None,
+    temperature: float = 1.0,
 ) -> ModelConfig:
     """Writes a release folder.
 
@@ -215,7 +216,7 @@ def convert(
         voices: folder of built-in voices to copy.
         weights: "ema" or "raw".
         dtype: "float16" or "float32".
-        name, default_voice: for config.json.
+        name, default_voice, temperature: for config.json.
         card: Markdown to put into the model card below its table.
 
     Raises:
@@ -227,7 +228,14 @@ def convert(
     kind = source.config.get("tokenizer", "chars")
     tokenizer = find_tokenizer(kind, source.vocab, vocab, dit.text_num_embeds, str(model))
     audio = from_dict(AudioConfig, source.config.get("audio") or {}, f"{model}: audio")
-    config = ModelConfig(name or Path(output).name, kind, audio, dit, default_voice=default_voice)
+    config = ModelConfig(
+        name or Path(output).name,
+        kind,
+        audio,
+        dit,
+        default_voice=default_voice,
+        temperature=temperature,
+    )
     if source.guided:
         config = dataclasses.replace(config, cfg_strength=0.0)
     parts = {"model": source.tensors}

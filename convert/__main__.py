@@ -31,6 +31,12 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--name", help="the model's name; default: the folder's")
     parser.add_argument("--default-voice", help="voice to speak with when none is named")
+    parser.add_argument(
+        "--temperature",
+        type=float,
+        default=1.0,
+        help="spread of the noise that it speaks from when none is asked for (default: 1)",
+    )
     parser.add_argument("--card", help="Markdown file to include in the model card")
     args = vars(parser.parse_args(argv))
     try:

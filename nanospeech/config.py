@@ -199,8 +199,12 @@ class ModelConfig:
     # Guidance strength when none is asked for; 0 for models that learnt their guidance
     # (loss.model_guidance, arXiv 2502.12154).
     cfg_strength: float = 3.0
+    # Spread of the starting noise when none is asked for (Glow-TTS, arXiv 2005.11129, section 5.1)
+    temperature: float = 1.0
 
     def __post_init__(self):
+        if not 0 <= self.temperature <= 2:
+            raise InputError(f"temperature is {self.temperature}, should be 0 to 2")
         if not 0 <= self.cfg_strength <= 100:
             raise InputError(f"cfg_strength is {self.cfg_strength}, should be 0 to 100")
         if self.tokenizer not in TOKENIZERS:
@@ -256,6 +260,9 @@ class SampleOptions:
         0.0, "guide from this time on (0 is noise, 1 speech); a step without costs half"
     )
     cfg_until: float = option(1.0, "guide up to this time; beyond it a step costs half")
+    temperature: float | None = option(
+        None, "spread of the noise at the start: below 1 is clearer and less varied"
+    )
 
     def __post_init__(self):
         if self.method not in METHODS:
@@ -282,6 +289,8 @@ class SampleOptions:
                 f"cfg_from is {self.cfg_from} and cfg_until {self.cfg_until}; choose times with"
                 " 0 <= cfg_from <= cfg_until <= 1"
             )
+        if self.temperature is not None and not 0 <= self.temperature <= 2:
+            raise InputError(f"temperature is {self.temperature}; choose 0 to 2")
         if self.sway_sampling_coef is not None and not -1 <= self.sway_sampling_coef <= 2 / (
             math.pi - 2
         ):

@@ -204,8 +204,8 @@ class Engine(ABC):
             noise_BNM: float32 standard normal, see nanospeech.sampling.noise.
             cond_BNM: log mel of the prompt, zero past it.
             text_BT: int64 token ids of prompt and new text, padded with -1.
-            options: solver, grid and guidance (arXiv 2207.12598); a cfg_strength of None is the
-                model's own.
+            options: solver, grid and guidance (arXiv 2207.12598); a cfg_strength or temperature
+                of None is the model's own.
             lens_B: total frames of each item (prompt and new speech), or None for N.
             prompt_frames_B: frames of each prompt; None counts those before the first all-zero
                 one. Aligned models use it, and cfg-zero.
@@ -234,7 +234,9 @@ class Engine(ABC):
             fresh = checks.length_mask(lens, x.shape[1]) & ~checks.length_mask(prompt, x.shape[1])
             velocity = self.guided(options, (normal, states, frames), filler, fresh)
             times = time_grid(options.steps, options.schedule, options.sway_sampling_coef)
-            state = self.array(x)
+            spread = options.temperature
+            spread = self.config.temperature if spread is None else spread
+            state = self.array(x * np.float32(spread))
             steps = integrate(velocity, state, times, options.method, options.zero_init)
             for done, state in enumerate(steps, start=1):
                 self.ready(state)

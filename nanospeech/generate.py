@@ -26,7 +26,9 @@ FLAGS = {
     "zero_init": "--zero-init",
     "cfg_from": "--cfg-from",
     "cfg_until": "--cfg-until",
+    "temperature": "--temperature",
 }
+OWN = {"cfg_strength": 3, "temperature": 1}  # what config.json tells, and mostly says
 CHOICES = {"method": METHODS, "schedule": SCHEDULES, "guidance": GUIDANCES}
 
 
@@ -79,10 +81,10 @@ def build_parser() -> argparse.ArgumentParser:
             continue
         kind: Any = type(field.default)
         default = "%(default)s"
-        if field.name in ("sway_sampling_coef", "cfg_strength"):
+        if field.name in ("sway_sampling_coef", *OWN):
             kind = number_or_none
-        if field.name == "cfg_strength":
-            default = "the model's own, mostly 3"
+        if field.name in OWN:
+            default = f"the model's own, mostly {OWN[field.name]}"
         add(
             FLAGS[field.name],
             dest=field.name,

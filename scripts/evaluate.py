@@ -34,7 +34,7 @@ from tqdm import tqdm
 from nanospeech.checkpoint import resolve
 from nanospeech.config import SampleOptions
 from nanospeech.errors import BackendError, DataError, InputError, NanospeechError
-from nanospeech.generate import CHOICES, FLAGS, Parser, name_or_seconds, number_or_none
+from nanospeech.generate import CHOICES, FLAGS, OWN, Parser, name_or_seconds, number_or_none
 from nanospeech.pipeline import DURATIONS, check_speech
 from nanospeech.voices import check_reference
 
@@ -141,7 +141,7 @@ def add_sampling(p: argparse.ArgumentParser) -> None:
 
 def told(name: str, default: Any) -> Any:
     """A default, for --help."""
-    return "the model's own" if name == "cfg_strength" else default
+    return "the model's own" if name in OWN else default
 
 
 def check_arguments(args: argparse.Namespace) -> None:

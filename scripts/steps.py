@@ -44,6 +44,7 @@ COUNTS = (3, 4, 5, 6, 7, 8, 10, 12, 16, 32)  # evaluations
 UNIFORM_COUNTS = (4, 5, 6, 7, 8, 10)  # of the other time grid
 ZERO_STAR_STEPS = (5, 16)  # beside the default
 STRENGTHS = (0.0, 1.0, 2.0, 3.0, 4.0)
+TEMPERATURES = (0.2, 0.4, 0.6, 0.8, 1.0)
 INTERVALS = ((0.0, 0.1), (0.01, 1.0), (0.01, 0.1))
 SENTENCES = Path(__file__).with_name("dev_sentences.txt")
 
@@ -76,14 +77,17 @@ class Cell:
         return json.dumps(asdict(self.options), sort_keys=True)
 
 
-def cells(strength: float, lines: Sequence[str] = steps_report.LINES) -> list[Cell]:
+def cells(
+    strength: float, temperature: float = 1.0, lines: Sequence[str] = steps_report.LINES
+) -> list[Cell]:
     """The sweep: solvers over the counts that they divide, then kinds of guidance.
 
     Args:
         strength: the model's own guidance strength; with 0 there is no guidance to vary but it.
+        temperature: the model's own.
         lines: those wanted.
     """
-    base = SampleOptions(cfg_strength=strength)
+    base = SampleOptions(cfg_strength=strength, temperature=temperature)
     found = [
         Cell(method, replace(base, method=method, steps=count // each))
         for method, each in EVALUATIONS.items()
@@ -104,6 +108,10 @@ def cells(strength: float, lines: Sequence[str] = steps_report.LINES) -> list[Ce
         ]
     found += [
         Cell("strength", replace(base, cfg_strength=s)) for s in sorted({strength, *STRENGTHS})
+    ]
+    found += [
+        Cell("temperature", replace(base, temperature=t))
+        for t in sorted({temperature, *TEMPERATURES})
     ]
     return [cell for cell in found if cell.line in lines]
 
@@ -239,8 +247,8 @@ def sweep(args: argparse.Namespace) -> None:
     for name in ("whisper", "dnsmos", "pictures"):
         metrics.check(name)
     texts = read_texts(args.sentences, args.limit)
-    strength = open_release(args.model).config.cfg_strength
-    wanted = cells(strength, args.lines or steps_report.LINES)
+    own = open_release(args.model).config
+    wanted = cells(own.cfg_strength, own.temperature, args.lines or steps_report.LINES)
     unique = list({cell.key: cell for cell in wanted}.values())
     rows = read_rows(args.raw, about(args))
     there = {(r.key, r.seed, r.text) for r in rows}

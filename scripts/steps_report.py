@@ -12,13 +12,14 @@ from typing import Any
 
 from nanospeech.errors import InputError, require
 
-LINES = ("euler", "uniform", "midpoint", "rk4", "cfg-zero", "interval", "strength")
+LINES = ("euler", "uniform", "midpoint", "rk4", "cfg-zero", "interval", "strength", "temperature")
 SOLVERS = {
     "euler": "Euler, EPSS",
     "uniform": "Euler, uniform",
     "midpoint": "midpoint, EPSS",
     "rk4": "RK4, EPSS",
 }
+SETTINGS = {"strength": "cfg_strength", "temperature": "temperature"}  # line -> what it varies
 CURVE = ("euler", "uniform")  # the lines whose knee is looked for
 BEGIN, END = "<!-- steps: begin -->", "<!-- steps: end -->"
 # The most that counts as noise, however few sentences there are: of WER, and of DNSMOS
@@ -100,7 +101,16 @@ def near_the_best(result: dict, results: Sequence[dict], measure: str) -> bool:
 def write_csv(results: Sequence[dict[str, Any]], path: Path) -> None:
     """A row a cell, its options included."""
     names = ("line", "method", "steps", "evaluations", "forwards", "cfg_strength", "guidance")
-    names += ("zero_init", "cfg_from", "cfg_until", "utterances", "wer", "wer_error", "dnsmos")
+    names += (
+        "zero_init",
+        "cfg_from",
+        "cfg_until",
+        "temperature",
+        "utterances",
+        "wer",
+        "wer_error",
+        "dnsmos",
+    )
     names += ("dnsmos_error", "rtf", "knee")
     with path.open("w", newline="", encoding="utf-8") as f:
         writer = csv.writer(f)
@@ -119,6 +129,8 @@ def told(result: dict[str, Any]) -> str:
         return f"CFG-Zero*, {o.steps} steps, {o.zero_init} of them zero"
     if line == "interval":
         return f"guided from {o.cfg_from:g} until {o.cfg_until:g}"
+    if line == "temperature":
+        return f"temperature {o.temperature:g}"
     return f"strength {o.cfg_strength:g}"
 
 
@@ -152,23 +164,25 @@ def insert(text: str, page: Path, folder: Path) -> None:
     if not (begin and end):
         raise InputError(f"{page} should hold the lines {BEGIN} and {END} around its table")
     near = Path(os.path.relpath(folder, page.parent)).as_posix()
-    picture = f"![WER, DNSMOS and RTF against evaluations and strength]({near}/steps.png)"
+    picture = (
+        f"![WER, DNSMOS and RTF against evaluations, strength and temperature]({near}/steps.png)"
+    )
     figures = f"The figures: [steps.csv]({near}/steps.csv)."
     parts = (BEGIN, picture, text, figures, END)
     page.write_text(head + "\n\n".join(parts) + tail, encoding="utf-8")
 
 
 def draw(results: Sequence[dict[str, Any]], path: Path) -> None:
-    """WER, DNSMOS and RTF against evaluations, a line a solver; below against the strength."""
+    """WER, DNSMOS and RTF against evaluations, a line a solver; below against other settings."""
     matplotlib = require("matplotlib", "eval")
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(2, 3, figsize=(12, 7), constrained_layout=True)
+    figure, axes = plt.subplots(3, 3, figsize=(12, 10), constrained_layout=True)
     labels = {"wer": "WER, %", "dnsmos": "DNSMOS OVRL", "rtf": "RTF"}
     chosen = next((r for r in results if r["knee"]), None)
     for column, (measure, label) in enumerate(labels.items()):
-        top, bottom = axes[0, column], axes[1, column]
+        top = axes[0, column]
         for line, name in (SOLVERS | {"cfg-zero": "CFG-Zero*"}).items():
             found = sorted(
                 (r for r in results if r["line"] == line), key=lambda r: r["evaluations"]
@@ -182,9 +196,10 @@ def draw(results: Sequence[dict[str, Any]], path: Path) -> None:
         shown = [n for n in (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 32) if n in counts]
         top.set_xticks(shown, [str(n) for n in shown], minor=False)
         top.set_xticks([], minor=True)
-        guided = [r for r in results if r["line"] == "strength"]
-        plot(bottom, guided, "cfg_strength", measure, "s-", "Euler, default steps")
-        bottom.set(xlabel="guidance strength", ylabel=label)
+        for axis, (line, across) in zip(axes[1:, column], SETTINGS.items()):
+            found = [r for r in results if r["line"] == line]
+            plot(axis, found, across, measure, "s-", "Euler, default steps")
+            axis.set(xlabel="guidance strength" if line == "strength" else line, ylabel=label)
     for axis in axes[:, 0]:
         if axis.get_legend_handles_labels()[0]:
             axis.legend()

@@ -173,6 +173,25 @@ def test_conversion_tells_whether_a_model_learnt_its_guidance(tmp_path, weight, 
     assert ModelConfig.load(tmp_path / "out" / "config.json").cfg_strength == strength
 
 
+def test_temperature_is_the_spread_of_the_noise(tiny_aligned, engine_of, arrays, backend, tmp_path):
+    folder = tmp_path / "cool"
+    shutil.copytree(tiny_aligned, folder)
+    config = ModelConfig.load(folder / "config.json")
+    dataclasses.replace(config, temperature=0.5).save(folder / "config.json")
+    engine, plain = load_engine(folder, backend, "cpu"), engine_of(tiny_aligned, backend)
+    items = alone(batch(engine, arrays["mel"][0]), 0)
+
+    def mel(engine, temperature=None, **changed):
+        options = SampleOptions(steps=2, temperature=temperature)
+        return engine.sample(**(items | changed), options=options)
+
+    half = mel(plain, noise_BNM=items["noise_BNM"] / 2)
+    for cool in (mel(engine), mel(plain, 0.5)):  # its own, and what is asked for
+        assert np.array_equal(cool, half)
+    assert np.array_equal(mel(engine, 1.0), mel(plain))
+    assert np.abs(mel(plain) - half).max() > 1e-2
+
+
 def test_flags_are_the_options():
     words = "--guidance cfg-zero --zero-init 1 --cfg-from 0.1 --cfg-until 0.9 --cfg none"
     args = build_parser().parse_args(words.split())

@@ -161,6 +161,7 @@ def test_shared_frames_follow_the_weights():
         ({"cfg_until": 1.5}, "cfg_until <= 1"),
         ({"cfg_from": 0.6, "cfg_until": 0.5}, "cfg_from is 0.6"),
         ({"cfg_until": float("nan")}, "cfg_until nan"),
+        ({"temperature": -0.5}, "temperature is -0.5"),
     ],
 )
 def test_wrong_options_name_the_choices(fields, word):

@@ -42,14 +42,23 @@ def test_cells_count_evaluations_and_not_steps():
     assert {c.options.zero_init for c in by_line["cfg-zero"]} == {0, 1, 2}
     assert [c.options.cfg_strength for c in by_line["strength"]] == [0, 1, 2, 3, 4]
     assert [c.forwards for c in by_line["strength"]] == [7, 14, 14, 14, 14]
+    assert [c.options.temperature for c in by_line["temperature"]] == [0.2, 0.4, 0.6, 0.8, 1.0]
     assert all(7 < c.forwards < 14 for c in by_line["interval"])
-    default = cells(3.0, ["euler"])[COUNTS.index(SampleOptions().steps)]
-    assert default.key in {c.key for c in by_line["strength"]}  # and is measured once
+    default = cells(3.0, lines=["euler"])[COUNTS.index(SampleOptions().steps)]
+    for line in ("strength", "temperature"):  # and is measured once
+        assert default.key in {c.key for c in by_line[line]}
 
 
 def test_a_model_without_guidance_has_no_kinds_of_it_to_compare():
     found = cells(0.0)
-    assert {c.line for c in found} == {"euler", "uniform", "midpoint", "rk4", "strength"}
+    assert {c.line for c in found} == {
+        "euler",
+        "uniform",
+        "midpoint",
+        "rk4",
+        "strength",
+        "temperature",
+    }
     assert all(c.forwards == len(c.times) for c in found if c.line != "strength")
 
 
