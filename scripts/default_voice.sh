@@ -85,7 +85,7 @@ stage curve --needs speech --makes "$runs/curve.png" -- \
 
 stage convert --needs speech prompts export --makes "$output/config.json" -- \
   "$python" -m convert "$runs/speech" --output "$output" --voices "$runs/voices" \
-  --vocoder "$vocoder" --name "$(basename "$output")" ${VOICE:+--default-voice "$VOICE"}
+  --vocoder "$vocoder" --name "$(basename "$output")" --temperature 0.4 ${VOICE:+--default-voice "$VOICE"}
 # shellcheck disable=SC2086
 stage evaluate --needs convert --makes "$runs/evaluation/summary.json" \
   --clean "$runs/evaluation" -- \
