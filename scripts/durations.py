@@ -22,7 +22,6 @@ import csv
 import glob
 import json
 import sys
-import tarfile
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -40,8 +39,12 @@ from nanospeech.text import encode
 
 try:
     from .curate import CurateOptions, is_held_out, misheard, whisper
+    from .layouts import find
+    from .pages import put_between
 except ImportError:  # run as a file, not imported from the package
     from curate import CurateOptions, is_held_out, misheard, whisper
+    from layouts import find
+    from pages import put_between
 
 MARKERS = "<!-- durations -->", "<!-- /durations -->"
 NAMES = {
@@ -102,26 +105,13 @@ def read_clips(shards: Sequence[str], one_in: int) -> Iterator[Clip]:
     Raises:
         InputError: there are no such files, or one cannot be read.
     """
-    paths = sorted(p for pattern in shards for p in glob.glob(pattern))
+    paths = sorted(Path(p) for pattern in shards for p in glob.glob(pattern))
     if not paths:
         raise InputError(f"no shards at {', '.join(shards)}")
-    for path in paths:
-        found: dict[str, dict[str, bytes]] = {}
-        try:
-            with tarfile.open(path) as tar:
-                for member in tar:
-                    key, _, kind = member.name.partition(".")
-                    if member.isfile() and (not one_in or is_held_out(key, one_in)):
-                        parts = found.setdefault(key, {})
-                        parts[kind] = tar.extractfile(member).read()  # type: ignore[union-attr]
-        except (OSError, tarfile.TarError) as e:
-            raise InputError(f"cannot read the shard {path}: {e}") from e
-        for key, parts in found.items():
-            sound = next((parts[k] for k in ("mp3", "flac", "wav", "ogg") if k in parts), None)
-            if sound is None or "json" not in parts:
-                continue
-            meta = json.loads(parts["json"])
-            yield Clip(key, meta["text"], str(meta.get("speaker", "")), audio.read(sound))
+    for sample in find(paths, "webdataset")[0]:
+        if not one_in or is_held_out(sample.key, one_in):
+            wave = audio.read(sample.audio.read())
+            yield Clip(sample.key, sample.text, sample.speaker or "", wave)
 
 
 def audible(clips: list[Clip], recogniser: str, out: Path) -> tuple[list[Clip], list[str]]:
@@ -249,20 +239,6 @@ def picture(rows: list[Row], ways: Sequence[str], path: Path) -> None:
     plt.close(figure)
 
 
-def put_into(page: Path, text: str) -> None:
-    """Replaces what stands between the markers of a page.
-
-    Raises:
-        InputError: the page has not both of them.
-    """
-    old = page.read_text(encoding="utf-8") if page.exists() else ""
-    before, found, rest = old.partition(MARKERS[0])
-    _, closed, after = rest.partition(MARKERS[1])
-    if not found or not closed:
-        raise InputError(f"{page} has no {MARKERS[0]} and {MARKERS[1]} to put the table between")
-    page.write_text(f"{before}{MARKERS[0]}\n{text}{MARKERS[1]}{after}", encoding="utf-8")
-
-
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     """Measures, writes what is found, and returns the JSON document."""
     from nanospeech import load_engine
@@ -306,7 +282,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     text = table(document["groups"], ways)
     (args.out / "table.md").write_text(text, "utf-8")
     if args.doc:
-        put_into(args.doc, text)
+        put_between(args.doc, *MARKERS, f"\n{text}")
     picture(rows, ways, args.out / "durations.png")
     print(text)
     worst = sorted(rows, key=lambda r: -abs(r.error(ways[-1])))[: args.worst]

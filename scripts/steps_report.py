@@ -10,7 +10,12 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from nanospeech.errors import InputError, require
+from nanospeech.errors import require
+
+try:
+    from .pages import put_between
+except ImportError:  # run as a file, not imported from the package
+    from pages import put_between
 
 LINES = ("euler", "uniform", "midpoint", "rk4", "cfg-zero", "interval", "strength", "temperature")
 SOLVERS = {
@@ -101,17 +106,8 @@ def near_the_best(result: dict, results: Sequence[dict], measure: str) -> bool:
 def write_csv(results: Sequence[dict[str, Any]], path: Path) -> None:
     """A row a cell, its options included."""
     names = ("line", "method", "steps", "evaluations", "forwards", "cfg_strength", "guidance")
-    names += (
-        "zero_init",
-        "cfg_from",
-        "cfg_until",
-        "temperature",
-        "utterances",
-        "wer",
-        "wer_error",
-        "dnsmos",
-    )
-    names += ("dnsmos_error", "rtf", "knee")
+    names += ("zero_init", "cfg_from", "cfg_until", "temperature", "utterances", "wer", "wer_error")
+    names += ("dnsmos", "dnsmos_error", "rtf", "knee")
     with path.open("w", newline="", encoding="utf-8") as f:
         writer = csv.writer(f)
         writer.writerow(names)
@@ -158,18 +154,12 @@ def insert(text: str, page: Path, folder: Path) -> None:
     Raises:
         InputError: the page lacks them.
     """
-    old = page.read_text(encoding="utf-8")
-    head, begin, rest = old.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not (begin and end):
-        raise InputError(f"{page} should hold the lines {BEGIN} and {END} around its table")
     near = Path(os.path.relpath(folder, page.parent)).as_posix()
     picture = (
         f"![WER, DNSMOS and RTF against evaluations, strength and temperature]({near}/steps.png)"
     )
     figures = f"The figures: [steps.csv]({near}/steps.csv)."
-    parts = (BEGIN, picture, text, figures, END)
-    page.write_text(head + "\n\n".join(parts) + tail, encoding="utf-8")
+    put_between(page, BEGIN, END, "\n\n".join(("", picture, text, figures, "")))
 
 
 def draw(results: Sequence[dict[str, Any]], path: Path) -> None:
