@@ -1,7 +1,4 @@
-"""Convert: trainer checkpoints and other projects' files to a release folder. Trains nothing.
-
-Nothing is ever unpickled beyond tensors and plain containers (torch.load with weights_only).
-"""
+"""Convert: trainer checkpoints and other projects' files to a release folder. Trains nothing."""
 
 from __future__ import annotations
 
@@ -11,13 +8,12 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from nanospeech.checkpoint import IGNORED, check_tensors
+from nanospeech.checkpoint import check_tensors
 from nanospeech.checkpoint_shapes import (
     dit_config_from_shapes,
     duration_config_from_shapes,
@@ -28,127 +24,21 @@ from nanospeech.config import (
     DiTConfig,
     DurationConfig,
     ModelConfig,
+    PostfilterConfig,
     VocoderConfig,
     from_dict,
 )
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.tokenizer import Tokenizer, phoneme_vocab
 
-from .card import model_card
+from .card import card_rows, model_card, renewed_card
+from .release import check_release, is_release, quantized, read_release, write_release
+from .source import Source, find_checkpoint, read_source
+
+__all__ = ["Model", "Source", "convert", "find_checkpoint", "read_source", "read_vocoder"]
 
 C = TypeVar("C", DiTConfig, DurationConfig)
-DTYPES = {"float32": torch.float32, "float16": torch.float16}
-# Names under which trainers keep the averaged and the raw weights, best first.
-AVERAGED = ("ema_state_dict", "ema_model_state_dict")
-RAW = ("model_state_dict", "state_dict")
-
-
-@dataclass
-class Source:
-    """Weights of one network with what their file tells of them."""
-
-    tensors: dict[str, Tensor]
-    config: dict[str, Any]
-    vocab: list[str]
-    step: int | None = None
-    guided: bool = False  # its targets held the guidance already (loss.model_guidance)
-
-
-def read_source(path: str | Path, weights: str = "ema") -> Source:
-    """Reads a checkpoint of this trainer, an upstream .pt, a raw state dict or safetensors.
-
-    Args:
-        path: .pt, .bin, .pth or .safetensors; a step_N/ folder, or a run's folder for its newest.
-        weights: "ema" (the averaged weights, or the raw ones where there are none) or "raw".
-
-    Raises:
-        CheckpointError: missing, damaged, or holding something else than tensors.
-    """
-    if weights not in ("ema", "raw"):
-        raise InputError(f"weights is {weights!r}; choose ema or raw")
-    path = find_checkpoint(path)
-    try:
-        if path.suffix == ".safetensors":
-            return Source(clean(load_file(path)), {}, [])
-        if path.is_dir():
-            state: Any = read_folder(path)
-        else:
-            state = torch.load(path, map_location="cpu", weights_only=True)
-    except CheckpointError:
-        raise
-    except FileNotFoundError as e:
-        raise CheckpointError(f"{path} not found") from e
-    except Exception as e:  # zip, pickle, safetensors and OS errors share no base class
-        reason = str(e).strip().split("\n")[0]
-        raise CheckpointError(f"cannot read {path} as plain tensors: {reason}") from e
-    if not isinstance(state, Mapping):
-        raise CheckpointError(f"{path} holds a {type(state).__name__}, not a state dict")
-    order = (AVERAGED if weights == "ema" else ()) + RAW
-    inner = next((state[k] for k in order if isinstance(state.get(k), Mapping)), state)
-    step, config = state.get("step"), dict(state.get("config") or {})
-    tensors = clean(inner)
-    if any(".lora_A." in name for name in tensors):
-        tensors = merge_adapters(tensors, state, config, path)
-    return Source(
-        tensors,
-        config,
-        list(state.get("vocab") or []),
-        int(step) if isinstance(step, (int, Tensor)) else None,
-        bool(((state.get("run") or {}).get("loss") or {}).get("model_guidance")),
-    )
-
-
-def find_checkpoint(path: str | Path) -> Path:
-    """What to read: of a run's folder the newest step_N.pt or step_N/, else the path itself."""
-    path = Path(path)
-    if not path.is_dir() or path.name.startswith("step_"):
-        return path
-    found = [*path.glob("step_*.pt"), *(p for p in path.glob("step_*[0-9]") if p.is_dir())]
-    if not found:
-        raise CheckpointError(f"{path} holds no step_*; name a checkpoint")
-    return max(found, key=lambda p: (p.name.removesuffix(".pt"), p.suffix))
-
-
-def read_folder(path: Path) -> dict[str, Any]:
-    """A sharded checkpoint folder of this trainer, in the form of its step_N.pt."""
-    from nanospeech_torch.checkpoint_reader import read_tensors
-
-    state: dict[str, Any] = {
-        name: read_tensors(path, prefix)
-        for name, prefix in (("model_state_dict", "model."), ("ema_state_dict", "ema."))
-    }
-    meta = json.loads((path / "meta.json").read_text(encoding="utf-8"))
-    return state | {k: meta[k] for k in ("step", "config", "vocab")} | {"run": meta.get("run")}
-
-
-def merge_adapters(
-    tensors: dict[str, Tensor], state: Mapping[str, Any], config: dict[str, Any], path: Path
-) -> dict[str, Tensor]:
-    """The tensors of a model with LoRA adapters, merged, by their published names."""
-    from nanospeech_torch.finetune import LoraConfig, merge_lora
-
-    if "lora" not in config:
-        raise CheckpointError(
-            f"{path} holds adapters, but not their rank and scale; save with FinetuneTrainer"
-        )
-    # weights that are frozen may have no average of their own
-    raw = next((clean(state[k]) for k in RAW if isinstance(state.get(k), Mapping)), {})
-    return merge_lora({**raw, **tensors}, from_dict(LoraConfig, config["lora"], f"{path}: lora"))
-
-
-def clean(state: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Tensors under their published names: wrappers' prefixes and mel buffers removed."""
-    tensors = {}
-    for name, value in state.items():
-        if not isinstance(value, Tensor):
-            continue
-        for prefix in ("ema_model.", "module.", "_orig_mod."):
-            name = name.removeprefix(prefix)
-        if not name.startswith(IGNORED) and name not in ("initted", "step"):
-            tensors[name] = value.detach()
-    if not tensors:
-        raise CheckpointError("the checkpoint holds no tensors")
-    return tensors
+DTYPES = ("float32", "float16")
 
 
 def shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
@@ -190,6 +80,48 @@ def read_network(
     return source, config
 
 
+@dataclass
+class Model:
+    """What a release folder is written from."""
+
+    config: ModelConfig
+    tokenizer: Tokenizer
+    parts: dict[str, dict[str, Tensor]]  # of "model", and perhaps "duration" and "vocoder"
+    step: int | None = None
+    folder: Path | None = None  # of the release that it is read from
+
+    def file(self, name: str) -> Path | None:
+        """A file or folder of that release, if it has it."""
+        path = self.folder / name if self.folder else None
+        return path if path is not None and path.exists() else None
+
+
+def from_checkpoint(model: str | Path, vocab: str | Path | None, weights: str, name: str) -> Model:
+    """A speech model's checkpoint, with the vocabulary of `vocab` or its own."""
+    source, dit = read_network(model, weights, "dit", DiTConfig, dit_config_from_shapes)
+    kind = source.config.get("tokenizer", "chars")
+    tokenizer = find_tokenizer(kind, source.vocab, vocab, dit.text_num_embeds, str(model))
+    audio = from_dict(AudioConfig, source.config.get("audio") or {}, f"{model}: audio")
+    config = ModelConfig(name, kind, audio, dit)
+    if source.guided:
+        config = dataclasses.replace(config, cfg_strength=0.0)
+    return Model(config, tokenizer, {"model": source.tensors}, source.step)
+
+
+def from_release(folder: str | Path, vocab: str | Path | None) -> Model:
+    """A whole release folder; packed weights are unpacked."""
+    release, parts = read_release(folder)
+    config, tokenizer = release.config, release.tokenizer
+    if vocab is not None:
+        tokenizer = find_tokenizer(
+            config.tokenizer, [], vocab, config.dit.text_num_embeds, str(folder)
+        )
+    config = dataclasses.replace(
+        config, quantization=None, vocoder=config.vocoder if "vocoder" in parts else None
+    )
+    return Model(config, tokenizer, parts, folder=release.folder)
+
+
 def convert(
     model: str | Path,
     output: str | Path,
@@ -202,12 +134,16 @@ def convert(
     name: str | None = None,
     default_voice: str | None = None,
     card: str | Path | None = None,
-    temperature: float = 1.0,
+    temperature: float | None = None,
+    smooth: float | None = None,
+    sharpen: float | None = None,
+    quantize: int | None = None,
 ) -> ModelConfig:
     """Writes a release folder.
 
     Args:
-        model: the speech model's checkpoint.
+        model: the speech model's checkpoint, or a release folder: of that all is taken over but
+            for what is given here.
         output: folder to write; files of the same names in it are replaced.
         duration: the duration model's checkpoint.
         vocoder: a Vocos checkpoint: .bin with its config.yaml beside it, a folder of the two, or
@@ -215,50 +151,54 @@ def convert(
         vocab: vocab.txt, where the checkpoint does not carry its vocabulary.
         voices: folder of built-in voices to copy.
         weights: "ema" or "raw".
-        dtype: "float16" or "float32".
+        dtype: "float16" or "float32"; of what is not packed.
         name, default_voice, temperature: for config.json.
         card: Markdown to put into the model card below its table.
+        smooth, sharpen: of the postfilter, see nanospeech/postfilter.py.
+        quantize: 4 or 8: pack most layers into so many bits (see nanospeech/quantized.py).
 
     Raises:
         InputError, CheckpointError: what cannot be read or does not fit together.
     """
     if dtype not in DTYPES:
         raise InputError(f"dtype is {dtype!r}; choose from {', '.join(DTYPES)}")
-    source, dit = read_network(model, weights, "dit", DiTConfig, dit_config_from_shapes)
-    kind = source.config.get("tokenizer", "chars")
-    tokenizer = find_tokenizer(kind, source.vocab, vocab, dit.text_num_embeds, str(model))
-    audio = from_dict(AudioConfig, source.config.get("audio") or {}, f"{model}: audio")
-    config = ModelConfig(
-        name or Path(output).name,
-        kind,
-        audio,
-        dit,
-        default_voice=default_voice,
-        temperature=temperature,
-    )
-    if source.guided:
-        config = dataclasses.replace(config, cfg_strength=0.0)
-    parts = {"model": source.tensors}
+    if is_release(model):
+        check_release(model, output, weights, quantize)
+        read = from_release(model, vocab)
+    else:
+        read = from_checkpoint(model, vocab, weights, Path(output).name)
+    given = {"name": name, "default_voice": default_voice, "temperature": temperature}
+    given = {k: v for k, v in given.items() if v is not None}
+    config, parts = dataclasses.replace(read.config, **given), read.parts
+    filters = {k: v for k, v in (("smooth", smooth), ("sharpen", sharpen)) if v is not None}
+    if filters:
+        own = config.postfilter or PostfilterConfig()
+        config = dataclasses.replace(config, postfilter=dataclasses.replace(own, **filters))
     if duration is not None:
         config, parts["duration"] = add_duration(config, duration, weights)
     if vocoder is not None:
         vocoder_config, parts["vocoder"] = read_vocoder(vocoder)
         config = dataclasses.replace(config, vocoder=vocoder_config)
-    folder = Path(output)
+    if quantize is not None:
+        config = quantized(config, parts, quantize)
+    folder, voices = Path(output), voices or read.file("voices")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for part, tensors in parts.items():
-            write_tensors(tensors, folder / f"{part}.safetensors", dtype)
-        tokenizer.save(folder / "vocab.txt")
-        config.save(folder / "config.json")
+        write_release(folder, config, parts, dtype)
+        read.tokenizer.save(folder / "vocab.txt")
         if voices is not None:
             shutil.copytree(voices, folder / "voices", dirs_exist_ok=True)
-        extra = Path(card).read_text(encoding="utf-8") if card else ""
-        text = model_card(config, parts, dtype, source.step, extra)
-        (folder / "README.md").write_text(text, encoding="utf-8")
+        (folder / "README.md").write_text(card_of(read, config, dtype, card), encoding="utf-8")
     except OSError as e:
         raise InputError(f"cannot write {folder}: {e}") from e
     return config
+
+
+def card_of(read: Model, config: ModelConfig, dtype: str, extra: str | Path | None) -> str:
+    """The model card: a release's own with its table renewed, or a new one."""
+    if extra is None and (own := read.file("README.md")):
+        return renewed_card(own.read_text(encoding="utf-8"), card_rows(config, read.parts, dtype))
+    more = Path(extra).read_text(encoding="utf-8") if extra else ""
+    return model_card(config, read.parts, dtype, read.step, more)
 
 
 def find_tokenizer(
@@ -343,15 +283,3 @@ def check_yaml(path: Path, config: VocoderConfig) -> None:
         raise CheckpointError(
             f"{path} is for {rate} Hz with {padding!r} padding; 24000 Hz with 'center' is needed"
         )
-
-
-def write_tensors(tensors: Mapping[str, Tensor], path: Path, dtype: str) -> None:
-    """Writes safetensors, whole or not at all."""
-    part = path.with_suffix(".part")
-    plain = {k: v.to(DTYPES[dtype]).contiguous().clone() for k, v in sorted(tensors.items())}
-    try:
-        save_file(plain, part, metadata={"format": "pt"})
-        part.chmod(0o644)  # safetensors makes it readable by its owner alone
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

@@ -6,16 +6,20 @@ import argparse
 import sys
 
 from nanospeech.errors import NanospeechError
+from nanospeech.quantized import CHOICES
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m convert",
-        description="Makes a release folder, which both backends read, from trained checkpoints.",
+        description="Makes a release folder, which both backends read, from trained checkpoints or"
+        " from another release folder.",
         epilog="Example: python -m convert runs/nanospeech/step_01000000.pt --duration "
         "runs/duration/step_00250000.pt --vocoder vocos-mel-24khz --vocab vocab.txt --output mine",
     )
-    parser.add_argument("model", help="speech model: run folder, .pt, state dict or .safetensors")
+    parser.add_argument(
+        "model", help="speech model: run folder, .pt, state dict, .safetensors, or release folder"
+    )
     parser.add_argument("--output", required=True, help="release folder to write")
     parser.add_argument("--duration", help="duration model: the same forms")
     parser.add_argument(
@@ -29,13 +33,25 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--dtype", choices=("float16", "float32"), default="float16", help="default: float16"
     )
+    parser.add_argument(
+        "--quantize",
+        type=int,
+        choices=CHOICES,
+        metavar="BITS",
+        help="4 or 8: pack most layers into so many bits, for a folder of a third or a half",
+    )
     parser.add_argument("--name", help="the model's name; default: the folder's")
     parser.add_argument("--default-voice", help="voice to speak with when none is named")
     parser.add_argument(
         "--temperature",
         type=float,
-        default=1.0,
         help="spread of the noise that it speaks from when none is asked for (default: 1)",
+    )
+    parser.add_argument(
+        "--smooth", type=float, help="mel frames into either neighbour, against flicker; try 0.25"
+    )
+    parser.add_argument(
+        "--sharpen", type=float, help="mel bands away from their blur, against dullness; try 0.5"
     )
     parser.add_argument("--card", help="Markdown file to include in the model card")
     args = vars(parser.parse_args(argv))

@@ -2,11 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 
 from torch import Tensor
 
 from nanospeech.config import ModelConfig
+
+
+def card_rows(
+    config: ModelConfig, parts: Mapping[str, Mapping[str, Tensor]], dtype: str
+) -> list[str]:
+    """Rows of the table of files, one for each part."""
+    return [
+        f"| {part}.safetensors | {sum(t.numel() for t in tensors.values()):,}"
+        f" | {stored_as(config, part, dtype)} |"
+        for part, tensors in parts.items()
+    ]
+
+
+def stored_as(config: ModelConfig, part: str, dtype: str) -> str:
+    """How a part's weights are stored: "float16", or "3 to 8 bits, float16"."""
+    bits = sorted(getattr(config.quantization, part).values()) if config.quantization else []
+    if not bits:
+        return dtype
+    span = f"{bits[0]} to {bits[-1]}" if bits[0] < bits[-1] else f"{bits[0]}"
+    return f"{span} bits, {dtype}"
+
+
+def renewed_card(card: str, rows: Iterable[str]) -> str:
+    """A release's model card with other rows in its table of files.
+
+    Args:
+        card: Markdown.
+        rows: of card_rows; each takes the place of its file's row.
+    """
+    for row in rows:
+        file = re.escape(row.split("|")[1])
+        card = re.sub(rf"^\|{file}\|.*$", lambda _, row=row: row, card, flags=re.M)
+    return card
 
 
 def model_card(
@@ -21,14 +55,11 @@ def model_card(
     Args:
         config: what config.json holds.
         parts: tensors of each file.
-        dtype: in which they are stored.
+        dtype: in which floats are stored.
         step: optimiser steps of the speech model, if known.
         extra: further Markdown: data, licences, figures, limits.
     """
-    rows = [
-        f"| {part}.safetensors | {sum(t.numel() for t in tensors.values()):,} | {dtype} |"
-        for part, tensors in parts.items()
-    ]
+    rows = card_rows(config, parts, dtype)
     trained = f", {step:,} optimiser steps" if step else ""
     d = config.dit
     return f"""# {config.name}

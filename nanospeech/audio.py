@@ -152,24 +152,29 @@ def trim(wave: np.ndarray, rate: int = SAMPLE_RATE, keep_seconds: float = 0.05) 
     return wave[max(0, start - keep) : stop + keep]
 
 
-def cross_fade(waves: Iterable[np.ndarray], overlap: int) -> Iterator[np.ndarray]:
+def cross_fade(
+    waves: Iterable[np.ndarray | Iterable[np.ndarray]], overlap: int
+) -> Iterator[np.ndarray]:
     """Joins waves as they come: the concatenation of what it yields is the joined whole.
 
     Each wave's last `overlap` samples (fewer if either is shorter) are mixed linearly with the next
-    one's first, so a tail is held back until the next wave is there.
+    one's first, so a tail is held back until the next wave is there. A wave may come in pieces that
+    follow each other; what is mixed with the wave before is taken from the first of them.
     """
-    tail: np.ndarray | None = None
+    tail = np.zeros(0, np.float32)
     for wave in waves:
-        head = np.asarray(wave, np.float32)
-        if tail is not None:
-            n = min(overlap, len(tail), len(head))
+        most = overlap
+        for piece in [wave] if isinstance(wave, np.ndarray) else wave:
+            head = np.asarray(piece, np.float32)
+            n = min(most, len(tail), len(head))
             up = (np.arange(n, dtype=np.float32) + np.float32(0.5)) / np.float32(max(n, 1))
             mixed = tail[len(tail) - n :] * (1 - up) + head[:n] * up
             head = np.concatenate([tail[: len(tail) - n], mixed, head[n:]])
-        cut = max(0, len(head) - overlap)
-        tail = head[cut:]
-        yield head[:cut]
-    if tail is not None and len(tail):
+            cut, most = max(0, len(head) - overlap), 0
+            tail = head[cut:]
+            if cut:
+                yield head[:cut]
+    if len(tail):
         yield tail
 
 
@@ -178,13 +183,22 @@ def join(waves: Iterable[np.ndarray], overlap: int) -> np.ndarray:
     return np.concatenate([np.zeros(0, np.float32), *cross_fade(waves, overlap)])
 
 
-def fade_edges(wave: np.ndarray, samples: int) -> np.ndarray:
-    """A copy that rises from and falls to zero over `samples`, so that no edge clicks."""
+def fade_edges(
+    wave: np.ndarray, samples: int, begins: bool = True, ends: bool = True
+) -> np.ndarray:
+    """A copy that rises from and falls to zero over `samples`, so that no edge clicks.
+
+    Args:
+        begins: whether it rises.
+        ends: whether it falls.
+    """
     wave = np.array(wave, np.float32)
     n = min(samples, len(wave) // 2)
     ramp = (np.arange(n, dtype=np.float32) + np.float32(0.5)) / np.float32(max(n, 1))
-    wave[:n] *= ramp
-    wave[len(wave) - n :] *= ramp[::-1]
+    if begins:
+        wave[:n] *= ramp
+    if ends:
+        wave[len(wave) - n :] *= ramp[::-1]
     return wave
 
 
@@ -209,7 +223,7 @@ def check_writable(path: str | Path) -> Path:
             raise InputError(f"cannot write {path}: it is not a plain file")
         if real.exists() and not os.access(real, os.W_OK):
             raise InputError(f"cannot write {path}: it is read-only")
-        probe = _beside(real)
+        probe = beside(real)
         probe.touch(exist_ok=False)
         probe.unlink()
     except OSError as e:
@@ -229,7 +243,7 @@ def write(path: str | Path, wave: np.ndarray, sample_rate: int = SAMPLE_RATE) ->
     import soundfile as sf
 
     real = check_writable(path)
-    part = _beside(real)
+    part = beside(real)
     try:
         _encode(str(part), wave, sample_rate, *FORMATS[real.suffix.lower()])
         os.replace(part, real)
@@ -255,7 +269,7 @@ def _encode(file: Any, wave: np.ndarray, sample_rate: int, format: str, subtype:
             f.write(wave[start : start + BLOCK])
 
 
-def _beside(path: Path) -> Path:
+def beside(path: Path) -> Path:
     """A name for a temporary file in the same folder, so that a rename never crosses disks."""
     return path.with_name(f".nanospeech-{secrets.token_hex(6)}{path.suffix}")
 

@@ -7,7 +7,8 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from .checkpoint import open_release
+from .blas import advise_fast_blas, prefer_fast_blas
+from .checkpoint import Release, open_release
 from .engine_base import DTYPES, Engine
 from .errors import BackendError, InputError
 
@@ -55,6 +56,8 @@ def load_engine(
     backend: str = "auto",
     device: str | None = None,
     dtype: str | None = None,
+    quantize: int | None = None,
+    compile: bool | None = None,
 ) -> Engine:
     """Loads a model into one of the backends.
 
@@ -63,9 +66,12 @@ def load_engine(
         backend: "auto", "torch" or "mlx".
         device: torch: "cpu", "cuda", "cuda:1", "mps"; mlx: "cpu", "gpu". None takes a GPU if any.
         dtype: of the speech model's weights: "float32" (default), "float16" or "bfloat16".
+        quantize: round the speech model's weights to 4 or 8 bits. MLX on a GPU computes with
+            them packed; elsewhere it only sounds alike. See python -m convert --quantize.
+        compile: MLX: compile the network for each of a few lengths; None does so on a GPU.
 
     Raises:
-        InputError: no such model, backend, device or type.
+        InputError: no such model, backend, device, type or bits, or what PyTorch has not.
         CheckpointError: the release folder is incomplete, damaged or contradicts itself.
         BackendError: the backend or the device is not there.
     """
@@ -73,10 +79,29 @@ def load_engine(
         raise InputError(f"dtype {dtype!r} not known; choose from {', '.join(DTYPES)}")
     name = pick_backend(backend)
     release = open_release(folder_or_repo)
+    if quantize is not None:
+        release = release.quantize(quantize)
+    return start(release, name, device, dtype, compile)
+
+
+def start(
+    release: Release,
+    name: str,
+    device: str | None = None,
+    dtype: str | None = None,
+    compile: bool | None = None,
+) -> Engine:
+    """An engine of an opened release; `name` is that of an installed backend. See load_engine."""
     if name == "torch":
         from nanospeech_torch.engine import TorchEngine
 
+        if compile:
+            raise InputError("compile is for the mlx backend; leave it out, or choose that")
         return TorchEngine(release, device, dtype)
+    prefer_fast_blas()
     from nanospeech_mlx.engine import MlxEngine
 
-    return MlxEngine(release, device, dtype)
+    engine = MlxEngine(release, device, dtype, compile)
+    if engine.device == "cpu":
+        advise_fast_blas()
+    return engine

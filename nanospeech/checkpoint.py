@@ -11,9 +11,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from . import quantized
 from .checkpoint_shapes import (
     dit_config_from_shapes,
     duration_config_from_shapes,
@@ -28,6 +30,10 @@ DURATION, VOCODER = "duration.safetensors", "vocoder.safetensors"
 RELEASE_FILES = (CONFIG, MODEL, DURATION, VOCODER, VOCAB, "voices/*", "README.md")
 # Tables of mels and windows that published files carry and that are computed here.
 IGNORED = ("mel_spec.", "feature_extractor.", "head.istft.")
+PACKED = (
+    "holds packed weights: name the release folder that they were made from, or give this one the"
+    " config.json that it came with"
+)
 MAX_TEXT_BYTES = 4_000_000  # of config.json and of vocab.txt
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 DEFAULT = Path(__file__).parent / "default"
@@ -40,6 +46,7 @@ class Release:
     folder: Path
     config: ModelConfig
     tokenizer: Tokenizer
+    packs: bool = False  # the folder holds floats, which are packed as they are read
 
     def path(self, name: str) -> Path:
         """Where a file is: in the folder, or, for a vocoder that it lacks, in the package."""
@@ -48,6 +55,40 @@ class Release:
     def has(self, name: str) -> bool:
         """Whether there is such a file, and for a vocoder one of this model's mel."""
         return self.path(name).is_file() and (name != VOCODER or self.config.vocoder is not None)
+
+    def quantize(self, bits: int) -> Release:
+        """The same, with the speech model's weights rounded to few bits as they are read.
+
+        Raises:
+            InputError: the bits are not 4 or 8, or the folder's weights are rounded already.
+        """
+        if self.config.quantization is not None:
+            raise InputError(
+                f"{self.folder} is quantised already; load it as it is, or name the folder that"
+                " it was made from"
+            )
+        layers = quantized.plan({"model": tensor_shapes(self.path(MODEL))}, bits)
+        config = dataclasses.replace(self.config, quantization=layers)
+        return dataclasses.replace(self, config=config, packs=True)
+
+    def weights(self, name: str, packed: bool = False) -> dict[str, Any]:
+        """Tensors of a file: NumPy floats by name, shaped as the network's.
+
+        Args:
+            name: MODEL, DURATION or VOCODER.
+            packed: leave packed weights as they are, PackedWeight; else they are unpacked.
+
+        Raises:
+            CheckpointError: unreadable, or packed in another way than config.json tells.
+        """
+        path, q = self.path(name), self.config.quantization
+        layers = getattr(q, Path(name).stem) if q else {}
+        size = q.group_size if q else 0
+        if self.packs:
+            tensors: dict[str, Any] = quantized.pack_layers(read_tensors(path), layers, size)
+        else:
+            tensors = quantized.joined(read_tensors(path, bool(layers)), layers, size, path)
+        return tensors if packed else quantized.unpacked(tensors)
 
 
 def resolve(folder_or_repo: str | Path | None = None) -> Path:
@@ -190,8 +231,11 @@ def tensor_shapes(path: str | Path) -> dict[str, tuple[int, ...]]:
         return {n: tuple(f.get_slice(n).get_shape()) for n in names}
 
 
-def read_tensors(path: str | Path) -> dict[str, np.ndarray]:
+def read_tensors(path: str | Path, packed: bool = False) -> dict[str, np.ndarray]:
     """Arrays by name from a safetensors file, without the ignored buffers.
+
+    Args:
+        packed: allow the uint32 codes of packed weights; Release.weights unpacks them.
 
     Returns:
         float32 and float16 as they are stored; bfloat16, which NumPy lacks, as float32.
@@ -202,7 +246,9 @@ def read_tensors(path: str | Path) -> dict[str, np.ndarray]:
     with opened(path) as f:
         names = [n for n in f.keys() if not n.startswith(IGNORED)]  # noqa: SIM118
         kinds = {f.get_slice(n).get_dtype() for n in names}
-        if extra := sorted(kinds - {"F32", "F16", "BF16", "F64"}):
+        if extra := sorted(kinds - {"F32", "F16", "BF16", "F64"} - ({"U32"} if packed else set())):
+            if extra == ["U32"]:
+                raise CheckpointError(f"{path} {PACKED}")
             raise CheckpointError(f"{path} holds tensors of type {', '.join(extra)}, not floats")
         if "BF16" not in kinds:
             return {n: f.get_tensor(n) for n in names}
@@ -213,7 +259,7 @@ def read_bfloat16(path: Path) -> dict[str, np.ndarray]:
     """read_tensors for a file with bfloat16 in it: the upper halves of float32 numbers."""
     import safetensors
 
-    types = {"F32": np.float32, "F16": np.float16, "F64": np.float64}
+    types = {"F32": np.float32, "F16": np.float16, "F64": np.float64, "U32": np.uint32}
     tensors = {}
     for name, t in safetensors.deserialize(path.read_bytes()):
         if name.startswith(IGNORED):

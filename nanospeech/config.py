@@ -19,6 +19,8 @@ GUIDANCES = ("cfg", "cfg-zero")
 UPSAMPLINGS = ("none", "average", "aligned")
 POOLINGS = ("mean", "tokens")
 PROMPTS = ("frames", "statistics")
+BITS = (2, 3, 4, 5, 6, 8)  # of a packed weight
+GROUP_SIZES = (32, 64, 128)
 TOKENIZERS = ("chars", "bytes", "phonemes")
 
 
@@ -61,7 +63,7 @@ def check_type(f: dataclasses.Field, value: Any, where: str) -> None:
     """Checks a plain field against its annotation ("int", "float | None", …)."""
     names = [n.strip() for n in str(f.type).split("|")]
     kinds: dict[str, Any] = {"int": int, "float": (int, float), "str": str, "bool": bool}
-    kinds["list"] = (list, tuple)
+    kinds["list"], kinds["dict"] = (list, tuple), dict
     for name in names:
         if name == "None" and value is None:
             return
@@ -186,6 +188,41 @@ class VocoderConfig:
 
 
 @dataclass(frozen=True)
+class PostfilterConfig:
+    """What is done to mels before they become sound (see postfilter.py)."""
+
+    smooth: float = 0.0  # share that each frame takes from either neighbour; 1/4 ends all flicker
+    sharpen: float = 0.0  # how far bands go away from their blur
+
+    def __post_init__(self):
+        if not 0 <= self.smooth <= 0.5:
+            raise InputError(f"smooth is {self.smooth}, should be 0 to 0.5")
+        if not 0 <= self.sharpen <= 5:
+            raise InputError(f"sharpen is {self.sharpen}, should be 0 to 5")
+
+
+@dataclass(frozen=True)
+class QuantizationConfig:
+    """Which layers' weights are packed into how many bits, part by part (see quantized.py).
+
+    A layer is named as its weight, with * for the number of a block:
+    "transformer.transformer_blocks.*.attn.to_q". All others are floats.
+    """
+
+    group_size: int = 64  # weights of a row that share a scale
+    model: dict[str, int] = field(default_factory=dict)  # bits by layer
+    duration: dict[str, int] = field(default_factory=dict)
+    vocoder: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self):
+        if self.group_size not in GROUP_SIZES:
+            raise InputError(f"group_size is {self.group_size!r}; choose from {GROUP_SIZES}")
+        for layers in (self.model, self.duration, self.vocoder):
+            if bad := {k: v for k, v in layers.items() if v not in BITS or type(v) is not int}:
+                raise InputError(f"bits of layers are {bad}; choose from {BITS}")
+
+
+@dataclass(frozen=True)
 class ModelConfig:
     """A release folder's config.json."""
 
@@ -201,6 +238,8 @@ class ModelConfig:
     cfg_strength: float = 3.0
     # Spread of the starting noise when none is asked for (Glow-TTS, arXiv 2005.11129, section 5.1)
     temperature: float = 1.0
+    postfilter: PostfilterConfig | None = None
+    quantization: QuantizationConfig | None = None
 
     def __post_init__(self):
         if not 0 <= self.temperature <= 2:
@@ -232,6 +271,8 @@ SECTIONS: dict[str, type] = {
     "dit": DiTConfig,
     "duration": DurationConfig,
     "vocoder": VocoderConfig,
+    "postfilter": PostfilterConfig,
+    "quantization": QuantizationConfig,
 }
 
 
@@ -296,3 +337,16 @@ class SampleOptions:
         ):
             # beyond 2 / (pi - 2) the grid runs backwards (F5-TTS, section 3.3)
             raise InputError(f"sway_sampling_coef is {self.sway_sampling_coef}; choose -1 to 1.75")
+
+
+@dataclass(frozen=True)
+class BatchLimits:
+    """How much is spoken at once: what bounds the memory of a batch."""
+
+    items: int = option(16, "chunks of text that are spoken at once, at most")
+    frames: int = option(16_384, "mel frames of a batch, prompts and padding included, at most")
+
+    def __post_init__(self):
+        for name in ("items", "frames"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} of a batch are {getattr(self, name)}; choose 1 or more")

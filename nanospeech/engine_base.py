@@ -30,6 +30,9 @@ from .upsampling import (
 )
 
 DTYPES = ("float32", "float16", "bfloat16")
+# Parts of the speech model that are float32 always: they tell how long tokens last, which must not
+# hang on rounding, and cost next to nothing.
+EXACT = ("text_embed.", "aligner.")
 Device = Any  # an array of the backend
 
 
@@ -46,7 +49,7 @@ class Engine(ABC):
         tokenizer: text to ids.
         folder: the release folder.
         device: the device's name.
-        dtype: of the speech model's weights; the ODE's state and time are float32 always.
+        dtype: of the speech model's transformer; text, ODE's state and time are float32 always.
     """
 
     backend: str
@@ -58,7 +61,7 @@ class Engine(ABC):
         self.tokenizer: Tokenizer = release.tokenizer
         self.folder: Path = release.folder
         self.device = device
-        self.dtype = dtype or "float32"
+        self.dtype = dtype or self.usual_dtype(device)
         self.modules: dict[str, Any] = {}
         with self.context():
             self.dit = self.load(MODEL)
@@ -275,7 +278,7 @@ class Engine(ABC):
         def velocity(t: float, x_BNM: Device) -> Device:
             guides = strength > 0 and options.cfg_from <= t <= options.cfg_until
             x = self.concat(x_BNM, x_BNM) if guides else x_BNM
-            time = self.array(np.full(len(x), t, np.float32))
+            time = self.array(np.full(1, t, np.float32))  # one for all
             cond, text, frames = twice if guides else conditions
             v = self.network(x, cond, text, time, frames)
             if not guides:
@@ -350,6 +353,9 @@ class Engine(ABC):
         hop = self.config.audio.hop_length
         return [w[: max(0, n - 1) * hop].copy() for w, n in zip(waves, lens)]
 
+    def rest(self) -> None:  # noqa: B027, a backend may keep nothing
+        """Gives back memory that is only kept for speed; called between the chunks of long work."""
+
     # How text becomes states of patches.
 
     def normalised(self, cond_BNM: np.ndarray) -> np.ndarray:
@@ -406,7 +412,6 @@ class Engine(ABC):
     ) -> tuple[np.ndarray, np.ndarray]:
         """The aligner's mean mels (B, T, M) and log durations (B, T), for the prompts' speakers."""
         speaker = self.array(checks.speakers(normal_BNM, prompt_B, self.config.dit.patch_size))
-        speaker = self.to_weights(speaker)
         means = self.dit.token_means(text_BT, speaker)
         guesses = self.dit.aligner.log_durations(hidden_BTD, speaker)
         return self.numpy(means), self.numpy(guesses)
@@ -415,8 +420,12 @@ class Engine(ABC):
         self, x: Device, cond: Device, text: Device, time: Device, lens: Device | None
     ) -> Device:
         """The speech model in its weights' type, between float32 and float32."""
-        v = self.dit(self.to_weights(x), self.to_weights(cond), text, time, lens)
-        return self.to_float(v)
+        x, cond, text = (self.to_weights(a) for a in (x, cond, text))
+        return self.to_float(self.dit(x, cond, text, time, lens))
+
+    def type_of(self, part: str, name: str) -> str:
+        """The type of a tensor of MODEL, DURATION or VOCODER, by its name in the network."""
+        return self.dtype if part == MODEL and not name.startswith(EXACT) else "float32"
 
     def module(self, name: str) -> Any:
         """The duration model or the vocoder, loaded when it is first needed."""
@@ -425,6 +434,10 @@ class Engine(ABC):
         return self.modules[name]
 
     # What a backend adds.
+
+    def usual_dtype(self, device: str) -> str:
+        """The type of the transformer where none is asked for."""
+        return "float32"
 
     @abstractmethod
     def load(self, name: str) -> Any:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
-from .config import GUIDANCES, METHODS, SCHEDULES, SampleOptions
+from .config import GUIDANCES, METHODS, SCHEDULES, BatchLimits, SampleOptions
 from .errors import InputError, NanospeechError
 
 FALLBACK = "nanospeech.wav"  # where speech goes that can neither be played nor has an --output
@@ -71,6 +73,27 @@ def build_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--text", help="what to say; - or nothing reads it from standard input")
     add("--output", metavar="FILE", help="wav, flac, ogg or mp3; - writes WAV to standard output")
+    add(
+        "--stream",
+        action="store_true",
+        help="play, or write, while the rest is still being made: a sentence or a clause first."
+        " Standard input is spoken as it comes in",
+    )
+    add(
+        "--batch",
+        metavar="FILE",
+        help="speak each line of a text file, 'text' or 'id|text', into the folder that --output"
+        " names, as ID.wav or the line's number. What is there is not spoken again",
+    )
+    add("--overwrite", action="store_true", help="with --batch: speak what is there again")
+    size = dataclasses.fields(BatchLimits)[0]
+    add(
+        "--batch-size",
+        type=int,
+        default=size.default,
+        metavar="N",
+        help=f"with --batch: {size.metadata['help']} (default: %(default)s)",
+    )
     add("--model", help="release folder or Hugging Face repository; the default voice if not given")
     add("--voice", help="name of a built-in voice")
     add("--list-voices", action="store_true", help="print the names of the voices")
@@ -111,7 +134,13 @@ def build_parser() -> argparse.ArgumentParser:
         help="auto takes what is there",
     )
     add("--device", help="for example cpu, cuda, cuda:1, mps or gpu; a GPU if there is one")
-    add("--dtype", help="float32, float16 or bfloat16")
+    add("--dtype", help="float32, float16 or bfloat16 (default: what is quick here)")
+    add(
+        "--quantize",
+        type=int,
+        metavar="BITS",
+        help="round the weights to 4 or 8 bits on load; see also python -m convert --quantize",
+    )
     add("--quiet", action="store_true", help="no progress, no figures")
     add("--version", action=Version, nargs=0, help="print the version")
     return parser
@@ -121,17 +150,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command.
 
     Returns:
-        0, 2 for bad input, 130 if interrupted.
+        0, also where the reader of a pipe has heard enough; 1 if lines of a batch failed, 2 for bad
+        input, 130 if interrupted.
     """
     try:
         args = build_parser().parse_args(argv)
-        return list_voices(args) if args.list_voices else generate(args)
+        if args.list_voices:
+            return list_voices(args)
+        return speak_batch(args) if args.batch is not None else generate(args)
     except NanospeechError as e:
         say(f"nanospeech: error: {e}")
         return 2
     except KeyboardInterrupt:
         say("nanospeech: interrupted; nothing was written")
         return 130
+    except BrokenPipeError:
+        # what is left in Python's buffer must not be written when it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
 
 
 def say(message: str) -> None:
@@ -150,75 +186,154 @@ def list_voices(args: argparse.Namespace) -> int:
     return 0
 
 
-def generate(args: argparse.Namespace) -> int:
-    """Speaks. Bad input is found before the model is loaded, as far as it can be."""
-    options = SampleOptions(**{name: getattr(args, name) for name in FLAGS})
-    text = read_text(args.text)
+def read_options(args: argparse.Namespace) -> tuple[SampleOptions, str | None, float | None]:
+    """What the flags ask of the speech: the solver's options, who tells lengths, or seconds.
 
-    from . import audio
-    from .pipeline import DURATIONS, Speaker, check_speech
+    Raises:
+        InputError: flags that cannot be, or not beside each other.
+    """
+    from .pipeline import DURATIONS
     from .voices import check_reference
 
+    options = SampleOptions(**{name: getattr(args, name) for name in FLAGS})
     named = isinstance(args.duration, str)
     how, seconds = (args.duration, None) if named else (None, args.duration)
     if named and how not in DURATIONS:
         raise InputError(
             f"--duration {how!r} not known; choose from {', '.join(DURATIONS)}, or give seconds"
         )
-    check_speech(text, args.speed, args.seed, seconds)
     check_reference(args.ref_audio, args.ref_text, args.voice)
-    output, plays = args.output, False
-    if output is None and not (plays := audio.player() is not None):
-        output = FALLBACK
-    if output not in (None, "-"):
-        audio.check_writable(output)
+    return options, how, seconds
 
+
+def load_speaker(args: argparse.Namespace, options: SampleOptions, how: str | None) -> Any:
+    """The model and the voice that are asked for, as a Speaker."""
     from .backend import load_engine
+    from .pipeline import Speaker
 
-    engine = load_engine(args.model, args.backend, args.device, args.dtype)
+    engine = load_engine(args.model, args.backend, args.device, args.dtype, args.quantize)
     reference = args.ref_audio, args.ref_text
-    speaker = Speaker(engine, args.voice, *reference, options, args.speed, args.seed, duration=how)
-    if args.output is None and not plays and not args.quiet:
-        say(f"no player here (pip install 'nanospeech[play]'): writing to {output}")
-    spoken = speaker.speak(text, seconds, progress=not args.quiet)
-    if output == "-":
-        sys.stdout.buffer.write(audio.wav_bytes(spoken.wave, spoken.sample_rate))
+    return Speaker(engine, args.voice, *reference, options, args.speed, args.seed, duration=how)
+
+
+def generate(args: argparse.Namespace) -> int:
+    """Speaks. Bad input is found before the model is loaded, as far as it can be."""
+    from . import audio
+    from .output import Memory
+    from .pipeline import check_speech, step_bar
+    from .reading import arriving_text, check_stdin, read_text
+
+    options, how, seconds = read_options(args)
+    arrives = args.stream and args.text in (None, "-")
+    if args.text is None:
+        check_stdin()
+    text = arriving_text() if arrives else read_text(args.text)
+    said = text if isinstance(text, str) else None
+    check_speech(said, args.speed, args.seed, seconds)
+    target, device = args.output, None
+    if target is None and (device := audio.player()) is None:
+        target = FALLBACK
+    if target not in (None, "-"):
+        audio.check_writable(target)
+    speaker = load_speaker(args, options, how)
+    if target is not args.output and not args.quiet:
+        say(f"no player here (pip install 'nanospeech[play]'): writing to {target}")
+    out = choose_output(target, device if args.stream else None, args.stream, speaker.sample_rate)
+    began = time.perf_counter()
+    try:
+        with step_bar(not args.quiet and not arrives) as on_step:
+            first = deliver(speaker.stream(text, seconds, on_step, early=args.stream), out)
+    except KeyboardInterrupt:
+        if isinstance(out, Memory) or not out.samples:
+            raise
+        where = "" if target in (None, "-") else f"; they are in {target}"
+        say(f"nanospeech: interrupted; {out.seconds:.2f} s were spoken{where}")
+        return 130
+    elapsed = time.perf_counter() - began
+    if target == "-" and isinstance(out, Memory):
+        sys.stdout.buffer.write(audio.wav_bytes(out.wave, out.sample_rate))
         sys.stdout.buffer.flush()
-    elif output is not None:
-        spoken.save(output)
     if not args.quiet:
-        where = f", wrote {output}" if output not in (None, "-") else ""
-        say(
-            f"{spoken.seconds:.2f} s of audio in {spoken.elapsed:.2f} s, RTF {spoken.rtf:.3f}"
-            f" ({engine.backend}, {engine.device}, seed {spoken.seed}){where}"
-        )
-    if plays:
-        audio.play(spoken.wave, spoken.sample_rate)
+        early = f", the first of it after {first - began:.2f} s" if args.stream else ""
+        where = "" if target in (None, "-") else f", wrote {target}"
+        say(figures(speaker, out.seconds, elapsed, early) + where)
+    if device is not None and isinstance(out, Memory):
+        audio.play(out.wave, out.sample_rate)
     return 0
 
 
-def read_text(text: str | None) -> str:
-    """The text of --text, or standard input's.
+def choose_output(target: str | None, device: Any, streams: bool, sample_rate: int) -> Any:
+    """Where speech goes while it is made: a file, and if it streams a pipe or the loudspeakers."""
+    from .output import File, Loudspeaker, Memory, Pipe
 
-    Raises:
-        InputError: there is none, or it is not UTF-8.
+    if target not in (None, "-"):
+        return File(target, sample_rate)
+    if not streams:
+        return Memory(sample_rate)
+    if target == "-":
+        return Pipe(sys.stdout.buffer, sample_rate)
+    return Loudspeaker(device, sample_rate)
+
+
+def deliver(waves: Iterable[Any], out: Any) -> float:
+    """Writes waves as they come; returns when the first was there."""
+    first = 0.0
+    with out:
+        for wave in waves:
+            first = first or time.perf_counter()
+            out.write(wave)
+    return first
+
+
+def figures(speaker: Any, seconds: float, elapsed: float, early: str = "") -> str:
+    """How long it took, for whom it matters."""
+    engine, rtf = speaker.engine, elapsed / max(seconds, 1e-9)
+    return (
+        f"{seconds:.2f} s of audio in {elapsed:.2f} s{early}, RTF {rtf:.3f}"
+        f" ({engine.backend}, {engine.device}, seed {speaker.seed})"
+    )
+
+
+def speak_batch(args: argparse.Namespace) -> int:
+    """Speaks the lines of a file into a folder; a line that fails stops no other.
+
+    Returns:
+        0, 1 if lines failed, 130 if interrupted.
     """
-    if text is None and (sys.stdin is None or sys.stdin.isatty()):
-        raise InputError("no text; give --text, or pipe it in")
-    if text is None or text == "-":
-        text = read_stdin()
-    if not text.strip():
-        raise InputError("no text: it is empty")
-    return text
+    from . import batch_files
+    from .pipeline import check_speech
+    from .reading import read_file, read_stdin
 
-
-def read_stdin() -> str:
-    """All of standard input, as UTF-8."""
-    try:
-        buffer = getattr(sys.stdin, "buffer", None)
-        return buffer.read().decode("utf-8-sig") if buffer else sys.stdin.read()
-    except UnicodeDecodeError as e:
-        raise InputError(f"standard input is not UTF-8 text: {e}") from e
+    options, how, seconds = read_options(args)
+    if args.text is not None or args.stream or seconds is not None:
+        raise InputError(
+            "--batch speaks the lines of its file; give it without --text, --stream and the seconds"
+            " of --duration"
+        )
+    if args.output in (None, "-"):
+        raise InputError("--batch writes into a folder; name it with --output FOLDER")
+    check_speech(None, args.speed, args.seed)
+    limits = BatchLimits(items=args.batch_size)
+    outcome = batch_files.speak_file(
+        read_stdin() if args.batch == "-" else read_file(args.batch),
+        args.output,
+        lambda: load_speaker(args, options, how),
+        limits,
+        args.overwrite,
+        progress=not args.quiet,
+    )
+    for number, why in sorted(outcome.failures.items()):
+        say(f"nanospeech: line {number}: {why}")
+    if not args.quiet:
+        took = f"{outcome.seconds:.2f} s of audio in {outcome.elapsed:.2f} s"
+        say(
+            f"{outcome.spoken} spoken ({took}), {outcome.there} there already,"
+            f" {len(outcome.failures)} failed: {args.output}"
+        )
+    if outcome.interrupted:
+        say("nanospeech: interrupted; the same command goes on from here")
+        return 130
+    return 1 if outcome.failures else 0
 
 
 if __name__ == "__main__":

@@ -1,69 +1,34 @@
-"""Pipeline: text to audio with a loaded engine, chunk by chunk. Knows no array library."""
+"""Pipeline: a voice that speaks texts with a loaded engine, chunk by chunk. Knows no array library.
+
+How chunks go through the engine is in speech.py, what makes streams early in streaming.py, what
+makes batches in batching.py.
+"""
 
 from __future__ import annotations
 
-import math
 import secrets
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from . import audio
-from .config import SampleOptions
-from .errors import CheckpointError, InputError
-from .sampling import noise
-from .text import byte_length, encode, fold, is_speakable, pack, readable
-from .tokenizer import pad_tokens
+from . import audio, batching, lengths, speech, streaming
+from .config import BatchLimits, SampleOptions
+from .errors import InputError
+from .lengths import DURATIONS, MIN_SPEECH, choose_durations
+from .speech import CROSS_FADE, Chunk, Utterance
+from .text import encode, fold, is_speakable, readable
 from .voices import MAX_REFERENCE, check_reference, default_voice, find_voice, make_prompt
 
-MIN_SPEECH = 0.35  # seconds of new speech; without it "Hi." comes out clipped
-SLOW_START = 0.45  # a text lasts this and half of what the rule says: words alone are spoken slowly
+__all__ = ["DURATIONS", "Speaker", "Utterance", "check_speech"]
+
 CHUNK_SECONDS = 10.0  # new speech in one go; models drift on more than they were trained on
-CROSS_FADE = 0.03  # seconds
-SENTENCE_PAUSE = 0.15  # least silence between sentences, in seconds
-CONTEXT = 16  # frames of the prompt that the vocoder sees before the new ones
 SPEEDS = (0.25, 4.0)
 MAX_SECONDS = 3600.0  # that can be asked for
-# who tells how long a text lasts, and what is asked for it (`own` of Engine.duration); the errors
-# of a duration model and of token durations are not the same ones, so their mean is better
-ASKED = {"both": (False, True), "model": (False,), "tokens": (True,), "rule": ()}
-DURATIONS = tuple(ASKED)
-
-
-@dataclass(frozen=True)
-class Utterance:
-    """Finished speech.
-
-    Attributes:
-        wave: float32 (n,), 24 kHz.
-        sample_rate: of the wave, in Hz.
-        elapsed: seconds that it took to make.
-        seed: makes the same samples again.
-        chunks: the texts that were spoken in one go each, as the model read them.
-    """
-
-    wave: np.ndarray
-    sample_rate: int
-    elapsed: float
-    seed: int
-    chunks: tuple[str, ...]
-
-    @property
-    def seconds(self) -> float:
-        return len(self.wave) / self.sample_rate
-
-    @property
-    def rtf(self) -> float:
-        """Real-time factor: seconds of work for a second of audio."""
-        return self.elapsed / max(self.seconds, 1e-9)
-
-    def save(self, path: str | Path) -> None:
-        """Writes WAV, FLAC, Ogg or MP3, by extension."""
-        audio.write(path, self.wave, self.sample_rate)
 
 
 def check_speech(
@@ -82,35 +47,6 @@ def check_speech(
         raise InputError(f"seed is {seed}; choose 0 or more")
     if seconds is not None and not 0 < seconds <= MAX_SECONDS:
         raise InputError(f"duration is {seconds} s; choose more than 0, up to {MAX_SECONDS:g}")
-
-
-def choose_durations(engine: Any, wanted: str | None) -> str:
-    """Who tells how long a text lasts: one of DURATIONS.
-
-    Raises:
-        InputError: there is no such choice.
-        CheckpointError: the model cannot tell.
-    """
-    aligned = engine.config.dit.text_upsampling == "aligned"
-    both = aligned and engine.has_duration_model
-    if wanted is None:
-        return "both" if both else "model" if engine.has_duration else "rule"
-    if wanted not in DURATIONS:
-        raise InputError(f"duration {wanted!r} not known; choose from {', '.join(DURATIONS)}")
-    if wanted == "model" and not engine.has_duration:
-        raise CheckpointError(
-            f"{engine.folder} has no duration.safetensors and its model no durations of its own;"
-            " choose duration rule, or train a duration model (docs/durations.md)"
-        )
-    if wanted == "tokens" and not aligned:
-        raise CheckpointError(
-            f"the model in {engine.folder} has no durations of tokens: it is not an aligned one;"
-            " choose duration rule, or model if it has a duration model"
-        )
-    if wanted == "both" and not both:
-        lack = "duration.safetensors" if aligned else "aligned model"
-        raise CheckpointError(f"{engine.folder} has no {lack}: choose duration model or rule")
-    return wanted
 
 
 class Speaker:
@@ -166,20 +102,34 @@ class Speaker:
             ref_audio = audio.read(ref_audio, self.sample_rate, MAX_REFERENCE)
         self.prompt = make_prompt(ref_audio, ref_text or "", engine.config, engine.tokenizer)
 
-    def chunks(self, text: str) -> list[str]:
-        """The texts that speak() will say in one go each: normalised, no words lost.
+    def chunks(self, text: str, early: bool = False) -> list[str]:
+        """The texts that will be said in one go each: normalised, no words lost.
+
+        Args:
+            text: any length.
+            early: as stream() says them, the first ones small; else as speak() does.
 
         Raises:
             InputError: there is nothing to say.
         """
-        budget = max(16.0, self.prompt.rate * self.chunk_seconds * self.speed)
-        packed = pack(readable(text, self.engine.tokenizer), budget)
-        chunks = [" ".join(c.split()) for c in packed if is_speakable(c)]
+        chunks = list(self._texts([text], early))
         if not chunks and is_speakable(fold(text)):
             raise InputError(f"the model knows no character of {text[:40]!r}")
         if not chunks:
             raise InputError("there is no text to speak")
         return chunks
+
+    def _texts(self, parts: Iterable[str], early: bool) -> Iterator[str]:
+        """The chunks of parts of a text, which need not be there yet."""
+        rate = self.prompt.rate * self.speed  # bytes a second
+        full = max(16.0, rate * self.chunk_seconds)
+        sizes = streaming.budgets(rate * streaming.FIRST_SECONDS if early else full, full)
+        least = rate * streaming.LEAST_SECONDS
+        for part in parts:
+            prepared = readable(part, self.engine.tokenizer)
+            for chunk in streaming.pack_early(prepared, sizes, full, least):
+                if is_speakable(chunk):
+                    yield " ".join(chunk.split())
 
     def frames(self, text: str, tokens: np.ndarray, seconds: float | None = None) -> int:
         """Mel frames of new speech for a chunk.
@@ -189,129 +139,113 @@ class Speaker:
             tokens: its ids.
             seconds: its wanted length; None asks the model, or else goes by the prompt's rate.
         """
-        config, prompt = self.engine.config, self.prompt
-        frame_rate = config.audio.frame_rate
         if seconds is None:
-            by_rule = byte_length(text) / prompt.rate
-            told = [self._told_seconds(tokens, own) for own in ASKED[self.durations]] or [by_rule]
-            # a duration model far off the rule is wrong, and may ask for minutes or for nothing
-            told = [s if by_rule / 4 <= s <= 4 * by_rule + 2 else by_rule for s in told]
-            length = max(math.prod(told) ** (1 / len(told)), SLOW_START + by_rule / 2)
-            seconds = max(length / self.speed, MIN_SPEECH)
-        patch = config.dit.patch_size
-        least = max(1, len(tokens)) * patch  # a token needs a frame at least
-        return max(least, -(-round(seconds * frame_rate) // patch) * patch)
+            asked = lengths.ASKED[self.durations]
+            seconds = lengths.told(self.engine, self.prompt, text, tokens, asked) / self.speed
+            seconds = max(seconds, MIN_SPEECH)
+        return lengths.frames(self.engine.config, tokens, seconds)
 
-    def _told_seconds(self, tokens: np.ndarray, own: bool) -> float:
-        """What the model says of the length of the new speech; see Engine.duration."""
-        prompt = self.prompt
-        total = self.engine.duration(
-            prompt.mel[None],
-            pad_tokens([np.concatenate([prompt.tokens, tokens])]),
-            lens_B=np.array([len(prompt.mel)]),
-            prompt_tokens_B=np.array([len(prompt.tokens)]),
-            own=own,
-        )
-        return float(total[0]) - len(prompt.mel) / self.engine.config.audio.frame_rate
+    def chunk(self, text: str, seed: int, seconds: float | None = None) -> Chunk:
+        """One of chunks(), with its ids and its length.
+
+        Raises:
+            InputError: the model knows no character of it.
+        """
+        tokens = encode(text + self.engine.config.dit.edge, self.engine.tokenizer)
+        if not len(tokens):
+            raise InputError(f"the model knows no character of {text!r}")
+        return Chunk(text, tokens, self.frames(text, tokens, seconds), seed)
 
     def stream(
         self,
-        text: str,
+        text: str | Iterable[str],
         seconds: float | None = None,
         on_step: Callable[[int, int], None] | None = None,
+        early: bool = True,
     ) -> Iterator[np.ndarray]:
         """Speaks as it goes.
 
         Args:
-            text: any length.
+            text: any length; or an iterable of its parts as they are written, cut anywhere, which
+                is spoken sentence by sentence.
             seconds: wanted length of the whole, instead of the model's.
-            on_step: called as on_step(done, steps) after each solver step of all chunks.
+            on_step: called as on_step(done, steps) after each solver step of all chunks; of the
+                parts of a text only those that are known by then count.
+            early: the first chunks are a sentence or a clause and later ones grow to those of
+                speak(), and the vocoder works in pieces. Without it, chunks are speak()'s and the
+                concatenation of what is yielded is what speak() returns.
 
         Yields:
-            float32 waves; their concatenation is what speak() returns. Ends are held back for
-            the cross-fade with what follows.
+            float32 waves. Ends are held back for the cross-fade with what follows.
 
         Raises:
-            InputError: there is nothing to say, before anything is yielded.
+            InputError: there is nothing to say; of a whole text before anything is yielded.
         """
-        return self._stream(self.chunks(text), text, seconds, on_step)
+        if isinstance(text, str):
+            check_speech(text, self.speed, self.seed, seconds)
+            return self._stream(self.chunks(text, early), seconds, on_step, early)
+        if seconds is not None:
+            raise InputError("the length of a text that is still being written cannot be chosen")
+        return self._stream(self._arriving(text, early), None, on_step, early)
+
+    def _arriving(self, parts: Iterable[str], early: bool) -> Iterator[str]:
+        chunks = streaming.Ahead(self._texts(streaming.whole_sentences(parts), early))
+        if not chunks.more():
+            raise InputError("there is no text to speak")
+        yield from chunks
 
     def _stream(
         self,
-        chunks: list[str],
-        text: str,
+        chunks: Iterable[str],
         seconds: float | None,
         on_step: Callable[[int, int], None] | None,
+        early: bool,
     ) -> Iterator[np.ndarray]:
-        check_speech(text, self.speed, self.seed, seconds)
-        return audio.cross_fade(
-            self._waves(chunks, seconds, on_step), int(CROSS_FADE * self.sample_rate)
-        )
+        waves = self._waves(chunks, seconds, on_step, early)
+        return audio.cross_fade(waves, int(CROSS_FADE * self.sample_rate))
 
     def _waves(
         self,
-        chunks: list[str],
+        chunks: Iterable[str],
         seconds: float | None,
         on_step: Callable[[int, int], None] | None,
-    ) -> Iterator[np.ndarray]:
-        steps = self.options.steps
-        weight = sum(map(byte_length, chunks))
-        for index, chunk in enumerate(chunks):
+        early: bool,
+    ) -> Iterator[Iterator[np.ndarray]]:
+        """The waves of chunks, each in pieces."""
+        steps, known = self.options.steps, len(chunks) if isinstance(chunks, list) else 0
+        shares = (
+            repeat(None) if seconds is None else lengths.shared(seconds, list(chunks), CROSS_FADE)
+        )
+        ahead = streaming.Ahead(chunks)
+        for index, (text, share) in enumerate(zip(ahead, shares)):
 
-            def step(done: int, _: int, start: int = index * steps) -> None:
+            def step(done: int, _: int, index: int = index) -> None:
                 if on_step is not None:
-                    on_step(start + done, len(chunks) * steps)
+                    on_step(index * steps + done, max(known, index + 1) * steps)
 
-            share = None
-            if seconds is not None:
-                # what the cross-fades take away is given back before
-                whole = seconds + (len(chunks) - 1) * CROSS_FADE
-                share = whole * byte_length(chunk) / weight
-            wave = self._speak_chunk(chunk, self.seed + index, share, step)
-            if seconds is None and index < len(chunks) - 1:
-                wave = self._rest(wave, chunk)
-            yield wave
+            chunk = self.chunk(text, self.seed + index, share)
+            yield self._wave(chunk, step, early, ahead if seconds is None else None)
 
-    def _speak_chunk(
+    def _wave(
         self,
-        text: str,
-        seed: int,
-        seconds: float | None,
+        chunk: Chunk,
         on_step: Callable[[int, int], None],
-    ) -> np.ndarray:
-        """Text of one chunk to a wave at the prompt recording's own level."""
-        engine, prompt = self.engine, self.prompt
-        tokens = encode(text + engine.config.dit.edge, engine.tokenizer)
-        if not len(tokens):
-            raise InputError(f"the model knows no character of {text!r}")
-        start = len(prompt.mel)
-        total = start + self.frames(text, tokens, seconds)
-        n_mels = engine.config.audio.n_mels
-        cond = np.zeros((1, total, n_mels), np.float32)
-        cond[0, :start] = prompt.mel
-        mel = engine.sample(
-            noise(total, n_mels, seed)[None],
-            cond,
-            pad_tokens([np.concatenate([prompt.tokens, tokens])]),
-            self.options,
-            lens_B=np.array([total]),
-            prompt_frames_B=np.array([start]),
-            prompt_tokens_B=np.array([len(prompt.tokens)]),
-            on_step=on_step,
-        )[0]
-        # the vocoder starts on the prompt's end, which is cut: no click, and none of its sound
-        context = prompt.mel[-CONTEXT:]
-        hop = engine.config.audio.hop_length
-        wave = engine.vocode(np.concatenate([context, mel[start:total]])[None])[0]
-        wave = audio.fade_edges(wave[len(context) * hop :], self.sample_rate // 200)
-        return wave / np.float32(prompt.gain)
-
-    def _rest(self, wave: np.ndarray, text: str) -> np.ndarray:
-        """Lengthens a chunk's final silence to a sentence's pause, and at least to the overlap."""
-        pause = CROSS_FADE + (SENTENCE_PAUSE if text[-1] in ".!?…。！？\"')" else 0)
-        _, stop = audio.loud_span(wave, self.sample_rate)
-        missing = int(pause * self.sample_rate) - (len(wave) - stop)
-        return np.pad(wave, (0, max(0, missing)))
+        early: bool,
+        ahead: streaming.Ahead[str] | None,
+    ) -> Iterator[np.ndarray]:
+        """A chunk's wave in pieces, and a pause if another chunk follows."""
+        (mel,) = speech.sample(self.engine, self.prompt, [chunk], self.options, on_step)
+        if early:
+            pieces = streaming.vocode_chunk(self.engine, self.prompt, mel)
+        else:
+            pieces = speech.vocode(self.engine, self.prompt, [mel])
+        wave = [np.zeros(0, np.float32)]
+        for piece in pieces:
+            wave.append(piece)
+            yield piece
+        self.engine.rest()
+        if ahead is not None and ahead.more():  # which is asked late: it may still be written
+            yield speech.pause(np.concatenate(wave), chunk.text, self.sample_rate)
 
     def speak(
         self,
@@ -329,17 +263,11 @@ class Speaker:
         Raises:
             InputError: there is nothing to say.
         """
-        from tqdm import tqdm
-
         began = time.perf_counter()
+        check_speech(text, self.speed, self.seed, seconds)
         chunks = self.chunks(text)  # once: what cannot be spoken is warned of once
-        with tqdm(unit="step", disable=not progress, leave=False) as bar:
-
-            def on_step(done: int, steps: int) -> None:
-                bar.total = steps
-                bar.update(done - bar.n)
-
-            waves = list(self._stream(chunks, text, seconds, on_step))
+        with step_bar(progress) as on_step:
+            waves = list(self._stream(chunks, seconds, on_step, early=False))
         return Utterance(
             np.concatenate(waves),
             self.sample_rate,
@@ -347,3 +275,57 @@ class Speaker:
             self.seed,
             tuple(chunks),
         )
+
+    def speak_many(
+        self,
+        texts: Sequence[str],
+        seeds: Sequence[int] | None = None,
+        progress: bool = False,
+        raise_errors: bool = False,
+        limits: BatchLimits = BatchLimits(),
+    ) -> list[Utterance | InputError]:
+        """Speaks texts of any lengths, many chunks at once.
+
+        Each is what speak() makes of it alone with the same seed, but for rounding: in float32 that
+        cannot be heard or seen, in bfloat16 it is that of any other order of the same sums.
+
+        Args:
+            texts: what to say.
+            seeds: one for each text; None is the speaker's own for all.
+            progress: show a bar on stderr.
+            raise_errors: raise the first InputError instead of returning it.
+            limits: of a batch.
+
+        Returns:
+            As many results as texts, in their order. Where a text cannot be spoken (it is empty, or
+            the model knows none of its characters) the InputError that says why stands in its
+            place, and the others are spoken all the same.
+
+        Raises:
+            InputError: seeds that do not fit the texts; or a text's error, if raise_errors.
+        """
+        from tqdm import tqdm
+
+        found: list[Any] = [None] * len(texts)
+        results = batching.speak_each(self, texts, seeds, limits)
+        with tqdm(total=len(texts), unit="text", disable=not progress, leave=False) as bar:
+            for index, result in results:
+                if raise_errors and isinstance(result, InputError):
+                    raise result
+                found[index] = result
+                bar.update()
+        return found
+
+
+@contextmanager
+def step_bar(shown: bool) -> Iterator[Callable[[int, int], None]]:
+    """A bar of solver steps on stderr; gives what stream() takes as on_step."""
+    from tqdm import tqdm
+
+    with tqdm(unit="step", disable=not shown, leave=False) as bar:
+
+        def on_step(done: int, steps: int) -> None:
+            bar.total = steps
+            bar.update(done - bar.n)
+
+        yield on_step

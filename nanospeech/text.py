@@ -209,6 +209,11 @@ def split_sentences(text: str) -> list[str]:
     return _slices(text, cuts)
 
 
+def split_clauses(text: str) -> list[str]:
+    """Cuts after commas, colons and dashes: "".join(split_clauses(t)) == t."""
+    return _slices(text, (m.end() for m in CLAUSE_END.finditer(text)))
+
+
 def _ends(text: str, start: int, match: re.Match) -> bool:
     """Whether a mark such as "." that is followed by a space ends its sentence."""
     mark, following = match["mark"], text[match.end() : match.end() + 1]

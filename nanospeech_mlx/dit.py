@@ -193,9 +193,8 @@ class AdaLayerNorm(layers.Module):
         if zero:
             layers.zero_(self.linear)
 
-    def __call__(self, x_BND: Array, time_BD: Array) -> tuple[Array, ...]:
-        parts = layers.chunks(self.linear(self.silu(time_BD))[:, None], self.parts)
-        return self.norm(x_BND), *parts
+    def __call__(self, time_BD: Array) -> tuple[Array, ...]:
+        return layers.chunks(self.linear(self.silu(time_BD))[:, None], self.parts)
 
 
 class DiTBlock(layers.Module):
@@ -216,9 +215,11 @@ class DiTBlock(layers.Module):
         mask_BN: Array | None,
         angles: tuple[Array, Array],
     ) -> Array:
-        normed, shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = self.attn_norm(x_BND, time_BD)
-        x = x_BND + gate_a * self.attn(normed * (1 + scale_a) + shift_a, mask_BN, angles)
-        return x + gate_m * self.ff(self.ff_norm(x) * (1 + scale_m) + shift_m)
+        shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = self.attn_norm(time_BD)
+        hidden = layers.modulated(self.attn_norm.norm, x_BND, scale_a, shift_a)
+        x = layers.gated(x_BND, gate_a, self.attn(hidden, mask_BN, angles))
+        hidden = layers.modulated(self.ff_norm, x, scale_m, shift_m)
+        return layers.gated(x, gate_m, self.ff(hidden))
 
 
 class DiT(layers.Module):
@@ -290,7 +291,7 @@ class DiT(layers.Module):
             x_BNM: state of the ODE, in normalised mel units.
             cond_BNM: condition mel in the same units, zero where there is none.
             text_BND: text states of each patch.
-            time_B: times in [0, 1].
+            time_B: times in [0, 1], or a single one for all items.
             lens_B: valid frames of each item, or None for all.
 
         Returns:
@@ -308,7 +309,7 @@ class DiT(layers.Module):
         angles = layers.rotary_angles(x.shape[1], self.config.dim_head, x)
         for block in self.transformer_blocks:
             x = block(x, time, mask, angles)
-        x, scale, shift = self.norm_out(x, time)
-        x = self.proj_out(x * (1 + scale) + shift)
+        scale, shift = self.norm_out(time)
+        x = self.proj_out(layers.modulated(self.norm_out.norm, x, scale, shift))
         x = x.reshape(x.shape[0], x.shape[1] * p, -1)[:, :frames]
         return layers.masked(x, frame_mask)

@@ -9,23 +9,34 @@ import numpy as np
 from mlx import nn
 from mlx.utils import tree_flatten
 
-from nanospeech.checkpoint import DURATION, MODEL, Release, check_tensors, read_tensors
+from nanospeech.checkpoint import DURATION, MODEL, Release, check_tensors
 from nanospeech.engine_base import Engine
 from nanospeech.errors import BackendError, InputError
+from nanospeech.quantized import PackedWeight, stored
 
 from . import layers
+from .compiled import CompiledNetwork
 from .dit import DiT
 from .duration import DurationHead, DurationTransformer
+from .quantize import insert
 from .vocoder import Vocos
+
+CACHE_BYTES = 512 << 20  # of freed memory that MLX may keep; its own limit is most of the machine's
 
 
 class MlxEngine(Engine):
-    """A model in MLX. It belongs to the thread that made it, as MLX's arrays do.
+    """A model in MLX.
+
+    Threads may share it on the CPU. On a GPU one thread at a time should use it: nanospeech.worker
+    gives it a thread of its own.
 
     Args:
         release: an opened folder.
         device: "cpu", "gpu", or None for the GPU if there is one.
-        dtype: of the speech model's weights; None is float32.
+        dtype: of the speech model's transformer; None is float32.
+        compile: compile the network for each of a few lengths; None does so on a GPU.
+        packed: compute with packed weights as they are, which saves memory; else they are
+            unpacked when loaded. None is True on a GPU: on a CPU floats are many times as fast.
 
     Raises:
         InputError: no such device.
@@ -36,8 +47,20 @@ class MlxEngine(Engine):
     backend = "mlx"
     layers = layers
 
-    def __init__(self, release: Release, device: str | None = None, dtype: str | None = None):
-        super().__init__(release, pick_device(device), dtype)
+    def __init__(
+        self,
+        release: Release,
+        device: str | None = None,
+        dtype: str | None = None,
+        compile: bool | None = None,
+        packed: bool | None = None,
+    ):
+        device = pick_device(device)
+        gpu = device == "gpu"
+        self.packed = gpu if packed is None else packed
+        mx.set_cache_limit(CACHE_BYTES)
+        super().__init__(release, device, dtype)
+        self.compiled = CompiledNetwork(self.dit) if (gpu if compile is None else compile) else None
 
     def load(self, name: str) -> nn.Module:
         c, prefix = self.config, ""
@@ -49,20 +72,27 @@ class MlxEngine(Engine):
             assert c.vocoder is not None
             module = Vocos(c.vocoder)
         path = self.release.path(name)
-        tensors = read_tensors(path)
+        tensors = self.release.weights(name, self.packed and name == MODEL)
         flat: Any = tree_flatten(module.parameters())
         shapes = {n: tuple(p.shape) for n, p in flat}
         wanted = {prefix + n: published(n, shape) for n, shape in shapes.items()}
         check_tensors({n: t.shape for n, t in tensors.items()}, wanted, path)
-        dtype = getattr(mx, self.dtype) if name == MODEL else mx.float32
-        weights = [
-            (n.removeprefix(prefix), mx.array(swapped(n, t)).astype(dtype))
-            for n, t in tensors.items()
+        weights = {n.removeprefix(prefix): t for n, t in tensors.items()}
+        insert(module, {n: t for n, t in weights.items() if isinstance(t, PackedWeight)})
+        arrays = {n: mx.array(swapped(n, t)) for n, t in stored(weights).items()}
+        # codes are uint32; all else is of the network's type
+        typed = [
+            (n, a if a.dtype == mx.uint32 else a.astype(getattr(mx, self.type_of(name, n))))
+            for n, a in arrays.items()
         ]
-        module.load_weights(weights, strict=True)
+        module.load_weights(typed, strict=True)
         module.eval()
         mx.eval(module.parameters())
         return module
+
+    def network(self, x: Any, cond: Any, text: Any, time: Any, lens: Any) -> mx.array:
+        x, cond, text = (self.to_weights(a) for a in (x, cond, text))
+        return self.to_float((self.compiled or self.dit)(x, cond, text, time, lens))
 
     def context(self) -> Any:
         return mx.stream(mx.cpu if self.device == "cpu" else mx.gpu)
@@ -76,6 +106,9 @@ class MlxEngine(Engine):
 
     def concat(self, a: mx.array, b: mx.array) -> mx.array:
         return mx.concatenate([a, b])
+
+    def rest(self) -> None:
+        mx.clear_cache()
 
     def ready(self, x: mx.array) -> None:
         mx.eval(x)

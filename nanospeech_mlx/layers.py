@@ -10,15 +10,17 @@ from mlx import nn
 
 from nanospeech.errors import InputError
 
+from . import activations
+
 Module = nn.Module
 Linear = nn.Linear
 Embedding = nn.Embedding
 Dropout = nn.Dropout
 ModuleList = list
-SiLU = nn.SiLU
-Mish = nn.Mish
-GELU = nn.GELU
-Softplus = nn.Softplus
+SiLU = activations.SiLU
+Mish = activations.Mish
+GELU = activations.GELU
+Softplus = activations.Softplus
 Array = mx.array
 
 
@@ -102,6 +104,18 @@ def text_positions(length: int, dim: int, like: mx.array) -> mx.array:
     steps = mx.minimum(mx.arange(length, dtype=mx.float32), 4095)
     angles = steps[:, None] * freqs
     return mx.concatenate([mx.cos(angles), mx.sin(angles)], axis=-1)
+
+
+def modulated(
+    norm: LayerNorm, x_BND: mx.array, scale_B1D: mx.array, shift_B1D: mx.array
+) -> mx.array:
+    """Layer norm, then scale and shift (adaLN); one item of those serves a whole batch."""
+    return norm(x_BND) * (1 + scale_B1D) + shift_B1D
+
+
+def gated(x_BND: mx.array, gate_B1D: mx.array, change_BND: mx.array) -> mx.array:
+    """x and so much of a change (adaLN)."""
+    return x_BND + gate_B1D * change_BND
 
 
 def rotary_angles(length: int, dim_head: int, like: mx.array) -> tuple[mx.array, mx.array]:

@@ -12,6 +12,7 @@ from nanospeech.config import VocoderConfig
 from nanospeech.errors import InputError
 
 from . import phase
+from .activations import gelu
 from .stft import frame_mask, istft, masked, middle
 
 KERNEL = 7
@@ -50,7 +51,7 @@ class ConvNeXtBlock(nn.Module):
 
     def __call__(self, x_BND: mx.array) -> mx.array:
         h = self.norm(self.dwconv(x_BND))
-        h = self.pwconv2(nn.gelu(self.pwconv1(h)))
+        h = self.pwconv2(gelu(self.pwconv1(h)))
         return x_BND + self.gamma * h
 
 

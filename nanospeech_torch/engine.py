@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
-from nanospeech.checkpoint import DURATION, MODEL, Release, check_tensors, read_tensors
+from nanospeech.checkpoint import DURATION, MODEL, Release, check_tensors
 from nanospeech.engine_base import Engine
 from nanospeech.errors import BackendError, InputError
 
@@ -24,7 +25,8 @@ class TorchEngine(Engine):
     Args:
         release: an opened folder.
         device: "cpu", "cuda", "cuda:1", "mps", or None for the first there of CUDA, MPS, CPU.
-        dtype: of the speech model's weights; None is float32.
+        dtype: of the speech model's transformer; None is bfloat16 where the processor multiplies
+            in it (float16 on older NVIDIA GPUs), else float32.
 
     Raises:
         InputError: no such device.
@@ -40,7 +42,7 @@ class TorchEngine(Engine):
 
     def load(self, name: str) -> nn.Module:
         c, prefix = self.config, ""
-        with torch.device("meta"):
+        with torch.device("meta"), Unfilled():
             if name == MODEL:
                 module, prefix = DiT(c.dit), "transformer."
             elif name == DURATION:
@@ -49,16 +51,21 @@ class TorchEngine(Engine):
                 assert c.vocoder is not None
                 module = Vocos(c.vocoder)
         path = self.release.path(name)
-        tensors = read_tensors(path)
+        tensors = self.release.weights(name)
         wanted = {prefix + n: tuple(t.shape) for n, t in module.state_dict().items()}
         check_tensors({n: t.shape for n, t in tensors.items()}, wanted, path)
-        dtype = getattr(torch, self.dtype) if name == MODEL else torch.float32
+        names = [n.removeprefix(prefix) for n in tensors]
         state = {
-            n.removeprefix(prefix): torch.tensor(t, dtype=dtype, device=self.device)
-            for n, t in tensors.items()
+            n: torch.tensor(t, dtype=getattr(torch, self.type_of(name, n)), device=self.device)
+            for n, t in zip(names, tensors.values())
         }
         module.load_state_dict(state, strict=True, assign=True)
         return module.eval()
+
+    def usual_dtype(self, device: str) -> str:
+        if device.startswith("cuda"):
+            return "bfloat16" if torch.cuda.is_bf16_supported() else "float16"
+        return "bfloat16" if device == "cpu" and has_bfloat16() else "float32"
 
     def context(self) -> Any:
         return torch.inference_mode()
@@ -81,6 +88,27 @@ class TorchEngine(Engine):
 
     def to_float(self, x: Tensor) -> Tensor:
         return x.float()
+
+
+def has_bfloat16() -> bool:
+    """Whether this processor multiplies matrices in bfloat16; elsewhere float32 is faster."""
+    told = getattr(torch.cpu, "get_capabilities", dict)()  # an older torch does not tell
+    return any(told.get(k) for k in ("avx512_bf16", "amx_bf16"))
+
+
+class Unfilled(TorchFunctionMode):
+    """Modules made under it do not draw their first weights, which loading replaces.
+
+    Drawing on the device "meta" would import torch's compiler: seconds, for nothing.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__module__", "") == "torch.nn.init":
+            return kwargs["tensor"] if "tensor" in kwargs else args[0]
+        return func(*args, **kwargs)
 
 
 def pick_device(name: str | None) -> str:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from nanospeech.errors import InputError
 
-from . import training_cpu
+from . import inference_cpu, training_cpu
 from .conv_cpu import DepthwiseOnCPU, GroupedOnCPU
 
 Module = nn.Module
@@ -22,7 +22,7 @@ ModuleList = nn.ModuleList
 Sequential = nn.Sequential
 SiLU = nn.SiLU
 Mish = nn.Mish
-GELU = nn.GELU
+GELU = inference_cpu.GELU
 Softplus = nn.Softplus
 Array = Tensor
 
@@ -107,6 +107,22 @@ def text_positions(length: int, dim: int, like: Tensor) -> Tensor:
     return torch.cat([angles.cos(), angles.sin()], dim=-1)
 
 
+def modulated(norm: LayerNorm, x_BND: Tensor, scale_B1D: Tensor, shift_B1D: Tensor) -> Tensor:
+    """Layer norm, then scale and shift (adaLN); one item of those serves a whole batch."""
+    if len(scale_B1D) == 1 and not torch.is_grad_enabled():  # one pass instead of three
+        return F.layer_norm(
+            x_BND, norm.normalized_shape, 1 + scale_B1D[0, 0], shift_B1D[0, 0], norm.eps
+        )
+    return norm(x_BND) * (1 + scale_B1D) + shift_B1D
+
+
+def gated(x_BND: Tensor, gate_B1D: Tensor, change_BND: Tensor) -> Tensor:
+    """x and so much of a change (adaLN)."""
+    if not torch.is_grad_enabled():
+        return torch.addcmul(x_BND, gate_B1D, change_BND)
+    return x_BND + gate_B1D * change_BND
+
+
 def rotary_angles(length: int, dim_head: int, like: Tensor) -> tuple[Tensor, Tensor]:
     """Cosine and sine of the rotary angles, each float32 (length, dim_head / 2)."""
     steps = torch.arange(0, dim_head, 2, device=like.device, dtype=torch.float32)
@@ -117,10 +133,13 @@ def rotary_angles(length: int, dim_head: int, like: Tensor) -> tuple[Tensor, Ten
 
 def rotate(x_BHNE: Tensor, angles: tuple[Tensor, Tensor], heads: int) -> Tensor:
     """Rotates interleaved pairs of the first `heads` heads (RoFormer, arXiv 2104.09864)."""
-    cos, sin = (a.to(x_BHNE.dtype) for a in angles)
     turned, rest = x_BHNE[:, :heads], x_BHNE[:, heads:]
-    even, odd = turned[..., 0::2], turned[..., 1::2]
-    turned = torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
+    if inference_cpu.speaks(x_BHNE):
+        turned = inference_cpu.rotate(turned, angles)
+    else:
+        cos, sin = (a.to(x_BHNE.dtype) for a in angles)
+        even, odd = turned[..., 0::2], turned[..., 1::2]
+        turned = torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
     return turned if rest.shape[1] == 0 else torch.cat([turned, rest], dim=1)
 
 

@@ -16,12 +16,7 @@ configuration runs in a process of its own, so one that runs out of memory costs
 from __future__ import annotations
 
 import argparse
-import datetime
-import importlib.metadata
 import json
-import os
-import platform
-import shlex
 import sys
 import tempfile
 from dataclasses import asdict, replace
@@ -32,9 +27,11 @@ from nanospeech.errors import InputError, NanospeechError
 
 try:
     from .bench_cells import HERE, ablate, largest, parse_grid, run_cell, run_process, summary
+    from .bench_machine import surroundings
     from .bench_worker import Spec
 except ImportError:  # run as a file, not imported from the package
     from bench_cells import HERE, ablate, largest, parse_grid, run_cell, run_process, summary
+    from bench_machine import surroundings
     from bench_worker import Spec
 
 FULL = 0.9  # a batch that needs more of the memory than this is too large
@@ -189,36 +186,6 @@ def run_other(spec: Spec, python: str, folder: str, timeout: float) -> dict[str,
     return {"status": "error", "note": lines[-1] if lines else f"exit status {code}"}
 
 
-def surroundings(argv: list[str]) -> dict[str, Any]:
-    """Command, hardware, versions and date of a measurement."""
-    import torch
-
-    versions = {"python": platform.python_version(), "torch": torch.__version__}
-    for name in ("nanospeech", "accelerate"):
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            pass
-    hardware: dict[str, Any] = {"cpu": cpu_name(), "cores": os.cpu_count()}
-    if torch.cuda.is_available():
-        hardware["gpu"] = torch.cuda.get_device_name()
-        hardware["gpus"] = torch.cuda.device_count()
-    command = shlex.join(["python", "scripts/bench_train.py", *argv])
-    date = datetime.date.today().isoformat()
-    return {"command": command, "hardware": hardware, "versions": versions, "date": date}
-
-
-def cpu_name() -> str:
-    """The processor's name."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
-
-
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -268,7 +235,7 @@ def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     try:
         document = bench(parser().parse_args(argv))
-        print(json.dumps({**document, **surroundings(argv)}))
+        print(json.dumps({**document, **surroundings("scripts/bench_train.py", argv)}))
     except NanospeechError as e:
         print(f"error: {e}", file=sys.stderr)
         return 2

@@ -53,7 +53,7 @@ listen="--whisper $whisper"
 
 # shellcheck disable=SC2086
 stage curate --makes "$runs/data/curate.json" -- \
-  "$python" "$here/scripts/curate.py" "$shards" --out "$runs/data" --overwrite --max-seconds 10 \
+  "$python" "$here/scripts/curate.py" "$shards" --out "$runs/data" --overwrite --max-seconds 20 \
   --jobs "$cores" $listen ${SPEAKERS:+--speakers $SPEAKERS} ${HOURS:+--max-hours "$HOURS"}
 stage levels --needs curate --makes "$runs/levels.txt" -- \
   "$python" "$here/scripts/levels.py" "$runs/data/train" --out "$runs/levels.txt"
@@ -85,7 +85,8 @@ stage curve --needs speech --makes "$runs/curve.png" -- \
 
 stage convert --needs speech prompts export --makes "$output/config.json" -- \
   "$python" -m convert "$runs/speech" --output "$output" --voices "$runs/voices" \
-  --vocoder "$vocoder" --name "$(basename "$output")" --temperature 0.4 ${VOICE:+--default-voice "$VOICE"}
+  --vocoder "$vocoder" --name "$(basename "$output")" --temperature 0.4 \
+  --smooth 0.25 --sharpen 0.5 ${VOICE:+--default-voice "$VOICE"}
 # shellcheck disable=SC2086
 stage evaluate --needs convert --makes "$runs/evaluation/summary.json" \
   --clean "$runs/evaluation" -- \

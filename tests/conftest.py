@@ -179,7 +179,7 @@ def engine_of():
         needs(backend)
         key = (folder, backend)
         if key not in loaded:
-            loaded[key] = load_engine(folder, backend, device="cpu")
+            loaded[key] = load_engine(folder, backend, "cpu", "float32")
         return loaded[key]
 
     return load

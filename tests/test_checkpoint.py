@@ -68,9 +68,9 @@ def test_published_and_guides_duration_models_from_shapes(depth, conv_layers):
 def test_folder_without_config_says_the_same(folder, arrays, backend):
     a = arrays
     args = (a["x"], a["cond"], a["text_ids"], a["time"])
-    whole = load_engine(folder, backend, "cpu")
+    whole = load_engine(folder, backend, "cpu", "float32")
     (folder / "config.json").unlink()
-    bare = load_engine(folder, backend, "cpu")
+    bare = load_engine(folder, backend, "cpu", "float32")
     assert bare.config.dit == whole.config.dit
     assert bare.config.duration == whole.config.duration
     assert bare.config.vocoder == whole.config.vocoder
@@ -156,7 +156,7 @@ def edit(path: Path, change) -> None:
 def test_tensors_that_do_not_fit_are_named(folder, backend, change, word):
     edit(folder / "model.safetensors", change)
     with pytest.raises(CheckpointError, match=word):
-        load_engine(folder, backend, "cpu")
+        load_engine(folder, backend, "cpu", "float32")
 
 
 def test_many_wrong_tensors_make_a_short_message():
@@ -169,13 +169,13 @@ def test_many_wrong_tensors_make_a_short_message():
 def test_weights_of_half_size_are_read(folder, arrays, backend):
     a = arrays
     args = (a["x"], a["cond"], a["text_ids"], a["time"])
-    truth = load_engine(folder, backend, "cpu").velocity(*args)
+    truth = load_engine(folder, backend, "cpu", "float32").velocity(*args)
 
     def halve(tensors):
         tensors.update({n: t.astype(np.float16) for n, t in tensors.items()})
 
     edit(folder / "model.safetensors", halve)
-    halved = load_engine(folder, backend, "cpu").velocity(*args)
+    halved = load_engine(folder, backend, "cpu", "float32").velocity(*args)
     assert 0 < np.abs(halved - truth).max() < 1e-2
 
 
@@ -235,7 +235,7 @@ def test_parts_are_optional(folder, arrays, backend, monkeypatch):
     monkeypatch.setattr("nanospeech.checkpoint.DEFAULT", folder / "none")
     for name in ("duration", "vocoder"):
         (folder / f"{name}.safetensors").unlink()
-    engine = load_engine(folder, backend, "cpu")
+    engine = load_engine(folder, backend, "cpu", "float32")
     assert not engine.has_duration
     with pytest.raises(CheckpointError, match=r"duration\.safetensors"):
         engine.duration(arrays["mel"], arrays["text_ids"][:1])
@@ -291,8 +291,8 @@ def test_a_hub_name_without_a_network_says_what_to_do(tmp_path):
 def test_folder_without_vocoder_takes_the_packaged_one(folder, arrays, backend, monkeypatch):
     monkeypatch.setattr("nanospeech.checkpoint.DEFAULT", folder / "package")
     mel = arrays["mel"] if arrays["mel"].ndim == 3 else arrays["mel"][None]
-    want = load_engine(folder, backend, "cpu").vocode(mel)[0]
+    want = load_engine(folder, backend, "cpu", "float32").vocode(mel)[0]
     (folder / "package").mkdir()
     (folder / "vocoder.safetensors").rename(folder / "package" / "vocoder.safetensors")
     (folder / "config.json").unlink(missing_ok=True)  # which may name another vocoder
-    assert np.array_equal(load_engine(folder, backend, "cpu").vocode(mel)[0], want)
+    assert np.array_equal(load_engine(folder, backend, "cpu", "float32").vocode(mel)[0], want)

@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -40,7 +41,7 @@ def speech_like(seconds: float, rate: int = RATE) -> np.ndarray:
     return (0.2 * np.sin(2 * np.pi * 200 * t) * (1 + np.sin(9 * t))).astype("f4")
 
 
-def speak(release, *flags: str, text="hello there.", backend=BACKEND) -> int:
+def speak(release, *flags: str, text: str | None = "hello there.", backend=BACKEND) -> int:
     given = [] if text is None else ["--text", text]
     return main(["--model", str(release), "--backend", backend, *FAST, *given, *flags])
 
@@ -66,6 +67,7 @@ def test_help_and_import_load_nothing_heavy():
     done = run("-c", code)
     assert done.stdout.endswith("code 0 []\n"), done.stderr
     flags = "model text voice ref-audio ref-text output steps method cfg sway-coef speed seed"
+    flags += " stream batch overwrite batch-size"
     for flag in f"{flags} duration backend device dtype list-voices quiet version".split():
         assert f"--{flag} " in done.stdout or f"--{flag}]" in done.stdout
     both = run("-c", "import nanospeech.pipeline, sys; print({'torch', 'mlx'} & set(sys.modules))")
@@ -137,6 +139,40 @@ def test_a_dash_writes_wav_to_standard_output(tiny_release, here, capfdbinary):
     assert speak(tiny_release, "--output", "-") == 0
     assert len(audio.read(capfdbinary.readouterr().out)) > 0.3 * RATE
     assert not os.listdir(here)
+
+
+def test_a_stream_goes_to_a_file_or_a_pipe_and_is_the_same(tiny_release, here, capfdbinary):
+    text = "hello there, this is one sentence. and this is one more."
+    assert speak(tiny_release, "--output", "a.wav", "--seed", "1", "--stream", text=text) == 0
+    assert capfdbinary.readouterr() == (b"", b"")
+    assert speak(tiny_release, "--output", "-", "--seed", "1", "--stream", text=text) == 0
+    piped = audio.read(capfdbinary.readouterr().out)
+    assert np.array_equal(piped, audio.read(here / "a.wav"))
+    assert os.listdir(here) == ["a.wav"]
+    loud = ["--model", str(tiny_release), "--steps", "2", "--backend", BACKEND, "--device", "cpu"]
+    assert main([*loud, "--text", text, "--output", "a.wav", "--stream"]) == 0
+    assert re.search(
+        r"the first of it after \d+\.\d\d s, RTF", capfdbinary.readouterr().err.decode()
+    )
+
+
+def test_a_long_text_is_written_as_it_is_spoken_and_is_what_a_speaker_says(tiny_release, here):
+    text = "hello there, general. this is a long story of a boat. " * 8
+    assert speak(tiny_release, "--output", "a.wav", "--seed", "1", text=text) == 0
+    options = nanospeech.SampleOptions(steps=2, cfg_strength=0)
+    engine = nanospeech.load_engine(tiny_release, BACKEND, "cpu")
+    spoken = nanospeech.Speaker(engine, options=options, seed=1).speak(text)
+    assert len(spoken.chunks) > 1
+    assert np.abs(audio.read(here / "a.wav") - np.clip(spoken.wave, -1, 1)).max() < 1e-4
+
+
+def test_standard_input_is_spoken_as_it_comes_in(tiny_release, here, monkeypatch):
+    for text, code in (("héllo there. bye!", 0), ("?! ...", 2)):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        assert speak(tiny_release, "--output", f"{code}.wav", "--stream", text=None) == code
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"h\xe9llo there.")))
+    assert speak(tiny_release, "--output", "3.wav", "--stream", text="-") == 2
+    assert os.listdir(here) == ["0.wav"]
 
 
 def test_without_output_it_plays_or_says_where_it_writes(tiny_release, here, capsys):

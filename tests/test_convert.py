@@ -145,3 +145,23 @@ def test_sharded_checkpoints_are_converted_as_their_exports_are(tmp_path):
     (folder / "meta.json").unlink()
     with pytest.raises(CheckpointError, match="not a complete checkpoint"):
         read_source(folder)
+
+
+def test_a_release_folder_converts_to_itself(tiny_release, tmp_path):
+    out = tmp_path / "out"
+    assert main([str(tiny_release), "--output", str(out), "--dtype", "float32"]) == 0
+    assert ModelConfig.load(out / "config.json") == ModelConfig.load(tiny_release / "config.json")
+    for name in ("model", "duration", "vocoder"):
+        old, new = (load_file(folder / f"{name}.safetensors") for folder in (tiny_release, out))
+        assert new.keys() == {n for n in old if not n.startswith("mel_spec.")}
+        assert all(np.array_equal(new[n], old[n]) for n in new)
+    for file in ("vocab.txt", "voices/tone.txt", "voices/tone.wav"):
+        assert (out / file).read_bytes() == (tiny_release / file).read_bytes()
+    changed = tmp_path / "changed"
+    vocoder = str(tiny_release / "vocoder.safetensors")
+    options = ["--name", "other", "--temperature", "0.5", "--vocoder", vocoder]
+    assert main([str(out), "--output", str(changed), *options]) == 0
+    config = ModelConfig.load(changed / "config.json")
+    assert (config.name, config.temperature, config.default_voice) == ("other", 0.5, "tone")
+    tensors = load_file(changed / "model.safetensors")
+    assert {t.dtype for t in tensors.values()} == {np.dtype(np.float16)}

@@ -15,7 +15,7 @@ from nanospeech import Speaker
 from nanospeech.config import DurationConfig, ModelConfig, SampleOptions
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.generate import main as generate
-from nanospeech.pipeline import SLOW_START
+from nanospeech.lengths import SLOW_START
 from nanospeech.upsampling import PACE, total_seconds
 from nanospeech.voices import make_prompt
 
@@ -202,7 +202,7 @@ def test_token_durations_are_learnt_from_lengths_alone(tmp_path):
 def test_a_folders_duration_model_speaks_with_the_token_durations(
     with_both, tiny_aligned, engine_of, backend, monkeypatch
 ):
-    monkeypatch.setattr("nanospeech.pipeline.SLOW_START", -9.0)
+    monkeypatch.setattr("nanospeech.lengths.SLOW_START", -9.0)
     engine = engine_of(with_both, backend)
     text = "hello there, general. how are you?"
 

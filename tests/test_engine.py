@@ -281,7 +281,7 @@ def test_unknown_backends_devices_and_types(tiny_release, backend):
         load_engine(tiny_release, backend, dtype="int8")
     with pytest.raises(InputError, match="device 'toaster' not known"):
         load_engine(tiny_release, backend, device="toaster")
-    engine = load_engine(tiny_release, backend, device="cpu")
+    engine = load_engine(tiny_release, backend, "cpu", "float32")
     assert (engine.backend, engine.device, engine.folder) == (backend, "cpu", tiny_release)
 
 

@@ -141,7 +141,7 @@ def test_a_model_that_learnt_its_guidance_is_not_guided(
     shutil.copytree(tiny_aligned, folder)
     config = ModelConfig.load(folder / "config.json")
     dataclasses.replace(config, cfg_strength=0.0).save(folder / "config.json")
-    engine = load_engine(folder, backend, "cpu")
+    engine = load_engine(folder, backend, "cpu", "float32")
     items = alone(batch(engine, arrays["mel"][0]), 0)
     calls = counted(engine)
     mel = engine.sample(**items, options=SampleOptions(steps=2))
@@ -178,7 +178,7 @@ def test_temperature_is_the_spread_of_the_noise(tiny_aligned, engine_of, arrays,
     shutil.copytree(tiny_aligned, folder)
     config = ModelConfig.load(folder / "config.json")
     dataclasses.replace(config, temperature=0.5).save(folder / "config.json")
-    engine, plain = load_engine(folder, backend, "cpu"), engine_of(tiny_aligned, backend)
+    engine, plain = load_engine(folder, backend, "cpu", "float32"), engine_of(tiny_aligned, backend)
     items = alone(batch(engine, arrays["mel"][0]), 0)
 
     def mel(engine, temperature=None, **changed):

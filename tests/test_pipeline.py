@@ -7,8 +7,8 @@ import pytest
 
 from nanospeech import InputError, SampleOptions, Speaker, audio
 from nanospeech.config import DiTConfig, ModelConfig
+from nanospeech.lengths import MIN_SPEECH
 from nanospeech.mel import log_mel
-from nanospeech.pipeline import MIN_SPEECH
 from nanospeech.sampling import noise
 from nanospeech.tokenizer import Tokenizer
 from nanospeech.voices import default_voice, find_voice, list_voices
@@ -33,6 +33,8 @@ class EchoEngine:
         self.config = ModelConfig(dit=dit)
         self.tokenizer = Tokenizer("chars", list(" abcdefghijklmnopqrstuvwxyz.,'!?"))
         self.calls: list[dict] = []
+        self.batches: list[int] = []
+        self.rests = 0
         self.seconds_per_token = seconds_per_token
         self.has_duration = seconds_per_token > 0
 
@@ -44,18 +46,27 @@ class EchoEngine:
 
     def sample(self, noise_BNM, cond_BNM, text_BT, options, *, lens_B, prompt_frames_B,
                prompt_tokens_B, on_step):  # fmt: skip
-        assert noise_BNM.shape == cond_BNM.shape and lens_B.tolist() == [cond_BNM.shape[1]]
-        start = prompt_frames_B[0]
-        assert np.any(cond_BNM[0, :start] != 0, axis=-1).all() and not cond_BNM[0, start:].any()
-        text = "".join(self.tokenizer.vocab[i] for i in text_BT[0])
-        told = {"prompt": text[: prompt_tokens_B[0]], "text": text[prompt_tokens_B[0] :]}
-        self.calls.append({**told, "start": start, "new": lens_B[0] - start, "noise": noise_BNM})
-        for step in range(options.steps):
+        assert noise_BNM.shape == cond_BNM.shape and max(lens_B) == cond_BNM.shape[1]
+        self.batches.append(len(lens_B))
+        for x, cond, ids, n, start, known in zip(
+            noise_BNM, cond_BNM, text_BT, lens_B, prompt_frames_B, prompt_tokens_B
+        ):
+            assert np.any(cond[:start] != 0, axis=-1).all() and not cond[start:].any()
+            text = "".join(self.tokenizer.vocab[i] for i in ids if i >= 0)
+            told = {"prompt": text[:known], "text": text[known:]}
+            self.calls.append({**told, "start": start, "new": n - start, "noise": x[None, :n]})
+        for step in range(options.steps if on_step else 0):
             on_step(step + 1, options.steps)
         return np.where(cond_BNM != 0, cond_BNM, noise_BNM)
 
-    def vocode(self, mel_BNM):
-        return [np.repeat(mel[1:, 0] / 10, 256).astype(np.float32) for mel in mel_BNM]
+    def vocode(self, mel_BNM, lens_B=None):
+        lens = [mel_BNM.shape[1]] * len(mel_BNM) if lens_B is None else lens_B
+        return [
+            np.repeat(mel[1:n, 0] / 10, 256).astype(np.float32) for mel, n in zip(mel_BNM, lens)
+        ]
+
+    def rest(self):
+        self.rests += 1
 
 
 def speaker(engine=None, wave=None, **options) -> Speaker:
@@ -163,7 +174,7 @@ def test_streamed_pieces_are_the_whole_and_nothing_is_left_unsaid():
         said == "here is a first sentence, doctor smith. here is another one! and a third? the end"
     )
     steps = []
-    pieces = list(a.stream(text, on_step=lambda done, total: steps.append((done, total))))
+    pieces = list(a.stream(text, None, lambda *told: steps.append(told), early=False))
     assert len(pieces) > len(whole.chunks) > 2
     assert np.array_equal(np.concatenate(pieces), whole.wave)
     total = len(whole.chunks) * SampleOptions().steps

@@ -1,0 +1,99 @@
+"""Release: reads a release folder to convert it again, and writes the parts of one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors.numpy import save_file
+from torch import Tensor
+
+from nanospeech.checkpoint import (
+    CONFIG,
+    DURATION,
+    MODEL,
+    VOCODER,
+    Release,
+    load_config,
+    open_release,
+)
+from nanospeech.config import ModelConfig
+from nanospeech.errors import InputError
+from nanospeech.quantized import PackedWeight, pack_layers, plan, stored
+
+PARTS = {"model": MODEL, "duration": DURATION, "vocoder": VOCODER}
+
+
+def is_release(path: str | Path) -> bool:
+    """Whether a path is a release folder, not a run's or a checkpoint's."""
+    return (Path(path) / MODEL).is_file()
+
+
+def read_release(folder: str | Path) -> tuple[Release, dict[str, dict[str, Tensor]]]:
+    """A release folder and the tensors of each of its own parts, packed weights unpacked.
+
+    Raises:
+        CheckpointError: incomplete, damaged, or contradicting itself.
+    """
+    release = open_release(folder)
+    files = {part: n for part, n in PARTS.items() if (release.folder / n).is_file()}
+    return release, {
+        part: {n: torch.from_numpy(t) for n, t in release.weights(name).items()}
+        for part, name in files.items()
+    }
+
+
+def write_release(
+    folder: Path, config: ModelConfig, parts: Mapping[str, Mapping[str, Tensor]], dtype: str
+) -> None:
+    """Writes config.json and weights; what config.quantization names is packed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    q = config.quantization
+    for part, tensors in parts.items():
+        arrays = {n: t.float().numpy() for n, t in sorted(tensors.items())}
+        packed = pack_layers(arrays, getattr(q, part), q.group_size) if q else arrays
+        floats = {
+            n: t if isinstance(t, PackedWeight) else t.astype(dtype) for n, t in packed.items()
+        }
+        write_whole(stored(floats), folder / PARTS[part])
+    config.save(folder / CONFIG)
+
+
+def write_whole(arrays: Mapping, path: Path) -> None:
+    """Writes safetensors, whole or not at all."""
+    part = path.with_suffix(".part")
+    try:
+        save_file(dict(arrays), part, metadata={"format": "pt"})
+        part.chmod(0o644)  # safetensors makes it readable by its owner alone
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def quantized(
+    config: ModelConfig, parts: Mapping[str, Mapping[str, Tensor]], bits: int
+) -> ModelConfig:
+    """The config of the same model with most layers in few bits."""
+    shapes = {part: {n: tuple(t.shape) for n, t in ts.items()} for part, ts in parts.items()}
+    return dataclasses.replace(config, quantization=plan(shapes, bits))
+
+
+def check_release(folder: str | Path, output: str | Path, weights: str, bits: int | None) -> None:
+    """Refuses what cannot be made of a release folder.
+
+    Raises:
+        InputError: it would be written over itself, holds no raw weights, or is packed already.
+        CheckpointError: its config cannot be read.
+    """
+    if Path(output).resolve() == Path(folder).resolve():
+        raise InputError(f"--output {output} is the folder that is read; name another")
+    if weights == "raw":
+        raise InputError(
+            f"{folder} is a release folder and holds no raw weights; name a checkpoint"
+        )
+    if bits is not None and load_config(folder).quantization is not None:
+        raise InputError(
+            f"{folder} is quantised already; name the folder or checkpoint that it was made from"
+        )

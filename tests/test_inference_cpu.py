@@ -1,0 +1,66 @@
+"""What is faster on a CPU says the same: against the plain operations, and float32."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from nanospeech import SampleOptions, load_engine  # noqa: E402
+from nanospeech_torch import inference_cpu, layers  # noqa: E402
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+def test_complex_rotation_is_the_rotation_of_training(heads):
+    x = torch.randn(2, 4, 9, 8)
+    angles = layers.rotary_angles(9, 8, x)
+    with torch.enable_grad():
+        want = layers.rotate(x.requires_grad_(), angles, heads).detach()
+    with torch.inference_mode():
+        np.testing.assert_allclose(layers.rotate(x, angles, heads), want, atol=1e-6)
+
+
+@pytest.mark.parametrize("items", [1, 3])
+def test_one_pass_norm_and_gate_are_those_of_training(items):
+    norm = layers.LayerNorm(16)
+    x, change = torch.randn(3, 5, 16), torch.randn(3, 5, 16)
+    scale, shift, gate = torch.randn(3, items, 1, 16)
+    want = norm(x) * (1 + scale) + shift, x + gate * change
+    with torch.inference_mode():
+        np.testing.assert_allclose(layers.modulated(norm, x, scale, shift), want[0], atol=1e-5)
+        np.testing.assert_allclose(layers.gated(x, gate, change), want[1], atol=1e-5)
+
+
+def test_gelu_by_erf_is_within_the_rounding_of_bfloat16():
+    x = torch.linspace(-8, 8, 4001)
+    exact = torch.nn.functional.gelu(x, approximate="tanh")
+    with torch.inference_mode():
+        short = inference_cpu.GELU("tanh")(x.bfloat16()).float()
+        assert torch.equal(inference_cpu.GELU("tanh")(x), exact)
+    plain = torch.nn.functional.gelu(x.bfloat16(), approximate="tanh").float()
+    assert (short - exact).abs().max() < 1.2 * (plain - exact).abs().max()
+
+
+def test_short_weights_change_no_length_and_hardly_the_speech(tiny_aligned, arrays):
+    cond, text = arrays["cond"], arrays["text_ids"]
+    noise = np.random.default_rng(0).standard_normal(cond.shape, dtype=np.float32)
+    mels, seconds = [], []
+    for dtype in ("float32", "bfloat16"):
+        engine = load_engine(tiny_aligned, "torch", "cpu", dtype)
+        mels.append(engine.sample(noise, cond, text, SampleOptions(steps=2)))
+        seconds.append(engine.duration(cond, text))
+    np.testing.assert_array_equal(*seconds)
+    assert 0 < np.abs(mels[0] - mels[1]).mean() < 0.05 * mels[0].std()
+
+
+def test_loading_does_not_import_the_compiler():
+    code = (
+        "import sys; from nanospeech import load_engine; load_engine(backend='torch');"
+        "print('torch._dynamo' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -1,0 +1,197 @@
+"""MLX's engine: graphs for a few lengths, threads that share it, memory that is given back."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nanospeech import Speaker, load_engine
+from nanospeech.checkpoint import open_release
+from nanospeech.config import SampleOptions
+from nanospeech.errors import CheckpointError, InputError
+from nanospeech.sampling import noise
+from nanospeech.tokenizer import pad_tokens
+from nanospeech.worker import Worker
+
+pytest.importorskip("mlx.core", reason="no mlx here")
+
+from nanospeech_mlx.compiled import CompiledNetwork
+from nanospeech_mlx.engine import MlxEngine
+
+ROOT = Path(__file__).resolve().parent.parent
+KINDS = [("none", 1), ("average", 2), ("aligned", 2)]
+OPTIONS = SampleOptions("euler", 3)
+TEXTS = ("hello there, general.", "no.")
+
+
+def items(engine, *lens: int) -> dict:
+    """Arguments of sample for items of unequal lengths."""
+    return {
+        "noise_BNM": np.stack([noise(max(lens), 100, seed) for seed, _ in enumerate(lens)]),
+        "cond_BNM": np.zeros((len(lens), max(lens), 100), np.float32),
+        "text_BT": pad_tokens([engine.tokenizer.encode(t) for t in TEXTS[: len(lens)]]),
+        "lens_B": np.array(lens),
+    }
+
+
+def steps_of(folder, step: int, limit: int = 16) -> MlxEngine:
+    """An engine that compiles for multiples of `step` patches."""
+    engine = MlxEngine(open_release(folder), "cpu", compile=True)
+    engine.compiled = CompiledNetwork(engine.dit, step, limit)
+    return engine
+
+
+# Compiled graphs.
+
+
+@pytest.mark.parametrize(("kind", "p"), KINDS)
+def test_compiled_and_padded_is_the_same_speech(make_release, engine_of, kind, p):
+    folder = make_release(text_upsampling=kind, patch_size=p)
+    plain, compiled = engine_of(folder, "mlx"), steps_of(folder, 32)
+    for lens in ((75,), (131, 98)):
+        given = items(plain, *lens)
+        a, b = (e.sample(**given, options=OPTIONS) for e in (plain, compiled))
+        for n, x, y in zip(lens, a, b):
+            assert np.abs(x[:n] - y[:n]).max() <= 1e-3
+        del given["lens_B"]
+        a, b = (e.sample(**given, options=OPTIONS) for e in (plain, compiled))
+        assert a.shape == b.shape and np.abs(a - b).max() <= 1e-3
+
+
+def test_velocities_past_the_end_stay_zero(tiny_aligned):
+    engine = steps_of(tiny_aligned, 32)
+    given = items(engine, 131, 98)
+    x, cond, text, lens = given.values()
+    v = engine.velocity(x, cond, text, np.array([0.2, 0.9], np.float32), lens_B=lens)
+    assert v.shape == x.shape and not v[1, 98:].any() and v[0, 98:].any()
+
+
+def test_lengths_of_one_step_share_a_graph(tiny_aligned):
+    engine = steps_of(tiny_aligned, 32)
+    for frames in (65, 100, 128):
+        engine.sample(**items(engine, frames), options=OPTIONS)
+    assert engine.compiled is not None and len(engine.compiled.graphs) == 1
+    engine.sample(**items(engine, 129), options=OPTIONS)
+    assert len(engine.compiled.graphs) == 2
+
+
+def test_the_oldest_graph_goes(tiny_aligned):
+    engine = steps_of(tiny_aligned, 8, limit=2)
+    first = engine.sample(**items(engine, 60), options=OPTIONS)
+    for frames in (80, 60, 100):
+        engine.sample(**items(engine, frames), options=OPTIONS)
+    assert engine.compiled is not None
+    assert [patches for _, _, patches, _ in engine.compiled.graphs] == [32, 56]
+    engine.sample(**items(engine, 120), options=OPTIONS)
+    assert np.array_equal(engine.sample(**items(engine, 60), options=OPTIONS), first)
+
+
+def test_compiling_is_asked_for_on_a_cpu(tiny_aligned):
+    for wish, there in ((None, False), (False, False), (True, True)):
+        engine = load_engine(tiny_aligned, "mlx", "cpu", compile=wish)
+        assert (engine.compiled is not None) == there  # type: ignore[attr-defined]
+    with pytest.raises(InputError, match="for the mlx backend"):
+        load_engine(tiny_aligned, "torch", compile=True)
+
+
+# Threads.
+
+
+def together(*calls) -> list:
+    """What calls return that start at once, each in a thread; or what they raise."""
+    found: list = [None] * len(calls)
+    gate = threading.Barrier(len(calls))
+
+    def run(i: int) -> None:
+        gate.wait()
+        try:
+            found[i] = calls[i]()
+        except Exception as e:
+            found[i] = e
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+@pytest.mark.parametrize("compile", [False, True])
+def test_threads_may_share_an_engine_on_the_cpu(tiny_aligned, engine_of, compile):
+    engine = load_engine(tiny_aligned, "mlx", "cpu", compile=compile)
+    given = [items(engine, n) for n in (75, 131)]
+    calls = [lambda g=g: engine.vocode(engine.sample(**g, options=OPTIONS))[0] for g in given * 2]
+    found = together(*calls)
+    plain = engine_of(tiny_aligned, "mlx")
+    for g, wave in zip(given * 2, found):
+        wanted = plain.vocode(plain.sample(**g, options=OPTIONS))[0]
+        assert np.abs(wave - wanted).max() <= 1e-3
+
+
+def test_threads_speak_through_a_worker(tiny_aligned, backend):
+    names = set()
+
+    def load():
+        names.add(threading.current_thread().name)
+        return load_engine(tiny_aligned, backend, "cpu")
+
+    engine = Worker(load)
+    speak = [Speaker(engine, options=OPTIONS, seed=s).speak for s in (0, 1)]  # type: ignore[arg-type]
+    a, b = together(*(lambda f=f: f("hello there.").wave for f in speak))
+    assert np.array_equal(a, speak[0]("hello there.").wave)
+    assert np.array_equal(b, speak[1]("hello there.").wave)
+    (wrong,) = together(lambda: engine.sample(1, 2, 3))
+    assert isinstance(wrong, InputError)
+    assert (engine.backend, engine.folder) == (backend, tiny_aligned)
+    assert len(names) == 1 and threading.current_thread().name not in names
+
+
+ENDS = """
+import sys, threading
+import numpy as np
+from nanospeech import load_engine
+from nanospeech.worker import Worker
+own = sys.argv[2] == "worker"
+def load():
+    return load_engine(sys.argv[1], "mlx", "cpu", compile=own)
+engine = Worker(load) if own else load()
+x = np.zeros((1, 60, 100), np.float32)
+args = x, x, np.array([[1, 2]]), np.array([0.5], np.float32)
+thread = threading.Thread(target=engine.velocity, args=args)
+thread.start()
+thread.join()
+"""
+
+
+@pytest.mark.parametrize("how", ["thread", "worker"])
+def test_a_program_ends_well_right_after_a_thread_that_spoke(tiny_aligned, how):
+    command = [sys.executable, "-c", ENDS, str(tiny_aligned), how]
+    for _ in range(3):  # ending at once is a matter of luck
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_worker_whose_engine_cannot_be_loaded(tmp_path):
+    with pytest.raises(CheckpointError, match="has no model"):
+        Worker(lambda: load_engine(tmp_path))
+
+
+# Memory.
+
+
+def test_long_work_keeps_no_arrays(tiny_aligned):
+    import mlx.core as mx
+
+    engine = load_engine(tiny_aligned, "mlx", "cpu")
+    kept = []
+    for frames in (60, 120, 90, 200, 75, 160):
+        engine.vocode(engine.sample(**items(engine, frames), options=OPTIONS))
+        engine.rest()
+        kept.append(mx.get_active_memory())
+    assert kept[-1] == kept[0]
