@@ -65,7 +65,8 @@ def load_engine(
         folder_or_repo: a release folder, a Hub name, or None for the voice that is shipped.
         backend: "auto", "torch" or "mlx".
         device: torch: "cpu", "cuda", "cuda:1", "mps"; mlx: "cpu", "gpu". None takes a GPU if any.
-        dtype: of the speech model's weights: "float32" (default), "float16" or "bfloat16".
+        dtype: of the speech model's transformer: "float32", "float16" or "bfloat16". None is
+            float32 in MLX, and in PyTorch what the processor multiplies fastest in.
         quantize: round the speech model's weights to 4 or 8 bits. MLX on a GPU computes with
             them packed; elsewhere it only sounds alike. See python -m convert --quantize.
         compile: MLX: compile the network for each of a few lengths; None does so on a GPU.

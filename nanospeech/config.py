@@ -249,6 +249,11 @@ class ModelConfig:
         if self.tokenizer not in TOKENIZERS:
             raise InputError(f"tokenizer {self.tokenizer!r}; choose from {TOKENIZERS}")
 
+    def chosen(self, options: SampleOptions, name: str) -> float:
+        """A cfg_strength or temperature that is asked for, else the model's own."""
+        asked = getattr(options, name)
+        return getattr(self, name) if asked is None else asked
+
     def save(self, path: str | Path) -> None:
         Path(path).write_text(json.dumps(to_dict(self), indent=2) + "\n", encoding="utf-8")
 

@@ -231,14 +231,15 @@ class Engine(ABC):
         prompt = checks.lengths(prompt_frames_B, "prompt_frames_B", len(x), x.shape[1], cond)
         tokens = checks.prompt_tokens(prompt_tokens_B, text, prompt)
         with self.context():
-            states, filler = self.text_states(text, cond, lens, prompt, tokens)
-            normal = self.array(self.normalised(cond))
+            # cast once: every evaluation reads them
+            made = self.text_states(text, cond, lens, prompt, tokens)
+            states, filler = (self.to_weights(s) for s in made)
+            normal = self.to_weights(self.array(self.normalised(cond)))
             frames = None if lens_B is None else self.array(lens)
             fresh = checks.length_mask(lens, x.shape[1]) & ~checks.length_mask(prompt, x.shape[1])
             velocity = self.guided(options, (normal, states, frames), filler, fresh)
             times = time_grid(options.steps, options.schedule, options.sway_sampling_coef)
-            spread = options.temperature
-            spread = self.config.temperature if spread is None else spread
+            spread = self.config.chosen(options, "temperature")
             state = self.array(x * np.float32(spread))
             steps = integrate(velocity, state, times, options.method, options.zero_init)
             for done, state in enumerate(steps, start=1):
@@ -267,8 +268,7 @@ class Engine(ABC):
                 frames no velocity was ever trained, and padding has none.
         """
         normal, states, lens = conditions
-        strength = options.cfg_strength
-        strength = self.config.cfg_strength if strength is None else strength
+        strength = self.config.chosen(options, "cfg_strength")
         twice = conditions
         if strength > 0:
             lens = None if lens is None else self.concat(lens, lens)
@@ -421,7 +421,7 @@ class Engine(ABC):
     ) -> Device:
         """The speech model in its weights' type, between float32 and float32."""
         x, cond, text = (self.to_weights(a) for a in (x, cond, text))
-        return self.to_float(self.dit(x, cond, text, time, lens))
+        return self.to_float(self.run(x, cond, text, time, lens))
 
     def type_of(self, part: str, name: str) -> str:
         """The type of a tensor of MODEL, DURATION or VOCODER, by its name in the network."""
@@ -434,6 +434,10 @@ class Engine(ABC):
         return self.modules[name]
 
     # What a backend adds.
+
+    def run(self, *inputs: Device | None) -> Device:
+        """What DiT makes of its inputs."""
+        return self.dit(*inputs)
 
     def usual_dtype(self, device: str) -> str:
         """The type of the transformer where none is asked for."""

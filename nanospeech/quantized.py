@@ -102,12 +102,22 @@ def plan(shapes: Mapping[str, Mapping[str, tuple[int, ...]]], bits: int) -> Quan
         raise InputError(f"quantize is {bits}; choose from {', '.join(map(str, CHOICES))}")
     size, found = QuantizationConfig().group_size, {}
     for part, tensors in shapes.items():
-        fits = [n for n, s in tensors.items() if len(s) == 2 and s[1] % size == 0]
-        layers = dict.fromkeys(layer_of(n) for n in fits if n.endswith(".weight"))
-        found[part] = {x: bits_of(x, bits) for x in layers if not x.endswith(KEPT)}
+        layers = [x for x in packable(tensors, size) if not x.endswith(KEPT)]
+        found[part] = {x: bits_of(x, bits) for x in layers}
     if not any(found.values()):
         raise InputError(f"no layer of the model has rows of a multiple of {size} weights to pack")
     return QuantizationConfig(size, **found)
+
+
+def packable(tensors: Mapping[str, tuple[int, ...]], size: int) -> list[str]:
+    """The layers of a part whose rows are whole numbers of groups, each kind once.
+
+    Args:
+        tensors: shapes by name.
+        size: weights that share a scale.
+    """
+    fits = [n for n, s in tensors.items() if len(s) == 2 and s[1] % size == 0]
+    return list(dict.fromkeys(layer_of(n) for n in fits if n.endswith(".weight")))
 
 
 def bits_of(layer: str, bits: int) -> int:

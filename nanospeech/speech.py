@@ -118,8 +118,8 @@ def in_context(prompt: Prompt, mel_NM: np.ndarray) -> tuple[np.ndarray, int]:
 
 def vocode(engine: Any, prompt: Prompt, mels: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Waves of chunks' mels, as one batch, at the prompt recording's own level."""
-    rows = [in_context(prompt, mel)[0] for mel in mels]
-    skip = in_context(prompt, mels[0])[1] * engine.config.audio.hop_length
+    rows, contexts = zip(*(in_context(prompt, mel) for mel in mels))
+    skip = contexts[0] * engine.config.audio.hop_length
     if len(rows) == 1:
         waves = engine.vocode(rows[0][None])
     else:

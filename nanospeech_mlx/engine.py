@@ -90,9 +90,8 @@ class MlxEngine(Engine):
         mx.eval(module.parameters())
         return module
 
-    def network(self, x: Any, cond: Any, text: Any, time: Any, lens: Any) -> mx.array:
-        x, cond, text = (self.to_weights(a) for a in (x, cond, text))
-        return self.to_float((self.compiled or self.dit)(x, cond, text, time, lens))
+    def run(self, *inputs: Any) -> mx.array:
+        return (self.compiled or self.dit)(*inputs)
 
     def context(self) -> Any:
         return mx.stream(mx.cpu if self.device == "cpu" else mx.gpu)

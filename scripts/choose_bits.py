@@ -27,6 +27,7 @@ from nanospeech.checkpoint import DURATION, MODEL, VOCODER, Release, open_releas
 from nanospeech.config import BITS, QuantizationConfig, SampleOptions
 from nanospeech.errors import InputError, NanospeechError
 from nanospeech.mel import log_mel
+from nanospeech.sampling import noise
 from nanospeech.tokenizer import pad_tokens
 
 TEXTS = ("She had been away for a week.", "Bread is sold in the square, at half past nine.")
@@ -63,17 +64,16 @@ class Reference:
         prompt, chunk, audio = self.speaker.prompt, sentence.chunk, engine.config.audio
         start, frames = len(prompt.mel), len(prompt.mel) + chunk.frames
         tokens = pad_tokens([np.concatenate([prompt.tokens, chunk.tokens])])
-        told = {"prompt_tokens_B": np.array([len(prompt.tokens)])}
         cond = np.zeros((1, frames, audio.n_mels), np.float32)
         cond[0, :start] = prompt.mel
         whole = np.concatenate([prompt.mel, sentence.mel])
         goal = (whole[None] - audio.mel_mean) / audio.mel_std
-        noise = np.random.default_rng(chunk.seed).standard_normal(cond.shape, np.float32)
+        start_BNM = noise(frames, audio.n_mels, chunk.seed)[None]
         found = {
             "velocity": np.stack(
                 [
                     engine.velocity(
-                        ((1 - t) * noise + t * goal).astype(np.float32), cond, tokens, [t]
+                        ((1 - t) * start_BNM + t * goal).astype(np.float32), cond, tokens, [t]
                     )[0, start:]
                     for t in TIMES
                 ]
@@ -81,7 +81,8 @@ class Reference:
             "mel": self.mel(engine, chunk),
         }
         if engine.has_duration:
-            found["seconds"] = engine.duration(prompt.mel[None], tokens, **told)
+            known = np.array([len(prompt.tokens)])
+            found["seconds"] = engine.duration(prompt.mel[None], tokens, prompt_tokens_B=known)
         wave = engine.vocode(sentence.mel[None])[0]
         found["sound"] = log_mel(wave)
         return found
@@ -112,8 +113,7 @@ def plans(shapes: Mapping[str, Mapping[str, tuple[int, ...]]], bits: int) -> Ite
     size = QuantizationConfig().group_size
     everything: dict[str, dict[str, int]] = {}
     for part, tensors in shapes.items():
-        fits = [n for n, s in tensors.items() if len(s) == 2 and s[1] % size == 0]
-        everything[part] = {quantized.layer_of(n): bits for n in fits if n.endswith(".weight")}
+        everything[part] = dict.fromkeys(quantized.packable(tensors, size), bits)
         for layer in everything[part]:
             yield f"{part}: {layer}", QuantizationConfig(size, **{part: {layer: bits}})
     yield f"all, {bits} bits", QuantizationConfig(size, **everything)

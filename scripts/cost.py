@@ -111,8 +111,7 @@ def operations(cell: Cell, config: ModelConfig) -> tuple[float, float]:
     frames = round(cell.seconds * FRAME_RATE)
     new = frames - round(cell.prompt_seconds * FRAME_RATE)
     tokens = round(cell.seconds * TOKENS_PER_SECOND)
-    strength = options.cfg_strength
-    strength = config.cfg_strength if strength is None else strength
+    strength = config.chosen(options, "cfg_strength")
     parts = step_flops(c, cell.batch, frames, tokens)
     # the text's states are made once; where they fill the frames, those of no text as well
     once = parts.pop("text") * (2 if c.text_upsampling == "none" else 1) + parts.pop("aligner")
