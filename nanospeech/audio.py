@@ -96,7 +96,7 @@ def check_length(path: str | Path, max_seconds: float) -> float:
     return float(info.duration)
 
 
-def resample(wave: np.ndarray, rate: int, wanted: int) -> np.ndarray:
+def resample(wave: np.ndarray, rate: float, wanted: float) -> np.ndarray:
     """float32 (n,) at `rate` Hz -> float32 (about n * wanted / rate,)."""
     if rate == wanted:
         return np.ascontiguousarray(wave, np.float32)

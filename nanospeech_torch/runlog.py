@@ -20,6 +20,7 @@ from nanospeech.errors import InputError
 from . import profile, speed
 
 if TYPE_CHECKING:
+    from .heldout import HeldOut
     from .trainer import Trainer
 
 TRACKERS = ("wandb", "tensorboard", "trackio")
@@ -32,6 +33,8 @@ class LogConfig:
     trackers: list = option((), "of wandb, tensorboard, trackio; each is a package to install")
     project: str = option("nanospeech", "name of the project in the trackers")
     name: str | None = option(None, "name of the run in the trackers; None: its folder's")
+    heldout: list = option((), "shards to measure on, never to train on; their losses join log.csv")
+    heldout_every: int = option(500, "steps between those measurements")
     sample_every: int = option(0, "steps between spoken samples and mel pictures; 0: none")
     sentences: list = option(
         (
@@ -48,8 +51,11 @@ class LogConfig:
     def __post_init__(self):
         object.__setattr__(self, "trackers", tuple(self.trackers))
         object.__setattr__(self, "sentences", tuple(self.sentences))
+        object.__setattr__(self, "heldout", tuple(self.heldout))
         if wrong := sorted(set(self.trackers) - set(TRACKERS)):
             raise InputError(f"log.trackers {wrong} not known; choose from {', '.join(TRACKERS)}")
+        if self.heldout_every < 1:
+            raise InputError(f"log.heldout_every is {self.heldout_every}, should be 1 or more")
         if self.sample_every < 0:
             raise InputError(f"log.sample_every is {self.sample_every}, should be 0 or more")
 
@@ -57,8 +63,9 @@ class LogConfig:
 class Log:
     """Progress bar, log.csv and trackers; reads the device only every log_every steps."""
 
-    def __init__(self, trainer: Trainer, total: int):
-        self.trainer = t = trainer
+    def __init__(self, trainer: Trainer, total: int, heldout: HeldOut | None = None):
+        self.trainer, self.heldout = trainer, heldout
+        t = trainer
         self.config = t.log_config
         self.main = t.accelerator.is_main_process
         self.sums: dict[str, torch.Tensor] = {}
@@ -117,15 +124,16 @@ class Log:
         """Counts an optimiser step."""
         self.steps += 1
         self.bar.update()
-        if self.trainer.step % self.trainer.config.log_every == 0:
-            self.write(norm, rate)
+        due = self.heldout is not None and self.trainer.step % self.config.heldout_every == 0
+        if due or self.trainer.step % self.trainer.config.log_every == 0:
+            self.write(norm, rate, due)
 
     def means(self) -> dict[str, float]:
         """Mean losses since the last line."""
         return {name: float(v) / self.counts[name] for name, v in self.sums.items()}
 
-    def write(self, norm: torch.Tensor, rate: float) -> None:
-        """One line of figures."""
+    def write(self, norm: torch.Tensor, rate: float, measure: bool = False) -> None:
+        """One line of figures; with `measure`, those of held-out speech too."""
         t = self.trainer
         self.last = self.means()
         bad = sum(guard.report()["skipped"] for guard in t.guards.values())
@@ -147,6 +155,10 @@ class Log:
             "seconds": round(now - self.start, 1),
             "epoch": max((p.epoch for p in t.places.values()), default=0),
         }
+        if measure and self.heldout is not None:
+            held = self.heldout.losses()
+            row |= {k: round(v, 5) for k, v in held.items()}
+            self.last |= held
         if self.main:
             shown = {k: f"{v:.4f}" for k, v in self.last.items()} | {"frames/s": round(speed_now)}
             self.bar.set_postfix(shown)

@@ -29,6 +29,7 @@ from .checkpoints import Checkpoints
 from .data import BatchPlan, Loaded, Place
 from .flow import Nanospeech
 from .guards import Guard, GuardConfig, clip_factor, guarded_step
+from .heldout import HeldOut
 from .optim import EMA, SCHEDULES, lr_factor, steps_in_all
 from .parallel import Parallel, ParallelConfig
 from .runlog import Log, LogConfig
@@ -277,7 +278,7 @@ class Trainer:
             f"{self.accelerator.num_processes} x {self.accelerator.device.type}, each with batches "
             f"of up to {plan.batch_size} samples and {plan.max_frames} frames"
         )
-        log = Log(self, total_steps)
+        log = Log(self, total_steps, HeldOut(self, plan) if self.log_config.heldout else None)
         batches = iter(self.loader(train_dataset, plan, num_workers, cache_bytes))
         deadline = time.monotonic() + 60 * minutes if minutes else math.inf
         self.since = time.monotonic() - self.earlier

@@ -17,6 +17,8 @@
 #
 # RUNS=folder       of data, checkpoints and logs (default runs/NAME of OUTPUT)
 # SPEAKERS="a b"    take only these     HOURS=n  at most, of each speaker
+# VARY=0.1          train on a copy of each clip too, so much slower or faster, as another speaker
+#                   (the default; 0: none): few speakers are learned by heart without
 # LISTEN=0          do not drop what Whisper does not understand (listening takes a while)
 # WHISPER=base      faster-whisper size or folder
 # VOCODER=folder    use this one instead of training one; its sources go into VOCODER_SOURCES="a b"
@@ -50,11 +52,13 @@ stage() { "$python" "$here/scripts/stage.py" "$runs/record.json" "$@"; }
 compile=$(command -v "${CXX:-g++}" >/dev/null && echo speed.compile=default || :)
 listen="--whisper $whisper"
 [ "${LISTEN:-1}" != 0 ] || listen=''
+vary="--vary ${VARY:-0.1}"
+[ "${VARY:-0.1}" != 0 ] || vary=''
 
 # shellcheck disable=SC2086
 stage curate --makes "$runs/data/curate.json" -- \
   "$python" "$here/scripts/curate.py" "$shards" --out "$runs/data" --overwrite --max-seconds 20 \
-  --jobs "$cores" $listen ${SPEAKERS:+--speakers $SPEAKERS} ${HOURS:+--max-hours "$HOURS"}
+  --jobs "$cores" $listen $vary ${SPEAKERS:+--speakers $SPEAKERS} ${HOURS:+--max-hours "$HOURS"}
 stage levels --needs curate --makes "$runs/levels.txt" -- \
   "$python" "$here/scripts/levels.py" "$runs/data/train" --out "$runs/levels.txt"
 stage prompts --needs curate --makes "$runs/voices" --clean "$runs/voices" -- \
@@ -75,11 +79,15 @@ else
   stage export --needs vocoder --makes "$vocoder/vocoder.safetensors" -- \
     "$python" "$here/scripts/train_vocoder.py" --run "$runs/vocoder" --export "$vocoder"
 fi
+# the losses of clips that are held out, if any are, go into log.csv too
+set -- "$runs/data/heldout/"*.tar
+[ ! -e "$1" ] || heldout="log.heldout=[$runs/data/heldout/*.tar]"
 # shellcheck disable=SC2046,SC2086
 stage speech --extends --needs levels --makes "$runs/speech/latest" --clean "$runs/speech" -- \
   $launch "$here/scripts/train.py" --config "$here/scripts/configs/default_voice.yaml" \
   --threads "$threads" --set data.shards="[$runs/data/train/*.tar]" run_dir="$runs/speech" \
-  total_steps=1000000 train.minutes="$minutes" $(cat "$runs/levels.txt") $compile $gpu ${SET:-}
+  total_steps=1000000 train.minutes="$minutes" $(cat "$runs/levels.txt") $compile ${heldout:-} $gpu \
+  ${SET:-}
 stage curve --needs speech --makes "$runs/curve.png" -- \
   "$python" "$here/scripts/plot_training.py" --log "$runs/speech/log.csv" --out "$runs/curve.png"
 

@@ -161,9 +161,13 @@ def data(paths: Sequence[Path], vocoder: Sequence[str], known: dict[str, dict[st
         uses = ["speech"] * (source in sources) + ["vocoder"] * (source in vocoder)
         words, license = attribution(source, sources.get(source, ()), known)
         credit.append((source, ", ".join(uses), words, license))
+    varied = [v for path in paths if (v := read_json(path).get("vary"))]
+    copies = (
+        f" Each clip was also heard {100 * max(varied):g} % slower or faster." if varied else ""
+    )
     total = (
         f"The speech model: {hours['train']:.2f} hours trained on, {hours['heldout']:.2f} held "
-        f"out.\n\n{grid(head, rows)}\n\n"
+        f"out.{copies}\n\n{grid(head, rows)}\n\n"
     )
     table = grid(("source", "used for", "attribution", "licence"), credit)
     return f"## Data, licences, attributions\n\n{total if rows else ''}{table}\n"

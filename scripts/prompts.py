@@ -123,6 +123,8 @@ def by_speaker(inputs: Sequence[Path], unnamed: str) -> dict[str, list[Sample]]:
             continue  # nothing was held out
         here: dict[str, list[Sample]] = {}
         for sample in find([path])[0]:
+            if "pace" in sample.extra:
+                continue  # curate.py's copy at another speed: nobody sounds like that
             here.setdefault(sample.speaker or unnamed, []).append(sample)
         found |= {name: samples for name, samples in here.items() if name not in found}
     if not found:

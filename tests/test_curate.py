@@ -18,7 +18,7 @@ from scripts.curate import CurateOptions, curate, even, is_held_out, main
 from scripts.curate_heard import Heard, misheard, whisper
 from scripts.layouts import find
 from scripts.levels import levels
-from scripts.prompts import choose, depth, measure
+from scripts.prompts import by_speaker, choose, depth, measure
 from scripts.prompts import main as prompts
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -57,6 +57,34 @@ def test_every_clip_is_on_the_side_of_its_key(tmp_path):
     want = {key for key in TEXTS if zlib.crc32(key.encode()) % 2 == 0}
     assert want and sides == {"train": TEXTS.keys() - want, "heldout": want}
     assert not any(is_held_out(key, 0) for key in TEXTS)
+
+
+def test_copies_at_another_speed_are_trained_on_only_and_make_no_voices(tmp_path):
+    plain, _ = split(tmp_path / "plain", hold_out=2)
+    summary, sides = split(tmp_path / "varied", hold_out=2, vary=0.1)
+    assert summary == plain | {"vary": 0.1}  # hours and clips are those of recordings
+    here = find([tmp_path / "varied" / "train"])[0]
+    copies = {s.key: s for s in here if "pace" in s.extra}
+    originals = {s.key: s for s in here if s.key not in copies}
+    ((who, told),) = plain["speakers"].items()
+    assert len(copies) == len(originals) == told["train_clips"]
+    for key, copy in copies.items():
+        kind = key.rpartition("-")[2]
+        first, pace = originals[key.removesuffix(f"-{kind}")], {"slow": 0.9, "fast": 1.1}[kind]
+        assert (copy.speaker, copy.text) == (f"{who}-{kind}", first.text)
+        assert copy.extra["pace"] == pytest.approx(pace)
+        slow, wave = audio.read(copy.audio.read()), audio.read(first.audio.read())
+        assert len(slow) == pytest.approx(len(wave) / pace, abs=2)
+        # the pitch goes with it: the strongest tone is where it was times the pace
+        assert centre(slow) == pytest.approx(pace * centre(wave), rel=0.04)
+    assert len(sides["heldout"]) == told["heldout_clips"]
+    assert by_speaker([tmp_path / "varied" / "train"], "voice").keys() == {who}
+
+
+def centre(wave: np.ndarray) -> float:
+    """The median frequency of a wave, in Hz."""
+    power = np.square(np.abs(np.fft.rfft(wave)))
+    return float(np.searchsorted(power.cumsum(), power.sum() / 2) / len(wave) * 24_000)
 
 
 def test_audio_that_is_an_mp3_already_is_not_coded_again(tmp_path):

@@ -21,6 +21,7 @@ from nanospeech.nanospeech_torch import (
 )
 from nanospeech.trainer_torch import DurationTrainer, NanospeechTrainer
 from nanospeech_torch.flow import LossConfig
+from nanospeech_torch.runlog import LogConfig
 
 SHARD = Path(__file__).parent / "fixtures" / "speech-000000.tar"
 VOCAB = {c: i for i, c in enumerate(" '.,ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")}
@@ -95,5 +96,6 @@ if __name__ == "__main__":
     folder, size, aligned = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "aligned"
     options = {"text_upsampling": "aligned", "patch_size": 2} if aligned else {}
     torch.set_num_threads(1)
-    run = trainer(folder, speech_model(**options))
+    log = LogConfig(heldout=[str(SHARD)], heldout_every=3)
+    run = trainer(folder, speech_model(**options), log=log)
     run.train(samples(), 6, batch_size=size, max_duration=200, save_step=100)

@@ -1,0 +1,104 @@
+"""Held-out losses: whether a run still learns to speak, or learns its clips by heart. No training.
+
+They are those of the averaged weights, without dropout, on the same batches with the same draws
+each time, so that one line of log.csv can be held against another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from nanospeech.errors import DataError, InputError
+
+from . import feed
+from .data import BatchPlan
+from .optim import local
+from .sources import find_shards, make_source
+
+if TYPE_CHECKING:
+    from .trainer import Trainer
+
+MOST_FRAMES = 60_000  # with their padding: ten minutes of speech tell enough
+
+
+class HeldOut:
+    """Speech that a run is measured on, and never learns from.
+
+    Args:
+        trainer: of a speech or duration model; its log_config names the shards.
+        plan: how training batches are formed.
+
+    Raises:
+        InputError: a shard is not there, or the model has losses that fight each other.
+        DataError: nothing in the shards can be used.
+    """
+
+    def __init__(self, trainer: Trainer, plan: BatchPlan):
+        self.trainer = trainer
+        if len(trainer.phases) > 1:
+            raise InputError("log.heldout is for speech and duration models; leave it empty here")
+        self.batches = list(self.read(replace(plan, carry=False)))
+        if not self.batches:
+            files = ", ".join(map(str, trainer.log_config.heldout))
+            raise DataError(f"no clip of log.heldout can be used: {files}")
+
+    def read(self, plan: BatchPlan) -> Iterator[Any]:
+        """The batches of one pass over the shards, or of its beginning; the same everywhere."""
+        t = self.trainer
+        source = make_source(find_shards(t.log_config.heldout))
+        make: Any = getattr(t.core, "batches", None)
+        found = make(source, plan, seed=0) if make else feed.speech_batches(t, source, plan, seed=0)
+        frames = 0
+        for loaded in found:
+            if loaded.batch is not None:
+                frames += loaded.batch.mel.shape[0] * loaded.batch.mel.shape[1]
+                yield loaded.batch
+            if loaded.epoch_ended is not None or frames >= MOST_FRAMES:
+                return
+
+    @torch.no_grad()
+    def losses(self) -> dict[str, float]:
+        """Mean losses by name, `heldout_` before each; every process must call."""
+        t, count = self.trainer, len(self.batches)
+        world, rank = t.parallel.data_world, t.parallel.data_rank
+        sums: dict[str, torch.Tensor] = {}
+        # compiled blocks run as they are written: no graphs for shapes that are met just here
+        with averaged(t), torch.compiler.set_stance("force_eager"):
+            # as many rounds everywhere, as processes may share a model; what is dealt twice counts
+            # for nothing
+            for index in range(rank, rank + -(-count // world) * world, world):
+                batch = self.batches[index % count].to(t.accelerator.device)
+                with t.accelerator.autocast():
+                    found = t.core(batch)
+                for name, (total, number) in found.items():
+                    both = torch.stack([total.float(), number.float()]) * (index < count)
+                    sums[name] = sums.get(name, 0) + both
+        told = torch.stack(list(sums.values()))
+        if world > 1:
+            told = t.parallel.reduce(told)
+        return {
+            f"heldout_{name}": float(total / number.clamp(min=1))
+            for name, (total, number) in zip(sums, told)
+        }
+
+
+@contextlib.contextmanager
+def averaged(trainer: Trainer) -> Iterator[None]:
+    """Inside, the model has its averaged weights and no dropout."""
+    ema = trainer.ema
+    live = [local(p.detach()) for p in ema.live]
+    kept = [p.clone() for p in live]
+    trainer.model.eval()
+    try:
+        for p, mean in zip(live, ema.mean):
+            p.copy_(local(mean))
+        yield
+    finally:
+        for p, old in zip(live, kept):
+            p.copy_(old)
+        trainer.model.train()
