@@ -10,7 +10,12 @@ from __future__ import annotations
 import math
 
 import mlx.core as mx
+import numpy as np
 from mlx import nn
+
+from . import cpu
+
+NEAR = math.sqrt(2 / math.pi)  # of GELU's approximation
 
 
 class SiLU(nn.Module):
@@ -24,7 +29,7 @@ class Mish(nn.Module):
     """x tanh(softplus(x)) (arXiv 1908.08681)."""
 
     def __call__(self, x: mx.array) -> mx.array:
-        return x * mx.tanh(mx.logaddexp(x, 0))
+        return cpu.elementwise(fast_mish, x) if cpu.slow(x) else x * mx.tanh(mx.logaddexp(x, 0))
 
 
 class Softplus(nn.Module):
@@ -47,9 +52,42 @@ class GELU(nn.Module):
 
 def gelu(x: mx.array) -> mx.array:
     """GELU by the error function."""
+    if cpu.slow(x):
+        return cpu.elementwise(fast_gelu, x)
     return x * (1 + mx.erf(x / math.sqrt(2))) / 2
 
 
 def gelu_tanh(x: mx.array) -> mx.array:
     """GELU's approximation by tanh."""
-    return 0.5 * x * (1 + mx.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
+    if cpu.slow(x):
+        return cpu.elementwise(fast_gelu_tanh, x)
+    return 0.5 * x * (1 + mx.tanh(NEAR * (x + 0.044715 * x * x * x)))
+
+
+def fast_gelu(x: np.ndarray) -> np.ndarray:
+    """gelu of an array in NumPy."""
+    y = cpu.erf(x * np.float32(math.sqrt(0.5)))
+    y += 1
+    y *= x
+    y *= np.float32(0.5)
+    return y
+
+
+def fast_gelu_tanh(x: np.ndarray) -> np.ndarray:
+    """gelu_tanh of an array in NumPy."""
+    y = x * x
+    y *= np.float32(0.044715 * NEAR)
+    y += np.float32(NEAR)
+    y *= x
+    np.tanh(y, out=y)
+    y += 1
+    y *= x
+    y *= np.float32(0.5)
+    return y
+
+
+def fast_mish(x: np.ndarray) -> np.ndarray:
+    """Mish of an array in NumPy: tanh(log(1 + e)) is s / (s + 2), where s = e (e + 2)."""
+    e = np.exp(np.minimum(x, np.float32(20)))
+    s = e * (e + 2)
+    return x * (s / (s + 2))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import mlx.core as mx
 
-from . import layers
+from . import cpu, layers
 from .dit import DiT
 
 STEP = 64  # patches: lengths are filled up to a multiple of it
@@ -56,7 +56,8 @@ class CompiledNetwork:
 
         # a function of its own for each: MLX forgets a function's graphs when the function goes
         def network(x, cond, text, time, lens):
-            return self.dit(x, cond, text, time, lens)
+            with cpu.compiling():
+                return self.dit(x, cond, text, time, lens)
 
         self.graphs[key] = found = self.graphs.pop(key, None) or mx.compile(network)
         if len(self.graphs) > self.limit:

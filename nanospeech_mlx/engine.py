@@ -9,12 +9,13 @@ import numpy as np
 from mlx import nn
 from mlx.utils import tree_flatten
 
+from nanospeech import blas
 from nanospeech.checkpoint import DURATION, MODEL, Release, check_tensors
 from nanospeech.engine_base import Engine
 from nanospeech.errors import BackendError, InputError
 from nanospeech.quantized import PackedWeight, stored
 
-from . import layers
+from . import cpu, layers
 from .compiled import CompiledNetwork
 from .dit import DiT
 from .duration import DurationHead, DurationTransformer
@@ -91,7 +92,13 @@ class MlxEngine(Engine):
         return module
 
     def run(self, *inputs: Any) -> mx.array:
-        return (self.compiled or self.dit)(*inputs)
+        if self.device != "cpu" or self.compiled:
+            return (self.compiled or self.dit)(*inputs)
+        parts = min(len(inputs[0]), blas.threads())
+        if parts == 1:
+            return self.dit(*inputs)
+        with blas.limited(blas.threads() // parts):
+            return cpu.side_by_side(self.dit, inputs, parts)
 
     def context(self) -> Any:
         return mx.stream(mx.cpu if self.device == "cpu" else mx.gpu)

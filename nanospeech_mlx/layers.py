@@ -10,7 +10,7 @@ from mlx import nn
 
 from nanospeech.errors import InputError
 
-from . import activations
+from . import activations, cpu
 
 Module = nn.Module
 Linear = nn.Linear
@@ -140,6 +140,8 @@ def attention(
     q_BHNE: mx.array, k_BHNE: mx.array, v_BHNE: mx.array, mask_BN: mx.array | None
 ) -> mx.array:
     """Softmax attention; keys where the mask is false are not seen."""
+    if cpu.slow(q_BHNE):
+        return cpu.attention(q_BHNE, k_BHNE, v_BHNE, mask_BN)
     mask = None if mask_BN is None else mask_BN[:, None, None, :]
     scale = q_BHNE.shape[-1] ** -0.5
     return mx.fast.scaled_dot_product_attention(q_BHNE, k_BHNE, v_BHNE, scale=scale, mask=mask)

@@ -91,3 +91,32 @@ def test_torch_keeps_its_own_if_it_is_imported_first(tmp_path):
     code = f"import torch; {LOAD}; torch.ones(64, 64) @ torch.ones(64, 64)"
     said, library = run(code, tmp_path)
     assert said == "" and Path(library).parent.samefile(Path(str(blas.find_blas())).parent)
+
+
+@linux
+@found
+def test_openblas_takes_the_kernels_of_this_processor(tmp_path):
+    if blas.best_kernels() is None:
+        pytest.skip("OpenBLAS is told nothing on this processor")
+    core = "import ctypes, os; from nanospeech import blas; name = ctypes.c_char_p; "
+    core += "lib = blas.loaded['openblas']; lib.openblas_get_corename.restype = name; "
+    core += "print(lib.openblas_get_corename().decode(), blas.KERNEL in os.environ)"
+    for variables, wanted in (({}, blas.best_kernels()), ({blas.KERNEL: "Prescott"}, "Prescott")):
+        env = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", blas.KERNEL)}
+        done = subprocess.run(
+            [sys.executable, "-c", f"{LOAD}; {core}"],
+            cwd=ROOT,
+            env=env | variables,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.stdout.split() == [wanted, str(bool(variables))], done.stderr[-2000:]
+
+
+def test_threads_are_those_that_are_asked_for(monkeypatch):
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    assert blas.threads.__wrapped__() >= 1
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert blas.threads.__wrapped__() == 3
