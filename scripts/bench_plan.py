@@ -145,7 +145,7 @@ def ladder(args: argparse.Namespace, whole: bool) -> list[Cell]:
     """The speech model alone, from upstream's settings to ours.
 
     Args:
-        whole: all rungs; else our defaults and what changes their type.
+        whole: all rungs; else our defaults in float32 and what changes their type.
     """
     found = []
     for backend in backends(args.backend):
@@ -157,6 +157,7 @@ def ladder(args: argparse.Namespace, whole: bool) -> list[Cell]:
             steps.append(cell)
         if not whole:
             first = next(i for i, c in enumerate(steps) if not c.split)
-            steps = [replace(steps[first], name=f"{backend}: our defaults"), *steps[first + 1 : -1]]
+            plain = replace(steps[first], name=f"{backend}: our defaults in float32")
+            steps = [plain, *steps[first + 1 : -1]]
         found += steps
     return found
