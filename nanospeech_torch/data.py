@@ -182,6 +182,9 @@ class SpeechBatches(Batches):
         if not 0 < len(ids) <= len(item["mel"]) // 2:
             skipped["more text than sound"] += 1
             return None
+        if self.loss.warp and rng.random() < 0.5:
+            stretch = np.exp(rng.uniform(-1, 1) * np.log1p(self.loss.warp))
+            item = {**item, "mel": warped(item["mel"], float(stretch), self.audio.sample_rate)}
         return {**item, "ids": ids, "rng": rng}
 
     def collate(
@@ -336,6 +339,24 @@ def stretched(mel_NM: np.ndarray, pace: float) -> np.ndarray:
     share = (at - low)[:, None].astype(mel_NM.dtype)
     high = np.minimum(low + 1, len(mel_NM) - 1)
     return mel_NM[low] * (1 - share) + mel_NM[high] * share
+
+
+def warped(mel_NM: np.ndarray, stretch: float, sample_rate: int) -> np.ndarray:
+    """The log mel as of a voice whose pitch and formants are `stretch` times as high.
+
+    Vocal tract length perturbation (Jaitly and Hinton, 2013), with the pitch. A prompt and what
+    follows it change alike, so that a model of few speakers has to listen to its prompt. Where a
+    lower voice has nothing to say at the top, the last band is repeated.
+    """
+    bands = mel_NM.shape[1]
+    top = 2595 * np.log10(1 + sample_rate / 2 / 700)
+    hertz = 700 * (10 ** (np.linspace(0, top, bands + 2)[1:-1] / 2595) - 1)
+    # the place, in bands, of the frequency that is heard in each band now
+    at = 2595 * np.log10(1 + hertz / stretch / 700) / top * (bands + 1) - 1
+    at = at.clip(0, bands - 1)
+    low = np.minimum(at.astype(int), bands - 2)
+    share = (at - low).astype(mel_NM.dtype)
+    return mel_NM[:, low] * (1 - share) + mel_NM[:, low + 1] * share
 
 
 def joined(first: dict, second: dict) -> dict:

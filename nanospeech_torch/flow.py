@@ -34,6 +34,11 @@ class LossConfig:
     pair: float = option(
         0.5, "chance that a clip is joined to another of its speaker, which is its prompt"
     )
+    warp: float = option(
+        0.0,
+        "half of the clips and pairs are heard with their frequencies stretched by up to this "
+        "share, as other speakers; for data of few speakers, 0.15",
+    )
     prior: float = option(1.0, "weight of the aligner's mean loss")
     duration: float = option(0.1, "weight of the aligner's duration loss")
     model_guidance: float = option(
@@ -42,6 +47,8 @@ class LossConfig:
     guidance_until: float = option(0.75, "time in [0, 1] from which targets are not moved")
 
     def __post_init__(self):
+        if not 0 <= self.warp <= 0.5:
+            raise InputError(f"loss.warp is {self.warp}; choose 0 to 0.5")
         if not 0 <= self.model_guidance < 1:
             # targets feed back through the average: at 1 and beyond they run away
             raise InputError(f"loss.model_guidance is {self.model_guidance}; choose 0 to below 1")

@@ -17,10 +17,11 @@ import torch
 from torch.utils.data import DataLoader
 
 from nanospeech.config import AudioConfig
-from nanospeech.errors import DataError
+from nanospeech.errors import DataError, InputError
+from nanospeech.mel import log_mel
 from nanospeech.nanospeech_torch import list_str_to_vocab_tensor
 from nanospeech.tokenizer import Tokenizer, phoneme_vocab
-from nanospeech_torch.data import BatchPlan, Loaded, Prefetch, SpeechBatches
+from nanospeech_torch.data import BatchPlan, Loaded, Prefetch, SpeechBatches, warped
 from nanospeech_torch.flow import LossConfig
 from nanospeech_torch.stream import Place, resume
 
@@ -183,6 +184,32 @@ def test_pairs_lose_no_sample_and_are_prompt_and_speech(tmp_path):
             assert x.batch.lens[i] == sum(parts)
             assert len(parts) == 1 or x.batch.prompt[i] == parts[0]
     assert sum(" " in text for x in loaded for text in x.texts) == 5  # of 4, 4 and 3 clips
+
+
+def test_warped_mels_are_those_of_higher_and_lower_voices():
+    time = np.arange(24_000) / 24_000
+    for tone, stretch in ((500, 1.2), (2000, 0.85), (6000, 1.1)):
+        mel, wanted = (log_mel(np.sin(2 * np.pi * f * time)) for f in (tone, tone * stretch))
+        found = warped(mel, stretch, 24_000)
+        assert found.shape == mel.shape and found.dtype == mel.dtype
+        assert abs(int(found[40].argmax()) - int(wanted[40].argmax())) <= 1
+        assert abs(int(found[40].argmax()) - int(mel[40].argmax())) > 1
+    assert np.array_equal(warped(mel, 1.0, 24_000), mel)
+
+
+def test_half_of_the_clips_are_warped_always_alike():
+    def mels(**loss) -> list[torch.Tensor]:
+        stream = SpeechBatches(
+            many(40), TOKENIZER, BatchPlan(4, 1600, 400), loss=LossConfig(pair=0.0, **loss)
+        )
+        return [mel for x in until(stream, 1) for mel in x.batch.mel]
+
+    plain, warped_, again = mels(), mels(warp=0.2), mels(warp=0.2)
+    changed = sum(not torch.equal(a, b) for a, b in zip(plain, warped_))
+    assert len(plain) == len(warped_) == 40 and 10 < changed < 30
+    assert all(torch.equal(a, b) for a, b in zip(warped_, again))
+    with pytest.raises(InputError, match=r"loss\.warp"):
+        LossConfig(warp=2.0)
 
 
 def test_clips_of_unknown_speakers_are_not_paired():
