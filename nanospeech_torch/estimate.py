@@ -19,7 +19,7 @@ from nanospeech.errors import InputError
 
 from .dit import DiT
 from .duration import DurationHead, DurationTransformer
-from .profile import KERNEL, step_flops, train_flops
+from .profile import step_flops, train_flops
 
 GB = 1e9
 CARDS = (24, 40, 80, 141)  # GB of memory of common GPUs
@@ -39,7 +39,7 @@ class Workload:
         checkpoint_ops: recompute cheap operations alone, keep products and attention.
         moments: float32 numbers that the optimizer keeps a weight: AdamW 2, Muon 1.
         average: whether there is an EMA.
-        device: "cpu" counts the written-out attention and convolutions that training uses there.
+        device: "cpu" counts the written-out attention that training uses there.
     """
 
     config: DiTConfig | DurationConfig
@@ -147,8 +147,6 @@ def stem_bytes(work: Workload) -> int:
     text = text_rows * c.text_dim * c.conv_layers * (3 * 4 + 2 * h + 4 * 2 * h + 2 * 4)
     mels = (1 if isinstance(c, DurationConfig) else 2) * c.n_mels * patch
     entry = rows * ((mels + c.text_dim) * h + 4 * c.dim * h)
-    if work.device == "cpu":  # windows of the position convolutions
-        entry += rows * 2 * KERNEL * c.dim * h
     out = rows * c.dim * (2 * (h if work.device == "cpu" else 4) + h)
     data = work.batch * work.frames * c.n_mels * 4 * (3 if isinstance(c, DiTConfig) else 2)
     return text + entry + out + data

@@ -22,18 +22,6 @@ class GELU(nn.GELU):
         return super().forward(x)
 
 
-def convolve(x_BND: Tensor, weight_DCK: Tensor, bias_D: Tensor | None, groups: int) -> Tensor:
-    """Same-length convolution of pictures one pixel high, which oneDNN takes with channels last.
-
-    Grouped and depthwise, it takes a sixth to a twentieth of the time of training's own.
-    """
-    weight = weight_DCK[:, :, None].contiguous(memory_format=torch.channels_last)
-    picture = x_BND.transpose(1, 2)[:, :, None]
-    padding = (0, weight_DCK.shape[2] // 2)
-    out = F.conv2d(picture, weight, bias_D, padding=padding, groups=groups)
-    return out[:, :, 0].transpose(1, 2)
-
-
 def rotate(x_BHNE: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
     """Rotates interleaved pairs, each a complex number: one multiplication, in float32."""
     pairs = torch.view_as_complex(x_BHNE.float().unflatten(-1, (-1, 2)))

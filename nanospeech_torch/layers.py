@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from nanospeech.errors import InputError
 
 from . import inference_cpu, training_cpu
-from .conv_cpu import DepthwiseOnCPU, GroupedOnCPU
 
 Module = nn.Module
 Linear = nn.Linear
@@ -34,17 +33,15 @@ class Conv1d(nn.Conv1d):
         super().__init__(dim, dim, kernel_size, padding=kernel_size // 2, groups=groups)
 
     def forward(self, x_BND: Tensor) -> Tensor:
-        if inference_cpu.speaks(x_BND):
-            return inference_cpu.convolve(x_BND, self.weight, self.bias, self.groups)
-        if x_BND.device.type == "cpu":
-            if torch.is_autocast_enabled("cpu"):
-                x_BND = x_BND.to(torch.get_autocast_dtype("cpu"))
-            depthwise = self.groups == self.in_channels
-            function = DepthwiseOnCPU if depthwise else GroupedOnCPU
-            out = function.apply(x_BND, self.weight.to(x_BND.dtype))
-            assert self.bias is not None
-            return out + self.bias.to(x_BND.dtype)  # type: ignore[operator]
-        return super().forward(x_BND.transpose(1, 2)).transpose(1, 2)
+        if x_BND.device.type != "cpu":
+            return super().forward(x_BND.transpose(1, 2)).transpose(1, 2)
+        # as of a picture one pixel high with channels last, grouped convolutions take oneDNN a
+        # sixth of the time, forward and backward
+        weight = self.weight[:, :, None].contiguous(memory_format=torch.channels_last)
+        picture_BD1N = x_BND.transpose(1, 2)[:, :, None]
+        padding = (0, self.kernel_size[0] // 2)
+        out = F.conv2d(picture_BD1N, weight, self.bias, padding=padding, groups=self.groups)
+        return out[:, :, 0].transpose(1, 2)
 
 
 class LayerNorm(nn.LayerNorm):
