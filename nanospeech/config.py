@@ -115,6 +115,7 @@ class DiTConfig:
     rope_heads: int = 1  # heads that rotate; 1 for the published weights
     qk_norm: bool = False  # RMSNorm on queries and keys, per head
     text_upsampling: str = "none"  # none, average (ZipVoice), aligned (Glow-TTS search)
+    aligner_dim: int = 0  # width in which an aligner tells speakers apart, token by token
     text_masking: bool = False  # keep the filler out of the text convolutions
     patch_size: int = 1  # mel frames per token
     adaln_zero: bool = True  # start blocks as identities (DiT, arXiv 2212.09748)
@@ -135,6 +136,11 @@ class DiTConfig:
             raise InputError(f"rope_heads is {self.rope_heads}, should be 1 to {self.heads}")
         if self.patch_size < 1:
             raise InputError(f"patch_size is {self.patch_size}, should be at least 1")
+        if self.aligner_dim and (self.text_upsampling != "aligned" or self.aligner_dim < 0):
+            raise InputError(
+                f"aligner_dim is {self.aligner_dim} with text_upsampling {self.text_upsampling!r}; "
+                "choose 0, or with 'aligned' a width such as 256"
+            )
 
 
 @dataclass(frozen=True)

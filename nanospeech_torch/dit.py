@@ -80,10 +80,12 @@ class Aligner(layers.Module):
     """Mean mel and log duration of each token, for the monotonic search (Glow-TTS, 2005.11129).
 
     Means know the token and the speaker but not the token's neighbours: with context, a space
-    learns to stand for the sounds beside it and the search settles on wrong durations.
+    learns to stand for the sounds beside it and the search settles on wrong durations. With `dim`
+    speakers differ in each token in its own way, through a layer of that width; without, in all
+    tokens alike, which does for one speaker.
     """
 
-    def __init__(self, text_dim: int, n_mels: int):
+    def __init__(self, text_dim: int, n_mels: int, dim: int = 0):
         super().__init__()
         self.to_mean = layers.Linear(text_dim, n_mels)
         self.speaker_mean = layers.Linear(n_mels, n_mels)
@@ -91,12 +93,21 @@ class Aligner(layers.Module):
         self.to_duration = layers.Sequential(
             layers.Linear(text_dim, text_dim), layers.SiLU(), layers.Linear(text_dim, 1)
         )
+        self.token_in = layers.Linear(text_dim, dim) if dim else None
+        self.speaker_in = layers.Linear(n_mels, dim) if dim else None
+        out = layers.Sequential(layers.SiLU(), layers.Linear(dim, n_mels)) if dim else None
+        self.both_out = out
         layers.zero_(self.speaker_mean)
         layers.zero_(self.speaker_duration)
+        if out is not None:
+            layers.zero_(out[1])
 
     def means(self, text_BTD: Array, speaker_BM: Array) -> Array:
         """Normalised mean mel of each token's embedding for a speaker: (B, T, M)."""
-        return self.to_mean(text_BTD) + self.speaker_mean(speaker_BM)[:, None]
+        means = self.to_mean(text_BTD) + self.speaker_mean(speaker_BM)[:, None]
+        if self.token_in is None or self.speaker_in is None or self.both_out is None:
+            return means
+        return means + self.both_out(self.token_in(text_BTD) + self.speaker_in(speaker_BM)[:, None])
 
     def log_durations(self, text_BTD: Array, speaker_BM: Array) -> Array:
         """Log of the patches that each token lasts: (B, T)."""
@@ -237,7 +248,7 @@ class DiT(layers.Module):
         self.text_embed = TextEmbedding(
             c.text_num_embeds, c.text_dim, c.conv_layers, positions=not aligned
         )
-        self.aligner = Aligner(c.text_dim, c.n_mels) if aligned else None
+        self.aligner = Aligner(c.text_dim, c.n_mels, c.aligner_dim) if aligned else None
         self.input_embed = InputEmbedding(2 * c.n_mels * c.patch_size + c.text_dim, c.dim)
         self.transformer_blocks = layers.ModuleList([DiTBlock(c) for _ in range(c.depth)])
         self.norm_out = AdaLayerNorm(c.dim, 2, c.adaln_zero)

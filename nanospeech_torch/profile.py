@@ -122,6 +122,9 @@ def aligner_flops(c: DiTConfig, batch: int, places: int, tokens: int) -> int:
         return 0
     heads = linear(batch * tokens, c.text_dim, c.n_mels + c.text_dim + 1)
     speaker = linear(batch, c.n_mels, c.n_mels + c.text_dim, first=True)
+    if c.aligner_dim:
+        heads += linear(batch * tokens, c.aligner_dim, c.text_dim + c.n_mels)
+        speaker += linear(batch, c.n_mels, c.aligner_dim, first=True)
     return heads + speaker + 2 * batch * places * tokens * c.n_mels
 
 

@@ -165,7 +165,7 @@ def make_release(tmp_path_factory, vocoder_file):
 @pytest.fixture(scope="session")
 def tiny_aligned(make_release) -> Path:
     """A whole release folder of an aligned model with random weights. Read it, do not change it."""
-    return make_release(text_upsampling="aligned", patch_size=2)
+    return make_release(text_upsampling="aligned", patch_size=2, aligner_dim=24)
 
 
 @pytest.fixture(scope="session")

@@ -10,9 +10,11 @@ import pytest
 import torch
 
 from nanospeech.alignment import frame_tokens, monotonic_search
+from nanospeech.config import DiTConfig
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech_torch import search
 from nanospeech_torch.data import BatchPlan, SpeechBatches
+from nanospeech_torch.dit import Aligner
 from nanospeech_torch.flow import LossConfig, average_path, patch_means
 from nanospeech_torch.layers import Conv1d, zero_
 
@@ -252,6 +254,34 @@ def test_convolutions_on_cpu_equal_torchs_own(kernel, groups):
     grads = [torch.autograd.grad((y * weight).sum(), inputs) for y in (ours, theirs)]
     assert torch.allclose(ours, theirs)
     assert all(torch.allclose(a, b) for a, b in zip(*grads))
+
+
+def test_an_aligner_learns_sounds_that_differ_between_speakers_each_in_its_own_way():
+    # two speakers, of whom one says 2 where the other says 1, and the reverse
+    sounds = torch.eye(2)[None].repeat(2, 1, 1)
+    speakers = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    wanted = torch.stack([torch.eye(2), torch.eye(2).flip(0)])
+    left = {}
+    for dim in (0, 16):
+        torch.manual_seed(0)
+        aligner = Aligner(2, 2, dim)
+        alike = aligner.means(sounds, speakers)
+        assert torch.equal(alike[0], alike[1])  # at the start speakers make no difference
+        optimizer = torch.optim.Adam(aligner.parameters(), lr=0.02)
+        for _ in range(400):
+            loss = (aligner.means(sounds, speakers) - wanted).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        left[dim] = loss.item()
+    assert left[16] < 1e-3 and left[0] == pytest.approx(0.25, abs=0.01)
+
+
+@pytest.mark.parametrize("fields", [{"aligner_dim": 8}, {"aligner_dim": -1}])
+def test_an_aligner_dim_needs_an_aligner(fields):
+    upsampling = "none" if fields["aligner_dim"] > 0 else "aligned"
+    with pytest.raises(InputError, match="aligner_dim"):
+        DiTConfig(text_upsampling=upsampling, **fields)
 
 
 def test_zero_starts_at_zero():
