@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -251,7 +252,9 @@ def test_the_speedrun_trains_the_default_network():
     ours, default = (
         read_run(ROOT / f"scripts/configs/{name}.yaml") for name in ("speedrun", "default_voice")
     )
-    assert ours.dit == default.dit and ours.data.tokenizer == default.data.tokenizer
+    # but that one speaker has nobody to be told from
+    assert ours.dit == replace(default.dit, aligner_dim=0) and default.dit.aligner_dim
+    assert ours.data.tokenizer == default.data.tokenizer
     assert ours.train.minutes and ours.train.schedule == "wsd"
 
 

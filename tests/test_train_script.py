@@ -88,7 +88,7 @@ def test_changes_are_read_as_yaml_and_exponents_as_numbers(config):
 @pytest.mark.parametrize(
     ("preset", "millions"),
     [
-        ("default_voice", 10.4),
+        ("default_voice", 10.5),
         ("82M", 82.3),
         ("duration", 22.5),
         ("f5", 335.9),
