@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from .machine import cores
+
 loaded: dict[str, ctypes.CDLL] = {}
 log = logging.getLogger("nanospeech")
 VARIABLE = "NANOSPEECH_BLAS"  # "off": leave all as it is, and say nothing
@@ -115,7 +117,7 @@ def threads() -> int:
     told = os.environ.get("OPENBLAS_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS") or ""
     if told.isdecimal():
         return max(1, int(told))
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores()
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -18,13 +19,22 @@ def window(n_fft: int) -> np.ndarray:
     return (0.5 - 0.5 * np.cos(2 * np.pi * n / n_fft)).astype(np.float32)
 
 
+def to_mels(hertz: np.ndarray | float) -> Any:
+    """Frequencies on the HTK mel scale."""
+    return 2595 * np.log10(1 + hertz / 700)
+
+
+def to_hertz(mels: np.ndarray | float) -> Any:
+    """Back from the HTK mel scale."""
+    return 700 * (10 ** (mels / 2595) - 1)
+
+
 @lru_cache
 def filterbank(sample_rate: int, n_fft: int, n_mels: int) -> np.ndarray:
     """Triangular filters on the HTK mel scale from 0 to Nyquist, peak 1: float32 (n_fft/2+1, M)."""
     nyquist = sample_rate / 2
     bins = np.linspace(0, nyquist, n_fft // 2 + 1)
-    top = 2595 * np.log10(1 + nyquist / 700)
-    edges = 700 * (10 ** (np.linspace(0, top, n_mels + 2) / 2595) - 1)
+    edges = to_hertz(np.linspace(0, to_mels(nyquist), n_mels + 2))
     width = np.diff(edges)
     distance = edges[None, :] - bins[:, None]
     rising = -distance[:, :-2] / width[:-1]

@@ -46,7 +46,7 @@ def compiling() -> Iterator[None]:
 
 
 def elementwise(function: Callable[[np.ndarray], np.ndarray], x: mx.array) -> mx.array:
-    """A function of each number, by NumPy; it may change its argument."""
+    """A function of each number, by NumPy; it must not change its argument, which is MLX's."""
     flat = np.array(x, copy=False).reshape(-1)
     out = np.empty_like(flat)
     for start in range(0, flat.size, PIECE):

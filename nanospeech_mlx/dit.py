@@ -95,12 +95,11 @@ class Aligner(layers.Module):
         )
         self.token_in = layers.Linear(text_dim, dim) if dim else None
         self.speaker_in = layers.Linear(n_mels, dim) if dim else None
-        out = layers.Sequential(layers.SiLU(), layers.Linear(dim, n_mels)) if dim else None
-        self.both_out = out
-        layers.zero_(self.speaker_mean)
-        layers.zero_(self.speaker_duration)
-        if out is not None:
-            layers.zero_(out[1])
+        both = layers.Linear(dim, n_mels) if dim else None
+        self.both_out = layers.Sequential(layers.SiLU(), both) if both else None
+        for last in (self.speaker_mean, self.speaker_duration, both):
+            if last is not None:
+                layers.zero_(last)
 
     def means(self, text_BTD: Array, speaker_BM: Array) -> Array:
         """Normalised mean mel of each token's embedding for a speaker: (B, T, M)."""

@@ -16,6 +16,7 @@ import torch
 
 from nanospeech.config import AudioConfig
 from nanospeech.errors import NanospeechError
+from nanospeech.mel import to_hertz, to_mels
 from nanospeech.text import fit, prepare
 from nanospeech.tokenizer import WORDS, Tokenizer, pad_tokens
 
@@ -349,11 +350,10 @@ def warped(mel_NM: np.ndarray, stretch: float, sample_rate: int) -> np.ndarray:
     lower voice has nothing to say at the top, the last band is repeated.
     """
     bands = mel_NM.shape[1]
-    top = 2595 * np.log10(1 + sample_rate / 2 / 700)
-    hertz = 700 * (10 ** (np.linspace(0, top, bands + 2)[1:-1] / 2595) - 1)
+    top = to_mels(sample_rate / 2)
+    hertz = to_hertz(np.linspace(0, top, bands + 2)[1:-1])
     # the place, in bands, of the frequency that is heard in each band now
-    at = 2595 * np.log10(1 + hertz / stretch / 700) / top * (bands + 1) - 1
-    at = at.clip(0, bands - 1)
+    at = np.clip(to_mels(hertz / stretch) / top * (bands + 1) - 1, 0, bands - 1)
     low = np.minimum(at.astype(int), bands - 2)
     share = (at - low).astype(mel_NM.dtype)
     return mel_NM[:, low] * (1 - share) + mel_NM[:, low + 1] * share

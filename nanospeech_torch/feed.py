@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import signal
 import sys
 from typing import TYPE_CHECKING, Any
@@ -36,8 +35,8 @@ def loader(trainer: Trainer, dataset: Any, plan: BatchPlan, workers: int, cache_
                 "nothing is repeated or skipped"
             )
         t.saved_places = []
-    make: Any = getattr(t.core, "batches", None) or functools.partial(speech_batches, t)
-    batches = make(
+    batches = batches_of(
+        t,
         source,
         plan,
         seed=c.seed,
@@ -66,6 +65,14 @@ def loader(trainer: Trainer, dataset: Any, plan: BatchPlan, workers: int, cache_
 def leave_interrupts(worker: int) -> None:
     """Ctrl-C reaches all processes of a terminal; batches are needed until the run has saved."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def batches_of(trainer: Trainer, source: Any, plan: BatchPlan, **options: Any) -> Any:
+    """Batches as the objective wants them: its own kind, or text and mel."""
+    own = getattr(trainer.core, "batches", None)
+    if own is not None:
+        return own(source, plan, **options)
+    return speech_batches(trainer, source, plan, **options)
 
 
 def speech_batches(trainer: Trainer, source: Any, plan: BatchPlan, **options: Any) -> SpeechBatches:

@@ -51,10 +51,8 @@ class HeldOut:
         """The batches of one pass over the shards, or of its beginning; the same everywhere."""
         t = self.trainer
         source = make_source(find_shards(t.log_config.heldout))
-        make: Any = getattr(t.core, "batches", None)
-        found = make(source, plan, seed=0) if make else feed.speech_batches(t, source, plan, seed=0)
         frames = 0
-        for loaded in found:
+        for loaded in feed.batches_of(t, source, plan, seed=0):
             if loaded.batch is not None:
                 frames += loaded.batch.mel.shape[0] * loaded.batch.mel.shape[1]
                 yield loaded.batch
@@ -78,9 +76,7 @@ class HeldOut:
                 for name, (total, number) in found.items():
                     both = torch.stack([total.float(), number.float()]) * (index < count)
                     sums[name] = sums.get(name, 0) + both
-        told = torch.stack(list(sums.values()))
-        if world > 1:
-            told = t.parallel.reduce(told)
+        told = t.parallel.reduce(torch.stack(list(sums.values())))
         return {
             f"heldout_{name}": float(total / number.clamp(min=1))
             for name, (total, number) in zip(sums, told)

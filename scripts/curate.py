@@ -13,15 +13,14 @@ out. What it heard is kept in data/heard.csv, so that a run that was stopped, or
 limits, does not listen again. The last line of the output is one JSON document.
 
 --vary 0.1 adds to data/train a copy of each clip 10 % slower or faster, under the name of another
-speaker (NAME-slow, NAME-fast): a cure for models that learn a few speakers' clips by heart. Hours
-are counted without them.
+speaker (NAME-slow, NAME-fast), for models that would have few speakers to tell apart. Hours are
+counted without them.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import shutil
 import sys
@@ -37,6 +36,7 @@ from tqdm import tqdm
 
 from nanospeech import audio
 from nanospeech.errors import DataError, InputError, NanospeechError
+from nanospeech.machine import cores
 from nanospeech.text import is_speakable
 
 try:
@@ -138,9 +138,9 @@ def examine(
         ready, wave = ready and evened is None, wave if evened is None else evened
     data = data if ready else encode(wave)
     heard = known.get(zlib.crc32(data))
-    fresh = heard is None and load is not None
+    fresh = False
     if heard is None and load is not None:
-        heard = load()(audio.read(data))
+        heard, fresh = load()(audio.read(data)), True
     clip = Clip(sample, data, len(wave) / audio.SAMPLE_RATE, heard, fresh)
     if options.vary is None or is_held_out(sample.key, options.hold_out):
         return clip
@@ -283,7 +283,7 @@ def add_copy(
 ) -> None:
     """Writes a clip at its other speed, as said by a speaker of their own.
 
-    A model of few speakers learns each one's clips by heart; voices between them keep it from that
+    Voices between those of few speakers let a model learn from one what it says with another
     (speed perturbation: Ko et al., Audio augmentation for speech recognition, 2015).
     """
     assert clip.copy is not None
@@ -340,11 +340,6 @@ def parser() -> argparse.ArgumentParser:
         flag = "--" + name.replace("_", "-")
         p.add_argument(flag, type=kind, default=f.default, help=f.metadata["help"])
     return p
-
-
-def cores() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def run(args: argparse.Namespace) -> tuple[dict[str, Any], list[Skip]]:

@@ -18,7 +18,7 @@
 # RUNS=folder       of data, checkpoints and logs (default runs/NAME of OUTPUT)
 # SPEAKERS="a b"    take only these     HOURS=n  at most, of each speaker
 # VARY=0.1          train on a copy of each clip too, so much slower or faster, as another speaker
-#                   (the default; 0: none): few speakers are learned by heart without
+#                   (the default; 0: none), for there are few
 # LISTEN=0          do not drop what Whisper does not understand (listening takes a while)
 # WHISPER=base      faster-whisper size or folder
 # VOCODER=folder    use this one instead of training one; its sources go into VOCODER_SOURCES="a b"
@@ -80,13 +80,14 @@ else
     "$python" "$here/scripts/train_vocoder.py" --run "$runs/vocoder" --export "$vocoder"
 fi
 # the losses of clips that are held out, if any are, go into log.csv too
+heldout=''
 set -- "$runs/data/heldout/"*.tar
 [ ! -e "$1" ] || heldout="log.heldout=[$runs/data/heldout/*.tar]"
 # shellcheck disable=SC2046,SC2086
 stage speech --extends --needs levels --makes "$runs/speech/latest" --clean "$runs/speech" -- \
   $launch "$here/scripts/train.py" --config "$here/scripts/configs/default_voice.yaml" \
   --threads "$threads" --set data.shards="[$runs/data/train/*.tar]" run_dir="$runs/speech" \
-  total_steps=1000000 train.minutes="$minutes" $(cat "$runs/levels.txt") $compile ${heldout:-} $gpu \
+  total_steps=1000000 train.minutes="$minutes" $(cat "$runs/levels.txt") $compile $heldout $gpu \
   ${SET:-}
 stage curve --needs speech --makes "$runs/curve.png" -- \
   "$python" "$here/scripts/plot_training.py" --log "$runs/speech/log.csv" --out "$runs/curve.png"

@@ -35,6 +35,7 @@ from nanospeech.checkpoint import resolve
 from nanospeech.config import SampleOptions
 from nanospeech.errors import BackendError, DataError, InputError, NanospeechError
 from nanospeech.generate import CHOICES, FLAGS, OWN, Parser, name_or_seconds, number_or_none
+from nanospeech.machine import cores
 from nanospeech.pipeline import DURATIONS, check_speech
 from nanospeech.voices import check_reference
 
@@ -199,12 +200,6 @@ def available(wanted: Sequence[str], speaker_model: str, has_recogniser: bool) -
     for reason, without in lacking.items():
         print(f"left out: {', '.join(without)}: {reason}", file=sys.stderr)
     return found
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)  # not on a Mac
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def do(

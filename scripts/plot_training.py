@@ -61,16 +61,18 @@ def draw(log: str | Path, wer: str | Path | None, out: str | Path, name: str | N
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    points = [(t, float(r[name])) for t, r in zip(hours(rows), rows) if r[name]]
-    time, loss = [t for t, _ in points], [value for _, value in points]
+    clock = hours(rows)
+
+    def points_of(column: str) -> list[tuple[float, float]]:
+        return [(t, float(r[column])) for t, r in zip(clock, rows) if r.get(column)]
+
+    time, loss = ([point[i] for point in points_of(name)] for i in (0, 1))
     figure, axis = plt.subplots(figsize=(7, 4), constrained_layout=True)
     axis.plot(time, loss, color="tab:blue", alpha=0.25, linewidth=0.8)
     smooth = [sum(loss[max(0, i - 7) : i + 1]) / min(8, i + 1) for i in range(len(loss))]
     axis.plot(time, smooth, color="tab:blue", label=name)
-    held = f"heldout_{name}"
-    points = [(t, float(r[held])) for t, r in zip(hours(rows), rows) if r.get(held)]
-    if points:
-        axis.plot(*zip(*points), color="tab:orange", marker=".", label=f"{name}, held out")
+    if held := points_of(f"heldout_{name}"):
+        axis.plot(*zip(*held), color="tab:orange", marker=".", label=f"{name}, held out")
     # the first lines of a run are high; the rest is what one wants to see
     axis.set(xlabel="hours of training", ylabel="loss", ylim=(0, 1.2 * smooth[len(smooth) // 20]))
     if wer:

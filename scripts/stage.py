@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from nanospeech.errors import InputError, NanospeechError
+from nanospeech.machine import cores
 
 CORES = ("--jobs", "--threads")  # flags that a machine decides on
 
@@ -41,8 +42,7 @@ def hardware() -> dict[str, Any]:
     except (OSError, ValueError, AttributeError):
         pass
     found.setdefault("cpu", platform.processor() or "unknown")
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    found["cores"] = count or 1
+    found["cores"] = cores()
     query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
     try:
         told = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True)
