@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+LANES = 16  # rows of scores are so many numbers long or a multiple: others take twice the time
+QUERIES = 192  # at a time: their scores stay in the cache
 
 
 def speaks(x: Tensor) -> bool:
@@ -26,3 +31,29 @@ def rotate(x_BHNE: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
     """Rotates interleaved pairs, each a complex number: one multiplication, in float32."""
     pairs = torch.view_as_complex(x_BHNE.float().unflatten(-1, (-1, 2)))
     return torch.view_as_real(pairs * torch.complex(*angles)).flatten(-2).to(x_BHNE.dtype)
+
+
+def attention(q_BHNE: Tensor, k_BHNE: Tensor, v_BHNE: Tensor, mask_BN: Tensor | None) -> Tensor:
+    """Softmax attention in bfloat16, written out: half the time of PyTorch's flash attention.
+
+    Scores are rounded to bfloat16 before the softmax: about as far from float32 again as the rest.
+
+    Args:
+        mask_BN: True in the first places of each row; keys past them are not seen.
+    """
+    rows, heads, length, width = q_BHNE.shape
+    counts = [length] * rows if mask_BN is None else mask_BN.sum(dim=1).tolist()
+    out_BNHE = q_BHNE.new_empty(rows, length, heads, width)
+    room = q_BHNE.new_empty(heads * min(length, QUERIES) * -(-length // LANES) * LANES)
+    q_BHNE = q_BHNE * width**-0.5
+    for q, k, v, out, count in zip(q_BHNE, k_BHNE, v_BHNE, out_BNHE, counts):
+        missing = -count % LANES
+        k, v = (F.pad(x[:, :count], (0, 0, 0, missing)).contiguous() for x in (k, v))
+        for q_HQE, out_QHE in zip(q.split(QUERIES, dim=1), out.split(QUERIES)):
+            shape = heads, q_HQE.shape[1], count + missing
+            scores = room[: math.prod(shape)].view(shape)
+            torch.bmm(q_HQE, k.transpose(1, 2), out=scores)
+            scores[..., count:] = -math.inf
+            torch.softmax(scores, dim=-1, out=scores)
+            out_QHE.copy_(torch.bmm(scores, v).transpose(0, 1))
+    return out_BNHE.transpose(1, 2)

@@ -134,16 +134,19 @@ def rotate(x_BHNE: Tensor, angles: tuple[Tensor, Tensor], heads: int) -> Tensor:
     """Rotates interleaved pairs of the first `heads` heads (RoFormer, arXiv 2104.09864)."""
     turned, rest = x_BHNE[:, :heads], x_BHNE[:, heads:]
     if inference_cpu.speaks(x_BHNE):
-        turned = inference_cpu.rotate(turned, angles)
-    else:
-        cos, sin = (a.to(x_BHNE.dtype) for a in angles)
-        even, odd = turned[..., 0::2], turned[..., 1::2]
-        turned = torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
+        # in place: what comes here is nobody else's
+        turned.copy_(inference_cpu.rotate(turned, angles))
+        return x_BHNE
+    cos, sin = (a.to(x_BHNE.dtype) for a in angles)
+    even, odd = turned[..., 0::2], turned[..., 1::2]
+    turned = torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
     return turned if rest.shape[1] == 0 else torch.cat([turned, rest], dim=1)
 
 
 def attention(q_BHNE: Tensor, k_BHNE: Tensor, v_BHNE: Tensor, mask_BN: Tensor | None) -> Tensor:
     """Softmax attention; keys where the mask is false are not seen."""
+    if inference_cpu.speaks(q_BHNE) and q_BHNE.dtype == torch.bfloat16:
+        return inference_cpu.attention(q_BHNE, k_BHNE, v_BHNE, mask_BN)
     mask = None if mask_BN is None else mask_BN[:, None, None, :]
     if q_BHNE.device.type == "cpu" and torch.is_grad_enabled():
         if not torch.compiler.is_compiling():
