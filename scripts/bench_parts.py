@@ -111,13 +111,13 @@ class Matmul(Job):
 
     def measure(self) -> dict[str, float]:
         if self.engine.backend == "mlx":
-            return {"rate": mlx_rate(self.engine, self.cell.dtype)}
+            return {"rate": mlx_rate(self.engine, self.engine.dtype)}
         import torch
 
         from nanospeech_torch import profile
 
         profile.measured_peak.cache_clear()
-        peak = profile.peak_flops(self.engine.device, getattr(torch, self.cell.dtype))
+        peak = profile.peak_flops(self.engine.device, getattr(torch, self.engine.dtype))
         return {"rate": peak.flops}
 
 

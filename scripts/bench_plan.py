@@ -6,6 +6,7 @@ import argparse
 import itertools
 import shlex
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -15,9 +16,11 @@ from nanospeech.errors import InputError
 
 try:
     from .bench_speech import Cell, passage
+    from .bench_undo import TORCH_CPU, UNDO
     from .evaluate_items import read_texts
 except ImportError:  # run as a file, not imported from the package
     from bench_speech import Cell, passage
+    from bench_undo import TORCH_CPU, UNDO
     from evaluate_items import read_texts
 
 LETTERS = 15  # of English, a second
@@ -101,7 +104,8 @@ def cold_start(cell: Cell) -> Cell:
     words: list[str] = [*GENERATE, "--text", HELLO, "--output", "{out}", "--quiet"]
     for flag, value in flags.items():
         words += [] if value is None else [flag, str(value)]
-    name = f"cold start, {', '.join([cell.backend, cell.dtype, *threads_told(cell.threads)])}"
+    told = [cell.backend, cell.dtype or "its own type", *threads_told(cell.threads)]
+    name = f"cold start, {', '.join(told)}"
     return Cell(name=name, kind="generate", threads=cell.threads, command=tuple(words))
 
 
@@ -125,17 +129,34 @@ def upstream_cells(args: argparse.Namespace, python: str) -> list[Cell]:
     ]
 
 
+def on_torch_cpu(backend: str, device: str | None) -> bool:
+    """Whether PyTorch computes, and on a CPU."""
+    if backend != "torch":
+        return False
+    from nanospeech_torch.engine import pick_device
+
+    return pick_device(device) == "cpu"
+
+
 def rungs(args: argparse.Namespace, backend: str) -> list[tuple[str, dict[str, Any]]]:
     """What each rung of the ladder changes, beside what those before it did."""
     ours = {"cfg_strength": AS_UPSTREAM["cfg_strength"]}
+    without = [name for name in UNDO if name not in TORCH_CPU or on_torch_cpu(backend, args.device)]
     found: list[tuple[str, dict[str, Any]]] = [
-        ("upstream's settings", {"options": AS_UPSTREAM, "split": True}),
+        ("upstream's settings", {"options": AS_UPSTREAM, "without": tuple(without)}),
         (f"+ Euler, {SampleOptions().steps} steps, EPSS", {"options": ours}),
-        ("+ guidance in one call", {"split": False}),  # now all is as by default
     ]
+
+    def take_up(names: Iterable[str]) -> None:
+        for name in names:
+            without.remove(name)
+            found.append((f"+ {name}", {"without": tuple(without)}))
+
+    take_up([name for name in without if name not in TORCH_CPU])
     found += [("+ compiled", {"compile": True})] if backend == "mlx" else []
     dtypes = [d for d in args.dtype if d != "float32"] or ["bfloat16"]
     found += [(f"+ {dtype}", {"dtype": dtype}) for dtype in dtypes]
+    take_up(list(without))  # they do most for bfloat16; now all is as by default
     found += [(f"+ {threads_told(n)[0]}", {"threads": n}) for n in args.threads[1:]]
     unguided = {"options": {"cfg_strength": 0.0}}
     return found + [("+ no guidance, as models that learnt it", unguided)]
@@ -156,8 +177,10 @@ def ladder(args: argparse.Namespace, whole: bool) -> list[Cell]:
             cell = replace(cell, **changes, name=f"{backend}: {name}")
             steps.append(cell)
         if not whole:
-            first = next(i for i, c in enumerate(steps) if not c.split)
-            plain = replace(steps[first], name=f"{backend}: our defaults in float32")
-            steps = [plain, *steps[first + 1 : -1]]
+            ready = [c for c in steps if not c.without][:-1]
+            plain = replace(ready[0], dtype="float32", name=f"{backend}: our defaults in float32")
+            named = f"{backend}: our defaults in {ready[0].dtype}"
+            steps = [plain, replace(ready[0], name=named), *ready[1:]]
+            steps = steps[1:] if plain.name == named else steps
         found += steps
     return found

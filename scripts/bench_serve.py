@@ -1,9 +1,9 @@
 """Serve: a worker of a benchmark, which measures each time it is asked. Knows no model.
 
-The first line on standard input describes the work as JSON. The worker does it once to warm up, and
-answers with a line about itself; then a line that names a method ("measure", "memory") is answered
-with what that returns. Needs the standard library and NumPy alone: other releases' environments run
-it too.
+The first line on standard input describes the work as JSON. The worker warms up, by its
+own method `warm` or by doing it once, and answers with a line about itself; then a line that names
+a method ("measure", "memory") is answered with what that returns. Needs the standard library and
+NumPy alone: other releases' environments run it too.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def serve(make: Callable[[dict[str, Any]], Work]) -> int:
         answers.flush()
 
     work = make(json.loads(sys.stdin.readline()))
-    work.measure()
+    getattr(work, "warm", work.measure)()
     answer(work.about())
     for line in sys.stdin:
         answer(getattr(work, line.strip())())

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 try:
     from .bench_serve import FRAME_RATE, example, resident, serve
+    from .bench_undo import undo
 except ImportError:  # run as a file, not imported from the package
     from bench_serve import FRAME_RATE, example, resident, serve
+    from bench_undo import undo
 
 SENTENCES = Path(__file__).with_name("dev_sentences.txt")
+WARM = 300  # letters of a long text, to warm up
 
 
 @dataclass(frozen=True)
@@ -28,9 +31,9 @@ class Cell:
 
     Args:
         name: of its row.
-        kind: speak (text to wave), sample (the speech model alone, or with its vocoder), matmul,
-            parts or kinds (where the time goes), upstream, piper, generate (our command line) or
-            command (any other program).
+        kind: speak (text to wave), stream (the same, no wave is kept), sample (the speech model
+            alone, or with its vocoder), matmul, parts or kinds (where the time goes),
+            upstream, piper, generate (our command line) or command (any other program).
         model: release folder, or None for the voice that ships; of piper its voice file.
         backend, device, dtype, quantize, compile: see nanospeech.load_engine.
         threads: of the CPU; the libraries' choice if None.
@@ -42,7 +45,7 @@ class Cell:
         prompt_seconds: of sample's prompt.
         vocode: sample makes waves too.
         in_all: sample's audio counts with its prompt, else only what is new.
-        split: guidance runs as two calls of the network instead of one on twice the batch.
+        without: what sample takes back of our speed; of bench_undo.UNDO.
         python: interpreter of the worker; this one if empty.
         command: of generate and command; {text} and {out} are replaced in its words.
     """
@@ -52,7 +55,7 @@ class Cell:
     model: str | None = None
     backend: str = "auto"
     device: str | None = None
-    dtype: str = "float32"
+    dtype: str | None = "float32"
     quantize: int | None = None
     compile: bool | None = None
     threads: int | None = None
@@ -64,7 +67,7 @@ class Cell:
     prompt_seconds: float = 3.0
     vocode: bool = False
     in_all: bool = False
-    split: bool = False
+    without: tuple[str, ...] = ()
     python: str = ""
     command: tuple[str, ...] = ()
 
@@ -89,7 +92,7 @@ class Job:
 
         engine = self.engine
         found: dict[str, Any] = {"backend": engine.backend, "device": engine.device}
-        found["model"] = engine.config.name
+        found |= {"model": engine.config.name, "dtype": engine.dtype}
         if engine.backend == "torch":
             import torch
 
@@ -166,6 +169,22 @@ class Speaking(Job):
         return seconds
 
 
+class Streaming(Speaking):
+    """Texts of any length, in the chunks that speak() has too; no wave is kept."""
+
+    def warm(self) -> None:
+        """Speaks the beginning of the texts, as their whole may take minutes."""
+        self.stream([text[:WARM] for text in self.cell.texts])
+
+    def measure(self) -> dict[str, float]:
+        return self.timed(lambda: self.stream(self.cell.texts))
+
+    def stream(self, texts: Sequence[str]) -> float:
+        """Seconds of speech of some texts."""
+        waves = (wave for text in texts for wave in self.speaker.stream(text, early=False))
+        return sum(map(len, waves)) / self.speaker.sample_rate
+
+
 class Sampling(Job):
     """The speech model, and perhaps the vocoder, on an utterance of a given size."""
 
@@ -188,8 +207,7 @@ class Sampling(Job):
         known = {"lens_B": self.frames, "prompt_frames_B": self.prompt}
         known["prompt_tokens_B"] = given["prompt_tokens"]
         self.known = {name: np.full(cell.batch, n) for name, n in known.items()}
-        if cell.split:
-            split_batches(self.engine)
+        undo(cell.without, self.engine)
 
     def measure(self) -> dict[str, float]:
         return self.timed(self.sample)
@@ -267,26 +285,11 @@ def clocked(engine: Any) -> dict[str, float]:
     return spent
 
 
-def split_batches(engine: Any) -> None:
-    """Runs the halves of a guided batch one after the other, as upstream does."""
-    whole = engine.network
-
-    def network(x: Any, *others: Any) -> Any:
-        count = len(x)
-        # a time may be one for all; lengths may be left out
-        first, second = (
-            whole(x[s], *(a[s] if a is not None and len(a) == count else a for a in others))
-            for s in (slice(None, count // 2), slice(count // 2, None))
-        )
-        return engine.concat(first, second)
-
-    engine.network = network
-
-
 def make(values: dict[str, Any]) -> Any:
     """The work of a cell."""
     cell = Cell(**{**values, "texts": tuple(values.get("texts", ()))})
-    kinds: dict[str, Any] = {"speak": Speaking, "sample": Sampling, "piper": Piper}
+    kinds: dict[str, Any] = {"speak": Speaking, "stream": Streaming, "sample": Sampling}
+    kinds["piper"] = Piper
     return kinds[cell.kind](cell)
 
 

@@ -32,6 +32,7 @@ HERE = Path(__file__).parent
 # the workers of the kinds of cells; a kind without one is a command
 WORKERS = {
     "speak": "bench_speech.py",
+    "stream": "bench_speech.py",
     "sample": "bench_speech.py",
     "piper": "bench_speech.py",
     "upstream": "bench_upstream_sample.py",

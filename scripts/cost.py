@@ -51,7 +51,8 @@ except ImportError:  # run as a file, not imported from the package
     from bench_turns import turns
 
 
-SWEEPS = ("length", "prompt", "batch", "size", "many")
+SWEEPS = ("length", "prompt", "batch", "size", "many", "text")
+WHOLE = ("many", "text")  # from text to wave, by Speaker: without a floor
 
 
 @dataclass(frozen=True)
@@ -64,10 +65,11 @@ class Ranges:
     prompts: tuple[float, ...] = option((1.0, 3.0, 6.0, 10.0), "seconds of prompts")
     batches: tuple[float, ...] = option((1, 2, 4, 8, 16), "utterances at a time")
     sizes: tuple[str, ...] = option(("82M", "f5"), "random weights of these, see scripts/configs")
+    texts: tuple[float, ...] = option((10.0, 60.0, 600.0), "seconds of text, in many chunks")
     repeats: int = option(5, "rounds")
 
 
-QUICK = Ranges(1.0, 0.5, (1.0, 2.0), (0.5, 1.0), (1, 2), (), 1)
+QUICK = Ranges(1.0, 0.5, (1.0, 2.0), (0.5, 1.0), (1, 2), (), (1.0,), 1)
 
 
 @dataclass
@@ -75,7 +77,7 @@ class Point:
     """A cell of a sweep, where it lies, and what it would cost at the least.
 
     Attributes:
-        sweep: one of SWEEPS; many is Speaker.speak_many on so many texts.
+        sweep: one of SWEEPS; many is Speaker.speak_many on so many texts, text Speaker.stream.
         at: seconds, utterances, or the model's weights in millions.
         config: the model's.
         floor: RTF at the measured rate of matrix products; None where that is not known.
@@ -138,6 +140,7 @@ def points(sweep: str, args: argparse.Namespace, models: dict[str, str]) -> list
     base = replace(base, threads=args.threads, prompt_seconds=args.prompt)
     base = replace(base, model=folder, seconds=args.prompt + args.new)
     many = replace(base, kind="speak", texts=(passage(LETTERS * args.new),))
+    streams = [(n, (passage(LETTERS * n),)) for n in args.texts]
     placed: dict[str, list[tuple[float, Cell]]] = {
         "length": [(n, replace(base, seconds=args.prompt + n)) for n in args.lengths],
         "prompt": [
@@ -146,6 +149,7 @@ def points(sweep: str, args: argparse.Namespace, models: dict[str, str]) -> list
         "batch": [(n, replace(base, batch=n)) for n in args.batches],
         "size": [(0.0, replace(base, model=m)) for m in models.values()],
         "many": [(n, replace(many, batch=n)) for n in args.batches],
+        "text": [(n, replace(many, kind="stream", texts=text)) for n, text in streams],
     }
     found = []
     for backend in backends(args.backend):
@@ -161,10 +165,10 @@ def points(sweep: str, args: argparse.Namespace, models: dict[str, str]) -> list
 
 def measure(found: Sequence[Point], args: argparse.Namespace, model: str) -> None:
     """Measures one sweep, and with it the rates that its floors are made of."""
-    rates: dict[tuple[str, str], Result] = {}
-    for cell in (p.result.cell for p in found if p.sweep != "many"):
+    rates: dict[tuple[str, str | None], Result] = {}
+    for cell in (p.result.cell for p in found if p.sweep not in WHOLE):
         for dtype in (args.dtype, "float32"):  # vocoders are float32 always
-            name = f"{cell.backend}, {dtype} matmul"
+            name = f"{cell.backend}, {dtype or 'its own type'}: matmul"
             rate = replace(cell, kind="matmul", model=model, dtype=dtype, name=name)
             rates.setdefault((cell.backend, dtype), Result(rate))
     try:
@@ -201,11 +205,12 @@ def parser() -> argparse.ArgumentParser:
     add("model", nargs="?", help="release folder or Hub repository; the packaged one if not given")
     add("--backend", default=Cell.backend, choices=("auto", "torch", "mlx", "both"))
     add("--device", help="for example cpu, cuda or gpu")
-    add("--dtype", default=Cell.dtype, choices=DTYPES)
+    add("--dtype", choices=DTYPES, help="of the network (default: each backend's own)")
     add("--threads", type=int, help="of the CPU")
     add("--sweeps", type=names, default=SWEEPS, metavar="A,B", help=", ".join(SWEEPS))
     for f in fields(Ranges):
-        kind = {"sizes": names, "lengths": seconds, "prompts": seconds, "batches": numbers}
+        kind = {"sizes": names, "lengths": seconds, "prompts": seconds}
+        kind |= {"texts": seconds, "batches": numbers}
         single = int if f.name == "repeats" else float
         add(f"--{f.name}", type=kind.get(f.name, single), help=f.metadata["help"])
     add("--quick", action="store_true", help="a few small points, to see that all works")

@@ -24,11 +24,12 @@ AXES = {
     "prompt": "seconds of the prompt",
     "batch": "utterances at a time",
     "size": "million weights",
+    "text": "seconds of text",
 }
 MANY = "Speaker.speak_many, texts at a time"
 COLOURS = {"torch": "tab:orange", "mlx": "tab:blue"}
 PICTURES = {
-    "cost.png": "RTF and memory against length, prompt, batch and size",
+    "cost.png": "RTF and memory against length, prompt, batch, size and the length of a text",
     "batch.png": "seconds of speech made in a second, against the batch",
     "parts.png": "where the time goes",
 }
@@ -55,7 +56,8 @@ def text(points: Sequence[Any], profiles: Sequence[Result]) -> str:
         if p.result.note:
             cells = [f"failed: {p.result.note}".replace("|", "/"), "", "", ""]
         axis = AXES.get(p.sweep, MANY)
-        lines.append(f"| {axis} | {p.at:.3g} | {p.result.cell.backend} | {' | '.join(cells)} |")
+        how = ", ".join([p.result.cell.backend, *filter(None, [p.result.about.get("dtype")])])
+        lines.append(f"| {axis} | {p.at:.3g} | {how} | {' | '.join(cells)} |")
     for result in profiles:
         parts = shares(result)
         lines += ["", f"| {result.cell.name} | {' | '.join(parts)} |"]

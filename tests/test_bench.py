@@ -16,7 +16,16 @@ from nanospeech import SampleOptions
 from nanospeech.checkpoint import open_release
 from nanospeech.config import ModelConfig
 from nanospeech.errors import InputError
-from scripts import bench, bench_model, bench_plan, bench_report, bench_speech, cost, cost_report
+from scripts import (
+    bench,
+    bench_model,
+    bench_plan,
+    bench_report,
+    bench_speech,
+    bench_undo,
+    cost,
+    cost_report,
+)
 from scripts.bench_report import Result
 from scripts.bench_speech import Cell
 from scripts.bench_turns import turns
@@ -102,7 +111,7 @@ def test_the_ladder_changes_one_thing_at_a_time(recipe, capsys):
     assert bench.main(command) == 0
     document = last_line(capsys.readouterr().out)
     cells = document["cells"]
-    assert len(cells) == 5
+    assert len(cells) == 9
     for cell in cells:
         check_spread(cell["figures"]["rtf"], 1)
         # the prompt's seconds count, as in the figure that is to be beaten
@@ -118,24 +127,40 @@ def test_rungs_of_the_ladder_begin_at_upstreams_defaults_and_end_at_ours():
     args = bench.parser().parse_args(["--backend", "both", "--threads", "1,2"])
     rungs = bench_plan.ladder(args, whole=True)
     torch, mlx = ([c for c in rungs if c.backend == b] for b in ("torch", "mlx"))
-    assert len(mlx) == len(torch) + 1 and [c.compile for c in mlx].count(True) >= 1
+    assert [c.compile for c in mlx].count(True) >= 1 and not any(c.compile for c in torch)
     first, euler, together = torch[:3]
-    assert first.options == bench_plan.AS_UPSTREAM and first.split and first.dtype == "float32"
+    assert first.options == bench_plan.AS_UPSTREAM and first.dtype == "float32"
+    assert set(first.without) == set(bench_undo.UNDO)
     strength = first.options["cfg_strength"]
     assert SampleOptions(**euler.options) == SampleOptions(cfg_strength=strength)
-    assert not together.split
-    assert [c.threads for c in torch] == [1, 1, 1, 1, 2, 2]
+    assert set(euler.without) - set(together.without) == {"guidance in one call"}
+    for rungs_of, undone in ((torch, bench_undo.UNDO), (mlx, mlx[0].without)):
+        assert len(rungs_of) == 5 + len(undone) + (rungs_of is mlx)
+        counts = [len(c.without) for c in rungs_of]
+        assert counts == sorted(counts, reverse=True) and counts[-3:] == [0, 0, 0]
+        assert [c.threads for c in rungs_of[-3:]] == [1, 2, 2]
     few = bench_plan.ladder(args, whole=False)
-    assert few and not any(c.split or c.options.get("method") == "rk4" for c in few)
+    assert few and not any(c.without or c.options.get("method") == "rk4" for c in few)
+    assert {c.dtype for c in few} == {"float32", "bfloat16"}
 
 
-def test_guidance_in_two_calls_is_the_same_guidance(backend, random_folder):
-    """The rung of upstream's way computes what ours does."""
+@pytest.mark.parametrize("name", bench_undo.UNDO)
+def test_what_is_undone_says_the_same(backend, random_folder, name, monkeypatch):
+    """The rungs of the ladder compute the same mel."""
+    if name in bench_undo.TORCH_CPU and backend == "mlx":
+        pytest.skip("PyTorch's alone")
+    if backend == "torch":
+        from nanospeech_torch import inference_cpu, layers
+
+        for at in ("attention", "modulated", "gated"):  # put back what is undone
+            monkeypatch.setattr(layers, at, getattr(layers, at))
+        monkeypatch.setattr(layers.Conv1d, "forward", layers.Conv1d.forward)
+        monkeypatch.setattr(inference_cpu, "speaks", inference_cpu.speaks)
     cell = Cell(kind="sample", model=str(random_folder), backend=backend, device="cpu")
     cell = replace(cell, seconds=1.0, prompt_seconds=0.3, options={"cfg_strength": 2.0, "steps": 2})
     mels = []
-    for split in (False, True):
-        work = bench_speech.Sampling(replace(cell, split=split))
+    for without in ((), (name,)):
+        work = bench_speech.Sampling(replace(cell, without=without))
         mels.append(work.engine.sample(*work.arguments, work.options, **work.known))
     assert np.isfinite(mels[0]).all()
     np.testing.assert_allclose(mels[0], mels[1], atol=1e-3)
@@ -271,7 +296,7 @@ def test_what_speech_costs_is_drawn_beside_its_floor(random_folder, tmp_path, ca
     pytest.importorskip("matplotlib")
     page = tmp_path / "page.md"
     page.write_text(f"before\n{cost_report.BEGIN}\nold\n{cost_report.END}\nafter\n")
-    command = [str(random_folder), "--quick", "--backend", "mlx", "--sweeps", "length,many"]
+    command = [str(random_folder), "--quick", "--backend", "mlx", "--sweeps", "length,many,text"]
     command += ["--threads", "1", "--out", str(tmp_path / "cost"), "--doc", str(page)]
     assert cost.main(command) == 0
     document = last_line(capsys.readouterr().out)
@@ -280,6 +305,8 @@ def test_what_speech_costs_is_drawn_beside_its_floor(random_folder, tmp_path, ca
     for point in document["points"]:
         check_spread(point["figures"]["rtf"], 1)
     assert all(p["floor"] > 0 for p in lengths)
+    (text,) = [p for p in document["points"] if p["sweep"] == "text"]
+    assert text["at"] == 1 and text["floor"] is None and text["resident"] > 0
     (profile,) = document["profiles"]
     assert sum(profile["parts"].values()) == pytest.approx(1)
     assert profile["parts"]["attention"] > 0 and profile["parts"]["vocoder"] > 0
