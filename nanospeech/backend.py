@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 from importlib.util import find_spec
@@ -13,6 +14,9 @@ from .engine_base import DTYPES, Engine
 from .errors import BackendError, InputError
 
 BACKENDS = ("auto", "torch", "mlx")
+# oneDNN keeps what it compiled for each shape, by default for 1024 of them, and texts have ever new
+# lengths: ten minutes took 100 MB. With 32 speech is no slower. Read when torch is imported
+KERNELS = "ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32"
 
 __all__ = ["BACKENDS", "Engine", "installed", "load_engine", "pick_backend"]
 
@@ -94,6 +98,7 @@ def start(
 ) -> Engine:
     """An engine of an opened release; `name` is that of an installed backend. See load_engine."""
     if name == "torch":
+        os.environ.setdefault(*KERNELS)
         from nanospeech_torch.engine import TorchEngine
 
         if compile:

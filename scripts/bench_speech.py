@@ -79,12 +79,12 @@ class Job:
         from nanospeech import SampleOptions, load_engine
 
         self.cell, self.options = cell, SampleOptions(**cell.options)
-        if cell.backend == "torch" and cell.threads:
-            import torch
-
-            torch.set_num_threads(cell.threads)
         how = {"quantize": cell.quantize, "compile": cell.compile}
         self.engine: Any = load_engine(cell.model, cell.backend, cell.device, cell.dtype, **how)
+        if cell.backend == "torch" and cell.threads:
+            import torch  # after the engine, which sets up what torch reads when it is imported
+
+            torch.set_num_threads(cell.threads)
         self.spent = clocked(self.engine)
 
     def about(self) -> dict[str, Any]:

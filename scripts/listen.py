@@ -74,6 +74,7 @@ class Spoken:
     Attributes:
         about: the source and licence of the prompt, one line.
         waves: float32 (n,) at 24 kHz by (text number, backend).
+        types: in which each backend computed.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Spoken:
     words: str
     about: str
     waves: dict[tuple[int, str], np.ndarray] = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)
 
 
 def read_voices(model: Path) -> list[Spoken]:
@@ -121,6 +123,7 @@ def speak(
         there.append(backend)
         for voice in voices:
             speaker = Speaker(engine, voice=voice.name, seed=seed)
+            voice.types[backend] = engine.dtype
             for i, text in enumerate(texts):
                 voice.waves[i, backend] = speaker.speak(text).wave
             print(f"{voice.name}: {BACKENDS[backend]}")
@@ -154,14 +157,17 @@ def picture(path: Path, voice: Spoken, backends: Sequence[str]) -> None:
     few.save(path, optimize=True)
 
 
-def difference(voice: Spoken, texts: int, backends: Sequence[str]) -> float | None:
-    """Largest distance between the waves of two backends; None where there is only one."""
+def alike(voice: Spoken, texts: int, backends: Sequence[str]) -> str:
+    """How far apart the waves of two backends are; nothing where there is only one."""
     if len(backends) < 2:
-        return None
+        return ""
     pairs = [[voice.waves[i, b] for b in backends[:2]] for i in range(texts)]
     if any(len(a) != len(b) for a, b in pairs):
-        return float("inf")
-    return max(float(np.abs(a - b).max()) for a, b in pairs)
+        return "The two backends' waves are not of one length."
+    far = max(float(np.abs(a - b).max()) for a, b in pairs)
+    told = f"The two backends' waves differ by {far:.1e} at most"
+    types = [f"{BACKENDS[b]} computed in {voice.types[b]}" for b in backends[:2]]
+    return f"{told}: {', '.join(types)}." if len(set(voice.types.values())) > 1 else f"{told}."
 
 
 def write_files(out: Path, voices: Sequence[Spoken], backends: Sequence[str]) -> None:
@@ -213,10 +219,6 @@ def player(src: str, caption: str) -> str:
     )
 
 
-def alike(far: float | None) -> str:
-    return "" if far is None else f"The two backends' waves differ by {far:.1e} at most."
-
-
 def page(
     voices: Sequence[Spoken],
     texts: Sequence[str],
@@ -238,7 +240,7 @@ def page(
             ]
             parts.append(f"<p>“{html.escape(text)}”</p><div class='row'>{''.join(players)}</div>")
         alt = f"Log mel spectrograms: the prompt of {v.name}, and the first text by each backend"
-        note = alike(difference(v, len(texts), backends))
+        note = alike(v, len(texts), backends)
         parts.append(
             f'<figure><img src="{name}.png" alt="{html.escape(alt, quote=True)}" loading="lazy">'
             f"<figcaption>The prompt, and the first text. {note}</figcaption></figure></section>"
@@ -293,7 +295,7 @@ def markdown(
         lines.append("| " + " | ".join([v.name, *links]) + " |")
     for v in voices:
         alt = f"Log mels of {v.name}: its prompt, and text 1 by each backend"
-        note = alike(difference(v, len(texts), backends))
+        note = alike(v, len(texts), backends)
         lines += ["", f"## {v.name}", "", f"Prompt: “{v.words}” {v.about}".rstrip(), ""]
         lines += [f"![{alt}]({folder}/{v.name}.png)", *(["", note] if note else [])]
     for table in tables:

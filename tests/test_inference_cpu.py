@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -72,6 +73,21 @@ def test_short_weights_change_no_length_and_hardly_the_speech(tiny_aligned, arra
         seconds.append(engine.duration(cond, text))
     np.testing.assert_array_equal(*seconds)
     assert 0 < np.abs(mels[0] - mels[1]).mean() < 0.05 * mels[0].std()
+
+
+@pytest.mark.parametrize(("told", "kept"), [(None, "32"), ("7", "7")])
+def test_kernels_of_past_lengths_are_not_all_kept(told, kept):
+    """In a process that has not imported torch before; what the user set is left."""
+    code = (
+        "import os, sys; from nanospeech import load_engine; assert 'torch' not in sys.modules;"
+        "load_engine(backend='torch'); print(os.environ['ONEDNN_PRIMITIVE_CACHE_CAPACITY'])"
+    )
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("ONEDNN_")}
+    environment |= {} if told is None else {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": told}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
+    assert done.stdout.strip() == kept
 
 
 def test_loading_does_not_import_the_compiler():
