@@ -180,7 +180,8 @@ def ladder(args: argparse.Namespace, whole: bool) -> list[Cell]:
             ready = [c for c in steps if not c.without][:-1]
             plain = replace(ready[0], dtype="float32", name=f"{backend}: our defaults in float32")
             named = f"{backend}: our defaults in {ready[0].dtype}"
-            steps = [plain, replace(ready[0], name=named), *ready[1:]]
-            steps = steps[1:] if plain.name == named else steps
+            steps = [replace(ready[0], name=named), *ready[1:]]
+            if ready[0].dtype != plain.dtype:
+                steps.insert(0, plain)
         found += steps
     return found

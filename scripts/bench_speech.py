@@ -288,8 +288,12 @@ def clocked(engine: Any) -> dict[str, float]:
 def make(values: dict[str, Any]) -> Any:
     """The work of a cell."""
     cell = Cell(**{**values, "texts": tuple(values.get("texts", ()))})
-    kinds: dict[str, Any] = {"speak": Speaking, "stream": Streaming, "sample": Sampling}
-    kinds["piper"] = Piper
+    kinds: dict[str, Any] = {
+        "speak": Speaking,
+        "stream": Streaming,
+        "sample": Sampling,
+        "piper": Piper,
+    }
     return kinds[cell.kind](cell)
 
 

@@ -208,11 +208,11 @@ def parser() -> argparse.ArgumentParser:
     add("--dtype", choices=DTYPES, help="of the network (default: each backend's own)")
     add("--threads", type=int, help="of the CPU")
     add("--sweeps", type=names, default=SWEEPS, metavar="A,B", help=", ".join(SWEEPS))
+    lists = dict.fromkeys(("lengths", "prompts", "texts"), seconds)
+    lists |= {"sizes": names, "batches": numbers}
     for f in fields(Ranges):
-        kind = {"sizes": names, "lengths": seconds, "prompts": seconds}
-        kind |= {"texts": seconds, "batches": numbers}
         single = int if f.name == "repeats" else float
-        add(f"--{f.name}", type=kind.get(f.name, single), help=f.metadata["help"])
+        add(f"--{f.name}", type=lists.get(f.name, single), help=f.metadata["help"])
     add("--quick", action="store_true", help="a few small points, to see that all works")
     add("--timeout", type=float, default=600.0, help="seconds for one measurement")
     add("--out", type=Path, default=Path("runs/cost"), help="folder of the pictures")
