@@ -73,10 +73,12 @@ def load_engine(
             float32 in MLX, and in PyTorch what the processor multiplies fastest in.
         quantize: round the speech model's weights to 4 or 8 bits. MLX on a GPU computes with
             them packed; elsewhere it only sounds alike. See python -m convert --quantize.
-        compile: MLX: compile the network for each of a few lengths; None does so on a GPU.
+        compile: compile the network for a few lengths, to which others are filled up. MLX does so
+            on a GPU where this is None; PyTorch only when asked: its compiler takes most of a
+            minute at first, which long work on a CUDA GPU makes up for.
 
     Raises:
-        InputError: no such model, backend, device, type or bits, or what PyTorch has not.
+        InputError: no such model, backend, device, type or bits.
         CheckpointError: the release folder is incomplete, damaged or contradicts itself.
         BackendError: the backend or the device is not there.
     """
@@ -101,9 +103,7 @@ def start(
         os.environ.setdefault(*KERNELS)
         from nanospeech_torch.engine import TorchEngine
 
-        if compile:
-            raise InputError("compile is for the mlx backend; leave it out, or choose that")
-        return TorchEngine(release, device, dtype)
+        return TorchEngine(release, device, dtype, compile)
     prefer_fast_blas()
     from nanospeech_mlx.engine import MlxEngine
 

@@ -141,6 +141,12 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="BITS",
         help="round the weights to 4 or 8 bits on load; see also python -m convert --quantize",
     )
+    add(
+        "--compile",
+        action="store_true",
+        help="compile the network: for long texts and batches on a GPU, slower to start (MLX"
+        " does so there by itself)",
+    )
     add("--quiet", action="store_true", help="no progress, no figures")
     add("--version", action=Version, nargs=0, help="print the version")
     return parser
@@ -211,7 +217,8 @@ def load_speaker(args: argparse.Namespace, options: SampleOptions, how: str | No
     from .backend import load_engine
     from .pipeline import Speaker
 
-    engine = load_engine(args.model, args.backend, args.device, args.dtype, args.quantize)
+    where = args.model, args.backend, args.device, args.dtype
+    engine = load_engine(*where, args.quantize, args.compile or None)
     reference = args.ref_audio, args.ref_text
     return Speaker(engine, args.voice, *reference, options, args.speed, args.seed, duration=how)
 

@@ -149,7 +149,7 @@ def parser() -> argparse.ArgumentParser:
     add("--device", help="for example cpu, cuda or gpu")
     add("--dtype", type=types, default=[Cell.dtype], metavar="A,B", help="float32, bfloat16, …")
     add("--quantize", type=int, metavar="BITS", help="round weights to 4 or 8 bits on load")
-    add("--compile", action="store_true", help="compile the network (MLX)")
+    add("--compile", action="store_true", help="compile the network")
     steps = [SampleOptions().steps]
     add("--steps", type=numbers, default=steps, metavar="N,M", help=f"default: {steps[0]}")
     add("--batch", type=numbers, default=[Cell.batch], metavar="1,4", help="utterances at a time")

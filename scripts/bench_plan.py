@@ -66,13 +66,12 @@ def speaking(args: argparse.Namespace) -> list[Cell]:
     for backend, dtype, threads, steps, batch in itertools.product(*lists):
         told = [backend, dtype, *threads_told(threads)]
         told += [f"{args.quantize} bits"] if args.quantize else []
-        compiled = args.compile and backend == "mlx"  # PyTorch has no such option
-        told += ["compiled"] if compiled else []
+        told += ["compiled"] if args.compile else []
         told += [f"{steps} steps"] if len(args.steps) > 1 else []
         told += [f"batch {batch}"] if len(args.batch) > 1 else []
         cell = replace(base, name=", ".join(told), backend=backend, dtype=dtype, batch=batch)
-        cell = replace(cell, threads=threads, options={"steps": steps}, compile=compiled or None)
-        found.append(cell)
+        cell = replace(cell, threads=threads, compile=args.compile or None)
+        found.append(replace(cell, options={"steps": steps}))
     return found + others(args, texts)
 
 
@@ -153,7 +152,9 @@ def rungs(args: argparse.Namespace, backend: str) -> list[tuple[str, dict[str, A
             found.append((f"+ {name}", {"without": tuple(without)}))
 
     take_up([name for name in without if name not in TORCH_CPU])
-    found += [("+ compiled", {"compile": True})] if backend == "mlx" else []
+    # on a CPU, PyTorch's compiled blocks are slower than what is written out for it
+    quicker = not on_torch_cpu(backend, args.device)
+    found += [("+ compiled", {"compile": True})] if quicker else []
     dtypes = [d for d in args.dtype if d != "float32"] or ["bfloat16"]
     found += [(f"+ {dtype}", {"dtype": dtype}) for dtype in dtypes]
     take_up(list(without))  # they do most for bfloat16; now all is as by default

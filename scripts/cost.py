@@ -137,7 +137,8 @@ def points(sweep: str, args: argparse.Namespace, models: dict[str, str]) -> list
     """
     folder = next(iter(models.values()))
     base = Cell(kind="sample", device=args.device, dtype=args.dtype, vocode=True)
-    base = replace(base, threads=args.threads, prompt_seconds=args.prompt)
+    base = replace(base, threads=args.threads, compile=args.compile or None)
+    base = replace(base, prompt_seconds=args.prompt)
     base = replace(base, model=folder, seconds=args.prompt + args.new)
     many = replace(base, kind="speak", texts=(passage(LETTERS * args.new),))
     streams = [(n, (passage(LETTERS * n),)) for n in args.texts]
@@ -207,6 +208,7 @@ def parser() -> argparse.ArgumentParser:
     add("--device", help="for example cpu, cuda or gpu")
     add("--dtype", choices=DTYPES, help="of the network (default: each backend's own)")
     add("--threads", type=int, help="of the CPU")
+    add("--compile", action="store_true", help="compile the network")
     add("--sweeps", type=names, default=SWEEPS, metavar="A,B", help=", ".join(SWEEPS))
     lists = dict.fromkeys(("lengths", "prompts", "texts"), seconds)
     lists |= {"sizes": names, "batches": numbers}

@@ -12,11 +12,10 @@ import pytest
 
 from nanospeech import Speaker, load_engine
 from nanospeech.checkpoint import open_release
-from nanospeech.config import SampleOptions
 from nanospeech.errors import CheckpointError, InputError
-from nanospeech.sampling import noise
-from nanospeech.tokenizer import pad_tokens
 from nanospeech.worker import Worker
+
+from .test_compiled import OPTIONS, items
 
 pytest.importorskip("mlx.core", reason="no mlx here")
 
@@ -24,19 +23,6 @@ from nanospeech_mlx.compiled import CompiledNetwork
 from nanospeech_mlx.engine import MlxEngine
 
 ROOT = Path(__file__).resolve().parent.parent
-KINDS = [("none", 1), ("average", 2), ("aligned", 2)]
-OPTIONS = SampleOptions("euler", 3)
-TEXTS = ("hello there, general.", "no.")
-
-
-def items(engine, *lens: int) -> dict:
-    """Arguments of sample for items of unequal lengths."""
-    return {
-        "noise_BNM": np.stack([noise(max(lens), 100, seed) for seed, _ in enumerate(lens)]),
-        "cond_BNM": np.zeros((len(lens), max(lens), 100), np.float32),
-        "text_BT": pad_tokens([engine.tokenizer.encode(t) for t in TEXTS[: len(lens)]]),
-        "lens_B": np.array(lens),
-    }
 
 
 def steps_of(folder, step: int, limit: int = 16) -> MlxEngine:
@@ -47,28 +33,6 @@ def steps_of(folder, step: int, limit: int = 16) -> MlxEngine:
 
 
 # Compiled graphs.
-
-
-@pytest.mark.parametrize(("kind", "p"), KINDS)
-def test_compiled_and_padded_is_the_same_speech(make_release, engine_of, kind, p):
-    folder = make_release(text_upsampling=kind, patch_size=p)
-    plain, compiled = engine_of(folder, "mlx"), steps_of(folder, 32)
-    for lens in ((75,), (131, 98)):
-        given = items(plain, *lens)
-        a, b = (e.sample(**given, options=OPTIONS) for e in (plain, compiled))
-        for n, x, y in zip(lens, a, b):
-            assert np.abs(x[:n] - y[:n]).max() <= 1e-3
-        del given["lens_B"]
-        a, b = (e.sample(**given, options=OPTIONS) for e in (plain, compiled))
-        assert a.shape == b.shape and np.abs(a - b).max() <= 1e-3
-
-
-def test_velocities_past_the_end_stay_zero(tiny_aligned):
-    engine = steps_of(tiny_aligned, 32)
-    given = items(engine, 131, 98)
-    x, cond, text, lens = given.values()
-    v = engine.velocity(x, cond, text, np.array([0.2, 0.9], np.float32), lens_B=lens)
-    assert v.shape == x.shape and not v[1, 98:].any() and v[0, 98:].any()
 
 
 def test_lengths_of_one_step_share_a_graph(tiny_aligned):
@@ -95,8 +59,6 @@ def test_compiling_is_asked_for_on_a_cpu(tiny_aligned):
     for wish, there in ((None, False), (False, False), (True, True)):
         engine = load_engine(tiny_aligned, "mlx", "cpu", compile=wish)
         assert (engine.compiled is not None) == there  # type: ignore[attr-defined]
-    with pytest.raises(InputError, match="for the mlx backend"):
-        load_engine(tiny_aligned, "torch", compile=True)
 
 
 # Threads.
