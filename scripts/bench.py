@@ -135,6 +135,13 @@ def types(text: str) -> list[str]:
     return text.split(",")
 
 
+def switches(text: str) -> list[bool]:
+    """What "off,on" says."""
+    if set(parts := text.split(",")) - {"off", "on"}:
+        raise ValueError(text)
+    return [part == "on" for part in parts]
+
+
 def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -149,7 +156,7 @@ def parser() -> argparse.ArgumentParser:
     add("--device", help="for example cpu, cuda or gpu")
     add("--dtype", type=types, default=[Cell.dtype], metavar="A,B", help="float32, bfloat16, …")
     add("--quantize", type=int, metavar="BITS", help="round weights to 4 or 8 bits on load")
-    add("--compile", action="store_true", help="compile the network")
+    add("--compile", type=switches, default=[None], metavar="off,on", help="compile the network")
     steps = [SampleOptions().steps]
     add("--steps", type=numbers, default=steps, metavar="N,M", help=f"default: {steps[0]}")
     add("--batch", type=numbers, default=[Cell.batch], metavar="1,4", help="utterances at a time")

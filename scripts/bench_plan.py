@@ -53,7 +53,7 @@ def threads_told(count: Any) -> list[str]:
 
 
 def speaking(args: argparse.Namespace) -> list[Cell]:
-    """Every combination of backend, type, threads, steps and batch; then other programs.
+    """Every combination of backend, type, threads, …, as they are listed; then other programs.
 
     Raises:
         InputError: texts that cannot be read, or an --external that is no command.
@@ -62,15 +62,16 @@ def speaking(args: argparse.Namespace) -> list[Cell]:
     base = Cell(model=args.model, device=args.device, voice=args.voice, texts=texts)
     base = replace(base, quantize=args.quantize, seconds=args.seconds)
     found = []
-    lists = (backends(args.backend), args.dtype, args.threads, args.steps, args.batch)
-    for backend, dtype, threads, steps, batch in itertools.product(*lists):
+    lists = (backends(args.backend), args.dtype, args.compile)
+    counts = (args.threads, args.steps, args.batch)
+    for backend, dtype, compiled, threads, steps, batch in itertools.product(*lists, *counts):
         told = [backend, dtype, *threads_told(threads)]
         told += [f"{args.quantize} bits"] if args.quantize else []
-        told += ["compiled"] if args.compile else []
+        told += [] if compiled is None else ["compiled" if compiled else "not compiled"]
         told += [f"{steps} steps"] if len(args.steps) > 1 else []
         told += [f"batch {batch}"] if len(args.batch) > 1 else []
         cell = replace(base, name=", ".join(told), backend=backend, dtype=dtype, batch=batch)
-        cell = replace(cell, threads=threads, compile=args.compile or None)
+        cell = replace(cell, threads=threads, compile=compiled)
         found.append(replace(cell, options={"steps": steps}))
     return found + others(args, texts)
 
@@ -103,7 +104,9 @@ def cold_start(cell: Cell) -> Cell:
     words: list[str] = [*GENERATE, "--text", HELLO, "--output", "{out}", "--quiet"]
     for flag, value in flags.items():
         words += [] if value is None else [flag, str(value)]
+    words += ["--compile"] if cell.compile else []
     told = [cell.backend, cell.dtype or "its own type", *threads_told(cell.threads)]
+    told += ["compiled"] if cell.compile else []
     name = f"cold start, {', '.join(told)}"
     return Cell(name=name, kind="generate", threads=cell.threads, command=tuple(words))
 
@@ -152,7 +155,7 @@ def rungs(args: argparse.Namespace, backend: str) -> list[tuple[str, dict[str, A
             found.append((f"+ {name}", {"without": tuple(without)}))
 
     take_up([name for name in without if name not in TORCH_CPU])
-    # on a CPU, PyTorch's compiled blocks are slower than what is written out for it
+    # on a CPU, PyTorch's compiled blocks are no faster than what is written out for it
     quicker = not on_torch_cpu(backend, args.device)
     found += [("+ compiled", {"compile": True})] if quicker else []
     dtypes = [d for d in args.dtype if d != "float32"] or ["bfloat16"]

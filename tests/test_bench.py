@@ -121,6 +121,20 @@ def test_the_ladder_changes_one_thing_at_a_time(recipe, capsys):
         check_spread(pair["above"], 1)
 
 
+def test_compiled_or_not_is_a_list_like_others():
+    asked = ["--backend", "torch", "--compile", "off,on", "--batch", "1,4"]
+    cells = bench_plan.speaking(bench.parser().parse_args(asked))
+    assert [(c.compile, c.batch) for c in cells] == [(False, 1), (False, 4), (True, 1), (True, 4)]
+    assert ["not compiled" in c.name for c in cells] == [True, True, False, False]
+    assert ["--compile" in bench_plan.cold_start(c).command for c in cells] == [
+        c.compile for c in cells
+    ]
+    (plain,) = bench_plan.speaking(bench.parser().parse_args(["--backend", "torch"]))
+    assert plain.compile is None and "compiled" not in plain.name
+    with pytest.raises(SystemExit):
+        bench.parser().parse_args(["--compile", "perhaps"])
+
+
 def test_rungs_of_the_ladder_begin_at_upstreams_defaults_and_end_at_ours():
     needs("torch")
     needs("mlx")
