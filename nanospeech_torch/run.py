@@ -64,17 +64,25 @@ def build_objective(config: RunConfig, tokenizer: Tokenizer | None) -> Any:
 def start_from(config: RunConfig, tokenizer: Tokenizer) -> Nanospeech:
     """The speech model of config.initial, which has to be the one that the run describes.
 
+    A voice of one speaker may get an aligner that tells speakers apart (dit.aligner_dim): what is
+    new there adds nothing at first.
+
     Raises:
         InputError: its network, tokens or mels are other ones, or the run splits its model.
     """
     assert config.initial is not None
     objective = load_objective(config.initial, loss=config.loss)
-    assert isinstance(objective.tokenizer, Tokenizer)
+    known, vocab = objective.transformer, objective.tokenizer
+    assert isinstance(vocab, Tokenizer)
     wanted = replace(config.dit, text_num_embeds=len(tokenizer))
+    if known.aligner is not None and not known.config.aligner_dim and wanted.aligner_dim:
+        wider = DiT(replace(known.config, aligner_dim=wanted.aligner_dim))
+        wider.load_state_dict({**wider.state_dict(), **known.state_dict()})
+        objective = Nanospeech(wider, vocab, objective.audio, config.loss)
     for name, got, want in (
         ("dit", objective.transformer.config, wanted),
         ("audio", objective.audio, config.audio),
-        ("vocabulary", objective.tokenizer.vocab, tokenizer.vocab),
+        ("vocabulary", vocab.vocab, tokenizer.vocab),
     ):
         if got != want:
             raise InputError(f"{config.initial} has another {name}: {got}; the run wants {want}")

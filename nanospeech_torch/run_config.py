@@ -58,7 +58,9 @@ class RunConfig:
     model: str = option("speech", "what is trained: speech, duration or vocoder")
     run_dir: str = option("runs/nanospeech", "where checkpoints, log.csv and samples go")
     initial: str | None = option(
-        None, "release folder whose speech model a fresh run starts from; its sizes are kept"
+        None,
+        "release folder whose speech model a fresh run starts from; its sizes are kept, only "
+        "dit.aligner_dim may be new",
     )
     total_steps: int = option(100_000, "optimiser steps")
     warmup_steps: int = option(1000, "of them, until the rate is at its peak")

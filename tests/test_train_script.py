@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from convert.__main__ import main as convert
 from nanospeech.checkpoint import read_tensors
+from nanospeech_torch.finetune import load_objective
 from nanospeech_torch.run import build_objective, build_tokenizer
 from nanospeech_torch.run_config import read_run
 from scripts.train import main
@@ -57,6 +59,22 @@ def test_a_fresh_run_can_start_from_a_release_folder(config, tmp_path, golden, c
     other = [again[0], f"run_dir={tmp_path / 'other'}", "dit.depth=2"]
     assert main(["--config", str(config), "--set", *other]) == 2
     assert "has another dit" in capsys.readouterr().err
+
+
+def test_a_voice_of_one_speaker_starts_a_run_of_several(config, tmp_path, golden):
+    folder, vocoder = tmp_path / "release", str(golden / "vocos_pytorch_model.bin")
+    assert main(["--config", str(config)]) == 0
+    assert convert([str(tmp_path / "run"), "--vocoder", vocoder, "--output", str(folder)]) == 0
+    several = ["dit.aligner_dim=8", f"initial={folder}", f"run_dir={tmp_path / 'several'}"]
+    run = read_run(str(config), several)
+    wider = build_objective(run, build_tokenizer(run.data)).transformer
+    plain = load_objective(folder).transformer
+    text, speaker = torch.tensor([[3, 1, 2]]), torch.randn(1, 100)
+    assert wider.config.aligner_dim == 8 and not plain.config.aligner_dim
+    assert torch.equal(wider.token_means(text, speaker), plain.token_means(text, speaker))
+    saved = {name: t for name, t in wider.state_dict().items() if name in plain.state_dict()}
+    assert all(torch.equal(t, saved[name]) for name, t in plain.state_dict().items())
+    assert main(["--config", str(config), "--set", *several]) == 0
 
 
 @pytest.mark.parametrize(
