@@ -65,14 +65,15 @@ class CompiledNetwork:
         text = layers.pad_length(text_BND, patches)
         lens = torch.full((batch,), frames, device=x.device) if lens_B is None else lens_B
         inputs = x, cond, text, time_B, lens
+        cuda = x.device.type == "cuda"
         try:
-            if x.device.type != "cuda":
+            if not cuda:
                 return self.dit(*inputs)[:, :frames]
             with self.lock:
                 graph = self.graph(inputs, batch, len(time_B), patches, x.dtype)
                 return graph(inputs)[:, :frames]
         except torch._dynamo.exc.TorchDynamoException as e:  # type: ignore[attr-defined]
-            wanted = "a C++ compiler" if x.device.type == "cpu" else "Triton and a C compiler"
+            wanted = "Triton and a C compiler" if cuda else "a C++ compiler"
             raise BackendError(
                 f"torch.compile failed, which needs {wanted}; speech is the same without:"
                 f" {str(e).strip().splitlines()[0]}"
