@@ -11,7 +11,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from nanospeech import SampleOptions, load_engine  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+from torch.utils._pytree import tree_leaves  # noqa: E402
+
+from nanospeech import SampleOptions, Speaker, load_engine  # noqa: E402
 from nanospeech_torch import inference_cpu, layers  # noqa: E402
 
 
@@ -97,3 +100,29 @@ def test_loading_does_not_import_the_compiler():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+class Wide(TorchDispatchMode):
+    """Notes operations that make 64-bit floats."""
+
+    def __init__(self):
+        super().__init__()
+        self.count, self.found = 0, []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        tensors = [t for t in tree_leaves(out) if isinstance(t, torch.Tensor)]
+        self.count += 1
+        if any(t.dtype in (torch.float64, torch.complex128) for t in tensors):
+            self.found.append(str(func))
+        return out
+
+
+def test_elsewhere_than_on_a_cpu_nothing_has_64_bits(tiny_release, tiny_aligned, monkeypatch):
+    """Metal has no such floats. What only a CPU does is left out here, as it would be there."""
+    monkeypatch.setattr(inference_cpu, "speaks", lambda x: False)
+    for folder in (tiny_release, tiny_aligned):
+        with Wide() as wide:
+            engine = load_engine(folder, "torch", "cpu", "float32")
+            Speaker(engine, options=SampleOptions(steps=2), seed=0).speak("Hello there.")
+        assert wide.count > 500 and not wide.found
