@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from . import quantized
+from . import quantized, voice_weights
 from .checkpoint_shapes import (
     dit_config_from_shapes,
     duration_config_from_shapes,
@@ -47,6 +47,7 @@ class Release:
     config: ModelConfig
     tokenizer: Tokenizer
     packs: bool = False  # the folder holds floats, which are packed as they are read
+    voice: Path | None = None  # voices/NAME.safetensors of the voice that speaks, if it has one
 
     def path(self, name: str) -> Path:
         """Where a file is: in the folder, or, for a vocoder that it lacks, in the package."""
@@ -79,7 +80,8 @@ class Release:
             packed: leave packed weights as they are, PackedWeight; else they are unpacked.
 
         Raises:
-            CheckpointError: unreadable, or packed in another way than config.json tells.
+            CheckpointError: unreadable, packed in another way than config.json tells, or a voice's
+                weights that are of another model.
         """
         path, q = self.path(name), self.config.quantization
         layers = getattr(q, Path(name).stem) if q else {}
@@ -88,7 +90,10 @@ class Release:
             tensors: dict[str, Any] = quantized.pack_layers(read_tensors(path), layers, size)
         else:
             tensors = quantized.joined(read_tensors(path, bool(layers)), layers, size, path)
-        return tensors if packed else quantized.unpacked(tensors)
+        if self.voice is None or name != MODEL:
+            return tensors if packed else quantized.unpacked(tensors)
+        change = read_tensors(self.voice)
+        return voice_weights.added(quantized.unpacked(tensors), change, self.voice)
 
 
 def resolve(folder_or_repo: str | Path | None = None) -> Path:

@@ -5,6 +5,8 @@ A backend adds a handful of hooks (the last section of Engine) and its own netwo
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -63,8 +65,26 @@ class Engine(ABC):
         self.device = device
         self.dtype = dtype or self.usual_dtype(device)
         self.modules: dict[str, Any] = {}
+        self.kin: dict[Path | None, Engine] = {None: self}
         with self.context():
-            self.dit = self.load(MODEL)
+            self.take(self.load(MODEL))
+
+    def voiced(self, weights: Path | None) -> Engine:
+        """This engine as a voice with weights of its own has it; they share all but the network.
+
+        Args:
+            weights: a Voice's; None gives the engine of the model as it is.
+
+        Raises:
+            CheckpointError: the file is damaged, or of another model.
+        """
+        if weights not in self.kin:
+            other = copy.copy(self)
+            other.release = dataclasses.replace(self.release, voice=weights)
+            with self.context():
+                other.take(other.load(MODEL))
+            self.kin[weights] = other
+        return self.kin[weights]
 
     @property
     def aligned(self) -> bool:
@@ -434,6 +454,10 @@ class Engine(ABC):
         return self.modules[name]
 
     # What a backend adds.
+
+    def take(self, dit: Any) -> None:
+        """Speaks with this network from now on."""
+        self.dit = dit
 
     def run(self, *inputs: Device | None) -> Device:
         """What DiT makes of its inputs."""

@@ -88,7 +88,7 @@ class Speaker:
         check_speech(None, speed, seed)
         if not chunk_seconds > 0:
             raise InputError(f"chunk_seconds is {chunk_seconds}; choose more than 0")
-        self.engine, self.options, self.speed = engine, options, speed
+        self.options, self.speed = options, speed
         self.seed = secrets.randbits(31) if seed is None else seed
         self.chunk_seconds = chunk_seconds
         self.sample_rate: int = engine.config.audio.sample_rate
@@ -98,6 +98,8 @@ class Speaker:
             else:
                 found = find_voice(voice, engine.folder)
             ref_audio, ref_text = found.audio, found.text
+            engine = engine.voiced(found.weights)
+        self.engine = engine
         if not isinstance(ref_audio, np.ndarray):
             ref_audio = audio.read(ref_audio, self.sample_rate, MAX_REFERENCE)
         self.prompt = make_prompt(ref_audio, ref_text or "", engine.config, engine.tokenizer)

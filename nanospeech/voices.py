@@ -27,11 +27,16 @@ BYTES_PER_SECOND = (5.0, 40.0)  # plausible speech; a prompt with the wrong text
 
 @dataclass(frozen=True)
 class Voice:
-    """A prompt: its recording and the words spoken in it."""
+    """A prompt: its recording and the words spoken in it.
+
+    Attributes:
+        weights: file of what it changes in its folder's model, if anything; see voice_weights.
+    """
 
     name: str
     audio: Path
     text: str
+    weights: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,9 @@ def find_voice(name: str, release: str | Path | None = None) -> Voice:
                 raise InputError(
                     f"voice {name!r} has no words: {audio.with_suffix('.txt')} is empty"
                 )
-            return Voice(name, audio, text)
+            weights = audio.with_suffix(".safetensors")
+            own = release is not None and folder == Path(release) / "voices"
+            return Voice(name, audio, text, weights if own and weights.is_file() else None)
     names = list_voices(release)
     choices = f"choose from {', '.join(names)}" if names else "there are none; give a reference"
     raise InputError(f"voice {name!r} not found; {choices}")

@@ -42,7 +42,18 @@ class Worker:
         value = getattr(self._engine, name)
         if not inspect.ismethod(value):
             return value
-        return lambda *args, **options: self._run(value, *args, **options)
+
+        def call(*args: Any, **options: Any) -> Any:
+            result = self._run(value, *args, **options)
+            return self._beside(result) if isinstance(result, Engine) else result
+
+        return call
+
+    def _beside(self, engine: Engine) -> Worker:
+        """A worker for another engine, in the same thread."""
+        worker = Worker.__new__(Worker)
+        worker._calls, worker._engine = self._calls, engine
+        return worker
 
 
 def work(calls: SimpleQueue) -> None:

@@ -59,9 +59,13 @@ class MlxEngine(Engine):
         device = pick_device(device)
         gpu = device == "gpu"
         self.packed = gpu if packed is None else packed
+        self.compiles = gpu if compile is None else compile
         mx.set_cache_limit(CACHE_BYTES)
         super().__init__(release, device, dtype)
-        self.compiled = CompiledNetwork(self.dit) if (gpu if compile is None else compile) else None
+
+    def take(self, dit: Any) -> None:
+        self.dit = dit
+        self.compiled = CompiledNetwork(dit) if self.compiles else None
 
     def load(self, name: str) -> nn.Module:
         c, prefix = self.config, ""

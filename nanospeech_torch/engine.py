@@ -46,8 +46,12 @@ class TorchEngine(Engine):
         dtype: str | None = None,
         compile: bool | None = None,
     ):
+        self.compiles = bool(compile)
         super().__init__(release, pick_device(device), dtype)
-        self.compiled = CompiledNetwork(self.dit) if compile else None
+
+    def take(self, dit: Any) -> None:
+        self.dit = dit
+        self.compiled = CompiledNetwork(dit) if self.compiles else None
 
     def load(self, name: str) -> nn.Module:
         c, prefix = self.config, ""

@@ -271,17 +271,19 @@ def clocked(engine: Any) -> dict[str, float]:
     spent = {"speech": 0.0, "vocoder": 0.0}
 
     def wrap(method: Callable, part: str) -> Callable:
-        def call(*args: Any, **known: Any) -> Any:
+        def call(self: Any, *args: Any, **known: Any) -> Any:
             begin = time.perf_counter()
             try:
-                return method(*args, **known)
+                return method(self, *args, **known)
             finally:
                 spent[part] += time.perf_counter() - begin
 
         return call
 
-    for name, part in (("duration", "speech"), ("sample", "speech"), ("vocode", "vocoder")):
-        setattr(engine, name, wrap(getattr(engine, name), part))
+    # as a class of its own, since voices with weights have copies of the engine
+    kind, parts = type(engine), {"duration": "speech", "sample": "speech", "vocode": "vocoder"}
+    clocks = {name: wrap(getattr(kind, name), part) for name, part in parts.items()}
+    engine.__class__ = type(kind.__name__, (kind,), clocks)
     return spent
 
 

@@ -167,7 +167,7 @@ def check_settings(folder: Path, settings: dict[str, Any]) -> None:
 def digest(folder: Path) -> str:
     """Tells a model folder from another: its config, and both ends of each file of weights."""
     found = sha256()
-    for path in sorted(folder.glob("*")):
+    for path in [*sorted(folder.glob("*")), *sorted(folder.glob("voices/*.safetensors"))]:
         if path.suffix not in (".safetensors", ".json", ".txt"):
             continue
         size = path.stat().st_size

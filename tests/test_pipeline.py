@@ -38,6 +38,9 @@ class EchoEngine:
         self.seconds_per_token = seconds_per_token
         self.has_duration = seconds_per_token > 0
 
+    def voiced(self, weights):
+        return self
+
     def duration(self, cond_BNM, text_BT, *, lens_B=None, prompt_tokens_B=None, own=False):
         assert lens_B.tolist() == [cond_BNM.shape[1]]
         prompt = self.config.audio.frame_rate

@@ -1,0 +1,181 @@
+"""Voices with weights of their own: the arithmetic, both backends, and files that do not fit."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from nanospeech import SampleOptions, Speaker, load_engine
+from nanospeech.checkpoint import MODEL, read_tensors
+from nanospeech.errors import CheckpointError, InputError
+from nanospeech.voice_weights import DOWN, UP, added, difference, is_thin
+from nanospeech.worker import Worker
+from scripts import add_voice
+
+from .conftest import needs
+
+OPTIONS = SampleOptions("euler", 2)
+TEXT = "hello there."
+
+
+def models(seed: int = 0) -> tuple[dict, dict]:
+    """Two models that differ by a matrix of rank 3, a convolution and a vector."""
+    rng = np.random.default_rng(seed)
+    base = {
+        "matrix": rng.standard_normal((120, 200)),
+        "kernel": rng.standard_normal((64, 16, 31)),
+        "vector": rng.standard_normal(50),
+    }
+    base = {name: t.astype(np.float32) for name, t in base.items()}
+    tuned = {name: t.copy() for name, t in base.items()}
+    tuned["matrix"] += (rng.standard_normal((120, 3)) @ rng.standard_normal((3, 200))) / 10
+    tuned["kernel"] += rng.standard_normal((64, 1, 1)) * rng.standard_normal((1, 16, 31)) / 10
+    tuned["vector"] += 1
+    return base, tuned
+
+
+def test_a_change_of_low_rank_is_kept_whole(tmp_path):
+    base, tuned = models()
+    change = difference(base, tuned, 50 + 3 * 320 + 560)
+    assert change["matrix" + UP].shape == (120, 3) and change["matrix" + DOWN].shape == (3, 200)
+    again = added(base, change, tmp_path)
+    for name, tensor in tuned.items():
+        assert again[name].shape == tensor.shape and np.abs(again[name] - tensor).max() < 5e-3
+
+
+def test_what_carries_most_is_kept_where_not_all_can_be(tmp_path):
+    base, tuned = models()
+    sizes = [600, 1000, 2000]
+    errors = []
+    for numbers in sizes:
+        change = difference(base, tuned, numbers)
+        assert sum(t.size for t in change.values()) <= numbers
+        again = added(base, change, tmp_path)
+        errors.append(sum(((again[n] - tuned[n]) ** 2).sum() for n in tuned))
+    nothing = sum(((base[n] - tuned[n]) ** 2).sum() for n in tuned)
+    assert nothing > errors[0] > errors[1] > errors[2] > 0
+
+
+def test_models_that_are_not_alike_have_no_difference():
+    base, tuned = models()
+    with pytest.raises(InputError, match="differ in their tensors"):
+        difference(base, {**tuned, "matrix": tuned["matrix"][:, :9]}, 9999)
+    with pytest.raises(InputError, match="too few"):
+        difference(base, tuned, 49)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"unknown": np.zeros(3)},
+        {"vector": np.zeros(51)},
+        {"matrix" + UP: np.zeros((120, 2))},
+        {"matrix" + UP: np.zeros((120, 2)), "matrix" + DOWN: np.zeros((3, 200))},
+        {"matrix" + UP: np.zeros((119, 2)), "matrix" + DOWN: np.zeros((2, 200))},
+    ],
+)
+def test_a_file_of_another_model_is_refused(change, tmp_path):
+    with pytest.raises(CheckpointError, match="does not fit the model beside it"):
+        added(models()[0], change, tmp_path / "anna.safetensors")
+
+
+@pytest.fixture
+def two_voices(tiny_aligned, tmp_path):
+    """A folder with the voices "tone" and, with weights, "other"; and a folder of the latter's."""
+    folder, alone = tmp_path / "two", tmp_path / "alone"
+    for path in (folder, alone):
+        shutil.copytree(tiny_aligned, path)
+    base = {n: t.astype(np.float32) for n, t in read_tensors(folder / MODEL).items()}
+    rng = np.random.default_rng(0)
+    tuned = {n: t + 0.02 * rng.standard_normal(t.shape).astype(np.float32) for n, t in base.items()}
+    assert not all(map(is_thin, base.values()))
+    numbers = sum(t.size for t in base.values()) // 2
+    change = difference(base, tuned, numbers)
+    save_file(added(base, change, folder), alone / MODEL)
+    for suffix in (".wav", ".txt"):
+        voices = folder / "voices"
+        shutil.copy(voices / f"tone{suffix}", voices / f"other{suffix}")
+    save_file(change, folder / "voices" / "other.safetensors")
+    return folder, alone
+
+
+def spoken(engine, voice: str) -> np.ndarray:
+    return Speaker(engine, voice, options=OPTIONS, seed=1).speak(TEXT).wave
+
+
+def test_a_voice_speaks_with_its_weights_and_others_without(two_voices, backend):
+    folder, alone = two_voices
+    engine = load_engine(folder, backend, "cpu", "float32")
+    own = spoken(load_engine(alone, backend, "cpu", "float32"), "tone")
+    before = spoken(engine, "tone")
+    wave = spoken(engine, "other")
+    assert wave.shape == own.shape and np.abs(wave - own).max() <= 1e-5
+    assert wave.shape != before.shape or np.abs(wave - before).max() > 1e-3
+    assert np.array_equal(spoken(engine, "tone"), before)
+    # from a speaker's own engine as well, and one network for each voice
+    speaker = Speaker(engine, "other", options=OPTIONS, seed=1)
+    assert np.array_equal(spoken(speaker.engine, "tone"), before)
+    assert len(engine.kin) == 2
+
+
+def test_voices_speak_through_a_worker(two_voices, backend):
+    folder, _ = two_voices
+    names = set()
+
+    def load():
+        names.add(threading.current_thread().name)
+        return load_engine(folder, backend, "cpu", "float32")
+
+    worker = Worker(load)
+    speaker = Speaker(worker, "other", options=OPTIONS, seed=1)  # type: ignore[arg-type]
+    assert isinstance(speaker.engine, Worker) and names == {"nanospeech"}
+    assert np.array_equal(speaker.speak(TEXT).wave, spoken(load(), "other"))
+
+
+def test_quantised_models_have_voices_too(two_voices, backend):
+    folder, _ = two_voices
+    engine = load_engine(folder, backend, "cpu", "float32", quantize=8)
+    plain = load_engine(folder, backend, "cpu", "float32")
+    a, b = (spoken(e, "other") for e in (engine, plain))
+    assert a.shape == b.shape and 0 < np.abs(a - b).max() < 0.2 * np.abs(b).max() + 0.05
+
+
+def test_damaged_weights_are_an_error_that_names_the_file(two_voices, backend):
+    folder, _ = two_voices
+    (folder / "voices" / "other.safetensors").write_bytes(b"nothing")
+    with pytest.raises(CheckpointError, match=r"other\.safetensors"):
+        Speaker(load_engine(folder, backend, "cpu"), "other")
+
+
+def test_a_finetuned_model_becomes_a_voice_of_its_base(tiny_aligned, two_voices, tmp_path, capsys):
+    _, alone = two_voices
+    folder = tmp_path / "base"
+    shutil.copytree(tiny_aligned, folder)
+    voices = alone / "voices"
+    for path in list(voices.iterdir()):
+        path.rename(path.with_stem("anna"))
+    command = [str(alone), str(folder), "--voice", "anna", "--megabytes", "0.25"]
+    assert add_voice.main(command) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert told["voice"] == "anna" and 0.1 < told["megabytes"] <= 0.3 and 0.5 < told["kept"] <= 1
+    assert {p.name for p in (folder / "voices").glob("anna.*")} == {
+        "anna.wav",
+        "anna.txt",
+        "anna.safetensors",
+    }
+    needs("torch")
+    engine = load_engine(folder, "torch", "cpu", "float32")
+    own = spoken(load_engine(alone, "torch", "cpu", "float32"), "anna")
+    wave, tone = spoken(engine, "anna"), spoken(engine, "tone")
+    n = min(map(len, (wave, own, tone)))
+    near, far = (np.abs(w[:n] - own[:n]).mean() for w in (wave, tone))
+    assert near < far
+    assert add_voice.main(command) == 2
+    assert "has a voice 'anna'" in capsys.readouterr().err
+    assert add_voice.main([str(alone), str(folder), "--voice", "nobody"]) == 2
+    assert "not found" in capsys.readouterr().err
