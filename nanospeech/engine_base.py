@@ -18,6 +18,7 @@ import numpy as np
 from . import engine_checks as checks
 from .alignment import frame_tokens
 from .checkpoint import DURATION, MODEL, VOCODER, Release
+from .compiled_base import FewLengths
 from .config import ModelConfig, SampleOptions
 from .errors import CheckpointError, InputError
 from .sampling import best_scale, guide, integrate, time_grid
@@ -56,18 +57,25 @@ class Engine(ABC):
 
     backend: str
     layers: Any  # the backend's layers module
+    compiler: type[FewLengths]
 
-    def __init__(self, release: Release, device: str, dtype: str | None):
+    def __init__(self, release: Release, device: str, dtype: str | None, compiles: bool = False):
         self.release = release
         self.config: ModelConfig = release.config
         self.tokenizer: Tokenizer = release.tokenizer
         self.folder: Path = release.folder
         self.device = device
         self.dtype = dtype or self.usual_dtype(device)
+        self.compiles = compiles
         self.modules: dict[str, Any] = {}
         self.kin: dict[Path | None, Engine] = {None: self}
         with self.context():
             self.take(self.load(MODEL))
+
+    def take(self, dit: Any) -> None:
+        """Speaks with this network from now on."""
+        self.dit = dit
+        self.compiled = self.compiler(dit) if self.compiles else None
 
     def voiced(self, weights: Path | None) -> Engine:
         """This engine as a voice with weights of its own has it; they share all but the network.
@@ -455,13 +463,9 @@ class Engine(ABC):
 
     # What a backend adds.
 
-    def take(self, dit: Any) -> None:
-        """Speaks with this network from now on."""
-        self.dit = dit
-
     def run(self, *inputs: Device | None) -> Device:
         """What DiT makes of its inputs."""
-        return self.dit(*inputs)
+        return (self.compiled or self.dit)(*inputs)
 
     def usual_dtype(self, device: str) -> str:
         """The type of the transformer where none is asked for."""

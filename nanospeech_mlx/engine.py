@@ -47,6 +47,7 @@ class MlxEngine(Engine):
 
     backend = "mlx"
     layers = layers
+    compiler = CompiledNetwork
 
     def __init__(
         self,
@@ -59,13 +60,8 @@ class MlxEngine(Engine):
         device = pick_device(device)
         gpu = device == "gpu"
         self.packed = gpu if packed is None else packed
-        self.compiles = gpu if compile is None else compile
         mx.set_cache_limit(CACHE_BYTES)
-        super().__init__(release, device, dtype)
-
-    def take(self, dit: Any) -> None:
-        self.dit = dit
-        self.compiled = CompiledNetwork(dit) if self.compiles else None
+        super().__init__(release, device, dtype, gpu if compile is None else compile)
 
     def load(self, name: str) -> nn.Module:
         c, prefix = self.config, ""
@@ -97,7 +93,7 @@ class MlxEngine(Engine):
 
     def run(self, *inputs: Any) -> mx.array:
         if self.device != "cpu" or self.compiled:
-            return (self.compiled or self.dit)(*inputs)
+            return super().run(*inputs)
         parts = min(len(inputs[0]), blas.threads())
         if parts == 1:
             return self.dit(*inputs)

@@ -38,6 +38,7 @@ class TorchEngine(Engine):
 
     backend = "torch"
     layers = layers
+    compiler = CompiledNetwork
 
     def __init__(
         self,
@@ -46,12 +47,7 @@ class TorchEngine(Engine):
         dtype: str | None = None,
         compile: bool | None = None,
     ):
-        self.compiles = bool(compile)
-        super().__init__(release, pick_device(device), dtype)
-
-    def take(self, dit: Any) -> None:
-        self.dit = dit
-        self.compiled = CompiledNetwork(dit) if self.compiles else None
+        super().__init__(release, pick_device(device), dtype, bool(compile))
 
     def load(self, name: str) -> nn.Module:
         c, prefix = self.config, ""
@@ -74,9 +70,6 @@ class TorchEngine(Engine):
         }
         module.load_state_dict(state, strict=True, assign=True)
         return module.eval()
-
-    def run(self, *inputs: Any) -> Tensor:
-        return (self.compiled or self.dit)(*inputs)
 
     def usual_dtype(self, device: str) -> str:
         if device.startswith("cuda"):

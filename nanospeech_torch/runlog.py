@@ -160,10 +160,8 @@ class Log:
             row |= {k: round(v, 5) for k, v in held.items()}
             self.last |= held
         if self.main:
-            shown = {k: f"{v:.4f}" for k, v in self.last.items()} | {
-                "frames/s": f"{speed_now:,.0f}"
-            }
-            self.bar.set_postfix(shown)
+            shown = {k: f"{v:.4f}" for k, v in self.last.items()}
+            self.bar.set_postfix(shown | {"frames/s": f"{speed_now:,.0f}"})
             self.append(row)
             t.accelerator.log({k: float(v) for k, v in row.items() if k != "step"}, step=t.step)
         self.tell_skipped()
