@@ -26,7 +26,9 @@ from nanospeech.voice_weights import added, difference
 from nanospeech.voices import find_voice, list_voices
 
 
-def add_voice(tuned: Release, base: Release, name: str, megabytes: float) -> dict[str, float]:
+def add_voice(
+    tuned: Release, base: Release, name: str, megabytes: float, overwrite: bool = False
+) -> dict[str, float]:
     """Writes the voice's files; the size in MB and the share of the change that is kept.
 
     Args:
@@ -34,6 +36,7 @@ def add_voice(tuned: Release, base: Release, name: str, megabytes: float) -> dic
         base: the folder that gets it.
         name: of the voice.
         megabytes: of its weights, at the most.
+        overwrite: a voice of that name that is there.
 
     Raises:
         InputError: no such voice, another of that name, or models that are not alike.
@@ -44,10 +47,13 @@ def add_voice(tuned: Release, base: Release, name: str, megabytes: float) -> dic
     if voice.audio.parent != tuned.folder / "voices":
         raise InputError(f"{tuned.folder} has no voice {name!r} of its own")
     folder = base.folder / "voices"
-    if any(path.stem == name for path in folder.glob("*")):
-        raise InputError(f"{base.folder} has a voice {name!r}; remove its files first")
+    old = list(folder.glob(f"{name}.*"))
+    if old and not overwrite:
+        raise InputError(f"{base.folder} has a voice {name!r}; pass --overwrite to replace it")
     before, after = base.weights(MODEL), tuned.weights(MODEL)
     change = difference(before, after, int(megabytes * 1e6 / 2))
+    for file in old:
+        file.unlink()
     folder.mkdir(exist_ok=True)
     path = folder / f"{name}.safetensors"
     save_file(change, path)
@@ -72,6 +78,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("folder", type=Path, help="release folder that it was finetuned from")
     p.add_argument("--voice", required=True, help="name of the voice, in both")
     p.add_argument("--megabytes", type=float, default=3.0, help="size (default: %(default)g)")
+    p.add_argument("--overwrite", action="store_true", help="replace a voice of that name")
     return p
 
 
@@ -79,7 +86,11 @@ def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(argv)
     try:
         told = add_voice(
-            open_release(args.tuned), open_release(args.folder), args.voice, args.megabytes
+            open_release(args.tuned),
+            open_release(args.folder),
+            args.voice,
+            args.megabytes,
+            args.overwrite,
         )
     except (NanospeechError, OSError) as e:
         print(f"error: {e}", file=sys.stderr)

@@ -218,8 +218,12 @@ def export(
     voices.mkdir(exist_ok=True)
     audio.write(voices / f"{args.voice}.wav", prompt.wave())
     (voices / f"{args.voice}.txt").write_text(prompt.text + "\n", encoding="utf-8")
-    note = args.license or "No licence was told; ask whoever speaks before you pass it on."
-    note = f'Voice "{args.voice}": a recording that the model was finetuned on.\n{note}\n'
+    told = args.prompt and args.prompt.with_suffix(".license.txt")
+    if told and told.is_file():
+        note = told.read_text(encoding="utf-8")
+    else:
+        note = args.license or "No licence was told; ask whoever speaks before you pass it on."
+        note = f'Voice "{args.voice}": a recording that the model was finetuned on.\n{note}\n'
     (voices / f"{args.voice}.license.txt").write_text(note, encoding="utf-8")
     how = f"LoRA of rank {args.lora}" if args.lora else "all weights"
     how += f", blended by {strength:g} with it" if strength < 1 else ""
@@ -268,6 +272,11 @@ def parser() -> argparse.ArgumentParser:
     add("--minutes", type=float, help="train on so much of the data; set the rest aside")
     add("--rehearse", nargs="+", type=Path, help="recordings to mix in, of what to keep")
     add("--extend-vocab", action="store_true", help="new tokens for characters the model lacks")
+    add(
+        "--prompt",
+        type=Path,
+        help="recording to speak after, with X.txt; default: the best of DATA",
+    )
     add("--license", help="of the recordings: a line for the voice's note and the model card")
     add("--text", default=SAMPLE, help="to speak at the end")
     add("--precision", choices=["no", "bf16", "fp16"], help="default: bf16 where it is fast")
@@ -296,7 +305,10 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     seconds = sum(r.seconds for r in voice)
     print(f"{len(voice)} recordings, {seconds / 60:.1f} minutes, to train on")
     objective, lora = build(args, release, [r.text for r in voice])
-    prompt = data.choose_prompt(voice, release.config, objective.tokenizer)
+    if args.prompt:
+        prompt = data.read_prompt(args.prompt)
+    else:
+        prompt = data.choose_prompt(voice, release.config, objective.tokenizer)
     share = options.rehearse_share if others else 0.0
     dataset = data.Recordings(voice, others, share, options.seed)
     trainer = train(args, options, objective, lora, dataset)

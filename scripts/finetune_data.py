@@ -277,6 +277,20 @@ def choose_prompt(
     return best[1]
 
 
+def read_prompt(path: Path) -> Recording:
+    """A recording to speak after, chosen by hand or by scripts/prompts.py.
+
+    Raises:
+        InputError: its words are not in X.txt beside it.
+    """
+    words = path.with_suffix(".txt")
+    if not words.is_file():
+        raise InputError(f"{words} is missing; it should hold the words of {path.name}")
+    text = " ".join(words.read_text(encoding="utf-8-sig").split())
+    seconds = len(audio.read(path)) / audio.SAMPLE_RATE
+    return Recording(path.stem, Source(path), text, seconds)
+
+
 def clean_score(wave: np.ndarray) -> float:
     """Decibels between speech and the quietest tenth of 20 ms blocks; less where it is clipped.
 

@@ -14,7 +14,7 @@ import pytest
 
 from nanospeech import audio
 from nanospeech.errors import DataError, InputError
-from scripts.curate import CurateOptions, curate, even, is_held_out, main
+from scripts.curate import CurateOptions, curate, denoise, even, is_held_out, main
 from scripts.curate_heard import Heard, misheard, whisper
 from scripts.layouts import find
 from scripts.levels import levels
@@ -85,6 +85,23 @@ def centre(wave: np.ndarray) -> float:
     """The median frequency of a wave, in Hz."""
     power = np.square(np.abs(np.fft.rfft(wave)))
     return float(np.searchsorted(power.cumsum(), power.sum() / 2) / len(wave) * 24_000)
+
+
+def test_a_steady_hiss_is_taken_out_and_speech_is_left(tmp_path):
+    pytest.importorskip("noisereduce", reason="it is of the extra denoise")
+    wave = audio.read(find([SHARD])[0][0].audio.read())
+    wave = np.concatenate([wave, np.zeros(12_000, np.float32)])
+    hiss = 0.01 * np.random.default_rng(0).standard_normal(len(wave)).astype(np.float32)
+    less = denoise(wave + hiss, 0.7)
+    assert less.dtype == np.float32 and less.shape == wave.shape
+    quiet = slice(-10_000, -2_000)
+    assert audio.rms(less[quiet]) < 0.5 * audio.rms(hiss[quiet])
+    assert np.corrcoef(less, wave)[0, 1] > 0.95
+    split(tmp_path, hold_out=0, denoise=0.7)
+    ours = audio.read(find([tmp_path / "train"])[0][0].audio.read())
+    assert len(ours) in {len(audio.read(s.audio.read())) for s in find([SHARD])[0]}
+    with pytest.raises(InputError, match="--denoise"):
+        CurateOptions(denoise=2)
 
 
 def test_audio_that_is_an_mp3_already_is_not_coded_again(tmp_path):

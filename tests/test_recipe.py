@@ -258,10 +258,32 @@ def test_the_speedrun_trains_the_default_network():
     assert ours.train.minutes and ours.train.schedule == "wsd"
 
 
-@pytest.mark.parametrize("script", ["speedrun.sh", "default_voice.sh"])
+@pytest.mark.parametrize("script", ["speedrun.sh", "default_voice.sh", "voice.sh"])
 def test_a_recipe_without_arguments_tells_its_own(script):
     done = subprocess.run(["sh", str(ROOT / "scripts" / script)], capture_output=True, text=True)
-    assert done.returncode == 2 and "OUTPUT" in done.stdout and "set -eu" not in done.stdout
+    assert (
+        done.returncode == 2
+        and f"sh scripts/{script}" in done.stdout
+        and "set -eu" not in done.stdout
+    )
+
+
+def test_a_folder_gets_one_more_voice(tiny_aligned, tmp_path):
+    folder = Path(shutil.copytree(tiny_aligned, tmp_path / "model"))
+    weights = (folder / "model.safetensors").read_bytes()
+    env = os.environ | {"PYTHON": sys.executable, "STEPS": "2", "RANK": "2", "LISTEN": "0"}
+    env |= {"CUDA_VISIBLE_DEVICES": "", "SPEAKER": "kathleen"}
+    command = ["sh", str(ROOT / "scripts/voice.sh")]
+    command += [str(FIXTURES / "speech-000000.tar"), str(folder), "anna"]
+    for _ in range(2):
+        done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert done.stdout.count("done before") == 3  # the second time it was only added again
+    assert (folder / "model.safetensors").read_bytes() == weights
+    assert "CC0" in (folder / "voices/anna.license.txt").read_text()
+    assert (folder / "voices/anna.safetensors").stat().st_size < 2.8e6
+    speech = Speaker(load_engine(folder, backend="torch"), "anna", seed=0).speak("Hello there.")
+    assert np.isfinite(speech.wave).all() and speech.seconds > 0.2
 
 
 def test_recordings_become_a_voice_that_speaks(tmp_path):

@@ -177,5 +177,9 @@ def test_a_finetuned_model_becomes_a_voice_of_its_base(tiny_aligned, two_voices,
     assert near < far
     assert add_voice.main(command) == 2
     assert "has a voice 'anna'" in capsys.readouterr().err
+    (folder / "voices" / "anna.license.txt").write_text("of the old one")
+    assert add_voice.main([*command, "--overwrite"]) == 0
+    assert not (folder / "voices" / "anna.license.txt").exists()
+    capsys.readouterr()
     assert add_voice.main([str(alone), str(folder), "--voice", "nobody"]) == 2
     assert "not found" in capsys.readouterr().err

@@ -1,0 +1,56 @@
+#!/bin/sh
+# One more voice for a release folder: what the other built-in voices of the default model are.
+#
+#   sh scripts/voice.sh SHARDS FOLDER NAME
+#
+# SHARDS  recordings with their texts: whatever scripts/prepare.py reads
+# FOLDER  release folder that gets the voice; its other voices stay as they are
+# NAME    of the voice
+#
+# curate (listen, drop, take hiss out), prompt, finetune adapters, add. The model keeps its weights;
+# voices/NAME.safetensors has what the voice changes. The same command goes on where it stopped.
+#
+# BASE=folder      to finetune from (default FOLDER)
+# SPEAKER=name     take only these clips (default NAME; '' takes all)
+# DENOISE=0.7      take so much of a steady hiss out first (needs noisereduce; default 0: none)
+# REHEARSE="tars"  recordings to mix in, of what the model knows: for a voice of few minutes
+# STEPS=600        of 6,000 mel frames each
+# RANK=24          of the adapters            MEGABYTES=2.7  of the voice's file
+# WHISPER=base     faster-whisper size or folder that listens; LISTEN=0: nobody does
+# DNSMOS=1         choose the prompt by its sound too (needs speechmos)
+# RUNS=folder      of data and checkpoints (default runs/NAME)
+set -eu
+[ $# -eq 3 ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit 2; }
+shards=$1 folder=$2 name=$3
+here=$(cd "$(dirname "$0")/.." && pwd)
+python=${PYTHON:-python}
+runs=${RUNS:-runs/$name} speaker=${SPEAKER-$name} steps=${STEPS:-600} rank=${RANK:-24}
+cores=$(env -u OMP_NUM_THREADS nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
+threads=${OMP_NUM_THREADS:-$cores}
+export PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}"
+stage() { "$python" "$here/scripts/stage.py" "$runs/record.json" "$@"; }
+# attention, feed-forward, modulation, the text's blocks and both ends: all that is a large matrix
+targets=to_q,to_k,to_v,to_out.0,ff.ff.0.0,ff.ff.2,attn_norm.linear,pwconv1,pwconv2
+targets=$targets,input_embed.proj,proj_out
+listen="--whisper ${WHISPER:-base}"
+[ "${LISTEN:-1}" != 0 ] || listen=''
+denoise="--denoise ${DENOISE:-0}"
+[ "${DENOISE:-0}" != 0 ] || denoise=''
+
+# shellcheck disable=SC2086
+stage curate --makes "$runs/data/curate.json" -- \
+  "$python" "$here/scripts/curate.py" "$shards" --out "$runs/data" --overwrite --max-seconds 20 \
+  --jobs "$threads" $listen $denoise ${speaker:+--speakers "$speaker"}
+stage prompt --needs curate --makes "$runs/prompt" --clean "$runs/prompt" -- \
+  "$python" "$here/scripts/prompts.py" "$runs/data/heldout" "$runs/data/train" \
+  --out "$runs/prompt" ${DNSMOS:+--dnsmos}
+prompt=$(ls "$runs/prompt/"*.flac)
+# shellcheck disable=SC2086
+stage finetune --extends --needs curate prompt --makes "$runs/model/config.json" -- \
+  "$python" "$here/scripts/finetune.py" --data "$runs/data/train" --voice "$name" \
+  --model "${BASE:-$folder}" --output "$runs/model" --run "$runs/finetune" --prompt "$prompt" \
+  --lora "$rank" --targets "$targets" --lr 2e-3 --strength 1 --steps "$steps" --max-seconds 20 \
+  --batch-size 64 --batch-frames 6000 --threads "$threads" ${REHEARSE:+--rehearse $REHEARSE}
+"$python" "$here/scripts/add_voice.py" "$runs/model" "$folder" --voice "$name" \
+  --megabytes "${MEGABYTES:-2.7}" --overwrite
+stage --table
