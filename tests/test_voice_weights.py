@@ -15,9 +15,10 @@ from nanospeech.checkpoint import MODEL, read_tensors
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.voice_weights import DOWN, UP, added, difference, is_thin
 from nanospeech.worker import Worker
-from scripts import add_voice
+from scripts import add_voice, durations
 
 from .conftest import needs
+from .training import SHARD
 
 OPTIONS = SampleOptions("euler", 2)
 TEXT = "hello there."
@@ -93,6 +94,7 @@ def two_voices(tiny_aligned, tmp_path):
     base = {n: t.astype(np.float32) for n, t in read_tensors(folder / MODEL).items()}
     rng = np.random.default_rng(0)
     tuned = {n: t + 0.02 * rng.standard_normal(t.shape).astype(np.float32) for n, t in base.items()}
+    tuned["transformer.aligner.to_duration.2.bias"] += 2  # a slower voice
     assert not all(map(is_thin, base.values()))
     numbers = sum(t.size for t in base.values()) // 2
     change = difference(base, tuned, numbers)
@@ -150,6 +152,29 @@ def test_damaged_weights_are_an_error_that_names_the_file(two_voices, backend):
     (folder / "voices" / "other.safetensors").write_bytes(b"nothing")
     with pytest.raises(CheckpointError, match=r"other\.safetensors"):
         Speaker(load_engine(folder, backend, "cpu"), "other")
+
+
+def test_a_speakers_lengths_are_foretold_by_the_voice_that_is_theirs(two_voices, tmp_path):
+    pytest.importorskip("matplotlib", reason="it is of the extra eval")
+    found = []
+    for name, folder in zip(("two", "alone"), two_voices):
+        flags = ["--shards", str(SHARD), "--hold-out", "0", "--backend", "torch"]
+        flags += [
+            "--model",
+            str(folder),
+            "--out",
+            str(tmp_path / name),
+            "--prompt-seconds",
+            "1",
+            "20",
+        ]
+        own = ["--own", "kathleen=other"] if name == "two" else []
+        assert durations.main([*flags, *own]) == 0
+        found.append((tmp_path / name / "durations.csv").read_text())
+        if own:
+            assert durations.main(flags) == 0
+            assert (tmp_path / name / "durations.csv").read_text() != found[0]
+    assert found[0] == found[1]
 
 
 def test_a_finetuned_model_becomes_a_voice_of_its_base(tiny_aligned, two_voices, tmp_path, capsys):
