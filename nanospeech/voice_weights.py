@@ -8,7 +8,9 @@ folder has several voices, each as clear as a model of its own, for a tenth of i
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -54,9 +56,10 @@ def fits(old: np.ndarray, up: np.ndarray, down: np.ndarray) -> bool:
     return up.shape == (len(old), len(down)) and down.shape[1:] == (old.size // len(old),)
 
 
-def is_thin(tensor: np.ndarray) -> bool:
-    """Whether two factors would save nothing to speak of."""
-    return tensor.ndim < 2 or min(len(tensor), tensor.size // len(tensor)) <= THIN
+def is_thin(tensor: Any) -> bool:
+    """Whether two factors of a tensor, of either framework, would save nothing to speak of."""
+    shape = tuple(tensor.shape)
+    return len(shape) < 2 or min(shape[0], prod(shape[1:])) <= THIN
 
 
 def difference(

@@ -26,6 +26,7 @@ from nanospeech.checkpoint import (
 from nanospeech.config import DurationConfig, option
 from nanospeech.errors import CheckpointError, InputError, require
 from nanospeech.tokenizer import Tokenizer
+from nanospeech.voice_weights import is_thin
 
 from .dit import DiT
 from .flow import LossConfig, Nanospeech
@@ -48,6 +49,7 @@ class LoraConfig:
         "linear layers, by the ends of their names; attn_norm.linear would add adaLN's",
     )
     whole: str = option("aligner", "parts that are trained as they are, by their first names")
+    thin: bool = option(False, "biases, norms and other thin tensors are trained as they are too")
 
     def __post_init__(self):
         if self.rank < 1:
@@ -184,7 +186,8 @@ def add_lora(
         peft.LoraConfig(target_modules=targets, **options), objective, ADAPTER
     )
     for name, parameter in objective.named_parameters():
-        parameter.requires_grad_("lora_" in name)
+        thin = config.thin and is_thin(parameter)
+        parameter.requires_grad_("lora_" in name or thin)
     for part in split(config.whole):
         if not hasattr(objective.transformer, part):
             known = ", ".join(n for n, _ in objective.transformer.named_children())

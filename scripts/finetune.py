@@ -36,7 +36,7 @@ except ImportError:  # run as a file, not imported from the package
 SAMPLE = "This is how I sound now, after a few minutes of training."
 RATES = {"full": 2e-4, "lora": 1e-3}
 # what a run that is gone on with must have in common with its beginning
-FIXED = ("model", "data", "minutes", "voice", "lora", "targets", "extend_vocab", "rehearse")
+FIXED = ("model", "data", "minutes", "voice", "lora", "targets", "thin", "extend_vocab", "rehearse")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +92,9 @@ def settle(args: argparse.Namespace, run: Path) -> None:
     path = run / "finetune.json"
     if path.is_file():
         old = json.loads(path.read_text(encoding="utf-8"))
-        if differ := [f"{k} {old.get(k)!r}, now {v!r}" for k, v in told.items() if old.get(k) != v]:
+        if differ := [
+            f"{k} {old.get(k)!r}, now {v!r}" for k, v in told.items() if old.get(k, v) != v
+        ]:
             raise InputError(
                 f"{run} holds another run: {'; '.join(differ)}; choose another --run, or move it"
             )
@@ -143,8 +145,7 @@ def build(args: argparse.Namespace, release: Release, texts: list[str]) -> tuple
     if not args.lora:
         return objective, None
     lora = LoraConfig(args.lora, 2.0 * args.lora)
-    if args.targets:
-        lora = dataclasses.replace(lora, targets=args.targets)
+    lora = dataclasses.replace(lora, targets=args.targets or lora.targets, thin=args.thin)
     return add_lora(objective, lora, added), lora
 
 
@@ -269,6 +270,7 @@ def parser() -> argparse.ArgumentParser:
     how.add_argument("--full", action="store_true", help="train all weights (the default)")
     how.add_argument("--lora", type=int, default=0, metavar="RANK", help="train adapters, say 16")
     add("--targets", help="layers with adapters, by the ends of their names")
+    add("--thin", action="store_true", help="with --lora: train biases, norms and the like too")
     add("--minutes", type=float, help="train on so much of the data; set the rest aside")
     add("--rehearse", nargs="+", type=Path, help="recordings to mix in, of what to keep")
     add("--extend-vocab", action="store_true", help="new tokens for characters the model lacks")

@@ -49,7 +49,7 @@ prompt=$(ls "$runs/prompt/"*.flac)
 stage finetune --extends --needs curate prompt --makes "$runs/model/config.json" -- \
   "$python" "$here/scripts/finetune.py" --data "$runs/data/train" --voice "$name" \
   --model "${BASE:-$folder}" --output "$runs/model" --run "$runs/finetune" --prompt "$prompt" \
-  --lora "$rank" --targets "$targets" --lr 2e-3 --strength 1 --steps "$steps" --max-seconds 20 \
+  --lora "$rank" --targets "$targets" --thin --lr 2e-3 --strength 1 --steps "$steps" --max-seconds 20 \
   --batch-size 64 --batch-frames 6000 --threads "$threads" ${REHEARSE:+--rehearse $REHEARSE}
 "$python" "$here/scripts/add_voice.py" "$runs/model" "$folder" --voice "$name" \
   --megabytes "${MEGABYTES:-2.7}" --overwrite

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -16,6 +17,7 @@ from nanospeech import audio, load_engine
 from nanospeech.checkpoint import open_release
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.tokenizer import Tokenizer, phoneme_vocab
+from nanospeech.voice_weights import is_thin
 from nanospeech_torch.finetune import (
     EMBEDDING,
     FinetuneTrainer,
@@ -146,6 +148,19 @@ def test_only_adapters_the_aligner_and_new_rows_are_trained(phonemes):
     objective.state_dict(keep_vars=True)[EMBEDDING].sum().backward()
     grad = objective.state_dict(keep_vars=True)[EMBEDDING].grad
     assert grad[-1].all() and not grad[:-1].any()
+
+
+def test_thin_tensors_are_trained_where_that_is_asked_for(phonemes):
+    config = dataclasses.replace(LORA, thin=True)
+    objective = add_lora(load_objective(phonemes), config)
+    trained = {
+        n.replace(".base_layer", "") for n, p in objective.named_parameters() if p.requires_grad
+    }
+    tensors = load_objective(phonemes).state_dict()
+    assert {n for n, t in tensors.items() if is_thin(t)} <= trained
+    assert {n for n in trained & tensors.keys() if "aligner" not in n} == {
+        n for n, t in tensors.items() if is_thin(t) and "aligner" not in n
+    }
 
 
 @pytest.mark.parametrize(
