@@ -8,13 +8,14 @@ from typing import Any
 
 import torch
 
+from nanospeech.checkpoint import VOCODER, Release, open_release
 from nanospeech.errors import InputError
 from nanospeech.tokenizer import Tokenizer, phoneme_vocab
 
 from . import estimate
 from .dit import DiT
 from .duration import DurationTransformer
-from .finetune import load_objective
+from .finetune import load_objective, read_release
 from .flow import DurationPredictor, Nanospeech
 from .mup import base_shapes, scale_outputs_
 from .optim import build_optimizers
@@ -22,7 +23,7 @@ from .profile import vocoder_flops
 from .run_config import DataConfig, RunConfig
 from .sources import find_shards
 from .trainer import DurationTrainer, NanospeechTrainer, Trainer, VocoderTrainer
-from .vocoder import Vocos
+from .vocoder import Vocos, sanitize
 from .vocoder_gan import VocoderGAN
 
 TRAINERS: dict[str, type[Trainer]] = {
@@ -50,6 +51,8 @@ def build_objective(config: RunConfig, tokenizer: Tokenizer | None) -> Any:
     torch.manual_seed(config.train.seed)
     if config.model == "vocoder":
         vocoder = Vocos(config.vocoder)
+        if config.initial:
+            take_vocoder(vocoder, open_release(config.initial))
         return VocoderGAN(vocoder, config.audio, config.vocoder_loss, config.train.seed)
     assert tokenizer is not None
     if config.model == "speech":
@@ -59,6 +62,20 @@ def build_objective(config: RunConfig, tokenizer: Tokenizer | None) -> Any:
         return Nanospeech(network, tokenizer, config.audio, config.loss)
     transformer = DurationTransformer(replace(config.duration, text_num_embeds=len(tokenizer)))
     return DurationPredictor(transformer, tokenizer, config.audio)
+
+
+def take_vocoder(vocoder: Vocos, release: Release) -> None:
+    """Gives a vocoder the weights of a release folder's.
+
+    Raises:
+        InputError: the folder has none, or one of another size.
+    """
+    known = release.config.vocoder
+    if not release.has(VOCODER) or known != vocoder.config:
+        raise InputError(
+            f"{release.folder} has another vocoder: {known}; the run wants {vocoder.config}"
+        )
+    vocoder.load_state_dict(sanitize(read_release(release, VOCODER)))
 
 
 def start_from(config: RunConfig, tokenizer: Tokenizer) -> Nanospeech:

@@ -59,8 +59,8 @@ class RunConfig:
     run_dir: str = option("runs/nanospeech", "where checkpoints, log.csv and samples go")
     initial: str | None = option(
         None,
-        "release folder whose speech model a fresh run starts from; its sizes are kept, only "
-        "dit.aligner_dim may be new",
+        "release folder whose speech model, or vocoder, a fresh run starts from; its sizes are "
+        "kept, only dit.aligner_dim may be new",
     )
     total_steps: int = option(100_000, "optimiser steps")
     warmup_steps: int = option(1000, "of them, until the rate is at its peak")
@@ -86,8 +86,8 @@ class RunConfig:
             if getattr(self, name) not in known:
                 choices = ", ".join(k for k in known if k)
                 raise InputError(f"{name} is {getattr(self, name)!r}; choose from {choices}")
-        if self.initial and self.model != "speech":
-            raise InputError(f"initial is for speech models, and model is {self.model}")
+        if self.initial and self.model == "duration":
+            raise InputError("initial is for speech models and vocoders, and model is duration")
         for name in ("total_steps", "save_step"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}, should be at least 1")

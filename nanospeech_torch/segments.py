@@ -34,6 +34,9 @@ class SegmentConfig:
     every: float = option(8.0, "one segment is taken of so many segment lengths of a clip")
     min_gain: float = option(-6.0, "softest level that a segment is brought to, dB")
     max_gain: float = option(2.0, "loudest level that a segment is brought to, dB")
+    made: float = option(
+        0.75, 'share of the segments whose mel is a model\'s, where a sample brings one in "npy"'
+    )
     held_out: float = option(0.01, "share of the clips that is never trained on, by their keys")
 
     def __post_init__(self):
@@ -41,6 +44,8 @@ class SegmentConfig:
             raise InputError(f"frames is {self.frames}, should be at least 16")
         if self.every <= 0:
             raise InputError(f"every is {self.every}, should be more than 0")
+        if not 0 <= self.made <= 1:
+            raise InputError(f"made is {self.made}, should be 0 to 1")
         if not 0 <= self.held_out < 1:
             raise InputError(f"held_out is {self.held_out}, should be at least 0 and below 1")
         if self.min_gain > self.max_gain:
@@ -52,7 +57,7 @@ class SegmentBatch:
     """Segments; tensors are on one device.
 
     wave_BS float32 in [-1, 1] or a little beyond, S = (N - 1) * hop_length; mel_BNM its log mel,
-    which at the ends knows what lies around the segment.
+    which at the ends knows what lies around the segment, or what a speech model made of it.
     """
 
     wave: Tensor
@@ -115,10 +120,12 @@ class SegmentBatches(SpeechBatches):
             seconds = clips.positive(meta.get("duration"), "duration")
             if seconds is not None:
                 self.check_length(int(seconds * self.audio.sample_rate))
+            made = sample.get("npy")
+            made = None if made is None else clips.features(made, self.audio.n_mels)
         except Skip as e:
             skipped[str(e)] += 1
             return None
-        return {"key": key, "data": data, "claimed": seconds, "rate": rate}
+        return {"key": key, "data": data, "claimed": seconds, "rate": rate, "made": made}
 
     def check_length(self, samples: int) -> None:
         """Raises Skip for a clip shorter than a segment, or too long."""
@@ -142,9 +149,8 @@ class SegmentBatches(SpeechBatches):
 
     def piece(self, item: dict, whole: np.ndarray, number: int) -> dict:
         """Segment `number` of a clip, as an item that is ready for its batch."""
-        wave, mel = cut(
-            whole, self.segment, self.audio, self.rng(item["key"], item["epoch"], 3, number)
-        )
+        rng = self.rng(item["key"], item["epoch"], 3, number)
+        wave, mel = cut(whole, self.segment, self.audio, rng, item["made"])
         rest = {"key": item["key"], "refs": item["refs"], "epoch": item["epoch"]}
         return {**rest, "piece": number, "frames": len(mel), "wave": wave, "mel": mel}
 
@@ -177,14 +183,28 @@ class SegmentBatches(SpeechBatches):
 
 
 def cut(
-    whole: np.ndarray, c: SegmentConfig, audio: AudioConfig, rng: np.random.Generator
+    whole: np.ndarray,
+    c: SegmentConfig,
+    audio: AudioConfig,
+    rng: np.random.Generator,
+    made: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A random segment of an int16 recording: float32 wave (S,) and its log mel (N, M)."""
+    """A random segment of an int16 recording: float32 wave (S,) and its log mel (N, M).
+
+    Args:
+        made: log mel of the whole recording as a speech model has it; some segments get this one.
+    """
     samples, side = (c.frames - 1) * audio.hop_length, audio.n_fft // 2
     start = int(rng.integers(0, len(whole) - samples + 1))
+    use = made is not None and len(made) >= c.frames and rng.random() < c.made
+    first = min(start // audio.hop_length, len(made) - c.frames) if use else 0
+    start = first * audio.hop_length if use else start
     around = np.pad(whole, side, mode="reflect")[start : start + samples + 2 * side]
     gain = 10 ** (rng.uniform(c.min_gain, c.max_gain) / 20)
     wave = around * np.float32(gain / 32767)
     # frames whose windows would reach beyond `around` are those of the sides: they are left out
     edge = side // audio.hop_length
+    if use:
+        mel = made[first : first + c.frames].astype(np.float32) + np.log(np.float32(gain))
+        return wave[side : side + samples], mel
     return wave[side : side + samples], log_mel(wave, audio)[edge : edge + c.frames]

@@ -14,7 +14,7 @@
 # SPEAKER=name     take only these clips (default NAME; '' takes all)
 # DENOISE=0.7      take so much of a steady hiss out first (needs noisereduce; default 0: none)
 # REHEARSE="tars"  recordings to mix in, of what the model knows: for a voice of few minutes
-# STEPS=600        of 6,000 mel frames each
+# STEPS=2000       of 3,000 mel frames each
 # RANK=24          of the adapters            MEGABYTES=2.7  of the voice's file
 # WHISPER=base     faster-whisper size or folder that listens; LISTEN=0: nobody does
 # DNSMOS=1         choose the prompt by its sound too (needs speechmos)
@@ -24,7 +24,7 @@ set -eu
 shards=$1 folder=$2 name=$3
 here=$(cd "$(dirname "$0")/.." && pwd)
 python=${PYTHON:-python}
-runs=${RUNS:-runs/$name} speaker=${SPEAKER-$name} steps=${STEPS:-600} rank=${RANK:-24}
+runs=${RUNS:-runs/$name} speaker=${SPEAKER-$name} steps=${STEPS:-2000} rank=${RANK:-24}
 cores=$(env -u OMP_NUM_THREADS nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 threads=${OMP_NUM_THREADS:-$cores}
 export PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}"
@@ -50,7 +50,7 @@ stage finetune --extends --needs curate prompt --makes "$runs/model/config.json"
   "$python" "$here/scripts/finetune.py" --data "$runs/data/train" --voice "$name" \
   --model "${BASE:-$folder}" --output "$runs/model" --run "$runs/finetune" --prompt "$prompt" \
   --lora "$rank" --targets "$targets" --thin --lr 2e-3 --strength 1 --steps "$steps" --max-seconds 20 \
-  --batch-size 64 --batch-frames 6000 --threads "$threads" ${REHEARSE:+--rehearse $REHEARSE}
+  --batch-size 64 --batch-frames 3000 --threads "$threads" ${REHEARSE:+--rehearse $REHEARSE}
 "$python" "$here/scripts/add_voice.py" "$runs/model" "$folder" --voice "$name" \
   --megabytes "${MEGABYTES:-2.7}" --overwrite
 stage --table

@@ -1,6 +1,7 @@
 """The vocoder's training: segments of recordings, two phases a step, exact resuming."""
 
 import copy
+import dataclasses
 import io
 import json
 from collections import Counter
@@ -16,10 +17,12 @@ torch = pytest.importorskip("torch")
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from nanospeech import audio as sound  # noqa: E402
-from nanospeech import mel  # noqa: E402
+from nanospeech import load_engine, mel  # noqa: E402
+from nanospeech.checkpoint import open_release  # noqa: E402
 from nanospeech.config import AudioConfig, VocoderConfig  # noqa: E402
 from nanospeech.errors import DataError, InputError  # noqa: E402
 from nanospeech_torch.data import BatchPlan, Place  # noqa: E402
+from nanospeech_torch.run import take_vocoder  # noqa: E402
 from nanospeech_torch.segments import (  # noqa: E402
     SegmentBatch,
     SegmentBatches,
@@ -30,6 +33,7 @@ from nanospeech_torch.segments import (  # noqa: E402
 from nanospeech_torch.sources import TarSource  # noqa: E402
 from nanospeech_torch.vocoder import Vocos  # noqa: E402
 from nanospeech_torch.vocoder_gan import VocoderGAN, VocoderLossConfig  # noqa: E402
+from scripts import resay  # noqa: E402
 
 SHARD = Path(__file__).parent / "fixtures" / "speech-000000.tar"
 PLAN = BatchPlan(batch_size=4, max_frames=10_000, max_duration=2000)
@@ -77,7 +81,7 @@ def one_step(model, optimizer, batch, step, total=TOTAL, objective=None) -> dict
 
 
 def loader(**options) -> Any:
-    return SegmentBatches(samples(), None, PLAN, None, LOSS, **options)
+    return SegmentBatches(with_made_mels(), None, PLAN, None, LOSS, **options)
 
 
 def same(a: SegmentBatch, b: SegmentBatch) -> bool:
@@ -324,6 +328,76 @@ def test_a_segment_knows_what_lies_around_it():
         assert np.abs(part_mel - full[:16]).max() < 1e-4
     _, all_of_it = cut(whole[:length], c, audio, rng)  # a clip as long as a segment
     assert np.abs(all_of_it - mel.log_mel(wave[:length])).max() < 1e-4
+
+
+def with_made_mels() -> list[dict]:
+    """The recordings, each with a mel that is its own and 1 louder."""
+    found = samples()
+    for sample in found:
+        file = io.BytesIO()
+        np.save(file, (mel.log_mel(sound.read(sample["mp3"])) + 1).astype(np.float16))
+        sample["npy"] = file.getvalue()
+    return found
+
+
+@pytest.mark.parametrize("made, share", [(0.0, 0), (1.0, 1), (0.5, 0.5)])
+def test_a_segment_may_have_the_mel_that_a_model_made(made, share):
+    loss = VocoderLossConfig(**{**vars(LOSS), "made": made})
+    stream = iter(SegmentBatches(with_made_mels(), None, PLAN, None, loss))
+    louder = []
+    for _ in range(12):
+        batch = next(stream).batch
+        for wave, features in zip(batch.wave.numpy(), batch.mel.numpy()):
+            # away from the ends, whose windows reach out of the segment
+            away = (features - mel.log_mel(wave))[3:-3]
+            loud = features[3:-3] > -6
+            louder.append(float(np.median(away[loud])))
+    assert np.isin(np.round(louder, 1), (0, 1)).all()
+    assert np.mean(np.round(louder)) == pytest.approx(share, abs=0.2)
+    with pytest.raises(InputError, match="made is 2"):
+        SegmentConfig(made=2)
+
+
+def test_a_vocoder_is_trained_on_from_a_release_folder(tiny_release, tiny_aligned):
+    known = open_release(tiny_release)
+    vocoder = Vocos(known.config.vocoder)
+    take_vocoder(vocoder, known)
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((1, 20, 100)).astype(np.float32)
+    wave = load_engine(tiny_release, "torch", "cpu", "float32").vocode(features)[0]
+    with torch.no_grad():
+        assert np.allclose(vocoder(torch.from_numpy(features))[0].numpy(), wave, atol=1e-5)
+    other = Vocos(dataclasses.replace(known.config.vocoder, num_layers=1))
+    with pytest.raises(InputError, match="another vocoder"):
+        take_vocoder(other, known)
+
+
+def test_a_model_makes_the_mels_of_recordings_again(tiny_aligned, tmp_path, capsys):
+    command = [str(tiny_aligned), str(SHARD), "--voice", "tone", "--out", str(tmp_path / "made")]
+    assert resay.main([*command, "--since", "0.98", "0.98"]) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert told["voice"] == "tone" and told["hours"] > 0 and not told["left_out"]
+    [path] = (tmp_path / "made").glob("*.tar")
+    made = [sample for _, sample in TarSource([path]).open(0)]
+    assert {s["__key__"] for s in made} == {s["__key__"] for s in samples()}
+    for sample in made:
+        own = mel.log_mel(sound.read(sample["flac"]))
+        features = np.load(io.BytesIO(sample["npy"]))
+        assert features.dtype == np.float16 and len(own) - len(features) in (0, 1)
+        # hardly noised: the model had little to say
+        assert np.abs(features - own[: len(features)]).mean() < 0.2
+    iter(SegmentBatches(made, None, PLAN, None, LOSS))
+    assert resay.main([*command, "--since", "0", "0"]) == 0
+    again = [sample for _, sample in TarSource([path]).open(0)]
+    features = np.load(io.BytesIO(again[0]["npy"]))
+    assert np.abs(features - mel.log_mel(sound.read(again[0]["flac"]))[: len(features)]).mean() > 1
+    assert resay.main([*command, "--since", "0.9", "0.1"]) == 2
+    assert "--since" in capsys.readouterr().err
+
+
+def test_only_a_model_that_aligns_can_make_mels_again(tiny_release, tmp_path, capsys):
+    assert resay.main([str(tiny_release), str(SHARD), "--out", str(tmp_path)]) == 2
+    assert "no aligned model" in capsys.readouterr().err
 
 
 def test_the_stream_is_the_same_from_a_place_and_from_the_cache():
