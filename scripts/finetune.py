@@ -217,7 +217,7 @@ def export(
         torch.save(state, duration)
     voices = args.run / "voices"
     voices.mkdir(exist_ok=True)
-    audio.write(voices / f"{args.voice}.wav", prompt.wave())
+    audio.write(voices / f"{args.voice}.flac", prompt.wave())
     (voices / f"{args.voice}.txt").write_text(prompt.text + "\n", encoding="utf-8")
     told = args.prompt and args.prompt.with_suffix(".license.txt")
     if told and told.is_file():

@@ -14,8 +14,8 @@
 # SPEAKER=name     take only these clips (default NAME; '' takes all)
 # DENOISE=0.7      take so much of a steady hiss out first (needs noisereduce; default 0: none)
 # REHEARSE="tars"  recordings to mix in, of what the model knows: for a voice of few minutes
-# STEPS=2000       of 3,000 mel frames each
-# RANK=24          of the adapters            MEGABYTES=2.7  of the voice's file
+# STEPS=1500       of 3,000 mel frames each
+# RANK=24          of the adapters            MEGABYTES=2.5  of the voice's file
 # WHISPER=base     faster-whisper size or folder that listens; LISTEN=0: nobody does
 # DNSMOS=1         choose the prompt by its sound too (needs speechmos)
 # RUNS=folder      of data and checkpoints (default runs/NAME)
@@ -24,7 +24,7 @@ set -eu
 shards=$1 folder=$2 name=$3
 here=$(cd "$(dirname "$0")/.." && pwd)
 python=${PYTHON:-python}
-runs=${RUNS:-runs/$name} speaker=${SPEAKER-$name} steps=${STEPS:-2000} rank=${RANK:-24}
+runs=${RUNS:-runs/$name} speaker=${SPEAKER-$name} steps=${STEPS:-1500} rank=${RANK:-24}
 cores=$(env -u OMP_NUM_THREADS nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 threads=${OMP_NUM_THREADS:-$cores}
 export PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}"
@@ -52,5 +52,5 @@ stage finetune --extends --needs curate prompt --makes "$runs/model/config.json"
   --lora "$rank" --targets "$targets" --thin --lr 2e-3 --strength 1 --steps "$steps" --max-seconds 20 \
   --batch-size 64 --batch-frames 3000 --threads "$threads" ${REHEARSE:+--rehearse $REHEARSE}
 "$python" "$here/scripts/add_voice.py" "$runs/model" "$folder" --voice "$name" \
-  --megabytes "${MEGABYTES:-2.7}" --overwrite
+  --megabytes "${MEGABYTES:-2.5}" --overwrite
 stage --table

@@ -263,7 +263,7 @@ def test_a_folder_of_recordings_becomes_a_voice(phonemes, tmp_path, capsys, how)
     assert release.config.default_voice == "kathleen"
     voices = tmp_path / "out" / "voices"
     assert sorted(p.name for p in voices.iterdir()) == [
-        f"kathleen{suffix}" for suffix in (".license.txt", ".txt", ".wav")
+        f"kathleen{suffix}" for suffix in (".flac", ".license.txt", ".txt")
     ]
     assert "CC0 1.0" in (voices / "kathleen.license.txt").read_text()
     assert len(audio.read(tmp_path / "out" / "sample.wav")) > 2400
