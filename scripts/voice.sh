@@ -15,6 +15,7 @@
 # DENOISE=0.7      take so much of a steady hiss out first (needs noisereduce; default 0: none)
 # REHEARSE="tars"  recordings to mix in, of what the model knows: for a voice of few minutes
 # STEPS=1500       of 3,000 mel frames each
+# STRENGTH=1       less keeps more of the model's clear words, and less of the voice
 # RANK=24          of the adapters            MEGABYTES=2.5  of the voice's file
 # WHISPER=base     faster-whisper size or folder that listens; LISTEN=0: nobody does
 # DNSMOS=1         choose the prompt by its sound too (needs speechmos)
@@ -49,7 +50,8 @@ prompt=$(ls "$runs/prompt/"*.flac)
 stage finetune --extends --needs curate prompt --makes "$runs/model/config.json" -- \
   "$python" "$here/scripts/finetune.py" --data "$runs/data/train" --voice "$name" \
   --model "${BASE:-$folder}" --output "$runs/model" --run "$runs/finetune" --prompt "$prompt" \
-  --lora "$rank" --targets "$targets" --thin --lr 2e-3 --strength 1 --steps "$steps" --max-seconds 20 \
+  --lora "$rank" --targets "$targets" --thin --lr 2e-3 --steps "$steps" \
+  --strength "${STRENGTH:-1}" --max-seconds 20 \
   --batch-size 64 --batch-frames 3000 --threads "$threads" ${REHEARSE:+--rehearse $REHEARSE}
 "$python" "$here/scripts/add_voice.py" "$runs/model" "$folder" --voice "$name" \
   --megabytes "${MEGABYTES:-2.5}" --overwrite
