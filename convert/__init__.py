@@ -149,7 +149,8 @@ def convert(
         vocoder: a Vocos checkpoint: .bin with its config.yaml beside it, a folder of the two, or
             safetensors.
         vocab: vocab.txt, where the checkpoint does not carry its vocabulary.
-        voices: folder of built-in voices to copy.
+        voices: folder of built-in voices to copy, without weights of their own; by default all
+            that the source has.
         weights: "ema" or "raw".
         dtype: "float16" or "float32"; of what is not packed.
         name, default_voice, temperature: for config.json.
@@ -181,12 +182,15 @@ def convert(
         config = dataclasses.replace(config, vocoder=vocoder_config)
     if quantize is not None:
         config = quantized(config, parts, quantize)
-    folder, voices = Path(output), voices or read.file("voices")
+    folder = Path(output)
+    # a voice's weights are of no use to another model
+    left_out = shutil.ignore_patterns("*.safetensors") if voices else None
+    voices = voices or read.file("voices")
     try:
         write_release(folder, config, parts, dtype)
         read.tokenizer.save(folder / "vocab.txt")
         if voices is not None:
-            shutil.copytree(voices, folder / "voices", dirs_exist_ok=True)
+            shutil.copytree(voices, folder / "voices", ignore=left_out, dirs_exist_ok=True)
         (folder / "README.md").write_text(card_of(read, config, dtype, card), encoding="utf-8")
     except OSError as e:
         raise InputError(f"cannot write {folder}: {e}") from e

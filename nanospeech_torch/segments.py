@@ -196,15 +196,18 @@ def cut(
     """
     samples, side = (c.frames - 1) * audio.hop_length, audio.n_fft // 2
     start = int(rng.integers(0, len(whole) - samples + 1))
-    use = made is not None and len(made) >= c.frames and rng.random() < c.made
-    first = min(start // audio.hop_length, len(made) - c.frames) if use else 0
-    start = first * audio.hop_length if use else start
+    if made is not None and (len(made) < c.frames or rng.random() >= c.made):
+        made = None
+    first = start // audio.hop_length
+    if made is not None:  # on its frames
+        first = min(first, len(made) - c.frames)
+        start = first * audio.hop_length
     around = np.pad(whole, side, mode="reflect")[start : start + samples + 2 * side]
     gain = 10 ** (rng.uniform(c.min_gain, c.max_gain) / 20)
     wave = around * np.float32(gain / 32767)
     # frames whose windows would reach beyond `around` are those of the sides: they are left out
     edge = side // audio.hop_length
-    if use:
+    if made is not None:
         mel = made[first : first + c.frames].astype(np.float32) + np.log(np.float32(gain))
         return wave[side : side + samples], mel
     return wave[side : side + samples], log_mel(wave, audio)[edge : edge + c.frames]

@@ -15,7 +15,7 @@ import torch
 
 from convert import convert
 from nanospeech import SampleOptions, Speaker, audio, load_engine
-from nanospeech.checkpoint import resolve
+from nanospeech.checkpoint import open_release, resolve
 from nanospeech.errors import BackendError, require
 from nanospeech.mel import log_mel
 from nanospeech_torch import state
@@ -49,7 +49,14 @@ class SpokenSamples:
             path = Path(temporary) / "weights.pt"
             torch.save(saved, path)
             folder = Path(temporary) / "release"
-            convert(path, folder, vocoder=shipped, voices=voices / "voices", dtype="float32")
+            convert(
+                path,
+                folder,
+                vocoder=shipped,
+                voices=voices / "voices",
+                default_voice=open_release(voices).config.default_voice,
+                dtype="float32",
+            )
             engine = load_engine(folder, backend="torch", device="cpu")
             speaker = Speaker(engine, options=SampleOptions(), seed=0)
             return [speaker.speak(text).wave for text in self.config.sentences]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from convert import convert
 from nanospeech import SampleOptions, Speaker, load_engine
 from nanospeech.checkpoint import MODEL, read_tensors
 from nanospeech.errors import CheckpointError, InputError
@@ -152,6 +153,15 @@ def test_damaged_weights_are_an_error_that_names_the_file(two_voices, backend):
     (folder / "voices" / "other.safetensors").write_bytes(b"nothing")
     with pytest.raises(CheckpointError, match=r"other\.safetensors"):
         Speaker(load_engine(folder, backend, "cpu"), "other")
+
+
+def test_prompts_go_to_another_model_without_weights_and_to_a_copy_with_them(two_voices, tmp_path):
+    folder, alone = two_voices
+    convert(folder, tmp_path / "copy")
+    convert(alone, tmp_path / "another", voices=folder / "voices")
+    for name, there in (("copy", True), ("another", False)):
+        assert (tmp_path / name / "voices" / "other.wav").is_file()
+        assert (tmp_path / name / "voices" / "other.safetensors").is_file() == there
 
 
 def test_a_speakers_lengths_are_foretold_by_the_voice_that_is_theirs(two_voices, tmp_path):
