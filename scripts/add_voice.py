@@ -18,8 +18,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import save_file
 
+from convert.release import write_whole
 from nanospeech.checkpoint import MODEL, Release, open_release
 from nanospeech.errors import InputError, NanospeechError
 from nanospeech.voice_weights import added, difference
@@ -52,14 +52,13 @@ def add_voice(
         raise InputError(f"{base.folder} has a voice {name!r}; pass --overwrite to replace it")
     before, after = base.weights(MODEL), tuned.weights(MODEL)
     change = difference(before, after, int(megabytes * 1e6 / 2))
-    for file in old:
-        file.unlink()
     folder.mkdir(exist_ok=True)
     path = folder / f"{name}.safetensors"
-    save_file(change, path)
-    for file in sorted(voice.audio.parent.glob(f"{name}.*")):
-        if file.suffix != path.suffix:
-            shutil.copy(file, folder)
+    write_whole(change, path)
+    files = [f for f in voice.audio.parent.glob(f"{name}.*") if f.suffix != path.suffix]
+    written = [path, *(Path(shutil.copy(file, folder)) for file in files)]
+    for file in set(old) - set(written):
+        file.unlink()
     kept = added(before, change, path)
     lost, whole = (sum(square(t, after[n]) for n, t in m.items()) for m in (kept, before))
     return {"megabytes": path.stat().st_size / 1e6, "kept": 1 - lost / max(whole, 1e-12)}

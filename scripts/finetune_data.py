@@ -118,7 +118,7 @@ def find_samples(inputs: Sequence[Path]) -> tuple[list[Sample], list[Skip]]:
         for path in sorted(p for p in folder.iterdir() if p.suffix.lower() in AUDIO):
             words = path.with_suffix(".txt")
             try:
-                text = " ".join(words.read_text(encoding="utf-8-sig").split())
+                text = read_words(words)
             except (OSError, UnicodeDecodeError) as e:
                 reason = "no transcript" if not words.exists() else "unreadable text"
                 skips.append(Skip(str(path), reason, str(e)))
@@ -128,6 +128,11 @@ def find_samples(inputs: Sequence[Path]) -> tuple[list[Sample], list[Skip]]:
     if not samples:
         raise nothing_usable(skips, inputs)
     return samples, skips
+
+
+def read_words(path: Path) -> str:
+    """What a recording's .txt says, on one line."""
+    return " ".join(path.read_text(encoding="utf-8-sig").split())
 
 
 def is_plain(folder: Path) -> bool:
@@ -286,7 +291,7 @@ def read_prompt(path: Path) -> Recording:
     words = path.with_suffix(".txt")
     if not words.is_file():
         raise InputError(f"{words} is missing; it should hold the words of {path.name}")
-    text = " ".join(words.read_text(encoding="utf-8-sig").split())
+    text = read_words(words)
     seconds = len(audio.read(path)) / audio.SAMPLE_RATE
     return Recording(path.stem, Source(path), text, seconds)
 

@@ -16,10 +16,8 @@ the recording, its JSON, and the mel as float16 in X.npy. The last line is one J
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +31,17 @@ from nanospeech.sampling import integrate, noise, time_grid
 from nanospeech.text import encode
 
 try:
+    from .encode import npy
     from .finetune_data import flac_bytes
-    from .layouts import find
+    from .layouts import Skip, find
     from .mp3 import BadAudio, decode
-    from .prepare import ShardWriter
+    from .prepare import ShardWriter, by_reason
 except ImportError:  # run as a file, not imported from the package
+    from encode import npy
     from finetune_data import flac_bytes
-    from layouts import find
+    from layouts import Skip, find
     from mp3 import BadAudio, decode
-    from prepare import ShardWriter
+    from prepare import ShardWriter, by_reason
 
 
 def resay(speaker: Speaker, wave: np.ndarray, text: str, since: float, seed: int) -> np.ndarray:
@@ -87,13 +87,6 @@ def resay(speaker: Speaker, wave: np.ndarray, text: str, since: float, seed: int
     return found * c.audio.mel_std + c.audio.mel_mean
 
 
-def npy_bytes(array: np.ndarray) -> bytes:
-    """A .npy file of float16."""
-    file = io.BytesIO()
-    np.save(file, array.astype(np.float16))
-    return file.getvalue()
-
-
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Writes the shards; what was made, and why clips were left out."""
     low, high = args.since
@@ -104,8 +97,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         raise InputError(f"{engine.folder} is no aligned model: it cannot tell where a sound lies")
     speaker = Speaker(engine, args.voice, seed=0)
     name = args.voice or engine.config.default_voice or "voice"
-    seconds, left, skips = 0.0, 3600 * args.hours, Counter()
-    samples, _ = find(args.shards)
+    seconds, left = 0.0, 3600 * args.hours
+    samples, skips = find(args.shards)
     bar = tqdm(samples, name, unit=" clips", disable=None)
     args.out.mkdir(parents=True, exist_ok=True)
     with ShardWriter(args.out, name, 500) as writer:
@@ -117,17 +110,17 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
                 since = float(rng.uniform(low, high))
                 mel = resay(speaker, wave, sample.text, since, int(rng.integers(2**31)))
             except (BadAudio, InputError) as e:
-                skips[str(e.args[0])[:40]] += 1
+                skips.append(Skip(sample.name, *e.args))
                 continue
             told = {"text": sample.text, "duration": len(wave) / audio.SAMPLE_RATE, "speaker": name}
-            files = {"flac": flac_bytes(wave), "npy": npy_bytes(mel)}
+            files = {"flac": flac_bytes(wave), "npy": npy(mel)}
             writer.add(sample.key, files | {"json": json.dumps(told).encode()})
             seconds += told["duration"]
             if seconds > left:
                 break
     if not seconds:
-        raise InputError(f"no clip could be made again: {dict(skips)}")
-    return {"voice": name, "hours": round(seconds / 3600, 3), "left_out": dict(skips)}
+        raise InputError(f"no clip could be made again: {by_reason(skips)}")
+    return {"voice": name, "hours": round(seconds / 3600, 3), "left_out": by_reason(skips)}
 
 
 def parser() -> argparse.ArgumentParser:

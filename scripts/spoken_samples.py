@@ -15,7 +15,7 @@ import torch
 
 from convert import convert
 from nanospeech import SampleOptions, Speaker, audio, load_engine
-from nanospeech.checkpoint import open_release, resolve
+from nanospeech.checkpoint import load_config, resolve
 from nanospeech.errors import BackendError, require
 from nanospeech.mel import log_mel
 from nanospeech_torch import state
@@ -54,7 +54,7 @@ class SpokenSamples:
                 folder,
                 vocoder=shipped,
                 voices=voices / "voices",
-                default_voice=open_release(voices).config.default_voice,
+                default_voice=load_config(voices).default_voice,
                 dtype="float32",
             )
             engine = load_engine(folder, backend="torch", device="cpu")
