@@ -61,11 +61,11 @@ def write_release(
     config.save(folder / CONFIG)
 
 
-def write_whole(arrays: Mapping, path: Path) -> None:
-    """Writes safetensors, whole or not at all."""
+def write_whole(arrays: Mapping, path: Path, **told: str) -> None:
+    """Writes safetensors, whole or not at all; `told` goes into the header."""
     part = path.with_suffix(".part")
     try:
-        save_file(dict(arrays), part, metadata={"format": "pt"})
+        save_file(dict(arrays), part, metadata={"format": "pt", **told})
         part.chmod(0o644)  # safetensors makes it readable by its owner alone
         part.replace(path)
     finally:

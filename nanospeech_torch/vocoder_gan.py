@@ -39,7 +39,8 @@ class VocoderLossConfig(SegmentConfig):
     adversarial: float = option(1.0, "weight of what the judges think")
     matching: float = option(2.0, "weight of the distance of the judges' features")
     gan_from: float = option(0.25, "share of the steps after which the judges join; 1: never")
-    gan_rate: float = option(0.4, "learning rate once they have joined, and theirs, of the peak")
+    gan_rate: float = option(0.4, "the vocoder's learning rate once they have joined, of the peak")
+    judge_rate: float = option(0.4, "the judges' learning rate, of the peak; more if they lose")
     judged: int = option(8, "segments of a batch that they judge, on each process")
     judge_channels: int = option(16, "width of the judges")
 
@@ -118,7 +119,9 @@ class VocoderGAN(nn.Module):
 
     def rate(self, phase: str) -> float:
         """Learning rate of a phase in this step, relative to the schedule's."""
-        return self.loss.gan_rate if self.adversarial or phase == "judges" else 1.0
+        if phase == "judges":
+            return self.loss.judge_rate
+        return self.loss.gan_rate if self.adversarial else 1.0
 
     def weights(self) -> dict[str, float]:
         """Weight of each loss that forward returns."""

@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 import torch
 from griffin_lim import griffin_lim
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from tqdm import tqdm
 
+from convert.release import write_whole
 from nanospeech import audio, mel
 from nanospeech.config import AudioConfig, ModelConfig, VocoderConfig, from_dict
 from nanospeech.errors import BackendError, CheckpointError, DataError, InputError
@@ -185,10 +186,9 @@ def distance(wave: np.ndarray, log_mel: np.ndarray) -> float:
 def export(checkpoint: Path, folder: Path, dtype: str = "float16") -> None:
     """Writes a run's moving average: folder/vocoder.safetensors, and vocoder.json, its config."""
     model, step = load_average(checkpoint)
-    kind = {"float16": torch.float16, "float32": torch.float32}[dtype]
-    tensors = {k: v.to(kind).contiguous() for k, v in model.state_dict().items()}
+    tensors = {k: v.numpy().astype(dtype) for k, v in model.state_dict().items()}
     folder.mkdir(parents=True, exist_ok=True)
-    save_file(tensors, folder / "vocoder.safetensors", {"step": str(step)})
+    write_whole(tensors, folder / "vocoder.safetensors", step=str(step))
     text = json.dumps(asdict(model.config), indent=2) + "\n"
     (folder / "vocoder.json").write_text(text, encoding="utf-8")
     size = (folder / "vocoder.safetensors").stat().st_size
