@@ -21,7 +21,6 @@ from nanospeech.checkpoint import (
     Release,
     check_tensors,
     open_release,
-    read_tensors,
 )
 from nanospeech.config import DurationConfig, option
 from nanospeech.errors import CheckpointError, InputError, require
@@ -97,8 +96,7 @@ def load_objective(
 
 def read_release(release: Release, name: str) -> dict[str, Tensor]:
     """float32 tensors of one of a release's files, by their published names."""
-    arrays = read_tensors(release.path(name))
-    return {n: torch.tensor(t, dtype=torch.float32) for n, t in arrays.items()}
+    return {n: torch.tensor(t, dtype=torch.float32) for n, t in release.weights(name).items()}
 
 
 def extend_vocab(tokenizer: Tokenizer, extra: Iterable[str]) -> tuple[Tokenizer, list[str]]:

@@ -25,6 +25,7 @@ from nanospeech import audio
 from nanospeech.checkpoint import MODEL, VOCODER, Release, open_release
 from nanospeech.config import option
 from nanospeech.errors import InputError, NanospeechError, require
+from nanospeech.voices import find_voice
 
 try:
     from . import finetune_data as data
@@ -36,7 +37,8 @@ except ImportError:  # run as a file, not imported from the package
 SAMPLE = "This is how I sound now, after a few minutes of training."
 RATES = {"full": 2e-4, "lora": 1e-3}
 # what a run that is gone on with must have in common with its beginning
-FIXED = ("model", "data", "minutes", "voice", "lora", "targets", "thin", "extend_vocab", "rehearse")
+FIXED = ("model", "from_voice", "data", "minutes", "voice", "lora", "targets", "thin")
+FIXED += ("extend_vocab", "rehearse")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,6 +130,21 @@ def gather(args: argparse.Namespace, release: Release, run: Path) -> tuple[list,
                 print(f"left out {count}: {reason}", file=sys.stderr)
         found.append(data.read_recordings(sorted(out.glob("voice-*.tar"))))
     return found[0], found[1] if args.rehearse else []
+
+
+def own_weights(voice: str, release: Release) -> Path:
+    """Where a built-in voice's weights are.
+
+    Raises:
+        InputError: no such voice, or it has none and speaks with the model's.
+    """
+    found = find_voice(voice, release.folder)
+    if found.weights is None:
+        raise InputError(
+            f"voice {voice!r} of {release.folder} speaks with the model's weights and has none of"
+            " its own; leave --from-voice out"
+        )
+    return found.weights
 
 
 def build(args: argparse.Namespace, release: Release, texts: list[str]) -> tuple[Any, Any]:
@@ -265,6 +282,7 @@ def parser() -> argparse.ArgumentParser:
     add("--voice", required=True, help="name of the new voice")
     add("--output", type=Path, required=True, help="release folder to write")
     add("--model", help="release folder or Hub name to start from; default: the voice that ships")
+    add("--from-voice", metavar="NAME", help="start from the weights of this voice of the model")
     add("--run", type=Path, help="folder for data and checkpoints; default: runs/VOICE")
     how = p.add_mutually_exclusive_group()
     how.add_argument("--full", action="store_true", help="train all weights (the default)")
@@ -301,6 +319,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         torch.set_num_threads(args.threads)
     args.run = args.run or Path("runs") / args.voice
     release = open_release(args.model)
+    if args.from_voice:
+        release = dataclasses.replace(release, voice=own_weights(args.from_voice, release))
     with main_process_first():
         settle(args, args.run)
         voice, others = gather(args, release, args.run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import threading
@@ -12,7 +13,7 @@ from safetensors.numpy import save_file
 
 from convert import convert
 from nanospeech import SampleOptions, Speaker, load_engine
-from nanospeech.checkpoint import MODEL, read_tensors
+from nanospeech.checkpoint import MODEL, open_release, read_tensors
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.voice_weights import DOWN, UP, added, difference, is_thin
 from nanospeech.worker import Worker
@@ -185,6 +186,21 @@ def test_a_speakers_lengths_are_foretold_by_the_voice_that_is_theirs(two_voices,
             assert durations.main(flags) == 0
             assert (tmp_path / name / "durations.csv").read_text() != found[0]
     assert found[0] == found[1]
+
+
+def test_training_starts_from_a_voice_where_it_is_asked_for(two_voices):
+    needs("torch")
+    from nanospeech_torch.finetune import load_objective
+    from scripts.finetune import own_weights
+
+    folder, alone = two_voices
+    release = open_release(folder)
+    voiced = dataclasses.replace(release, voice=own_weights("other", release))
+    found, wanted = (load_objective(r).state_dict() for r in (voiced, alone))
+    assert found.keys() == wanted.keys()
+    assert all(np.allclose(found[n], wanted[n], atol=1e-6) for n in wanted)
+    with pytest.raises(InputError, match=r"tone.*leave --from-voice out"):
+        own_weights("tone", release)
 
 
 def test_a_finetuned_model_becomes_a_voice_of_its_base(tiny_aligned, two_voices, tmp_path, capsys):
