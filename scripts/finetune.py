@@ -37,8 +37,18 @@ except ImportError:  # run as a file, not imported from the package
 SAMPLE = "This is how I sound now, after a few minutes of training."
 RATES = {"full": 2e-4, "lora": 1e-3}
 # what a run that is gone on with must have in common with its beginning
-FIXED = ("model", "from_voice", "data", "minutes", "voice", "lora", "targets", "thin")
-FIXED += ("extend_vocab", "rehearse")
+FIXED = (
+    "model",
+    "from_voice",
+    "data",
+    "minutes",
+    "voice",
+    "lora",
+    "targets",
+    "thin",
+    "extend_vocab",
+    "rehearse",
+)
 
 
 @dataclasses.dataclass(frozen=True)

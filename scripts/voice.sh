@@ -11,7 +11,8 @@
 # voices/NAME.safetensors has what the voice changes. The same command goes on where it stopped.
 #
 # BASE=folder      to finetune from (default FOLDER)
-# FROM=name        start from the weights of this voice of BASE, for a second round of training
+# FROM=name        start from the weights of this voice of BASE, for a second round of training; BASE
+#                  should then be a copy of FOLDER, as more STEPS later start from the same weights
 # SPEAKER=name     take only these clips (default NAME; '' takes all)
 # DENOISE=0.7      take so much of a steady hiss out first (needs noisereduce; default 0: none)
 # REHEARSE="tars"  recordings to mix in, of what the model knows: for a voice of few minutes
@@ -50,7 +51,8 @@ prompt=$(ls "$runs/prompt/"*.flac)
 # shellcheck disable=SC2086
 stage finetune --extends --needs curate prompt --makes "$runs/model/config.json" -- \
   "$python" "$here/scripts/finetune.py" --data "$runs/data/train" --voice "$name" \
-  --model "${BASE:-$folder}" ${FROM:+--from-voice "$FROM"} --output "$runs/model" --run "$runs/finetune" --prompt "$prompt" \
+  --model "${BASE:-$folder}" ${FROM:+--from-voice "$FROM"} --output "$runs/model" \
+  --run "$runs/finetune" --prompt "$prompt" \
   --lora "$rank" --targets "$targets" --thin --lr 2e-3 --steps "$steps" \
   --strength "${STRENGTH:-1}" --max-seconds 20 \
   --batch-size 64 --batch-frames 3000 --threads "$threads" ${REHEARSE:+--rehearse $REHEARSE}
