@@ -149,7 +149,7 @@ def convert(
         vocoder: a Vocos checkpoint: .bin with its config.yaml beside it, a folder of the two, or
             safetensors.
         vocab: vocab.txt, where the checkpoint does not carry its vocabulary.
-        voices: folder of built-in voices to copy, without weights of their own; by default all
+        voices: folder of built-in voices to copy, without their weights and paces; by default all
             that the source has.
         weights: "ema" or "raw".
         dtype: "float16" or "float32"; of what is not packed.
@@ -184,7 +184,8 @@ def convert(
         config = quantized(config, parts, quantize)
     folder = Path(output)
     # a voice's weights are of no use to another model
-    left_out = shutil.ignore_patterns("*.safetensors") if voices else None
+    # what was learnt or measured with the model that they come from
+    left_out = shutil.ignore_patterns("*.safetensors", "*.json") if voices else None
     voices = voices or read.file("voices")
     try:
         write_release(folder, config, parts, dtype)

@@ -77,7 +77,8 @@ def _told_by_model(engine: Any, prompt: Prompt, tokens: np.ndarray, own: bool) -
         prompt_tokens_B=np.array([len(prompt.tokens)]),
         own=own,
     )
-    return float(total[0]) - len(prompt.mel) / engine.config.audio.frame_rate
+    seconds = float(total[0]) - len(prompt.mel) / engine.config.audio.frame_rate
+    return seconds * prompt.pace
 
 
 def frames(config: ModelConfig, tokens: np.ndarray, seconds: float) -> int:

@@ -6,6 +6,7 @@ makes batches in batching.py.
 
 from __future__ import annotations
 
+import dataclasses
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -92,17 +93,19 @@ class Speaker:
         self.seed = secrets.randbits(31) if seed is None else seed
         self.chunk_seconds = chunk_seconds
         self.sample_rate: int = engine.config.audio.sample_rate
+        pace = 1.0
         if ref_audio is None:
             if voice is None:
                 found = default_voice(engine.folder, engine.config.default_voice)
             else:
                 found = find_voice(voice, engine.folder)
             ref_audio, ref_text = found.audio, found.text
-            engine = engine.voiced(found.weights)
+            engine, pace = engine.voiced(found.weights), found.pace
         self.engine = engine
         if not isinstance(ref_audio, np.ndarray):
             ref_audio = audio.read(ref_audio, self.sample_rate, MAX_REFERENCE)
-        self.prompt = make_prompt(ref_audio, ref_text or "", engine.config, engine.tokenizer)
+        prompt = make_prompt(ref_audio, ref_text or "", engine.config, engine.tokenizer)
+        self.prompt = dataclasses.replace(prompt, pace=pace)
 
     def chunks(self, text: str, early: bool = False) -> list[str]:
         """The texts that will be said in one go each: normalised, no words lost.

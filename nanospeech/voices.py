@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ PACKAGED = Path(
 MAX_REFERENCE = 60.0  # seconds
 MIN_REFERENCE = 0.5
 REFERENCE_TAIL = 0.1  # seconds of silence after the prompt, so that its last sound does not leak
+PACES = (0.5, 2.0)
 BYTES_PER_SECOND = (5.0, 40.0)  # plausible speech; a prompt with the wrong text must not run away
 
 
@@ -31,12 +33,15 @@ class Voice:
 
     Attributes:
         weights: file of what it changes in its folder's model, if anything; see voice_weights.
+        pace: how much longer its speaker takes than its folder's model foretells after the prompt,
+            of which one sentence says little; NAME.json has it, scripts/pace.py measures it.
     """
 
     name: str
     audio: Path
     text: str
     weights: Path | None = None
+    pace: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -48,12 +53,14 @@ class Prompt:
         tokens: int64 ids of its words and the space that follows them.
         rate: UTF-8 bytes of its text a second.
         gain: by how much the recording was raised.
+        pace: the Voice's.
     """
 
     mel: np.ndarray
     tokens: np.ndarray
     rate: float
     gain: float
+    pace: float = 1.0
 
 
 def folders(release: str | Path | None) -> list[Path]:
@@ -87,7 +94,10 @@ def find_voice(name: str, release: str | Path | None = None) -> Voice:
                 )
             weights = audio.with_suffix(".safetensors")
             own = release is not None and folder == Path(release) / "voices"
-            return Voice(name, audio, text, weights if own and weights.is_file() else None)
+            if not own:  # what was measured with another model means nothing here
+                return Voice(name, audio, text)
+            there = weights if weights.is_file() else None
+            return Voice(name, audio, text, there, _read_pace(audio.with_suffix(".json")))
     names = list_voices(release)
     choices = f"choose from {', '.join(names)}" if names else "there are none; give a reference"
     raise InputError(f"voice {name!r} not found; {choices}")
@@ -105,6 +115,20 @@ def default_voice(release: str | Path | None, preferred: str | None = None) -> V
         if names := sorted(_in_folder(folder)):
             return find_voice(names[0], release)
     raise InputError("this model has no voices; give a reference recording and its words")
+
+
+def _read_pace(path: Path) -> float:
+    """ "pace" of a voice's JSON file; 1 where there is none."""
+    if not path.is_file():
+        return 1.0
+    try:
+        pace = json.loads(path.read_text(encoding="utf-8")).get("pace", 1.0)
+    except (OSError, ValueError, AttributeError, RecursionError) as e:
+        raise InputError(f"{path} is not a JSON object: {e}") from e
+    number = isinstance(pace, int | float) and not isinstance(pace, bool)
+    if not number or not PACES[0] <= pace <= PACES[1]:
+        raise InputError(f"pace in {path} is {pace!r}; it should be {PACES[0]:g} to {PACES[1]:g}")
+    return float(pace)
 
 
 def _in_folder(folder: Path) -> dict[str, Path]:

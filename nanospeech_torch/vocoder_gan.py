@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nanospeech.config import AudioConfig, option
@@ -32,6 +33,9 @@ class VocoderLossConfig(SegmentConfig):
     """What segments are trained on, the weights of the losses, and when the judges join."""
 
     mel: float = option(20.0, "weight of the L1 distance of log mels")
+    given: float = option(
+        0.0, "share of that distance that is to the mel it was given, not to the recording's"
+    )
     magnitude: float = option(5.0, "weight of the L1 distance of log magnitudes")
     convergence: float = option(5.0, "weight of the relative error of magnitudes")
     advance: float = option(10.0, "vocoder.rounds: weight of the phase's turn from frame to frame")
@@ -46,6 +50,8 @@ class VocoderLossConfig(SegmentConfig):
 
     def __post_init__(self):
         super().__post_init__()
+        if not 0 <= self.given <= 1:
+            raise InputError(f"given is {self.given}, should be 0 to 1")
         if self.judged < 1:
             raise InputError(f"judged is {self.judged}, should be at least 1; gan_from=1 has none")
 
@@ -178,6 +184,11 @@ class VocoderGAN(nn.Module):
         with torch.no_grad():
             real_spectra = losses.spectrograms(batch.wave, self.windows)
         found = losses.spectral_losses(fake_spectra, real_spectra, self.audio)
+        if share := self.loss.given:
+            # what a made mel lacks it may add, what the mel says it is to keep: each consonant
+            spectrum = fake_spectra[self.audio.n_fft].abs()
+            away = F.l1_loss(losses.mel_of_magnitude(spectrum, self.audio), batch.mel)
+            found["mel"] = share * away + (1 - share) * found["mel"]
         sums = per_item(found, len(fake))
         if self.adversarial:
             few, w = slice(self.loss.judged), self.judged_window

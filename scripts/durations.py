@@ -6,9 +6,13 @@
 Each clip is to be spoken after a prompt, another clip of its speaker, just as nanospeech.generate
 would; nothing is spoken. What is foretold is set beside the recording's length by each of
 --duration's names that the model knows: rule (the prompt's bytes a second), tokens (an aligned
-model's own durations), model (the folder's duration model) and both (their geometric mean). A
-built-in voice's weights of its own foretell a speaker's clips with --own jf_nezumi=nezumi.
+model's own durations), model (the folder's duration model) and both (their geometric mean).
 Silence before the first sound is not counted: a prompt ends in silence already.
+
+With --own jf_nezumi=nezumi that speaker's clips are spoken by the built-in voice instead: after its
+prompt, with its weights and its pace. With --set-pace the paces of these voices are measured and
+written to voices/NAME.json: do that on recordings that they were trained with. --own '*=anna'
+is for recordings that are all of one speaker.
 
 Clips count whose keys' CRC-32 is divisible by --hold-out, as scripts/curate.py holds them out. With
 --whisper a recogniser listens, and clips are left out by curate.py's rule alone: more than half of
@@ -22,6 +26,7 @@ import argparse
 import csv
 import glob
 import json
+import math
 import sys
 import zlib
 from collections import Counter
@@ -37,7 +42,7 @@ from nanospeech import audio
 from nanospeech.errors import DataError, InputError, NanospeechError, require
 from nanospeech.pipeline import DURATIONS
 from nanospeech.text import encode
-from nanospeech.voices import find_voice
+from nanospeech.voices import PACES, Voice, find_voice
 
 try:
     from .curate import CurateOptions, is_held_out, misheard, whisper
@@ -55,6 +60,7 @@ NAMES = {
     "model": "duration model",
     "both": "mean of the two",
 }
+ANYBODY = "*"
 LIMIT = 0.3  # of the error of any clip
 FEW = 8  # speakers with fewer clips are one group
 
@@ -149,11 +155,9 @@ def pairs(clips: list[Clip], lengths: tuple[float, float], each: int) -> list[tu
     return found
 
 
-def foretell(engine: Any, prompt: Clip, clip: Clip, ways: Sequence[str]) -> Row:
-    """The length of a clip by each of `ways`, as a Speaker would have it."""
-    from nanospeech import Speaker
-
-    speaker = Speaker(engine, ref_audio=prompt.wave, ref_text=prompt.text, seed=0)
+def foretell(speaker: Any, prompt: str, clip: Clip, ways: Sequence[str]) -> Row:
+    """The length of a clip by each of `ways`, as this Speaker has it after the prompt so named."""
+    engine = speaker.engine
     config, told = engine.config, {}
     for speaker.durations in ways:
         frames = sum(
@@ -161,7 +165,28 @@ def foretell(engine: Any, prompt: Clip, clip: Clip, ways: Sequence[str]) -> Row:
             for chunk in speaker.chunks(clip.text)
         )
         told[speaker.durations] = round(frames / config.audio.frame_rate, 4)
-    return Row(clip.key, clip.speaker, prompt.key, clip.text, round(clip.told, 4), **told)
+    return Row(clip.key, clip.speaker, prompt, clip.text, round(clip.told, 4), **told)
+
+
+def set_pace(voice: Voice, rows: Sequence[Row], how: str) -> float:
+    """Measures a voice's pace in what it foretold of its speaker's clips, and writes it.
+
+    Args:
+        voice: as it foretold, with the pace that it had.
+        rows: of it.
+        how: who foretold.
+
+    Raises:
+        InputError: the recordings last so much longer or shorter that they cannot be its own.
+    """
+    logs = [math.log(r.seconds / getattr(r, how)) for r in rows]
+    pace = round(voice.pace * math.exp(float(np.mean(logs))), 3)
+    if not PACES[0] <= pace <= PACES[1]:
+        raise InputError(f"the clips last {pace} times as long as foretold: not {voice.name}'s")
+    path = voice.audio.with_suffix(".json")
+    told = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    path.write_text(json.dumps({**told, "pace": pace}) + "\n", encoding="utf-8")
+    return pace
 
 
 def groups(rows: list[Row]) -> dict[str, list[Row]]:
@@ -243,8 +268,10 @@ def picture(rows: list[Row], ways: Sequence[str], path: Path) -> None:
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     """Measures, writes what is found, and returns the JSON document."""
-    from nanospeech import load_engine
+    from nanospeech import Speaker, load_engine
 
+    if args.set_pace and not args.own:
+        raise InputError("--set-pace needs --own SPEAKER=VOICE: whose pace?")
     engine = load_engine(args.model, args.backend, args.device)
     model = engine.has_duration_model
     ways = ["rule"] + ["tokens"] * engine.aligned + ["model"] * model
@@ -254,15 +281,23 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     misread: list[str] = []
     if args.whisper:
         clips, misread = audible(clips, args.whisper, args.out)
-    own = {
-        speaker: engine.voiced(find_voice(voice, engine.folder).weights)
-        for speaker, voice in args.own
-    }
-    spans = pairs(clips, tuple(args.prompt_seconds), args.prompts)
+    own = {speaker: find_voice(voice, engine.folder) for speaker, voice in args.own}
+    voices = {v.name: Speaker(engine, v.name, seed=0) for v in own.values()}
+    whose = {clip.key: own.get(clip.speaker, own.get(ANYBODY)) for clip in clips}
+    strangers = [clip for clip in clips if whose[clip.key] is None]
+    spans: list[tuple[Clip | Voice, Clip]] = [
+        *((voice, clip) for clip in clips if (voice := whose[clip.key])),
+        *pairs(strangers, tuple(args.prompt_seconds), args.prompts),
+    ]
     rows, skipped = [], []
     for prompt, clip in tqdm(spans, "foretelling", unit="clip", leave=False):
+        if isinstance(prompt, Voice):
+            if prompt.text != clip.text:  # else it is the prompt
+                rows.append(foretell(voices[prompt.name], prompt.name, clip, ways))
+            continue
         try:
-            rows.append(foretell(own.get(clip.speaker, engine), prompt, clip, ways))
+            speaker = Speaker(engine, ref_audio=prompt.wave, ref_text=prompt.text, seed=0)
+            rows.append(foretell(speaker, prompt.key, clip, ways))
         except InputError as e:  # of recordings: silent, or too short for their text
             skipped.append(f"{clip.key} after {prompt.key}: {e}")
     if not rows:
@@ -270,6 +305,12 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
             f"no clip of {len(clips)} has another of its speaker that could be its prompt;"
             " give more shards, or a wider --prompt-seconds"
         )
+    paces = {}
+    if args.set_pace:
+        for speaker, voice in own.items():
+            if not (part := [r for r in rows if r.prompt == voice.name]):
+                raise DataError(f"no clip of {speaker}, whose pace {voice.name} is to have")
+            paces[voice.name] = set_pace(voice, part, ways[-1])
     lonely = sorted({c.key for c in clips} - {clip.key for _, clip in spans})
     document = {
         "model": engine.config.name,
@@ -278,6 +319,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         "misheard": misread,
         "without_prompt": lonely,
         "unusable": skipped,
+        **({"pace": paces} if args.set_pace else {}),
     }
     with (args.out / "durations.csv").open("w", newline="", encoding="utf-8") as f:
         names = [n for n in Row.__dataclass_fields__ if n not in DURATIONS or n in ways]
@@ -321,6 +363,7 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="SPEAKER=VOICE",
         help="see above",
     )
+    add("--set-pace", action="store_true", help="measure the paces of these voices, and write them")
     add("--backend", default="auto", choices=("auto", "torch", "mlx"))
     add("--device", help="for example cpu or cuda")
     add("--hold-out", type=int, default=25, help="one clip in so many counts; 0: all (25)")

@@ -7,8 +7,9 @@
 # FOLDER  release folder that gets the voice; its other voices stay as they are
 # NAME    of the voice
 #
-# curate (listen, drop, take hiss out), prompt, finetune adapters, add. The model keeps its weights;
-# voices/NAME.safetensors has what the voice changes. The same command goes on where it stopped.
+# curate (listen, drop, take hiss out), prompt, finetune adapters, add, measure its pace. The model
+# keeps its weights; voices/NAME.safetensors has what the voice changes, and voices/NAME.json how
+# fast it speaks. The same command goes on where it stopped. Needs the extra eval.
 #
 # BASE=folder      to finetune from (default FOLDER)
 # FROM=name        start from the weights of this voice of BASE, for a second round of training; BASE
@@ -58,4 +59,6 @@ stage finetune --extends --needs curate prompt --makes "$runs/model/config.json"
   --batch-size 64 --batch-frames 3000 --threads "$threads" ${REHEARSE:+--rehearse $REHEARSE}
 "$python" "$here/scripts/add_voice.py" "$runs/model" "$folder" --voice "$name" \
   --megabytes "${MEGABYTES:-2.5}" --overwrite
+"$python" "$here/scripts/durations.py" --model "$folder" --backend torch \
+  --shards "$runs/data/train/*.tar" --hold-out 0 --own "*=$name" --set-pace --out "$runs/pace"
 stage --table

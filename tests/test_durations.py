@@ -305,3 +305,5 @@ def test_wrong_wishes_end_with_a_line(with_both, tmp_path, capsys):
     path = shard(tmp_path / "a.tar", [clip("z", "alone.", 2.0, 0.1)])
     assert durations.main(["--shards", path, "--hold-out", "0", *flags]) == 2
     assert "could be its prompt" in capsys.readouterr().err
+    assert durations.main(["--shards", path, "--set-pace", *flags]) == 2
+    assert "--set-pace needs --own" in capsys.readouterr().err

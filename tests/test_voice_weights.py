@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import json
 import shutil
@@ -16,6 +17,7 @@ from nanospeech import SampleOptions, Speaker, load_engine
 from nanospeech.checkpoint import MODEL, open_release, read_tensors
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.voice_weights import DOWN, UP, added, difference, is_thin
+from nanospeech.voices import find_voice
 from nanospeech.worker import Worker
 from scripts import add_voice, durations
 
@@ -158,34 +160,64 @@ def test_damaged_weights_are_an_error_that_names_the_file(two_voices, backend):
 
 def test_prompts_go_to_another_model_without_weights_and_to_a_copy_with_them(two_voices, tmp_path):
     folder, alone = two_voices
+    (folder / "voices" / "other.json").write_text('{"pace": 1.2}')
     convert(folder, tmp_path / "copy")
     convert(alone, tmp_path / "another", voices=folder / "voices")
     for name, there in (("copy", True), ("another", False)):
         assert (tmp_path / name / "voices" / "other.wav").is_file()
-        assert (tmp_path / name / "voices" / "other.safetensors").is_file() == there
+        for suffix in (".safetensors", ".json"):
+            assert (tmp_path / name / "voices" / f"other{suffix}").is_file() == there
+
+
+def foretold(folder, out, *more) -> list[dict[str, str]]:
+    flags = ["--shards", str(SHARD), "--hold-out", "0", "--backend", "torch", "--out", str(out)]
+    assert durations.main([*flags, "--model", str(folder), *more]) == 0
+    with (out / "durations.csv").open(newline="") as f:
+        return list(csv.DictReader(f))
 
 
 def test_a_speakers_lengths_are_foretold_by_the_voice_that_is_theirs(two_voices, tmp_path):
     pytest.importorskip("matplotlib", reason="it is of the extra eval")
-    found = []
-    for name, folder in zip(("two", "alone"), two_voices):
-        flags = ["--shards", str(SHARD), "--hold-out", "0", "--backend", "torch"]
-        flags += [
-            "--model",
-            str(folder),
-            "--out",
-            str(tmp_path / name),
-            "--prompt-seconds",
-            "1",
-            "20",
-        ]
-        own = ["--own", "kathleen=other"] if name == "two" else []
-        assert durations.main([*flags, *own]) == 0
-        found.append((tmp_path / name / "durations.csv").read_text())
-        if own:
-            assert durations.main(flags) == 0
-            assert (tmp_path / name / "durations.csv").read_text() != found[0]
-    assert found[0] == found[1]
+    folder, alone = two_voices
+    rows = foretold(folder, tmp_path / "a", "--own", "kathleen=other")
+    assert {r["prompt"] for r in rows if r["speaker"] == "kathleen"} == {"other"}
+    same = foretold(alone, tmp_path / "b", "--own", "kathleen=tone")
+    plain = foretold(folder, tmp_path / "c", "--own", "kathleen=tone")
+    tokens = [[r["tokens"] for r in found] for found in (rows, same, plain)]
+    assert tokens[0] == tokens[1] != tokens[2]
+
+
+def test_a_voices_pace_is_measured_and_kept(two_voices, tmp_path, backend):
+    pytest.importorskip("matplotlib", reason="it is of the extra eval")
+    folder, _ = two_voices
+    own = ["--own", "*=tone"]
+    before = foretold(folder, tmp_path / "a", *own, "--set-pace")
+    pace = find_voice("tone", folder).pace
+    assert (
+        json.loads((folder / "voices" / "tone.json").read_text()) == {"pace": pace} != {"pace": 1}
+    )
+    wanted = np.mean([np.log(float(r["seconds"]) / float(r["tokens"])) for r in before])
+    assert pace == pytest.approx(np.exp(wanted), abs=1e-3)
+    engine = load_engine(folder, backend, "cpu", "float32")
+    quick = Speaker(engine, "tone", options=OPTIONS, seed=1)
+    other = Speaker(engine, ref_audio=find_voice("tone", folder).audio, ref_text="ah")
+    assert quick.prompt.pace == find_voice("tone", folder).pace and other.prompt.pace == 1
+    shutil.copytree(folder, tmp_path / "plain")
+    (tmp_path / "plain" / "voices" / "tone.json").unlink()
+    plain = load_engine(tmp_path / "plain", backend, "cpu", "float32")
+    tokens = engine.tokenizer.encode(TEXT * 4)
+    usual = Speaker(plain, "tone", options=OPTIONS, seed=1).frames(TEXT, tokens)
+    (folder / "voices" / "tone.json").write_text('{"pace": 1.4}')
+    slow = Speaker(engine, "tone", options=OPTIONS, seed=1).frames(TEXT, tokens)
+    assert slow == pytest.approx(1.4 * usual, rel=0.02)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"pace": "fast"}', '{"pace": 9}', '{"pace": NaN}'])
+def test_a_pace_that_cannot_be_names_its_file(two_voices, text):
+    folder, _ = two_voices
+    (folder / "voices" / "tone.json").write_text(text)
+    with pytest.raises(InputError, match=r"tone\.json"):
+        find_voice("tone", folder)
 
 
 def test_training_starts_from_a_voice_where_it_is_asked_for(two_voices):
