@@ -33,6 +33,7 @@ from nanospeech_torch.segments import (  # noqa: E402
 from nanospeech_torch.sources import TarSource  # noqa: E402
 from nanospeech_torch.vocoder import Vocos  # noqa: E402
 from nanospeech_torch.vocoder_gan import VocoderGAN, VocoderLossConfig  # noqa: E402
+from nanospeech_torch.vocoder_loss import log_mel  # noqa: E402
 from scripts import resay  # noqa: E402
 
 SHARD = Path(__file__).parent / "fixtures" / "speech-000000.tar"
@@ -171,6 +172,28 @@ def test_the_judges_join_at_their_time(history):
     assert fresh.active_phases() == ("vocoder",) and fresh.rate("vocoder") == 1
     fresh.begin_step(TOTAL - 1, TOTAL)
     assert fresh.rate("vocoder") == LOSS.gan_rate and fresh.rate("judges") == LOSS.judge_rate
+
+
+def test_the_mel_distance_may_be_to_the_mel_that_was_given():
+    whole = next(iter(loader())).batch
+    batch = SegmentBatch(whole.wave, whole.mel + 0.5)  # not what the recording has
+    found = {}
+    for share in (0.0, 0.25, 1.0):
+        objective = gan(given=share)
+        found[share] = one_losses(objective, batch)["mel"]
+    with torch.no_grad():
+        made = log_mel(objective.vocoder(batch.mel))
+    of_given, of_wave = ((made - m).abs().mean().item() for m in (batch.mel, log_mel(batch.wave)))
+    assert found[1.0] == pytest.approx(of_given, rel=1e-5)
+    assert found[0.0] == pytest.approx(of_wave, rel=1e-5) and of_given != pytest.approx(of_wave)
+    assert found[0.25] == pytest.approx(0.25 * of_given + 0.75 * of_wave, rel=1e-5)
+    with pytest.raises(InputError, match="given is 2, should be 0 to 1"):
+        gan(given=2)
+
+
+def one_losses(objective, batch) -> dict[str, float]:
+    objective.begin_step(0, TOTAL)
+    return {name: (s / n).item() for name, (s, n) in objective(batch).items()}
 
 
 def test_each_phase_moves_its_own_weights_alone():
