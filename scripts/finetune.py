@@ -15,9 +15,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import hashlib
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,14 +95,18 @@ class Options:
         )
 
 
-def settle(args: argparse.Namespace, run: Path) -> None:
+def settle(args: argparse.Namespace, release: Release, run: Path) -> None:
     """Notes what the run is about, or checks that it is the one begun there.
+
+    The weights that it starts from count by what is in them: what was learnt on top of some is
+    nothing on top of others, such as those of the voice that this very run has made since.
 
     Raises:
         InputError: another run lies there; the message names what differs.
     """
     told = {name: getattr(args, name) for name in FIXED}
     told = {k: [str(v) for v in vs] if isinstance(vs, list) else vs for k, vs in told.items()}
+    told["weights"] = digest([release.path(MODEL), *([release.voice] if release.voice else [])])
     path = run / "finetune.json"
     if path.is_file():
         old = json.loads(path.read_text(encoding="utf-8"))
@@ -113,6 +119,16 @@ def settle(args: argparse.Namespace, run: Path) -> None:
         return
     run.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+
+
+def digest(files: Sequence[Path]) -> str:
+    """A short name of what files hold."""
+    found = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as f:
+            while block := f.read(1 << 20):
+                found.update(block)
+    return found.hexdigest()[:16]
 
 
 def main_process_first() -> Any:
@@ -332,7 +348,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     if args.from_voice:
         release = dataclasses.replace(release, voice=own_weights(args.from_voice, release))
     with main_process_first():
-        settle(args, args.run)
+        settle(args, release, args.run)
         voice, others = gather(args, release, args.run)
     seconds = sum(r.seconds for r in voice)
     print(f"{len(voice)} recordings, {seconds / 60:.1f} minutes, to train on")

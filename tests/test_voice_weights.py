@@ -10,7 +10,7 @@ import threading
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 from convert import convert
 from nanospeech import SampleOptions, Speaker, load_engine
@@ -233,6 +233,36 @@ def test_training_starts_from_a_voice_where_it_is_asked_for(two_voices):
     assert all(np.allclose(found[n], wanted[n], atol=1e-6) for n in wanted)
     with pytest.raises(InputError, match=r"tone.*leave --from-voice out"):
         own_weights("tone", release)
+
+
+def test_a_run_goes_on_from_the_weights_that_it_began_with_alone(two_voices, tmp_path):
+    needs("torch")
+    from scripts import finetune
+
+    folder, _ = two_voices
+    command = ["--model", str(folder), "--data", "d", "--voice", "anna", "--output", "o"]
+
+    def settle(run: str, *more: str) -> None:
+        args = finetune.parser().parse_args([*command, *more])
+        release = open_release(folder)
+        if args.from_voice:
+            own = finetune.own_weights(args.from_voice, release)
+            release = dataclasses.replace(release, voice=own)
+        finetune.settle(args, release, tmp_path / run)
+
+    for _ in range(2):
+        settle("plain")
+        settle("from", "--from-voice", "other")
+    # a voice of the folder is replaced, as by the run itself when it was done
+    path = folder / "voices" / "other.safetensors"
+    tensors = load_file(path)
+    save_file({name: t + 0.01 for name, t in tensors.items()}, path)
+    settle("plain")
+    with pytest.raises(InputError, match=r"holds another run: weights '.*', now '.*'; choose"):
+        settle("from", "--from-voice", "other")
+    save_file({}, folder / MODEL)
+    with pytest.raises(InputError, match="holds another run: weights"):
+        settle("plain")
 
 
 def test_a_finetuned_model_becomes_a_voice_of_its_base(tiny_aligned, two_voices, tmp_path, capsys):
