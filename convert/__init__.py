@@ -183,8 +183,7 @@ def convert(
     if quantize is not None:
         config = quantized(config, parts, quantize)
     folder = Path(output)
-    # a voice's weights are of no use to another model
-    # what was learnt or measured with the model that they come from
+    # a voice's weights and its pace are of no use to another model
     left_out = shutil.ignore_patterns("*.safetensors", "*.json") if voices else None
     voices = voices or read.file("voices")
     try:

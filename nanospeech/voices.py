@@ -34,7 +34,7 @@ class Voice:
     Attributes:
         weights: file of what it changes in its folder's model, if anything; see voice_weights.
         pace: how much longer its speaker takes than its folder's model foretells after the prompt,
-            of which one sentence says little; NAME.json has it, scripts/pace.py measures it.
+            of which one sentence says little; NAME.json has it (scripts/durations.py --set-pace).
     """
 
     name: str
@@ -118,7 +118,7 @@ def default_voice(release: str | Path | None, preferred: str | None = None) -> V
 
 
 def _read_pace(path: Path) -> float:
-    """ "pace" of a voice's JSON file; 1 where there is none."""
+    """What a voice's JSON file says of its pace; 1 where there is none."""
     if not path.is_file():
         return 1.0
     try:

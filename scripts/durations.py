@@ -276,6 +276,8 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     model = engine.has_duration_model
     ways = ["rule"] + ["tokens"] * engine.aligned + ["model"] * model
     ways += ["both"] * (model and engine.aligned)
+    if args.set_pace and len(ways) == 1:
+        raise InputError(f"{engine.folder} foretells no lengths, so there is no pace to measure")
     args.out.mkdir(parents=True, exist_ok=True)
     clips = list(tqdm(read_clips(args.shards, args.hold_out), "reading", unit="clip", leave=False))
     misread: list[str] = []

@@ -251,6 +251,10 @@ def test_asking_a_folder_without_durations_says_what_to_do(tiny_release, tmp_pat
     assert "choose duration rule, or train a duration model" in capsys.readouterr().err
     assert generate([*flags, "--duration", "bytes"]) == 2
     assert "choose from both, model, tokens, rule, or give seconds" in capsys.readouterr().err
+    path = shard(tmp_path / "a.tar", [clip("z", "alone.", 2.0, 0.1)])
+    pace = ["--model", str(folder), "--shards", path, "--own", "*=tone", "--set-pace"]
+    assert durations.main([*pace, "--backend", "torch", "--out", str(tmp_path)]) == 2
+    assert "foretells no lengths" in capsys.readouterr().err
     assert generate([*flags, "--duration", "rule"]) == 0
     assert generate([*flags, "--duration", "1.5"]) == 0
     assert sf.info(tmp_path / "a.wav").duration == pytest.approx(1.5, abs=0.05)
