@@ -29,6 +29,7 @@ from .optim import local
 from .tensor_split import blocks, check_widths, split_layers
 
 REPLICATE, SHARD, TENSOR = "dp_replicate", "dp_shard", "tp"  # accelerate's names
+HELD: list[dist.ProcessGroup | None] = []  # see `replicas`
 
 
 @dataclass(frozen=True)
@@ -310,7 +311,13 @@ def flat_group(mesh: Any, dims: tuple[str, ...]) -> Any:
 
 
 def replicas(objective: nn.Module, device: torch.device) -> nn.Module:
-    """DistributedDataParallel; parameters go unused only where there are several phases."""
+    """DistributedDataParallel; parameters go unused only where there are several phases.
+
+    Its process group is kept to the end of the interpreter. If DDP were the last to hold it, as it
+    is after `destroy_process_group`, then dropping it would wait for gloo's threads without letting
+    go of the interpreter's lock, which they may be waiting for (pytorch issue 56297).
+    """
+    HELD.append(dist.group.WORLD)
     ddp = nn.parallel.DistributedDataParallel
     known = inspect.signature(ddp).parameters
     # buffers are constants here; the name of the switch depends on torch's version

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,7 @@ from safetensors.torch import load_file
 
 from nanospeech.errors import InputError
 from nanospeech_torch.flow import LossConfig
-from nanospeech_torch.parallel import Parallel, ParallelConfig, check
+from nanospeech_torch.parallel import Parallel, ParallelConfig, check, replicas
 
 from . import parallel_worker as worker
 
@@ -216,3 +217,27 @@ def test_alone_nothing_is_exchanged(accelerator):
     assert parallel.grad_norm(model.parameters()).item() == pytest.approx(1, rel=1e-4)
     parallel.clip_(model.parameters(), parallel.grad_norm(model.parameters()), 5.0)
     assert parallel.grad_norm(model.parameters()).item() == pytest.approx(1, rel=1e-4)
+
+
+def wrap_and_drop(rank: int, folder: str) -> None:
+    """Each group is destroyed before the replicas that used it, just after they did."""
+    torch.set_num_threads(1)
+    for i in range(100):
+        where = f"file://{folder}/{i}"
+        torch.distributed.init_process_group("gloo", where, rank=rank, world_size=2)
+        model = replicas(torch.nn.Linear(64, 64), torch.device("cpu"))
+        model(torch.ones(2, 64)).sum().backward()
+        torch.distributed.destroy_process_group()
+
+
+def test_replicas_outlive_their_group(tmp_path):
+    """Without what `replicas` holds this stood still for ever, in less than 100 rounds."""
+    spawned = torch.multiprocessing.spawn(wrap_and_drop, (str(tmp_path),), 2, join=False)
+    try:
+        deadline = time.monotonic() + 240
+        while not (ended := spawned.join(5)) and time.monotonic() < deadline:
+            pass
+        assert ended, "two processes did not end"
+    finally:
+        for process in spawned.processes:
+            process.kill()

@@ -22,6 +22,7 @@ from nanospeech.checkpoint import open_release  # noqa: E402
 from nanospeech.config import AudioConfig, VocoderConfig  # noqa: E402
 from nanospeech.errors import DataError, InputError  # noqa: E402
 from nanospeech_torch.data import BatchPlan, Place  # noqa: E402
+from nanospeech_torch.parallel import replicas  # noqa: E402
 from nanospeech_torch.run import take_vocoder  # noqa: E402
 from nanospeech_torch.segments import (  # noqa: E402
     SegmentBatch,
@@ -270,7 +271,7 @@ def train_half(rank: int, world: int, folder: str) -> None:
     objective, stream = gan(judged=100), iter(loader())
     optimizer, wrapped, losses = optimizers(objective), objective, []
     if world > 1:
-        wrapped = torch.nn.parallel.DistributedDataParallel(objective, find_unused_parameters=True)
+        wrapped = replicas(objective, torch.device("cpu"))
     for step in range(6):
         batch = next(stream).batch
         mine = SegmentBatch(batch.wave[rank::world], batch.mel[rank::world])
