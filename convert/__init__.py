@@ -135,6 +135,7 @@ def convert(
     default_voice: str | None = None,
     card: str | Path | None = None,
     temperature: float | None = None,
+    lead: float | None = None,
     smooth: float | None = None,
     sharpen: float | None = None,
     quantize: int | None = None,
@@ -153,7 +154,7 @@ def convert(
             that the source has.
         weights: "ema" or "raw".
         dtype: "float16" or "float32"; of what is not packed.
-        name, default_voice, temperature: for config.json.
+        name, default_voice, temperature, lead: for config.json.
         card: Markdown to put into the model card below its table.
         smooth, sharpen: of the postfilter, see nanospeech/postfilter.py.
         quantize: 4 or 8: pack most layers into so many bits (see nanospeech/quantized.py).
@@ -168,7 +169,7 @@ def convert(
         read = from_release(model, vocab)
     else:
         read = from_checkpoint(model, vocab, weights, Path(output).name)
-    given = {"name": name, "default_voice": default_voice, "temperature": temperature}
+    given = {"name": name, "default_voice": default_voice, "temperature": temperature, "lead": lead}
     given = {k: v for k, v in given.items() if v is not None}
     config, parts = dataclasses.replace(read.config, **given), read.parts
     filters = {k: v for k, v in (("smooth", smooth), ("sharpen", sharpen)) if v is not None}

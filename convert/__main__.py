@@ -48,6 +48,9 @@ def main(argv: list[str] | None = None) -> int:
         help="spread of the noise that it speaks from when none is asked for (default: 1)",
     )
     parser.add_argument(
+        "--lead", type=float, help="seconds of a pause before texts of a word or two; try 0.13"
+    )
+    parser.add_argument(
         "--smooth", type=float, help="mel frames into either neighbour, against flicker; try 0.25"
     )
     parser.add_argument(

@@ -244,12 +244,17 @@ class ModelConfig:
     cfg_strength: float = 3.0
     # Spread of the starting noise when none is asked for (Glow-TTS, arXiv 2005.11129, section 5.1)
     temperature: float = 1.0
+    # Seconds of a pause before texts of a word or two, whose first sound a small model slurs over
+    # when it comes right after the prompt.
+    lead: float = 0.0
     postfilter: PostfilterConfig | None = None
     quantization: QuantizationConfig | None = None
 
     def __post_init__(self):
         if not 0 <= self.temperature <= 2:
             raise InputError(f"temperature is {self.temperature}, should be 0 to 2")
+        if not 0 <= self.lead <= 1:
+            raise InputError(f"lead is {self.lead} s, should be 0 to 1")
         if not 0 <= self.cfg_strength <= 100:
             raise InputError(f"cfg_strength is {self.cfg_strength}, should be 0 to 100")
         if self.tokenizer not in TOKENIZERS:

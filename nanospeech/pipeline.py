@@ -153,13 +153,21 @@ class Speaker:
     def chunk(self, text: str, seed: int, seconds: float | None = None) -> Chunk:
         """One of chunks(), with its ids and its length.
 
+        A short one is read after a comma, whose pause is the model's lead, if it has one.
+
         Raises:
             InputError: the model knows no character of it.
         """
-        tokens = encode(text + self.engine.config.dit.edge, self.engine.tokenizer)
+        config = self.engine.config
+        tokens = encode(text + config.dit.edge, self.engine.tokenizer)
         if not len(tokens):
             raise InputError(f"the model knows no character of {text!r}")
-        return Chunk(text, tokens, self.frames(text, tokens, seconds), seed)
+        frames = self.frames(text, tokens, seconds)
+        if seconds is None and config.lead and frames < lengths.SHORT * config.audio.frame_rate:
+            comma = encode(", ", self.engine.tokenizer)
+            tokens = np.concatenate([comma, tokens])
+            frames += lengths.frames(config, comma, config.lead)
+        return Chunk(text, tokens, frames, seed)
 
     def stream(
         self,

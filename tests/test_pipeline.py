@@ -1,5 +1,6 @@
 """Pipeline: laws of the way from text to audio, on an engine whose mels can be foretold."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -131,6 +132,19 @@ def test_tiny_texts_get_time_to_be_said(text, speed):
     engine = EchoEngine()
     speaker(engine, speed=speed).speak(text)
     assert engine.calls[0]["new"] >= MIN_SPEECH * 93.75 - 1
+
+
+def test_the_models_lead_comes_before_short_texts_alone():
+    plain, led = EchoEngine(2), EchoEngine(2)
+    led.config = dataclasses.replace(led.config, lead=0.128)
+    for text, options in (("hi.", {}), (TEXT, {}), ("hi.", {"seconds": 0.6})):
+        for engine in (plain, led):
+            speaker(engine).speak(text, **options)
+    assert [b["new"] - a["new"] for a, b in zip(plain.calls, led.calls)] == [12, 0, 0]
+    assert [call["text"] for call in led.calls] == [", hi.", TEXT, "hi."]
+    assert speaker(led).chunks("hi.") == ["hi."]
+    with pytest.raises(InputError, match=r"lead is 1\.5 s"):
+        ModelConfig(lead=1.5)
 
 
 @pytest.mark.parametrize("seconds_per_token", [100.0, 1e-6, float("nan"), float("inf")])
