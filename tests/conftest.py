@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,10 @@ TINY = {
     "text_masking": True,
     "adaln_zero": False,
 }
+
+# tests in the background of a shell would hand on to their processes that Ctrl-C is ignored
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 if importlib.util.find_spec("torch"):
     import torch
