@@ -231,10 +231,8 @@ def test_wrong_wishes_are_one_line(tmp_path, monkeypatch, capsys, flags, message
 def test_an_interrupted_batch_goes_on_where_it_was(tiny_release, tmp_path):
     pytest.importorskip("torch")
     (tmp_path / "texts.txt").write_text("hello there, it is said again.\n" * 3000)
-    heed = """import signal, runpy
-signal.signal(signal.SIGINT, signal.default_int_handler)
-runpy.run_module("nanospeech.generate", run_name="__main__", alter_sys=True)"""
-    command = [sys.executable, "-c", heed, "--model", str(tiny_release), "--backend", "torch"]
+    command = [sys.executable, "-m", "nanospeech.generate"]
+    command += ["--model", str(tiny_release), "--backend", "torch"]
     command += ["--device", "cpu", "--steps", "8", "--batch", "texts.txt", "--output", "out"]
     path = str(Path(nanospeech.__file__).parents[1])
     with subprocess.Popen(

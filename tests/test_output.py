@@ -119,15 +119,11 @@ def test_memory_keeps_all():
 # the command, as a process of its own
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(nanospeech.__file__).parents[1])}
-# tests that run in the background of a shell would hand on that Ctrl-C is ignored
-HEED = """import signal, runpy, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)
-runpy.run_module("nanospeech.generate", run_name="__main__", alter_sys=True)"""
 
 
 def start(release: Path, folder: Path, *flags: str, **options) -> subprocess.Popen:
-    command = [sys.executable, "-c", HEED, "--model", str(release), "--backend", "torch"]
-    command += ["--device", "cpu", "--steps", "8", *flags]
+    command = [sys.executable, "-m", "nanospeech.generate", "--model", str(release)]
+    command += ["--backend", "torch", "--device", "cpu", "--steps", "8", *flags]
     return subprocess.Popen(
         command, cwd=folder, env=ENVIRONMENT, stderr=subprocess.PIPE, text=False, **options
     )
