@@ -7,9 +7,9 @@
 # OUTPUT   release folder to write, for example my_voice
 # MINUTES  of training for the speech model; the vocoder gets half (default 90)
 #
-# curate (hold out, listen, drop), vocoder, speech model, prompts, convert, evaluate, card, speak.
-# Everything but the release goes to RUNS. The same command again goes on where it stopped; a larger
-# MINUTES trains on. RUNS/record.json has times and hardware, for the model card.
+# curate (hold out, listen, drop), prompts, vocoder, duration model, speech model, convert, evaluate,
+# card, speak. Everything but the release goes to RUNS. The same command again goes on where it
+# stopped; a larger MINUTES trains on. RUNS/record.json has times and hardware, for the model card.
 #
 # On a CUDA GPU the same command trains there, on all of them, with the batches of GPU below. Data
 # are read by `workers` processes a GPU: set SET="data.workers=8" to the cores that there are. Half
@@ -24,7 +24,9 @@
 # VOCODER=folder    use this one instead of training one; its sources go into VOCODER_SOURCES="a b"
 # VOCODER_DATA=dir  train the vocoder on these shards too (texts do not matter)
 # VOICE=name        the default voice   CARD=file  Markdown for the model card
-# SET="a=b c=d"     changes to scripts/configs/default_voice.yaml; VOCODER_SET: to vocoder.yaml
+# SET="a=b c=d"     changes to scripts/configs/default_voice.yaml; VOCODER_SET: to vocoder.yaml;
+#                   DURATION_SET: to duration_small.yaml
+# DURATION=0        train no duration model (it takes 16 minutes of a CPU core)
 # DNSMOS=1          choose prompts by their sound too (needs speechmos)
 # GPU="a=b"         the same, on a GPU only (default: ten times the batch)
 # EVALUATE="..."    further flags of scripts/evaluate.py, which measures every voice
@@ -79,6 +81,16 @@ else
   stage export --needs vocoder --makes "$vocoder/vocoder.safetensors" -- \
     "$python" "$here/scripts/train_vocoder.py" --run "$runs/vocoder" --export "$vocoder"
 fi
+durations=''
+if [ "${DURATION:-1}" != 0 ]; then
+  durations="--duration $runs/durations"
+  # shellcheck disable=SC2046,SC2086
+  stage durations --extends --needs levels --makes "$runs/durations/latest" \
+    --clean "$runs/durations" -- \
+    "$python" "$here/scripts/train.py" --config "$here/scripts/configs/duration_small.yaml" \
+    --threads "$threads" --set data.shards="[$runs/data/train/*.tar]" run_dir="$runs/durations" \
+    $(cat "$runs/levels.txt") ${DURATION_SET:-}
+fi
 # the losses of clips that are held out, if any are, go into log.csv too
 heldout=''
 set -- "$runs/data/heldout/"*.tar
@@ -92,9 +104,10 @@ stage speech --extends --needs levels --makes "$runs/speech/latest" --clean "$ru
 stage curve --needs speech --makes "$runs/curve.png" -- \
   "$python" "$here/scripts/plot_training.py" --log "$runs/speech/log.csv" --out "$runs/curve.png"
 
-stage convert --needs speech prompts export --makes "$output/config.json" -- \
+# shellcheck disable=SC2086
+stage convert --needs speech prompts export durations --makes "$output/config.json" -- \
   "$python" -m convert "$runs/speech" --output "$output" --voices "$runs/voices" \
-  --vocoder "$vocoder" --name "$(basename "$output")" --temperature 0.4 \
+  --vocoder "$vocoder" $durations --name "$(basename "$output")" --temperature 0.4 \
   --smooth 0.25 --sharpen 0.5 ${VOICE:+--default-voice "$VOICE"}
 # shellcheck disable=SC2086
 stage evaluate --needs convert --makes "$runs/evaluation/summary.json" \
