@@ -16,7 +16,9 @@ from .voices import Prompt
 
 MIN_SPEECH = 0.35  # seconds of new speech; without it "Hi." comes out clipped
 SLOW_START = 0.45  # a text lasts this and half of what the rule says: words alone are spoken slowly
-SHORT = 1.0  # seconds: what is shorter gets the model's lead (ModelConfig.lead)
+SHORT = (
+    1.0  # seconds: what is shorter gets the model's lead (ModelConfig.lead), and the longer time
+)
 # who tells how long a text lasts, and what is asked for it (`own` of Engine.duration); the errors
 # of a duration model and of token durations are not the same ones, so their mean is better
 ASKED = {"both": (False, True), "model": (False,), "tokens": (True,), "rule": ()}
@@ -66,7 +68,10 @@ def told(
     seconds = [_told_by_model(engine, prompt, tokens, own) for own in asked] or [by_rule]
     # a duration model far off the rule is wrong, and may ask for minutes or for nothing
     seconds = [s if by_rule / 4 <= s <= 4 * by_rule + 2 else by_rule for s in seconds]
-    return max(math.prod(seconds) ** (1 / len(seconds)), SLOW_START + by_rule / 2)
+    mean = math.prod(seconds) ** (1 / len(seconds))
+    if mean < SHORT:
+        mean = max(seconds)  # a word or two by itself lasts longer than within a sentence
+    return max(mean, SLOW_START + by_rule / 2)
 
 
 def _told_by_model(engine: Any, prompt: Prompt, tokens: np.ndarray, own: bool) -> float:

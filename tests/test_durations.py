@@ -228,6 +228,22 @@ def test_a_word_alone_is_given_time(tiny_aligned, engine_of, backend):
         assert alone / 93.75 >= SLOW_START + 2 / speaker.prompt.rate - 0.01
 
 
+@pytest.mark.parametrize("by_model, by_tokens, wanted", [(0.5, 0.7, 0.7), (1.0, 1.4, 1.4**0.5)])
+def test_a_text_under_a_second_gets_the_longer_time(
+    with_both, engine_of, backend, monkeypatch, by_model, by_tokens, wanted
+):
+    engine = engine_of(with_both, backend)
+
+    def duration(mel, tokens, *, own, **rest):
+        return np.array([mel.shape[1] / 93.75 + (by_tokens if own else by_model)])
+
+    monkeypatch.setattr(engine, "duration", duration)
+    speaker = Speaker(engine, duration="both", seed=0)
+    text = "x" * round(0.1 * speaker.prompt.rate)  # the rule says 0.1 s, and 0.5 at the least
+    tokens = speaker.engine.tokenizer.encode(text)
+    assert speaker.frames(text, tokens) / 93.75 == pytest.approx(wanted, abs=0.03)
+
+
 def test_the_rule_is_there_beside_any_model(tiny_release, engine_of, backend):
     engine = engine_of(tiny_release, backend)
     speaker = Speaker(engine, options=QUICK, duration="rule", seed=0)
