@@ -135,7 +135,7 @@ def test_every_large_matrix_of_the_published_sizes_is_packed_but_few(bits):
     assert all(layer.count("*") <= 1 for layer in layers)
 
 
-@pytest.mark.parametrize(("bits", "most"), [(4, 0.35), (8, 0.58)])
+@pytest.mark.parametrize(("bits", "most"), [(4, 0.37), (8, 0.58)])
 def test_the_default_voice_becomes_small(tmp_path, bits, most):
     assert convert(DEFAULT, tmp_path / "out", "--quantize", bits) == 0
     names = [p.name for p in DEFAULT.glob("*.safetensors")]
