@@ -16,9 +16,8 @@ from .voices import Prompt
 
 MIN_SPEECH = 0.35  # seconds of new speech; without it "Hi." comes out clipped
 SLOW_START = 0.45  # a text lasts this and half of what the rule says: words alone are spoken slowly
-SHORT = (
-    1.0  # seconds: what is shorter gets the model's lead (ModelConfig.lead), and the longer time
-)
+# seconds: what is shorter gets the lead (ModelConfig.lead), and the longer of two times told
+SHORT = 1.0
 # who tells how long a text lasts, and what is asked for it (`own` of Engine.duration); the errors
 # of a duration model and of token durations are not the same ones, so their mean is better
 ASKED = {"both": (False, True), "model": (False,), "tokens": (True,), "rule": ()}

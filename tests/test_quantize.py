@@ -135,14 +135,17 @@ def test_every_large_matrix_of_the_published_sizes_is_packed_but_few(bits):
     assert all(layer.count("*") <= 1 for layer in layers)
 
 
-@pytest.mark.parametrize(("bits", "most"), [(4, 0.37), (8, 0.58)])
+@pytest.mark.parametrize(("bits", "most"), [(4, 0.35), (8, 0.58)])
 def test_the_default_voice_becomes_small(tmp_path, bits, most):
     assert convert(DEFAULT, tmp_path / "out", "--quantize", bits) == 0
-    names = [p.name for p in DEFAULT.glob("*.safetensors")]
-    before, after = (
-        sum((d / n).stat().st_size for n in names) for d in (DEFAULT, tmp_path / "out")
-    )
-    assert after <= most * before
+
+    def size(folder: Path, *names: str) -> int:
+        return sum((folder / n).stat().st_size for n in names)
+
+    # rows of the duration model's width, 96, are no whole groups: few of its layers are packed
+    small = ("model.safetensors", "vocoder.safetensors")
+    assert size(tmp_path / "out", *small) <= most * size(DEFAULT, *small)
+    assert size(tmp_path / "out", "duration.safetensors") < size(DEFAULT, "duration.safetensors")
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "8 bits, float16 |" in card and "## Data, licences, attributions" in card
     assert sorted(p.name for p in (tmp_path / "out" / "voices").iterdir()) == sorted(
