@@ -60,7 +60,7 @@ class Speaker:
             0.5 to 60 seconds, best 3 to 10.
         ref_text: what is said in it.
         options: how the ODE is solved.
-        speed: of the new speech; 2 is twice as fast.
+        speed: of the new speech, to the voice's own; 2 is twice as fast.
         seed: of the noise; None draws one.
         chunk_seconds: about how much is spoken in one go.
         duration: who tells how long a text lasts: "model" (the folder's duration model, else an
@@ -93,19 +93,20 @@ class Speaker:
         self.seed = secrets.randbits(31) if seed is None else seed
         self.chunk_seconds = chunk_seconds
         self.sample_rate: int = engine.config.audio.sample_rate
-        pace = 1.0
+        tempo = {}
         if ref_audio is None:
             if voice is None:
                 found = default_voice(engine.folder, engine.config.default_voice)
             else:
                 found = find_voice(voice, engine.folder)
             ref_audio, ref_text = found.audio, found.text
-            engine, pace = engine.voiced(found.weights), found.pace
+            engine = engine.voiced(found.weights)
+            tempo = {"pace": found.pace, "speed": found.speed}
         self.engine = engine
         if not isinstance(ref_audio, np.ndarray):
             ref_audio = audio.read(ref_audio, self.sample_rate, MAX_REFERENCE)
         prompt = make_prompt(ref_audio, ref_text or "", engine.config, engine.tokenizer)
-        self.prompt = dataclasses.replace(prompt, pace=pace)
+        self.prompt = dataclasses.replace(prompt, **tempo)
 
     def chunks(self, text: str, early: bool = False) -> list[str]:
         """The texts that will be said in one go each: normalised, no words lost.
@@ -146,8 +147,8 @@ class Speaker:
         """
         if seconds is None:
             asked = lengths.ASKED[self.durations]
-            seconds = lengths.told(self.engine, self.prompt, text, tokens, asked) / self.speed
-            seconds = max(seconds, MIN_SPEECH)
+            seconds = lengths.told(self.engine, self.prompt, text, tokens, asked)
+            seconds = max(seconds / (self.speed * self.prompt.speed), MIN_SPEECH)
         return lengths.frames(self.engine.config, tokens, seconds)
 
     def chunk(self, text: str, seed: int, seconds: float | None = None) -> Chunk:

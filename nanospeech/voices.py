@@ -23,7 +23,7 @@ PACKAGED = Path(
 MAX_REFERENCE = 60.0  # seconds
 MIN_REFERENCE = 0.5
 REFERENCE_TAIL = 0.1  # seconds of silence after the prompt, so that its last sound does not leak
-PACES = (0.5, 2.0)
+PACES = (0.5, 2.0)  # that NAME.json may have; the same for its speed
 BYTES_PER_SECOND = (5.0, 40.0)  # plausible speech; a prompt with the wrong text must not run away
 
 
@@ -35,6 +35,8 @@ class Voice:
         weights: file of what it changes in its folder's model, if anything; see voice_weights.
         pace: how much longer its speaker takes than its folder's model foretells after the prompt,
             of which one sentence says little; NAME.json has it (scripts/durations.py --set-pace).
+        speed: how fast it speaks, to its speaker's 1: a fast reader's voice is clearer a little
+            slower. NAME.json has it.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Voice:
     text: str
     weights: Path | None = None
     pace: float = 1.0
+    speed: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Prompt:
         tokens: int64 ids of its words and the space that follows them.
         rate: UTF-8 bytes of its text a second.
         gain: by how much the recording was raised.
-        pace: the Voice's.
+        pace, speed: the Voice's.
     """
 
     mel: np.ndarray
@@ -61,6 +64,7 @@ class Prompt:
     rate: float
     gain: float
     pace: float = 1.0
+    speed: float = 1.0
 
 
 def folders(release: str | Path | None) -> list[Path]:
@@ -97,7 +101,7 @@ def find_voice(name: str, release: str | Path | None = None) -> Voice:
             if not own:  # what was measured with another model means nothing here
                 return Voice(name, audio, text)
             there = weights if weights.is_file() else None
-            return Voice(name, audio, text, there, _read_pace(audio.with_suffix(".json")))
+            return Voice(name, audio, text, there, **_read_tempo(audio.with_suffix(".json")))
     names = list_voices(release)
     choices = f"choose from {', '.join(names)}" if names else "there are none; give a reference"
     raise InputError(f"voice {name!r} not found; {choices}")
@@ -117,18 +121,20 @@ def default_voice(release: str | Path | None, preferred: str | None = None) -> V
     raise InputError("this model has no voices; give a reference recording and its words")
 
 
-def _read_pace(path: Path) -> float:
-    """What a voice's JSON file says of its pace; 1 where there is none."""
+def _read_tempo(path: Path) -> dict[str, float]:
+    """What a voice's JSON file says of its pace and its speed."""
     if not path.is_file():
-        return 1.0
+        return {}
     try:
-        pace = json.loads(path.read_text(encoding="utf-8")).get("pace", 1.0)
+        said = json.loads(path.read_text(encoding="utf-8")).items()
     except (OSError, ValueError, AttributeError, RecursionError) as e:
         raise InputError(f"{path} is not a JSON object: {e}") from e
-    number = isinstance(pace, int | float) and not isinstance(pace, bool)
-    if not number or not PACES[0] <= pace <= PACES[1]:
-        raise InputError(f"pace in {path} is {pace!r}; it should be {PACES[0]:g} to {PACES[1]:g}")
-    return float(pace)
+    tempo = {key: x for key, x in said if key in ("pace", "speed")}
+    low, high = PACES
+    for key, x in tempo.items():
+        if isinstance(x, bool) or not isinstance(x, int | float) or not low <= x <= high:
+            raise InputError(f"{key} in {path} is {x!r}; it should be {low:g} to {high:g}")
+    return {key: float(x) for key, x in tempo.items()}
 
 
 def _in_folder(folder: Path) -> dict[str, Path]:

@@ -10,9 +10,9 @@ model's own durations), model (the folder's duration model) and both (their geom
 Silence before the first sound is not counted: a prompt ends in silence already.
 
 With --own jf_nezumi=nezumi that speaker's clips are spoken by the built-in voice instead: after its
-prompt, with its weights and its pace. With --set-pace the paces of these voices are measured and
-written to voices/NAME.json: do that on recordings that they were trained with. --own '*=anna'
-is for recordings that are all of one speaker.
+prompt, with its weights and its pace, at its speaker's own speed. With --set-pace the paces of
+these voices are measured and written to voices/NAME.json: do that on recordings that they were
+trained with. --own '*=anna' is for recordings that are all of one speaker.
 
 Clips count whose keys' CRC-32 is divisible by --hold-out, as scripts/curate.py holds them out. With
 --whisper a recogniser listens, and clips are left out by curate.py's rule alone: more than half of
@@ -295,7 +295,8 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     if args.whisper:
         clips, misread = audible(clips, args.whisper, args.out)
     own = {speaker: find_voice(voice, engine.folder) for speaker, voice in args.own}
-    voices = {v.name: Speaker(engine, v.name, seed=0) for v in own.values()}
+    # at the speed of their speakers, as recordings have it
+    voices = {v.name: Speaker(engine, v.name, speed=1 / v.speed, seed=0) for v in own.values()}
     whose = {clip.key: own.get(clip.speaker, own.get(ANYBODY)) for clip in clips}
     strangers = [clip for clip in clips if whose[clip.key] is None]
     spans: list[tuple[Clip | Voice, Clip]] = [

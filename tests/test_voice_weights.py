@@ -213,8 +213,31 @@ def test_a_voices_pace_is_measured_and_kept(two_voices, tmp_path, backend):
     assert slow == pytest.approx(1.4 * usual, rel=0.02)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"pace": "fast"}', '{"pace": 9}', '{"pace": NaN}'])
-def test_a_pace_that_cannot_be_names_its_file(two_voices, text):
+def test_a_voice_has_a_speed_of_its_own_that_its_speakers_clips_do_not(
+    two_voices, tmp_path, backend
+):
+    folder, _ = two_voices
+    engine = load_engine(folder, backend, "cpu", "float32")
+    tokens, tempo = engine.tokenizer.encode(TEXT * 4), folder / "voices" / "tone.json"
+
+    def frames(**options) -> int:
+        return Speaker(engine, "tone", seed=1, **options).frames(TEXT, tokens)
+
+    tempo.write_text('{"pace": 1.1}')
+    usual, true = frames(), foretold(folder, tmp_path / "a", "--own", "*=tone")
+    tempo.write_text('{"pace": 1.1, "speed": 0.8}')
+    assert frames() == pytest.approx(usual / 0.8, rel=0.02)
+    assert frames(speed=1.25) == pytest.approx(usual, rel=0.02)
+    assert frames() == frames(speed=1.0)
+    assert foretold(folder, tmp_path / "b", "--own", "*=tone") == true
+    foretold(folder, tmp_path / "c", "--own", "*=tone", "--set-pace")
+    assert json.loads(tempo.read_text())["speed"] == 0.8
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"pace": "fast"}', '{"pace": 9}', '{"pace": NaN}', '{"speed": 0}']
+)
+def test_a_tempo_that_cannot_be_names_its_file(two_voices, text):
     folder, _ = two_voices
     (folder / "voices" / "tone.json").write_text(text)
     with pytest.raises(InputError, match=r"tone\.json"):
