@@ -59,7 +59,8 @@ class Speaker:
         ref_audio: instead of a voice, a recording to imitate: a path, or float32 (n,) at 24 kHz;
             0.5 to 60 seconds, best 3 to 10.
         ref_text: what is said in it.
-        options: how the ODE is solved.
+        options: how the ODE is solved; where its cfg_strength is None, the voice's, else the
+            model's counts.
         speed: of the new speech, to the voice's own; 2 is twice as fast.
         seed: of the noise; None draws one.
         chunk_seconds: about how much is spoken in one go.
@@ -89,7 +90,7 @@ class Speaker:
         check_speech(None, speed, seed)
         if not chunk_seconds > 0:
             raise InputError(f"chunk_seconds is {chunk_seconds}; choose more than 0")
-        self.options, self.speed = options, speed
+        self.speed = speed
         self.seed = secrets.randbits(31) if seed is None else seed
         self.chunk_seconds = chunk_seconds
         self.sample_rate: int = engine.config.audio.sample_rate
@@ -102,7 +103,9 @@ class Speaker:
             ref_audio, ref_text = found.audio, found.text
             engine = engine.voiced(found.weights)
             tempo = {"pace": found.pace, "speed": found.speed}
-        self.engine = engine
+            if options.cfg_strength is None:
+                options = dataclasses.replace(options, cfg_strength=found.cfg_strength)
+        self.engine, self.options = engine, options
         if not isinstance(ref_audio, np.ndarray):
             ref_audio = audio.read(ref_audio, self.sample_rate, MAX_REFERENCE)
         prompt = make_prompt(ref_audio, ref_text or "", engine.config, engine.tokenizer)

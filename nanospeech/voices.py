@@ -23,7 +23,8 @@ PACKAGED = Path(
 MAX_REFERENCE = 60.0  # seconds
 MIN_REFERENCE = 0.5
 REFERENCE_TAIL = 0.1  # seconds of silence after the prompt, so that its last sound does not leak
-PACES = (0.5, 2.0)  # that NAME.json may have; the same for its speed
+PACES = (0.5, 2.0)
+MANNER = {"pace": PACES, "speed": (0.5, 2.0), "cfg_strength": (0.0, 100.0)}  # of NAME.json
 BYTES_PER_SECOND = (5.0, 40.0)  # plausible speech; a prompt with the wrong text must not run away
 
 
@@ -37,6 +38,7 @@ class Voice:
             of which one sentence says little; NAME.json has it (scripts/durations.py --set-pace).
         speed: how fast it speaks, to its speaker's 1: a fast reader's voice is clearer a little
             slower. NAME.json has it.
+        cfg_strength: its guidance, where none is asked for; None is the model's. NAME.json has it.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Voice:
     weights: Path | None = None
     pace: float = 1.0
     speed: float = 1.0
+    cfg_strength: float | None = None
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ def find_voice(name: str, release: str | Path | None = None) -> Voice:
             if not own:  # what was measured with another model means nothing here
                 return Voice(name, audio, text)
             there = weights if weights.is_file() else None
-            return Voice(name, audio, text, there, **_read_tempo(audio.with_suffix(".json")))
+            return Voice(name, audio, text, there, **_read_manner(audio.with_suffix(".json")))
     names = list_voices(release)
     choices = f"choose from {', '.join(names)}" if names else "there are none; give a reference"
     raise InputError(f"voice {name!r} not found; {choices}")
@@ -121,20 +124,20 @@ def default_voice(release: str | Path | None, preferred: str | None = None) -> V
     raise InputError("this model has no voices; give a reference recording and its words")
 
 
-def _read_tempo(path: Path) -> dict[str, float]:
-    """What a voice's JSON file says of its pace and its speed."""
+def _read_manner(path: Path) -> dict[str, float]:
+    """What a voice's JSON file says of how it speaks."""
     if not path.is_file():
         return {}
     try:
         said = json.loads(path.read_text(encoding="utf-8")).items()
     except (OSError, ValueError, AttributeError, RecursionError) as e:
         raise InputError(f"{path} is not a JSON object: {e}") from e
-    tempo = {key: x for key, x in said if key in ("pace", "speed")}
-    low, high = PACES
-    for key, x in tempo.items():
+    manner = {key: x for key, x in said if key in MANNER}
+    for key, x in manner.items():
+        low, high = MANNER[key]
         if isinstance(x, bool) or not isinstance(x, int | float) or not low <= x <= high:
             raise InputError(f"{key} in {path} is {x!r}; it should be {low:g} to {high:g}")
-    return {key: float(x) for key, x in tempo.items()}
+    return {key: float(x) for key, x in manner.items()}
 
 
 def _in_folder(folder: Path) -> dict[str, Path]:

@@ -234,10 +234,28 @@ def test_a_voice_has_a_speed_of_its_own_that_its_speakers_clips_do_not(
     assert json.loads(tempo.read_text())["speed"] == 0.8
 
 
+def test_a_voice_has_a_guidance_of_its_own_until_another_is_asked_for(two_voices, backend):
+    folder, _ = two_voices
+    engine = load_engine(folder, backend, "cpu", "float32")
+
+    def said(**asked) -> np.ndarray:
+        options = dataclasses.replace(OPTIONS, **asked)
+        return Speaker(engine, "tone", options=options, seed=1).speak(TEXT).wave
+
+    usual = said(cfg_strength=None)
+    assert np.array_equal(usual, said(cfg_strength=engine.config.cfg_strength))
+    (folder / "voices" / "tone.json").write_text('{"cfg_strength": 0.5}')
+    assert np.array_equal(said(cfg_strength=None), said(cfg_strength=0.5))
+    assert not np.array_equal(said(cfg_strength=None), usual)
+    assert np.array_equal(said(cfg_strength=engine.config.cfg_strength), usual)
+
+
 @pytest.mark.parametrize(
-    "text", ["{", "[]", '{"pace": "fast"}', '{"pace": 9}', '{"pace": NaN}', '{"speed": 0}']
+    "text",
+    ["{", "[]", '{"pace": "fast"}', '{"pace": 9}', '{"pace": NaN}', '{"speed": 0}']
+    + ['{"cfg_strength": -1}'],
 )
-def test_a_tempo_that_cannot_be_names_its_file(two_voices, text):
+def test_a_manner_that_cannot_be_names_its_file(two_voices, text):
     folder, _ = two_voices
     (folder / "voices" / "tone.json").write_text(text)
     with pytest.raises(InputError, match=r"tone\.json"):
