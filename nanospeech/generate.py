@@ -30,7 +30,10 @@ FLAGS = {
     "cfg_until": "--cfg-until",
     "temperature": "--temperature",
 }
-OWN = {"cfg_strength": 3, "temperature": 1}  # what config.json tells, and mostly says
+OWN = {  # what a folder tells
+    "cfg_strength": "the voice's or the model's own, mostly 3",
+    "temperature": "the model's own, mostly 1",
+}
 CHOICES = {"method": METHODS, "schedule": SCHEDULES, "guidance": GUIDANCES}
 
 
@@ -107,7 +110,7 @@ def build_parser() -> argparse.ArgumentParser:
         if field.name in ("sway_sampling_coef", *OWN):
             kind = number_or_none
         if field.name in OWN:
-            default = f"the model's own, mostly {OWN[field.name]}"
+            default = OWN[field.name]
         add(
             FLAGS[field.name],
             dest=field.name,

@@ -142,7 +142,7 @@ def add_sampling(p: argparse.ArgumentParser) -> None:
 
 def told(name: str, default: Any) -> Any:
     """A default, for --help."""
-    return "the model's own" if name in OWN else default
+    return OWN.get(name, default)
 
 
 def check_arguments(args: argparse.Namespace) -> None:
