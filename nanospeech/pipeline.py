@@ -23,7 +23,7 @@ from .errors import InputError
 from .lengths import DURATIONS, MIN_SPEECH, choose_durations
 from .speech import CROSS_FADE, Chunk, Utterance
 from .text import encode, fold, is_speakable, readable
-from .voices import MAX_REFERENCE, check_reference, default_voice, find_voice, make_prompt
+from .voices import MANNER, MAX_REFERENCE, check_reference, default_voice, find_voice, make_prompt
 
 __all__ = ["DURATIONS", "Speaker", "Utterance", "check_speech"]
 
@@ -90,11 +90,11 @@ class Speaker:
         check_speech(None, speed, seed)
         if not chunk_seconds > 0:
             raise InputError(f"chunk_seconds is {chunk_seconds}; choose more than 0")
-        self.speed = speed
+        self.options, self.speed = options, speed
         self.seed = secrets.randbits(31) if seed is None else seed
         self.chunk_seconds = chunk_seconds
         self.sample_rate: int = engine.config.audio.sample_rate
-        tempo = {}
+        manner = {}
         if ref_audio is None:
             if voice is None:
                 found = default_voice(engine.folder, engine.config.default_voice)
@@ -102,14 +102,12 @@ class Speaker:
                 found = find_voice(voice, engine.folder)
             ref_audio, ref_text = found.audio, found.text
             engine = engine.voiced(found.weights)
-            tempo = {"pace": found.pace, "speed": found.speed}
-            if options.cfg_strength is None:
-                options = dataclasses.replace(options, cfg_strength=found.cfg_strength)
-        self.engine, self.options = engine, options
+            manner = {key: getattr(found, key) for key in MANNER}
+        self.engine = engine
         if not isinstance(ref_audio, np.ndarray):
             ref_audio = audio.read(ref_audio, self.sample_rate, MAX_REFERENCE)
         prompt = make_prompt(ref_audio, ref_text or "", engine.config, engine.tokenizer)
-        self.prompt = dataclasses.replace(prompt, **tempo)
+        self.prompt = dataclasses.replace(prompt, **manner)
 
     def chunks(self, text: str, early: bool = False) -> list[str]:
         """The texts that will be said in one go each: normalised, no words lost.

@@ -6,7 +6,7 @@ A chunk is what is spoken in one go; an utterance is what comes of a text.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +84,10 @@ def sample(
     """Log mels (N, M) of the new speech of each chunk, as one batch.
 
     What a chunk's mel is does not depend on those beside it: its noise is made from its own seed,
-    and padding is masked.
+    and padding is masked. Where no guidance is asked for, the voice's counts, if it has one.
     """
+    if options.cfg_strength is None:
+        options = replace(options, cfg_strength=prompt.cfg_strength)
     start, n_mels = len(prompt.mel), engine.config.audio.n_mels
     lens = np.array([start + chunk.frames for chunk in chunks])
     shape = len(chunks), int(lens.max()), n_mels

@@ -59,7 +59,7 @@ class Prompt:
         tokens: int64 ids of its words and the space that follows them.
         rate: UTF-8 bytes of its text a second.
         gain: by how much the recording was raised.
-        pace, speed: the Voice's.
+        pace, speed, cfg_strength: the Voice's.
     """
 
     mel: np.ndarray
@@ -68,6 +68,7 @@ class Prompt:
     gain: float
     pace: float = 1.0
     speed: float = 1.0
+    cfg_strength: float | None = None
 
 
 def folders(release: str | Path | None) -> list[Path]:

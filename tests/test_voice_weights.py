@@ -239,8 +239,9 @@ def test_a_voice_has_a_guidance_of_its_own_until_another_is_asked_for(two_voices
     engine = load_engine(folder, backend, "cpu", "float32")
 
     def said(**asked) -> np.ndarray:
-        options = dataclasses.replace(OPTIONS, **asked)
-        return Speaker(engine, "tone", options=options, seed=1).speak(TEXT).wave
+        speaker = Speaker(engine, "tone", seed=1)
+        speaker.options = dataclasses.replace(OPTIONS, **asked)  # also when it is said later
+        return speaker.speak(TEXT).wave
 
     usual = said(cfg_strength=None)
     assert np.array_equal(usual, said(cfg_strength=engine.config.cfg_strength))
