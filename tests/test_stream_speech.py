@@ -251,8 +251,8 @@ def test_no_seam_clicks():
     seams = sorted({cut + shift for cut in cuts for shift in (0, 360)})
     assert len(cuts) > len(voice.chunks(text, early=True))
     assert clicks(wave, seams) == []
-    silent = [c for c in cuts if audio.rms(wave[c - 480 : c]) < 0.01]
-    assert len(silent) >= 3
+    silent = [c for c in cuts if max(map(audio.rms, (wave[c - 480 : c], wave[c : c + 960]))) < 0.01]
+    assert len(silent) >= 3  # and no sound begins right behind them
     for cut in silent:
         broken = wave.copy()
         broken[cut:] += np.float32(0.05)  # a step
