@@ -83,7 +83,7 @@ def _told_by_model(engine: Any, prompt: Prompt, tokens: np.ndarray, own: bool) -
         own=own,
     )
     seconds = float(total[0]) - len(prompt.mel) / engine.config.audio.frame_rate
-    return seconds * prompt.pace
+    return seconds * prompt.manner.pace
 
 
 def frames(config: ModelConfig, tokens: np.ndarray, seconds: float) -> int:

@@ -23,7 +23,7 @@ from .errors import InputError
 from .lengths import DURATIONS, MIN_SPEECH, choose_durations
 from .speech import CROSS_FADE, Chunk, Utterance
 from .text import encode, fold, is_speakable, readable
-from .voices import MANNER, MAX_REFERENCE, check_reference, default_voice, find_voice, make_prompt
+from .voices import MAX_REFERENCE, Manner, check_reference, default_voice, find_voice, make_prompt
 
 __all__ = ["DURATIONS", "Speaker", "Utterance", "check_speech"]
 
@@ -94,7 +94,7 @@ class Speaker:
         self.seed = secrets.randbits(31) if seed is None else seed
         self.chunk_seconds = chunk_seconds
         self.sample_rate: int = engine.config.audio.sample_rate
-        manner = {}
+        manner = Manner()
         if ref_audio is None:
             if voice is None:
                 found = default_voice(engine.folder, engine.config.default_voice)
@@ -102,12 +102,12 @@ class Speaker:
                 found = find_voice(voice, engine.folder)
             ref_audio, ref_text = found.audio, found.text
             engine = engine.voiced(found.weights)
-            manner = {key: getattr(found, key) for key in MANNER}
+            manner = found.manner
         self.engine = engine
         if not isinstance(ref_audio, np.ndarray):
             ref_audio = audio.read(ref_audio, self.sample_rate, MAX_REFERENCE)
         prompt = make_prompt(ref_audio, ref_text or "", engine.config, engine.tokenizer)
-        self.prompt = dataclasses.replace(prompt, **manner)
+        self.prompt = dataclasses.replace(prompt, manner=manner)
 
     def chunks(self, text: str, early: bool = False) -> list[str]:
         """The texts that will be said in one go each: normalised, no words lost.
@@ -149,7 +149,7 @@ class Speaker:
         if seconds is None:
             asked = lengths.ASKED[self.durations]
             seconds = lengths.told(self.engine, self.prompt, text, tokens, asked)
-            seconds = max(seconds / (self.speed * self.prompt.speed), MIN_SPEECH)
+            seconds = max(seconds / (self.speed * self.prompt.manner.speed), MIN_SPEECH)
         return lengths.frames(self.engine.config, tokens, seconds)
 
     def chunk(self, text: str, seed: int, seconds: float | None = None) -> Chunk:

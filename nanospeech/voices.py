@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from . import audio
-from .config import ModelConfig
-from .errors import InputError
+from .config import ModelConfig, SampleOptions, from_dict
+from .errors import CheckpointError, InputError
 from .mel import log_mel
 from .text import byte_length, encode, is_speakable, prepare
 from .tokenizer import Tokenizer
@@ -23,9 +23,46 @@ PACKAGED = Path(
 MAX_REFERENCE = 60.0  # seconds
 MIN_REFERENCE = 0.5
 REFERENCE_TAIL = 0.1  # seconds of silence after the prompt, so that its last sound does not leak
-PACES = (0.5, 2.0)
-MANNER = {"pace": PACES, "speed": (0.5, 2.0), "cfg_strength": (0.0, 100.0)}  # of NAME.json
+PACES = (0.5, 2.0)  # and speeds
 BYTES_PER_SECOND = (5.0, 40.0)  # plausible speech; a prompt with the wrong text must not run away
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How a voice speaks with its folder's model: what its NAME.json may say.
+
+    Attributes:
+        pace: how much longer its speaker takes than the model foretells after the prompt, of which
+            one sentence says little (scripts/durations.py --set-pace).
+        speed: how fast it speaks, to its speaker's 1: a fast reader's voice is clearer a little
+            slower.
+        cfg_strength: its guidance, where none is asked for; None is the model's.
+    """
+
+    pace: float = 1.0
+    speed: float = 1.0
+    cfg_strength: float | None = None
+
+    def __post_init__(self):
+        for name, x in ("pace", self.pace), ("speed", self.speed):
+            if not PACES[0] <= x <= PACES[1]:
+                raise InputError(f"{name} is {x}, should be {PACES[0]:g} to {PACES[1]:g}")
+        SampleOptions(cfg_strength=self.cfg_strength)  # which knows its bounds
+
+    @staticmethod
+    def load(path: Path) -> Manner:
+        """Reads a NAME.json, which need not be there.
+
+        Raises:
+            CheckpointError: it is not JSON, or not this.
+        """
+        if not path.is_file():
+            return Manner()
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as e:
+            raise CheckpointError(f"cannot read {path}: {e}") from e
+        return from_dict(Manner, values, str(path))
 
 
 @dataclass(frozen=True)
@@ -34,20 +71,14 @@ class Voice:
 
     Attributes:
         weights: file of what it changes in its folder's model, if anything; see voice_weights.
-        pace: how much longer its speaker takes than its folder's model foretells after the prompt,
-            of which one sentence says little; NAME.json has it (scripts/durations.py --set-pace).
-        speed: how fast it speaks, to its speaker's 1: a fast reader's voice is clearer a little
-            slower. NAME.json has it.
-        cfg_strength: its guidance, where none is asked for; None is the model's. NAME.json has it.
+        manner: how it speaks with that model.
     """
 
     name: str
     audio: Path
     text: str
     weights: Path | None = None
-    pace: float = 1.0
-    speed: float = 1.0
-    cfg_strength: float | None = None
+    manner: Manner = Manner()
 
 
 @dataclass(frozen=True)
@@ -59,16 +90,14 @@ class Prompt:
         tokens: int64 ids of its words and the space that follows them.
         rate: UTF-8 bytes of its text a second.
         gain: by how much the recording was raised.
-        pace, speed, cfg_strength: the Voice's.
+        manner: the Voice's.
     """
 
     mel: np.ndarray
     tokens: np.ndarray
     rate: float
     gain: float
-    pace: float = 1.0
-    speed: float = 1.0
-    cfg_strength: float | None = None
+    manner: Manner = Manner()
 
 
 def folders(release: str | Path | None) -> list[Path]:
@@ -89,6 +118,7 @@ def find_voice(name: str, release: str | Path | None = None) -> Voice:
 
     Raises:
         InputError: there is no such voice; the message lists the choices.
+        CheckpointError: what its NAME.json says cannot be.
     """
     for folder in folders(release):
         if audio := _in_folder(folder).get(name):
@@ -105,7 +135,7 @@ def find_voice(name: str, release: str | Path | None = None) -> Voice:
             if not own:  # what was measured with another model means nothing here
                 return Voice(name, audio, text)
             there = weights if weights.is_file() else None
-            return Voice(name, audio, text, there, **_read_manner(audio.with_suffix(".json")))
+            return Voice(name, audio, text, there, Manner.load(audio.with_suffix(".json")))
     names = list_voices(release)
     choices = f"choose from {', '.join(names)}" if names else "there are none; give a reference"
     raise InputError(f"voice {name!r} not found; {choices}")
@@ -123,22 +153,6 @@ def default_voice(release: str | Path | None, preferred: str | None = None) -> V
         if names := sorted(_in_folder(folder)):
             return find_voice(names[0], release)
     raise InputError("this model has no voices; give a reference recording and its words")
-
-
-def _read_manner(path: Path) -> dict[str, float]:
-    """What a voice's JSON file says of how it speaks."""
-    if not path.is_file():
-        return {}
-    try:
-        said = json.loads(path.read_text(encoding="utf-8")).items()
-    except (OSError, ValueError, AttributeError, RecursionError) as e:
-        raise InputError(f"{path} is not a JSON object: {e}") from e
-    manner = {key: x for key, x in said if key in MANNER}
-    for key, x in manner.items():
-        low, high = MANNER[key]
-        if isinstance(x, bool) or not isinstance(x, int | float) or not low <= x <= high:
-            raise InputError(f"{key} in {path} is {x!r}; it should be {low:g} to {high:g}")
-    return {key: float(x) for key, x in manner.items()}
 
 
 def _in_folder(folder: Path) -> dict[str, Path]:

@@ -191,7 +191,7 @@ def set_pace(voice: Voice, rows: Sequence[Row], how: str) -> float:
     Raises:
         InputError: the recordings last so much longer or shorter that they cannot be its own.
     """
-    pace = round(voice.pace * least_error([(getattr(r, how), r.seconds) for r in rows]), 3)
+    pace = round(voice.manner.pace * least_error([(getattr(r, how), r.seconds) for r in rows]), 3)
     if not PACES[0] <= pace <= PACES[1]:
         raise InputError(f"the clips last {pace} times as long as foretold: not {voice.name}'s")
     path = voice.audio.with_suffix(".json")
@@ -296,7 +296,9 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         clips, misread = audible(clips, args.whisper, args.out)
     own = {speaker: find_voice(voice, engine.folder) for speaker, voice in args.own}
     # at the speed of their speakers, as recordings have it
-    voices = {v.name: Speaker(engine, v.name, speed=1 / v.speed, seed=0) for v in own.values()}
+    voices = {
+        v.name: Speaker(engine, v.name, speed=1 / v.manner.speed, seed=0) for v in own.values()
+    }
     whose = {clip.key: own.get(clip.speaker, own.get(ANYBODY)) for clip in clips}
     strangers = [clip for clip in clips if whose[clip.key] is None]
     spans: list[tuple[Clip | Voice, Clip]] = [

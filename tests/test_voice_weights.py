@@ -192,7 +192,7 @@ def test_a_voices_pace_is_measured_and_kept(two_voices, tmp_path, backend):
     folder, _ = two_voices
     own = ["--own", "*=tone"]
     before = foretold(folder, tmp_path / "a", *own, "--set-pace")
-    pace = find_voice("tone", folder).pace
+    pace = find_voice("tone", folder).manner.pace
     assert (
         json.loads((folder / "voices" / "tone.json").read_text()) == {"pace": pace} != {"pace": 1}
     )
@@ -202,7 +202,7 @@ def test_a_voices_pace_is_measured_and_kept(two_voices, tmp_path, backend):
     engine = load_engine(folder, backend, "cpu", "float32")
     quick = Speaker(engine, "tone", options=OPTIONS, seed=1)
     other = Speaker(engine, ref_audio=find_voice("tone", folder).audio, ref_text="ah")
-    assert quick.prompt.pace == find_voice("tone", folder).pace and other.prompt.pace == 1
+    assert quick.prompt.manner.pace == pace and other.prompt.manner.pace == 1
     shutil.copytree(folder, tmp_path / "plain")
     (tmp_path / "plain" / "voices" / "tone.json").unlink()
     plain = load_engine(tmp_path / "plain", backend, "cpu", "float32")
@@ -254,12 +254,12 @@ def test_a_voice_has_a_guidance_of_its_own_until_another_is_asked_for(two_voices
 @pytest.mark.parametrize(
     "text",
     ["{", "[]", '{"pace": "fast"}', '{"pace": 9}', '{"pace": NaN}', '{"speed": 0}']
-    + ['{"cfg_strength": -1}'],
+    + ['{"cfg_strength": -1}', '{"cfg": 2}'],
 )
 def test_a_manner_that_cannot_be_names_its_file(two_voices, text):
     folder, _ = two_voices
     (folder / "voices" / "tone.json").write_text(text)
-    with pytest.raises(InputError, match=r"tone\.json"):
+    with pytest.raises(CheckpointError, match=r"tone\.json"):
         find_voice("tone", folder)
 
 
