@@ -17,9 +17,8 @@ from .text import byte_length, encode, is_speakable, prepare
 from .tokenizer import Tokenizer
 
 SUFFIXES = (".wav", ".flac", ".ogg", ".mp3")
-PACKAGED = Path(
-    __file__
-).parent  # voices/ and default/voices/ serve models without any of their own
+# its voices/ and default/voices/ serve models without any of their own
+PACKAGED = Path(__file__).parent
 MAX_REFERENCE = 60.0  # seconds
 MIN_REFERENCE = 0.5
 REFERENCE_TAIL = 0.1  # seconds of silence after the prompt, so that its last sound does not leak

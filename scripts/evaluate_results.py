@@ -167,10 +167,7 @@ def check_settings(folder: Path, settings: dict[str, Any]) -> None:
 def digest(folder: Path) -> str:
     """Tells a model folder from another: its config, and both ends of each file of weights."""
     found = sha256()
-    of_voices = [
-        f for f in sorted(folder.glob("voices/*")) if f.suffix in (".safetensors", ".json")
-    ]
-    for path in [*sorted(folder.glob("*")), *of_voices]:
+    for path in [*sorted(folder.glob("*")), *sorted(folder.glob("voices/*"))]:
         if path.suffix not in (".safetensors", ".json", ".txt"):
             continue
         size = path.stat().st_size
