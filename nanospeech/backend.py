@@ -12,6 +12,7 @@ from .blas import advise_fast_blas, prefer_fast_blas
 from .checkpoint import Release, open_release
 from .engine_base import DTYPES, Engine
 from .errors import BackendError, InputError
+from .machine import share_cores
 
 BACKENDS = ("auto", "torch", "mlx")
 # oneDNN keeps what it compiled for each shape, by default for 1024 of them, and texts have ever new
@@ -101,6 +102,7 @@ def start(
     """An engine of an opened release; `name` is that of an installed backend. See load_engine."""
     if name == "torch":
         os.environ.setdefault(*KERNELS)
+        share_cores()
         from nanospeech_torch.engine import TorchEngine
 
         return TorchEngine(release, device, dtype, compile)

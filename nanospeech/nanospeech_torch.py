@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .errors import require
+from .machine import share_cores
 
+share_cores()
 require("torch", "torch")
 
 import numpy as np  # noqa: E402

@@ -1,7 +1,9 @@
 """The trainers' import path of the training guide; the code is in nanospeech_torch.trainer."""
 
 from .errors import require
+from .machine import share_cores
 
+share_cores()
 require("torch", "train")
 require("accelerate", "train")
 

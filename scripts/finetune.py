@@ -27,6 +27,7 @@ from nanospeech import audio
 from nanospeech.checkpoint import MODEL, VOCODER, Release, open_release
 from nanospeech.config import option
 from nanospeech.errors import InputError, NanospeechError, require
+from nanospeech.machine import share_cores
 from nanospeech.voices import find_voice
 
 try:
@@ -374,6 +375,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(argv)
+    share_cores()
     try:
         made = run(args)
     except NanospeechError as e:

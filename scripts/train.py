@@ -16,6 +16,7 @@ import dataclasses
 import sys
 
 from nanospeech.errors import NanospeechError, require
+from nanospeech.machine import share_cores
 
 
 def explain() -> str:
@@ -57,6 +58,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = build_parser()
     args = parser.parse_args(argv)
     try:
+        share_cores()
         require("torch", "train")
         if args.explain:
             print(explain())

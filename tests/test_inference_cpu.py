@@ -93,6 +93,40 @@ def test_kernels_of_past_lengths_are_not_all_kept(told, kept):
     assert done.stdout.strip() == kept
 
 
+WATCH = """
+import os, sys
+class Watch:
+    def find_spec(self, name, *_):
+        if name == "torch.version":
+            print(os.environ.get("GOMP_SPINCOUNT"))
+sys.meta_path.insert(0, Watch())
+"""
+FINETUNE = "--data none --voice anna --model none --output none --prompt none --threads 1"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from nanospeech import load_engine; load_engine(backend='torch')",
+        "import nanospeech.nanospeech_torch",
+        "import nanospeech.trainer_torch",
+        "from scripts.train import main; main(['--explain'])",
+        f"from scripts.finetune import main; main({FINETUNE.split()})",
+    ],
+)
+@pytest.mark.parametrize(
+    ("told", "found"),
+    [({}, "3000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None")],
+    ids=["", "rounds", "policy"],
+)
+def test_threads_that_wait_are_told_to_share_the_cores_before_torch_loads(code, told, found):
+    kept = {k: v for k, v in os.environ.items() if k not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+    done = subprocess.run(
+        [sys.executable, "-c", WATCH + code], capture_output=True, text=True, env=kept | told
+    )
+    assert done.stdout.splitlines()[:1] == [found], done.stderr
+
+
 def test_loading_does_not_import_the_compiler():
     code = (
         "import sys; from nanospeech import load_engine; load_engine(backend='torch');"
