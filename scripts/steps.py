@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import hashlib
 import json
 import multiprocessing
 import os
@@ -34,11 +33,13 @@ from nanospeech.sampling import EVALUATIONS, evaluation_times, time_grid
 try:
     from . import metrics, steps_report, wer_text
     from .evaluate_items import read_texts
+    from .evaluate_results import digest
 except ImportError:  # run as a file, not imported from the package
     import metrics
     import steps_report
     import wer_text
     from evaluate_items import read_texts
+    from evaluate_results import digest
 
 COUNTS = (3, 4, 5, 6, 7, 8, 10, 12, 16, 32)  # evaluations
 UNIFORM_COUNTS = (4, 5, 6, 7, 8, 10)  # of the other time grid
@@ -179,14 +180,12 @@ def speak_and_judge(task: tuple[Cell, int, str]) -> Row:
 
 def about(args: argparse.Namespace) -> dict[str, Any]:
     """What all utterances of a file must have in common."""
-    from nanospeech.checkpoint import MODEL, VOCODER, open_release
+    from nanospeech.checkpoint import open_release
 
     release = open_release(args.model)
-    files = [release.path(name) for name in (MODEL, VOCODER)]
-    digest = hashlib.sha256(b"".join(f.read_bytes() for f in files)).hexdigest()[:16]
     told = {name: str(getattr(args, name)) for name in ("backend", "device", "whisper")}
     told |= {"voice": str(args.voice or args.ref_audio or release.config.default_voice)}
-    return {"model": release.config.name, "weights": digest, **told}
+    return {"model": release.config.name, "weights": digest(release.folder), **told}
 
 
 def read_rows(path: Path, wanted: dict[str, Any]) -> list[Row]:

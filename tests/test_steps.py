@@ -165,9 +165,12 @@ def test_what_is_told_of_a_model_changes_with_its_weights(tiny_release, make_rel
         names = {"voice": None, "ref_audio": None, "whisper": "base"}
         return steps.about(SimpleNamespace(model=folder, backend="auto", device="cpu", **names))
 
-    a, b = about(tiny_release), about(make_release())
+    other = make_release()
+    a, b = about(tiny_release), about(other)
     assert a["voice"] == "tone" and a["whisper"] == "base"
     assert a["weights"] != b["weights"] and a == about(tiny_release)
+    (other / "voices" / "tone.json").write_text('{"pace": 1.1}')
+    assert about(other)["weights"] != b["weights"]
 
 
 def test_a_worker_that_cannot_begin_ends_the_sweep(monkeypatch):
