@@ -2,22 +2,59 @@
 
 from __future__ import annotations
 
+import math
 import os
+from pathlib import Path
+
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
+OWN_GROUPS = Path("/proc/self/cgroup")
 
 
 def cores() -> int:
-    """Processors that this process may use."""
+    """Processors that this process may use: those it may run on, or the time its container gets."""
     affinity = getattr(os, "sched_getaffinity", None)  # not on a Mac
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
+    there = len(affinity(0)) if affinity else os.cpu_count() or 1
+    return min([there, *quotas()])
+
+
+def quotas(groups: Path = CONTROL_GROUPS, own: Path = OWN_GROUPS) -> list[int]:
+    """Limits to the processors' time, in processors, rounded up; Linux only.
+
+    docker --cpus, Kubernetes' limits.cpu and systemd's CPUQuota are kept in a control group, either
+    version 2's cpu.max or version 1's pair of files. Within a container the group that the process
+    is told of may not be there; its own is the root then.
+    """
+    found = []
+    try:
+        lines = own.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        names = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if controllers else ("cpu.max",)
+        for folder in groups / controllers / path.lstrip("/"), groups / controllers:
+            try:
+                told = [(folder / name).read_text(encoding="utf-8") for name in names]
+            except OSError:
+                continue
+            quota, period = " ".join(told).split()
+            if quota.isdecimal():  # not max or -1: no limit
+                found.append(max(1, math.ceil(int(quota) / int(period))))
+    return found
 
 
 def share_cores() -> None:
-    """Lets PyTorch's threads sleep soon where they wait; to be called before torch is imported.
+    """Lets PyTorch keep to its share of the processors; to be called before torch is imported.
 
     At each barrier GNU OpenMP's threads spin 300,000 rounds first. Where other work has the cores,
     that holds up the very threads that are waited for: beside two busy processes two threads
     trained at 174 frames a second and spoke at RTF 7. With 3,000 rounds that is 3,800 and 0.3, and
-    where the cores are free all is as fast as before. What the user has set stays.
+    where the cores are free all is as fast as before. And it starts a thread for each core of the
+    machine even where a container gets the time of few. What the user has set stays.
     """
     if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
         os.environ["GOMP_SPINCOUNT"] = "3000"
+    if quotas():
+        os.environ.setdefault("OMP_NUM_THREADS", str(cores()))

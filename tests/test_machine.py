@@ -1,0 +1,71 @@
+"""Machine: how many processors a process may use, by what control groups say."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nanospeech import machine
+
+
+def groups(folder: Path, own: str, **files: str) -> tuple[Path, Path]:
+    """Control groups as a kernel shows them, and what it tells a process of its own."""
+    for name, text in files.items():
+        path = folder / "groups" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    (folder / "own").write_text(own)
+    return folder / "groups", folder / "own"
+
+
+V1 = "5:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n1:name=systemd:/docker/abc\n"
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "wanted"),
+    [
+        ("0::/\n", {"cpu.max": "150000 100000"}, [2]),
+        ("0::/\n", {"cpu.max": "20000 100000"}, [1]),
+        ("0::/\n", {"cpu.max": "max 100000"}, []),
+        ("0::/\n", {}, []),
+        ("0::/a/b:c\n", {"a/b:c/cpu.max": "300000 100000"}, [3]),
+        ("0::/gone\n", {"cpu.max": "400000 100000"}, [4]),
+    ],
+    ids=["rounded-up", "less-than-one", "unlimited", "none", "nested", "container"],
+)
+def test_quotas_are_those_of_the_control_group(tmp_path, own, files, wanted):
+    found = machine.quotas(*groups(tmp_path, own, **files))
+    assert sorted(set(found)) == wanted
+
+
+@pytest.mark.parametrize(("quota", "wanted"), [("250000", [3]), ("-1", [])])
+@pytest.mark.parametrize("place", ["", "docker/abc/"])
+def test_quotas_of_version_1_are_found_too(tmp_path, quota, wanted, place):
+    files = {"cpu_quota_us": quota, "cpu_period_us": "100000"}
+    named = {f"cpu,cpuacct/{place}{k.replace('cpu_', 'cpu.cfs_')}": v for k, v in files.items()}
+    assert machine.quotas(*groups(tmp_path, V1, **named)) == wanted
+
+
+def test_cores_are_no_more_than_the_quota(monkeypatch):
+    there = machine.cores()
+    assert 1 <= there <= (os.cpu_count() or 1)
+    monkeypatch.setattr(machine, "quotas", lambda: [1, there + 7])
+    assert machine.cores() == 1
+    monkeypatch.setattr(machine, "quotas", lambda: [there + 7])
+    assert machine.cores() == there
+
+
+@pytest.mark.parametrize("told", [{}, {"OMP_NUM_THREADS": "5"}], ids=["", "told"])
+def test_pytorch_gets_threads_for_the_quota_unless_it_is_told(monkeypatch, told):
+    for limits, wanted in ([1, 3], {"OMP_NUM_THREADS": "1"}), ([], {}):
+        environment = {"GOMP_SPINCOUNT": "1", **told}
+        monkeypatch.setattr(os, "environ", environment)
+        monkeypatch.setattr(machine, "quotas", lambda limits=limits: limits)
+        machine.share_cores()
+        assert environment == {"GOMP_SPINCOUNT": "1", **wanted, **told}
+
+
+def test_a_system_without_control_groups_has_no_quotas(tmp_path):
+    assert machine.quotas(tmp_path, tmp_path / "none") == []
