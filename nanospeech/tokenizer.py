@@ -18,6 +18,7 @@ FOLD = str.maketrans(
     {"“": '"', "”": '"', "‘": "'", "’": "'", "–": "-", "—": "-", "…": ".", "\n": " ", "\t": " "}
 )
 VOWEL = re.compile("[AEIOUY]")
+SPELLED = {"AI", "ID"}  # though the dictionary has words of these letters
 INITIALS = re.compile("([A-Z]{2,5})['’]?s")
 CAMEL = re.compile("[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 WORDS = re.compile(r"[A-Za-z]+(?:['’][A-Za-z]+)*")
@@ -70,12 +71,13 @@ class Tokenizer:
 
     def word(self, word: str) -> list[str]:
         """Phonemes of one word; initials are named letter by letter; else its letters."""
+        several = INITIALS.fullmatch(word)  # "MPs", "MP's", "PCs"
         known = pronounce(word)
-        if known is not None:
+        if known is not None and (several[1] if several else word) not in SPELLED:
             return list(known)
         if len(word) > 1 and word.isupper() and (len(word) <= 4 or not VOWEL.search(word)):
             return [p for letter in word for p in named(letter)]
-        if several := INITIALS.fullmatch(word):  # "MPs", "MP's", "PCs"
+        if several:
             return [p for letter in several[1] for p in named(letter)] + ["Z"]
         parts = CAMEL.findall(word)
         if len(parts) > 1 and "'" not in word:  # "PyTorch"

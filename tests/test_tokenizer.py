@@ -113,6 +113,15 @@ def test_words_that_no_dictionary_has(word, phonemes):
     assert Tokenizer("phonemes", phoneme_vocab()).tokens(word) == phonemes.split()
 
 
+@pytest.mark.parametrize(
+    ("word", "phonemes"),
+    [("AI", "EY1 AY1"), ("ID", "AY1 D IY1"), ("IDs", "AY1 D IY1 Z"), ("AI's", "EY1 AY1 Z")]
+    + [("id", "IH1 D"), ("IT", "IH1 T"), ("TV", "T IY1 V IY1")],
+)
+def test_initials_that_look_like_a_word_are_named(word, phonemes):
+    assert Tokenizer("phonemes", phoneme_vocab()).tokens(word) == phonemes.split()
+
+
 def test_the_dictionary_goes_before_all_rules():
     tokenizer = Tokenizer("phonemes", phoneme_vocab())
     plain = [w for w in dictionary() if w.isascii() and w.isalpha()]
