@@ -30,6 +30,8 @@ def quotas(groups: Path = CONTROL_GROUPS, own: Path = OWN_GROUPS) -> list[int]:
     except OSError:
         return []
     for line in lines:
+        if line.count(":") < 2:
+            continue
         _, controllers, path = line.split(":", 2)
         if controllers and "cpu" not in controllers.split(","):
             continue
@@ -39,9 +41,9 @@ def quotas(groups: Path = CONTROL_GROUPS, own: Path = OWN_GROUPS) -> list[int]:
                 told = [(folder / name).read_text(encoding="utf-8") for name in names]
             except OSError:
                 continue
-            quota, period = " ".join(told).split()
-            if quota.isdecimal():  # not max or -1: no limit
-                found.append(max(1, math.ceil(int(quota) / int(period))))
+            quota, period = [*" ".join(told).split(), "", ""][:2]
+            if quota.isdecimal() and period.isdecimal():  # not max or -1: no limit
+                found.append(max(1, math.ceil(int(quota) / max(1, int(period)))))
     return found
 
 

@@ -32,8 +32,10 @@ V1 = "5:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n1:name=systemd:/docker/ab
         ("0::/\n", {}, []),
         ("0::/a/b:c\n", {"a/b:c/cpu.max": "300000 100000"}, [3]),
         ("0::/gone\n", {"cpu.max": "400000 100000"}, [4]),
+        ("0::/\n", {"cpu.max": ""}, []),
+        ("strange\n", {"cpu.max": "400000 100000"}, []),
     ],
-    ids=["rounded-up", "less-than-one", "unlimited", "none", "nested", "container"],
+    ids=["rounded-up", "less-than-one", "unlimited", "none", "nested", "container", "empty", "odd"],
 )
 def test_quotas_are_those_of_the_control_group(tmp_path, own, files, wanted):
     found = machine.quotas(*groups(tmp_path, own, **files))
