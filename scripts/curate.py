@@ -16,8 +16,9 @@ limits, does not listen again. The last line of the output is one JSON document.
 small model learns noise along with the voice.
 
 --vary 0.1 adds to data/train a copy of each clip 10 % slower or faster, under the name of another
-speaker (NAME-slow, NAME-fast), for models that would have few speakers to tell apart. Hours are
-counted without them.
+speaker (NAME-slow, NAME-fast), for models that would have few speakers to tell apart; --vary 0.08
+0.16 adds two copies (NAME-slow8, NAME-fast8, NAME-slow16, NAME-fast16). Hours are counted without
+them.
 """
 
 from __future__ import annotations
@@ -43,12 +44,14 @@ from nanospeech.machine import cores
 from nanospeech.text import is_speakable
 
 try:
+    from .curate_copies import Copy, make_copies
     from .curate_heard import Heard, Recogniser, misheard, whisper
     from .curate_report import SIDES, Speakers, table
     from .layouts import Sample, Skip, find
     from .mp3 import BadAudio, decode, encode, in_parallel
     from .prepare import ShardOptions, ShardWriter, by_reason, describe, list_skips
 except ImportError:  # run as a file, not imported from the package
+    from curate_copies import Copy, make_copies
     from curate_heard import Heard, Recogniser, misheard, whisper
     from curate_report import SIDES, Speakers, table
     from layouts import Sample, Skip, find
@@ -75,9 +78,11 @@ class CurateOptions:
     denoise: float | None = field(
         default=None, metadata={"help": "take this share of steady noise out; try 0.7"}
     )
-    vary: float | None = field(
-        default=None,
-        metadata={"help": "train on each clip also slower or faster by this share, pitch and all"},
+    vary: tuple[float, ...] = field(
+        default=(),
+        metadata={
+            "help": "train on each clip also slower or faster by these shares, pitch and all"
+        },
     )
     speaker: str | None = field(default=None, metadata={"help": "name of clips without one"})
     size: int = field(default=1000, metadata={"help": "clips a shard"})
@@ -94,8 +99,8 @@ class CurateOptions:
             raise InputError(f"--level is {self.level}; speech is around 0.07")
         if self.denoise is not None and not 0 < self.denoise <= 1:
             raise InputError(f"--denoise is {self.denoise}; choose up to 1, best 0.7")
-        if self.vary is not None and not 0 < self.vary <= 0.5:
-            raise InputError(f"--vary is {self.vary}; choose up to 0.5, best 0.1")
+        if wrong := [v for v in self.vary if not 0 < v <= 0.5]:
+            raise InputError(f"--vary is {wrong[0]}; choose up to 0.5, best 0.1")
         self.shards()  # checks the rest
 
     def shards(self) -> ShardOptions:
@@ -113,8 +118,7 @@ class Clip:
     seconds: float
     heard: str | None
     fresh: bool  # heard just now
-    copy: bytes | None = None  # the same at another speed, of another speaker therefore
-    pace: float = 1.0  # of the copy
+    copies: tuple[Copy, ...] = ()
 
 
 def is_held_out(key: str, one_in: int) -> bool:
@@ -152,11 +156,9 @@ def examine(
     if heard is None and load is not None:
         heard, fresh = load()(audio.read(data)), True
     clip = Clip(sample, data, len(wave) / audio.SAMPLE_RATE, heard, fresh)
-    if options.vary is None or is_held_out(sample.key, options.hold_out):
+    if is_held_out(sample.key, options.hold_out):
         return clip
-    pace = pace_of(sample.key, options.vary)
-    rate = audio.SAMPLE_RATE
-    return replace(clip, copy=encode(audio.resample(wave, rate * pace, rate)), pace=pace)
+    return replace(clip, copies=make_copies(sample.key, wave, options.vary))
 
 
 def denoise(wave: np.ndarray, share: float) -> np.ndarray:
@@ -169,11 +171,6 @@ def denoise(wave: np.ndarray, share: float) -> np.ndarray:
     """
     reduce = require("noisereduce", "denoise").reduce_noise
     return reduce(wave, audio.SAMPLE_RATE, stationary=True, prop_decrease=share).astype(np.float32)
-
-
-def pace_of(key: str, share: float) -> float:
-    """Whether a clip's copy is the slower or the faster one: a matter of its key alone."""
-    return 1 + share if zlib.crc32(key.encode()) >> 16 & 1 else 1 - share
 
 
 def even(wave: np.ndarray, level: float) -> np.ndarray | None:
@@ -283,8 +280,10 @@ def curate(
                     writer = train if side == "train" else heldout
                     writer.add(sample.key, {"mp3": result.data, "json": meta})
                     people.keep(sample, result.seconds, side)
-                    if side == "train" and result.copy is not None:
-                        add_copy(train, labelled, people.name(sample), result, options)
+                    for copy in result.copies if side == "train" else ():
+                        other = copy.sample(labelled, people.name(sample))
+                        meta = describe(other, result.seconds / copy.pace, options.shards())
+                        train.add(f"{sample.key}-{copy.name}", {"mp3": copy.data, "json": meta})
                     continue
                 result = more
             dropped.append((sample, result))
@@ -297,22 +296,7 @@ def curate(
         shutil.rmtree(out / side, ignore_errors=True)
         part.rename(out / side)
     summary = {"speakers": people.summary(), "dropped": by_reason(skips)}
-    return summary | ({} if options.vary is None else {"vary": options.vary}), skips
-
-
-def add_copy(
-    writer: ShardWriter, sample: Sample, name: str, clip: Clip, options: CurateOptions
-) -> None:
-    """Writes a clip at its other speed, as said by a speaker of their own.
-
-    Voices between those of few speakers let a model learn from one what it says with another
-    (speed perturbation: Ko et al., Audio augmentation for speech recognition, 2015).
-    """
-    assert clip.copy is not None
-    kind = "fast" if clip.pace > 1 else "slow"
-    told = replace(sample, speaker=f"{name}-{kind}", extra=sample.extra | {"pace": clip.pace})
-    meta = describe(told, clip.seconds / clip.pace, options.shards())
-    writer.add(f"{sample.key}-{kind}", {"mp3": clip.copy, "json": meta})
+    return summary | ({"vary": list(options.vary)} if options.vary else {}), skips
 
 
 def opened(
@@ -358,8 +342,11 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--jobs", type=int, default=cores(), help="processes")
     p.add_argument("--overwrite", action="store_true", help="replace the shards in --out")
     for name, f in CurateOptions.__dataclass_fields__.items():
-        kind = {"int": int, "float": float}.get(str(f.type).split(" ")[0], str)
         flag = "--" + name.replace("_", "-")
+        if name == "vary":
+            p.add_argument(flag, type=float, nargs="+", default=(), help=f.metadata["help"])
+            continue
+        kind = {"int": int, "float": float}.get(str(f.type).split(" ")[0], str)
         p.add_argument(flag, type=kind, default=f.default, help=f.metadata["help"])
     return p
 
@@ -368,6 +355,7 @@ def run(args: argparse.Namespace) -> tuple[dict[str, Any], list[Skip]]:
     """Does what the arguments ask for; returns the summary, and what was dropped."""
     if args.jobs < 1:
         raise InputError(f"--jobs is {args.jobs}; choose at least 1")
+    args.vary = tuple(args.vary)
     options = CurateOptions(**{k: getattr(args, k) for k in CurateOptions.__dataclass_fields__})
     load = None
     if args.whisper:

@@ -161,10 +161,9 @@ def data(paths: Sequence[Path], vocoder: Sequence[str], known: dict[str, dict[st
         uses = ["speech"] * (source in sources) + ["vocoder"] * (source in vocoder)
         words, license = attribution(source, sources.get(source, ()), known)
         credit.append((source, ", ".join(uses), words, license))
-    varied = [v for path in paths if (v := read_json(path).get("vary"))]
-    copies = (
-        f" Each clip was also heard {100 * max(varied):g} % slower or faster." if varied else ""
-    )
+    varied = sorted({v for path in paths for v in shares(read_json(path).get("vary"))})
+    several = " and ".join(f"{100 * v:g} %" for v in varied)
+    copies = f" Each clip was also heard {several} slower or faster." if varied else ""
     total = (
         f"The speech model: {hours['train']:.2f} hours trained on, {hours['heldout']:.2f} held "
         f"out.{copies}\n\n{grid(head, rows)}\n\n"
@@ -177,6 +176,11 @@ def sources_of(paths: Sequence[Path]) -> list[str]:
     """The sources that curate.json files name."""
     speakers = [s for path in paths for s in read_json(path)["speakers"].values()]
     return sorted({source for s in speakers for source in s.get("source", {})})
+
+
+def shares(vary: float | list[float] | None) -> list[float]:
+    """The field of curate.json, which was one number once."""
+    return vary if isinstance(vary, list) else [vary] if vary else []
 
 
 def attribution(

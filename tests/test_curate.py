@@ -61,8 +61,8 @@ def test_every_clip_is_on_the_side_of_its_key(tmp_path):
 
 def test_copies_at_another_speed_are_trained_on_only_and_make_no_voices(tmp_path):
     plain, _ = split(tmp_path / "plain", hold_out=2)
-    summary, sides = split(tmp_path / "varied", hold_out=2, vary=0.1)
-    assert summary == plain | {"vary": 0.1}  # hours and clips are those of recordings
+    summary, sides = split(tmp_path / "varied", hold_out=2, vary=(0.1,))
+    assert summary == plain | {"vary": [0.1]}  # hours and clips are those of recordings
     here = find([tmp_path / "varied" / "train"])[0]
     copies = {s.key: s for s in here if "pace" in s.extra}
     originals = {s.key: s for s in here if s.key not in copies}
@@ -79,6 +79,18 @@ def test_copies_at_another_speed_are_trained_on_only_and_make_no_voices(tmp_path
         assert centre(slow) == pytest.approx(pace * centre(wave), rel=0.04)
     assert len(sides["heldout"]) == told["heldout_clips"]
     assert by_speaker([tmp_path / "varied" / "train"], "voice").keys() == {who}
+
+
+def test_several_shares_make_a_copy_and_a_speaker_each(tmp_path):
+    split(tmp_path, hold_out=0, vary=(0.08, 0.16))
+    here = find([tmp_path / "train"])[0]
+    paces = [round(s.extra["pace"], 2) for s in here if "pace" in s.extra]
+    assert len(here) == 3 * len(TEXTS) and len(paces) == 2 * len(TEXTS)
+    assert {abs(round(p - 1, 2)) for p in paces} == {0.08, 0.16}
+    for s in here:
+        if "pace" in s.extra:
+            kind = "fast" if s.extra["pace"] > 1 else "slow"
+            assert s.speaker.endswith(f"-{kind}{round(abs(s.extra['pace'] - 1) * 100)}")
 
 
 def centre(wave: np.ndarray) -> float:
