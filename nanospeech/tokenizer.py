@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +22,7 @@ SPELLED = {"AI", "ID"}  # though the dictionary has words of these letters
 INITIALS = re.compile("([A-Z]{2,5})['’]?s")
 CAMEL = re.compile("[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 WORDS = re.compile(r"[A-Za-z]+(?:['’][A-Za-z]+)*")
+TAG = re.compile(r"<[^<>]+>|\[[^\[\]]+\]|\([^()]+\)|\{[^{}]+\}")
 
 
 def named(letter: str) -> tuple[str, ...]:
@@ -29,13 +30,25 @@ def named(letter: str) -> tuple[str, ...]:
     return ("EY1",) if letter in "aA" else pronounce(letter) or (letter.lower(),)
 
 
+def any_of(tokens: Sequence[str]) -> re.Pattern | None:
+    """Matches any of these, the longest that fits; None where there are none."""
+    longest = sorted(tokens, key=len, reverse=True)
+    return re.compile(f"({'|'.join(map(re.escape, longest))})") if tokens else None
+
+
 class Tokenizer:
     """Maps text to token ids by a vocabulary.
 
     Args:
-        kind: "chars" (a token a character), "bytes" (UTF-8, needs no vocabulary) or "phonemes"
-            (ARPAbet for words of the dictionary, letters for others, punctuation as it is).
+        kind: "chars" (a token a character, where none of several characters fits), "bytes"
+            (UTF-8, needs no vocabulary) or "phonemes" (ARPAbet for words of the dictionary,
+            letters for others, punctuation as it is).
         vocab: tokens in id order.
+
+    Attributes:
+        whole: matches the tokens of several characters that texts are searched for first, the
+            longest first: all those of "chars", the tags of "phonemes". None: there are none.
+        tags: matches those in brackets, such as "<laugh>". None: there are none.
     """
 
     def __init__(self, kind: str, vocab: Sequence[str]):
@@ -44,6 +57,10 @@ class Tokenizer:
         self.kind = kind
         self.vocab = list(vocab) if kind != "bytes" else [str(i) for i in range(256)]
         self.ids = {token: i for i, token in enumerate(self.vocab)}
+        several = [token for token in self.vocab if len(token) > 1] if kind != "bytes" else []
+        tags = [token for token in several if TAG.fullmatch(token)]
+        self.whole = any_of(several if kind == "chars" else tags)
+        self.tags = any_of(tags)
 
     def __len__(self) -> int:
         return len(self.vocab)
@@ -55,10 +72,26 @@ class Tokenizer:
             spell: indices of the words to spell in letters although the dictionary knows them
                 (phonemes only; the trainer draws them so that the model learns to read letters).
         """
-        if self.kind == "chars":
-            return list(text)
         if self.kind == "bytes":
             return [str(b) for b in text.encode("utf-8")]
+        out: list[str] = []
+        index = 0  # of the next word
+        for place, piece in enumerate(self.pieces(text)):
+            if place % 2:
+                out.append(piece)
+            elif self.kind == "chars":
+                out += list(piece)
+            else:
+                out += self.phonemes(piece, {i - index for i in spell})
+            index += len(WORDS.findall(piece)) if spell else 0
+        return out
+
+    def pieces(self, text: str) -> list[str]:
+        """A text cut at its tokens of several characters, which have the odd places."""
+        return self.whole.split(text) if self.whole else [text]
+
+    def phonemes(self, text: str, spell: Collection[int]) -> list[str]:
+        """Phonemes and marks of a text without tags; see tokens."""
         out: list[str] = []
         at = 0
         text = text.translate(FOLD)

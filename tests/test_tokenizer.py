@@ -19,6 +19,33 @@ def test_characters_come_back():
     assert chars.encode(text).dtype == np.int64
 
 
+def test_tokens_of_several_characters_are_matched_first_and_the_longest_first():
+    plain = Tokenizer("chars", VOCAB)
+    tagged = Tokenizer("chars", [*VOCAB, "<laugh>", "<laugh>!", "sh", "she", "hi"])
+    assert tagged.tokens("oh <laugh>! <laugh>?") == [*"oh ", "<laugh>!", " ", "<laugh>", "?"]
+    assert tagged.tokens("she washi") == ["she", " ", "w", "a", "sh", "i"]
+    assert not tagged.unknown("<laugh>") and tagged.unknown("<laugh") == {"<"}
+    # what has none of them keeps its ids
+    text = "hello there, general. isn't it?"
+    assert np.array_equal(tagged.encode(text), plain.encode(text))
+    assert plain.tokens("<laugh>") == list("<laugh>") and plain.whole is None
+
+
+def test_tags_in_phonemes_leave_words_and_their_places_alone():
+    plain = Tokenizer("phonemes", phoneme_vocab())
+    tagged = Tokenizer("phonemes", [*phoneme_vocab(), "<big laugh>"])
+    bread = plain.tokens("bread")
+    assert tagged.tokens("Bread<big laugh>bread") == [*bread, "<big laugh>", *bread]
+    # places of words to spell count all words, as the trainer does
+    assert tagged.tokens("Bread <big laugh> bread", spell=[3])[-7:] == [
+        "<big laugh>",
+        " ",
+        *"bread",
+    ]
+    assert tagged.tokens("AA1 B") == plain.tokens("AA1 B")
+    assert plain.whole is None and Tokenizer("bytes", []).whole is None
+
+
 def test_bytes_know_every_text():
     tokenizer = Tokenizer("bytes", [])
     text = "naïve 日本 🙂\n"
