@@ -22,6 +22,7 @@ from .config import BatchLimits, SampleOptions
 from .errors import InputError
 from .lengths import DURATIONS, MIN_SPEECH, choose_durations
 from .speech import CROSS_FADE, Chunk, Utterance
+from .tags import hide, show
 from .text import encode, fold, is_speakable, readable
 from .voices import MAX_REFERENCE, Manner, check_reference, default_voice, find_voice, make_prompt
 
@@ -134,8 +135,9 @@ class Speaker:
         least = rate * streaming.LEAST_SECONDS
         for part in parts:
             prepared = readable(part, self.engine.tokenizer)
-            for chunk in streaming.pack_early(prepared, sizes, full, least):
-                if is_speakable(chunk):
+            hidden, tags = hide(prepared, self.engine.tokenizer.tags)  # which are never cut
+            for packed in streaming.pack_early(hidden, sizes, full, least):
+                if is_speakable(chunk := show(packed, tags)):
                     yield " ".join(chunk.split())
 
     def frames(self, text: str, tokens: np.ndarray, seconds: float | None = None) -> int:

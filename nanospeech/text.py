@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import Protocol
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from .errors import InputError
 from .normalize import expand
+from .tags import hide, show
 
 log = logging.getLogger("nanospeech")
 
@@ -28,6 +29,10 @@ FOLD = str.maketrans({**QUOTES, **DASHES, **INVISIBLE, "…": "..."})
 LATIN_FORMS = re.compile(r"[\uFB00-\uFB06\uFF10-\uFF19\uFF21-\uFF3A\uFF41-\uFF5A]")
 # look-behinds let a run of spaces or marks be tried once, not from each of its characters
 PARAGRAPH = re.compile(r"(?<![^\S\n])[^\S\n]*\n[^\S\n]*\n\s*")
+# what is neither letter, digit nor space; tags that are hidden (tags.py) are none of these
+MARK = r"(?:[^\w\s\U00100000-\U0010FFFF]|_)"
+SAME_MARKS = re.compile(rf"(({MARK})(?:\s*\2){{2}})(?:\s*\2)+")  # one more than 3 times
+MARKS = re.compile(rf"({MARK}(?:\s*{MARK}){{7}})(?:\s*{MARK})+")  # more than 8, of any kind
 
 CLOSERS = r"[\"'”’)\]»」』）】]*"
 SENTENCE_END = re.compile(
@@ -70,6 +75,9 @@ class Vocabulary(Protocol):
 
     kind: str
     vocab: list[str]
+    tags: re.Pattern | None
+
+    def pieces(self, text: str) -> list[str]: ...
 
     def unknown(self, text: str) -> set[str]: ...
 
@@ -79,14 +87,25 @@ class Vocabulary(Protocol):
 def fold(text: str) -> str:
     """One spelling for quotes, dashes, ellipses and spaces; blank lines stay; scripts stay.
 
+    Long runs of marks are cut, see shorten.
+
     Raises:
         InputError: the text is not valid Unicode.
     """
     check_unicode(text)
-    text = unicodedata.normalize("NFC", text).translate(FOLD)
+    text = shorten(unicodedata.normalize("NFC", text).translate(FOLD))
     text = LATIN_FORMS.sub(lambda m: unicodedata.normalize("NFKC", m[0]), text)
     paragraphs = PARAGRAPH.split(text.replace("\r\n", "\n").replace("\r", "\n"))
     return "\n\n".join(filter(None, (" ".join(map(_printable, p.split())) for p in paragraphs)))
+
+
+def shorten(text: str) -> str:
+    """Cuts runs of marks, with or without spaces between them, whose length says nothing.
+
+    Three of one mark stay ("..."), eight of any; no letter and no digit goes. A model would give
+    each more mark its time: 500 dots a quarter of a minute.
+    """
+    return MARKS.sub(r"\1", SAME_MARKS.sub(r"\1", text))
 
 
 def _printable(word: str) -> str:
@@ -100,18 +119,20 @@ def is_english(tokenizer: Vocabulary) -> bool:
 
 
 def prepare(text: str, tokenizer: Vocabulary) -> str:
-    """Text as the model is to read it: folded, and in English written out.
+    """Text as the model is to read it: folded, and in English written out; its tags stay whole.
 
-    A model of bytes reads every script and spelling as it stands: its text is not touched.
+    A model of bytes reads every script and spelling as it stands: of its text only long runs of
+    marks are cut.
 
     Raises:
         InputError: the text is not valid Unicode.
     """
     if tokenizer.kind == "bytes":
         check_unicode(text)
-        return text
+        return shorten(text)
+    text, tags = hide(text, tokenizer.tags)
     text = fold(text)
-    return fold(expand(text)) if is_english(tokenizer) else text
+    return show(fold(expand(text)) if is_english(tokenizer) else text, tags)
 
 
 def readable(text: str, tokenizer: Vocabulary) -> str:
@@ -122,7 +143,15 @@ def readable(text: str, tokenizer: Vocabulary) -> str:
     text = prepare(text, tokenizer)
     _, lost = fit(text, tokenizer)
     warn_of(lost)
-    return text.translate(dict.fromkeys(map(ord, lost)))
+    return _respelled(text, dict.fromkeys(lost, ""), tokenizer)
+
+
+def _respelled(text: str, swap: Mapping[str, str], tokenizer: Vocabulary) -> str:
+    """A text with characters exchanged, but for those in tokens of several characters."""
+    pieces = tokenizer.pieces(text)
+    table = str.maketrans(dict(swap))
+    pieces[::2] = [piece.translate(table) for piece in pieces[::2]]
+    return "".join(pieces)
 
 
 def warn_of(lost: set[str]) -> None:
@@ -159,7 +188,7 @@ def fit(text: str, tokenizer: Vocabulary) -> tuple[str, set[str]]:
         swap[c] = near[0] if near else ""
         if not near and not _silent(c):
             lost.add(c)
-    return re.sub(r" {2,}", " ", text.translate(str.maketrans(swap))), lost
+    return re.sub(r" {2,}", " ", _respelled(text, swap, tokenizer)), lost
 
 
 def _nearest(c: str) -> Iterable[str]:

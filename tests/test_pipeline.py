@@ -147,6 +147,34 @@ def test_the_models_lead_comes_before_short_texts_alone():
         ModelConfig(lead=1.5)
 
 
+@pytest.mark.parametrize("marks", ["." * 500, ". " * 500, "?!" * 250, ", -" * 200, "…" * 500])
+@pytest.mark.parametrize("seconds_per_token", [0, 0.08])
+@pytest.mark.parametrize("kind", ["chars", "bytes"])
+def test_runs_of_marks_take_no_more_time_than_a_few(marks, seconds_per_token, kind):
+    engine = EchoEngine(2, "aligned", seconds_per_token)
+    engine.tokenizer = Tokenizer(kind, engine.tokenizer.vocab)
+    if kind == "bytes":
+        engine.tokenizer.vocab = list(map(chr, range(256)))  # which the engine writes down
+    for text in (f"a{marks}", f"a {marks} a sentence follows."):
+        few = speaker(engine).speak(text.replace(marks, "........"))
+        many = speaker(engine).speak(text)
+        assert many.seconds <= few.seconds + 1
+    told = speaker(engine, ref_text=TEXT + marks).prompt.rate  # of the words, not of the marks
+    assert told <= speaker(engine).prompt.rate + 4
+
+
+def test_tags_reach_the_model_whole_and_are_never_cut():
+    engine = EchoEngine()
+    tag = "<a very loud laugh. yes, (indeed)>"
+    engine.tokenizer = Tokenizer("chars", [*engine.tokenizer.vocab, tag])
+    text = f"hello there {tag} general, {tag} how are you? " * 5
+    for early in (False, True):
+        chunks = speaker(engine, chunk_seconds=1).chunks(text, early)
+        assert len(chunks) > 5 and sum(chunk.count(tag) for chunk in chunks) == 10
+    speaker(engine, chunk_seconds=1).speak(text)
+    assert "".join(call["text"] for call in engine.calls).count(tag) == 10
+
+
 @pytest.mark.parametrize("seconds_per_token", [100.0, 1e-6, float("nan"), float("inf")])
 def test_a_duration_model_that_is_far_off_is_overruled(seconds_per_token):
     engine, plain = EchoEngine(), EchoEngine()

@@ -6,7 +6,17 @@ import pytest
 
 from nanospeech import InputError
 from nanospeech.normalize import cardinal, expand, ordinal
-from nanospeech.text import byte_length, encode, fit, fold, pack, prepare, split_sentences
+from nanospeech.text import (
+    byte_length,
+    encode,
+    fit,
+    fold,
+    pack,
+    prepare,
+    readable,
+    shorten,
+    split_sentences,
+)
 from nanospeech.tokenizer import Tokenizer, phoneme_vocab
 
 LOWER = Tokenizer("chars", list(" abcdefghijklmnopqrstuvwxyz.,'!?"))
@@ -145,3 +155,99 @@ def test_characters_outside_the_vocabulary_are_respelled_or_named():
     assert fit("plain text.", LOWER) == ("plain text.", set())
     assert fit("Ünï 你", BYTES) == ("Ünï 你", set())
     assert len(encode("HELLO", LOWER)) == 5
+
+
+# Marks that a text has hundreds of.
+
+MANY = ["." * 500, ". " * 500, "…" * 500, "?!" * 250, " - " * 300, "-" * 500, "," * 500, "_" * 500]
+MANY += ["。" * 400, '"(' * 300, "\u0301" * 500, ":;" * 300, "•" * 300, ".\n" * 300, "*\t" * 200]
+MANY += [
+    "?!.,;:-" * 100,
+    "🙂" * 300,
+    "\u200d." * 200,
+    "=-" * 200,
+    "|---" * 100,
+    "→" * 300,
+    "<>" * 200,
+]
+
+
+@pytest.mark.parametrize("tokenizer", [LOWER, PHONEMES, BYTES], ids=lambda t: t.kind)
+@pytest.mark.parametrize("marks", MANY, ids=lambda m: ascii(m[:4]))
+def test_runs_of_marks_are_bounded_whatever_reads_them(marks, tokenizer):
+    for text in (f"a{marks}", f"a {marks} b", f"{marks}a", f'"a{marks}" {marks} b'):
+        read = readable(text, tokenizer)
+        plain = readable(text.replace(marks, " "), tokenizer)
+        # eight marks at each of two places, the longest of which is read "greater than"
+        most = len(tokenizer.tokens(plain)) + 2 * 8 * len("greater than ")
+        assert len(tokenizer.tokens(read)) <= most, read
+
+
+def test_dots_beyond_three_say_nothing_more():
+    assert fold("a" + "." * 500) == fold("a....") == "a..."
+    assert fold("wait . . . . . here") == "wait . . . here"
+    assert prepare("a" + "." * 500, BYTES) == "a..."
+    assert prepare("What?!?!?!?!?!?! No.", LOWER) == "What?!?!?!?! No."
+    assert prepare("a\n\n.\n\n.\n\n.\n\n.\n\n.\n\nb", BYTES) == "a\n\n.\n\n.\n\n.\n\nb"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_letter_goes_with_long_runs_of_marks(seed):
+    rng = random.Random(seed)
+    text = "".join(rng.choice(["a", "é", "7", "你", *'.!?… -"(', "\n"]) for _ in range(2000))
+    short = shorten(text)
+    assert [c for c in short if c.isalnum()] == [c for c in text if c.isalnum()]
+    assert shorten(short) == short and fold(fold(text)) == fold(text)
+    usual = 'He said: "Wait..." (twice!); she - well - left?!\n\nThe end. . .'
+    assert shorten(usual) == usual
+
+
+def test_long_runs_of_marks_take_no_time():
+    import time
+
+    began = time.perf_counter()
+    for marks in ("." * 200_000, ". " * 100_000, "." + " " * 200_000, '".' * 100_000):
+        shorten(f"a{marks}b")
+    assert time.perf_counter() - began < 30  # the square of it would be hours
+
+
+# Tokens of several characters.
+
+TAGGED = Tokenizer("chars", [*LOWER.vocab, "<laugh>", "(clears throat)", "[5 dollars]", "sh"])
+
+
+@pytest.mark.parametrize("tokenizer", [TAGGED, Tokenizer("phonemes", [*PHONEMES.vocab, "<laugh>"])])
+def test_tags_of_a_vocabulary_reach_the_tokenizer_whole(tokenizer, caplog):
+    text = "I paid $5 <laugh>, <laugh>3 < 4 <LAUGH> — Dr.<laugh> “Oh”<laugh>"
+    read = readable(text, tokenizer)
+    assert read.count("<laugh>") == 4
+    assert "five dollars <laugh>, <laugh>three less than four" in read
+    assert list(encode(read, tokenizer)).count(tokenizer.ids["<laugh>"]) == 4
+    assert readable(text.replace("<laugh>", ""), tokenizer).count("<laugh>") == 0
+    assert not caplog.text
+
+
+def test_what_is_written_in_a_tag_is_not_read_as_english():
+    read = readable(
+        "Hm (clears throat) that is [5 dollars] & $5. <laugh><laugh><laugh><laugh>", TAGGED
+    )
+    assert read == (
+        "Hm (clears throat) that is [5 dollars] and five dollars. <laugh><laugh><laugh><laugh>"
+    )
+    ids = encode(read, TAGGED)
+    assert [TAGGED.vocab[i] for i in ids if len(TAGGED.vocab[i]) > 1] == [
+        "(clears throat)",
+        "[5 dollars]",
+        *["<laugh>"] * 4,
+    ]
+    # a vocabulary without the tag is told the words in it, as ever
+    assert readable("oh <laugh>", LOWER) == "oh less than laugh greater than"
+
+
+def test_tags_stay_whole_where_signs_of_theirs_are_unknown_elsewhere():
+    """A model that is not English: "<" has no name, and is left out but for the tag."""
+    russian = Tokenizer("chars", [*"абв ,.", "<смех>"])
+    assert encode("а < б <смех> в", russian).tolist() == [0, 3, 1, 3, 6, 3, 2]
+    assert readable("а < б <смех> в", russian) == "а  б <смех> в"
+    # characters that stand for hidden tags are nothing special in a text
+    assert encode("а \U00100000 <смех>", russian).tolist() == [0, 3, 6]
