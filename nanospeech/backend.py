@@ -71,7 +71,8 @@ def load_engine(
         backend: "auto", "torch" or "mlx".
         device: torch: "cpu", "cuda", "cuda:1", "mps"; mlx: "cpu", "gpu". None takes a GPU if any.
         dtype: of the speech model's transformer: "float32", "float16" or "bfloat16". None is
-            float32 in MLX, and in PyTorch what the processor multiplies fastest in.
+            float32 in MLX, and in PyTorch what the processor multiplies fastest in. MLX warns
+            where another is asked for on a CPU: it is ten times slower there.
         quantize: round the speech model's weights to 4 or 8 bits. MLX on a GPU computes with
             them packed; elsewhere it only sounds alike. See python -m convert --quantize.
         compile: compile the network for a few lengths, to which others are filled up. MLX does so

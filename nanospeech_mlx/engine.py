@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import mlx.core as mx
@@ -22,6 +23,7 @@ from .duration import DurationHead, DurationTransformer
 from .quantize import insert
 from .vocoder import Vocos
 
+log = logging.getLogger("nanospeech")
 CACHE_BYTES = 512 << 20  # of freed memory that MLX may keep; its own limit is most of the machine's
 
 
@@ -34,7 +36,8 @@ class MlxEngine(Engine):
     Args:
         release: an opened folder.
         device: "cpu", "gpu", or None for the GPU if there is one.
-        dtype: of the speech model's transformer; None is float32.
+        dtype: of the speech model's transformer; None is float32. Others are slow on a CPU, which
+            has no fast products for them; that is warned of.
         compile: compile the network for each of a few lengths; None does so on a GPU.
         packed: compute with packed weights as they are, which saves memory; else they are
             unpacked when loaded. None is True on a GPU: on a CPU floats are many times as fast.
@@ -59,6 +62,12 @@ class MlxEngine(Engine):
     ):
         device = pick_device(device)
         gpu = device == "gpu"
+        if not gpu and dtype not in (None, "float32"):
+            log.warning(
+                "MLX computes in %s on a CPU, about ten times slower than in float32; leave the"
+                " dtype out, or choose float32",
+                dtype,
+            )
         self.packed = gpu if packed is None else packed
         mx.set_cache_limit(CACHE_BYTES)
         super().__init__(release, device, dtype, gpu if compile is None else compile)

@@ -32,6 +32,15 @@ def steps_of(folder, step: int, limit: int = 16) -> MlxEngine:
     return engine
 
 
+@pytest.mark.parametrize("dtype", [None, "float32", "float16", "bfloat16"])
+def test_half_precision_on_a_cpu_is_warned_of(tiny_aligned, caplog, dtype):
+    engine = load_engine(tiny_aligned, "mlx", "cpu", dtype)
+    slow = dtype in ("float16", "bfloat16")
+    assert engine.dtype == (dtype or "float32")
+    assert (f"MLX computes in {dtype} on a CPU" in caplog.text) == slow
+    assert ("choose float32" in caplog.text) == slow
+
+
 # Compiled graphs.
 
 
