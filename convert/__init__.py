@@ -105,6 +105,8 @@ def from_checkpoint(model: str | Path, vocab: str | Path | None, weights: str, n
     config = ModelConfig(name, kind, audio, dit)
     if source.guided:
         config = dataclasses.replace(config, cfg_strength=0.0)
+    if "imitates" in source.config:
+        config = dataclasses.replace(config, imitates=source.config["imitates"])
     return Model(config, tokenizer, {"model": source.tensors}, source.step)
 
 
@@ -139,6 +141,7 @@ def convert(
     smooth: float | None = None,
     sharpen: float | None = None,
     quantize: int | None = None,
+    imitates: bool | None = None,
 ) -> ModelConfig:
     """Writes a release folder.
 
@@ -154,7 +157,7 @@ def convert(
             that the source has.
         weights: "ema" or "raw".
         dtype: "float16" or "float32"; of what is not packed.
-        name, default_voice, temperature, lead: for config.json.
+        name, default_voice, temperature, lead, imitates: for config.json.
         card: Markdown to put into the model card below its table.
         smooth, sharpen: of the postfilter, see nanospeech/postfilter.py.
         quantize: 4 or 8: pack most layers into so many bits (see nanospeech/quantized.py).
@@ -170,6 +173,7 @@ def convert(
     else:
         read = from_checkpoint(model, vocab, weights, Path(output).name)
     given = {"name": name, "default_voice": default_voice, "temperature": temperature, "lead": lead}
+    given["imitates"] = imitates
     given = {k: v for k, v in given.items() if v is not None}
     config, parts = dataclasses.replace(read.config, **given), read.parts
     filters = {k: v for k, v in (("smooth", smooth), ("sharpen", sharpen)) if v is not None}

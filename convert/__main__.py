@@ -56,6 +56,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--sharpen", type=float, help="mel bands away from their blur, against dullness; try 0.5"
     )
+    parser.add_argument(
+        "--imitates",
+        action=argparse.BooleanOptionalAction,
+        help="whether it speaks in the voice of any recording; with --no-imitates who gives it one"
+        " (--ref-audio) is told that it does not",
+    )
     parser.add_argument("--card", help="Markdown file to include in the model card")
     args = vars(parser.parse_args(argv))
     try:

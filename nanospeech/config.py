@@ -249,6 +249,9 @@ class ModelConfig:
     lead: float = 0.0
     postfilter: PostfilterConfig | None = None
     quantization: QuantizationConfig | None = None
+    # Whether it speaks in the voice of any recording (--ref-audio). None: nobody has said; false:
+    # it knows the voices that it was trained on, and a user who gives another's is told so.
+    imitates: bool | None = None
 
     def __post_init__(self):
         if not 0 <= self.temperature <= 2:

@@ -98,8 +98,12 @@ def build_parser() -> argparse.ArgumentParser:
         help=f"with --batch: {size.metadata['help']} (default: %(default)s)",
     )
     add("--model", help="release folder or Hugging Face repository; the default voice if not given")
-    add("--voice", help="name of a built-in voice")
-    add("--list-voices", action="store_true", help="print the names of the voices")
+    add(
+        "--voice",
+        metavar="NAME",
+        help="one of the model's voices; default/NAME lends it the recording of one that ships",
+    )
+    add("--list-voices", action="store_true", help="print the names of the model's voices")
     add("--ref-audio", metavar="FILE", help="recording of a voice to imitate, best 3 to 10 seconds")
     add("--ref-text", metavar="TEXT", help="what is said in it")
     for field in dataclasses.fields(SampleOptions):
@@ -186,11 +190,15 @@ def say(message: str) -> None:
 
 
 def list_voices(args: argparse.Namespace) -> int:
-    """Prints the names of the voices, one a line."""
+    """Prints the names of the model's voices, one a line."""
     from .checkpoint import resolve
     from .voices import list_voices as names
+    from .voices import own_voices
 
-    for name in names(resolve(args.model)):
+    folder = resolve(args.model)
+    if not own_voices(folder):
+        say(f"{folder} has no voices of its own; these ship, and lend it their recordings")
+    for name in names(folder):
         print(name)
     return 0
 

@@ -24,7 +24,15 @@ from .lengths import DURATIONS, MIN_SPEECH, choose_durations
 from .speech import CROSS_FADE, Chunk, Utterance
 from .tags import hide, show
 from .text import encode, fold, is_speakable, readable
-from .voices import MAX_REFERENCE, Manner, check_reference, default_voice, find_voice, make_prompt
+from .voices import (
+    MAX_REFERENCE,
+    Manner,
+    check_reference,
+    default_voice,
+    find_voice,
+    make_prompt,
+    warn_of_strangers,
+)
 
 __all__ = ["DURATIONS", "Speaker", "Utterance", "check_speech"]
 
@@ -56,9 +64,10 @@ class Speaker:
 
     Args:
         engine: of nanospeech.load_engine.
-        voice: name of a built-in voice; None for the model's default one.
+        voice: name of a built-in voice; None for the model's default one. "default/NAME" lends
+            the model the recording of a voice that ships, which is warned of.
         ref_audio: instead of a voice, a recording to imitate: a path, or float32 (n,) at 24 kHz;
-            0.5 to 60 seconds, best 3 to 10.
+            0.5 to 60 seconds, best 3 to 10. A model that does not imitate warns of it.
         ref_text: what is said in it.
         options: how the ODE is solved; where its cfg_strength is None, the voice's, else the
             model's counts.
@@ -95,7 +104,7 @@ class Speaker:
         self.seed = secrets.randbits(31) if seed is None else seed
         self.chunk_seconds = chunk_seconds
         self.sample_rate: int = engine.config.audio.sample_rate
-        manner = Manner()
+        manner, found = Manner(), None
         if ref_audio is None:
             if voice is None:
                 found = default_voice(engine.folder, engine.config.default_voice)
@@ -104,6 +113,7 @@ class Speaker:
             ref_audio, ref_text = found.audio, found.text
             engine = engine.voiced(found.weights)
             manner = found.manner
+        warn_of_strangers(engine.config, engine.folder, found)
         self.engine = engine
         if not isinstance(ref_audio, np.ndarray):
             ref_audio = audio.read(ref_audio, self.sample_rate, MAX_REFERENCE)

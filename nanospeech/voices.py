@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ from .mel import log_mel
 from .text import byte_length, encode, is_speakable, prepare
 from .tokenizer import Tokenizer
 
-SUFFIXES = (".wav", ".flac", ".ogg", ".mp3")
-# its voices/ and default/voices/ serve models without any of their own
+log = logging.getLogger("nanospeech")
+SUFFIXES = (".wav", ".flac", ".ogg", ".mp3", ".opus")
+# its default/voices/ and voices/ serve models without any of their own
 PACKAGED = Path(__file__).parent
+SHIPPED = "default/"  # before a voice's name: the package's, whatever the folder's voices are
 MAX_REFERENCE = 60.0  # seconds
 MIN_REFERENCE = 0.5
 REFERENCE_TAIL = 0.1  # seconds of silence after the prompt, so that its last sound does not leak
@@ -71,6 +74,7 @@ class Voice:
     Attributes:
         weights: file of what it changes in its folder's model, if anything; see voice_weights.
         manner: how it speaks with that model.
+        borrowed: whether it is the package's, and the folder another model's.
     """
 
     name: str
@@ -78,6 +82,7 @@ class Voice:
     text: str
     weights: Path | None = None
     manner: Manner = Manner()
+    borrowed: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,59 +104,113 @@ class Prompt:
     manner: Manner = Manner()
 
 
-def folders(release: str | Path | None) -> list[Path]:
-    """Where voices are looked for, first the release's own."""
-    own = [Path(release) / "voices"] if release is not None else []
-    return [*own, PACKAGED / "default" / "voices", PACKAGED / "voices"]
+def own_voices(release: str | Path | None) -> dict[str, Path]:
+    """A release's own voices: recordings by name."""
+    return {} if release is None else _in_folder(Path(release) / "voices")
+
+
+def shipped_voices() -> dict[str, Path]:
+    """The package's voices: recordings by name."""
+    return {**_in_folder(PACKAGED / "voices"), **_in_folder(PACKAGED / "default" / "voices")}
 
 
 def list_voices(release: str | Path | None = None) -> list[str]:
-    """Names of all voices, sorted: recordings that have their words beside them."""
-    return sorted({name for folder in folders(release) for name in _in_folder(folder)})
+    """Names, sorted, of a release's own voices; of one without any, those of the package.
+
+    Voices are recordings that have their words beside them.
+    """
+    return sorted(own_voices(release) or shipped_voices())
 
 
-def find_voice(name: str, release: str | Path | None = None) -> Voice:
-    """Looks up a voice by name.
+def find_voice(name: str, release: str | Path | None = None, borrow: bool = False) -> Voice:
+    """Looks up a voice by name, in capitals or small letters.
 
     Names are matched against what the folders list, so none can lead out of them.
+
+    Args:
+        name: of one of the release's own voices. "default/NAME" is one of the package's, and so is
+            NAME where the release has no voices of its own.
+        borrow: look in the package too where the release has others of its own.
 
     Raises:
         InputError: there is no such voice; the message lists the choices.
         CheckpointError: what its NAME.json says cannot be.
     """
-    for folder in folders(release):
-        if audio := _in_folder(folder).get(name):
-            try:
-                text = audio.with_suffix(".txt").read_text(encoding="utf-8").strip()
-            except (OSError, UnicodeDecodeError) as e:
-                raise InputError(f"cannot read the words of voice {name!r}: {e}") from e
-            if not text:
-                raise InputError(
-                    f"voice {name!r} has no words: {audio.with_suffix('.txt')} is empty"
-                )
-            weights = audio.with_suffix(".safetensors")
-            own = release is not None and folder == Path(release) / "voices"
-            if not own:  # what was measured with another model means nothing here
-                return Voice(name, audio, text)
-            there = weights if weights.is_file() else None
-            return Voice(name, audio, text, there, Manner.load(audio.with_suffix(".json")))
+    own, bare = own_voices(release), name.removeprefix(SHIPPED)
+    ships = release is not None and Path(release).resolve() == (PACKAGED / "default").resolve()
+    if (bare == name or ships) and (found := _by_name(bare, own)):
+        there = found.with_suffix(".safetensors")
+        weights, manner = (
+            there if there.is_file() else None,
+            Manner.load(found.with_suffix(".json")),
+        )
+        return Voice(found.stem, found, _words(found), weights, manner)
+    shipped = _by_name(bare, shipped_voices())
+    if shipped and (bare != name or borrow or not own):
+        # without its weights and manner: what was measured with another model means nothing here
+        return Voice(shipped.stem, shipped, _words(shipped), borrowed=release is not None)
     names = list_voices(release)
     choices = f"choose from {', '.join(names)}" if names else "there are none; give a reference"
+    if shipped:
+        choices += f"; {SHIPPED}{shipped.stem} lends it the recording of a voice that ships"
     raise InputError(f"voice {name!r} not found; {choices}")
 
 
 def default_voice(release: str | Path | None, preferred: str | None = None) -> Voice:
-    """The preferred voice, else the first of the release, else the first of the package.
+    """The preferred voice, else the first of the release, else the package's own default.
 
     Raises:
         InputError: there is none, or the preferred one is missing.
     """
-    if preferred is not None:
-        return find_voice(preferred, release)
-    for folder in folders(release):
-        if names := sorted(_in_folder(folder)):
-            return find_voice(names[0], release)
-    raise InputError("this model has no voices; give a reference recording and its words")
+    if preferred is None:
+        own, shipped = own_voices(release), shipped_voices()
+        told = PACKAGED / "default" / "config.json"
+        if not own and told.is_file():
+            preferred = ModelConfig.load(told).default_voice
+        preferred = preferred or next(iter(sorted(own or shipped)), None)
+    if preferred is None:
+        raise InputError("this model has no voices; give a reference recording and its words")
+    return find_voice(preferred, release, borrow=True)
+
+
+def _by_name(name: str, voices: dict[str, Path]) -> Path | None:
+    """A voice's recording: of this name, else of one that differs in capitals alone."""
+    alike = {known.casefold(): path for known, path in sorted(voices.items(), reverse=True)}
+    return voices.get(name) or alike.get(name.casefold())
+
+
+def _words(recording: Path) -> str:
+    path = recording.with_suffix(".txt")
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as e:
+        raise InputError(f"cannot read the words of voice {recording.stem!r}: {e}") from e
+    if not text:
+        raise InputError(f"voice {recording.stem!r} has no words: {path} is empty")
+    return text
+
+
+def warn_of_strangers(config: ModelConfig, release: Path, voice: Voice | None) -> None:
+    """Warns where a model is to speak after a recording that is not of one of its own voices.
+
+    Args:
+        voice: that speaks; None: a recording of the user's does.
+    """
+    if voice is not None and not voice.borrowed:
+        return
+    if voice is not None:
+        log.warning(
+            "%s has no voice %s of its own: its model is given the recording of the one that ships",
+            release,
+            voice.name,
+        )
+    if config.imitates is False:
+        log.warning(
+            "the model %r does not imitate: it will speak in a voice of its own, not in the"
+            " recording's; choose one of its voices, name a model that imitates, or finetune this"
+            " one to the recording's speaker (scripts/finetune.py)",
+            config.name,
+        )
 
 
 def _in_folder(folder: Path) -> dict[str, Path]:
@@ -218,4 +277,12 @@ def make_prompt(wave: np.ndarray, text: str, config: ModelConfig, tokenizer: Tok
             f"the reference's text of {len(text)} characters cannot be said in its"
             f" {seconds:.1f} s; write down just what is said in the recording"
         )
-    return Prompt(mel, tokens, float(np.clip(byte_length(text) / seconds, *BYTES_PER_SECOND)), gain)
+    pace = byte_length(text) / seconds
+    if not BYTES_PER_SECOND[0] <= pace <= BYTES_PER_SECOND[1]:
+        log.warning(
+            "the reference's text of %d characters does not go with its %.1f s of sound; write down"
+            " all that is said in the recording, and no more",
+            len(text),
+            seconds,
+        )
+    return Prompt(mel, tokens, float(np.clip(pace, *BYTES_PER_SECOND)), gain)

@@ -108,7 +108,7 @@ stage curve --needs speech --makes "$runs/curve.png" -- \
 stage convert --needs speech prompts export durations --makes "$output/config.json" -- \
   "$python" -m convert "$runs/speech" --output "$output" --voices "$runs/voices" \
   --vocoder "$vocoder" $durations --name "$(basename "$output")" --temperature 0.4 \
-  --smooth 0.25 --sharpen 0.5 ${VOICE:+--default-voice "$VOICE"}
+  --smooth 0.25 --sharpen 0.5 --no-imitates ${VOICE:+--default-voice "$VOICE"}
 # shellcheck disable=SC2086
 stage evaluate --needs convert --makes "$runs/evaluation/summary.json" \
   --clean "$runs/evaluation" -- \

@@ -42,7 +42,8 @@ def voices(args: argparse.Namespace) -> list[tuple[str, str | None, Prompt]]:
         found = [find_voice(name, folder) for name in wanted]
     else:
         found = [default_voice(folder, load_config(folder).default_voice)]
-    return [(v.name, v.name, Prompt(Recording(v.audio), v.text)) for v in found]
+        wanted = [found[0].name]
+    return [(v.name, name, Prompt(Recording(v.audio), v.text)) for name, v in zip(wanted, found)]
 
 
 def spoken_tasks(args: argparse.Namespace) -> Iterator[Task]:

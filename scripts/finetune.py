@@ -253,7 +253,8 @@ def export(
 
     source = read_source(args.run)
     tensors = blend(read_release(release, MODEL), source.tensors, strength)
-    state = {"model_state_dict": tensors, "config": source.config, "vocab": source.vocab}
+    carried = {**source.config, "imitates": release.config.imitates}
+    state = {"model_state_dict": tensors, "config": carried, "vocab": source.vocab}
     torch.save(state | {"step": source.step}, args.run / "finetuned.pt")
     duration = None
     if state := duration_state(release, objective):

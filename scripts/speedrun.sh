@@ -60,7 +60,7 @@ stage curve --needs train --makes "$out/curve.png" -- \
 stage convert --needs train prompt --makes "$out/model/config.json" --clean "$out/model" -- \
   "$python" -m convert "$out/run" --output "$out/model" --voices "$out/voices" \
   --vocoder "${VOCODER:-$here/nanospeech/default}" --name "$(basename "$out")" --temperature 0.4 \
-  --sharpen 0.4
+  --sharpen 0.4 --no-imitates
 # shellcheck disable=SC2086
 stage evaluate --needs convert --makes "$out/evaluation/summary.json" --clean "$out/evaluation" -- \
   "$python" "$here/scripts/evaluate.py" "$out/model" --out "$out/evaluation" \

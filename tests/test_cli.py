@@ -1,5 +1,6 @@
 """The command line: it speaks; bad input is one line on stderr, exit code 2 and no file."""
 
+import dataclasses
 import io
 import os
 import re
@@ -17,6 +18,7 @@ import soundfile as sf
 import nanospeech
 from nanospeech import audio
 from nanospeech.backend import installed
+from nanospeech.config import ModelConfig
 from nanospeech.generate import main
 
 RATE = 24_000
@@ -206,10 +208,34 @@ def test_a_wanted_duration_and_a_speed_are_met(tiny_release, here):
     assert lengths[1] / lengths[0] == pytest.approx(2, rel=0.1)
 
 
-def test_voices_are_listed_on_stdout(tiny_release, capsys):
+def test_voices_are_listed_on_stdout(tiny_release, here, capsys):
     assert main(["--model", str(tiny_release), "--list-voices"]) == 0
     out, err = capsys.readouterr()
-    assert "tone" in out.splitlines() and err == ""
+    assert out == "tone\n" and err == ""  # its own, none of the package's
+    assert speak(tiny_release, "--voice", "TONE", "--output", "a.wav") == 0
+
+
+def test_a_recording_for_a_model_that_does_not_imitate_is_answered_plainly(tiny_release, here):
+    folder = here.parent / "own voices alone"
+    shutil.copytree(tiny_release, folder)
+    sf.write("a.wav", speech_like(2.0), RATE)
+    told = ModelConfig.load(folder / "config.json")
+    given = ["--ref-audio", "a.wav", "--ref-text", "this is a test.", "--output", "b.wav", *FAST]
+    for imitates in (False, None):
+        dataclasses.replace(told, imitates=imitates).save(folder / "config.json")
+        command = ["-m", "nanospeech.generate", "--model", str(folder), "--backend", BACKEND]
+        done = run(*command, "--text", "hello there.", *given)
+        assert done.returncode == 0 and done.stdout == ""
+        assert ("does not imitate" in done.stderr) == (imitates is False)
+    assert audio.check_length("b.wav", 60) > 0.3
+
+
+def test_voices_of_a_folder_without_any_are_said_to_be_lent(tiny_release, here, capsys):
+    folder = here.parent / "mute"
+    shutil.copytree(tiny_release, folder, ignore=shutil.ignore_patterns("voices"))
+    assert main(["--model", str(folder), "--list-voices"]) == 0
+    out, err = capsys.readouterr()
+    assert "kathleen" in out.splitlines() and "no voices of its own" in err
 
 
 def bad_references(folder: Path) -> None:

@@ -41,6 +41,11 @@ def spoken(speaker):
     return [log_mel(speaker.speak(text).wave) for text in TEXTS]
 
 
+def test_it_is_said_to_know_its_own_voices_alone(engine):
+    """Until a model that imitates is the default."""
+    assert engine.config.imitates is False
+
+
 def misfit(engine, mel: np.ndarray, text: str) -> float:
     """Mean squared distance of a mel from the token means of a text, on the best alignment."""
     ids = encode(f" {text} ", engine.tokenizer)

@@ -252,7 +252,11 @@ def command(base: Path, folder: Path, data: Path, *options: str) -> list[str]:
 def test_a_folder_of_recordings_becomes_a_voice(phonemes, tmp_path, capsys, how):
     data = voice_folder(tmp_path / "data")
     options = ["--lora", "4", "--extend-vocab"] if how == "lora" else ["--rehearse", str(SHARD)]
-    call = command(phonemes, tmp_path, data, "--license", "CC0 1.0", *options)
+    base = tmp_path / "base"
+    shutil.copytree(phonemes, base)
+    imitates = how == "lora"
+    dataclasses.replace(open_release(base).config, imitates=imitates).save(base / "config.json")
+    call = command(base, tmp_path, data, "--license", "CC0 1.0", *options)
     assert finetune.main(call) == 0
     out, err = capsys.readouterr()
     assert "left out 1: no transcript" in err
@@ -261,6 +265,7 @@ def test_a_folder_of_recordings_becomes_a_voice(phonemes, tmp_path, capsys, how)
     release = open_release(tmp_path / "out")
     assert (release.tokenizer.vocab[-1] == "ə") == (how == "lora")
     assert release.config.default_voice == "kathleen"
+    assert release.config.imitates is imitates  # as the model that it began with
     voices = tmp_path / "out" / "voices"
     assert sorted(p.name for p in voices.iterdir()) == [
         f"kathleen{suffix}" for suffix in (".flac", ".license.txt", ".txt")

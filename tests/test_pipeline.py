@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from nanospeech import InputError, SampleOptions, Speaker, audio
+from nanospeech.checkpoint import DEFAULT
 from nanospeech.config import DiTConfig, ModelConfig
 from nanospeech.lengths import MIN_SPEECH
 from nanospeech.mel import log_mel
 from nanospeech.sampling import noise
 from nanospeech.tokenizer import Tokenizer
-from nanospeech.voices import default_voice, find_voice, list_voices
+from nanospeech.voices import Manner, default_voice, find_voice, list_voices
 
 RATE = 24_000
 TEXT = "a quick tone, held for a while."
@@ -273,6 +274,72 @@ def test_wrong_wishes_are_input_errors(wrong, message):
         Speaker(EchoEngine(), ref_text="x")  # type: ignore[arg-type]
 
 
+STRANGER = "does not imitate"
+
+
+@pytest.mark.parametrize("imitates", [None, True, False])
+def test_a_model_that_does_not_imitate_says_so_of_a_recording(imitates, caplog):
+    engine = EchoEngine()
+    engine.config = dataclasses.replace(engine.config, name="robert", imitates=imitates)
+    assert speaker(engine).speak("hello there.").seconds > 0
+    assert (STRANGER in caplog.text) == (imitates is False)
+    if imitates is False:
+        assert "'robert'" in caplog.text and "finetune" in caplog.text
+
+
+def with_voice(folder: Path, name: str) -> Path:
+    (folder / "voices").mkdir(parents=True, exist_ok=True)
+    audio.write(folder / "voices" / f"{name}.flac", sound(1.5))
+    (folder / "voices" / f"{name}.txt").write_text("hello there.")
+    return folder
+
+
+def test_a_folder_offers_its_own_voices_and_borrows_others_openly(tmp_path, caplog):
+    engine = EchoEngine()
+    engine.config = dataclasses.replace(engine.config, imitates=False)
+    engine.folder = with_voice(tmp_path / "mine", "anna")
+    assert list_voices(engine.folder) == ["anna"]
+    for name in (None, "anna", "Anna"):
+        Speaker(engine, name)
+    assert not caplog.text  # its own
+    for name in ("kathleen", "Kathleen"):
+        with pytest.raises(InputError, match=r"choose from anna; default/kathleen lends"):
+            Speaker(engine, name)
+    lent = Speaker(engine, "default/kathleen").prompt
+    assert "mine has no voice kathleen of its own" in caplog.text and STRANGER in caplog.text
+    own = find_voice("kathleen", DEFAULT)
+    assert not own.borrowed and own.weights is not None and own.manner != Manner()
+    assert lent.manner == Manner() and np.array_equal(
+        lent.mel, speaker(engine, audio.read(own.audio), ref_text=own.text).prompt.mel
+    )
+    assert find_voice("default/kathleen", DEFAULT) == own
+    with pytest.raises(InputError, match="not found"):
+        find_voice("default/anna", engine.folder)
+
+
+def test_a_folder_without_voices_borrows_the_packages_default_and_says_so(tmp_path, caplog):
+    engine = EchoEngine()
+    engine.folder = tmp_path
+    packaged = ModelConfig.load(DEFAULT / "config.json").default_voice
+    assert list_voices(tmp_path) == list_voices(DEFAULT) != []
+    assert default_voice(tmp_path).name == packaged != sorted(list_voices(DEFAULT))[0]
+    Speaker(engine)
+    assert f"has no voice {packaged} of its own" in caplog.text and STRANGER not in caplog.text
+    assert find_voice("kumo", tmp_path).borrowed
+    # a config that names a voice of the package has it, lent
+    engine.config = dataclasses.replace(engine.config, default_voice="kumo")
+    engine.folder = with_voice(tmp_path, "anna")
+    caplog.clear()
+    Speaker(engine)
+    assert "has no voice kumo of its own" in caplog.text
+
+
+@pytest.mark.parametrize("text, fits", [("hm.", False), (TEXT, True), (TEXT * 5, False)])
+def test_a_reference_text_that_cannot_be_of_its_recording_is_warned_of(text, fits, caplog):
+    speaker(wave=sound(2.5), ref_text=text)
+    assert ("does not go with its" in caplog.text) == (not fits)
+
+
 def test_voices_are_found_by_name_inside_their_folder_alone(tmp_path):
     folder = tmp_path / "voices"
     folder.mkdir()
@@ -288,6 +355,7 @@ def test_voices_are_found_by_name_inside_their_folder_alone(tmp_path):
     for name in ("../outside", "nobody", "", "mute", str(tmp_path / "outside")):
         with pytest.raises(InputError, match=r"choose from .*adam.*zoe"):
             find_voice(name, tmp_path)
+    assert find_voice("ZOE", tmp_path).name == "zoe" and find_voice("Adam", tmp_path).name == "adam"
     (folder / "zoe.txt").write_bytes(b"\xff")
     with pytest.raises(InputError, match="words of voice 'zoe'"):
         find_voice("zoe", tmp_path)
