@@ -25,8 +25,11 @@ FORMATS = {
     ".wav": ("WAV", "PCM_16"),
     ".flac": ("FLAC", "PCM_16"),
     ".ogg": ("OGG", "VORBIS"),
+    ".opus": ("OGG", "OPUS"),
     ".mp3": ("MP3", "MPEG_LAYER_III"),
 }
+# of what libsndfile knows nothing: AAC, WMA and films
+FOREIGN = (".m4a", ".mp4", ".m4b", ".aac", ".wma", ".webm", ".mov", ".mkv")
 BLOCK = 65_536  # samples a write; libsndfile's Vorbis encoder overflows its stack on long ones
 
 
@@ -67,12 +70,20 @@ def read(
             limit = -1 if max_seconds is None else int(max_seconds * rate) + 1
             wave = f.read(limit, dtype="float32", always_2d=True).mean(axis=1)
     except (sf.LibsndfileError, OSError, RuntimeError) as e:
-        raise InputError(f"cannot read {name} as audio: {e}") from e
+        raise unreadable(name, e) from e
     if not len(wave):
         raise InputError(f"{name} holds no audio")
     if not np.isfinite(wave).all():
         raise InputError(f"{name} holds samples that are not numbers")
     return resample(wave, rate, sample_rate)
+
+
+def unreadable(name: str, e: Exception) -> InputError:
+    """What to say of a file that libsndfile cannot read."""
+    told = f"cannot read {name} as audio: {e}"
+    if Path(name).suffix.lower() in FOREIGN:
+        told += "; it takes no such files: make it one that it takes, as by ffmpeg -i FILE new.wav"
+    return InputError(told)
 
 
 def check_length(path: str | Path, max_seconds: float) -> float:
@@ -88,7 +99,7 @@ def check_length(path: str | Path, max_seconds: float) -> float:
     try:
         info = sf.info(str(path))
     except (sf.LibsndfileError, OSError, RuntimeError) as e:
-        raise InputError(f"cannot read {path} as audio: {e}") from e
+        raise unreadable(str(path), e) from e
     if not info.frames:
         raise InputError(f"{path} holds no audio")
     if info.duration > max_seconds:
@@ -212,6 +223,11 @@ def check_writable(path: str | Path) -> Path:
         InputError: unknown extension, missing folder, no permission, or not a plain file.
     """
     real = Path(os.path.realpath(path))
+    if real.suffix.lower() in FOREIGN:
+        raise InputError(
+            f"cannot write {path}: {real.suffix} needs an encoder that libsndfile lacks; write"
+            f" {', '.join(FORMATS)}, or make it of one of these by ffmpeg -i speech.wav {real.name}"
+        )
     if real.suffix.lower() not in FORMATS:
         raise InputError(
             f"cannot write {path}: its extension should be one of {', '.join(FORMATS)}"
@@ -232,7 +248,7 @@ def check_writable(path: str | Path) -> Path:
 
 
 def write(path: str | Path, wave: np.ndarray, sample_rate: int = SAMPLE_RATE) -> None:
-    """Writes WAV, FLAC, Ogg Vorbis or MP3, by extension; whole or not at all.
+    """Writes WAV, FLAC, Ogg Vorbis, Opus or MP3, by extension; whole or not at all.
 
     Args:
         wave: float32 (n,); clipped to [-1, 1].

@@ -61,7 +61,7 @@ class Memory(Output):
 
 
 class File(Output):
-    """A WAV, FLAC, Ogg or MP3 file, by extension.
+    """A WAV, FLAC, Ogg, Opus or MP3 file, by extension.
 
     It is written beside its place and put there when it is whole. After Ctrl-C what was written by
     then is put there, with a header that says how much; after an error nothing is.

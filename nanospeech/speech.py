@@ -53,7 +53,7 @@ class Utterance:
         return self.elapsed / max(self.seconds, 1e-9)
 
     def save(self, path: str | Path) -> None:
-        """Writes WAV, FLAC, Ogg or MP3, by extension."""
+        """Writes WAV, FLAC, Ogg, Opus or MP3, by extension."""
         audio.write(path, self.wave, self.sample_rate)
 
 

@@ -131,7 +131,7 @@ def test_what_is_written_reads_back(tmp_path, suffix):
     assert similarity(wave, audio.read(path)) > 0.99
     assert os.listdir(tmp_path) == [path.name]
     audio.write(path, wave * 5)  # over full scale is clipped, over an older file
-    assert np.abs(audio.read(path)).max() <= 1.2
+    assert np.abs(audio.read(path)).max() <= 1.3  # but for what coding adds
 
 
 def test_unwritable_outputs_are_found_beforehand_and_leave_nothing(tmp_path):
