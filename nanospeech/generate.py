@@ -10,7 +10,7 @@ import dataclasses
 import os
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from .config import GUIDANCES, METHODS, SCHEDULES, BatchLimits, SampleOptions
@@ -71,11 +71,23 @@ def build_parser() -> argparse.ArgumentParser:
     """The flags. Defaults and help of the sampling options come from their dataclass."""
     parser = Parser(
         prog="nanospeech",
+        allow_abbrev=False,  # "--tex" would be another flag's when one is added
         description="Speaks text, in the voice that ships, a model's voices or a recording's.",
     )
     add = parser.add_argument
     add("--text", help="what to say; - or nothing reads it from standard input")
-    add("--output", metavar="FILE", help="wav, flac, ogg or mp3; - writes WAV to standard output")
+    add("--file", metavar="FILE", help="instead of --text: a text file to speak")
+    add(
+        "--encoding",
+        default="utf-8",
+        metavar="NAME",
+        help="of --file, --batch and standard input, for example latin-1 (default: %(default)s)",
+    )
+    add(
+        "--output",
+        metavar="FILE",
+        help="wav, flac, ogg, opus or mp3; - writes WAV to standard output",
+    )
     add(
         "--stream",
         action="store_true",
@@ -239,13 +251,10 @@ def generate(args: argparse.Namespace) -> int:
     from . import audio
     from .output import Memory
     from .pipeline import check_speech, step_bar
-    from .reading import arriving_text, check_stdin, read_text
 
     options, how, seconds = read_options(args)
-    arrives = args.stream and args.text in (None, "-")
-    if args.text is None:
-        check_stdin()
-    text = arriving_text() if arrives else read_text(args.text)
+    text = choose_text(args)
+    arrives = not isinstance(text, str)
     said = text if isinstance(text, str) else None
     check_speech(said, args.speed, args.seed, seconds)
     target, device = args.output, None
@@ -278,6 +287,28 @@ def generate(args: argparse.Namespace) -> int:
     if device is not None and isinstance(out, Memory):
         audio.play(out.wave, out.sample_rate)
     return 0
+
+
+def choose_text(args: argparse.Namespace) -> str | Iterator[str]:
+    """What to say: a text, or where it is streamed what comes in from standard input.
+
+    Raises:
+        InputError: there is none, two are given, or it cannot be read.
+    """
+    from .reading import arriving_text, check_stdin, names_file, read_file, read_text, some
+
+    if args.text is not None and args.file is not None:
+        raise InputError("give --text or --file, not both")
+    given = args.file if args.text is None else args.text
+    if given is None:
+        check_stdin()
+    if args.stream and given in (None, "-"):
+        return arriving_text(args.encoding)
+    if args.file is not None:
+        return some(read_file(args.file, args.encoding))
+    if names_file(args.text):
+        say(f"--text is spoken as it stands; to speak what the file holds: --file {args.text}")
+    return read_text(args.text, args.encoding)
 
 
 def choose_output(target: str | None, device: Any, streams: bool, sample_rate: int) -> Any:
@@ -320,20 +351,21 @@ def speak_batch(args: argparse.Namespace) -> int:
     """
     from . import batch_files
     from .pipeline import check_speech
-    from .reading import read_file, read_stdin
+    from .reading import read_file
 
     options, how, seconds = read_options(args)
-    if args.text is not None or args.stream or seconds is not None:
+    given = args.text is not None or args.file is not None
+    if given or args.stream or seconds is not None:
         raise InputError(
-            "--batch speaks the lines of its file; give it without --text, --stream and the seconds"
-            " of --duration"
+            "--batch speaks the lines of its file; give it without --text, --file, --stream and the"
+            " seconds of --duration"
         )
     if args.output in (None, "-"):
         raise InputError("--batch writes into a folder; name it with --output FOLDER")
     check_speech(None, args.speed, args.seed)
     limits = BatchLimits(items=args.batch_size)
     outcome = batch_files.speak_file(
-        read_stdin() if args.batch == "-" else read_file(args.batch),
+        read_file(args.batch, args.encoding),
         args.output,
         lambda: load_speaker(args, options, how),
         limits,

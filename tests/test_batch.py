@@ -205,7 +205,7 @@ def test_what_is_there_is_spoken_again_only_if_it_is_asked_for(tiny_release, tmp
     [
         (["--output", "-"], "name it with --output FOLDER"),
         (["--output", "out", "--text", "x"], "without --text"),
-        (["--output", "out", "--stream"], "without --text, --stream"),
+        (["--output", "out", "--stream"], "without --text, --file, --stream"),
         (["--output", "out", "--duration", "3"], "seconds of --duration"),
         (["--output", "out", "--batch-size", "0"], "items of a batch are 0"),
         (["--output", "file"], "cannot write into file"),

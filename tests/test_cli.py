@@ -69,7 +69,7 @@ def test_help_and_import_load_nothing_heavy():
     done = run("-c", code)
     assert done.stdout.endswith("code 0 []\n"), done.stderr
     flags = "model text voice ref-audio ref-text output steps method cfg sway-coef speed seed"
-    flags += " stream batch overwrite batch-size"
+    flags += " stream batch overwrite batch-size file encoding"
     for flag in f"{flags} duration backend device dtype list-voices quiet version".split():
         assert f"--{flag} " in done.stdout or f"--{flag}]" in done.stdout
     both = run("-c", "import nanospeech.pipeline, sys; print({'torch', 'mlx'} & set(sys.modules))")
@@ -135,6 +135,75 @@ def test_text_comes_from_standard_input(tiny_release, here, monkeypatch, flags):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("héllo “there”.".encode())))
     assert speak(tiny_release, "--output", "a.ogg", *flags, text=None) == 0
     assert sf.info(here / "a.ogg").samplerate == RATE
+
+
+WORDS = "hello there, café général."
+
+
+@pytest.mark.parametrize(
+    "encoding, flags",
+    [
+        ("utf-8", []),
+        ("utf-8-sig", ["--encoding", "UTF8"]),
+        ("latin-1", ["--encoding", "latin-1"]),
+        ("utf-16", ["--encoding", "utf-16"]),
+    ],
+)
+def test_a_file_is_spoken_in_any_encoding(tiny_release, here, monkeypatch, capsys, encoding, flags):
+    sound = ["--seed", "1", *flags, "--output"]
+    assert speak(tiny_release, *sound[:2], "--output", "told.wav", text=WORDS) == 0
+    (here / "words.txt").write_text(WORDS, encoding=encoding)
+    assert speak(tiny_release, "--file", "words.txt", *sound, "file.wav", text=None) == 0
+    (here / "lines.txt").write_text(f"one|{WORDS}\n", encoding=encoding)
+    assert speak(tiny_release, "--batch", "lines.txt", *sound, "lines", text=None) == 0
+    for name, more in (("in", []), ("dash", ["--file", "-"]), ("early", ["--stream"])):
+        source = io.TextIOWrapper(io.BytesIO(WORDS.encode(encoding)))
+        monkeypatch.setattr("sys.stdin", source)
+        assert speak(tiny_release, *more, *sound, f"{name}.wav", text=None) == 0
+    told = audio.read("told.wav")
+    for name in ("file", "in", "dash", "lines/one"):
+        assert np.array_equal(audio.read(f"{name}.wav"), told), name
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    "encoding, flags, offer",
+    [
+        ("latin-1", [], "add --encoding latin-1"),
+        ("utf-16", [], "add --encoding utf-16"),
+        ("latin-1", ["--encoding", "ascii"], "not ASCII text"),
+        ("utf-8", ["--encoding", "klingon"], "encoding 'klingon' not known; choose utf-8, latin-1"),
+        ("utf-8", ["--encoding", "rot13"], "encoding 'rot13' not known"),
+    ],
+)
+def test_another_encoding_is_named_with_what_to_do(
+    tiny_release, here, monkeypatch, capsys, encoding, flags, offer
+):
+    (here / "words.txt").write_text(WORDS, encoding=encoding)
+    ways = [["--file", "words.txt"], ["--batch", "words.txt"], ["--file", "-"], ["--stream"]]
+    for way in ways:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(WORDS.encode(encoding))))
+        assert speak(tiny_release, *way, *flags, "--output", "out.wav", text=None) == 2, way
+        err = capsys.readouterr().err
+        assert offer in err and err.count("\n") == 1, way
+    assert os.listdir(here) == ["words.txt"]
+
+
+def test_a_text_that_names_a_file_is_spoken_with_a_hint(tiny_release, here, capsys):
+    (here / "chapter.txt").write_text(WORDS)
+    assert speak(tiny_release, "--output", "a.wav", text="chapter.txt") == 0
+    assert "to speak what the file holds: --file chapter.txt" in capsys.readouterr().err
+    for text in ("no such file.txt", "hello. " * 100):
+        assert speak(tiny_release, "--output", "a.wav", text=text) == 0
+        assert capsys.readouterr().err == ""
+    assert speak(tiny_release, "--file", "gone.txt", "--output", "b.wav", text=None) == 2
+    assert "cannot read gone.txt" in capsys.readouterr().err and not (here / "b.wav").exists()
+
+
+def test_opus_is_opus(tiny_release, here):
+    assert speak(tiny_release, "--output", "a.opus") == 0
+    assert (sf.info("a.opus").format, sf.info("a.opus").subtype) == ("OGG", "OPUS")
+    assert len(audio.read("a.opus")) > 0.3 * RATE
 
 
 def test_a_dash_writes_wav_to_standard_output(tiny_release, here, capfdbinary):
@@ -245,6 +314,7 @@ def bad_references(folder: Path) -> None:
     sf.write(folder / "short.wav", speech_like(0.1), RATE)
     (folder / "text.wav").write_text("these are words")
     (folder / "nothing.wav").write_bytes(b"")
+    (folder / "film.m4a").write_bytes(b"\0\0\0\x18ftypM4A ")
     with sf.SoundFile(folder / "long.flac", "w", 8000, 1) as f:
         for _ in range(600):
             f.write(speech_like(1.0, 8000))
@@ -268,6 +338,7 @@ def ref(name: str) -> list[str]:
         (ref("empty.wav"), "no audio"),
         (ref("nothing.wav"), "cannot read"),
         (ref("text.wav"), "cannot read"),
+        (ref("film.m4a"), "it takes no such files: make it one that it takes, as by ffmpeg"),
         (ref("short.wav"), "at least"),
         (ref("long.flac"), "lasts 600.0 s; at most 60 s"),
         (ref("good.wav")[:2], "no text"),
@@ -276,6 +347,8 @@ def ref(name: str) -> list[str]:
         ([*ref("good.wav"), "--voice", "tone"], "not both"),
         (["--output", "no/such/folder/a.wav"], "no folder"),
         (["--output", "a.doc"], "extension should be one of .wav"),
+        (["--output", "a.m4a"], "needs an encoder that libsndfile lacks; write .wav"),
+        (["--file", "../text.wav"], "not both"),
         (["--output", ".."], "cannot write"),
         (["--model", "no-such-model"], "'no-such-model' not found"),
         (["--model", ".."], "has no model.safetensors"),
@@ -292,6 +365,8 @@ def ref(name: str) -> list[str]:
         (["--device", "abacus"], "abacus"),
         (["--backend", "abacus"], "abacus"),
         (["--no-such-flag"], "--no-such-flag"),
+        (["--voic", "tone"], "unrecognized arguments: --voic"),
+        (["--stre"], "unrecognized arguments: --stre"),
     ],
     ids=lambda v: " ".join(v)[:40].encode("ascii", "replace").decode() if type(v) is list else "",
 )
