@@ -22,8 +22,9 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from nanospeech.errors import DataError
 
+from .pairing import PAIR_MB, Waiting
 from .sources import make_source
-from .stream import Place, Ref, SampleStream, rows
+from .stream import Place, Ref, SampleStream, packed
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class BatchPlan:
         min_duration: fewest frames a sample.
         carry: what fills no batch at the end of an epoch waits for the next one, so that every
             batch has its full size (but for an epoch's only one); if not, it makes smaller ones.
+        pair_mb: memory for clips that wait for a partner, in each worker.
     """
 
     batch_size: int
@@ -48,6 +50,7 @@ class BatchPlan:
     text_multiple: int = 16
     min_duration: int = 16
     carry: bool = False
+    pair_mb: int = PAIR_MB
 
     def bucket(self, frames: int) -> int:
         """The padded length of a sample: the next of the evenly spaced bucket lengths."""
@@ -168,7 +171,8 @@ class Batches(IterableDataset):
         self.worker, self.skipped, self.reasons = worker, Counter(), Counter()
         self.batches, self.barren = place.batches, place.barren
         self.waiting: dict[int, list[dict]] = {}  # bucket -> items of a batch to be
-        self.alone: dict[Any, dict] = {}  # speaker -> described sample without a partner
+        limits = self.plan.max_duration, self.plan.min_duration, self.plan.pair_mb * 10**6
+        self.alone = Waiting(*limits)  # described samples without a partner
         self.stream = SampleStream(
             self.source, self.seed, stream, streams, self.shuffle_buffer, place, self.skipped
         )
@@ -184,7 +188,8 @@ class Batches(IterableDataset):
             parts = []
         for ref in map(tuple, place.alone.tolist()):
             if ref in found and (item := self.introduce(ref, found[ref])) is not None:
-                self.alone[item["speaker"]] = item
+                for gone in self.alone.add(item):  # where less may be held than before
+                    self.wait_alone(gone)
         found.clear()
 
     def epoch(self) -> Iterator[Loaded]:
@@ -197,9 +202,7 @@ class Batches(IterableDataset):
                 for ready in self.arrive(item):
                     self.wait(ready)
         while self.alone:
-            item = self.alone.pop(next(iter(self.alone)))
-            if (ready := self.rebuild([item], 0)) is not None:
-                self.wait(ready)
+            self.wait_alone(self.alone.first())
             yield from self.full()
         if not self.plan.carry:
             for bucket in sorted(self.waiting):
@@ -247,6 +250,11 @@ class Batches(IterableDataset):
         """Puts an item to those of its length."""
         self.waiting.setdefault(self.plan.bucket(item["frames"]), []).append(item)
 
+    def wait_alone(self, item: dict) -> None:
+        """The same for a described sample that gets no partner."""
+        if (ready := self.rebuild([item], 0)) is not None:
+            self.wait(ready)
+
     def full(self) -> Iterator[Loaded]:
         """Batches of those buckets that have enough."""
         for bucket in sorted(self.waiting):
@@ -279,8 +287,8 @@ class Batches(IterableDataset):
         return self.stream.place(
             batches=self.batches,
             barren=self.barren,
-            waiting=rows(waiting, 5),
-            alone=rows((ref for item in self.alone.values() for ref in item["refs"]), 3),
+            waiting=packed(waiting, 5),
+            alone=self.alone.refs.copy(),
         )
 
 

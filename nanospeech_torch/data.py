@@ -93,28 +93,19 @@ class SpeechBatches(Batches):
     def arrive(self, item: dict) -> list[dict]:
         """Items for batches that a new sample makes, by itself or with one of its speaker.
 
-        Two clips of a speaker joined are what a prompt and new speech look like.
+        Two clips of a speaker joined are what a prompt and new speech look like. Those that wait
+        are long ones: either may be the prompt, or speech would never be long.
         """
-        speaker = item["speaker"]
-        if speaker is None or "reference" in item or not self.paired(item):
+        if item["speaker"] is None or "reference" in item:
             return self.ready([item])
-        if speaker not in self.alone:
-            self.alone[speaker] = item
-            return []
-        first = self.alone[speaker]
-        if first["frames"] + item["frames"] > self.plan.max_duration:
-            return self.ready([item])
-        if (two := self.decoded(item)) is None:
-            return []
-        del self.alone[speaker]
-        if (one := self.decoded(first)) is None:
-            self.alone[speaker] = item
-            return []
-        if one["frames"] + two["frames"] <= self.plan.max_duration:
-            both = self.finished(joined(one, two), Counter())
-            if both is not None:
-                return [both]
-        return self.ready([one, two])
+        pair, alone = self.alone.meet(item, self.paired(item), self.decoded)
+        out = self.ready(alone)
+        if pair:
+            order = pair[::-1] if self.rng(item["key"], item["epoch"], 4).random() < 0.5 else pair
+            fit = sum(part["frames"] for part in pair) <= self.plan.max_duration
+            both = self.finished(joined(*order), Counter()) if fit else None
+            out += self.ready(pair) if both is None else [both]
+        return out
 
     def rebuild(self, parts: list[dict], piece: int) -> dict | None:
         """An item made again of its samples; None if it cannot be used."""

@@ -31,6 +31,7 @@ from .flow import Nanospeech
 from .guards import Guard, GuardConfig, clip_factor, guarded_step
 from .heldout import HeldOut
 from .optim import EMA, SCHEDULES, lr_factor, steps_in_all
+from .pairing import PAIR_MB
 from .parallel import Parallel, ParallelConfig
 from .runlog import Log, LogConfig
 from .speed import SpeedConfig
@@ -62,6 +63,7 @@ class TrainConfig:
     keep: int = option(3, "checkpoints kept; older ones are deleted")
     export: str = option("all", "checkpoints that get a step_N.pt of weights: all, last or never")
     shuffle_buffer: int = option(2000, "samples held to shuffle a stream")
+    pair_mb: int = option(PAIR_MB, "MB for clips that wait to be paired, in each worker")
     seed: int = option(0, "of data order, draws and dropout")
     buckets: int = option(8, "padded lengths that batches may have")
 
@@ -76,6 +78,7 @@ class TrainConfig:
             "keep",
             "buckets",
             "shuffle_buffer",
+            "pair_mb",
             "max_bad_steps",
             "ema_horizon",
         ):
@@ -272,7 +275,10 @@ class Trainer:
         frames = max_batch_frames or batch_size * max_duration
         carry = self.speed.compile != "off"  # one shape a bucket
         self.batching = {"batch_size": batch_size, "max_frames": frames, "longest": max_duration}
-        plan = BatchPlan(batch_size, frames, max_duration, buckets=self.config.buckets, carry=carry)
+        c = self.config
+        plan = BatchPlan(
+            batch_size, frames, max_duration, c.buckets, carry=carry, pair_mb=c.pair_mb
+        )
         state.resume(self, resume)
         self.say(
             f"{self.accelerator.num_processes} x {self.accelerator.device.type}, each with batches "
