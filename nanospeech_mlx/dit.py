@@ -317,8 +317,9 @@ class DiT(layers.Module):
         time = self.time_embed(time_B)
         x = self.input_embed(layers.concat(x, cond, text_BND), mask)
         angles = layers.rotary_angles(x.shape[1], self.config.dim_head, x)
+        seen = layers.seen(mask, x, self.config.dim_head)
         for block in self.transformer_blocks:
-            x = block(x, time, mask, angles)
+            x = block(x, time, seen, angles)
         scale, shift = self.norm_out(time)
         x = self.proj_out(layers.modulated(self.norm_out.norm, x, scale, shift))
         x = x.reshape(x.shape[0], x.shape[1] * p, -1)[:, :frames]

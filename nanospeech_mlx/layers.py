@@ -136,6 +136,11 @@ def rotate(x_BHNE: mx.array, angles: tuple[mx.array, mx.array], heads: int) -> m
     return turned if rest.shape[1] == 0 else mx.concatenate([turned, rest], axis=1)
 
 
+def seen(mask_BN: mx.array | None, like: mx.array, dim_head: int) -> mx.array | None:
+    """What `attention` is given for a mask of keys; for all blocks the same."""
+    return mask_BN
+
+
 def attention(
     q_BHNE: mx.array, k_BHNE: mx.array, v_BHNE: mx.array, mask_BN: mx.array | None
 ) -> mx.array:

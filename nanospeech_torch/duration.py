@@ -81,8 +81,9 @@ class DurationTransformer(layers.Module):
         states = self.text_embed(text, text_mask)
         x = self.input_embed(layers.concat(layers.masked(mel_BNM, mask), states), mask)
         angles = layers.rotary_angles(places, self.config.dim_head, x)
+        seen = layers.seen(mask, x, self.config.dim_head)
         for block in self.transformer_blocks:
-            x = block(x, mask, angles)
+            x = block(x, seen, angles)
         return self.norm_out(x)
 
 

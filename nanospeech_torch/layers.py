@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from nanospeech.errors import InputError
 
-from . import inference_cpu, training_cpu
+from . import inference_cpu, packed, training_cpu
 
 Module = nn.Module
 Linear = nn.Linear
@@ -143,8 +143,17 @@ def rotate(x_BHNE: Tensor, angles: tuple[Tensor, Tensor], heads: int) -> Tensor:
     return turned if rest.shape[1] == 0 else torch.cat([turned, rest], dim=1)
 
 
+def seen(mask_BN: Tensor | None, like: Tensor, dim_head: int) -> Tensor | None:
+    """What `attention` is given for a mask of keys; for all blocks the same."""
+    if mask_BN is None or not packed.usable(like, dim_head):
+        return mask_BN
+    return packed.segments(mask_BN)
+
+
 def attention(q_BHNE: Tensor, k_BHNE: Tensor, v_BHNE: Tensor, mask_BN: Tensor | None) -> Tensor:
     """Softmax attention; keys where the mask is false are not seen."""
+    if mask_BN is not None and mask_BN.dtype == torch.int32:  # segments, as `seen` makes them
+        return packed.attention(q_BHNE, k_BHNE, v_BHNE, mask_BN)
     if inference_cpu.speaks(q_BHNE) and q_BHNE.dtype == torch.bfloat16:
         return inference_cpu.attention(q_BHNE, k_BHNE, v_BHNE, mask_BN)
     mask = None if mask_BN is None else mask_BN[:, None, None, :]

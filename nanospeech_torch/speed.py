@@ -18,6 +18,8 @@ from torch import nn
 from nanospeech.config import option
 from nanospeech.errors import InputError
 
+from . import packed
+
 MODES = ("off", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
@@ -121,7 +123,9 @@ def kept_ops() -> list[Any]:
     Batched products are not among them: on the CPU those are attention's (N, N) scores.
     """
     aten = torch.ops.aten
+    segmented = [torch.ops.torch_attn._varlen_attn.default] if packed.varlen_attn else []
     return [
+        *segmented,
         aten.mm.default,
         aten.addmm.default,
         aten._scaled_dot_product_flash_attention.default,
