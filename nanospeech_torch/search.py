@@ -1,13 +1,31 @@
 """Search: nanospeech.alignment's monotonic search in torch, for steps that stay on the device.
 
-A loop over frames with vector steps over batch and tokens; no value is read by the host.
+No value is read by the host. On GPUs one kernel does it all, where Triton is installed; elsewhere a
+loop over frames with vector steps over batch and tokens.
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+
+@functools.cache
+def kernel(device: str) -> Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]] | None:
+    """The search as one kernel, for this type of device; None without Triton 3.2."""
+    if device != "cuda":
+        return None
+    try:
+        import triton.language as tl
+
+        from .search_triton import fused_search
+    except ImportError:
+        return None
+    return fused_search if hasattr(tl, "gather") else None
 
 
 @torch.no_grad()
@@ -27,6 +45,12 @@ def monotonic_search(
         int64 (B, T) frames per token, 0 past tokens_B, summing to frames_B; and int64 (B, N) the
         token of each frame, the last one past frames_B.
     """
+    found = kernel(score_BNT.device.type) or stepwise_search
+    return found(score_BNT, frames_B, tokens_B)
+
+
+def stepwise_search(score_BNT: Tensor, frames_B: Tensor, tokens_B: Tensor) -> tuple[Tensor, Tensor]:
+    """As monotonic_search, some operations for each frame."""
     batch, frames, tokens = score_BNT.shape
     score = score_BNT.float().transpose(0, 1)
     # best[n, b, t + 1] is the best path's score at frame n and token t; one place ahead of token 0
