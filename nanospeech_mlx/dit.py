@@ -287,6 +287,18 @@ class DiT(layers.Module):
         whole = layers.pad_length(mel_BNM, -(-mel_BNM.shape[1] // p) * p)
         return whole.reshape(whole.shape[0], -1, p * whole.shape[2])
 
+    def run_blocks(
+        self,
+        x_BND: Array,
+        time_BD: Array,
+        seen_BN: Array | None,
+        angles: tuple[Array, Array],
+    ) -> Array:
+        """All blocks in turn: one function, which can be one graph."""
+        for block in self.transformer_blocks:
+            x_BND = block(x_BND, time_BD, seen_BN, angles)
+        return x_BND
+
     def __call__(
         self,
         x_BNM: Array,
@@ -318,8 +330,7 @@ class DiT(layers.Module):
         x = self.input_embed(layers.concat(x, cond, text_BND), mask)
         angles = layers.rotary_angles(x.shape[1], self.config.dim_head, x)
         seen = layers.seen(mask, x, self.config.dim_head)
-        for block in self.transformer_blocks:
-            x = block(x, time, seen, angles)
+        x = self.run_blocks(x, time, seen, angles)
         scale, shift = self.norm_out(time)
         x = self.proj_out(layers.modulated(self.norm_out.norm, x, scale, shift))
         x = x.reshape(x.shape[0], x.shape[1] * p, -1)[:, :frames]

@@ -61,6 +61,12 @@ class DurationTransformer(layers.Module):
         self.transformer_blocks = layers.ModuleList([DurationBlock(c) for _ in range(c.depth)])
         self.norm_out = layers.RMSNorm(c.dim)
 
+    def run_blocks(self, x_BND: Array, seen_BN: Array | None, angles: tuple[Array, Array]) -> Array:
+        """All blocks in turn: one function, which can be one graph."""
+        for block in self.transformer_blocks:
+            x_BND = block(x_BND, seen_BN, angles)
+        return x_BND
+
     def __call__(self, mel_BNM: Array, text_BT: Array, lens_B: Array | None = None) -> Array:
         """Hidden states.
 
@@ -82,9 +88,7 @@ class DurationTransformer(layers.Module):
         x = self.input_embed(layers.concat(layers.masked(mel_BNM, mask), states), mask)
         angles = layers.rotary_angles(places, self.config.dim_head, x)
         seen = layers.seen(mask, x, self.config.dim_head)
-        for block in self.transformer_blocks:
-            x = block(x, seen, angles)
-        return self.norm_out(x)
+        return self.norm_out(self.run_blocks(x, seen, angles))
 
 
 class DurationHead(layers.Module):

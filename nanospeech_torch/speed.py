@@ -21,6 +21,7 @@ from nanospeech.errors import InputError
 from . import packed
 
 MODES = ("off", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+GRAPHS = ("reduce-overhead", "max-autotune")  # those with CUDA graphs
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,8 @@ class SpeedConfig:
 
     compile: str = option(
         "off",
-        "torch.compile of each block: off, default, reduce-overhead (CUDA graphs), max-autotune, "
-        "max-autotune-no-cudagraphs",
+        "torch.compile of each block: off, default, max-autotune-no-cudagraphs; or of all blocks "
+        "as one, with CUDA graphs: reduce-overhead, max-autotune",
     )
     checkpoint_interval: int = option(
         0, "every Nth block keeps no activations and is computed again in backward; 0: none"
@@ -54,17 +55,24 @@ class SpeedConfig:
 
 
 def apply_speed(
-    objective: nn.Module, config: SpeedConfig, shapes: int = 8, backend: str = "inductor"
+    objective: nn.Module,
+    config: SpeedConfig,
+    shapes: int = 8,
+    backend: str | Callable = "inductor",
+    sharded: bool = False,
 ) -> None:
     """Compiles and checkpoints the transformer blocks of an objective, in place.
 
     Belongs after the tensor split and before the sharding (Parallel.wrap's `speed`). Each kind of
-    block is compiled once for each shape and shared by all blocks of that kind.
+    block is compiled once for each shape and shared by all blocks of that kind. Where CUDA graphs
+    are recorded, all blocks are compiled as one function: a graph holds the addresses of weights,
+    so that a shared block would be recorded, and launched, once for each block.
 
     Args:
         objective: Nanospeech, DurationPredictor or any module with transformer.transformer_blocks.
         shapes: batch shapes to expect (BatchPlan.buckets); sets how often blocks may be compiled.
         backend: torch.compile's.
+        sharded: blocks fetch their weights one by one (FSDP2): they cannot be one function.
 
     Raises:
         InputError: the objective has no transformer blocks, but something was asked of them.
@@ -85,15 +93,24 @@ def apply_speed(
         kinds[True] = checkpointed(forward, config.checkpoint_ops, drops)
     if config.compile != "off":
         allow_shapes(shapes)
-        mode = None if config.compile == "default" else config.compile
-        options: dict[str, Any] = {"backend": backend, "dynamic": False}
-        if backend == "inductor":
-            options["mode"] = mode
-        kinds = {again: torch.compile(f, **options) for again, f in kinds.items()}
+    one = config.compile in GRAPHS and not sharded
+    if config.compile != "off" and not one:
+        kinds = {again: compiled(f, config.compile, backend) for again, f in kinds.items()}
     for index, block in enumerate(blocks):
         again = bool(config.interval) and (index + 1) % config.interval == 0
-        if again or config.compile != "off":
+        if kinds[again] is not forward:
             block.forward = types.MethodType(kinds[again], block)
+    if one:
+        run: Any = compiled(type(network).run_blocks, config.compile, backend)  # type: ignore
+        network.run_blocks = types.MethodType(run, network)  # type: ignore[union-attr]
+
+
+def compiled(function: Callable, mode: str, backend: str | Callable) -> Callable:
+    """A function compiled for each shape that it is called with."""
+    options: dict[str, Any] = {"backend": backend, "dynamic": False}
+    if backend == "inductor":
+        options["mode"] = None if mode == "default" else mode
+    return torch.compile(function, **options)
 
 
 def checkpointed(forward: Callable, keep_ops: bool, drops: bool) -> Callable:

@@ -203,7 +203,8 @@ class Trainer:
 
     def quicken(self, objective: Any) -> None:
         """Compiles and checkpoints the blocks as configured."""
-        speed.apply_speed(objective, self.speed, 3 * self.config.buckets)
+        split = self.parallel.split
+        speed.apply_speed(objective, self.speed, 3 * self.config.buckets, sharded=split)
 
     def find_phase(self, optimizer: torch.optim.Optimizer) -> str:
         """The phase whose parameters an optimizer moves."""

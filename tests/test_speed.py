@@ -142,6 +142,63 @@ def test_inductor_compiles_a_block_once_for_all_of_its_kind():
     assert recompiles() - before == 1  # two blocks, one graph
 
 
+class Recordings:
+    """A compiler that counts as CUDA graphs do: one for each graph and addresses of weights."""
+
+    def __init__(self, model):
+        self.weights = {p.data_ptr() for p in model.parameters()}
+        self.forward: set[tuple] = set()
+        self.backward: set[tuple] = set()
+
+    def compiler(self, recorded: set[tuple]):
+        from functorch.compile import make_boxed_func
+
+        def compile(graph, examples):
+            def run(*args):
+                held = (x for x in args if isinstance(x, torch.Tensor))
+                known = tuple(x.data_ptr() for x in held if x.data_ptr() in self.weights)
+                recorded.add((id(graph), known))
+                return graph(*args)
+
+            return make_boxed_func(run)
+
+        return compile
+
+    def __call__(self, graph, examples):
+        from torch._dynamo.backends.common import aot_autograd
+
+        forward, backward = self.compiler(self.forward), self.compiler(self.backward)
+        return aot_autograd(fw_compiler=forward, bw_compiler=backward)(graph, examples)
+
+
+def recorded(kind: str, mode: str, sharded: bool = False, **options) -> tuple[int, int]:
+    """Graphs recorded in forward and backward of two batches of one shape; gradients are right."""
+    torch._dynamo.reset()
+    plain, _ = gradients(shaken(kind))
+    model = shaken(kind)
+    names, recordings = list(model.state_dict()), Recordings(model)
+    apply_speed(model, SpeedConfig(mode, **options), backend=recordings, sharded=sharded)
+    gradients_compiled(model, 1)
+    same(plain, gradients_compiled(model))
+    assert list(model.state_dict()) == names
+    return len(recordings.forward), len(recordings.backward)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cuda_graphs_hold_all_blocks_at_once(kind):
+    assert recorded(kind, "reduce-overhead") == (1, 1)
+
+
+def test_cuda_graphs_of_shared_blocks_are_recorded_for_each():
+    depth = shaken("published").transformer.config.depth
+    assert recorded("published", "default") == (depth, depth)  # why they are not shared
+    assert recorded("published", "reduce-overhead", sharded=True) == (depth, depth)
+
+
+def test_one_graph_computes_checkpointed_blocks_again():
+    assert recorded("aligned", "max-autotune", checkpoint_interval=2) == (1, 1)
+
+
 def test_there_are_no_more_graphs_than_shapes():
     torch._dynamo.reset()
     model = shaken("duration")
