@@ -20,7 +20,7 @@ def kernel(device: str) -> Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tens
     if device != "cuda":
         return None
     try:
-        import triton.language as tl
+        import triton.language as tl  # type: ignore
 
         from .search_triton import fused_search
     except ImportError:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import triton
-import triton.language as tl
+import triton  # type: ignore
+import triton.language as tl  # type: ignore
 from torch import Tensor
 
 NARROWEST = 128  # tokens that a program works on at least: one for each of its threads

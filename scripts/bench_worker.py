@@ -36,6 +36,9 @@ class Spec:
         batch_file: npz of mel, lens and text to train on, instead of random ones.
         cpu: leave GPUs alone.
         threads: of the CPU; torch's choice if None.
+        shortest: length of the shortest item as a share of `frames`; the others lie between.
+        masked: attention with a mask, where it would do without.
+        loop_search: the alignment searched in a loop, where one kernel would do.
     """
 
     model: str = "speech"
@@ -55,6 +58,9 @@ class Spec:
     batch_file: str | None = None
     cpu: bool = False
     threads: int | None = None
+    shortest: float = 1.0
+    masked: bool = False
+    loop_search: bool = False
 
     @property
     def processes(self) -> int:
@@ -80,7 +86,7 @@ def build(spec: Spec, meta: bool) -> Any:
 
 
 def make_batch(spec: Spec, vocab: int, mels: int, seed: int) -> Any:
-    """A batch of full length: random, or the file's with random draws."""
+    """A batch, of full length if nothing else is said: random, or the file's with random draws."""
     import numpy as np
     import torch
 
@@ -93,7 +99,7 @@ def make_batch(spec: Spec, vocab: int, mels: int, seed: int) -> Any:
             mel, lens, text = (torch.from_numpy(file[k]) for k in ("mel", "lens", "text"))
     else:
         mel = torch.from_numpy(rng.normal(-3, 2, (b, n, mels)).astype(np.float32))
-        lens = torch.full((b,), n)
+        lens = torch.linspace(spec.shortest * n, n, b).long() if b > 1 else torch.full((b,), n)
         text = torch.from_numpy(rng.integers(0, vocab, (b, spec.tokens)))
     span = torch.zeros(b, n, dtype=torch.bool)
     span[:, n // 8 :] = True
@@ -166,6 +172,7 @@ def run(spec: Spec) -> dict[str, Any]:
     limit(spec.memory)
     if spec.threads:
         torch.set_num_threads(spec.threads)
+    take_back(spec)
     steps = Steps(spec)
     device = steps.device
     last = min(spec.last, spec.steps)
@@ -199,6 +206,18 @@ def run(spec: Spec) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "processes": spec.processes,
     }
+
+
+def take_back(spec: Spec) -> None:
+    """Switches off, in this process, what a cell is to do without."""
+    import torch
+
+    from nanospeech_torch import search
+
+    if spec.masked:
+        torch.backends.cuda.enable_flash_sdp(False)
+    if spec.loop_search:
+        search.kernel = lambda device: None  # type: ignore[assignment]
 
 
 def memory_used(device: Any) -> dict[str, Any]:
