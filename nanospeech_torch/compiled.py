@@ -43,19 +43,23 @@ class CompiledNetwork(FewLengths):
     def make(self, *inputs: Tensor) -> Graph:
         return Graph(self.dit, inputs)
 
+    def replayed(self, *inputs: Tensor) -> Tensor:
+        """What the graph for such inputs gives; it is recorded at the first of them."""
+        x, _, text, time, _ = inputs
+        with self.lock:
+            return self.graph((len(x), len(time), text.shape[1], x.dtype), *inputs)(inputs)
+
     def compute(self, *inputs: Tensor) -> Tensor:
         """As FewLengths.
 
         Raises:
             BackendError: what torch.compile needs beside PyTorch is not there.
         """
-        x, _, text, time, _ = inputs
-        cuda = x.device.type == "cuda"
+        cuda = inputs[0].device.type == "cuda"
         try:
             if not cuda:
                 return self.dit(*inputs)
-            with self.lock:
-                return self.graph((len(x), len(time), text.shape[1], x.dtype), *inputs)(inputs)
+            return self.replayed(*inputs)
         except torch._dynamo.exc.TorchDynamoException as e:  # type: ignore[attr-defined]
             wanted = "Triton and a C compiler" if cuda else "a C++ compiler"
             raise BackendError(

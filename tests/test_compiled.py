@@ -93,6 +93,41 @@ def test_a_missing_compiler_is_named(tiny_aligned, tmp_path, monkeypatch):
     assert "needs a C++ compiler" in last and "the same without" in last
 
 
+def test_graphs_are_recorded_once_for_each_batch_and_padded_length():
+    torch = pytest.importorskip("torch")
+    from nanospeech_torch.compiled import CompiledNetwork
+    from nanospeech_torch.dit import DiT
+
+    class Recorded(CompiledNetwork):
+        """Records as on a GPU; what is replayed is nothing."""
+
+        def make(self, *inputs):
+            made.append(tuple(inputs[0].shape[:2]))
+            return lambda given: torch.zeros_like(given[0])
+
+        def compute(self, *inputs):
+            return self.replayed(*inputs)
+
+    made: list[tuple[int, ...]] = []
+    network = Recorded(DiT(dim=64, depth=2, heads=2, text_dim=32, conv_layers=1), 32, 2)
+
+    def call(batch: int, frames: int) -> None:
+        mel = torch.zeros(batch, frames, 100)
+        text = torch.zeros(batch, frames, 32)
+        assert network(mel, mel, text, torch.zeros(1)).shape == mel.shape
+
+    for frames in (40, 64, 33, 50):
+        call(1, frames)
+    assert made == [(1, 64)]  # four lengths, one graph
+    call(2, 64)
+    call(1, 64)
+    assert made == [(1, 64), (2, 64)]
+    call(1, 96)  # of two the one that was not used for longest goes
+    call(1, 64)
+    call(2, 64)
+    assert made == [(1, 64), (2, 64), (1, 96), (2, 64)]
+
+
 def test_a_cuda_graph_replays_the_network(tiny_aligned):
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
