@@ -87,7 +87,7 @@ def counts_of(trainer: Trainer, batch: Any, phases: Sequence[str]) -> dict[str, 
     gradients.
     """
     core = trainer.core
-    if hasattr(core, "counts"):
+    if getattr(core, "counts", None):
         return {phase: core.counts(batch, phase) for phase in phases}
     several, found = len(trainer.phases) > 1, {}
     batch = batch.to(trainer.accelerator.device)

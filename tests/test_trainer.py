@@ -84,7 +84,7 @@ def test_old_checkpoints_are_deleted_and_none_is_half_written(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["plain", "aligned"])
-def test_two_processes_equal_one_with_the_same_global_batch(tmp_path, kind):
+def test_two_processes_or_micro_batches_equal_one_with_the_same_global_batch(tmp_path, kind):
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu"]
     launch += [
@@ -97,15 +97,22 @@ def test_two_processes_equal_one_with_the_same_global_batch(tmp_path, kind):
         "--dynamo_backend",
         "no",
     ]
-    for name, start, size in (("two", launch, 1), ("one", [sys.executable], 2)):
-        command = [*start, "-m", "tests.training", str(tmp_path / name), str(size), kind]
+    for name, start, size, times in (
+        ("two", launch, 1, 1),
+        ("one", [sys.executable], 2, 1),
+        ("twice", [sys.executable], 1, 2),
+    ):
+        arguments = [str(tmp_path / name), str(size), kind, str(times)]
+        command = [*start, "-m", "tests.training", *arguments]
         result = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True)
         assert result.returncode == 0, result.stderr[-3000:]
-    one, two = (weights(tmp_path / name / "step_00000006.pt") for name in ("one", "two"))
-    assert all(torch.allclose(one[name], two[name], atol=2e-5) for name in one)
-    for loss in ("flow", "heldout_flow"):
-        found = [column(tmp_path / name, loss) for name in ("one", "two")]
-        assert found[0] == pytest.approx(found[1], rel=1e-4) and len(found[0]) in (2, 6)
+    names = ("one", "two", "twice")
+    one, *others = (weights(tmp_path / name / "step_00000006.pt") for name in names)
+    for other in others:
+        assert all(torch.allclose(one[name], other[name], atol=2e-5) for name in one)
+    for loss, count in (("flow", 6), ("heldout_flow", 2)):
+        first, *found = (column(tmp_path / name, loss) for name in names)
+        assert all(row == pytest.approx(first, rel=1e-4) for row in found) and len(first) == count
 
 
 def test_shards_stream_through_datasets_with_workers(tmp_path):
