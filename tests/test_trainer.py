@@ -140,12 +140,74 @@ def test_a_dataset_of_nothing_but_bad_samples_is_an_error(tmp_path):
         trainer(tmp_path).train(bad, 1, batch_size=1, max_duration=200)
 
 
-@pytest.mark.parametrize("schedule", ["linear", "cosine", "wsd"])
+@pytest.mark.parametrize("schedule", ["linear", "cosine", "wsd", "constant"])
 def test_rates_warm_up_peak_and_end_near_zero(schedule):
     rates = [lr_factor(s, 10, 100, schedule, 0.2) for s in range(101)]
-    assert rates[:11] == sorted(rates[:11]) and rates[10] == pytest.approx(1)
-    assert rates[-1] == pytest.approx(0, abs=1e-9)
-    assert all(0 <= r <= 1 for r in rates)
+    # the first step moves a little already, and the eleventh is the first at the peak
+    assert rates[:11] == pytest.approx([(s + 1) / 11 for s in range(11)])
+    later = rates[11:]
+    assert later == sorted(later, reverse=True) and all(0 <= r <= 1 for r in rates)
+    assert rates[-1] == pytest.approx(1 if schedule == "constant" else 0, abs=1e-9)
+
+
+def descent(folder: Path, lr: float = 1.0, warmup: int = 0, **settings) -> NanospeechTrainer:
+    """A run by plain gradient descent: each step moves the weights by rate x gradient."""
+    model = speech_model()
+    options = {"log_every": 1, "buckets": 1, "schedule": "constant", **settings}
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+    return NanospeechTrainer(model, optimizer, warmup, {"cpu": True}, folder, **options)
+
+
+def moves(run: NanospeechTrainer, steps: int) -> list[list[torch.Tensor]]:
+    """The weights before the first step of a run and after each."""
+    batches, log = iter(run.loader(samples(), BatchPlan(2, 400, 200, buckets=1), 0, 0)), Log(run, 9)
+    run.model.train()
+    found = [[p.detach().clone() for p in run.core.parameters()]]
+    for _ in range(steps):
+        run.optimizer_step(batches, steps, log)
+        found.append([p.detach().clone() for p in run.core.parameters()])
+    return found
+
+
+def change(a: list[torch.Tensor], b: list[torch.Tensor]) -> torch.Tensor:
+    return torch.cat([(y - x).flatten() for x, y in zip(a, b)])
+
+
+def test_a_run_warms_up(tmp_path):
+    (before, after), (start, moved) = (
+        moves(descent(tmp_path / str(n), 1e-2, n, max_grad_norm=0.0), 1) for n in (0, 3)
+    )
+    # the same gradient at a quarter of the rate
+    torch.testing.assert_close(change(start, moved), change(before, after) / 4, rtol=0, atol=1e-7)
+    run = descent(tmp_path / "rates", 1e-2, 3)
+    moves(run, 5)
+    assert column(run.run_dir, "lr") == [0.0025, 0.005, 0.0075, 0.01, 0.01]
+
+
+def test_a_run_clips_its_gradients(tmp_path):
+    free, loose, tight = (
+        descent(tmp_path / str(most), 0.1, max_grad_norm=most) for most in (0.0, 1e3, 0.01)
+    )
+    whole, same, clipped = (change(*moves(run, 1)) for run in (free, loose, tight))
+    norm = column(free.run_dir, "grad_norm")[0]
+    assert norm > 0.1 and float(whole.norm()) == pytest.approx(0.1 * norm, rel=1e-3)
+    assert torch.equal(same, whole)
+    assert float(clipped.norm()) == pytest.approx(0.1 * 0.01, rel=1e-3)
+    torch.testing.assert_close(clipped / clipped.norm(), whole / whole.norm(), rtol=0, atol=1e-4)
+    # the log has the norm of what was found, not of what was left of it
+    assert column(tight.run_dir, "grad_norm") == column(free.run_dir, "grad_norm")
+
+
+def test_the_average_follows_every_step_of_a_run(tmp_path):
+    run = descent(tmp_path, 1.0, ema_decay=0.3)
+    first, *later = moves(run, 4)
+    mean = first
+    for step, weights in enumerate(later, 1):
+        keep = min(0.3, (1 + step) / (10 + step))
+        mean = [keep * m + (1 - keep) * w for m, w in zip(mean, weights)]
+    assert float(change(first, mean).norm()) > 0.01
+    for got, want in zip(run.ema.mean, mean):
+        torch.testing.assert_close(got, want)
 
 
 @pytest.mark.parametrize("kind", ["none", "aligned", "duration", "muon"])
@@ -209,11 +271,7 @@ def test_half_precision_scales_and_guards_every_optimizer(tmp_path):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=2e-4)
 
 
-def test_no_clipping_is_zero_and_nonsense_is_refused(tmp_path):
-    run = trainer(tmp_path, max_grad_norm=0.0)
-    before = [p.detach().clone() for p in run.core.parameters()]
-    run.train(samples(), 2, 2, max_duration=200)
-    assert any(not torch.equal(a, b) for a, b in zip(before, run.core.parameters()))
+def test_settings_that_make_no_sense_are_refused(tmp_path):
     for bad in ({"decay_fraction": -3.0}, {"max_bad_steps": 0}, {"keep": 0}, {"ema_decay": 2.0}):
         with pytest.raises(InputError, match=next(iter(bad))):
             trainer(tmp_path / "x", **bad)
