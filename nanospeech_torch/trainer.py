@@ -26,11 +26,13 @@ from .data import BatchPlan, Loaded, Place
 from .flow import Nanospeech
 from .guards import Guard, GuardConfig, clip_factor, guarded_step
 from .heldout import HeldOut
+from .launch import report
 from .means import StepMeans
 from .optim import EMA, fuse, lr_factor, steps_in_all
 from .parallel import Parallel, ParallelConfig
 from .runlog import Log, LogConfig
 from .speed import SpeedConfig
+from .spoken_samples import listener
 from .stop import Agreement, StopSignals
 from .train_config import TrainConfig
 
@@ -204,12 +206,14 @@ class Trainer:
                 path goes on from that folder.
             cache_bytes: memory for decoded mels, for each worker.
             minutes: stop and save after this many minutes.
-            on_sample: called every log.sample_every steps, on every process.
+            on_sample: called every log.sample_every steps, on every process; left out, a speech
+                model speaks log.sentences.
 
         Returns:
             The mean losses since the last log line.
 
         Raises:
+            InputError: samples are asked of a model that does not speak.
             DataError: nothing in the data can be used, or too many steps in a row were bad.
             CheckpointError: the run cannot be resumed, or its last checkpoint not be written.
         """
@@ -217,8 +221,10 @@ class Trainer:
         carry = self.speed.compile != "off"  # one shape a bucket
         self.batching = {"batch_size": batch_size, "max_frames": frames, "longest": max_duration}
         plan = BatchPlan(batch_size, frames, max_duration, buckets=self.config.buckets, carry=carry)
+        on_sample = listener(self, on_sample)
         with StopSignals(self):
             state.resume(self, resume)
+            self.say(report(self.accelerator.num_processes, self.accelerator.device))
             self.say(
                 f"{self.accelerator.num_processes} x {self.accelerator.device.type}, each with "
                 f"batches of up to {plan.batch_size} samples and {plan.max_frames} frames"

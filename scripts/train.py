@@ -76,12 +76,7 @@ def main(argv: list[str] | None = None) -> int:
             import torch
 
             torch.set_num_threads(args.threads)
-        on_sample = None
-        if config.log.sample_every and config.model == "speech":
-            from spoken_samples import SpokenSamples
-
-            on_sample = SpokenSamples(config.log)
-        run.train(config, args.resume, args.minutes, on_sample)
+        run.train(config, args.resume, args.minutes)
     except NanospeechError as e:
         print(f"error: {e}", file=sys.stderr)
         return 2
