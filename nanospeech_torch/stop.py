@@ -22,6 +22,26 @@ AGREE_SECONDS = 5.0  # and about the most time: who stops a run does not wait lo
 ASKING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM") if hasattr(signal, name))
 
 
+EARLY: list[str] = []  # signals that came before there was a trainer to stop
+
+
+@contextlib.contextmanager
+def early_signals() -> Iterator[None]:
+    """A SIGTERM that comes inside, but before training, stops the run at its first step.
+
+    Imports and a large model take a while. One that comes after training changes nothing any more.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: EARLY.append("SIGTERM"))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        EARLY.clear()
+
+
 class StopSignals:
     """While open, Ctrl-C and SIGTERM ask a trainer to stop after its step.
 
@@ -37,6 +57,8 @@ class StopSignals:
         if threading.current_thread() is threading.main_thread():
             for number in ASKING:
                 self.before[number] = signal.signal(number, self.ask)
+        if EARLY:
+            self.trainer.stopping = EARLY[0]
 
     def __exit__(self, *error: Any) -> None:
         for number, handler in self.before.items():

@@ -114,7 +114,10 @@ def test_slurm_script_trains_on_all_nodes_saves_in_time_and_asks_for_more(config
         (stubs / name).write_text(f"#!/usr/bin/env bash{text}")
         (stubs / name).chmod(0o755)
     job = subprocess.Popen(
-        ["bash", "scripts/slurm.sh", "--config", str(config), "--set", "total_steps=1000000"],
+        [
+            *("bash", "scripts/slurm.sh", "--config", str(config)),
+            *("--set", "total_steps=1000000", "data.workers=2"),
+        ],
         cwd=ROOT,
         env=environment(
             PATH=f"{stubs}:{os.environ['PATH']}",
