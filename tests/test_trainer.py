@@ -210,16 +210,16 @@ def test_the_average_follows_every_step_of_a_run(tmp_path):
         torch.testing.assert_close(got, want)
 
 
-@pytest.mark.parametrize("kind", ["none", "aligned", "duration", "muon"])
+@pytest.mark.parametrize("kind", ["none", "aligned", "duration", "muon", "micro"])
 def test_a_step_never_waits_for_the_device(tmp_path, kind):
-    patch = {"aligned": 2}.get(kind, 1)
-    upsampling = "aligned" if kind == "aligned" else "none"
+    aligned = kind in ("aligned", "micro")
+    patch, upsampling = (2, "aligned") if aligned else (1, "none")
     model = (
         duration_model()
         if kind == "duration"
         else speech_model(text_upsampling=upsampling, patch_size=patch)
     )
-    run = trainer(tmp_path, model, log_every=100)
+    run = trainer(tmp_path, model, log_every=100, accumulate=2 if kind == "micro" else 1)
     if kind == "muon":
         run.optimizers = build_optimizers(model, OptimizerConfig(name="muon"))
         run.rates = [[g["lr"] for g in o.param_groups] for o in run.optimizers]
