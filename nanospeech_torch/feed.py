@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from nanospeech.errors import InputError
 from . import stream
 from .data import BatchPlan, Loaded, Prefetch, SpeechBatches
 from .sources import make_source
+from .stop import outlive, signals_wait
 
 if TYPE_CHECKING:
     from .trainer import Trainer
@@ -50,7 +50,7 @@ def loader(trainer: Trainer, dataset: Any, plan: BatchPlan, workers: int, cache_
     pin = t.accelerator.device.type == "cuda"
     if not workers:
         return Prefetch(map(Loaded.pin_memory, batches) if pin else batches, 4)
-    return DataLoader(
+    return Loader(
         batches,
         batch_size=None,
         num_workers=workers,
@@ -58,13 +58,18 @@ def loader(trainer: Trainer, dataset: Any, plan: BatchPlan, workers: int, cache_
         # the other ways to start a process run an unguarded training script once more in it
         multiprocessing_context="fork" if sys.platform == "linux" else None,
         pin_memory=pin,
-        worker_init_fn=leave_interrupts,
     )
 
 
-def leave_interrupts(worker: int) -> None:
-    """Ctrl-C reaches all processes of a terminal; batches are needed until the run has saved."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+class Loader(DataLoader):
+    """A DataLoader whose workers outlive the signals that end a run; see stop.py."""
+
+    def __init__(self, dataset: Any, **options: Any):
+        super().__init__(dataset, worker_init_fn=outlive, **options)
+
+    def __iter__(self) -> Any:
+        with signals_wait():
+            return super().__iter__()
 
 
 def batches_of(trainer: Trainer, source: Any, plan: BatchPlan, **options: Any) -> Any:

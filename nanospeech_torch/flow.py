@@ -195,6 +195,19 @@ class Nanospeech(Objective):
         learned = batch.span & valid
         return {"flow": (error.masked_fill(~learned, 0).sum(), learned.sum()), **sums}
 
+    def counts(self, batch: Batch, phase: str = "") -> dict[str, Tensor]:
+        """Elements of each loss of a batch, those of forward, without running the network.
+
+        Where a text has more tokens than patches, which no search can place, all of them count.
+        """
+        config = self.transformer.config
+        found = {"flow": (batch.span & layers.length_mask(batch.lens, batch.mel.shape[1])).sum()}
+        if config.text_upsampling == "aligned":
+            p = config.patch_size
+            found["prior"] = ((batch.lens + p - 1) // p).sum()
+            found["duration"] = (batch.text >= 0).sum()
+        return found
+
     @torch.no_grad()
     def guidance(self, batch: Batch, state: Tensor, cond: Tensor, index: Tensor | None) -> Tensor:
         """How far the target moves: w(t) (v(c) - v(none)) of the average (arXiv 2502.12154).
@@ -331,6 +344,10 @@ class DurationPredictor(DurationHead, Objective):
 
     def weights(self) -> dict[str, float]:
         return {"duration": 1.0}
+
+    def counts(self, batch: DurationBatch | Batch, phase: str = "") -> dict[str, Tensor]:
+        """Clips of a batch: what the loss is a mean over."""
+        return {"duration": torch.ones_like(batch.lens).sum()}
 
     def batches(self, samples: Any, plan: Any, **options: Any) -> Any:
         """Prompts with all the text; options as for SpeechBatches."""

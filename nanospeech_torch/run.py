@@ -177,7 +177,7 @@ def train(
     minutes: float | None = None,
     on_sample: Callable[[Trainer], None] | None = None,
 ) -> Trainer:
-    """Trains what a config says."""
+    """Trains what a config says; resume, minutes and on_sample are those of Trainer.train."""
     files = find_data(config)
     trainer = build_trainer(config)
     count = sum(p.numel() for p in trainer.core.parameters())

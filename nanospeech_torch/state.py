@@ -176,7 +176,7 @@ def load(trainer: Trainer, path: Path) -> None:
     for i, optimizer in enumerate(t.optimizers):
         allocate(t, i, optimizer, described)
     meta, ranks = t.checkpoints.load(path, tensors(t))
-    t.step = t.asked = meta["step"]
+    t.step = meta["step"]
     t.earlier = meta.get("seconds", 0.0)
     if t.accelerator.scaler is not None and meta.get("loss_scale"):
         t.accelerator.scaler.load_state_dict(meta["loss_scale"])

@@ -6,22 +6,18 @@ parallel.py, what a checkpoint holds in state.py.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
-import signal
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from tqdm.auto import tqdm
 
-from nanospeech.config import option
 from nanospeech.errors import CheckpointError, DataError, InputError, require
 
 from . import feed, speed, state
@@ -30,69 +26,17 @@ from .data import BatchPlan, Loaded, Place
 from .flow import Nanospeech
 from .guards import Guard, GuardConfig, clip_factor, guarded_step
 from .heldout import HeldOut
-from .optim import EMA, SCHEDULES, lr_factor, steps_in_all
-from .pairing import PAIR_MB
+from .launch import report
+from .means import StepMeans
+from .optim import EMA, fuse, lr_factor, steps_in_all
 from .parallel import Parallel, ParallelConfig
 from .runlog import Log, LogConfig
 from .speed import SpeedConfig
-from .stop import StopSignals
+from .spoken_samples import listener
+from .stop import Agreement, StopSignals
+from .train_config import TrainConfig
 
-EXPORTS = ("all", "last", "never")
-AGREE_EVERY = 10  # most steps between questions to the other processes whether to stop
-AGREE_SECONDS = 5.0  # and about the most time: who stops a run does not wait long for it
-
-
-@dataclass(frozen=True)
-class TrainConfig:
-    """The loop's settings that have nothing to do with a single call of train()."""
-
-    schedule: str = option("linear", "after warm-up: linear or cosine to 0, constant, or wsd")
-    decay_fraction: float = option(0.2, "share of the steps in which wsd decays to 0")
-    ema_horizon: float = option(10_000, "optimiser steps that the averaged weights reach back")
-    ema_decay: float | None = option(None, "share of the average kept a step, instead of a horizon")
-    max_grad_norm: float = option(1.0, "gradients are scaled down to this norm; 0: never")
-    skip_factor: float = option(
-        10.0, "a step whose gradient norm is so many usual ones is skipped; 0: only NaN and inf"
-    )
-    max_bad_steps: int = option(20, "skipped steps in a row after which the run stops")
-    minutes: float | None = option(
-        None, "end after this much training, resumptions counted; the schedule follows the clock"
-    )
-    accumulate: int = option(1, "micro-batches per optimiser step")
-    log_every: int = option(50, "steps between log lines")
-    keep: int = option(3, "checkpoints kept; older ones are deleted")
-    export: str = option("all", "checkpoints that get a step_N.pt of weights: all, last or never")
-    shuffle_buffer: int = option(2000, "samples held to shuffle a stream")
-    pair_mb: int = option(PAIR_MB, "MB for clips that wait to be paired, in each worker")
-    seed: int = option(0, "of data order, draws and dropout")
-    buckets: int = option(8, "padded lengths that batches may have")
-
-    def __post_init__(self):
-        if self.schedule not in SCHEDULES:
-            raise InputError(f"schedule {self.schedule!r}; choose from {', '.join(SCHEDULES)}")
-        if self.export not in EXPORTS:
-            raise InputError(f"export {self.export!r}; choose from {', '.join(EXPORTS)}")
-        for name in (
-            "accumulate",
-            "log_every",
-            "keep",
-            "buckets",
-            "shuffle_buffer",
-            "pair_mb",
-            "max_bad_steps",
-            "ema_horizon",
-        ):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}, should be at least 1")
-        if self.minutes is not None and self.minutes <= 0:
-            raise InputError(f"minutes is {self.minutes}, should be above 0, or left out")
-        for name, low, high in (
-            ("decay_fraction", 0, 1),
-            ("ema_decay", 0, 1),
-            ("max_grad_norm", 0, math.inf),
-        ):
-            if not low <= (getattr(self, name) or 0) <= high:
-                raise InputError(f"{name} is {getattr(self, name)}, should be {low} to {high}")
+__all__ = ["DurationTrainer", "NanospeechTrainer", "TrainConfig", "Trainer", "VocoderTrainer"]
 
 
 class Trainer:
@@ -161,8 +105,7 @@ class Trainer:
         self.data_wait = 0.0
         self.stopping: str | bool = False
         self.batching: dict[str, int] = {}
-        self.ask_at = self.asked = 0
-        self.began = self.since = time.monotonic()
+        self.since = time.monotonic()
         self.earlier = 0.0  # seconds of training before this process
         self.share = 0.0  # of config.minutes, as all processes have it
 
@@ -264,12 +207,14 @@ class Trainer:
                 path goes on from that folder.
             cache_bytes: memory for decoded mels, for each worker.
             minutes: stop and save after this many minutes.
-            on_sample: called every log.sample_every steps, on every process.
+            on_sample: called every log.sample_every steps, on every process; left out, a speech
+                model speaks log.sentences.
 
         Returns:
             The mean losses since the last log line.
 
         Raises:
+            InputError: samples are asked of a model that does not speak.
             DataError: nothing in the data can be used, or too many steps in a row were bad.
             CheckpointError: the run cannot be resumed, or its last checkpoint not be written.
         """
@@ -280,20 +225,23 @@ class Trainer:
         plan = BatchPlan(
             batch_size, frames, max_duration, c.buckets, carry=carry, pair_mb=c.pair_mb
         )
-        state.resume(self, resume)
-        self.say(
-            f"{self.accelerator.num_processes} x {self.accelerator.device.type}, each with batches "
-            f"of up to {plan.batch_size} samples and {plan.max_frames} frames"
-        )
-        log = Log(self, total_steps, HeldOut(self, plan) if self.log_config.heldout else None)
-        batches = iter(self.loader(train_dataset, plan, num_workers, cache_bytes))
-        deadline = time.monotonic() + 60 * minutes if minutes else math.inf
-        self.since = time.monotonic() - self.earlier
-        self.model.train()
-        saved = self.step
-        with self.signals():
+        on_sample = listener(self, on_sample)
+        with StopSignals(self):
+            state.resume(self, resume)
+            self.say(report(self.accelerator.num_processes, self.accelerator.device))
+            self.say(
+                f"{self.accelerator.num_processes} x {self.accelerator.device.type}, each with "
+                f"batches of up to {plan.batch_size} samples and {plan.max_frames} frames"
+            )
+            log = Log(self, total_steps, HeldOut(self, plan) if self.log_config.heldout else None)
+            batches = iter(self.loader(train_dataset, plan, num_workers, cache_bytes))
+            deadline = time.monotonic() + 60 * minutes if minutes else math.inf
+            self.since = time.monotonic() - self.earlier
+            saved = self.step
+            agreement = Agreement(self)
+            self.model.train()
             try:
-                while self.step < total_steps and not self.must_stop(deadline):
+                while self.step < total_steps and not agreement.stop(time.monotonic() >= deadline):
                     self.optimizer_step(batches, total_steps, log)
                     every = self.log_config.sample_every
                     if on_sample and every and self.step % every == 0:
@@ -306,39 +254,27 @@ class Trainer:
                 raise
             finally:
                 means = log.close()
-            if isinstance(self.stopping, str):
-                self.say(f"{self.stopping} at step {self.step}: saving, then stopping")
-            self.checkpoints.wait()
-            if self.parallel.broadcast(self.step > saved or not self.checkpoints.newest()):
-                self.save(self.config.export != "never")
-            if not self.checkpoints.wait():
-                raise CheckpointError(
-                    f"the last checkpoint, of step {self.step}, could not be written to "
-                    f"{self.run_dir}: see above"
-                )
+            self.save_last(saved)
+            del batches  # ends the loader's workers while a signal is still nothing to fear
         self.accelerator.end_training()
         return means
 
-    def signals(self) -> Any:
-        """Ctrl-C and SIGTERM end the step and save; a second Ctrl-C ends at once."""
-        return StopSignals(self) if in_main_thread() else contextlib.nullcontext()
+    def save_last(self, saved: int) -> None:
+        """Writes the checkpoint that a run ends with, if its last one is of an earlier step.
 
-    def must_stop(self, deadline: float) -> bool:
-        """Whether to stop: processes agree on it every few steps, as one alone would hang."""
-        now = bool(self.stopping) or time.monotonic() >= deadline
-        share = self.seconds() / (60 * self.config.minutes) if self.config.minutes else 0.0
-        if self.parallel.world == 1:
-            self.share = share
-            return now or share >= 1
-        if self.step < self.ask_at:
-            return False
-        span, self.began = time.monotonic() - self.began, time.monotonic()
-        steps = max(1, self.step - self.asked)
-        told = self.parallel.gather((now, AGREE_SECONDS * steps / max(span, 1e-9), share))
-        self.asked = self.step
-        self.ask_at = self.step + max(1, min(AGREE_EVERY, int(min(n for _, n, _ in told))))
-        self.share = max(share for *_, share in told)
-        return any(stop for stop, *_ in told) or self.share >= 1
+        Raises:
+            CheckpointError: it could not be written.
+        """
+        if isinstance(self.stopping, str):
+            self.say(f"{self.stopping} at step {self.step}: saving, then stopping")
+        self.checkpoints.wait()
+        if self.parallel.broadcast(self.step > saved or not self.checkpoints.newest()):
+            self.save(self.config.export != "never")
+        if not self.checkpoints.wait():
+            raise CheckpointError(
+                f"the last checkpoint, of step {self.step}, could not be written to "
+                f"{self.run_dir}: see above"
+            )
 
     def sample(self, on_sample: Callable[[Trainer], None]) -> None:
         """Lets the run be heard; what goes wrong there does not end it."""
@@ -359,20 +295,22 @@ class Trainer:
         active = tuple(getattr(self.core, "active_phases", self.phases.keys)())
         factor = lr_factor(self.step, self.warmup, total, c.schedule, c.decay_fraction)
         self.set_rates(factor)
+        found = [self.next_batch(batches) for _ in range(c.accumulate)]
+        means = StepMeans(self, found, active)
         # dropout's draws depend on step and data alone, so there is no state to lose
         torch.manual_seed((c.seed * 1_000_003 + self.step) * 4096 + self.parallel.data_rank)
-        for micro in range(c.accumulate):
-            batch = self.next_batch(batches).to(self.accelerator.device)
+        for micro, batch in enumerate(found):
+            batch = batch.to(self.accelerator.device)
             for phase in active:
                 with self.parallel.no_sync(micro < c.accumulate - 1):
                     with self.accelerator.autocast():
                         sums = (
                             self.model(batch, phase) if len(self.phases) > 1 else self.model(batch)
                         )
-                    loss, means = self.reduce(sums)
-                    self.accelerator.backward(loss / c.accumulate)
-                log.add(means)
+                    self.accelerator.backward(means.loss(phase, sums))
             log.count(batch)
+        for phase in active:
+            log.add(means.means(phase))
         norms = [self.update(phase) for phase in active]
         if self.accelerator.scaler is not None:
             self.accelerator.scaler.update()
@@ -401,21 +339,6 @@ class Trainer:
         guarded_step(mine, self.guards[phase].check(norm), factor)
         return norm
 
-    def reduce(self, sums: dict) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """The loss whose gradient, averaged over processes, is that of the global batch's mean."""
-        world = self.parallel.data_world
-        counts = torch.stack([n.float() for _, n in sums.values()])
-        totals = torch.stack([s.detach().float() for s, _ in sums.values()])
-        if world > 1:
-            counts, totals = self.parallel.reduce(torch.stack([counts, totals])).unbind()
-        weights = self.core.weights()
-        loss = sum(
-            weights.get(name, 0.0) * world * total / counts[i].clamp(min=1)
-            for i, (name, (total, _)) in enumerate(sums.items())
-        )
-        means = {name: totals[i] / counts[i].clamp(min=1) for i, name in enumerate(sums)}
-        return loss, means  # type: ignore[return-value]
-
     def next_batch(self, batches: Any) -> Any:
         """The next batch with something in it."""
         begun = time.monotonic()
@@ -439,18 +362,6 @@ class Trainer:
         """Whole "model" or "ema" weights on the main process's CPU; every process must call."""
         tensors = self.ema.state_dict() if kind == "ema" else self.core.state_dict()
         return self.parallel.full_state(tensors)
-
-
-def fuse(optimizer: torch.optim.Optimizer) -> None:
-    """Makes a new Adam or AdamW a fused one, unless told not to: faster, and it can skip a step."""
-    if type(optimizer) in (torch.optim.Adam, torch.optim.AdamW) and not optimizer.state:
-        for group in optimizer.param_groups:
-            if group.get("fused") is None and not (group["foreach"] or group["amsgrad"]):
-                group["fused"] = True
-
-
-def in_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGTERM")
 
 
 class NanospeechTrainer(Trainer):

@@ -173,12 +173,29 @@ class VocoderGAN(nn.Module):
             return self.judge_losses(kept)
         return self.vocoder_losses(batch)
 
+    def counts(self, batch: SegmentBatch, phase: str = "vocoder") -> dict[str, Tensor]:
+        """What each loss of a phase is a mean over: segments, of which the judges hear a few.
+
+        Slopes of phases are weighted by their loudness, so their weights are what counts.
+        """
+        if self.vocoder.config.rounds:
+            return losses.slope_counts(self.spectrogram(batch.wave))
+        rows = len(batch.mel)
+        few = min(rows, self.loss.judged)
+        judged = ("adversarial", "matching", "judge")
+        return {k: torch.tensor(few if k in judged else rows) for k in self.weights()}
+
+    def spectrogram(self, wave_BS: Tensor) -> Tensor:
+        """The complex spectrogram of the mel's own window, (B, F, N)."""
+        return losses.spectrograms(wave_BS, (self.audio.n_fft,))[self.audio.n_fft]
+
     def vocoder_losses(self, batch: SegmentBatch) -> Sums:
         """How far the vocoder's waves are from the recordings, and what the judges say of them."""
         if self.vocoder.config.rounds:
-            n_fft = self.audio.n_fft
-            real = losses.spectrograms(batch.wave, (n_fft,))[n_fft]
-            return per_item(losses.slope_losses(self.vocoder.predict(batch.mel), real), len(real))
+            real = self.spectrogram(batch.wave)
+            sums = losses.slope_sums(self.vocoder.predict(batch.mel), real)
+            counts = losses.slope_counts(real)
+            return {name: (total, counts[name]) for name, total in sums.items()}
         fake = self.vocoder(batch.mel)
         fake_spectra = losses.spectrograms(fake, self.windows)
         with torch.no_grad():

@@ -98,23 +98,53 @@ def slope_losses(
         scalars "magnitude" (L1 of logs), "advance" and "delay" (1 - cos of the error, in a mean
         that is weighted by loudness).
     """
+    counts = slope_counts(real_BFN)
+    sums = slope_sums(found, real_BFN)
+    return {name: total / counts[name].clamp(min=1e-6) for name, total in sums.items()}
+
+
+def slope_sums(
+    found: tuple[torch.Tensor, torch.Tensor, torch.Tensor], real_BFN: torch.Tensor
+) -> dict[str, torch.Tensor]:
+    """What slope_losses are means of, added up; of several batches both sums and counts add up."""
     inner = slice(EDGE, real_BFN.shape[2] - EDGE)
     magnitude, advance, delay = (x[:, inner] for x in found)
     real = real_BFN.mT[:, inner]
     log_found, log_real = (x.clamp(min=FLOOR).log() for x in (magnitude, real.abs()))
+    turns = turns_of(real_BFN)
     return {
-        "magnitude": F.l1_loss(log_found, log_real),
-        "advance": turn_error(advance[:, 1:], real[:, 1:] * real[:, :-1].conj()),
-        "delay": turn_error(delay[:, :, 1:], real[:, :, 1:] * real[:, :, :-1].conj()),
+        "magnitude": (log_found - log_real).abs().sum(),
+        "advance": turn_error(advance[:, 1:], turns["advance"]),
+        "delay": turn_error(delay[:, :, 1:], turns["delay"]),
     }
 
 
+def slope_counts(real_BFN: torch.Tensor) -> dict[str, torch.Tensor]:
+    """What slope_sums are divided by: elements, or what all turns weigh. The recording's alone."""
+    inside = real_BFN.shape[2] - 2 * EDGE
+    elements = real_BFN.new_full((), real_BFN[..., 0].numel() * inside, dtype=torch.float32)
+    turns = turns_of(real_BFN)
+    return {"magnitude": elements, **{k: turn_weight(v).sum() for k, v in turns.items()}}
+
+
+def turns_of(real_BFN: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Complex numbers whose angles are a recording's turns, from frame to frame and bin to bin."""
+    real = real_BFN.mT[:, EDGE : real_BFN.shape[2] - EDGE]
+    return {
+        "advance": real[:, 1:] * real[:, :-1].conj(),
+        "delay": real[:, :, 1:] * real[:, :, :-1].conj(),
+    }
+
+
+def turn_weight(turn: torch.Tensor) -> torch.Tensor:
+    """How much a turn counts: by its loudness."""
+    return turn.abs() ** LOUDNESS
+
+
 def turn_error(angle: torch.Tensor, turn: torch.Tensor) -> torch.Tensor:
-    """1 - cos of the angle between a prediction (radians) and complex numbers, by their size."""
-    size = turn.abs()
-    weight = size**LOUDNESS
-    cosine = (turn.real * angle.cos() + turn.imag * angle.sin()) / size.clamp(min=1e-12)
-    return (weight * (1 - cosine)).sum() / weight.sum().clamp(min=1e-6)
+    """1 - cos of the angle between a prediction (radians) and complex numbers, weighted, summed."""
+    cosine = (turn.real * angle.cos() + turn.imag * angle.sin()) / turn.abs().clamp(min=1e-12)
+    return (turn_weight(turn) * (1 - cosine)).sum()
 
 
 Judgement = tuple[torch.Tensor, list[torch.Tensor]]  # scores, and the features of each layer

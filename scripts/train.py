@@ -17,6 +17,7 @@ import sys
 
 from nanospeech.errors import NanospeechError, require
 from nanospeech.machine import share_cores
+from nanospeech_torch.stop import early_signals
 
 
 def explain() -> str:
@@ -54,34 +55,35 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def start(args: argparse.Namespace) -> None:
+    """Does what the command line asks of a config."""
+    from nanospeech_torch import run
+    from nanospeech_torch.run_config import read_run
+
+    config = read_run(args.config, args.set)
+    if args.dry_run:
+        print(run.dry_run(config))
+        return
+    if args.threads:
+        import torch
+
+        torch.set_num_threads(args.threads)
+    run.train(config, args.resume, args.minutes)
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = build_parser()
     args = parser.parse_args(argv)
     try:
-        share_cores()
-        require("torch", "train")
-        if args.explain:
-            print(explain())
-            return 0
-        if not args.config:
-            parser.error("--config is needed, for example scripts/configs/82M.yaml")
-        from nanospeech_torch import run
-        from nanospeech_torch.run_config import read_run
-
-        config = read_run(args.config, args.set)
-        if args.dry_run:
-            print(run.dry_run(config))
-            return 0
-        if args.threads:
-            import torch
-
-            torch.set_num_threads(args.threads)
-        on_sample = None
-        if config.log.sample_every and config.model == "speech":
-            from spoken_samples import SpokenSamples
-
-            on_sample = SpokenSamples(config.log)
-        run.train(config, args.resume, args.minutes, on_sample)
+        with early_signals():
+            share_cores()
+            require("torch", "train")
+            if args.explain:
+                print(explain())
+                return 0
+            if not args.config:
+                parser.error("--config is needed, for example scripts/configs/82M.yaml")
+            start(args)
     except NanospeechError as e:
         print(f"error: {e}", file=sys.stderr)
         return 2

@@ -1,6 +1,6 @@
 """A small training run from shards, for one or several processes.
 
-FOLDER SHARDS STEPS SAVE_STEP [SHARD TENSOR BATCH]
+FOLDER SHARDS STEPS SAVE_STEP [SHARD TENSOR BATCH] [workers=N]
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from nanospeech_torch.sources import find_shards
 from .training import samples, speech_model, trainer
 
 if __name__ == "__main__":
-    folder, shards, steps, save_step, *split = sys.argv[1:]
+    plain = [arg for arg in sys.argv[1:] if not arg.startswith("workers=")]
+    workers = sum(int(arg.partition("=")[2]) for arg in sys.argv[1:] if arg not in plain)
+    folder, shards, steps, save_step, *split = plain
     shard, tensor, batch = (int(n) for n in split or (1, 1, 2))
     torch.set_num_threads(1)
     aligned = {"text_upsampling": "aligned", "patch_size": 2, "qk_norm": True, "rope_heads": 2}
@@ -30,4 +32,5 @@ if __name__ == "__main__":
     )
     # a plain list keeps its order: batches are then the same however many processes share them
     data = samples() if split else find_shards([f"{shards}/*.tar"])
-    run.train(data, int(steps), batch_size=batch, max_duration=200, save_step=int(save_step))
+    plan = {"batch_size": batch, "max_duration": 200, "num_workers": workers}
+    run.train(data, int(steps), **plan, save_step=int(save_step))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 import torch
+
+from nanospeech_torch.launch import asked, command, report
 
 from .parallel_worker import free_port
 from .training import write_shards
@@ -111,7 +114,10 @@ def test_slurm_script_trains_on_all_nodes_saves_in_time_and_asks_for_more(config
         (stubs / name).write_text(f"#!/usr/bin/env bash{text}")
         (stubs / name).chmod(0o755)
     job = subprocess.Popen(
-        ["bash", "scripts/slurm.sh", "--config", str(config), "--set", "total_steps=1000000"],
+        [
+            *("bash", "scripts/slurm.sh", "--config", str(config)),
+            *("--set", "total_steps=1000000", "data.workers=2"),
+        ],
         cwd=ROOT,
         env=environment(
             PATH=f"{stubs}:{os.environ['PATH']}",
@@ -135,3 +141,42 @@ def test_slurm_script_trains_on_all_nodes_saves_in_time_and_asks_for_more(config
     check_nodes(said)
     assert final(tmp_path)["step"] == int(rows(tmp_path)[-1]["step"]) > 0
     assert (tmp_path / "requeued").read_text() == "7\n"
+
+
+def test_a_run_says_how_many_processes_were_asked_for_and_what_starts_them(config, tmp_path):
+    asked = [*("--num_processes", "2", "--num_machines", "1", "--mixed_precision", "no")]
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", *asked]
+    wish = [TRAIN, "--config", str(config), "--set", "total_steps=1", "log.name=a b"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    done = subprocess.run([*launch, *wish], env=environment(), **pipes)
+    assert done.returncode == 0, done.stdout
+    missing = (
+        "1 process runs, but 2 were asked for (accelerate launch, which starts one with --cpu)"
+    )
+    (line,) = (line for line in done.stdout.splitlines() if missing in line)
+    command = shlex.split(line.partition("this starts 2: ")[2])
+    assert command == ["torchrun", "--nproc_per_node", "2", *wish]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", *command[1:]]
+    done = subprocess.run(torchrun, env=environment(), **pipes)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("2 processes run, 2 asked for (WORLD_SIZE)") == 1
+
+
+def test_what_was_asked_for_is_read_from_the_launcher(monkeypatch):
+    for name in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_PROCID"):
+        monkeypatch.delenv(name, raising=False)
+    cpu = torch.device("cpu")
+    assert asked() == (None, "")
+    assert report(1, cpu).startswith(
+        "1 process runs; this starts more: torchrun --nproc_per_node N"
+    )
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
+    assert asked() == (None, "")  # a shell within a job, not one of its tasks
+    monkeypatch.setenv("SLURM_PROCID", "3")
+    assert report(1, cpu).startswith("1 process runs, but 4 were asked for (srun, whose tasks")
+    monkeypatch.setenv("WORLD_SIZE", "8")  # of one torchrun a task
+    assert report(8, cpu) == "8 processes run, 8 asked for (WORLD_SIZE)"
+    module = ["python", "-X", "dev", "-m", "a.b", "--steps", "3"]
+    monkeypatch.setattr(sys, "orig_argv", module)
+    monkeypatch.setattr(sys, "argv", ["/x/a/b.py", "--steps", "3"])
+    assert command(2) == "torchrun --nproc_per_node 2 -m a.b --steps 3"

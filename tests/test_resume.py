@@ -10,7 +10,9 @@ import socket
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -26,8 +28,8 @@ from .training import samples, speech_model, trainer, write_shards
 ROOT = Path(__file__).parent.parent
 
 
-def start(processes: int, *args: object) -> list[subprocess.Popen]:
-    """The processes of a run, as a launcher starts them."""
+def start(processes: int, *args: object, together: bool = False) -> list[subprocess.Popen]:
+    """The processes of a run, as a launcher starts them; together: the first one leads a group."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
@@ -41,11 +43,14 @@ def start(processes: int, *args: object) -> list[subprocess.Popen]:
         "LOCAL_WORLD_SIZE": str(processes),
     }
     command = [sys.executable, "-m", "tests.resume_worker", *map(str, args)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    return [
-        subprocess.Popen(command, env={**common, "RANK": str(r), "LOCAL_RANK": str(r)}, **pipes)
-        for r in range(processes)
-    ]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    run: list[subprocess.Popen] = []
+    for r in range(processes):
+        if together:
+            pipes["preexec_fn"] = partial(os.setpgid, 0, run[0].pid if run else 0)
+        env = {**common, "RANK": str(r), "LOCAL_RANK": str(r)}
+        run.append(subprocess.Popen(command, env=env, **pipes))
+    return run
 
 
 def finish(run: list[subprocess.Popen]) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 import soundfile
 import torch
 
-from nanospeech.config import AudioConfig, DiTConfig
+from nanospeech.checkpoint import resolve
+from nanospeech.config import AudioConfig, DiTConfig, VocoderConfig
 from nanospeech.errors import BackendError, DataError, InputError
 from nanospeech.tokenizer import Tokenizer, phoneme_vocab
 from nanospeech_torch import profile
@@ -17,10 +19,14 @@ from nanospeech_torch.data import BatchPlan
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.flow import Nanospeech
 from nanospeech_torch.heldout import HeldOut
+from nanospeech_torch.run import train
+from nanospeech_torch.run_config import run_config
 from nanospeech_torch.runlog import LogConfig
-from scripts.spoken_samples import SpokenSamples
+from nanospeech_torch.trainer import VocoderTrainer
+from nanospeech_torch.vocoder import Vocos
+from nanospeech_torch.vocoder_gan import VocoderGAN, VocoderLossConfig
 
-from .training import SHARD, duration_model, samples, speech_model, trainer
+from .training import SHARD, duration_model, samples, speech_model, trainer, write_shards
 
 
 def rows(run: Path) -> list[dict[str, str]]:
@@ -117,7 +123,7 @@ def test_tensorboard_gets_figures_sound_and_pictures(tmp_path):
         trackers=["tensorboard"], project="runs", sample_every=2, sentences=["Hello there."]
     )
     run = trainer(tmp_path, phoneme_model(), log=log)
-    run.train(samples(), 2, 2, max_duration=200, on_sample=SpokenSamples(log))
+    run.train(samples(), 2, 2, max_duration=200)
     folder = tmp_path / "samples" / "step_00000002"
     wave, rate = soundfile.read(folder / "0.wav")
     assert rate == 24_000 and len(wave) > 1000
@@ -132,8 +138,55 @@ def test_tensorboard_gets_figures_sound_and_pictures(tmp_path):
 def test_a_sample_that_fails_does_not_end_a_run(tmp_path, capsys):
     log = LogConfig(sample_every=1, vocoder=str(tmp_path / "nowhere"))
     run = trainer(tmp_path / "run", phoneme_model(), log=log)
-    run.train(samples(), 2, 2, max_duration=200, on_sample=SpokenSamples(log))
+    run.train(samples(), 2, 2, max_duration=200)
     assert run.step == 2 and "no samples at step 1" in capsys.readouterr().out
+
+
+def test_a_run_started_from_python_speaks_too(tmp_path, capsys):
+    write_shards(tmp_path, 1)
+    shipped = resolve(None)
+    values = {
+        "run_dir": str(tmp_path / "run"),
+        "total_steps": 1,
+        "data": {"shards": f"{tmp_path}/*.tar", "tokenizer": "phonemes", "batch_size": 2},
+        "dit": asdict(phoneme_model().transformer.config),
+        "log": {
+            "sample_every": 1,
+            "sentences": ["Hello there.", "And again."],
+            "voices": str(shipped),
+            "vocoder": str(shipped),
+        },
+    }
+    train(run_config(values))
+    found = tmp_path / "run" / "samples" / "step_00000001"
+    assert {p.name for p in found.glob("*.wav")} == {"0.wav", "1.wav"}, capsys.readouterr().out
+    for name in ("voices", "vocoder"):  # they are used: a wrong one is missed
+        nowhere = {**values["log"], name: str(tmp_path / "nowhere")}
+        train(run_config({**values, "run_dir": str(tmp_path / name), "log": nowhere}))
+        said = capsys.readouterr().out
+        assert "no samples at step 1" in said and "nowhere" in said
+
+
+def vocoder_trainer(folder: Path, log: LogConfig) -> VocoderTrainer:
+    loss = VocoderLossConfig(frames=24, judge_channels=4)
+    vocoder = Vocos(VocoderConfig(dim=32, intermediate_dim=48, num_layers=1))
+    model = VocoderGAN(vocoder, None, loss)
+    optimizers = [torch.optim.AdamW(params) for params in model.phases().values()]
+    return VocoderTrainer(model, optimizers, 1, {"cpu": True}, folder, log=log)
+
+
+@pytest.mark.parametrize("kind", ["duration", "vocoder"])
+def test_samples_of_a_model_that_does_not_speak_are_refused_or_the_callers_own(tmp_path, kind):
+    log, heard = LogConfig(sample_every=2), []
+    if kind == "duration":
+        run = trainer(tmp_path, duration_model(), log=log)
+    else:
+        run = vocoder_trainer(tmp_path, log)
+    with pytest.raises(InputError, match=r"log.sample_every is 2, but only a speech model speaks"):
+        run.train(samples(), 3, 2, max_duration=2000)
+    assert not list(tmp_path.iterdir())
+    run.train(samples(), 3, 2, max_duration=2000, on_sample=lambda t: heard.append(t.step))
+    assert heard == [2]
 
 
 def test_trackers_are_named_and_checked(tmp_path, monkeypatch):

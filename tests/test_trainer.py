@@ -84,7 +84,7 @@ def test_old_checkpoints_are_deleted_and_none_is_half_written(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["plain", "aligned"])
-def test_two_processes_equal_one_with_the_same_global_batch(tmp_path, kind):
+def test_two_processes_or_micro_batches_equal_one_with_the_same_global_batch(tmp_path, kind):
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu"]
     launch += [
@@ -97,15 +97,22 @@ def test_two_processes_equal_one_with_the_same_global_batch(tmp_path, kind):
         "--dynamo_backend",
         "no",
     ]
-    for name, start, size in (("two", launch, 1), ("one", [sys.executable], 2)):
-        command = [*start, "-m", "tests.training", str(tmp_path / name), str(size), kind]
+    for name, start, size, times in (
+        ("two", launch, 1, 1),
+        ("one", [sys.executable], 2, 1),
+        ("twice", [sys.executable], 1, 2),
+    ):
+        arguments = [str(tmp_path / name), str(size), kind, str(times)]
+        command = [*start, "-m", "tests.training", *arguments]
         result = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True)
         assert result.returncode == 0, result.stderr[-3000:]
-    one, two = (weights(tmp_path / name / "step_00000006.pt") for name in ("one", "two"))
-    assert all(torch.allclose(one[name], two[name], atol=2e-5) for name in one)
-    for loss in ("flow", "heldout_flow"):
-        found = [column(tmp_path / name, loss) for name in ("one", "two")]
-        assert found[0] == pytest.approx(found[1], rel=1e-4) and len(found[0]) in (2, 6)
+    names = ("one", "two", "twice")
+    one, *others = (weights(tmp_path / name / "step_00000006.pt") for name in names)
+    for other in others:
+        assert all(torch.allclose(one[name], other[name], 0, 1e-5) for name in one)
+    for loss, count in (("flow", 6), ("heldout_flow", 2)):
+        first, *found = (column(tmp_path / name, loss) for name in names)
+        assert all(row == pytest.approx(first, 1e-5, 2e-5) for row in found) and len(first) == count
 
 
 def test_shards_stream_through_datasets_with_workers(tmp_path):
@@ -133,24 +140,86 @@ def test_a_dataset_of_nothing_but_bad_samples_is_an_error(tmp_path):
         trainer(tmp_path).train(bad, 1, batch_size=1, max_duration=200)
 
 
-@pytest.mark.parametrize("schedule", ["linear", "cosine", "wsd"])
+@pytest.mark.parametrize("schedule", ["linear", "cosine", "wsd", "constant"])
 def test_rates_warm_up_peak_and_end_near_zero(schedule):
     rates = [lr_factor(s, 10, 100, schedule, 0.2) for s in range(101)]
-    assert rates[:11] == sorted(rates[:11]) and rates[10] == pytest.approx(1)
-    assert rates[-1] == pytest.approx(0, abs=1e-9)
-    assert all(0 <= r <= 1 for r in rates)
+    # the first step moves a little already, and the eleventh is the first at the peak
+    assert rates[:11] == pytest.approx([(s + 1) / 11 for s in range(11)])
+    later = rates[11:]
+    assert later == sorted(later, reverse=True) and all(0 <= r <= 1 for r in rates)
+    assert rates[-1] == pytest.approx(1 if schedule == "constant" else 0, abs=1e-9)
 
 
-@pytest.mark.parametrize("kind", ["none", "aligned", "duration", "muon"])
+def descent(folder: Path, lr: float = 1.0, warmup: int = 0, **settings) -> NanospeechTrainer:
+    """A run by plain gradient descent: each step moves the weights by rate x gradient."""
+    model = speech_model()
+    options = {"log_every": 1, "buckets": 1, "schedule": "constant", **settings}
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+    return NanospeechTrainer(model, optimizer, warmup, {"cpu": True}, folder, **options)
+
+
+def moves(run: NanospeechTrainer, steps: int) -> list[list[torch.Tensor]]:
+    """The weights before the first step of a run and after each."""
+    batches, log = iter(run.loader(samples(), BatchPlan(2, 400, 200, buckets=1), 0, 0)), Log(run, 9)
+    run.model.train()
+    found = [[p.detach().clone() for p in run.core.parameters()]]
+    for _ in range(steps):
+        run.optimizer_step(batches, steps, log)
+        found.append([p.detach().clone() for p in run.core.parameters()])
+    return found
+
+
+def change(a: list[torch.Tensor], b: list[torch.Tensor]) -> torch.Tensor:
+    return torch.cat([(y - x).flatten() for x, y in zip(a, b)])
+
+
+def test_a_run_warms_up(tmp_path):
+    (before, after), (start, moved) = (
+        moves(descent(tmp_path / str(n), 1e-2, n, max_grad_norm=0.0), 1) for n in (0, 3)
+    )
+    # the same gradient at a quarter of the rate
+    torch.testing.assert_close(change(start, moved), change(before, after) / 4, rtol=0, atol=1e-7)
+    run = descent(tmp_path / "rates", 1e-2, 3)
+    moves(run, 5)
+    assert column(run.run_dir, "lr") == [0.0025, 0.005, 0.0075, 0.01, 0.01]
+
+
+def test_a_run_clips_its_gradients(tmp_path):
+    free, loose, tight = (
+        descent(tmp_path / str(most), 0.1, max_grad_norm=most) for most in (0.0, 1e3, 0.01)
+    )
+    whole, same, clipped = (change(*moves(run, 1)) for run in (free, loose, tight))
+    norm = column(free.run_dir, "grad_norm")[0]
+    assert norm > 0.1 and float(whole.norm()) == pytest.approx(0.1 * norm, rel=1e-3)
+    assert torch.equal(same, whole)
+    assert float(clipped.norm()) == pytest.approx(0.1 * 0.01, rel=1e-3)
+    torch.testing.assert_close(clipped / clipped.norm(), whole / whole.norm(), rtol=0, atol=1e-4)
+    # the log has the norm of what was found, not of what was left of it
+    assert column(tight.run_dir, "grad_norm") == column(free.run_dir, "grad_norm")
+
+
+def test_the_average_follows_every_step_of_a_run(tmp_path):
+    run = descent(tmp_path, 1.0, ema_decay=0.3)
+    first, *later = moves(run, 4)
+    mean = first
+    for step, weights in enumerate(later, 1):
+        keep = min(0.3, (1 + step) / (10 + step))
+        mean = [keep * m + (1 - keep) * w for m, w in zip(mean, weights)]
+    assert float(change(first, mean).norm()) > 0.01
+    for got, want in zip(run.ema.mean, mean):
+        torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize("kind", ["none", "aligned", "duration", "muon", "micro"])
 def test_a_step_never_waits_for_the_device(tmp_path, kind):
-    patch = {"aligned": 2}.get(kind, 1)
-    upsampling = "aligned" if kind == "aligned" else "none"
+    aligned = kind in ("aligned", "micro")
+    patch, upsampling = (2, "aligned") if aligned else (1, "none")
     model = (
         duration_model()
         if kind == "duration"
         else speech_model(text_upsampling=upsampling, patch_size=patch)
     )
-    run = trainer(tmp_path, model, log_every=100)
+    run = trainer(tmp_path, model, log_every=100, accumulate=2 if kind == "micro" else 1)
     if kind == "muon":
         run.optimizers = build_optimizers(model, OptimizerConfig(name="muon"))
         run.rates = [[g["lr"] for g in o.param_groups] for o in run.optimizers]
@@ -202,11 +271,7 @@ def test_half_precision_scales_and_guards_every_optimizer(tmp_path):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=2e-4)
 
 
-def test_no_clipping_is_zero_and_nonsense_is_refused(tmp_path):
-    run = trainer(tmp_path, max_grad_norm=0.0)
-    before = [p.detach().clone() for p in run.core.parameters()]
-    run.train(samples(), 2, 2, max_duration=200)
-    assert any(not torch.equal(a, b) for a, b in zip(before, run.core.parameters()))
+def test_settings_that_make_no_sense_are_refused(tmp_path):
     for bad in ({"decay_fraction": -3.0}, {"max_bad_steps": 0}, {"keep": 0}, {"ema_decay": 2.0}):
         with pytest.raises(InputError, match=next(iter(bad))):
             trainer(tmp_path / "x", **bad)

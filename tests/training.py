@@ -92,10 +92,12 @@ def trainer(run_dir: Path, model=None, lr: float = 1e-3, **settings) -> Nanospee
 
 
 if __name__ == "__main__":
-    # two processes with one sample each, or one process with two: the same global batches
+    # two processes with one sample each, one process with two or twice with one: the same global
+    # batches
     folder, size, aligned = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "aligned"
+    times = int(sys.argv[4])
     options = {"text_upsampling": "aligned", "patch_size": 2} if aligned else {}
     torch.set_num_threads(1)
     log = LogConfig(heldout=[str(SHARD)], heldout_every=3)
-    run = trainer(folder, speech_model(**options), log=log)
+    run = trainer(folder, speech_model(**options), log=log, accumulate=times)
     run.train(samples(), 6, batch_size=size, max_duration=200, save_step=100)

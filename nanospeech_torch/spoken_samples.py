@@ -7,19 +7,38 @@ trackers that can show them. Made on the CPU by the main process while the other
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from convert import convert
 from nanospeech import SampleOptions, Speaker, audio, load_engine
 from nanospeech.checkpoint import load_config, resolve
-from nanospeech.errors import BackendError, require
+from nanospeech.errors import BackendError, InputError, require
 from nanospeech.mel import log_mel
-from nanospeech_torch import state
-from nanospeech_torch.runlog import LogConfig
+
+from . import state
+from .flow import Nanospeech
+from .runlog import LogConfig
+
+
+def listener(trainer: Any, own: Callable[[Any], None] | None) -> Callable[[Any], None] | None:
+    """What a trainer calls every log.sample_every steps: the caller's own, else SpokenSamples.
+
+    Raises:
+        InputError: samples are asked of a model that does not speak.
+    """
+    every = trainer.log_config.sample_every
+    if own is not None or not every:
+        return own
+    if not isinstance(trainer.core, Nanospeech):
+        raise InputError(
+            f"log.sample_every is {every}, but only a speech model speaks, and this one is a "
+            f"{type(trainer.core).__name__}; set it to 0, or give train() an on_sample of your own"
+        )
+    return SpokenSamples(trainer.log_config)
 
 
 class SpokenSamples:
@@ -43,6 +62,8 @@ class SpokenSamples:
 
     def speak(self, saved: dict[str, Any]) -> list[np.ndarray]:
         """The sentences, float32 waves at 24 kHz."""
+        from convert import convert  # which imports this package
+
         shipped = resolve(self.config.vocoder)
         voices = resolve(self.config.voices)
         with tempfile.TemporaryDirectory() as temporary:

@@ -1,0 +1,73 @@
+"""Launch: how many processes a run has, how many were asked for, what starts them. Starts none."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+
+import torch
+
+# variables by which launchers tell processes how many there are
+SIZES = (("WORLD_SIZE", "WORLD_SIZE"), ("OMPI_COMM_WORLD_SIZE", "mpirun"), ("PMI_SIZE", "mpirun"))
+ANCESTORS = 4  # processes above this one that may be a launcher
+
+
+def report(world: int, device: torch.device) -> str:
+    """One line: the processes that run, those asked for, and the command that starts as many.
+
+    Args:
+        world: processes that know of each other.
+        device: of this one.
+    """
+    wanted, by = asked()
+    runs = f"{world} process runs" if world == 1 else f"{world} processes run"
+    here = torch.cuda.device_count() if device.type == "cuda" else 0
+    if wanted is None and world == 1:
+        if here > 1:
+            return f"{runs}, on one of {here} GPUs; this uses all: {command(here)}"
+        return f"{runs}; this starts more: {command('N')}"
+    if wanted is None:
+        return runs
+    if wanted == world:
+        return f"{runs}, {wanted} asked for ({by})"
+    return f"{runs}, but {wanted} were asked for ({by}); this starts {wanted}: {command(wanted)}"
+
+
+def asked() -> tuple[int | None, str]:
+    """How many processes the launcher was to start, as far as it can be known, and by what."""
+    for name, by in SIZES:
+        if os.environ.get(name, "").isdigit():
+            return int(os.environ[name]), by
+    tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "")
+    if "SLURM_PROCID" in os.environ and tasks.isdigit() and int(tasks) > 1:
+        return int(tasks), "srun, whose tasks do not know of each other without torchrun"
+    for line in launchers():
+        if found := re.search(r"--num[-_]processes[= ](\d+)", line):
+            why = ", which starts one with --cpu" if re.search(r" --cpu( |$)", line) else ""
+            return int(found[1]), "accelerate launch" + why
+    return None, ""
+
+
+def launchers() -> list[str]:
+    """Command lines of `accelerate launch` among the processes that this one descends from."""
+    try:
+        import psutil  # comes with accelerate
+
+        above = psutil.Process().parents()[:ANCESTORS]
+        lines = [" ".join(process.cmdline()) for process in above]
+    except Exception:  # not installed, or not allowed to look
+        return []
+    return [line for line in lines if re.search(r"accelerate(\.commands\.launch|\S* launch)", line)]
+
+
+def command(processes: int | str) -> str:
+    """What starts this program in so many processes."""
+    words = ["torchrun", "--nproc_per_node", str(processes)]
+    program = sys.argv[0] if sys.argv else ""
+    if not program or program == "-c":
+        return shlex.join([*words, "SCRIPT.py"])
+    given = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv) + 1]  # python's own arguments
+    module = ["-m", given[-1]] if given[-2:-1] == ["-m"] else [program]
+    return shlex.join([*words, *module, *sys.argv[1:]])
