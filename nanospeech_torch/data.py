@@ -127,8 +127,8 @@ class SpeechBatches(Batches):
         return next(iter(self.ready(known)), None)
 
     def paired(self, item: dict) -> bool:
-        """Whether an item is to have a prompt: a matter of its key and epoch alone."""
-        return bool(self.rng(item["key"], item["epoch"], 1).random() < self.loss.pair)
+        """Whether an item is to have a prompt: a matter of sample and epoch alone."""
+        return bool(self.rng(item, item["epoch"], 1).random() < self.loss.pair)
 
     def ready(self, items: list[dict]) -> list[dict]:
         """Single items, decoded and tokenised, after their references where they have one."""
@@ -174,7 +174,7 @@ class SpeechBatches(Batches):
 
     def finished(self, item: dict, skipped: Counter, epoch: int = 0) -> dict | None:
         """The item with its token ids and the generator of its other draws."""
-        rng = self.rng(item["key"], item.get("epoch", epoch))
+        rng = self.rng(item, item.get("epoch", epoch))
         try:
             ids = self.encode(item["text"], rng)
         except NanospeechError:
@@ -270,7 +270,7 @@ class DurationBatches(SpeechBatches):
 
     def finished(self, item: dict, skipped: Counter, epoch: int = 0) -> dict | None:
         """The item with its token ids, how many are the prompt's, and how long that is."""
-        rng = self.rng(item["key"], item.get("epoch", epoch))
+        rng = self.rng(item, item.get("epoch", epoch))
         frames, seam = len(item["mel"]), item.get("seam")
         try:
             if seam is None:

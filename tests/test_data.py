@@ -158,6 +158,26 @@ def test_another_epoch_draws_anew():
     assert not torch.equal(first.noise, second.noise)
 
 
+def test_keys_that_restart_in_each_shard_share_no_draws(tmp_path):
+    meta = json.dumps({"text": "c1", "speaker": "x"}).encode()
+    mel, paths = npy(np.zeros((40, 4), np.float16)), []
+    for s in range(50):
+        files = [(f"{i}.{k}", d) for i in range(20) for k, d in (("npy", mel), ("json", meta))]
+        paths.append(write_tar(tmp_path / f"{s:02d}.tar", files))
+    loaded = until(features(paths, loss=LossConfig(pair=0.0)), 1)
+    for name in ("time", "noise"):
+        values = torch.cat([getattr(x.batch, name) for x in loaded])
+        assert len(values) == len(values.unique(dim=0)) == 1000
+    stream = features(paths, loss=LossConfig(pair=0.5))
+    twins = [
+        [stream.introduce((0, s, i), sample) for i, sample in stream.source.open(s)]
+        for s in range(8)
+    ]
+    assert all(len({item["key"] for item in column}) == 1 for column in zip(*twins))
+    chosen = np.array([[stream.paired(item) for item in row] for row in twins])
+    assert 40 < chosen.sum() < 120 and chosen.any(0).mean() > 0.9 > 0.1 > chosen.all(0).mean()
+
+
 def test_padding_is_zero_and_spans_stay_inside():
     for loaded in epoch(9, BatchPlan(4, 800, 200)):
         b = loaded.batch
