@@ -238,19 +238,6 @@ def test_clips_of_unknown_speakers_are_not_paired():
     assert sum(len(x.texts) for x in until(stream, 1)) == 9
 
 
-def test_a_reference_is_the_prompt_of_its_clip(tmp_path):
-    mel, heard = (np.full((n, 4), n, np.float16) for n in (40, 30))
-    meta = {"text": "c1", "target_duration": 40 / 93.75, "ref_text": "c2", "speaker": "x"}
-    files = [("k.npy", npy(mel)), ("k.ref.npy", npy(heard)), ("k.json", json.dumps(meta).encode())]
-    path = [str(write_tar(tmp_path / "r.tar", files))]
-    one = until(features(path, loss=LossConfig(pair=1.0)), 1)[0]
-    assert one.texts == ["c2 c1"] and one.batch.prompt[0] == 30 and one.batch.lens[0] == 70
-    assert one.batch.mel[0, :30].eq(30).all() and one.batch.mel[0, 30:70].eq(40).all()
-    assert until(features(path, loss=LossConfig(pair=0.0)), 1)[0].texts == ["c1"]
-    tight = BatchPlan(1, 65, 65)  # both together are too long
-    assert until(features(path, tight, loss=LossConfig(pair=1.0)), 1)[0].texts == ["c1"]
-
-
 @pytest.mark.parametrize("carry", [False, True])
 @pytest.mark.parametrize("buffer", [1, 6])
 def test_going_on_after_any_batch_is_as_if_never_stopped(tmp_path, carry, buffer):
