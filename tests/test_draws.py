@@ -1,7 +1,7 @@
 """Draws: over thousands of samples they have the shares, ranges and shapes that LossConfig names.
 
 Seeds are fixed, so these never fail by chance. Bounds are those that one right set of draws in some
-10,000 would miss: four standard deviations of a count, and the like for whole distributions.
+400 would miss: three standard deviations of a count, and the like for whole distributions.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ def assert_uniform(values: np.ndarray, low: float, high: float, step: float = 0.
     x = np.sort((values - low) / (high - low))
     n = len(x)
     far = max(np.abs(x - np.arange(n) / n).max(), np.abs(x - np.arange(1, n + 1) / n).max())
-    assert far < 2.2 / np.sqrt(n) + step / (high - low)
+    assert far < 1.7 / np.sqrt(n) + step / (high - low)
 
 
 def assert_share(flags: np.ndarray, share: float) -> None:
-    """That a share of the draws is so, within four standard deviations."""
-    assert abs(flags.mean() - share) < 4 * np.sqrt(share * (1 - share) / len(flags))
+    """That a share of the draws is so, within three standard deviations."""
+    assert abs(flags.mean() - share) < 3 * np.sqrt(share * (1 - share) / len(flags))
 
 
 def assert_apart(one: np.ndarray, two: np.ndarray) -> None:
