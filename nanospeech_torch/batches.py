@@ -8,9 +8,10 @@ dropped to fit. Order and place are stream.py's.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import queue
 import threading
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ from nanospeech.errors import DataError
 from .pairing import PAIR_MB, Waiting
 from .sources import make_source
 from .stream import Place, Ref, SampleStream, packed
+
+KEYED = 2  # how draws are keyed: 1 by a sample's key alone, 2 by its shard and number as well
 
 
 @dataclass(frozen=True)
@@ -148,9 +151,21 @@ class Batches(IterableDataset):
         """A batch and its texts."""
         raise NotImplementedError
 
-    def rng(self, key: str, epoch: int, *which: int) -> np.random.Generator:
-        """Draws that depend on the sample and the epoch alone: not on batch, worker or process."""
-        return np.random.default_rng([self.seed, epoch, zlib.crc32(key.encode()), *which])
+    def rng(self, item: dict, epoch: int, *which: int) -> np.random.Generator:
+        """Draws that depend on the sample and the epoch alone: not on batch, worker or process.
+
+        A sample is known by its shard and number as well as its key, as keys may restart in each
+        shard.
+
+        Args:
+            item: with "key" and, of samples of a source, "refs".
+            epoch: that the draws are for.
+            which: tells several generators of an item apart.
+        """
+        numbers = [ref[1:] for ref in item.get("refs", ())]
+        name = json.dumps([self.seed, epoch, item["key"], numbers, which])
+        digest = hashlib.blake2b(name.encode(), digest_size=16).digest()
+        return np.random.default_rng(int.from_bytes(digest, "little"))
 
     def __iter__(self) -> Iterator[Loaded]:
         info = get_worker_info()

@@ -37,7 +37,8 @@ def describe(sample: dict, audio: AudioConfig) -> dict[str, Any]:
 
     Returns:
         key, text, frames (as the metadata has it), speaker or None, claimed seconds or None, and
-        data: encoded audio, or features (N, M); "reference", such an item, where there is one.
+        data: encoded audio, or features (N, M); "reference", such an item, where there is one, its
+        text empty if the sample does not have it as "ref_text".
 
     Raises:
         Skip: something is missing or malformed.
@@ -71,12 +72,12 @@ def describe(sample: dict, audio: AudioConfig) -> dict[str, Any]:
         "rate": meta.get("sample_rate"),
         "speaker": None if meta.get("speaker") is None else str(meta["speaker"]),
     }
-    if sample.get("ref.npy") is not None and meta.get("ref_text"):
+    if sample.get("ref.npy") is not None:
         heard = features(sample["ref.npy"], audio.n_mels)
         item["reference"] = {
             **item,
             "key": f"{item['key']}.ref",
-            "text": spoken(meta["ref_text"]),
+            "text": spoken(said) if (said := meta.get("ref_text")) and str(said).strip() else "",
             "data": heard,
             "frames": len(heard),
             "claimed": None,

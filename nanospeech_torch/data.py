@@ -16,7 +16,6 @@ import torch
 
 from nanospeech.config import AudioConfig
 from nanospeech.errors import NanospeechError
-from nanospeech.mel import to_hertz, to_mels
 from nanospeech.text import fit, prepare
 from nanospeech.tokenizer import WORDS, Tokenizer, pad_tokens
 
@@ -24,6 +23,7 @@ from . import clips
 from .batches import Batches, BatchPlan, Loaded, Prefetch
 from .clips import AUDIO_KEYS, Skip
 from .flow import Batch, DurationBatch, LossConfig
+from .heard import quiet_start, stretched, warped
 from .stream import Place
 
 STRETCH = 0.15  # by what exp() of a pair may be heard slower or faster
@@ -38,6 +38,7 @@ __all__ = [
     "SpeechBatches",
     "joined",
     "pad",
+    "warped",
 ]
 
 
@@ -101,7 +102,7 @@ class SpeechBatches(Batches):
         pair, alone = self.alone.meet(item, self.paired(item), self.decoded)
         out = self.ready(alone)
         if pair:
-            order = pair[::-1] if self.rng(item["key"], item["epoch"], 4).random() < 0.5 else pair
+            order = pair[::-1] if self.rng(item, item["epoch"], 4).random() < 0.5 else pair
             fit = sum(part["frames"] for part in pair) <= self.plan.max_duration
             both = self.finished(joined(*order), Counter()) if fit else None
             out += self.ready(pair) if both is None else [both]
@@ -115,11 +116,11 @@ class SpeechBatches(Batches):
             return None
         if len(parts) == 2:
             return self.finished(joined(*known), self.skipped)
-        return next(iter(self.ready(known)), None)
+        return next(iter(self.ready(parts)), None)  # after its reference, where it has one
 
     def paired(self, item: dict) -> bool:
-        """Whether an item is to have a prompt: a matter of its key and epoch alone."""
-        return bool(self.rng(item["key"], item["epoch"], 1).random() < self.loss.pair)
+        """Whether an item is to have a prompt: a matter of sample and epoch alone."""
+        return bool(self.rng(item, item["epoch"], 1).random() < self.loss.pair)
 
     def ready(self, items: list[dict]) -> list[dict]:
         """Single items, decoded and tokenised, after their references where they have one."""
@@ -165,13 +166,13 @@ class SpeechBatches(Batches):
 
     def finished(self, item: dict, skipped: Counter, epoch: int = 0) -> dict | None:
         """The item with its token ids and the generator of its other draws."""
-        rng = self.rng(item["key"], item.get("epoch", epoch))
+        rng = self.rng(item, item.get("epoch", epoch))
         try:
             ids = self.encode(item["text"], rng)
         except NanospeechError:
             skipped["unusable text"] += 1
             return None
-        if not 0 < len(ids) <= len(item["mel"]) // 2:
+        if not 0 < len(ids) <= (len(item["mel"]) - item.get("wordless", 0)) // 2:
             skipped["more text than sound"] += 1
             return None
         if self.loss.warp and rng.random() < 0.5:
@@ -191,7 +192,9 @@ class SpeechBatches(Batches):
                 ready.append(item)
         if not ready:
             return None, []
-        draws = [self.draw(len(i["mel"]), i["rng"], i.get("seam")) for i in ready]
+        draws = [
+            self.draw(len(i["mel"]), i["rng"], i.get("seam"), i.get("wordless", 0)) for i in ready
+        ]
         mels, ids = [i["mel"] for i in ready], [i["ids"] for i in ready]
         length = max(self.plan.bucket(len(m)) for m in mels)
         tokens = max(map(len, ids))
@@ -225,17 +228,20 @@ class SpeechBatches(Batches):
         spelled = np.flatnonzero(rng.random(words) < self.loss.spell)
         return self.tokenizer.encode(text, set(spelled.tolist()))  # type: ignore[arg-type]
 
-    def draw(self, frames: int, rng: np.random.Generator, seam: int | None = None) -> dict:
+    def draw(
+        self, frames: int, rng: np.random.Generator, seam: int | None = None, wordless: int = 0
+    ) -> dict:
         """The random part of an item: time, span, drops, prompt and noise.
 
         Args:
             frames: of the item.
             seam: where the second clip of a pair begins; the pair's first is then the prompt, and
                 mostly just the second is to be spoken.
+            wordless: frames at the beginning of which the text says nothing; never to be spoken.
         """
-        c = self.loss
-        span = min(frames, max(1, round(frames * rng.uniform(c.min_span, c.max_span))))
-        start = int(rng.integers(0, frames - span + 1))
+        c, told = self.loss, frames - wordless
+        span = min(told, max(1, round(told * rng.uniform(c.min_span, c.max_span))))
+        start = wordless + int(rng.integers(0, told - span + 1))
         prompt = max(1, round(frames * rng.uniform(0.1, 0.9)))
         if seam is not None and 0 < seam < frames:
             prompt = seam
@@ -248,6 +254,7 @@ class SpeechBatches(Batches):
             "drop_audio": both or rng.random() < c.drop_audio,
             "drop_text": both,
             "prompt": prompt,
+            "wordless": wordless,
             "noise": rng.standard_normal((frames, self.audio.n_mels), dtype=np.float32),
         }
 
@@ -261,10 +268,10 @@ class DurationBatches(SpeechBatches):
 
     def finished(self, item: dict, skipped: Counter, epoch: int = 0) -> dict | None:
         """The item with its token ids, how many are the prompt's, and how long that is."""
-        rng = self.rng(item["key"], item.get("epoch", epoch))
-        frames, seam = len(item["mel"]), item.get("seam")
+        rng = self.rng(item, item.get("epoch", epoch))
+        frames, seam, wordless = len(item["mel"]), item.get("seam"), item.get("wordless", 0)
         try:
-            if seam is None:
+            if seam is None or wordless:
                 said, ids = (), self.encode(item["text"], rng)
             else:
                 first, second = map(self.readable, item["texts"])
@@ -274,7 +281,7 @@ class DurationBatches(SpeechBatches):
         except NanospeechError:
             skipped["unusable text"] += 1
             return None
-        if not len(said) < len(ids) <= frames // 2:
+        if not len(said) < len(ids) <= (frames - wordless) // 2:
             skipped["more text than sound"] += 1
             return None
         prompt = seam or max(1, round(frames * rng.uniform(0.1, 0.9)))
@@ -283,7 +290,7 @@ class DurationBatches(SpeechBatches):
         pace = np.exp(rng.uniform(-STRETCH, STRETCH)) if rng.random() < 0.5 else 1.0
         pace = 1.0 if frames * pace > self.plan.max_duration else pace
         heard = stretched(item["mel"][:prompt], pace)
-        total = len(heard) + max(1, round((frames - prompt) * pace))
+        total = max(1, round((frames - prompt) * pace)) + (0 if wordless else len(heard))
         return {**item, "ids": ids, "rng": rng, "known": len(said), "heard": heard, "total": total}
 
     def collate(
@@ -298,7 +305,7 @@ class DurationBatches(SpeechBatches):
         text = pad_tokens([i["ids"] for i in items])
         length, width = max(len(i["heard"]) for i in items), text.shape[1]
         if self.plan.carry:
-            length = max(self.plan.bucket(i["total"]) for i in items)
+            length = max(self.plan.bucket(max(i["total"], len(i["heard"]))) for i in items)
             width = next(w for w in self.plan.text_widths(length) if w >= width)
         mel = np.zeros((len(items), length, self.audio.n_mels), np.float32)
         for row, item in zip(mel, items):
@@ -315,51 +322,20 @@ class DurationBatches(SpeechBatches):
         return batch, [i["text"] for i in items]
 
 
-def quiet_start(mel_NM: np.ndarray) -> int:
-    """Frames before the first sound: those more than 35 dB below the loudest one."""
-    level = mel_NM.astype(np.float32).mean(1)
-    return int(np.argmax(level > level.max() - 4))  # nats of the amplitude
-
-
-def stretched(mel_NM: np.ndarray, pace: float) -> np.ndarray:
-    """The mel at `pace` times its length, its pitch as it was."""
-    frames = max(1, round(len(mel_NM) * pace))
-    if frames == len(mel_NM):
-        return mel_NM
-    at = np.linspace(0, len(mel_NM) - 1, frames)
-    low = np.minimum(at.astype(int), max(0, len(mel_NM) - 2))
-    share = (at - low)[:, None].astype(mel_NM.dtype)
-    high = np.minimum(low + 1, len(mel_NM) - 1)
-    return mel_NM[low] * (1 - share) + mel_NM[high] * share
-
-
-def warped(mel_NM: np.ndarray, stretch: float, sample_rate: int) -> np.ndarray:
-    """The log mel as of a voice whose pitch and formants are `stretch` times as high.
-
-    Vocal tract length perturbation (Jaitly and Hinton, 2013), with the pitch. A prompt and what
-    follows it change alike, so that a model of few speakers has to listen to its prompt. Where a
-    lower voice has nothing to say at the top, the last band is repeated.
-    """
-    bands = mel_NM.shape[1]
-    top = to_mels(sample_rate / 2)
-    hertz = to_hertz(np.linspace(0, top, bands + 2)[1:-1])
-    # the place, in bands, of the frequency that is heard in each band now
-    at = np.clip(to_mels(hertz / stretch) / top * (bands + 1) - 1, 0, bands - 1)
-    low = np.minimum(at.astype(int), bands - 2)
-    share = (at - low).astype(mel_NM.dtype)
-    return mel_NM[:, low] * (1 - share) + mel_NM[:, low + 1] * share
-
-
 def joined(first: dict, second: dict) -> dict:
-    """Two decoded clips as one item; the seam is the frame at which the second begins."""
+    """Two decoded clips as one item; the seam is the frame at which the second begins.
+
+    A first one without text, a reference whose words are not known, is "wordless" up to the seam.
+    """
     mel = np.concatenate([first["mel"], second["mel"]])
     return {
         "key": f"{first['key']}+{second['key']}",
-        "text": f"{first['text']} {second['text']}",
+        "text": f"{first['text']} {second['text']}".strip(),
         "texts": (first["text"], second["text"]),
         "frames": len(mel),
         "mel": mel,
         "seam": len(first["mel"]),
+        "wordless": 0 if first["text"] else len(first["mel"]),
         "speaker": second["speaker"],
         "refs": [*first["refs"], *second["refs"]],
         "epoch": second["epoch"],
@@ -393,4 +369,5 @@ def pad(mels: list, tokens: list, draws: list, length: int, width: int) -> Batch
         drop_audio=column("drop_audio", torch.bool),
         drop_text=column("drop_text", torch.bool),
         prompt=column("prompt", torch.long),
+        wordless=column("wordless", torch.long),
     )

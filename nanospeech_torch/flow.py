@@ -19,6 +19,7 @@ from nanospeech.errors import CheckpointError, InputError
 from . import layers
 from .dit import DiT
 from .duration import DurationHead, DurationTransformer
+from .placing import average_path, earlier, later, patch_means
 from .search import monotonic_search
 
 
@@ -72,7 +73,8 @@ class Batch(Tensors):
 
     mel_BNM log mel, zero past lens_B; text_BT ids padded with -1; noise_BNM standard normal;
     time_B in [0, 1]; span_BN true where the model must speak; drop_audio_B and drop_text_B;
-    prompt_B frames that a duration model may hear.
+    prompt_B frames that a duration model may hear; wordless_B frames of a reference before the
+    clip whose words text does not have, 0 if it is not given.
     """
 
     mel: Tensor
@@ -84,15 +86,20 @@ class Batch(Tensors):
     drop_audio: Tensor
     drop_text: Tensor
     prompt: Tensor
+    wordless: Tensor = None  # type: ignore[assignment]
+
+    def __post_init__(self):
+        if self.wordless is None:
+            self.wordless = torch.zeros_like(self.lens)
 
 
 @dataclass
 class DurationBatch(Tensors):
     """What a duration model hears and reads, padded; tensors are on one device.
 
-    mel_BNM log mel of the prompts, zero past prompt_B; lens_B frames of prompt and new speech;
-    text_BT ids of both, padded with -1; known_B of them the prompt's, 0 where its words end in
-    the midst of a text.
+    mel_BNM log mel of the prompts, zero past prompt_B; lens_B frames of prompt and new speech, of
+    the new speech alone where the prompt's words are not known; text_BT ids of both, padded with
+    -1; known_B of them the prompt's, 0 where its words end in the midst of a text or are not there.
     """
 
     mel: Tensor
@@ -204,7 +211,7 @@ class Nanospeech(Objective):
         found = {"flow": (batch.span & layers.length_mask(batch.lens, batch.mel.shape[1])).sum()}
         if config.text_upsampling == "aligned":
             p = config.patch_size
-            found["prior"] = ((batch.lens + p - 1) // p).sum()
+            found["prior"] = ((batch.lens + p - 1) // p - batch.wordless // p).sum()
             found["duration"] = (batch.text >= 0).sum()
         return found
 
@@ -247,20 +254,24 @@ class Nanospeech(Objective):
         if dit.config.text_upsampling == "aligned":
             return hidden, *self.align(batch, hidden, mel, tokens)
         patches, lens = -(-mel.shape[1] // p), (batch.lens + p - 1) // p
-        return hidden, average_path(tokens, lens, patches), {}
+        before = batch.wordless // p
+        return hidden, later(average_path(tokens, lens - before, patches), before, 0), {}
 
     def text_states(
         self, dit: DiT, batch: Batch, hidden_BTD: Tensor | None, index_BN: Tensor | None
     ) -> Tensor:
-        """Text states of each patch, the filler's where the text is dropped."""
+        """Text states of each patch, the filler's where the text is dropped or there is none."""
+        before = batch.wordless // dit.config.patch_size
         if hidden_BTD is None or index_BN is None:
             p = dit.config.patch_size
             patches, lens = -(-batch.mel.shape[1] // p), (batch.lens + p - 1) // p
             text = batch.text.masked_fill(batch.drop_text[:, None], -1)
+            text = later(layers.pad_length(text[:, :patches], patches, -1), before, -1)
             return dit.embed_text(text, patches, layers.length_mask(lens, patches))
         states = layers.gather_tokens(hidden_BTD, index_BN)
         filler = dit.embed_filler(batch.text).to(states.dtype)
-        return torch.where(batch.drop_text[:, None, None], filler, states)
+        silent = batch.drop_text[:, None] | layers.length_mask(before, states.shape[1])
+        return torch.where(silent[..., None], filler, states)
 
     def align(
         self, batch: Batch, hidden_BTD: Tensor, mel_BNM: Tensor, tokens_B: Tensor
@@ -278,7 +289,11 @@ class Nanospeech(Objective):
         speaker = part.sum(1) / heard[:, None]
         means = self.transformer.token_means(batch.text, speaker).float()
         with torch.no_grad(), torch.autocast(mel_BNM.device.type, enabled=False):
-            spoken, index = search(target, means, lens, tokens_B)
+            # a text without the reference's words begins where that ends
+            before = batch.wordless // p
+            spoken, index = search(earlier(target, before), means, lens - before, tokens_B)
+            index = later(index, before, 0)
+            mask = mask & ~layers.length_mask(before, target.shape[1])
         error = 0.5 * (target - layers.gather_tokens(means, index)).square().mean(-1)
         guess = aligner.log_durations(hidden_BTD.detach(), speaker).float().clamp(max=7)
         real = spoken > 0
@@ -292,15 +307,6 @@ class Nanospeech(Objective):
         }
 
 
-def patch_means(mel_BNM: Tensor, lens_B: Tensor, p: int) -> Tensor:
-    """Mean of the valid frames of each patch: (B, ceil(N / p), M)."""
-    patches = -(-mel_BNM.shape[1] // p)
-    mel = layers.pad_length(mel_BNM, patches * p).unflatten(1, (patches, p))
-    starts = torch.arange(patches, device=lens_B.device) * p
-    count = (lens_B[:, None] - starts).clamp(1, p)
-    return mel.sum(2) / count[..., None]
-
-
 def search(
     target_BNM: Tensor, means_BTM: Tensor, lens_B: Tensor, tokens_B: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -308,16 +314,6 @@ def search(
     score = target_BNM @ means_BTM.transpose(1, 2)
     score = score - 0.5 * means_BTM.square().sum(-1)[:, None]  # |y|^2 is the same on every path
     return monotonic_search(score, lens_B, tokens_B)
-
-
-def average_path(tokens_B: Tensor, lens_B: Tensor, patches: int) -> Tensor:
-    """Token of each patch when every token gets N // T patches and the last ones the remainder."""
-    each = (lens_B // tokens_B.clamp(min=1)).clamp(min=1)[:, None]
-    first = (tokens_B * (each[:, 0] + 1) - lens_B)[:, None]  # tokens without an extra patch
-    place = torch.arange(patches, device=lens_B.device)[None]
-    late = first + (place - first * each).div(each + 1, rounding_mode="floor")
-    index = torch.where(place < first * each, place // each, late)
-    return torch.minimum(index.clamp(min=0), (tokens_B[:, None] - 1).clamp(min=0))
 
 
 class DurationPredictor(DurationHead, Objective):

@@ -138,7 +138,7 @@ class SegmentBatches(SpeechBatches):
         """The segments of a clip: as many as it is long, with a draw for the fraction."""
         if (whole := self.recording(item)) is None:
             return []
-        drawn = self.rng(item["key"], item["epoch"], 2).random()
+        drawn = self.rng(item, item["epoch"], 2).random()
         share = len(whole) / (self.segment.frames * self.audio.hop_length * self.segment.every)
         return [self.piece(item, whole, n) for n in range(max(1, int(share + drawn)))]
 
@@ -149,7 +149,7 @@ class SegmentBatches(SpeechBatches):
 
     def piece(self, item: dict, whole: np.ndarray, number: int) -> dict:
         """Segment `number` of a clip, as an item that is ready for its batch."""
-        rng = self.rng(item["key"], item["epoch"], 3, number)
+        rng = self.rng(item, item["epoch"], 3, number)
         wave, mel = cut(whole, self.segment, self.audio, rng, item["made"])
         rest = {"key": item["key"], "refs": item["refs"], "epoch": item["epoch"]}
         return {**rest, "piece": number, "frames": len(mel), "wave": wave, "mel": mel}

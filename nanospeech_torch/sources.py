@@ -1,12 +1,14 @@
 """Sources: shards of samples, each readable from any sample on. Decodes nothing, shuffles nothing.
 
 A sample is a dict with "__key__" and a field for each of its files ("mp3", "json", "npy", …). What
-cannot be read is counted and passed over; a shard that breaks off gives what it had.
+cannot be read is counted, its cause logged once, and passed over; a shard that breaks off gives
+what it had. What a user's own function raises is no fault of the data, and ends the run.
 """
 
 from __future__ import annotations
 
 import glob
+import logging
 import posixpath
 import re
 import tarfile
@@ -19,9 +21,14 @@ from typing import Any, Protocol, cast
 
 from nanospeech.errors import DataError, InputError, require
 
+from .faults import check_own
+
 LARGEST = 64 * 2**20  # bytes of a sample; bigger ones are no clip of speech
 SLICE = 256  # rows of a map-style dataset that make a shard
 BROKEN = "broken shard"
+BROKEN_ROW = "broken row"
+
+log = logging.getLogger("nanospeech")
 
 
 class Source(Protocol):
@@ -93,6 +100,22 @@ def matching(pattern: str) -> list[str]:
     return [system.unstrip_protocol(p) for p in system.glob(path)]
 
 
+class Causes:
+    """Why shards could not be read: the last cause for errors, each shard's first for the log."""
+
+    cause = ""
+
+    def note(self, reason: str, where: str, error: Exception, skipped: Counter | None) -> None:
+        """Counts what is left out and remembers its cause; the log tells it once a shard."""
+        self.cause = f"{where}: {type(error).__name__}: {error}"
+        told = self.__dict__.setdefault("told", set())
+        if where not in told:
+            told.add(where)
+            log.warning("%s: %s", reason, self.cause)
+        if skipped is not None:
+            skipped[reason] += 1
+
+
 class Header(tarfile.TarInfo):
     """A member's header; a damaged or missing one is an error, where tarfile sees a good end."""
 
@@ -106,7 +129,7 @@ class Header(tarfile.TarInfo):
             raise tarfile.ReadError(f"{e}, at byte {tarfile_.offset}") from e
 
 
-class TarSource:
+class TarSource(Causes):
     """WebDataset tars, streamed: members that follow each other under one key are a sample.
 
     Args:
@@ -121,7 +144,6 @@ class TarSource:
         if not shards:
             raise InputError("a TarSource needs at least one shard")
         self.shards, self.tries, self.largest = [str(s) for s in shards], tries, largest
-        self.cause = ""  # of the last broken shard
 
     def __len__(self) -> int:
         return len(self.shards)
@@ -131,6 +153,7 @@ class TarSource:
     ) -> Iterator[tuple[int, dict]]:
         path, skipped = self.shards[shard], Counter() if skipped is None else skipped
         tries = self.tries if "://" in path else 1
+        error = Exception("not tried")
         for attempt in range(tries):
             try:
                 for index, sample in self.read(path, start, attempt + 1 == tries):
@@ -145,12 +168,12 @@ class TarSource:
                     f"reading {path} needs a package that is not installed: {e}"
                 ) from e
             except Exception as e:  # whatever a network or a decompressor may raise
-                self.cause = f"{path}: {type(e).__name__}: {e}"
+                error = e
                 if isinstance(e, FileNotFoundError):
                     break  # it will not come by waiting
                 if attempt + 1 < tries:
                     time.sleep(2**attempt)
-        skipped[BROKEN] += 1
+        self.note(BROKEN, path, error, skipped)
 
     def read(self, path: str, start: int, last: bool) -> Iterator[tuple[int, dict | None]]:
         """Samples from number `start` on; None for one that is too big.
@@ -207,7 +230,7 @@ def split_name(name: str) -> tuple[str, str]:
     return "/".join([*parts, stem]), kind.lower()
 
 
-class DatasetSource:
+class DatasetSource(Causes):
     """A dataset of the datasets library.
 
     Args:
@@ -234,27 +257,48 @@ class DatasetSource:
     def open(
         self, shard: int, start: int = 0, epoch: int = 0, skipped: Counter | None = None
     ) -> Iterator[tuple[int, dict]]:
+        """As Source has it.
+
+        Raises:
+            DataError: a function given to the dataset (map, filter, with_transform, a generator)
+                failed.
+            InputError: a package is missing that the dataset is read with.
+        """
+        read = self.stream if self.streamed else self.rows
+        yield from read(shard, start, epoch, skipped)
+
+    def stream(
+        self, shard: int, start: int, epoch: int, skipped: Counter | None
+    ) -> Iterator[tuple[int, dict]]:
+        """Samples of a shard of an IterableDataset, up to where it breaks off."""
+        index = start
         try:
-            yield from (
-                self.stream(shard, start, epoch) if self.streamed else self.rows(shard, start)
-            )
-        except Exception:  # whatever a builder, a network or a cast may raise
-            if skipped is not None:
-                skipped[BROKEN] += 1
+            piece = self.dataset.shard(num_shards=self.count, index=shard)
+            if hasattr(piece, "set_epoch"):
+                piece.set_epoch(epoch)
+            # in a loader's worker, iter(piece) would deal out its shards once more; piece.iter not
+            for row in islice(piece.iter(batch_size=1), start, None):
+                yield index, {name: values[0] for name, values in row.items()}
+                index += 1
+        except Exception as e:  # whatever a builder, a network or a cast may raise
+            where = f"shard {shard} of the dataset, after {index} samples"
+            check_own(e, where)
+            self.note(BROKEN, where, e, skipped)
 
-    def stream(self, shard: int, start: int, epoch: int) -> Iterator[tuple[int, dict]]:
-        piece = self.dataset.shard(num_shards=self.count, index=shard)
-        if hasattr(piece, "set_epoch"):
-            piece.set_epoch(epoch)
-        # in a loader's worker, iter(piece) would deal out its shards once more; piece.iter does not
-        rows = islice(piece.iter(batch_size=1), start, None)
-        for index, row in enumerate(rows, start):
-            yield index, {name: values[0] for name, values in row.items()}
-
-    def rows(self, shard: int, start: int) -> Iterator[tuple[int, dict]]:
+    def rows(
+        self, shard: int, start: int, epoch: int, skipped: Counter | None
+    ) -> Iterator[tuple[int, dict]]:
+        """Rows of a slice of a Dataset; each is read by itself, so a bad one costs no other."""
         first = shard * SLICE
         for index in range(start, min(SLICE, len(self.dataset) - first)):
-            yield index, self.dataset[first + index]
+            try:
+                row = self.dataset[first + index]
+            except Exception as e:  # of a file that a row names, or a cast
+                where = f"row {first + index} of the dataset"
+                check_own(e, where)
+                self.note(BROKEN_ROW, where, e, skipped)
+            else:
+                yield index, row
 
 
 class IterableSource:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from nanospeech.errors import CheckpointError
 
+from .batches import KEYED
 from .data import Place
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def pack(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any], dict[str,
         "vocab": t.vocab(),
         "run": settings(t),
         "skipped": dict(t.skipped),
+        "draws": KEYED,
         "loss_scale": t.accelerator.scaler.state_dict() if t.accelerator.scaler else None,
     }
     mine = {
@@ -182,6 +184,12 @@ def load(trainer: Trainer, path: Path) -> None:
         t.accelerator.scaler.load_state_dict(meta["loss_scale"])
     for line in changes(meta.get("run", {}), settings(t)):
         t.say(f"changed since step {t.step}: {line}")
+    if meta.get("draws", 1) != KEYED:
+        t.say(
+            "this run was saved by an older version, in which samples of one key in several shards "
+            "shared their draws; from here on each sample has draws of its own (no sample is "
+            "repeated or left out, and held-out losses are of new draws too)"
+        )
     mine = [r for r in ranks if r["data_rank"] == t.parallel.data_rank]
     by_data = {r["data_rank"]: r for r in reversed(ranks)}  # tensor ranks read the same data
     t.saved_places = [

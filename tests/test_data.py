@@ -158,6 +158,26 @@ def test_another_epoch_draws_anew():
     assert not torch.equal(first.noise, second.noise)
 
 
+def test_keys_that_restart_in_each_shard_share_no_draws(tmp_path):
+    meta = json.dumps({"text": "c1", "speaker": "x"}).encode()
+    mel, paths = npy(np.zeros((40, 4), np.float16)), []
+    for s in range(50):
+        files = [(f"{i}.{k}", d) for i in range(20) for k, d in (("npy", mel), ("json", meta))]
+        paths.append(write_tar(tmp_path / f"{s:02d}.tar", files))
+    loaded = until(features(paths, loss=LossConfig(pair=0.0)), 1)
+    for name in ("time", "noise"):
+        values = torch.cat([getattr(x.batch, name) for x in loaded])
+        assert len(values) == len(values.unique(dim=0)) == 1000
+    stream = features(paths, loss=LossConfig(pair=0.5))
+    twins = [
+        [stream.introduce((0, s, i), sample) for i, sample in stream.source.open(s)]
+        for s in range(8)
+    ]
+    assert all(len({item["key"] for item in column}) == 1 for column in zip(*twins))
+    chosen = np.array([[stream.paired(item) for item in row] for row in twins])
+    assert 40 < chosen.sum() < 120 and chosen.any(0).mean() > 0.9 > 0.1 > chosen.all(0).mean()
+
+
 def test_padding_is_zero_and_spans_stay_inside():
     for loaded in epoch(9, BatchPlan(4, 800, 200)):
         b = loaded.batch
@@ -216,19 +236,6 @@ def test_clips_of_unknown_speakers_are_not_paired():
     nameless = [{**s, "json": {**s["json"], "speaker": None}} for s in many(9)]
     stream = SpeechBatches(nameless, TOKENIZER, BatchPlan(4, 1600, 400), loss=LossConfig(pair=1.0))
     assert sum(len(x.texts) for x in until(stream, 1)) == 9
-
-
-def test_a_reference_is_the_prompt_of_its_clip(tmp_path):
-    mel, heard = (np.full((n, 4), n, np.float16) for n in (40, 30))
-    meta = {"text": "c1", "target_duration": 40 / 93.75, "ref_text": "c2", "speaker": "x"}
-    files = [("k.npy", npy(mel)), ("k.ref.npy", npy(heard)), ("k.json", json.dumps(meta).encode())]
-    path = [str(write_tar(tmp_path / "r.tar", files))]
-    one = until(features(path, loss=LossConfig(pair=1.0)), 1)[0]
-    assert one.texts == ["c2 c1"] and one.batch.prompt[0] == 30 and one.batch.lens[0] == 70
-    assert one.batch.mel[0, :30].eq(30).all() and one.batch.mel[0, 30:70].eq(40).all()
-    assert until(features(path, loss=LossConfig(pair=0.0)), 1)[0].texts == ["c1"]
-    tight = BatchPlan(1, 65, 65)  # both together are too long
-    assert until(features(path, tight, loss=LossConfig(pair=1.0)), 1)[0].texts == ["c1"]
 
 
 @pytest.mark.parametrize("carry", [False, True])

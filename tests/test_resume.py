@@ -150,6 +150,22 @@ def test_changed_settings_are_named(tmp_path, shards, capsys):
     assert meta["run"]["optimizer"]["lr"] == 2e-3
 
 
+def test_a_run_whose_draws_were_keyed_otherwise_goes_on_and_says_so_once(tmp_path, capsys):
+    trainer(tmp_path).train(samples(), 2, 2, max_duration=200)
+    saved = tmp_path / "step_00000002" / "meta.json"
+    meta = json.loads(saved.read_text())
+    del meta["draws"]  # as older versions wrote it
+    saved.write_text(json.dumps(meta))
+    told = "each sample has draws of its own"
+    assert told not in capsys.readouterr().out
+    trainer(tmp_path).train(samples(), 3, 2, max_duration=200)
+    said = capsys.readouterr().out
+    assert said.count(told) == 1 and "at step 2" in said
+    trainer(tmp_path).train(samples(), 4, 2, max_duration=200)
+    said = capsys.readouterr().out
+    assert told not in said and "at step 3" in said
+
+
 def test_differences_are_found_at_any_depth():
     old, new = {"a": {"b": 1, "c": [1]}, "d": 2}, {"a": {"b": 1, "c": [2]}, "e": 3}
     lines = changes(old, new)
