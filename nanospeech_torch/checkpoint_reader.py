@@ -65,14 +65,19 @@ def complete(path: Path) -> bool:
     return (path / ".metadata").is_file() and (path / "meta.json").is_file()
 
 
+def check_complete(path: Path) -> None:
+    """Raises CheckpointError for a folder that holds no whole checkpoint."""
+    if not complete(path):
+        raise CheckpointError(f"{path} is not a complete checkpoint (no .metadata or meta.json)")
+
+
 def read_tensors(path: Path, prefix: str = "") -> dict[str, Tensor]:
     """Tensors of a checkpoint folder whose names begin with `prefix`, put together on the CPU.
 
     Raises:
         CheckpointError: it is not a whole checkpoint.
     """
-    if not complete(path):
-        raise CheckpointError(f"{path} is not a complete checkpoint (no .metadata or meta.json)")
+    check_complete(path)
     reader = SafeReader(path)
     described = reader.read_metadata().state_dict_metadata
     state = {

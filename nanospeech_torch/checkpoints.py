@@ -31,7 +31,7 @@ from torch.distributed.checkpoint.state_dict_saver import async_save
 
 from nanospeech.errors import CheckpointError
 
-from .checkpoint_reader import SafeReader, check_names, complete, quiet
+from .checkpoint_reader import SafeReader, check_complete, check_names, complete, quiet
 
 
 class Checkpoints:
@@ -246,11 +246,20 @@ class Checkpoints:
             "will try again at its next save. Make room, or choose another run_dir."
         )
 
-    def load(self, path: Path, tensors: dict[str, Tensor]) -> tuple[dict, list[dict]]:
+    def meta(self, path: Path) -> dict[str, Any]:
+        """What a checkpoint's processes shared.
+
+        Raises:
+            CheckpointError: it is not whole.
+        """
+        check_complete(path)
+        return json.loads((path / "meta.json").read_text(encoding="utf-8"))
+
+    def load(self, path: Path, tensors: dict[str, Tensor]) -> list[dict]:
         """Reads a checkpoint into `tensors`, in place, however many processes wrote it.
 
         Returns:
-            meta, and the JSON values of every process that wrote.
+            The JSON values of every process that wrote.
 
         Raises:
             CheckpointError: not whole, or made for other tensors.
@@ -259,11 +268,7 @@ class Checkpoints:
         quiet()
         reader = SafeReader(path)
         load(tensors, storage_reader=reader, process_group=self.group, no_dist=self.group is None)
-        meta = json.loads((path / "meta.json").read_text(encoding="utf-8"))
-        ranks = [
-            json.loads(p.read_text(encoding="utf-8")) for p in sorted(path.glob("rank_*.json"))
-        ]
-        return meta, ranks
+        return [json.loads(p.read_text(encoding="utf-8")) for p in sorted(path.glob("rank_*.json"))]
 
     def describe(self, path: Path) -> dict[str, Any]:
         """Names of a checkpoint's tensors and what the library knows of each.
@@ -271,10 +276,7 @@ class Checkpoints:
         Raises:
             CheckpointError: it is not whole.
         """
-        if not complete(path):
-            raise CheckpointError(
-                f"{path} is not a complete checkpoint (no .metadata or meta.json)"
-            )
+        check_complete(path)
         return SafeReader(path).read_metadata().state_dict_metadata
 
     def clear_parts(self) -> None:

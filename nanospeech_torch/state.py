@@ -1,7 +1,8 @@
 """State: all that a run must remember to go on as if never stopped. Writes no files.
 
 Tensors go under flat names, model.NAME, ema.NAME, optimizer.I.NAME.KEY and guard.NAME, whatever
-the processes and their number; hyperparameters are the config's, not the checkpoint's.
+the processes and their number; hyperparameters are the config's, not the checkpoint's, but for
+those that an optimizer moves by itself.
 """
 
 from __future__ import annotations
@@ -35,12 +36,8 @@ def tensors(trainer: Trainer) -> dict[str, Tensor]:
     found |= {f"ema.{k}": v for k, v in trainer.ema.state_dict().items()}
     for phase, guard in trainer.guards.items():
         found |= {f"guard.{phase}.{k}": v for k, v in guard.state_dict().items()}
-    names = {id(p): name for name, p in trainer.core.named_parameters()}
-    for i, optimizer in enumerate(trainer.optimizers):
-        for p, values in optimizer.state.items():
-            for key, value in values.items():
-                if isinstance(value, Tensor):
-                    found[f"optimizer.{i}.{names[id(p)]}.{key}"] = value
+    for memory in trainer.memories:
+        found |= memory.tensors()
     return {name: value.detach() for name, value in found.items()}
 
 
@@ -56,6 +53,7 @@ def pack(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any], dict[str,
         "vocab": t.vocab(),
         "run": settings(t),
         "skipped": dict(t.skipped),
+        "optimizers": optimizer_values(t),
         "loss_scale": t.accelerator.scaler.state_dict() if t.accelerator.scaler else None,
     }
     mine = {
@@ -65,6 +63,21 @@ def pack(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any], dict[str,
         "rng": random_state(),
     }
     return tensors(t), meta, mine
+
+
+def optimizer_values(trainer: Trainer) -> list[dict[str, Any]]:
+    """What optimizers remember beside tensors; every process must call.
+
+    Raises:
+        CheckpointError: it differs between processes, of which one alone writes it.
+    """
+    found = [memory.values() for memory in trainer.memories]
+    if len(set(trainer.parallel.gather(json.dumps(found)))) > 1:
+        raise CheckpointError(
+            "what the optimizers remember beside tensors differs between the processes, so no "
+            "checkpoint can hold it; take an optimizer that keeps such values in tensors"
+        )
+    return found
 
 
 def weights(trainer: Trainer, averaged_only: bool = False) -> dict[str, Any] | None:
@@ -92,7 +105,10 @@ def settings(trainer: Trainer) -> dict[str, Any]:
         "speed": asdict(t.speed),
         "parallel": asdict(t.parallel.config),
         "mixed_precision": t.accelerator.mixed_precision,
-        "optimizer": [about(o, rates) for o, rates in zip(t.optimizers, t.rates)],
+        "optimizer": [
+            {"kind": type(m.optimizer).__name__, "rates": rates, **m.told}
+            for m, rates in zip(t.memories, t.rates)
+        ],
         "loss": asdict(t.core.loss),
         "data": t.batching,
         "warmup_steps": t.warmup,
@@ -100,12 +116,6 @@ def settings(trainer: Trainer) -> dict[str, Any]:
     }
     found["mixed_precision"] = t.accelerator.mixed_precision  # the config may leave it open
     return json.loads(json.dumps(found))
-
-
-def about(optimizer: Any, rates: list[float]) -> dict[str, Any]:
-    """An optimizer's kind and settings."""
-    plain = {k: v for k, v in optimizer.param_groups[0].items() if k not in ("params", "lr")}
-    return {"kind": type(optimizer).__name__, "rates": rates, **plain}
 
 
 def random_state() -> dict[str, str]:
@@ -173,9 +183,17 @@ def load(trainer: Trainer, path: Path) -> None:
     """Puts a checkpoint's state into a trainer."""
     t = trainer
     described = t.checkpoints.describe(path)
-    for i, optimizer in enumerate(t.optimizers):
-        allocate(t, i, optimizer, described)
-    meta, ranks = t.checkpoints.load(path, tensors(t))
+    meta = t.checkpoints.meta(path)
+    saved = meta.get("optimizers") or [None] * len(t.memories)
+    for memory, values in zip(t.memories, saved):
+        memory.allocate(described, values)
+    ranks = t.checkpoints.load(path, tensors(t))
+    for memory, values in zip(t.memories, saved):
+        if lost := memory.restore(values):
+            t.say(
+                f"{path.name} was written by an older version, which did not save {', '.join(lost)}"
+                f" of {memory.title}: they begin anew, as if the run had just started"
+            )
     t.step = t.asked = meta["step"]
     t.earlier = meta.get("seconds", 0.0)
     if t.accelerator.scaler is not None and meta.get("loss_scale"):
@@ -194,25 +212,6 @@ def load(trainer: Trainer, path: Path) -> None:
         set_random_state(ranks[t.parallel.rank]["rng"])
     else:
         t.say(f"{len(ranks)} processes saved, {t.parallel.world} go on")
-
-
-def allocate(trainer: Trainer, index: int, optimizer: Any, described: dict[str, Any]) -> None:
-    """Makes room for saved optimizer state, by a step that moves nothing."""
-    names = {id(p): name for name, p in trainer.core.named_parameters()}
-    params = [p for g in optimizer.param_groups for p in g["params"]]
-    prefix = f"optimizer.{index}."
-    saved = [n.removeprefix(prefix).rpartition(".")[0] for n in described if n.startswith(prefix)]
-    known = set(saved)
-    rates = [g["lr"] for g in optimizer.param_groups]
-    for p in params:
-        p.grad = torch.zeros_like(p) if names[id(p)] in known else None
-    for group in optimizer.param_groups:
-        group["lr"] = 0.0
-    if known:
-        optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
-    for rate, group in zip(rates, optimizer.param_groups):
-        group["lr"] = rate
 
 
 def flat(values: Any, prefix: str = "") -> dict[str, Any]:

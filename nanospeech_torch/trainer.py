@@ -31,6 +31,7 @@ from .flow import Nanospeech
 from .guards import Guard, GuardConfig, clip_factor, guarded_step
 from .heldout import HeldOut
 from .optim import EMA, SCHEDULES, lr_factor, steps_in_all
+from .optimizer_state import OptimizerState
 from .parallel import Parallel, ParallelConfig
 from .runlog import Log, LogConfig
 from .speed import SpeedConfig
@@ -139,6 +140,7 @@ class Trainer:
         self.rates = [[g["lr"] for g in o.param_groups] for o in self.optimizers]
         self.parallel = Parallel(self.accelerator, parallel or ParallelConfig(), model)
         self.model = self.parallel.wrap(model, self.optimizers, self.quicken, self.config.seed)
+        self.memories = [OptimizerState(i, o, model) for i, o in enumerate(self.optimizers)]
         held = {id(p) for o in self.optimizers for g in o.param_groups for p in g["params"]}
         self.phases = {k: [p for p in ps if id(p) in held] for k, ps in model.phases().items()}
         self.phase_of = [self.find_phase(o) for o in self.optimizers]
