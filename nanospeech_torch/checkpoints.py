@@ -29,9 +29,8 @@ from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import async_save
 
-from nanospeech.errors import CheckpointError
-
 from .checkpoint_reader import SafeReader, check_complete, check_names, complete, quiet
+from .staging import share
 
 
 class Checkpoints:
@@ -55,6 +54,7 @@ class Checkpoints:
         # a group of its own: its writing thread talks while training does
         self.group: Any = dist.new_group(backend="gloo") if distributed else None
         self.rank = dist.get_rank() if distributed else 0
+        self.world = dist.get_world_size() if distributed else 1
         self.pending: Future | None = None
         self.name = ""
         self.failed: BaseException | None = None
@@ -79,6 +79,8 @@ class Checkpoints:
         export: dict[str, Any] | None = None,
     ) -> None:
         """Begins to write a checkpoint; what `tensors` hold now is what is written.
+
+        Each process copies to its memory, and writes, its share of them alone.
 
         Args:
             step: of the run.
@@ -108,7 +110,10 @@ class Checkpoints:
         writer = FileSystemWriter(part, sync_files=True)
         quiet()
         future = async_save(
-            tensors, storage_writer=writer, process_group=self.group, no_dist=self.group is None
+            share(tensors, self.rank, self.world),
+            storage_writer=writer,
+            process_group=self.group,
+            no_dist=self.group is None,
         )
         placed: Future = Future()
         self.pending = placed

@@ -30,7 +30,10 @@ class Counting(torch.optim.Optimizer):
                 state = self.state[p]
                 if not state:
                     state |= {"step": 0, "mean": torch.zeros_like(p), "nothing": None}
-                    state["past"] = {"axes": [torch.zeros_like(p), torch.zeros_like(p)], 2: (1, "a")}
+                    state["past"] = {
+                        "axes": [torch.zeros_like(p), torch.zeros_like(p)],
+                        2: (1, "a"),
+                    }
                 state["step"] += 1
                 state["mean"].lerp_(p.grad, 0.5)
                 state["past"]["axes"][state["step"] % 2].add_(p.grad)
