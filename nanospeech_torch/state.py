@@ -21,7 +21,9 @@ from torch import Tensor
 
 from nanospeech.errors import CheckpointError
 
-from .data import Place
+from . import stream
+from .export import is_small
+from .stream import Place, check_shards
 
 if TYPE_CHECKING:
     from .trainer import Trainer
@@ -80,21 +82,25 @@ def optimizer_values(trainer: Trainer) -> list[dict[str, Any]]:
     return found
 
 
+def export(trainer: Trainer) -> dict[str, Any] | None:
+    """What Checkpoints.save exports: whole weights if they are small; None on other processes."""
+    if is_small(tensors(trainer)):
+        return weights(trainer)
+    return None if trainer.parallel.rank else described(trainer)
+
+
 def weights(trainer: Trainer, averaged_only: bool = False) -> dict[str, Any] | None:
     """What step_N.pt holds: whole weights and what a converter needs; None on other processes."""
     t = trainer
     ema = t.weights("ema")
     model = {} if averaged_only else {"model_state_dict": t.weights("model")}
-    if t.parallel.rank:
-        return None
-    return {
-        **model,
-        "ema_state_dict": ema,
-        "step": t.step,
-        "config": t.model_config(),
-        "vocab": t.vocab(),
-        "run": settings(t),
-    }
+    return None if t.parallel.rank else {**model, "ema_state_dict": ema, **described(t)}
+
+
+def described(trainer: Trainer) -> dict[str, Any]:
+    """What a converter needs to know beside the weights."""
+    t = trainer
+    return {"step": t.step, "config": t.model_config(), "vocab": t.vocab(), "run": settings(t)}
 
 
 def settings(trainer: Trainer) -> dict[str, Any]:
@@ -160,7 +166,8 @@ def resume(trainer: Trainer, how: str) -> None:
             )
     path = t.parallel.broadcast(path)  # a slow file system may show processes different things
     if path is None:
-        lone = sorted(t.run_dir.glob("step_*.pt")) if how == "auto" else []
+        exports = [*t.run_dir.glob("step_*.pt"), *t.run_dir.glob("step_*.weights")]
+        lone = sorted(exports) if how == "auto" else []
         if lone:
             raise CheckpointError(
                 f"{t.run_dir} holds {lone[-1].name} but no checkpoint folder to go on from; move "
@@ -187,7 +194,7 @@ def load(trainer: Trainer, path: Path) -> None:
     saved = meta.get("optimizers") or [None] * len(t.memories)
     for memory, values in zip(t.memories, saved):
         memory.allocate(described, values)
-    ranks = t.checkpoints.load(path, tensors(t))
+    t.checkpoints.load(path, tensors(t))
     for memory, values in zip(t.memories, saved):
         if lost := memory.restore(values):
             t.say(
@@ -200,18 +207,82 @@ def load(trainer: Trainer, path: Path) -> None:
         t.accelerator.scaler.load_state_dict(meta["loss_scale"])
     for line in changes(meta.get("run", {}), settings(t)):
         t.say(f"changed since step {t.step}: {line}")
-    mine = [r for r in ranks if r["data_rank"] == t.parallel.data_rank]
-    by_data = {r["data_rank"]: r for r in reversed(ranks)}  # tensor ranks read the same data
-    t.saved_places = [
-        {int(w): Place.from_json(p) for w, p in by_data[rank]["places"].items()}
-        for rank in sorted(by_data)
-    ]
+    processes = len(list(path.glob("rank_*.json")))
+    saved = Ranks(path, processes, meta.get("data_processes", processes))
+    t.saved_places = saved
+    mine = saved.of(t.parallel.data_rank)
     if mine:
-        t.consumed = mine[0]["consumed"]
-    if len(ranks) == t.parallel.world:
-        set_random_state(ranks[t.parallel.rank]["rng"])
+        t.consumed = mine["consumed"]
+    if processes == t.parallel.world:
+        set_random_state(saved.read(t.parallel.rank)["rng"])
     else:
-        t.say(f"{len(ranks)} processes saved, {t.parallel.world} go on")
+        t.say(f"{processes} processes saved, {t.parallel.world} go on")
+
+
+class Ranks:
+    """The files of a checkpoint's processes, each read when it is asked for, and once.
+
+    Args:
+        path: of the checkpoint.
+        processes: that wrote it.
+        data_processes: into how many parts they dealt the data; the ranks of a tensor split, which
+            follow each other, read the same.
+    """
+
+    def __init__(self, path: Path, processes: int, data_processes: int):
+        self.path, self.data_processes = path, data_processes
+        self.tensor = processes // data_processes
+        self.known: dict[int, dict[str, Any]] = {}
+
+    def read(self, rank: int) -> dict[str, Any]:
+        """What process `rank` wrote.
+
+        Raises:
+            CheckpointError: its file is missing or damaged.
+        """
+        if rank not in self.known:
+            path = self.path / f"rank_{rank:05d}.json"
+            try:
+                self.known[rank] = json.loads(path.read_text(encoding="utf-8"))
+            except (OSError, ValueError) as e:
+                raise CheckpointError(f"cannot read {path}, a part of the checkpoint: {e}") from e
+        return self.known[rank]
+
+    def of(self, data_rank: int) -> dict[str, Any] | None:
+        """What the first process of a data rank wrote, if there was such a rank."""
+        return self.read(data_rank * self.tensor) if data_rank < self.data_processes else None
+
+    def places(self, data_rank: int) -> dict[int, Place]:
+        """Where the streams of a data rank stood, by worker."""
+        found = self.of(data_rank) or {"places": {}}
+        return {int(w): Place.from_json(p) for w, p in found["places"].items()}
+
+    def resume(
+        self, shards: int, seed: int, rank: int, world: int, workers: int
+    ) -> tuple[dict[int, Place], bool, int]:
+        """A process's places to go on from; see stream.resume.
+
+        Where the same streams go on in the same processes, no other process's file is read.
+
+        Returns:
+            Its places by worker, whether they are the saved ones, and how many streams there were.
+        """
+        own = self.places(rank)
+        if world == self.data_processes and own and alike(own, rank, world, workers):
+            check_shards(own.values(), shards)
+            return own, True, world * workers
+        every = [self.places(r) for r in range(self.data_processes)]
+        before = max((p.streams for places in every for p in places.values()), default=0)
+        dealt, same = stream.resume(every, shards, seed, world, workers)
+        return dealt[rank], same, before
+
+
+def alike(places: dict[int, Place], rank: int, world: int, workers: int) -> bool:
+    """Whether places are those of this process's own workers."""
+    return all(
+        (p.streams, p.stream) == (world * workers, rank * workers + worker)
+        for worker, p in places.items()
+    )
 
 
 def flat(values: Any, prefix: str = "") -> dict[str, Any]:

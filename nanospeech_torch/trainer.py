@@ -155,7 +155,7 @@ class Trainer:
         self.run = run or {}
         self.step = self.consumed = 0
         self.places: dict[int, Place] = {}
-        self.saved_places: list[dict[int, Place]] = []
+        self.saved_places: state.Ranks | None = None
         self.skipped: Counter = Counter()
         self.data_wait = 0.0
         self.stopping: str | bool = False
@@ -427,8 +427,8 @@ class Trainer:
                 return loaded.batch
 
     def save(self, export: bool = True) -> None:
-        """Begins to write a checkpoint; with `export` also step_N.pt, the weights alone."""
-        self.checkpoints.save(self.step, *state.pack(self), state.weights(self) if export else None)
+        """Begins to write a checkpoint; with `export` also the weights alone."""
+        self.checkpoints.save(self.step, *state.pack(self), state.export(self) if export else None)
 
     def weights(self, kind: str = "ema") -> dict[str, torch.Tensor]:
         """Whole "model" or "ema" weights on the main process's CPU; every process must call."""

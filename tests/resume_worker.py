@@ -15,7 +15,15 @@ from nanospeech_torch.sources import find_shards
 
 from .training import samples, speech_model, trainer
 
+
+def tell_what_is_read(event: str, args: tuple) -> None:
+    """Prints which processes' parts of a checkpoint this process opens for reading."""
+    if event == "open" and args[1] == "r" and Path(str(args[0])).name.startswith("rank_"):
+        print("opened", Path(args[0]).name)
+
+
 if __name__ == "__main__":
+    sys.addaudithook(tell_what_is_read)
     folder, shards, steps, save_step, *split = sys.argv[1:]
     shard, tensor, batch = (int(n) for n in split or (1, 1, 2))
     torch.set_num_threads(1)
