@@ -32,6 +32,7 @@ from nanospeech.errors import CheckpointError, InputError
 from nanospeech.tokenizer import Tokenizer, phoneme_vocab
 
 from .card import card_rows, model_card, renewed_card
+from .lazy import shapes_of
 from .release import check_release, is_release, quantized, read_release, write_release
 from .source import Source, find_checkpoint, read_source
 
@@ -39,11 +40,6 @@ __all__ = ["Model", "Source", "convert", "find_checkpoint", "read_source", "read
 
 C = TypeVar("C", DiTConfig, DurationConfig)
 DTYPES = ("float32", "float16")
-
-
-def shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
-    """Shape of each tensor by name."""
-    return {name: tuple(t.shape) for name, t in tensors.items()}
 
 
 def network_shapes(config: DiTConfig | DurationConfig) -> dict[str, tuple[int, ...]]:
@@ -86,7 +82,7 @@ class Model:
 
     config: ModelConfig
     tokenizer: Tokenizer
-    parts: dict[str, dict[str, Tensor]]  # of "model", and perhaps "duration" and "vocoder"
+    parts: dict[str, Mapping[str, Tensor]]  # of "model", and perhaps "duration" and "vocoder"
     step: int | None = None
     folder: Path | None = None  # of the release that it is read from
 
@@ -231,7 +227,7 @@ def find_tokenizer(
 
 def add_duration(
     config: ModelConfig, path: str | Path, weights: str
-) -> tuple[ModelConfig, dict[str, Tensor]]:
+) -> tuple[ModelConfig, Mapping[str, Tensor]]:
     """Reads the duration model and adds it to the config."""
     source, duration = read_network(
         path, weights, "duration", DurationConfig, duration_config_from_shapes
@@ -244,7 +240,7 @@ def add_duration(
     return dataclasses.replace(config, duration=duration), source.tensors
 
 
-def read_vocoder(path: str | Path) -> tuple[VocoderConfig, dict[str, Tensor]]:
+def read_vocoder(path: str | Path) -> tuple[VocoderConfig, Mapping[str, Tensor]]:
     """Reads a Vocos checkpoint in the form in which it is published, or as safetensors.
 
     Raises:

@@ -9,14 +9,15 @@ from torch import Tensor
 
 from nanospeech.config import ModelConfig
 
+from .lazy import numbers
+
 
 def card_rows(
     config: ModelConfig, parts: Mapping[str, Mapping[str, Tensor]], dtype: str
 ) -> list[str]:
     """Rows of the table of files, one for each part."""
     return [
-        f"| {part}.safetensors | {sum(t.numel() for t in tensors.values()):,}"
-        f" | {stored_as(config, part, dtype)} |"
+        f"| {part}.safetensors | {numbers(tensors):,} | {stored_as(config, part, dtype)} |"
         for part, tensors in parts.items()
     ]
 

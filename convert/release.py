@@ -10,6 +10,7 @@ import torch
 from safetensors.numpy import save_file
 from torch import Tensor
 
+from nanospeech import sharded
 from nanospeech.checkpoint import (
     CONFIG,
     DURATION,
@@ -23,41 +24,54 @@ from nanospeech.config import ModelConfig
 from nanospeech.errors import InputError
 from nanospeech.quantized import PackedWeight, pack_layers, plan, stored
 
+from .lazy import read_lazily, shapes_of
+
 PARTS = {"model": MODEL, "duration": DURATION, "vocoder": VOCODER}
 
 
 def is_release(path: str | Path) -> bool:
     """Whether a path is a release folder, not a run's or a checkpoint's."""
-    return (Path(path) / MODEL).is_file()
+    return sharded.there(Path(path) / MODEL)
 
 
-def read_release(folder: str | Path) -> tuple[Release, dict[str, dict[str, Tensor]]]:
+def read_release(folder: str | Path) -> tuple[Release, dict[str, Mapping[str, Tensor]]]:
     """A release folder and the tensors of each of its own parts, packed weights unpacked.
 
     Raises:
         CheckpointError: incomplete, damaged, or contradicting itself.
     """
     release = open_release(folder)
-    files = {part: n for part, n in PARTS.items() if (release.folder / n).is_file()}
-    return release, {
-        part: {n: torch.from_numpy(t) for n, t in release.weights(name).items()}
-        for part, name in files.items()
-    }
+    files = {part: n for part, n in PARTS.items() if sharded.there(release.folder / n)}
+    return release, {part: weights_of(release, name) for part, name in files.items()}
+
+
+def weights_of(release: Release, name: str) -> Mapping[str, Tensor]:
+    """A part's tensors: read when they are asked for, or packed ones all at once."""
+    if release.config.quantization is None:
+        return read_lazily(release.path(name))
+    return {n: torch.from_numpy(t) for n, t in release.weights(name).items()}
 
 
 def write_release(
     folder: Path, config: ModelConfig, parts: Mapping[str, Mapping[str, Tensor]], dtype: str
 ) -> None:
-    """Writes config.json and weights; what config.quantization names is packed."""
+    """Writes config.json and weights; what config.quantization names is packed.
+
+    A tensor is read, packed and written before the next: memory holds one file's worth.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     q = config.quantization
     for part, tensors in parts.items():
-        arrays = {n: t.float().numpy() for n, t in sorted(tensors.items())}
-        packed = pack_layers(arrays, getattr(q, part), q.group_size) if q else arrays
-        floats = {
-            n: t if isinstance(t, PackedWeight) else t.astype(dtype) for n, t in packed.items()
-        }
-        write_whole(stored(floats), folder / PARTS[part])
+        with sharded.ShardWriter(folder / PARTS[part], write_whole, sharded.SHARD_BYTES) as out:
+            for name in sorted(tensors):
+                one = {name: tensors[name].float().numpy()}
+                packed = pack_layers(one, getattr(q, part), q.group_size) if q else one
+                floats = {
+                    n: t if isinstance(t, PackedWeight) else t.astype(dtype)
+                    for n, t in packed.items()
+                }
+                for stored_name, array in stored(floats).items():
+                    out.add(stored_name, array)
     config.save(folder / CONFIG)
 
 
@@ -76,7 +90,7 @@ def quantized(
     config: ModelConfig, parts: Mapping[str, Mapping[str, Tensor]], bits: int
 ) -> ModelConfig:
     """The config of the same model with most layers in few bits."""
-    shapes = {part: {n: tuple(t.shape) for n, t in ts.items()} for part, ts in parts.items()}
+    shapes = {part: shapes_of(tensors) for part, tensors in parts.items()}
     return dataclasses.replace(config, quantization=plan(shapes, bits))
 
 

@@ -12,23 +12,25 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
-from nanospeech.checkpoint import IGNORED, PACKED
+from nanospeech.checkpoint import IGNORED
 from nanospeech.config import from_dict
 from nanospeech.errors import CheckpointError, InputError
+
+from .lazy import LazyTensors, read_checkpoint, read_lazily
 
 # Names under which trainers keep the averaged and the raw weights, best first.
 AVERAGED = ("ema_state_dict", "ema_model_state_dict")
 RAW = ("model_state_dict", "state_dict")
+EXPORT = "export.json"  # of step_N.weights/, beside its shards
 
 
 @dataclass
 class Source:
     """Weights of one network with what their file tells of them."""
 
-    tensors: dict[str, Tensor]
+    tensors: Mapping[str, Tensor]
     config: dict[str, Any]
     vocab: list[str]
     step: int | None = None
@@ -39,7 +41,8 @@ def read_source(path: str | Path, weights: str = "ema") -> Source:
     """Reads a checkpoint of this trainer, an upstream .pt, a raw state dict or safetensors.
 
     Args:
-        path: .pt, .bin, .pth or .safetensors; a step_N/ folder, or a run's folder for its newest.
+        path: .pt, .bin, .pth or .safetensors, or the index of its shards; a step_N/ or
+            step_N.weights/ folder, or a run's folder for its newest.
         weights: "ema" (the averaged weights, or the raw ones where there are none) or "raw".
 
     Raises:
@@ -49,8 +52,10 @@ def read_source(path: str | Path, weights: str = "ema") -> Source:
         raise InputError(f"weights is {weights!r}; choose ema or raw")
     path = find_checkpoint(path)
     try:
+        if path.name.endswith(".safetensors.index.json"):
+            path = path.with_name(path.name.removesuffix(".index.json"))
         if path.suffix == ".safetensors":
-            return Source(clean(floats(load_file(path), path)), {}, [])
+            return Source(clean(read_lazily(path)), {}, [])
         if path.is_dir():
             state: Any = read_folder(path)
         else:
@@ -79,38 +84,36 @@ def read_source(path: str | Path, weights: str = "ema") -> Source:
     )
 
 
-def floats(tensors: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """The tensors, none of which may be packed."""
-    if any(t.dtype == torch.uint32 for t in tensors.values()):
-        raise CheckpointError(f"{path} {PACKED}")
-    return tensors
-
-
 def find_checkpoint(path: str | Path) -> Path:
-    """What to read: of a run's folder the newest step_N.pt or step_N/, else the path itself."""
+    """What to read: of a run's folder the newest step_N, whole or sharded, else the path itself."""
     path = Path(path)
     if not path.is_dir() or path.name.startswith("step_"):
         return path
-    found = [*path.glob("step_*.pt"), *(p for p in path.glob("step_*[0-9]") if p.is_dir())]
+    folders = [*path.glob("step_*[0-9]"), *path.glob("step_*.weights")]
+    found = [*path.glob("step_*.pt"), *(p for p in folders if p.is_dir())]
     if not found:
         raise CheckpointError(f"{path} holds no step_*; name a checkpoint")
-    return max(found, key=lambda p: (p.name.removesuffix(".pt"), p.suffix))
+    return max(found, key=lambda p: (p.stem, p.suffix))
 
 
 def read_folder(path: Path) -> dict[str, Any]:
-    """A sharded checkpoint folder of this trainer, in the form of its step_N.pt."""
-    from nanospeech_torch.checkpoint_reader import read_tensors
+    """A step_N/ or step_N.weights/ folder, in the form of step_N.pt; its tensors are not yet read.
 
-    state: dict[str, Any] = {
-        name: read_tensors(path, prefix)
-        for name, prefix in (("model_state_dict", "model."), ("ema_state_dict", "ema."))
-    }
+    Raises:
+        CheckpointError: it is not whole.
+    """
+    parts = {"model": "model_state_dict", "ema": "ema_state_dict"}
+    if (path / EXPORT).is_file():
+        told = json.loads((path / EXPORT).read_text(encoding="utf-8"))
+        files = {part: path / f"{part}.safetensors" for part in parts}
+        return told | {parts[part]: read_lazily(file) for part, file in files.items()}
+    state: dict[str, Any] = {parts[part]: read_checkpoint(path, f"{part}.") for part in parts}
     meta = json.loads((path / "meta.json").read_text(encoding="utf-8"))
     return state | {k: meta[k] for k in ("step", "config", "vocab")} | {"run": meta.get("run")}
 
 
 def merge_adapters(
-    tensors: dict[str, Tensor], state: Mapping[str, Any], config: dict[str, Any], path: Path
+    tensors: Mapping[str, Tensor], state: Mapping[str, Any], config: dict[str, Any], path: Path
 ) -> dict[str, Tensor]:
     """The tensors of a model with LoRA adapters, merged, by their published names."""
     from nanospeech_torch.finetune import LoraConfig, merge_lora
@@ -120,20 +123,24 @@ def merge_adapters(
             f"{path} holds adapters, but not their rank and scale; save with FinetuneTrainer"
         )
     # weights that are frozen may have no average of their own
-    raw = next((clean(state[k]) for k in RAW if isinstance(state.get(k), Mapping)), {})
+    found = (clean(state[k]) for k in RAW if isinstance(state.get(k), Mapping))
+    raw: Mapping[str, Tensor] = next(found, {})
     return merge_lora({**raw, **tensors}, from_dict(LoraConfig, config["lora"], f"{path}: lora"))
 
 
-def clean(state: Mapping[str, Any]) -> dict[str, Tensor]:
+def clean(state: Mapping[str, Any]) -> Mapping[str, Tensor]:
     """Tensors under their published names: wrappers' prefixes and mel buffers removed."""
-    tensors = {}
-    for name, value in state.items():
-        if not isinstance(value, Tensor):
-            continue
+    names = {}
+    for old in state:
+        new = old
         for prefix in ("ema_model.", "module.", "_orig_mod."):
-            name = name.removeprefix(prefix)
-        if not name.startswith(IGNORED) and name not in ("initted", "step"):
-            tensors[name] = value.detach()
+            new = new.removeprefix(prefix)
+        if not new.startswith(IGNORED) and new not in ("initted", "step"):
+            names[new] = old
+    if isinstance(state, LazyTensors):
+        return state.renamed(names)
+    kept = {new: state[old] for new, old in names.items()}
+    tensors = {name: value.detach() for name, value in kept.items() if isinstance(value, Tensor)}
     if not tensors:
         raise CheckpointError("the checkpoint holds no tensors")
     return tensors

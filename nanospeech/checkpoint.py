@@ -1,7 +1,8 @@
 """Checkpoint: the release folder on disk or on the Hub. Reads and checks it; runs no model.
 
 A folder holds config.json, model.safetensors, vocab.txt and perhaps duration.safetensors,
-vocoder.safetensors, voices/ and README.md. Nothing in it is ever unpickled.
+vocoder.safetensors, voices/ and README.md. Big weights are in several files, see sharded.py.
+Nothing in it is ever unpickled.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from . import quantized, voice_weights
+from . import quantized, sharded, voice_weights
 from .checkpoint_shapes import (
     dit_config_from_shapes,
     duration_config_from_shapes,
@@ -27,7 +28,8 @@ from .tokenizer import Tokenizer
 
 CONFIG, MODEL, VOCAB = "config.json", "model.safetensors", "vocab.txt"
 DURATION, VOCODER = "duration.safetensors", "vocoder.safetensors"
-RELEASE_FILES = (CONFIG, MODEL, DURATION, VOCODER, VOCAB, "voices/*", "README.md")
+SHARDED = ("*-of-*.safetensors", "*.safetensors.index.json")
+RELEASE_FILES = (CONFIG, MODEL, DURATION, VOCODER, VOCAB, *SHARDED, "voices/*", "README.md")
 # Tables of mels and windows that published files carry and that are computed here.
 IGNORED = ("mel_spec.", "feature_extractor.", "head.istft.")
 PACKED = (
@@ -53,9 +55,15 @@ class Release:
         """Where a file is: in the folder, or, for a vocoder that it lacks, in the package."""
         return vocoder_path(self.folder) if name == VOCODER else self.folder / name
 
+    def files(self, name: str) -> list[Path]:
+        """The files that hold it: itself, or its shards."""
+        return list(sharded.files_of(self.path(name)))
+
     def has(self, name: str) -> bool:
         """Whether there is such a file, and for a vocoder one of this model's mel."""
-        return self.path(name).is_file() and (name != VOCODER or self.config.vocoder is not None)
+        return sharded.there(self.path(name)) and (
+            name != VOCODER or self.config.vocoder is not None
+        )
 
     def quantize(self, bits: int) -> Release:
         """The same, with the speech model's weights rounded to few bits as they are read.
@@ -108,7 +116,7 @@ def resolve(folder_or_repo: str | Path | None = None) -> Path:
         CheckpointError: a folder without a model, or a download that failed.
     """
     if folder_or_repo is None:
-        if not (DEFAULT / MODEL).is_file():
+        if not sharded.there(DEFAULT / MODEL):
             raise CheckpointError(
                 "this copy of nanospeech ships no default voice; name a release folder or a Hub"
                 " repository (--model)"
@@ -116,7 +124,7 @@ def resolve(folder_or_repo: str | Path | None = None) -> Path:
         return DEFAULT
     folder = Path(folder_or_repo).expanduser()
     if folder.is_dir():
-        if not (folder / MODEL).is_file():
+        if not sharded.there(folder / MODEL):
             raise CheckpointError(
                 f"{folder} has no {MODEL}; make a release folder with: python -m convert"
             )
@@ -149,7 +157,7 @@ def download(repo: str) -> Path:
             f"cannot download {repo!r}, and there is no such folder here: {reason}; check the"
             " network, or fetch the files elsewhere and name their folder"
         ) from e
-    if not (folder / MODEL).is_file():
+    if not sharded.there(folder / MODEL):
         raise CheckpointError(f"the Hub repository {repo!r} holds no {MODEL}")
     return folder
 
@@ -168,7 +176,7 @@ def load_config(folder: str | Path) -> ModelConfig:
     if config is None:
         dit = dit_config_from_shapes(tensor_shapes(folder / MODEL), folder / MODEL)
         config = ModelConfig(audio=AudioConfig(n_mels=dit.n_mels), dit=dit)
-    if config.duration is None and (path := folder / DURATION).is_file():
+    if config.duration is None and sharded.there(path := folder / DURATION):
         duration = duration_config_from_shapes(tensor_shapes(path), path)
         config = dataclasses.replace(config, duration=duration)
     path, mel = vocoder_path(folder), AudioConfig()
@@ -176,7 +184,7 @@ def load_config(folder: str | Path) -> ModelConfig:
         getattr(config.audio, k) == getattr(mel, k)
         for k in ("sample_rate", "n_fft", "hop_length", "n_mels")
     )
-    if config.vocoder is None and path.is_file() and (usual or path.parent == folder):
+    if config.vocoder is None and sharded.there(path) and (usual or path.parent == folder):
         vocoder = vocoder_config_from_shapes(tensor_shapes(path))
         config = dataclasses.replace(config, vocoder=vocoder)
     mels = {"audio": config.audio.n_mels, "dit": config.dit.n_mels}
@@ -192,7 +200,7 @@ def load_config(folder: str | Path) -> ModelConfig:
 def vocoder_path(folder: Path) -> Path:
     """The vocoder of a folder, or the default voice's: 24 kHz models share one mel."""
     own = folder / VOCODER
-    return own if own.is_file() else DEFAULT / VOCODER
+    return own if sharded.there(own) else DEFAULT / VOCODER
 
 
 def open_release(folder_or_repo: str | Path | None = None) -> Release:
@@ -226,20 +234,26 @@ def check_size(path: Path) -> None:
 
 
 def tensor_shapes(path: str | Path) -> dict[str, tuple[int, ...]]:
-    """Shapes by name, from a safetensors file's header alone; ignored buffers left out.
+    """Shapes by name, from the headers of safetensors files alone; ignored buffers left out.
+
+    Args:
+        path: of the file, or that which it would have were it not in shards.
 
     Raises:
         CheckpointError: missing, truncated or not safetensors.
     """
-    with opened(path) as f:
-        names = [n for n in f.keys() if not n.startswith(IGNORED)]  # noqa: SIM118, no dict
-        return {n: tuple(f.get_slice(n).get_shape()) for n in names}
+    shapes = {}
+    for file, names in sharded.files_of(Path(path)).items():
+        with opened(file) as f:
+            shapes |= {n: tuple(f.get_slice(n).get_shape()) for n in held(f, file, names)}
+    return shapes
 
 
 def read_tensors(path: str | Path, packed: bool = False) -> dict[str, np.ndarray]:
-    """Arrays by name from a safetensors file, without the ignored buffers.
+    """Arrays by name from safetensors, without the ignored buffers.
 
     Args:
+        path: of the file, or that which it would have were it not in shards.
         packed: allow the uint32 codes of packed weights; Release.weights unpacks them.
 
     Returns:
@@ -248,8 +262,16 @@ def read_tensors(path: str | Path, packed: bool = False) -> dict[str, np.ndarray
     Raises:
         CheckpointError: missing, truncated or not safetensors, or of another type.
     """
+    tensors = {}
+    for file, names in sharded.files_of(Path(path)).items():
+        tensors |= read_file(file, packed, names)
+    return tensors
+
+
+def read_file(path: Path, packed: bool, expected: set[str] | None) -> dict[str, np.ndarray]:
+    """read_tensors of a single file, which should hold what its index expects."""
     with opened(path) as f:
-        names = [n for n in f.keys() if not n.startswith(IGNORED)]  # noqa: SIM118
+        names = held(f, path, expected)
         kinds = {f.get_slice(n).get_dtype() for n in names}
         if extra := sorted(kinds - {"F32", "F16", "BF16", "F64"} - ({"U32"} if packed else set())):
             if extra == ["U32"]:
@@ -258,6 +280,20 @@ def read_tensors(path: str | Path, packed: bool = False) -> dict[str, np.ndarray
         if "BF16" not in kinds:
             return {n: f.get_tensor(n) for n in names}
     return read_bfloat16(Path(path))
+
+
+def held(file: Any, path: Path, expected: set[str] | None = None) -> list[str]:
+    """Names of an opened file's tensors, without the ignored buffers.
+
+    Raises:
+        CheckpointError: they are not those that the index of its shards expects.
+    """
+    names = list(file.keys())
+    if expected is not None and (odd := sorted(expected ^ set(names))):
+        raise CheckpointError(
+            f"{path} and its index do not agree on {some(odd)}; take both from one release"
+        )
+    return [n for n in names if not n.startswith(IGNORED)]
 
 
 def read_bfloat16(path: Path) -> dict[str, np.ndarray]:
@@ -277,12 +313,12 @@ def read_bfloat16(path: Path) -> dict[str, np.ndarray]:
     return tensors
 
 
-def opened(path: str | Path):
+def opened(path: str | Path, framework: str = "np"):
     """Opens a safetensors file, with a damaged one as a CheckpointError."""
     from safetensors import SafetensorError, safe_open
 
     try:
-        return safe_open(str(path), framework="np")
+        return safe_open(str(path), framework=framework)
     except (OSError, SafetensorError) as e:
         raise CheckpointError(
             f"cannot read {path}: {e}; it is missing, truncated or no safetensors file:"

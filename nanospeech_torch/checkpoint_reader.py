@@ -65,14 +65,55 @@ def complete(path: Path) -> bool:
     return (path / ".metadata").is_file() and (path / "meta.json").is_file()
 
 
+class OneByOne:
+    """Tensors of a checkpoint folder, read one at a time.
+
+    Raises:
+        CheckpointError: it is not a whole checkpoint.
+    """
+
+    def __init__(self, path: Path):
+        check_complete(path)
+        self.reader = KnownReader(path)
+        self.described = self.reader.known.state_dict_metadata
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of each tensor by name."""
+        return {name: tuple(d.size) for name, d in self.described.items()}
+
+    def read(self, name: str) -> Tensor:
+        """A whole tensor on the CPU."""
+        d = self.described[name]
+        state = {name: torch.empty(d.size, dtype=d.properties.dtype)}
+        quiet()
+        load(state, storage_reader=self.reader, no_dist=True)
+        return state[name]
+
+
+class KnownReader(SafeReader):
+    """A reader that keeps the metadata, for many reads."""
+
+    def __init__(self, path: Path):
+        super().__init__(path)
+        self.known = super().read_metadata()
+
+    def read_metadata(self, *args: Any, **kwargs: Any) -> Any:
+        return self.known
+
+
+def check_complete(path: Path) -> None:
+    """Raises CheckpointError for a folder that holds no whole checkpoint."""
+    if not complete(path):
+        raise CheckpointError(f"{path} is not a complete checkpoint (no .metadata or meta.json)")
+
+
 def read_tensors(path: Path, prefix: str = "") -> dict[str, Tensor]:
     """Tensors of a checkpoint folder whose names begin with `prefix`, put together on the CPU.
 
     Raises:
         CheckpointError: it is not a whole checkpoint.
     """
-    if not complete(path):
-        raise CheckpointError(f"{path} is not a complete checkpoint (no .metadata or meta.json)")
+    check_complete(path)
     reader = SafeReader(path)
     described = reader.read_metadata().state_dict_metadata
     state = {

@@ -4,7 +4,8 @@
     run_dir/step_00000100/       torch.distributed.checkpoint shards and .metadata
         meta.json                what is the same in every process
         rank_00000.json          what is a process's own: its place in the data, its random state
-    run_dir/step_00000100.pt     the weights alone, for convert and for torch.load
+    run_dir/step_00000100.pt     the weights alone, for convert and for torch.load; big ones are a
+                                 folder step_00000100.weights of safetensors (see export.py)
 
 A checkpoint is written as step_N.part and renamed when it is complete, on disk in every process;
 `latest` moves after that. Whatever kills a run, `latest` names something whole.
@@ -24,6 +25,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from safetensors import SafetensorError
 from torch import Tensor
 from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.state_dict_loader import load
@@ -31,7 +33,9 @@ from torch.distributed.checkpoint.state_dict_saver import async_save
 
 from nanospeech.errors import CheckpointError
 
-from .checkpoint_reader import SafeReader, check_names, complete, quiet
+from .checkpoint_reader import SafeReader, check_complete, check_names, complete, quiet
+from .export import exported_bytes, write_weights
+from .staging import share
 
 
 class Checkpoints:
@@ -55,6 +59,7 @@ class Checkpoints:
         # a group of its own: its writing thread talks while training does
         self.group: Any = dist.new_group(backend="gloo") if distributed else None
         self.rank = dist.get_rank() if distributed else 0
+        self.world = dist.get_world_size() if distributed else 1
         self.pending: Future | None = None
         self.name = ""
         self.failed: BaseException | None = None
@@ -80,12 +85,15 @@ class Checkpoints:
     ) -> None:
         """Begins to write a checkpoint; what `tensors` hold now is what is written.
 
+        Each process copies to its memory, and writes, its share of them alone.
+
         Args:
             step: of the run.
             tensors: by name; plain ones are equal in every process, DTensors are sharded.
             meta: JSON values equal in every process.
             mine: this process's JSON values.
-            export: written as step_N.pt, main process alone; its tensors are not copied.
+            export: written as step_N.pt, main process alone; its tensors are not copied. Without
+                weights in it, step_N.weights is made from the checkpoint, and tells the rest.
         """
         self.wait()
         self.name = f"step_{step:08d}"
@@ -108,7 +116,10 @@ class Checkpoints:
         writer = FileSystemWriter(part, sync_files=True)
         quiet()
         future = async_save(
-            tensors, storage_writer=writer, process_group=self.group, no_dist=self.group is None
+            share(tensors, self.rank, self.world),
+            storage_writer=writer,
+            process_group=self.group,
+            no_dist=self.group is None,
         )
         placed: Future = Future()
         self.pending = placed
@@ -134,11 +145,14 @@ class Checkpoints:
         sync(self.folder)
         self.point_to(self.name)
         if export is not None:
-            self.export(export, final.with_suffix(".pt"))
+            self.export(export, final)
         for old in sorted(self.folder.glob("step_????????"))[: -self.keep]:
             discard(old)
-        for old in sorted(self.folder.glob("step_????????.pt"))[: -self.keep]:
-            old.unlink()
+        exports = [
+            p for end in (".pt", ".weights") for p in self.folder.glob(f"step_????????{end}")
+        ]
+        for old in sorted(exports)[: -self.keep]:
+            discard(old) if old.is_dir() else old.unlink()
 
     def point_to(self, name: str) -> None:
         """Makes `latest` name a checkpoint."""
@@ -148,14 +162,18 @@ class Checkpoints:
         os.replace(pointer, self.folder / "latest")
         sync(self.folder)
 
-    def export(self, state: dict[str, Any], path: Path) -> None:
+    def export(self, state: dict[str, Any], final: Path) -> None:
         """Writes the weights alone; the checkpoint is safe by then, so a failure is only told."""
+        whole = "ema_state_dict" in state
+        path = final.with_suffix(".pt" if whole else ".weights")
         part = path.with_suffix(".pt.part")
         try:
+            if not whole:
+                return write_weights(final, path, state)
             torch.save(state, part)
             sync(part)
             os.replace(part, path)
-        except (OSError, RuntimeError) as e:
+        except (OSError, RuntimeError, SafetensorError, CheckpointError) as e:
             part.unlink(missing_ok=True)
             self.say(f"could not write {path}: {root_cause(e)}; {path.stem}/ beside it is whole")
 
@@ -169,7 +187,8 @@ class Checkpoints:
             later = [
                 p
                 for p in self.folder.iterdir()
-                if (m := re.fullmatch(r"step_(\d{8})(\.pt)?", p.name)) and int(m[1]) > step
+                if (m := re.fullmatch(r"step_(\d{8})(\.pt|\.weights)?", p.name))
+                and int(m[1]) > step
             ]
             if later:
                 number = 1
@@ -207,6 +226,8 @@ class Checkpoints:
         parts = [tensors, *(v for v in (export or {}).values() if isinstance(v, dict))]
         found = [t for part in parts for t in part.values() if isinstance(t, Tensor)]
         need = sum(t.numel() * t.element_size() for t in found)
+        if export is not None and "ema_state_dict" not in export:
+            need += exported_bytes(tensors)
         free = shutil.disk_usage(self.folder).free
         if free < need:
             raise OSError(errno.ENOSPC, f"no space left: {need / 2**30:.2f} GiB are needed")
@@ -246,11 +267,17 @@ class Checkpoints:
             "will try again at its next save. Make room, or choose another run_dir."
         )
 
-    def load(self, path: Path, tensors: dict[str, Tensor]) -> tuple[dict, list[dict]]:
-        """Reads a checkpoint into `tensors`, in place, however many processes wrote it.
+    def meta(self, path: Path) -> dict[str, Any]:
+        """What a checkpoint's processes shared.
 
-        Returns:
-            meta, and the JSON values of every process that wrote.
+        Raises:
+            CheckpointError: it is not whole.
+        """
+        check_complete(path)
+        return json.loads((path / "meta.json").read_text(encoding="utf-8"))
+
+    def load(self, path: Path, tensors: dict[str, Tensor]) -> None:
+        """Reads a checkpoint into `tensors`, in place, however many processes wrote it.
 
         Raises:
             CheckpointError: not whole, or made for other tensors.
@@ -259,11 +286,6 @@ class Checkpoints:
         quiet()
         reader = SafeReader(path)
         load(tensors, storage_reader=reader, process_group=self.group, no_dist=self.group is None)
-        meta = json.loads((path / "meta.json").read_text(encoding="utf-8"))
-        ranks = [
-            json.loads(p.read_text(encoding="utf-8")) for p in sorted(path.glob("rank_*.json"))
-        ]
-        return meta, ranks
 
     def describe(self, path: Path) -> dict[str, Any]:
         """Names of a checkpoint's tensors and what the library knows of each.
@@ -271,10 +293,7 @@ class Checkpoints:
         Raises:
             CheckpointError: it is not whole.
         """
-        if not complete(path):
-            raise CheckpointError(
-                f"{path} is not a complete checkpoint (no .metadata or meta.json)"
-            )
+        check_complete(path)
         return SafeReader(path).read_metadata().state_dict_metadata
 
     def clear_parts(self) -> None:

@@ -9,7 +9,6 @@ from torch.utils.data import DataLoader
 
 from nanospeech.errors import InputError
 
-from . import stream
 from .data import BatchPlan, Loaded, Prefetch, SpeechBatches
 from .sources import make_source
 from .stop import outlive, signals_wait
@@ -24,9 +23,9 @@ def loader(trainer: Trainer, dataset: Any, plan: BatchPlan, workers: int, cache_
     source, p, c = make_source(dataset), t.parallel, t.config
     streams = max(1, workers)
     if t.saved_places:
-        before = max((o.streams for d in t.saved_places for o in d.values()), default=0)
-        dealt, same = stream.resume(t.saved_places, len(source), c.seed, p.data_world, streams)
-        t.places = dealt[p.data_rank]
+        t.places, same, before = t.saved_places.resume(
+            len(source), c.seed, p.data_rank, p.data_world, streams
+        )
         if not same:
             t.consumed = 0
             t.say(
@@ -34,7 +33,7 @@ def loader(trainer: Trainer, dataset: Any, plan: BatchPlan, workers: int, cache_
                 f"{p.data_world * streams}: what they had left was dealt out again, "
                 "nothing is repeated or skipped"
             )
-        t.saved_places = []
+        t.saved_places = None
     batches = batches_of(
         t,
         source,

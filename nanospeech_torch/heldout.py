@@ -7,8 +7,9 @@ each time, so that one line of log.csv can be held against another.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,6 +24,7 @@ from .sources import find_shards, make_source
 if TYPE_CHECKING:
     from .trainer import Trainer
 
+PIECE = 2**22  # numbers that are held twice while weights change places
 MOST_FRAMES = 60_000  # with their padding: ten minutes of speech tell enough
 
 
@@ -85,16 +87,48 @@ class HeldOut:
 
 @contextlib.contextmanager
 def averaged(trainer: Trainer) -> Iterator[None]:
-    """Inside, the model has its averaged weights and no dropout."""
-    ema = trainer.ema
-    live = [local(p.detach()) for p in ema.live]
-    kept = [p.clone() for p in live]
-    trainer.model.eval()
+    """Inside, the model has its averaged weights and no dropout, and the average the model's.
+
+    They change places, so that neither is held twice.
+    """
+    t, ema = trainer, trainer.ema
+    pairs = [(local(p.detach()), local(mean)) for p, mean in zip(ema.live, ema.mean)]
+    guided = bool(getattr(t.core, "guide", ()))
+    t.model.eval()
+    undo = []
     try:
-        for p, mean in zip(live, ema.mean):
-            p.copy_(local(mean))
+        for live, mean in pairs:
+            undo.append(exchange(live, mean))
+        if guided:  # by the average, which is elsewhere now
+            here = (p if p.dtype == mean.dtype else mean for p, mean in pairs)
+            t.core.guide_with(dict(zip(ema.names, here)))
         yield
     finally:
-        for p, old in zip(live, kept):
-            p.copy_(old)
-        trainer.model.train()
+        for back in undo:
+            back()
+        if guided:
+            t.core.guide_with(ema.state_dict())
+        t.model.train()
+
+
+def exchange(live: torch.Tensor, mean: torch.Tensor) -> Callable[[], Any]:
+    """Gives weights the values of their average; how to undo it.
+
+    Weights of the average's type lie where the average was meanwhile; others are copied, as the
+    average would be rounded in their place.
+    """
+    if live.dtype == mean.dtype:
+        swap_(live, mean)
+        return partial(swap_, live, mean)
+    kept = live.clone()
+    live.copy_(mean)
+    return partial(live.copy_, kept)
+
+
+def swap_(a: torch.Tensor, b: torch.Tensor) -> None:
+    """Exchanges two tensors' values where they are, rows of about PIECE numbers at a time."""
+    rows = max(1, PIECE * len(a) // max(1, a.numel())) if a.dim() else 1
+    for x, y in zip(a.split(rows), b.split(rows)) if a.dim() else [(a, b)]:
+        kept = x.clone()
+        x.copy_(y)
+        y.copy_(kept)

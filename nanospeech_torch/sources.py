@@ -21,6 +21,7 @@ from typing import Any, Protocol, cast
 
 from nanospeech.errors import DataError, InputError, require
 
+from . import tar_seek
 from .faults import check_own
 
 LARGEST = 64 * 2**20  # bytes of a sample; bigger ones are no clip of speech
@@ -175,15 +176,34 @@ class TarSource(Causes):
                     time.sleep(2**attempt)
         self.note(BROKEN, path, error, skipped)
 
+    def pick(self, shard: int, wanted: set[int], epoch: int = 0) -> Iterator[tuple[int, dict]]:
+        """Samples of some numbers; of a local tar no more is read than these and the headers."""
+        path = self.shards[shard]
+        try:
+            if "://" in path:
+                raise OSError("a stream")
+            found = tar_seek.pick(path, wanted, self.largest, Header, split_name)
+        except Exception:  # compressed, damaged or remote
+            found = {}
+            for index, sample in self.open(shard, min(wanted), epoch):
+                if index in wanted:
+                    found[index] = sample
+                if index >= max(wanted):
+                    break
+        yield from sorted(found.items())
+
     def read(self, path: str, start: int, last: bool) -> Iterator[tuple[int, dict | None]]:
         """Samples from number `start` on; None for one that is too big.
 
         Where the tar breaks off between two files, the sample before the break may lack some: it
         is given only in the last try.
         """
-        with opened(path) as file, tarfile.open(fileobj=file, mode="r|*", tarinfo=Header) as tar:
+        skip = 0
+        if start and "://" not in path:
+            skip = tar_seek.offset_of(path, start, Header, split_name)
+        with opened(path) as file, from_byte(file, skip) as tar:
             sample: dict[str, Any] = {}
-            index, group, error = -1, None, None
+            index, group, error = start - 1 if skip else -1, None, None
             whole, left = True, self.largest
             try:
                 while (member := tar.next()) is not None:
@@ -209,6 +229,13 @@ class TarSource(Causes):
                 yield index, sample if left >= 0 else None
             if error is not None:
                 raise error
+
+
+def from_byte(file: Any, skip: int) -> tarfile.TarFile:
+    """A tar to be streamed, from one of its headers on."""
+    if skip:
+        file.seek(skip)
+    return tarfile.open(fileobj=file, mode="r|*", tarinfo=Header)
 
 
 def opened(path: str) -> Any:

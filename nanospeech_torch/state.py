@@ -1,7 +1,8 @@
 """State: all that a run must remember to go on as if never stopped. Writes no files.
 
 Tensors go under flat names, model.NAME, ema.NAME, optimizer.I.NAME.KEY and guard.NAME, whatever
-the processes and their number; hyperparameters are the config's, not the checkpoint's.
+the processes and their number; hyperparameters are the config's, not the checkpoint's, but for
+those that an optimizer moves by itself.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from torch import Tensor
 
 from nanospeech.errors import CheckpointError
 
+from . import stream
 from .batches import KEYED
-from .data import Place
+from .export import is_small
+from .stream import Place, check_shards
 
 if TYPE_CHECKING:
     from .trainer import Trainer
@@ -36,12 +39,8 @@ def tensors(trainer: Trainer) -> dict[str, Tensor]:
     found |= {f"ema.{k}": v for k, v in trainer.ema.state_dict().items()}
     for phase, guard in trainer.guards.items():
         found |= {f"guard.{phase}.{k}": v for k, v in guard.state_dict().items()}
-    names = {id(p): name for name, p in trainer.core.named_parameters()}
-    for i, optimizer in enumerate(trainer.optimizers):
-        for p, values in optimizer.state.items():
-            for key, value in values.items():
-                if isinstance(value, Tensor):
-                    found[f"optimizer.{i}.{names[id(p)]}.{key}"] = value
+    for memory in trainer.memories:
+        found |= memory.tensors()
     return {name: value.detach() for name, value in found.items()}
 
 
@@ -58,6 +57,7 @@ def pack(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any], dict[str,
         "run": settings(t),
         "skipped": dict(t.skipped),
         "draws": KEYED,
+        "optimizers": optimizer_values(t),
         "loss_scale": t.accelerator.scaler.state_dict() if t.accelerator.scaler else None,
     }
     mine = {
@@ -69,21 +69,40 @@ def pack(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any], dict[str,
     return tensors(t), meta, mine
 
 
+def optimizer_values(trainer: Trainer) -> list[dict[str, Any]]:
+    """What optimizers remember beside tensors; every process must call.
+
+    Raises:
+        CheckpointError: it differs between processes, of which one alone writes it.
+    """
+    found = [memory.values() for memory in trainer.memories]
+    if len(set(trainer.parallel.gather(json.dumps(found)))) > 1:
+        raise CheckpointError(
+            "what the optimizers remember beside tensors differs between the processes, so no "
+            "checkpoint can hold it; take an optimizer that keeps such values in tensors"
+        )
+    return found
+
+
+def export(trainer: Trainer) -> dict[str, Any] | None:
+    """What Checkpoints.save exports: whole weights if they are small; None on other processes."""
+    if is_small(tensors(trainer)):
+        return weights(trainer)
+    return None if trainer.parallel.rank else described(trainer)
+
+
 def weights(trainer: Trainer, averaged_only: bool = False) -> dict[str, Any] | None:
     """What step_N.pt holds: whole weights and what a converter needs; None on other processes."""
     t = trainer
     ema = t.weights("ema")
     model = {} if averaged_only else {"model_state_dict": t.weights("model")}
-    if t.parallel.rank:
-        return None
-    return {
-        **model,
-        "ema_state_dict": ema,
-        "step": t.step,
-        "config": t.model_config(),
-        "vocab": t.vocab(),
-        "run": settings(t),
-    }
+    return None if t.parallel.rank else {**model, "ema_state_dict": ema, **described(t)}
+
+
+def described(trainer: Trainer) -> dict[str, Any]:
+    """What a converter needs to know beside the weights."""
+    t = trainer
+    return {"step": t.step, "config": t.model_config(), "vocab": t.vocab(), "run": settings(t)}
 
 
 def settings(trainer: Trainer) -> dict[str, Any]:
@@ -94,7 +113,10 @@ def settings(trainer: Trainer) -> dict[str, Any]:
         "speed": asdict(t.speed),
         "parallel": asdict(t.parallel.config),
         "mixed_precision": t.accelerator.mixed_precision,
-        "optimizer": [about(o, rates) for o, rates in zip(t.optimizers, t.rates)],
+        "optimizer": [
+            {"kind": type(m.optimizer).__name__, "rates": rates, **m.told}
+            for m, rates in zip(t.memories, t.rates)
+        ],
         "loss": asdict(t.core.loss),
         "data": t.batching,
         "warmup_steps": t.warmup,
@@ -102,12 +124,6 @@ def settings(trainer: Trainer) -> dict[str, Any]:
     }
     found["mixed_precision"] = t.accelerator.mixed_precision  # the config may leave it open
     return json.loads(json.dumps(found))
-
-
-def about(optimizer: Any, rates: list[float]) -> dict[str, Any]:
-    """An optimizer's kind and settings."""
-    plain = {k: v for k, v in optimizer.param_groups[0].items() if k not in ("params", "lr")}
-    return {"kind": type(optimizer).__name__, "rates": rates, **plain}
 
 
 def random_state() -> dict[str, str]:
@@ -152,7 +168,8 @@ def resume(trainer: Trainer, how: str) -> None:
             )
     path = t.parallel.broadcast(path)  # a slow file system may show processes different things
     if path is None:
-        lone = sorted(t.run_dir.glob("step_*.pt")) if how == "auto" else []
+        exports = [*t.run_dir.glob("step_*.pt"), *t.run_dir.glob("step_*.weights")]
+        lone = sorted(exports) if how == "auto" else []
         if lone:
             raise CheckpointError(
                 f"{t.run_dir} holds {lone[-1].name} but no checkpoint folder to go on from; move "
@@ -175,9 +192,17 @@ def load(trainer: Trainer, path: Path) -> None:
     """Puts a checkpoint's state into a trainer."""
     t = trainer
     described = t.checkpoints.describe(path)
-    for i, optimizer in enumerate(t.optimizers):
-        allocate(t, i, optimizer, described)
-    meta, ranks = t.checkpoints.load(path, tensors(t))
+    meta = t.checkpoints.meta(path)
+    saved = meta.get("optimizers") or [None] * len(t.memories)
+    for memory, values in zip(t.memories, saved):
+        memory.allocate(described, values)
+    t.checkpoints.load(path, tensors(t))
+    for memory, values in zip(t.memories, saved):
+        if lost := memory.restore(values):
+            t.say(
+                f"{path.name} was written by an older version, which did not save {', '.join(lost)}"
+                f" of {memory.title}: they begin anew, as if the run had just started"
+            )
     t.step = meta["step"]
     t.earlier = meta.get("seconds", 0.0)
     if t.accelerator.scaler is not None and meta.get("loss_scale"):
@@ -190,37 +215,82 @@ def load(trainer: Trainer, path: Path) -> None:
             "shared their draws; from here on each sample has draws of its own (no sample is "
             "repeated or left out, and held-out losses are of new draws too)"
         )
-    mine = [r for r in ranks if r["data_rank"] == t.parallel.data_rank]
-    by_data = {r["data_rank"]: r for r in reversed(ranks)}  # tensor ranks read the same data
-    t.saved_places = [
-        {int(w): Place.from_json(p) for w, p in by_data[rank]["places"].items()}
-        for rank in sorted(by_data)
-    ]
+    processes = len(list(path.glob("rank_*.json")))
+    saved = Ranks(path, processes, meta.get("data_processes", processes))
+    t.saved_places = saved
+    mine = saved.of(t.parallel.data_rank)
     if mine:
-        t.consumed = mine[0]["consumed"]
-    if len(ranks) == t.parallel.world:
-        set_random_state(ranks[t.parallel.rank]["rng"])
+        t.consumed = mine["consumed"]
+    if processes == t.parallel.world:
+        set_random_state(saved.read(t.parallel.rank)["rng"])
     else:
-        t.say(f"{len(ranks)} processes saved, {t.parallel.world} go on")
+        t.say(f"{processes} processes saved, {t.parallel.world} go on")
 
 
-def allocate(trainer: Trainer, index: int, optimizer: Any, described: dict[str, Any]) -> None:
-    """Makes room for saved optimizer state, by a step that moves nothing."""
-    names = {id(p): name for name, p in trainer.core.named_parameters()}
-    params = [p for g in optimizer.param_groups for p in g["params"]]
-    prefix = f"optimizer.{index}."
-    saved = [n.removeprefix(prefix).rpartition(".")[0] for n in described if n.startswith(prefix)]
-    known = set(saved)
-    rates = [g["lr"] for g in optimizer.param_groups]
-    for p in params:
-        p.grad = torch.zeros_like(p) if names[id(p)] in known else None
-    for group in optimizer.param_groups:
-        group["lr"] = 0.0
-    if known:
-        optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
-    for rate, group in zip(rates, optimizer.param_groups):
-        group["lr"] = rate
+class Ranks:
+    """The files of a checkpoint's processes, each read when it is asked for, and once.
+
+    Args:
+        path: of the checkpoint.
+        processes: that wrote it.
+        data_processes: into how many parts they dealt the data; the ranks of a tensor split, which
+            follow each other, read the same.
+    """
+
+    def __init__(self, path: Path, processes: int, data_processes: int):
+        self.path, self.data_processes = path, data_processes
+        self.tensor = processes // data_processes
+        self.known: dict[int, dict[str, Any]] = {}
+
+    def read(self, rank: int) -> dict[str, Any]:
+        """What process `rank` wrote.
+
+        Raises:
+            CheckpointError: its file is missing or damaged.
+        """
+        if rank not in self.known:
+            path = self.path / f"rank_{rank:05d}.json"
+            try:
+                self.known[rank] = json.loads(path.read_text(encoding="utf-8"))
+            except (OSError, ValueError) as e:
+                raise CheckpointError(f"cannot read {path}, a part of the checkpoint: {e}") from e
+        return self.known[rank]
+
+    def of(self, data_rank: int) -> dict[str, Any] | None:
+        """What the first process of a data rank wrote, if there was such a rank."""
+        return self.read(data_rank * self.tensor) if data_rank < self.data_processes else None
+
+    def places(self, data_rank: int) -> dict[int, Place]:
+        """Where the streams of a data rank stood, by worker."""
+        found = self.of(data_rank) or {"places": {}}
+        return {int(w): Place.from_json(p) for w, p in found["places"].items()}
+
+    def resume(
+        self, shards: int, seed: int, rank: int, world: int, workers: int
+    ) -> tuple[dict[int, Place], bool, int]:
+        """A process's places to go on from; see stream.resume.
+
+        Where the same streams go on in the same processes, no other process's file is read.
+
+        Returns:
+            Its places by worker, whether they are the saved ones, and how many streams there were.
+        """
+        own = self.places(rank)
+        if world == self.data_processes and own and alike(own, rank, world, workers):
+            check_shards(own.values(), shards)
+            return own, True, world * workers
+        every = [self.places(r) for r in range(self.data_processes)]
+        before = max((p.streams for places in every for p in places.values()), default=0)
+        dealt, same = stream.resume(every, shards, seed, world, workers)
+        return dealt[rank], same, before
+
+
+def alike(places: dict[int, Place], rank: int, world: int, workers: int) -> bool:
+    """Whether places are those of this process's own workers."""
+    return all(
+        (p.streams, p.stream) == (world * workers, rank * workers + worker)
+        for worker, p in places.items()
+    )
 
 
 def flat(values: Any, prefix: str = "") -> dict[str, Any]:

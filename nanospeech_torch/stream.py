@@ -225,7 +225,13 @@ class SampleStream:
             wanted.setdefault((epoch, shard), set()).add(index)
         found = {}
         for (epoch, shard), indices in sorted(wanted.items()):
-            for index, sample in self.source.open(shard, min(indices), epoch):
+            pick = getattr(self.source, "pick", None)
+            samples = (
+                pick(shard, indices, epoch)
+                if pick
+                else self.source.open(shard, min(indices), epoch)
+            )
+            for index, sample in samples:
                 if index in indices:
                     found[epoch, shard, index] = sample
                 if index >= max(indices):

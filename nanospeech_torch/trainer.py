@@ -29,6 +29,7 @@ from .heldout import HeldOut
 from .launch import report
 from .means import StepMeans
 from .optim import EMA, fuse, lr_factor, steps_in_all
+from .optimizer_state import OptimizerState
 from .parallel import Parallel, ParallelConfig
 from .runlog import Log, LogConfig
 from .speed import SpeedConfig
@@ -86,6 +87,7 @@ class Trainer:
         self.rates = [[g["lr"] for g in o.param_groups] for o in self.optimizers]
         self.parallel = Parallel(self.accelerator, parallel or ParallelConfig(), model)
         self.model = self.parallel.wrap(model, self.optimizers, self.quicken, self.config.seed)
+        self.memories = [OptimizerState(i, o, model) for i, o in enumerate(self.optimizers)]
         held = {id(p) for o in self.optimizers for g in o.param_groups for p in g["params"]}
         self.phases = {k: [p for p in ps if id(p) in held] for k, ps in model.phases().items()}
         self.phase_of = [self.find_phase(o) for o in self.optimizers]
@@ -100,7 +102,7 @@ class Trainer:
         self.run = run or {}
         self.step = self.consumed = 0
         self.places: dict[int, Place] = {}
-        self.saved_places: list[dict[int, Place]] = []
+        self.saved_places: state.Ranks | None = None
         self.skipped: Counter = Counter()
         self.data_wait = 0.0
         self.stopping: str | bool = False
@@ -355,8 +357,8 @@ class Trainer:
                 return loaded.batch
 
     def save(self, export: bool = True) -> None:
-        """Begins to write a checkpoint; with `export` also step_N.pt, the weights alone."""
-        self.checkpoints.save(self.step, *state.pack(self), state.weights(self) if export else None)
+        """Begins to write a checkpoint; with `export` also the weights alone."""
+        self.checkpoints.save(self.step, *state.pack(self), state.export(self) if export else None)
 
     def weights(self, kind: str = "ema") -> dict[str, torch.Tensor]:
         """Whole "model" or "ema" weights on the main process's CPU; every process must call."""

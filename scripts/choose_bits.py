@@ -28,6 +28,7 @@ from nanospeech.config import BITS, QuantizationConfig, SampleOptions
 from nanospeech.errors import InputError, NanospeechError
 from nanospeech.mel import log_mel
 from nanospeech.sampling import noise
+from nanospeech.sharded import there
 from nanospeech.tokenizer import pad_tokens
 
 TEXTS = ("She had been away for a week.", "Bread is sold in the square, at half past nine.")
@@ -104,7 +105,7 @@ def distance(x: np.ndarray, wanted: np.ndarray) -> float:
 
 def shapes_of(release: Release) -> dict[str, dict[str, tuple[int, ...]]]:
     """Shapes of the tensors of a folder's own parts, by part."""
-    files = [n for n in (MODEL, DURATION, VOCODER) if (release.folder / n).is_file()]
+    files = [n for n in (MODEL, DURATION, VOCODER) if there(release.folder / n)]
     return {Path(n).stem: tensor_shapes(release.folder / n) for n in files}
 
 

@@ -107,7 +107,7 @@ def settle(args: argparse.Namespace, release: Release, run: Path) -> None:
     """
     told = {name: getattr(args, name) for name in FIXED}
     told = {k: [str(v) for v in vs] if isinstance(vs, list) else vs for k, vs in told.items()}
-    told["weights"] = digest([release.path(MODEL), *([release.voice] if release.voice else [])])
+    told["weights"] = digest([*release.files(MODEL), *([release.voice] if release.voice else [])])
     path = run / "finetune.json"
     if path.is_file():
         old = json.loads(path.read_text(encoding="utf-8"))

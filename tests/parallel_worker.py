@@ -1,22 +1,25 @@
-"""What each gloo process of the parallel tests runs: a short training with fixed global batches."""
+"""What each gloo process of the parallel tests runs: the trainer, given fixed global batches."""
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import socket
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 
+from nanospeech_torch.batches import Loaded
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.duration import DurationTransformer
 from nanospeech_torch.flow import Batch, DurationPredictor, LossConfig, Nanospeech
 from nanospeech_torch.parallel import Parallel, ParallelConfig, local
 from nanospeech_torch.speed import SpeedConfig, apply_speed
+from nanospeech_torch.stream import Place
+from nanospeech_torch.trainer import Trainer
 
 SIZES = {"dim": 32, "depth": 2, "heads": 4, "dim_head": 16, "text_dim": 32, "conv_layers": 1}
 SPEECH = {**SIZES, "n_mels": 20, "text_num_embeds": 30, "dropout": 0.0}
@@ -28,7 +31,8 @@ MODELS: dict[str, dict[str, Any]] = {
     },
     "duration": {**SPEECH, "rope_heads": 2, "qk_norm": True},
 }
-GLOBAL_BATCH, STEPS = 4, 20
+GLOBAL_BATCH, STEPS = 4, 8
+CLIPPED = 0.5  # every gradient of these models is larger
 
 
 def objective(name: str, seed: int = 0, device: str = "cpu") -> Any:
@@ -36,8 +40,8 @@ def objective(name: str, seed: int = 0, device: str = "cpu") -> Any:
     torch.manual_seed(seed)
     with torch.device(device):
         if name == "duration":
-            return DurationPredictor(DurationTransformer(**MODELS[name]))
-        return Nanospeech(DiT(**MODELS[name]), loss=LossConfig())
+            return ReadyDuration(DurationTransformer(**MODELS[name]))
+        return ReadySpeech(DiT(**MODELS[name]), loss=LossConfig())
 
 
 def global_batch(step: int) -> Batch:
@@ -86,43 +90,70 @@ def optimizers(model: torch.nn.Module, kind: str) -> list[torch.optim.Optimizer]
     ]
 
 
-def train(accelerator: Any, job: dict[str, Any]) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """Loss and gradient norm of every step (steps, 2), and the final weights (on rank 0).
+class ReadyMade:
+    """In front of an objective: gives the trainer the global batches' clips of each process."""
+
+    accumulate, spoiled = 1, -1
+
+    def batches(
+        self, source: Any, plan: Any, rank: int = 0, world: int = 1, **options: Any
+    ) -> Iterator[Loaded]:
+        """Endless batches, a micro-batch being a part of a step's; one step's may be spoiled."""
+        for number in itertools.count():
+            step, micro = divmod(number, self.accumulate)
+            batch = global_batch(step)
+            if step == self.spoiled:
+                batch.mel[0, 0] = torch.nan  # of one clip, so of one process
+            mine = part(part(batch, micro, self.accumulate), rank, world)
+            yield Loaded(mine, 0, Place(rank, world))
+
+
+class ReadySpeech(ReadyMade, Nanospeech):
+    pass
+
+
+class ReadyDuration(ReadyMade, DurationPredictor):
+    pass
+
+
+class EagerTrainer(Trainer):
+    """The trainer; what it compiles is traced, but not made into machine code."""
+
+    def quicken(self, objective: Any) -> None:
+        apply_speed(objective, self.speed, 24, backend="aot_eager")
+
+
+def train(folder: Path, job: dict[str, Any]) -> Trainer:
+    """A run of the trainer, log.csv and a checkpoint of everything left in `folder`.
 
     Args:
         job: "model" of MODELS; "split" of ParallelConfig; and, at will, "optimizer", "accumulate",
-            "speed" (SpeedConfig's fields), "device" to build on, "steps" and "other_seeds".
+            "speed" (SpeedConfig's fields), "device" to build on, "steps", "other_seeds",
+            "precision" and "spoiled", a step whose gradient is not finite.
     """
-    seed = accelerator.process_index if job.get("other_seeds") else 0
+    from accelerate.state import AcceleratorState
+
+    AcceleratorState._reset_state()  # jobs differ in precision
+    seed = int(os.environ.get("RANK", 0)) if job.get("other_seeds") else 0
     model = objective(job["model"], seed, job.get("device", "cpu"))
-    parallel = Parallel(accelerator, ParallelConfig(**job["split"]), model)
-    optims = optimizers(model, job.get("optimizer", "adamw"))
-    speed = partial(apply_speed, config=SpeedConfig(**job.get("speed", {})), backend="aot_eager")
-    forward = parallel.wrap(model, optims, speed)
-    rows, accumulate = [], job.get("accumulate", 1)
-    for step in range(job.get("steps", STEPS)):
-        total = torch.zeros(())
-        for micro in range(accumulate):
-            batch = part(
-                part(global_batch(step), micro, accumulate), parallel.data_rank, parallel.data_world
-            )
-            with parallel.no_sync(micro < accumulate - 1), accelerator.autocast():
-                sums = forward(batch)
-                loss = sum(
-                    model.weights()[name] * value / parallel.reduce(count.float())
-                    for name, (value, count) in sums.items()
-                )
-                loss = loss / accumulate
-                (loss * parallel.data_world).backward()
-            total += loss.detach()
-        params = list(model.parameters())
-        norm = parallel.grad_norm(params)
-        parallel.clip_(params, norm, 1.0)
-        for optimizer in optims:
-            optimizer.step()
-            optimizer.zero_grad()
-        rows.append(torch.stack([parallel.reduce(total), norm]))
-    return torch.stack(rows), parallel.full_state(model.state_dict())
+    model.accumulate, model.spoiled = job.get("accumulate", 1), job.get("spoiled", -1)
+    run = EagerTrainer(
+        model,
+        optimizers(model, job.get("optimizer", "adamw")),
+        2,
+        {"cpu": True, "mixed_precision": job.get("precision", "no")},
+        folder,
+        parallel=ParallelConfig(**job["split"]),
+        speed=SpeedConfig(**job.get("speed", {})),
+        schedule="constant",
+        max_grad_norm=CLIPPED,
+        ema_decay=0.8,
+        accumulate=model.accumulate,
+        log_every=1,
+        export="never",
+    )
+    run.train([], job.get("steps", STEPS), batch_size=GLOBAL_BATCH, max_duration=48)
+    return run
 
 
 def process(folder: Path, port: int, rank: int, world: int, jobs: dict[str, Any]) -> None:
@@ -136,20 +167,34 @@ def process(folder: Path, port: int, rank: int, world: int, jobs: dict[str, Any]
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
         "GLOO_SOCKET_IFNAME": "lo",
+        "FORK_LAUNCHED": "1",  # accelerate's: the end of a run does not end the group
     }
     from accelerate import Accelerator
 
-    accelerator = Accelerator(cpu=True)
+    staged = count_staged()
     for name, job in jobs.items():
         if name == "held":
-            held_bytes(accelerator, job, folder)
+            held_bytes(Accelerator(cpu=True), job, folder)
             continue
-        losses, weights = train(accelerator, job)
-        if rank == 0:
-            save_file({**weights, "losses": losses}, folder / f"{name}.safetensors")
-        else:
-            assert not weights
+        train(folder / name, job)
+        (folder / f"staged-{name}-{rank}").write_text(str(sum(staged)))
+        staged.clear()
     torch.distributed.destroy_process_group()
+
+
+def count_staged() -> list[int]:
+    """Grows by the bytes that the checkpoint library copies to this process's memory."""
+    from torch.distributed.checkpoint.filesystem import FileSystemWriter
+
+    plain, found = FileSystemWriter.stage, []
+
+    def stage(self: Any, state: dict[str, Any]) -> dict[str, Any]:
+        copied = plain(self, state)
+        found.extend(local(value).nbytes for value in copied.values())
+        return copied
+
+    FileSystemWriter.stage = stage  # type: ignore[method-assign]
+    return found
 
 
 def held_bytes(accelerator: Any, job: dict[str, Any], folder: Path) -> None:
@@ -159,6 +204,8 @@ def held_bytes(accelerator: Any, job: dict[str, Any], folder: Path) -> None:
     parallel.wrap(model, [])
     everyone = parallel.gather(sum(local(p).nbytes for p in model.parameters()))
     assert parallel.broadcast(parallel.rank) == 0
+    whole = parallel.full_state(model.state_dict())
+    assert whole.keys() == ({} if parallel.rank else model.state_dict()).keys()
     (folder / f"held-{parallel.rank}").write_text(" ".join(map(str, everyone)))
 
 

@@ -15,7 +15,15 @@ from nanospeech_torch.sources import find_shards
 
 from .training import samples, speech_model, trainer
 
+
+def tell_what_is_read(event: str, args: tuple) -> None:
+    """Prints which processes' parts of a checkpoint this process opens for reading."""
+    if event == "open" and args[1] == "r" and Path(str(args[0])).name.startswith("rank_"):
+        print("opened", Path(args[0]).name)
+
+
 if __name__ == "__main__":
+    sys.addaudithook(tell_what_is_read)
     plain = [arg for arg in sys.argv[1:] if not arg.startswith("workers=")]
     workers = sum(int(arg.partition("=")[2]) for arg in sys.argv[1:] if arg not in plain)
     folder, shards, steps, save_step, *split = plain

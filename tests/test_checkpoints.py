@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import resource
 import shutil
@@ -37,8 +38,9 @@ def test_what_was_saved_is_what_tensors_held_when_saving_began(tmp_path):
     state["model.a"].zero_()  # as training does while the checkpoint is being written
     assert checkpoints.wait()
     into = {name: torch.empty_like(value) for name, value in state.items()}
-    meta, ranks = checkpoints.load(checkpoints.newest(), into)
-    assert meta == {"step": 1} and ranks == [{"data_rank": 0}]
+    checkpoints.load(newest := checkpoints.newest(), into)
+    assert checkpoints.meta(newest) == {"step": 1}
+    assert json.loads((newest / "rank_00000.json").read_text()) == {"data_rank": 0}
     assert all(torch.equal(into[n], v) for n, v in tensors().items())
     assert set(read_tensors(checkpoints.newest(), "model.")) == {"a", "h"}
 
@@ -143,6 +145,17 @@ def test_an_export_that_fails_leaves_the_checkpoint(tmp_path):
     said: list[str] = []
     checkpoints = Checkpoints(tmp_path, 2, say=said.append)
     (tmp_path / "step_00000001.pt").mkdir()  # in the way of the export
+    export = {"step": 1, "ema_state_dict": {}}
+    checkpoints.save(1, tensors(), {"step": 1}, {"data_rank": 0}, export)
+    assert checkpoints.wait() and checkpoints.newest() == tmp_path / "step_00000001"
+    assert "could not write" in said[0] and "step_00000001/ beside it is whole" in said[0]
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_sharded_export_that_fails_leaves_the_checkpoint(tmp_path):
+    said: list[str] = []
+    checkpoints = Checkpoints(tmp_path, 2, say=said.append)
+    (tmp_path / "step_00000001.weights").write_text("in the way of the export")
     checkpoints.save(1, tensors(), {"step": 1}, {"data_rank": 0}, {"step": 1})
     assert checkpoints.wait() and checkpoints.newest() == tmp_path / "step_00000001"
     assert "could not write" in said[0] and "step_00000001/ beside it is whole" in said[0]

@@ -94,6 +94,16 @@ def test_two_killed_processes_go_on_as_if_nothing_had_been(tmp_path, shards):
     assert same(tmp_path / "killed" / name, tmp_path / "whole" / name, 1e-6)
 
 
+def test_each_process_reads_its_own_part_alone(tmp_path, shards):
+    finish(start(2, tmp_path, shards, 1, 9))
+    run = start(2, tmp_path, shards, 2, 9)
+    said = [process.communicate(timeout=300)[0] for process in run]
+    assert "going on from" in said[0], said
+    for rank, text in enumerate(said):
+        opened = {line.split()[1] for line in text.splitlines() if line.startswith("opened ")}
+        assert opened == {f"rank_{rank:05d}.json"}, text
+
+
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1)])
 def test_another_number_of_processes_goes_on_without_repeating(tmp_path, shards, before, after):
     finish(start(before, tmp_path, shards, 1, 9))

@@ -1,0 +1,248 @@
+"""Optimizer state: all that an optimizer remembers, as flat tensors and plain values. No files.
+
+Tensors go under optimizer.I.NAME.KEY, those in lists and dictionaries under their place in these.
+What is no tensor (an integer step, a list's length, a group's value that moved) is plain JSON. What
+is neither cannot be saved: it is refused before a step is taken, as a run that goes on without it
+would go on as another one.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nanospeech.errors import InputError
+
+PLAIN = (bool, int, float, str, type(None))
+TRAINERS = ("params", "lr")  # of a group: the trainer's own, set anew in every step
+MOST = 4096  # numbers of a tensor that is a group's value
+
+
+class OptimizerState:
+    """What one optimizer of a model remembers.
+
+    Args:
+        index: which of the trainer's optimizers it is; part of the names.
+        optimizer: without state yet.
+        model: whose parameters it moves.
+
+    Attributes:
+        told: the plain values of its first group as they were at the start.
+
+    Raises:
+        InputError: a trial step on small parameters left something that cannot be saved.
+    """
+
+    def __init__(self, index: int, optimizer: torch.optim.Optimizer, model: nn.Module):
+        self.optimizer, self.prefix = optimizer, f"optimizer.{index}"
+        self.title = f"optimizer {index} ({type(optimizer).__name__})"
+        self.params = dict(model.named_parameters())
+        self.names: dict[Any, str] = {id(p): name for name, p in self.params.items()}
+        self.began = self.groups(optimizer)
+        kinds = (*PLAIN, list, tuple)
+        first = optimizer.param_groups[0].items()
+        self.told = {k: v for k, v in first if k not in TRAINERS and type(v) in kinds}
+        self.try_out()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor of the state by its flat name; not copied."""
+        return self.flat(self.optimizer)[0]
+
+    def values(self) -> dict[str, Any]:
+        """What is no tensor, as JSON: of each parameter's state, and of groups what has moved."""
+        moved = [
+            {k: v for k, v in now.items() if k not in then or v != then[k]}
+            for now, then in zip(self.groups(self.optimizer), self.began)
+        ]
+        return {"state": self.flat(self.optimizer)[1], "groups": moved}
+
+    def flat(self, optimizer: Any) -> tuple[dict[str, Tensor], dict[str, dict[str, Any]]]:
+        """The state's tensors by flat name; and by parameter and key what is more than a tensor."""
+        tensors: dict[str, Tensor] = {}
+        values: dict[str, dict[str, Any]] = {}
+        for owner, state in optimizer.state.items():
+            name = self.names[id(owner)] if isinstance(owner, Tensor) else f"={owner}"
+            for key, value in (state if isinstance(state, dict) else {"": state}).items():
+                found = self.plain(value, f"{self.prefix}.{name}.{key}", tensors)
+                if not isinstance(value, Tensor):
+                    values.setdefault(name, {})[key] = found
+        return tensors, values
+
+    def groups(self, optimizer: Any) -> list[dict[str, Any]]:
+        """The values of each parameter group as JSON, but for what the trainer sets itself."""
+        return [
+            {
+                k: self.plain(v, f"{self.prefix}.groups.{j}.{k}", None)
+                for k, v in group.items()
+                if k not in TRAINERS and not is_told(v)
+            }
+            for j, group in enumerate(optimizer.param_groups)
+        ]
+
+    def plain(self, value: Any, name: str, tensors: dict[str, Tensor] | None) -> Any:
+        """A value as JSON, with the flat names of its tensors, which are put into `tensors`.
+
+        Without `tensors`, they are written out themselves.
+        """
+        if isinstance(value, Tensor) and tensors is not None and name not in tensors:
+            tensors[name] = value.detach()
+            return {"tensor": name}
+        if isinstance(value, Tensor) and tensors is None and value.numel() <= MOST:
+            return {"numbers": value.tolist()}
+        if type(value) in PLAIN:
+            return value
+        if type(value) in (list, tuple):
+            found = [self.plain(v, f"{name}.{i}", tensors) for i, v in enumerate(value)]
+            return {type(value).__name__: found}
+        if isinstance(value, dict) and all(type(k) in (str, int) for k in value):
+            pairs = value.items()
+            return {"dict": [[k, self.plain(v, f"{name}.{k}", tensors)] for k, v in pairs]}
+        raise InputError(
+            f"{self.title} keeps a {type(value).__name__} as {name.removeprefix(self.prefix)[1:]}: "
+            "a checkpoint holds tensors, numbers, texts, lists and dictionaries, and a run that "
+            "went on without it would learn something else. Let the optimizer keep it as one of "
+            "these, or take another optimizer"
+        )
+
+    def try_out(self) -> None:
+        """Steps a copy of the optimizer on small parameters, to see what it remembers.
+
+        An optimizer that cannot do that (one that needs a closure, for example) is not judged
+        here; saving it will raise the same errors.
+        """
+        small = {
+            id(p): nn.Parameter(torch.zeros([min(n, 2) for n in p.shape], device=p.device))
+            for p in self.params.values()
+        }
+        trial: Any = object.__new__(type(self.optimizer))
+        try:
+            with torch.random.fork_rng(devices=[]):
+                memo = {**small, id(self.optimizer): trial}
+                trial.__dict__.update(copy.deepcopy(vars(self.optimizer), memo))
+                before = counters(trial)
+                for group in trial.param_groups:
+                    for p in group["params"]:
+                        p.grad = torch.zeros_like(p)
+                trial.step()
+                after, keys = counters(trial), trial.state_dict().keys()
+        except Exception:
+            return
+        self.names |= {id(small[id(p)]): name for name, p in self.params.items()}
+        self.flat(trial)
+        self.groups(trial)
+        self.names = {id(p): name for name, p in self.params.items()}
+        hidden = sorted(k for k in after if after[k] != before.get(k))
+        hidden += sorted(keys - {"state", "param_groups"})
+        if hidden:
+            raise InputError(
+                f"{self.title} remembers {', '.join(hidden)} outside of its state and its groups, "
+                "which no checkpoint holds: a run that went on without it would learn something "
+                "else. Let it keep that in optimizer.state or param_groups, or take another one"
+            )
+
+    def allocate(self, described: dict[str, Any], saved: dict[str, Any] | None) -> None:
+        """Makes room for saved state, by a step that moves nothing.
+
+        Args:
+            described: the checkpoint's tensors by name.
+            saved: the checkpoint's values(); None of an older version.
+        """
+        o, known = self.optimizer, set((saved or {}).get("state", ()))
+        for name in described:
+            if name.startswith(self.prefix + "."):
+                known |= set(owners(name.removeprefix(self.prefix + ".")))
+        params = [p for g in o.param_groups for p in g["params"]]
+        mine = [p for p in params if self.names[id(p)] in known]
+        if known and not mine:  # what it remembers is of no single parameter
+            mine = [p for p in params if p.requires_grad]
+        for p in params:
+            p.grad = None
+        for p in mine:
+            p.grad = torch.zeros_like(p)
+        rates = [g["lr"] for g in o.param_groups]
+        for group in o.param_groups:
+            group["lr"] = 0.0
+        if mine:
+            o.step()
+        o.zero_grad(set_to_none=True)
+        for rate, group in zip(rates, o.param_groups):
+            group["lr"] = rate
+
+    def restore(self, saved: dict[str, Any] | None) -> list[str]:
+        """Puts back what is no tensor, once the tensors are in place.
+
+        Returns:
+            What the checkpoint, of an older version, does not tell; it begins anew.
+        """
+        tensors, here = self.flat(self.optimizer)
+        for name, values in (saved or {}).get("state", {}).items():
+            owner: Any = self.params.get(name, name.removeprefix("="))
+            if "" in values:
+                self.optimizer.state[owner] = rebuilt(values[""], tensors)
+                continue
+            state = self.optimizer.state[owner]
+            same = {str(k): k for k in state}  # JSON's keys are texts
+            for key, value in values.items():
+                state[same.get(key, key)] = rebuilt(value, tensors)
+        moved = (saved or {}).get("groups") or [{}] * len(self.began)
+        fresh = self.groups(self.optimizer)
+        for group, then, late, now in zip(self.optimizer.param_groups, self.began, moved, fresh):
+            for key, value in {**then, **late}.items():
+                if now.get(key) != value:
+                    group[key] = in_place(group.get(key), rebuilt(value, tensors))
+        if saved is not None:
+            return []
+        lost = {f"{key}" for values in here.values() for key, v in values.items() if v is not None}
+        lost |= {
+            key
+            for now, then in zip(fresh, self.began)
+            for key in now
+            if key not in then or now[key] != then[key]
+        }
+        return sorted(lost)
+
+
+def is_told(value: Any) -> bool:
+    """Whether a group's value is of a kind that is set once: code, a type of numbers, a device."""
+    return callable(value) or isinstance(value, (torch.dtype, torch.device))
+
+
+def counters(optimizer: Any) -> dict[str, Any]:
+    """The numbers among an optimizer's own attributes."""
+    return {k: v for k, v in vars(optimizer).items() if type(v) in (int, float)}
+
+
+def owners(name: str) -> Iterator[str]:
+    """All beginnings of a dotted name: one is the parameter's."""
+    while "." in name:
+        name = name.rpartition(".")[0]
+        yield name
+
+
+def rebuilt(value: Any, tensors: dict[str, Tensor]) -> Any:
+    """What `plain` made JSON of; tensors are those that are there under their names.
+
+    A group's tensor, written out, becomes a tensor anew.
+    """
+    if not isinstance(value, dict):
+        return value
+    ((kind, inner),) = value.items()
+    if kind == "tensor":
+        return tensors[inner]
+    if kind == "numbers":
+        return torch.tensor(inner)
+    if kind == "dict":
+        return {k: rebuilt(v, tensors) for k, v in inner}
+    found = [rebuilt(v, tensors) for v in inner]
+    return tuple(found) if kind == "tuple" else found
+
+
+def in_place(old: Any, new: Any) -> Any:
+    """The new value; a tensor's numbers are put into the old tensor, where others may look."""
+    if isinstance(old, Tensor) and isinstance(new, Tensor) and old.shape == new.shape:
+        return old.copy_(new)
+    return new
