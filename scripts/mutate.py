@@ -1,0 +1,421 @@
+#!/usr/bin/env python3
+"""Mutate: faults put into the code one at a time, each of which some test should catch.
+
+The faults are those of cosmic-ray's operators that change a meaning rather than break a line, and
+statements left out. Torch and the like are imported once; each mutant is a fork that imports this
+project's modules anew, one of them changed, and runs the tests that reach the changed lines, until
+one fails. No file is written but the report. How to read it: docs/mutation.md.
+
+    python scripts/mutate.py                             all modules, all mutants
+    python scripts/mutate.py flow guards --sample 200    200 drawn from those of two modules
+    python scripts/mutate.py flow --list                 what would be tried
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import gc
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import math
+import os
+import random
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+SPEECH = ["tests/test_golden_batches.py", "tests/test_flow.py"]
+ORDER = ["tests/test_stream.py", "tests/test_data.py", "tests/test_draws.py"]
+STEPS = ["tests/test_golden_steps.py", "tests/test_optim.py"]
+# a module and the quick tests that are to catch its faults; those that are missing are left out
+MODULES = {
+    "flow": ("nanospeech_torch/flow.py", SPEECH),
+    "data": ("nanospeech_torch/data.py", ["tests/test_golden_batches.py", *ORDER]),
+    "stream": ("nanospeech_torch/stream.py", ORDER),
+    "optim": ("nanospeech_torch/optim.py", STEPS),
+    "guards": ("nanospeech_torch/guards.py", STEPS),
+    "sampling": ("nanospeech/sampling.py", ["tests/test_sampling.py"]),
+}
+SLOW = "not sharded and not workers and not every_kind_of_dataset"  # processes of their own
+# imported before forking: what is not of this project and takes long
+PRELOAD = (
+    "torch torch.utils.data torch.distributed.fsdp torch.optim torch.distributed.checkpoint "
+    "datasets accelerate soundfile soxr fsspec.implementations.memory pytest coverage"
+)
+OPERATORS = (
+    *(f"ReplaceBinaryOperator_{o}" for o in "Add_Sub Sub_Add Mul_Div Div_Mul".split()),
+    *(f"ReplaceBinaryOperator_{o}" for o in "FloorDiv_Div Mod_Mul Pow_Mul".split()),
+    *(f"ReplaceBinaryOperator_{o}" for o in "BitOr_BitAnd BitAnd_BitOr".split()),
+    *(f"ReplaceComparisonOperator_{o}" for o in "Eq_NotEq NotEq_Eq Is_IsNot IsNot_Is".split()),
+    *(f"ReplaceComparisonOperator_{o}" for o in "Lt_LtE LtE_Lt Gt_GtE GtE_Gt".split()),
+    *(f"ReplaceUnaryOperator_{o}" for o in "USub_UAdd Delete_Not Delete_Invert".split()),
+    *("AddNot", "ReplaceTrueWithFalse", "ReplaceFalseWithTrue", "ReplaceAndWithOr"),
+    *("ReplaceOrWithAnd", "ReplaceBreakWithContinue", "ReplaceContinueWithBreak"),
+    *("ExceptionReplacer", "NumberReplacer", "RemoveDecorator", "ZeroIterationForLoop"),
+)
+MEMORY = 8 * 2**30  # bytes that a mutant may take
+Lines = tuple[int, int]  # the first and the last
+
+
+@dataclass
+class Mutant:
+    """One fault: `new` in place of `old` in a function of a module."""
+
+    module: str
+    operator: str
+    occurrence: int
+    function: str
+    lines: Lines  # of the statement that is changed
+    old: str
+    new: str
+    outcome: str = ""  # killed, survived, timeout or unrun
+    seconds: float = 0.0
+
+    def code(self, source: str) -> str:
+        """The module with the fault."""
+        changed = mutated(source, self.operator, self.occurrence)
+        assert changed is not None
+        return changed
+
+
+# ---------------------------------------------------------------- mutants
+
+
+def mutated(source: str, operator: str, occurrence: int) -> str | None:
+    """The source with one fault, or None where there are not so many places for it."""
+    if operator == "DropStatement":
+        return without_statement(source, occurrence)
+    from cosmic_ray.mutating import mutate_code
+    from cosmic_ray.plugins import get_operator
+
+    return mutate_code(source, get_operator(f"core/{operator}")(), occurrence)
+
+
+def without_statement(source: str, occurrence: int) -> str | None:
+    """The source with `pass` in place of a statement that is for its effect alone.
+
+    Plain assignments stay: without one the name is missing, which any test would notice.
+    """
+    places = []
+    for node in ast.walk(ast.parse(source)):
+        called = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+        stored = isinstance(node, ast.Assign) and not isinstance(node.targets[0], ast.Name)
+        if called or stored or isinstance(node, (ast.AugAssign, ast.Raise, ast.Delete)):
+            places.append(node)
+    places.sort(key=lambda n: (n.lineno, n.col_offset))
+    if occurrence >= len(places):
+        return None
+    node, lines = places[occurrence], source.splitlines(keepends=True)
+    first, last = node.lineno - 1, (node.end_lineno or 0) - 1
+    head, tail = lines[first][: node.col_offset], lines[last][node.end_col_offset :]
+    return "".join([*lines[:first], f"{head}pass{tail}", *lines[last + 1 :]])
+
+
+def meaning(source: str) -> str | None:
+    """The program without annotations and docstrings, or None if it is none."""
+    try:
+        tree = ast.parse(source)
+        compile(tree, "mutant", "exec")  # break outside of a loop is found here
+    except (SyntaxError, ValueError):
+        return None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            node.annotation = None
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            node.returns = None
+        elif isinstance(node, ast.AnnAssign):
+            node.annotation = ast.Constant(0)
+    return ast.dump(tree)
+
+
+def mutants(module: str) -> Iterator[Mutant]:
+    """All faults of a module, each once, but for those that change no meaning."""
+    source = (ROOT / MODULES[module][0]).read_text(encoding="utf-8")
+    seen, tree = {meaning(source)}, ast.parse(source)
+    for operator in (*OPERATORS, "DropStatement"):
+        for occurrence in range(10**6):
+            changed = mutated(source, operator, occurrence)
+            if changed is None:
+                break
+            if (what := meaning(changed)) is None or what in seen:
+                continue
+            seen.add(what)
+            number, old, new = difference(source, changed)
+            lines, function = statement(tree, number)
+            yield Mutant(module, operator, occurrence, function, lines, old, new)
+
+
+def difference(old: str, new: str) -> tuple[int, str, str]:
+    """Number of the first line that differs, and what stood and stands there."""
+    one, two = old.splitlines(), new.splitlines()
+    first = len(os.path.commonprefix([one, two]))
+    last = len(os.path.commonprefix([one[first:][::-1], two[first:][::-1]]))
+    parts = (" ".join(line.strip() for line in x[first : len(x) - last]) for x in (one, two))
+    return first + 1, *parts
+
+
+def statement(tree: ast.AST, line: int) -> tuple[Lines, str]:
+    """Lines of the innermost statement around a line (of a compound one: its head), and where."""
+    found, names = (line, line), []
+    for node in ast.walk(tree):  # outer ones come first
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0):
+            body = getattr(node, "body", None)
+            last = body[0].lineno - 1 if body else node.end_lineno
+            if line <= (last or 0):
+                found = (node.lineno, last or node.lineno)
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                names.append(node.name)
+    return found, ".".join(names) or "(module)"
+
+
+# ---------------------------------------------------------------- tests
+
+
+class Changed(importlib.abc.MetaPathFinder):
+    """Finds a module whose source is another one than its file's."""
+
+    def __init__(self, path: Path, source: str):
+        self.path, self.source = path, source
+        self.name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
+        """The spec of that module alone."""
+        if fullname != self.name:
+            return None
+        finder = self
+
+        class Loader(importlib.machinery.SourceFileLoader):
+            def get_code(self, fullname: str) -> Any:
+                return compile(finder.source, self.path, "exec", dont_inherit=True)
+
+        loader = Loader(fullname, str(self.path))
+        return importlib.util.spec_from_file_location(fullname, self.path, loader=loader)
+
+
+class Watch:
+    """A pytest plugin that notes which lines each test reaches, and how long it takes."""
+
+    def __init__(self, path: Path):
+        import coverage
+
+        self.path, self.seconds = str(path), {}
+        self.coverage = coverage.Coverage(data_file=None, include=[self.path])
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self.coverage.switch_context(nodeid)
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0) + report.duration
+
+    def found(self) -> dict[str, Any]:
+        """Tests by line and seconds by test."""
+        lines = self.coverage.get_data().contexts_by_lineno(self.path)
+        return {"lines": lines, "seconds": self.seconds}
+
+
+def tests_of(module: str) -> list[str]:
+    return [name for name in MODULES[module][1] if (ROOT / name).exists()]
+
+
+def run_tests(arguments: list[str], folder: Path, plugins: list[Any]) -> int:
+    """Pytest's exit code; what it prints goes to a file of the folder."""
+    import pytest
+
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    left_out = [f"-pno:{name}" for name in ("cacheprovider", "unraisableexception")]
+    quick = ["-q", "--assert=plain", *left_out, f"--basetemp={folder / 'tmp'}"]
+    return int(pytest.main([*quick, *arguments], plugins=plugins))
+
+
+def begin_child(folder: Path) -> None:
+    """A process group of its own, with its output in a file and its memory limited."""
+    os.setsid()
+    folder.mkdir(parents=True)
+    output = os.open(folder / "output", os.O_WRONLY | os.O_CREAT)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    os.chdir(ROOT)
+    sys.path.insert(0, str(ROOT))
+
+
+def measure(module: str, folder: Path) -> dict[str, Any]:
+    """Runs a module's tests as it is: which lines each reaches, and for how long."""
+    report = folder / "watched.json"
+    pid = os.fork()
+    if not pid:
+        code = 70
+        try:
+            begin_child(folder)
+            watch = Watch(ROOT / MODULES[module][0])
+            watch.coverage.start()
+            code = run_tests([*tests_of(module), "-k", SLOW], folder, [watch])
+            watch.coverage.stop()
+            report.write_text(json.dumps(watch.found()))
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(pid, 0)
+    if os.waitstatus_to_exitcode(status):
+        raise SystemExit(f"the tests of {module} fail as it is:\n{(folder / 'output').read_text()}")
+    return json.loads(report.read_text())
+
+
+def chosen(mutant: Mutant, watched: dict[str, Any]) -> list[str]:
+    """The tests that reach a mutant's statement, the quickest first; all if it runs at import."""
+    seconds = watched["seconds"]
+    names: set[str] = set()
+    for line in range(mutant.lines[0], mutant.lines[1] + 1):
+        names |= set(watched["lines"].get(str(line), ()))
+    if "" in names:
+        names = set(seconds)
+    return sorted(names & set(seconds), key=lambda name: seconds[name])
+
+
+def start(mutant: Mutant, tests: list[str], folder: Path) -> int:
+    """Forks a process that tries a mutant; its id."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 70
+    try:
+        begin_child(folder)
+        path = ROOT / MODULES[mutant.module][0]
+        sys.meta_path.insert(0, Changed(path, mutant.code(path.read_text(encoding="utf-8"))))
+        code = run_tests(["-x", *tests], folder, [])
+    finally:
+        os._exit(code)
+
+
+def run_all(todo: list[Mutant], watched: dict[str, Any], jobs: int, folder: Path) -> None:
+    """Tries mutants, `jobs` at a time, and notes how they went."""
+    waiting, running = list(reversed(todo)), {}
+    done, began = 0, time.monotonic()
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            mutant = waiting.pop()
+            tests = chosen(mutant, watched[mutant.module])
+            if not tests:
+                mutant.outcome, done = "unrun", done + 1
+                continue
+            seconds = sum(watched[mutant.module]["seconds"][name] for name in tests)
+            place = folder / f"{len(todo) - len(waiting)}"
+            running[start(mutant, tests, place)] = mutant, time.monotonic(), 60 + 10 * seconds, place
+        time.sleep(0.02)
+        for pid, (mutant, since, limit, place) in list(running.items()):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            late = not ended and time.monotonic() - since > limit
+            if not ended and not late:
+                continue
+            try:  # also what it has started
+                os.killpg(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            if late:
+                os.waitpid(pid, 0)
+            passed = not late and os.waitstatus_to_exitcode(status) == 0
+            mutant.outcome = "timeout" if late else "survived" if passed else "killed"
+            mutant.seconds = round(time.monotonic() - since, 2)
+            shutil.rmtree(place, ignore_errors=True)
+            del running[pid]
+            done += 1
+            left = (time.monotonic() - began) / done * (len(todo) - done) / 60
+            if mutant.outcome == "survived" or done % 50 == 0:
+                print(f"{done} of {len(todo)}, {left:.0f} minutes left: {told(mutant)}", flush=True)
+
+
+# ---------------------------------------------------------------- report
+
+
+def told(mutant: Mutant) -> str:
+    where = f"{mutant.module}.{mutant.function}, line {mutant.lines[0]}"
+    return f"{mutant.outcome}: {where}: `{mutant.old}` -> `{mutant.new}`"
+
+
+def upper_bound(bad: int, tried: int, confidence: float = 0.95) -> float:
+    """The share that is not exceeded, one-sided (Clopper and Pearson, 1934)."""
+    if bad >= tried:
+        return 1.0
+    low, high = bad / tried, 1.0
+    for _ in range(50):
+        p = (low + high) / 2
+        terms = (
+            math.lgamma(tried + 1) - math.lgamma(k + 1) - math.lgamma(tried - k + 1)
+            + k * math.log(p) + (tried - k) * math.log1p(-p)
+            for k in range(bad + 1)
+        )  # fmt: skip
+        low, high = (p, high) if sum(map(math.exp, terms)) > 1 - confidence else (low, p)
+    return high
+
+
+def report(tried: list[Mutant], every: list[Mutant]) -> str:
+    """A Markdown table of counts, and what survived."""
+    rows = ["| module | mutants | tried | killed | timed out | survived |", "|---|--:|--:|--:|--:|--:|"]
+    for module in [*dict.fromkeys(m.module for m in every), "all"]:
+        mine = [m for m in tried if module in (m.module, "all")]
+        there = sum(module in (m.module, "all") for m in every)
+        n = Counter(m.outcome for m in mine)
+        left = n["survived"] + n["unrun"]
+        share = f"{left} ({100 * left / max(1, len(mine)):.1f} %)"
+        rows.append(f"| {module} | {there} | {len(mine)} | {n['killed']} | {n['timeout']} | {share} |")
+    left = [m for m in tried if m.outcome in ("survived", "unrun")]
+    if len(tried) < len(every):
+        bound = 100 * upper_bound(len(left), len(tried))
+        rows.append(f"\nAt most {bound:.1f} % of all survive (95 % confidence, one-sided).")
+    return "\n".join([*rows, "", *(f"- {told(m)}" for m in left)])
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("modules", nargs="*", metavar="MODULE", help=", ".join(MODULES))
+    parser.add_argument("--sample", type=int, help="try so many, drawn from all, instead of all")
+    parser.add_argument("--seed", type=int, default=0, help="of that draw")
+    parser.add_argument("--jobs", type=int, default=2, help="mutants at a time")
+    parser.add_argument("--list", action="store_true", help="list mutants and try none")
+    parser.add_argument("--again", type=Path, help="a report: try what survived there")
+    parser.add_argument("--out", type=Path, default=Path("mutants.json"), help="report to write")
+    args = parser.parse_args(argv)
+    if unknown := set(args.modules) - set(MODULES):
+        parser.error(f"no modules {', '.join(unknown)}; choose from {', '.join(MODULES)}")
+    every = [m for module in args.modules or MODULES for m in mutants(module)]
+    todo = every
+    if args.again:
+        survived = {
+            (m["module"], m["function"], m["operator"], m["old"], m["new"])
+            for m in json.loads(args.again.read_text())
+            if m["outcome"] in ("survived", "unrun")
+        }
+        todo = [m for m in every if (m.module, m.function, m.operator, m.old, m.new) in survived]
+    elif args.sample and args.sample < len(every):
+        todo = random.Random(args.seed).sample(every, args.sample)
+    if args.list:
+        print("\n".join(map(told, todo)), f"\n{len(todo)} of {len(every)}")
+        return 0
+    os.environ["OMP_NUM_THREADS"] = "1"  # threads do not live through a fork
+    for name in PRELOAD.split():
+        importlib.import_module(name)
+    gc.freeze()  # children do not search it
+    folder = Path(tempfile.mkdtemp(prefix="mutate-"))
+    try:
+        watched = {m: measure(m, folder / m) for m in dict.fromkeys(m.module for m in todo)}
+        run_all(todo, watched, args.jobs, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    args.out.write_text(json.dumps([asdict(m) for m in todo], indent=1))
+    print(report(todo, every))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
