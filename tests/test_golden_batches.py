@@ -1,0 +1,352 @@
+"""Golden batches: what each objective gives its network and makes of the answer, by hand.
+
+The network is a stub that records its arguments and answers with a plain function of them. State,
+condition, text, target and loss are worked out beside it in NumPy, item by item and frame by frame,
+from the formulas of the papers; nothing is taken from the code under test.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from nanospeech.config import AudioConfig, DiTConfig, DurationConfig
+from nanospeech_torch.flow import Batch, DurationBatch, DurationPredictor, LossConfig, Nanospeech
+
+RATE = 93.75  # frames a second: 24,000 / 256
+BANDS, WIDTH = 3, 2
+MEAN, STD = -2.0, 1.5
+RNG = np.random.default_rng(0)
+STATES = RNG.standard_normal((7, WIDTH)).astype(np.float32)  # row 0 is the filler's
+SOUNDS = RNG.standard_normal((6, BANDS)).astype(np.float32)  # mean mel of each token
+LENS, PROMPTS, TIMES = (14, 11, 9, 13, 14), (4, 5, 3, 6, 2), (0.1, 0.4, 0.7, 0.75, 0.9)
+SPANS = ((3, 14), (0, 8), (2, 9), (4, 12), (1, 14))
+TEXTS = ((0, 1, 2, 3), (4, 5, 1), (2, 0), (3, 3, 5), (1, 2, 4, 0))
+DROPPED = ((False, False), (True, False), (True, True), (False, False), (False, True))
+VARIANTS = [(kind, patch) for kind in ("none", "average", "aligned") for patch in (1, 2)]
+
+
+def answer(x, cond, text, time, gain):
+    """The stub's velocity: every argument tells, each differently."""
+    return gain * (0.5 * x - 0.25 * cond + text.mean(-1, keepdims=True) + time)
+
+
+class Network(torch.nn.Module):
+    """Takes the place of a DiT: records what it is given."""
+
+    def __init__(self, upsampling: str, patch: int, gain: float = 1.0):
+        super().__init__()
+        self.config = DiTConfig(n_mels=BANDS, text_upsampling=upsampling, patch_size=patch)
+        self.table = torch.nn.Parameter(torch.from_numpy(STATES))
+        self.sounds = torch.nn.Parameter(torch.from_numpy(SOUNDS))
+        self.aligner = SimpleNamespace(log_durations=self.log_durations)
+        self.gain, self.calls, self.hidden, self.speaker = gain, [], None, None
+
+    def forward(self, x, cond, text, time, lens):
+        self.calls.append([v.detach().numpy() for v in (x, cond, text, time, lens)])
+        each = text.repeat_interleave(self.config.patch_size, 1)[:, : x.shape[1]]
+        return answer(x, cond, each, time[:, None, None], self.gain)
+
+    def embed_tokens(self, text):
+        return self.table[text + 1]
+
+    def embed_text(self, text, places, mask):
+        room = torch.full((len(text), max(0, places - text.shape[1])), -1)
+        return self.table[torch.cat([text[:, :places], room], 1) + 1]
+
+    def embed_filler(self, like):
+        return self.table[:1][None]
+
+    def token_means(self, text, speaker):
+        self.speaker = speaker.detach().numpy()
+        return self.sounds[text.clamp(min=0)] + 0.1 * speaker[:, None]
+
+    def log_durations(self, hidden, speaker):
+        self.hidden = hidden
+        return 0.3 * hidden.sum(-1) + 0.2 * speaker.mean(-1)[:, None]
+
+
+def golden_batch() -> Batch:
+    """Five clips: with both conditions (twice), without audio, without both, without text."""
+    rng = np.random.default_rng(1)
+    frames, tokens = max(LENS) + 2, max(map(len, TEXTS)) + 1
+    mel, noise = np.zeros((2, 5, frames, BANDS), np.float32)
+    text, span = np.full((5, tokens), -1), np.zeros((5, frames), bool)
+    for b, n in enumerate(LENS):
+        mel[b, :n] = MEAN + STD * rng.standard_normal((n, BANDS))
+        noise[b, :n] = rng.standard_normal((n, BANDS))
+        text[b, : len(TEXTS[b])] = TEXTS[b]
+        span[b, slice(*SPANS[b])] = True
+    arrays = {"mel": mel, "lens": LENS, "text": text, "noise": noise, "span": span}
+    arrays |= {"time": np.float32(TIMES), "prompt": PROMPTS}
+    arrays |= {"drop_audio": [a for a, _ in DROPPED], "drop_text": [t for _, t in DROPPED]}
+    return Batch(**{name: torch.from_numpy(np.asarray(v)) for name, v in arrays.items()})
+
+
+def normal(batch: Batch, b: int) -> np.ndarray:
+    """x1 of an item: its normalised mel, without padding."""
+    return (batch.mel[b, : LENS[b]].numpy() - MEAN) / STD
+
+
+def means_of_patches(mel: np.ndarray, p: int) -> np.ndarray:
+    return np.stack([mel[n : n + p].mean(0) for n in range(0, len(mel), p)])
+
+
+def sounds_of(batch: Batch, b: int, p: int) -> tuple[np.ndarray, np.ndarray]:
+    """The speaker, as the prompt tells, and what its tokens sound like."""
+    speaker = means_of_patches(normal(batch, b), p)[: -(-PROMPTS[b] // p)].mean(0)
+    return speaker, SOUNDS[list(TEXTS[b])] + 0.1 * speaker
+
+
+def best_path(patches: np.ndarray, sounds: np.ndarray) -> list[int]:
+    """Of all monotonic paths with a patch for each token, the one of least squared distance."""
+    paths = []
+    for cuts in combinations(range(1, len(patches)), len(sounds) - 1):
+        edges = (0, *cuts, len(patches))
+        path = [t for t in range(len(sounds)) for _ in range(edges[t], edges[t + 1])]
+        score = -0.5 * np.square(patches - sounds[path]).sum()
+        paths.append((score, path))
+    return max(paths)[1]
+
+
+def spoken(batch: Batch, b: int, kind: str, p: int) -> list[int]:
+    """The token of each patch of an item, as a place in its text."""
+    patches, tokens = -(-LENS[b] // p), len(TEXTS[b])
+    if kind == "aligned":
+        return best_path(means_of_patches(normal(batch, b), p), sounds_of(batch, b, p)[1])
+    each, rest = divmod(patches, tokens)  # F5-TTS v1: the last tokens get the remainder
+    counts = [each + (t >= tokens - rest) for t in range(tokens)]
+    return [t for t, count in enumerate(counts) for _ in range(count)]
+
+
+def text_states(batch: Batch, b: int, kind: str, p: int) -> np.ndarray:
+    """States of the text of each patch where it is not dropped."""
+    patches, ids = -(-LENS[b] // p), np.array(TEXTS[b])
+    if kind == "none":  # in the first places, and the filler behind
+        return STATES[np.concatenate([ids + 1, np.zeros(patches - len(ids), int)])]
+    return STATES[ids[spoken(batch, b, kind, p)] + 1]
+
+
+def by_hand(batch: Batch, b: int, kind: str, p: int) -> dict[str, np.ndarray]:
+    """State, condition, text and target of an item (arXiv 2210.02747; F5-TTS, section 3.1)."""
+    x1, x0, t = normal(batch, b), batch.noise[b, : LENS[b]].numpy(), np.float32(TIMES[b])
+    (first, last), (no_audio, no_text) = SPANS[b], DROPPED[b]
+    cond = np.zeros_like(x1)
+    for n in range(LENS[b]):
+        if not first <= n < last and not no_audio:
+            cond[n] = x1[n]
+    text = text_states(batch, b, kind, p)
+    text = np.repeat(STATES[:1], len(text), 0) if no_text else text
+    return {"state": (1 - t) * x0 + t * x1, "cond": cond, "text": text, "target": x1 - x0}
+
+
+def of_frames(text: np.ndarray, p: int, frames: int) -> np.ndarray:
+    return np.repeat(text, p, 0)[:frames]
+
+
+def speech(kind: str, p: int, **loss) -> tuple[Nanospeech, Network]:
+    network = Network(kind, p)
+    audio = AudioConfig(n_mels=BANDS, mel_mean=MEAN, mel_std=STD)
+    config = LossConfig(**{"prior": 0.5, "duration": 0.25, **loss})
+    return Nanospeech(network, None, audio, config), network  # type: ignore[arg-type]
+
+
+def numbers(sums: dict) -> dict[str, tuple[float, float]]:
+    return {name: (total.item(), count.item()) for name, (total, count) in sums.items()}
+
+
+def flow_by_hand(batch: Batch, kind: str, p: int, target=None) -> tuple[float, int]:
+    """Sum over the frames of the spans of the bands' mean squared error, and these frames."""
+    total = count = 0
+    for b in range(len(LENS)):
+        want = by_hand(batch, b, kind, p)
+        text = of_frames(want["text"], p, LENS[b])
+        v = answer(want["state"], want["cond"], text, np.float32(TIMES[b]), 1.0)
+        aim = want["target"] if target is None else target[b]
+        for n in range(*SPANS[b]):
+            total, count = total + np.square(v[n] - aim[n]).mean(), count + 1
+    return float(total), count
+
+
+@pytest.mark.parametrize(("kind", "patch"), VARIANTS)
+def test_speech_network_is_given_state_condition_text_and_time(kind, patch):
+    batch = golden_batch()
+    model, network = speech(kind, patch)
+    model(batch)
+    [(state, cond, text, time, lens)] = network.calls
+    assert time.tolist() == np.float32(TIMES).tolist() and lens.tolist() == list(LENS)
+    for b, n in enumerate(LENS):
+        want = by_hand(batch, b, kind, patch)
+        assert np.allclose(state[b, :n], want["state"], atol=1e-6)
+        assert np.allclose(cond[b, :n], want["cond"], atol=1e-6)
+        assert np.allclose(text[b, : -(-n // patch)], want["text"], atol=1e-6)
+        assert not cond[b, n:].any() and not state[b, n:].any()
+
+
+@pytest.mark.parametrize(("kind", "patch"), VARIANTS)
+def test_speech_loss_is_that_of_the_formula(kind, patch):
+    batch = golden_batch()
+    model, _ = speech(kind, patch)
+    found = numbers(model(batch))
+    assert found["flow"] == pytest.approx(flow_by_hand(batch, kind, patch), rel=1e-5)
+    assert found.keys() == ({"flow", "prior", "duration"} if kind == "aligned" else {"flow"})
+    assert model.weights() == {"flow": 1.0, "prior": 0.5, "duration": 0.25}
+
+
+@pytest.mark.parametrize("patch", [1, 2])
+def test_aligner_losses_are_those_of_the_best_path(patch):
+    """0.5 |y - mu|^2 in a mean over bands (Grad-TTS, eq. 14), and durations' Poisson deviance."""
+    batch = golden_batch()
+    model, network = speech("aligned", patch)
+    found = numbers(model(batch))
+    prior, patches, deviance, tokens = 0.0, 0, 0.0, 0
+    for b, ids in enumerate(TEXTS):
+        speaker, sounds = sounds_of(batch, b, patch)
+        assert np.allclose(network.speaker[b], speaker, atol=1e-6)
+        y = means_of_patches(normal(batch, b), patch)
+        path = best_path(y, sounds)
+        prior += 0.5 * np.square(y - sounds[path]).mean(-1).sum()
+        patches += len(y)
+        for place, token in enumerate(ids):
+            real = path.count(place)
+            guess = 0.3 * STATES[token + 1].sum() + 0.2 * speaker.mean()
+            deviance += np.exp(guess) - real - real * (guess - np.log(real))
+            tokens += 1
+    assert found["prior"] == pytest.approx((prior, patches), rel=1e-5)
+    assert found["duration"] == pytest.approx((deviance, tokens), rel=1e-4)
+    assert not network.hidden.requires_grad  # durations do not teach the text encoder
+
+
+@pytest.mark.parametrize(("kind", "patch"), VARIANTS)
+def test_model_guidance_moves_the_target_along_the_averages_own(kind, patch):
+    """u + w (v(c) - v(none)) for t < 0.75 (arXiv 2502.12154); the null branch learns u itself."""
+    batch, weight, gain = golden_batch(), 0.4, -0.7
+    model, network = speech(kind, patch, model_guidance=weight)
+    average = Network(kind, patch, gain)
+    model.guide = (average,)  # type: ignore[assignment]
+    aims, moved = [], []
+    for b, (n, t) in enumerate(zip(LENS, np.float32(TIMES))):
+        want = by_hand(batch, b, kind, patch)
+        text = of_frames(want["text"], patch, n)
+        with_conditions = answer(want["state"], want["cond"], text, t, gain)
+        nothing = np.zeros_like(want["cond"]), np.repeat(STATES[:1], n, 0)
+        without = answer(want["state"], *nothing, t, gain)
+        moved.append(t < 0.75 and DROPPED[b] != (True, True))
+        aims.append(want["target"] + (weight * (with_conditions - without) if moved[b] else 0))
+    assert moved == [True, True, False, False, False]
+    found = numbers(model.train()(batch))["flow"]
+    assert found == pytest.approx(flow_by_hand(batch, kind, patch, aims), rel=1e-5)
+    assert numbers(model.eval()(batch))["flow"] == pytest.approx(
+        flow_by_hand(batch, kind, patch), rel=1e-5
+    )
+
+
+# ---------------------------------------------------------------- duration
+
+SAID = ((1, 2, 3, 4, 5), (0, 3, 2), (5, 4, 3, 1))
+KNOWN, HEARD, TOTALS = (2, 0, 3), (7, 3, 2), (80, 50, 300)  # tokens, frames, frames
+
+
+class Reader(torch.nn.Module):
+    """Takes the place of a duration transformer: its states are its text's and its mel's."""
+
+    def __init__(self, **options):
+        super().__init__()
+        self.config = DurationConfig(dim=WIDTH, n_mels=BANDS, **options)
+        self.calls = []
+
+    def forward(self, mel, text, lens):
+        self.calls.append((mel.numpy(), text.numpy(), lens.numpy()))
+        ids = torch.nn.functional.pad(text, (0, max(0, mel.shape[1] - text.shape[1])), value=-1)
+        return torch.from_numpy(STATES)[ids[:, : mel.shape[1]] + 1] + mel.mean(-1, keepdim=True)
+
+
+def duration_batch() -> DurationBatch:
+    rng = np.random.default_rng(2)
+    mel, text = np.zeros((3, 9, BANDS), np.float32), np.full((3, 6), -1)
+    for b, ids in enumerate(SAID):
+        mel[b, : HEARD[b]] = rng.standard_normal((HEARD[b], BANDS))
+        text[b, : len(ids)] = ids
+    arrays = {"mel": mel, "lens": TOTALS, "text": text, "prompt": HEARD, "known": KNOWN}
+    return DurationBatch(**{k: torch.from_numpy(np.asarray(v)) for k, v in arrays.items()})
+
+
+def duration(**options) -> tuple[DurationPredictor, Reader]:
+    reader = Reader(**options)
+    model = DurationPredictor(reader, None, AudioConfig(n_mels=BANDS))  # type: ignore[arg-type]
+    with torch.no_grad():
+        for p in model.to_pred.parameters():
+            p.copy_(torch.linspace(0.4, 0.9, p.numel()).reshape(p.shape))
+    return model, reader
+
+
+def softplus(x: np.ndarray) -> np.ndarray:
+    return np.log1p(np.exp(x))
+
+
+def states_by_hand(batch: DurationBatch, b: int, places: int) -> np.ndarray:
+    """The reader's states: of text and mel, where there is any."""
+    ids = [*SAID[b], *[-1] * (places - len(SAID[b]))]
+    mel = np.zeros((places, BANDS), np.float32)
+    mel[: HEARD[b]] = batch.mel[b, : HEARD[b]].numpy()
+    return STATES[np.array(ids) + 1] + mel.mean(-1, keepdims=True)
+
+
+def test_duration_loss_of_a_whole_clip():
+    """|log(guess / seconds)|, as a share of the new speech: at most 4 times."""
+    batch = duration_batch()
+    model, reader = duration()
+    loss = 0.0
+    for b, (known, heard, total) in enumerate(zip(KNOWN, HEARD, TOTALS)):
+        states = states_by_hand(batch, b, max(heard, len(SAID[b])))
+        guess = softplus(states.mean(0) @ np.array([0.4, 0.9]))
+        seconds = total / RATE
+        new = seconds - (heard / RATE if known else 0)
+        loss += abs(np.log(guess / seconds)) * min(seconds / new, 4)
+    found = numbers(model(batch))  # type: ignore[arg-type]
+    assert found == {"duration": pytest.approx((loss, 3), rel=1e-5)}
+    [(mel, text, places)] = reader.calls
+    assert places.tolist() == [7, 3, 4] and np.array_equal(mel[:, :9], batch.mel.numpy())
+    assert np.array_equal(text, batch.text.numpy()) and model.weights() == {"duration": 1.0}
+
+
+def test_a_long_prompt_counts_four_times_at_most():
+    batch = duration_batch()
+    batch.prompt[0], batch.known[0] = 9, 2
+    batch.lens[0] = 10  # a frame of new speech, which is taken for 0.1 seconds
+    model, _ = duration()
+    batch.mel[0, 7:9] = 0.5
+    states = STATES[np.array([*SAID[0], *[-1] * 4]) + 1] + batch.mel[0].numpy().mean(-1)[:, None]
+    guess = softplus(states.mean(0) @ np.array([0.4, 0.9]))
+    seconds = 10 / RATE
+    want = abs(np.log(guess / seconds)) * min(seconds / max(seconds - 9 / RATE, 0.1), 4)
+    one = DurationBatch(**{k: v[:1] for k, v in vars(batch).items()})
+    assert numbers(model(one))["duration"][0] == pytest.approx(want, rel=1e-5)  # type: ignore
+    batch.lens[0], batch.prompt[0] = 200, 9
+    far = DurationBatch(**{k: v[:1] for k, v in vars(batch).items()})
+    far.prompt[:] = 190
+    far.mel = torch.nn.functional.pad(far.mel, (0, 0, 0, 181))
+    found = numbers(model(far))["duration"][0]  # type: ignore[arg-type]
+    places = STATES[np.array([*SAID[0], *[-1] * 185]) + 1] + far.mel[0].numpy().mean(-1)[:, None]
+    guess = softplus(places.mean(0) @ np.array([0.4, 0.9]))
+    assert found == pytest.approx(abs(np.log(guess / (200 / RATE))) * 4, rel=1e-5)
+
+
+@pytest.mark.parametrize("pace", [0.0, 0.3, 1.0])
+def test_duration_loss_of_tokens(pace):
+    """New tokens alone count, stretched by what the prompt took longer than it was thought to."""
+    batch = duration_batch()
+    model, reader = duration(pooling="tokens", pace=pace)
+    weight, bias = np.array([0.4, 0.9]), 0.4
+    loss = 0.0
+    for b, (known, heard, total) in enumerate(zip(KNOWN, HEARD, TOTALS)):
+        states = states_by_hand(batch, b, max(heard, len(SAID[b])))[: len(SAID[b])]
+        each = 0.1 * softplus(states @ weight + bias)
+        stretch = (heard / RATE / each[:known].sum()) ** pace if known else 1.0
+        new = (total - (heard if known else 0)) / RATE
+        loss += abs(np.log(each[known:].sum() * stretch / new))
+    assert numbers(model(batch)) == {"duration": pytest.approx((loss, 3), rel=1e-5)}  # type: ignore
