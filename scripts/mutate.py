@@ -14,7 +14,6 @@ one fails. No file is written but the report. How to read it: docs/mutation.md.
 from __future__ import annotations
 
 import argparse
-import ast
 import gc
 import importlib.abc
 import importlib.machinery
@@ -30,19 +29,21 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+if __package__ in (None, ""):
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from scripts.mutants import Mutant, mutants
+
 ROOT = Path(__file__).resolve().parents[1]
-SPEECH = ["tests/test_golden_batches.py", "tests/test_flow.py"]
-ORDER = ["tests/test_stream.py", "tests/test_data.py", "tests/test_draws.py"]
-STEPS = ["tests/test_golden_steps.py", "tests/test_optim.py"]
+ORDER = ["tests/test_stream.py", "tests/test_golden_data.py", "tests/test_data.py"]
+STEPS = ["tests/test_optim.py", "tests/test_golden_steps.py", "tests/test_mup.py"]
 # a module and the quick tests that are to catch its faults; those that are missing are left out
 MODULES = {
-    "flow": ("nanospeech_torch/flow.py", SPEECH),
-    "data": ("nanospeech_torch/data.py", ["tests/test_golden_batches.py", *ORDER]),
+    "flow": ("nanospeech_torch/flow.py", ["tests/test_golden_batches.py", "tests/test_flow.py"]),
+    "data": ("nanospeech_torch/data.py", ORDER),
     "stream": ("nanospeech_torch/stream.py", ORDER),
     "optim": ("nanospeech_torch/optim.py", STEPS),
     "guards": ("nanospeech_torch/guards.py", STEPS),
@@ -54,130 +55,7 @@ PRELOAD = (
     "torch torch.utils.data torch.distributed.fsdp torch.optim torch.distributed.checkpoint "
     "datasets accelerate soundfile soxr fsspec.implementations.memory pytest coverage"
 )
-OPERATORS = (
-    *(f"ReplaceBinaryOperator_{o}" for o in "Add_Sub Sub_Add Mul_Div Div_Mul".split()),
-    *(f"ReplaceBinaryOperator_{o}" for o in "FloorDiv_Div Mod_Mul Pow_Mul".split()),
-    *(f"ReplaceBinaryOperator_{o}" for o in "BitOr_BitAnd BitAnd_BitOr".split()),
-    *(f"ReplaceComparisonOperator_{o}" for o in "Eq_NotEq NotEq_Eq Is_IsNot IsNot_Is".split()),
-    *(f"ReplaceComparisonOperator_{o}" for o in "Lt_LtE LtE_Lt Gt_GtE GtE_Gt".split()),
-    *(f"ReplaceUnaryOperator_{o}" for o in "USub_UAdd Delete_Not Delete_Invert".split()),
-    *("AddNot", "ReplaceTrueWithFalse", "ReplaceFalseWithTrue", "ReplaceAndWithOr"),
-    *("ReplaceOrWithAnd", "ReplaceBreakWithContinue", "ReplaceContinueWithBreak"),
-    *("ExceptionReplacer", "NumberReplacer", "RemoveDecorator", "ZeroIterationForLoop"),
-)
 MEMORY = 8 * 2**30  # bytes that a mutant may take
-Lines = tuple[int, int]  # the first and the last
-
-
-@dataclass
-class Mutant:
-    """One fault: `new` in place of `old` in a function of a module."""
-
-    module: str
-    operator: str
-    occurrence: int
-    function: str
-    lines: Lines  # of the statement that is changed
-    old: str
-    new: str
-    outcome: str = ""  # killed, survived, timeout or unrun
-    seconds: float = 0.0
-
-    def code(self, source: str) -> str:
-        """The module with the fault."""
-        changed = mutated(source, self.operator, self.occurrence)
-        assert changed is not None
-        return changed
-
-
-# ---------------------------------------------------------------- mutants
-
-
-def mutated(source: str, operator: str, occurrence: int) -> str | None:
-    """The source with one fault, or None where there are not so many places for it."""
-    if operator == "DropStatement":
-        return without_statement(source, occurrence)
-    from cosmic_ray.mutating import mutate_code
-    from cosmic_ray.plugins import get_operator
-
-    return mutate_code(source, get_operator(f"core/{operator}")(), occurrence)
-
-
-def without_statement(source: str, occurrence: int) -> str | None:
-    """The source with `pass` in place of a statement that is for its effect alone.
-
-    Plain assignments stay: without one the name is missing, which any test would notice.
-    """
-    places = []
-    for node in ast.walk(ast.parse(source)):
-        called = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
-        stored = isinstance(node, ast.Assign) and not isinstance(node.targets[0], ast.Name)
-        if called or stored or isinstance(node, (ast.AugAssign, ast.Raise, ast.Delete)):
-            places.append(node)
-    places.sort(key=lambda n: (n.lineno, n.col_offset))
-    if occurrence >= len(places):
-        return None
-    node, lines = places[occurrence], source.splitlines(keepends=True)
-    first, last = node.lineno - 1, (node.end_lineno or 0) - 1
-    head, tail = lines[first][: node.col_offset], lines[last][node.end_col_offset :]
-    return "".join([*lines[:first], f"{head}pass{tail}", *lines[last + 1 :]])
-
-
-def meaning(source: str) -> str | None:
-    """The program without annotations and docstrings, or None if it is none."""
-    try:
-        tree = ast.parse(source)
-        compile(tree, "mutant", "exec")  # break outside of a loop is found here
-    except (SyntaxError, ValueError):
-        return None
-    for node in ast.walk(tree):
-        if isinstance(node, ast.arg):
-            node.annotation = None
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            node.returns = None
-        elif isinstance(node, ast.AnnAssign):
-            node.annotation = ast.Constant(0)
-    return ast.dump(tree)
-
-
-def mutants(module: str) -> Iterator[Mutant]:
-    """All faults of a module, each once, but for those that change no meaning."""
-    source = (ROOT / MODULES[module][0]).read_text(encoding="utf-8")
-    seen, tree = {meaning(source)}, ast.parse(source)
-    for operator in (*OPERATORS, "DropStatement"):
-        for occurrence in range(10**6):
-            changed = mutated(source, operator, occurrence)
-            if changed is None:
-                break
-            if (what := meaning(changed)) is None or what in seen:
-                continue
-            seen.add(what)
-            number, old, new = difference(source, changed)
-            lines, function = statement(tree, number)
-            yield Mutant(module, operator, occurrence, function, lines, old, new)
-
-
-def difference(old: str, new: str) -> tuple[int, str, str]:
-    """Number of the first line that differs, and what stood and stands there."""
-    one, two = old.splitlines(), new.splitlines()
-    first = len(os.path.commonprefix([one, two]))
-    last = len(os.path.commonprefix([one[first:][::-1], two[first:][::-1]]))
-    parts = (" ".join(line.strip() for line in x[first : len(x) - last]) for x in (one, two))
-    return first + 1, *parts
-
-
-def statement(tree: ast.AST, line: int) -> tuple[Lines, str]:
-    """Lines of the innermost statement around a line (of a compound one: its head), and where."""
-    found, names = (line, line), []
-    for node in ast.walk(tree):  # outer ones come first
-        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0):
-            body = getattr(node, "body", None)
-            last = body[0].lineno - 1 if body else node.end_lineno
-            if line <= (last or 0):
-                found = (node.lineno, last or node.lineno)
-            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-                names.append(node.name)
-    return found, ".".join(names) or "(module)"
 
 
 # ---------------------------------------------------------------- tests
@@ -311,7 +189,12 @@ def run_all(todo: list[Mutant], watched: dict[str, Any], jobs: int, folder: Path
                 continue
             seconds = sum(watched[mutant.module]["seconds"][name] for name in tests)
             place = folder / f"{len(todo) - len(waiting)}"
-            running[start(mutant, tests, place)] = mutant, time.monotonic(), 60 + 10 * seconds, place
+            running[start(mutant, tests, place)] = (
+                mutant,
+                time.monotonic(),
+                60 + 10 * seconds,
+                place,
+            )
         time.sleep(0.02)
         for pid, (mutant, since, limit, place) in list(running.items()):
             ended, status = os.waitpid(pid, os.WNOHANG)
@@ -361,14 +244,19 @@ def upper_bound(bad: int, tried: int, confidence: float = 0.95) -> float:
 
 def report(tried: list[Mutant], every: list[Mutant]) -> str:
     """A Markdown table of counts, and what survived."""
-    rows = ["| module | mutants | tried | killed | timed out | survived |", "|---|--:|--:|--:|--:|--:|"]
+    rows = [
+        "| module | mutants | tried | killed | timed out | survived |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
     for module in [*dict.fromkeys(m.module for m in every), "all"]:
         mine = [m for m in tried if module in (m.module, "all")]
         there = sum(module in (m.module, "all") for m in every)
         n = Counter(m.outcome for m in mine)
         left = n["survived"] + n["unrun"]
         share = f"{left} ({100 * left / max(1, len(mine)):.1f} %)"
-        rows.append(f"| {module} | {there} | {len(mine)} | {n['killed']} | {n['timeout']} | {share} |")
+        rows.append(
+            f"| {module} | {there} | {len(mine)} | {n['killed']} | {n['timeout']} | {share} |"
+        )
     left = [m for m in tried if m.outcome in ("survived", "unrun")]
     if len(tried) < len(every):
         bound = 100 * upper_bound(len(left), len(tried))
@@ -377,7 +265,7 @@ def report(tried: list[Mutant], every: list[Mutant]) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Faults put into the code one at a time.")
     parser.add_argument("modules", nargs="*", metavar="MODULE", help=", ".join(MODULES))
     parser.add_argument("--sample", type=int, help="try so many, drawn from all, instead of all")
     parser.add_argument("--seed", type=int, default=0, help="of that draw")
@@ -388,7 +276,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if unknown := set(args.modules) - set(MODULES):
         parser.error(f"no modules {', '.join(unknown)}; choose from {', '.join(MODULES)}")
-    every = [m for module in args.modules or MODULES for m in mutants(module)]
+    every = [m for name in args.modules or MODULES for m in mutants(name, ROOT / MODULES[name][0])]
     todo = every
     if args.again:
         survived = {
