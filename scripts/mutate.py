@@ -49,10 +49,10 @@ MODULES = {
     "guards": ("nanospeech_torch/guards.py", STEPS),
     "sampling": ("nanospeech/sampling.py", ["tests/test_sampling.py"]),
 }
-SLOW = "not sharded and not workers and not every_kind_of_dataset"  # processes of their own
+SLOW = "not sharded and not workers and not every_kind and not sweep and not every_width and not wider"  # processes of their own
 # imported before forking: what is not of this project and takes long
 PRELOAD = (
-    "torch torch.utils.data torch.distributed.fsdp torch.optim torch.distributed.checkpoint "
+    "torch torch._dynamo torch.utils.data torch.distributed.fsdp torch.optim torch.distributed.checkpoint "
     "datasets accelerate soundfile soxr fsspec.implementations.memory pytest coverage"
 )
 MEMORY = 8 * 2**30  # bytes that a mutant may take
