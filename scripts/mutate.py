@@ -38,13 +38,14 @@ if __package__ in (None, ""):
 from scripts.mutants import Mutant, mutants
 
 ROOT = Path(__file__).resolve().parents[1]
-ORDER = ["tests/test_stream.py", "tests/test_golden_data.py", "tests/test_data.py"]
+ORDER = ["tests/test_order.py", "tests/test_stream.py"]
+BATCHES = ["tests/test_golden_data.py", "tests/test_data.py"]
 STEPS = ["tests/test_optim.py", "tests/test_golden_steps.py", "tests/test_mup.py"]
 # a module and the quick tests that are to catch its faults; those that are missing are left out
 MODULES = {
     "flow": ("nanospeech_torch/flow.py", ["tests/test_golden_batches.py", "tests/test_flow.py"]),
-    "data": ("nanospeech_torch/data.py", ORDER),
-    "stream": ("nanospeech_torch/stream.py", ORDER),
+    "data": ("nanospeech_torch/data.py", BATCHES),
+    "stream": ("nanospeech_torch/stream.py", [*ORDER, *BATCHES]),
     "optim": ("nanospeech_torch/optim.py", STEPS),
     "guards": ("nanospeech_torch/guards.py", STEPS),
     "sampling": ("nanospeech/sampling.py", ["tests/test_sampling.py"]),

@@ -63,13 +63,29 @@ def test_dropped_text_has_no_influence(upsampling, patch):
     assert not torch.allclose(first, heard, rtol=1e-5)
 
 
-def test_masked_frames_of_the_condition_are_not_heard():
-    model = speech_model(adaln_zero=False).eval()
+@pytest.mark.parametrize(("upsampling", "patch"), VARIANTS)
+def test_masked_frames_of_the_condition_are_not_heard(upsampling, patch):
+    """At time 0 the state is noise alone, so the network hears mels by the condition only."""
+    model = speech_model(text_upsampling=upsampling, patch_size=patch, adaln_zero=False).eval()
     batch = batch_of(model)
-    batch = replace(batch, drop_audio=torch.ones_like(batch.drop_audio))
+    if upsampling == "aligned":  # the path of the text may follow the whole clip
+        batch = replace(batch, drop_text=torch.ones_like(batch.drop_text))
+    batch = replace(batch, time=torch.zeros_like(batch.time))
+    other = torch.where(batch.span[..., None], batch.mel.flip(0) - 1, batch.mel)
+    valid = torch.arange(batch.mel.shape[1]) < batch.lens[:, None]
+    around = torch.where((valid & ~batch.span)[..., None], batch.mel.flip(0) - 1, batch.mel)
+    velocities = []
+    model.transformer.register_forward_hook(lambda _, args, out: velocities.append(out))
     with torch.no_grad():
-        velocity_part = model(batch)["flow"]
-    assert torch.isfinite(velocity_part[0]) and velocity_part[1] == batch.span.sum()
+        for mel in (batch.mel, other, around):
+            model(replace(batch, mel=mel, drop_audio=torch.zeros_like(batch.drop_audio)))
+        for mel in (batch.mel, around):
+            model(replace(batch, mel=mel, drop_audio=torch.ones_like(batch.drop_audio)))
+    heard, masked, changed, dropped, dropped_too = velocities
+    assert torch.equal(heard, masked)
+    assert torch.equal(dropped, dropped_too)
+    partly = [i for i in range(len(valid)) if (batch.span[i] != valid[i]).any()]
+    assert partly and not any(torch.allclose(heard[i], changed[i]) for i in partly)
 
 
 def test_first_loss_of_a_zero_initialised_model_is_that_of_no_velocity():

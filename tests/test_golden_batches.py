@@ -7,6 +7,7 @@ from the formulas of the papers; nothing is taken from the code under test.
 
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError, asdict
 from itertools import combinations
 from types import SimpleNamespace
 
@@ -15,6 +16,7 @@ import pytest
 import torch
 
 from nanospeech.config import AudioConfig, DiTConfig, DurationConfig
+from nanospeech.errors import InputError
 from nanospeech_torch.flow import Batch, DurationBatch, DurationPredictor, LossConfig, Nanospeech
 
 RATE = 93.75  # frames a second: 24,000 / 256
@@ -41,10 +43,11 @@ class Network(torch.nn.Module):
     def __init__(self, upsampling: str, patch: int, gain: float = 1.0):
         super().__init__()
         self.config = DiTConfig(n_mels=BANDS, text_upsampling=upsampling, patch_size=patch)
-        self.table = torch.nn.Parameter(torch.from_numpy(STATES))
-        self.sounds = torch.nn.Parameter(torch.from_numpy(SOUNDS))
+        self.table = torch.nn.Parameter(torch.tensor(STATES))
+        self.sounds = torch.nn.Parameter(torch.tensor(SOUNDS))
         self.aligner = SimpleNamespace(log_durations=self.log_durations)
-        self.gain, self.calls, self.hidden, self.speaker = gain, [], None, None
+        self.gain, self.calls, self.masks = gain, [], []
+        self.hidden = self.speaker = None
 
     def forward(self, x, cond, text, time, lens):
         self.calls.append([v.detach().numpy() for v in (x, cond, text, time, lens)])
@@ -55,6 +58,7 @@ class Network(torch.nn.Module):
         return self.table[text + 1]
 
     def embed_text(self, text, places, mask):
+        self.masks.append(mask.numpy())
         room = torch.full((len(text), max(0, places - text.shape[1])), -1)
         return self.table[torch.cat([text[:, :places], room], 1) + 1]
 
@@ -73,7 +77,7 @@ class Network(torch.nn.Module):
 def golden_batch() -> Batch:
     """Five clips: with both conditions (twice), without audio, without both, without text."""
     rng = np.random.default_rng(1)
-    frames, tokens = max(LENS) + 2, max(map(len, TEXTS)) + 1
+    frames, tokens = max(LENS) + 1, max(map(len, TEXTS)) + 1
     mel, noise = np.zeros((2, 5, frames, BANDS), np.float32)
     text, span = np.full((5, tokens), -1), np.zeros((5, frames), bool)
     for b, n in enumerate(LENS):
@@ -172,6 +176,29 @@ def flow_by_hand(batch: Batch, kind: str, p: int, target=None) -> tuple[float, i
     return float(total), count
 
 
+def test_what_is_hidden_and_weighed_is_the_documented_default():
+    assert asdict(LossConfig()) == {
+        "drop_audio": 0.3,  # these four are those of F5-TTS (arXiv 2410.06885), section 3.1
+        "drop_both": 0.2,
+        "min_span": 0.7,
+        "max_span": 1.0,
+        "spell": 0.1,
+        "pair": 0.5,
+        "warp": 0.0,
+        "prior": 1.0,
+        "duration": 0.1,
+        "model_guidance": 0.0,
+        "guidance_until": 0.75,
+    }
+    with pytest.raises(FrozenInstanceError):
+        LossConfig().pair = 1.0  # type: ignore[misc]
+    for good in ({"warp": 0.0}, {"warp": 0.5}, {"model_guidance": 0.0}, {"model_guidance": 0.99}):
+        LossConfig(**good)
+    for bad in ({"warp": 0.51}, {"warp": -0.1}, {"model_guidance": 1.0}, {"model_guidance": -0.1}):
+        with pytest.raises(InputError, match=next(iter(bad))):
+            LossConfig(**bad)
+
+
 @pytest.mark.parametrize(("kind", "patch"), VARIANTS)
 def test_speech_network_is_given_state_condition_text_and_time(kind, patch):
     batch = golden_batch()
@@ -185,6 +212,9 @@ def test_speech_network_is_given_state_condition_text_and_time(kind, patch):
         assert np.allclose(cond[b, :n], want["cond"], atol=1e-6)
         assert np.allclose(text[b, : -(-n // patch)], want["text"], atol=1e-6)
         assert not cond[b, n:].any() and not state[b, n:].any()
+        for mask in network.masks:  # places of padding are no places for text
+            assert np.flatnonzero(mask[b]).tolist() == list(range(-(-n // patch)))
+    assert len(network.masks) == (kind == "none")
 
 
 @pytest.mark.parametrize(("kind", "patch"), VARIANTS)
@@ -219,6 +249,23 @@ def test_aligner_losses_are_those_of_the_best_path(patch):
     assert found["prior"] == pytest.approx((prior, patches), rel=1e-5)
     assert found["duration"] == pytest.approx((deviance, tokens), rel=1e-4)
     assert not network.hidden.requires_grad  # durations do not teach the text encoder
+
+
+def test_paths_are_searched_in_float32_whatever_the_rest_is_in():
+    """Sounds that differ by little beside what they share: bfloat16 would not tell them apart."""
+    batch = golden_batch()
+    batch.mel = batch.mel + 20 * STD * (batch.mel != 0)
+    model, network = speech("aligned", 1)
+    with torch.no_grad():
+        network.sounds += 20
+    prior = 0.0
+    for b, ids in enumerate(TEXTS):
+        y = normal(batch, b)
+        sounds = SOUNDS[list(ids)] + 20 + 0.1 * y[: PROMPTS[b]].mean(0)
+        prior += 0.5 * np.square(y - sounds[best_path(y, sounds)]).mean(-1).sum()
+    assert numbers(model(batch))["prior"][0] == pytest.approx(prior, rel=1e-4)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert numbers(model(batch))["prior"][0] == pytest.approx(prior, rel=1e-4)
 
 
 @pytest.mark.parametrize(("kind", "patch"), VARIANTS)
