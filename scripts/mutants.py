@@ -142,6 +142,8 @@ def difference(old: str, new: str) -> tuple[int, str, str]:
     one, two = old.splitlines(), new.splitlines()
     first = same_at_start(one, two)
     last = same_at_start(one[first:][::-1], two[first:][::-1])
+    while first + last + 1 < len(one) and not one[first].strip():
+        first += 1  # a decorator goes with the empty lines before it
     was, now = (" ".join(line.strip() for line in x[first : len(x) - last]) for x in (one, two))
     return first + 1, was, now
 

@@ -38,23 +38,25 @@ if __package__ in (None, ""):
 from scripts.mutants import Mutant, mutants
 
 ROOT = Path(__file__).resolve().parents[1]
+SPEECH = [f"tests/test_{n}.py" for n in ("golden_batches", "golden_duration", "flow")]
 ORDER = ["tests/test_order.py", "tests/test_stream.py"]
-BATCHES = ["tests/test_golden_data.py", "tests/test_data.py"]
+BATCHES = ["tests/test_golden_data.py", "tests/test_golden_pairs.py", "tests/test_data.py"]
 STEPS = ["tests/test_optim.py", "tests/test_golden_steps.py", "tests/test_mup.py"]
 # a module and the quick tests that are to catch its faults; those that are missing are left out
 MODULES = {
-    "flow": ("nanospeech_torch/flow.py", ["tests/test_golden_batches.py", "tests/test_flow.py"]),
+    "flow": ("nanospeech_torch/flow.py", SPEECH),
     "data": ("nanospeech_torch/data.py", BATCHES),
-    "stream": ("nanospeech_torch/stream.py", [*ORDER, *BATCHES]),
+    "stream": ("nanospeech_torch/stream.py", ORDER),
     "optim": ("nanospeech_torch/optim.py", STEPS),
     "guards": ("nanospeech_torch/guards.py", STEPS),
     "sampling": ("nanospeech/sampling.py", ["tests/test_sampling.py"]),
 }
-SLOW = "not sharded and not workers and not every_kind and not sweep and not every_width and not wider"  # processes of their own
+# left out: these have processes of their own, or take long
+SLOW = "sharded or workers or every_kind or sweep or every_width or wider or learns_sounds"
 # imported before forking: what is not of this project and takes long
 PRELOAD = (
-    "torch torch._dynamo torch.utils.data torch.distributed.fsdp torch.optim torch.distributed.checkpoint "
-    "datasets accelerate soundfile soxr fsspec.implementations.memory pytest coverage"
+    "torch torch._dynamo torch.utils.data torch.distributed.fsdp torch.optim "
+    "torch.distributed.checkpoint datasets accelerate soundfile soxr fsspec.implementations.memory pytest coverage"
 )
 MEMORY = 8 * 2**30  # bytes that a mutant may take
 
@@ -130,25 +132,29 @@ def begin_child(folder: Path) -> None:
     sys.path.insert(0, str(ROOT))
 
 
-def measure(module: str, folder: Path) -> dict[str, Any]:
-    """Runs a module's tests as it is: which lines each reaches, and for how long."""
-    report = folder / "watched.json"
-    pid = os.fork()
-    if not pid:
+def measure(modules: list[str], folder: Path) -> dict[str, dict[str, Any]]:
+    """Runs the modules' tests as they are: which lines each reaches, and for how long."""
+    pids = {}
+    for module in modules:
+        if pid := os.fork():
+            pids[module] = pid
+            continue
         code = 70
         try:
-            begin_child(folder)
+            begin_child(folder / module)
             watch = Watch(ROOT / MODULES[module][0])
             watch.coverage.start()
-            code = run_tests([*tests_of(module), "-k", SLOW], folder, [watch])
+            code = run_tests([*tests_of(module), "-k", f"not ({SLOW})"], folder / module, [watch])
             watch.coverage.stop()
-            report.write_text(json.dumps(watch.found()))
+            (folder / module / "watched.json").write_text(json.dumps(watch.found()))
         finally:
             os._exit(code)
-    _, status = os.waitpid(pid, 0)
-    if os.waitstatus_to_exitcode(status):
-        raise SystemExit(f"the tests of {module} fail as it is:\n{(folder / 'output').read_text()}")
-    return json.loads(report.read_text())
+    for module, pid in pids.items():
+        _, status = os.waitpid(pid, 0)
+        if os.waitstatus_to_exitcode(status):
+            said = (folder / module / "output").read_text()
+            raise SystemExit(f"the tests of {module} fail as it is:\n{said}")
+    return {m: json.loads((folder / m / "watched.json").read_text()) for m in modules}
 
 
 def chosen(mutant: Mutant, watched: dict[str, Any]) -> list[str]:
@@ -297,7 +303,7 @@ def main(argv: list[str] | None = None) -> int:
     gc.freeze()  # children do not search it
     folder = Path(tempfile.mkdtemp(prefix="mutate-"))
     try:
-        watched = {m: measure(m, folder / m) for m in dict.fromkeys(m.module for m in todo)}
+        watched = measure(list(dict.fromkeys(m.module for m in todo)), folder)
         run_all(todo, watched, args.jobs, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

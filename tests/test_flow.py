@@ -190,6 +190,13 @@ def test_guidance_without_a_guide_says_what_to_do():
     with pytest.raises(InputError, match="model_guidance"):
         LossConfig(model_guidance=1.0)
 
+    class Sharded(torch.nn.Parameter):
+        def to_local(self) -> torch.Tensor:
+            return self
+
+    with pytest.raises(InputError, match="needs whole weights"):
+        model.guide_with({name: Sharded(p) for name, p in guided(0.5)[1].items()})
+
 
 def test_duration_loss_ignores_padding():
     model = duration_model().eval()
@@ -250,6 +257,16 @@ def test_average_path_gives_the_last_tokens_the_remainder(tokens, frames):
     counts = torch.bincount(index, minlength=tokens).tolist()
     each, rest = divmod(frames, tokens)
     assert counts == [each] * (tokens - rest) + [each + 1] * rest
+
+
+def test_average_path_stays_inside_the_text_whatever_there_is():
+    def path(tokens: int, frames: int, places: int) -> list[int]:
+        return average_path(torch.tensor([tokens]), torch.tensor([frames]), places)[0].tolist()
+
+    assert path(1, 3, 5) == [0] * 5  # padding repeats the last token
+    assert path(2, 3, 6) == [0, 1, 1, 1, 1, 1]
+    assert path(5, 3, 3) == [0, 1, 2]  # too many tokens: the last ones are left out
+    assert path(0, 4, 4) == [0] * 4
 
 
 def test_patch_means_leave_out_padding():

@@ -15,11 +15,10 @@ import numpy as np
 import pytest
 import torch
 
-from nanospeech.config import AudioConfig, DiTConfig, DurationConfig
+from nanospeech.config import AudioConfig, DiTConfig
 from nanospeech.errors import InputError
-from nanospeech_torch.flow import Batch, DurationBatch, DurationPredictor, LossConfig, Nanospeech
+from nanospeech_torch.flow import Batch, LossConfig, Nanospeech
 
-RATE = 93.75  # frames a second: 24,000 / 256
 BANDS, WIDTH = 3, 2
 MEAN, STD = -2.0, 1.5
 RNG = np.random.default_rng(0)
@@ -232,14 +231,17 @@ def test_aligner_losses_are_those_of_the_best_path(patch):
     """0.5 |y - mu|^2 in a mean over bands (Grad-TTS, eq. 14), and durations' Poisson deviance."""
     batch = golden_batch()
     model, network = speech("aligned", patch)
-    found = numbers(model(batch))
+    sums = model(batch)
+    found = numbers(sums)
     prior, patches, deviance, tokens = 0.0, 0, 0.0, 0
+    slopes = np.zeros_like(SOUNDS)
     for b, ids in enumerate(TEXTS):
         speaker, sounds = sounds_of(batch, b, patch)
         assert np.allclose(network.speaker[b], speaker, atol=1e-6)
         y = means_of_patches(normal(batch, b), patch)
         path = best_path(y, sounds)
         prior += 0.5 * np.square(y - sounds[path]).mean(-1).sum()
+        np.add.at(slopes, np.array(ids)[path], (sounds[path] - y) / BANDS)
         patches += len(y)
         for place, token in enumerate(ids):
             real = path.count(place)
@@ -248,7 +250,21 @@ def test_aligner_losses_are_those_of_the_best_path(patch):
             tokens += 1
     assert found["prior"] == pytest.approx((prior, patches), rel=1e-5)
     assert found["duration"] == pytest.approx((deviance, tokens), rel=1e-4)
+    sums["prior"][0].backward()
+    assert np.allclose(network.sounds.grad.numpy(), slopes, atol=1e-4)
     assert not network.hidden.requires_grad  # durations do not teach the text encoder
+
+
+def test_a_guess_is_cut_at_the_exponential_of_7_patches():
+    batch = golden_batch()
+    model, network = speech("aligned", 1)
+    network.aligner.log_durations = lambda hidden, speaker: torch.full(hidden.shape[:2], 9.0)
+    deviance = 0.0
+    for b, ids in enumerate(TEXTS):
+        path = spoken(batch, b, "aligned", 1)
+        for real in map(path.count, range(len(ids))):
+            deviance += np.exp(7) - real - real * (7 - np.log(real))
+    assert numbers(model(batch))["duration"][0] == pytest.approx(deviance, rel=1e-6)
 
 
 def test_paths_are_searched_in_float32_whatever_the_rest_is_in():
@@ -290,110 +306,3 @@ def test_model_guidance_moves_the_target_along_the_averages_own(kind, patch):
     assert numbers(model.eval()(batch))["flow"] == pytest.approx(
         flow_by_hand(batch, kind, patch), rel=1e-5
     )
-
-
-# ---------------------------------------------------------------- duration
-
-SAID = ((1, 2, 3, 4, 5), (0, 3, 2), (5, 4, 3, 1))
-KNOWN, HEARD, TOTALS = (2, 0, 3), (7, 3, 2), (80, 50, 300)  # tokens, frames, frames
-
-
-class Reader(torch.nn.Module):
-    """Takes the place of a duration transformer: its states are its text's and its mel's."""
-
-    def __init__(self, **options):
-        super().__init__()
-        self.config = DurationConfig(dim=WIDTH, n_mels=BANDS, **options)
-        self.calls = []
-
-    def forward(self, mel, text, lens):
-        self.calls.append((mel.numpy(), text.numpy(), lens.numpy()))
-        ids = torch.nn.functional.pad(text, (0, max(0, mel.shape[1] - text.shape[1])), value=-1)
-        return torch.from_numpy(STATES)[ids[:, : mel.shape[1]] + 1] + mel.mean(-1, keepdim=True)
-
-
-def duration_batch() -> DurationBatch:
-    rng = np.random.default_rng(2)
-    mel, text = np.zeros((3, 9, BANDS), np.float32), np.full((3, 6), -1)
-    for b, ids in enumerate(SAID):
-        mel[b, : HEARD[b]] = rng.standard_normal((HEARD[b], BANDS))
-        text[b, : len(ids)] = ids
-    arrays = {"mel": mel, "lens": TOTALS, "text": text, "prompt": HEARD, "known": KNOWN}
-    return DurationBatch(**{k: torch.from_numpy(np.asarray(v)) for k, v in arrays.items()})
-
-
-def duration(**options) -> tuple[DurationPredictor, Reader]:
-    reader = Reader(**options)
-    model = DurationPredictor(reader, None, AudioConfig(n_mels=BANDS))  # type: ignore[arg-type]
-    with torch.no_grad():
-        for p in model.to_pred.parameters():
-            p.copy_(torch.linspace(0.4, 0.9, p.numel()).reshape(p.shape))
-    return model, reader
-
-
-def softplus(x: np.ndarray) -> np.ndarray:
-    return np.log1p(np.exp(x))
-
-
-def states_by_hand(batch: DurationBatch, b: int, places: int) -> np.ndarray:
-    """The reader's states: of text and mel, where there is any."""
-    ids = [*SAID[b], *[-1] * (places - len(SAID[b]))]
-    mel = np.zeros((places, BANDS), np.float32)
-    mel[: HEARD[b]] = batch.mel[b, : HEARD[b]].numpy()
-    return STATES[np.array(ids) + 1] + mel.mean(-1, keepdims=True)
-
-
-def test_duration_loss_of_a_whole_clip():
-    """|log(guess / seconds)|, as a share of the new speech: at most 4 times."""
-    batch = duration_batch()
-    model, reader = duration()
-    loss = 0.0
-    for b, (known, heard, total) in enumerate(zip(KNOWN, HEARD, TOTALS)):
-        states = states_by_hand(batch, b, max(heard, len(SAID[b])))
-        guess = softplus(states.mean(0) @ np.array([0.4, 0.9]))
-        seconds = total / RATE
-        new = seconds - (heard / RATE if known else 0)
-        loss += abs(np.log(guess / seconds)) * min(seconds / new, 4)
-    found = numbers(model(batch))  # type: ignore[arg-type]
-    assert found == {"duration": pytest.approx((loss, 3), rel=1e-5)}
-    [(mel, text, places)] = reader.calls
-    assert places.tolist() == [7, 3, 4] and np.array_equal(mel[:, :9], batch.mel.numpy())
-    assert np.array_equal(text, batch.text.numpy()) and model.weights() == {"duration": 1.0}
-
-
-def test_a_long_prompt_counts_four_times_at_most():
-    batch = duration_batch()
-    batch.prompt[0], batch.known[0] = 9, 2
-    batch.lens[0] = 10  # a frame of new speech, which is taken for 0.1 seconds
-    model, _ = duration()
-    batch.mel[0, 7:9] = 0.5
-    states = STATES[np.array([*SAID[0], *[-1] * 4]) + 1] + batch.mel[0].numpy().mean(-1)[:, None]
-    guess = softplus(states.mean(0) @ np.array([0.4, 0.9]))
-    seconds = 10 / RATE
-    want = abs(np.log(guess / seconds)) * min(seconds / max(seconds - 9 / RATE, 0.1), 4)
-    one = DurationBatch(**{k: v[:1] for k, v in vars(batch).items()})
-    assert numbers(model(one))["duration"][0] == pytest.approx(want, rel=1e-5)  # type: ignore
-    batch.lens[0], batch.prompt[0] = 200, 9
-    far = DurationBatch(**{k: v[:1] for k, v in vars(batch).items()})
-    far.prompt[:] = 190
-    far.mel = torch.nn.functional.pad(far.mel, (0, 0, 0, 181))
-    found = numbers(model(far))["duration"][0]  # type: ignore[arg-type]
-    places = STATES[np.array([*SAID[0], *[-1] * 185]) + 1] + far.mel[0].numpy().mean(-1)[:, None]
-    guess = softplus(places.mean(0) @ np.array([0.4, 0.9]))
-    assert found == pytest.approx(abs(np.log(guess / (200 / RATE))) * 4, rel=1e-5)
-
-
-@pytest.mark.parametrize("pace", [0.0, 0.3, 1.0])
-def test_duration_loss_of_tokens(pace):
-    """New tokens alone count, stretched by what the prompt took longer than it was thought to."""
-    batch = duration_batch()
-    model, reader = duration(pooling="tokens", pace=pace)
-    weight, bias = np.array([0.4, 0.9]), 0.4
-    loss = 0.0
-    for b, (known, heard, total) in enumerate(zip(KNOWN, HEARD, TOTALS)):
-        states = states_by_hand(batch, b, max(heard, len(SAID[b])))[: len(SAID[b])]
-        each = 0.1 * softplus(states @ weight + bias)
-        stretch = (heard / RATE / each[:known].sum()) ** pace if known else 1.0
-        new = (total - (heard if known else 0)) / RATE
-        loss += abs(np.log(each[known:].sum() * stretch / new))
-    assert numbers(model(batch)) == {"duration": pytest.approx((loss, 3), rel=1e-5)}  # type: ignore
