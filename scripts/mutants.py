@@ -55,6 +55,7 @@ class Mutant:
     module: str
     operator: str
     occurrence: int
+    part: Lines  # the top-level statement in which the operator works
     function: str
     lines: Lines  # of the statement that is changed
     old: str
@@ -64,9 +65,11 @@ class Mutant:
 
     def code(self, source: str) -> str:
         """The module with the fault."""
-        changed = mutated(source, self.operator, self.occurrence)
+        first, last = self.part
+        lines = source.splitlines(keepends=True)
+        changed = mutated("".join(lines[first - 1 : last]), self.operator, self.occurrence)
         assert changed is not None
-        return changed
+        return "".join([*lines[: first - 1], changed, *lines[last:]])
 
 
 def mutated(source: str, operator: str, occurrence: int) -> str | None:
@@ -123,18 +126,29 @@ def meaning(source: str) -> str | None:
 def mutants(module: str, path: Path) -> Iterator[Mutant]:
     """All faults of a module, each once, but for those that change no meaning."""
     source = path.read_text(encoding="utf-8")
-    seen, tree = {meaning(source)}, ast.parse(source)
-    for operator in OPERATORS:
-        for occurrence in range(10**6):
-            changed = mutated(source, operator, occurrence)
-            if changed is None:
-                break
+    tree, lines = ast.parse(source), source.splitlines(keepends=True)
+    for node in tree.body:  # one by one: a small text is soon parsed
+        first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+        part = (first, node.end_lineno or node.lineno)
+        text = "".join(lines[part[0] - 1 : part[1]])
+        seen = {meaning(text)}
+        for operator, occurrence, changed in faults(text):
             if (what := meaning(changed)) is None or what in seen:
                 continue
             seen.add(what)
-            number, old, new = difference(source, changed)
-            lines, function = statement(tree, number)
-            yield Mutant(module, operator, occurrence, function, lines, old, new)
+            number, old, new = difference(text, changed)
+            where, function = statement(tree, number + first - 1)
+            yield Mutant(module, operator, occurrence, part, function, where, old, new)
+
+
+def faults(text: str) -> Iterator[tuple[str, int, str]]:
+    """Each operator at each of its places: its name, the place's number, and the text then."""
+    for operator in OPERATORS:
+        for occurrence in range(10**6):
+            changed = mutated(text, operator, occurrence)
+            if changed is None:
+                break
+            yield operator, occurrence, changed
 
 
 def difference(old: str, new: str) -> tuple[int, str, str]:

@@ -55,8 +55,8 @@ MODULES = {
 SLOW = "sharded or workers or every_kind or sweep or every_width or wider or learns_sounds"
 # imported before forking: what is not of this project and takes long
 PRELOAD = (
-    "torch torch._dynamo torch.utils.data torch.distributed.fsdp torch.optim "
-    "torch.distributed.checkpoint datasets accelerate soundfile soxr fsspec.implementations.memory pytest coverage"
+    "torch torch._dynamo torch.utils.data torch.distributed.fsdp torch.optim datasets accelerate "
+    "torch.distributed.checkpoint soundfile soxr fsspec.implementations.memory pytest coverage"
 )
 MEMORY = 8 * 2**30  # bytes that a mutant may take
 

@@ -113,7 +113,10 @@ def test_texts_of_up_to_half_the_frames_are_read():
             assert "1 more text than sound" in str(e)
             return False
 
+    tight = BatchPlan(1, 20, 20, buckets=1, text_multiple=1, carry=True)
+    sample = {"npy": npy(np.ones((20, BANDS), np.float16)), "text": "0" * 10}
     for kind in (SpeechBatches, DurationBatches):
+        assert next(iter(kind([sample], TOKENIZER, tight, NARROW))).batch.text.shape == (1, 10)
         assert used(20, 10, kind) and not used(20, 11, kind) and not used(21, 11, kind)
         assert used(21, 10, kind) and used(20, 1, kind)
 
@@ -139,6 +142,26 @@ def test_warped_voices_stay_within_the_share_that_is_asked():
     step = hertz[band + 1] / hertz[band] - 1
     assert 1 / (1.2 + step) < found.min() < 0.9 and 1.1 < found.max() < 1.2 + step
     assert 0.4 < (found != 1).mean() < 0.6
+
+
+def test_warped_bands_are_those_of_the_other_voice():
+    """What is heard at f now was at f / stretch; bands are even on the HTK scale up to 12 kHz."""
+    places = np.arange(100, dtype=np.float32)[None]
+    top = 2595 * np.log10(1 + 12_000 / 700)
+    hertz = 700 * (10 ** ((places[0] + 1) / 101 * top / 2595) - 1)
+    for stretch in (0.8, 1.0, 1.25):
+        was = 2595 * np.log10(1 + hertz / stretch / 700) / top * 101 - 1
+        assert np.allclose(warped(places, stretch, 24_000)[0], np.clip(was, 0, 99), atol=1e-3)
+
+
+def test_the_shortest_span_is_a_frame():
+    data, _ = clips(20)
+    loss = LossConfig(min_span=0.0, max_span=0.0, pair=0.0)
+    rows = items(SpeechBatches(data, TOKENIZER, PLAN, NARROW, loss))
+    assert [row["span"].sum() for _, row in rows] == [1] * 20
+    whole = LossConfig(min_span=1.0, max_span=1.0, pair=0.0)
+    for _, row in items(SpeechBatches(data, TOKENIZER, PLAN, NARROW, whole)):
+        assert row["span"].sum() == row["lens"]
 
 
 def test_warped_mels_repeat_their_outer_bands():
