@@ -163,3 +163,26 @@ def test_a_pair_is_prompt_and_new_speech(tmp_path):
             only_new += np.array_equal(b.span[i], (new >= seam) & (new < len(both)))
             pairs += 1
     assert pairs == 500 and only_new / pairs == pytest.approx(0.7, abs=0.09)
+
+
+@pytest.mark.parametrize("room", [0, 100 * BANDS * 2, 10**6])
+def test_a_cache_keeps_to_its_room(tmp_path, room):
+    """float16 mels of recordings, as many as fit; batches do not change."""
+    wave, data = 0.1 * np.sin(np.arange(14_000) / 20), []
+    for i in range(6):
+        file = io.BytesIO()
+        soundfile.write(file, wave[: 12_000 + 300 * i], 24_000, format="WAV")
+        data.append({"__key__": f"{i}", "wav": file.getvalue(), "text": f"c{i}"})
+    plan = BatchPlan(2, 200, 60, buckets=1, text_multiple=1)
+    plain = epoch(SpeechBatches(data, TOKENIZER, plan, NARROW))
+    cached = SpeechBatches(data, TOKENIZER, plan, NARROW, cache_bytes=room)
+    for _ in range(2):
+        for one, two in zip(epoch(cached), plain, strict=True):
+            assert all(
+                np.array_equal(a, b)
+                for a, b in zip(vars(one.batch).values(), vars(two.batch).values())
+            )
+    held = sum(mel.nbytes for mel in cached.cache.values())
+    assert held <= room and len(cached.cache) == {0: 0, 10**6: 6}.get(
+        room, room // (50 * BANDS * 2)
+    )

@@ -142,6 +142,18 @@ def test_places_are_equal_where_all_is_equal():
         assert other != here, field.name
 
 
+def test_a_place_goes_through_json_whole():
+    table = np.arange(1, 16, dtype=np.int32)
+    here = Place(1, 4, 9, 2, 3, 0, 17, 5, 1)
+    for name, width in (("units", 5), ("buffer", 3), ("waiting", 5), ("alone", 3)):
+        setattr(here, name, table.reshape(-1, width))
+    again = Place.from_json(here.to_json())
+    for field in fields(Place):
+        one, two = getattr(here, field.name), getattr(again, field.name)
+        assert np.array_equal(one, two) and np.shape(one) == np.shape(two), field.name
+    assert len(here.pending()) == 5 + 3 + 5
+
+
 def test_what_is_left_to_others_is_no_whole_epoch(tmp_path):
     source = numbered(tmp_path, 4, 6)
     stream = SampleStream(source, 0)
