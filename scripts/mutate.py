@@ -39,7 +39,7 @@ from scripts.mutants import Mutant, mutants
 
 ROOT = Path(__file__).resolve().parents[1]
 SPEECH = [f"tests/test_{n}.py" for n in ("golden_batches", "golden_duration", "flow")]
-ORDER = ["tests/test_order.py", "tests/test_stream.py"]
+ORDER = ["tests/test_order.py", "tests/test_stream.py", "tests/test_data.py"]
 BATCHES = ["tests/test_golden_data.py", "tests/test_golden_pairs.py", "tests/test_data.py"]
 STEPS = ["tests/test_optim.py", "tests/test_golden_steps.py", "tests/test_mup.py"]
 # a module and the quick tests that are to catch its faults; those that are missing are left out

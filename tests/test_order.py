@@ -82,7 +82,7 @@ def test_a_shuffle_buffer_holds_half_a_gigabyte_and_the_sample_beyond(mib, held)
         {"array": np.zeros(25, np.float32), "n": 7},
     ],
 )
-def test_every_kind_of_sample_is_weighed(sample):
+def test_samples_of_all_sorts_are_weighed(sample):
     from nanospeech_torch.stream import weight
 
     assert weight(sample) == 100
@@ -146,6 +146,7 @@ def test_a_place_goes_through_json_whole():
     table = np.arange(1, 16, dtype=np.int32)
     here = Place(1, 4, 9, 2, 3, 0, 17, 5, 1)
     for name, width in (("units", 5), ("buffer", 3), ("waiting", 5), ("alone", 3)):
+        assert getattr(here, name).shape == (0, width)
         setattr(here, name, table.reshape(-1, width))
     again = Place.from_json(here.to_json())
     for field in fields(Place):
