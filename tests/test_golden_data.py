@@ -20,9 +20,8 @@ from nanospeech.errors import DataError
 from nanospeech.nanospeech_torch import list_str_to_vocab_tensor
 from nanospeech_torch.data import BatchPlan, DurationBatches, SpeechBatches
 from nanospeech_torch.flow import LossConfig
-from nanospeech_torch.stream import SampleStream
 
-from .test_stream import numbered, write_tar
+from .test_stream import write_tar
 
 BANDS = 4
 NARROW = AudioConfig(n_mels=BANDS)
@@ -108,26 +107,6 @@ def test_times_are_uniform_and_noise_is_normal(drawn):
     noise = drawn["noise"][inside]
     assert noise.mean() == pytest.approx(0, abs=0.01) and noise.std() == pytest.approx(1, abs=0.01)
     assert np.abs(np.corrcoef(drawn["time"], drawn["drop_audio"])[0, 1]) < 0.07
-
-
-@pytest.mark.parametrize("size", [1, 2, 40])
-def test_a_shuffle_buffer_draws_any_of_what_it_holds(tmp_path, size):
-    """The n-th drawn is one of the first n + size; each of those held is as likely as the next."""
-    source = numbered(tmp_path, 1, 2000)
-    stream, order = SampleStream(source, 3, shuffle_buffer=size), []
-    while (got := stream.take()) is not None:
-        order.append(got[0][2])
-    assert sorted(order) == list(range(2000))
-    if size == 1:
-        assert order == sorted(order)
-        return
-    place = np.arange(2000)
-    late = place - np.array(order)  # -size + 1 and up
-    assert late.min() == -size + 1
-    steady = late[np.argsort(order)][: 2000 - 5 * size]
-    # it is read size - 1 draws ahead of its turn, and each draw leaves it with 1 - 1 / size
-    assert abs(steady.mean()) < 5 * size / np.sqrt(len(steady))
-    assert (steady > 0).mean() == pytest.approx((1 - 1 / size) ** size, abs=0.06)
 
 
 def test_seconds_are_of_93_75_frames(tmp_path):

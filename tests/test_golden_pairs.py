@@ -81,6 +81,14 @@ def test_a_duration_model_hears_a_prompt_up_to_the_new_sound():
     assert (paces == 1).mean() == pytest.approx(0.5, abs=0.15)
 
 
+def test_pairs_are_not_slowed_beyond_the_longest_sample():
+    data, mels = clips(300)
+    plan = BatchPlan(8, 10_000, 60, buckets=1, text_multiple=1)
+    for text, row in items(DurationBatches(data, TOKENIZER, plan, NARROW, LossConfig(pair=1.0))):
+        frames = sum(len(mels[t]) for t in text.split())
+        assert np.exp(-0.16) * frames - 1 < row["lens"] <= min(60, np.exp(0.16) * frames + 1)
+
+
 def test_a_single_clip_is_its_own_prompt():
     data, mels = clips(200, speaker=None)
     shares = []
@@ -100,6 +108,8 @@ def test_shapes_of_prompts_are_few_where_they_are_to_be(carry):
     for loaded in epoch(DurationBatches(data, TOKENIZER, plan, NARROW, LossConfig(pair=1.0))):
         b = loaded.batch
         assert b.mel.shape[1] >= b.prompt.max() and len(b.mel) == len(b.text) == len(b.lens)
+        said = [len(text) + (" " in text) for text in loaded.texts]
+        assert (b.text >= 0).sum(1).tolist() == said  # a stop ends the prompt
         shapes.add((b.mel.shape[1], b.text.shape[1]))
     assert (shapes <= set(plan.shapes())) == carry
 

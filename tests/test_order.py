@@ -46,6 +46,26 @@ def test_epochs_are_dealt_by_turns_one_behind_the_other():
         assert len(set(dealt)) == 4 * shards * parts
 
 
+@pytest.mark.parametrize("size", [1, 2, 40])
+def test_a_shuffle_buffer_draws_any_of_what_it_holds(tmp_path, size):
+    """The n-th drawn is one of the first n + size; each of those held is as likely as the next."""
+    source = numbered(tmp_path, 1, 2000)
+    stream, order = SampleStream(source, 3, shuffle_buffer=size), []
+    while (got := stream.take()) is not None:
+        order.append(got[0][2])
+    assert sorted(order) == list(range(2000))
+    if size == 1:
+        assert order == sorted(order)
+        return
+    place = np.arange(2000)
+    late = place - np.array(order)  # -size + 1 and up
+    assert late.min() == -size + 1
+    steady = late[np.argsort(order)][: 2000 - 5 * size]
+    # it is read size - 1 draws ahead of its turn, and each draw leaves it with 1 - 1 / size
+    assert abs(steady.mean()) < 5 * size / np.sqrt(len(steady))
+    assert (steady > 0).mean() == pytest.approx((1 - 1 / size) ** size, abs=0.06)
+
+
 class Wide(Source):
     """Twenty samples that say they hold so many MiB, and take no memory."""
 
@@ -153,6 +173,7 @@ def test_a_place_goes_through_json_whole():
         one, two = getattr(here, field.name), getattr(again, field.name)
         assert np.array_equal(one, two) and np.shape(one) == np.shape(two), field.name
     assert len(here.pending()) == 5 + 3 + 5
+    assert Place() == Place(0, 1, shards=0, epoch=0, fresh=0, whole=1, drawn=0, batches=0, barren=0)
 
 
 def test_what_is_left_to_others_is_no_whole_epoch(tmp_path):
