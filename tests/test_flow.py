@@ -63,13 +63,29 @@ def test_dropped_text_has_no_influence(upsampling, patch):
     assert not torch.allclose(first, heard, rtol=1e-5)
 
 
-def test_masked_frames_of_the_condition_are_not_heard():
-    model = speech_model(adaln_zero=False).eval()
+@pytest.mark.parametrize(("upsampling", "patch"), VARIANTS)
+def test_masked_frames_of_the_condition_are_not_heard(upsampling, patch):
+    """At time 0 the state is noise alone, so the network hears mels by the condition only."""
+    model = speech_model(text_upsampling=upsampling, patch_size=patch, adaln_zero=False).eval()
     batch = batch_of(model)
-    batch = replace(batch, drop_audio=torch.ones_like(batch.drop_audio))
+    if upsampling == "aligned":  # the path of the text may follow the whole clip
+        batch = replace(batch, drop_text=torch.ones_like(batch.drop_text))
+    batch = replace(batch, time=torch.zeros_like(batch.time))
+    other = torch.where(batch.span[..., None], batch.mel.flip(0) - 1, batch.mel)
+    valid = torch.arange(batch.mel.shape[1]) < batch.lens[:, None]
+    around = torch.where((valid & ~batch.span)[..., None], batch.mel.flip(0) - 1, batch.mel)
+    velocities = []
+    model.transformer.register_forward_hook(lambda _, args, out: velocities.append(out))
     with torch.no_grad():
-        velocity_part = model(batch)["flow"]
-    assert torch.isfinite(velocity_part[0]) and velocity_part[1] == batch.span.sum()
+        for mel in (batch.mel, other, around):
+            model(replace(batch, mel=mel, drop_audio=torch.zeros_like(batch.drop_audio)))
+        for mel in (batch.mel, around):
+            model(replace(batch, mel=mel, drop_audio=torch.ones_like(batch.drop_audio)))
+    heard, masked, changed, dropped, dropped_too = velocities
+    assert torch.equal(heard, masked)
+    assert torch.equal(dropped, dropped_too)
+    partly = [i for i in range(len(valid)) if (batch.span[i] != valid[i]).any()]
+    assert partly and not any(torch.allclose(heard[i], changed[i]) for i in partly)
 
 
 def test_first_loss_of_a_zero_initialised_model_is_that_of_no_velocity():
@@ -174,6 +190,13 @@ def test_guidance_without_a_guide_says_what_to_do():
     with pytest.raises(InputError, match="model_guidance"):
         LossConfig(model_guidance=1.0)
 
+    class Sharded(torch.nn.Parameter):
+        def to_local(self) -> torch.Tensor:
+            return self
+
+    with pytest.raises(InputError, match="needs whole weights"):
+        model.guide_with({name: Sharded(p) for name, p in guided(0.5)[1].items()})
+
 
 def test_duration_loss_ignores_padding():
     model = duration_model().eval()
@@ -234,6 +257,16 @@ def test_average_path_gives_the_last_tokens_the_remainder(tokens, frames):
     counts = torch.bincount(index, minlength=tokens).tolist()
     each, rest = divmod(frames, tokens)
     assert counts == [each] * (tokens - rest) + [each + 1] * rest
+
+
+def test_average_path_stays_inside_the_text_whatever_there_is():
+    def path(tokens: int, frames: int, places: int) -> list[int]:
+        return average_path(torch.tensor([tokens]), torch.tensor([frames]), places)[0].tolist()
+
+    assert path(1, 3, 5) == [0] * 5  # padding repeats the last token
+    assert path(2, 3, 6) == [0, 1, 1, 1, 1, 1]
+    assert path(5, 3, 3) == [0, 1, 2]  # too many tokens: the last ones are left out
+    assert path(0, 4, 4) == [0] * 4
 
 
 def test_patch_means_leave_out_padding():

@@ -55,18 +55,39 @@ def test_grids_run_from_0_to_1_and_never_back(schedule, sway):
         assert all(a < b for a, b in pairwise(grid))
 
 
+PAPERS_GRIDS = {  # arXiv 2505.19931, in 32nds
+    5: "0 2 4 8 16 32",
+    6: "0 2 4 6 8 16 32",
+    7: "0 2 4 6 8 16 24 32",
+    10: "0 2 4 6 8 12 16 20 24 28 32",
+    12: "0 2 4 6 8 10 12 14 16 20 24 28 32",
+    16: "0 1 2 3 4 5 6 7 8 10 12 14 16 20 24 28 32",
+}
+
+
 def test_epss_is_the_papers_grid_and_uniform_elsewhere():
-    assert [32 * t for t in time_grid(7, "epss", None)] == [0, 2, 4, 6, 8, 16, 24, 32]
-    assert set(EPSS) == {3, 4, 5, 6, 7, 8, 10, 12, 16, 32}
-    assert all(len(points) == steps + 1 for steps, points in EPSS.items())
+    for steps, points in PAPERS_GRIDS.items():
+        assert [32 * t for t in time_grid(steps, "epss", None)] == list(map(int, points.split()))
+    assert set(EPSS) == set(PAPERS_GRIDS) | {3, 4, 8, 32}
+    assert all(points[0] == 0 and points[-1] == 32 for points in EPSS.values())
     for steps in (9, 32):  # the whole grid is even
         assert time_grid(steps, "epss", -1.0) == time_grid(steps, "uniform", -1.0)
+        assert np.allclose(time_grid(steps, "epss", None), np.arange(steps + 1) / steps)
+
+
+def test_sway_is_that_of_the_paper():
+    """t + s (cos(pi t / 2) - 1 + t), F5-TTS, eq. 5; s is -1 unless told otherwise."""
+    even = np.arange(10) / 9
+    for s in (-1.0, 0.4):
+        want = even + s * (np.cos(np.pi / 2 * even) - 1 + even)
+        assert time_grid(9, "uniform", s) == pytest.approx(want, abs=1e-12)
+    assert time_grid(9) == time_grid(9, "epss", -1.0) != time_grid(9, "epss", None)
 
 
 @pytest.mark.parametrize("steps", [3, 4, 8])
 def test_our_grids_are_points_of_the_next_of_the_papers(steps):
     larger = {3: 5, 4: 5, 8: 10}[steps]
-    assert set(EPSS[steps]) - {24} < set(EPSS[larger])
+    assert set(EPSS[steps]) - {24} < set(EPSS[larger]) and len(EPSS[steps]) == steps + 1
     gaps = np.diff(EPSS[steps])
     assert (np.diff(gaps) >= 0).all()  # steps grow, as the paper's do
 
@@ -143,6 +164,11 @@ def test_shared_frames_follow_the_weights():
     assert share_frames(np.array([1.0, 2.0, 3.0]), 60).tolist() == [10, 20, 30]
     assert share_frames(np.ones(4), 10).sum() == 10
     assert np.ptp(share_frames(np.ones(4), 10)) <= 1
+    weights = np.array([1.0, 2.0, 3.0, 0.1])
+    for scale in (1e-4, 1.0, 1e4):  # only proportions matter
+        assert share_frames(scale * weights, 50).tolist() == share_frames(weights, 50).tolist()
+    assert share_frames(np.zeros(3), 9).tolist() == [3, 3, 3]
+    assert share_frames(weights, 7).min() == 1 == share_frames(weights, 0).max()  # at least one
 
 
 @pytest.mark.parametrize(
