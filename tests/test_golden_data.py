@@ -100,7 +100,8 @@ def test_conditions_are_dropped_as_often_as_is_asked(drawn):
 
 def test_times_are_uniform_and_noise_is_normal(drawn):
     times = np.sort(drawn["time"])
-    assert len(times) == 4000 == len(np.unique(times)) and times[0] >= 0 and times[-1] < 1
+    assert len(times) == 4000 and times[0] >= 0 and times[-1] < 1
+    assert len(np.unique(times)) >= 3995  # two of 4000 float32 may well be the same
     steps = np.arange(1, 4001) / 4000
     assert np.abs(times - steps).max() < 1.95 / np.sqrt(4000)  # Kolmogorov and Smirnov, 0.1 %
     inside = np.arange(drawn["noise"].shape[1]) < drawn["lens"][:, None]

@@ -118,16 +118,20 @@ class Counting(TarSource):
             self.count += 1
             yield found
 
+    def pick(self, *args, **options):
+        for found in super().pick(*args, **options):
+            self.count += 1
+            yield found
 
-def test_going_on_reads_no_further_than_what_is_pending(tmp_path):
+
+def test_going_on_reads_only_what_is_pending(tmp_path):
     source = Counting(numbered(tmp_path, 1, 60).shards)
     stream = SampleStream(source, 0, shuffle_buffer=4)
     for _ in range(20):
         stream.take()
     place, source.count = stream.place(), 0
     again = SampleStream(source, 0, shuffle_buffer=4, place=place)
-    indices = [i for _, _, i in place.pending()]
-    assert source.count == max(indices) - min(indices) + 1
+    assert source.count == len(set(place.pending())) > 0
     assert epoch_of(again) == epoch_of(stream)
 
 
