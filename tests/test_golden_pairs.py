@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nanospeech.config import AudioConfig
-from nanospeech.errors import DataError
+from nanospeech.errors import DataError, InputError
 from nanospeech.mel import to_hertz, to_mels
 from nanospeech.nanospeech_torch import list_str_to_vocab_tensor
 from nanospeech_torch.data import BatchPlan, DurationBatches, SpeechBatches, warped
@@ -136,6 +136,16 @@ def test_a_text_without_tokens_is_counted():
     for kind in (SpeechBatches, DurationBatches):
         with pytest.raises(DataError, match="1 more text than sound"):
             next(iter(kind([sample], lambda texts: np.full((1, 3), -1), PLAN, NARROW)))
+
+
+def test_a_text_that_cannot_be_read_is_counted():
+    def tokenizer(texts):
+        raise InputError("no such characters")
+
+    sample = {"npy": npy(np.ones((30, BANDS), np.float16)), "text": "?"}
+    for kind in (SpeechBatches, DurationBatches):
+        with pytest.raises(DataError, match=": 1 unusable text"):
+            next(iter(kind([sample], tokenizer, PLAN, NARROW)))
 
 
 def test_warped_voices_stay_within_the_share_that_is_asked():
