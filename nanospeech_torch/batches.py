@@ -36,7 +36,7 @@ class BatchPlan:
 
     Args:
         batch_size: most samples a batch.
-        max_frames: most padded mel frames a batch.
+        max_frames: most mel frames a batch, padded to its bucket (and then to `multiple`).
         max_duration: most frames a sample; longer ones are left out and counted.
         buckets: how many lengths batches are padded to, evenly up to max_duration.
         text_multiple: the widths of texts are multiples of this.
@@ -44,6 +44,7 @@ class BatchPlan:
         carry: what fills no batch at the end of an epoch waits for the next one, so that every
             batch has its full size (but for an epoch's only one); if not, it makes smaller ones.
         pair_mb: memory for clips that wait for a partner, in each worker.
+        multiple: padded lengths are multiples of so many frames; GPUs multiply matrices of 8 rows.
     """
 
     batch_size: int
@@ -54,11 +55,16 @@ class BatchPlan:
     min_duration: int = 16
     carry: bool = False
     pair_mb: int = PAIR_MB
+    multiple: int = 1
 
     def bucket(self, frames: int) -> int:
-        """The padded length of a sample: the next of the evenly spaced bucket lengths."""
+        """The group of a sample: the next of the evenly spaced bucket lengths."""
         step = -(-self.max_duration // self.buckets)
         return min(-(-frames // step) * step, self.max_duration)
+
+    def padded(self, bucket: int) -> int:
+        """Frames that samples of a bucket are padded to."""
+        return -(-bucket // self.multiple) * self.multiple
 
     def capacity(self, bucket: int) -> int:
         """Samples in a full batch of a bucket."""
@@ -76,6 +82,7 @@ class BatchPlan:
         """All (frames, tokens) that batches are padded to."""
         step = -(-self.max_duration // self.buckets)
         lengths = sorted({min(n * step, self.max_duration) for n in range(1, self.buckets + 1)})
+        lengths = [self.padded(n) for n in lengths]
         return [(n, width) for n in lengths for width in self.text_widths(n)]
 
 

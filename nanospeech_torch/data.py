@@ -196,7 +196,7 @@ class SpeechBatches(Batches):
             self.draw(len(i["mel"]), i["rng"], i.get("seam"), i.get("wordless", 0)) for i in ready
         ]
         mels, ids = [i["mel"] for i in ready], [i["ids"] for i in ready]
-        length = max(self.plan.bucket(len(m)) for m in mels)
+        length = self.plan.padded(max(self.plan.bucket(len(m)) for m in mels))
         tokens = max(map(len, ids))
         width = next(w for w in self.plan.text_widths(length) if w >= tokens)
         return pad(mels, ids, draws, length, width), [i["text"] for i in ready]
@@ -305,7 +305,8 @@ class DurationBatches(SpeechBatches):
         text = pad_tokens([i["ids"] for i in items])
         length, width = max(len(i["heard"]) for i in items), text.shape[1]
         if self.plan.carry:
-            length = max(self.plan.bucket(max(i["total"], len(i["heard"]))) for i in items)
+            longest = max(max(i["total"], len(i["heard"])) for i in items)
+            length = self.plan.padded(self.plan.bucket(longest))
             width = next(w for w in self.plan.text_widths(length) if w >= width)
         mel = np.zeros((len(items), length, self.audio.n_mels), np.float32)
         for row, item in zip(mel, items):

@@ -128,6 +128,11 @@ class Objective(nn.Module):
     def begin_step(self, step: int, total: float) -> None:
         """Called before each optimiser step."""
 
+    def multiple(self) -> int:
+        """Frames that padded lengths are multiples of: 8 places of the network."""
+        transformer = getattr(self, "transformer", None)
+        return 8 * getattr(getattr(transformer, "config", None), "patch_size", 1)
+
 
 class Nanospeech(Objective):
     """The speech model with its flow-matching loss (arXiv 2210.02747; F5-TTS, arXiv 2410.06885).

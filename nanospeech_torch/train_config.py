@@ -37,7 +37,7 @@ class TrainConfig:
     shuffle_buffer: int = option(2000, "samples held to shuffle a stream")
     pair_mb: int = option(PAIR_MB, "MB for clips that wait to be paired, in each worker")
     seed: int = option(0, "of data order, draws and dropout")
-    buckets: int = option(8, "padded lengths that batches may have")
+    buckets: int = option(8, "padded lengths that batches may have, each a multiple of 8 patches")
 
     def __post_init__(self):
         if self.schedule not in SCHEDULES:

@@ -225,7 +225,13 @@ class Trainer:
         self.batching = {"batch_size": batch_size, "max_frames": frames, "longest": max_duration}
         c = self.config
         plan = BatchPlan(
-            batch_size, frames, max_duration, c.buckets, carry=carry, pair_mb=c.pair_mb
+            batch_size,
+            frames,
+            max_duration,
+            c.buckets,
+            carry=carry,
+            pair_mb=c.pair_mb,
+            multiple=getattr(self.core, "multiple", lambda: 1)(),
         )
         on_sample = listener(self, on_sample)
         with StopSignals(self):

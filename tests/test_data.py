@@ -113,6 +113,14 @@ def test_batches_keep_to_the_frame_cap_and_to_few_shapes():
     assert {n for n, _ in plan.shapes()} == {50, 100, 150, 200}
 
 
+def test_padded_lengths_are_whole_tiles_of_a_gpu():
+    plan = BatchPlan(8, 700, 200, buckets=4, multiple=16)
+    loaded = epoch(23, plan)
+    shapes = {(b.batch.mel.shape[1], b.batch.text.shape[1]) for b in loaded}
+    assert shapes <= set(plan.shapes()) and {n for n, _ in plan.shapes()} == {64, 112, 160, 208}
+    assert [len(b.texts) for b in loaded] == [len(b.texts) for b in epoch(23, BatchPlan(8, 700, 200, 4))]
+
+
 @pytest.mark.parametrize("longest", [40, 200, 937, 3000])
 def test_every_text_that_is_allowed_fits_a_width(longest):
     plan = BatchPlan(8, 10 * longest, longest)
