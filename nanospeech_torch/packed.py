@@ -8,15 +8,22 @@ waits for nothing, and compiled blocks and CUDA graphs serve all lengths.
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch import Tensor
 
-try:
-    from torch.nn.attention.varlen import varlen_attn
-except ImportError:  # before torch 2.10: attention is masked
-    varlen_attn = None
-
 WIDEST = 256  # of the heads that flash attention takes
+
+
+@functools.cache
+def known() -> bool:
+    """Whether this torch attends within segments; asking imports its compiler, in seconds."""
+    try:
+        import torch.nn.attention.varlen  # noqa: F401
+    except ImportError:  # before torch 2.10: attention is masked
+        return False
+    return True
 
 
 def attention_dtype(like: Tensor) -> torch.dtype:
@@ -35,13 +42,13 @@ def usable(like: Tensor, dim_head: int) -> bool:
     """
     cuda = torch.backends.cuda
     return (
-        varlen_attn is not None
-        and like.device.type == "cuda"
+        like.device.type == "cuda"
         and torch.version.hip is None
         and cuda.flash_sdp_enabled()
         and cuda.is_flash_attention_available()
         and torch.cuda.get_device_capability(like.device) >= (8, 0)
         and fits(attention_dtype(like), dim_head)
+        and known()
     )
 
 
@@ -68,7 +75,8 @@ def attention(q_BHNE: Tensor, k_BHNE: Tensor, v_BHNE: Tensor, cuts: Tensor) -> T
     Args:
         cuts: of `segments`.
     """
-    assert varlen_attn is not None
+    from torch.nn.attention.varlen import varlen_attn
+
     batch, _, places, _ = v_BHNE.shape
     dtype = attention_dtype(v_BHNE)
     q, k, v = (x.to(dtype).transpose(1, 2).flatten(0, 1) for x in (q_BHNE, k_BHNE, v_BHNE))

@@ -140,7 +140,7 @@ def kept_ops() -> list[Any]:
     Batched products are not among them: on the CPU those are attention's (N, N) scores.
     """
     aten = torch.ops.aten
-    segmented = [torch.ops.torch_attn._varlen_attn.default] if packed.varlen_attn else []
+    segmented = [torch.ops.torch_attn._varlen_attn.default] if packed.known() else []
     return [
         *segmented,
         aten.mm.default,

@@ -118,7 +118,9 @@ def test_padded_lengths_are_whole_tiles_of_a_gpu():
     loaded = epoch(23, plan)
     shapes = {(b.batch.mel.shape[1], b.batch.text.shape[1]) for b in loaded}
     assert shapes <= set(plan.shapes()) and {n for n, _ in plan.shapes()} == {64, 112, 160, 208}
-    assert [len(b.texts) for b in loaded] == [len(b.texts) for b in epoch(23, BatchPlan(8, 700, 200, 4))]
+    assert [len(b.texts) for b in loaded] == [
+        len(b.texts) for b in epoch(23, BatchPlan(8, 700, 200, 4))
+    ]
 
 
 @pytest.mark.parametrize("longest", [40, 200, 937, 3000])

@@ -145,7 +145,9 @@ def test_a_program_ends_well_right_after_a_thread_that_spoke(tiny_aligned, how):
     command = [sys.executable, "-c", ENDS, str(tiny_aligned), how]
     for _ in range(3):  # ending at once is a matter of luck
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-        assert (done.returncode, done.stderr) == (0, "")
+        advice = "MLX has no fast BLAS here"  # where there is none
+        errors = [e for e in done.stderr.splitlines() if not e.startswith(advice)]
+        assert (done.returncode, errors) == (0, [])
 
 
 def test_a_worker_whose_engine_cannot_be_loaded(tmp_path):
