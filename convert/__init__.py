@@ -13,12 +13,6 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from nanospeech.checkpoint import check_tensors
-from nanospeech.checkpoint_shapes import (
-    dit_config_from_shapes,
-    duration_config_from_shapes,
-    vocoder_config_from_shapes,
-)
 from nanospeech.config import (
     AudioConfig,
     DiTConfig,
@@ -29,12 +23,18 @@ from nanospeech.config import (
     from_dict,
 )
 from nanospeech.errors import CheckpointError, InputError
-from nanospeech.tokenizer import Tokenizer, phoneme_vocab
+from nanospeech.release.folder import check_tensors
+from nanospeech.release.shapes import (
+    dit_config_from_shapes,
+    duration_config_from_shapes,
+    vocoder_config_from_shapes,
+)
+from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 
 from .card import card_rows, model_card, renewed_card
 from .lazy import shapes_of
-from .release import check_release, is_release, quantized, read_release, write_release
 from .source import Source, find_checkpoint, read_source
+from .writer import check_release, is_release, quantized, read_release, write_release
 
 __all__ = ["Model", "Source", "convert", "find_checkpoint", "read_source", "read_vocoder"]
 
@@ -155,8 +155,8 @@ def convert(
         dtype: "float16" or "float32"; of what is not packed.
         name, default_voice, temperature, lead, imitates: for config.json.
         card: Markdown to put into the model card below its table.
-        smooth, sharpen: of the postfilter, see nanospeech/postfilter.py.
-        quantize: 4 or 8: pack most layers into so many bits (see nanospeech/quantized.py).
+        smooth, sharpen: of the postfilter, see nanospeech/audio/postfilter.py.
+        quantize: 4 or 8: pack most layers into so many bits (see nanospeech/release/quantization.py).
 
     Raises:
         InputError, CheckpointError: what cannot be read or does not fit together.

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from nanospeech.errors import NanospeechError
-from nanospeech.quantized import CHOICES
+from nanospeech.release.quantization import CHOICES
 
 
 def main(argv: list[str] | None = None) -> int:

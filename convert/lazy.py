@@ -8,9 +8,9 @@ from pathlib import Path
 
 from torch import Tensor
 
-from nanospeech import sharded
-from nanospeech.checkpoint import IGNORED, PACKED, held, opened
 from nanospeech.errors import CheckpointError
+from nanospeech.release import sharded
+from nanospeech.release.folder import IGNORED, PACKED, held, opened
 
 
 class LazyTensors(Mapping[str, Tensor]):

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nanospeech.checkpoint import IGNORED
 from nanospeech.config import from_dict
 from nanospeech.errors import CheckpointError, InputError
+from nanospeech.release.folder import IGNORED
 
 from .lazy import LazyTensors, read_checkpoint, read_lazily
 
@@ -116,7 +116,7 @@ def merge_adapters(
     tensors: Mapping[str, Tensor], state: Mapping[str, Any], config: dict[str, Any], path: Path
 ) -> dict[str, Tensor]:
     """The tensors of a model with LoRA adapters, merged, by their published names."""
-    from nanospeech_torch.finetune import LoraConfig, merge_lora
+    from nanospeech_torch.adapters import LoraConfig, merge_lora
 
     if "lora" not in config:
         raise CheckpointError(

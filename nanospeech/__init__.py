@@ -6,10 +6,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .backend import load_engine
+    from nanospeech.speech.speaker import Speaker, Utterance
+
     from .config import ModelConfig, SampleOptions
     from .errors import BackendError, CheckpointError, DataError, InputError, NanospeechError
-    from .pipeline import Speaker, Utterance
+    from .load import load_engine
 
     __version__: str
 

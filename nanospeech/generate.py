@@ -48,7 +48,7 @@ class Version(argparse.Action):
     """--version, looked up only when asked for."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
-        from nanospeech import __version__
+        from . import __version__
 
         print(f"nanospeech {__version__}")
         parser.exit()
@@ -203,9 +203,9 @@ def say(message: str) -> None:
 
 def list_voices(args: argparse.Namespace) -> int:
     """Prints the names of the model's voices, one a line."""
-    from .checkpoint import resolve
-    from .voices import list_voices as names
-    from .voices import own_voices
+    from nanospeech.release.folder import resolve
+    from nanospeech.release.voices import list_voices as names
+    from nanospeech.release.voices import own_voices
 
     folder = resolve(args.model)
     if not own_voices(folder):
@@ -221,8 +221,8 @@ def read_options(args: argparse.Namespace) -> tuple[SampleOptions, str | None, f
     Raises:
         InputError: flags that cannot be, or not beside each other.
     """
-    from .pipeline import DURATIONS
-    from .voices import check_reference
+    from nanospeech.release.voices import check_reference
+    from nanospeech.speech.speaker import DURATIONS
 
     options = SampleOptions(**{name: getattr(args, name) for name in FLAGS})
     named = isinstance(args.duration, str)
@@ -237,8 +237,9 @@ def read_options(args: argparse.Namespace) -> tuple[SampleOptions, str | None, f
 
 def load_speaker(args: argparse.Namespace, options: SampleOptions, how: str | None) -> Any:
     """The model and the voice that are asked for, as a Speaker."""
-    from .backend import load_engine
-    from .pipeline import Speaker
+    from nanospeech.speech.speaker import Speaker
+
+    from .load import load_engine
 
     where = args.model, args.backend, args.device, args.dtype
     engine = load_engine(*where, args.quantize, args.compile or None)
@@ -248,9 +249,10 @@ def load_speaker(args: argparse.Namespace, options: SampleOptions, how: str | No
 
 def generate(args: argparse.Namespace) -> int:
     """Speaks. Bad input is found before the model is loaded, as far as it can be."""
-    from . import audio
-    from .output import Memory
-    from .pipeline import check_speech, step_bar
+    from nanospeech.audio.sinks import Memory
+    from nanospeech.speech.speaker import check_speech, step_bar
+
+    from .audio import wave as audio
 
     options, how, seconds = read_options(args)
     text = choose_text(args)
@@ -295,7 +297,14 @@ def choose_text(args: argparse.Namespace) -> str | Iterator[str]:
     Raises:
         InputError: there is none, two are given, or it cannot be read.
     """
-    from .reading import arriving_text, check_stdin, names_file, read_file, read_text, some
+    from nanospeech.speech.reading import (
+        arriving_text,
+        check_stdin,
+        names_file,
+        read_file,
+        read_text,
+        some,
+    )
 
     if args.text is not None and args.file is not None:
         raise InputError("give --text or --file, not both")
@@ -313,7 +322,7 @@ def choose_text(args: argparse.Namespace) -> str | Iterator[str]:
 
 def choose_output(target: str | None, device: Any, streams: bool, sample_rate: int) -> Any:
     """Where speech goes while it is made: a file, and if it streams a pipe or the loudspeakers."""
-    from .output import File, Loudspeaker, Memory, Pipe
+    from nanospeech.audio.sinks import File, Loudspeaker, Memory, Pipe
 
     if target not in (None, "-"):
         return File(target, sample_rate)
@@ -349,9 +358,10 @@ def speak_batch(args: argparse.Namespace) -> int:
     Returns:
         0, 1 if lines failed, 130 if interrupted.
     """
-    from . import batch_files
-    from .pipeline import check_speech
-    from .reading import read_file
+    from nanospeech.speech.reading import read_file
+    from nanospeech.speech.speaker import check_speech
+
+    from .speech import batch_files
 
     options, how, seconds = read_options(args)
     given = args.text is not None or args.file is not None

@@ -13,13 +13,13 @@ require("torch", "torch")
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
+from nanospeech.text.tokenizer import Tokenizer, pad_tokens  # noqa: E402
 from nanospeech_torch.dit import DiT  # noqa: E402
 from nanospeech_torch.duration import DurationTransformer  # noqa: E402
-from nanospeech_torch.flow import DurationPredictor, Nanospeech  # noqa: E402
 from nanospeech_torch.mel import MelSpec  # noqa: E402
+from nanospeech_torch.train.objectives.flow import DurationPredictor, Nanospeech  # noqa: E402
 
 from .config import AudioConfig  # noqa: E402
-from .tokenizer import Tokenizer, pad_tokens  # noqa: E402
 
 SAMPLES_PER_SECOND = AudioConfig().frame_rate  # mel frames: 93.75
 

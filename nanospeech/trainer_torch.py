@@ -1,4 +1,4 @@
-"""The trainers' import path of the training guide; the code is in nanospeech_torch.trainer."""
+"""The trainers' import path of the training guide; the code is in nanospeech_torch.train.loop.trainer."""
 
 from .errors import require
 from .machine import share_cores
@@ -7,10 +7,6 @@ share_cores()
 require("torch", "train")
 require("accelerate", "train")
 
-from nanospeech_torch.trainer import (  # noqa: E402
-    DurationTrainer,
-    NanospeechTrainer,
-    TrainConfig,
-)
+from nanospeech_torch.train.loop.trainer import DurationTrainer, NanospeechTrainer, TrainConfig  # noqa: E402
 
 __all__ = ["DurationTrainer", "NanospeechTrainer", "TrainConfig"]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import mlx.core as mx
 
-from nanospeech.compiled_base import FewLengths
+from nanospeech.engine.compiled import FewLengths
 
 from . import cpu, layers
 

@@ -1,4 +1,4 @@
-"""Engine: runs a release folder with MLX. What it computes is in nanospeech/engine_base.py."""
+"""Engine: runs a release folder with MLX. What it computes is in nanospeech/engine/base.py."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from mlx import nn
 from mlx.utils import tree_flatten
 
 from nanospeech import blas
-from nanospeech.checkpoint import DURATION, MODEL, Release, check_tensors
-from nanospeech.engine_base import Engine
+from nanospeech.engine.base import Engine
 from nanospeech.errors import BackendError, InputError
-from nanospeech.quantized import PackedWeight, stored
+from nanospeech.release.folder import DURATION, MODEL, Release, check_tensors
+from nanospeech.release.quantization import PackedWeight, stored
 
 from . import cpu, layers
 from .compiled import CompiledNetwork
@@ -30,7 +30,7 @@ CACHE_BYTES = 512 << 20  # of freed memory that MLX may keep; its own limit is m
 class MlxEngine(Engine):
     """A model in MLX.
 
-    Threads may share it on the CPU. On a GPU one thread at a time should use it: nanospeech.worker
+    Threads may share it on the CPU. On a GPU one thread at a time should use it: nanospeech.engine.worker
     gives it a thread of its own.
 
     Args:

@@ -14,7 +14,7 @@ import math
 
 import mlx.core as mx
 
-from nanospeech import mel
+from nanospeech.audio import mel
 from nanospeech.config import AudioConfig
 
 from .stft import analyse, synthesise

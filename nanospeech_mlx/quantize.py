@@ -7,7 +7,7 @@ from typing import Any
 
 from mlx import nn
 
-from nanospeech.quantized import PackedWeight
+from nanospeech.release.quantization import PackedWeight
 
 
 def insert(module: nn.Module, weights: Mapping[str, PackedWeight]) -> None:

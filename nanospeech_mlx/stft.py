@@ -1,13 +1,13 @@
 """Short-time Fourier transform: frames to a wave and back, masks of frames. No weights.
 
-Twin of nanospeech_torch/stft.py. The window is that of nanospeech.mel.
+Twin of nanospeech_torch/stft.py. The window is that of nanospeech.audio.mel.
 """
 
 from __future__ import annotations
 
 import mlx.core as mx
 
-from nanospeech import mel
+from nanospeech.audio import mel
 
 
 def frame_mask(lens_B: mx.array | None, frames: int) -> mx.array | None:
@@ -95,7 +95,7 @@ def istft(
     hop: int,
     lens_B: mx.array | None = None,
 ) -> mx.array:
-    """Inverse of the centred short-time Fourier transform with the Hann window of nanospeech.mel.
+    """Inverse of the centred short-time Fourier transform with the Hann window of nanospeech.audio.mel.
 
     Args:
         real_BNF: real parts, F = n_fft / 2 + 1.

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nanospeech.compiled_base import FewLengths
+from nanospeech.engine.compiled import FewLengths
 from nanospeech.errors import BackendError
 
 from . import layers

@@ -1,4 +1,4 @@
-"""Engine: runs a release folder with PyTorch. What it computes is in nanospeech/engine_base.py."""
+"""Engine: runs a release folder with PyTorch. What it computes is in nanospeech/engine/base.py."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from nanospeech.checkpoint import DURATION, MODEL, Release, check_tensors
-from nanospeech.engine_base import Engine
+from nanospeech.engine.base import Engine
 from nanospeech.errors import BackendError, InputError
+from nanospeech.release.folder import DURATION, MODEL, Release, check_tensors
 
 from . import layers
 from .compiled import CompiledNetwork

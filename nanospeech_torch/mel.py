@@ -1,4 +1,4 @@
-"""Mel: nanospeech.mel's definition in torch, for batches on any device. Always float32."""
+"""Mel: nanospeech.audio.mel's definition in torch, for batches on any device. Always float32."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from nanospeech.audio.mel import CLAMP, filterbank, window
 from nanospeech.config import AudioConfig
-from nanospeech.mel import CLAMP, filterbank, window
 
 
 @functools.lru_cache(maxsize=64)

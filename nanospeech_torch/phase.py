@@ -15,7 +15,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-from nanospeech import mel
+from nanospeech.audio import mel
 from nanospeech.config import AudioConfig
 
 from .mel import table

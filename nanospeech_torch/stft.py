@@ -1,6 +1,6 @@
 """Short-time Fourier transform: frames to a wave and back, masks of frames. No weights.
 
-Twin of nanospeech_mlx/stft.py. The window is that of nanospeech.mel.
+Twin of nanospeech_mlx/stft.py. The window is that of nanospeech.audio.mel.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from nanospeech import mel
+from nanospeech.audio import mel
 
 from .mel import table
 
@@ -97,7 +97,7 @@ def istft(
     hop: int,
     lens_B: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Inverse of the centred short-time Fourier transform with the Hann window of nanospeech.mel.
+    """Inverse of the centred short-time Fourier transform with the Hann window of nanospeech.audio.mel.
 
     Args:
         real_BNF: real parts, F = n_fft / 2 + 1.

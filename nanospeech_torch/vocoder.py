@@ -1,6 +1,6 @@
 """Vocoder: the Vocos decoder (arXiv 2306.00814), log mel to wave.
 
-Twin of nanospeech_mlx/vocoder.py; it is trained by scripts/train_vocoder.py.
+Twin of nanospeech_mlx/vocoder.py; it is trained by nanospeech vocoder.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Vocos(nn.Module):
         """Synthesises a batch.
 
         Args:
-            mel_BNM: natural log mels of nanospeech.mel.
+            mel_BNM: natural log mels of nanospeech.audio.mel.
             lens_B: valid frames of each item; padding never changes a valid sample.
 
         Returns:

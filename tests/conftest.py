@@ -82,7 +82,7 @@ def vocoder_file(tmp_path_factory) -> Path:
     torch = pytest.importorskip("torch")
     from safetensors.numpy import save_file
 
-    from nanospeech.checkpoint import IGNORED
+    from nanospeech.release.folder import IGNORED
 
     state = torch.load(GOLDEN / "vocos_pytorch_model.bin", weights_only=True)
     path = tmp_path_factory.mktemp("vocoder") / "vocoder.safetensors"
@@ -102,7 +102,7 @@ def tiny_release(tmp_path_factory, vocoder_file) -> Path:
     """A whole release folder with golden's weights. Read it, do not change it."""
     import dataclasses
 
-    from nanospeech.checkpoint import load_config
+    from nanospeech.release.folder import load_config
 
     folder = tmp_path_factory.mktemp("release") / "tiny"
     folder.mkdir()
@@ -124,9 +124,9 @@ def random_release(folder: Path, vocoder_file: Path, **fields) -> Path:
     torch = pytest.importorskip("torch")
     from safetensors.torch import save_file
 
-    from nanospeech.checkpoint import tensor_shapes
-    from nanospeech.checkpoint_shapes import vocoder_config_from_shapes
     from nanospeech.config import AudioConfig, DiTConfig, ModelConfig
+    from nanospeech.release.folder import tensor_shapes
+    from nanospeech.release.shapes import vocoder_config_from_shapes
     from nanospeech_torch.dit import DiT
 
     config = ModelConfig(
@@ -176,7 +176,7 @@ def tiny_aligned(make_release) -> Path:
 @pytest.fixture(scope="session")
 def engine_of():
     """engine_of(folder, backend) -> Engine, loaded once a session."""
-    from nanospeech.backend import load_engine
+    from nanospeech.load import load_engine
 
     loaded: dict[tuple, object] = {}
 

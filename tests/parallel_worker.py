@@ -12,14 +12,14 @@ from typing import Any
 
 import torch
 
-from nanospeech_torch.batches import Loaded
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.duration import DurationTransformer
-from nanospeech_torch.flow import Batch, DurationPredictor, LossConfig, Nanospeech
-from nanospeech_torch.parallel import Parallel, ParallelConfig, local
-from nanospeech_torch.speed import SpeedConfig, apply_speed
-from nanospeech_torch.stream import Place
-from nanospeech_torch.trainer import Trainer
+from nanospeech_torch.train.data.batches import Loaded
+from nanospeech_torch.train.data.order import Place
+from nanospeech_torch.train.loop.trainer import Trainer
+from nanospeech_torch.train.objectives.flow import Batch, DurationPredictor, LossConfig, Nanospeech
+from nanospeech_torch.train.scale.parallel import Parallel, ParallelConfig, local
+from nanospeech_torch.train.scale.speed import SpeedConfig, apply_speed
 
 SIZES = {"dim": 32, "depth": 2, "heads": 4, "dim_head": 16, "text_dim": 32, "conv_layers": 1}
 SPEECH = {**SIZES, "n_mels": 20, "text_num_embeds": 30, "dropout": 0.0}

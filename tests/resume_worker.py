@@ -10,10 +10,9 @@ from pathlib import Path
 
 import torch
 
-from nanospeech_torch.parallel import ParallelConfig
-from nanospeech_torch.sources import find_shards
-
-from .training import samples, speech_model, trainer
+from nanospeech_torch.train.data.sources import find_shards
+from nanospeech_torch.train.scale.parallel import ParallelConfig
+from tests.training import samples, speech_model, trainer
 
 
 def tell_what_is_read(event: str, args: tuple) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from nanospeech_torch.run_config import SECTIONS, read_run
-from scripts.plot_training import main as plot
+from nanospeech_torch.train.config import SECTIONS, read_run
+from scripts.experiments.plot_training import main as plot
 
 ROOT = Path(__file__).parent.parent
 DOCS = [p for p in sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").glob("*.md"))]
@@ -50,8 +50,8 @@ def commands(path: Path) -> list[list[str]]:
 def script(words: list[str]) -> tuple[str, list[str]] | None:
     """The module of ours that a command starts, and what the command gives it."""
     for i, word in enumerate(words):
-        if word == "scripts/slurm.sh":
-            return "scripts.train", words[i + 1 :]
+        if word == "scripts/recipes/slurm.sh":
+            return "nanospeech_torch.train.__main__", words[i + 1 :]
         if word.startswith("scripts/") and word.endswith(".py"):
             return word.removesuffix(".py").replace("/", "."), words[i + 1 :]
         if word == "-m" and words[i + 1 :] and words[i + 1] in ("convert", "nanospeech.generate"):
@@ -101,9 +101,9 @@ def test_scripts_and_tests_that_are_named_are_there(path):
 
 @pytest.mark.parametrize(("module", "rest"), CALLS)
 def test_commands_use_flags_that_exist(module, rest):
-    known = help_of(module, rest[0] if module == "scripts.prepare" else "")
-    if module == "scripts.train_vocoder":  # which hands on what it does not know
-        known += help_of("scripts.train")
+    known = help_of(module, rest[0] if module == "nanospeech.prepare.shards" else "")
+    if module == "nanospeech_torch.evaluate.__main__":  # which hands on what it does not know
+        known += help_of("nanospeech_torch.train.__main__")
     for word in rest:
         if re.match(r"--?[a-z]", word):
             flag = word.partition("=")[0]

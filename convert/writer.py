@@ -1,0 +1,113 @@
+"""Release: reads a release folder to convert it again, and writes the parts of one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors.numpy import save_file
+from torch import Tensor
+
+from nanospeech.config import ModelConfig
+from nanospeech.errors import InputError
+from nanospeech.release import sharded
+from nanospeech.release.folder import (
+    CONFIG,
+    DURATION,
+    MODEL,
+    VOCODER,
+    Release,
+    load_config,
+    open_release,
+)
+from nanospeech.release.quantization import PackedWeight, pack_layers, plan, stored
+
+from .lazy import read_lazily, shapes_of
+
+PARTS = {"model": MODEL, "duration": DURATION, "vocoder": VOCODER}
+
+
+def is_release(path: str | Path) -> bool:
+    """Whether a path is a release folder, not a run's or a checkpoint's."""
+    return sharded.there(Path(path) / MODEL)
+
+
+def read_release(folder: str | Path) -> tuple[Release, dict[str, Mapping[str, Tensor]]]:
+    """A release folder and the tensors of each of its own parts, packed weights unpacked.
+
+    Raises:
+        CheckpointError: incomplete, damaged, or contradicting itself.
+    """
+    release = open_release(folder)
+    files = {part: n for part, n in PARTS.items() if sharded.there(release.folder / n)}
+    return release, {part: weights_of(release, name) for part, name in files.items()}
+
+
+def weights_of(release: Release, name: str) -> Mapping[str, Tensor]:
+    """A part's tensors: read when they are asked for, or packed ones all at once."""
+    if release.config.quantization is None:
+        return read_lazily(release.path(name))
+    return {n: torch.from_numpy(t) for n, t in release.weights(name).items()}
+
+
+def write_release(
+    folder: Path, config: ModelConfig, parts: Mapping[str, Mapping[str, Tensor]], dtype: str
+) -> None:
+    """Writes config.json and weights; what config.quantization names is packed.
+
+    A tensor is read, packed and written before the next: memory holds one file's worth.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    q = config.quantization
+    for part, tensors in parts.items():
+        with sharded.ShardWriter(folder / PARTS[part], write_whole, sharded.SHARD_BYTES) as out:
+            for name in sorted(tensors):
+                one = {name: tensors[name].float().numpy()}
+                packed = pack_layers(one, getattr(q, part), q.group_size) if q else one
+                floats = {
+                    n: t if isinstance(t, PackedWeight) else t.astype(dtype)
+                    for n, t in packed.items()
+                }
+                for stored_name, array in stored(floats).items():
+                    out.add(stored_name, array)
+    config.save(folder / CONFIG)
+
+
+def write_whole(arrays: Mapping, path: Path, **told: str) -> None:
+    """Writes safetensors, whole or not at all; `told` goes into the header."""
+    part = path.with_suffix(".part")
+    try:
+        save_file(dict(arrays), part, metadata={"format": "pt", **told})
+        part.chmod(0o644)  # safetensors makes it readable by its owner alone
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def quantized(
+    config: ModelConfig, parts: Mapping[str, Mapping[str, Tensor]], bits: int
+) -> ModelConfig:
+    """The config of the same model with most layers in few bits."""
+    shapes = {part: shapes_of(tensors) for part, tensors in parts.items()}
+    return dataclasses.replace(config, quantization=plan(shapes, bits))
+
+
+def check_release(folder: str | Path, output: str | Path, weights: str, bits: int | None) -> None:
+    """Refuses what cannot be made of a release folder.
+
+    Raises:
+        InputError: it would be written over itself, holds no raw weights, or is packed already.
+        CheckpointError: its config cannot be read.
+    """
+    if Path(output).resolve() == Path(folder).resolve():
+        raise InputError(f"--output {output} is the folder that is read; name another")
+    if weights == "raw":
+        raise InputError(
+            f"{folder} is a release folder and holds no raw weights; name a checkpoint"
+        )
+    if bits is not None and load_config(folder).quantization is not None:
+        raise InputError(
+            f"{folder} is quantised already; name the folder or checkpoint that it was made from"
+        )

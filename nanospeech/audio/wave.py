@@ -1,0 +1,310 @@
+"""Audio: read, resample, level, trim, join, write and play waves. NumPy; knows no models.
+
+A wave is float32 (n,), mono, in [-1, 1]. SoundFile, soxr and sounddevice are imported when used.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nanospeech.config import AudioConfig
+from nanospeech.errors import InputError
+
+SAMPLE_RATE = AudioConfig().sample_rate
+TARGET_RMS = 0.1  # prompts quieter than this are raised to it (F5-TTS does the same)
+SILENCE = 1e-3  # a peak below it, -60 dB, is no recording of speech
+# what write() can make: SoundFile's format and subtype of each extension
+FORMATS = {
+    ".wav": ("WAV", "PCM_16"),
+    ".flac": ("FLAC", "PCM_16"),
+    ".ogg": ("OGG", "VORBIS"),
+    ".opus": ("OGG", "OPUS"),
+    ".mp3": ("MP3", "MPEG_LAYER_III"),
+}
+# of what libsndfile knows nothing: AAC, WMA and films
+FOREIGN = (".m4a", ".mp4", ".m4b", ".aac", ".wma", ".webm", ".mov", ".mkv")
+BLOCK = 65_536  # samples a write; libsndfile's Vorbis encoder overflows its stack on long ones
+
+
+def read(
+    source: str | Path | bytes,
+    sample_rate: int = SAMPLE_RATE,
+    max_seconds: float | None = None,
+) -> np.ndarray:
+    """Reads any format, rate and channel count that libsndfile knows, as mono at one rate.
+
+    Args:
+        source: a path, or the bytes of a whole file.
+        sample_rate: wanted rate in Hz.
+        max_seconds: a longer recording is refused before it is decoded.
+
+    Returns:
+        float32 (n,).
+
+    Raises:
+        InputError: there is no such file, it is no audio, empty, damaged or too long.
+    """
+    import soundfile as sf
+
+    name = "the recording" if isinstance(source, bytes) else str(source)
+    if not isinstance(source, bytes):
+        if not Path(source).exists():
+            raise InputError(f"there is no file {name}")
+        if not Path(source).is_file():
+            raise InputError(f"{name} is not a file")
+    try:
+        with sf.SoundFile(io.BytesIO(source) if isinstance(source, bytes) else str(source)) as f:
+            rate, frames = f.samplerate, f.frames
+            if max_seconds is not None and frames > max_seconds * rate:
+                raise InputError(
+                    f"{name} lasts {frames / rate:.1f} s; at most {max_seconds:g} s are taken"
+                )
+            # a header may understate a stream's length: never decode more than is allowed
+            limit = -1 if max_seconds is None else int(max_seconds * rate) + 1
+            wave = f.read(limit, dtype="float32", always_2d=True).mean(axis=1)
+    except (sf.LibsndfileError, OSError, RuntimeError) as e:
+        raise unreadable(name, e) from e
+    if not len(wave):
+        raise InputError(f"{name} holds no audio")
+    if not np.isfinite(wave).all():
+        raise InputError(f"{name} holds samples that are not numbers")
+    return resample(wave, rate, sample_rate)
+
+
+def unreadable(name: str, e: Exception) -> InputError:
+    """What to say of a file that libsndfile cannot read."""
+    told = f"cannot read {name} as audio: {e}"
+    if Path(name).suffix.lower() in FOREIGN:
+        told += "; it takes no such files: make it one that it takes, as by ffmpeg -i FILE new.wav"
+    return InputError(told)
+
+
+def check_length(path: str | Path, max_seconds: float) -> float:
+    """The seconds of a recording, from its header alone.
+
+    Raises:
+        InputError: it is missing, no audio, empty, or longer than max_seconds.
+    """
+    import soundfile as sf
+
+    if not Path(path).is_file():
+        raise InputError(f"there is no file {path}")
+    try:
+        info = sf.info(str(path))
+    except (sf.LibsndfileError, OSError, RuntimeError) as e:
+        raise unreadable(str(path), e) from e
+    if not info.frames:
+        raise InputError(f"{path} holds no audio")
+    if info.duration > max_seconds:
+        raise InputError(f"{path} lasts {info.duration:.1f} s; at most {max_seconds:g} s are taken")
+    return float(info.duration)
+
+
+def resample(wave: np.ndarray, rate: float, wanted: float) -> np.ndarray:
+    """float32 (n,) at `rate` Hz -> float32 (about n * wanted / rate,)."""
+    if rate == wanted:
+        return np.ascontiguousarray(wave, np.float32)
+    import soxr
+
+    return np.asarray(soxr.resample(wave, rate, wanted), np.float32)
+
+
+def rms(wave: np.ndarray) -> float:
+    """Root mean square of a wave; 0 for an empty one."""
+    return float(np.sqrt(np.mean(np.square(wave, dtype=np.float64)))) if len(wave) else 0.0
+
+
+def is_silent(wave: np.ndarray) -> bool:
+    return not len(wave) or float(np.abs(wave).max()) < SILENCE
+
+
+def set_level(wave: np.ndarray, target_rms: float | None = None) -> tuple[np.ndarray, float]:
+    """Brings a wave to the level that a model was trained at.
+
+    Args:
+        target_rms: root mean square wanted; None raises a too quiet wave to TARGET_RMS and leaves
+            a louder one as it is.
+
+    Returns:
+        The wave and the gain; dividing by the gain brings the first level back.
+    """
+    level = rms(wave)
+    gain = (target_rms or max(level, TARGET_RMS)) / level if level > 0 else 1.0
+    return (wave * np.float32(gain)).astype(np.float32), gain
+
+
+def loud_span(wave: np.ndarray, rate: int = SAMPLE_RATE, below_db: float = 40) -> tuple[int, int]:
+    """Where sound begins and ends: samples (start, stop) of the 10 ms blocks that are loud.
+
+    Args:
+        below_db: a block is loud if it is at most this far below the loudest one.
+    """
+    block = max(1, rate // 100)
+    count = -(-len(wave) // block)
+    blocks = np.pad(wave, (0, count * block - len(wave))).reshape(count, block)
+    level = np.sqrt(np.mean(np.square(blocks, dtype=np.float64), axis=1))
+    loud = np.flatnonzero(level > max(level.max(initial=0) * 10 ** (-below_db / 20), 1e-6))
+    if not len(loud):
+        return 0, 0
+    return int(loud[0]) * block, min(len(wave), int(loud[-1] + 1) * block)
+
+
+def trim(wave: np.ndarray, rate: int = SAMPLE_RATE, keep_seconds: float = 0.05) -> np.ndarray:
+    """Cuts silence off both ends, except keep_seconds of it."""
+    start, stop = loud_span(wave, rate)
+    keep = int(keep_seconds * rate)
+    return wave[max(0, start - keep) : stop + keep]
+
+
+def cross_fade(
+    waves: Iterable[np.ndarray | Iterable[np.ndarray]], overlap: int
+) -> Iterator[np.ndarray]:
+    """Joins waves as they come: the concatenation of what it yields is the joined whole.
+
+    Each wave's last `overlap` samples (fewer if either is shorter) are mixed linearly with the next
+    one's first, so a tail is held back until the next wave is there. A wave may come in pieces that
+    follow each other; what is mixed with the wave before is taken from the first of them.
+    """
+    tail = np.zeros(0, np.float32)
+    for wave in waves:
+        most = overlap
+        for piece in [wave] if isinstance(wave, np.ndarray) else wave:
+            head = np.asarray(piece, np.float32)
+            n = min(most, len(tail), len(head))
+            up = (np.arange(n, dtype=np.float32) + np.float32(0.5)) / np.float32(max(n, 1))
+            mixed = tail[len(tail) - n :] * (1 - up) + head[:n] * up
+            head = np.concatenate([tail[: len(tail) - n], mixed, head[n:]])
+            cut, most = max(0, len(head) - overlap), 0
+            tail = head[cut:]
+            if cut:
+                yield head[:cut]
+    if len(tail):
+        yield tail
+
+
+def join(waves: Iterable[np.ndarray], overlap: int) -> np.ndarray:
+    """The cross-faded whole: float32 (sum of lengths - overlaps,)."""
+    return np.concatenate([np.zeros(0, np.float32), *cross_fade(waves, overlap)])
+
+
+def fade_edges(
+    wave: np.ndarray, samples: int, begins: bool = True, ends: bool = True
+) -> np.ndarray:
+    """A copy that rises from and falls to zero over `samples`, so that no edge clicks.
+
+    Args:
+        begins: whether it rises.
+        ends: whether it falls.
+    """
+    wave = np.array(wave, np.float32)
+    n = min(samples, len(wave) // 2)
+    ramp = (np.arange(n, dtype=np.float32) + np.float32(0.5)) / np.float32(max(n, 1))
+    if begins:
+        wave[:n] *= ramp
+    if ends:
+        wave[len(wave) - n :] *= ramp[::-1]
+    return wave
+
+
+def check_writable(path: str | Path) -> Path:
+    """Makes sure, by trying, that write() could write here.
+
+    Returns:
+        The real path, links followed.
+
+    Raises:
+        InputError: unknown extension, missing folder, no permission, or not a plain file.
+    """
+    real = Path(os.path.realpath(path))
+    if real.suffix.lower() in FOREIGN:
+        raise InputError(
+            f"cannot write {path}: {real.suffix} needs an encoder that libsndfile lacks; write"
+            f" {', '.join(FORMATS)}, or make it of one of these by ffmpeg -i speech.wav {real.name}"
+        )
+    if real.suffix.lower() not in FORMATS:
+        raise InputError(
+            f"cannot write {path}: its extension should be one of {', '.join(FORMATS)}"
+        )
+    if not real.parent.is_dir():
+        raise InputError(f"cannot write {path}: there is no folder {real.parent}")
+    try:
+        if real.is_dir() or (real.exists() and not real.is_file()):
+            raise InputError(f"cannot write {path}: it is not a plain file")
+        if real.exists() and not os.access(real, os.W_OK):
+            raise InputError(f"cannot write {path}: it is read-only")
+        probe = beside(real)
+        probe.touch(exist_ok=False)
+        probe.unlink()
+    except OSError as e:
+        raise InputError(f"cannot write {path}: {e.strerror or e}") from e
+    return real
+
+
+def write(path: str | Path, wave: np.ndarray, sample_rate: int = SAMPLE_RATE) -> None:
+    """Writes WAV, FLAC, Ogg Vorbis, Opus or MP3, by extension; whole or not at all.
+
+    Args:
+        wave: float32 (n,); clipped to [-1, 1].
+
+    Raises:
+        InputError: it cannot be written there.
+    """
+    import soundfile as sf
+
+    real = check_writable(path)
+    part = beside(real)
+    try:
+        _encode(str(part), wave, sample_rate, *FORMATS[real.suffix.lower()])
+        os.replace(part, real)
+    except (sf.LibsndfileError, OSError) as e:
+        raise InputError(f"cannot write {path}: {e}") from e
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def wav_bytes(wave: np.ndarray, sample_rate: int = SAMPLE_RATE) -> bytes:
+    """A whole 16-bit WAV file."""
+    file = io.BytesIO()
+    _encode(file, wave, sample_rate, *FORMATS[".wav"])
+    return file.getvalue()
+
+
+def _encode(file: Any, wave: np.ndarray, sample_rate: int, format: str, subtype: str) -> None:
+    import soundfile as sf
+
+    wave = np.clip(wave, -1, 1)
+    with sf.SoundFile(file, "w", sample_rate, 1, format=format, subtype=subtype) as f:
+        for start in range(0, len(wave), BLOCK):
+            f.write(wave[start : start + BLOCK])
+
+
+def beside(path: Path) -> Path:
+    """A name for a temporary file in the same folder, so that a rename never crosses disks."""
+    return path.with_name(f".nanospeech-{secrets.token_hex(6)}{path.suffix}")
+
+
+def player() -> Any | None:
+    """The optional sounddevice module if it and an output device are there, else None."""
+    try:
+        import sounddevice  # type: ignore[import-not-found]
+
+        sounddevice.query_devices(kind="output")
+    except Exception:  # no package, no PortAudio (OSError), or no device (PortAudioError)
+        return None
+    return sounddevice
+
+
+def play(wave: np.ndarray, sample_rate: int = SAMPLE_RATE) -> bool:
+    """Plays a wave to its end; False where nothing can play."""
+    if (device := player()) is None:
+        return False
+    device.play(np.clip(wave, -1, 1), sample_rate)
+    device.wait()
+    return True

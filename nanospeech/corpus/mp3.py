@@ -1,0 +1,146 @@
+"""MP3: any recording to 64 kbps mono at 24 kHz, one or many in parallel. Needs no FFmpeg."""
+
+from __future__ import annotations
+
+import io
+import multiprocessing
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from nanospeech.audio import wave as audio
+from nanospeech.errors import DataError
+
+KBPS = 64
+# libsndfile takes a constant bit rate as a compression level: at 16 to 24 kHz (MPEG-2 layer III)
+# level 0 is 160 kbps, level 1 is 8 kbps, and it is linear between them
+LEVEL = (160 - KBPS) / (160 - 8)
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class BadAudio(Exception):
+    """A recording that cannot be used. args: the reason, a few words to count by, and a detail."""
+
+
+def decode(
+    data: bytes, min_seconds: float | None = None, max_seconds: float | None = None
+) -> tuple[np.ndarray, bool]:
+    """Reads a recording as mono at 24 kHz.
+
+    Args:
+        data: the bytes of the file, any format, rate and channel count that libsndfile knows.
+        min_seconds, max_seconds: bounds of its length, or None.
+
+    Returns:
+        float32 (n,), and whether the bytes are a mono 24 kHz MP3 already.
+
+    Raises:
+        BadAudio: unreadable, empty, silent, not a number, too short or too long.
+    """
+    import soundfile as sf
+
+    try:
+        with sf.SoundFile(io.BytesIO(data)) as f:
+            rate, seconds = f.samplerate, f.frames / f.samplerate
+            ready = f.format == "MP3" and rate == audio.SAMPLE_RATE and f.channels == 1
+            if f.frames == 0:
+                raise BadAudio("empty audio", "")
+            if max_seconds is not None and seconds > max_seconds:
+                raise BadAudio("too long", f"{seconds:.2f} s")
+            wave = f.read(dtype="float32", always_2d=True).mean(axis=1)
+    except (sf.LibsndfileError, OSError, RuntimeError) as e:
+        raise BadAudio("unreadable audio", str(e)) from e
+    if not len(wave):
+        raise BadAudio("empty audio", "")
+    if not np.isfinite(wave).all():
+        raise BadAudio("samples that are not numbers", "")
+    if audio.is_silent(wave):
+        raise BadAudio("silent", f"peak {np.abs(wave).max():.1e}")
+    if min_seconds is not None and len(wave) / rate < min_seconds:
+        raise BadAudio("too short", f"{len(wave) / rate:.2f} s")
+    return audio.resample(wave, rate, audio.SAMPLE_RATE), ready
+
+
+def encode(wave: np.ndarray) -> bytes:
+    """float32 (n,) at 24 kHz -> the bytes of an MP3, 64 kbps, mono; decodes to n samples again."""
+    import soundfile as sf
+
+    file = io.BytesIO()
+    kind: dict[str, Any] = {"format": "MP3", "subtype": "MPEG_LAYER_III"}
+    kind |= {"bitrate_mode": "CONSTANT", "compression_level": LEVEL}
+    wave = np.clip(wave, -1, 1)
+    with sf.SoundFile(file, "w", audio.SAMPLE_RATE, 1, **kind) as f:
+        for start in range(0, len(wave), audio.BLOCK):
+            f.write(wave[start : start + audio.BLOCK])
+    return file.getvalue()
+
+
+def is_done(source: Path, target: Path) -> bool:
+    """Whether the target holds the source as it is now."""
+    try:
+        made = target.stat()
+        return made.st_size > 0 and made.st_mtime >= source.stat().st_mtime
+    except OSError:
+        return False
+
+
+def convert(source: Path) -> tuple[str, str] | None:
+    """Writes X.mp3 beside X.wav, whole or not at all.
+
+    Returns:
+        None, or (reason, detail) of a file that cannot be used.
+    """
+    target = source.with_suffix(".mp3")
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        data = encode(decode(source.read_bytes())[0])
+        part.write_bytes(data)
+        os.replace(part, target)
+    except BadAudio as e:
+        return e.args[0], e.args[1]
+    except OSError as e:
+        return "not to be written or read", str(e)
+    finally:
+        part.unlink(missing_ok=True)
+    return None
+
+
+def in_parallel(work: Callable[[T], R], items: Iterable[T], jobs: int) -> Iterator[R]:
+    """work(item) of each item, in order, by some processes. Holds few results at a time.
+
+    Args:
+        work: a function that a new process can import; it should return its failures.
+        jobs: processes; 1 works in this one.
+
+    Raises:
+        DataError: a process died.
+    """
+    if jobs <= 1:
+        yield from map(work, items)
+        return
+    todo = iter(items)
+    # spawn: the same on every system, and safe where other threads run
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
+        waiting = deque(pool.submit(work, item) for item in islice(todo, 8 * jobs))
+        try:
+            while waiting:
+                yield waiting.popleft().result()
+                waiting.extend(pool.submit(work, item) for item in islice(todo, 1))
+        except BrokenProcessPool as e:
+            raise DataError(
+                "a worker process died, of memory or of a file that its decoder cannot bear; "
+                "run again with --jobs 1 to see at which"
+            ) from e
+        finally:
+            for future in waiting:
+                future.cancel()

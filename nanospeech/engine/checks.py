@@ -1,0 +1,133 @@
+"""Engine checks: callers' arrays, made sound or refused with an InputError. NumPy only."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nanospeech.config import ModelConfig
+from nanospeech.errors import InputError
+
+
+def mels(
+    x_BNM: np.ndarray, name: str, config: ModelConfig, like: np.ndarray | None = None
+) -> np.ndarray:
+    """Float32 (B, N, M) without NaN, perhaps of the same shape as another."""
+    try:
+        x = np.ascontiguousarray(x_BNM, np.float32)
+    except (TypeError, ValueError) as e:
+        raise InputError(f"{name} should be an array of numbers, got {type(x_BNM).__name__}") from e
+    wanted = f"(batch, frames, {config.audio.n_mels})" if like is None else str(like.shape)
+    if x.ndim != 3 or x.shape[2] != config.audio.n_mels or len(x) == 0:
+        raise InputError(f"{name} has shape {x.shape}, should be {wanted}")
+    if like is not None and x.shape != like.shape:
+        raise InputError(f"{name} has shape {x.shape}, should be {wanted}")
+    if not np.isfinite(x).all():
+        raise InputError(f"{name} holds infinities or no numbers (NaN)")
+    return x
+
+
+def text(text_BT: np.ndarray, batch: int, config: ModelConfig, whole: bool = False) -> np.ndarray:
+    """Int64 (B, T) of ids in the vocabulary, -1 behind them alone (nowhere if whole)."""
+    ids = np.asarray(text_BT)
+    if ids.ndim != 2 or len(ids) != batch:
+        raise InputError(f"text_BT has shape {ids.shape}, should be ({batch}, tokens)")
+    if ids.size and ids.dtype.kind not in "iu":
+        raise InputError(f"text_BT should hold integers, got {ids.dtype}")
+    ids = np.ascontiguousarray(ids, np.int64)
+    count = config.dit.text_num_embeds
+    if ids.size and (ids.max() >= count or ids.min() < -1):
+        raise InputError(
+            f"text_BT holds ids {ids.min()} to {ids.max()}; the vocabulary has 0 to {count - 1},"
+            " and -1 pads"
+        )
+    if np.any((ids[:, :-1] < 0) & (ids[:, 1:] >= 0)):
+        raise InputError("text_BT has -1 before the end of an item; padding goes behind its ids")
+    if whole and (ids.size == 0 or ids.min() < 0):
+        raise InputError("text_T should hold at least one id and no padding")
+    return ids
+
+
+def times(time_B: np.ndarray, batch: int) -> np.ndarray:
+    """Float32 (B,) in [0, 1]."""
+    time = np.asarray(time_B, np.float32)
+    if time.shape != (batch,):
+        raise InputError(f"time_B has shape {time.shape}, should be ({batch},): a time an item")
+    if not (np.all(time >= 0) and np.all(time <= 1)):
+        raise InputError(f"time_B holds {time.min()} to {time.max()}, should be in 0 to 1")
+    return time
+
+
+def lengths(
+    lens_B: np.ndarray | None,
+    name: str,
+    batch: int,
+    frames: int,
+    cond_BNM: np.ndarray | None = None,
+) -> np.ndarray:
+    """Int64 (B,) of 1 to `frames`; None is all of them.
+
+    Args:
+        cond_BNM: given for lengths of prompts: these may be 0, and None counts their frames.
+    """
+    if lens_B is None:
+        return np.full(batch, frames, np.int64) if cond_BNM is None else leading_frames(cond_BNM)
+    lens = np.asarray(lens_B)
+    if lens.shape != (batch,) or lens.dtype.kind not in "iu":
+        raise InputError(f"{name} should be {batch} integers, got {lens.dtype} {lens.shape}")
+    least = 1 if cond_BNM is None else 0
+    if lens.min() < least or lens.max() > frames:
+        raise InputError(
+            f"{name} holds {lens.min()} to {lens.max()}, should be in {least} to {frames}"
+        )
+    return lens.astype(np.int64)
+
+
+def prompt_lengths(lens_B: np.ndarray | None, cond_BNM: np.ndarray) -> np.ndarray:
+    """Frames of each prompt: as given, or those before the first all-zero one."""
+    return lengths(lens_B, "lens_B", len(cond_BNM), cond_BNM.shape[1], cond_BNM)
+
+
+def prompt_tokens(
+    tokens_B: np.ndarray | None, text_BT: np.ndarray, prompt_B: np.ndarray
+) -> np.ndarray:
+    """Int64 (B,): tokens that each prompt speaks; 0 where that is not known or nothing speaks."""
+    count = (text_BT >= 0).sum(1)
+    if tokens_B is None:
+        return count * 0
+    tokens = np.asarray(tokens_B)
+    if tokens.shape != count.shape or tokens.dtype.kind not in "iu":
+        raise InputError(
+            f"prompt_tokens_B should be {len(count)} integers, got {tokens.dtype} {tokens.shape}"
+        )
+    if np.any(tokens < 0) or np.any(tokens > count):
+        raise InputError(
+            f"prompt_tokens_B is {tokens.tolist()}, but the texts have {count.tolist()} tokens"
+        )
+    return np.where(prompt_B > 0, tokens, 0).astype(np.int64)
+
+
+def some_text(count_B: np.ndarray) -> None:
+    """Raises InputError where an item has no tokens."""
+    if np.any(count_B == 0):
+        raise InputError("text_BT has an item without tokens; this model needs some text")
+
+
+def length_mask(lens_B: np.ndarray, length: int) -> np.ndarray:
+    """True in the first lens_B[i] of `length` places: bool (B, length)."""
+    return np.arange(length) < lens_B[:, None]
+
+
+def leading_frames(cond_BNM: np.ndarray) -> np.ndarray:
+    """Frames before the first all-zero one: int64 (B,)."""
+    return np.cumprod(np.any(cond_BNM != 0, axis=-1), axis=1).sum(1).astype(np.int64)
+
+
+def speakers(normal_BNM: np.ndarray, prompt_B: np.ndarray, patch_size: int) -> np.ndarray:
+    """Mean of each prompt's patches: float32 (B, M), zero without a prompt."""
+    from .upsampling import patch_means
+
+    means = [
+        patch_means(mel[:n], patch_size).mean(0) if n else np.zeros(mel.shape[1])
+        for mel, n in zip(normal_BNM, prompt_B)
+    ]
+    return np.stack(means).astype(np.float32)

@@ -1,0 +1,307 @@
+"""Evaluates a model: is it understood, whom does it sound like, how clean, how fast, how long.
+
+    nanospeech evaluate MODEL --out eval                     # its default voice
+    nanospeech evaluate MODEL --voice all --seeds 0,1,2 --out eval
+    nanospeech evaluate MODEL --steps 4,8,16 --out eval      # quality against work
+    nanospeech evaluate MODEL --sentences LIST --out eval    # a Seed-TTS-eval list
+    nanospeech evaluate --recordings human=shard-000000.tar --out human
+
+Speaks each sentence and measures it: word and character errors by Whisper, likeness to the prompt,
+DNSMOS, length against the true one, time of synthesis, and words of the prompt that leak into the
+speech. Run again with the same --out it does only what is missing. OUT gets results.csv (a row an
+utterance), summary.md, summary.json, pictures and wavs/. The last line of the output is the
+summary. Needs the extra "eval"; a measure whose package is missing is named and left out.
+docs/evaluation.md tells what the figures mean.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from nanospeech.config import SampleOptions
+from nanospeech.errors import BackendError, DataError, InputError, NanospeechError
+from nanospeech.generate import CHOICES, FLAGS, OWN, Parser, name_or_seconds, number_or_none
+from nanospeech.machine import cores
+from nanospeech.measure import metrics
+from nanospeech.release.folder import resolve
+from nanospeech.release.voices import check_reference
+from nanospeech.speech.speaker import DURATIONS, check_speech
+
+from . import report as evaluate_report
+from .items import SENTENCES, waves
+from .plan import missing, names, plan
+from .results import METRICS, Result, Results, check_settings, digest
+from .worker import Recogniser, Settings, Task, Worker, start, work
+
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+def integers(text: str) -> list[int]:
+    """1,2,3 as a list without repetitions."""
+    return list(dict.fromkeys(int(part) for part in text.split(",")))
+
+
+def parser() -> argparse.ArgumentParser:
+    p = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument(
+        "model", nargs="?", help="release folder or Hub repository; the packaged one if not given"
+    )
+    p.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="for all results")
+    p.add_argument("--voice", help='built-in voice, several as A,B,C, or "all"')
+    p.add_argument("--ref-audio", type=Path, help="instead of a voice, a recording to imitate")
+    p.add_argument("--ref-text", help="what is said in it")
+    p.add_argument(
+        "--sentences",
+        type=Path,
+        default=SENTENCES,
+        help="one a line; or a Seed-TTS-eval list; or a tar or folder of recordings, whose texts "
+        "are spoken and whose lengths are the true ones (default: nanospeech/evaluate/sentences.txt)",
+    )
+    p.add_argument("--limit", type=int, metavar="N", help="only the first N")
+    p.add_argument(
+        "--seeds", type=integers, default=[0], help="of the noise, as 0,1,2 (default: 0)"
+    )
+    p.add_argument(
+        "--recordings",
+        nargs="+",
+        default=[],
+        metavar="NAME=PATH",
+        help="measure tars or folders of recordings with texts; alone if no model is named. Those "
+        "of one NAME are a row of the table",
+    )
+    p.add_argument(
+        "--target", nargs="+", type=Path, default=[], help="a person's recordings to be like"
+    )
+    p.add_argument("--compare", nargs="+", type=Path, default=[], metavar="SUMMARY",
+                   help="add the rows of earlier summary.json files to the table")  # fmt: skip
+    p.add_argument(
+        "--metrics", type=names, default=list(METRICS), help="some of " + ",".join(METRICS)
+    )
+    p.add_argument("--whisper", default="base", help="faster-whisper size or folder")
+    p.add_argument("--language", default="en", help="that is spoken (default: en)")
+    p.add_argument("--beam", type=int, default=5, help="of Whisper (default: 5)")
+    p.add_argument(
+        "--speaker-model",
+        default="resemblyzer",
+        help="resemblyzer, or an x-vector model of transformers: a folder or Hub repository",
+    )
+    p.add_argument("--jobs", type=int, help="processes at work (default: one a core)")
+    p.add_argument("--threads", type=int, default=1, help="threads of each (default: 1)")
+    p.add_argument("--backend", default="auto", help="auto, torch or mlx")
+    p.add_argument("--device", help="for example cpu, cuda or mps")
+    p.add_argument("--dtype", help="float32, bfloat16 or float16")
+    add_sampling(p)
+    return p
+
+
+def add_sampling(p: argparse.ArgumentParser) -> None:
+    """The flags of nanospeech.generate; --steps takes several."""
+    group = p.add_argument_group("sampling, as in nanospeech.generate")
+    for f in fields(SampleOptions):
+        flags = list(dict.fromkeys([FLAGS.get(f.name, ""), "--" + f.name.replace("_", "-")]))
+        kind: Any = {"int": int, "str": str, "float": float}.get(str(f.type), number_or_none)
+        default: Any = f.default
+        if f.name == "steps":
+            kind, default = integers, [f.default]
+        group.add_argument(
+            *[flag for flag in flags if flag],
+            dest=f.name,
+            type=kind,
+            default=default,
+            choices=CHOICES.get(f.name),
+            help=f"{f.metadata.get('help')} (default: {told(f.name, f.default)})",
+        )
+    group.add_argument("--speed", type=float, default=1.0, help="2 is twice as fast (default: 1)")
+    group.add_argument(
+        "--duration",
+        type=name_or_seconds,
+        metavar="HOW",
+        help=f"SECONDS of each utterance, or who tells them: {', '.join(DURATIONS)}",
+    )
+
+
+def told(name: str, default: Any) -> Any:
+    """A default, for --help."""
+    return OWN.get(name, default)
+
+
+def check_arguments(args: argparse.Namespace) -> None:
+    """What can be said before anything is read.
+
+    Raises:
+        InputError: a flag's value cannot be.
+    """
+    if args.limit is not None and args.limit < 1:
+        raise InputError(f"--limit is {args.limit}; choose at least 1")
+    for flag, value in {
+        "--jobs": args.jobs or 1,
+        "--threads": args.threads,
+        "--beam": args.beam,
+    }.items():
+        if value < 1:
+            raise InputError(f"{flag} is {value}; choose at least 1")
+    if min(args.seeds) < 0:
+        raise InputError(f"--seeds holds {min(args.seeds)}; choose 0 or more")
+    if unknown := [m for m in args.metrics if m not in METRICS]:
+        raise InputError(f"metric {unknown[0]!r} not known; choose from {', '.join(METRICS)}")
+    if isinstance(args.duration, str) and args.duration not in DURATIONS:
+        choices = ", ".join(DURATIONS)
+        raise InputError(f"--duration is {args.duration!r}; choose from {choices}, or give seconds")
+    seconds = None if isinstance(args.duration, str) else args.duration
+    check_speech(None, args.speed, None, seconds)
+    check_reference(args.ref_audio, args.ref_text, args.voice)
+    for steps in args.steps:
+        SampleOptions(**sampling(args) | {"steps": steps})
+
+
+def sampling(args: argparse.Namespace) -> dict[str, Any]:
+    """The fields of SampleOptions but for the steps, of which there may be several."""
+    return {f.name: getattr(args, f.name) for f in fields(SampleOptions) if f.name != "steps"}
+
+
+def available(wanted: Sequence[str], speaker_model: str, has_recogniser: bool) -> list[str]:
+    """The metrics whose packages are there; the others are named on stderr."""
+    needs = {
+        "wer": "whisper",
+        "leak": "whisper",
+        "similarity": metrics.speaker_package(speaker_model),
+        "dnsmos": "dnsmos",
+    }
+    found: list[str] = []
+    lacking: dict[str, list[str]] = {}
+    for name in wanted:
+        package = "normalizer" if has_recogniser and name in ("wer", "leak") else needs.get(name)
+        try:
+            if package:
+                metrics.check(package)
+            found.append(name)
+        except BackendError as e:
+            lacking.setdefault(str(e), []).append(name)
+    for reason, without in lacking.items():
+        print(f"left out: {', '.join(without)}: {reason}", file=sys.stderr)
+    return found
+
+
+def do(
+    tasks: Sequence[Task], settings: Settings, jobs: int, recogniser: Recogniser | None
+) -> Iterator[Result]:
+    """Does the tasks, in this process or in several, in any order."""
+    jobs = min(jobs, len(tasks))
+    if jobs <= 1 or recogniser is not None:
+        yield from map(Worker(settings, recogniser), tasks)
+        return
+    pool = ProcessPoolExecutor(
+        jobs, multiprocessing.get_context("spawn"), initializer=start, initargs=(settings,)
+    )
+    kept = {name: os.environ.get(name) for name in THREADS}
+    # numpy and torch read these when they are loaded
+    os.environ.update(dict.fromkeys(THREADS, str(settings.threads)))
+    try:
+        for future in as_completed([pool.submit(work, task) for task in tasks]):
+            yield future.result()
+    except BrokenProcessPool as e:
+        raise DataError(f"a process ended before its work (memory?); try --jobs {jobs // 2}") from e
+    finally:
+        pool.shutdown(cancel_futures=True)
+        for name, value in kept.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+def load_target(args: argparse.Namespace) -> tuple[np.ndarray | None, dict[str, Any]]:
+    """The mean embedding of --target, and what its own recordings get against the others'."""
+    if not args.target:
+        return None, {}
+    embed = metrics.load_encoder(args.speaker_model)
+    theirs = np.array([embed(w) for w in waves(args.target, 100, metrics.MIN_SECONDS)])
+    if len(theirs) < 2:
+        raise DataError(
+            f"--target needs two recordings or more of at least {metrics.MIN_SECONDS:g} s"
+        )
+    own = round(float(metrics.to_others(theirs).mean()), 4)
+    return theirs.mean(0), {"target_recordings": len(theirs), "target_self": own}
+
+
+def run(args: argparse.Namespace, recogniser: Recogniser | None = None) -> dict[str, Any]:
+    """Measures what the arguments ask for, writes the report, returns the summary."""
+    check_arguments(args)
+    tasks = plan(args)
+    compared = evaluate_report.read_compared(args.compare)
+    wanted = available(args.metrics, args.speaker_model, recogniser is not None)
+    target, about_target = load_target(args) if "similarity" in wanted else (None, {})
+    shared = ("model", "backend", "device", "dtype", "speed", "duration", "whisper", "language",
+              "beam", "speaker_model")  # fmt: skip
+    common = {name: getattr(args, name) for name in shared}
+    spoken = any(t.steps is not None for t in tasks)
+    identity = {"weights": digest(resolve(args.model)) if spoken else None}
+    check_settings(args.out, common | sampling(args) | identity | {"target": args.target})
+    settings = Settings(
+        args.out / "wavs", tuple(wanted), options=sampling(args), threads=args.threads,
+        target=target, **common,
+    )  # fmt: skip
+    results = Results(args.out)
+    left = missing(tasks, results, settings)
+    jobs = args.jobs or cores()
+    with tqdm(
+        total=len(tasks), initial=len(tasks) - len(left), unit="utterance", disable=None
+    ) as bar:
+        for result in do(left, settings, jobs, recogniser):
+            results.add(result)
+            bar.update()
+    results.save(t.id for t in tasks)
+    about = common | sampling(args) | identity | about_target
+    about |= {"seeds": args.seeds, "sentences": args.sentences.name, "metrics": wanted}
+    about |= {"jobs": min(jobs, max(1, len(left))), "threads": args.threads}
+    return report(args, about, [results.rows[t.id] for t in tasks], compared)
+
+
+def report(
+    args: argparse.Namespace, about: dict, results: Sequence[Result], compared: Sequence[dict]
+) -> dict[str, Any]:
+    """Writes summary.json, summary.md and the pictures."""
+    rows = evaluate_report.summarize(results, about["metrics"], args.method, args.zero_init)
+    summary: dict[str, Any] = {**about, "rows": rows}
+    voiced = [r for r in rows if r["steps"] is not None and "wer" in r]
+    if len(voiced) > 1:
+        summary["best"] = min(voiced, key=lambda r: r["wer"])["name"]
+        summary["average_wer"] = round(sum(r["wer"] for r in voiced) / len(voiced), 4)
+    summary["compared"] = list(compared)
+    text = json.dumps(summary, default=str)
+    (args.out / "summary.json").write_text(json.dumps(json.loads(text), indent=1) + "\n", "utf-8")
+    table = evaluate_report.table([*rows, *compared])
+    (args.out / "summary.md").write_text(table + "\n", encoding="utf-8")
+    print(table)
+    try:
+        evaluate_report.draw(args.out, results, rows)
+    except BackendError as e:
+        print(f"left out: pictures: {e}", file=sys.stderr)
+    return json.loads(text)
+
+
+def main(argv: list[str] | None = None) -> int:
+    try:
+        summary = run(parser().parse_args(argv))
+    except NanospeechError as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from here", file=sys.stderr)
+        return 130
+    print(json.dumps(summary))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""The plan of an evaluation: which utterances are to be spoken or read, and what is left of them.
+
+Makes tasks of evaluate.py's arguments; does none of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from nanospeech.errors import InputError
+from nanospeech.release.folder import load_config, resolve
+from nanospeech.release.voices import default_voice, find_voice, list_voices
+
+from .items import Prompt, Recording, read_items, read_recordings
+from .results import Results
+from .worker import Settings, Task
+
+
+def names(text: str) -> list[str]:
+    """A,B,C as a list without repetitions."""
+    return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+
+
+def voices(args: argparse.Namespace) -> list[tuple[str, str | None, Prompt]]:
+    """Names of the rows, the built-in voices that they are, and their prompts."""
+    if args.ref_audio is not None:
+        prompt = Prompt(Recording(args.ref_audio), args.ref_text)
+        return [(args.ref_audio.stem, None, prompt)]
+    folder = resolve(args.model)
+    wanted = names(args.voice or "")
+    if wanted == ["all"]:
+        wanted = list_voices(folder)
+    if wanted:
+        found = [find_voice(name, folder) for name in wanted]
+    else:
+        found = [default_voice(folder, load_config(folder).default_voice)]
+        wanted = [found[0].name]
+    return [(v.name, name, Prompt(Recording(v.audio), v.text)) for name, v in zip(wanted, found)]
+
+
+def spoken_tasks(args: argparse.Namespace) -> Iterator[Task]:
+    """What the model is to say: voice by voice, steps by steps, seed by seed."""
+    items = read_items(args.sentences, args.limit)
+    if items[0].prompt is None:
+        speakers = voices(args)
+    elif args.voice or args.ref_audio:
+        raise InputError(
+            f"{args.sentences} names a prompt for each text; leave out --voice and --ref-audio"
+        )
+    else:
+        speakers = [(args.sentences.stem, None, None)]
+    digests: dict[Prompt, str] = {}
+    for name, voice, prompt in speakers:
+        for steps in args.steps:
+            for seed in args.seeds:
+                for item in items:
+                    own = item.prompt or prompt
+                    assert own is not None
+                    code = digests.get(own) or own.digest
+                    digests[own] = code
+                    yield Task(name, item, steps, seed, voice, own, code)
+
+
+def recorded_tasks(args: argparse.Namespace) -> Iterator[Task]:
+    """Recordings to measure; likeness to the prompt where one voice is named."""
+    rows: dict[str, list[Path]] = {}
+    for given in args.recordings:
+        name, equals, path = given.partition("=")
+        path = Path(path if equals else given)
+        rows.setdefault(name if equals else path.stem, []).append(path)
+    one = args.ref_audio or (args.voice and args.voice != "all" and "," not in args.voice)
+    prompt = voices(args)[0][2] if one else None
+    for name, paths in rows.items():
+        for item in read_recordings(paths, args.limit, args.sentences):
+            yield Task(name, item, prompt=prompt, digest=prompt.digest if prompt else None)
+
+
+def plan(args: argparse.Namespace) -> list[Task]:
+    """Every utterance that is asked for."""
+    tasks = list(recorded_tasks(args))
+    if args.model is not None or not args.recordings:
+        tasks = list(spoken_tasks(args)) + tasks
+    twice = len(tasks) - len({t.id for t in tasks})
+    if twice:
+        raise InputError(f"{twice} recordings have the key of another; give them other NAMEs")
+    return tasks
+
+
+def missing(tasks: Sequence[Task], results: Results, settings: Settings) -> list[Task]:
+    """The tasks of which something is left to do, with what was done of them.
+
+    Raises:
+        InputError: results.csv has another text or prompt for one.
+    """
+    left = []
+    for task in tasks:
+        before = results.rows.get(task.id)
+        if before is None:
+            left.append(task)
+            continue
+        pairs = ((before.text, task.item.text), (before.prompt, task.digest))
+        for what, (was, now) in zip(("text", "prompt"), pairs):
+            if was != now:
+                raise InputError(
+                    f"the {what} of {task.name}, {task.item.key} was {was!r} and is {now!r};"
+                    " choose another --out"
+                )
+        if set(settings.metrics) - set(before.done.split()):
+            left.append(replace(task, before=before))
+    return left

@@ -1,0 +1,323 @@
+"""Steps against quality: WER, DNSMOS and RTF for solvers, evaluations and kinds of guidance.
+
+    nanospeech evaluate steps MODEL --whisper base --out docs/steps
+
+Speaks each sentence of nanospeech/evaluate/dev_sentences.txt (or --sentences) in every cell of the sweep, lets
+Whisper and DNSMOS judge it, and writes steps.csv, steps.png and the table, which --doc puts into a
+page between its markers. An evaluation is one call of the network for a velocity, counted, not
+guessed from the steps; with guidance it costs two forward passes. Each utterance is kept in --raw:
+what is there is not spoken again, so a sweep that is cut (Ctrl-C, --minutes) goes on where it was.
+RTF includes the vocoder; on the CPU it is processor seconds for a second of audio, which other work
+on the machine hardly changes. Needs the extra "eval".
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from nanospeech.config import SampleOptions
+from nanospeech.engine.sampling import EVALUATIONS, evaluation_times, time_grid
+from nanospeech.errors import InputError, NanospeechError
+from nanospeech.measure import metrics
+from nanospeech.measure import wer as wer_text
+
+from . import steps_report
+from .items import read_texts
+from .results import digest
+
+COUNTS = (3, 4, 5, 6, 7, 8, 10, 12, 16, 32)  # evaluations
+UNIFORM_COUNTS = (4, 5, 6, 7, 8, 10)  # of the other time grid
+ZERO_STAR_STEPS = (5, 16)  # beside the default
+STRENGTHS = (0.0, 1.0, 2.0, 3.0, 4.0)
+TEMPERATURES = (0.2, 0.4, 0.6, 0.8, 1.0)
+INTERVALS = ((0.0, 0.1), (0.01, 1.0), (0.01, 0.1))
+SENTENCES = Path(__file__).with_name("dev_sentences.txt")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One way to sample, and the line of the picture that it is a point of."""
+
+    line: str
+    options: SampleOptions
+
+    @property
+    def times(self) -> list[float]:
+        """When the network is evaluated."""
+        o = self.options
+        grid = time_grid(o.steps, o.schedule, o.sway_sampling_coef)
+        return evaluation_times(grid, o.method, o.zero_init)
+
+    @property
+    def forwards(self) -> int:
+        """Passes over one utterance: two where an evaluation is guided."""
+        o = self.options
+        return sum(
+            2 if o.cfg_strength and o.cfg_from <= t <= o.cfg_until else 1 for t in self.times
+        )
+
+    @property
+    def key(self) -> str:
+        """Names the options in the file of utterances; the same ones have the same key."""
+        return json.dumps(asdict(self.options), sort_keys=True)
+
+
+def cells(
+    strength: float, temperature: float = 1.0, lines: Sequence[str] = steps_report.LINES
+) -> list[Cell]:
+    """The sweep: solvers over the counts that they divide, then kinds of guidance.
+
+    Args:
+        strength: the model's own guidance strength; with 0 there is no guidance to vary but it.
+        temperature: the model's own.
+        lines: those wanted.
+    """
+    base = SampleOptions(cfg_strength=strength, temperature=temperature)
+    found = [
+        Cell(method, replace(base, method=method, steps=count // each))
+        for method, each in EVALUATIONS.items()
+        for count in COUNTS
+        if count % each == 0
+    ]
+    found += [
+        Cell("uniform", replace(base, schedule="uniform", steps=count)) for count in UNIFORM_COUNTS
+    ]
+    if strength:
+        found += [
+            Cell("cfg-zero", replace(base, steps=steps, guidance="cfg-zero", zero_init=k))
+            for steps in sorted({base.steps, *ZERO_STAR_STEPS})
+            for k in (0, 1, 2)
+        ]
+        found += [
+            Cell("interval", replace(base, cfg_from=lo, cfg_until=hi)) for lo, hi in INTERVALS
+        ]
+    found += [
+        Cell("strength", replace(base, cfg_strength=s)) for s in sorted({strength, *STRENGTHS})
+    ]
+    found += [
+        Cell("temperature", replace(base, temperature=t))
+        for t in sorted({temperature, *TEMPERATURES})
+    ]
+    return [cell for cell in found if cell.line in lines]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One utterance as spoken and judged: what it lasts, and what it cost (see rtf above)."""
+
+    key: str
+    seed: int
+    text: str
+    heard: str
+    edits: int
+    words: int
+    dnsmos: float
+    seconds: float
+    cost: float
+
+
+_worker: dict[str, Any] = {}
+
+
+def prepare(args: argparse.Namespace) -> None:
+    """Loads a worker's model and recogniser, once, and warms both up.
+
+    What goes wrong is raised by its tasks: a pool starts workers that end here again and again.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
+    try:
+        load(args)
+    except (NanospeechError, OSError) as e:
+        _worker["error"] = e
+
+
+def load(args: argparse.Namespace) -> None:
+    """What a worker needs."""
+    from nanospeech import Speaker, load_engine
+
+    engine = load_engine(args.model, args.backend, args.device)
+    if engine.backend == "torch":
+        import torch
+
+        torch.set_num_threads(1)
+    speaker = Speaker(engine, args.voice, args.ref_audio, args.ref_text, seed=0)
+    _worker.update(speaker=speaker, whisper=metrics.load_whisper(args.whisper, 1))
+    speak_and_judge((Cell("", SampleOptions()), 0, "This sentence is not counted."))
+
+
+def speak_and_judge(task: tuple[Cell, int, str]) -> Row:
+    """Speaks one text in one cell, and hears how it came out."""
+    if error := _worker.get("error"):
+        raise error
+    cell, seed, text = task
+    speaker = _worker["speaker"]
+    speaker.options, speaker.seed = cell.options, seed
+    clock = time.process_time if speaker.engine.device == "cpu" else time.perf_counter
+    began = clock()
+    spoken = speaker.speak(text)
+    cost = clock() - began
+    heard = metrics.transcribe(_worker["whisper"], spoken.wave)
+    edits, words = wer_text.word_edits(text, heard)
+    quality = metrics.dnsmos(spoken.wave)["ovrl"]
+    return Row(cell.key, seed, text, heard, edits, words, quality, spoken.seconds, cost)
+
+
+def about(args: argparse.Namespace) -> dict[str, Any]:
+    """What all utterances of a file must have in common."""
+    from nanospeech.release.folder import open_release
+
+    release = open_release(args.model)
+    told = {name: str(getattr(args, name)) for name in ("backend", "device", "whisper")}
+    told |= {"voice": str(args.voice or args.ref_audio or release.config.default_voice)}
+    return {"model": release.config.name, "weights": digest(release.folder), **told}
+
+
+def read_rows(path: Path, wanted: dict[str, Any]) -> list[Row]:
+    """The utterances of an earlier sweep; a new file is begun if there is none.
+
+    A last line that was cut off when a sweep was killed is removed.
+
+    Raises:
+        InputError: they are of another model, voice or recogniser, or the file is damaged.
+    """
+    beside = path.with_suffix(".json")
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_text(json.dumps(wanted, indent=2) + "\n", encoding="utf-8")
+        with path.open("w", newline="", encoding="utf-8") as f:
+            csv.writer(f).writerow([x.name for x in fields(Row)])
+        return []
+    try:
+        found = json.loads(beside.read_text(encoding="utf-8"))
+        data = path.read_bytes()
+        if not data.endswith(b"\n"):
+            path.write_bytes(data[: data.rfind(b"\n") + 1])
+        kinds = {"int": int, "float": float, "str": str}
+        with path.open(newline="", encoding="utf-8") as f:
+            rows = [
+                Row(**{x.name: kinds[str(x.type)](row[x.name]) for x in fields(Row)})
+                for row in csv.DictReader(f)
+            ]
+    except (OSError, ValueError, KeyError, TypeError) as e:
+        raise InputError(f"cannot read {path} and {beside.name} beside it: {e}; delete both") from e
+    if found != wanted:
+        differ = [k for k in wanted if found.get(k) != wanted[k]]
+        raise InputError(
+            f"{path} was measured with another {', '.join(differ)}; name another --raw or delete it"
+        )
+    return rows
+
+
+def measure(
+    tasks: Sequence[tuple[Cell, int, str]], args: argparse.Namespace
+) -> Iterator[tuple[int, Row]]:
+    """Does the tasks in worker processes, in order; ends early when --minutes are over."""
+    context = multiprocessing.get_context("spawn")
+    began = time.monotonic()
+    with context.Pool(args.workers, prepare, (args,)) as pool:
+        for done, row in enumerate(pool.imap(speak_and_judge, tasks), 1):
+            yield done, row
+            if args.minutes is not None and time.monotonic() - began > 60 * args.minutes:
+                break
+
+
+def sweep(args: argparse.Namespace) -> None:
+    """Measures what is missing, then writes the table and the picture."""
+    from tqdm import tqdm
+
+    from nanospeech.release.folder import open_release
+
+    for name in ("whisper", "dnsmos", "pictures"):
+        metrics.check(name)
+    texts = read_texts(args.sentences, args.limit)
+    own = open_release(args.model).config
+    wanted = cells(own.cfg_strength, own.temperature, args.lines or steps_report.LINES)
+    unique = list({cell.key: cell for cell in wanted}.values())
+    rows = read_rows(args.raw, about(args))
+    there = {(r.key, r.seed, r.text) for r in rows}
+    # sentence by sentence: whenever it ends, every cell has spoken the same ones
+    tasks = [(c, s, t) for s in args.seeds for t in texts for c in unique]
+    tasks = [task for task in tasks if (task[0].key, *task[1:]) not in there]
+    if tasks:
+        os.environ["OMP_NUM_THREADS"] = "1"
+        with args.raw.open("a", newline="", encoding="utf-8") as f, tqdm(total=len(tasks)) as bar:
+            for done, row in measure(tasks, args):
+                csv.writer(f).writerow(asdict(row).values())
+                f.flush()
+                rows.append(row)
+                bar.update(done - bar.n)
+    units = {(s, t) for s in args.seeds for t in texts}
+    results = steps_report.summarize(wanted, [r for r in rows if (r.seed, r.text) in units])
+    if not results:
+        raise InputError("no sentence has been spoken in every cell yet; give it more --minutes")
+    args.out.mkdir(parents=True, exist_ok=True)
+    steps_report.write_csv(results, args.out / "steps.csv")
+    steps_report.draw(results, args.out / "steps.png")
+    table = steps_report.table(results)
+    print(table)
+    if args.doc:
+        steps_report.insert(table, args.doc, args.out)
+
+
+def parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = p.add_argument
+    add("model", nargs="?", help="release folder or Hub repository; the packaged one if not given")
+    add("--voice", help="built-in voice")
+    add("--ref-audio", help="instead of a voice, a recording to imitate")
+    add("--ref-text", help="what is said in it")
+    add("--backend", default="auto", help="auto, torch or mlx")
+    add("--device", default="cpu", help="for example cpu, cuda or gpu (default: %(default)s)")
+    add("--sentences", type=Path, default=SENTENCES, help="one a line; no test sentences")
+    add("--limit", type=int, help="only the first so many of them")
+    add("--seeds", type=seeds, default=[0], metavar="0,1", help="of the noise (default: 0)")
+    add(
+        "--lines", nargs="+", choices=steps_report.LINES, help="parts of the sweep; all if left out"
+    )
+    add("--whisper", default="base", help="faster-whisper size or folder")
+    add("--workers", type=int, default=2, help="processes of one thread each (default: 2)")
+    add("--minutes", type=float, help="stop then; the same command goes on from there")
+    add("--out", type=Path, default=Path("runs/steps"), help="folder of steps.csv and steps.png")
+    add("--raw", type=Path, help="file of all utterances (default: OUT/utterances.csv)")
+    add("--doc", type=Path, help="Markdown page whose picture and table are replaced")
+    return p
+
+
+def seeds(text: str) -> list[int]:
+    """The numbers of "0,1"."""
+    return [int(part) for part in text.split(",")]
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = parser().parse_args(argv)
+    args.raw = args.raw or args.out / "utterances.csv"
+    try:
+        if args.limit is not None and args.limit < 1:
+            raise InputError(f"--limit is {args.limit}; choose at least 1")
+        if args.workers < 1:
+            raise InputError(f"--workers is {args.workers}; choose at least 1")
+        sweep(args)
+    except (NanospeechError, OSError) as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from here", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

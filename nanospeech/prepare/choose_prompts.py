@@ -1,0 +1,225 @@
+"""Prompts: chooses a clean recording of each speaker as a built-in voice. Records nothing.
+
+    nanospeech prepare prompts data/heldout data/train --out model/voices
+
+For each speaker of the INPUTs (whatever prepare.py reads) the clip of 2 to 6 seconds that suits
+best: said as written, at the speaker's usual pace and loudness, with quiet pauses and, with
+--dnsmos, of good sound. A later INPUT serves only speakers that the earlier ones lack, so held-out
+clips come first. Writes NAME.flac, NAME.txt and NAME.license.txt; sources and licences are those of
+the clips' JSON, in the words of --attributions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nanospeech.audio import wave as audio
+from nanospeech.corpus.layouts import Sample, find
+from nanospeech.corpus.mp3 import BadAudio, decode
+from nanospeech.errors import DataError, InputError, NanospeechError
+
+ATTRIBUTIONS = Path(__file__).with_name("attributions.json")
+SECONDS = (2.0, 6.0)
+EDGE_SILENCE = 0.08  # seconds
+LISTENED = 6  # candidates whose sound is judged by DNSMOS
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A recording that might be a prompt.
+
+    Attributes:
+        wave: float32 (n,) at 24 kHz, its ends trimmed.
+        seconds: of it.
+        pace: characters a second.
+        level: root mean square, dB.
+        depth: see there, dB: noise and echo make it small.
+    """
+
+    sample: Sample
+    wave: np.ndarray
+    seconds: float
+    pace: float
+    level: float
+    depth: float
+
+
+def measure(sample: Sample) -> Candidate | None:
+    """A candidate of a sample, or None if it cannot be one."""
+    try:
+        wave, _ = decode(sample.audio.read(), min_seconds=0.5, max_seconds=30)
+    except (BadAudio, OSError):
+        return None
+    wave = audio.trim(wave, audio.SAMPLE_RATE, EDGE_SILENCE)
+    seconds = len(wave) / audio.SAMPLE_RATE
+    level = float(20 * np.log10(audio.rms(wave) + 1e-6))
+    return Candidate(sample, wave, seconds, len(sample.text) / seconds, level, depth(wave))
+
+
+def depth(wave: np.ndarray) -> float:
+    """By how many dB the quietest tenth of a wave's 20 ms blocks is below its loudest tenth."""
+    block = audio.SAMPLE_RATE // 50
+    blocks = wave[: len(wave) // block * block].reshape(-1, block)
+    power = 20 * np.log10(np.sqrt(np.mean(np.square(blocks, dtype=np.float64), axis=1)) + 1e-6)
+    return float(np.percentile(power, 90) - np.percentile(power, 10))
+
+
+def unfit(sample: Sample) -> float:
+    """Penalty of a text, in dB as the others: misheard, odd, short or open-ended."""
+    words = sample.text.split()
+    penalty = 100.0 * float(sample.extra.get("wer") or 0)
+    penalty += 20.0 * (not re.fullmatch(r"[A-Za-z' ,.-]+[.]", sample.text))
+    penalty += 5.0 * max(0, 5 - len(words))
+    return penalty + 3.0 * sample.text.count(",")
+
+
+def choose(candidates: Sequence[Candidate], dnsmos: Any = None) -> Candidate:
+    """The candidate that suits best.
+
+    Args:
+        dnsmos: metrics.dnsmos, or None to go by level, pace and noise alone.
+    """
+    pace = float(np.median([c.pace for c in candidates]))
+    level = float(np.median([c.level for c in candidates]))
+    low, high = SECONDS
+
+    def penalty(c: Candidate) -> float:
+        outside = max(low - c.seconds, c.seconds - high, 0.0)
+        return (
+            1000 * outside  # only where there is no other
+            + unfit(c.sample)
+            + 20 * abs(np.log(c.pace / pace))
+            + abs(c.level - level)
+            - min(c.depth, 50)
+            + 2 * abs(c.seconds - 4)
+        )
+
+    ranked = sorted(candidates, key=penalty)
+    if dnsmos is None:
+        return ranked[0]
+    best = ranked[:LISTENED]
+    return min(best, key=lambda c: penalty(c) - 20 * dnsmos(c.wave)["ovrl"])
+
+
+def by_speaker(inputs: Sequence[Path], unnamed: str) -> dict[str, list[Sample]]:
+    """Samples of each speaker, all from the first input that has some."""
+    found: dict[str, list[Sample]] = {}
+    for path in inputs:
+        if path.is_dir() and not any(path.iterdir()):
+            continue  # nothing was held out
+        here: dict[str, list[Sample]] = {}
+        for sample in find([path])[0]:
+            if "pace" in sample.extra:
+                continue  # curate.py's copy at another speed: nobody sounds like that
+            here.setdefault(sample.speaker or unnamed, []).append(sample)
+        found |= {name: samples for name, samples in here.items() if name not in found}
+    if not found:
+        raise DataError(f"no clips in {', '.join(map(str, inputs))}")
+    return found
+
+
+def read_attributions(path: Path) -> dict[str, dict[str, Any]]:
+    """What is said of each source: a mapping of names to "title", "by", "license" and so on.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as e:
+        raise InputError(f"cannot read the attributions in {path}: {e}") from e
+    if not isinstance(known, dict) or not all(isinstance(v, dict) for v in known.values()):
+        raise InputError(f"{path} should map names of sources to what is said of them")
+    return known
+
+
+def license_text(name: str, sample: Sample, known: dict[str, dict[str, Any]]) -> str:
+    """The words of NAME.license.txt."""
+    source = str(sample.extra.get("source") or "unknown")
+    about = known.get(source, {})
+    license = about.get("license") or sample.extra.get("license") or "not stated"
+    lines = [f'Voice "{name}": {about.get("kind", "recording")}.']
+    lines.append(
+        f"Source: {about.get('title', source)}{', ' if about.get('by') else ''}"
+        f"{about.get('by', '')}."
+    )
+    lines.append(f"Licence: {license}.")
+    lines += [str(about["note"])] if about.get("note") else []
+    lines.append(f"Clip: {sample.key}.")
+    return "\n".join(lines) + "\n"
+
+
+def write_voice(
+    out: Path, name: str, chosen: Candidate, known: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
+    """Writes the three files of a voice; returns what they are."""
+    if not re.fullmatch(r"[\w-]+", name):
+        raise InputError(f"speaker {name!r} cannot name a file; rename it with letters and digits")
+    out.mkdir(parents=True, exist_ok=True)
+    audio.write(out / f"{name}.flac", chosen.wave)
+    (out / f"{name}.txt").write_text(chosen.sample.text + "\n", encoding="utf-8")
+    words = license_text(name, chosen.sample, known)
+    (out / f"{name}.license.txt").write_text(words, encoding="utf-8")
+    return {"text": chosen.sample.text, "seconds": round(chosen.seconds, 2)}
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Writes the voices; returns what they are, by name."""
+    known = read_attributions(args.attributions)
+    dnsmos = None
+    if args.dnsmos:
+        from nanospeech.measure.metrics import dnsmos
+    voices = {}
+    for name, samples in sorted(by_speaker(args.inputs, args.speaker).items()):
+        if args.speakers and name not in args.speakers:
+            continue
+        likely = sorted(samples, key=unfit)[: args.clips]
+        candidates = [c for s in likely if (c := measure(s)) is not None]
+        if not candidates:
+            raise DataError(f"no clip of {name} can be a prompt: all {len(likely)} are unreadable")
+        chosen = choose(candidates, dnsmos)
+        if not SECONDS[0] <= chosen.seconds <= SECONDS[1]:
+            print(f"{name}: no clip of 2 to 6 s, took {chosen.seconds:.1f} s", file=sys.stderr)
+        voices[name] = write_voice(args.out, name, chosen, known)
+        print(f"{name}: {chosen.seconds:.1f} s, {chosen.sample.text}")
+    if missing := set(args.speakers) - voices.keys():
+        raise InputError(f"no clips of {', '.join(sorted(missing))}")
+    return voices
+
+
+def main(argv: list[str] | None = None) -> int:
+    raw = argparse.RawDescriptionHelpFormatter
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    p.add_argument("inputs", nargs="+", type=Path, metavar="INPUT")
+    p.add_argument("--out", type=Path, required=True, help="folder of voices to write")
+    p.add_argument("--speakers", nargs="+", default=[], metavar="NAME", help="only these")
+    p.add_argument("--speaker", default="voice", help="name of clips without one (voice)")
+    p.add_argument("--clips", type=int, default=100, help="of a speaker to look at (100)")
+    p.add_argument("--dnsmos", action="store_true", help="judge the sound too: needs speechmos")
+    p.add_argument(
+        "--attributions",
+        type=Path,
+        default=ATTRIBUTIONS,
+        help="JSON: of each source title, by, kind, license, note",
+    )
+    args = p.parse_args(argv)
+    try:
+        voices = run(args)
+    except (NanospeechError, OSError) as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 2
+    print(json.dumps(voices, ensure_ascii=False))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

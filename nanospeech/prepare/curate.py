@@ -1,0 +1,385 @@
+"""Curates speech for a voice: what is fit to train on, and what is held out. Trains nothing.
+
+    nanospeech prepare curate recordings/ --out data --whisper base
+    nanospeech prepare curate shards/kathleen-*.tar shards/asp-*.tar --out data --speakers kathleen
+
+INPUT is whatever prepare.py reads: folders, manifests, shards. Writes data/train/*.tar and
+data/heldout/*.tar (every clip whose key has a CRC-32 divisible by --hold-out, so that a clip is
+always on the same side), data/dropped.csv with a reason for each clip left out, and
+data/curate.json: clips, hours, sources and licences of each speaker.
+
+With --whisper a recogniser listens to each clip, and those whose words it does not find are left
+out. What it heard is kept in data/heard.csv, so that a run that was stopped, or one with other
+limits, does not listen again. The last line of the output is one JSON document.
+
+--denoise 0.7 takes so much of a steady hiss or hum out of each clip, found in its quiet parts, as a
+small model learns noise along with the voice.
+
+--vary 0.1 adds to data/train a copy of each clip 10 % slower or faster, under the name of another
+speaker (NAME-slow, NAME-fast), for models that would have few speakers to tell apart; --vary 0.08
+0.16 adds two copies (NAME-slow8, NAME-fast8, NAME-slow16, NAME-fast16). Hours are counted without
+them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from nanospeech.audio import wave as audio
+from nanospeech.corpus.layouts import Sample, Skip, find
+from nanospeech.corpus.mp3 import BadAudio, decode, encode, in_parallel
+from nanospeech.errors import DataError, InputError, NanospeechError, require
+from nanospeech.machine import cores
+from nanospeech.text.sentences import is_speakable
+
+from .curate_copies import Copy, make_copies
+from .curate_report import SIDES, Speakers, table
+from .recogniser import Heard, Recogniser, misheard, whisper
+from .shards import ShardOptions, ShardWriter, by_reason, describe, list_skips
+
+EDGE_SILENCE = 0.08  # seconds that are left where ends are trimmed
+NEAR = 1.5  # dB by which a level may be off, and
+SLACK = 0.1  # seconds by which an end may be long, and an MP3 stay as it is
+
+
+@dataclass(frozen=True)
+class CurateOptions:
+    """What is kept, and what is held out."""
+
+    hold_out: int = field(default=25, metadata={"help": "hold out one clip in so many; 0: none"})
+    max_wer: float = field(default=0.5, metadata={"help": "drop what is misheard by more"})
+    min_seconds: float = field(default=0.5, metadata={"help": "drop shorter clips"})
+    max_seconds: float = field(default=20.0, metadata={"help": "drop longer clips"})
+    max_hours: float | None = field(default=None, metadata={"help": "of each speaker to train on"})
+    level: float | None = field(
+        default=None, metadata={"help": "even the loudness to this RMS and trim the ends; try 0.07"}
+    )
+    denoise: float | None = field(
+        default=None, metadata={"help": "take this share of steady noise out; try 0.7"}
+    )
+    vary: tuple[float, ...] = field(
+        default=(),
+        metadata={
+            "help": "train on each clip also slower or faster by these shares, pitch and all"
+        },
+    )
+    speaker: str | None = field(default=None, metadata={"help": "name of clips without one"})
+    size: int = field(default=1000, metadata={"help": "clips a shard"})
+    seed: int = field(default=0, metadata={"help": "of the order of the clips"})
+
+    def __post_init__(self):
+        if self.hold_out < 0:
+            raise InputError(f"--hold-out is {self.hold_out}; choose 0 (none) or more")
+        if not self.max_wer >= 0:
+            raise InputError(f"--max-wer is {self.max_wer}; 0.5 is half of the words")
+        if self.max_hours is not None and not self.max_hours > 0:
+            raise InputError(f"--max-hours is {self.max_hours}; choose more than 0")
+        if self.level is not None and not 0 < self.level < 0.5:
+            raise InputError(f"--level is {self.level}; speech is around 0.07")
+        if self.denoise is not None and not 0 < self.denoise <= 1:
+            raise InputError(f"--denoise is {self.denoise}; choose up to 1, best 0.7")
+        if wrong := [v for v in self.vary if not 0 < v <= 0.5]:
+            raise InputError(f"--vary is {wrong[0]}; choose up to 0.5, best 0.1")
+        self.shards()  # checks the rest
+
+    def shards(self) -> ShardOptions:
+        """The options of prepare.py that do the same."""
+        low, high = self.min_seconds, self.max_seconds
+        return ShardOptions(self.size, self.seed, low, high, self.speaker)
+
+
+@dataclass(frozen=True)
+class Clip:
+    """A sample that was opened: its MP3, and what was heard in it, if anyone listened."""
+
+    sample: Sample
+    data: bytes
+    seconds: float
+    heard: str | None
+    fresh: bool  # heard just now
+    copies: tuple[Copy, ...] = ()
+
+
+def is_held_out(key: str, one_in: int) -> bool:
+    """Whether a clip is kept from training: a matter of its key alone."""
+    return one_in > 0 and zlib.crc32(key.encode()) % one_in == 0
+
+
+def examine(
+    item: tuple[Sample, dict[int, str]],
+    options: CurateOptions,
+    load: Callable[[], Recogniser] | None = None,
+) -> Clip | Skip:
+    """Opens a sample, and listens to it unless that was done.
+
+    Args:
+        item: the sample, and what was heard under its key before, by the CRC-32 of the MP3.
+        load: gives the recogniser, when there is something to hear; None: nobody listens.
+    """
+    sample, known = item
+    try:
+        data = sample.audio.read()
+        wave, ready = decode(data, options.min_seconds, options.max_seconds)
+    except BadAudio as e:
+        return Skip(sample.name, *e.args)
+    except OSError as e:
+        return Skip(sample.name, "unreadable audio", str(e))
+    if options.denoise is not None:
+        ready, wave = False, denoise(wave, options.denoise)
+    if options.level is not None:
+        evened = even(wave, options.level)
+        ready, wave = ready and evened is None, wave if evened is None else evened
+    data = data if ready else encode(wave)
+    heard = known.get(zlib.crc32(data))
+    fresh = False
+    if heard is None and load is not None:
+        heard, fresh = load()(audio.read(data)), True
+    clip = Clip(sample, data, len(wave) / audio.SAMPLE_RATE, heard, fresh)
+    if is_held_out(sample.key, options.hold_out):
+        return clip
+    return replace(clip, copies=make_copies(sample.key, wave, options.vary))
+
+
+def denoise(wave: np.ndarray, share: float) -> np.ndarray:
+    """A wave with less of what is steady in it, by spectral gating (Sainburg: noisereduce).
+
+    Args:
+        wave: float32 (n,) at 24 kHz.
+        share: of the noise that is taken out. All of it takes speech along: kathleen's hiss costs
+            her 0.2 of DNSMOS OVRL, 0.7 gives that back, 0.95 costs more than it gives.
+    """
+    reduce = require("noisereduce", "denoise").reduce_noise
+    return reduce(wave, audio.SAMPLE_RATE, stationary=True, prop_decrease=share).astype(np.float32)
+
+
+def even(wave: np.ndarray, level: float) -> np.ndarray | None:
+    """A wave with its ends trimmed and its loudness brought to a level; None if it is so already.
+
+    Args:
+        wave: float32 (n,) at 24 kHz.
+        level: its root mean square.
+    """
+    trimmed = audio.trim(wave, audio.SAMPLE_RATE, EDGE_SILENCE)
+    changed, gain = audio.set_level(trimmed, level)
+    if (peak := float(np.abs(changed).max())) > 1:  # rather softer than clipped
+        changed, gain = changed / peak, gain / peak
+    off = abs(20 * np.log10(gain))
+    longer = (len(wave) - len(trimmed)) / audio.SAMPLE_RATE
+    return changed if off > NEAR or longer > 2 * SLACK else None
+
+
+def select(
+    samples: Sequence[Sample], speakers: Sequence[str], options: CurateOptions
+) -> tuple[list[Sample], list[tuple[Sample, Skip]]]:
+    """The samples of some speakers (all if none is named), in an order of the seed's.
+
+    Raises:
+        InputError: a speaker is not there.
+    """
+    name = Speakers(None, options.speaker).name
+    known = {name(s) for s in samples}
+    if missing := [who for who in speakers if who not in known]:
+        raise InputError(f"no clips of {', '.join(missing)}; there are {', '.join(sorted(known))}")
+    ordered = list(samples)
+    random.Random(options.seed).shuffle(ordered)
+    kept, skips = [], []
+    for s in ordered:
+        if speakers and name(s) not in speakers:
+            skips.append((s, Skip(s.name, "another speaker", name(s))))
+        elif not is_speakable(s.text):
+            skips.append((s, Skip(s.name, "no words", s.text)))
+        else:
+            kept.append(s)
+    return kept, skips
+
+
+def judge(clip: Clip, options: CurateOptions) -> Skip | dict[str, float]:
+    """Fields to add to the clip's JSON, or why it is dropped."""
+    if clip.heard is None:
+        return {}
+    share = misheard(clip.sample.text, clip.heard)
+    if share > options.max_wer:
+        detail = f"{share:.2f}: said {clip.sample.text!r}, heard {clip.heard!r}"
+        return Skip(clip.sample.name, "misheard", detail)
+    return {"wer": round(share, 4)}
+
+
+def curate(
+    samples: Sequence[Sample],
+    out: Path,
+    options: CurateOptions = CurateOptions(),
+    speakers: Sequence[str] = (),
+    load: Callable[[], Recogniser] | None = None,
+    recogniser: str = "",
+    jobs: int = 1,
+    overwrite: bool = False,
+) -> tuple[dict[str, Any], list[Skip]]:
+    """Writes out/train and out/heldout, both whole or neither.
+
+    Args:
+        load: gives a recogniser (float32 24 kHz wave to words); None: nobody listens. With
+            several jobs it must be one that a new process can import.
+        recogniser: its name in heard.csv.
+
+    Returns:
+        The summary (that of curate.json), and what was dropped.
+
+    Raises:
+        InputError: there are shards already, or a speaker is not there.
+        DataError: nothing is fit.
+    """
+    if not overwrite and (old := [p for side in SIDES for p in (out / side).glob("*.tar")]):
+        raise InputError(f"{old[0].parent} holds shards already; pass --overwrite to replace them")
+    out.mkdir(parents=True, exist_ok=True)
+    kept, dropped = select(samples, speakers, options)
+    people = Speakers(options.max_hours, options.speaker)
+    work = partial(examine, options=options, load=load)
+    parts = {side: out / f".{side}.part" for side in SIDES}
+    for part in parts.values():
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir()
+    with (
+        Heard(out / "heard.csv", recogniser, load is not None) as heard,
+        ShardWriter(parts["train"], "train", options.size) as train,
+        ShardWriter(parts["heldout"], "heldout", options.size) as heldout,
+        tqdm(total=len(kept), desc="curate", unit=" clips", disable=None) as bar,
+    ):
+        for sample, result in opened(kept, work, people, heard.known, options, jobs):
+            bar.update()
+            if isinstance(result, Clip):
+                if result.fresh:
+                    heard.add(sample.key, result.data, sample.text, result.heard or "")
+                side = "heldout" if is_held_out(sample.key, options.hold_out) else "train"
+                more = judge(result, options)
+                if side == "train" and people.full(sample):
+                    more = Skip(sample.name, "enough of this speaker")
+                if not isinstance(more, Skip):
+                    labelled = replace(sample, extra=sample.extra | more)
+                    meta = describe(labelled, result.seconds, options.shards())
+                    writer = train if side == "train" else heldout
+                    writer.add(sample.key, {"mp3": result.data, "json": meta})
+                    people.keep(sample, result.seconds, side)
+                    for copy in result.copies if side == "train" else ():
+                        other = copy.sample(labelled, people.name(sample))
+                        meta = describe(other, result.seconds / copy.pace, options.shards())
+                        train.add(f"{sample.key}-{copy.name}", {"mp3": copy.data, "json": meta})
+                    continue
+                result = more
+            dropped.append((sample, result))
+    for sample, skip in dropped:
+        people.drop(sample, skip.reason)
+    skips = [skip for _, skip in dropped]
+    if not train.paths:
+        raise DataError(f"no clip is left to train on, of {len(samples)}: {by_reason(skips)}")
+    for side, part in parts.items():
+        shutil.rmtree(out / side, ignore_errors=True)
+        part.rename(out / side)
+    summary = {"speakers": people.summary(), "dropped": by_reason(skips)}
+    return summary | ({"vary": list(options.vary)} if options.vary else {}), skips
+
+
+def opened(
+    samples: Sequence[Sample],
+    work: Callable[[Any], Clip | Skip],
+    people: Speakers,
+    known: dict[str, dict[int, str]],
+    options: CurateOptions,
+    jobs: int,
+) -> Iterator[tuple[Sample, Clip | Skip]]:
+    """Each sample with what it became; none is opened that its speaker has no more room for."""
+    sent: list[Sample | Skip] = []
+
+    def todo() -> Iterator[tuple[Sample, dict[int, str]]]:
+        for s in samples:
+            room = is_held_out(s.key, options.hold_out) or not people.full(s)
+            sent.append(s if room else Skip(s.name, "enough of this speaker"))
+            if room:
+                yield s, known.get(s.key, {})
+
+    place = 0
+
+    def passed() -> Iterator[tuple[Sample, Clip | Skip]]:
+        nonlocal place
+        while place < len(sent) and isinstance(skip := sent[place], Skip):
+            yield samples[place], skip
+            place += 1
+
+    for result in in_parallel(work, todo(), jobs):
+        yield from passed()
+        place += 1
+        yield samples[place - 1], result
+    yield from passed()
+
+
+def parser() -> argparse.ArgumentParser:
+    raw = argparse.RawDescriptionHelpFormatter
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    p.add_argument("inputs", nargs="+", type=Path, metavar="INPUT")
+    p.add_argument("--out", type=Path, required=True, help="folder to write")
+    p.add_argument("--speakers", nargs="+", default=[], metavar="NAME", help="only these")
+    p.add_argument("--whisper", help="faster-whisper size or folder that listens to each clip")
+    p.add_argument("--jobs", type=int, default=cores(), help="processes")
+    p.add_argument("--overwrite", action="store_true", help="replace the shards in --out")
+    for name, f in CurateOptions.__dataclass_fields__.items():
+        flag = "--" + name.replace("_", "-")
+        if name == "vary":
+            p.add_argument(flag, type=float, nargs="+", default=(), help=f.metadata["help"])
+            continue
+        kind = {"int": int, "float": float}.get(str(f.type).split(" ")[0], str)
+        p.add_argument(flag, type=kind, default=f.default, help=f.metadata["help"])
+    return p
+
+
+def run(args: argparse.Namespace) -> tuple[dict[str, Any], list[Skip]]:
+    """Does what the arguments ask for; returns the summary, and what was dropped."""
+    if args.jobs < 1:
+        raise InputError(f"--jobs is {args.jobs}; choose at least 1")
+    args.vary = tuple(args.vary)
+    options = CurateOptions(**{k: getattr(args, k) for k in CurateOptions.__dataclass_fields__})
+    load = None
+    if args.whisper:
+        load = partial(whisper, args.whisper)
+        if args.jobs == 1:
+            load()  # a recogniser that is not there should be told before anything is opened
+    samples, skips = find(args.inputs)
+    name = Path(args.whisper).name if args.whisper else ""
+    summary, dropped = curate(
+        samples, args.out, options, args.speakers, load, name, args.jobs, args.overwrite
+    )
+    skips = [*skips, *dropped]
+    list_skips(args.out / "dropped.csv", skips)
+    summary["dropped"] = by_reason(skips)
+    text = json.dumps(summary, indent=1, ensure_ascii=False)
+    (args.out / "curate.json").write_text(text + "\n", encoding="utf-8")
+    return summary, skips
+
+
+def main(argv: list[str] | None = None) -> int:
+    try:
+        summary, _ = run(parser().parse_args(argv))
+    except NanospeechError as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 2
+    except OSError as e:
+        print(f"error: cannot read or write: {e}", file=sys.stderr)
+        return 2
+    print(table(summary))
+    print(json.dumps(summary, ensure_ascii=False))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,167 @@
+"""Listens to clips, several in one window of the recogniser: fills the heard.csv that curate reads.
+
+    nanospeech prepare hear shards/*.tar --out data/heard.csv --whisper base
+
+Whisper encodes 30 seconds whatever it is given, so a clip of five costs as much as six of them.
+Here clips are joined with pauses between them, heard at once, and the words that were heard are
+shared out by aligning them with the texts. A clip in which more than --again of the words differ is
+heard once more by itself, so that nothing is dropped for its neighbours' sake. `curate.py --out
+data --whisper base` finds all of it in data/heard.csv and listens to nothing again. A run that was
+stopped goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from nanospeech.audio import wave as audio
+from nanospeech.corpus.layouts import Sample, find
+from nanospeech.corpus.mp3 import BadAudio, decode, in_parallel
+from nanospeech.errors import NanospeechError
+from nanospeech.machine import cores
+from nanospeech.measure.wer import normalize
+
+from .recogniser import Heard, misheard, whisper
+
+WINDOW = 29.0  # seconds that the recogniser takes at once
+PAUSE = 0.7  # seconds of silence between clips
+Result = tuple[Sample, bytes, str]
+
+
+def alignment(said: Sequence[str], heard: Sequence[str]) -> list[int]:
+    """The word said that each word heard belongs to, by fewest edits.
+
+    Args:
+        said: words of the texts.
+        heard: words that a recogniser wrote.
+
+    Returns:
+        An index into said for each word of heard, never falling; an inserted word belongs to the
+        word said before it, or to the first.
+    """
+    cost = np.zeros((len(said) + 1, len(heard) + 1), np.int32)
+    cost[:, 0], cost[0] = np.arange(len(said) + 1), np.arange(len(heard) + 1)
+    for i, a in enumerate(said, 1):
+        for j, b in enumerate(heard, 1):
+            cost[i, j] = min(cost[i - 1, j] + 1, cost[i, j - 1] + 1, cost[i - 1, j - 1] + (a != b))
+    i, j, owners = len(said), len(heard), [0] * len(heard)
+    while j > 0:
+        if i and cost[i, j] == cost[i - 1, j - 1] + (said[i - 1] != heard[j - 1]):
+            i, j = i - 1, j - 1
+            owners[j] = i
+        elif i and cost[i, j] == cost[i - 1, j] + 1:
+            i -= 1
+        else:
+            j -= 1
+            owners[j] = max(0, i - 1)
+    return owners
+
+
+def share_out(texts: Sequence[str], heard: str) -> list[str]:
+    """What was heard of each of several texts that were spoken one after another.
+
+    Args:
+        texts: in their order.
+        heard: what a recogniser wrote of all of them.
+
+    Returns:
+        The normalised words of each.
+    """
+    said = [(word, k) for k, text in enumerate(texts) for word in normalize(text).split()]
+    words = normalize(heard).split()
+    shares: list[list[str]] = [[] for _ in texts]
+    if said:
+        for word, owner in zip(words, alignment([w for w, _ in said], words)):
+            shares[said[owner][1]].append(word)
+    return [" ".join(s) for s in shares]
+
+
+def hear(
+    group: Sequence[tuple[Sample, bytes, np.ndarray]], name: str, again: float
+) -> list[Result]:
+    """Hears clips at once, and by itself each one that came out badly."""
+    recognise = whisper(name)
+    pause = np.zeros(int(PAUSE * audio.SAMPLE_RATE), np.float32)
+    joined = np.concatenate([part for _, _, wave in group for part in (wave, pause)])
+    texts = [sample.text for sample, _, _ in group]
+    shares = share_out(texts, recognise(joined))
+    return [
+        (s, data, recognise(wave) if misheard(s.text, share) > again else share)
+        for (s, data, wave), share in zip(group, shares)
+    ]
+
+
+def hear_samples(samples: Sequence[Sample], name: str, again: float) -> list[Result]:
+    """Reads clips and hears them, a window at a time; what cannot be read is left to curate."""
+    results: list[Result] = []
+    group: list[tuple[Sample, bytes, np.ndarray]] = []
+    seconds = 0.0
+    for sample in samples:
+        try:
+            data = sample.audio.read()
+            wave, _ = decode(data, 0.1, WINDOW - 1)
+        except (BadAudio, OSError):
+            continue
+        length = len(wave) / audio.SAMPLE_RATE + PAUSE
+        if group and seconds + length > WINDOW:
+            results += hear(group, name, again)
+            group, seconds = [], 0.0
+        group.append((sample, data, wave))
+        seconds += length
+    return results + (hear(group, name, again) if group else [])
+
+
+def portions(samples: Iterable[Sample], size: int) -> Iterator[list[Sample]]:
+    """Samples in lists of at most so many."""
+    portion: list[Sample] = []
+    for sample in samples:
+        portion.append(sample)
+        if len(portion) == size:
+            yield portion
+            portion = []
+    if portion:
+        yield portion
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("inputs", nargs="+", type=Path, metavar="INPUT")
+    parser.add_argument("--out", type=Path, required=True, help="the heard.csv to fill")
+    parser.add_argument("--whisper", default="base", help="faster-whisper size or folder")
+    parser.add_argument("--again", type=float, default=0.1, help="share of words, see above")
+    parser.add_argument("--jobs", type=int, default=cores(), help="processes")
+    args = parser.parse_args(argv)
+    try:
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        samples, _ = find(args.inputs)
+        work = partial(hear_samples, name=args.whisper, again=args.again)
+        with Heard(args.out, Path(args.whisper).name) as heard, tqdm(total=len(samples)) as bar:
+
+            def is_new(sample: Sample) -> bool:
+                known = heard.known.get(sample.key)
+                return not known or zlib.crc32(sample.audio.read()) not in known
+
+            todo = [s for s in samples if is_new(s)]
+            bar.update(len(samples) - len(todo))
+            for results in in_parallel(work, portions(todo, 48), args.jobs):
+                for sample, data, text in results:
+                    heard.add(sample.key, data, sample.text, text)
+                bar.update(len(results))
+    except NanospeechError as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

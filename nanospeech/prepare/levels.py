@@ -1,0 +1,73 @@
+"""Levels of a data set: mean and spread of its log mels, and how loud it is. Changes nothing.
+
+    nanospeech prepare levels data/train
+    nanospeech train --config FILE --set $(nanospeech prepare levels data/train)
+
+Prints the audio settings of a run that learns from these clips: the flow works on log mels of mean
+0 and spread 1, and prompts are brought to the loudness of the training clips (a prompt that is
+louder changes the pace of the speech after it).
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from nanospeech.audio import wave as audio
+from nanospeech.audio.mel import log_mel
+from nanospeech.corpus.layouts import Sample, find
+from nanospeech.corpus.mp3 import BadAudio, decode
+from nanospeech.errors import DataError, NanospeechError
+
+
+def levels(samples: Sequence[Sample], clips: int = 300, seed: int = 0) -> dict[str, float]:
+    """mel_mean, mel_std and prompt_rms of some clips drawn at random.
+
+    Raises:
+        DataError: none can be read.
+    """
+    some = random.Random(seed).sample(list(samples), min(clips, len(samples)))
+    count, total, squares, loudness = 0, 0.0, 0.0, []
+    for sample in tqdm(some, "levels", unit=" clips", disable=None):
+        try:
+            wave, _ = decode(sample.audio.read(), min_seconds=0.1)
+        except (BadAudio, OSError):
+            continue
+        mel = log_mel(wave).astype(np.float64)
+        count, total, squares = count + mel.size, total + mel.sum(), squares + (mel**2).sum()
+        loudness.append(audio.rms(audio.trim(wave)))
+    if not count:
+        raise DataError(f"none of {len(some)} clips can be read")
+    mean = total / count
+    spread = float(np.sqrt(squares / count - mean**2))
+    found = {"mel_mean": mean, "mel_std": spread, "prompt_rms": float(np.median(loudness))}
+    return {name: float(f"{value:.3g}") for name, value in found.items()}
+
+
+def main(argv: list[str] | None = None) -> int:
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("inputs", nargs="+", type=Path, metavar="INPUT", help="see prepare.py")
+    parser.add_argument("--clips", type=int, default=300, help="how many to measure (300)")
+    parser.add_argument("--out", type=Path, help="file to write the line to as well")
+    args = parser.parse_args(argv)
+    try:
+        found = levels(find(args.inputs)[0], args.clips)
+        line = " ".join(f"audio.{name}={value}" for name, value in found.items())
+        if args.out:
+            args.out.write_text(line + "\n", encoding="utf-8")
+    except (NanospeechError, OSError) as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 2
+    print(line)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

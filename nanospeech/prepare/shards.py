@@ -1,0 +1,318 @@
+"""Prepares speech for training: a vocabulary, MP3s, and WebDataset shards.
+
+The three steps for a data set in LibriTTS-R's layout:
+
+    nanospeech prepare vocab extracted/LibriTTS_R --out vocab.txt
+    nanospeech prepare mp3 extracted/LibriTTS_R
+    nanospeech prepare shards extracted/LibriTTS_R --out shards
+
+The second may be left out: `shards` encodes what has no MP3 yet on its way. INPUT is any of
+
+    a folder with X.normalized.txt beside X.wav or X.mp3, at any depth   (LibriTTS, LibriTTS-R)
+    a folder with metadata.csv and wavs/                                 (LJSpeech)
+    a .csv (audio,text[,speaker] in its first line) or .jsonl manifest   (your own recordings)
+    a .tar, or a folder of them                                          (WebDataset shards)
+
+and several may be given at once. A shard holds, in shuffled order, {key}.mp3 (mono, 24 kHz,
+64 kbps) and {key}.json with "text", "duration" in seconds and, where it is known, "speaker".
+Recordings that cannot be used are left out, counted by reason, and listed in skipped.csv.
+The trainers take them as
+
+    load_dataset("webdataset", data_files="shards/*.tar", split="train", streaming=True)
+
+which learns the fields of the JSON from the first samples: where only some of the recordings have
+a speaker, name the others by --speaker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import os
+import random
+import sys
+import tarfile
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from nanospeech.audio.wave import SAMPLE_RATE
+from nanospeech.corpus.layouts import LAYOUTS, Sample, Skip, find
+from nanospeech.corpus.mp3 import BadAudio, convert, decode, encode, in_parallel, is_done
+from nanospeech.errors import DataError, InputError, NanospeechError
+from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
+
+
+@dataclass(frozen=True)
+class ShardOptions:
+    """How `shards` works."""
+
+    size: int = field(default=1000, metadata={"help": "samples a shard"})
+    seed: int = field(default=0, metadata={"help": "of the order of the samples"})
+    min_seconds: float | None = field(default=None, metadata={"help": "leave out shorter ones"})
+    max_seconds: float | None = field(default=None, metadata={"help": "leave out longer ones"})
+    speaker: str | None = field(default=None, metadata={"help": "name of samples without one"})
+    prefix: str = field(default="shard", metadata={"help": "first part of the shards' names"})
+
+    def __post_init__(self):
+        if self.size < 1:
+            raise InputError(f"--size is {self.size}; a shard holds at least 1 sample")
+        low, high = self.min_seconds, self.max_seconds
+        if low is not None and high is not None and low > high:
+            raise InputError(f"--min-seconds {low} is more than --max-seconds {high}")
+        if not self.prefix or "/" in self.prefix or os.sep in self.prefix:
+            raise InputError(f"--prefix {self.prefix!r} should be the first part of a file's name")
+
+
+def make_vocab(samples: Iterable[Sample]) -> list[str]:
+    """Every character of the transcripts, sorted.
+
+    Raises:
+        DataError: there are none.
+    """
+    if not (vocab := sorted({c for sample in samples for c in sample.text})):
+        raise DataError("no transcript can be read; there is nothing to make a vocabulary of")
+    return vocab
+
+
+def make_mp3s(folders: Sequence[Path], jobs: int = 1) -> tuple[dict[str, int], list[Skip]]:
+    """Writes X.mp3 beside each X.wav and X.flac below some folders; finished ones are kept.
+
+    Returns:
+        The counts "written" and "kept", and what could not be used.
+
+    Raises:
+        DataError: there are no recordings, or none can be used.
+    """
+    if missing := [str(f) for f in folders if not f.is_dir()]:
+        raise InputError(f"there is no folder {', '.join(missing)}")
+    found = {p for f in folders for p in f.rglob("*") if p.suffix.lower() in (".wav", ".flac")}
+    todo = sorted(p for p in found if not is_done(p, p.with_suffix(".mp3")))
+    skips = []
+    results = in_parallel(convert, todo, min(jobs, len(todo)))
+    for path, bad in zip(todo, tqdm(results, "MP3", len(todo), unit=" files", disable=None)):
+        if bad:
+            skips.append(Skip(path.as_posix(), *bad))
+    counts = {"written": len(todo) - len(skips), "kept": len(found) - len(todo)}
+    if not counts["written"] and not counts["kept"]:
+        raise nothing_usable(skips, folders)
+    return counts, skips
+
+
+def pack(sample: Sample, options: ShardOptions) -> tuple[bytes, float] | Skip:
+    """The MP3 of a sample and its real duration in seconds, or why there is none."""
+    try:
+        data = sample.audio.read()
+        wave, ready = decode(data, options.min_seconds, options.max_seconds)
+        return data if ready else encode(wave), len(wave) / SAMPLE_RATE
+    except BadAudio as e:
+        return Skip(sample.name, *e.args)
+    except OSError as e:
+        return Skip(sample.name, "unreadable audio", str(e))
+
+
+def describe(sample: Sample, duration: float, options: ShardOptions) -> bytes:
+    """The JSON of a sample."""
+    meta: dict[str, Any] = {"text": sample.text, "duration": round(duration, 4)}
+    if speaker := sample.speaker or options.speaker:
+        meta["speaker"] = speaker
+    return json.dumps(meta | sample.extra, ensure_ascii=False).encode("utf-8")
+
+
+class ShardWriter:
+    """Writes PREFIX-000000.tar, PREFIX-000001.tar, … each under another name until it is whole."""
+
+    def __init__(self, folder: Path, prefix: str, size: int):
+        self.folder, self.prefix, self.size = folder, prefix, size
+        self.paths: list[Path] = []
+        self.tar: tarfile.TarFile | None = None
+        self.count = 0
+
+    def __enter__(self) -> ShardWriter:
+        return self
+
+    def __exit__(self, error: type | None, *_: Any) -> None:
+        if error is None:
+            self.finish()
+        elif self.tar is not None:
+            self.tar.close()
+            self.part.unlink(missing_ok=True)
+
+    @property
+    def part(self) -> Path:
+        return self.folder / f".{self.prefix}-{len(self.paths):06d}.part"
+
+    def add(self, key: str, files: dict[str, bytes]) -> None:
+        """Adds {key}.{extension} for each extension."""
+        if self.tar is None:
+            self.tar = tarfile.open(self.part, "w")  # noqa: SIM115
+        for extension, data in files.items():
+            info = tarfile.TarInfo(f"{key}.{extension}")  # no times or owners: the same every run
+            info.size = len(data)
+            self.tar.addfile(info, io.BytesIO(data))
+        self.count += 1
+        if self.count == self.size:
+            self.finish()
+
+    def finish(self) -> None:
+        if self.tar is None:
+            return
+        self.tar.close()
+        path = self.folder / f"{self.prefix}-{len(self.paths):06d}.tar"
+        os.replace(self.part, path)
+        self.paths.append(path)
+        self.tar, self.count = None, 0
+
+
+def make_shards(
+    samples: Sequence[Sample],
+    out: Path,
+    options: ShardOptions = ShardOptions(),
+    jobs: int = 1,
+    overwrite: bool = False,
+) -> tuple[dict[str, Any], list[Skip]]:
+    """Writes the samples as shards, in an order that only the seed decides.
+
+    Returns:
+        "samples", "shards", "hours" and "speakers" written, and what could not be used.
+
+    Raises:
+        InputError: there are shards already.
+        DataError: no sample can be used.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    old = sorted(out.glob(f"{options.prefix}-*.tar"))
+    if old and not overwrite:
+        raise InputError(f"{out} holds {len(old)} shards already; pass --overwrite to replace them")
+    if used := {sample.audio.path.resolve() for sample in samples} & {p.resolve() for p in old}:
+        raise InputError(f"{min(used)} is read and would be replaced; choose another --out")
+    samples = list(samples)
+    random.Random(options.seed).shuffle(samples)
+    packed = in_parallel(partial(pack, options=options), samples, min(jobs, len(samples)))
+    skips, seconds, speakers, written = [], 0.0, set(), 0
+    bar = tqdm(packed, "shards", len(samples), unit=" samples", disable=None)
+    with ShardWriter(out, options.prefix, options.size) as writer:
+        for sample, result in zip(samples, bar):
+            if isinstance(result, Skip):
+                skips.append(result)
+                continue
+            while old:  # all go, now that there is something new: the new set may be of fewer
+                old.pop().unlink()
+            data, duration = result
+            writer.add(sample.key, {"mp3": data, "json": describe(sample, duration, options)})
+            written, seconds = written + 1, seconds + duration
+            speakers.add(sample.speaker or options.speaker)
+    if not written:
+        raise nothing_usable(skips, [out])
+    counts = {"samples": written, "shards": len(writer.paths), "hours": round(seconds / 3600, 4)}
+    return counts | {"speakers": len(speakers - {None})}, skips
+
+
+def nothing_usable(skips: Sequence[Skip], where: Iterable[Path]) -> DataError:
+    if not skips:
+        return DataError(f"there are no recordings in {', '.join(map(str, where))}")
+    first = skips[0]
+    return DataError(
+        f"none of {len(skips)} recordings can be used: {by_reason(skips)}; "
+        f"the first is {first.name} ({first.reason}{': ' if first.detail else ''}{first.detail})"
+    )
+
+
+def by_reason(skips: Iterable[Skip]) -> dict[str, int]:
+    return dict(Counter(skip.reason for skip in skips).most_common())
+
+
+def list_skips(path: Path, skips: Sequence[Skip]) -> None:
+    """Writes skipped.csv: what was left out and why; no rows where nothing was."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as f:
+        writer = csv.writer(f)
+        writer.writerow(["name", "reason", "detail"])
+        writer.writerows((s.name, s.reason, s.detail) for s in skips)
+
+
+def parser() -> argparse.ArgumentParser:
+    raw = argparse.RawDescriptionHelpFormatter
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    commands = p.add_subparsers(dest="command", required=True)
+    layouts = ["auto", *LAYOUTS]
+    cores = os.cpu_count() or 1
+
+    vocab = commands.add_parser("vocab", help="write vocab.txt, the characters of the transcripts")
+    vocab.add_argument("inputs", nargs="*", type=Path, metavar="INPUT")
+    vocab.add_argument("--out", type=Path, default=Path("vocab.txt"))
+    vocab.add_argument("--kind", choices=["chars", "phonemes"], default="chars")
+    vocab.add_argument("--layout", choices=layouts, default="auto")
+
+    mp3 = commands.add_parser("mp3", help="write X.mp3 beside each X.wav; goes on where it stopped")
+    mp3.add_argument("inputs", nargs="+", type=Path, metavar="FOLDER")
+    mp3.add_argument("--jobs", type=int, default=cores, help="processes")
+    mp3.add_argument("--skipped", type=Path, default=Path("skipped.csv"), help="list of bad files")
+
+    shards = commands.add_parser("shards", help="write WebDataset shards")
+    shards.add_argument("inputs", nargs="+", type=Path, metavar="INPUT")
+    shards.add_argument("--out", type=Path, default=Path("shards"), help="their folder")
+    shards.add_argument("--layout", choices=layouts, default="auto")
+    shards.add_argument("--jobs", type=int, default=cores, help="processes")
+    shards.add_argument("--overwrite", action="store_true", help="replace the shards in --out")
+    for name, f in ShardOptions.__dataclass_fields__.items():
+        kind = {"int": int, "float": float}.get(str(f.type).split(" ")[0], str)
+        flag = "--" + name.replace("_", "-")
+        shards.add_argument(flag, type=kind, default=f.default, help=f.metadata["help"])
+    return p
+
+
+def run(args: argparse.Namespace) -> tuple[dict[str, Any], list[Skip]]:
+    """Does what the arguments ask for; returns counts, and what was left out."""
+    if args.command == "vocab":
+        if args.kind == "chars" and not args.inputs:
+            raise InputError("vocab needs at least one INPUT whose transcripts to read")
+        samples, skips = ([], []) if args.kind == "phonemes" else find(args.inputs, args.layout)
+        vocab = phoneme_vocab() if args.kind == "phonemes" else make_vocab(samples)
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        Tokenizer(args.kind, vocab).save(args.out)
+        return {"tokens": len(vocab), "transcripts": len(samples), "out": str(args.out)}, skips
+    if args.jobs < 1:
+        raise InputError(f"--jobs is {args.jobs}; choose at least 1")
+    if args.command == "mp3":
+        counts, skips = make_mp3s(args.inputs, args.jobs)
+        if skips:
+            list_skips(args.skipped, skips)
+        return counts, skips
+    options = ShardOptions(**{k: getattr(args, k) for k in ShardOptions.__dataclass_fields__})
+    samples, skips = find(args.inputs, args.layout)
+    if not samples:
+        raise nothing_usable(skips, args.inputs)
+    counts, bad = make_shards(samples, args.out, options, args.jobs, args.overwrite)
+    list_skips(args.out / "skipped.csv", skips := [*skips, *bad])
+    return counts | {"out": str(args.out)}, skips
+
+
+def main(argv: list[str] | None = None) -> int:
+    try:
+        counts, skips = run(parser().parse_args(argv))
+    except NanospeechError as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 2
+    except OSError as e:
+        print(f"error: cannot write there: {e}", file=sys.stderr)
+        return 2
+    for reason, count in by_reason(skips).items():
+        print(f"skipped {count}: {reason}, for example {first_of(skips, reason)}", file=sys.stderr)
+    print(json.dumps(counts | {"skipped": by_reason(skips)}))
+    return 0
+
+
+def first_of(skips: Sequence[Skip], reason: str) -> str:
+    return next(skip.name for skip in skips if skip.reason == reason)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,153 @@
+"""Resay: makes the mels of recordings again by a speech model, to train its vocoder on.
+
+    nanospeech prepare mels FOLDER runs/kathleen/finetune/data/voice-*.tar --voice kathleen \\
+        --out runs/made
+    nanospeech vocoder --config nanospeech/configs/vocoder_made.yaml \\
+        --set initial=FOLDER "data.shards=[runs/made/*.tar]"
+
+A small model's mels are a little blurred, and a vocoder that has only met those of recordings
+makes the blur audible. Each clip of the shards is noised part of the way, and the model's sampler
+brings it back, with the voice's prompt before it and each sound where the recording has it: what
+comes out sounds as the model does and still fits the recording (noising as in SDEdit, arXiv
+2108.01073; vocoders trained on a model's own mels: Tacotron 2, arXiv 1712.05884). Writes tars of
+the recording, its JSON, and the mel as float16 in X.npy. The last line is one JSON document.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from nanospeech import SampleOptions, Speaker, load_engine
+from nanospeech.audio import wave as audio
+from nanospeech.audio.mel import log_mel
+from nanospeech.corpus.layouts import Skip, find
+from nanospeech.corpus.mp3 import BadAudio, decode
+from nanospeech.engine.sampling import integrate, noise, time_grid
+from nanospeech.errors import InputError, NanospeechError
+from nanospeech.text.sentences import encode
+from nanospeech_torch.finetune.recordings import flac_bytes
+from nanospeech_torch.prepare.features import npy
+
+from .shards import ShardWriter, by_reason
+
+
+def resay(speaker: Speaker, wave: np.ndarray, text: str, since: float, seed: int) -> np.ndarray:
+    """The log mel of a recording as the model would have it.
+
+    Args:
+        speaker: the voice; its prompt goes before.
+        wave: float32 (n,) at the model's rate, as loud as the model's data.
+        since: time of the ODE that the recording is noised to: near 0 little of it is left.
+        seed: of the noise.
+
+    Returns:
+        float32 (N, M), frame by frame that of the recording; whole patches.
+
+    Raises:
+        InputError: fewer frames than tokens, or nothing to say.
+    """
+    engine, prompt, options = speaker.engine, speaker.prompt, SampleOptions()
+    c, patch = engine.config, engine.config.dit.patch_size
+    mel = log_mel(wave, c.audio)
+    mel = mel[: len(mel) // patch * patch]
+    said = " ".join(speaker.chunks(text))
+    tokens = np.concatenate([prompt.tokens, encode(said + c.dit.edge, engine.tokenizer)])
+    start, whole = len(prompt.mel), np.concatenate([prompt.mel, mel])[None]
+    if len(tokens) * patch > whole.shape[1]:
+        raise InputError(f"{len(mel)} frames are too few for {said!r}")
+    lens, cond = np.array([whole.shape[1]]), whole.copy()
+    cond[:, start:] = 0
+    fresh = np.arange(whole.shape[1])[None] >= start
+    with engine.context():
+        # all of it is aligned as a prompt is: each token lies where the recording has it
+        made = engine.text_states(tokens[None], whole, lens, lens, np.array([len(tokens)]))
+        states, filler = (engine.to_weights(s) for s in made)
+        normal = engine.to_weights(engine.array(engine.normalised(cond)))
+        velocity = engine.guided(options, (normal, states, None), filler, fresh)
+        spread = c.chosen(options, "temperature") * (1 - since)
+        state = spread * noise(lens[0], c.audio.n_mels, seed)[None]
+        state = engine.array((state + since * engine.normalised(whole)).astype(np.float32))
+        grid = time_grid(options.steps, options.schedule, options.sway_sampling_coef)
+        times = [since, *(t for t in grid if t > since + 0.01)]
+        *_, last = integrate(velocity, state, times, options.method)
+        found = engine.numpy(last)[0, start:]
+    return found * c.audio.mel_std + c.audio.mel_mean
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Writes the shards; what was made, and why clips were left out."""
+    low, high = args.since
+    if not 0 <= low <= high < 1:
+        raise InputError(f"--since is {low:g} to {high:g}; choose 0 up to 1, the lower one first")
+    engine = load_engine(args.model, backend="torch")
+    if not engine.aligned:
+        raise InputError(f"{engine.folder} is no aligned model: it cannot tell where a sound lies")
+    speaker = Speaker(engine, args.voice, seed=0)
+    name = args.voice or engine.config.default_voice or "voice"
+    seconds, left = 0.0, 3600 * args.hours
+    samples, skips = find(args.shards)
+    bar = tqdm(samples, name, unit=" clips", disable=None)
+    args.out.mkdir(parents=True, exist_ok=True)
+    with ShardWriter(args.out, name, 500) as writer:
+        for number, sample in enumerate(bar):
+            rng = np.random.default_rng((args.seed, number))
+            try:
+                wave, _ = decode(sample.audio.read(), 0.5, args.max_seconds)
+                wave, _ = audio.set_level(wave, engine.config.audio.prompt_rms)
+                since = float(rng.uniform(low, high))
+                mel = resay(speaker, wave, sample.text, since, int(rng.integers(2**31)))
+            except (BadAudio, InputError) as e:
+                skips.append(Skip(sample.name, *e.args))
+                continue
+            told = {"text": sample.text, "duration": len(wave) / audio.SAMPLE_RATE, "speaker": name}
+            files = {"flac": flac_bytes(wave), "npy": npy(mel)}
+            writer.add(sample.key, files | {"json": json.dumps(told).encode()})
+            seconds += told["duration"]
+            if seconds > left:
+                break
+    if not seconds:
+        raise InputError(f"no clip could be made again: {by_reason(skips)}")
+    return {"voice": name, "hours": round(seconds / 3600, 3), "left_out": by_reason(skips)}
+
+
+def parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    p.add_argument("model", type=Path, help="release folder")
+    p.add_argument("shards", nargs="+", type=Path, help="recordings of the voice with their texts")
+    p.add_argument("--voice", help="a built-in one; default: the folder's")
+    p.add_argument("--out", type=Path, required=True, help="folder for the shards")
+    p.add_argument("--hours", type=float, default=1e9, help="at most")
+    p.add_argument(
+        "--since",
+        type=float,
+        nargs=2,
+        default=(0.2, 0.5),
+        metavar="TIME",
+        help="between which times of the ODE the sampler starts (%(default)s)",
+    )
+    p.add_argument("--max-seconds", type=float, default=12.0, help="of a clip (%(default)g)")
+    p.add_argument("--seed", type=int, default=0)
+    return p
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = parser().parse_args(argv)
+    try:
+        print(json.dumps(run(args)))
+    except (NanospeechError, OSError) as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+"""Adds the voice of a finetuned model to the folder that it was finetuned from.
+
+    nanospeech finetune --data recordings/ --voice anna --output anna
+    nanospeech publish voice anna FOLDER --voice anna
+    python -m nanospeech.generate --model FOLDER --voice anna --text "Hello."
+
+FOLDER speaks as before with its other voices. With this one it speaks as the finetuned model does:
+voices/anna.safetensors holds what training changed, cut to a size (nanospeech/release/voice_weights.py).
+The last line is one JSON document: how large the file is, and what share of the change it holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from convert.writer import write_whole
+from nanospeech.errors import InputError, NanospeechError
+from nanospeech.release.folder import MODEL, Release, open_release
+from nanospeech.release.voice_weights import added, difference
+from nanospeech.release.voices import find_voice, list_voices
+
+
+def add_voice(
+    tuned: Release, base: Release, name: str, megabytes: float, overwrite: bool = False
+) -> dict[str, float]:
+    """Writes the voice's files; the size in MB and the share of the change that is kept.
+
+    Args:
+        tuned: with the voice among its own.
+        base: the folder that gets it.
+        name: of the voice.
+        megabytes: of its weights, at the most.
+        overwrite: a voice of that name that is there.
+
+    Raises:
+        InputError: no such voice, another of that name, or models that are not alike.
+    """
+    if tuned.tokenizer.vocab != base.tokenizer.vocab or tuned.config.audio != base.config.audio:
+        raise InputError(f"{tuned.folder} reads or hears in another way than {base.folder}")
+    voice = find_voice(name, tuned.folder)
+    if voice.audio.parent != tuned.folder / "voices":
+        raise InputError(f"{tuned.folder} has no voice {name!r} of its own")
+    folder = base.folder / "voices"
+    old = list(folder.glob(f"{name}.*"))
+    if old and not overwrite:
+        raise InputError(f"{base.folder} has a voice {name!r}; pass --overwrite to replace it")
+    before, after = base.weights(MODEL), tuned.weights(MODEL)
+    change = difference(before, after, int(megabytes * 1e6 / 2))
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{name}.safetensors"
+    write_whole(change, path)
+    files = [f for f in voice.audio.parent.glob(f"{name}.*") if f.suffix != path.suffix]
+    written = [path, *(Path(shutil.copy(file, folder)) for file in files)]
+    for file in set(old) - set(written):
+        file.unlink()
+    kept = added(before, change, path)
+    lost, whole = (sum(square(t, after[n]) for n, t in m.items()) for m in (kept, before))
+    return {"megabytes": path.stat().st_size / 1e6, "kept": 1 - lost / max(whole, 1e-12)}
+
+
+def square(a: np.ndarray, b: np.ndarray) -> float:
+    """The squared distance of two tensors."""
+    return float(np.square(a.astype(np.float32) - b.astype(np.float32)).sum())
+
+
+def parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    p.add_argument("tuned", type=Path, help="release folder of the finetuned model")
+    p.add_argument("folder", type=Path, help="release folder that it was finetuned from")
+    p.add_argument("--voice", required=True, help="name of the voice, in both")
+    p.add_argument("--megabytes", type=float, default=3.0, help="size (default: %(default)g)")
+    p.add_argument("--overwrite", action="store_true", help="replace a voice of that name")
+    return p
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = parser().parse_args(argv)
+    try:
+        told = add_voice(
+            open_release(args.tuned),
+            open_release(args.folder),
+            args.voice,
+            args.megabytes,
+            args.overwrite,
+        )
+    except (NanospeechError, OSError) as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 2
+    print(f"{args.folder} has the voices {', '.join(list_voices(args.folder))}")
+    print(json.dumps({"voice": args.voice, **{k: round(v, 4) for k, v in told.items()}}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,360 @@
+"""Listen: a page of audio players made from a model: its voices, both backends, their pictures.
+
+    nanospeech publish listen --evaluation eval
+    nanospeech publish listen --model my_voice --out page --texts my_texts.txt
+
+For each built-in voice: the recording that it is given as its prompt, and each text spoken by every
+backend with the same seed. OUT/index.html works from the disk and needs nothing but the MP3s and
+PNGs beside it. OUT.md is the same for GitHub, which shows no players in Markdown: it links to the
+files. The tables are those of nanospeech evaluate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+import io
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nanospeech import Speaker, load_engine
+from nanospeech.audio import wave as audio
+from nanospeech.audio.mel import log_mel
+from nanospeech.config import ModelConfig
+from nanospeech.corpus.mp3 import encode
+from nanospeech.errors import BackendError, InputError, NanospeechError, require
+from nanospeech.evaluate.items import read_texts
+from nanospeech.release.folder import resolve
+from nanospeech.release.voices import SUFFIXES
+
+TEXTS = (
+    "Hello! I was trained from scratch, and I run on your own machine.",
+    "The museum opens at 9:30, and bread is sold in the square.",
+)
+BACKENDS = {"torch": "PyTorch", "mlx": "MLX"}
+COLOURS = 24  # of a picture: a quarter of the bytes
+LIMIT = 3_000_000  # bytes of a page that is kept in a repository
+STYLE = """
+:root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --line: #d0d7de; --soft: #57606a }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6edf3; --paper: #0d1117; --line: #30363d; --soft: #9198a1 }
+}
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
+  max-width: 60rem; margin: 0 auto; padding: 1rem }
+h2 { border-top: 1px solid var(--line); padding-top: 1rem }
+.row { display: flex; flex-wrap: wrap; gap: 1rem }
+.row figure { flex: 1 1 16rem; margin: 0 }
+figure { margin: 1rem 0 }
+figcaption, .soft { color: var(--soft); font-size: .9rem }
+audio { width: 100% }
+img { max-width: 100%; height: auto; border: 1px solid var(--line) }
+.scroll { overflow-x: auto }
+table { border-collapse: collapse }
+th, td { border: 1px solid var(--line); padding: .25rem .6rem; text-align: right }
+th:first-child, td:first-child { text-align: left }
+a { color: inherit }
+"""
+
+
+@dataclass
+class Spoken:
+    """One voice: its prompt, and each text by each backend.
+
+    Attributes:
+        about: the source and licence of the prompt, one line.
+        waves: float32 (n,) at 24 kHz by (text number, backend).
+        types: in which each backend computed.
+    """
+
+    name: str
+    prompt: np.ndarray
+    words: str
+    about: str
+    waves: dict[tuple[int, str], np.ndarray] = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)
+
+
+def read_voices(model: Path) -> list[Spoken]:
+    """The built-in voices of a release folder, the default one first.
+
+    Raises:
+        InputError: it has none.
+    """
+    default = ModelConfig.load(model / "config.json").default_voice
+    found = []
+    for path in sorted((model / "voices").glob("*")):
+        if path.suffix.lower() not in SUFFIXES or not path.with_suffix(".txt").is_file():
+            continue
+        license = path.with_name(f"{path.stem}.license.txt")
+        about = " ".join(license.read_text(encoding="utf-8").split()) if license.is_file() else ""
+        words = path.with_suffix(".txt").read_text(encoding="utf-8").strip()
+        found.append(Spoken(path.stem, audio.read(path), words, about))
+    if not found:
+        raise InputError(f"{model} has no voices/, so there is nobody to listen to")
+    return sorted(found, key=lambda v: v.name != default)
+
+
+def speak(
+    voices: Sequence[Spoken], model: Path, texts: Sequence[str], backends: Sequence[str], seed: int
+) -> list[str]:
+    """Fills in the waves; the backends that are there.
+
+    Raises:
+        BackendError: none is.
+    """
+    there = []
+    for backend in backends:
+        try:
+            engine = load_engine(model, backend=backend)
+        except BackendError as e:
+            print(f"left out: {backend}: {e}", file=sys.stderr)
+            continue
+        there.append(backend)
+        for voice in voices:
+            speaker = Speaker(engine, voice=voice.name, seed=seed)
+            voice.types[backend] = engine.dtype
+            for i, text in enumerate(texts):
+                voice.waves[i, backend] = speaker.speak(text).wave
+            print(f"{voice.name}: {BACKENDS[backend]}")
+    if not there:
+        raise BackendError(f"none of {', '.join(backends)} is installed")
+    return there
+
+
+def picture(path: Path, voice: Spoken, backends: Sequence[str]) -> None:
+    """Log mels of the prompt and of the first text, on one time axis each."""
+    require("matplotlib", "eval").use("Agg")
+    from matplotlib import pyplot as plt
+
+    mels = {f"{voice.name}: the prompt": log_mel(voice.prompt)}
+    mels |= {f"{BACKENDS[b]}": log_mel(voice.waves[0, b]) for b in backends}
+    longest = max(map(len, mels.values())) / 93.75
+    size = (8, 1.5 * len(mels) + 0.3)
+    figure, axes = plt.subplots(len(mels), 1, figsize=size, sharex=True, constrained_layout=True)
+    for axis, (title, mel) in zip(np.atleast_1d(axes), mels.items()):
+        axis.imshow(
+            mel.T, origin="lower", aspect="auto", vmin=-9, vmax=2, cmap="magma",
+            extent=(0, len(mel) / 93.75, 0, mel.shape[1]),
+        )  # fmt: skip
+        axis.set(ylabel="mel band", xlim=(0, longest))
+        axis.set_title(title, fontsize=9, loc="left")
+    np.atleast_1d(axes)[-1].set_xlabel("seconds")
+    drawn = io.BytesIO()
+    figure.savefig(drawn, dpi=75)
+    plt.close(figure)
+    few = require("PIL.Image", "eval").open(drawn).convert("RGB").quantize(COLOURS, dither=0)
+    few.save(path, optimize=True)
+
+
+def alike(voice: Spoken, texts: int, backends: Sequence[str]) -> str:
+    """How far apart the waves of two backends are; nothing where there is only one."""
+    if len(backends) < 2:
+        return ""
+    pairs = [[voice.waves[i, b] for b in backends[:2]] for i in range(texts)]
+    if any(len(a) != len(b) for a, b in pairs):
+        return "The two backends' waves are not of one length."
+    far = max(float(np.abs(a - b).max()) for a, b in pairs)
+    told = f"The two backends' waves differ by {far:.1e} at most"
+    types = [f"{BACKENDS[b]} computed in {voice.types[b]}" for b in backends[:2]]
+    return f"{told}: {', '.join(types)}." if len(set(voice.types.values())) > 1 else f"{told}."
+
+
+def write_files(out: Path, voices: Sequence[Spoken], backends: Sequence[str]) -> None:
+    """The MP3s and pictures."""
+    for voice in voices:
+        (out / f"{voice.name}-prompt.mp3").write_bytes(encode(voice.prompt))
+        for (i, backend), wave in voice.waves.items():
+            (out / f"{voice.name}-{i + 1}-{backend}.mp3").write_bytes(encode(wave))
+        picture(out / f"{voice.name}.png", voice, backends)
+
+
+def read_tables(folders: Sequence[Path]) -> list[str]:
+    """The Markdown tables of evaluations.
+
+    Raises:
+        InputError: one has none.
+    """
+    try:
+        texts = [(f / "summary.md").read_text(encoding="utf-8") for f in folders]
+    except OSError as e:
+        raise InputError(f"cannot read an evaluation's table: {e}") from e
+    tables = ["\n".join(t for t in text.splitlines() if t.startswith("|")) for text in texts]
+    if empty := [str(f) for f, t in zip(folders, tables) if not t]:
+        raise InputError(f"there is no table in the summary.md of {', '.join(empty)}")
+    return tables
+
+
+def html_table(markdown: str, caption: str) -> str:
+    """A Markdown table as HTML."""
+    rows = [re.split(r"(?<!\\)\|", line.strip().strip("|")) for line in markdown.splitlines()]
+    rows = [[html.escape(c.strip().replace("\\|", "|")) for c in r] for r in rows]
+    head, body = rows[0], rows[2:]
+    lines = [f"<table><caption class='soft'>{html.escape(caption)}</caption>", "<thead><tr>"]
+    lines += [f"<th scope='col'>{c or 'voice'}</th>" for c in head]
+    lines.append("</tr></thead><tbody>")
+    for first, *rest in body:
+        cells = "".join(f"<td>{c}</td>" for c in rest)
+        lines.append(f"<tr><th scope='row'>{first}</th>{cells}</tr>")
+    return "<div class='scroll' role='region' tabindex='0' aria-label='Evaluation'>" + "\n".join(
+        [*lines, "</tbody></table></div>"]
+    )
+
+
+def player(src: str, caption: str) -> str:
+    said, file = html.escape(caption, quote=True), html.escape(src, quote=True)
+    return (
+        f'<figure><figcaption>{said}</figcaption><audio controls preload="metadata" src="{file}" '
+        f'aria-label="{said}"><a href="{file}">{said}</a></audio></figure>'
+    )
+
+
+def page(
+    voices: Sequence[Spoken],
+    texts: Sequence[str],
+    backends: Sequence[str],
+    tables: Sequence[str],
+    seed: int,
+) -> str:
+    """index.html."""
+    parts = []
+    for v in voices:
+        name = html.escape(v.name)
+        parts.append(f'<section aria-labelledby="{name}"><h2 id="{name}">{name}</h2>')
+        parts.append(f"<p class='soft'>{html.escape(v.about)}</p>")
+        caption = f"The prompt of {v.name}: “{v.words}”"
+        parts.append(player(f"{v.name}-prompt.mp3", caption))
+        for i, text in enumerate(texts):
+            players = [
+                player(f"{v.name}-{i + 1}-{b}.mp3", f"{v.name} by {BACKENDS[b]}") for b in backends
+            ]
+            parts.append(f"<p>“{html.escape(text)}”</p><div class='row'>{''.join(players)}</div>")
+        alt = f"Log mel spectrograms: the prompt of {v.name}, and the first text by each backend"
+        note = alike(v, len(texts), backends)
+        parts.append(
+            f'<figure><img src="{name}.png" alt="{html.escape(alt, quote=True)}" loading="lazy">'
+            f"<figcaption>The prompt, and the first text. {note}</figcaption></figure></section>"
+        )
+    if tables:
+        parts.append("<section><h2>Figures</h2>")
+        parts += [html_table(t, "Means over the test sentences") for t in tables]
+        parts.append("</section>")
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>nanospeech: listen</title>
+<style>{STYLE}</style>
+</head>
+<body>
+<header><h1>Listen</h1>
+<p>The voices of one model. A prompt is the recording that a voice is to sound like; the line above
+it tells who made it. All else is synthetic, spoken with seed {seed} and the shipped defaults, as it
+came. Both backends start from the same noise.</p></header>
+<main>
+{chr(10).join(parts)}
+</main>
+</body>
+</html>
+"""
+
+
+def markdown(
+    folder: str,
+    voices: Sequence[Spoken],
+    texts: Sequence[str],
+    backends: Sequence[str],
+    tables: Sequence[str],
+    seed: int,
+) -> str:
+    """The same for GitHub."""
+    lines = [
+        "# Listen",
+        "",
+        f"Every voice of the model, spoken with seed {seed} and the shipped defaults, as it came.",
+        "GitHub shows no audio players in Markdown: the links lead to MP3s. In a clone,",
+        f"[{folder}/index.html]({folder}/index.html) has players; open it in a browser.",
+    ]
+    lines += [""] + [f"{i}. {text}" for i, text in enumerate(texts, 1)] + [""]
+    head = [f"{i}, {BACKENDS[b]}" for i in range(1, len(texts) + 1) for b in backends]
+    lines += ["| " + " | ".join(["voice", "prompt", *head]) + " |", "|---" * (len(head) + 2) + "|"]
+    for v in voices:
+        files = [f"{v.name}-{i + 1}-{b}.mp3" for i in range(len(texts)) for b in backends]
+        links = [f"[listen]({folder}/{f})" for f in [f"{v.name}-prompt.mp3", *files]]
+        lines.append("| " + " | ".join([v.name, *links]) + " |")
+    for v in voices:
+        alt = f"Log mels of {v.name}: its prompt, and text 1 by each backend"
+        note = alike(v, len(texts), backends)
+        lines += ["", f"## {v.name}", "", f"Prompt: “{v.words}” {v.about}".rstrip(), ""]
+        lines += [f"![{alt}]({folder}/{v.name}.png)", *(["", note] if note else [])]
+    for table in tables:
+        lines += ["", "## Figures", "", table] if table is tables[0] else ["", table]
+    return "\n".join(lines) + "\n"
+
+
+def check_replaceable(out: Path) -> None:
+    """
+    Raises:
+        InputError: the folder holds what this script did not write, and would be lost.
+    """
+    if not out.name or (out.exists() and not out.is_dir()):
+        raise InputError(f"--out is {out}, which names no folder to write")
+    made = (".mp3", ".png", ".html")
+    other = [p.name for p in out.iterdir() if p.suffix not in made] if out.exists() else []
+    if other:
+        raise InputError(f"{out} would be replaced, and holds {other[0]}; name another --out")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Writes the page; its size in bytes."""
+    texts = read_texts(args.texts) if args.texts else list(TEXTS)
+    check_replaceable(args.out)
+    if unknown := [b for b in args.backends if b not in BACKENDS]:
+        raise InputError(f"backend {unknown[0]!r} not known; choose from {', '.join(BACKENDS)}")
+    model, tables = resolve(args.model), read_tables(args.evaluation)
+    voices = read_voices(model)
+    backends = speak(voices, model, texts, args.backends, args.seed)
+    part = args.out.with_name(args.out.name + ".part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    write_files(part, voices, backends)
+    told: tuple[Any, ...] = (voices, texts, backends, tables, args.seed)
+    (part / "index.html").write_text(page(*told), encoding="utf-8")
+    shutil.rmtree(args.out, ignore_errors=True)
+    part.rename(args.out)
+    beside = args.out.with_name(args.out.name + ".md")
+    beside.write_text(markdown(args.out.name, *told), encoding="utf-8")
+    return sum(p.stat().st_size for p in [beside, *args.out.iterdir()])
+
+
+def main(argv: list[str] | None = None) -> int:
+    raw = argparse.RawDescriptionHelpFormatter
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    p.add_argument("--model", help="release folder; default: the voices that ship")
+    p.add_argument("--out", type=Path, default=Path("docs/listen"), help="folder to replace")
+    p.add_argument("--texts", type=Path, help="what to say, one a line")
+    p.add_argument("--evaluation", nargs="+", type=Path, default=[], metavar="FOLDER",
+                   help="of nanospeech evaluate, for the tables")  # fmt: skip
+    p.add_argument("--backends", nargs="+", default=list(BACKENDS), help="torch and mlx")
+    p.add_argument("--seed", type=int, default=1, help="of the noise (1)")
+    args = p.parse_args(argv)
+    try:
+        size = run(args)
+    except (NanospeechError, OSError) as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 2
+    print(f"wrote {args.out}/index.html and {args.out}.md, {size / 1e6:.2f} MB in all")
+    if size > LIMIT:
+        print(f"that is over {LIMIT / 1e6:g} MB: fewer or shorter --texts help", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

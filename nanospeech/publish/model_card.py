@@ -1,0 +1,306 @@
+"""Model card: writes README.md of a release folder from what is on record. Measures nothing.
+
+    nanospeech publish card my_voice --data data/curate.json --record runs/record.json \\
+        --run runs/speech --evaluation eval --notes notes.md
+
+MODEL        release folder; sizes, voices and their licences are read off its files
+--data       curate.json of nanospeech prepare curate: hours, sources and licences of each speaker
+--record     record.json of scripts/recipes/stage.py: the time of each stage, the hardware
+--run        folder of the speech model's run: steps, time, settings
+--evaluation folders of nanospeech evaluate: the tables, and how they were measured
+--notes      Markdown that goes below: what only a person can say
+
+What is not given is not claimed. Every figure comes from one of these files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from nanospeech.config import ModelConfig
+from nanospeech.errors import InputError, NanospeechError
+from nanospeech.prepare.choose_prompts import ATTRIBUTIONS, read_attributions
+from nanospeech.release.voices import SUFFIXES
+from scripts.recipes.stage import clock
+
+PRECISIONS = {"bf16": "bfloat16", "fp16": "float16"}
+LIMITS = """## Limits and intended use
+
+Made for reading text aloud on one's own machine, and as an example to train from. It speaks as the
+recordings that it learned from do: read-aloud speech, in their language, manner and sound. It may
+drop, repeat or mispronounce words, rare names and abbreviations above all, so what matters should
+be listened to before it is used. The figures above were made by other models (a speech recogniser,
+a speaker encoder, a quality estimator) and not by a panel of listeners.
+
+## Consent
+
+A voice is a person's. Do not imitate anyone without their consent, do not pass synthetic speech off
+as a recording, and say that it is synthetic where a listener could be misled. The licences above
+let the recordings be used; they do not make a speaker a party to what the model is made to say.
+"""
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object of a file.
+
+    Raises:
+        InputError: it is missing or something else.
+    """
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as e:
+        raise InputError(f"cannot read {path}: {e}") from e
+    if not isinstance(values, dict):
+        raise InputError(f"{path} should hold a JSON object")
+    return values
+
+
+def grid(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A Markdown table."""
+    cells = [[str(c).replace("|", "\\|").replace("\n", " ") for c in row] for row in rows]
+    lines = [head, ["---"] * len(head), *cells]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def tensors(path: Path) -> tuple[int, str]:
+    """Parameters and kinds of numbers of a .safetensors file, by its header.
+
+    Raises:
+        InputError: it is no such file.
+    """
+    try:
+        with path.open("rb") as f:
+            size = int.from_bytes(f.read(8), "little")
+            if size > 100_000_000:
+                raise ValueError(f"a header of {size} bytes")
+            header = json.loads(f.read(size))
+        header.pop("__metadata__", None)
+        count = sum(prod(t["shape"]) for t in header.values())
+        return count, ", ".join(sorted({t["dtype"] for t in header.values()}))
+    except (OSError, ValueError, KeyError, TypeError) as e:
+        raise InputError(f"cannot read {path} as safetensors: {e}") from e
+
+
+def about(folder: Path, config: ModelConfig) -> str:
+    """What the model is: its files and sizes."""
+    rows = []
+    for path in sorted(folder.glob("*.safetensors")):
+        count, kinds = tensors(path)
+        rows.append((path.name, f"{count:,}", kinds, f"{path.stat().st_size / 1e6:.1f} MB"))
+    size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) / 1e6
+    d, audio = config.dit, config.audio
+    return f"""# {config.name}
+
+A nanospeech text-to-speech model, {size:.1f} MB with its voices. PyTorch and MLX read the same
+files.
+
+```sh
+python -m nanospeech.generate --model . --text "Hello there." --output hello.wav
+```
+
+{grid(("file", "parameters", "numbers", "size"), rows)}
+
+- Speech: a diffusion transformer trained by flow matching, {d.depth} blocks of width {d.dim},
+  {d.heads} heads, {d.patch_size} mel frame(s) a patch, text upsampling "{d.text_upsampling}".
+- Text: {d.text_num_embeds} {config.tokenizer} (vocab.txt).
+- Audio: {audio.sample_rate} Hz, {audio.n_mels} mel bands, hop {audio.hop_length}.
+"""
+
+
+def voices(folder: Path, config: ModelConfig) -> str:
+    """The built-in voices with their licences."""
+    rows = []
+    for path in sorted((folder / "voices").glob("*")):
+        if path.suffix.lower() not in SUFFIXES:
+            continue
+        beside = path.with_name(f"{path.stem}.license.txt")
+        license = beside.read_text(encoding="utf-8") if beside.is_file() else "not stated"
+        text = path.with_suffix(".txt").read_text(encoding="utf-8").strip()
+        mark = " (default)" if path.stem == config.default_voice else ""
+        rows.append((path.stem + mark, " ".join(license.split()), text))
+    if not rows:
+        return ""
+    return f"## Voices\n\n{grid(('voice', 'source and licence', 'words of its prompt'), rows)}\n"
+
+
+def data(paths: Sequence[Path], vocoder: Sequence[str], known: dict[str, dict[str, Any]]) -> str:
+    """Who was listened to, for how long, under which licences.
+
+    Args:
+        vocoder: sources that the vocoder learned from.
+    """
+    if not paths and not vocoder:
+        return ""
+    rows, hours = [], {"train": 0.0, "heldout": 0.0}
+    sources: dict[str, set[str]] = {}
+    for path in paths:
+        for name, s in read_json(path)["speakers"].items():
+            if not s["train_clips"] + s["heldout_clips"]:
+                continue
+            for side in hours:
+                hours[side] += s[f"{side}_hours"]
+            told = ", ".join(s.get("license", {}))
+            row = (name, f"{s['train_hours']:.2f}", s["train_clips"], f"{s['heldout_hours']:.2f}")
+            rows.append((*row, ", ".join(s.get("source", {})), told))
+            for source in s.get("source", {}):
+                sources.setdefault(source, set()).update(s.get("license", {}))
+    head = ("speaker", "hours trained on", "clips", "hours held out", "source", "licence")
+    credit = []
+    for source in sorted({*sources, *vocoder}):
+        uses = ["speech"] * (source in sources) + ["vocoder"] * (source in vocoder)
+        words, license = attribution(source, sources.get(source, ()), known)
+        credit.append((source, ", ".join(uses), words, license))
+    varied = sorted({v for path in paths for v in shares(read_json(path).get("vary"))})
+    several = " and ".join(f"{100 * v:g} %" for v in varied)
+    copies = f" Each clip was also heard {several} slower or faster." if varied else ""
+    total = (
+        f"The speech model: {hours['train']:.2f} hours trained on, {hours['heldout']:.2f} held "
+        f"out.{copies}\n\n{grid(head, rows)}\n\n"
+    )
+    table = grid(("source", "used for", "attribution", "licence"), credit)
+    return f"## Data, licences, attributions\n\n{total if rows else ''}{table}\n"
+
+
+def sources_of(paths: Sequence[Path]) -> list[str]:
+    """The sources that curate.json files name."""
+    speakers = [s for path in paths for s in read_json(path)["speakers"].values()]
+    return sorted({source for s in speakers for source in s.get("source", {})})
+
+
+def shares(vary: float | list[float] | None) -> list[float]:
+    """The field of curate.json, which was one number once."""
+    return vary if isinstance(vary, list) else [vary] if vary else []
+
+
+def attribution(
+    source: str, told: Iterable[str], known: dict[str, dict[str, Any]]
+) -> tuple[str, str]:
+    """Whom to thank for a source, and its licence."""
+    a = known.get(source, {})
+    words = [str(a[k]) for k in ("title", "by", "kind") if a.get(k)]
+    credit = ", ".join(words) or source
+    if a.get("note"):
+        credit += f". {a['note']}"
+    return credit, a.get("license") or ", ".join(sorted(told)) or "not stated"
+
+
+def training(run: Path | None, records: Sequence[Path]) -> str:
+    """Steps, hours, settings and hardware."""
+    lines = []
+    if run is not None:
+        lines += settings(run)
+    for path in records:
+        record = read_json(path)
+        h = record.get("hardware", {})
+        gpus = f", {len(h['gpus'])} x {h['gpus'][0]}" if h.get("gpus") else ""
+        machine = f"{h.get('cpu', 'unknown processor')}, {h.get('cores', '?')} cores"
+        lines.append(f"- Hardware: {machine}, {h.get('memory_gb', '?')} GB of memory{gpus}.")
+        stages = record.get("stages", {})
+        rows = [(name, clock(s["seconds"])) for name, s in stages.items()]
+        rows.append(("all", clock(sum(s["seconds"] for s in stages.values()))))
+        lines += ["", grid(("stage", "time"), rows), ""]
+    return "## Training\n\n" + "\n".join(lines).rstrip() + "\n" if lines else ""
+
+
+def settings(run: Path) -> list[str]:
+    """What the newest checkpoint of a run tells of it."""
+    try:
+        latest = (run / "latest").read_text(encoding="utf-8").strip()
+    except OSError as e:
+        raise InputError(f"{run} holds no checkpoint of a run: {e}") from e
+    meta = read_json(run / latest / "meta.json")
+    r = meta["run"]
+    lines = [f"- {meta['step']:,} optimiser steps on {meta['processes']} process(es)"]
+    if meta.get("seconds"):
+        lines[0] += f", {meta['seconds'] / 3600:.2f} hours"
+    lines[0] += f", {PRECISIONS.get(r.get('mixed_precision'), 'float32')} precision."
+    if isinstance(r.get("optimizer"), dict):
+        o, t = r["optimizer"], r["train"]
+        frames = r["data"]["max_batch_frames"] * meta["processes"] * t["accumulate"]
+        lines.append(
+            f"- {o['name']} at a peak rate of {o['lr']:g}, schedule {t['schedule']}, up to "
+            f"{frames:,} mel frames a step."
+        )
+    if r.get("initial"):
+        lines.append(f"- Started from the weights of {Path(r['initial']).name}, not from nothing.")
+    return lines
+
+
+def evaluation(folders: Sequence[Path]) -> str:
+    """The tables of evaluations, and how they were made."""
+    parts = []
+    for folder in folders:
+        s = read_json(folder / "summary.json")
+        try:
+            table = (folder / "summary.md").read_text(encoding="utf-8").strip()
+        except OSError as e:
+            raise InputError(f"cannot read the table of {folder}: {e}") from e
+        seeds = ", ".join(map(str, s.get("seeds", []))) or "none"
+        how = f"Sentences: {s.get('sentences')}; seeds: {seeds}; backend: {s.get('backend')}"
+        if set(s.get("metrics", [])) & {"wer", "leak"}:
+            how += f"; recogniser: Whisper {Path(str(s.get('whisper'))).name}, beam {s.get('beam')}"
+        if "similarity" in s.get("metrics", []):
+            how += f"; likeness by {Path(str(s.get('speaker_model'))).name}"
+        parts.append(f"{table}\n\n{how}.")
+    if not parts:
+        return ""
+    again = "`nanospeech evaluate MODEL --out FOLDER` measures it again."
+    return "## Figures\n\n" + "\n\n".join(parts) + f"\n\n{again}\n"
+
+
+def card(args: argparse.Namespace) -> str:
+    """The whole card."""
+    config = ModelConfig.load(args.model / "config.json")
+    notes = args.notes.read_text(encoding="utf-8").strip() + "\n" if args.notes else ""
+    known = read_attributions(args.attributions)
+    parts = [
+        about(args.model, config),
+        notes,
+        voices(args.model, config),
+        evaluation(args.evaluation),
+        training(args.run, args.record),
+        data(args.data, [*args.vocoder_sources, *sources_of(args.vocoder_data)], known),
+        LIMITS,
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def main(argv: list[str] | None = None) -> int:
+    raw = argparse.RawDescriptionHelpFormatter
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    several: dict[str, Any] = {"nargs": "+", "type": Path, "default": []}
+    p.add_argument("model", type=Path, help="release folder")
+    p.add_argument("--data", **several, metavar="JSON", help="curate.json")
+    p.add_argument(
+        "--vocoder-sources", nargs="+", default=[], metavar="SOURCE", help="what it learned from"
+    )
+    p.add_argument("--vocoder-data", **several, metavar="JSON", help="curate.json, of the vocoder")
+    p.add_argument("--record", **several, metavar="JSON", help="record.json")
+    p.add_argument("--run", type=Path, help="folder of the speech model's run")
+    p.add_argument(
+        "--evaluation", **several, metavar="FOLDER", help="of nanospeech/evaluate/__main__.py"
+    )
+    p.add_argument("--notes", type=Path, help="Markdown to include")
+    p.add_argument("--attributions", type=Path, default=ATTRIBUTIONS, help="JSON by source")
+    args = p.parse_args(argv)
+    try:
+        text = card(args)
+        (args.model / "README.md").write_text(text, encoding="utf-8")
+    except (NanospeechError, OSError) as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 2
+    except (KeyError, TypeError) as e:
+        print(f"error: one of the files is of another kind or version: {e!r}", file=sys.stderr)
+        return 2
+    print(f"wrote {args.model / 'README.md'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,357 @@
+"""Checkpoint: the release folder on disk or on the Hub. Reads and checks it; runs no model.
+
+A folder holds config.json, model.safetensors, vocab.txt and perhaps duration.safetensors,
+vocoder.safetensors, voices/ and README.md. Big weights are in several files, see sharded.py.
+Nothing in it is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nanospeech.config import AudioConfig, ModelConfig
+from nanospeech.errors import CheckpointError, InputError
+from nanospeech.text.tokenizer import Tokenizer
+
+from . import quantization as quantized
+from . import sharded, voice_weights
+from .shapes import dit_config_from_shapes, duration_config_from_shapes, vocoder_config_from_shapes
+
+CONFIG, MODEL, VOCAB = "config.json", "model.safetensors", "vocab.txt"
+DURATION, VOCODER = "duration.safetensors", "vocoder.safetensors"
+SHARDED = ("*-of-*.safetensors", "*.safetensors.index.json")
+RELEASE_FILES = (CONFIG, MODEL, DURATION, VOCODER, VOCAB, *SHARDED, "voices/*", "README.md")
+# Tables of mels and windows that published files carry and that are computed here.
+IGNORED = ("mel_spec.", "feature_extractor.", "head.istft.")
+PACKED = (
+    "holds packed weights: name the release folder that they were made from, or give this one the"
+    " config.json that it came with"
+)
+MAX_TEXT_BYTES = 4_000_000  # of config.json and of vocab.txt
+HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+DEFAULT = Path(__file__).parent / "default"
+
+
+@dataclass(frozen=True)
+class Release:
+    """An opened release folder. Weights are read from it later, by an engine."""
+
+    folder: Path
+    config: ModelConfig
+    tokenizer: Tokenizer
+    packs: bool = False  # the folder holds floats, which are packed as they are read
+    voice: Path | None = None  # voices/NAME.safetensors of the voice that speaks, if it has one
+
+    def path(self, name: str) -> Path:
+        """Where a file is: in the folder, or, for a vocoder that it lacks, in the package."""
+        return vocoder_path(self.folder) if name == VOCODER else self.folder / name
+
+    def files(self, name: str) -> list[Path]:
+        """The files that hold it: itself, or its shards."""
+        return list(sharded.files_of(self.path(name)))
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a file, and for a vocoder one of this model's mel."""
+        return sharded.there(self.path(name)) and (
+            name != VOCODER or self.config.vocoder is not None
+        )
+
+    def quantize(self, bits: int) -> Release:
+        """The same, with the speech model's weights rounded to few bits as they are read.
+
+        Raises:
+            InputError: the bits are not 4 or 8, or the folder's weights are rounded already.
+        """
+        if self.config.quantization is not None:
+            raise InputError(
+                f"{self.folder} is quantised already; load it as it is, or name the folder that"
+                " it was made from"
+            )
+        layers = quantized.plan({"model": tensor_shapes(self.path(MODEL))}, bits)
+        config = dataclasses.replace(self.config, quantization=layers)
+        return dataclasses.replace(self, config=config, packs=True)
+
+    def weights(self, name: str, packed: bool = False) -> dict[str, Any]:
+        """Tensors of a file: NumPy floats by name, shaped as the network's.
+
+        Args:
+            name: MODEL, DURATION or VOCODER.
+            packed: leave packed weights as they are, PackedWeight; else they are unpacked.
+
+        Raises:
+            CheckpointError: unreadable, packed in another way than config.json tells, or a voice's
+                weights that are of another model.
+        """
+        path, q = self.path(name), self.config.quantization
+        layers = getattr(q, Path(name).stem) if q else {}
+        size = q.group_size if q else 0
+        if self.packs:
+            tensors: dict[str, Any] = quantized.pack_layers(read_tensors(path), layers, size)
+        else:
+            tensors = quantized.joined(read_tensors(path, bool(layers)), layers, size, path)
+        if self.voice is None or name != MODEL:
+            return tensors if packed else quantized.unpacked(tensors)
+        change = read_tensors(self.voice)
+        return voice_weights.added(quantized.unpacked(tensors), change, self.voice)
+
+
+def resolve(folder_or_repo: str | Path | None = None) -> Path:
+    """Finds a release folder, downloading it if it is a Hub repository.
+
+    Args:
+        folder_or_repo: a folder, a Hub name such as "lucasnewman/nanospeech", or None for the
+            voice that the package ships.
+
+    Raises:
+        InputError: neither a folder nor a Hub repository.
+        CheckpointError: a folder without a model, or a download that failed.
+    """
+    if folder_or_repo is None:
+        if not sharded.there(DEFAULT / MODEL):
+            raise CheckpointError(
+                "this copy of nanospeech ships no default voice; name a release folder or a Hub"
+                " repository (--model)"
+            )
+        return DEFAULT
+    folder = Path(folder_or_repo).expanduser()
+    if folder.is_dir():
+        if not sharded.there(folder / MODEL):
+            raise CheckpointError(
+                f"{folder} has no {MODEL}; make a release folder with: python -m convert"
+            )
+        return folder
+    name = str(folder_or_repo)
+    if folder.exists():
+        raise InputError(f"{name} is a file; name the release folder that holds {MODEL}")
+    if not HUB_NAME.fullmatch(name):
+        raise InputError(
+            f"model {name!r} not found: it is neither a folder nor a Hub repository (owner/name)"
+        )
+    return download(name)
+
+
+def download(repo: str) -> Path:
+    """Fetches the release files of a Hub repository, or finds them in the Hub's cache."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
+
+    try:
+        folder = Path(snapshot_download(repo, allow_patterns=list(RELEASE_FILES)))
+    except (RepositoryNotFoundError, HFValidationError) as e:
+        raise InputError(
+            f"model {repo!r} not found: there is no such folder, and no such repository on the"
+            " Hugging Face Hub (or it is private: run hf auth login)"
+        ) from e
+    except Exception as e:  # its HTTP libraries' errors share no base class
+        reason = str(e).strip().split("\n")[0]
+        raise CheckpointError(
+            f"cannot download {repo!r}, and there is no such folder here: {reason}; check the"
+            " network, or fetch the files elsewhere and name their folder"
+        ) from e
+    if not sharded.there(folder / MODEL):
+        raise CheckpointError(f"the Hub repository {repo!r} holds no {MODEL}")
+    return folder
+
+
+def load_config(folder: str | Path) -> ModelConfig:
+    """Reads config.json; what it leaves out is read off the tensors' shapes.
+
+    Raises:
+        CheckpointError: unreadable, of unknown keys, or contradicting itself.
+    """
+    folder = Path(folder)
+    config = None
+    if (folder / CONFIG).exists():
+        check_size(folder / CONFIG)
+        config = ModelConfig.load(folder / CONFIG)
+    if config is None:
+        dit = dit_config_from_shapes(tensor_shapes(folder / MODEL), folder / MODEL)
+        config = ModelConfig(audio=AudioConfig(n_mels=dit.n_mels), dit=dit)
+    if config.duration is None and sharded.there(path := folder / DURATION):
+        duration = duration_config_from_shapes(tensor_shapes(path), path)
+        config = dataclasses.replace(config, duration=duration)
+    path, mel = vocoder_path(folder), AudioConfig()
+    usual = all(
+        getattr(config.audio, k) == getattr(mel, k)
+        for k in ("sample_rate", "n_fft", "hop_length", "n_mels")
+    )
+    if config.vocoder is None and sharded.there(path) and (usual or path.parent == folder):
+        vocoder = vocoder_config_from_shapes(tensor_shapes(path))
+        config = dataclasses.replace(config, vocoder=vocoder)
+    mels = {"audio": config.audio.n_mels, "dit": config.dit.n_mels}
+    if config.duration:
+        mels["duration"] = config.duration.n_mels
+    if config.vocoder:
+        mels["vocoder"] = config.vocoder.n_mels
+    if len(set(mels.values())) > 1:
+        raise CheckpointError(f"the parts in {folder} disagree on n_mels: {mels}")
+    return config
+
+
+def vocoder_path(folder: Path) -> Path:
+    """The vocoder of a folder, or the default voice's: 24 kHz models share one mel."""
+    own = folder / VOCODER
+    return own if sharded.there(own) else DEFAULT / VOCODER
+
+
+def open_release(folder_or_repo: str | Path | None = None) -> Release:
+    """Resolves a release folder and reads all of it but the weights.
+
+    Raises:
+        InputError, CheckpointError: as resolve and load_config; or the vocabulary is damaged or
+            of another model.
+    """
+    folder = resolve(folder_or_repo)
+    config = load_config(folder)
+    path = folder / VOCAB
+    if config.tokenizer != "bytes":
+        check_size(path)
+    tokenizer = Tokenizer.load(config.tokenizer, path)
+    # a file that ends with "\n" was counted by the published trainer as one token more
+    if config.dit.text_num_embeds - len(tokenizer) not in (0, 1):
+        raise CheckpointError(
+            f"{path} has {len(tokenizer)} tokens, but the model was trained with"
+            f" {config.dit.text_num_embeds}; take the {VOCAB} that came with it"
+        )
+    return Release(folder, config, tokenizer)
+
+
+def check_size(path: Path) -> None:
+    """Raises CheckpointError where a text file is missing or absurdly large."""
+    if not path.is_file():
+        raise CheckpointError(f"{path.parent} has no {path.name}; a release folder needs one")
+    if (size := path.stat().st_size) > MAX_TEXT_BYTES:
+        raise CheckpointError(f"{path} has {size:,} bytes, more than {MAX_TEXT_BYTES:,}")
+
+
+def tensor_shapes(path: str | Path) -> dict[str, tuple[int, ...]]:
+    """Shapes by name, from the headers of safetensors files alone; ignored buffers left out.
+
+    Args:
+        path: of the file, or that which it would have were it not in shards.
+
+    Raises:
+        CheckpointError: missing, truncated or not safetensors.
+    """
+    shapes = {}
+    for file, names in sharded.files_of(Path(path)).items():
+        with opened(file) as f:
+            shapes |= {n: tuple(f.get_slice(n).get_shape()) for n in held(f, file, names)}
+    return shapes
+
+
+def read_tensors(path: str | Path, packed: bool = False) -> dict[str, np.ndarray]:
+    """Arrays by name from safetensors, without the ignored buffers.
+
+    Args:
+        path: of the file, or that which it would have were it not in shards.
+        packed: allow the uint32 codes of packed weights; Release.weights unpacks them.
+
+    Returns:
+        float32 and float16 as they are stored; bfloat16, which NumPy lacks, as float32.
+
+    Raises:
+        CheckpointError: missing, truncated or not safetensors, or of another type.
+    """
+    tensors = {}
+    for file, names in sharded.files_of(Path(path)).items():
+        tensors |= read_file(file, packed, names)
+    return tensors
+
+
+def read_file(path: Path, packed: bool, expected: set[str] | None) -> dict[str, np.ndarray]:
+    """read_tensors of a single file, which should hold what its index expects."""
+    with opened(path) as f:
+        names = held(f, path, expected)
+        kinds = {f.get_slice(n).get_dtype() for n in names}
+        if extra := sorted(kinds - {"F32", "F16", "BF16", "F64"} - ({"U32"} if packed else set())):
+            if extra == ["U32"]:
+                raise CheckpointError(f"{path} {PACKED}")
+            raise CheckpointError(f"{path} holds tensors of type {', '.join(extra)}, not floats")
+        if "BF16" not in kinds:
+            return {n: f.get_tensor(n) for n in names}
+    return read_bfloat16(Path(path))
+
+
+def held(file: Any, path: Path, expected: set[str] | None = None) -> list[str]:
+    """Names of an opened file's tensors, without the ignored buffers.
+
+    Raises:
+        CheckpointError: they are not those that the index of its shards expects.
+    """
+    names = list(file.keys())
+    if expected is not None and (odd := sorted(expected ^ set(names))):
+        raise CheckpointError(
+            f"{path} and its index do not agree on {some(odd)}; take both from one release"
+        )
+    return [n for n in names if not n.startswith(IGNORED)]
+
+
+def read_bfloat16(path: Path) -> dict[str, np.ndarray]:
+    """read_tensors for a file with bfloat16 in it: the upper halves of float32 numbers."""
+    import safetensors
+
+    types = {"F32": np.float32, "F16": np.float16, "F64": np.float64, "U32": np.uint32}
+    tensors = {}
+    for name, t in safetensors.deserialize(path.read_bytes()):
+        if name.startswith(IGNORED):
+            continue
+        if t["dtype"] == "BF16":
+            upper = np.frombuffer(t["data"], "<u2").astype(np.uint32) << 16
+            tensors[name] = upper.view(np.float32).reshape(t["shape"])
+        else:
+            tensors[name] = np.frombuffer(t["data"], types[t["dtype"]]).reshape(t["shape"])
+    return tensors
+
+
+def opened(path: str | Path, framework: str = "np"):
+    """Opens a safetensors file, with a damaged one as a CheckpointError."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        return safe_open(str(path), framework=framework)
+    except (OSError, SafetensorError) as e:
+        raise CheckpointError(
+            f"cannot read {path}: {e}; it is missing, truncated or no safetensors file:"
+            " fetch or convert it again"
+        ) from e
+
+
+def check_tensors(
+    got: Mapping[str, tuple[int, ...]], wanted: Mapping[str, tuple[int, ...]], path: str | Path
+) -> None:
+    """Compares a file's tensors with those that the config calls for.
+
+    Args:
+        got: shapes by name in the file, in the published (torch) layout.
+        wanted: the same of the model.
+        path: the file, for the message.
+
+    Raises:
+        CheckpointError: names the first few tensors missing, unknown or of another shape.
+    """
+    wrong = []
+    if missing := sorted(wanted.keys() - got.keys()):
+        wrong.append(f"missing {some(missing)}")
+    if extra := sorted(got.keys() - wanted.keys()):
+        wrong.append(f"unknown {some(extra)}")
+    both = sorted(wanted.keys() & got.keys())
+    if differ := [n for n in both if tuple(got[n]) != tuple(wanted[n])]:
+        shapes = [f"{n} {tuple(got[n])} instead of {tuple(wanted[n])}" for n in differ]
+        wrong.append(f"wrong shapes: {some(shapes)}")
+    if wrong:
+        raise CheckpointError(f"{path} does not fit its {CONFIG}: {'; '.join(wrong)}")
+
+
+def some(names: Iterable[str], count: int = 3) -> str:
+    """The first few of many names."""
+    names = list(names)
+    rest = f" and {len(names) - count} more" if len(names) > count else ""
+    return ", ".join(names[:count]) + rest

@@ -1,0 +1,288 @@
+"""Voices: recordings with their words, those of release folders and a user's own, as prompts."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nanospeech.audio import wave as audio
+from nanospeech.audio.mel import log_mel
+from nanospeech.config import ModelConfig, SampleOptions, from_dict
+from nanospeech.errors import CheckpointError, InputError
+from nanospeech.text.sentences import byte_length, encode, is_speakable, prepare
+from nanospeech.text.tokenizer import Tokenizer
+
+log = logging.getLogger("nanospeech")
+SUFFIXES = (".wav", ".flac", ".ogg", ".mp3", ".opus")
+# its default/voices/ and voices/ serve models without any of their own
+PACKAGED = Path(__file__).parent
+SHIPPED = "default/"  # before a voice's name: the package's, whatever the folder's voices are
+MAX_REFERENCE = 60.0  # seconds
+MIN_REFERENCE = 0.5
+REFERENCE_TAIL = 0.1  # seconds of silence after the prompt, so that its last sound does not leak
+PACES = (0.5, 2.0)  # and speeds
+BYTES_PER_SECOND = (5.0, 40.0)  # plausible speech; a prompt with the wrong text must not run away
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How a voice speaks with its folder's model: what its NAME.json may say.
+
+    Attributes:
+        pace: how much longer its speaker takes than the model foretells after the prompt, of which
+            one sentence says little (nanospeech/evaluate/durations.py --set-pace).
+        speed: how fast it speaks, to its speaker's 1: a fast reader's voice is clearer a little
+            slower.
+        cfg_strength: its guidance, where none is asked for; None is the model's.
+    """
+
+    pace: float = 1.0
+    speed: float = 1.0
+    cfg_strength: float | None = None
+
+    def __post_init__(self):
+        for name, x in ("pace", self.pace), ("speed", self.speed):
+            if not PACES[0] <= x <= PACES[1]:
+                raise InputError(f"{name} is {x}, should be {PACES[0]:g} to {PACES[1]:g}")
+        SampleOptions(cfg_strength=self.cfg_strength)  # which knows its bounds
+
+    @staticmethod
+    def load(path: Path) -> Manner:
+        """Reads a NAME.json, which need not be there.
+
+        Raises:
+            CheckpointError: it is not JSON, or not this.
+        """
+        if not path.is_file():
+            return Manner()
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as e:
+            raise CheckpointError(f"cannot read {path}: {e}") from e
+        return from_dict(Manner, values, str(path))
+
+
+@dataclass(frozen=True)
+class Voice:
+    """A prompt: its recording and the words spoken in it.
+
+    Attributes:
+        weights: file of what it changes in its folder's model, if anything; see voice_weights.
+        manner: how it speaks with that model.
+        borrowed: whether it is the package's, and the folder another model's.
+    """
+
+    name: str
+    audio: Path
+    text: str
+    weights: Path | None = None
+    manner: Manner = Manner()
+    borrowed: bool = False
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A voice as the model is given it.
+
+    Attributes:
+        mel: float32 (N, M) log mel, whole patches, at the raised level.
+        tokens: int64 ids of its words and the space that follows them.
+        rate: UTF-8 bytes of its text a second.
+        gain: by how much the recording was raised.
+        manner: the Voice's.
+    """
+
+    mel: np.ndarray
+    tokens: np.ndarray
+    rate: float
+    gain: float
+    manner: Manner = Manner()
+
+
+def own_voices(release: str | Path | None) -> dict[str, Path]:
+    """A release's own voices: recordings by name."""
+    return {} if release is None else _in_folder(Path(release) / "voices")
+
+
+def shipped_voices() -> dict[str, Path]:
+    """The package's voices: recordings by name."""
+    return {**_in_folder(PACKAGED / "voices"), **_in_folder(PACKAGED / "default" / "voices")}
+
+
+def list_voices(release: str | Path | None = None) -> list[str]:
+    """Names, sorted, of a release's own voices; of one without any, those of the package.
+
+    Voices are recordings that have their words beside them.
+    """
+    return sorted(own_voices(release) or shipped_voices())
+
+
+def find_voice(name: str, release: str | Path | None = None, borrow: bool = False) -> Voice:
+    """Looks up a voice by name, in capitals or small letters.
+
+    Names are matched against what the folders list, so none can lead out of them.
+
+    Args:
+        name: of one of the release's own voices. "default/NAME" is one of the package's, and so is
+            NAME where the release has no voices of its own.
+        borrow: look in the package too where the release has others of its own.
+
+    Raises:
+        InputError: there is no such voice; the message lists the choices.
+        CheckpointError: what its NAME.json says cannot be.
+    """
+    own, bare = own_voices(release), name.removeprefix(SHIPPED)
+    ships = release is not None and Path(release).resolve() == (PACKAGED / "default").resolve()
+    if (bare == name or ships) and (found := _by_name(bare, own)):
+        there = found.with_suffix(".safetensors")
+        weights, manner = (
+            there if there.is_file() else None,
+            Manner.load(found.with_suffix(".json")),
+        )
+        return Voice(found.stem, found, _words(found), weights, manner)
+    shipped = _by_name(bare, shipped_voices())
+    if shipped and (bare != name or borrow or not own):
+        # without its weights and manner: what was measured with another model means nothing here
+        return Voice(shipped.stem, shipped, _words(shipped), borrowed=release is not None)
+    names = list_voices(release)
+    choices = f"choose from {', '.join(names)}" if names else "there are none; give a reference"
+    if shipped:
+        choices += f"; {SHIPPED}{shipped.stem} lends it the recording of a voice that ships"
+    raise InputError(f"voice {name!r} not found; {choices}")
+
+
+def default_voice(release: str | Path | None, preferred: str | None = None) -> Voice:
+    """The preferred voice, else the first of the release, else the package's own default.
+
+    Raises:
+        InputError: there is none, or the preferred one is missing.
+    """
+    if preferred is None:
+        own, shipped = own_voices(release), shipped_voices()
+        told = PACKAGED / "default" / "config.json"
+        if not own and told.is_file():
+            preferred = ModelConfig.load(told).default_voice
+        preferred = preferred or next(iter(sorted(own or shipped)), None)
+    if preferred is None:
+        raise InputError("this model has no voices; give a reference recording and its words")
+    return find_voice(preferred, release, borrow=True)
+
+
+def _by_name(name: str, voices: dict[str, Path]) -> Path | None:
+    """A voice's recording: of this name, else of one that differs in capitals alone."""
+    alike = {known.casefold(): path for known, path in sorted(voices.items(), reverse=True)}
+    return voices.get(name) or alike.get(name.casefold())
+
+
+def _words(recording: Path) -> str:
+    path = recording.with_suffix(".txt")
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as e:
+        raise InputError(f"cannot read the words of voice {recording.stem!r}: {e}") from e
+    if not text:
+        raise InputError(f"voice {recording.stem!r} has no words: {path} is empty")
+    return text
+
+
+def warn_of_strangers(config: ModelConfig, release: Path, voice: Voice | None) -> None:
+    """Warns where a model is to speak after a recording that is not of one of its own voices.
+
+    Args:
+        voice: that speaks; None: a recording of the user's does.
+    """
+    if voice is not None and not voice.borrowed:
+        return
+    if voice is not None:
+        log.warning(
+            "%s has no voice %s of its own: its model is given the recording of the one that ships",
+            release,
+            voice.name,
+        )
+    if config.imitates is False:
+        log.warning(
+            "the model %r does not imitate: it will speak in a voice of its own, not in the"
+            " recording's; choose one of its voices, name a model that imitates, or finetune this"
+            " one to the recording's speaker (nanospeech_torch/finetune/__main__.py)",
+            config.name,
+        )
+
+
+def _in_folder(folder: Path) -> dict[str, Path]:
+    if not folder.is_dir():
+        return {}
+    files = sorted(p for p in folder.iterdir() if p.suffix.lower() in SUFFIXES)
+    return {p.stem: p for p in files if p.with_suffix(".txt").is_file()}
+
+
+def check_reference(ref_audio: Any, ref_text: str | None, voice: str | None = None) -> None:
+    """What can be said of a reference before any model is loaded.
+
+    Raises:
+        InputError: half a reference, one beside a voice, or a file that is missing or too long.
+    """
+    if (ref_audio is None) != (ref_text is None):
+        have, lack = ("text", "audio") if ref_audio is None else ("audio", "text")
+        raise InputError(f"the reference has no {lack}, only {have}; give both, or a voice instead")
+    if ref_audio is None:
+        return
+    if voice is not None:
+        raise InputError("give either a voice or a reference recording, not both")
+    if not is_speakable(ref_text or ""):
+        raise InputError("the reference's text is empty; write down what is said in the recording")
+    if not isinstance(ref_audio, np.ndarray):
+        audio.check_length(ref_audio, MAX_REFERENCE)
+
+
+def make_prompt(wave: np.ndarray, text: str, config: ModelConfig, tokenizer: Tokenizer) -> Prompt:
+    """Trims, levels and analyses a recording.
+
+    Args:
+        wave: float32 (n,) at the model's rate.
+        text: what is said in it.
+
+    Raises:
+        InputError: silent, too short, too long, or too short for so much text.
+    """
+    rate = config.audio.sample_rate
+    if wave.ndim != 1 or not np.isfinite(wave).all():
+        raise InputError("the reference should be one channel of finite samples")
+    if audio.is_silent(wave):
+        raise InputError("the reference recording is silent")
+    if len(wave) > MAX_REFERENCE * rate + 1:
+        raise InputError(f"the reference is longer than {MAX_REFERENCE:g} s")
+    wave = audio.trim(wave, rate, REFERENCE_TAIL)
+    start, stop = audio.loud_span(wave, rate)
+    seconds = (stop - start) / rate
+    if seconds < MIN_REFERENCE:
+        raise InputError(
+            f"the reference holds {seconds:.2f} s of sound; at least {MIN_REFERENCE} s are needed"
+        )
+    tail = max(0, int(REFERENCE_TAIL * rate) - (len(wave) - stop))
+    wave, gain = audio.set_level(np.pad(wave, (0, tail)), config.audio.prompt_rms)
+    mel = log_mel(wave, config.audio)
+    patch = config.dit.patch_size
+    mel = mel[: len(mel) // patch * patch]  # no patch is half prompt, half new
+    text = " ".join(prepare(text, tokenizer).split())
+    if text[-1:].isalnum():
+        text += "."  # a prompt that ends openly would run on into the new text
+    tokens = encode(config.dit.edge + text + " ", tokenizer)
+    if len(tokens) * patch > len(mel):
+        raise InputError(
+            f"the reference's text of {len(text)} characters cannot be said in its"
+            f" {seconds:.1f} s; write down just what is said in the recording"
+        )
+    pace = byte_length(text) / seconds
+    if not BYTES_PER_SECOND[0] <= pace <= BYTES_PER_SECOND[1]:
+        log.warning(
+            "the reference's text of %d characters does not go with its %.1f s of sound; write down"
+            " all that is said in the recording, and no more",
+            len(text),
+            seconds,
+        )
+    return Prompt(mel, tokens, float(np.clip(pace, *BYTES_PER_SECOND)), gain)

@@ -1,0 +1,159 @@
+"""Batch files: the lines of a text file to WAV files in a folder. What is there is left alone."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nanospeech.config import BatchLimits
+from nanospeech.errors import InputError
+
+from .batching import speak_each
+from .chunks import Utterance
+
+NAME = re.compile(r"\w[\w.\- ]{0,99}(?<![. ])")  # no separators, nothing hidden
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line to speak.
+
+    Attributes:
+        number: in the file, from 1.
+        name: of its WAV file, without the extension.
+        text: what to say.
+    """
+
+    number: int
+    name: str
+    text: str
+
+    @property
+    def file(self) -> str:
+        return f"{self.name}.wav"
+
+
+@dataclass
+class Outcome:
+    """What became of the lines.
+
+    Attributes:
+        spoken: lines that were written.
+        there: lines whose file was there already.
+        failures: number and reason of each line that failed.
+        seconds: of the new speech.
+        elapsed: seconds that it took, without loading the model.
+        interrupted: by Ctrl-C.
+    """
+
+    spoken: int = 0
+    there: int = 0
+    seconds: float = 0.0
+    elapsed: float = 0.0
+    interrupted: bool = False
+    failures: dict[int, str] = field(default_factory=dict)
+
+
+def read_lines(text: str) -> tuple[list[Line], dict[int, str]]:
+    """Takes a file's lines apart: "text", named by its number, or "id|text".
+
+    Blank lines are passed over; they count in the numbers.
+
+    Returns:
+        The lines, and the number and fault of each that cannot be one.
+    """
+    lines, faults, names = [], {}, {}
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        name, bar, said = line.partition("|")
+        name = name.strip() if bar else f"{number:04d}"
+        if not NAME.fullmatch(name):
+            faults[number] = (
+                f"id {name[:40]!r} should be letters, digits, dots, dashes and spaces, up to 100;"
+                " a | stands behind an id alone"
+            )
+        elif (first := names.setdefault(name.casefold(), number)) != number:
+            faults[number] = f"id {name!r} is that of line {first}"
+        else:
+            lines.append(Line(number, name, said if bar else line))
+    return lines, faults
+
+
+def speak_file(
+    text: str,
+    folder: str | Path,
+    load: Callable[[], Any],
+    limits: BatchLimits = BatchLimits(),
+    overwrite: bool = False,
+    progress: bool = False,
+) -> Outcome:
+    """Speaks the lines of a text, each into its WAV file as soon as it is done.
+
+    Args:
+        text: of read_lines.
+        folder: made if it is not there.
+        load: makes the nanospeech.Speaker; called if there is something to say.
+        limits: of a batch.
+        overwrite: speak lines again whose file is there.
+        progress: show a bar on stderr.
+
+    Returns:
+        What became of them, after Ctrl-C too.
+
+    Raises:
+        InputError: there are no lines, or the folder cannot be.
+    """
+    from tqdm import tqdm
+
+    lines, faults = read_lines(text)
+    if not lines and not faults:
+        raise InputError("no text: the batch has no lines")
+    folder = make_folder(folder)
+    left = [line for line in lines if overwrite or not (folder / line.file).exists()]
+    outcome = Outcome(there=len(lines) - len(left), failures=faults)
+    if not left:
+        return outcome
+    speaker = load()
+    began = time.perf_counter()
+    results = speak_each(speaker, [line.text for line in left], None, limits)
+    try:
+        with tqdm(total=len(left), unit="line", disable=not progress, leave=False) as bar:
+            for index, result in results:
+                write(result, left[index], folder, outcome)
+                bar.update()
+    except KeyboardInterrupt:
+        outcome.interrupted = True
+    outcome.elapsed = time.perf_counter() - began
+    return outcome
+
+
+def write(result: Utterance | InputError, line: Line, folder: Path, outcome: Outcome) -> None:
+    """Saves what a line became, whole or not at all, and notes it."""
+    try:
+        if isinstance(result, InputError):
+            raise result
+        result.save(folder / line.file)
+        outcome.spoken += 1
+        outcome.seconds += result.seconds
+    except InputError as e:
+        outcome.failures[line.number] = str(e)
+
+
+def make_folder(path: str | Path) -> Path:
+    """
+    Raises:
+        InputError: it cannot be made, or something else is there.
+    """
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise InputError(
+            f"cannot write into {folder}: {e.strerror}; give --output FOLDER with --batch"
+        ) from e
+    return folder

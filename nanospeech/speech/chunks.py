@@ -1,0 +1,166 @@
+"""Speech: chunks of text through an engine, one or several at once. Knows no files and no streams.
+
+A chunk is what is spoken in one go; an utterance is what comes of a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nanospeech.audio import wave as audio
+from nanospeech.audio.postfilter import postfilter
+from nanospeech.config import SampleOptions
+from nanospeech.engine.sampling import noise
+from nanospeech.release.voices import Prompt
+from nanospeech.text.tokenizer import pad_tokens
+
+CROSS_FADE = 0.03  # seconds
+SENTENCE_PAUSE = 0.15  # least silence between sentences, in seconds
+CONTEXT = 16  # frames of the prompt that the vocoder sees before the new ones
+FADES = 200  # a chunk's edges fade over a second divided by this
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """Finished speech.
+
+    Attributes:
+        wave: float32 (n,), 24 kHz.
+        sample_rate: of the wave, in Hz.
+        elapsed: seconds that it took to make; in a batch its share of them, by frames.
+        seed: makes the same samples again.
+        chunks: the texts that were spoken in one go each, as the model read them.
+    """
+
+    wave: np.ndarray
+    sample_rate: int
+    elapsed: float
+    seed: int
+    chunks: tuple[str, ...]
+
+    @property
+    def seconds(self) -> float:
+        return len(self.wave) / self.sample_rate
+
+    @property
+    def rtf(self) -> float:
+        """Real-time factor: seconds of work for a second of audio."""
+        return self.elapsed / max(self.seconds, 1e-9)
+
+    def save(self, path: str | Path) -> None:
+        """Writes WAV, FLAC, Ogg, Opus or MP3, by extension."""
+        audio.write(path, self.wave, self.sample_rate)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A text that is spoken in one go.
+
+    Attributes:
+        text: as the model reads it.
+        tokens: int64 ids of it.
+        frames: mel frames of new speech, whole patches.
+        seed: of its noise.
+    """
+
+    text: str
+    tokens: np.ndarray
+    frames: int
+    seed: int
+
+
+def sample(
+    engine: Any,
+    prompt: Prompt,
+    chunks: Sequence[Chunk],
+    options: SampleOptions,
+    on_step: Callable[[int, int], None] | None = None,
+) -> list[np.ndarray]:
+    """Log mels (N, M) of the new speech of each chunk, as one batch.
+
+    What a chunk's mel is does not depend on those beside it: its noise is made from its own seed,
+    and padding is masked. Where no guidance is asked for, the voice's counts, if it has one.
+    """
+    if options.cfg_strength is None:
+        options = replace(options, cfg_strength=prompt.manner.cfg_strength)
+    start, n_mels = len(prompt.mel), engine.config.audio.n_mels
+    lens = np.array([start + chunk.frames for chunk in chunks])
+    shape = len(chunks), int(lens.max()), n_mels
+    noises, cond = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
+    cond[:, :start] = prompt.mel
+    for row, chunk, frames in zip(noises, chunks, lens):
+        row[:frames] = noise(frames, n_mels, chunk.seed)
+    mels = engine.sample(
+        noises,
+        cond,
+        pad_tokens([np.concatenate([prompt.tokens, chunk.tokens]) for chunk in chunks]),
+        options,
+        lens_B=lens,
+        prompt_frames_B=np.full(len(chunks), start),
+        prompt_tokens_B=np.full(len(chunks), len(prompt.tokens)),
+        on_step=on_step,
+    )
+    config = engine.config.postfilter
+    return [postfilter(mel[start:frames], config) for mel, frames in zip(mels, lens)]
+
+
+def in_context(prompt: Prompt, mel_NM: np.ndarray) -> tuple[np.ndarray, int]:
+    """A chunk's mel behind the prompt's end, and how many frames of that there are.
+
+    The vocoder starts on the prompt's end, which is cut: no click, and none of its sound.
+    """
+    context = prompt.mel[-CONTEXT:]
+    return np.concatenate([context, mel_NM]), len(context)
+
+
+def vocode(engine: Any, prompt: Prompt, mels: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Waves of chunks' mels, as one batch, at the prompt recording's own level."""
+    rows, contexts = zip(*(in_context(prompt, mel) for mel in mels))
+    skip = contexts[0] * engine.config.audio.hop_length
+    if len(rows) == 1:
+        waves = engine.vocode(rows[0][None])
+    else:
+        lens = np.array([len(row) for row in rows])
+        batch = np.zeros((len(rows), lens.max(), rows[0].shape[1]), np.float32)
+        for place, row in zip(batch, rows):
+            place[: len(row)] = row
+        waves = engine.vocode(batch, lens)
+    rate = engine.config.audio.sample_rate
+    return [finish(wave[skip:], prompt, rate) for wave in waves]
+
+
+def finish(
+    wave: np.ndarray, prompt: Prompt, rate: int, begins: bool = True, ends: bool = True
+) -> np.ndarray:
+    """A chunk's wave, or a piece of it, at the recording's level and with edges that fade.
+
+    Args:
+        begins: whether the chunk begins with this piece.
+        ends: whether it ends with it.
+    """
+    return audio.fade_edges(wave, rate // FADES, begins, ends) / np.float32(prompt.gain)
+
+
+def pause(wave: np.ndarray, text: str, rate: int) -> np.ndarray:
+    """The silence that a chunk's end lacks: a sentence's pause, at least the cross-fade's length.
+
+    Args:
+        wave: the chunk's.
+        text: the chunk's.
+    """
+    wanted = CROSS_FADE + (SENTENCE_PAUSE if text[-1] in ".!?…。！？\"')" else 0)
+    _, stop = audio.loud_span(wave, rate)
+    return np.zeros(max(0, int(wanted * rate) - (len(wave) - stop)), np.float32)
+
+
+def join(waves: Iterable[np.ndarray], texts: Sequence[str], rate: int) -> np.ndarray:
+    """The waves of a text's chunks as one, with pauses between them."""
+    waves = list(waves)
+    for i in range(len(waves) - 1):
+        waves[i] = np.concatenate([waves[i], pause(waves[i], texts[i], rate)])
+    return audio.join(waves, int(CROSS_FADE * rate))

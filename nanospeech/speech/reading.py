@@ -1,0 +1,122 @@
+"""Reading: the text that the command line speaks, from flags, files and standard input."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from nanospeech.errors import InputError
+
+BYTES = 65_536  # of standard input that are taken at once
+UTF8 = "utf-8"
+
+
+def read_text(text: str | None, encoding: str = UTF8) -> str:
+    """The text of --text, or standard input's.
+
+    Raises:
+        InputError: there is none, or it is of another encoding.
+    """
+    if text is None or text == "-":
+        text = read_stdin(encoding)
+    return some(text)
+
+
+def some(text: str) -> str:
+    """The text.
+
+    Raises:
+        InputError: it is empty.
+    """
+    if not text.strip():
+        raise InputError("no text: it is empty")
+    return text
+
+
+def names_file(text: str | None) -> bool:
+    """Whether what is to be spoken is the name of a file, which is hardly what is meant."""
+    return text is not None and os.path.isfile(text)
+
+
+def check_stdin() -> None:
+    """
+    Raises:
+        InputError: nobody has said what to speak, and standard input is a terminal.
+    """
+    if sys.stdin is None or sys.stdin.isatty():
+        raise InputError("no text; give --text or --file, or pipe it in")
+
+
+def read_stdin(encoding: str = UTF8) -> str:
+    """All of standard input."""
+    return "".join(arriving_text(encoding))
+
+
+def arriving_text(encoding: str = UTF8) -> Iterator[str]:
+    """Standard input as it comes in.
+
+    Raises:
+        InputError: it is of another encoding, or there is none.
+    """
+    if sys.stdin is None:
+        raise InputError("no text: standard input is closed")
+    decoder = codecs.getincrementaldecoder(codec(encoding))()
+    buffer = getattr(sys.stdin, "buffer", None)
+    if buffer is None:
+        yield sys.stdin.read()
+        return
+    try:
+        while part := buffer.read1(BYTES):
+            yield decoder.decode(part)
+        yield decoder.decode(b"", final=True)
+    except UnicodeError as e:
+        raise undecoded("standard input", encoding, e) from e
+
+
+def read_file(path: str, encoding: str = UTF8) -> str:
+    """A text file; "-" is standard input.
+
+    Raises:
+        InputError: there is none, or it is of another encoding.
+    """
+    if path == "-":
+        return read_stdin(encoding)
+    name = codec(encoding)
+    try:
+        return Path(path).read_text(encoding=name)
+    except UnicodeError as e:
+        raise undecoded(path, encoding, e) from e
+    except (OSError, ValueError) as e:
+        raise InputError(f"cannot read {path}: {e}") from e
+
+
+def codec(encoding: str) -> str:
+    """Python's name of an encoding; that of UTF-8 passes over a byte order mark.
+
+    Raises:
+        InputError: there is none of that name, or it is not of text.
+    """
+    try:
+        name = codecs.lookup(encoding).name
+        "a".encode(name)  # "rot13" and the like are no encodings of text
+    except (LookupError, ValueError) as e:
+        raise InputError(
+            f"encoding {encoding!r} not known; choose utf-8, latin-1, cp1252, utf-16, or another"
+            " of Python's"
+        ) from e
+    return "utf-8-sig" if name == UTF8 else name
+
+
+def undecoded(where: str, encoding: str, e: UnicodeError) -> InputError:
+    """What to do about a text that is of another encoding."""
+    start = e.object[:2] if isinstance(e, UnicodeDecodeError) else b""
+    if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        offer = "it begins as UTF-16 does: add --encoding utf-16"
+    elif codec(encoding) == "utf-8-sig":
+        offer = "add --encoding latin-1 if it is an old Western European one, or name its own"
+    else:
+        offer = "name the one that it has, or leave --encoding out for UTF-8"
+    return InputError(f"cannot read {where}: it is not {encoding.upper()} text ({e}); {offer}")

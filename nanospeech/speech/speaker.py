@@ -1,0 +1,362 @@
+"""Pipeline: a voice that speaks texts with a loaded engine, chunk by chunk. Knows no array library.
+
+How chunks go through the engine is in speech.py, what makes streams early in streaming.py, what
+makes batches in batching.py.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nanospeech.audio import wave as audio
+from nanospeech.config import BatchLimits, SampleOptions
+from nanospeech.errors import InputError
+from nanospeech.release.voices import (
+    MAX_REFERENCE,
+    Manner,
+    check_reference,
+    default_voice,
+    find_voice,
+    make_prompt,
+    warn_of_strangers,
+)
+from nanospeech.text.sentences import encode, fold, is_speakable, readable
+from nanospeech.text.tags import hide, show
+
+from . import batching, streaming
+from . import chunks as speech
+from . import durations as lengths
+from .chunks import CROSS_FADE, Chunk, Utterance
+from .durations import DURATIONS, MIN_SPEECH, choose_durations
+
+__all__ = ["DURATIONS", "Speaker", "Utterance", "check_speech"]
+
+CHUNK_SECONDS = 10.0  # new speech in one go; models drift on more than they were trained on
+SPEEDS = (0.25, 4.0)
+MAX_SECONDS = 3600.0  # that can be asked for
+
+
+def check_speech(
+    text: str | None, speed: float, seed: int | None, seconds: float | None = None
+) -> None:
+    """What can be said of a wish to speak before any model is loaded.
+
+    Raises:
+        InputError: nothing to say, or a speed, seed or length that cannot be.
+    """
+    if text is not None and not is_speakable(fold(text)):
+        raise InputError(f"there is no text to speak in {text[:40]!r}")
+    if not SPEEDS[0] <= speed <= SPEEDS[1]:
+        raise InputError(f"speed is {speed}; choose {SPEEDS[0]:g} to {SPEEDS[1]:g}")
+    if seed is not None and seed < 0:
+        raise InputError(f"seed is {seed}; choose 0 or more")
+    if seconds is not None and not 0 < seconds <= MAX_SECONDS:
+        raise InputError(f"duration is {seconds} s; choose more than 0, up to {MAX_SECONDS:g}")
+
+
+class Speaker:
+    """One voice, ready to speak.
+
+    Args:
+        engine: of nanospeech.load_engine.
+        voice: name of a built-in voice; None for the model's default one. "default/NAME" lends
+            the model the recording of a voice that ships, which is warned of.
+        ref_audio: instead of a voice, a recording to imitate: a path, or float32 (n,) at 24 kHz;
+            0.5 to 60 seconds, best 3 to 10. A model that does not imitate warns of it.
+        ref_text: what is said in it.
+        options: how the ODE is solved; where its cfg_strength is None, the voice's, else the
+            model's counts.
+        speed: of the new speech, to the voice's own; 2 is twice as fast.
+        seed: of the noise; None draws one.
+        chunk_seconds: about how much is spoken in one go.
+        duration: who tells how long a text lasts: "model" (the folder's duration model, else an
+            aligned model's token durations), "tokens" (the latter), "both" (their geometric mean)
+            or "rule" (the prompt's bytes a second); None is the first there of both, model, rule.
+
+    Raises:
+        InputError: unknown voice, half a reference, or a recording that cannot be used.
+        CheckpointError: the model has no durations, and they are asked for.
+    """
+
+    def __init__(
+        self,
+        engine: Any,
+        voice: str | None = None,
+        ref_audio: str | Path | np.ndarray | None = None,
+        ref_text: str | None = None,
+        options: SampleOptions = SampleOptions(),
+        speed: float = 1.0,
+        seed: int | None = None,
+        chunk_seconds: float = CHUNK_SECONDS,
+        duration: str | None = None,
+    ):
+        check_reference(ref_audio, ref_text, voice)
+        self.durations = choose_durations(engine, duration)
+        check_speech(None, speed, seed)
+        if not chunk_seconds > 0:
+            raise InputError(f"chunk_seconds is {chunk_seconds}; choose more than 0")
+        self.options, self.speed = options, speed
+        self.seed = secrets.randbits(31) if seed is None else seed
+        self.chunk_seconds = chunk_seconds
+        self.sample_rate: int = engine.config.audio.sample_rate
+        manner, found = Manner(), None
+        if ref_audio is None:
+            if voice is None:
+                found = default_voice(engine.folder, engine.config.default_voice)
+            else:
+                found = find_voice(voice, engine.folder)
+            ref_audio, ref_text = found.audio, found.text
+            engine = engine.voiced(found.weights)
+            manner = found.manner
+        warn_of_strangers(engine.config, engine.folder, found)
+        self.engine = engine
+        if not isinstance(ref_audio, np.ndarray):
+            ref_audio = audio.read(ref_audio, self.sample_rate, MAX_REFERENCE)
+        prompt = make_prompt(ref_audio, ref_text or "", engine.config, engine.tokenizer)
+        self.prompt = dataclasses.replace(prompt, manner=manner)
+
+    def chunks(self, text: str, early: bool = False) -> list[str]:
+        """The texts that will be said in one go each: normalised, no words lost.
+
+        Args:
+            text: any length.
+            early: as stream() says them, the first ones small; else as speak() does.
+
+        Raises:
+            InputError: there is nothing to say.
+        """
+        chunks = list(self._texts([text], early))
+        if not chunks and is_speakable(fold(text)):
+            raise InputError(f"the model knows no character of {text[:40]!r}")
+        if not chunks:
+            raise InputError("there is no text to speak")
+        return chunks
+
+    def _texts(self, parts: Iterable[str], early: bool) -> Iterator[str]:
+        """The chunks of parts of a text, which need not be there yet."""
+        rate = self.prompt.rate * self.speed  # bytes a second
+        full = max(16.0, rate * self.chunk_seconds)
+        sizes = streaming.budgets(rate * streaming.FIRST_SECONDS if early else full, full)
+        least = rate * streaming.LEAST_SECONDS
+        for part in parts:
+            prepared = readable(part, self.engine.tokenizer)
+            hidden, tags = hide(prepared, self.engine.tokenizer.tags)  # which are never cut
+            for packed in streaming.pack_early(hidden, sizes, full, least):
+                if is_speakable(chunk := show(packed, tags)):
+                    yield " ".join(chunk.split())
+
+    def frames(self, text: str, tokens: np.ndarray, seconds: float | None = None) -> int:
+        """Mel frames of new speech for a chunk.
+
+        Args:
+            text: the chunk.
+            tokens: its ids.
+            seconds: its wanted length; None asks the model, or else goes by the prompt's rate.
+        """
+        if seconds is None:
+            asked = lengths.ASKED[self.durations]
+            seconds = lengths.told(self.engine, self.prompt, text, tokens, asked)
+            seconds = max(seconds / (self.speed * self.prompt.manner.speed), MIN_SPEECH)
+        return lengths.frames(self.engine.config, tokens, seconds)
+
+    def chunk(self, text: str, seed: int, seconds: float | None = None) -> Chunk:
+        """One of chunks(), with its ids and its length.
+
+        A short one is read after a comma, whose pause is the model's lead, if it has one.
+
+        Raises:
+            InputError: the model knows no character of it.
+        """
+        config = self.engine.config
+        tokens = encode(text + config.dit.edge, self.engine.tokenizer)
+        if not len(tokens):
+            raise InputError(f"the model knows no character of {text!r}")
+        frames = self.frames(text, tokens, seconds)
+        if seconds is None and config.lead and frames < lengths.SHORT * config.audio.frame_rate:
+            comma = encode(", ", self.engine.tokenizer)
+            tokens = np.concatenate([comma, tokens])
+            frames += lengths.frames(config, comma, config.lead)
+        return Chunk(text, tokens, frames, seed)
+
+    def stream(
+        self,
+        text: str | Iterable[str],
+        seconds: float | None = None,
+        on_step: Callable[[int, int], None] | None = None,
+        early: bool = True,
+    ) -> Iterator[np.ndarray]:
+        """Speaks as it goes.
+
+        Args:
+            text: any length; or an iterable of its parts as they are written, cut anywhere, which
+                is spoken sentence by sentence.
+            seconds: wanted length of the whole, instead of the model's.
+            on_step: called as on_step(done, steps) after each solver step of all chunks; of the
+                parts of a text only those that are known by then count.
+            early: the first chunks are a sentence or a clause and later ones grow to those of
+                speak(), and the vocoder works in pieces. Without it, chunks are speak()'s and the
+                concatenation of what is yielded is what speak() returns.
+
+        Yields:
+            float32 waves. Ends are held back for the cross-fade with what follows.
+
+        Raises:
+            InputError: there is nothing to say; of a whole text before anything is yielded.
+        """
+        if isinstance(text, str):
+            check_speech(text, self.speed, self.seed, seconds)
+            return self._stream(self.chunks(text, early), seconds, on_step, early)
+        if seconds is not None:
+            raise InputError("the length of a text that is still being written cannot be chosen")
+        return self._stream(self._arriving(text, early), None, on_step, early)
+
+    def _arriving(self, parts: Iterable[str], early: bool) -> Iterator[str]:
+        chunks = streaming.Ahead(self._texts(streaming.whole_sentences(parts), early))
+        if not chunks.more():
+            raise InputError("there is no text to speak")
+        yield from chunks
+
+    def _stream(
+        self,
+        chunks: Iterable[str],
+        seconds: float | None,
+        on_step: Callable[[int, int], None] | None,
+        early: bool,
+    ) -> Iterator[np.ndarray]:
+        waves = self._waves(chunks, seconds, on_step, early)
+        return audio.cross_fade(waves, int(CROSS_FADE * self.sample_rate))
+
+    def _waves(
+        self,
+        chunks: Iterable[str],
+        seconds: float | None,
+        on_step: Callable[[int, int], None] | None,
+        early: bool,
+    ) -> Iterator[Iterator[np.ndarray]]:
+        """The waves of chunks, each in pieces."""
+        steps, known = self.options.steps, len(chunks) if isinstance(chunks, list) else 0
+        shares = (
+            repeat(None) if seconds is None else lengths.shared(seconds, list(chunks), CROSS_FADE)
+        )
+        ahead = streaming.Ahead(chunks)
+        for index, (text, share) in enumerate(zip(ahead, shares)):
+
+            def step(done: int, _: int, index: int = index) -> None:
+                if on_step is not None:
+                    on_step(index * steps + done, max(known, index + 1) * steps)
+
+            chunk = self.chunk(text, self.seed + index, share)
+            yield self._wave(chunk, step, early, ahead if seconds is None else None)
+
+    def _wave(
+        self,
+        chunk: Chunk,
+        on_step: Callable[[int, int], None],
+        early: bool,
+        ahead: streaming.Ahead[str] | None,
+    ) -> Iterator[np.ndarray]:
+        """A chunk's wave in pieces, and a pause if another chunk follows."""
+        (mel,) = speech.sample(self.engine, self.prompt, [chunk], self.options, on_step)
+        if early:
+            pieces = streaming.vocode_chunk(self.engine, self.prompt, mel)
+        else:
+            pieces = speech.vocode(self.engine, self.prompt, [mel])
+        wave = [np.zeros(0, np.float32)]
+        for piece in pieces:
+            wave.append(piece)
+            yield piece
+        self.engine.rest()
+        if ahead is not None and ahead.more():  # which is asked late: it may still be written
+            yield speech.pause(np.concatenate(wave), chunk.text, self.sample_rate)
+
+    def speak(
+        self,
+        text: str,
+        seconds: float | None = None,
+        progress: bool = False,
+    ) -> Utterance:
+        """Speaks a text of any length.
+
+        Args:
+            text: what to say.
+            seconds: wanted length of the whole, instead of the model's.
+            progress: show a bar on stderr.
+
+        Raises:
+            InputError: there is nothing to say.
+        """
+        began = time.perf_counter()
+        check_speech(text, self.speed, self.seed, seconds)
+        chunks = self.chunks(text)  # once: what cannot be spoken is warned of once
+        with step_bar(progress) as on_step:
+            waves = list(self._stream(chunks, seconds, on_step, early=False))
+        return Utterance(
+            np.concatenate(waves),
+            self.sample_rate,
+            time.perf_counter() - began,
+            self.seed,
+            tuple(chunks),
+        )
+
+    def speak_many(
+        self,
+        texts: Sequence[str],
+        seeds: Sequence[int] | None = None,
+        progress: bool = False,
+        raise_errors: bool = False,
+        limits: BatchLimits = BatchLimits(),
+    ) -> list[Utterance | InputError]:
+        """Speaks texts of any lengths, many chunks at once.
+
+        Each is what speak() makes of it alone with the same seed, but for rounding: in float32 that
+        cannot be heard or seen, in bfloat16 it is that of any other order of the same sums.
+
+        Args:
+            texts: what to say.
+            seeds: one for each text; None is the speaker's own for all.
+            progress: show a bar on stderr.
+            raise_errors: raise the first InputError instead of returning it.
+            limits: of a batch.
+
+        Returns:
+            As many results as texts, in their order. Where a text cannot be spoken (it is empty, or
+            the model knows none of its characters) the InputError that says why stands in its
+            place, and the others are spoken all the same.
+
+        Raises:
+            InputError: seeds that do not fit the texts; or a text's error, if raise_errors.
+        """
+        from tqdm import tqdm
+
+        found: list[Any] = [None] * len(texts)
+        results = batching.speak_each(self, texts, seeds, limits)
+        with tqdm(total=len(texts), unit="text", disable=not progress, leave=False) as bar:
+            for index, result in results:
+                if raise_errors and isinstance(result, InputError):
+                    raise result
+                found[index] = result
+                bar.update()
+        return found
+
+
+@contextmanager
+def step_bar(shown: bool) -> Iterator[Callable[[int, int], None]]:
+    """A bar of solver steps on stderr; gives what stream() takes as on_step."""
+    from tqdm import tqdm
+
+    with tqdm(unit="step", disable=not shown, leave=False) as bar:
+
+        def on_step(done: int, steps: int) -> None:
+            bar.total = steps
+            bar.update(done - bar.n)
+
+        yield on_step

@@ -1,0 +1,164 @@
+"""Streaming: sound as early as it can be. Small first chunks, a vocoder that works in pieces, and
+texts that are still being written. Knows no speaker and no array library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from nanospeech.config import VocoderConfig
+from nanospeech.release.voices import Prompt
+from nanospeech.text.sentences import byte_length, pack, split_clauses, split_sentences
+
+from .chunks import finish, in_context
+
+FIRST_SECONDS = 1.2  # about the length of a stream's first chunk
+LEAST_SECONDS = 0.6  # shorter clauses are not parted from their sentence
+GROWTH = 2.0  # of each chunk over the one before, which plays while it is made
+KERNEL = 7  # of the vocoder's convolutions
+FIRST_PIECE = 48  # frames of a chunk that are decoded first: half a second
+LONGEST_PIECE = 1024  # and at most in one go
+
+T = TypeVar("T")
+
+
+class Ahead(Generic[T]):
+    """An iterator that can tell whether there is more, and looks only when it is asked."""
+
+    def __init__(self, items: Iterable[T]):
+        self.items = iter(items)
+        self.seen: list[T] = []
+
+    def __iter__(self) -> Iterator[T]:
+        return self
+
+    def __next__(self) -> T:
+        return self.seen.pop() if self.seen else next(self.items)
+
+    def more(self) -> bool:
+        """Whether another item follows; waits for it."""
+        if not self.seen:
+            self.seen.extend(item for item in [next(self.items, None)] if item is not None)
+        return bool(self.seen)
+
+
+def budgets(first: float, full: float) -> Iterator[float]:
+    """Sizes of chunks, from the first to the full one, which then stays."""
+    while first < full:
+        yield first
+        first *= GROWTH
+    while True:
+        yield full
+
+
+def pack_early(text: str, sizes: Iterator[float], full: float, least: float) -> Iterator[str]:
+    """Packs as text.pack does, but for small first chunks: "".join(pack_early(...)) == text.
+
+    Args:
+        text: what is left to be said.
+        sizes: of budgets, which go on from where an earlier text left them.
+        full: the budget of later chunks, in bytes.
+        least: bytes of a clause that is worth a chunk of its own.
+    """
+    while text:
+        budget = next(sizes)
+        if budget >= full:
+            yield from pack(text, full)
+            return
+        chunk = opening(text, budget, full, least)
+        yield chunk
+        text = text[len(chunk) :]
+
+
+def opening(text: str, budget: float, full: float, least: float) -> str:
+    """The first whole sentences within a budget, else the first clauses.
+
+    Where no sentence and no clause ends in time, the first end after it is taken: words that
+    belong together are not parted, except as they are in any text.
+    """
+    whole = pack(text[: round(8 * full)], full)[0]  # not all of a long text, for a few words
+    sentences = ends(split_sentences(whole))
+    clauses = [e for e in ends(split_clauses(whole)) if worth(whole, e, sentences, least)]
+    for choices in (sentences, clauses):
+        if fits := [e for e in choices if byte_length(whole[:e]) <= budget]:
+            return whole[: fits[-1]]
+    return whole[: min(*sentences, *clauses, len(whole))]
+
+
+def ends(parts: list[str]) -> list[int]:
+    """Where each part ends in their whole."""
+    return list(accumulate(map(len, parts)))
+
+
+def worth(whole: str, end: int, sentences: list[int], least: float) -> bool:
+    """Whether a clause and what it leaves of its sentence are both long enough."""
+    after = next((s for s in sentences if s > end), len(whole))
+    return byte_length(whole[:end]) >= least and byte_length(whole[end:after]) >= least
+
+
+def whole_sentences(parts: Iterable[str]) -> Iterator[str]:
+    """Text that arrives bit by bit, as runs of whole sentences; nothing is lost.
+
+    A sentence is whole when something stands behind it: a mark may still go on ("3." "14").
+    """
+    held = ""
+    for part in parts:
+        *done, held = split_sentences(held + part) or [""]
+        if done:
+            yield "".join(done)
+    if held:
+        yield held
+
+
+def reach(config: VocoderConfig | None) -> int | None:
+    """Frames to each side of a sample that decide what it is, or None if all of them do.
+
+    A convolution of 7 sees three frames more to each side; the transform's frame, half of it. A
+    vocoder with rounds adds phases up from the first frame on: its samples depend on all.
+    """
+    if config is None or config.rounds:
+        return None
+    convolutions = config.num_layers + 1
+    return convolutions * (KERNEL // 2) + config.n_fft // (2 * config.hop_length)
+
+
+def vocode(
+    engine: Any, mel_NM: np.ndarray, skip: int = 0, first: int = FIRST_PIECE
+) -> Iterator[np.ndarray]:
+    """Decodes a log mel in pieces, each with as much around it as its samples depend on.
+
+    Their concatenation is engine.vocode's wave, but for the rounding of float32. Models whose
+    vocoder has rounds are decoded whole.
+
+    Args:
+        mel_NM: log mel.
+        skip: frames at the start that are only heard by the vocoder.
+        first: frames of the first piece; each further one is twice as long, up to LONGEST_PIECE.
+
+    Yields:
+        float32 waves; (N - 1 - skip) * hop_length samples in all.
+    """
+    hop, around = engine.config.audio.hop_length, reach(engine.config.vocoder)
+    stop, start = len(mel_NM) - 1, skip
+    size = max(1, stop - skip) if around is None else first
+    while start < stop:
+        end = start + size if stop - start > 1.5 * size else stop  # no piece is a scrap
+        low = 0 if around is None else max(0, start - around)
+        high = len(mel_NM) if around is None else min(len(mel_NM), end + around)
+        wave = engine.vocode(mel_NM[None, low:high])[0]
+        yield wave[(start - low) * hop : (end - low) * hop]
+        start, size = end, min(2 * size, LONGEST_PIECE)
+
+
+def vocode_chunk(engine: Any, prompt: Prompt, mel: np.ndarray) -> Iterator[np.ndarray]:
+    """What speech.vocode makes of a chunk's mel, in pieces."""
+    whole, skip = in_context(prompt, mel)
+    hop, rate = engine.config.audio.hop_length, engine.config.audio.sample_rate
+    done, total = 0, (len(mel) - 1) * hop
+    for wave in vocode(engine, whole, skip):
+        begins, done = done == 0, done + len(wave)
+        yield finish(wave, prompt, rate, begins, done == total)

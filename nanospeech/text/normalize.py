@@ -1,0 +1,87 @@
+"""Normalize: writes out English numbers, signs and abbreviations as the words that are spoken.
+
+For tokenizers that spell (chars, phonemes). The subjects are modules of english/; here they are
+put in order, and what they leave is read: plain numbers, years, ordinals and signs.
+"""
+
+from __future__ import annotations
+
+import re
+
+from nanospeech.text.english.characters import clean
+from nanospeech.text.english.number_words import (
+    START,
+    WHOLE,
+    cardinal,
+    decimal,
+    digits,
+    number,
+    ordinal,
+    several,
+    year,
+)
+
+from .english import abbreviations, addresses, dates, quantities
+
+__all__ = ["cardinal", "expand", "number", "ordinal", "year"]
+
+SIGNS = {"&": " and ", "+": " plus ", "=": " equals ", "@": " at ", "%": " percent"}
+SIGNS |= {"°": " degrees", "<": " less than ", ">": " greater than ", "#": " number "}
+SIGNS |= {"€": " euros", "$": " dollars", "£": " pounds", "¥": " yen", "¢": " cents"}
+SIGNS |= {"|": ", ", "\\": " backslash ", "^": " ", "*": " ", "_": " ", "~": " ", "/": " "}
+# counted, not dated: "1250 people"; what else follows is mostly dated: "the 1968 riots"
+THINGS = """people men women children voters students soldiers troops homes houses workers jobs
+employees miles kilometers feet meters pounds dollars euros tons tonnes years days hours minutes
+points votes copies words pages acres deaths cases calories degrees percent times"""
+COUNTED = rf"(?!\s(?:{'|'.join(THINGS.split())})\b)"
+IN_YEAR = r"(?<![\w,.$])"
+
+# in order: each rule sees what the ones above it left
+NUMBERS = [
+    (
+        rf"{START}(\d{{1,3}}(?:,\d{{3}}){{1,4}}|\d{{1,15}})(?:st|nd|rd|th)\b",
+        lambda m: ordinal(int(m[1].replace(",", ""))),
+    ),
+    (r"(?<![\w.])(\d{1,4})s\b", lambda m: several(cardinal(int(m[1])))),
+    (r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])", lambda m: " "),
+    (rf"(?<!\d){WHOLE}(?:\.\d+)+", lambda m: decimal(m[0])),
+    (r"(?<!\w)\.(\d+)", lambda m: f"point {digits(m[1])}"),
+    (rf"{IN_YEAR}(1\d\d\d|20\d\d)(?!,?\d){COUNTED}", lambda m: year(int(m[1]))),
+    (rf"{IN_YEAR}(1[1-9])00(?!,?\d)", lambda m: cardinal(int(m[1])) + " hundred"),
+    (WHOLE, lambda m: number(m[0])),
+]
+MARKS = [
+    (r"([=*_~#+<>|^\\/-])\1{2,}", lambda m: " "),  # ruled lines
+    (r"--", lambda m: " - "),
+    (r"[-=]>", lambda m: " to "),
+    (r"<=", lambda m: " is at most "),
+    (r">=", lambda m: " is at least "),
+    (r"!=", lambda m: " does not equal "),
+    (r"==", lambda m: " equals "),
+    (r"~\s?(?=[$£€]?\d)", lambda m: "about "),
+    (r"(?<=\d) ?\* ?(?=\d)", lambda m: " times "),
+    (r"\band/or\b", lambda m: "and or"),
+    (r"\b([Hh]e|[Hh]is|[Hh]im)/(she|her|hers)\b", lambda m: f"{m[1]} or {m[2]}"),
+]
+SIGN = [(f"[{re.escape(''.join(SIGNS))}]", lambda m: SIGNS[m[0]])]
+STAGES = [
+    [(re.compile(pattern), rule) for pattern, rule in rules]
+    for rules in (
+        addresses.RULES,
+        MARKS,
+        dates.RULES,
+        abbreviations.RULES,
+        quantities.RULES,
+        NUMBERS,
+        SIGN,
+    )
+]
+
+
+def expand(text: str) -> str:
+    """English text with its numbers, money, times, signs and abbreviations written out."""
+    text = clean(text)
+    for rules in STAGES:
+        for pattern, rule in rules:
+            text = pattern.sub(rule, text)
+    return re.sub(r" {2,}", " ", re.sub(r"(?<! ) +(?=[.,!?;:])", "", text))

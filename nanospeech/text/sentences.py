@@ -1,0 +1,320 @@
+"""Text: folds typography, splits sentences, packs them into chunks. Loses no character it splits.
+
+Numbers and abbreviations are normalize.py's; ids are tokenizer.py's.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+
+from nanospeech.errors import InputError
+
+from .normalize import expand
+from .tags import hide, show
+
+log = logging.getLogger("nanospeech")
+
+QUOTES = {"‘": "'", "’": "'", "‚": "'", "‛": "'", "′": "'", "“": '"', "”": '"', "„": '"', "‟": '"'}
+QUOTES |= {"«": '"', "»": '"', "″": '"', "`": "'", "´": "'"}
+DASHES = {"‐": "-", "‑": "-", "‒": "-", "–": "-", "−": "-", "—": " - ", "―": " - "}
+INVISIBLE = dict.fromkeys(map(chr, (0xAD, 0x200B, 0x2060, 0xFEFF)), "")
+FOLD = str.maketrans({**QUOTES, **DASHES, **INVISIBLE, "…": "..."})
+# presentation forms of Latin letters and digits: ligatures such as "ﬁ", full-width "Ａ" and "１"
+LATIN_FORMS = re.compile(r"[\uFB00-\uFB06\uFF10-\uFF19\uFF21-\uFF3A\uFF41-\uFF5A]")
+# look-behinds let a run of spaces or marks be tried once, not from each of its characters
+PARAGRAPH = re.compile(r"(?<![^\S\n])[^\S\n]*\n[^\S\n]*\n\s*")
+# what is neither letter, digit nor space; tags that are hidden (tags.py) are none of these
+MARK = r"(?:[^\w\s\U00100000-\U0010FFFF]|_)"
+SAME_MARKS = re.compile(rf"(({MARK})(?:\s*\2){{2}})(?:\s*\2)+")  # one more than 3 times
+MARKS = re.compile(rf"({MARK}(?:\s*{MARK}){{7}})(?:\s*{MARK})+")  # more than 8, of any kind
+
+CLOSERS = r"[\"'”’)\]»」』）】]*"
+SENTENCE_END = re.compile(
+    rf"(?P<mark>(?<![.!?…؟।॥])[.!?…؟।॥]+){CLOSERS}(?:\s+|\Z)|[。！？｡．]+{CLOSERS}\s*|{PARAGRAPH.pattern}"
+)
+CLAUSE_END = re.compile(rf"(?:[,;:،؛]{CLOSERS}|\s[-–—])\s+|[—、，；：]\s*|\)\s+")
+WORD_END = re.compile(r"\s+")
+CHARACTER_END = re.compile(r"(?s)(?<=.)")
+
+
+def words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# abbreviations that stand before a name, that may end a sentence too, that stand before a number
+TITLES = words(
+    """mr mrs ms dr drs prof st mt ft capt gen col lt sgt maj cpl adm cmdr rev hon gov sen rep pres
+    supt vs messrs"""
+)
+CLOSING = words(
+    "etc inc ltd co corp bros jr sr dept approx est ave blvd rd a.m p.m ft lb lbs oz cf al"
+)
+COUNTING = words(
+    """no nos fig figs vol p pp ch sec eq art op pt jan feb mar apr jun jul aug sep sept oct nov
+    dec"""
+)
+# letters that no decomposition takes to ASCII
+PLAIN = {"ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "æ": "ae", "Æ": "Ae"}
+PLAIN |= {"œ": "oe", "Œ": "Oe", "þ": "th", "Þ": "Th", "ð": "th", "Ð": "Th", "ı": "i", "ħ": "h"}
+PLAIN |= {"ẞ": "SS", "ŋ": "ng", "[": "(", "]": ")", "{": "(", "}": ")", "¿": "", "¡": "", "․": "."}
+# marks that have no sound of their own
+UNSPOKEN = set("\"'()[]{}")
+
+
+LONGEST = 40  # characters of an abbreviation
+
+
+class Vocabulary(Protocol):
+    """What this module asks of a tokenizer."""
+
+    kind: str
+    vocab: list[str]
+    tags: re.Pattern | None
+
+    def pieces(self, text: str) -> list[str]: ...
+
+    def unknown(self, text: str) -> set[str]: ...
+
+    def encode(self, text: str) -> np.ndarray: ...
+
+
+def fold(text: str) -> str:
+    """One spelling for quotes, dashes, ellipses and spaces; blank lines stay; scripts stay.
+
+    Long runs of marks are cut, see shorten.
+
+    Raises:
+        InputError: the text is not valid Unicode.
+    """
+    check_unicode(text)
+    text = shorten(unicodedata.normalize("NFC", text).translate(FOLD))
+    text = LATIN_FORMS.sub(lambda m: unicodedata.normalize("NFKC", m[0]), text)
+    paragraphs = PARAGRAPH.split(text.replace("\r\n", "\n").replace("\r", "\n"))
+    return "\n\n".join(filter(None, (" ".join(map(_printable, p.split())) for p in paragraphs)))
+
+
+def shorten(text: str) -> str:
+    """Cuts runs of marks, with or without spaces between them, whose length says nothing.
+
+    Three of one mark stay ("..."), eight of any; no letter and no digit goes. A model would give
+    each more mark its time: 500 dots a quarter of a minute.
+    """
+    return MARKS.sub(r"\1", SAME_MARKS.sub(r"\1", text))
+
+
+def _printable(word: str) -> str:
+    return "".join(c for c in word if unicodedata.category(c) != "Cc")
+
+
+def is_english(tokenizer: Vocabulary) -> bool:
+    """Whether numbers should be written out in English: the model spells, and knows no digits."""
+    known = set(tokenizer.vocab)
+    return tokenizer.kind != "bytes" and {"a", "e"} <= known and not known & set("0123456789")
+
+
+def prepare(text: str, tokenizer: Vocabulary) -> str:
+    """Text as the model is to read it: folded, and in English written out; its tags stay whole.
+
+    A model of bytes reads every script and spelling as it stands: of its text only long runs of
+    marks are cut.
+
+    Raises:
+        InputError: the text is not valid Unicode.
+    """
+    if tokenizer.kind == "bytes":
+        check_unicode(text)
+        return shorten(text)
+    text, tags = hide(text, tokenizer.tags)
+    text = fold(text)
+    return show(fold(expand(text)) if is_english(tokenizer) else text, tags)
+
+
+def readable(text: str, tokenizer: Vocabulary) -> str:
+    """The whole of a text prepared, without the characters that the model can in no way read.
+
+    Warns once, naming them all; encode of its parts then finds nothing to warn about.
+    """
+    text = prepare(text, tokenizer)
+    _, lost = fit(text, tokenizer)
+    warn_of(lost)
+    return _respelled(text, dict.fromkeys(lost, ""), tokenizer)
+
+
+def _respelled(text: str, swap: Mapping[str, str], tokenizer: Vocabulary) -> str:
+    """A text with characters exchanged, but for those in tokens of several characters."""
+    pieces = tokenizer.pieces(text)
+    table = str.maketrans(dict(swap))
+    pieces[::2] = [piece.translate(table) for piece in pieces[::2]]
+    return "".join(pieces)
+
+
+def warn_of(lost: set[str]) -> None:
+    """Names the characters that are not spoken."""
+    if lost:
+        log.warning("the model has no %s; left out", ", ".join(map(repr, sorted(lost))))
+
+
+def check_unicode(text: str) -> None:
+    """
+    Raises:
+        InputError: half of a surrogate pair is in the text.
+    """
+    if any(0xD800 <= ord(c) <= 0xDFFF for c in text):
+        raise InputError("the text is not valid UTF-8")
+
+
+def fit(text: str, tokenizer: Vocabulary) -> tuple[str, set[str]]:
+    """Respells characters that a vocabulary lacks by the nearest that it has.
+
+    Capitals become small letters, accents go, a colon becomes a comma, a dash a space.
+
+    Returns:
+        The text, and the characters for which there was nothing and which are left out.
+    """
+    unknown = tokenizer.unknown(text)
+    if not unknown:
+        return text, set()
+    swap, lost = {}, set()
+    for c in sorted(unknown):
+        if len(c) != 1:
+            continue
+        near = [s for s in _nearest(c) if not tokenizer.unknown(s)]
+        swap[c] = near[0] if near else ""
+        if not near and not _silent(c):
+            lost.add(c)
+    return re.sub(r" {2,}", " ", _respelled(text, swap, tokenizer)), lost
+
+
+def _nearest(c: str) -> Iterable[str]:
+    plain = "".join(p for p in unicodedata.normalize("NFKD", c) if not unicodedata.combining(p))
+    plain = PLAIN.get(plain, plain)
+    yield from filter(None, (c.lower(), plain, plain.lower(), c.casefold()))
+    yield from {";": ",:", ":": ",;", "!": ".", "?": ".", "，": ",", "。": ".", "、": ","}.get(
+        c, ""
+    )
+    if c.isspace() or unicodedata.category(c) in ("Pd", "Pc") or c in "/\\|":
+        yield " "
+
+
+def _silent(c: str) -> bool:
+    """Whether a character stands for no sound: quotes, brackets, joiners, accents, variations."""
+    return (
+        c in UNSPOKEN
+        or c.isspace()
+        or unicodedata.category(c) in ("Cc", "Cf", "Me")
+        or "\u0300" <= c <= "\u036f"
+        or "\ufe00" <= c <= "\ufe0f"
+    )
+
+
+def encode(text: str, tokenizer: Vocabulary) -> np.ndarray:
+    """int64 (T,) ids of prepared text, respelled to fit; warns of characters left out."""
+    fitted, lost = fit(text, tokenizer)
+    warn_of(lost)
+    return tokenizer.encode(fitted)
+
+
+def is_speakable(text: str) -> bool:
+    """Whether there is a letter or a digit to say."""
+    return any(c.isalnum() for c in text)
+
+
+def split_sentences(text: str) -> list[str]:
+    """Cuts after sentences and paragraphs: "".join(split_sentences(t)) == t.
+
+    Spaces stay with the sentence before them. "3.14", "Dr. Who", "10:30", "e.g. this" stay whole.
+    """
+    cuts, start = [], 0
+    for match in SENTENCE_END.finditer(text):
+        if match["mark"] is None or _ends(text, start, match):
+            start = match.end()
+            cuts.append(start)
+    return _slices(text, cuts)
+
+
+def split_clauses(text: str) -> list[str]:
+    """Cuts after commas, colons and dashes: "".join(split_clauses(t)) == t."""
+    return _slices(text, (m.end() for m in CLAUSE_END.finditer(text)))
+
+
+def _ends(text: str, start: int, match: re.Match) -> bool:
+    """Whether a mark such as "." that is followed by a space ends its sentence."""
+    mark, following = match["mark"], text[match.end() : match.end() + 1]
+    if not following:
+        return True
+    closed = match.group().rstrip() != mark
+    if following.islower() and (closed or mark in ("...", "…")):
+        return False  # “Stop!” he said
+    # no abbreviation is longer; slices of the whole sentence would make long texts slow
+    before = text[max(start, match.start() - LONGEST) : match.start()]
+    word = re.search(r"[^\s(\[\"'“‘]*\Z", before)[0]  # type: ignore[index]
+    if mark != "." or closed:
+        return True
+    name = word.lower()
+    if name in CLOSING:
+        return following.isupper()
+    if name in COUNTING:
+        return not following.isdigit()
+    if name in TITLES or re.fullmatch(r"(?:[^\W\d]\.)+[^\W\d]", word):
+        return False
+    if len(word) == 1 and word.isupper():  # an initial, or the word I
+        return word == "I" and not re.match(r"[A-Z]\.", text[match.end() :])
+    opens = match.start() - start < LONGEST and before.strip() == word
+    return not (word.isdigit() and opens)  # "1. " opens a list
+
+
+def _slices(text: str, cuts: Iterable[int]) -> list[str]:
+    edges = [0, *cuts, len(text)]
+    return [text[a:b] for a, b in pairwise(edges) if a < b]
+
+
+def byte_length(text: str) -> int:
+    """UTF-8 bytes: the measure of how long a text takes to say, whatever its script."""
+    return len(text.encode("utf-8"))
+
+
+def pack(text: str, budget: float, size: Callable[[str], float] = byte_length) -> list[str]:
+    """Packs sentences into chunks of at most `budget`: "".join(pack(t, b)) == t.
+
+    A sentence beyond the budget is cut at clauses, else at words, else between characters. No
+    chunk reaches over a paragraph's end.
+
+    Args:
+        budget: largest size of a chunk; a single character may exceed it.
+        size: measures a text.
+    """
+    pieces = [p for s in split_sentences(text) for p in _divide(s, budget, size)]
+    return _merge(pieces, budget, size)
+
+
+def _divide(
+    text: str,
+    budget: float,
+    size: Callable[[str], float],
+    ends: tuple[re.Pattern, ...] = (CLAUSE_END, WORD_END, CHARACTER_END),
+) -> list[str]:
+    if size(text) <= budget or not ends:
+        return [text]
+    parts = _slices(text, (m.end() for m in ends[0].finditer(text)))
+    parts = [p for part in parts for p in _divide(part, budget, size, ends[1:])]
+    # about equal shares: a rest of one word would be spoken badly
+    share = size(text) / -(-size(text) // budget)
+    return _merge(parts, min(budget, share * 1.2), size)
+
+
+def _merge(pieces: list[str], budget: float, size: Callable[[str], float]) -> list[str]:
+    chunks: list[str] = []
+    for piece in pieces:
+        new_paragraph = not chunks or PARAGRAPH.search(chunks[-1][len(chunks[-1].rstrip()) :])
+        if new_paragraph or size(chunks[-1] + piece) > budget:
+            chunks.append(piece)
+        else:
+            chunks[-1] += piece
+    return chunks

@@ -1,0 +1,392 @@
+"""Finetunes a model to a voice: recordings in, release folder with a new built-in voice out.
+
+    nanospeech finetune --data recordings/ --voice anna --output my_voice
+    nanospeech finetune --model lucasnewman/nanospeech --data shards/*.tar --lora 16 \\
+        --voice anna --output my_voice
+
+DATA is a folder of X.wav (or .mp3, .flac, .ogg) with the words in X.txt beside it, or anything that
+nanospeech prepare takes: LibriTTS's or LJSpeech's layout, a manifest, WebDataset shards. Five
+minutes of one voice are enough. Running the same command again goes on where it stopped. A voice of
+a person needs that person's consent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from nanospeech.audio import wave as audio
+from nanospeech.config import option
+from nanospeech.errors import InputError, NanospeechError, require
+from nanospeech.machine import share_cores
+from nanospeech.prepare.shards import by_reason
+from nanospeech.release.folder import MODEL, VOCODER, Release, open_release
+from nanospeech.release.voices import find_voice
+
+from . import recordings as data
+
+SAMPLE = "This is how I sound now, after a few minutes of training."
+RATES = {"full": 2e-4, "lora": 1e-3}
+# what a run that is gone on with must have in common with its beginning
+FIXED = (
+    "model",
+    "from_voice",
+    "data",
+    "minutes",
+    "voice",
+    "lora",
+    "targets",
+    "thin",
+    "extend_vocab",
+    "rehearse",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How long and how fast is learned; right for five minutes of one voice."""
+
+    steps: int | None = option(None, "optimiser steps; default 300, with --rehearse 900")
+    lr: float | None = option(None, "highest learning rate; default 2e-4, with LoRA 1e-3")
+    warmup: int = option(30, "steps to the highest learning rate, from which it falls to 0")
+    batch_size: int = option(16, "most recordings a batch")
+    batch_frames: int = option(3000, "most mel frames a batch (93.75 a second)")
+    max_seconds: float = option(12.0, "longer recordings are left out")
+    save_step: int = option(100, "steps between checkpoints")
+    ema_decay: float = option(0.98, "of the averaged weights, which are the ones exported")
+    rehearse_share: float = option(0.5, "share of --rehearse in each epoch's time")
+    strength: float | None = option(
+        None,
+        "how far the exported weights go from the model's to the trained ones; default 1, without"
+        " --rehearse 0.5, as a few minutes alone blur the words",
+    )
+    seed: int = option(0, "of the order, the draws and which recordings --minutes takes")
+
+    def __post_init__(self):
+        if min(self.steps or 1, self.batch_size, self.save_step) < 1:
+            raise InputError("--steps, --batch-size and --save-step should be at least 1")
+        if not 0 <= self.rehearse_share < 1:
+            raise InputError(f"--rehearse-share is {self.rehearse_share}; choose 0 up to 1")
+        if self.strength is not None and not 0 < self.strength <= 1:
+            raise InputError(f"--strength is {self.strength}; choose more than 0, up to 1")
+        if self.lr is not None and not 0 < self.lr < 1:
+            raise InputError(f"--lr is {self.lr}; choose more than 0, less than 1")
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> Options:
+        """The options that the arguments give, with what depends on the others filled in."""
+        told = cls(**{f.name: getattr(args, f.name) for f in dataclasses.fields(cls)})
+        return dataclasses.replace(
+            told,
+            steps=(900 if args.rehearse else 300) if told.steps is None else told.steps,
+            strength=(1.0 if args.rehearse else 0.5) if told.strength is None else told.strength,
+            lr=RATES["lora" if args.lora else "full"] if told.lr is None else told.lr,
+        )
+
+
+def settle(args: argparse.Namespace, release: Release, run: Path) -> None:
+    """Notes what the run is about, or checks that it is the one begun there.
+
+    The weights that it starts from count by what is in them: what was learnt on top of some is
+    nothing on top of others, such as those of the voice that this very run has made since.
+
+    Raises:
+        InputError: another run lies there; the message names what differs.
+    """
+    told = {name: getattr(args, name) for name in FIXED}
+    told = {k: [str(v) for v in vs] if isinstance(vs, list) else vs for k, vs in told.items()}
+    told["weights"] = digest([*release.files(MODEL), *([release.voice] if release.voice else [])])
+    path = run / "finetune.json"
+    if path.is_file():
+        old = json.loads(path.read_text(encoding="utf-8"))
+        if differ := [
+            f"{k} {old.get(k)!r}, now {v!r}" for k, v in told.items() if old.get(k, v) != v
+        ]:
+            raise InputError(
+                f"{run} holds another run: {'; '.join(differ)}; choose another --run, or move it"
+            )
+        return
+    run.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+
+
+def digest(files: Sequence[Path]) -> str:
+    """A short name of what files hold."""
+    found = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as f:
+            while block := f.read(1 << 20):
+                found.update(block)
+    return found.hexdigest()[:16]
+
+
+def main_process_first() -> Any:
+    """Lets the first of several processes prepare what the others then find."""
+    import torch
+
+    if int(os.environ.get("WORLD_SIZE", 1)) == 1:
+        return contextlib.nullcontext()
+    accelerate = require("accelerate", "train")
+    return accelerate.PartialState(cpu=not torch.accelerator.is_available()).main_process_first()
+
+
+def gather(args: argparse.Namespace, release: Release, run: Path) -> tuple[list, list]:
+    """The recordings of the voice and those to rehearse, prepared once below the run's folder."""
+    jobs: list[tuple[str, Any, Any, Any]] = [("data", args.data, args.minutes, args.voice)]
+    if args.rehearse:
+        jobs.append(("rehearse", args.rehearse, None, None))
+    found: list[list] = []
+    for name, inputs, minutes, speaker in jobs:
+        out = run / name
+        if not out.is_dir():
+            samples, skips = data.find_samples(inputs)
+            skips += data.write_voice(samples, out, release.config, minutes, speaker, args.seed)
+            for reason, count in by_reason(skips).items():
+                print(f"left out {count}: {reason}", file=sys.stderr)
+        found.append(data.read_recordings(sorted(out.glob("voice-*.tar"))))
+    return found[0], found[1] if args.rehearse else []
+
+
+def own_weights(voice: str, release: Release) -> Path:
+    """Where a built-in voice's weights are.
+
+    Raises:
+        InputError: no such voice, or it has none and speaks with the model's.
+    """
+    found = find_voice(voice, release.folder)
+    if found.weights is None:
+        raise InputError(
+            f"voice {voice!r} of {release.folder} speaks with the model's weights and has none of"
+            " its own; leave --from-voice out"
+        )
+    return found.weights
+
+
+def build(args: argparse.Namespace, release: Release, texts: list[str]) -> tuple[Any, Any]:
+    """The model to train and the config of its adapters, None for a full finetune."""
+    from nanospeech_torch.adapters import LoraConfig, add_lora, load_objective
+
+    extra = data.missing_characters(texts, release.tokenizer) if args.extend_vocab else []
+    objective = load_objective(release, extra)
+    added = len(objective.tokenizer) - len(release.tokenizer)  # type: ignore[arg-type]
+    if added:
+        print(f"{added} new tokens: {' '.join(extra)}")
+    elif lost := data.unknown_characters(texts, release.tokenizer):
+        told = ", ".join(f"{c!r} ({n} times)" for c, n in list(lost.items())[:8])
+        print(f"the model has no {told}; left out, unless with --extend-vocab", file=sys.stderr)
+    if not args.lora:
+        return objective, None
+    lora = LoraConfig(args.lora, 2.0 * args.lora)
+    lora = dataclasses.replace(lora, targets=args.targets or lora.targets, thin=args.thin)
+    return add_lora(objective, lora, added), lora
+
+
+def train(args: argparse.Namespace, options: Options, objective: Any, lora: Any, dataset: Any):
+    """Trains; the checkpoints lie in the run's folder."""
+    import torch
+
+    from nanospeech_torch.adapters import FinetuneTrainer, trainable
+    from nanospeech_torch.train.loop.trainer import TrainConfig
+
+    parameters = trainable(objective)
+    assert options.lr is not None and options.steps is not None
+    optimizer = torch.optim.AdamW(parameters, options.lr, (0.9, 0.99), weight_decay=0.0, fused=True)
+    config = TrainConfig(
+        ema_decay=options.ema_decay, log_every=10, keep=1, seed=options.seed, schedule="linear"
+    )
+    precision = {"mixed_precision": args.precision or fast_precision()}
+    warmup = min(options.warmup, options.steps // 4)
+    trainer = FinetuneTrainer(
+        objective, optimizer, warmup, precision, args.run, config=config, lora=lora
+    )
+    learned, whole = (sum(p.numel() for p in ps) for ps in (parameters, objective.parameters()))
+    trainer.accelerator.print(f"{learned:,} of {whole:,} weights are trained, in {precision}")
+    frame_rate = objective.audio.frame_rate
+    trainer.train(
+        dataset,
+        options.steps,
+        options.batch_size,
+        options.batch_frames,
+        int(options.max_seconds * frame_rate),
+        save_step=options.save_step,
+        cache_bytes=2**30,
+    )
+    return trainer
+
+
+def fast_precision() -> str:
+    """bf16 where the hardware computes in it, else float32."""
+    import torch
+
+    if torch.cuda.is_available():
+        return "bf16" if torch.cuda.is_bf16_supported(False) else "no"
+    flags = Path("/proc/cpuinfo")
+    known = flags.is_file() and {"avx512_bf16", "amx_bf16"} & set(flags.read_text().split())
+    return "bf16" if known else "no"
+
+
+def export(
+    args: argparse.Namespace,
+    strength: float,
+    release: Release,
+    objective: Any,
+    prompt: Any,
+    seconds: float,
+) -> None:
+    """Writes the release folder: the newest checkpoint, the base's other parts, the new voice."""
+    import torch
+
+    from convert import convert, read_source
+    from nanospeech_torch.adapters import blend, duration_state, read_release
+
+    source = read_source(args.run)
+    tensors = blend(read_release(release, MODEL), source.tensors, strength)
+    carried = {**source.config, "imitates": release.config.imitates}
+    state = {"model_state_dict": tensors, "config": carried, "vocab": source.vocab}
+    torch.save(state | {"step": source.step}, args.run / "finetuned.pt")
+    duration = None
+    if state := duration_state(release, objective):
+        duration = args.run / "duration.pt"
+        torch.save(state, duration)
+    voices = args.run / "voices"
+    voices.mkdir(exist_ok=True)
+    audio.write(voices / f"{args.voice}.flac", prompt.wave())
+    (voices / f"{args.voice}.txt").write_text(prompt.text + "\n", encoding="utf-8")
+    told = args.prompt and args.prompt.with_suffix(".license.txt")
+    if told and told.is_file():
+        note = told.read_text(encoding="utf-8")
+    else:
+        note = args.license or "No licence was told; ask whoever speaks before you pass it on."
+        note = f'Voice "{args.voice}": a recording that the model was finetuned on.\n{note}\n'
+    (voices / f"{args.voice}.license.txt").write_text(note, encoding="utf-8")
+    how = f"LoRA of rank {args.lora}" if args.lora else "all weights"
+    how += f", blended by {strength:g} with it" if strength < 1 else ""
+    card = args.run / "card.md"
+    card.write_text(
+        f'Finetuned from "{release.config.name}" ({how}) on {seconds / 60:.1f} minutes of the voice'
+        f' "{args.voice}". {args.license or ""}\n\nWhat the licences of "{release.config.name}" and'
+        " of its data ask for holds for this model too.\n",
+        encoding="utf-8",
+    )
+    convert(
+        args.run / "finetuned.pt",
+        args.output,
+        duration=duration,
+        vocoder=release.path(VOCODER) if release.has(VOCODER) else None,
+        voices=voices,
+        default_voice=args.voice,
+        card=card,
+    )
+
+
+def speak(args: argparse.Namespace) -> Path:
+    """A sample sentence, spoken by the new voice, in the release folder."""
+    from nanospeech import Speaker, load_engine
+
+    engine = load_engine(args.output, backend="torch")
+    path = Path(args.output) / "sample.wav"
+    Speaker(engine, seed=args.seed).speak(args.text).save(path)
+    return path
+
+
+def parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = p.add_argument
+    add("--data", nargs="+", type=Path, required=True, help="recordings with their words")
+    add("--voice", required=True, help="name of the new voice")
+    add("--output", type=Path, required=True, help="release folder to write")
+    add("--model", help="release folder or Hub name to start from; default: the voice that ships")
+    add("--from-voice", metavar="NAME", help="start from the weights of this voice of the model")
+    add("--run", type=Path, help="folder for data and checkpoints; default: runs/VOICE")
+    how = p.add_mutually_exclusive_group()
+    how.add_argument("--full", action="store_true", help="train all weights (the default)")
+    how.add_argument("--lora", type=int, default=0, metavar="RANK", help="train adapters, say 16")
+    add("--targets", help="layers with adapters, by the ends of their names")
+    add("--thin", action="store_true", help="with --lora: train biases, norms and the like too")
+    add("--minutes", type=float, help="train on so much of the data; set the rest aside")
+    add("--rehearse", nargs="+", type=Path, help="recordings to mix in, of what to keep")
+    add("--extend-vocab", action="store_true", help="new tokens for characters the model lacks")
+    add(
+        "--prompt",
+        type=Path,
+        help="recording to speak after, with X.txt; default: the best of DATA",
+    )
+    add("--license", help="of the recordings: a line for the voice's note and the model card")
+    add("--text", default=SAMPLE, help="to speak at the end")
+    add("--precision", choices=["no", "bf16", "fp16"], help="default: bf16 where it is fast")
+    add("--threads", type=int, help="CPU threads of torch")
+    for f in dataclasses.fields(Options):
+        kind = int if str(f.type).startswith("int") else float
+        flag = "--" + f.name.replace("_", "-")
+        add(flag, type=kind, default=f.default, help=f.metadata["help"])
+    return p
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Does it all; returns what was made."""
+    options = Options.of(args)
+    if not args.voice or not args.voice.replace("-", "").replace("_", "").isalnum():
+        raise InputError(f"--voice {args.voice!r} should be of letters, digits, - and _")
+    if args.threads:
+        import torch
+
+        torch.set_num_threads(args.threads)
+    args.run = args.run or Path("runs") / args.voice
+    release = open_release(args.model)
+    if args.from_voice:
+        release = dataclasses.replace(release, voice=own_weights(args.from_voice, release))
+    with main_process_first():
+        settle(args, release, args.run)
+        voice, others = gather(args, release, args.run)
+    seconds = sum(r.seconds for r in voice)
+    print(f"{len(voice)} recordings, {seconds / 60:.1f} minutes, to train on")
+    objective, lora = build(args, release, [r.text for r in voice])
+    if args.prompt:
+        prompt = data.read_prompt(args.prompt)
+    else:
+        prompt = data.choose_prompt(voice, release.config, objective.tokenizer)
+    share = options.rehearse_share if others else 0.0
+    dataset = data.Recordings(voice, others, share, options.seed)
+    trainer = train(args, options, objective, lora, dataset)
+    if not trainer.accelerator.is_main_process:
+        return {}
+    if trainer.step < (options.steps or 0):
+        print(f"stopped at step {trainer.step} of {options.steps}; the same command goes on")
+        return {}
+    assert options.strength is not None
+    export(args, options.strength, release, objective, prompt, seconds)
+    print(f"prompt: {prompt.key}, {prompt.seconds:.1f} s: {prompt.text}")
+    sample = speak(args)
+    return {"output": str(args.output), "sample": str(sample), "steps": trainer.step}
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = parser().parse_args(argv)
+    share_cores()
+    try:
+        made = run(args)
+    except NanospeechError as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 2
+    except OSError as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    if made:
+        print(json.dumps(made))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,309 @@
+"""Recordings of one voice, made ready to finetune on. Trains nothing.
+
+Silence is cut off the ends, the level is brought to that of the model's training data, and what is
+left over (--minutes) is set aside to measure with. All of it lies in tars below the run's folder.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import random
+import shutil
+import tarfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from nanospeech.audio import wave as audio
+from nanospeech.config import ModelConfig
+from nanospeech.corpus.layouts import AUDIO, Sample, Skip, Source, detect, find
+from nanospeech.corpus.mp3 import BadAudio, decode
+from nanospeech.errors import DataError, InputError
+from nanospeech.prepare.shards import ShardWriter, nothing_usable
+from nanospeech.release.voices import make_prompt
+from nanospeech.text.sentences import fit, prepare
+from nanospeech.text.tokenizer import WORDS, Tokenizer
+
+EDGE_SILENCE = 0.08  # seconds kept at both ends
+PROMPT_SECONDS = (3.0, 6.0)
+LONGEST_PROMPT = 12.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Recording:
+    """One recording of a prepared tar."""
+
+    key: str
+    audio: Source
+    text: str
+    seconds: float
+    speaker: str | None = None
+
+    def wave(self) -> np.ndarray:
+        """float32 (n,) at 24 kHz."""
+        return audio.read(self.audio.read())
+
+
+class Recordings:
+    """The trainer's dataset: recordings in an order that the epoch decides.
+
+    Args:
+        recordings: of the voice.
+        others: recordings of which so many are mixed in that they are `share` of the time.
+        share: of the others, 0 up to 1.
+        seed: of the order.
+    """
+
+    def __init__(
+        self,
+        recordings: Sequence[Recording],
+        others: Sequence[Recording] = (),
+        share: float = 0.0,
+        seed: int = 0,
+    ):
+        self.recordings, self.share = list(recordings), share
+        # keys decide the draws, and which mels are cached: no two recordings may share one
+        self.others = [dataclasses.replace(r, key=f"other_{r.key}") for r in others]
+        self.seed, self.epoch = seed, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def chosen(self) -> list[Recording]:
+        """This epoch's recordings, shuffled."""
+        rng = random.Random(f"{self.seed} {self.epoch}")
+        chosen, others = list(self.recordings), list(self.others)
+        rng.shuffle(others)
+        wanted = sum(r.seconds for r in chosen) * self.share / (1 - self.share)
+        for other in others:
+            if wanted <= 0:
+                break
+            chosen.append(other)
+            wanted -= other.seconds
+        rng.shuffle(chosen)
+        return chosen
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for r in self.chosen():
+            meta: dict[str, Any] = {"text": r.text, "duration": r.seconds}
+            if r.speaker is not None:
+                meta["speaker"] = r.speaker
+            yield {"__key__": r.key, "flac": r.audio.read(), "json": meta}
+
+
+def find_samples(inputs: Sequence[Path]) -> tuple[list[Sample], list[Skip]]:
+    """What nanospeech prepare finds, and folders of X.wav with X.txt beside it.
+
+    Raises:
+        InputError: an input is missing, or it is not to be told what it is.
+        DataError: there are no recordings in them.
+    """
+    plain = [p for p in inputs if p.is_dir() and is_plain(p)]
+    samples, skips = [], []
+    if rest := [p for p in inputs if p not in plain]:
+        samples, skips = find(rest)
+    for folder in plain:
+        for path in sorted(p for p in folder.iterdir() if p.suffix.lower() in AUDIO):
+            words = path.with_suffix(".txt")
+            try:
+                text = read_words(words)
+            except (OSError, UnicodeDecodeError) as e:
+                reason = "no transcript" if not words.exists() else "unreadable text"
+                skips.append(Skip(str(path), reason, str(e)))
+                continue
+            key = f"{folder.name}_{path.stem}".replace(".", "_")
+            samples.append(Sample(str(path), (key,), Source(path), text, key=key))
+    if not samples:
+        raise nothing_usable(skips, inputs)
+    return samples, skips
+
+
+def read_words(path: Path) -> str:
+    """What a recording's .txt says, on one line."""
+    return " ".join(path.read_text(encoding="utf-8-sig").split())
+
+
+def is_plain(folder: Path) -> bool:
+    """Whether a folder holds X.wav with X.txt beside it, and none of the layouts of prepare.py."""
+    try:
+        detect(folder)
+    except InputError:
+        return any(p.with_suffix(".txt").is_file() for p in folder.iterdir() if p.suffix in AUDIO)
+    return False
+
+
+def write_voice(
+    samples: Sequence[Sample],
+    out: Path,
+    config: ModelConfig,
+    minutes: float | None,
+    speaker: str | None,
+    seed: int = 0,
+) -> list[Skip]:
+    """Writes out/voice-*.tar to train on and out/rest-*.tar with what is beyond `minutes`.
+
+    Args:
+        samples: recordings.
+        config: of the model, for the level.
+        minutes: of speech to train on; None takes all.
+        speaker: whose all of them are; None keeps what the samples tell.
+        seed: of which recordings come first.
+
+    Returns:
+        What could not be used.
+
+    Raises:
+        DataError: nothing can be used.
+    """
+    part = out.with_name(out.name + ".part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    samples, skips, seconds = list(samples), [], 0.0
+    random.Random(seed).shuffle(samples)
+    left = 60 * minutes if minutes is not None else float("inf")
+    bar = tqdm(samples, "recordings", unit=" files", disable=None)
+    with ShardWriter(part, "voice", 10_000) as voice, ShardWriter(part, "rest", 10_000) as rest:
+        for sample in bar:
+            try:
+                wave, _ = decode(sample.audio.read())
+            except BadAudio as e:
+                skips.append(Skip(sample.name, *e.args))
+                continue
+            except OSError as e:
+                skips.append(Skip(sample.name, "unreadable audio", str(e)))
+                continue
+            wave = audio.trim(wave, audio.SAMPLE_RATE, EDGE_SILENCE)
+            wave, _ = audio.set_level(wave, config.audio.prompt_rms)
+            duration = round(len(wave) / audio.SAMPLE_RATE, 4)
+            meta = {"text": sample.text, "duration": duration, "speaker": speaker or sample.speaker}
+            writer = voice if left > 0 else rest
+            left, seconds = left - duration, seconds + duration
+            meta_bytes = json.dumps(meta, ensure_ascii=False).encode()
+            writer.add(sample.key, {"flac": flac_bytes(wave), "json": meta_bytes})
+    if not seconds:
+        shutil.rmtree(part)
+        raise nothing_usable(skips, [out])
+    shutil.rmtree(out, ignore_errors=True)
+    part.rename(out)
+    return skips
+
+
+def flac_bytes(wave: np.ndarray) -> bytes:
+    """A 16-bit FLAC file."""
+    import soundfile
+
+    file = io.BytesIO()
+    wave = np.clip(wave, -1, 1)
+    soundfile.write(file, wave, audio.SAMPLE_RATE, format="FLAC", subtype="PCM_16")
+    return file.getvalue()
+
+
+def read_recordings(tars: Iterable[Path]) -> list[Recording]:
+    """The recordings of prepared tars, without reading any audio."""
+    found: dict[str, dict[str, Any]] = {}
+    for path in tars:
+        with tarfile.open(path, "r:") as tar:
+            for member in tar:
+                key, _, suffix = member.name.partition(".")
+                source = Source(path, member.offset_data, member.size)
+                found.setdefault(key, {})[suffix] = source
+    recordings = []
+    for key, parts in found.items():
+        meta = json.loads(parts["json"].read())
+        recordings.append(
+            Recording(key, parts["flac"], meta["text"], meta["duration"], meta["speaker"])
+        )
+    return recordings
+
+
+def unknown_characters(texts: Iterable[str], tokenizer: Tokenizer) -> dict[str, int]:
+    """Letters and digits that a model has no token for, not even a near one, with their counts."""
+    counts: Counter = Counter()
+    for text in texts:
+        prepared = prepare(text, tokenizer)
+        lost = fit(prepared, tokenizer)[1]
+        counts.update(c for c in prepared if c in lost)
+    return dict(counts.most_common())
+
+
+def missing_characters(texts: Iterable[str], tokenizer: Tokenizer) -> list[str]:
+    """Characters that a vocabulary may be extended by: letters, marks and digits it lacks."""
+    texts = [prepare(text, tokenizer) for text in texts]
+    found = {c for text in texts for c in tokenizer.unknown(text) if len(c) == 1}
+    return sorted(c for c in found if c.isalnum() or not c.isascii())
+
+
+def choose_prompt(
+    recordings: Sequence[Recording],
+    config: ModelConfig,
+    tokenizer: Tokenizer,
+    warn: Callable[[str], None] = print,
+) -> Recording:
+    """The recording that makes the best prompt: 3 to 6 s, clean, whole sentences, a usual pace.
+
+    Raises:
+        DataError: none can be a prompt.
+    """
+    low, high = PROMPT_SECONDS
+    fitting = [r for r in recordings if low <= r.seconds <= high]
+    if not fitting:
+        fitting = sorted(
+            (r for r in recordings if r.seconds <= LONGEST_PROMPT),
+            key=lambda r: max(low - r.seconds, r.seconds - high),
+        )[:5]
+        warn(f"no recording lasts {low:g} to {high:g} s; the nearest becomes the voice's prompt")
+    rates = [len(r.text) / r.seconds for r in recordings]
+    usual = float(np.median(rates))
+    best: tuple[float, Recording] | None = None
+    for r in fitting:
+        try:
+            wave = r.wave()
+            make_prompt(wave, r.text, config, tokenizer)
+        except InputError:
+            continue
+        score = clean_score(wave) - 10 * abs(np.log(len(r.text) / r.seconds / usual))
+        score -= 6 * odd_text(r.text, tokenizer)
+        if best is None or score > best[0]:
+            best = score, r
+    if best is None:
+        raise DataError("no recording can be a prompt; add one of 3 to 6 s with just its words")
+    return best[1]
+
+
+def read_prompt(path: Path) -> Recording:
+    """A recording to speak after, chosen by hand or by nanospeech prepare prompts.
+
+    Raises:
+        InputError: its words are not in X.txt beside it.
+    """
+    words = path.with_suffix(".txt")
+    if not words.is_file():
+        raise InputError(f"{words} is missing; it should hold the words of {path.name}")
+    text = read_words(words)
+    seconds = len(audio.read(path)) / audio.SAMPLE_RATE
+    return Recording(path.stem, Source(path), text, seconds)
+
+
+def clean_score(wave: np.ndarray) -> float:
+    """Decibels between speech and the quietest tenth of 20 ms blocks; less where it is clipped.
+
+    At most 40: beyond, it tells of pauses more than of noise.
+    """
+    block = audio.SAMPLE_RATE // 50
+    blocks = wave[: len(wave) // block * block].reshape(-1, block)
+    level = 20 * np.log10(np.sqrt(np.mean(np.square(blocks), axis=1)) + 1e-5)
+    clipped = 30 * float(np.mean(np.abs(wave) > 0.99 * max(0.5, np.abs(wave).max())) > 1e-3)
+    return float(min(40.0, np.percentile(level, 90) - np.percentile(level, 10))) - clipped
+
+
+def odd_text(text: str, tokenizer: Tokenizer) -> int:
+    """How many things in a text are read in more than one way, or are not a whole sentence."""
+    odd = sum(c.isdigit() or c in "*/&@#()[]" for c in text)
+    odd += sum(w.isupper() and len(w) > 1 for w in WORDS.findall(text))
+    return odd + (text[-1:] not in ".!?") + ("..." in text) + len(tokenizer.unknown(text.lower()))

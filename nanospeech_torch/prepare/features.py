@@ -1,0 +1,278 @@
+"""Encodes shards once, so that training reads features instead of decoding audio in every epoch.
+
+    nanospeech prepare features shards/*.tar --out encoded
+    nanospeech prepare features shards/*.tar --out encoded --references --workers 4
+    nanospeech prepare features shards/*.tar --out latents --encoder my_codec:encode
+
+SHARDS are WebDataset tars (paths or URLs) of {key}.mp3 (or .flac, .wav, .ogg, .opus) and {key}.json
+with "text". For each a tar of the same name is written to --out, which holds
+
+    {key}.npy       float16 (T, C): log mels, 93.75 rows a second, or what --encoder gives
+    {key}.json      the fields it had, and "target_duration" in seconds
+    {key}.ref.npy   with --references: another clip of the speaker in the same shard, whose text
+                    stands in the JSON as "ref_text"; in training it is the prompt
+
+The trainers take the new tars as they took the old ones (data.shards: [encoded/*.tar]). With mels
+the losses are the same to the last bit. An encoder is a function of a float32 wave (n,) at 24 kHz,
+mono, that returns an array (T, C); a model trained on its features needs audio.n_mels = C.
+
+Stopped at any moment, the same command goes on: finished shards are not written again. What cannot
+be used is left out and counted; the last line is the counts as JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import io
+import json
+import multiprocessing
+import os
+import posixpath
+import sys
+import tarfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from nanospeech.audio.mel import log_mel
+from nanospeech.config import AudioConfig
+from nanospeech.errors import DataError, InputError, NanospeechError
+from nanospeech_torch.train.data import clips
+from nanospeech_torch.train.data.sources import TarSource, find_shards
+
+AUDIO = AudioConfig()
+SETTINGS = "encode.json"  # how the tars of a folder were made
+
+
+@dataclass(frozen=True)
+class Options:
+    """How clips are encoded."""
+
+    encoder: str = "mel"
+    references: bool = False
+    max_seconds: float = 60.0
+
+
+def find_encoder(name: str) -> Callable[[np.ndarray], np.ndarray]:
+    """The function that MODULE:FUNCTION names.
+
+    Raises:
+        InputError: there is none.
+    """
+    module, colon, function = name.partition(":")
+    if not colon:
+        raise InputError(f"--encoder {name!r} should be mel or MODULE:FUNCTION")
+    sys.path.insert(0, os.getcwd())  # as python -m would have it
+    try:
+        found = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as e:
+        raise InputError(f"--encoder {name!r}: {e}") from e
+    finally:
+        sys.path.pop(0)
+    return found
+
+
+def encoded(item: dict, options: Options) -> tuple[np.ndarray, float]:
+    """Features of a described clip, float16 (T, C), and its seconds.
+
+    Raises:
+        Skip: it cannot be used.
+    """
+    wave = clips.read_wave(item["data"], AUDIO, item, options.max_seconds)
+    seconds = len(wave) / AUDIO.sample_rate
+    if len(wave) <= AUDIO.n_fft // 2 or seconds > options.max_seconds:
+        raise clips.Skip("too short" if seconds < 1 else "too long")
+    if options.encoder == "mel":
+        return log_mel(wave, AUDIO).astype(np.float16), seconds
+    array = np.asarray(find_encoder(options.encoder)(wave.astype(np.float32)))
+    if array.ndim != 2:
+        raise InputError(f"--encoder {options.encoder} gave shape {array.shape}, not (T, C)")
+    return clips.features(array, array.shape[1]), seconds
+
+
+def read_clips(path: str, options: Options, skipped: Counter) -> Iterator[tuple[dict, dict]]:
+    """(key and arrays, metadata) of each usable clip of a shard."""
+    for _, sample in TarSource([path]).open(0, skipped=skipped):
+        try:
+            item = clips.describe({k: v for k, v in sample.items() if "npy" not in k}, AUDIO)
+            array, seconds = encoded(item, options)
+        except clips.Skip as e:
+            skipped[str(e)] += 1
+            continue
+        old = clips.metadata(sample) if "json" in sample else {}
+        meta = {k: v for k, v in old.items() if k not in ("sample_rate", "ref_text")}
+        meta |= {"text": item["text"], "target_duration": round(seconds, 4)}
+        yield {"key": item["key"], "npy": array}, meta
+
+
+def add_references(found: list[tuple[dict, dict]]) -> None:
+    """Gives each clip the next one of its speaker; the last gets the first."""
+    speakers: dict[str, list[int]] = {}
+    for number, (_, meta) in enumerate(found):
+        if meta.get("speaker") is not None:
+            speakers.setdefault(str(meta["speaker"]), []).append(number)
+    for numbers in speakers.values():
+        for mine, other in zip(numbers, [*numbers[1:], numbers[0]]):
+            if mine != other:
+                found[mine][0]["ref.npy"] = found[other][0]["npy"]
+                found[mine][1]["ref_text"] = found[other][1]["text"]
+
+
+def shard_name(path: str) -> str:
+    """The file's name of a path or URL."""
+    return posixpath.basename(path.partition("?")[0].replace(os.sep, "/"))
+
+
+def npy(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array.astype(np.float16))
+    return file.getvalue()
+
+
+def encode_shard(path: str, out: Path, options: Options) -> tuple[int, Counter]:
+    """Writes a shard's features, whole or not at all; returns clips written and left out."""
+    skipped: Counter = Counter()
+    found: Iterable[tuple[dict, dict]] = read_clips(path, options, skipped)
+    if options.references:
+        found = list(found)
+        add_references(found)
+    target = out / shard_name(path)
+    part = target.with_name(f".{target.name}.part")
+    count = 0
+    with part.open("wb") as file:
+        with tarfile.open(fileobj=file, mode="w") as tar:
+            for files, meta in found:
+                text = json.dumps(meta, ensure_ascii=False).encode()
+                contents = {k: npy(v) for k, v in files.items() if k != "key"} | {"json": text}
+                for kind, data in contents.items():
+                    info = tarfile.TarInfo(f"{files['key']}.{kind}")
+                    info.size = len(data)
+                    tar.addfile(info, io.BytesIO(data))
+                count += 1
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, target)
+    return count, skipped
+
+
+def check_settings(out: Path, options: Options) -> None:
+    """Tells a folder's settings, and refuses to mix two kinds of features in one.
+
+    Raises:
+        InputError: the folder holds tars that were made otherwise.
+    """
+    path = out / SETTINGS
+    settings = {k: v for k, v in asdict(options).items()}
+    settings |= {"sample_rate": AUDIO.sample_rate, "hop_length": AUDIO.hop_length}
+    if path.exists():
+        try:
+            old = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            old = None
+        if old != settings:
+            raise InputError(f"{out} was encoded with {old}, not {settings}; choose another --out")
+        return
+    if any(out.glob("*.tar")):
+        raise InputError(f"{out} holds tars that are not from here; choose another --out")
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+    os.replace(part, path)
+
+
+def encode(patterns: list[str], out: Path, options: Options, workers: int = 1) -> dict[str, Any]:
+    """Encodes all shards that are not yet there.
+
+    Returns:
+        Counts of shards, of clips written, and of those left out by reason.
+
+    Raises:
+        InputError: no shard is found, two have one name, or --out is not fit for them.
+        DataError: nothing in them can be used.
+    """
+    shards = find_shards(patterns)
+    names = Counter(shard_name(s) for s in shards)
+    if twice := [name for name, n in names.items() if n > 1]:
+        raise InputError(
+            f"several shards are called {twice[0]}; encode them to folders of their own"
+        )
+    if options.encoder != "mel":
+        find_encoder(options.encoder)
+    out.mkdir(parents=True, exist_ok=True)
+    if same := [s for s in shards if Path(s).parent.resolve() == out.resolve()]:
+        raise InputError(f"--out is the folder of {same[0]}; choose another")
+    check_settings(out, options)
+    todo = [s for s in shards if not (out / shard_name(s)).exists()]
+    skipped: Counter = Counter()
+    clips_written = 0
+    work = partial(encode_shard, out=out, options=options)
+    with in_processes(work, todo, workers) as results:
+        bar = tqdm(results, total=len(shards), initial=len(shards) - len(todo), unit="shard")
+        for count, bad in bar:
+            clips_written, skipped = clips_written + count, skipped + bad
+            bar.set_postfix(clips=clips_written, left_out=skipped.total())
+    if todo and not clips_written:
+        for shard in todo:  # else a later run would take the empty tars for finished work
+            (out / shard_name(shard)).unlink(missing_ok=True)
+        told = ", ".join(f"{n} {why}" for why, n in skipped.most_common()) or "no clips"
+        raise DataError(f"nothing in {len(todo)} shards can be used: {told}")
+    return {
+        "shards": len(todo),
+        "already_there": len(shards) - len(todo),
+        "clips": clips_written,
+        "skipped": dict(skipped.most_common()),
+        "out": str(out),
+    }
+
+
+@contextmanager
+def in_processes(work: Callable, shards: list[str], workers: int) -> Iterator[Iterable]:
+    """Results of a function for each shard, as they come, from `workers` processes."""
+    if workers < 2 or len(shards) < 2:
+        yield map(work, shards)
+        return
+    # a started process shares nothing with this one: encoders may use a GPU in each
+    with multiprocessing.get_context("spawn").Pool(min(workers, len(shards))) as pool:
+        yield pool.imap_unordered(work, shards)
+
+
+def parser() -> argparse.ArgumentParser:
+    raw = argparse.RawDescriptionHelpFormatter
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    p.add_argument("shards", nargs="+", metavar="SHARDS", help="tars: paths, globs or URLs")
+    p.add_argument("--out", type=Path, required=True, help="folder of the new tars")
+    p.add_argument("--encoder", default="mel", help="mel (default), or MODULE:FUNCTION")
+    p.add_argument("--references", action="store_true", help="add {key}.ref.npy and ref_text")
+    p.add_argument("--max-seconds", type=float, default=60.0, help="leave out longer clips (60)")
+    p.add_argument("--workers", type=int, default=1, help="processes, each with a shard (1)")
+    return p
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = parser().parse_args(argv)
+    try:
+        if args.workers < 1:
+            raise InputError(f"--workers is {args.workers}; choose at least 1")
+        options = Options(args.encoder, args.references, args.max_seconds)
+        counts = encode(args.shards, args.out, options, args.workers)
+    except (NanospeechError, OSError) as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on", file=sys.stderr)
+        return 130
+    for reason, count in counts["skipped"].items():
+        print(f"left out {count}: {reason}", file=sys.stderr)
+    print(json.dumps(counts))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

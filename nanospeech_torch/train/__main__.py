@@ -1,0 +1,96 @@
+"""Trains a speech, duration or vocoder model from one YAML file.
+
+    accelerate launch -m nanospeech.train --config nanospeech/configs/default_voice.yaml
+    accelerate launch -m nanospeech.train --config FILE --set total_steps=20000 optimizer.lr=2e-4
+    nanospeech train --config FILE --dry-run       # sizes, memory and work, nothing trained
+    torchrun --nproc_per_node 8 -m nanospeech.train --config FILE --set parallel.shard=8
+
+Running the same command again goes on from the newest checkpoint of run_dir. Ctrl-C and SIGTERM
+save before they end the run. `--explain` lists every setting with its default.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+
+from nanospeech.errors import NanospeechError, require
+from nanospeech.machine import share_cores
+from nanospeech_torch.train.loop.signals import early_signals
+
+
+def explain() -> str:
+    """Every setting of a YAML file: name, default and what it does."""
+    from .config import SECTIONS, RunConfig
+
+    lines = []
+    for f in dataclasses.fields(RunConfig):
+        if f.name not in SECTIONS:
+            lines.append(f"{f.name}: {f.default!r}  # {f.metadata.get('help', '')}")
+    for name, kind in SECTIONS.items():
+        lines += ["", f"{name}:  # {(kind.__doc__ or '').strip().splitlines()[0]}"]
+        for f in dataclasses.fields(kind):
+            value = kind().__dict__[f.name] if f.default is dataclasses.MISSING else f.default
+            help = f.metadata.get("help", "")
+            lines.append(f"  {f.name}: {value!r}" + (f"  # {help}" if help else ""))
+    return "\n".join(lines)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--config", help="YAML file, see scripts/configs")
+    parser.add_argument(
+        "--set", nargs="*", action="extend", default=[], metavar="KEY=VALUE", help="changes to it"
+    )
+    parser.add_argument(
+        "--resume", default="auto", help="auto (default), never, a run's folder or a step_N folder"
+    )
+    parser.add_argument("--minutes", type=float, help="save and stop after this long")
+    parser.add_argument("--threads", type=int, help="CPU threads of torch")
+    parser.add_argument("--dry-run", action="store_true", help="print sizes, memory and work only")
+    parser.add_argument("--explain", action="store_true", help="print all settings and end")
+    return parser
+
+
+def start(args: argparse.Namespace) -> None:
+    """Does what the command line asks of a config."""
+    from . import run
+    from .config import read_run
+
+    config = read_run(args.config, args.set)
+    if args.dry_run:
+        print(run.dry_run(config))
+        return
+    if args.threads:
+        import torch
+
+        torch.set_num_threads(args.threads)
+    run.train(config, args.resume, args.minutes)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = build_parser()
+    args = parser.parse_args(argv)
+    try:
+        with early_signals():
+            share_cores()
+            require("torch", "train")
+            if args.explain:
+                print(explain())
+                return 0
+            if not args.config:
+                parser.error("--config is needed, for example nanospeech/configs/82M.yaml")
+            start(args)
+    except NanospeechError as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,188 @@
+"""Run config: one YAML file is a run. Reads and checks; builds nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nanospeech.config import (
+    AudioConfig,
+    DiTConfig,
+    DurationConfig,
+    VocoderConfig,
+    check_type,
+    from_dict,
+    option,
+)
+from nanospeech.errors import CheckpointError, InputError, require
+from nanospeech_torch.train.loop.log import LogConfig
+from nanospeech_torch.train.loop.trainer import TrainConfig
+from nanospeech_torch.train.objectives.flow import LossConfig
+from nanospeech_torch.train.objectives.vocoder_gan import VocoderLossConfig
+from nanospeech_torch.train.optim.optimizers import OptimizerConfig
+from nanospeech_torch.train.scale.parallel import ParallelConfig
+from nanospeech_torch.train.scale.speed import SpeedConfig
+
+MODELS = ("speech", "duration", "vocoder")
+PRECISIONS = ("no", "bf16", "fp16")
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Where samples come from and how they are batched."""
+
+    shards: list = option((), "tar files: paths, globs, {000..123} ranges or URLs")
+    tokenizer: str = option("chars", "chars, bytes or phonemes")
+    vocab: str | None = option(None, "vocab.txt of the characters; phonemes and bytes need none")
+    workers: int = option(0, "processes that decode, for each training process; 0: a thread")
+    cache_mb: int = option(0, "memory for decoded mels, for each worker")
+    batch_size: int = option(64, "most samples a batch, on each process")
+    max_batch_frames: int = option(30_000, "most padded mel frames a batch, on each process")
+    max_duration: int = option(937, "longest sample in mel frames, 93.75 a second")
+
+    def __post_init__(self):
+        object.__setattr__(self, "shards", tuple(self.shards))
+
+
+def section(default: type) -> Any:
+    return field(default_factory=default)
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """All that a run is. Running the same file again goes on with the run."""
+
+    model: str = option("speech", "what is trained: speech, duration or vocoder")
+    run_dir: str = option("runs/nanospeech", "where checkpoints, log.csv and samples go")
+    initial: str | None = option(
+        None,
+        "release folder whose speech model, or vocoder, a fresh run starts from; its sizes are "
+        "kept, only dit.aligner_dim may be new",
+    )
+    total_steps: int = option(100_000, "optimiser steps")
+    warmup_steps: int = option(1000, "of them, until the rate is at its peak")
+    save_step: int = option(10_000, "steps between checkpoints")
+    mixed_precision: str | None = option(
+        None, "no, bf16 or fp16; None: as accelerate was configured or launched"
+    )
+    data: DataConfig = section(DataConfig)
+    audio: AudioConfig = section(AudioConfig)
+    dit: DiTConfig = section(DiTConfig)
+    duration: DurationConfig = section(DurationConfig)
+    vocoder: VocoderConfig = section(VocoderConfig)
+    loss: LossConfig = section(LossConfig)
+    vocoder_loss: VocoderLossConfig = section(VocoderLossConfig)
+    optimizer: OptimizerConfig = section(OptimizerConfig)
+    parallel: ParallelConfig = section(ParallelConfig)
+    speed: SpeedConfig = section(SpeedConfig)
+    train: TrainConfig = section(TrainConfig)
+    log: LogConfig = section(LogConfig)
+
+    def __post_init__(self):
+        for name, known in (("model", MODELS), ("mixed_precision", (None, *PRECISIONS))):
+            if getattr(self, name) not in known:
+                choices = ", ".join(k for k in known if k)
+                raise InputError(f"{name} is {getattr(self, name)!r}; choose from {choices}")
+        if self.initial and self.model == "duration":
+            raise InputError("initial is for speech models and vocoders, and model is duration")
+        for name in ("total_steps", "save_step"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}, should be at least 1")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, without the sections of other kinds of model."""
+        values = dataclasses.asdict(self)
+        parts = {"speech": ("dit", "loss"), "duration": ("duration",)}
+        parts["vocoder"] = ("vocoder", "vocoder_loss")
+        for kind, names in parts.items():
+            if kind != self.model:
+                for name in names:
+                    del values[name]
+        return values
+
+
+SECTIONS: dict[str, type] = {
+    f.name: f.default_factory  # type: ignore[misc]
+    for f in dataclasses.fields(RunConfig)
+    if f.default_factory is not dataclasses.MISSING
+}
+
+
+def run_config(values: dict[str, Any], where: str = "config") -> RunConfig:
+    """A RunConfig of a parsed YAML mapping.
+
+    Raises:
+        InputError: an unknown key, a wrong type or a value that makes no sense.
+    """
+    if not isinstance(values, dict):
+        raise InputError(f"{where} should be a mapping, got {type(values).__name__}")
+    fields = {f.name: f for f in dataclasses.fields(RunConfig)}
+    if extra := sorted(values.keys() - fields.keys()):
+        raise InputError(f"unknown keys {extra} in {where}; it may hold {sorted(fields)}")
+    built: dict[str, Any] = {}
+    try:
+        for name, value in values.items():
+            if name in SECTIONS:
+                value = value or {}
+                if name == "data" and isinstance(value.get("shards"), str):
+                    value = {**value, "shards": [value["shards"]]}
+                if name == "speed" and value.get("compile") is False:
+                    value = {**value, "compile": "off"}  # which YAML takes for a boolean
+                built[name] = from_dict(SECTIONS[name], value, name)
+            else:
+                if name == "mixed_precision" and value is False:
+                    value = "no"  # so is this
+                check_type(fields[name], value, "config")
+                built[name] = value
+        return RunConfig(**built)
+    except CheckpointError as e:  # from_dict's, which is made for release folders
+        raise InputError(str(e)) from e
+
+
+def read_run(path: str | Path, changes: list[str] | None = None) -> RunConfig:
+    """The run of a YAML file, with changes of the form KEY=VALUE, dots between nested keys.
+
+    Raises:
+        InputError: no such file, not a mapping, an unknown key or a malformed change.
+    """
+    yaml = require("yaml", "train")
+    try:
+        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as e:
+        raise InputError(f"cannot read {path}: {e}") from e
+    values = {} if values is None else values
+    if not isinstance(values, dict):
+        raise InputError(f"{path} should hold a mapping, got {type(values).__name__}")
+    for change in changes or []:
+        key, equals, value = change.partition("=")
+        if not equals:
+            raise InputError(f"--set {change!r} should be KEY=VALUE, as in optimizer.lr=2e-4")
+        *parents, last = key.split(".")
+        inner = values
+        for name in parents:
+            if inner.get(name) is None:
+                inner[name] = {}
+            inner = inner[name]
+            if not isinstance(inner, dict):
+                raise InputError(f"--set {change!r}: {name} in {path} holds no further keys")
+        try:
+            inner[last] = parse(yaml.safe_load(value))
+        except yaml.YAMLError as e:
+            raise InputError(f"--set {change!r}: {e}") from e
+    return run_config(parse(values), str(path))
+
+
+def parse(value: Any) -> Any:
+    """Numbers such as 2e-4, which YAML 1.1 takes for text."""
+    if isinstance(value, dict):
+        return {k: parse(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [parse(v) for v in value]
+    if isinstance(value, str) and value[:1] in "+-.0123456789" and "e" in value.lower():
+        try:
+            return float(value)
+        except ValueError:
+            pass
+    return value

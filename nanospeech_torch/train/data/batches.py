@@ -1,0 +1,364 @@
+"""Batches: the loop that groups samples by length and knows its place. Decodes nothing.
+
+What a sample becomes is told by the kinds of batches: data.py for speech, segments.py for the
+vocoder. Lengths are padded to a few buckets and texts to a few widths: few shapes occur. Nothing is
+dropped to fit. Order and place are stream.py's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import queue
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import IterableDataset, get_worker_info
+
+from nanospeech.errors import DataError
+
+from .order import Place, Ref, SampleStream, packed
+from .pairing import PAIR_MB, Waiting
+from .sources import make_source
+
+KEYED = 2  # how draws are keyed: 1 by a sample's key alone, 2 by its shard and number as well
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """How samples are put together.
+
+    Args:
+        batch_size: most samples a batch.
+        max_frames: most mel frames a batch, padded to its bucket (and then to `multiple`).
+        max_duration: most frames a sample; longer ones are left out and counted.
+        buckets: how many lengths batches are padded to, evenly up to max_duration.
+        text_multiple: the widths of texts are multiples of this.
+        min_duration: fewest frames a sample.
+        carry: what fills no batch at the end of an epoch waits for the next one, so that every
+            batch has its full size (but for an epoch's only one); if not, it makes smaller ones.
+        pair_mb: memory for clips that wait for a partner, in each worker.
+        multiple: padded lengths are multiples of so many frames; GPUs multiply matrices of 8 rows.
+    """
+
+    batch_size: int
+    max_frames: int
+    max_duration: int
+    buckets: int = 8
+    text_multiple: int = 16
+    min_duration: int = 16
+    carry: bool = False
+    pair_mb: int = PAIR_MB
+    multiple: int = 1
+
+    def bucket(self, frames: int) -> int:
+        """The group of a sample: the next of the evenly spaced bucket lengths."""
+        step = -(-self.max_duration // self.buckets)
+        return min(-(-frames // step) * step, self.max_duration)
+
+    def padded(self, bucket: int) -> int:
+        """Frames that samples of a bucket are padded to."""
+        return -(-bucket // self.multiple) * self.multiple
+
+    def capacity(self, bucket: int) -> int:
+        """Samples in a full batch of a bucket."""
+        return max(1, min(self.batch_size, self.max_frames // bucket))
+
+    def text_widths(self, bucket: int) -> list[int]:
+        """The padded token counts of a bucket: a sixth, a third and half of its frames.
+
+        No text has more tokens than half its frames; usual speech has a tenth to a fifth.
+        """
+        m = self.text_multiple
+        return sorted({-(-bucket // (part * m)) * m for part in (6, 3, 2)})
+
+    def shapes(self) -> list[tuple[int, int]]:
+        """All (frames, tokens) that batches are padded to."""
+        step = -(-self.max_duration // self.buckets)
+        lengths = sorted({min(n * step, self.max_duration) for n in range(1, self.buckets + 1)})
+        lengths = [self.padded(n) for n in lengths]
+        return [(n, width) for n in lengths for width in self.text_widths(n)]
+
+
+@dataclass
+class Loaded:
+    """What the loader yields."""
+
+    batch: Any  # a Batch;  None when a whole epoch gave nothing
+    worker: int
+    place: Place  # after this batch
+    skipped: Counter = field(default_factory=Counter)  # since the batch before
+    texts: list[str] = field(default_factory=list)
+    epoch_ended: int | None = None  # the epoch of which this is the stream's last batch
+    frames: int = 0  # without padding
+
+    def pin_memory(self) -> Loaded:
+        """The same with its tensors in memory that a GPU can read by itself (see DataLoader)."""
+        if self.batch is None:
+            return self
+        pinned = {f.name: getattr(self.batch, f.name) for f in dataclasses.fields(self.batch)}
+        pinned = {k: v.pin_memory() if torch.is_tensor(v) else v for k, v in pinned.items()}
+        return dataclasses.replace(self, batch=type(self.batch)(**pinned))
+
+
+class Batches(IterableDataset):
+    """Endless batches of one process's share of a dataset: the part that all kinds have in common.
+
+    A kind of batches makes describe, rebuild and collate, and arrive where a sample is not simply
+    an item. An item is a dict with "frames"; "refs", "epoch" and "piece" are added to it, and tell
+    which samples it is made of and the how-manieth it is of its sample.
+
+    Args:
+        samples: see sources.make_source.
+        plan: see BatchPlan.
+        seed: of every draw.
+        rank, world: which data-parallel process this is, of how many.
+        places: per worker, where to go on.
+        consumed: batches already taken, which tells whose turn it is.
+        shuffle_buffer: samples that each worker holds to draw from; 1 keeps the shards' order.
+    """
+
+    def __init__(
+        self,
+        samples: Any,
+        plan: BatchPlan,
+        seed: int = 0,
+        rank: int = 0,
+        world: int = 1,
+        places: dict[int, Place] | None = None,
+        consumed: int = 0,
+        shuffle_buffer: int = 1,
+    ):
+        self.source, self.plan = make_source(samples), plan
+        self.seed, self.rank, self.world = seed, rank, world
+        self.places, self.consumed = places or {}, consumed
+        self.shuffle_buffer = shuffle_buffer
+        self.skipped: Counter = Counter()
+
+    def describe(self, sample: dict, skipped: Counter) -> dict | None:
+        """What a sample tells without being decoded, or None with a reason counted."""
+        raise NotImplementedError
+
+    def arrive(self, item: dict) -> list[dict]:
+        """The items for batches that a described sample makes; none yet if it waits in `alone`."""
+        ready = self.rebuild([item], 0)
+        return [] if ready is None else [ready]
+
+    def rebuild(self, parts: list[dict], piece: int) -> dict | None:
+        """An item for a batch out of its described samples, always the same; None if one is bad."""
+        raise NotImplementedError
+
+    def collate(self, group: list[dict], epoch: int, skipped: Counter) -> tuple[Any, list[str]]:
+        """A batch and its texts."""
+        raise NotImplementedError
+
+    def rng(self, item: dict, epoch: int, *which: int) -> np.random.Generator:
+        """Draws that depend on the sample and the epoch alone: not on batch, worker or process.
+
+        A sample is known by its shard and number as well as its key, as keys may restart in each
+        shard.
+
+        Args:
+            item: with "key" and, of samples of a source, "refs".
+            epoch: that the draws are for.
+            which: tells several generators of an item apart.
+        """
+        numbers = [ref[1:] for ref in item.get("refs", ())]
+        name = json.dumps([self.seed, epoch, item["key"], numbers, which])
+        digest = hashlib.blake2b(name.encode(), digest_size=16).digest()
+        return np.random.default_rng(int.from_bytes(digest, "little"))
+
+    def __iter__(self) -> Iterator[Loaded]:
+        info = get_worker_info()
+        workers, index = (info.num_workers, info.id) if info else (1, 0)
+        worker = (index + self.consumed) % workers  # the loader asks worker 0 first
+        self.start(worker, self.rank * workers + worker, self.world * workers)
+        while True:
+            last = None
+            for loaded in self.epoch():
+                if last is not None:
+                    yield last
+                last = loaded
+            yield from self.end(last)
+
+    def start(self, worker: int, stream: int, streams: int) -> None:
+        """Opens the stream at its place, and reads again what waited there."""
+        place = self.places.get(worker) or Place(stream, streams)
+        self.worker, self.skipped, self.reasons = worker, Counter(), Counter()
+        self.batches, self.barren = place.batches, place.barren
+        self.waiting: dict[int, list[dict]] = {}  # bucket -> items of a batch to be
+        limits = self.plan.max_duration, self.plan.min_duration, self.plan.pair_mb * 10**6
+        self.alone = Waiting(*limits)  # described samples without a partner
+        self.stream = SampleStream(
+            self.source, self.seed, stream, streams, self.shuffle_buffer, place, self.skipped
+        )
+        found, parts = self.stream.restored, []
+        for epoch, shard, number, piece, more in place.waiting.tolist():
+            parts.append((epoch, shard, number))
+            if more:
+                continue
+            items = [self.introduce(ref, found[ref]) for ref in parts if ref in found]
+            known = [item for item in items if item is not None]
+            if len(known) == len(parts) and (item := self.rebuild(known, piece)) is not None:
+                self.wait(item)
+            parts = []
+        for ref in map(tuple, place.alone.tolist()):
+            if ref in found and (item := self.introduce(ref, found[ref])) is not None:
+                for gone in self.alone.add(item):  # where less may be held than before
+                    self.wait_alone(gone)
+        found.clear()
+
+    def epoch(self) -> Iterator[Loaded]:
+        """The batches of what is left of the stream's epoch."""
+        while True:
+            yield from self.full()
+            if (taken := self.stream.take()) is None:
+                break
+            if (item := self.introduce(*taken)) is not None:
+                for ready in self.arrive(item):
+                    self.wait(ready)
+        while self.alone:
+            self.wait_alone(self.alone.first())
+            yield from self.full()
+        if not self.plan.carry:
+            for bucket in sorted(self.waiting):
+                yield self.form(self.waiting.pop(bucket))
+        elif self.waiting and not self.batches and self.stream.whole:  # else it might never end
+            yield self.form(self.waiting.pop(min(self.waiting)))
+
+    def end(self, last: Loaded | None) -> Iterator[Loaded]:
+        """Closes an epoch: its last batch tells so; one without a batch is told by itself.
+
+        Raises:
+            DataError: there was no batch in all of the stream's share, nor in the next ones (of
+                several streams, one may have got a bad share).
+        """
+        ended, told = self.stream.epoch, self.batches == 0
+        self.reasons += self.skipped
+        if last is not None:
+            last.place, last.epoch_ended = self.place(), ended
+            last.skipped += self.skipped
+            self.skipped.clear()
+            yield last
+        if self.batches:
+            self.barren = 0
+            self.reasons.clear()
+        elif self.stream.whole:
+            self.barren += 1
+            if self.barren > (2 if self.stream.streams > 1 else 0):
+                what = ", ".join(f"{n} {why}" for why, n in self.reasons.items()) or "no samples"
+                cause = getattr(self.source, "cause", "")
+                why = f"{what} (the last: {cause})" if cause else what
+                raise DataError(f"nothing in the dataset can be used: {why}")
+        self.batches = 0
+        self.stream.advance()
+        if told and last is None:
+            skipped = self.skipped.copy()
+            self.skipped.clear()
+            yield Loaded(None, self.worker, self.place(), skipped, epoch_ended=ended)
+
+    def introduce(self, ref: Ref, sample: dict) -> dict | None:
+        """A described sample that knows where it is from, or None with a reason counted."""
+        item = self.describe(sample, self.skipped)
+        return None if item is None else {**item, "refs": [ref], "epoch": ref[0], "piece": 0}
+
+    def wait(self, item: dict) -> None:
+        """Puts an item to those of its length."""
+        self.waiting.setdefault(self.plan.bucket(item["frames"]), []).append(item)
+
+    def wait_alone(self, item: dict) -> None:
+        """The same for a described sample that gets no partner."""
+        if (ready := self.rebuild([item], 0)) is not None:
+            self.wait(ready)
+
+    def full(self) -> Iterator[Loaded]:
+        """Batches of those buckets that have enough."""
+        for bucket in sorted(self.waiting):
+            count = self.plan.capacity(bucket)
+            while len(self.waiting.get(bucket, ())) >= count:
+                group, rest = self.waiting.pop(bucket), []
+                group, rest = group[:count], group[count:]
+                if rest:
+                    self.waiting[bucket] = rest
+                yield self.form(group)
+
+    def form(self, group: list[dict]) -> Loaded:
+        """A batch, with the place after it."""
+        batch, texts = self.collate(group, self.stream.epoch, self.skipped)
+        self.batches += batch is not None
+        frames = sum(item["frames"] for item in group)
+        self.reasons += self.skipped
+        loaded = Loaded(batch, self.worker, self.place(), self.skipped.copy(), texts, None, frames)
+        self.skipped.clear()
+        return loaded
+
+    def place(self) -> Place:
+        """Where the stream stands, what waits included."""
+        waiting = [
+            (*ref, item["piece"], int(number + 1 < len(item["refs"])))
+            for bucket in sorted(self.waiting)
+            for item in self.waiting[bucket]
+            for number, ref in enumerate(item["refs"])
+        ]
+        return self.stream.place(
+            batches=self.batches,
+            barren=self.barren,
+            waiting=packed(waiting, 5),
+            alone=self.alone.refs.copy(),
+        )
+
+
+class Prefetch:
+    """Runs an iterable ahead in a thread, for loading without worker processes.
+
+    What is ahead is not lost: each Loaded brings its own place. NumPy and libsndfile let other
+    threads run while they work.
+
+    Args:
+        items: iterated once for each iteration of this.
+        depth: items kept ready.
+    """
+
+    def __init__(self, items: Iterable, depth: int = 4):
+        self.items, self.depth = items, depth
+
+    def __iter__(self) -> Iterator[Any]:
+        box: queue.Queue = queue.Queue(max(1, self.depth))
+        stop = threading.Event()
+
+        def put(item: Any, error: BaseException | None, more: bool) -> None:
+            while not stop.is_set():
+                try:
+                    return box.put((item, error, more), timeout=0.1)
+                except queue.Full:
+                    pass
+
+        def run() -> None:
+            try:
+                for item in self.items:
+                    put(item, None, True)
+                    if stop.is_set():
+                        return
+                put(None, None, False)
+            except BaseException as e:
+                put(None, e, False)
+
+        thread = threading.Thread(target=run, name="prefetch", daemon=True)
+        thread.start()
+        try:
+            while True:
+                item, error, more = box.get()
+                if error is not None:
+                    raise error
+                if not more:
+                    return
+                yield item
+        finally:
+            stop.set()
+            thread.join(timeout=10)

@@ -1,0 +1,394 @@
+"""Stream: the order in which samples are used, and where in it a loader stands. Decodes nothing.
+
+An epoch is a seeded permutation of all shards (or of strided parts of them, where there are fewer
+shards than streams). The epochs' work, one behind the other, is dealt to the streams by turns; a
+stream reads its shards through a shuffle buffer, one epoch after the other. Where it stands is told
+by the work that is left, the samples that are read but not yet used, and how often it has drawn:
+nothing else, so a stream that goes on from a Place gives what it would have given.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain, zip_longest
+from typing import Any
+
+import numpy as np
+
+from nanospeech.errors import CheckpointError, DataError
+
+from .sources import Source
+
+Ref = tuple[int, int, int]  # epoch, shard, number of the sample in the shard
+Unit = tuple[int, int, int, int, int]  # epoch, shard, part, of so many parts, next sample
+HELD = 512 * 2**20  # bytes that a shuffle buffer may hold
+
+WIDTHS = {"units": 5, "buffer": 3, "waiting": 5, "alone": 3}
+
+
+def rows(values: Iterable, width: int) -> np.ndarray:
+    """An int32 table, also of no rows."""
+    return np.asarray(list(values), np.int32).reshape(-1, width)
+
+
+def packed(tuples: Iterable[tuple[int, ...]], width: int) -> np.ndarray:
+    """The same of tuples that are known to be of that width: several times as fast."""
+    return np.fromiter(chain.from_iterable(tuples), np.int32).reshape(-1, width)
+
+
+def no_rows(width: int) -> Any:
+    return field(default_factory=lambda: rows([], width))
+
+
+@dataclass(eq=False)
+class Place:
+    """Where a stream stands.
+
+    Args:
+        stream, streams: which it is, of how many.
+        shards: of the source; 0 before anything is read.
+        epoch: that is being read.
+        fresh: the first epoch whose work is not yet dealt out.
+        whole: whether the epoch's share was dealt out here, not left over by other streams.
+        drawn: samples drawn from the shuffle buffer.
+        batches: formed in this epoch.
+        barren: epochs without a batch up to this one.
+        units: work left, the first perhaps begun: rows (epoch, shard, part, parts, next sample).
+        buffer: samples to draw from: rows (epoch, shard, sample).
+        waiting: drawn, but their batch is not full: rows (epoch, shard, sample, piece, more), where
+            `more` is 1 if the next row belongs to the same item.
+        alone: drawn, but without a partner: as the buffer.
+    """
+
+    stream: int = 0
+    streams: int = 1
+    shards: int = 0
+    epoch: int = 0
+    fresh: int = 0
+    whole: int = 1
+    drawn: int = 0
+    batches: int = 0
+    barren: int = 0
+    units: np.ndarray = no_rows(5)
+    buffer: np.ndarray = no_rows(3)
+    waiting: np.ndarray = no_rows(5)
+    alone: np.ndarray = no_rows(3)
+
+    def pending(self) -> list[Ref]:
+        """Samples that were read and not yet used."""
+        return [
+            (e, s, i)
+            for table in (self.buffer, self.waiting, self.alone)
+            for e, s, i, *_ in table.tolist()
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers and lists."""
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return {k: v.tolist() if k in WIDTHS else int(v) for k, v in values.items()}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Place:
+        """What to_json gave.
+
+        Raises:
+            CheckpointError: it is something else.
+        """
+        names = {f.name for f in dataclasses.fields(cls)}
+        try:
+            if names != set(values):
+                raise ValueError(f"keys {sorted(values)}, should be {sorted(names)}")
+            tables: dict[str, Any] = {k: rows(values[k], n) for k, n in WIDTHS.items()}
+            return cls(**{k: int(values[k]) for k in names - set(WIDTHS)}, **tables)
+        except (TypeError, ValueError) as e:
+            raise CheckpointError(f"this is no place in a data stream: {e}") from e
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Place) and self.to_json() == other.to_json()
+
+
+def deal(shards: int, seed: int, stream: int, streams: int, epoch: int) -> list[Unit]:
+    """A stream's share of an epoch; where shares are unequal, the bigger ones go round."""
+    parts = -(-streams // shards)
+    order = np.random.default_rng([seed, epoch, shards]).permutation(shards * parts).tolist()
+    first = (stream - epoch * len(order)) % streams
+    return [(epoch, u // parts, u % parts, parts, 0) for u in order[first::streams]]
+
+
+class SampleStream:
+    """One of several streams that share a source.
+
+    Args:
+        source: of samples.
+        seed: of the order.
+        stream, streams: which this is, of how many.
+        shuffle_buffer: samples to draw from; 1 keeps the order of the shards' samples.
+        place: where to go on.
+        skipped: counts what the source cannot read.
+
+    Raises:
+        DataError: the place is of another number of shards or streams.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        seed: int = 0,
+        stream: int = 0,
+        streams: int = 1,
+        shuffle_buffer: int = 1,
+        place: Place | None = None,
+        skipped: Counter | None = None,
+    ):
+        self.source, self.seed, self.stream, self.streams = source, seed, stream, streams
+        self.size = 1 if source.ordered else max(1, shuffle_buffer)
+        self.skipped = Counter() if skipped is None else skipped
+        place = place or Place(stream, streams)
+        check_shards([place], len(source))
+        if (place.stream, place.streams) != (stream, streams):
+            raise DataError(
+                f"this is stream {stream} of {streams}, and the place to go on from is that of "
+                f"{place.stream} of {place.streams}; deal them out anew by nanospeech_torch.train.data.order"
+                ".resume"
+            )
+        self.epoch, self.fresh, self.whole = place.epoch, place.fresh, place.whole
+        self.drawn = place.drawn
+        self.units: np.ndarray = place.units.copy()  # the first row is that which is being read
+        self.reader: Iterator[tuple[int, dict]] | None = None
+        self.buffer: dict[int, list[tuple[Ref, dict]]] = {}
+        self.held = 0
+        self.restored = self.fetch(place.pending())
+        for epoch, shard, index in place.buffer.tolist():
+            if (epoch, shard, index) in self.restored:
+                self.hold((epoch, shard, index), self.restored.pop((epoch, shard, index)))
+        if self.epoch == self.fresh:
+            self.deal()
+
+    def deal(self) -> None:
+        """Takes this stream's share of the next fresh epoch."""
+        fresh = deal(len(self.source), self.seed, self.stream, self.streams, self.fresh)
+        self.units = np.concatenate([self.units, rows(fresh, 5)])
+        self.fresh, self.whole = self.fresh + 1, 1
+
+    def advance(self) -> None:
+        """Goes on to the next epoch of which there is something."""
+        left = {*np.unique(self.units[:, 0]).tolist(), *(e for e, b in self.buffer.items() if b)}
+        self.epoch, self.whole = min(left, default=self.fresh), 0
+        if self.epoch == self.fresh:
+            self.deal()
+
+    def take(self) -> tuple[Ref, dict] | None:
+        """The next sample, or None at the end of the epoch."""
+        here = self.buffer.setdefault(self.epoch, [])
+        while len(here) < self.size and self.held < HELD and (new := self.read()) is not None:
+            self.hold(*new)
+        if not here:
+            del self.buffer[self.epoch]
+            return None
+        at = 0
+        if self.size > 1:  # the draw depends on its number alone: there is no state to save
+            draw = np.random.default_rng([self.seed, self.stream, self.drawn])
+            at = int(draw.integers(len(here)))
+            here[at], here[-1] = here[-1], here[at]
+            at = -1
+        self.drawn += 1
+        ref, sample = here.pop(at)
+        self.held -= weight(sample)
+        return ref, sample
+
+    def hold(self, ref: Ref, sample: dict) -> None:
+        self.buffer.setdefault(ref[0], []).append((ref, sample))
+        self.held += weight(sample)
+
+    def read(self) -> tuple[Ref, dict] | None:
+        """The next sample of this epoch's units, in their order."""
+        while len(self.units) and self.units[0, 0] == self.epoch:
+            epoch, shard, part, parts, start = self.units[0].tolist()
+            if self.reader is None:  # a shard's faults are told by its first part alone
+                told = self.skipped if part == 0 else Counter()
+                self.reader = self.source.open(shard, start, epoch, told)
+            for index, sample in self.reader:
+                if index % parts == part:
+                    self.units[0, 4] = index + 1
+                    return (epoch, shard, index), sample
+            self.units = self.units[1:]
+            self.reader = None
+        return None
+
+    def fetch(self, refs: Iterable[Ref]) -> dict[Ref, dict]:
+        """Reads samples anew, each shard once."""
+        wanted: dict[tuple[int, int], set[int]] = {}
+        for epoch, shard, index in refs:
+            wanted.setdefault((epoch, shard), set()).add(index)
+        found = {}
+        for (epoch, shard), indices in sorted(wanted.items()):
+            pick = getattr(self.source, "pick", None)
+            samples = (
+                pick(shard, indices, epoch)
+                if pick
+                else self.source.open(shard, min(indices), epoch)
+            )
+            for index, sample in samples:
+                if index in indices:
+                    found[epoch, shard, index] = sample
+                if index >= max(indices):
+                    break
+        lost = sum(map(len, wanted.values())) - len(found)
+        if lost:
+            self.skipped["gone when resuming"] += lost
+        return found
+
+    def place(self, **more: Any) -> Place:
+        """Where this stream stands.
+
+        Args:
+            more: the fields of Place that the stream does not know: batches, barren, waiting,
+                alone.
+        """
+        held = (ref for _, here in sorted(self.buffer.items()) for ref, _ in here)
+        return Place(
+            stream=self.stream,
+            streams=self.streams,
+            shards=len(self.source),
+            epoch=self.epoch,
+            fresh=self.fresh,
+            whole=self.whole,
+            drawn=self.drawn,
+            units=self.units.copy(),
+            buffer=packed(held, 3),
+            **more,
+        )
+
+
+def weight(sample: dict) -> int:
+    """About how many bytes a sample holds."""
+    total = 0
+    for value in sample.values():
+        value = value.get("bytes") if isinstance(value, dict) else value
+        if isinstance(value, (bytes, str)):
+            total += len(value)
+        elif isinstance(value, list):  # sound or features, as datasets gives them
+            total += 8 * len(value)
+        else:
+            total += getattr(value, "nbytes", 0)
+    return total
+
+
+def check_shards(places: Iterable[Place], shards: int) -> None:
+    """Raises DataError if a place is in a source of another number of shards."""
+    for place in places:
+        if place.shards not in (0, shards):
+            raise DataError(
+                f"the run was saved with {place.shards} shards and there are {shards} now, so its "
+                "place in them is lost; give it the old shards, or start with resume='never'"
+            )
+
+
+def redeal(saved: list[dict[int, Place]], shards: int, seed: int, streams: int) -> list[Place]:
+    """Places for another number of streams: nothing is used twice, nothing left out.
+
+    The streams are brought to the same last epoch; what is left of it and of earlier ones goes to
+    the new streams by turns, and with it the samples that were read but not used.
+
+    Args:
+        saved: for each process, the place of each of its workers (a worker that has not given
+            anything may be missing).
+        shards: of the source.
+        seed: of the order.
+        streams: how many there are to be.
+    """
+    known = {p.stream: p for places in saved for p in places.values()}
+    if not known:
+        return [Place(stream, streams) for stream in range(streams)]
+    check_shards(known.values(), shards)
+    before = max(p.streams for p in known.values())
+    old = [known.get(stream) or Place(stream, before) for stream in range(before)]
+    fresh = max(p.fresh for p in old)
+    left = [
+        p.units.tolist()
+        + [u for e in range(p.fresh, fresh) for u in deal(shards, seed, p.stream, before, e)]
+        for p in old
+    ]
+    # by turns, so that the shuffled order stays one; sorting by epoch keeps it within an epoch
+    units = [tuple(u) for turn in zip_longest(*left) for u in turn if u is not None]
+    units = [
+        part for epoch in sorted({u[0] for u in units}) for part in split(units, epoch, streams)
+    ]
+    singles = sorted(tuple(r) for p in old for t in (p.buffer, p.alone) for r in t.tolist())
+    items = [item for p in old for item in waiting_items(p.waiting)]
+    places = []
+    for stream in range(streams):
+        mine, held = units[stream::streams], singles[stream::streams]
+        epoch = min((r[0] for r in [*mine, *held]), default=fresh)
+        places.append(
+            Place(
+                stream=stream,
+                streams=streams,
+                shards=shards,
+                epoch=epoch,
+                fresh=fresh,
+                whole=int(epoch == fresh),
+                units=rows(mine, 5),
+                buffer=rows(held, 3),
+                waiting=rows((row for item in items[stream::streams] for row in item), 5),
+            )
+        )
+    return places
+
+
+def split(units: list[tuple], epoch: int, streams: int) -> list[tuple]:
+    """The units of an epoch; parts of them where they are fewer than the streams."""
+    mine = [u for u in units if u[0] == epoch]
+    times = -(-streams // len(mine))
+    return [
+        (epoch, shard, part + parts * n, parts * times, start)
+        for _, shard, part, parts, start in mine
+        for n in range(times)
+    ]
+
+
+def waiting_items(table: np.ndarray) -> Iterator[list[list[int]]]:
+    """The rows of each item that waits for its batch."""
+    item: list[list[int]] = []
+    for row in table.tolist():
+        item.append(row)
+        if not row[4]:
+            yield item
+            item = []
+
+
+def resume(
+    saved: list[dict[int, Place]], shards: int, seed: int, world: int, workers: int
+) -> tuple[list[dict[int, Place]], bool]:
+    """Each process's places to go on from.
+
+    Args:
+        saved: the places of each process when it was saved.
+        shards: of the source.
+        seed: of the order.
+        world: processes now.
+        workers: of each process now (1 if the process loads its data itself).
+
+    Returns:
+        The places of each process by worker, and whether they are the saved ones. If they are not,
+        then the number of batches consumed starts at 0 again.
+    """
+    streams = world * workers
+    known = {p.stream: p for places in saved for p in places.values()}
+    check_shards(known.values(), shards)
+    if any(p.streams != streams for p in known.values()):
+        known = {p.stream: p for p in redeal(saved, shards, seed, streams)}
+        same = False
+    else:
+        same = len(saved) == world and all(
+            (p.stream // workers, p.stream % workers) == (rank, worker)
+            for rank, places in enumerate(saved)
+            for worker, p in places.items()
+        )
+    out: list[dict[int, Place]] = [{} for _ in range(world)]
+    for stream, place in known.items():
+        out[stream // workers][stream % workers] = place
+    return out, same

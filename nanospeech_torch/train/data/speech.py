@@ -1,0 +1,374 @@
+"""Data: samples of speech to padded batches with their random draws. No model.
+
+A sample is decoded before its batch is formed, so that what cannot be used is counted by reason and
+leaves no gap. The loop around it is batches.py's.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from nanospeech.config import AudioConfig
+from nanospeech.errors import NanospeechError
+from nanospeech.text.sentences import fit, prepare
+from nanospeech.text.tokenizer import WORDS, Tokenizer, pad_tokens
+from nanospeech_torch.train.objectives.flow import Batch, DurationBatch, LossConfig
+
+from . import clips
+from .batches import Batches, BatchPlan, Loaded, Prefetch
+from .clips import AUDIO_KEYS, Skip
+from .heard import quiet_start, stretched, warped
+from .order import Place
+
+STRETCH = 0.15  # by what exp() of a pair may be heard slower or faster
+
+__all__ = [
+    "AUDIO_KEYS",
+    "BatchPlan",
+    "DurationBatches",
+    "Loaded",
+    "Place",
+    "Prefetch",
+    "SpeechBatches",
+    "joined",
+    "pad",
+    "warped",
+]
+
+
+class SpeechBatches(Batches):
+    """Endless batches of speech and text.
+
+    Args:
+        samples: see sources.make_source; what a sample is, clips.describe.
+        tokenizer: Tokenizer, or a function of a list of texts to ids (B, T).
+        plan, audio, loss: see there.
+        seed: of every draw.
+        rank, world: which data-parallel process this is, of how many.
+        places: per worker, where to go on.
+        consumed: batches already taken, which tells whose turn it is.
+        cache_bytes: decoded mels kept in memory by each worker (float16); 0 keeps none.
+        edge: read before and after each text (DiTConfig.edge).
+        shuffle_buffer: samples that each worker holds to draw from; 1 keeps the shards' order.
+    """
+
+    def __init__(
+        self,
+        samples: Any,
+        tokenizer: Tokenizer | Callable | Any,
+        plan: BatchPlan,
+        audio: AudioConfig | None = None,
+        loss: LossConfig | Any = None,
+        seed: int = 0,
+        rank: int = 0,
+        world: int = 1,
+        places: dict[int, Place] | None = None,
+        consumed: int = 0,
+        cache_bytes: int = 0,
+        edge: str = "",
+        shuffle_buffer: int = 1,
+    ):
+        super().__init__(samples, plan, seed, rank, world, places, consumed, shuffle_buffer)
+        self.tokenizer, self.edge = tokenizer, edge
+        self.audio, self.loss = audio or AudioConfig(), loss or LossConfig()
+        self.cache_left, self.cache = cache_bytes, {}
+
+    def describe(self, sample: dict, skipped: Counter) -> dict | None:
+        """Text, data and frames of a sample without decoding it, or None with a reason counted."""
+        try:
+            item = clips.describe(sample, self.audio)
+        except Skip as e:
+            skipped[str(e)] += 1
+            return None
+        if not self.plan.min_duration <= item["frames"] <= self.plan.max_duration:
+            skipped["too long" if item["frames"] > self.plan.max_duration else "too short"] += 1
+            return None
+        return item
+
+    def arrive(self, item: dict) -> list[dict]:
+        """Items for batches that a new sample makes, by itself or with one of its speaker.
+
+        Two clips of a speaker joined are what a prompt and new speech look like. Those that wait
+        are long ones: either may be the prompt, or speech would never be long.
+        """
+        if item["speaker"] is None or "reference" in item:
+            return self.ready([item])
+        pair, alone = self.alone.meet(item, self.paired(item), self.decoded)
+        out = self.ready(alone)
+        if pair:
+            order = pair[::-1] if self.rng(item, item["epoch"], 4).random() < 0.5 else pair
+            fit = sum(part["frames"] for part in pair) <= self.plan.max_duration
+            both = self.finished(joined(*order), Counter()) if fit else None
+            out += self.ready(pair) if both is None else [both]
+        return out
+
+    def rebuild(self, parts: list[dict], piece: int) -> dict | None:
+        """An item made again of its samples; None if it cannot be used."""
+        decoded = [self.decoded(part) for part in parts]
+        known = [part for part in decoded if part is not None]
+        if len(known) < len(parts):
+            return None
+        if len(parts) == 2:
+            return self.finished(joined(*known), self.skipped)
+        return next(iter(self.ready(parts)), None)  # after its reference, where it has one
+
+    def paired(self, item: dict) -> bool:
+        """Whether an item is to have a prompt: a matter of sample and epoch alone."""
+        return bool(self.rng(item, item["epoch"], 1).random() < self.loss.pair)
+
+    def ready(self, items: list[dict]) -> list[dict]:
+        """Single items, decoded and tokenised, after their references where they have one."""
+        out = []
+        for item in items:
+            one = self.decoded(item)
+            if one is None:
+                continue
+            both = None
+            if "reference" in item and self.paired(item):
+                heard = self.decoded(item["reference"])
+                if heard and heard["frames"] + one["frames"] <= self.plan.max_duration:
+                    pair = joined({**heard, "refs": []}, one)
+                    both = self.finished(pair, Counter())
+            both = both or self.finished(one, self.skipped)
+            out += [both] if both is not None else []
+        return out
+
+    def decoded(self, item: dict) -> dict | None:
+        """The item with its mel instead of its data, or None with a reason counted."""
+        if "mel" in item:
+            return item
+        try:
+            found = self.mel(item)
+        except Skip as e:
+            self.skipped[str(e)] += 1
+            return None
+        rest = {k: v for k, v in item.items() if k not in ("data", "reference")}
+        return {**rest, "mel": found, "frames": len(found)}
+
+    def mel(self, item: dict) -> np.ndarray:
+        """The log mel of a described sample, from the cache if it is there: float16 (N, M)."""
+        name = None
+        if (self.cache_left or self.cache) and isinstance(item["data"], bytes):
+            name = item["key"], zlib.crc32(item["data"])  # clips of two data sets may share a key
+        if name in self.cache:
+            return self.cache[name]
+        mel = clips.mel(item, self.audio, self.plan.min_duration, self.plan.max_duration)
+        if name and mel.nbytes <= self.cache_left:
+            self.cache[name] = mel
+            self.cache_left -= mel.nbytes
+        return mel
+
+    def finished(self, item: dict, skipped: Counter, epoch: int = 0) -> dict | None:
+        """The item with its token ids and the generator of its other draws."""
+        rng = self.rng(item, item.get("epoch", epoch))
+        try:
+            ids = self.encode(item["text"], rng)
+        except NanospeechError:
+            skipped["unusable text"] += 1
+            return None
+        if not 0 < len(ids) <= (len(item["mel"]) - item.get("wordless", 0)) // 2:
+            skipped["more text than sound"] += 1
+            return None
+        if self.loss.warp and rng.random() < 0.5:
+            stretch = np.exp(rng.uniform(-1, 1) * np.log1p(self.loss.warp))
+            item = {**item, "mel": warped(item["mel"], float(stretch), self.audio.sample_rate)}
+        return {**item, "ids": ids, "rng": rng}
+
+    def collate(
+        self, group: list[dict], epoch: int, skipped: Counter
+    ) -> tuple[Batch | None, list[str]]:
+        """Draws for and pads a group of items; those not yet ready are made so."""
+        ready = []
+        for item in group:
+            if "rng" not in item:
+                item = self.decoded_now(item, epoch, skipped)
+            if item is not None:
+                ready.append(item)
+        if not ready:
+            return None, []
+        draws = [
+            self.draw(len(i["mel"]), i["rng"], i.get("seam"), i.get("wordless", 0)) for i in ready
+        ]
+        mels, ids = [i["mel"] for i in ready], [i["ids"] for i in ready]
+        length = self.plan.padded(max(self.plan.bucket(len(m)) for m in mels))
+        tokens = max(map(len, ids))
+        width = next(w for w in self.plan.text_widths(length) if w >= tokens)
+        return pad(mels, ids, draws, length, width), [i["text"] for i in ready]
+
+    def decoded_now(self, item: dict, epoch: int, skipped: Counter) -> dict | None:
+        """A described sample made ready out of turn."""
+        self.skipped = skipped
+        one = self.decoded(item)
+        return None if one is None else self.finished(one, skipped, epoch)
+
+    def encode(self, text: str, rng: np.random.Generator) -> np.ndarray:
+        """Token ids; some words spelled, for a phoneme tokenizer."""
+        return self.ids(self.edge + self.readable(text) + self.edge, rng)  # as inference reads it
+
+    def readable(self, text: str) -> str:
+        """A text as the tokenizer can read it."""
+        if not isinstance(self.tokenizer, Tokenizer):
+            return text
+        return fit(prepare(text, self.tokenizer), self.tokenizer)[0]
+
+    def ids(self, text: str, rng: np.random.Generator) -> np.ndarray:
+        """Token ids of a readable text."""
+        if not isinstance(self.tokenizer, Tokenizer):
+            ids = np.asarray(self.tokenizer([text]))[0]
+            return ids[ids >= 0]
+        if self.tokenizer.kind != "phonemes":
+            return self.tokenizer.encode(text)
+        words = len(WORDS.findall(text))
+        spelled = np.flatnonzero(rng.random(words) < self.loss.spell)
+        return self.tokenizer.encode(text, set(spelled.tolist()))  # type: ignore[arg-type]
+
+    def draw(
+        self, frames: int, rng: np.random.Generator, seam: int | None = None, wordless: int = 0
+    ) -> dict:
+        """The random part of an item: time, span, drops, prompt and noise.
+
+        Args:
+            frames: of the item.
+            seam: where the second clip of a pair begins; the pair's first is then the prompt, and
+                mostly just the second is to be spoken.
+            wordless: frames at the beginning of which the text says nothing; never to be spoken.
+        """
+        c, told = self.loss, frames - wordless
+        span = min(told, max(1, round(told * rng.uniform(c.min_span, c.max_span))))
+        start = wordless + int(rng.integers(0, told - span + 1))
+        prompt = max(1, round(frames * rng.uniform(0.1, 0.9)))
+        if seam is not None and 0 < seam < frames:
+            prompt = seam
+            if rng.random() < 0.7:
+                start, span = seam, frames - seam
+        both = rng.random() < c.drop_both
+        return {
+            "time": rng.random(),
+            "span": (start, start + span),
+            "drop_audio": both or rng.random() < c.drop_audio,
+            "drop_text": both,
+            "prompt": prompt,
+            "wordless": wordless,
+            "noise": rng.standard_normal((frames, self.audio.n_mels), dtype=np.float32),
+        }
+
+
+class DurationBatches(SpeechBatches):
+    """The same as a duration model meets it: a prompt and all the text, read as at inference.
+
+    The silence before the second clip's first sound goes to the prompt, which ends in silence at
+    inference too. A pair may be heard faster or slower, for readers whose pace is not in the data.
+    """
+
+    def finished(self, item: dict, skipped: Counter, epoch: int = 0) -> dict | None:
+        """The item with its token ids, how many are the prompt's, and how long that is."""
+        rng = self.rng(item, item.get("epoch", epoch))
+        frames, seam, wordless = len(item["mel"]), item.get("seam"), item.get("wordless", 0)
+        try:
+            if seam is None or wordless:
+                said, ids = (), self.encode(item["text"], rng)
+            else:
+                first, second = map(self.readable, item["texts"])
+                stop = "." if first[-1:].isalnum() else ""  # as make_prompt ends a prompt
+                said = self.ids(f"{self.edge}{first}{stop} ", rng)
+                ids = np.concatenate([said, self.ids(second + self.edge, rng)])
+        except NanospeechError:
+            skipped["unusable text"] += 1
+            return None
+        if not len(said) < len(ids) <= (frames - wordless) // 2:
+            skipped["more text than sound"] += 1
+            return None
+        prompt = seam or max(1, round(frames * rng.uniform(0.1, 0.9)))
+        if seam is not None:
+            prompt = seam + quiet_start(item["mel"][seam:])
+        pace = np.exp(rng.uniform(-STRETCH, STRETCH)) if rng.random() < 0.5 else 1.0
+        pace = 1.0 if frames * pace > self.plan.max_duration else pace
+        heard = stretched(item["mel"][:prompt], pace)
+        total = max(1, round((frames - prompt) * pace)) + (0 if wordless else len(heard))
+        return {**item, "ids": ids, "rng": rng, "known": len(said), "heard": heard, "total": total}
+
+    def collate(
+        self, group: list[dict], epoch: int, skipped: Counter
+    ) -> tuple[DurationBatch | None, list[str]]:
+        """Pads a group of items to the longest prompt and text, or where shapes are to be few to
+        those of the group's bucket; the sound after the prompts is left out."""
+        ready = [i if "rng" in i else self.decoded_now(i, epoch, skipped) for i in group]
+        items = [i for i in ready if i is not None]
+        if not items:
+            return None, []
+        text = pad_tokens([i["ids"] for i in items])
+        length, width = max(len(i["heard"]) for i in items), text.shape[1]
+        if self.plan.carry:
+            longest = max(max(i["total"], len(i["heard"])) for i in items)
+            length = self.plan.padded(self.plan.bucket(longest))
+            width = next(w for w in self.plan.text_widths(length) if w >= width)
+        mel = np.zeros((len(items), length, self.audio.n_mels), np.float32)
+        for row, item in zip(mel, items):
+            row[: len(item["heard"])] = item["heard"]
+        batch = DurationBatch(
+            mel=torch.from_numpy(mel),
+            lens=torch.tensor([i["total"] for i in items]),
+            text=torch.from_numpy(
+                np.pad(text, ((0, 0), (0, width - text.shape[1])), constant_values=-1)
+            ),
+            prompt=torch.tensor([len(i["heard"]) for i in items]),
+            known=torch.tensor([i["known"] for i in items]),
+        )
+        return batch, [i["text"] for i in items]
+
+
+def joined(first: dict, second: dict) -> dict:
+    """Two decoded clips as one item; the seam is the frame at which the second begins.
+
+    A first one without text, a reference whose words are not known, is "wordless" up to the seam.
+    """
+    mel = np.concatenate([first["mel"], second["mel"]])
+    return {
+        "key": f"{first['key']}+{second['key']}",
+        "text": f"{first['text']} {second['text']}".strip(),
+        "texts": (first["text"], second["text"]),
+        "frames": len(mel),
+        "mel": mel,
+        "seam": len(first["mel"]),
+        "wordless": 0 if first["text"] else len(first["mel"]),
+        "speaker": second["speaker"],
+        "refs": [*first["refs"], *second["refs"]],
+        "epoch": second["epoch"],
+        "piece": 0,
+    }
+
+
+def pad(mels: list, tokens: list, draws: list, length: int, width: int) -> Batch:
+    """Stacks samples into a Batch of `length` frames and `width` tokens."""
+    batch, bands = len(mels), mels[0].shape[1]
+    mel = np.zeros((batch, length, bands), np.float32)
+    noise = np.zeros_like(mel)
+    span = np.zeros((batch, length), bool)
+    for i, (m, d) in enumerate(zip(mels, draws)):
+        mel[i, : len(m)] = m
+        noise[i, : len(m)] = d["noise"]
+        span[i, d["span"][0] : d["span"][1]] = True
+    text = pad_tokens(tokens)
+    text = np.pad(text, ((0, 0), (0, width - text.shape[1])), constant_values=-1)
+
+    def column(name: str, dtype: torch.dtype) -> torch.Tensor:
+        return torch.tensor([d[name] for d in draws], dtype=dtype)
+
+    return Batch(
+        mel=torch.from_numpy(mel),
+        lens=torch.tensor([len(m) for m in mels]),
+        text=torch.from_numpy(text),
+        noise=torch.from_numpy(noise),
+        time=column("time", torch.float32),
+        span=torch.from_numpy(span),
+        drop_audio=column("drop_audio", torch.bool),
+        drop_text=column("drop_text", torch.bool),
+        prompt=column("prompt", torch.long),
+        wordless=column("wordless", torch.long),
+    )

@@ -1,0 +1,359 @@
+"""Checkpoints: sharded, written while training goes on, whole or not at all. Knows no model.
+
+    run_dir/latest               the name of the newest complete checkpoint
+    run_dir/step_00000100/       torch.distributed.checkpoint shards and .metadata
+        meta.json                what is the same in every process
+        rank_00000.json          what is a process's own: its place in the data, its random state
+    run_dir/step_00000100.pt     the weights alone, for convert and for torch.load; big ones are a
+                                 folder step_00000100.weights of safetensors (see export.py)
+
+A checkpoint is written as step_N.part and renamed when it is complete, on disk in every process;
+`latest` moves after that. Whatever kills a run, `latest` names something whole.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from safetensors import SafetensorError
+from torch import Tensor
+from torch.distributed.checkpoint.filesystem import FileSystemWriter
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import async_save
+
+from nanospeech.errors import CheckpointError
+from nanospeech_torch.checkpoint_reader import (
+    SafeReader,
+    check_complete,
+    check_names,
+    complete,
+    quiet,
+)
+
+from .export import exported_bytes, write_weights
+from .staging import share
+
+
+class Checkpoints:
+    """The checkpoints of one run.
+
+    Args:
+        folder: run_dir.
+        keep: how many to keep; older ones are deleted once a newer one is complete.
+        distributed: whether there are other processes; all of them must make one of these.
+        say: prints, on the main process.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        keep: int,
+        distributed: bool = False,
+        say: Callable[[str], None] = print,
+    ):
+        self.folder, self.keep, self.say = folder, keep, say
+        # a group of its own: its writing thread talks while training does
+        self.group: Any = dist.new_group(backend="gloo") if distributed else None
+        self.rank = dist.get_rank() if distributed else 0
+        self.world = dist.get_world_size() if distributed else 1
+        self.pending: Future | None = None
+        self.name = ""
+        self.failed: BaseException | None = None
+
+    def newest(self) -> Path | None:
+        """The checkpoint that `latest` names, else the newest complete one, else None."""
+        try:
+            path = self.folder / (self.folder / "latest").read_text(encoding="utf-8").strip()
+            if path.parent == self.folder and complete(path):
+                return path
+        except OSError:
+            pass
+        found = [p for p in sorted(self.folder.glob("step_????????")) if complete(p)]
+        return found[-1] if found else None
+
+    def save(
+        self,
+        step: int,
+        tensors: dict[str, Tensor],
+        meta: dict[str, Any],
+        mine: dict[str, Any],
+        export: dict[str, Any] | None = None,
+    ) -> None:
+        """Begins to write a checkpoint; what `tensors` hold now is what is written.
+
+        Each process copies to its memory, and writes, its share of them alone.
+
+        Args:
+            step: of the run.
+            tensors: by name; plain ones are equal in every process, DTensors are sharded.
+            meta: JSON values equal in every process.
+            mine: this process's JSON values.
+            export: written as step_N.pt, main process alone; its tensors are not copied. Without
+                weights in it, step_N.weights is made from the checkpoint, and tells the rest.
+        """
+        self.wait()
+        self.name = f"step_{step:08d}"
+        part = self.folder / f"{self.name}.part"
+
+        def prepare() -> None:
+            if self.rank == 0:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                shutil.rmtree(part, ignore_errors=True)
+                part.mkdir()
+                self.check_room(tensors, export)
+                write_json(part / "meta.json", meta)
+
+        def describe_mine() -> None:
+            part.mkdir(exist_ok=True)  # a file system that is slow to show it
+            write_json(part / f"rank_{self.rank:05d}.json", mine)
+
+        if not (self.attempt(prepare) and self.attempt(describe_mine)):
+            return
+        writer = FileSystemWriter(part, sync_files=True)
+        quiet()
+        future = async_save(
+            share(tensors, self.rank, self.world),
+            storage_writer=writer,
+            process_group=self.group,
+            no_dist=self.group is None,
+        )
+        placed: Future = Future()
+        self.pending = placed
+
+        def finish(written: Future) -> None:  # runs in the thread that wrote
+            try:
+                written.result()
+                if self.rank == 0:
+                    self.place(part, export)
+                placed.set_result(None)
+            except BaseException as e:
+                placed.set_exception(e)
+
+        future.add_done_callback(finish)  # type: ignore[union-attr]
+
+    def place(self, part: Path, export: dict[str, Any] | None) -> None:
+        """Renames a whole checkpoint, moves `latest` to it and deletes the oldest."""
+        final = self.folder / self.name
+        if final.exists():
+            discard(final)
+        sync(part)
+        os.rename(part, final)
+        sync(self.folder)
+        self.point_to(self.name)
+        if export is not None:
+            self.export(export, final)
+        for old in sorted(self.folder.glob("step_????????"))[: -self.keep]:
+            discard(old)
+        exports = [
+            p for end in (".pt", ".weights") for p in self.folder.glob(f"step_????????{end}")
+        ]
+        for old in sorted(exports)[: -self.keep]:
+            discard(old) if old.is_dir() else old.unlink()
+
+    def point_to(self, name: str) -> None:
+        """Makes `latest` name a checkpoint."""
+        pointer = self.folder / "latest.part"
+        pointer.write_text(name + "\n", encoding="utf-8")
+        sync(pointer)
+        os.replace(pointer, self.folder / "latest")
+        sync(self.folder)
+
+    def export(self, state: dict[str, Any], final: Path) -> None:
+        """Writes the weights alone; the checkpoint is safe by then, so a failure is only told."""
+        whole = "ema_state_dict" in state
+        path = final.with_suffix(".pt" if whole else ".weights")
+        part = path.with_suffix(".pt.part")
+        try:
+            if not whole:
+                return write_weights(final, path, state)
+            torch.save(state, part)
+            sync(part)
+            os.replace(part, path)
+        except (OSError, RuntimeError, SafetensorError, CheckpointError) as e:
+            part.unlink(missing_ok=True)
+            self.say(f"could not write {path}: {root_cause(e)}; {path.stem}/ beside it is whole")
+
+    def set_aside(self, step: int) -> None:
+        """Moves checkpoints beyond a step out of the way of a run that starts or goes on there.
+
+        They and a copy of log.csv go to a folder before_N: nothing is lost, and neither retention
+        nor the next start takes them for this run's.
+        """
+        if self.rank == 0 and self.folder.is_dir():
+            later = [
+                p
+                for p in self.folder.iterdir()
+                if (m := re.fullmatch(r"step_(\d{8})(\.pt|\.weights)?", p.name))
+                and int(m[1]) > step
+            ]
+            if later:
+                number = 1
+                while (aside := self.folder / f"before_{number}").exists():
+                    number += 1
+                aside.mkdir()
+                log = self.folder / "log.csv"
+                if log.is_file():
+                    shutil.copy2(log, aside)
+                if complete(self.folder / f"step_{max(step, 0):08d}"):
+                    self.point_to(f"step_{step:08d}")
+                else:
+                    (self.folder / "latest").unlink(missing_ok=True)
+                for path in sorted(later, reverse=True):
+                    os.rename(path, aside / path.name)
+                self.say(
+                    f"{len(later)} checkpoints and exports beyond step {step} are now in {aside}"
+                )
+        self.barrier()
+
+    def attempt(self, action: Callable[[], None]) -> bool:
+        """Does something that may fail in one process; whether it was well in all of them."""
+        error: Exception | None = None
+        try:
+            action()
+        except Exception as e:
+            error = e
+        if self.all_well(error is None):
+            return True
+        self.fail(error or OSError("another process could not write"))
+        return False
+
+    def check_room(self, tensors: dict[str, Tensor], export: dict[str, Any] | None) -> None:
+        """Raises OSError where the disk cannot hold the tensors."""
+        parts = [tensors, *(v for v in (export or {}).values() if isinstance(v, dict))]
+        found = [t for part in parts for t in part.values() if isinstance(t, Tensor)]
+        need = sum(t.numel() * t.element_size() for t in found)
+        if export is not None and "ema_state_dict" not in export:
+            need += exported_bytes(tensors)
+        free = shutil.disk_usage(self.folder).free
+        if free < need:
+            raise OSError(errno.ENOSPC, f"no space left: {need / 2**30:.2f} GiB are needed")
+
+    def wait(self) -> bool:
+        """Waits until the checkpoint being written is in place; whether it was."""
+        pending, self.pending = self.pending, None
+        if pending is None:
+            return self.failed is None
+        try:
+            pending.result()
+            error = None
+        except KeyboardInterrupt:
+            raise
+        except BaseException as e:  # the library's is not an Exception
+            error = e
+        if self.all_well(error is None):
+            self.failed = None
+            return True
+        self.fail(error or OSError("another process could not write"))
+        return False
+
+    def fail(self, error: BaseException) -> None:
+        """Tells that a checkpoint could not be written, and clears what is left of it."""
+        self.failed = error
+        if self.rank != 0:
+            return
+        shutil.rmtree(self.folder / f"{self.name}.part", ignore_errors=True)
+        good = self.newest()
+        try:
+            free = f"{shutil.disk_usage(self.folder).free / 2**30:.1f} GiB are free there"
+        except OSError:
+            free = "the folder cannot be read"
+        self.say(
+            f"could not write checkpoint {self.name} in {self.folder}: {root_cause(error)}; "
+            f"{free}. The last good one is {good.name if good else 'none'}; the run goes on and "
+            "will try again at its next save. Make room, or choose another run_dir."
+        )
+
+    def meta(self, path: Path) -> dict[str, Any]:
+        """What a checkpoint's processes shared.
+
+        Raises:
+            CheckpointError: it is not whole.
+        """
+        check_complete(path)
+        return json.loads((path / "meta.json").read_text(encoding="utf-8"))
+
+    def load(self, path: Path, tensors: dict[str, Tensor]) -> None:
+        """Reads a checkpoint into `tensors`, in place, however many processes wrote it.
+
+        Raises:
+            CheckpointError: not whole, or made for other tensors.
+        """
+        check_names(path, self.describe(path), tensors)
+        quiet()
+        reader = SafeReader(path)
+        load(tensors, storage_reader=reader, process_group=self.group, no_dist=self.group is None)
+
+    def describe(self, path: Path) -> dict[str, Any]:
+        """Names of a checkpoint's tensors and what the library knows of each.
+
+        Raises:
+            CheckpointError: it is not whole.
+        """
+        check_complete(path)
+        return SafeReader(path).read_metadata().state_dict_metadata
+
+    def clear_parts(self) -> None:
+        """Deletes what killed processes left half-written."""
+        if self.rank == 0:
+            for left in self.folder.glob("*.part"):
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+        self.barrier()
+
+    def barrier(self) -> None:
+        if self.group is not None:
+            dist.barrier(group=self.group)
+
+    def all_well(self, well: bool) -> bool:
+        """Whether it is well in every process."""
+        if self.group is None:
+            return well
+        vote = torch.tensor(int(well))
+        dist.all_reduce(vote, dist.ReduceOp.MIN, group=self.group)
+        return bool(vote)
+
+
+def root_cause(error: BaseException) -> str:
+    """The innermost reason of an error, in one line."""
+    failures = getattr(error, "failures", None)  # the library's, by rank
+    if failures:
+        first = next(iter(failures.values()))
+        error = first[0] if isinstance(first, tuple) else first
+    while error.__cause__ is not None:
+        error = error.__cause__
+    if "inline_container" in str(error):  # how torch.save tells of a write that failed
+        return "the file could not be written to its end; is the disk full?"
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value), encoding="utf-8")
+    sync(path)
+
+
+def sync(path: Path) -> None:
+    """Puts a file or a folder's names on the disk."""
+    if os.name == "nt" and path.is_dir():
+        return  # Windows has no such thing
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def discard(path: Path) -> None:
+    """Deletes a folder so that a half-deleted one is never taken for a checkpoint."""
+    trash = path.with_name(path.name + ".old.part")
+    shutil.rmtree(trash, ignore_errors=True)
+    os.rename(path, trash)
+    shutil.rmtree(trash)

@@ -1,0 +1,133 @@
+"""Held-out losses: whether a run still learns to speak, or learns its clips by heart. No training.
+
+They are those of the averaged weights, without dropout, on the same batches with the same draws
+each time, so that one line of log.csv can be held against another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from nanospeech.errors import DataError, InputError
+from nanospeech_torch.train.data import loader as feed
+from nanospeech_torch.train.data.sources import find_shards, make_source
+from nanospeech_torch.train.data.speech import BatchPlan
+from nanospeech_torch.train.optim.optimizers import local
+
+if TYPE_CHECKING:
+    from .trainer import Trainer
+
+PIECE = 2**22  # numbers that are held twice while weights change places
+MOST_FRAMES = 60_000  # with their padding: ten minutes of speech tell enough
+
+
+class HeldOut:
+    """Speech that a run is measured on, and never learns from.
+
+    Args:
+        trainer: of a speech or duration model; its log_config names the shards.
+        plan: how training batches are formed.
+
+    Raises:
+        InputError: a shard is not there, or the model has losses that fight each other.
+        DataError: nothing in the shards can be used.
+    """
+
+    def __init__(self, trainer: Trainer, plan: BatchPlan):
+        self.trainer = trainer
+        if len(trainer.phases) > 1:
+            raise InputError("log.heldout is for speech and duration models; leave it empty here")
+        self.batches = list(self.read(replace(plan, carry=False)))
+        if not self.batches:
+            files = ", ".join(map(str, trainer.log_config.heldout))
+            raise DataError(f"no clip of log.heldout can be used: {files}")
+
+    def read(self, plan: BatchPlan) -> Iterator[Any]:
+        """The batches of one pass over the shards, or of its beginning; the same everywhere."""
+        t = self.trainer
+        source = make_source(find_shards(t.log_config.heldout))
+        frames = 0
+        for loaded in feed.batches_of(t, source, plan, seed=0):
+            if loaded.batch is not None:
+                frames += loaded.batch.mel.shape[0] * loaded.batch.mel.shape[1]
+                yield loaded.batch
+            if loaded.epoch_ended is not None or frames >= MOST_FRAMES:
+                return
+
+    @torch.no_grad()
+    def losses(self) -> dict[str, float]:
+        """Mean losses by name, `heldout_` before each; every process must call."""
+        t, count = self.trainer, len(self.batches)
+        world, rank = t.parallel.data_world, t.parallel.data_rank
+        sums: dict[str, torch.Tensor] = {}
+        # compiled blocks run as they are written: no graphs for shapes that are met just here
+        with averaged(t), torch.compiler.set_stance("force_eager"):
+            # as many rounds everywhere, as processes may share a model; what is dealt twice counts
+            # for nothing
+            for index in range(rank, rank + -(-count // world) * world, world):
+                batch = self.batches[index % count].to(t.accelerator.device)
+                with t.accelerator.autocast():
+                    found = t.core(batch)
+                for name, (total, number) in found.items():
+                    both = torch.stack([total.float(), number.float()]) * (index < count)
+                    sums[name] = sums.get(name, 0) + both
+        told = t.parallel.reduce(torch.stack(list(sums.values())))
+        return {
+            f"heldout_{name}": float(total / number.clamp(min=1))
+            for name, (total, number) in zip(sums, told)
+        }
+
+
+@contextlib.contextmanager
+def averaged(trainer: Trainer) -> Iterator[None]:
+    """Inside, the model has its averaged weights and no dropout, and the average the model's.
+
+    They change places, so that neither is held twice.
+    """
+    t, ema = trainer, trainer.ema
+    pairs = [(local(p.detach()), local(mean)) for p, mean in zip(ema.live, ema.mean)]
+    guided = bool(getattr(t.core, "guide", ()))
+    t.model.eval()
+    undo = []
+    try:
+        for live, mean in pairs:
+            undo.append(exchange(live, mean))
+        if guided:  # by the average, which is elsewhere now
+            here = (p if p.dtype == mean.dtype else mean for p, mean in pairs)
+            t.core.guide_with(dict(zip(ema.names, here)))
+        yield
+    finally:
+        for back in undo:
+            back()
+        if guided:
+            t.core.guide_with(ema.state_dict())
+        t.model.train()
+
+
+def exchange(live: torch.Tensor, mean: torch.Tensor) -> Callable[[], Any]:
+    """Gives weights the values of their average; how to undo it.
+
+    Weights of the average's type lie where the average was meanwhile; others are copied, as the
+    average would be rounded in their place.
+    """
+    if live.dtype == mean.dtype:
+        swap_(live, mean)
+        return partial(swap_, live, mean)
+    kept = live.clone()
+    live.copy_(mean)
+    return partial(live.copy_, kept)
+
+
+def swap_(a: torch.Tensor, b: torch.Tensor) -> None:
+    """Exchanges two tensors' values where they are, rows of about PIECE numbers at a time."""
+    rows = max(1, PIECE * len(a) // max(1, a.numel())) if a.dim() else 1
+    for x, y in zip(a.split(rows), b.split(rows)) if a.dim() else [(a, b)]:
+        kept = x.clone()
+        x.copy_(y)
+        y.copy_(kept)

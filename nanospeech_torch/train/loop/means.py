@@ -1,0 +1,99 @@
+"""Means: the losses of one optimiser step, over all its batches on all processes. Trains nothing.
+
+A mean is a sum over a count, both over the whole step: k micro-batches learn what k processes do,
+and what one large batch does. A mean of their means would give a short batch a long one's weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from nanospeech_torch.train.objectives.flow import Sums
+
+    from .trainer import Trainer
+
+
+class StepMeans:
+    """What a step's sums are divided by, and its mean losses; all on the device.
+
+    Of several micro-batches, the elements are counted before the first is learned from: none has to
+    be kept with its graph until the last is there.
+
+    Args:
+        trainer: of the objective.
+        batches: the step's micro-batches of this process, anywhere.
+        phases: of the step.
+    """
+
+    def __init__(self, trainer: Trainer, batches: Sequence[Any], phases: Sequence[str]):
+        self.trainer, self.phases, self.several = trainer, phases, len(batches) > 1
+        self.counts: dict[str, dict[str, Tensor]] = {}
+        self.totals: dict[str, dict[str, Tensor]] = {}
+        if self.several:
+            self.count(batches)
+
+    def count(self, batches: Sequence[Any]) -> None:
+        """Counts the elements of all micro-batches on all processes."""
+        t = self.trainer
+        found = [counts_of(t, batch, self.phases) for batch in batches]
+        for phase in self.phases:
+            names = list(found[0][phase])
+            each = [torch.stack([micro[phase][name] for name in names]) for micro in found]
+            here = torch.stack(each).float().sum(0)
+            told = self.reduce(here.to(t.accelerator.device, non_blocking=True))
+            self.counts[phase] = dict(zip(names, told.unbind()))
+
+    def loss(self, phase: str, sums: Sums) -> Tensor:
+        """A micro-batch's part of the step's loss.
+
+        Its gradient, averaged over processes and added up over micro-batches, is that of the mean
+        over all of them.
+        """
+        totals = {name: total.detach().float() for name, (total, _) in sums.items()}
+        if self.several:
+            before = self.totals.get(phase, {})
+            self.totals[phase] = {k: before[k] + v if before else v for k, v in totals.items()}
+        else:  # one message for sums and counts
+            counts = torch.stack([n.float() for _, n in sums.values()])
+            told = self.reduce(torch.stack([counts, torch.stack(list(totals.values()))]))
+            self.counts[phase], self.totals[phase] = (dict(zip(sums, row.unbind())) for row in told)
+        world, weights = self.trainer.parallel.data_world, self.trainer.core.weights()
+        return sum(  # type: ignore[return-value]
+            weights.get(name, 0.0) * world * total / self.counts[phase][name].clamp(min=1)
+            for name, (total, _) in sums.items()
+        )
+
+    def means(self, phase: str) -> dict[str, Tensor]:
+        """The mean losses of a phase over the whole step."""
+        totals = self.totals[phase]
+        if self.several:
+            totals = dict(zip(totals, self.reduce(torch.stack(list(totals.values()))).unbind()))
+        return {name: v / self.counts[phase][name].clamp(min=1) for name, v in totals.items()}
+
+    def reduce(self, tensor: Tensor) -> Tensor:
+        """Sum over the processes that have data of their own."""
+        p = self.trainer.parallel
+        return p.reduce(tensor) if p.data_world > 1 else tensor
+
+
+def counts_of(trainer: Trainer, batch: Any, phases: Sequence[str]) -> dict[str, dict[str, Tensor]]:
+    """Elements of each phase's losses in a batch, by name.
+
+    The objective tells by `counts(batch, phase)`; one that cannot is run once more, without
+    gradients.
+    """
+    core = trainer.core
+    if getattr(core, "counts", None):
+        return {phase: core.counts(batch, phase) for phase in phases}
+    several, found = len(trainer.phases) > 1, {}
+    batch = batch.to(trainer.accelerator.device)
+    with torch.no_grad(), trainer.accelerator.autocast():
+        for phase in phases:
+            sums = core(batch, phase) if several else core(batch)
+            found[phase] = {name: count for name, (_, count) in sums.items()}
+    return found

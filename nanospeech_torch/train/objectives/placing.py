@@ -1,0 +1,40 @@
+"""Placing: which patch holds which token, where that is not searched. No network, no losses."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from nanospeech_torch import layers
+
+
+def patch_means(mel_BNM: Tensor, lens_B: Tensor, p: int) -> Tensor:
+    """Mean of the valid frames of each patch: (B, ceil(N / p), M)."""
+    patches = -(-mel_BNM.shape[1] // p)
+    mel = layers.pad_length(mel_BNM, patches * p).unflatten(1, (patches, p))
+    starts = torch.arange(patches, device=lens_B.device) * p
+    count = (lens_B[:, None] - starts).clamp(1, p)
+    return mel.sum(2) / count[..., None]
+
+
+def average_path(tokens_B: Tensor, lens_B: Tensor, patches: int) -> Tensor:
+    """Token of each patch when every token gets N // T patches and the last ones the remainder."""
+    each = (lens_B // tokens_B.clamp(min=1)).clamp(min=1)[:, None]
+    first = (tokens_B * (each[:, 0] + 1) - lens_B)[:, None]  # tokens without an extra patch
+    place = torch.arange(patches, device=lens_B.device)[None]
+    late = first + (place - first * each).div(each + 1, rounding_mode="floor")
+    index = torch.where(place < first * each, place // each, late)
+    return torch.minimum(index.clamp(min=0), (tokens_B[:, None] - 1).clamp(min=0))
+
+
+def later(x_BN: Tensor, by_B: Tensor, fill: int) -> Tensor:
+    """Rows moved `by` places to the right, `fill` in the places that this frees."""
+    place = torch.arange(x_BN.shape[1], device=x_BN.device) - by_B[:, None]
+    return x_BN.gather(1, place.clamp(min=0)).masked_fill(place < 0, fill)
+
+
+def earlier(x_BNM: Tensor, by_B: Tensor) -> Tensor:
+    """Rows moved `by` places to the left; the last place is repeated."""
+    place = torch.arange(x_BNM.shape[1], device=x_BNM.device) + by_B[:, None]
+    place = place.clamp(max=x_BNM.shape[1] - 1)
+    return x_BNM.gather(1, place[..., None].expand_as(x_BNM))

@@ -1,0 +1,246 @@
+"""Vocoder losses: spectral distances and small discriminators. Training only; torch only.
+
+The spectral losses are those of Parallel WaveGAN (arXiv 1910.11480), the adversarial ones those of
+HiFi-GAN (arXiv 2010.05646) and UnivNet (arXiv 2106.07889), shrunk until two CPU cores can train
+them: one discriminator looks at periods of the wave, the other at its spectrograms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from nanospeech.audio import mel
+from nanospeech.config import AudioConfig
+from nanospeech_torch.mel import table
+
+WINDOWS = (256, 512, 1024, 2048)  # short ones hear the pulses of a voice, long ones its harmonics
+PERIODS = (2, 3, 5, 7, 11)
+EDGE = 2  # frames at each end whose windows reach beyond a segment
+LOUDNESS = 0.5  # power of a product of two magnitudes that is about what the ear makes of them
+FLOOR = 1e-3  # of an unnormalised magnitude: about the rounding noise of 16-bit audio
+
+
+def spectrograms(
+    wave_BS: torch.Tensor, windows: Iterable[int] = WINDOWS
+) -> dict[int, torch.Tensor]:
+    """Complex spectrograms (B, F, N) of a batch of waves by window; the hop is a quarter of it."""
+    return {n_fft: stft(wave_BS, n_fft, n_fft // 4) for n_fft in windows}
+
+
+def stft(wave_BS: torch.Tensor, n_fft: int, hop: int) -> torch.Tensor:
+    """Centred spectrogram with the Hann window of nanospeech.mel: complex (B, F, N)."""
+    window = table(wave_BS.device, mel.window, n_fft)
+    return torch.stft(wave_BS.float(), n_fft, hop, window=window, return_complex=True)
+
+
+def log_mel(wave_BS: torch.Tensor, audio: AudioConfig = AudioConfig()) -> torch.Tensor:
+    """The mel of nanospeech.audio.mel for a batch of waves: float32 (B, S // hop_length + 1, M)."""
+    spectrum = stft(wave_BS, audio.n_fft, audio.hop_length)
+    return mel_of_magnitude(spectrum.abs(), audio)
+
+
+def mel_of_magnitude(magnitude_BFN: torch.Tensor, audio: AudioConfig) -> torch.Tensor:
+    """Log mel (B, N, M) of a magnitude spectrogram with audio.n_fft bins."""
+    sizes = audio.sample_rate, audio.n_fft, audio.n_mels
+    bank = table(magnitude_BFN.device, mel.filterbank, *sizes)
+    with torch.autocast(magnitude_BFN.device.type, enabled=False):  # quiet bands need float32
+        return (magnitude_BFN.mT @ bank).clamp(min=mel.CLAMP).log()
+
+
+def spectral_losses(
+    fake: dict[int, torch.Tensor],
+    real: dict[int, torch.Tensor],
+    audio: AudioConfig = AudioConfig(),
+) -> dict[str, torch.Tensor]:
+    """Distances between two waves' spectrograms, in a mean over the windows.
+
+    Args:
+        fake: spectrograms(wave) of the vocoder's output.
+        real: the same of the recording.
+        audio: the mel's definition; its n_fft is among the windows, and its hop a quarter of it.
+
+    Returns:
+        scalars "mel" (L1 of log mels), "magnitude" (L1 of log magnitudes) and "convergence"
+        (relative error of the magnitudes' norm).
+    """
+    losses = {}
+    magnitude, convergence = [], []
+    for n_fft in fake:
+        f, r = fake[n_fft].abs(), real[n_fft].abs()
+        if n_fft == audio.n_fft:
+            losses["mel"] = F.l1_loss(mel_of_magnitude(f, audio), mel_of_magnitude(r, audio))
+        magnitude.append(F.l1_loss(f.clamp(min=FLOOR).log(), r.clamp(min=FLOOR).log()))
+        error = torch.linalg.vector_norm(f - r, dim=(1, 2))
+        convergence.append((error / (torch.linalg.vector_norm(r, dim=(1, 2)) + 1e-3)).mean())
+    losses["magnitude"] = torch.stack(magnitude).mean()
+    losses["convergence"] = torch.stack(convergence).mean()
+    return losses
+
+
+def slope_losses(
+    found: tuple[torch.Tensor, torch.Tensor, torch.Tensor], real_BFN: torch.Tensor
+) -> dict[str, torch.Tensor]:
+    """Distances of predicted magnitudes and slopes of the phase from a recording's spectrogram.
+
+    Args:
+        found: what SlopeHead gives: magnitudes, and the phase's turns from frame to frame and from
+            bin to bin, (B, N, F) each.
+        real_BFN: complex spectrogram of the recording; its outer frames know no surroundings and
+            are left out.
+
+    Returns:
+        scalars "magnitude" (L1 of logs), "advance" and "delay" (1 - cos of the error, in a mean
+        that is weighted by loudness).
+    """
+    counts = slope_counts(real_BFN)
+    sums = slope_sums(found, real_BFN)
+    return {name: total / counts[name].clamp(min=1e-6) for name, total in sums.items()}
+
+
+def slope_sums(
+    found: tuple[torch.Tensor, torch.Tensor, torch.Tensor], real_BFN: torch.Tensor
+) -> dict[str, torch.Tensor]:
+    """What slope_losses are means of, added up; of several batches both sums and counts add up."""
+    inner = slice(EDGE, real_BFN.shape[2] - EDGE)
+    magnitude, advance, delay = (x[:, inner] for x in found)
+    real = real_BFN.mT[:, inner]
+    log_found, log_real = (x.clamp(min=FLOOR).log() for x in (magnitude, real.abs()))
+    turns = turns_of(real_BFN)
+    return {
+        "magnitude": (log_found - log_real).abs().sum(),
+        "advance": turn_error(advance[:, 1:], turns["advance"]),
+        "delay": turn_error(delay[:, :, 1:], turns["delay"]),
+    }
+
+
+def slope_counts(real_BFN: torch.Tensor) -> dict[str, torch.Tensor]:
+    """What slope_sums are divided by: elements, or what all turns weigh. The recording's alone."""
+    inside = real_BFN.shape[2] - 2 * EDGE
+    elements = real_BFN.new_full((), real_BFN[..., 0].numel() * inside, dtype=torch.float32)
+    turns = turns_of(real_BFN)
+    return {"magnitude": elements, **{k: turn_weight(v).sum() for k, v in turns.items()}}
+
+
+def turns_of(real_BFN: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Complex numbers whose angles are a recording's turns, from frame to frame and bin to bin."""
+    real = real_BFN.mT[:, EDGE : real_BFN.shape[2] - EDGE]
+    return {
+        "advance": real[:, 1:] * real[:, :-1].conj(),
+        "delay": real[:, :, 1:] * real[:, :, :-1].conj(),
+    }
+
+
+def turn_weight(turn: torch.Tensor) -> torch.Tensor:
+    """How much a turn counts: by its loudness."""
+    return turn.abs() ** LOUDNESS
+
+
+def turn_error(angle: torch.Tensor, turn: torch.Tensor) -> torch.Tensor:
+    """1 - cos of the angle between a prediction (radians) and complex numbers, weighted, summed."""
+    cosine = (turn.real * angle.cos() + turn.imag * angle.sin()) / turn.abs().clamp(min=1e-12)
+    return (turn_weight(turn) * (1 - cosine)).sum()
+
+
+Judgement = tuple[torch.Tensor, list[torch.Tensor]]  # scores, and the features of each layer
+
+
+class PeriodDiscriminator(nn.Module):
+    """Judges every `period`-th sample together (HiFi-GAN, section 2.3)."""
+
+    def __init__(self, period: int, channels: int):
+        super().__init__()
+        self.period = period
+        widths = (1, channels, 2 * channels, 4 * channels, 4 * channels)
+        self.convs = nn.ModuleList(
+            [nn.Conv1d(i, o, 5, stride=3, padding=2) for i, o in pairwise(widths)]
+        )
+        self.out = nn.Conv1d(widths[-1], 1, 3, padding=1)
+
+    def forward(self, wave_BS: torch.Tensor) -> Judgement:
+        B, S = wave_BS.shape
+        whole = S // self.period * self.period
+        x = wave_BS[:, :whole].reshape(B, -1, self.period).mT.reshape(B * self.period, 1, -1)
+        features = []
+        for conv in self.convs:
+            x = F.leaky_relu(conv(x), 0.1)
+            features.append(x)
+        return self.out(x), features
+
+
+class SpectrogramDiscriminator(nn.Module):
+    """Judges one spectrogram, real and imaginary parts with power-law compressed magnitude."""
+
+    def __init__(self, channels: int):
+        super().__init__()
+        widths = (2, channels, channels, channels, channels)
+        # (frequency, time); the first layer is the widest, so it takes the largest stride
+        shapes = [(9, 4), (5, 2), (5, 2), (5, 2)]
+        self.convs = nn.ModuleList(
+            [
+                nn.Conv2d(i, o, (kernel, 3), stride=(stride, 1), padding=(kernel // 2, 1))
+                for i, o, (kernel, stride) in zip(widths, widths[1:], shapes)
+            ]
+        )
+        self.out = nn.Conv2d(channels, 1, 3, padding=1)
+
+    def forward(self, spectrum_BFN: torch.Tensor) -> Judgement:
+        # |S|^0.3 exp(i phase): the ear's loudness is nearer to a power than to the amplitude
+        scale = (spectrum_BFN.real.square() + spectrum_BFN.imag.square() + 1e-6) ** -0.35
+        x = torch.stack([spectrum_BFN.real * scale, spectrum_BFN.imag * scale], dim=1)
+        features = []
+        for conv in self.convs:
+            x = F.leaky_relu(conv(x), 0.1)
+            features.append(x)
+        return self.out(x), features
+
+
+class Discriminators(nn.Module):
+    """Judges of the wave's periods and of its spectrograms, any few of which may be asked.
+
+    Args:
+        period_channels: width of the period discriminators' first layer.
+        spectrogram_channels: width of the spectrogram discriminators.
+    """
+
+    def __init__(self, period_channels: int = 16, spectrogram_channels: int = 16):
+        super().__init__()
+        self.periods = nn.ModuleDict(
+            {str(p): PeriodDiscriminator(p, period_channels) for p in PERIODS}
+        )
+        self.spectrograms = nn.ModuleDict(
+            {str(w): SpectrogramDiscriminator(spectrogram_channels) for w in WINDOWS}
+        )
+
+    def forward(
+        self,
+        wave_BS: torch.Tensor,
+        spectra: dict[int, torch.Tensor],
+        periods: Iterable[int] = PERIODS,
+    ) -> list[Judgement]:
+        """Judges waves (B, S), by these periods and by these spectrograms of them."""
+        of_wave = [self.periods[str(p)](wave_BS) for p in periods]
+        return of_wave + [self.spectrograms[str(w)](s) for w, s in spectra.items()]
+
+
+def discriminator_loss(real: list[Judgement], fake: list[Judgement]) -> torch.Tensor:
+    """Hinge loss in a mean over the judges."""
+    terms = [F.relu(1 - r).mean() + F.relu(1 + f).mean() for (r, _), (f, _) in zip(real, fake)]
+    return torch.stack([t.float() for t in terms]).mean()
+
+
+def generator_losses(
+    fake: list[Judgement], real: list[Judgement]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Hinge loss and feature matching loss of the vocoder, each in a mean over the judges."""
+    hinge = [F.relu(1 - score).mean().float() for score, _ in fake]
+    matching = [
+        F.l1_loss(f.float(), r.detach().float())
+        for (_, fs), (_, rs) in zip(fake, real)
+        for f, r in zip(fs, rs)
+    ]
+    return torch.stack(hinge).mean(), torch.stack(matching).mean()

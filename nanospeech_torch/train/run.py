@@ -1,0 +1,204 @@
+"""Run: from a RunConfig to a model, its optimizers, a trainer, and training. Knows no loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from nanospeech.errors import InputError
+from nanospeech.release.folder import VOCODER, Release, open_release
+from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
+from nanospeech_torch.adapters import load_objective, read_release
+from nanospeech_torch.dit import DiT
+from nanospeech_torch.duration import DurationTransformer
+from nanospeech_torch.train.data.sources import find_shards
+from nanospeech_torch.train.loop.trainer import (
+    DurationTrainer,
+    NanospeechTrainer,
+    Trainer,
+    VocoderTrainer,
+)
+from nanospeech_torch.train.objectives.flow import DurationPredictor, Nanospeech
+from nanospeech_torch.train.objectives.vocoder_gan import VocoderGAN
+from nanospeech_torch.train.optim.mup import base_shapes, scale_outputs_
+from nanospeech_torch.train.optim.optimizers import build_optimizers
+from nanospeech_torch.train.scale.profile import vocoder_flops
+from nanospeech_torch.vocoder import Vocos, sanitize
+
+from .config import DataConfig, RunConfig
+from .scale import estimate
+
+TRAINERS: dict[str, type[Trainer]] = {
+    "speech": NanospeechTrainer,
+    "duration": DurationTrainer,
+    "vocoder": VocoderTrainer,
+}
+
+
+def build_tokenizer(data: DataConfig) -> Tokenizer:
+    """The tokenizer of a run.
+
+    Raises:
+        InputError: characters without a vocab.txt, or one that cannot be read.
+    """
+    if data.tokenizer == "phonemes" and data.vocab is None:
+        return Tokenizer("phonemes", phoneme_vocab())
+    if data.tokenizer == "bytes" or data.vocab:
+        return Tokenizer.load(data.tokenizer, data.vocab or "")
+    raise InputError("data.vocab should name the vocab.txt of the characters")
+
+
+def build_objective(config: RunConfig, tokenizer: Tokenizer | None) -> Any:
+    """The model with its loss, on the default device; random weights of the run's seed."""
+    torch.manual_seed(config.train.seed)
+    if config.model == "vocoder":
+        vocoder = Vocos(config.vocoder)
+        if config.initial:
+            take_vocoder(vocoder, open_release(config.initial))
+        return VocoderGAN(vocoder, config.audio, config.vocoder_loss, config.train.seed)
+    assert tokenizer is not None
+    if config.model == "speech":
+        if config.initial:
+            return start_from(config, tokenizer)
+        network = DiT(replace(config.dit, text_num_embeds=len(tokenizer)))
+        return Nanospeech(network, tokenizer, config.audio, config.loss)
+    transformer = DurationTransformer(replace(config.duration, text_num_embeds=len(tokenizer)))
+    return DurationPredictor(transformer, tokenizer, config.audio)
+
+
+def take_vocoder(vocoder: Vocos, release: Release) -> None:
+    """Gives a vocoder the weights of a release folder's.
+
+    Raises:
+        InputError: the folder has none, or one of another size.
+    """
+    known = release.config.vocoder
+    if not release.has(VOCODER) or known != vocoder.config:
+        raise InputError(
+            f"{release.folder} has another vocoder: {known}; the run wants {vocoder.config}"
+        )
+    vocoder.load_state_dict(sanitize(read_release(release, VOCODER)))
+
+
+def start_from(config: RunConfig, tokenizer: Tokenizer) -> Nanospeech:
+    """The speech model of config.initial, which has to be the one that the run describes.
+
+    A voice of one speaker may get an aligner that tells speakers apart (dit.aligner_dim): what is
+    new there adds nothing at first.
+
+    Raises:
+        InputError: its network, tokens or mels are other ones, or the run splits its model.
+    """
+    assert config.initial is not None
+    objective = load_objective(config.initial, loss=config.loss)
+    known, vocab = objective.transformer, objective.tokenizer
+    assert isinstance(vocab, Tokenizer)
+    wanted = replace(config.dit, text_num_embeds=len(tokenizer))
+    if known.aligner is not None and not known.config.aligner_dim and wanted.aligner_dim:
+        wider = DiT(replace(known.config, aligner_dim=wanted.aligner_dim))
+        wider.load_state_dict({**wider.state_dict(), **known.state_dict()})
+        objective = Nanospeech(wider, vocab, objective.audio, config.loss)
+    for name, got, want in (
+        ("dit", objective.transformer.config, wanted),
+        ("audio", objective.audio, config.audio),
+        ("vocabulary", vocab.vocab, tokenizer.vocab),
+    ):
+        if got != want:
+            raise InputError(f"{config.initial} has another {name}: {got}; the run wants {want}")
+    if config.parallel.shard > 1 or config.parallel.tensor > 1:
+        raise InputError("initial starts a model that is whole on every process: shard, tensor: 1")
+    return objective
+
+
+def build_trainer(config: RunConfig, **accelerate_kwargs: Any) -> Trainer:
+    """A trainer with its model and optimizers; reads no data.
+
+    A model that is split over processes is made without memory and filled part by part.
+    """
+    tokenizer = None if config.model == "vocoder" else build_tokenizer(config.data)
+    split = config.parallel.shard > 1 or config.parallel.tensor > 1
+    base = config.optimizer.mup_base_dim
+    with torch.device("meta" if split and not base else "cpu"):
+        objective = build_objective(config, tokenizer)
+    if base:
+        scale_outputs_(objective, base_shapes(objective, base))
+    optimizers = [
+        optimizer
+        for params in objective.phases().values()
+        for optimizer in build_optimizers(objective, config.optimizer, params)
+    ]
+    # left out, it is what accelerate was configured or launched with
+    precision = {"mixed_precision": config.mixed_precision} if config.mixed_precision else {}
+    return TRAINERS[config.model](
+        objective,
+        optimizers,
+        config.warmup_steps,
+        {**precision, **accelerate_kwargs},
+        config.run_dir,
+        config.train,
+        parallel=config.parallel,
+        speed=config.speed,
+        log=config.log,
+        run=config.to_dict(),
+    )
+
+
+def dry_run(config: RunConfig) -> str:
+    """Sizes, work and memory of a run; allocates no weights and reads no data."""
+    if config.model != "vocoder":
+        return estimate.dry_run(config)
+    with torch.device("meta"):
+        objective = build_objective(config, None)
+    batch, frames = config.data.batch_size, config.vocoder_loss.frames
+    flops = vocoder_flops(config.vocoder, batch, frames)
+    lines = ["weights"]
+    for name, params in objective.phases().items():
+        lines.append(f"  {name:<22}{sum(p.numel() for p in params):>16,}")
+    lines += [
+        "",
+        f"a micro-batch of one process: {batch} segments x {frames} frames = {batch * frames:,} "
+        f"frames, {flops / 1e9:,.1f} GFLOP forward and backward, judges not counted",
+    ]
+    return "\n".join(lines)
+
+
+def find_data(config: RunConfig) -> list[str]:
+    """The shards of a run.
+
+    Raises:
+        InputError: there are none.
+    """
+    if not config.data.shards:
+        raise InputError("data.shards is empty; name the tar files to train on")
+    return find_shards(config.data.shards)
+
+
+def train(
+    config: RunConfig,
+    resume: str = "auto",
+    minutes: float | None = None,
+    on_sample: Callable[[Trainer], None] | None = None,
+) -> Trainer:
+    """Trains what a config says; resume, minutes and on_sample are those of Trainer.train."""
+    files = find_data(config)
+    trainer = build_trainer(config)
+    count = sum(p.numel() for p in trainer.core.parameters())
+    trainer.say(f"{count:,} parameters, {len(files)} shards")
+    data = config.data
+    trainer.train(
+        files,
+        config.total_steps,
+        data.batch_size,
+        data.max_batch_frames,
+        data.max_duration,
+        data.workers,
+        config.save_step,
+        resume,
+        data.cache_mb * 2**20,
+        minutes,
+        on_sample,
+    )
+    return trainer

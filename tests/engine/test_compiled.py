@@ -1,0 +1,141 @@
+"""Compiled networks, of both backends: padded to few lengths, and the same speech."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from nanospeech import load_engine
+from nanospeech.config import SampleOptions
+from nanospeech.engine.sampling import noise
+from nanospeech.text.tokenizer import pad_tokens
+from tests.conftest import needs
+
+KINDS = [("none", 1), ("average", 2), ("aligned", 2)]
+OPTIONS = SampleOptions("euler", 3)
+TEXTS = ("hello there, general.", "no.")
+
+
+def items(engine, *lens: int) -> dict:
+    """Arguments of sample for items of unequal lengths."""
+    return {
+        "noise_BNM": np.stack([noise(max(lens), 100, seed) for seed, _ in enumerate(lens)]),
+        "cond_BNM": np.zeros((len(lens), max(lens), 100), np.float32),
+        "text_BT": pad_tokens([engine.tokenizer.encode(t) for t in TEXTS[: len(lens)]]),
+        "lens_B": np.array(lens),
+    }
+
+
+def compiled_for(folder, backend: str, step: int):
+    """An engine that compiles for multiples of `step` patches."""
+    if backend == "torch" and not (shutil.which("c++") or shutil.which("g++")):
+        pytest.skip("torch.compile needs a C++ compiler")
+    engine = load_engine(folder, backend, "cpu", "float32", compile=True)
+    engine.compiled.step = step  # type: ignore[attr-defined]
+    return engine
+
+
+@pytest.mark.parametrize(("kind", "p"), KINDS)
+def test_compiled_and_padded_is_the_same_speech(make_release, engine_of, backend, kind, p):
+    folder = make_release(text_upsampling=kind, patch_size=p)
+    plain, compiled = engine_of(folder, backend), compiled_for(folder, backend, 32)
+    for lens in ((75,), (131, 98)):
+        given = items(plain, *lens)
+        a, b = (e.sample(**given, options=OPTIONS) for e in (plain, compiled))
+        for n, x, y in zip(lens, a, b):
+            assert np.abs(x[:n] - y[:n]).max() <= 1e-3
+        del given["lens_B"]
+        a, b = (e.sample(**given, options=OPTIONS) for e in (plain, compiled))
+        assert a.shape == b.shape and np.abs(a - b).max() <= 1e-3
+
+
+def test_velocities_past_the_end_stay_zero(tiny_aligned, backend):
+    engine = compiled_for(tiny_aligned, backend, 32)
+    given = items(engine, 131, 98)
+    x, cond, text, lens = given.values()
+    v = engine.velocity(x, cond, text, np.array([0.2, 0.9], np.float32), lens_B=lens)
+    assert v.shape == x.shape and not v[1, 98:].any() and v[0, 98:].any()
+
+
+def test_torch_compiles_once_for_all_lengths_and_batches(tiny_aligned):
+    needs("torch")
+    from nanospeech_torch.train.scale.speed import recompiles
+
+    engine = compiled_for(tiny_aligned, "torch", 16)
+    for lens in ((60,), (60, 40)):
+        engine.sample(**items(engine, *lens), options=OPTIONS)
+    before = recompiles()
+    for lens in ((100,), (140, 90), (170,)):
+        engine.sample(**items(engine, *lens), options=OPTIONS)
+    assert recompiles() == before
+
+
+NO_COMPILER = """
+import sys
+from nanospeech import Speaker, load_engine
+Speaker(load_engine(sys.argv[1], "torch", "cpu", compile=True)).speak("Hello.")
+"""
+
+
+def test_a_missing_compiler_is_named(tiny_aligned, tmp_path, monkeypatch):
+    needs("torch")
+    monkeypatch.setenv("CXX", str(tmp_path / "none"))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    command = [sys.executable, "-c", NO_COMPILER, str(tiny_aligned)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    last = done.stderr.strip().splitlines()[-1]
+    assert done.returncode == 1 and "BackendError" in last, done.stderr
+    assert "needs a C++ compiler" in last and "the same without" in last
+
+
+def test_graphs_are_recorded_once_for_each_batch_and_padded_length():
+    torch = pytest.importorskip("torch")
+    from nanospeech_torch.compiled import CompiledNetwork
+    from nanospeech_torch.dit import DiT
+
+    class Recorded(CompiledNetwork):
+        """Records as on a GPU; what is replayed is nothing."""
+
+        def make(self, *inputs):
+            made.append(tuple(inputs[0].shape[:2]))
+            return lambda given: torch.zeros_like(given[0])
+
+        def compute(self, *inputs):
+            return self.replayed(*inputs)
+
+    made: list[tuple[int, ...]] = []
+    network = Recorded(DiT(dim=64, depth=2, heads=2, text_dim=32, conv_layers=1), 32, 2)
+
+    def call(batch: int, frames: int) -> None:
+        mel = torch.zeros(batch, frames, 100)
+        text = torch.zeros(batch, frames, 32)
+        assert network(mel, mel, text, torch.zeros(1)).shape == mel.shape
+
+    for frames in (40, 64, 33, 50):
+        call(1, frames)
+    assert made == [(1, 64)]  # four lengths, one graph
+    call(2, 64)
+    call(1, 64)
+    assert made == [(1, 64), (2, 64)]
+    call(1, 96)  # of two the one that was not used for longest goes
+    call(1, 64)
+    call(2, 64)
+    assert made == [(1, 64), (2, 64), (1, 96), (2, 64)]
+
+
+def test_a_cuda_graph_replays_the_network(tiny_aligned):
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA here")
+    plain = load_engine(tiny_aligned, "torch", "cuda", "float32")
+    engine = load_engine(tiny_aligned, "torch", "cuda", "float32", compile=True)
+    for lens in ((75,), (131, 98), (75,), (120,)):
+        given = items(plain, *lens)
+        a, b = (e.sample(**given, options=OPTIONS) for e in (plain, engine))
+        for n, x, y in zip(lens, a, b):
+            assert np.abs(x[:n] - y[:n]).max() <= 1e-2
+    assert len(engine.compiled.graphs) == 3  # type: ignore[attr-defined]

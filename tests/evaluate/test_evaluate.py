@@ -1,0 +1,434 @@
+"""Evaluation: lists and recordings read, work that is done once, figures that add up, measures."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nanospeech.audio import wave as audio
+from nanospeech.errors import DataError, InputError
+from nanospeech.evaluate import __main__ as evaluate
+from nanospeech.evaluate import items as evaluate_items
+from nanospeech.evaluate import report as evaluate_report
+from nanospeech.evaluate.results import Result, Results
+from nanospeech.measure import metrics
+
+ROOT = Path(__file__).resolve().parents[2]
+SHARD = ROOT / "tests/fixtures/speech-000000.tar"
+# the tiny model's voice says "hello there, general."; what is heard repeats a word of it
+HEARD = "General the cat sat on a mat"
+TEXTS = ["The cat sat on a mat.", "Two birds sing."]
+
+
+def recordings() -> list[np.ndarray]:
+    return evaluate_items.waves([SHARD])
+
+
+@pytest.fixture
+def arguments(tiny_release, tmp_path):
+    """arguments(*flags) -> parsed arguments of a run of the tiny model on two sentences."""
+    sentences = tmp_path / "sentences.txt"
+    sentences.write_text("\n".join(TEXTS), encoding="utf-8")
+
+    def parse(*flags: str, metrics: str = "wer,leak,rtf,duration"):
+        pytest.importorskip("torch")
+        line = [str(tiny_release), "--sentences", str(sentences), "--out", str(tmp_path / "out")]
+        line += ["--backend", "torch", "--device", "cpu", "--steps", "2", "--metrics", metrics]
+        return evaluate.parser().parse_args([*line, *flags])
+
+    return parse
+
+
+def run(args, heard: str = HEARD, fail_at: int = -1) -> tuple[dict, int]:
+    """Evaluates with a recogniser that hears the same in everything.
+
+    Returns:
+        The summary, and how often the recogniser was asked.
+    """
+    pytest.importorskip("whisper_normalizer", reason="it is of the extra eval")
+    asked = []
+
+    def recogniser(wave: np.ndarray) -> str:
+        if len(asked) == fail_at:
+            raise KeyboardInterrupt
+        asked.append(len(wave))
+        return heard
+
+    return evaluate.run(args, recogniser), len(asked)
+
+
+def table(out: Path) -> list[dict]:
+    with (out / "results.csv").open(encoding="utf-8", newline="") as f:
+        return list(csv.DictReader(f))
+
+
+def same(a: list[dict], b: list[dict]) -> bool:
+    """Whether two tables agree in all but the time that synthesis took."""
+    return [r | {"compute_seconds": ""} for r in a] == [r | {"compute_seconds": ""} for r in b]
+
+
+def test_a_model_is_spoken_heard_and_summed_up(arguments, capsys):
+    args = arguments()
+    summary, asked = run(args)
+    (row,) = summary["rows"]
+    rows = table(args.out)
+    assert asked == row["utterances"] == len(rows) == 2
+    # 1 insertion in the first; in the second nothing is right: 7 words heard for 3
+    assert [int(r["edits"]) for r in rows] == [1, 7]
+    assert row["wer"] == round(8 / 9, 4) and row["perfect"] == 0 and row["over_half_wrong"] == 1
+    assert row["leaking"] == 2 and rows[0]["leaked"] == "general"
+    assert row["rtf"] > 0 and "duration_error" not in row and "similarity" not in row
+    for r in rows:
+        wave = audio.read(args.out / "wavs" / "tone-steps2-seed0" / f"{r['key']}.wav")
+        assert len(wave) / 24_000 == pytest.approx(float(r["seconds"]), abs=1e-3)
+    shown = capsys.readouterr().out
+    assert "| tone |" in shown and shown.strip() == (args.out / "summary.md").read_text().strip()
+    assert json.loads((args.out / "summary.json").read_text())["rows"] == summary["rows"]
+
+
+def test_a_second_run_does_only_what_is_missing(arguments):
+    args = arguments()
+    first, _ = run(args)
+    rows = table(args.out)
+    waves = {p: p.stat().st_mtime_ns for p in args.out.rglob("*.wav")}
+    again, asked = run(args)
+    assert asked == 0 and again["rows"] == first["rows"] and table(args.out) == rows
+    more, asked = run(arguments("--seeds", "0,1"))
+    assert asked == 2 and len(table(args.out)) == 4
+    assert {p: p.stat().st_mtime_ns for p in waves} == waves
+    row = more["rows"][0]
+    seeds = [row["by_seed"][s]["wer"] for s in "01"]
+    assert row["wer"] == pytest.approx(np.mean(seeds)) and row["spread"]["wer"] == np.std(seeds)
+
+
+def test_a_run_that_was_ended_goes_on(arguments, tmp_path):
+    whole, _ = run(arguments("--out", str(tmp_path / "whole"), "--seeds", "0,1"))
+    args = arguments("--seeds", "0,1")
+    with pytest.raises(KeyboardInterrupt):
+        run(args, fail_at=3)
+    with (args.out / "results.csv").open("a", encoding="utf-8") as f:
+        f.write("tone,2,1,00")  # ended in the middle of a line
+    summary, asked = run(args)
+    assert asked == 1 and same(table(args.out), table(tmp_path / "whole"))
+    assert summary["rows"][0]["wer"] == whole["rows"][0]["wer"]
+
+
+def test_metrics_may_be_added_without_speaking_again(arguments):
+    args = arguments(metrics="rtf")
+    _, asked = run(args)
+    spoken = {p: p.stat().st_mtime_ns for p in args.out.rglob("*.wav")}
+    before = table(args.out)
+    _, later = run(arguments())
+    assert asked == 0 and later == len(spoken) == 2
+    assert {p: p.stat().st_mtime_ns for p in spoken} == spoken
+    for old, new in zip(before, table(args.out)):
+        assert (
+            new["edits"] and not old["edits"] and new["compute_seconds"] == old["compute_seconds"]
+        )
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (("--cfg-strength", "1"), "cfg_strength was None, is 1.0"),
+        (("--whisper", "tiny"), "whisper was base, is tiny"),
+        (("--speed", "2"), "speed was 1.0, is 2.0"),
+    ],
+)
+def test_other_settings_are_refused_and_named(arguments, flags, message):
+    run(arguments())
+    with pytest.raises(InputError, match=message):
+        run(arguments(*flags))
+
+
+def test_another_text_under_the_same_key_is_refused(arguments):
+    args = arguments()
+    run(args)
+    args.sentences.write_text("\n".join(reversed(TEXTS)), encoding="utf-8")
+    with pytest.raises(InputError, match="the text of tone, 000 was"):
+        run(args)
+
+
+def test_several_processes_find_what_one_finds(arguments, tmp_path):
+    alone = arguments("--jobs", "1", metrics="rtf,duration")
+    evaluate.run(alone)
+    many = arguments("--jobs", "2", "--out", str(tmp_path / "many"), metrics="rtf,duration")
+    before = dict(os.environ)
+    evaluate.run(many)
+    assert dict(os.environ) == before
+    assert same(table(alone.out), table(many.out))
+
+
+def test_both_backends_are_evaluated(backend, arguments):
+    args = arguments("--limit", "1", metrics="rtf,leak,wer")
+    args.backend = backend
+    summary, asked = run(args)
+    assert asked == 1 and summary["rows"][0]["rtf"] > 0
+
+
+def test_numbers_of_steps_are_rows_and_a_picture(arguments):
+    pytest.importorskip("matplotlib")
+    args = arguments("--steps", "1,2", "--method", "midpoint", "--limit", "1")
+    summary, _ = run(args)
+    assert [(r["steps"], r["evaluations"]) for r in summary["rows"]] == [(1, 2), (2, 4)]
+    for name in ("wer_by_length", "quality_by_evaluations"):
+        assert (args.out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_recordings_are_rows_too_and_tables_are_joined(arguments, tmp_path):
+    args = evaluate.parser().parse_args(
+        ["--recordings", f"human={SHARD}", "--metrics", "wer,leak", "--out", str(tmp_path / "h")]
+    )
+    human, asked = run(args, heard="she turned in at the hotel")
+    (row,) = human["rows"]
+    assert asked == row["utterances"] == 4 and row["perfect"] == 1
+    assert row["name"] == "human" and row["steps"] is None and not {"rtf", "leaks"} & row.keys()
+    assert not list(args.out.rglob("*.wav"))
+    args = arguments("--compare", str(tmp_path / "h"))
+    joined, _ = run(args)
+    assert [r["name"] for r in joined["compared"]] == ["human (h)"]
+    assert "| human (h) |" in (args.out / "summary.md").read_text()
+    with pytest.raises(InputError, match=r"is no summary\.json"):
+        run(arguments("--compare", str(args.sentences)))
+
+
+def voice_list(folder: Path, truth: bool) -> Path:
+    """A Seed-TTS-eval list of two texts, its waves those of the shard."""
+    (folder / "waves").mkdir()
+    items = evaluate_items.read_recordings([SHARD])
+    for item in items:
+        audio.write(folder / "waves" / f"{item.key}.wav", item.truth.wave())
+    lines = []
+    for prompt, item in pairwise(items[:3]):
+        fields = [f"id/{item.key}", prompt.text, f"waves/{prompt.key}.wav", item.text]
+        lines.append("|".join([*fields, f"waves/{item.key}.wav"] if truth else fields))
+    path = folder / "meta.lst"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+def test_a_list_gives_each_text_its_prompt_and_its_true_length(arguments, tmp_path):
+    path = voice_list(tmp_path, truth=True)
+    items = evaluate_items.read_items(path)
+    assert [i.prompt.text != i.text and i.truth is not None for i in items] == [True, True]
+    assert evaluate_items.read_items(path, 1) == items[:1]
+    args = arguments("--sentences", str(path))
+    summary, _ = run(args)
+    rows = table(args.out)
+    assert summary["rows"][0]["name"] == "meta" and len({r["prompt"] for r in rows}) == 2
+    for r, item in zip(rows, items):
+        start, stop = audio.loud_span(item.truth.wave())
+        true = (stop - start) / 24_000
+        assert float(r["true_spoken"]) == pytest.approx(true, abs=1e-3)
+        error = abs(float(r["spoken"]) - true) / true
+        assert float(r["duration_error"]) == pytest.approx(error, abs=1e-3)
+    args.voice = "tone"
+    with pytest.raises(InputError, match="leave out --voice"):
+        run(args)
+
+
+def test_a_list_without_true_waves_has_no_true_lengths(tmp_path):
+    items = evaluate_items.read_items(voice_list(tmp_path, truth=False))
+    assert len(items) == 2 and all(i.prompt and not i.truth for i in items)
+
+
+@pytest.mark.parametrize(
+    "lines, message",
+    [
+        ("a|b|none.wav|c", "there is no"),
+        ("a|b||c", r"write id\|prompt text"),
+        ("", "holds no sentences"),
+    ],
+)
+def test_lists_that_cannot_be_used_are_named(tmp_path, lines, message):
+    path = tmp_path / "meta.lst"
+    path.write_text(lines, encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        evaluate_items.read_items(path)
+
+
+def test_a_tar_is_read_where_its_waves_lie():
+    items = evaluate_items.read_items(SHARD)
+    assert len(items) == 4 and evaluate_items.read_items(SHARD, 2) == items[:2]
+    with tarfile.open(SHARD) as tar:
+        for item in items:
+            file = tar.extractfile(item.truth.name)
+            assert file is not None and item.truth.bytes() == file.read()
+            assert item.text and item.truth.wave().dtype == np.float32
+
+
+def test_a_folder_goes_by_its_own_texts_or_by_lines(tmp_path):
+    for key, text in {"001": "hello there", "000": "good morning"}.items():
+        audio.write(tmp_path / f"{key}.wav", recordings()[0])
+        (tmp_path / f"{key}.txt").write_text(text + "\n", encoding="utf-8")
+    items = evaluate_items.read_recordings([tmp_path])
+    assert [(i.key, i.text) for i in items] == [("000", "good morning"), ("001", "hello there")]
+    assert len(evaluate_items.waves([tmp_path, SHARD])) == 6
+    assert len(evaluate_items.waves([tmp_path, SHARD], 3)) == 3
+    (tmp_path / "000.txt").unlink()
+    texts = tmp_path / "lines.list"
+    texts.write_text("only one\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"2 waves, but .* only 1"):
+        evaluate_items.read_recordings([tmp_path], texts=texts)
+
+
+def test_what_is_not_there_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"cannot read the shard .*none.tar"):
+        evaluate_items.read_recordings([tmp_path / "none.tar"])
+    with pytest.raises(InputError, match=r"there are no .wav"):
+        evaluate_items.read_recordings([tmp_path])
+    with pytest.raises(InputError, match="cannot read the sentences"):
+        evaluate_items.read_items(tmp_path / "none.txt")
+    with pytest.raises(InputError, match="there is no"):
+        evaluate_items.waves([tmp_path / "nowhere.wav"])
+    (tmp_path / "results.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match="other columns"):
+        Results(tmp_path)
+
+
+def test_bad_arguments_end_in_one_line(tmp_path):
+    for argv, message in [
+        (["--limit", "0"], "at least 1"),
+        (["--seeds", "one"], "--seeds"),
+        (["--steps", "0"], "choose 1 to 1000"),
+        (["--metrics", "wer,beauty"], "metric 'beauty' not known"),
+        (["--duration", "long"], "--duration is 'long'"),
+        (["--voice", "nobody"], "voice 'nobody' not found"),
+        (["--voice", "a", "--ref-audio", "b.wav", "--ref-text", "c"], "not both"),
+    ]:
+        command = [
+            sys.executable,
+            "nanospeech/evaluate/__main__.py",
+            "--out",
+            str(tmp_path / "out"),
+            *argv,
+        ]
+        env = os.environ | {"PYTHONPATH": str(ROOT)}
+        done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
+        assert done.returncode == 2, done.stderr
+        lines = done.stderr.strip().splitlines()
+        assert len(lines) == 1 and message in lines[0]
+        assert not (tmp_path / "out").exists()
+
+
+def test_a_package_that_is_missing_is_named_and_the_rest_goes_on(monkeypatch, capsys):
+    packages = dict(metrics.PACKAGES, dnsmos=(("no_such_package",), "pip install it"))
+    monkeypatch.setattr(metrics, "PACKAGES", packages)
+    assert evaluate.available(["rtf", "dnsmos", "duration"], "resemblyzer", True) == [
+        "rtf",
+        "duration",
+    ]
+    err = capsys.readouterr().err
+    assert "dnsmos" in err and "no_such_package is not installed; run: pip install it" in err
+
+
+def result(words: int, edits: int, seed: int = 0, **more) -> Result:
+    text = " ".join(["word"] * words)
+    return Result("a", 7, seed, text, text, words=words, edits=edits, chars=1, char_edits=0, **more)
+
+
+def test_the_rate_of_a_row_weighs_by_words_and_by_length():
+    found = evaluate_report.figures([result(10, 1), result(2, 2), result(4, 0)], ["wer"])
+    assert found["wer"] == round(3 / 16, 4) and found["perfect"] == 1
+    groups = evaluate_report.by_length([result(10, 1), result(2, 2), result(2, 0)])
+    assert groups == {(1, 2): (0.5, 2), (9, 11): (0.1, 1)}
+    assert evaluate_report.figures([Result("a", 7, 0, "k", "t")], ["wer", "dnsmos", "rtf"]) == {
+        "utterances": 1,
+        "audio_seconds": 0,
+    }
+
+
+def test_likeness_to_oneself_is_more_than_to_others():
+    rng = np.random.default_rng(0)
+
+    def speaker(n: int) -> np.ndarray:
+        x = rng.standard_normal(64) + 0.5 * rng.standard_normal((n, 64))
+        return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+    one, other = speaker(20), speaker(20)
+    assert metrics.to_mean(one[:1], one[:1]) == pytest.approx(1)
+    assert metrics.to_others(one).mean() > 0.8 > 0.4 > metrics.to_mean(other, one).mean()
+    assert metrics.to_others(one).mean() < metrics.to_mean(one, one).mean()
+
+
+def noisy(wave: np.ndarray, level: float) -> np.ndarray:
+    noise = np.random.default_rng(0).standard_normal(len(wave))
+    return (wave + level * noise).astype(np.float32)
+
+
+def test_dnsmos_prefers_clean_speech():
+    pytest.importorskip("speechmos")
+    clean = recordings()[0]
+    found, worse = metrics.dnsmos(clean), metrics.dnsmos(noisy(clean, 0.05))
+    assert found.keys() == {"ovrl", "sig", "bak", "p808"}
+    assert all(1 <= worse[k] < found[k] <= 5 for k in found)
+    with pytest.raises(InputError, match="empty"):
+        metrics.dnsmos(np.zeros(0, np.float32))
+
+
+def test_pesq_falls_with_noise():
+    pytest.importorskip("pesq")
+    clean = recordings()[0]
+    values = [metrics.pesq_wb(clean, noisy(clean, level)) for level in (0, 0.002, 0.02)]
+    assert 4.6 < values[0] < 4.7 and values[0] > values[1] > values[2] >= 1
+    with pytest.raises(InputError, match="silent"):
+        metrics.pesq_wb(clean, np.zeros_like(clean))
+
+
+def test_an_encoder_knows_a_person_again(arguments):
+    pytest.importorskip("resemblyzer")
+    embed = metrics.load_encoder()
+    hers = [embed(w) for w in recordings()]
+    others = sorted((ROOT / "tests/fixtures/ljspeech").rglob("*.wav"))
+    other = embed(audio.read(others[0]))
+    assert all(np.linalg.norm(e) == pytest.approx(1, abs=1e-4) for e in hers)
+    assert hers[0] @ hers[1] > hers[0] @ other
+    with pytest.raises(InputError, match="silent"):
+        embed(np.zeros(24_000, np.float32))
+    args = arguments("--target", str(SHARD), "--limit", "1", metrics="similarity")
+    summary = evaluate.run(args)
+    assert 0.7 < summary["target_self"] <= 1 and summary["target_recordings"] == 4
+    assert -1 <= summary["rows"][0]["target_similarity"] < summary["target_self"]
+    assert -1 <= summary["rows"][0]["similarity"] <= 1
+    args.target = [others[0]]
+    with pytest.raises(DataError, match="two recordings"):
+        evaluate.run(args)
+
+
+def test_an_x_vector_model_of_a_folder_is_an_encoder(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = transformers.WavLMConfig(
+        **sizes, intermediate_size=16, conv_dim=(8,) * 7, tdnn_dim=(8, 8, 8, 8, 16),
+        xvector_output_dim=12, num_conv_pos_embedding_groups=2, num_conv_pos_embeddings=16,
+    )  # fmt: skip
+    transformers.WavLMForXVector(config).save_pretrained(tmp_path)
+    transformers.Wav2Vec2FeatureExtractor().save_pretrained(tmp_path)
+    embed = metrics.load_encoder(str(tmp_path))
+    wave = recordings()[0]
+    assert embed(wave).shape == (12,) and np.linalg.norm(embed(wave)) == pytest.approx(1, abs=1e-4)
+    shutil.rmtree(tmp_path)
+    with pytest.raises(InputError, match="cannot load the speaker model"):
+        metrics.load_encoder(str(tmp_path))
+
+
+def test_a_recogniser_measures_recordings(tmp_path, capsys):
+    """With a real recogniser where one is at hand: NANOSPEECH_WHISPER names its folder."""
+    pytest.importorskip("faster_whisper")
+    pytest.importorskip("whisper_normalizer")
+    if not (folder := os.environ.get("NANOSPEECH_WHISPER")):
+        pytest.skip("NANOSPEECH_WHISPER is not set")
+    argv = ["--recordings", str(SHARD), "--whisper", folder, "--out", str(tmp_path)]
+    assert evaluate.main([*argv, "--metrics", "wer", "--jobs", "1"]) == 0
+    (row,) = json.loads(capsys.readouterr().out.splitlines()[-1])["rows"]
+    assert row["utterances"] == 4 and row["wer"] < 0.2

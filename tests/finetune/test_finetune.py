@@ -1,0 +1,326 @@
+"""Finetuning: old tokens keep their rows, adapters merge exactly, a folder becomes a voice."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from convert import convert, find_checkpoint, read_source
+from nanospeech import load_engine
+from nanospeech.audio import wave as audio
+from nanospeech.errors import CheckpointError, InputError
+from nanospeech.release.folder import open_release
+from nanospeech.release.voice_weights import is_thin
+from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
+from nanospeech_torch.adapters import (
+    EMBEDDING,
+    FinetuneTrainer,
+    LoraConfig,
+    add_lora,
+    blend,
+    duration_state,
+    extend_vocab,
+    load_objective,
+    merge_lora,
+    trainable,
+)
+from nanospeech_torch.finetune import __main__ as finetune
+from nanospeech_torch.finetune import recordings as finetune_data
+from nanospeech_torch.train.objectives.flow import Nanospeech
+from tests.training import CPU, SHARD, samples
+
+LORA = LoraConfig(rank=4, alpha=6.0)
+
+
+@pytest.fixture(scope="module")
+def phonemes(make_release, tmp_path_factory) -> Path:
+    """A random aligned release that reads phonemes."""
+    fields = {"text_num_embeds": len(phoneme_vocab())}
+    release = make_release(text_upsampling="aligned", patch_size=2, **fields)
+    folder = tmp_path_factory.mktemp("phonemes") / "base"
+    shutil.copytree(release, folder)
+    Tokenizer("phonemes", phoneme_vocab()).save(folder / "vocab.txt")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"tokenizer": "phonemes"}))
+    return folder
+
+
+def vocabulary(objective: Nanospeech) -> Tokenizer:
+    """Its tokenizer, which could be a function."""
+    assert isinstance(objective.tokenizer, Tokenizer)
+    return objective.tokenizer
+
+
+def velocity(objective, seed: int = 0) -> torch.Tensor:
+    """What a model computes for a fixed input."""
+    g = torch.Generator().manual_seed(seed)
+    dit = objective.transformer.eval()
+    mel = torch.randn(2, 24, 100, generator=g)
+    with torch.no_grad():
+        text = dit.embed_text(torch.arange(20).reshape(2, 10) % 11, 24, None)
+        return dit(mel, mel * 0.5, text, torch.tensor([0.2, 0.7]))
+
+
+def test_a_release_opens_as_what_an_engine_computes(tiny_release, engine_of):
+    objective = load_objective(tiny_release)
+    rng = np.random.default_rng(0)
+    mel, text = rng.standard_normal((1, 30, 100), np.float32), np.arange(12)[None]
+    engine = engine_of(tiny_release, "torch")
+    got = engine.velocity(mel, mel * 0, text, np.array([0.5], np.float32))
+    with torch.no_grad():
+        dit = objective.transformer.eval()
+        states = dit.embed_text(torch.from_numpy(text), 30, None)
+        want = dit(torch.from_numpy(mel), torch.from_numpy(mel * 0), states, torch.tensor([0.5]))
+    mean, std = objective.audio.mel_mean, objective.audio.mel_std
+    assert (mean, std) == (0, 1)
+    assert np.allclose(got, want.numpy(), atol=1e-5)
+    assert all(p.requires_grad and p.dtype == torch.float32 for p in objective.parameters())
+
+
+@pytest.mark.parametrize("kind", ["chars", "phonemes", "without config.json"])
+def test_new_tokens_come_behind_the_old_which_stay(tiny_release, phonemes, tmp_path, kind):
+    base = phonemes if kind == "phonemes" else tiny_release
+    if kind == "without config.json":
+        base = shutil.copytree(tiny_release, tmp_path / "bare")
+        (base / "config.json").unlink()
+    old, new = load_objective(base), load_objective(base, ["ß", "ə", "a", "ß"])
+    known = len(vocabulary(old))
+    assert vocabulary(new).vocab == [*vocabulary(old).vocab, "ß", "ə"]
+    was, now = old.state_dict()[EMBEDDING], new.state_dict()[EMBEDDING]
+    assert torch.equal(now[: known + 1], was[: known + 1]) and len(now) == known + 3
+    spread = was[1:].std(0).mean()
+    assert not torch.equal(now[-1], now[-2])
+    assert (now[-2:] - was[1 : known + 1].mean(0)).abs().mean() < 0.2 * spread
+    text = "hello there"
+    assert (vocabulary(new).encode(text) == vocabulary(old).encode(text)).all()
+    assert vocabulary(new).encode("ßə").tolist() == [known, known + 1]
+    if kind != "phonemes":
+        assert torch.equal(velocity(old), velocity(new))
+
+
+def test_the_duration_model_follows_the_vocabulary(tiny_release, tmp_path):
+    release = open_release(tiny_release)
+    objective = load_objective(release, ["ß"])
+    torch.save(duration_state(release, objective), tmp_path / "duration.pt")
+    state = {"model_state_dict": objective.state_dict(), "vocab": vocabulary(objective).vocab}
+    torch.save(state, tmp_path / "model.pt")
+    made = convert(tmp_path / "model.pt", tmp_path / "out", tmp_path / "duration.pt")
+    assert made.duration is not None and made.duration.text_num_embeds == len(release.tokenizer) + 1
+    assert open_release(tmp_path / "out").tokenizer.vocab[-1] == "ß"
+
+
+def test_what_cannot_be_a_token_is_refused():
+    for token in ("", "a\nb"):
+        with pytest.raises(InputError, match="cannot be a token"):
+            extend_vocab(Tokenizer("chars", ["a"]), [token])
+    with pytest.raises(InputError, match="bytes"):
+        extend_vocab(Tokenizer("bytes", []), ["ß"])
+
+
+def test_adapters_start_as_nothing_and_merge_into_what_they_do(tiny_release):
+    base = load_objective(tiny_release)
+    names, before = set(base.state_dict()), velocity(base)
+    adapted = add_lora(base, LORA)
+    assert torch.equal(velocity(adapted), before)
+    for name, p in adapted.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(p, std=0.1)
+    after = velocity(adapted)
+    assert (after - before).abs().max() > 0.01
+    merged = merge_lora(adapted.state_dict(), LORA)
+    assert set(merged) == names
+    plain = load_objective(tiny_release)
+    plain.load_state_dict(merged)
+    assert torch.allclose(velocity(plain), after, atol=1e-5)
+
+
+def test_only_adapters_the_aligner_and_new_rows_are_trained(phonemes):
+    objective = add_lora(load_objective(phonemes, ["ß"]), LORA, new_tokens=1)
+    names = [n for n, p in objective.named_parameters() if p.requires_grad]
+    assert all("lora_" in n or "aligner" in n or n == EMBEDDING for n in names)
+    assert len([n for n in names if "lora_A" in n]) == 6 * 2  # targets x blocks
+    objective.state_dict(keep_vars=True)[EMBEDDING].sum().backward()
+    grad = objective.state_dict(keep_vars=True)[EMBEDDING].grad
+    assert grad[-1].all() and not grad[:-1].any()
+
+
+def test_thin_tensors_are_trained_where_that_is_asked_for(phonemes):
+    config = dataclasses.replace(LORA, thin=True)
+    objective = add_lora(load_objective(phonemes), config)
+    trained = {
+        n.replace(".base_layer", "") for n, p in objective.named_parameters() if p.requires_grad
+    }
+    tensors = load_objective(phonemes).state_dict()
+    assert {n for n, t in tensors.items() if is_thin(t)} <= trained
+    assert {n for n in trained & tensors.keys() if "aligner" not in n} == {
+        n for n, t in tensors.items() if is_thin(t) and "aligner" not in n
+    }
+
+
+@pytest.mark.parametrize(
+    "fields, match",
+    [({"targets": "to_q,nowhere"}, "nowhere"), ({"whole": "head"}, "no part"), ({"rank": 0}, "1")],
+)
+def test_adapters_that_fit_nothing_are_refused(tiny_release, fields, match):
+    with pytest.raises(InputError, match=match):
+        add_lora(load_objective(tiny_release), LoraConfig(**fields))
+
+
+def lora_run(base: Path, run: Path, steps: int, config: LoraConfig | None = LORA):
+    """A short run with adapters; the same weights at every call."""
+    torch.manual_seed(0)
+    objective = load_objective(base)
+    if config:
+        add_lora(objective, config)
+    optimizer = torch.optim.AdamW(trainable(objective), 1e-2, weight_decay=0.0)
+    settings = {"log_every": 1, "ema_decay": 0.5, "schedule": "constant"}
+    trainer = FinetuneTrainer(objective, optimizer, 1, CPU, run, lora=config, **settings)
+    trainer.train(samples(), steps, 2, max_duration=200)
+    return objective
+
+
+def test_a_run_with_adapters_goes_on_and_converts_to_plain_weights(tiny_aligned, tmp_path, capsys):
+    whole = lora_run(tiny_aligned, tmp_path / "whole", 4)
+    lora_run(tiny_aligned, tmp_path / "parts", 2)
+    parts = lora_run(tiny_aligned, tmp_path / "parts", 4)
+    assert "at step 2" in capsys.readouterr().out
+    for (name, a), b in zip(whole.named_parameters(), parts.parameters()):
+        assert torch.allclose(a, b, atol=1e-6), name
+    base = load_file(tiny_aligned / "model.safetensors")
+    for weights in ("ema", "raw"):
+        output = tmp_path / weights
+        convert(tmp_path / "whole", output, weights=weights, dtype="float32")
+        made = load_file(output / "model.safetensors")
+        assert made.keys() == base.keys()
+        moved = {n for n in base if not torch.allclose(made[n], base[n], atol=1e-6)}
+        assert {n for n in moved if "aligner" not in n} and EMBEDDING not in moved
+        assert all("attn.to_" in n or ".ff." in n or "aligner" in n for n in moved)
+    raw = load_file(tmp_path / "raw" / "model.safetensors")
+    merged = merge_lora(whole.state_dict(), LORA)
+    assert all(torch.allclose(raw[n], merged[n], atol=1e-6) for n in raw)
+    assert load_engine(tmp_path / "ema", backend="torch").config.dit.text_upsampling == "aligned"
+
+
+def test_a_blend_leads_from_the_model_to_what_it_became(tiny_release):
+    base, tuned = (load_objective(tiny_release, extra).state_dict() for extra in ([], ["ß"]))
+    tuned = {n: t + 1 for n, t in tuned.items()}
+    for strength in (0.0, 0.25, 1.0):
+        mixed = blend(base, tuned, strength)
+        assert mixed.keys() == base.keys()
+        for name, t in mixed.items():
+            known = base[name]
+            assert torch.allclose(t[: len(known)], known + strength, atol=1e-6)
+            assert torch.equal(t[len(known) :], tuned[name][len(known) :])
+
+
+def test_adapters_without_their_scale_are_refused(tiny_aligned, tmp_path):
+    objective = add_lora(load_objective(tiny_aligned), LORA)
+    torch.save({"model_state_dict": objective.state_dict()}, tmp_path / "step_1.pt")
+    with pytest.raises(CheckpointError, match="rank and scale"):
+        read_source(tmp_path / "step_1.pt")
+    with pytest.raises(CheckpointError, match="rank 4"):
+        merge_lora(objective.state_dict(), LoraConfig(rank=8))
+    (tmp_path / "nothing").mkdir()
+    with pytest.raises(CheckpointError, match=r"no step_"):
+        find_checkpoint(tmp_path / "nothing")
+
+
+def voice_folder(folder: Path) -> Path:
+    """The fixture's recordings as X.wav with X.txt, and one without words."""
+    folder.mkdir()
+    for sample in samples():
+        wave = audio.read(sample["mp3"]["bytes"])
+        audio.write(folder / f"{sample['__key__']}.wav", np.pad(0.2 * wave, 12_000))
+        (folder / f"{sample['__key__']}.txt").write_text(sample["json"]["text"] + " ə")
+    audio.write(folder / "mute.wav", wave)
+    return folder
+
+
+def command(base: Path, folder: Path, data: Path, *options: str) -> list[str]:
+    names = ["--model", base, "--data", data, "--voice", "kathleen", "--run", folder / "run"]
+    small = ["--steps", "2", "--batch-size", "2", "--precision", "no", "--threads", "1"]
+    return [str(p) for p in [*names, "--output", folder / "out", *small, "--text", "Hi.", *options]]
+
+
+@pytest.mark.parametrize("how", ["full", "lora"])
+def test_a_folder_of_recordings_becomes_a_voice(phonemes, tmp_path, capsys, how):
+    data = voice_folder(tmp_path / "data")
+    options = ["--lora", "4", "--extend-vocab"] if how == "lora" else ["--rehearse", str(SHARD)]
+    base = tmp_path / "base"
+    shutil.copytree(phonemes, base)
+    imitates = how == "lora"
+    dataclasses.replace(open_release(base).config, imitates=imitates).save(base / "config.json")
+    call = command(base, tmp_path, data, "--license", "CC0 1.0", *options)
+    assert finetune.main(call) == 0
+    out, err = capsys.readouterr()
+    assert "left out 1: no transcript" in err
+    assert ("'ə' (4 times)" in err) == (how == "full")
+    assert ("1 new tokens: ə" in out) == (how == "lora")
+    release = open_release(tmp_path / "out")
+    assert (release.tokenizer.vocab[-1] == "ə") == (how == "lora")
+    assert release.config.default_voice == "kathleen"
+    assert release.config.imitates is imitates  # as the model that it began with
+    voices = tmp_path / "out" / "voices"
+    assert sorted(p.name for p in voices.iterdir()) == [
+        f"kathleen{suffix}" for suffix in (".flac", ".license.txt", ".txt")
+    ]
+    assert "CC0 1.0" in (voices / "kathleen.license.txt").read_text()
+    assert len(audio.read(tmp_path / "out" / "sample.wav")) > 2400
+    assert finetune.main([*call, "--steps", "3"]) == 0  # the last --steps counts
+    assert "at step 2" in capsys.readouterr().out
+    assert finetune.main([*call, "--minutes", "1"]) == 2
+    assert "minutes None, now 1.0" in capsys.readouterr().err
+
+
+def test_recordings_are_trimmed_levelled_and_set_aside(phonemes, tmp_path):
+    config = open_release(phonemes).config
+    found, _ = finetune_data.find_samples([voice_folder(tmp_path / "data")])
+    finetune_data.write_voice(found, tmp_path / "out", config, 0.05, "kathleen")
+    voice, rest = (
+        finetune_data.read_recordings([tmp_path / "out" / f"{n}-000000.tar"])
+        for n in ("voice", "rest")
+    )
+    assert len(voice) + len(rest) == 4 and voice and rest
+    assert not {r.key for r in voice} & {r.key for r in rest}
+    for r in voice + rest:
+        start, stop = audio.loud_span(wave := r.wave())
+        assert start <= 0.1 * 24_000 and len(wave) - stop <= 0.1 * 24_000
+        assert audio.rms(wave) > 0.08 or np.abs(wave).max() > 0.9
+
+
+def test_an_epoch_has_all_of_the_voice_and_the_share_of_others():
+    def some(name: str, count: int) -> list:
+        source = finetune_data.Source(SHARD)
+        one = finetune_data.Recording
+        return [one(f"{name}{i}", source, "text", 2.0, name) for i in range(count)]
+
+    data = finetune_data.Recordings(some("a", 10), some("b", 50), 0.5)
+    first, again = data.chosen(), data.chosen()
+    assert first == again and sum(r.speaker == "b" for r in first) == 10
+    assert {r.key for r in first if r.speaker == "a"} == {f"a{i}" for i in range(10)}
+    data.set_epoch(1)
+    assert data.chosen() != first
+    same = finetune_data.Recordings(some("a", 3), some("a", 3), 0.5)
+    assert len({r.key for r in same.chosen()}) == 6
+
+
+@pytest.mark.parametrize("case", ["nothing", "no model", "both", "bad voice"])
+def test_bad_input_ends_in_one_line_and_code_2(tiny_release, tmp_path, capsys, case):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    call = {
+        "nothing": command(tiny_release, tmp_path, empty),
+        "no model": command(tmp_path / "none" / "x" / "y", tmp_path, empty),
+        "both": command(tiny_release, tmp_path, empty, "--lora", "0", "--lr", "2"),
+        "bad voice": command(tiny_release, tmp_path, empty, "--voice", "../up"),
+    }[case]
+    assert finetune.main(call) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error: ") and err.count("\n") == 1

@@ -1,0 +1,290 @@
+"""Curating: which clips are trained on and which held out; nothing is heard twice or lost."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import zlib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nanospeech.audio import wave as audio
+from nanospeech.corpus.layouts import find
+from nanospeech.errors import DataError, InputError
+from nanospeech.prepare.choose_prompts import by_speaker, choose, depth, measure
+from nanospeech.prepare.choose_prompts import main as prompts
+from nanospeech.prepare.curate import CurateOptions, curate, denoise, even, is_held_out, main
+from nanospeech.prepare.levels import levels
+from nanospeech.prepare.recogniser import Heard, misheard, whisper
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+SHARD = FIXTURES / "speech-000000.tar"
+TEXTS = {s.key: s.text for s in find([SHARD])[0]}
+
+
+class Ear:
+    """A recogniser that knows the fixture's clips by their lengths, and counts."""
+
+    def __init__(self, said: dict[str, str]):
+        pytest.importorskip("whisper_normalizer")
+        lengths = {s.key: len(audio.read(s.audio.read())) for s in find([SHARD])[0]}
+        self.said = {lengths[key]: text for key, text in said.items()}
+        self.calls = 0
+
+    def __call__(self, wave: np.ndarray) -> str:
+        self.calls += 1
+        return self.said[len(wave)]
+
+
+def clips(folder: Path, side: str) -> dict[str, dict]:
+    """JSON by key of one side."""
+    if not any((folder / side).iterdir()):
+        return {}
+    return {s.key: {"text": s.text, **s.extra} for s in find([folder / side])[0]}
+
+
+def split(out: Path, **options) -> tuple[dict, dict]:
+    summary, _ = curate(find([SHARD])[0], out, CurateOptions(**options))
+    return summary, {side: set(clips(out, side)) for side in ("train", "heldout")}
+
+
+def test_every_clip_is_on_the_side_of_its_key(tmp_path):
+    _, sides = split(tmp_path, hold_out=2)
+    want = {key for key in TEXTS if zlib.crc32(key.encode()) % 2 == 0}
+    assert want and sides == {"train": TEXTS.keys() - want, "heldout": want}
+    assert not any(is_held_out(key, 0) for key in TEXTS)
+
+
+def test_copies_at_another_speed_are_trained_on_only_and_make_no_voices(tmp_path):
+    plain, _ = split(tmp_path / "plain", hold_out=2)
+    summary, sides = split(tmp_path / "varied", hold_out=2, vary=(0.1,))
+    assert summary == plain | {"vary": [0.1]}  # hours and clips are those of recordings
+    here = find([tmp_path / "varied" / "train"])[0]
+    copies = {s.key: s for s in here if "pace" in s.extra}
+    originals = {s.key: s for s in here if s.key not in copies}
+    ((who, told),) = plain["speakers"].items()
+    assert len(copies) == len(originals) == told["train_clips"]
+    for key, copy in copies.items():
+        kind = key.rpartition("-")[2]
+        first, pace = originals[key.removesuffix(f"-{kind}")], {"slow": 0.9, "fast": 1.1}[kind]
+        assert (copy.speaker, copy.text) == (f"{who}-{kind}", first.text)
+        assert copy.extra["pace"] == pytest.approx(pace)
+        slow, wave = audio.read(copy.audio.read()), audio.read(first.audio.read())
+        assert len(slow) == pytest.approx(len(wave) / pace, abs=2)
+        # the pitch goes with it: the strongest tone is where it was times the pace
+        assert centre(slow) == pytest.approx(pace * centre(wave), rel=0.04)
+    assert len(sides["heldout"]) == told["heldout_clips"]
+    assert by_speaker([tmp_path / "varied" / "train"], "voice").keys() == {who}
+
+
+def test_several_shares_make_a_copy_and_a_speaker_each(tmp_path):
+    split(tmp_path, hold_out=0, vary=(0.08, 0.16))
+    here = find([tmp_path / "train"])[0]
+    paces = [round(s.extra["pace"], 2) for s in here if "pace" in s.extra]
+    assert len(here) == 3 * len(TEXTS) and len(paces) == 2 * len(TEXTS)
+    assert {abs(round(p - 1, 2)) for p in paces} == {0.08, 0.16}
+    for s in here:
+        if "pace" in s.extra:
+            kind = "fast" if s.extra["pace"] > 1 else "slow"
+            assert s.speaker.endswith(f"-{kind}{round(abs(s.extra['pace'] - 1) * 100)}")
+
+
+def centre(wave: np.ndarray) -> float:
+    """The median frequency of a wave, in Hz."""
+    power = np.square(np.abs(np.fft.rfft(wave)))
+    return float(np.searchsorted(power.cumsum(), power.sum() / 2) / len(wave) * 24_000)
+
+
+def test_a_steady_hiss_is_taken_out_and_speech_is_left(tmp_path):
+    pytest.importorskip("noisereduce", reason="it is of the extra denoise")
+    wave = audio.read(find([SHARD])[0][0].audio.read())
+    wave = np.concatenate([wave, np.zeros(12_000, np.float32)])
+    hiss = 0.01 * np.random.default_rng(0).standard_normal(len(wave)).astype(np.float32)
+    less = denoise(wave + hiss, 0.7)
+    assert less.dtype == np.float32 and less.shape == wave.shape
+    quiet = slice(-10_000, -2_000)
+    assert audio.rms(less[quiet]) < 0.5 * audio.rms(hiss[quiet])
+    assert np.corrcoef(less, wave)[0, 1] > 0.95
+    split(tmp_path, hold_out=0, denoise=0.7)
+    ours = audio.read(find([tmp_path / "train"])[0][0].audio.read())
+    assert len(ours) in {len(audio.read(s.audio.read())) for s in find([SHARD])[0]}
+    with pytest.raises(InputError, match="--denoise"):
+        CurateOptions(denoise=2)
+
+
+def test_audio_that_is_an_mp3_already_is_not_coded_again(tmp_path):
+    split(tmp_path, hold_out=0)
+    was = {s.key: s.audio.read() for s in find([SHARD])[0]}
+    assert {s.key: s.audio.read() for s in find([tmp_path / "train"])[0]} == was
+
+
+def test_what_is_misheard_is_dropped_and_what_was_heard_is_kept(tmp_path):
+    bad, *good = TEXTS
+    ear = Ear(TEXTS | {bad: "something else entirely was said"})
+    samples, options = find([SHARD])[0], CurateOptions(hold_out=0)
+    _, skips = curate(samples, tmp_path, options, load=lambda: ear, recogniser="ear")
+    assert [s.reason for s in skips] == ["misheard"] and bad in skips[0].name
+    kept = clips(tmp_path, "train")
+    assert kept.keys() == set(good) and all(meta["wer"] == 0 for meta in kept.values())
+    assert ear.calls == 4
+    # with other limits nobody has to listen again; another recogniser has to
+    looser = CurateOptions(hold_out=0, max_wer=5)
+    curate(samples, tmp_path, looser, load=lambda: ear, recogniser="ear", overwrite=True)
+    assert clips(tmp_path, "train").keys() == TEXTS.keys() and ear.calls == 4
+    curate(samples, tmp_path, looser, load=lambda: ear, recogniser="other", overwrite=True)
+    assert ear.calls == 8
+
+
+def test_listening_goes_on_where_it_was_stopped(tmp_path):
+    ear = Ear(TEXTS)
+
+    def tires(wave: np.ndarray) -> str:
+        if ear.calls == 2:
+            raise KeyboardInterrupt
+        return ear(wave)
+
+    samples, options = find([SHARD])[0], CurateOptions(hold_out=0)
+    with pytest.raises(KeyboardInterrupt):
+        curate(samples, tmp_path, options, load=lambda: tires, recogniser="ear")
+    assert not (tmp_path / "train").exists()  # whole or not at all
+    with (tmp_path / "heard.csv").open("a") as f:
+        f.write("torn")  # in the middle of a line
+    curate(samples, tmp_path, options, load=lambda: ear, recogniser="ear")
+    assert ear.calls == 4 and clips(tmp_path, "train").keys() == TEXTS.keys()
+
+
+def test_letters_count_where_there_are_few_words():
+    pytest.importorskip("whisper_normalizer")
+    assert misheard("Kathleen.", "Cathleen") < 0.5 < misheard("Yes.", "No")
+    assert misheard("cats and dogs sleep", "cats and") == 0.5 and misheard("Hm.", "Hm.") == 0
+
+
+def test_hours_are_capped_for_each_speaker(tmp_path):
+    _, all_sides = split(tmp_path / "all", hold_out=0)
+    summary, sides = split(tmp_path / "some", hold_out=0, max_hours=2.5 / 3600)
+    assert len(sides["train"]) == 2 and sides["train"] < all_sides["train"]
+    assert summary["speakers"]["kathleen"]["dropped"] == {"enough of this speaker": 2}
+
+
+def test_only_named_speakers_are_kept_and_unknown_ones_are_a_mistake(tmp_path):
+    samples = find([SHARD, FIXTURES / "ljspeech"])[0]
+    summary, _ = curate(samples, tmp_path, CurateOptions(speaker="linda"), ["linda"])
+    assert summary["speakers"]["linda"]["train_clips"] == 2
+    assert summary["dropped"] == {"another speaker": 4}
+    with pytest.raises(InputError, match="there are kathleen, linda"):
+        curate(samples, tmp_path / "x", CurateOptions(speaker="linda"), ["anna"])
+
+
+def test_sources_and_licences_are_told_by_hours(tmp_path):
+    summary, _ = split(tmp_path, hold_out=0)
+    who = summary["speakers"]["kathleen"]
+    assert who["source"].keys() == {"kathleen"} and who["license"].keys() == {"CC0-1.0"}
+    assert who["train_hours"] == pytest.approx(sum(who["source"].values()), abs=1e-3)
+
+
+def test_levels_are_evened_and_silence_is_cut(tmp_path):
+    wave = audio.read(next(iter(find([SHARD])[0])).audio.read())
+    quiet = np.pad(wave * 0.1, 24_000)
+    evened = even(quiet, 0.07)
+    assert evened is not None and audio.rms(evened) == pytest.approx(0.07, rel=0.01)
+    assert len(evened) < len(wave) + 0.2 * 24_000
+    assert even(evened, 0.07) is None  # once is enough
+
+
+def test_mistakes_end_in_one_line(tmp_path, capsys):
+    for more, said in (
+        (["--min-seconds", "5", "--max-seconds", "6"], "no clip is left"),
+        (["--hold-out", "-1"], "--hold-out is -1"),
+        (["--level", "3"], "--level is 3"),
+        (["--jobs", "0"], "--jobs is 0"),
+    ):
+        assert main([str(SHARD), "--out", str(tmp_path / "x"), "--jobs", "1", *more]) == 2
+        error = capsys.readouterr().err.splitlines()[-1]
+        assert said in error and error.startswith("error: ")
+    assert main([str(SHARD), "--out", str(tmp_path), "--jobs", "1"]) == 0
+    assert main([str(SHARD), "--out", str(tmp_path), "--jobs", "1"]) == 2
+    assert "--overwrite" in capsys.readouterr().err
+
+
+def test_the_report_lists_what_was_dropped(tmp_path, capsys):
+    argv = [str(SHARD), "--out", str(tmp_path), "--max-seconds", "1.5", "--jobs", "2"]
+    assert main(argv) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert json.loads(out[-1]) == json.loads((tmp_path / "curate.json").read_text())
+    with (tmp_path / "dropped.csv").open(newline="") as f:
+        rows = list(csv.DictReader(f))
+    assert len(rows) == json.loads(out[-1])["dropped"]["too long"] == 2
+
+
+def test_a_recogniser_that_is_not_there_is_told(tmp_path, capsys):
+    argv = [str(SHARD), "--out", str(tmp_path), "--jobs", "1", "--whisper", str(tmp_path / "none")]
+    whisper.cache_clear()
+    assert main(argv) == 2
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_heard_is_not_read_where_nobody_listens(tmp_path):
+    (tmp_path / "heard.csv").write_text("not,a,table\n")
+    with Heard(tmp_path / "heard.csv", "", used=False) as heard:
+        assert heard.known == {}
+    with pytest.raises(InputError, match="delete it"):
+        Heard(tmp_path / "heard.csv", "")
+
+
+def test_a_torn_line_of_what_was_heard_is_heard_again(tmp_path):
+    path = tmp_path / "heard.csv"
+    for _ in range(2):  # the first run ends before it heard anything
+        with Heard(path, "w"):
+            pass
+    with Heard(path, "w") as heard:
+        heard.add("a", b"1", "two\nlines", "two lines")
+        heard.add("b", b"2", "and one", "and one")
+    path.write_bytes(path.read_bytes()[:-4])
+    with Heard(path, "w") as heard:
+        assert heard.known.keys() == {"a"}
+        heard.add("b", b"2", "and one", "and one")
+    assert Heard(path, "w").known.keys() == {"a", "b"}
+
+
+# what curated clips sound like, and prompts of them
+
+
+def test_levels_are_those_of_the_mels():
+    samples = find([SHARD])[0]
+    found = levels(samples)
+    waves = [audio.trim(audio.read(s.audio.read())) for s in samples]
+    assert found["prompt_rms"] == pytest.approx(np.median([audio.rms(w) for w in waves]), rel=0.02)
+    assert -4 < found["mel_mean"] < 0 < found["mel_std"] < 4
+    with pytest.raises(DataError):
+        levels([])
+
+
+def test_the_cleanest_clip_is_the_prompt():
+    found = [c for s in find([SHARD])[0] if (c := measure(s)) is not None]
+    candidates = [replace(c, seconds=3.0) for c in found]  # the fixtures are all shorter
+    assert len(candidates) == 4
+    best = choose(candidates)
+    noise = np.random.default_rng(0).normal(0, 0.03, len(best.wave)).astype(np.float32)
+    noisy = replace(best, wave=best.wave + noise, depth=depth(best.wave + noise))
+    others = [c for c in candidates if c is not best]
+    assert noisy.depth < best.depth and choose([noisy, *others]) is not noisy
+    long = replace(best, seconds=6.5)
+    assert choose([long, *others]) is not long
+
+
+def test_a_voice_is_written_with_its_words_and_licence(tmp_path, capsys):
+    empty = tmp_path / "heldout"
+    empty.mkdir()
+    assert prompts([str(empty), str(SHARD), "--out", str(tmp_path / "voices")]) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    text = (tmp_path / "voices/kathleen.txt").read_text().strip()
+    assert told["kathleen"]["text"] == text and text in TEXTS.values()
+    assert "CC0" in (tmp_path / "voices/kathleen.license.txt").read_text()
+    assert len(audio.read(tmp_path / "voices/kathleen.flac")) > 24_000
+    shutil.rmtree(tmp_path / "voices")
+    assert prompts([str(SHARD), "--out", str(tmp_path), "--speakers", "anna"]) == 2
+    assert "no clips of anna" in capsys.readouterr().err

@@ -1,0 +1,172 @@
+"""Encoding: features that train as the audio does, in shards that a kill cannot spoil."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
+from nanospeech_torch.prepare.features import main
+from nanospeech_torch.train.data.sources import TarSource
+from nanospeech_torch.train.data.speech import BatchPlan, SpeechBatches
+from nanospeech_torch.train.objectives.flow import LossConfig
+from tests.train.test_data import until
+from tests.train.test_stream import write_tar
+from tests.training import samples, speech_model
+
+ROOT = Path(__file__).parents[2]
+TOKENIZER = Tokenizer("phonemes", phoneme_vocab())
+
+
+def audio_shards(folder: Path, shards: int, each: int) -> list[str]:
+    """The fixture's clips under many names."""
+    folder.mkdir(exist_ok=True)
+    paths, base = [], samples()
+    for s in range(shards):
+        files = []
+        for i in range(each):
+            clip = base[(s * each + i) % len(base)]
+            files += [(f"{s:02d}{i:03d}.mp3", clip["mp3"]["bytes"])]
+            files += [(f"{s:02d}{i:03d}.json", json.dumps(clip["json"]).encode())]
+        paths.append(str(write_tar(folder / f"shard-{s:03d}.tar", files)))
+    return paths
+
+
+def contents(path: Path | str) -> list[dict]:
+    return [sample for _, sample in TarSource([path]).open(0)]
+
+
+def test_losses_from_audio_and_from_features_are_the_same(tmp_path, capsys):
+    paths, out = audio_shards(tmp_path / "audio", 2, 5), tmp_path / "encoded"
+    assert main([*paths, "--out", str(out)]) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (told["shards"], told["clips"], told["skipped"]) == (2, 10, {})
+    plan, loss = BatchPlan(4, 1600, 400), LossConfig(pair=0.7)
+    streams = [
+        SpeechBatches(data, TOKENIZER, plan, loss=loss, shuffle_buffer=4)
+        for data in (paths, [str(out / Path(p).name) for p in paths])
+    ]
+    model = speech_model(text_num_embeds=len(TOKENIZER))
+    audio, encoded = (until(stream, 2) for stream in streams)
+    assert len(audio) == len(encoded) and any(" " in t for x in audio for t in x.texts)
+    for a, e in zip(audio, encoded):
+        assert a.texts == e.texts
+        for one, two in zip(vars(a.batch).values(), vars(e.batch).values()):
+            assert torch.equal(one, two)
+    with torch.no_grad():
+        one, two = (model(x[0].batch)["flow"][0] for x in (audio, encoded))
+    assert torch.equal(one, two)
+
+
+def test_features_are_named_sized_and_told_as_documented(tmp_path):
+    [path] = audio_shards(tmp_path / "audio", 1, 4)
+    assert main([path, "--out", str(tmp_path / "out"), "--references"]) == 0
+    found = contents(tmp_path / "out" / "shard-000.tar")
+    texts = {s["__key__"]: json.loads(s["json"])["text"] for s in found}
+    arrays = {s["__key__"]: np.load(io.BytesIO(s["npy"])) for s in found}
+    for sample in found:
+        meta = json.loads(sample["json"])
+        array, heard = arrays[sample["__key__"]], np.load(io.BytesIO(sample["ref.npy"]))
+        assert array.dtype == np.float16 and array.shape[1] == 100
+        assert len(array) == int(meta["target_duration"] * 93.75 + 1e-3) + 1
+        assert meta["speaker"] == "kathleen" and meta["license"] == "CC0-1.0"
+        [other] = [k for k, text in texts.items() if text == meta["ref_text"]]
+        assert other != sample["__key__"] and np.array_equal(heard, arrays[other])
+    stream = SpeechBatches(
+        [str(tmp_path / "out" / "*.tar")],
+        TOKENIZER,
+        BatchPlan(2, 800, 400),
+        loss=LossConfig(pair=1),
+    )
+    assert sum(len(x.texts) for x in until(stream, 1)) == 4  # each has a prompt of its own
+
+
+def test_bad_clips_are_counted_and_broken_shards_give_what_they_had(tmp_path, capsys):
+    paths = audio_shards(tmp_path / "audio", 2, 4)
+    data = Path(paths[0]).read_bytes()
+    Path(paths[0]).write_bytes(data[: len(data) // 2])
+    clip = samples()[0]
+    bad = [("x.json", b'{"text": "no sound"}'), ("y.mp3", b"x"), ("y.json", b'{"text": "bad"}')]
+    bad += [("z.mp3", clip["mp3"]["bytes"]), ("z.json", b'{"text": "so long", "duration": 9}')]
+    paths.append(str(write_tar(tmp_path / "audio" / "bad.tar", bad)))
+    assert main([*paths, "--out", str(tmp_path / "out"), "--workers", "2"]) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    want = {"broken shard": 1, "without audio": 1, "unreadable audio": 1, "wrong duration": 1}
+    assert told["skipped"] == want and 4 < told["clips"] < 8
+    out = [contents(tmp_path / "out" / Path(p).name) for p in paths]
+    assert sum(map(len, out)) == told["clips"]
+
+
+def test_a_killed_run_leaves_whole_shards_and_goes_on(tmp_path, capsys):
+    paths, out = audio_shards(tmp_path / "audio", 6, 60), tmp_path / "out"
+    command = [sys.executable, str(ROOT / "scripts" / "encode.py"), *paths, "--out", str(out)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    run = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while run.poll() is None and not list(out.glob("*.tar")):
+        time.sleep(0.01)
+    run.send_signal(signal.SIGKILL)
+    run.communicate()
+    done = {p: p.stat().st_mtime_ns for p in out.glob("*.tar")}
+    assert 0 < len(done) < 6
+    skipped: Counter = Counter()
+    for path in done:
+        assert len(list(TarSource([path]).open(0, skipped=skipped))) == 60 and not skipped
+    assert main([*paths, "--out", str(out)]) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (told["shards"], told["already_there"]) == (6 - len(done), len(done))
+    assert all(path.stat().st_mtime_ns == then for path, then in done.items())
+    assert all(len(contents(out / Path(p).name)) == 60 for p in paths)
+    assert not list(out.glob(".*.part"))
+
+
+def test_any_function_of_a_wave_is_an_encoder(tmp_path, monkeypatch):
+    (tmp_path / "my_codec.py").write_text(
+        "def encode(wave):\n    n = len(wave) // 480\n"
+        "    return wave[: n * 480].reshape(n, 480)[:, :128]\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    paths = audio_shards(tmp_path / "audio", 1, 3)
+    assert main([*paths, "--out", "out", "--encoder", "my_codec:encode"]) == 0
+    for sample in contents(tmp_path / "out" / "shard-000.tar"):
+        array = np.load(io.BytesIO(sample["npy"]))
+        assert array.dtype == np.float16 and array.shape[1] == 128
+        seconds = json.loads(sample["json"])["target_duration"]
+        assert len(array) == int(seconds * 50 + 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--encoder", "none"], "should be mel or MODULE:FUNCTION"),
+        (["--encoder", "none_such:f"], "No module named"),
+        (["--workers", "0"], "choose at least 1"),
+        (["--references"], "choose another --out"),
+        (["--out", "audio"], "is the folder of"),
+        (["nothing-*.tar", "--workers", "1"], "no shards match"),
+    ],
+)
+def test_mistakes_are_told(tmp_path, monkeypatch, capsys, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    paths = audio_shards(tmp_path / "audio", 1, 1)
+    assert main([*paths, "--out", "out"]) == 0
+    shards = paths if arguments[0].startswith("--") else [arguments.pop(0)]
+    assert main([*shards, "--out", "out", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_shards_of_nothing_usable_are_an_error_and_leave_nothing(tmp_path, capsys):
+    path = write_tar(tmp_path / "bad.tar", [("x.mp3", b"x"), ("x.json", b'{"text": "a"}')])
+    assert main([str(path), "--out", str(tmp_path / "out")]) == 2
+    assert "1 unreadable audio" in capsys.readouterr().err
+    assert not list((tmp_path / "out").glob("*.tar"))

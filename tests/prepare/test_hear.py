@@ -1,0 +1,69 @@
+"""Several clips heard at once: each gets its own words back."""
+
+import numpy as np
+import pytest
+
+from nanospeech.prepare.hear import alignment, portions, share_out
+from scripts.recipes.synthesize import Speaker, draw_speaker, finish
+
+
+def test_words_go_to_the_text_they_were_said_in():
+    pytest.importorskip("whisper_normalizer", reason="it is of the extra eval")
+    texts = ["The cat sat down.", "It rained all day.", "We went home."]
+    assert share_out(texts, "The cat sat down. It rained all day. We went home.") == [
+        "the cat sat down",
+        "it rained all day",
+        "we went home",
+    ]
+    # a word lost, one misheard and one added stay with their neighbours
+    heard = "The cat down it rained old day today we went home"
+    assert share_out(texts, heard) == ["the cat down", "it rained old day today", "we went home"]
+    assert share_out(texts, "") == ["", "", ""]
+
+
+def test_a_clip_that_was_not_heard_takes_no_words_of_its_neighbours():
+    pytest.importorskip("whisper_normalizer", reason="it is of the extra eval")
+    texts = ["Green apples fell.", "Nobody spoke at dinner.", "Snow covered the roof."]
+    heard = "Green apples fell. Snow covered the roof."
+    assert share_out(texts, heard) == ["green apples fell", "", "snow covered the roof"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_alignment_never_goes_back_and_finds_equal_words(seed):
+    rng = np.random.default_rng(seed)
+    said = [str(w) for w in rng.integers(0, 50, 12)]
+    owners = alignment(said, said)
+    assert owners == list(range(12))
+    heard = [w for w in said if rng.random() < 0.8] + ["new"]
+    owners = alignment(said, heard)
+    assert len(owners) == len(heard) and owners == sorted(owners)
+    assert all(0 <= o < len(said) for o in owners)
+
+
+def test_portions_keep_order_and_lose_nothing():
+    assert list(portions(list("abcdefg"), 3)) == [list("abc"), list("def"), ["g"]]  # type: ignore
+
+
+def test_a_speaker_depends_on_seed_and_number_alone():
+    a, b = draw_speaker(1, 7, male=4), draw_speaker(1, 7, male=4)
+    assert np.array_equal(a.timbre, b.timbre) and (a.factor, a.speed) == (b.factor, b.speed)
+    many = [draw_speaker(1, n, male=4) for n in range(400)]
+    assert len({s.factor for s in many}) == 400
+    for s in many:
+        assert isinstance(s, Speaker)
+        assert s.timbre.sum() == pytest.approx(1) and s.prosody.sum() == pytest.approx(1)
+        assert 0.8 <= s.factor <= 1.21
+    men = sum(s.timbre[4] > 0.5 for s in many)
+    assert 120 <= men <= 240, men  # 0.4 and those drawn so anyway
+    assert sum((s.timbre < 0).any() for s in many) > 100  # beyond the voices
+
+
+def test_a_wave_is_trimmed_and_brought_to_a_level():
+    tone = 0.3 * np.sin(np.arange(24_000) * 0.05).astype(np.float32)
+    wave = finish(
+        np.concatenate([np.zeros(12_000, np.float32), tone, np.zeros(12_000, np.float32)])
+    )
+    assert wave is not None and len(wave) == pytest.approx(24_000 + 2 * 1920, abs=50)
+    loud = wave[np.abs(wave) > 0.01]
+    assert np.sqrt(np.mean(loud**2)) == pytest.approx(0.09, rel=0.05)
+    assert finish(np.zeros(24_000, np.float32)) is None

@@ -1,0 +1,376 @@
+"""Data preparation: layouts, MP3s, shards, vocabulary; nothing is lost without being counted."""
+
+import csv
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile as sf
+
+from nanospeech.audio import wave as audio
+from nanospeech.corpus import layouts, mp3
+from nanospeech.corpus.layouts import Skip, find, unique_keys
+from nanospeech.errors import DataError, InputError
+from nanospeech.prepare import shards as prepare
+from nanospeech.text.tokenizer import Tokenizer
+
+ROOT = Path(__file__).resolve().parents[2]
+FIXTURES = ROOT / "tests/fixtures"
+LIBRITTS, LJSPEECH = FIXTURES / "libritts", FIXTURES / "ljspeech"
+SHARD = FIXTURES / "speech-000000.tar"
+WAV = LJSPEECH / "wavs/LJ001-0008.wav"
+
+
+def tone(seconds=0.5, rate=24_000):
+    return np.sin(np.arange(int(seconds * rate)) * 0.1).astype(np.float32) / 2
+
+
+def read_tar(path):
+    with tarfile.open(path) as tar:
+        return {m.name: file.read() for m in tar if (file := tar.extractfile(m))}
+
+
+def read_shards(folder):
+    """key -> (mp3 bytes, meta), in the order of the shards."""
+    files = {}
+    for path in sorted(folder.glob("*.tar")):
+        files |= read_tar(path)
+    keys = [name[:-4] for name in files if name.endswith(".mp3")]
+    return {k: (files[k + ".mp3"], json.loads(files[k + ".json"])) for k in keys}
+
+
+def command(*argv, cwd=ROOT):
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    argv = [sys.executable, str(ROOT / "nanospeech/prepare/shards.py"), *map(str, argv)]
+    return subprocess.run(argv, cwd=cwd, env=env, capture_output=True, text=True)
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    """A copy of the LibriTTS fixture that may be written to."""
+    return Path(shutil.copytree(LIBRITTS, tmp_path / "libritts"))
+
+
+# layouts
+
+
+def test_layouts_are_told_apart():
+    assert [layouts.detect(p) for p in (LIBRITTS, LJSPEECH, SHARD, FIXTURES)] == [
+        "libritts",
+        "ljspeech",
+        "webdataset",
+        "webdataset",
+    ]
+    with pytest.raises(InputError, match="cannot tell the layout"):
+        layouts.detect(LJSPEECH / "wavs")
+
+
+def test_libritts_has_readers_and_ljspeech_reads_the_normalised_text(tmp_path):
+    samples, skips = find([LIBRITTS])
+    assert not skips and [s.speaker for s in samples] == ["9001", "9002"]
+    for s in samples:
+        beside = s.audio.path.with_suffix(".normalized.txt")
+        assert s.text == beside.read_text(encoding="utf-8").strip()
+    folder = Path(shutil.copytree(LJSPEECH, tmp_path / "lj"))
+    (folder / "metadata.csv").write_text(
+        "LJ001-0002|in 1455|in fourteen fifty-five\nLJ001-0008|has never|\nLJ001-0099|a|b\noops\n",
+        encoding="utf-8",
+    )
+    samples, skips = find([folder])
+    assert [s.text for s in samples] == ["in fourteen fifty-five", "has never"]
+    assert [s.reason for s in skips] == ["no audio file", "no transcript"]
+
+
+def test_manifests_of_both_kinds_say_the_same(tmp_path):
+    shutil.copy(WAV, tmp_path / "one.wav")
+    rows = [
+        {"audio": "one.wav", "text": 'She said, "never".', "speaker": "anna", "mood": "calm"},
+        {"audio": "gone.wav", "text": "not there", "speaker": "", "mood": ""},
+        {"audio": "one.wav", "text": "  ", "speaker": "", "mood": ""},
+    ]
+    with (tmp_path / "a.csv").open("w", newline="", encoding="utf-8-sig") as f:
+        writer = csv.DictWriter(f, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    lines = "\n".join(map(json.dumps, rows))
+    (tmp_path / "a.jsonl").write_text(lines + "\n{broken\n[1]\n", encoding="utf-8")
+    (from_csv, csv_skips), (from_jsonl, skips) = (
+        find([tmp_path / "a.csv"]),
+        find([tmp_path / "a.jsonl"]),
+    )
+    assert from_csv == from_jsonl and len(from_csv) == 1
+    assert from_csv[0].speaker == "anna" and from_csv[0].extra == {"mood": "calm"}
+    assert [s.reason for s in csv_skips] == ["no audio file", "empty text"]
+    assert [s.reason for s in skips[2:]] == ["unreadable row", "unreadable row"]
+    (tmp_path / "b.csv").write_text("file;words\n", encoding="utf-8")
+    with pytest.raises(InputError, match="columns audio and text"):
+        find([tmp_path / "b.csv"])
+
+
+def test_a_finished_mp3_is_read_instead_of_its_wav(dataset):
+    prepare.make_mp3s([dataset])
+    samples, _ = find([dataset])
+    assert {s.audio.path.suffix for s in samples} == {".mp3"}
+    wav = samples[0].audio.path.with_suffix(".wav")
+    later = wav.with_suffix(".mp3").stat().st_mtime + 10
+    os.utime(wav, (later, later))
+    samples, _ = find([dataset])
+    assert [s.audio.path.suffix for s in samples] == [".wav", ".mp3"]
+
+
+def test_keys_are_unique_and_have_no_dots():
+    parts = [("d", "a", "x.1"), ("d", "b", "x.1"), ("d", "c", "y"), ("e", "a", "x.1")]
+    parts += [("d", "c", "y"), ("d", "c", "y-2"), ("", "日本"), ("", "")]
+    keys = unique_keys(parts)
+    assert len(set(keys)) == len(parts)
+    assert all(key and "." not in key and "/" not in key and key.isascii() for key in keys)
+    assert unique_keys([("d", "1", "a"), ("d", "1", "b")]) == ["a", "b"]
+    assert unique_keys([("d", "1", "a"), ("d", "2", "a")]) == ["1_a", "2_a"]
+
+
+# MP3
+
+
+@pytest.mark.parametrize("rate, channels", [(24_000, 1), (22_050, 1), (48_000, 2), (8_000, 1)])
+def test_mp3_is_64_kbps_mono_24_khz_and_as_long_as_the_recording(rate, channels):
+    file = io.BytesIO()
+    wave = np.repeat(tone(3.3, rate)[:, None], channels, axis=1)
+    sf.write(file, wave, rate, format="WAV", subtype="PCM_16")
+    heard, ready = mp3.decode(file.getvalue())
+    assert not ready
+    data = mp3.encode(heard)
+    with sf.SoundFile(io.BytesIO(data)) as f:
+        assert (f.format, f.samplerate, f.channels) == ("MP3", 24_000, 1)
+        assert f.frames == pytest.approx(3.3 * 24_000, abs=2)
+    # the header of an MPEG-2 layer III frame: sync, and index 8 of its table of bit rates, 64 kbps
+    assert data[:2] == b"\xff\xf3" and data[2] >> 4 == 8
+    assert len(data) * 8 / 3.3 == pytest.approx(64_000, rel=0.03)
+    assert mp3.decode(data)[1]
+
+
+def test_mp3_sounds_like_the_recording():
+    wave, _ = mp3.decode(WAV.read_bytes())
+    again, _ = mp3.decode(mp3.encode(wave))
+    assert len(again) == len(wave)
+    assert audio.rms(again - wave) < 0.15 * audio.rms(wave)
+
+
+def test_mp3s_resume_and_leave_no_half_files(dataset):
+    (dataset / "dev/bad.wav").write_bytes(b"RIFF")
+    counts, skips = prepare.make_mp3s([dataset], jobs=2)
+    assert counts == {"written": 2, "kept": 0}
+    assert [(Path(s.name).name, s.reason) for s in skips] == [("bad.wav", "unreadable audio")]
+    made = {p: p.stat().st_mtime_ns for p in dataset.rglob("*.mp3")}
+    assert len(made) == 2 and not list(dataset.rglob("*.part"))
+    next(iter(made)).unlink()
+    assert prepare.make_mp3s([dataset])[0] == {"written": 1, "kept": 1}
+    assert sum(p.stat().st_mtime_ns == t for p, t in made.items()) == 1
+
+
+def test_results_come_in_order_from_any_number_of_processes():
+    samples, _ = find([LIBRITTS, LJSPEECH, SHARD])
+    work = prepare.partial(prepare.pack, options=prepare.ShardOptions())
+    assert list(mp3.in_parallel(work, samples, 1)) == list(mp3.in_parallel(work, samples, 3))
+
+
+# shards
+
+
+def test_shards_hold_every_sample_once(tmp_path):
+    samples, _ = find([LIBRITTS, LJSPEECH, SHARD])
+    options = prepare.ShardOptions(size=3)
+    counts, skips = prepare.make_shards(samples, tmp_path / "s", options)
+    assert not skips and counts["samples"] == 8 and counts["shards"] == 3
+    assert [len(read_tar(p)) for p in sorted((tmp_path / "s").iterdir())] == [6, 6, 4]
+    shards = read_shards(tmp_path / "s")
+    assert set(shards) == {s.key for s in samples}
+    for s in samples:
+        data, meta = shards[s.key]
+        wave, ready = mp3.decode(data)
+        assert ready and meta["duration"] == pytest.approx(len(wave) / 24_000, abs=1e-3)
+        assert meta["text"] == s.text and meta.get("speaker") == s.speaker
+    lj = shards["LJ001-0008"][1]["duration"]
+    assert lj == pytest.approx(sf.info(str(WAV)).duration, abs=1e-3)  # recorded at 22.05 kHz
+    # MP3s that are right already are kept to the byte, and so are a shard's other fields
+    old = read_tar(SHARD)
+    for name in (n for n in old if n.endswith(".mp3")):
+        data, meta = shards[name[:-4]]
+        assert data == old[name]
+        before = json.loads(old[name[:-4] + ".json"])
+        assert {k: v for k, v in meta.items() if k != "duration"} == {
+            k: v for k, v in before.items() if k != "duration"
+        }
+
+
+def test_the_seed_alone_decides_the_order(tmp_path):
+    samples, _ = find([LIBRITTS, LJSPEECH, SHARD])
+    orders = []
+    for name, seed, jobs in [("a", 1, 1), ("b", 1, 2), ("c", 2, 1)]:
+        prepare.make_shards(samples, tmp_path / name, prepare.ShardOptions(seed=seed), jobs)
+        orders.append((tmp_path / name / "shard-000000.tar").read_bytes())
+    assert orders[0] == orders[1] != orders[2]
+    in_order = [s.key for s in samples]
+    assert list(read_shards(tmp_path / "a")) != in_order
+    assert sorted(read_shards(tmp_path / "a")) == sorted(read_shards(tmp_path / "c"))
+
+
+def broken_dataset(folder):
+    """Good and bad recordings of every kind; the good ones are a.wav and b.mp3."""
+    texts = dict.fromkeys(["a", "b", "noise", "nan", "none", "silent", "long", "short"], "a text")
+    texts |= {"blank": " \n", "zero": "a text"}
+    for name, text in texts.items():
+        (folder / f"{name}.normalized.txt").write_text(text, encoding="utf-8")
+    (folder / "latin.normalized.txt").write_bytes("café".encode("latin-1"))
+    for name in ("a", "blank", "latin", "untold"):
+        sf.write(folder / f"{name}.wav", tone(), 24_000)
+    (folder / "b.mp3").write_bytes(mp3.encode(tone()))
+    (folder / "noise.mp3").write_bytes(bytes(range(256)) * 40)
+    sf.write(folder / "nan.wav", np.full(9000, np.nan, np.float32), 24_000, subtype="FLOAT")
+    sf.write(folder / "silent.wav", np.zeros(9000), 24_000)
+    sf.write(folder / "zero.wav", np.zeros(0), 24_000)
+    sf.write(folder / "long.wav", tone(3), 24_000)
+    sf.write(folder / "short.wav", tone(0.1), 24_000)
+
+
+def test_bad_files_are_skipped_counted_and_listed(tmp_path):
+    broken_dataset(tmp_path)
+    out = tmp_path / "out"
+    done = command("shards", tmp_path, "--out", out, "--min-seconds=0.2", "--max-seconds=2")
+    assert done.returncode == 0, done.stderr
+    assert set(read_shards(out)) == {"a", "b"}
+    with (out / "skipped.csv").open(newline="", encoding="utf-8") as f:
+        listed = {row["name"]: row["reason"] for row in csv.DictReader(f)}
+    assert listed == {
+        "blank": "empty text",
+        "latin": "unreadable text",
+        "long": "too long",
+        "nan": "samples that are not numbers",
+        "noise": "unreadable audio",
+        "none": "no audio file",
+        "short": "too short",
+        "silent": "silent",
+        "untold": "no transcript",
+        "zero": "empty audio",
+    }
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert summary["samples"] == 2 and sum(summary["skipped"].values()) == 10
+    assert all(reason in done.stderr for reason in listed.values())
+
+
+def test_nothing_usable_is_an_error_and_replaces_nothing(tmp_path):
+    out = tmp_path / "out"
+    samples, _ = find([SHARD])
+    prepare.make_shards(samples, out)
+    before = (out / "shard-000000.tar").read_bytes()
+    (tmp_path / "x.wav").write_bytes(b"no audio")
+    (tmp_path / "x.normalized.txt").write_text("a text", encoding="utf-8")
+    bad, _ = find([tmp_path], "libritts")
+    with pytest.raises(DataError, match=r"none of 1 recordings .*unreadable audio"):
+        prepare.make_shards(bad, out, overwrite=True)
+    with pytest.raises(InputError, match="--overwrite"):
+        prepare.make_shards(samples, out)
+    with pytest.raises(InputError, match="would be replaced"):
+        prepare.make_shards(find([out])[0], out, overwrite=True)
+    assert (out / "shard-000000.tar").read_bytes() == before
+    assert [p.name for p in out.iterdir()] == ["shard-000000.tar"]
+    prepare.make_shards(samples, out, prepare.ShardOptions(size=1), overwrite=True)
+    prepare.make_shards(samples, out, overwrite=True)
+    assert [p.name for p in out.iterdir()] == ["shard-000000.tar"]  # the stale ones are gone
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_datasets_reads_the_shards_back(tmp_path, monkeypatch, mixed):
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    samples, _ = find([LIBRITTS, LJSPEECH, SHARD] if mixed else [LIBRITTS])
+    prepare.make_shards(samples, tmp_path, prepare.ShardOptions(size=3))
+    files = str(tmp_path / "*.tar")
+    stream = datasets.load_dataset("webdataset", data_files=files, split="train", streaming=True)
+    # not Audio(decode=False): some releases of datasets want torchcodec even for that
+    raw = {"bytes": datasets.Value("binary"), "path": datasets.Value("string")}
+    stream = stream.cast_column("mp3", raw)
+    rows = list(stream)
+    assert {row["__key__"] for row in rows} == {s.key for s in samples}
+    for row in rows:
+        assert len(mp3.decode(row["mp3"]["bytes"])[0]) > 0
+        meta = {k: v for k, v in row["json"].items() if v is not None}
+        assert meta == read_shards(tmp_path)[row["__key__"]][1]
+
+
+# vocabulary and the command line
+
+
+def test_vocab_is_every_character_once_a_line(tmp_path):
+    out = tmp_path / "deep" / "vocab.txt"
+    assert prepare.main(["vocab", str(LIBRITTS), str(LJSPEECH), "--out", str(out)]) == 0
+    lines = out.read_bytes().decode("utf-8").split("\n")
+    texts = [s.text for s in find([LIBRITTS, LJSPEECH])[0]]
+    assert lines == sorted(set("".join(texts)))
+    tokenizer = Tokenizer.load("chars", out)
+    assert not any(tokenizer.unknown(text) for text in texts)
+
+
+def test_odd_white_space_never_reaches_the_vocabulary(tmp_path):
+    shutil.copy(WAV, tmp_path / "one.wav")
+    row = {"audio": "one.wav", "text": "\ta\r\nb\u2028c\u00a0d\x85e\n"}
+    (tmp_path / "m.jsonl").write_text(json.dumps(row), encoding="utf-8")
+    samples, _ = find([tmp_path / "m.jsonl"])
+    assert samples[0].text == "a b c d e"
+    vocab = prepare.make_vocab(samples)
+    assert "\n".join(vocab).splitlines() == vocab == list(" abcde")
+
+
+def test_phonemes_need_no_transcripts(tmp_path):
+    out = tmp_path / "vocab.txt"
+    assert prepare.main(["vocab", "--kind", "phonemes", "--out", str(out)]) == 0
+    assert Tokenizer.load("phonemes", out).vocab == prepare.phoneme_vocab()
+
+
+def test_the_three_steps_from_the_command_line(dataset, tmp_path):
+    for argv in [
+        ("vocab", dataset, "--out", "vocab.txt"),
+        ("mp3", dataset, "--jobs", 2),
+        ("shards", dataset, "--out", "shards", "--jobs", 2),
+    ]:
+        done = command(*argv, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout.splitlines()[-1])["skipped"] == {}
+    assert len(read_shards(tmp_path / "shards")) == 2
+    for name, (data, _) in read_shards(tmp_path / "shards").items():
+        assert data == next(dataset.rglob(f"{name}.mp3")).read_bytes()
+
+
+def test_bad_arguments_end_in_one_line(tmp_path):
+    (tmp_path / "broken.tar").write_bytes(b"no tar at all")
+    (tmp_path / "empty").mkdir()
+    for argv, message in [
+        (["shards", tmp_path / "gone"], "there is no"),
+        (["shards", tmp_path / "empty"], "cannot tell the layout"),
+        (["shards", tmp_path / "broken.tar"], "uncompressed tar"),
+        (["shards", SHARD, "--size", "0"], "at least 1 sample"),
+        (["shards", SHARD, "--jobs", "0"], "at least 1"),
+        (["shards", SHARD, "--out", tmp_path / "broken.tar"], "cannot write"),
+        (["mp3", tmp_path / "empty"], "there are no recordings"),
+        (["vocab"], "INPUT"),
+    ]:
+        done = command(*argv, cwd=tmp_path)
+        lines = done.stderr.strip().splitlines()
+        assert done.returncode == 2 and len(lines) == 1 and message in lines[0], done.stderr
+
+
+def test_help_teaches():
+    done = command("--help")
+    assert done.returncode == 0
+    assert all(w in done.stdout for w in ("LibriTTS", "LJSpeech", "manifest", "skipped.csv"))
+
+
+def test_reasons_are_counted():
+    skips = [Skip("a", "silent"), Skip("b", "too long"), Skip("c", "silent")]
+    assert prepare.by_reason(skips) == {"silent": 2, "too long": 1}

@@ -1,0 +1,114 @@
+"""The voice that ships: it says the text that it was given, alike in both backends."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from nanospeech import SampleOptions, Speaker, load_engine
+from nanospeech.audio import wave as audio
+from nanospeech.audio.mel import log_mel
+from nanospeech.config import ModelConfig
+from nanospeech.release.folder import DEFAULT
+from nanospeech.release.voices import list_voices
+from nanospeech.text.sentences import encode
+from nanospeech_torch.layers import gather_tokens
+from nanospeech_torch.train.objectives.flow import patch_means
+
+TEXTS = [
+    "The kettle is on, and breakfast will be ready soon.",
+    "Please put the clean plates back in the cupboard.",
+    "A loud noise outside woke the baby.",
+    "We planted three apple trees behind the barn last spring.",
+]
+VOICES = list_voices(DEFAULT)
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return load_engine(backend="torch")
+
+
+@pytest.fixture(scope="module", params=VOICES)
+def speaker(request, engine):
+    """Each built-in voice."""
+    return Speaker(engine, request.param, seed=3)
+
+
+@pytest.fixture(scope="module")
+def spoken(speaker):
+    """Log mels of the texts, from their waves."""
+    return [log_mel(speaker.speak(text).wave) for text in TEXTS]
+
+
+def test_it_is_said_to_know_its_own_voices_alone(engine):
+    """Until a model that imitates is the default."""
+    assert engine.config.imitates is False
+
+
+def misfit(engine, mel: np.ndarray, text: str) -> float:
+    """Mean squared distance of a mel from the token means of a text, on the best alignment."""
+    ids = encode(f" {text} ", engine.tokenizer)
+    a, p = engine.config.audio, engine.config.dit.patch_size
+    frames = engine.align(mel, ids)
+    normal = torch.from_numpy((mel - a.mel_mean) / a.mel_std)[None]
+    with torch.no_grad():
+        patches = patch_means(normal, torch.tensor([len(mel)]), p)
+        means = engine.dit.token_means(torch.from_numpy(ids)[None], patches.mean(1))
+    index = np.repeat(np.arange(len(ids)), frames)[::p][: patches.shape[1]]
+    at = gather_tokens(means, torch.from_numpy(index)[None])
+    return float((patches[:, : at.shape[1]] - at).square().mean())
+
+
+def test_each_text_fits_its_speech_best(speaker, spoken):
+    for mel, said in zip(spoken, TEXTS):
+        fits = {text: misfit(speaker.engine, mel, text) for text in TEXTS}
+        assert min(fits, key=fits.__getitem__) == said
+
+
+def test_lengths_are_those_of_speech(spoken):
+    for mel, text in zip(spoken, TEXTS):
+        assert 7 < len(text) / (len(mel) / 93.75) < 25  # characters a second
+
+
+def test_word_times_come_from_the_alignment(speaker, spoken):
+    ids = encode(f" {TEXTS[0]} ", speaker.engine.tokenizer)
+    frames = speaker.engine.align(spoken[0], ids)
+    assert frames.sum() == len(spoken[0]) and (frames > 0).all()
+
+
+def test_speed_changes_the_length_of_the_new_speech():
+    engine = load_engine(backend="torch")
+    slow, fast = (Speaker(engine, seed=1, speed=s).speak(TEXTS[2]).seconds for s in (0.8, 1.6))
+    assert slow / fast == pytest.approx(2, rel=0.15)
+
+
+@pytest.mark.parametrize("voice", VOICES)
+def test_backends_say_the_same(voice):
+    pytest.importorskip("mlx.core")
+    options = SampleOptions(steps=2)
+    waves = [
+        Speaker(load_engine(backend=b, dtype="float32"), voice, options=options, seed=1)
+        .speak("Stop it!")
+        .wave
+        for b in ("torch", "mlx")
+    ]
+    assert len(waves[0]) == len(waves[1])
+    assert np.abs(waves[0] - waves[1]).max() < 5e-3
+
+
+def test_it_ships_within_bounds_and_says_where_it_is_from():
+    assert sum(f.stat().st_size for f in DEFAULT.rglob("*") if f.is_file()) < 40e6
+    config = ModelConfig.load(DEFAULT / "config.json")
+    assert config.default_voice == "kathleen"
+    card = (DEFAULT / "README.md").read_text(encoding="utf-8")
+    for word in ("Apache-2.0", "CC BY", "consent", "Whisper", "step"):
+        assert word in card
+    assert config.default_voice in VOICES and len(VOICES) == 6
+    for voice in VOICES:
+        assert (DEFAULT / "voices" / f"{voice}.license.txt").is_file() and voice in card
+        wave = audio.read(DEFAULT / "voices" / f"{voice}.flac")
+        assert 1.9 < len(wave) / audio.SAMPLE_RATE < 6.2
+        own = DEFAULT / "voices" / f"{voice}.safetensors"
+        assert own.is_file() == (voice != "kumo")  # whose the model itself is

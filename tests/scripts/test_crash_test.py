@@ -1,0 +1,24 @@
+"""A run that is killed again and again ends with the bits of one that was left alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system with fork")
+def test_fifty_kills_leave_no_trace():
+    command = [sys.executable, "scripts/experiments/crash_test.py", "--kills", "50"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["kills"] == 50 and found["inside_a_save"] >= 5
+    assert found["different"] == {} and found["went_back"] == []

@@ -1,0 +1,307 @@
+"""Recipes: stages that are run once, clocks that end runs, cards and pages that claim nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from nanospeech import Speaker, load_engine
+from nanospeech.audio import wave as audio
+from nanospeech.errors import InputError
+from nanospeech.prepare.choose_prompts import ATTRIBUTIONS, read_attributions
+from nanospeech.prepare.curate import main as curate
+from nanospeech.publish.listen import main as listen
+from nanospeech.publish.model_card import main as model_card
+from nanospeech.release.folder import DEFAULT
+from nanospeech_torch.train.config import read_run
+from nanospeech_torch.train.loop.trainer import TrainConfig
+from nanospeech_torch.train.optim.optimizers import lr_factor, steps_in_all
+from scripts.recipes.stage import Record, clock
+from scripts.recipes.stage import main as stage
+from tests.training import samples, trainer
+
+ROOT = Path(__file__).parents[2]
+FIXTURES = ROOT / "tests/fixtures"
+TINY = (
+    "speed.compile=off "
+    "dit.dim=64 dit.depth=1 dit.heads=1 dit.rope_heads=1 dit.text_dim=32 dit.conv_layers=1 "
+    "total_steps=3 warmup_steps=1 train.log_every=1 data.cache_mb=1 mixed_precision=no"
+)
+
+
+# the clock
+
+
+@pytest.mark.parametrize("pace", [0.05, 1.0, 40.0])  # steps a second
+def test_the_rate_falls_with_the_time_whatever_the_machine(pace):
+    minutes, decay = 46, 0.4
+    for share in (0.3, 0.59, 0.7, 0.9, 0.999):
+        step = max(1, round(share * minutes * 60 * pace))
+        total = steps_in_all(step, share, 10**9)
+        want = 1.0 if share < 1 - decay else (1 - share) / decay
+        assert lr_factor(step, 0, total, "wsd", decay) == pytest.approx(want, abs=0.02)
+
+
+def test_whichever_comes_first_ends_the_schedule():
+    # a run that ends before its warm-up does is at rest at its end too
+    assert lr_factor(90, 200, steps_in_all(90, 0.999, 10**9), "wsd", 0.4) < 0.01
+    assert lr_factor(9, 200, steps_in_all(9, 0.1, 10**9), "wsd", 0.4) == 10 / 201
+    assert steps_in_all(500, 0.1, 1000) == 1000
+    assert steps_in_all(500, 0.0, 1000) == 1000
+    assert steps_in_all(500, 0.9, 1000) == pytest.approx(500 / 0.9)
+
+
+def test_a_run_ends_by_the_clock_and_its_time_is_remembered(tmp_path):
+    first = trainer(tmp_path, schedule="wsd", minutes=0.02)
+    first.train(samples(), 10**6, 2, max_duration=200)
+    assert 0 < first.step < 10**6 and first.seconds() >= 0.02 * 60
+    again = trainer(tmp_path, schedule="wsd", minutes=0.02)
+    again.train(samples(), 10**6, 2, max_duration=200)
+    assert again.step == first.step and again.seconds() >= 0.02 * 60
+    with pytest.raises(InputError, match="minutes is 0"):
+        TrainConfig(minutes=0)
+
+
+# stages
+
+
+def run(record: Path, name: str, *argv: str, code: int = 0) -> None:
+    assert stage([str(record), name, *argv]) == code
+
+
+def count(path: Path) -> list[str]:
+    """A command that adds a line to a file."""
+    return ["--", sys.executable, "-c", f"open({str(path)!r}, 'a').write('x'); print('said')"]
+
+
+def test_a_stage_is_run_once_and_again_when_something_changed(tmp_path, capsys):
+    record, made = tmp_path / "record.json", tmp_path / "made"
+
+    def times() -> int:
+        return len(made.read_text()) if made.exists() else 0
+
+    first = ["--makes", str(made), *count(made)]
+    run(record, "a", *first)
+    run(record, "a", *first)
+    run(record, "a", *first, "--jobs", "3")  # on a machine of more cores
+    assert times() == 1 and capsys.readouterr().out.count("done before") == 2
+    made.unlink()  # its result is gone
+    run(record, "a", *first)
+    assert times() == 1
+    run(record, "a", "--makes", str(made), *count(made), "unused")  # another command
+    assert times() == 2
+    other = tmp_path / "other"
+    second = ["--needs", "a", "--clean", str(other), *count(other)]
+    run(record, "b", *second)
+    run(record, "b", *second)
+    assert other.read_text() == "x"
+    run(record, "a", "--makes", str(made), *count(made))
+    other.write_text("old")
+    run(record, "b", *second)  # a was run again: afresh
+    assert other.read_text() == "x"
+    run(record, "b", "--extends", *count(other), "more")
+    assert other.read_text() == "xx"
+
+
+def test_a_stage_that_fails_goes_on_and_keeps_its_time(tmp_path, capsys):
+    record, flag, part = (tmp_path / n for n in ("record.json", "flag", "part"))
+    code = f"import os, sys; open({str(part)!r}, 'a').write('x'); "
+    code += f"sys.exit(0 if os.path.exists({str(flag)!r}) else 3)"
+    argv = ["--clean", str(part), "--", sys.executable, "-c", code]
+    run(record, "a", *argv, code=3)
+    before = Record(record).stages["a"]
+    assert not before["done"]
+    flag.touch()
+    run(record, "a", *argv)
+    assert part.read_text() == "xx"  # not cleaned: it went on
+    assert Record(record).stages["a"]["seconds"] >= before["seconds"]
+    log = record.with_suffix(".log").read_text()
+    assert re.search(r"^\[\d+:\d\d\] == a, going on", log, re.M)
+    assert stage([str(record), "--table"]) == 0 and "all" in capsys.readouterr().out
+    run(record, "c", "--makes", str(tmp_path / "none"), "--", sys.executable, "-c", "", code=2)
+    assert "made no" in capsys.readouterr().err
+    run(record, "d", "--", str(tmp_path / "no such program"), code=2)
+    assert Record(record).hardware["cores"] >= 1
+
+
+def test_times_are_written_as_people_write_them():
+    assert (clock(59.6), clock(65), clock(3725)) == ("01:00", "01:05", "1:02:05")
+
+
+# the card
+
+
+def test_the_card_says_what_the_files_say_and_no_more(tmp_path, capsys):
+    model = Path(shutil.copytree(DEFAULT, tmp_path / "model"))
+    assert model_card([str(model)]) == 0
+    bare = (model / "README.md").read_text()
+    assert "## Consent" in bare and "## Figures" not in bare and "## Training" not in bare
+    curate([str(FIXTURES / "speech-000000.tar"), "--out", str(tmp_path / "data"), "--jobs", "1"])
+    figures = tmp_path / "evaluation"
+    figures.mkdir()
+    (figures / "summary.md").write_text("| | WER |\n|---|---|\n| anna | 4.25 % |\n")
+    (figures / "summary.json").write_text(
+        json.dumps({"metrics": ["wer"], "whisper": "/x/base", "beam": 5, "seeds": [0, 1]})
+    )
+    stage([str(tmp_path / "record.json"), "train", "--", sys.executable, "-c", ""])
+    argv = ["--data", str(tmp_path / "data/curate.json"), "--evaluation", str(figures)]
+    argv += ["--record", str(tmp_path / "record.json"), "--vocoder-sources", "callie"]
+    assert model_card([str(model), *argv]) == 0
+    text = (model / "README.md").read_text()
+    for words in ("4.25 %", "Whisper base", "CC0", "FreeSWITCH community", "cores", "| train |"):
+        assert words in text
+    assert str(tmp_path) not in text  # nobody's folders
+    (figures / "summary.json").unlink()
+    assert model_card([str(model), *argv]) == 2
+    assert capsys.readouterr().err.startswith("error: cannot read")
+
+
+def test_every_source_is_attributed():
+    for about in read_attributions(ATTRIBUTIONS).values():
+        assert about["title"] and about["license"] and about["kind"]
+
+
+# the page
+
+
+class Page(HTMLParser):
+    """Tags with their attributes, and whether they are nested well."""
+
+    VOID = ("meta", "img", "br", "link")
+
+    def __init__(self):
+        super().__init__()
+        self.tags: list[tuple[str, dict]] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open.pop() == tag
+
+    def all(self, tag):
+        return [attrs for name, attrs in self.tags if name == tag]
+
+
+def check_page(folder: Path) -> Page:
+    """Every law of a page: whole, local, labelled, and its sounds and pictures are there."""
+    page = Page()
+    text = (folder / "index.html").read_text(encoding="utf-8")
+    page.feed(text)
+    assert not page.open and page.all("html") == [{"lang": "en"}] and page.all("title")
+    assert "prefers-color-scheme: dark" in text and "http" not in text
+    assert len(page.all("figure")) == text.count("<figcaption>")
+    for attrs in page.all("audio"):
+        assert "controls" in attrs and attrs["aria-label"]
+        wave = audio.read(folder / attrs["src"])
+        assert len(wave) > 0.3 * 24_000 and not audio.is_silent(wave)
+    for attrs in page.all("img"):
+        assert attrs["alt"] and (folder / attrs["src"]).read_bytes().startswith(b"\x89PNG")
+    linked = {a["src"] for tag in ("audio", "img") for a in page.all(tag)}
+    assert linked == {p.name for p in folder.iterdir()} - {"index.html"}
+    return page
+
+
+def test_the_page_can_be_heard_seen_and_read(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    texts, figures = tmp_path / "texts", tmp_path / "evaluation"
+    texts.write_text('Yes <and> "no"!\n')
+    figures.mkdir()
+    (figures / "summary.md").write_text("| | WER |\n|---|---|\n| kumo & co | 4.25 % |\n\nmore\n")
+    out = tmp_path / "listen"
+    argv = ["--out", str(out), "--texts", str(texts), "--backends", "torch"]
+    assert listen([*argv, "--evaluation", str(figures)]) == 0
+    page = check_page(out)
+    assert len(page.all("audio")) >= 2 and len(page.all("th")) == 3
+    beside = (tmp_path / "listen.md").read_text()
+    assert "4.25 %" in beside and "shows no audio players" in beside
+    for link in re.findall(r"\]\(([^)]+)\)", beside):
+        assert (tmp_path / link).is_file()
+    assert listen(["--out", str(out), "--backends", "jax"]) == 2
+    (tmp_path / "notes.txt").write_text("mine")
+    assert listen(["--out", str(tmp_path)]) == 2 and (tmp_path / "notes.txt").exists()
+    assert "choose from torch, mlx" in capsys.readouterr().err
+
+
+def test_the_page_in_the_documents_is_whole_and_small():
+    folder = ROOT / "docs/listen"
+    if not folder.exists():
+        pytest.skip("not built: nanospeech publish listen")
+    check_page(folder)
+    assert sum(p.stat().st_size for p in folder.iterdir()) < 3e6
+
+
+# the whole road
+
+
+def test_the_speedrun_trains_the_default_network():
+    ours, default = (
+        read_run(ROOT / f"nanospeech/configs/{name}.yaml") for name in ("speedrun", "default_voice")
+    )
+    # but that one speaker has nobody to be told from
+    assert ours.dit == replace(default.dit, aligner_dim=0) and default.dit.aligner_dim
+    assert ours.data.tokenizer == default.data.tokenizer
+    assert ours.train.minutes and ours.train.schedule == "wsd"
+
+
+@pytest.mark.parametrize("script", ["speedrun.sh", "default_voice.sh", "voice.sh"])
+def test_a_recipe_without_arguments_tells_its_own(script):
+    done = subprocess.run(["sh", str(ROOT / "scripts" / script)], capture_output=True, text=True)
+    assert (
+        done.returncode == 2
+        and f"sh scripts/{script}" in done.stdout
+        and "set -eu" not in done.stdout
+    )
+
+
+def test_a_folder_gets_one_more_voice(tiny_aligned, tmp_path):
+    folder = Path(shutil.copytree(tiny_aligned, tmp_path / "model"))
+    weights = (folder / "model.safetensors").read_bytes()
+    env = os.environ | {"PYTHON": sys.executable, "STEPS": "2", "RANK": "2", "LISTEN": "0"}
+    env |= {"CUDA_VISIBLE_DEVICES": "", "SPEAKER": "kathleen"}
+    command = ["sh", str(ROOT / "scripts/recipes/voice.sh")]
+    command += [str(FIXTURES / "speech-000000.tar"), str(folder), "anna"]
+    for _ in range(2):
+        done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert done.stdout.count("done before") == 3  # the second time it was only added again
+    assert (folder / "model.safetensors").read_bytes() == weights
+    assert "CC0" in (folder / "voices/anna.license.txt").read_text()
+    assert (folder / "voices/anna.safetensors").stat().st_size < 2.8e6
+    speech = Speaker(load_engine(folder, backend="torch"), "anna", seed=0).speak("Hello there.")
+    assert np.isfinite(speech.wave).all() and speech.seconds > 0.2
+
+
+def test_recordings_become_a_voice_that_speaks(tmp_path):
+    """The speedrun with a tiny network, three steps and one sentence."""
+    pytest.importorskip("matplotlib")
+    recordings, out = tmp_path / "recordings", tmp_path / "out"
+    recordings.mkdir()
+    shutil.copy(FIXTURES / "speech-000000.tar", recordings)
+    env = os.environ | {"PYTHON": sys.executable, "SET": TINY, "PROCESSES": "1"}
+    env |= {"EVALUATE": "--limit 1 --metrics rtf", "CUDA_VISIBLE_DEVICES": ""}
+    command = ["sh", str(ROOT / "scripts/recipes/speedrun.sh"), str(recordings), str(out), "1"]
+    for _ in range(2):
+        done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert done.stdout.count("done before") == 9  # the second time there was nothing to do
+    speech = Speaker(load_engine(out / "model", backend="torch"), seed=0).speak("Hello there.")
+    assert np.isfinite(speech.wave).all() and speech.seconds > 0.2
+    assert len(audio.read(out / "samples/hello.mp3")) > 0
+    card = (out / "model/README.md").read_text()
+    assert "CC0" in card and "| train |" in card and "3 optimiser steps" in card
+    assert torch.load(next((out / "run").glob("*.pt")), weights_only=True)["step"] == 3

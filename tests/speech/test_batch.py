@@ -1,0 +1,250 @@
+"""Batches of texts: each comes out as it does alone, and a bad one spoils no other."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nanospeech
+from nanospeech import InputError, SampleOptions, Speaker, Utterance, load_engine
+from nanospeech.audio import wave as audio
+from nanospeech.config import BatchLimits
+from nanospeech.generate import main
+from nanospeech.speech.batch_files import read_lines
+from nanospeech.speech.batching import batches, speak_each
+from tests.speech.test_speaker import EchoEngine, speaker
+
+FAST = SampleOptions(steps=2)
+TEXTS = [
+    "Hello there.",
+    "One sentence is short. Another one, which comes after it, is quite a bit longer. Bye!",
+    "",
+    "A text of one sentence that is of middling length.",
+    "?!",
+    "世界",
+    "Hi.",
+]
+BAD = (2, 4, 5)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_batches_hold_each_item_once_within_the_limits(seed):
+    frames = [random.Random(seed).randint(30, 1200) for _ in range(50)]
+    limits = BatchLimits(items=6, frames=4000)
+    found = batches(frames, limits)
+    assert sorted(i for batch in found for i in batch) == list(range(50))
+    for batch in found:
+        lengths = [frames[i] for i in batch]
+        assert len(batch) <= 6 and len(batch) * max(lengths) <= 4000
+    longest = [max(frames[i] for i in batch) for batch in found]
+    shortest = [min(frames[i] for i in batch) for batch in found]
+    assert all(a >= b for a, b in zip(shortest, longest[1:]))  # those of about one length together
+    assert batches([50, 9000, 60], limits) == [[1], [2, 0]] and batches([], limits) == []
+
+
+def check_alike(together: list, alone: list, tolerance: float) -> None:
+    assert len(together) == len(alone)
+    for a, b in zip(together, alone):
+        assert isinstance(a, Utterance) and a.chunks == b.chunks and a.seed == b.seed
+        assert a.wave.shape == b.wave.shape
+        assert np.abs(a.wave - b.wave).max() <= tolerance * max(1, np.abs(b.wave).max())
+        assert a.elapsed > 0
+
+
+@pytest.mark.parametrize("kind", ["none", "average", "aligned", "durations"])
+def test_a_batch_equals_its_texts_alone(make_release, tiny_release, engine_of, backend, kind):
+    folder = tiny_release
+    if kind != "durations":
+        folder = make_release(text_upsampling=kind, patch_size=2 if kind == "aligned" else 1)
+    engine = engine_of(folder, backend)
+    good = [text for i, text in enumerate(TEXTS) if i not in BAD]
+    voice = Speaker(engine, options=FAST, seed=7, chunk_seconds=2)
+    together = voice.speak_many(good, limits=BatchLimits(items=3))
+    check_alike(together, [voice.speak(text) for text in good], 2e-4)
+    assert max(len(voice.chunks(text)) for text in good) > 2
+
+
+def test_the_shipped_voice_says_a_pair_as_it_says_each():
+    engine = load_engine(backend="torch", dtype="float32")
+    voice = Speaker(engine, options=FAST, seed=1)
+    texts = ["Stop it!", "The kettle is on."]
+    check_alike(voice.speak_many(texts), [voice.speak(text) for text in texts], 1e-3)
+
+
+def test_order_is_kept_and_a_bad_text_fails_alone(caplog):
+    engine = EchoEngine()
+    results = speaker(engine).speak_many(TEXTS)
+    assert [isinstance(r, InputError) for r in results] == [i in BAD for i in range(len(TEXTS))]
+    for index in BAD:
+        with pytest.raises(InputError) as alone:
+            speaker().speak(TEXTS[index])
+        assert "no text" in str(alone.value) or str(results[index]) == str(alone.value)
+    for text, result in zip(TEXTS, results):
+        if isinstance(result, Utterance):
+            assert np.array_equal(result.wave, speaker().speak(text).wave)
+    assert max(engine.batches) > 1 and engine.rests == len(engine.batches)
+    with pytest.raises(InputError, match="no text"):
+        speaker().speak_many(TEXTS, raise_errors=True)
+    assert speaker().speak_many([]) == []
+    (error,) = speaker().speak_many([None])  # type: ignore[list-item]
+    assert "should be a string, got NoneType" in str(error)
+
+
+def test_seeds_are_one_for_all_or_one_for_each():
+    texts = ["Hello there.", "Hello there.", "Hello you."]
+    for seeds in (None, [4, 5, 6]):
+        own = seeds or [4, 4, 4]
+        alone = [speaker(seed=seed).speak(text) for seed, text in zip(own, texts)]
+        check_alike(speaker(seed=4).speak_many(texts, seeds), alone, 0)
+    for seeds in ([1], [1, 2, -3]):
+        with pytest.raises(InputError, match="give one for each of the 3 texts"):
+            speaker().speak_many(texts, seeds)
+    with pytest.raises(InputError, match="items of a batch are 0"):
+        BatchLimits(items=0)
+
+
+def test_batches_are_bounded_and_texts_are_taken_as_they_are_needed():
+    taken = []
+
+    def texts():
+        for n in range(1000):
+            taken.append(n)
+            yield "Hello there. " * (1 + n % 3)
+
+    engine = EchoEngine()
+    results = speak_each(speaker(engine), texts(), limits=BatchLimits(items=5, frames=2000))
+    first = [next(results)[0] for _ in range(5)]
+    assert len(set(first)) == 5 and len(taken) <= 40 and max(engine.batches) <= 5
+
+
+# the command
+
+
+def speak(release: Path, *flags: str) -> int:
+    fast = ["--steps", "2", "--cfg", "0", "--device", "cpu", "--dtype", "float32", "--quiet"]
+    return main(["--model", str(release), "--backend", "torch", *fast, *flags])
+
+
+LINES = "Hello there.\n\n?!\nfoo|It is a test.\n../evil|text\nFOO|again\nx|\nIt ends here.\r\n"
+
+
+def test_lines_are_texts_or_have_ids_that_stay_in_the_folder():
+    lines, faults = read_lines(LINES)
+    named = {line.number: (line.name, line.text.strip()) for line in lines}
+    assert named == {
+        1: ("0001", "Hello there."),
+        3: ("0003", "?!"),
+        4: ("foo", "It is a test."),
+        7: ("x", ""),
+        8: ("0008", "It ends here."),
+    }
+    assert set(faults) == {5, 6} and "line 4" in faults[6]
+    for name in (
+        "..",
+        ".",
+        "a/b",
+        "a\\b",
+        "/etc",
+        ".hidden",
+        "a\0",
+        "",
+        " ",
+        "a.",
+        "x" * 101,
+        "C:",
+    ):
+        assert 1 in read_lines(f"{name}|text")[1], name
+    for name in ("LJ001-0001", "a.b c", "ü", "7"):
+        assert read_lines(f"{name}|text")[0][0].file == f"{name}.wav"
+
+
+def test_a_file_becomes_a_folder_and_failures_are_told(tiny_release, tmp_path, capsys):
+    pytest.importorskip("torch")
+    (tmp_path / "texts.txt").write_bytes(LINES.encode())
+    out = tmp_path / "new" / "folder"
+    flags = ["--batch", str(tmp_path / "texts.txt"), "--output", str(out), "--seed", "1"]
+    assert speak(tiny_release, *flags) == 1
+    told = capsys.readouterr().err.splitlines()
+    assert [line.split(":")[1].strip() for line in told] == ["line 3", "line 5", "line 6", "line 7"]
+    assert sorted(os.listdir(out)) == ["0001.wav", "0008.wav", "foo.wav"]
+    assert not (tmp_path / "evil.wav").exists()
+    assert (
+        speak(tiny_release, "--text", "Hello there.", "--output", str(out / "a.wav"), *flags[4:])
+        == 0
+    )
+    assert np.abs(audio.read(out / "a.wav") - audio.read(out / "0001.wav")).max() < 1e-3
+
+
+def test_what_is_there_is_spoken_again_only_if_it_is_asked_for(tiny_release, tmp_path):
+    pytest.importorskip("torch")
+    (tmp_path / "texts.txt").write_text("Hello there.\nb|It ends here.\n")
+    flags = ["--batch", str(tmp_path / "texts.txt"), "--output", str(tmp_path / "out")]
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "b.wav").write_text("mine")
+    assert speak(tiny_release, *flags) == 0
+    assert (tmp_path / "out" / "b.wav").read_text() == "mine"
+    written = (tmp_path / "out" / "0001.wav").stat().st_mtime_ns
+    # all is there: not even the model is looked for
+    assert speak(tmp_path / "no-model", *flags) == 0
+    assert (tmp_path / "out" / "0001.wav").stat().st_mtime_ns == written
+    assert speak(tiny_release, *flags, "--overwrite", "--batch-size", "1") == 0
+    assert len(audio.read(tmp_path / "out" / "b.wav")) > 5000
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (["--output", "-"], "name it with --output FOLDER"),
+        (["--output", "out", "--text", "x"], "without --text"),
+        (["--output", "out", "--stream"], "without --text, --file, --stream"),
+        (["--output", "out", "--duration", "3"], "seconds of --duration"),
+        (["--output", "out", "--batch-size", "0"], "items of a batch are 0"),
+        (["--output", "file"], "cannot write into file"),
+        (["--output", "out", "--batch", "none.txt"], "cannot read none.txt"),
+        (["--output", "out", "--batch", "blank.txt"], "has no lines"),
+        (["--output", "out", "--batch", "latin.txt"], "cannot read latin.txt"),
+    ],
+    ids=lambda v: " ".join(v)[:40] if type(v) is list else "",
+)
+def test_wrong_wishes_are_one_line(tmp_path, monkeypatch, capsys, flags, message):
+    monkeypatch.chdir(tmp_path)
+    Path("texts.txt").write_text("Hello there.\n")
+    Path("blank.txt").write_text("\n \n")
+    Path("latin.txt").write_bytes(b"h\xe9llo\n")
+    Path("file").write_text("x")
+    assert speak(tmp_path / "no-model", "--batch", "texts.txt", *flags) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+    assert not Path("out").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are sent otherwise there")
+def test_an_interrupted_batch_goes_on_where_it_was(tiny_release, tmp_path):
+    pytest.importorskip("torch")
+    (tmp_path / "texts.txt").write_text("hello there, it is said again.\n" * 3000)
+    command = [sys.executable, "-m", "nanospeech.generate"]
+    command += ["--model", str(tiny_release), "--backend", "torch"]
+    command += ["--device", "cpu", "--steps", "8", "--batch", "texts.txt", "--output", "out"]
+    path = str(Path(nanospeech.__file__).parents[1])
+    with subprocess.Popen(
+        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.PIPE
+    ) as process:
+        while process.poll() is None and len(list(tmp_path.glob("out/*.wav"))) < 3:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        error = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == 130 and "goes on from here" in error and "Traceback" not in error
+    written = list(tmp_path.glob("out/*"))
+    assert 3 <= len(written) < 3000
+    assert all(p.suffix == ".wav" and len(audio.read(p)) > 5000 for p in written)
+    counted = int(re.search(r"(\d+) spoken", error)[1])  # type: ignore[index]
+    assert len(written) - 1 <= counted <= len(written)

@@ -1,0 +1,161 @@
+"""Checkpoints: whole or not at all, read without running code, kept to a number."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import resource
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from nanospeech.errors import CheckpointError
+from nanospeech_torch.checkpoint_reader import SafeReader, complete, read_tensors
+from nanospeech_torch.train.loop.checkpoints import Checkpoints
+from tests.training import samples, trainer
+
+
+def tensors() -> dict[str, torch.Tensor]:
+    return {
+        "model.a": torch.arange(6.0).reshape(2, 3),
+        "optimizer.0.a.step": torch.tensor(3.0),
+        "model.h": torch.ones(4, dtype=torch.bfloat16),
+    }
+
+
+def save(checkpoints: Checkpoints, step: int, state: dict | None = None) -> bool:
+    checkpoints.save(step, state or tensors(), {"step": step}, {"data_rank": 0})
+    return checkpoints.wait()
+
+
+def test_what_was_saved_is_what_tensors_held_when_saving_began(tmp_path):
+    state = tensors()
+    checkpoints = Checkpoints(tmp_path, 3)
+    checkpoints.save(1, state, {"step": 1}, {"data_rank": 0})
+    state["model.a"].zero_()  # as training does while the checkpoint is being written
+    assert checkpoints.wait()
+    into = {name: torch.empty_like(value) for name, value in state.items()}
+    checkpoints.load(newest := checkpoints.newest(), into)
+    assert checkpoints.meta(newest) == {"step": 1}
+    assert json.loads((newest / "rank_00000.json").read_text()) == {"data_rank": 0}
+    assert all(torch.equal(into[n], v) for n, v in tensors().items())
+    assert set(read_tensors(checkpoints.newest(), "model.")) == {"a", "h"}
+
+
+def test_latest_moves_only_to_whole_checkpoints_and_old_ones_go(tmp_path):
+    checkpoints = Checkpoints(tmp_path, 2)
+    assert checkpoints.newest() is None
+    assert all(save(checkpoints, step) for step in (1, 2, 3))
+    assert sorted(p.name for p in tmp_path.glob("step_*")) == ["step_00000002", "step_00000003"]
+    assert checkpoints.newest() == tmp_path / "step_00000003"
+    (tmp_path / "step_00000003" / ".metadata").unlink()  # damaged since
+    assert checkpoints.newest() == tmp_path / "step_00000002"
+    (tmp_path / "step_00000009.part").mkdir()  # of a killed process
+    checkpoints.clear_parts()
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_full_disk_leaves_the_last_good_checkpoint_and_says_so(tmp_path):
+    said: list[str] = []
+    checkpoints = Checkpoints(tmp_path, 2, say=said.append)
+    assert save(checkpoints, 1)
+    big = {"model.a": torch.zeros(1_000_000)}
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, limits[1]))  # the system refuses to write
+    try:
+        assert not save(checkpoints, 2, big)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "could not write checkpoint step_00000002" in said[0]
+    assert "The last good one is step_00000001" in said[0] and "GiB are free" in said[0]
+    assert not list(tmp_path.glob("*.part")) and checkpoints.newest() == tmp_path / "step_00000001"
+    assert save(checkpoints, 3, big)  # room again
+
+
+def test_metadata_that_would_run_code_is_refused(tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return Path.touch, (tmp_path / "ran",)
+
+    checkpoints = Checkpoints(tmp_path / "run", 2)
+    save(checkpoints, 1)
+    path = checkpoints.newest()
+    assert path is not None
+    (path / ".metadata").write_bytes(pickle.dumps(Trap()))
+    with pytest.raises(CheckpointError, match="not loaded"):
+        SafeReader(path).read_metadata()
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_checkpoint_of_another_model_is_refused_by_name(tmp_path):
+    checkpoints = Checkpoints(tmp_path, 2)
+    save(checkpoints, 1)
+    path = checkpoints.newest()
+    other = {**tensors(), "model.b": torch.zeros(2), "model.a": torch.zeros(2, 2)}
+    with pytest.raises(CheckpointError) as e:
+        checkpoints.load(path, other)
+    assert "1 tensors missing (model.b)" in str(e.value) and "model.a: (2, 3) there" in str(e.value)
+    shutil.rmtree(path)
+    path.mkdir()
+    with pytest.raises(CheckpointError, match="not a complete checkpoint"):
+        read_tensors(path)
+    assert not complete(path)
+
+
+def test_a_run_outlives_a_full_disk(tmp_path, capsys):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    run = trainer(tmp_path)
+    plain = run.checkpoints.save
+
+    def save_with_little_room(step, *args):
+        if step == 2:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
+        try:
+            plain(step, *args)
+            run.checkpoints.wait()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    run.checkpoints.save = save_with_little_room
+    run.train(samples(), 4, 2, max_duration=200, save_step=1)
+    assert "could not write checkpoint step_00000002" in capsys.readouterr().out
+    names = [p.name for p in sorted(tmp_path.glob("step_????????"))]
+    assert names == ["step_00000001", "step_00000003", "step_00000004"]
+
+
+def test_metadata_of_anything_but_tensors_is_refused(tmp_path):
+    """The library would unpickle what is no tensor."""
+    from torch.distributed.checkpoint.metadata import BytesStorageMetadata
+
+    checkpoints = Checkpoints(tmp_path, 2)
+    save(checkpoints, 1)
+    path = checkpoints.newest()
+    assert path is not None
+    metadata = pickle.loads((path / ".metadata").read_bytes())
+    metadata.state_dict_metadata["model.trap"] = BytesStorageMetadata()
+    (path / ".metadata").write_bytes(pickle.dumps(metadata))
+    with pytest.raises(CheckpointError, match="not loaded"):
+        read_tensors(path)
+
+
+def test_an_export_that_fails_leaves_the_checkpoint(tmp_path):
+    said: list[str] = []
+    checkpoints = Checkpoints(tmp_path, 2, say=said.append)
+    (tmp_path / "step_00000001.pt").mkdir()  # in the way of the export
+    export = {"step": 1, "ema_state_dict": {}}
+    checkpoints.save(1, tensors(), {"step": 1}, {"data_rank": 0}, export)
+    assert checkpoints.wait() and checkpoints.newest() == tmp_path / "step_00000001"
+    assert "could not write" in said[0] and "step_00000001/ beside it is whole" in said[0]
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_sharded_export_that_fails_leaves_the_checkpoint(tmp_path):
+    said: list[str] = []
+    checkpoints = Checkpoints(tmp_path, 2, say=said.append)
+    (tmp_path / "step_00000001.weights").write_text("in the way of the export")
+    checkpoints.save(1, tensors(), {"step": 1}, {"data_rank": 0}, {"step": 1})
+    assert checkpoints.wait() and checkpoints.newest() == tmp_path / "step_00000001"
+    assert "could not write" in said[0] and "step_00000001/ beside it is whole" in said[0]
+    assert not list(tmp_path.glob("*.part"))

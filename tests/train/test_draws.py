@@ -1,0 +1,190 @@
+"""Draws: over thousands of samples they have the shares, ranges and shapes that LossConfig names.
+
+Seeds are fixed, so these never fail by chance. Bounds are those that one right set of draws in some
+400 would miss: three standard deviations of a count, and the like for whole distributions.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+
+import numpy as np
+import pytest
+import torch
+
+from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
+from nanospeech_torch.train.data.speech import BatchPlan, SpeechBatches
+from nanospeech_torch.train.objectives.flow import LossConfig
+from tests.train.test_data import features, npy, until
+from tests.train.test_stream import write_tar
+
+SHARDS, EACH = 10, 300
+COUNT = SHARDS * EACH
+FRAMES = 150
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory) -> list[str]:
+    """Clips of 150 frames, whose keys restart in each shard."""
+    folder, mel = tmp_path_factory.mktemp("draws"), npy(np.zeros((FRAMES, 4), np.float16))
+    meta, out = json.dumps({"text": "c1"}).encode(), []
+    for s in range(SHARDS):
+        files = [(f"{i}.{k}", d) for i in range(EACH) for k, d in (("npy", mel), ("json", meta))]
+        out.append(str(write_tar(folder / f"{s}.tar", files)))
+    return out
+
+
+def drawn(paths: list[str], epochs: int = 1, seed: int = 1, **loss) -> dict[str, np.ndarray]:
+    """Every draw of the epochs, clip by clip in the order of the shards (a buffer of one)."""
+    plan = BatchPlan(50, 50 * FRAMES, FRAMES, buckets=1)
+    options = {"shuffle_buffer": 1, "seed": seed, "loss": LossConfig(**loss)}
+    batches = [x.batch for x in until(features(paths, plan, **options), epochs)]
+    names = ("time", "span", "drop_audio", "drop_text", "prompt")
+    found = {n: torch.cat([getattr(b, n) for b in batches]).numpy() for n in names}
+    found["noise"] = torch.cat([b.noise[:, :100] for b in batches]).numpy()
+    assert len(found["time"]) == epochs * len(paths) * EACH
+    return found
+
+
+@pytest.fixture(scope="module")
+def usual(paths) -> dict[str, np.ndarray]:
+    """The draws of the defaults."""
+    return drawn(paths)
+
+
+def assert_uniform(values: np.ndarray, low: float, high: float, step: float = 0.0) -> None:
+    """The test of Kolmogorov and Smirnov; `step` is the distance of values that are rounded."""
+    assert low - step <= values.min() < low + 0.01 * (high - low) + step
+    assert high + step >= values.max() > high - 0.01 * (high - low) - step
+    x = np.sort((values - low) / (high - low))
+    n = len(x)
+    far = max(np.abs(x - np.arange(n) / n).max(), np.abs(x - np.arange(1, n + 1) / n).max())
+    assert far < 1.7 / np.sqrt(n) + step / (high - low)
+
+
+def assert_share(flags: np.ndarray, share: float) -> None:
+    """That a share of the draws is so, within three standard deviations."""
+    assert abs(flags.mean() - share) < 3 * np.sqrt(share * (1 - share) / len(flags))
+
+
+def assert_apart(one: np.ndarray, two: np.ndarray) -> None:
+    """That two kinds of draws know nothing of each other."""
+    assert abs(np.corrcoef(one, two)[0, 1]) < 4 / np.sqrt(len(one))
+
+
+def lengths_and_starts(span: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of each clip's span, which must be in one piece."""
+    lengths, starts = span.sum(1), span.argmax(1)
+    place = np.arange(span.shape[1])
+    whole = (place >= starts[:, None]) & (place < (starts + lengths)[:, None])
+    assert np.array_equal(whole, span)
+    return lengths, starts
+
+
+def test_times_are_uniform(usual):
+    assert_uniform(usual["time"], 0, 1)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.7, 1.0), (0.2, 0.5)])
+def test_span_lengths_are_uniform_between_their_bounds(paths, usual, low, high):
+    found = usual if (low, high) == (0.7, 1.0) else drawn(paths, min_span=low, max_span=high)
+    lengths, starts = lengths_and_starts(found["span"])
+    assert_uniform(lengths / FRAMES, low, high, 0.5 / FRAMES)
+    room = FRAMES - lengths
+    assert_uniform((starts / np.maximum(room, 1))[room > 20], 0, 1, 1 / 20)
+    assert_apart(lengths, found["time"])
+
+
+def test_the_defaults_are_those_of_the_papers():
+    """F5-TTS: audio dropped 0.3, both 0.2, spans of 0.7 to 1; half of the clips have a prompt."""
+    found = {f.name: f.default for f in fields(LossConfig)}
+    want = {"drop_audio": 0.3, "drop_both": 0.2, "min_span": 0.7, "max_span": 1.0, "pair": 0.5}
+    assert {name: found[name] for name in want} == want
+
+
+@pytest.mark.parametrize(("audio", "both"), [(0.3, 0.2), (0.1, 0.5)])
+def test_conditions_are_dropped_as_often_as_asked(paths, usual, audio, both):
+    found = usual if both == 0.2 else drawn(paths, drop_audio=audio, drop_both=both)
+    text, heard = found["drop_text"], ~found["drop_audio"]
+    assert_share(text, both)
+    assert not (text & heard).any()  # text is never dropped alone
+    assert_share(~text & ~heard, (1 - both) * audio)
+    assert_share(heard, (1 - both) * (1 - audio))
+    lengths = found["span"].sum(1)
+    for flags in (text, heard):
+        assert_apart(flags, found["time"])
+        assert_apart(flags, lengths)
+
+
+@pytest.mark.parametrize(("audio", "both"), [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0)])
+def test_what_is_never_or_always_dropped_is(paths, audio, both):
+    found = drawn(paths[:1], drop_audio=audio, drop_both=both)
+    assert (found["drop_text"] == bool(both)).all()
+    assert (found["drop_audio"] == bool(audio or both)).all()
+
+
+def test_noise_is_standard_normal(usual):
+    noise = usual["noise"].astype(np.float64)
+    n = noise.size
+    assert abs(noise.mean()) < 4 / np.sqrt(n) and abs(noise.var() - 1) < 4 * np.sqrt(2 / n)
+    assert abs((noise**4).mean() - 3) < 4 * np.sqrt(96 / n)
+    assert_apart(noise[:-1].ravel(), noise[1:].ravel())  # of one clip and the next
+    assert_apart(noise[:, 0, 0], usual["time"])
+
+
+def test_a_duration_model_may_hear_a_tenth_to_nine_tenths(usual):
+    assert_uniform(usual["prompt"] / FRAMES, 0.1, 0.9, 0.5 / FRAMES)
+
+
+def test_no_two_samples_share_a_draw_in_any_epoch_or_with_another_seed(paths, usual):
+    """Keys, numbers, shards, epochs and seeds all count; and none is told by another."""
+    twice = drawn(paths, epochs=2)
+    assert all(np.array_equal(twice[k][:COUNT], usual[k]) for k in usual)  # and they repeat
+    other = drawn(paths, seed=2)
+    times = np.concatenate([twice["time"], other["time"]])
+    noises = np.concatenate([twice["noise"][:, 0, 0], other["noise"][:, 0, 0]])
+    assert len(np.unique(np.stack([times, noises]), axis=1).T) == len(times) == 3 * COUNT
+    assert len(np.unique(times)) > 0.999 * len(times)
+    assert_apart(times[:COUNT], times[COUNT : 2 * COUNT])
+    assert_apart(times[:COUNT], times[2 * COUNT :])
+    by_shard = usual["time"].reshape(SHARDS, EACH)  # columns are of one key
+    assert_apart(by_shard[:-1].ravel(), by_shard[1:].ravel())
+    assert_apart(by_shard[:, :-1].ravel(), by_shard[:, 1:].ravel())
+
+
+def test_a_prompted_clip_is_mostly_learned_whole_behind_its_prompt():
+    batches = SpeechBatches([], None, BatchPlan(1, FRAMES, FRAMES))
+    rng, seam, whole = np.random.default_rng(0), 100, []
+    for _ in range(COUNT):
+        start, stop = batches.draw(FRAMES, rng, seam)["span"]
+        whole.append((start, stop) == (seam, FRAMES))
+    assert_share(np.array(whole), 0.7)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.4])
+def test_known_words_are_spelled_as_often_as_asked(share):
+    tokenizer = Tokenizer("phonemes", phoneme_vocab())
+    batches = SpeechBatches(
+        [], tokenizer, BatchPlan(1, FRAMES, FRAMES), loss=LossConfig(spell=share)
+    )
+    rng = np.random.default_rng(0)
+    plain = tokenizer.encode("hello")
+    spelled = [not np.array_equal(batches.encode("hello", rng), plain) for _ in range(COUNT)]
+    assert_share(np.array(spelled), share)
+
+
+def test_half_of_the_clips_are_stretched_by_up_to_the_share_that_is_asked(paths, monkeypatch):
+    from nanospeech_torch.train.data import speech as data
+
+    stretches: list[float] = []
+    real = data.warped
+
+    def watched(mel: np.ndarray, stretch: float, rate: int) -> np.ndarray:
+        stretches.append(stretch)
+        return real(mel, stretch, rate)
+
+    monkeypatch.setattr(data, "warped", watched)
+    drawn(paths, warp=0.2)
+    assert_share(np.arange(COUNT) < len(stretches), 0.5)
+    assert_uniform(np.log(stretches), -np.log(1.2), np.log(1.2))

@@ -1,0 +1,226 @@
+"""Golden batches of the vocoder: the losses of generator and discriminators, by hand.
+
+Vocoder and judges are stubs: one gives a wave that is known, the others scores that are plain
+functions of what they are given. Spectrograms, distances and hinges are worked out beside them in
+NumPy, from the formulas of the papers that nanospeech_torch.train.objectives.vocoder_loss names.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from nanospeech.config import VocoderConfig
+from nanospeech_torch.train.data.segments import SegmentBatch
+from nanospeech_torch.train.objectives.vocoder_gan import VocoderGAN, VocoderLossConfig
+
+HOP, FRAMES, ITEMS, JUDGED = 256, 20, 3, 2
+SAMPLES = (FRAMES - 1) * HOP
+RNG = np.random.default_rng(0)
+TIME = np.arange(SAMPLES) / 24_000
+GAIN, OFFSET = 6.0, 0.2
+
+
+def tones(*pitches: float) -> np.ndarray:
+    rows = [np.sin(2 * np.pi * p * TIME) * np.exp(-3 * TIME) * 0.3 for p in pitches]
+    noise = 0.02 * RNG.standard_normal((len(rows), SAMPLES))
+    return (np.stack(rows) + noise).astype(np.float32)
+
+
+REAL, FAKE = tones(150, 700, 3100), tones(160, 650, 2500)
+MEL = RNG.standard_normal((ITEMS, FRAMES, 100)).astype(np.float32)
+SLOPES = [RNG.standard_normal((ITEMS, FRAMES, 513)).astype(np.float32) for _ in range(3)]
+SLOPES[0] = np.abs(SLOPES[0])
+
+
+class Speaker(torch.nn.Module):
+    """Takes the place of a vocoder."""
+
+    def __init__(self, rounds: int = 0):
+        super().__init__()
+        self.config = VocoderConfig(rounds=rounds)
+        self.wave = torch.nn.Parameter(torch.from_numpy(FAKE.copy()))
+        self.heard = []
+
+    def forward(self, mel):
+        self.heard.append(mel)
+        return self.wave * 1.0
+
+    def predict(self, mel):
+        self.heard.append(mel)
+        return [torch.from_numpy(x) for x in SLOPES]
+
+
+class Judges(torch.nn.Module):
+    """Takes the place of the discriminators: a score for each sample and for each bin."""
+
+    def __init__(self):
+        super().__init__()
+        self.gain = torch.nn.Parameter(torch.tensor(GAIN))
+        self.calls = []
+
+    def forward(self, wave, spectra, periods):
+        self.calls.append((wave, spectra, periods))
+        of_wave = [(self.gain * wave + OFFSET, [wave * p, wave.abs()]) for p in periods]
+        of_bins = [(OFFSET - s.abs(), [s.real, s.abs().sqrt()]) for s in spectra.values()]
+        return of_wave + of_bins
+
+
+def judged_by_hand(wave: np.ndarray, spectrum: np.ndarray, period: int) -> list:
+    size = np.abs(spectrum)
+    of_wave = (GAIN * wave + OFFSET, [wave * period, np.abs(wave)])
+    return [of_wave, (OFFSET - size, [spectrum.real, np.sqrt(size)])]
+
+
+def spectrogram(waves: np.ndarray, n_fft: int) -> np.ndarray:
+    """Complex (B, F, N): centred, reflected, with a periodic Hann window and a hop of a quarter."""
+    window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(n_fft) / n_fft)
+    out = []
+    for wave in waves.astype(np.float64):
+        wide = np.pad(wave, n_fft // 2, mode="reflect")
+        starts = range(0, len(wide) - n_fft + 1, n_fft // 4)
+        out.append(np.stack([np.fft.rfft(wide[s : s + n_fft] * window) for s in starts], 1))
+    return np.stack(out)
+
+
+def log_mel(spectrum: np.ndarray) -> np.ndarray:
+    """Logs of 100 triangles on the HTK scale, 0 to 12 kHz, clamped at 1e-5: (B, N, M)."""
+    edges = 700 * (10 ** (np.linspace(0, 2595 * np.log10(1 + 12_000 / 700), 102) / 2595) - 1)
+    bank = np.stack(
+        [np.interp(np.arange(513) * 24_000 / 1024, edges[m : m + 3], [0, 1, 0]) for m in range(100)]
+    )
+    return np.log(np.maximum(np.einsum("mf,bfn->bnm", bank, np.abs(spectrum)), 1e-5))
+
+
+def gan(speaker: Speaker | None = None, step: int = 5, **loss) -> VocoderGAN:
+    objective = VocoderGAN(
+        speaker or Speaker(),  # type: ignore[arg-type]
+        None,
+        VocoderLossConfig(**{"gan_from": 0.5, "judged": JUDGED, **loss}),
+    )
+    objective.judges = Judges()  # type: ignore[assignment]
+    objective.begin_step(step, 10)
+    return objective
+
+
+BATCH = SegmentBatch(torch.from_numpy(REAL), torch.from_numpy(MEL))
+
+
+def check(found: dict, wanted: dict[str, float], items: int | dict[str, float]) -> None:
+    """Each loss is a mean, told as a sum and its count: the batch's items, or what is given."""
+    assert found.keys() == wanted.keys()
+    for name, (total, count) in found.items():
+        expected = items if isinstance(items, int) else items[name]
+        assert count.item() == pytest.approx(expected, rel=2e-4), name
+        assert total.item() / count.item() == pytest.approx(wanted[name], rel=2e-4), name
+
+
+def spectral_by_hand(windows: tuple[int, ...]) -> dict[str, float]:
+    """Spectral convergence and log magnitudes (arXiv 1910.11480, eqs. 4 and 5), L1 of log mels."""
+    real, fake = ({w: spectrogram(x, w) for w in windows} for x in (REAL, FAKE))
+    magnitude, convergence = [], []
+    for w in windows:
+        r, f = np.abs(real[w]), np.abs(fake[w])
+        logs = [np.log(np.maximum(x, 1e-3)) for x in (f, r)]
+        magnitude.append(np.abs(logs[0] - logs[1]).mean())
+        error = [np.sqrt(np.square(b - a).sum() / np.square(a).sum()) for a, b in zip(r, f)]
+        convergence.append(np.mean(error))
+    mel = np.abs(log_mel(fake[1024]) - log_mel(real[1024])).mean()
+    return {
+        "mel": mel,
+        "magnitude": float(np.mean(magnitude)),
+        "convergence": float(np.mean(convergence)),
+    }
+
+
+@pytest.mark.parametrize("step", [0, 1, 4])
+def test_a_vocoder_alone_has_spectral_losses(step):
+    objective = gan(step=step)
+    windows = objective.windows
+    assert windows[0] == 1024 and windows[1] in (256, 512, 2048)
+    check(objective(BATCH, "vocoder"), spectral_by_hand(windows), ITEMS)
+    assert torch.equal(objective.vocoder.heard[0], BATCH.mel) and not objective.judges.calls
+
+
+def test_the_mel_distance_may_be_to_the_mel_that_was_given():
+    objective = gan(step=0, given=0.3)
+    wanted = spectral_by_hand(objective.windows)
+    away = np.abs(log_mel(spectrogram(FAKE, 1024)) - MEL).mean()
+    wanted["mel"] = 0.3 * away + 0.7 * wanted["mel"]
+    check(objective(BATCH, "vocoder"), wanted, ITEMS)
+
+
+def test_generator_and_discriminators_have_opposite_aims():
+    """Hinge losses (as Vocos, arXiv 2306.00814) and feature matching (arXiv 2010.05646, eq. 6)."""
+    objective = gan()
+    window, period = objective.judged_window, objective.period
+    real, fake = (
+        judged_by_hand(x[:JUDGED], spectrogram(x[:JUDGED], window), period) for x in (REAL, FAKE)
+    )
+    found = objective(BATCH, "vocoder")
+    assert [calls[2] for calls in objective.judges.calls] == [(period,)] * 2
+    adversarial = np.mean([np.maximum(0, 1 - s).mean() for s, _ in fake])
+    matching = [np.abs(a - b).mean() for (_, f), (_, r) in zip(fake, real) for a, b in zip(f, r)]
+    parts = {name: found.pop(name) for name in ("adversarial", "matching")}
+    check(found, spectral_by_hand(objective.windows), ITEMS)
+    wanted = {"adversarial": float(adversarial), "matching": float(np.mean(matching))}
+    check(parts, wanted, JUDGED)
+    judged = objective(BATCH, "judges")
+    terms = [
+        np.maximum(0, 1 - r).mean() + np.maximum(0, 1 + f).mean()
+        for (r, _), (f, _) in zip(real, fake)
+    ]
+    check(judged, {"judge": float(np.mean(terms))}, JUDGED)
+    weights = {"mel": 20, "magnitude": 5, "convergence": 5, "adversarial": 1, "matching": 2}
+    assert objective.weights() == {**weights, "judge": 1}
+
+
+def test_gradients_of_each_phase_stay_on_their_side():
+    """The generator's would lift the scores of its waves, the discriminators' lower them."""
+    objective = gan()
+    wave, gain = objective.vocoder.wave, objective.judges.gain
+    objective(BATCH, "vocoder")["adversarial"][0].backward()
+    assert gain.grad is None and wave.grad[:JUDGED].any() and not wave.grad[JUDGED:].any()
+    with torch.no_grad():
+        before = objective(BATCH, "vocoder")["adversarial"][0]
+        wave -= 1e-2 * wave.grad
+        assert objective(BATCH, "vocoder")["adversarial"][0] < before
+        objective.vocoder.wave.copy_(torch.from_numpy(FAKE))
+    wave.grad = None
+    objective(BATCH, "vocoder")
+    objective(BATCH, "judges")["judge"][0].backward()
+    assert wave.grad is None
+    real, fake = REAL[:JUDGED], FAKE[:JUDGED]
+    slope = (fake * (GAIN * fake + OFFSET > -1)).mean() - (real * (GAIN * real + OFFSET < 1)).mean()
+    # half: the mean over two judges, of whom one has this gain
+    assert gain.grad.item() == pytest.approx(JUDGED * slope / 2, rel=1e-3)
+
+
+def test_slopes_of_phases_are_compared_by_loudness():
+    """1 - cos of the error, by the root of both magnitudes; two frames at each end are left out."""
+    objective = gan(Speaker(rounds=2), gan_from=1.0)
+    x = spectrogram(REAL, 1024).transpose(0, 2, 1)[:, 2:-2]
+    magnitude, advance, delay = (s[:, 2:-2].astype(np.float64) for s in SLOPES)
+    logs = np.log(np.maximum(magnitude, 1e-3)) - np.log(np.maximum(np.abs(x), 1e-3))
+
+    def loudness(now, before):
+        return np.sqrt(np.abs(now) * np.abs(before))
+
+    def far(angle, now, before):
+        weight = loudness(now, before)
+        true = np.angle(now) - np.angle(before)
+        return float((weight * (1 - np.cos(angle - true))).sum() / weight.sum())
+
+    wanted = {
+        "magnitude": float(np.abs(logs).mean()),
+        "advance": far(advance[:, 1:], x[:, 1:], x[:, :-1]),
+        "delay": far(delay[:, :, 1:], x[:, :, 1:], x[:, :, :-1]),
+    }
+    counts = {
+        "magnitude": logs.size,
+        "advance": loudness(x[:, 1:], x[:, :-1]).sum(),
+        "delay": loudness(x[:, :, 1:], x[:, :, :-1]).sum(),
+    }
+    check(objective(BATCH, "vocoder"), wanted, counts)
+    assert objective.weights() == {"magnitude": 5, "advance": 10, "delay": 10}

@@ -1,0 +1,84 @@
+"""Held-out losses: the average is measured in the model's place, and both are as before."""
+
+from __future__ import annotations
+
+import weakref
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from nanospeech_torch.train.loop import heldout
+from nanospeech_torch.train.objectives.flow import LossConfig
+from nanospeech_torch.train.optim.optimizers import EMA
+from tests.training import samples, speech_model, trainer
+
+
+class Alive(TorchDispatchMode):
+    """Bytes of the memory that is made inside and alive at once, at the most."""
+
+    def __init__(self):
+        super().__init__()
+        self.now = self.most = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        old = {t.untyped_storage()._cdata for t in tree_leaves(args) if torch.is_tensor(t)}
+        made = func(*args, **(kwargs or {}))
+        for t in tree_leaves(made):
+            if torch.is_tensor(t) and (store := t.untyped_storage())._cdata not in old:
+                self.now += store.nbytes()
+                self.most = max(self.most, self.now)
+                weakref.finalize(t, self.drop, store.nbytes())
+        return made
+
+    def drop(self, count: int) -> None:
+        self.now -= count
+
+
+def follower(dtype: torch.dtype = torch.float32) -> SimpleNamespace:
+    """A model of 16 matrices of 64 kB and its average, which is elsewhere."""
+    model = torch.nn.Sequential(*[torch.nn.Linear(128, 128) for _ in range(16)]).to(dtype)
+    ema = EMA(model, decay=0.5)
+    for mean in ema.mean:
+        mean.add_(0.123456789)
+    return SimpleNamespace(ema=ema, model=model, core=model)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_weights_and_average_change_places_and_come_back(dtype):
+    run = follower(dtype)
+    before = [p.clone() for p in run.ema.live], [m.clone() for m in run.ema.mean]
+    places = [p.data_ptr() for p in run.ema.live]
+    with pytest.raises(KeyboardInterrupt), heldout.averaged(run):
+        assert all(torch.equal(p, m.to(dtype)) for p, m in zip(run.ema.live, before[1]))
+        assert places == [p.data_ptr() for p in run.ema.live] and not run.model.training
+        raise KeyboardInterrupt
+    for now, then in zip((run.ema.live, run.ema.mean), before):
+        assert all(torch.equal(a, b) for a, b in zip(now, then))
+    assert run.model.training
+
+
+@torch.no_grad()
+def test_no_weights_are_held_twice(monkeypatch):
+    monkeypatch.setattr(heldout, "PIECE", 1024)
+    run = follower()
+    with Alive() as alive, heldout.averaged(run):
+        pass
+    assert 0 < alive.most <= 2 * 4 * 1024  # of a megabyte
+
+
+def test_a_guided_models_teacher_is_still_the_average(tmp_path):
+    model = speech_model()
+    model.loss = LossConfig(pair=0.0, model_guidance=0.5)
+    run = trainer(tmp_path, model)
+    run.train(samples(), 2, 2, max_duration=200)
+    teacher, name = model.guide[0], "proj_out.weight"
+    want = dict(teacher.named_parameters())[name].clone()
+    with torch.no_grad(), heldout.averaged(run):
+        assert torch.equal(dict(model.guide[0].named_parameters())[name], want)
+    assert model.guide[0].state_dict()[name].data_ptr() == (
+        run.ema.state_dict()[f"transformer.{name}"].data_ptr()
+    )

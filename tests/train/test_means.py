@@ -1,0 +1,138 @@
+"""Means of a step: several micro-batches learn what one batch, or as many processes, would."""
+
+from __future__ import annotations
+
+import dataclasses
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from nanospeech.trainer_torch import NanospeechTrainer
+from nanospeech_torch.train.data.segments import SegmentBatch
+from nanospeech_torch.train.data.speech import Loaded, Place
+from nanospeech_torch.train.loop.log import Log
+from nanospeech_torch.train.objectives.flow import Nanospeech, Objective
+from tests.train.test_optimizers import batch_of, tiny, tiny_duration
+from tests.train.test_vocoder_gan import gan, slopes
+
+PARTS = ((0, 1), (1, 2), (2, 4))  # unlike in size, and so in what they count
+
+
+class Uncounted(Nanospeech):
+    """A speech model that does not tell how many elements its losses have."""
+
+    counts = None  # type: ignore[assignment]
+
+
+def uncounted() -> Nanospeech:
+    model = tiny(text_upsampling="aligned", patch_size=2)
+    return Uncounted(model.transformer, None, model.audio, model.loss)
+
+
+def waves() -> SegmentBatch:
+    """Four segments of noise of different levels."""
+    g = torch.Generator().manual_seed(0)
+    wave = torch.randn(4, 23 * 256, generator=g) * torch.tensor([0.01, 0.1, 0.3, 0.2])[:, None]
+    return SegmentBatch(wave, torch.randn(4, 24, 100, generator=g) - 4)
+
+
+OBJECTIVES: dict[str, tuple[Any, Any]] = {
+    "none": (tiny, batch_of),
+    "average": (lambda: tiny(text_upsampling="average", patch_size=2), batch_of),
+    "aligned": (lambda: tiny(text_upsampling="aligned", patch_size=2), batch_of),
+    "uncounted": (uncounted, batch_of),
+    "duration": (tiny_duration, batch_of),
+    "vocoder": (lambda: gan(gan_from=0.0, judged=4), waves),
+    "slopes": (lambda: slopes(gan_from=1.0), waves),
+}
+
+
+def part(batch: Any, begin: int, end: int) -> Any:
+    return type(batch)(**{k: v[begin:end] for k, v in vars(batch).items()})
+
+
+def step(folder: Path, model: Any, batches: Sequence[Any]) -> tuple[dict, dict[str, float]]:
+    """One step of plain gradient descent: the gradient, by names, and the logged losses."""
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    optimizers = [torch.optim.SGD(params, lr=1.0) for params in model.phases().values()]
+    settings = {"accumulate": len(batches), "max_grad_norm": 0.0, "schedule": "constant"}
+    run = NanospeechTrainer(model, optimizers, 0, {"cpu": True}, folder, log_every=9, **settings)
+    model.rate = lambda phase: 1.0
+    log = Log(run, 10)
+    run.model.train()
+    run.optimizer_step(iter([Loaded(batch, 0, Place()) for batch in batches]), 10, log)
+    moved = {name: before[name] - p.detach() for name, p in model.named_parameters()}
+    return moved, log.means()
+
+
+@pytest.mark.parametrize("kind", OBJECTIVES)
+def test_micro_batches_learn_what_one_batch_does(tmp_path, kind):
+    build, make = OBJECTIVES[kind]
+    want, told = step(tmp_path, build(), [make()])
+    got, said = step(tmp_path, build(), [part(make(), *ends) for ends in PARTS])
+    assert said == pytest.approx(told, rel=1e-5)
+    gradient, other = (torch.cat([g.flatten() for g in found.values()]) for found in (want, got))
+    assert (other - gradient).norm() < 1e-5 * gradient.norm()
+
+
+@pytest.mark.parametrize("kind", [k for k in OBJECTIVES if k != "uncounted"])
+def test_elements_are_counted_as_forward_counts_them(kind):
+    build, make = OBJECTIVES[kind]
+    model, batch = build().train(), make()
+    phases = getattr(model, "active_phases", lambda: ("",))()
+    for phase in phases:
+        sums = model(batch, phase) if phase else model(batch)
+        counts = model.counts(batch, phase)
+        assert {k: float(counts[k]) for k in sums} == {k: float(n) for k, (_, n) in sums.items()}
+        assert all(float(n) > 1 for n in counts.values())  # the loop divides by no less
+
+
+class Level(Objective):
+    """Learns one number from batches whose elements are its targets; keeps watch on its graphs."""
+
+    counts = None
+    loss = audio = tokenizer = None
+
+    def __init__(self):
+        super().__init__()
+        self.level = torch.nn.Parameter(torch.tensor(0.0))
+        self.alive: list[int] = []
+        self.kept: list[weakref.ref] = []
+
+    def weights(self) -> dict[str, float]:
+        return {"level": 1.0}
+
+    def forward(self, batch: Any) -> Any:
+        if torch.is_grad_enabled():
+            self.alive.append(sum(ref() is not None for ref in self.kept))
+            activation = (self.level * torch.ones_like(batch.mel)).exp()  # kept for its backward
+            self.kept.append(weakref.ref(activation))
+            error = (activation - 1) + self.level * batch.mel + batch.mel
+        else:
+            error = batch.mel
+        return {"level": (error.sum(), torch.tensor(batch.mel.numel()))}
+
+
+@dataclasses.dataclass
+class Values:
+    mel: torch.Tensor
+    text: torch.Tensor
+
+    def to(self, device: Any) -> Values:
+        return self
+
+
+def test_a_mean_is_over_elements_and_no_graph_waits_for_another(tmp_path, monkeypatch):
+    monkeypatch.setattr("nanospeech_torch.train.loop.log.batch_flops", lambda *_: 0)
+    model, text = Level(), torch.zeros(1, 1)
+    values = [torch.full((1, 100), 1.0), torch.full((1, 10), 3.0), torch.full((1, 10), 3.0)]
+    moved, means = step(tmp_path, model, [Values(v, text) for v in values[:2]])
+    assert means["level"] == pytest.approx(130 / 110)  # not 2, the mean of the means
+    assert float(moved["level"]) == pytest.approx(1 + 130 / 110)
+    model = Level()
+    step(tmp_path, model, [Values(v, text) for v in values])
+    assert model.alive == [0, 0, 0]

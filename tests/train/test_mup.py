@@ -1,0 +1,121 @@
+"""muP: what a network computes moves at one pace in all widths, so a learning rate carries over."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+import torch
+
+from nanospeech.config import AudioConfig, DiTConfig
+from nanospeech.errors import InputError
+from nanospeech_torch.dit import DiT
+from nanospeech_torch.train.objectives.flow import Nanospeech
+from nanospeech_torch.train.optim.mup import base_shapes, scale_outputs_, width_multipliers
+from nanospeech_torch.train.optim.optimizers import OptimizerConfig, build_optimizers
+from scripts.experiments import mup_sweep
+from tests.train.test_optimizers import batch_of, loss_of, tiny_duration
+
+WIDTHS = (64, 128, 256)
+
+
+def wide(dim: int, **options) -> Nanospeech:
+    torch.manual_seed(0)
+    heads = dim // 32
+    sizes = {"depth": 2, "dim_head": 32, "conv_layers": 1, "n_mels": 8, "text_num_embeds": 30}
+    config = DiTConfig(dim=dim, heads=heads, text_dim=dim, dropout=0.0, **{**sizes, **options})
+    return Nanospeech(DiT(config), None, AudioConfig(n_mels=8))
+
+
+def movement(dim: int, name: str, mup: bool, steps: int = 4) -> float:
+    """Mean absolute change of the last block's output over a few steps."""
+    model = wide(dim, adaln_zero=False)
+    base = WIDTHS[0] if mup else None
+    if base:
+        scale_outputs_(model, base_shapes(model, base))
+    optimizers = build_optimizers(model, OptimizerConfig(name, lr=3e-3, mup_base_dim=base))
+    outputs: list[torch.Tensor] = []
+    block = model.transformer.transformer_blocks[-1]
+    block.register_forward_hook(lambda _, args, out: outputs.append(out.detach()))
+    for _ in range(steps + 1):
+        model.zero_grad()
+        loss_of(model, batch_of()).backward()
+        for optimizer in optimizers:
+            optimizer.step()
+    return (outputs[-1] - outputs[0]).abs().mean().item()
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_outputs_move_at_one_pace_in_every_width(name):
+    moved = [movement(dim, name, mup=True) for dim in WIDTHS]
+    assert max(moved) < 2 * min(moved), moved
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_without_it_they_move_faster_the_wider_the_model(name):
+    narrow, middle, broad = (movement(dim, name, mup=False) for dim in WIDTHS)
+    assert narrow < middle < broad
+    assert broad > 1.5 * narrow
+
+
+def test_factors_follow_fan_in():
+    factors = width_multipliers(wide(256), base_shapes(wide(256), 64))
+    blocks = "transformer.transformer_blocks.0"
+    assert factors[f"{blocks}.attn.to_q.weight"] == 0.25
+    assert factors[f"{blocks}.ff.ff.2.weight"] == 0.25
+    assert factors["transformer.proj_out.weight"] == 0.25
+    assert factors["transformer.input_embed.conv_pos_embed.conv1d.0.weight"] == 0.25
+    assert factors["transformer.input_embed.proj.weight"] == 0.25  # by its text, not its mels
+    for name, factor in factors.items():
+        fixed = name.endswith("bias") or "grn" in name or "text_embed.text_embed" in name
+        assert factor == 1 or not fixed
+    for name in ("time_embed.time_mlp.0.weight", "text_embed.text_blocks.0.dwconv.weight"):
+        assert factors[f"transformer.{name}"] == 1
+
+
+def test_at_the_base_width_nothing_changes():
+    model = wide(64, text_upsampling="aligned")
+    shapes = base_shapes(model, 64)
+    assert set(width_multipliers(model, shapes).values()) == {1.0}
+    before = {n: p.clone() for n, p in model.named_parameters()}
+    scale_outputs_(model, shapes)
+    assert all(torch.equal(p, before[n]) for n, p in model.named_parameters())
+
+
+def test_weights_decay_alike_whatever_their_rate():
+    config = OptimizerConfig(lr=1e-2, weight_decay=0.1, mup_base_dim=64)
+    (adamw,) = build_optimizers(wide(256), config)
+    rates = {(g["lr"], g["weight_decay"]) for g in adamw.param_groups}
+    assert {lr for lr, _ in rates} == {1e-2, 2.5e-3}
+    assert {round(lr * decay, 9) for lr, decay in rates} == {0.0, 1e-3}
+
+
+def test_a_duration_model_has_a_base_too():
+    model = tiny_duration()
+    with pytest.raises(InputError, match="heads"):
+        base_shapes(model, 32)
+    with pytest.raises(InputError, match="leave it out"):
+        base_shapes(torch.nn.Linear(2, 2), 32)
+    assert base_shapes(model, 128)["to_pred.0.weight"] == (1, 128)
+
+
+def test_a_sweep_goes_on_where_it_stopped(tmp_path: Path):
+    pytest.importorskip("matplotlib")
+    shard = str(Path(__file__).parents[1] / "fixtures" / "speech-000000.tar")
+    table = tmp_path / "mup.csv"
+    args = ["--shards", shard, "--csv", str(table), "--out", str(tmp_path / "mup.png")]
+    args += ["--widths", "64", "128", "--steps", "2", "--depth", "1", "--batch", "1"]
+    args += ["--clips", "2", "--held", "1", "--frames", "200"]
+    assert mup_sweep.main([*args, "--rates", "0.001"]) == 0
+    first = table.read_text()
+    assert mup_sweep.main([*args, "--rates", "0.001", "0.002"]) == 0
+    assert table.read_text().startswith(first)
+    with open(table, newline="") as f:
+        rows = list(csv.DictReader(f))
+    assert len(rows) == 8 and (tmp_path / "mup.png").stat().st_size > 1000
+
+
+def test_best_rates_lie_between_the_cells():
+    rows = [{"lr": 2.0**n, "loss": 0.1 * (n - 0.25) ** 2 + 1} for n in (-2, -1, 0, 1)]
+    assert mup_sweep.best_rate(rows)[0] == pytest.approx(2**0.25)

@@ -1,0 +1,227 @@
+"""Resume: other numbers of processes, killed processes, changed settings, what is said."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from nanospeech.errors import CheckpointError
+from nanospeech_torch.checkpoint_reader import read_tensors
+from nanospeech_torch.train.config import run_config
+from nanospeech_torch.train.loop.state import changes
+from nanospeech_torch.train.run import train
+from tests.training import samples, speech_model, trainer, write_shards
+
+ROOT = Path(__file__).parents[2]
+
+
+def start(processes: int, *args: object, together: bool = False) -> list[subprocess.Popen]:
+    """The processes of a run, as a launcher starts them; together: the first one leads a group."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    common = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "WORLD_SIZE": str(processes),
+        "LOCAL_WORLD_SIZE": str(processes),
+    }
+    command = [sys.executable, "-m", "tests.resume_worker", *map(str, args)]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    run: list[subprocess.Popen] = []
+    for r in range(processes):
+        if together:
+            pipes["preexec_fn"] = partial(os.setpgid, 0, run[0].pid if run else 0)
+        env = {**common, "RANK": str(r), "LOCAL_RANK": str(r)}
+        run.append(subprocess.Popen(command, env=env, **pipes))
+    return run
+
+
+def finish(run: list[subprocess.Popen]) -> str:
+    """Waits for processes; what the first one printed."""
+    out = [process.communicate(timeout=300)[0] for process in run]
+    assert [process.returncode for process in run] == [0] * len(run), "\n".join(out)[-4000:]
+    return out[0]
+
+
+def same(a: Path, b: Path, tolerance: float) -> bool:
+    got, want = read_tensors(a), read_tensors(b)
+    assert got.keys() == want.keys()
+    return all(torch.allclose(got[n].float(), want[n].float(), 0, tolerance) for n in want)
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("shards")
+    write_shards(folder, 2)
+    return folder
+
+
+def test_two_killed_processes_go_on_as_if_nothing_had_been(tmp_path, shards):
+    finish(start(2, tmp_path / "whole", shards, 6, 2))
+    run = start(2, tmp_path / "killed", shards, 600, 2)
+    latest = tmp_path / "killed" / "latest"
+    end = time.monotonic() + 200
+    while time.monotonic() < end and not latest.exists():
+        time.sleep(0.01)
+    for process in run:
+        process.send_signal(signal.SIGKILL)
+    for process in run:
+        process.communicate()
+    at = int(latest.read_text().strip()[5:])
+    last = max(6, at)
+    out = finish(start(2, tmp_path / "killed", shards, last, 2))
+    assert f"at step {at}" in out
+    if last > 6:
+        finish(start(2, tmp_path / "whole", shards, last, 2))
+    name = f"step_{last:08d}"
+    assert same(tmp_path / "killed" / name, tmp_path / "whole" / name, 1e-6)
+
+
+def test_each_process_reads_its_own_part_alone(tmp_path, shards):
+    finish(start(2, tmp_path, shards, 1, 9))
+    run = start(2, tmp_path, shards, 2, 9)
+    said = [process.communicate(timeout=300)[0] for process in run]
+    assert "going on from" in said[0], said
+    for rank, text in enumerate(said):
+        opened = {line.split()[1] for line in text.splitlines() if line.startswith("opened ")}
+        assert opened == {f"rank_{rank:05d}.json"}, text
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1)])
+def test_another_number_of_processes_goes_on_without_repeating(tmp_path, shards, before, after):
+    finish(start(before, tmp_path, shards, 1, 9))
+    out = finish(start(after, tmp_path, shards, 3, 9))
+    assert f"{before} processes saved, {after} go on" in out
+    assert "nothing is repeated or skipped" in out and "at step 1" in out
+    ranks = sorted((tmp_path / "step_00000003").glob("rank_*.json"))
+    assert len(ranks) == after
+    places = [json.loads(r.read_text())["places"] for r in ranks]
+    assert all(p["streams"] == after for found in places for p in found.values())
+
+
+@pytest.mark.parametrize(
+    ("processes", "shard", "tensor", "batch"), [(2, 2, 1, 1), (2, 1, 2, 2), (4, 2, 1, 1)]
+)
+def test_split_runs_learn_and_resume_as_one_process_does(
+    tmp_path, shards, processes, shard, tensor, batch
+):
+    """FSDP2 x2, tensor x2, HSDP 2x2: 20 losses as one process's; saved by one, resumed by many."""
+    whole = batch * processes // tensor
+    finish(start(1, tmp_path / "one", shards, 20, 99, 1, 1, whole))
+    finish(start(1, tmp_path / "many", shards, 8, 99, 1, 1, whole))
+    out = finish(start(processes, tmp_path / "many", shards, 20, 99, shard, tensor, batch))
+    assert "at step 8" in out
+    one, many = (losses(tmp_path / name) for name in ("one", "many"))
+    assert [step for step, _ in one] == [step for step, _ in many] == list(range(1, 21))
+    assert [v for _, v in many] == pytest.approx([v for _, v in one], rel=1e-4)
+    assert same(tmp_path / "many/step_00000020", tmp_path / "one/step_00000020", 1e-4)
+    # and the other way: what many saved, one goes on with
+    out = finish(start(1, tmp_path / "many", shards, 21, 99, 1, 1, whole))
+    assert "at step 20" in out
+
+
+def losses(run: Path) -> list[tuple[int, float]]:
+    with (run / "log.csv").open(newline="") as f:
+        return [(int(r["step"]), float(r["flow"])) for r in csv.DictReader(f)]
+
+
+def test_changed_settings_are_named(tmp_path, shards, capsys):
+    values = {
+        "run_dir": str(tmp_path),
+        "total_steps": 1,
+        "warmup_steps": 1,
+        "data": {"shards": f"{shards}/*.tar", "tokenizer": "bytes", "batch_size": 2},
+        "dit": {"dim": 32, "depth": 1, "heads": 1, "text_dim": 32, "conv_layers": 1},
+        "optimizer": {"lr": 1e-3},
+    }
+    train(run_config(values))
+    train(run_config(values | {"total_steps": 2, "optimizer": {"lr": 2e-3}}))
+    said = capsys.readouterr().out
+    assert "changed since step 1: optimizer.lr was 0.001, is 0.002" in said
+    assert "total_steps was 1, is 2" in said  # schedules depend on it
+    meta = json.loads((tmp_path / "step_00000002" / "meta.json").read_text())
+    assert meta["run"]["optimizer"]["lr"] == 2e-3
+
+
+def test_a_run_whose_draws_were_keyed_otherwise_goes_on_and_says_so_once(tmp_path, capsys):
+    trainer(tmp_path).train(samples(), 2, 2, max_duration=200)
+    saved = tmp_path / "step_00000002" / "meta.json"
+    meta = json.loads(saved.read_text())
+    del meta["draws"]  # as older versions wrote it
+    saved.write_text(json.dumps(meta))
+    told = "each sample has draws of its own"
+    assert told not in capsys.readouterr().out
+    trainer(tmp_path).train(samples(), 3, 2, max_duration=200)
+    said = capsys.readouterr().out
+    assert said.count(told) == 1 and "at step 2" in said
+    trainer(tmp_path).train(samples(), 4, 2, max_duration=200)
+    said = capsys.readouterr().out
+    assert told not in said and "at step 3" in said
+
+
+def test_differences_are_found_at_any_depth():
+    old, new = {"a": {"b": 1, "c": [1]}, "d": 2}, {"a": {"b": 1, "c": [2]}, "e": 3}
+    lines = changes(old, new)
+    assert lines == ["a.c was [1], is [2]", "d was 2, is absent", "e was absent, is 3"]
+
+
+def test_resume_takes_a_folder_and_refuses_what_is_none(tmp_path):
+    trainer(tmp_path / "a").train(samples(), 2, 2, max_duration=200, save_step=1)
+    for where in (tmp_path / "a", tmp_path / "a" / "step_00000001"):
+        run = trainer(tmp_path / where.name / "b")
+        run.train(samples(), 3, 2, max_duration=200, resume=str(where))
+        assert run.step == 3
+    with pytest.raises(CheckpointError, match=r"auto, never, a run's folder"):
+        trainer(tmp_path / "c").train(samples(), 3, 2, max_duration=200, resume="nowhere")
+
+
+def test_old_weights_alone_are_not_overwritten_in_silence(tmp_path):
+    torch.save({"model_state_dict": speech_model().state_dict()}, tmp_path / "step_00000009.pt")
+    with pytest.raises(CheckpointError, match="no checkpoint folder to go on from"):
+        trainer(tmp_path).train(samples(), 1, 2, max_duration=200)
+
+
+def test_sigterm_saves_and_ends_the_run(tmp_path, shards):
+    (run,) = start(1, tmp_path, shards, 100_000, 100_000)
+    end = time.monotonic() + 200
+    while time.monotonic() < end and not (tmp_path / "log.csv").exists():
+        time.sleep(0.05)
+    run.send_signal(signal.SIGTERM)
+    out = finish([run])
+    assert "SIGTERM at step" in out
+    (saved,) = tmp_path.glob("step_????????")
+    assert (tmp_path / "latest").read_text().strip() == saved.name
+
+
+def test_a_run_started_afresh_keeps_its_own_checkpoints_and_the_old_ones(tmp_path, capsys):
+    trainer(tmp_path, keep=2).train(samples(), 6, 2, max_duration=200, save_step=2)
+    trainer(tmp_path, keep=2).train(samples(), 2, 2, max_duration=200, resume="never")
+    assert "are now in" in capsys.readouterr().out
+    assert (tmp_path / "latest").read_text().strip() == "step_00000002"
+    assert (tmp_path / "step_00000002" / "meta.json").is_file()
+    old = {p.name for p in (tmp_path / "before_1").iterdir()}
+    assert old == {"log.csv"} | {f"step_0000000{n}{e}" for n in (4, 6) for e in ("", ".pt")}
+    # going back to an earlier step of the same run is much the same
+    again = trainer(tmp_path, keep=3)
+    again.train(samples(), 5, 2, max_duration=200, save_step=1)
+    back = trainer(tmp_path, keep=3)
+    back.train(samples(), 4, 2, max_duration=200, resume=str(tmp_path / "step_00000003"))
+    assert (tmp_path / "latest").read_text().strip() == "step_00000004"
+    assert (tmp_path / "before_2" / "step_00000005").is_dir()
+    assert [step for step, _ in losses(tmp_path)] == [1, 2, 3, 4]

@@ -1,0 +1,169 @@
+"""Stop: signals to all processes of a run, loader workers among them, cost it nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.train.test_resume import finish, same, start
+from tests.training import samples, trainer, write_shards
+
+ROOT = Path(__file__).parents[2]
+ENDLESS = 100_000
+PIPES: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+
+# workers that read for ever are signalled by a stranger as soon as they are there, and once more
+# later; then by their trainer
+LOADER = """
+import os, subprocess, time
+from nanospeech_torch.feed import Loader
+class Slow:
+    def __len__(self): return 4
+    def __getitem__(self, index):
+        time.sleep(1000)
+again = "read pids; kill -TERM $pids; sleep 1; kill -TERM $pids; kill -INT $pids"
+stranger = subprocess.Popen(["bash", "-c", again], stdin=subprocess.PIPE, text=True)
+loader = iter(Loader(Slow(), num_workers=4, multiprocessing_context="fork"))
+workers = loader._workers
+stranger.communicate(" ".join(str(w.pid) for w in workers) + chr(10))
+time.sleep(1)
+print(sum(w.is_alive() for w in workers), "alive")
+for worker in workers:
+    worker.terminate()
+for worker in workers:
+    worker.join(30)
+print([w.exitcode for w in workers])
+os._exit(0)
+"""
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="there are no process groups")
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("shards")
+    write_shards(folder, 4)
+    return folder
+
+
+def wait_for(what: Callable[[], object], *alive: subprocess.Popen) -> None:
+    """Until something is there, or a process has ended before it."""
+    end = time.monotonic() + 200
+    while not what():
+        assert time.monotonic() < end and all(p.poll() is None for p in alive)
+        time.sleep(0.002)
+
+
+def latest(run: Path) -> int:
+    """The step of a run's newest checkpoint."""
+    return int((run / "latest").read_text().strip().removeprefix("step_"))
+
+
+def left_over(run: Path) -> list[str]:
+    """What an unfinished save leaves."""
+    return [p.name for p in run.glob("*.part")]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("when", ["training", "saving"])
+def test_a_signal_to_the_whole_group_saves_and_the_run_goes_on_exactly(
+    tmp_path, shards, processes, when
+):
+    run, whole = tmp_path / "stopped", tmp_path / "whole"
+    every = 1 if when == "saving" else ENDLESS
+    group = start(processes, run, shards, ENDLESS, every, "workers=2", together=True)
+    if when == "saving":
+        wait_for(lambda: (run / "latest").exists(), *group)
+        wait_for(lambda: list(run.glob("step_*.part")), *group)
+    else:
+        wait_for((run / "log.csv").exists, *group)
+    os.killpg(group[0].pid, signal.SIGTERM)
+    assert "SIGTERM at step" in finish(group)
+    at = latest(run)
+    assert at > 0 and not left_over(run)
+    out = finish(start(processes, run, shards, at + 3, ENDLESS, "workers=2"))
+    assert f"at step {at}" in out
+    finish(start(processes, whole, shards, at + 3, ENDLESS, "workers=2"))
+    name = f"step_{at + 3:08d}"
+    assert same(run / name, whole / name, 0 if processes == 1 else 1e-6)
+
+
+def everyone(launcher: subprocess.Popen) -> None:
+    """SIGTERM to a launcher and all that it started, loader workers too, as SLURM sends it."""
+    parent = psutil.Process(launcher.pid)
+    for process in [parent, *parent.children(recursive=True)]:
+        process.terminate()
+
+
+@pytest.mark.parametrize("shielded", [True, False])
+def test_torchrun_and_all_below_it_may_be_signalled(tmp_path, shards, shielded):
+    """Left to itself torchrun passes the signal on and ends with 1; shielded from it, with 0."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    worker = ["--nproc_per_node", "2", "-m", "tests.resume_worker"]
+    arguments = [tmp_path, shards, ENDLESS, ENDLESS, "workers=2"]
+    if shielded:
+        shield = ["bash", "-c", 'trap "" TERM; exec "$@"', "bash"]
+        torchrun = [*shield, *torchrun, "--signals_to_handle", "SIGINT"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    run = subprocess.Popen([*torchrun, *worker, *map(str, arguments)], env=env, **PIPES)
+    wait_for((tmp_path / "log.csv").exists, run)
+    everyone(run)
+    out = run.communicate(timeout=300)[0]
+    assert "SIGTERM at step" in out and "Traceback" not in out.partition("SIGTERM at step")[0], out
+    assert (run.returncode == 0) == shielded, out
+    at = latest(tmp_path)
+    assert at > 0 and not left_over(tmp_path)
+    again = finish(start(2, tmp_path, shards, at + 1, ENDLESS, "workers=2"))
+    assert f"at step {at}" in again
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="sees when signals are heard")
+def test_a_signal_while_the_program_loads_is_not_lost(tmp_path, shards):
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        f"run_dir: {tmp_path / 'run'}\n"
+        f"data: {{shards: [{shards}/*.tar], tokenizer: phonemes, batch_size: 1}}\n"
+        "dit: {dim: 32, depth: 1, heads: 1, text_dim: 32, conv_layers: 1}\n"
+    )
+    command = [sys.executable, "nanospeech_torch/train/__main__.py", "--config", str(config)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    run = subprocess.Popen(command, env=env, cwd=ROOT, **PIPES)
+    status = Path(f"/proc/{run.pid}/status")
+
+    def heard() -> bool:
+        (line,) = (n for n in status.read_text().splitlines() if n.startswith("SigCgt:"))
+        return bool(int(line.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
+
+    wait_for(heard, run)
+    assert not (tmp_path / "run").exists()
+    run.terminate()
+    out = run.communicate(timeout=300)[0]
+    assert run.returncode == 0 and "SIGTERM at step 0: saving" in out, out
+    assert latest(tmp_path / "run") == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others cannot tell who signals")
+def test_a_worker_ends_when_its_trainer_says_so_and_not_before():
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    run = subprocess.Popen([sys.executable, "-c", LOADER], env=env, **PIPES)
+    out = run.communicate(timeout=100)[0]
+    assert out.splitlines()[-2:] == ["4 alive", "[0, 0, 0, 0]"], out
+
+
+def test_a_signal_before_the_first_step_loses_nothing(tmp_path):
+    for name, stopping in (("stopped", "SIGTERM"), ("stopped", False), ("whole", False)):
+        run = trainer(tmp_path / name)
+        run.stopping = stopping
+        run.train(samples(), 3, 2, max_duration=200)
+    assert (tmp_path / "stopped" / "step_00000000").is_dir()
+    name = "step_00000003"
+    assert same(tmp_path / "stopped" / name, tmp_path / "whole" / name, 0)

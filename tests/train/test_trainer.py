@@ -1,0 +1,288 @@
+"""Training: overfitting, resuming, two processes, shards, and what is left out."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from datasets import load_dataset
+
+from nanospeech.errors import CheckpointError, DataError, InputError
+from nanospeech.trainer_torch import NanospeechTrainer
+from nanospeech_torch.train.data.speech import BatchPlan
+from nanospeech_torch.train.loop.log import Log
+from nanospeech_torch.train.optim.optimizers import OptimizerConfig, build_optimizers, lr_factor
+from tests.no_sync import forbid_sync
+from tests.training import duration_model, samples, speech_model, trainer, write_shards
+
+ROOT = Path(__file__).parents[2]
+
+
+def weights(path: Path, kind: str = "model_state_dict") -> dict[str, torch.Tensor]:
+    return torch.load(path, weights_only=True)[kind]
+
+
+def column(run: Path, name: str) -> list[float]:
+    with (run / "log.csv").open() as f:
+        return [float(row[name]) for row in csv.DictReader(f) if row[name]]
+
+
+@pytest.mark.parametrize("upsampling", ["none", "average", "aligned"])
+def test_one_batch_can_be_overfitted(tmp_path, upsampling):
+    patch = 2 if upsampling == "aligned" else 1
+    model = speech_model(text_upsampling=upsampling, patch_size=patch)
+    trainer(tmp_path, model, 3e-3).train(samples(), 60, batch_size=4, max_duration=200)
+    flow = column(tmp_path, "flow")
+    assert sum(flow[-10:]) / 10 < 0.7 * flow[0]
+
+
+def test_duration_model_learns_the_lengths(tmp_path):
+    trainer(tmp_path, duration_model(), 3e-3).train(samples(), 60, batch_size=4, max_duration=200)
+    error = column(tmp_path, "duration")
+    assert sum(error[-10:]) / 10 < 0.3 < error[0]
+
+
+def test_resumed_run_equals_uninterrupted_one(tmp_path):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    options = {"dropout": 0.1}
+    trainer(whole, speech_model(**options)).train(samples(), 7, 2, max_duration=200)
+    trainer(parts, speech_model(**options)).train(samples(), 7, 2, max_duration=200, save_step=3)
+    assert (parts / "latest").read_text().strip() == "step_00000007"
+    (parts / "latest").write_text("step_00000003\n")  # as if killed right after step 3
+    trainer(parts, speech_model(**options)).train(samples(), 7, 2, max_duration=200)
+    for kind in ("model_state_dict", "ema_state_dict"):
+        want, got = (weights(run / "step_00000007.pt", kind) for run in (whole, parts))
+        assert all(torch.equal(want[name], got[name]) for name in want)
+
+
+def test_resume_says_where_and_never_starts_afresh(tmp_path, capsys):
+    trainer(tmp_path).train(samples(), 2, 2, max_duration=200)
+    trainer(tmp_path).train(samples(), 3, 2, max_duration=200)
+    assert "going on from" in (out := capsys.readouterr().out) and "at step 2" in out
+    again = trainer(tmp_path)
+    again.train(samples(), 1, 2, max_duration=200, resume="never")
+    assert again.step == 1
+
+
+def test_resume_with_another_model_is_refused(tmp_path):
+    trainer(tmp_path).train(samples(), 1, 2, max_duration=200)
+    with pytest.raises(CheckpointError, match="cannot go on from"):
+        trainer(tmp_path, speech_model(depth=3)).train(samples(), 2, 2, max_duration=200)
+
+
+def test_old_checkpoints_are_deleted_and_none_is_half_written(tmp_path):
+    trainer(tmp_path, keep=2).train(samples(), 6, 2, max_duration=200, save_step=1)
+    names = sorted(p.name for p in tmp_path.iterdir())
+    kept = [f"step_0000000{n}{kind}" for n in (5, 6) for kind in ("", ".pt")]
+    assert names == ["latest", "log.csv", *kept]
+
+
+@pytest.mark.parametrize("kind", ["plain", "aligned"])
+def test_two_processes_or_micro_batches_equal_one_with_the_same_global_batch(tmp_path, kind):
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu"]
+    launch += [
+        "--num_processes",
+        "2",
+        "--num_machines",
+        "1",
+        "--mixed_precision",
+        "no",
+        "--dynamo_backend",
+        "no",
+    ]
+    for name, start, size, times in (
+        ("two", launch, 1, 1),
+        ("one", [sys.executable], 2, 1),
+        ("twice", [sys.executable], 1, 2),
+    ):
+        arguments = [str(tmp_path / name), str(size), kind, str(times)]
+        command = [*start, "-m", "tests.training", *arguments]
+        result = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr[-3000:]
+    names = ("one", "two", "twice")
+    one, *others = (weights(tmp_path / name / "step_00000006.pt") for name in names)
+    for other in others:
+        assert all(torch.allclose(one[name], other[name], 0, 1e-5) for name in one)
+    for loss, count in (("flow", 6), ("heldout_flow", 2)):
+        first, *found = (column(tmp_path / name, loss) for name in names)
+        assert all(row == pytest.approx(first, 1e-5, 2e-5) for row in found) and len(first) == count
+
+
+def test_shards_stream_through_datasets_with_workers(tmp_path):
+    files = write_shards(tmp_path, 2)
+    dataset = load_dataset("webdataset", data_files=files, split="train", streaming=True)
+    run = trainer(tmp_path / "run")
+    run.train(dataset, 4, batch_size=2, max_duration=200, num_workers=2)
+    assert run.step == 4 and {p.epoch for p in run.places.values()} <= {0, 1, 2, 3, 4}
+
+
+def test_every_usable_sample_is_used_and_the_others_are_counted(tmp_path, capsys):
+    good = samples()
+    cut = {**good[0], "__key__": "cut", "mp3": {"bytes": b"not an mp3"}}
+    mute = {**good[0], "__key__": "mute", "json": {"duration": 1.5}}
+    long = {**good[0], "__key__": "long", "json": {"text": "hello", "duration": 60.0}}
+    run = trainer(tmp_path)
+    run.train([*good, cut, mute, long], 3, batch_size=2, max_duration=200)
+    assert run.skipped == {"unreadable audio": 1, "without text": 1, "too long": 1}
+    assert "samples left out" in capsys.readouterr().out
+
+
+def test_a_dataset_of_nothing_but_bad_samples_is_an_error(tmp_path):
+    bad = [{"__key__": "x", "json": {"text": "hi", "duration": 1.0}, "mp3": {"bytes": b"x"}}]
+    with pytest.raises(DataError, match="unreadable audio"):
+        trainer(tmp_path).train(bad, 1, batch_size=1, max_duration=200)
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine", "wsd", "constant"])
+def test_rates_warm_up_peak_and_end_near_zero(schedule):
+    rates = [lr_factor(s, 10, 100, schedule, 0.2) for s in range(101)]
+    # the first step moves a little already, and the eleventh is the first at the peak
+    assert rates[:11] == pytest.approx([(s + 1) / 11 for s in range(11)])
+    later = rates[11:]
+    assert later == sorted(later, reverse=True) and all(0 <= r <= 1 for r in rates)
+    assert rates[-1] == pytest.approx(1 if schedule == "constant" else 0, abs=1e-9)
+
+
+def descent(folder: Path, lr: float = 1.0, warmup: int = 0, **settings) -> NanospeechTrainer:
+    """A run by plain gradient descent: each step moves the weights by rate x gradient."""
+    model = speech_model()
+    options = {"log_every": 1, "buckets": 1, "schedule": "constant", **settings}
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+    return NanospeechTrainer(model, optimizer, warmup, {"cpu": True}, folder, **options)
+
+
+def moves(run: NanospeechTrainer, steps: int) -> list[list[torch.Tensor]]:
+    """The weights before the first step of a run and after each."""
+    batches, log = iter(run.loader(samples(), BatchPlan(2, 400, 200, buckets=1), 0, 0)), Log(run, 9)
+    run.model.train()
+    found = [[p.detach().clone() for p in run.core.parameters()]]
+    for _ in range(steps):
+        run.optimizer_step(batches, steps, log)
+        found.append([p.detach().clone() for p in run.core.parameters()])
+    return found
+
+
+def change(a: list[torch.Tensor], b: list[torch.Tensor]) -> torch.Tensor:
+    return torch.cat([(y - x).flatten() for x, y in zip(a, b)])
+
+
+def test_a_run_warms_up(tmp_path):
+    (before, after), (start, moved) = (
+        moves(descent(tmp_path / str(n), 1e-2, n, max_grad_norm=0.0), 1) for n in (0, 3)
+    )
+    # the same gradient at a quarter of the rate
+    torch.testing.assert_close(change(start, moved), change(before, after) / 4, rtol=0, atol=1e-7)
+    run = descent(tmp_path / "rates", 1e-2, 3)
+    moves(run, 5)
+    assert column(run.run_dir, "lr") == [0.0025, 0.005, 0.0075, 0.01, 0.01]
+
+
+def test_a_run_clips_its_gradients(tmp_path):
+    free, loose, tight = (
+        descent(tmp_path / str(most), 0.1, max_grad_norm=most) for most in (0.0, 1e3, 0.01)
+    )
+    whole, same, clipped = (change(*moves(run, 1)) for run in (free, loose, tight))
+    norm = column(free.run_dir, "grad_norm")[0]
+    assert norm > 0.1 and float(whole.norm()) == pytest.approx(0.1 * norm, rel=1e-3)
+    assert torch.equal(same, whole)
+    assert float(clipped.norm()) == pytest.approx(0.1 * 0.01, rel=1e-3)
+    torch.testing.assert_close(clipped / clipped.norm(), whole / whole.norm(), rtol=0, atol=1e-4)
+    # the log has the norm of what was found, not of what was left of it
+    assert column(tight.run_dir, "grad_norm") == column(free.run_dir, "grad_norm")
+
+
+def test_the_average_follows_every_step_of_a_run(tmp_path):
+    run = descent(tmp_path, 1.0, ema_decay=0.3)
+    first, *later = moves(run, 4)
+    mean = first
+    for step, weights in enumerate(later, 1):
+        keep = min(0.3, (1 + step) / (10 + step))
+        mean = [keep * m + (1 - keep) * w for m, w in zip(mean, weights)]
+    assert float(change(first, mean).norm()) > 0.01
+    for got, want in zip(run.ema.mean, mean):
+        torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize("kind", ["none", "aligned", "duration", "muon", "micro"])
+def test_a_step_never_waits_for_the_device(tmp_path, kind):
+    aligned = kind in ("aligned", "micro")
+    patch, upsampling = (2, "aligned") if aligned else (1, "none")
+    model = (
+        duration_model()
+        if kind == "duration"
+        else speech_model(text_upsampling=upsampling, patch_size=patch)
+    )
+    run = trainer(tmp_path, model, log_every=100, accumulate=2 if kind == "micro" else 1)
+    if kind == "muon":
+        run.optimizers = build_optimizers(model, OptimizerConfig(name="muon"))
+        run.rates = [[g["lr"] for g in o.param_groups] for o in run.optimizers]
+        run.phase_of = ["", ""]
+    batches = iter(run.loader(samples(), BatchPlan(2, 400, 200, buckets=1), 0, 0))
+    ready = [next(batches) for _ in range(4)]
+    log = Log(run, 10)
+    run.optimizer_step(iter(ready[:2]), 10, log)  # the first one makes the optimizer's state
+    with forbid_sync():
+        run.optimizer_step(iter(ready[2:]), 10, log)
+    assert run.step == 2
+
+
+def test_accumulation_asked_of_accelerate_is_the_loops_own(tmp_path):
+    whole = trainer(tmp_path / "a", accumulate=2)
+    whole.train(samples(), 2, 1, max_duration=200)
+    kind = type(whole)
+    model = speech_model()
+    asked = kind(
+        model,
+        torch.optim.AdamW(model.parameters(), lr=1e-3),
+        2,
+        {"cpu": True, "gradient_accumulation_steps": 2},
+        tmp_path / "b",
+        log_every=1,
+        ema_decay=0.9,
+        buckets=1,
+    )
+    assert asked.config.accumulate == 2
+    asked.train(samples(), 2, 1, max_duration=200)
+    for name in ("flow", "grad_norm"):
+        assert column(tmp_path / "a", name) == column(tmp_path / "b", name)
+
+
+def test_half_precision_scales_and_guards_every_optimizer(tmp_path):
+    """The scaler of fp16, here on the CPU: the same steps as without it, and bad ones skipped."""
+    runs = []
+    for scale in (None, 1024.0):
+        model = speech_model()
+        run = trainer(tmp_path / str(scale), model, log_every=1)
+        run.optimizers = build_optimizers(model, OptimizerConfig(name="muon", lr=1e-3))
+        run.rates = [[g["lr"] for g in o.param_groups] for o in run.optimizers]
+        run.phase_of = ["", ""]
+        if scale:
+            run.accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+        run.train(samples(), 4, 2, max_duration=200)
+        runs.append(run)
+    for a, b in zip(*(r.core.parameters() for r in runs)):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=2e-4)
+
+
+def test_settings_that_make_no_sense_are_refused(tmp_path):
+    for bad in ({"decay_fraction": -3.0}, {"max_bad_steps": 0}, {"keep": 0}, {"ema_decay": 2.0}):
+        with pytest.raises(InputError, match=next(iter(bad))):
+            trainer(tmp_path / "x", **bad)
+
+
+def test_parameters_without_an_optimizer_are_left_alone(tmp_path):
+    model = speech_model(adaln_zero=False)
+    blocks = list(model.transformer.transformer_blocks.parameters())
+    optimizer = torch.optim.AdamW(blocks, lr=1e-3)
+    run = NanospeechTrainer(model, optimizer, 2, {"cpu": True}, tmp_path, log_every=1, buckets=1)
+    before = model.transformer.input_embed.proj.weight.detach().clone()
+    run.train(samples(), 6, 2, max_duration=200)
+    assert torch.equal(before, model.transformer.input_embed.proj.weight)
+    norms = column(tmp_path, "grad_norm")
+    assert max(norms) < 5 * min(norms)  # gradients that nobody uses do not pile up
