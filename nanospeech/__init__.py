@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 # what is exported, and the module that it is taken from when it is first asked for
 EXPORTS = {
-    "load_engine": "backend",
+    "load_engine": "load",
     "ModelConfig": "config",
     "SampleOptions": "config",
-    "Speaker": "pipeline",
-    "Utterance": "pipeline",
+    "Speaker": "speech.speaker",
+    "Utterance": "speech.speaker",
     "NanospeechError": "errors",
     "InputError": "errors",
     "CheckpointError": "errors",
@@ -48,7 +48,7 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import PackageNotFoundError, version
 
         try:
-            return version("nanospeech")
+            return version("nanospeech-tts")
         except PackageNotFoundError:  # run from a source tree that is not installed
             return "0+unknown"
     if name in EXPORTS:

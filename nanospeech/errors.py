@@ -39,5 +39,5 @@ def require(module: str, extra: str):
         if e.name is not None and e.name.split(".")[0] != module.split(".")[0]:
             raise
         raise BackendError(
-            f"{module} is not installed; run: pip install 'nanospeech[{extra}]'"
+            f"{module} is not installed; run: pip install 'nanospeech-tts[{extra}]'"
         ) from e

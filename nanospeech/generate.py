@@ -266,7 +266,7 @@ def generate(args: argparse.Namespace) -> int:
         audio.check_writable(target)
     speaker = load_speaker(args, options, how)
     if target is not args.output and not args.quiet:
-        say(f"no player here (pip install 'nanospeech[play]'): writing to {target}")
+        say(f"no player here (pip install 'nanospeech-tts[play]'): writing to {target}")
     out = choose_output(target, device if args.stream else None, args.stream, speaker.sample_rate)
     began = time.perf_counter()
     try:

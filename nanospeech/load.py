@@ -47,12 +47,12 @@ def pick_backend(backend: str = "auto") -> str:
         found = [name for name in order if installed(name)]
         if not found:
             raise BackendError(
-                f"no backend is installed; run: pip install 'nanospeech[{order[0]}]'"
+                f"no backend is installed; run: pip install 'nanospeech-tts[{order[0]}]'"
             )
         return found[0]
     if not installed(backend):
         raise BackendError(
-            f"the {backend} backend is not installed; run: pip install 'nanospeech[{backend}]'"
+            f"the {backend} backend is not installed; run: pip install 'nanospeech-tts[{backend}]'"
         )
     return backend
 

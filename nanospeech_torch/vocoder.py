@@ -1,6 +1,6 @@
 """Vocoder: the Vocos decoder (arXiv 2306.00814), log mel to wave.
 
-Twin of nanospeech_mlx/vocoder.py; it is trained by nanospeech vocoder.
+Twin of nanospeech_mlx/vocoder.py; it is trained by nanospeech train vocoder.
 """
 
 from __future__ import annotations

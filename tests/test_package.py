@@ -102,4 +102,4 @@ def test_missing_extra_is_answered_by_the_pip_command():
         "try: require('datasets', 'train')\n"
         "except BackendError as e: print(e)"
     )
-    assert "pip install 'nanospeech[train]'" in run([sys.executable, "-c", code], ROOT).stdout
+    assert "pip install 'nanospeech-tts[train]'" in run([sys.executable, "-c", code], ROOT).stdout

@@ -22,16 +22,16 @@ MIN_SECONDS = 1.0  # shorter recordings tell too little of a speaker
 RESEMBLYZER = "pip install librosa webrtcvad-wheels && pip install --no-deps resemblyzer"
 # what each measure imports, and the command that brings it
 PACKAGES = {
-    "whisper": (("faster_whisper", "whisper_normalizer"), "pip install 'nanospeech[eval]'"),
+    "whisper": (("faster_whisper", "whisper_normalizer"), "pip install 'nanospeech-tts[eval]'"),
     "normalizer": (("whisper_normalizer",), "pip install whisper-normalizer"),
     "resemblyzer": (("resemblyzer", "webrtcvad", "librosa"), RESEMBLYZER),
     "transformers": (("transformers", "torch"), "pip install transformers torch"),
     "dnsmos": (
         ("speechmos", "onnxruntime", "librosa", "requests"),
-        "pip install 'nanospeech[eval]'",
+        "pip install 'nanospeech-tts[eval]'",
     ),
     "pesq": (("pesq",), "pip install pesq  (it is compiled: a C compiler is needed)"),
-    "pictures": (("matplotlib",), "pip install 'nanospeech[eval]'"),
+    "pictures": (("matplotlib",), "pip install 'nanospeech-tts[eval]'"),
 }
 Embed = Callable[[np.ndarray], np.ndarray]
 

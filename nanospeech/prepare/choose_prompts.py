@@ -27,7 +27,7 @@ from nanospeech.corpus.layouts import Sample, find
 from nanospeech.corpus.mp3 import BadAudio, decode
 from nanospeech.errors import DataError, InputError, NanospeechError
 
-ATTRIBUTIONS = Path(__file__).with_name("attributions.json")
+ATTRIBUTIONS = Path(__file__).parents[1] / "corpus" / "attributions.json"
 SECONDS = (2.0, 6.0)
 EDGE_SILENCE = 0.08  # seconds
 LISTENED = 6  # candidates whose sound is judged by DNSMOS

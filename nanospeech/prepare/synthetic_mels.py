@@ -2,7 +2,7 @@
 
     nanospeech prepare mels FOLDER runs/kathleen/finetune/data/voice-*.tar --voice kathleen \\
         --out runs/made
-    nanospeech vocoder --config nanospeech/configs/vocoder_made.yaml \\
+    nanospeech train vocoder_made \\
         --set initial=FOLDER "data.shards=[runs/made/*.tar]"
 
 A small model's mels are a little blurred, and a vocoder that has only met those of recordings

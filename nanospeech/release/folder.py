@@ -36,7 +36,7 @@ PACKED = (
 )
 MAX_TEXT_BYTES = 4_000_000  # of config.json and of vocab.txt
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
-DEFAULT = Path(__file__).parent / "default"
+DEFAULT = Path(__file__).parents[1] / "default"
 
 
 @dataclass(frozen=True)

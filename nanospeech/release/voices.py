@@ -20,7 +20,7 @@ from nanospeech.text.tokenizer import Tokenizer
 log = logging.getLogger("nanospeech")
 SUFFIXES = (".wav", ".flac", ".ogg", ".mp3", ".opus")
 # its default/voices/ and voices/ serve models without any of their own
-PACKAGED = Path(__file__).parent
+PACKAGED = Path(__file__).parents[1]
 SHIPPED = "default/"  # before a voice's name: the package's, whatever the folder's voices are
 MAX_REFERENCE = 60.0  # seconds
 MIN_REFERENCE = 0.5

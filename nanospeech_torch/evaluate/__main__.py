@@ -1,15 +1,10 @@
-"""Trains a small vocoder, exports it, and compares its sound with Griffin-Lim's.
+"""Compares a trained vocoder's sound with Griffin-Lim's, or exports its weights.
 
-    nanospeech vocoder --set data.shards=shards/*.tar --minutes 60
-    nanospeech vocoder --export folder              # vocoder.safetensors
-    nanospeech vocoder --evaluate --data shards/*.tar
+    nanospeech train vocoder --set data.shards=shards/*.tar
+    nanospeech evaluate vocoder --data shards/*.tar
+    nanospeech evaluate vocoder --export folder              # vocoder.safetensors
 
-Training is nanospeech train with nanospeech/configs/vocoder.yaml, takes all its options, and with
-`accelerate launch` in place of `python` runs on several devices. That recipe learns how phases
-turn; with --config nanospeech/configs/vocoder_gan.yaml it is that of Vocos: spectral losses alone
-(quick, but buzzy), then discriminators join. The same command again goes on where it stopped.
-
---evaluate makes held-out clips again from their mels, by the vocoder and by Griffin-Lim, and writes
+Evaluating makes held-out clips again from their mels, by the vocoder and by Griffin-Lim, and writes
 results.csv and summary.json: wide-band PESQ against the recording, L1 distance of log mels, DNSMOS
 (overall), and seconds of one core a second of sound. PESQ and DNSMOS need the extra "eval".
 """
@@ -22,19 +17,20 @@ from pathlib import Path
 
 from nanospeech.errors import NanospeechError
 
-CONFIG = Path(__file__).parent / "configs" / "vocoder.yaml"
-
 
 def build_parser() -> argparse.ArgumentParser:
     from nanospeech_torch.train.data.segments import SegmentConfig
 
     p = argparse.ArgumentParser(
+        prog="nanospeech evaluate vocoder",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     p.add_argument("--export", type=Path, metavar="FOLDER", help="write the weights and end")
-    p.add_argument("--evaluate", action="store_true", help="resynthesise held-out clips and end")
+    p.add_argument(
+        "--evaluate", action="store_true", help="resynthesise held-out clips (the default)"
+    )
     of_both = p.add_argument_group("of both")
     of_both.add_argument("--run", type=Path, default=Path("runs/vocoder"), help="folder of the run")
     of_both.add_argument(
@@ -59,15 +55,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    given = sys.argv[1:] if argv is None else argv
-    parser = build_parser()
-    args, others = parser.parse_known_args(given)
-    if not (args.export or args.evaluate):
-        from nanospeech_torch.train.__main__ import main as train
-
-        return train(given if "--config" in given else ["--config", str(CONFIG), *given])
-    if others:
-        parser.error(f"{' '.join(others)} does not go with --export or --evaluate")
+    args = build_parser().parse_args(argv)
     from nanospeech_torch.train.data.segments import is_held_out
 
     from .vocoder import evaluate, export, newest, read_clips

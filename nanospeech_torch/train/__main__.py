@@ -1,9 +1,10 @@
-"""Trains a speech, duration or vocoder model from one YAML file.
+"""Trains a speech, duration or vocoder model from a recipe or a YAML file.
 
-    accelerate launch -m nanospeech.train --config nanospeech/configs/default_voice.yaml
-    accelerate launch -m nanospeech.train --config FILE --set total_steps=20000 optimizer.lr=2e-4
-    nanospeech train --config FILE --dry-run       # sizes, memory and work, nothing trained
-    torchrun --nproc_per_node 8 -m nanospeech.train --config FILE --set parallel.shard=8
+    nanospeech train --list                                 # recipes that come with the package
+    nanospeech train 82M --set data.shards='shards/*.tar'   # one of them, with changes
+    nanospeech train my_run.yaml --dry-run                  # sizes, memory, work; nothing trained
+    accelerate launch -m nanospeech.train 82M --set optimizer.lr=2e-4
+    torchrun --nproc_per_node 8 -m nanospeech.train my_run.yaml --set parallel.shard=8
 
 Running the same command again goes on from the newest checkpoint of run_dir. Ctrl-C and SIGTERM
 save before they end the run. `--explain` lists every setting with its default.
@@ -15,6 +16,7 @@ import argparse
 import dataclasses
 import sys
 
+from nanospeech.configs import find_recipe, recipes
 from nanospeech.errors import NanospeechError, require
 from nanospeech.machine import share_cores
 from nanospeech_torch.train.loop.signals import early_signals
@@ -39,9 +41,14 @@ def explain() -> str:
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="nanospeech train",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
-    parser.add_argument("--config", help="YAML file, see scripts/configs")
+    parser.add_argument("recipe", nargs="?", help="a recipe's name, see --list, or a YAML file")
+    parser.add_argument("--config", metavar="RECIPE", help="the same")
+    parser.add_argument("--list", action="store_true", help="list the recipes and end")
     parser.add_argument(
         "--set", nargs="*", action="extend", default=[], metavar="KEY=VALUE", help="changes to it"
     )
@@ -60,7 +67,7 @@ def start(args: argparse.Namespace) -> None:
     from . import run
     from .config import read_run
 
-    config = read_run(args.config, args.set)
+    config = read_run(find_recipe(args.config or args.recipe), args.set)
     if args.dry_run:
         print(run.dry_run(config))
         return
@@ -76,13 +83,17 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     try:
         with early_signals():
-            share_cores()
-            require("torch", "train")
+            if not args.list:
+                share_cores()
+                require("torch", "train")
             if args.explain:
                 print(explain())
                 return 0
-            if not args.config:
-                parser.error("--config is needed, for example nanospeech/configs/82M.yaml")
+            if args.list:
+                print("\n".join(f"{name:16}{about}" for name, about in recipes().items()))
+                return 0
+            if (args.config is None) == (args.recipe is None):
+                parser.error("name one recipe or YAML file, for example 82M; --list shows recipes")
             start(args)
     except NanospeechError as e:
         print(f"error: {e}", file=sys.stderr)

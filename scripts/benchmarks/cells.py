@@ -20,7 +20,7 @@ from nanospeech.errors import InputError, require
 
 from .worker import OUT_OF_MEMORY, Spec
 
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parents[2]
 GRID = {
     "parallel": ["1x1x1"],
     "compile": ["off", "default"],
@@ -53,7 +53,7 @@ def run_cell(spec: Spec, timeout: float) -> dict[str, Any]:
         if spec.processes > 1:
             command += ["-m", "torch.distributed.run", "--standalone"]
             command += ["--nproc-per-node", str(spec.processes)]
-        command += [str(HERE / "bench_worker.py"), str(given), str(out)]
+        command += ["-m", "scripts.benchmarks.worker", str(given), str(out)]
         code, errors = run_process(command, timeout)
         if code is None:
             return {"status": "timeout", "note": f"not done in {timeout:.0f} s"}
@@ -68,7 +68,7 @@ def run_cell(spec: Spec, timeout: float) -> dict[str, Any]:
 
 def run_process(command: list[str], timeout: float) -> tuple[int | None, str]:
     """Exit status (None: it took too long) and standard error; its children end with it."""
-    paths = [str(HERE.parent), os.environ.get("PYTHONPATH", "")]
+    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in paths if p)}
     process = subprocess.Popen(
         command,

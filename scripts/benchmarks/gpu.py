@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from .cells import HERE, run_cell, run_process
+from .cells import run_cell, run_process
 from .machine import surroundings
 from .model import sizes
 from .worker import Spec
@@ -75,7 +75,7 @@ def part(name: str, args: argparse.Namespace) -> Callable[[float], dict[str, Any
     def run(timeout: float) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder, "out.json")
-            command = [sys.executable, str(HERE / "bench_gpu_parts.py"), name, str(out)]
+            command = [sys.executable, "-m", "scripts.benchmarks.gpu_parts", name, str(out)]
             command += ["--tiny"] * args.tiny + ["--cpu"] * args.cpu
             code, errors = run_process(command, timeout)
             if out.exists():

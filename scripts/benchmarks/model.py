@@ -13,7 +13,7 @@ from nanospeech.errors import InputError, require
 from nanospeech.load import pick_backend
 from nanospeech.release.folder import CONFIG, MODEL, VOCODER
 
-CONFIGS = Path(__file__).parent / "configs"
+CONFIGS = Path(__file__).parents[2] / "nanospeech" / "configs"
 PUBLISHED = "82M"  # the size of the published weights
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from .serve import FRAME_RATE, example, resident, serve
 from .undo import undo
 
-SENTENCES = Path(__file__).with_name("dev_sentences.txt")
+SENTENCES = Path(__file__).parents[2] / "nanospeech" / "evaluate" / "dev_sentences.txt"
 WARM = 300  # letters of a long text, to warm up
 
 

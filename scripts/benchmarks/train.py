@@ -25,7 +25,7 @@ from typing import Any
 
 from nanospeech.errors import InputError, NanospeechError
 
-from .cells import HERE, ablate, largest, parse_grid, run_cell, run_process, summary
+from .cells import ROOT, ablate, largest, parse_grid, run_cell, run_process, summary
 from .machine import surroundings
 from .worker import Spec
 
@@ -173,7 +173,7 @@ def run_other(spec: Spec, python: str, folder: str, timeout: float) -> dict[str,
     given, out = Path(folder, "other.json"), Path(folder, "other_out.json")
     given.write_text(json.dumps({**asdict(spec), "config": config}), encoding="utf-8")
     out.unlink(missing_ok=True)
-    command = [python, str(HERE / "bench_upstream.py"), str(given), str(out)]
+    command = [python, str(Path(__file__).with_name("upstream.py")), str(given), str(out)]
     code, errors = run_process(command, timeout)
     if code == 0 and out.exists():
         return json.loads(out.read_text(encoding="utf-8"))
@@ -208,7 +208,7 @@ def parser() -> argparse.ArgumentParser:
 
 def bench(args: argparse.Namespace) -> dict[str, Any]:
     """What was asked for, as a document."""
-    path = args.config or str(HERE / "configs" / f"{args.preset}.yaml")
+    path = args.config or str(ROOT / "nanospeech" / "configs" / f"{args.preset}.yaml")
     spec = specify(path, args)
     document: dict[str, Any] = {"config": path}
     if args.autotune_batch:

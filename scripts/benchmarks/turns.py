@@ -24,20 +24,26 @@ from typing import Any
 from .report import Result
 from .speech import Cell
 
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parents[2]
 # the workers of the kinds of cells; a kind without one is a command
 WORKERS = {
-    "speak": "bench_speech.py",
-    "stream": "bench_speech.py",
-    "sample": "bench_speech.py",
-    "piper": "bench_speech.py",
-    "upstream": "bench_upstream_sample.py",
-    "matmul": "bench_parts.py",
-    "parts": "bench_parts.py",
-    "kinds": "bench_parts.py",
+    "speak": "scripts.benchmarks.speech",
+    "stream": "scripts.benchmarks.speech",
+    "sample": "scripts.benchmarks.speech",
+    "piper": "scripts.benchmarks.speech",
+    "upstream": str(Path(__file__).with_name("upstream_sample.py")),
+    "matmul": "scripts.benchmarks.parts",
+    "parts": "scripts.benchmarks.parts",
+    "kinds": "scripts.benchmarks.parts",
 }
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 LINES = 3  # of a failed process's last words
+
+
+def worker(kind: str) -> list[str]:
+    """Arguments of Python that start a kind's worker: a module of ours, or a file."""
+    where = WORKERS[kind]
+    return [where] if where.endswith(".py") else ["-m", where]
 
 
 class Failed(Exception):
@@ -50,7 +56,7 @@ def environment(cell: Cell) -> dict[str, str]:
     if cell.kind == "upstream":
         found.pop("PYTHONPATH", None)
     elif cell.kind != "command":
-        paths = [str(HERE.parent), found.get("PYTHONPATH", "")]
+        paths = [str(ROOT), found.get("PYTHONPATH", "")]
         found["PYTHONPATH"] = os.pathsep.join(p for p in paths if p)
     if cell.threads:
         found.update({name: str(cell.threads) for name in THREADS})
@@ -76,7 +82,7 @@ class Worker:
         # read when the process has died, so it cannot be a pipe that fills up
         self.errors = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115, end() closes
         self.process = subprocess.Popen(
-            [cell.python or sys.executable, str(HERE / WORKERS[cell.kind])],
+            [cell.python or sys.executable, *worker(cell.kind)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,

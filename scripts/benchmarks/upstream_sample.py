@@ -19,8 +19,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from .serve import FRAME_RATE, example, resident, serve
-from .upstream import stub_audio
+try:
+    from .serve import FRAME_RATE, example, resident, serve
+    from .upstream import stub_audio
+except ImportError:  # run as a file by another release's interpreter
+    from serve import FRAME_RATE, example, resident, serve
+    from upstream import stub_audio
 
 RELEASE = "nanospeech==0.0.6"
 NEEDS = ("einops", "einx", "huggingface_hub", "safetensors", "tqdm")  # PyTorch is this one's
@@ -104,7 +108,9 @@ def install(folder: Path) -> str:
     python = folder / "bin" / "python"
     spec = find_spec("torch")
     if spec is None or spec.origin is None:
-        raise FileNotFoundError("PyTorch is not installed; run: pip install 'nanospeech[torch]'")
+        raise FileNotFoundError(
+            "PyTorch is not installed; run: pip install 'nanospeech-tts[torch]'"
+        )
     ours = {sysconfig.get_path("purelib"), str(Path(spec.origin).parent.parent)}
     own = folder / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
     # a path of a .pth file is searched last: the release comes before ours

@@ -36,7 +36,7 @@ from nanospeech_torch.train.loop.trainer import NanospeechTrainer
 from nanospeech_torch.train.objectives.flow import LossConfig, Nanospeech
 from nanospeech_torch.train.scale.profile import peak_flops
 
-DATA = Path(__file__).parent.parent / "tests" / "fixtures" / "speech-000000.tar"
+DATA = Path(__file__).parents[2] / "tests" / "fixtures" / "speech-000000.tar"
 
 
 def run(folder: Path, shards: list[str], steps: int, save_step: int) -> None:

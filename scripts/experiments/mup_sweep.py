@@ -5,7 +5,7 @@
 Trains a small speech model for each cell of widths x rates x {standard, muP} on the same clips with
 the same draws, and measures the flow loss on clips held out. Cells that the CSV already has are
 not run again. In muP the best rate should stay where it is as the width grows. Needs matplotlib:
-pip install 'nanospeech[eval]'.
+pip install 'nanospeech-tts[eval]'.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python -m scripts.experiments.plot_training --log runs/default_voice/log.csv --wer wer.csv --out curve.png
 
 The loss is the log's first one (flow, duration or mel) unless --loss names another. wer.csv has the
-columns step,hours,wer (and any others). Needs matplotlib: pip install 'nanospeech[eval]'.
+columns step,hours,wer (and any others). Needs matplotlib: pip install 'nanospeech-tts[eval]'.
 """
 
 from __future__ import annotations

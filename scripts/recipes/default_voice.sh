@@ -34,7 +34,7 @@
 set -eu
 [ $# -ge 2 ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit 2; }
 shards=$1 output=$2 minutes=${3:-90}
-here=$(cd "$(dirname "$0")/.." && pwd)
+here=$(cd "$(dirname "$0")/../.." && pwd)
 python=${PYTHON:-python}
 runs=${RUNS:-runs/$(basename "$output")} whisper=${WHISPER:-base}
 cores=$(env -u OMP_NUM_THREADS nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
@@ -79,7 +79,7 @@ else
     train.minutes="$(((minutes + 1) / 2))" $gpu_vocoder ${VOCODER_SET:-} \
     data.shards="[$runs/data/train/*.tar${VOCODER_DATA:+, $VOCODER_DATA/*.tar}]"
   stage export --needs vocoder --makes "$vocoder/vocoder.safetensors" -- \
-    "$python" -m nanospeech vocoder --run "$runs/vocoder" --export "$vocoder"
+    "$python" -m nanospeech evaluate vocoder --run "$runs/vocoder" --export "$vocoder"
 fi
 durations=''
 if [ "${DURATION:-1}" != 0 ]; then

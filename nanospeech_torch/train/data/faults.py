@@ -64,7 +64,7 @@ def installed(filename: str) -> bool:
     if not os.path.isabs(filename) and not os.path.isfile(filename):
         return True  # a compiled module names the file that it was compiled from
     folders = {sysconfig.get_path(n) for n in ("stdlib", "platstdlib", "purelib", "platlib")}
-    folders.add(str(Path(__file__).parent))
+    folders.add(str(Path(__file__).parents[2]))
     inside = any(filename.startswith(folder + os.sep) for folder in folders if folder)
     return inside or in_datasets(filename)
 

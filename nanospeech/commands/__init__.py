@@ -1,0 +1,112 @@
+"""The command `nanospeech`: finds a subcommand, imports it alone, and hands the arguments on.
+
+A subcommand is a function of a list of arguments that returns an exit code. Ours are in COMMANDS;
+other packages add theirs by entry points of the group "nanospeech.commands".
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+# name: where it is, and a phrase for the help; pyproject.toml registers the same as entry points
+COMMANDS: dict[str, tuple[str, str]] = {
+    "speak": ("nanospeech.generate:main", "speak a text to a file, a pipe or the loudspeakers"),
+    "voices": ("nanospeech.commands.voices:main", "list voices, and show what is known of one"),
+    "prepare": ("nanospeech.commands.prepare:main", "recordings to clips and shards to train on"),
+    "train": ("nanospeech_torch.train.__main__:main", "train a model from a recipe or a YAML file"),
+    "finetune": ("nanospeech_torch.finetune.__main__:main", "minutes of recordings to a voice"),
+    "evaluate": ("nanospeech.commands.evaluate:main", "measure words, likeness, sound and speed"),
+    "convert": (
+        "convert.__main__:main",
+        "a trained checkpoint to a folder that both backends read",
+    ),
+    "publish": (
+        "nanospeech.commands.publish:main",
+        "model card, listening page, voices of a folder",
+    ),
+}
+USAGE = """usage: nanospeech COMMAND ...
+       nanospeech "Hello there."          the same as: nanospeech speak --text "Hello there."
+
+commands:
+{commands}
+
+examples:
+  nanospeech "Hello there."
+  nanospeech speak --text "The museum opens at 9:30." --voice kumo --output museum.wav
+  nanospeech prepare shards recordings/ --out shards
+  nanospeech train 82M --set data.shards='shards/*.tar'
+  nanospeech evaluate my_model --out evaluation
+
+nanospeech COMMAND --help explains a command and its options."""
+
+
+def entry_point(name: str) -> str | None:
+    """Where another package's subcommand is, "module:function"; None if there is none."""
+    from importlib.metadata import entry_points
+
+    return next((e.value for e in entry_points(group="nanospeech.commands", name=name)), None)
+
+
+def find(name: str) -> Callable[[Sequence[str]], int] | None:
+    """The function of a subcommand; None if there is no such subcommand."""
+    where = COMMANDS[name][0] if name in COMMANDS else entry_point(name)
+    if where is None:
+        return None
+    module, _, function = where.partition(":")
+    return getattr(import_module(module), function)
+
+
+def usage() -> str:
+    """The help of `nanospeech` itself."""
+    width = max(map(len, COMMANDS)) + 2
+    return USAGE.format(
+        commands="\n".join(f"  {n:{width}}{phrase}" for n, (_, phrase) in COMMANDS.items())
+    )
+
+
+def is_text(word: str) -> bool:
+    """Whether a first argument is something to say, not a mistyped command."""
+    return any(c.isspace() or c in ".,!?" for c in word)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a subcommand.
+
+    Args:
+        argv: without the program's name; None takes the process's.
+
+    Returns:
+        The exit code: 0, 2 for a usage or input error, or the subcommand's own.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] in (["-h"], ["--help"]):
+        print(usage())
+        return 0
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
+    first = words[0] if words else ""
+    if not words or first.startswith("-"):
+        return run("speak", words)  # flags as python -m nanospeech.generate takes them, or a pipe
+    if first not in COMMANDS and is_text(first):
+        return run("speak", ["--text", *words])
+    return run(first, words[1:])
+
+
+def run(name: str, words: Sequence[str]) -> int:
+    """Runs the named subcommand, or says what there is."""
+    command = find(name)
+    if command is not None:
+        return command(words)
+    import difflib
+
+    near = difflib.get_close_matches(name, COMMANDS, 1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    print(
+        f"error: there is no command {name!r}{hint} Commands are {', '.join(COMMANDS)}; to say one "
+        f"word: nanospeech --text {name!r}",
+        file=sys.stderr,
+    )
+    return 2

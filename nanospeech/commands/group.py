@@ -1,0 +1,46 @@
+"""A command that has subcommands of its own: each is imported when it is asked for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+
+
+def run_group(
+    name: str,
+    about: str,
+    tools: Mapping[str, tuple[str, str]],
+    argv: Sequence[str] | None,
+    default: str | None = None,
+) -> int:
+    """Runs one tool of a group.
+
+    Args:
+        name: of the group, as it is typed.
+        about: the group's help, above the list of its tools.
+        tools: name: ("module:function", phrase). The function takes the arguments after the name.
+        argv: the arguments after the group's name; None takes the process's.
+        default: the tool that is meant where the first argument names none.
+
+    Returns:
+        The tool's exit code, or 2 where there is no such tool.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or (words[0] in ("-h", "--help") and default is None):
+        width = max(map(len, tools)) + 2
+        print(f"usage: nanospeech {name} TOOL ...\n\n{about}\n\ntools:")
+        print("\n".join(f"  {tool:{width}}{phrase}" for tool, (_, phrase) in tools.items()))
+        print(f"\nnanospeech {name} TOOL --help explains a tool and its options.")
+        return 0 if words else 2
+    tool, rest = words[0], words[1:]
+    if tool not in tools:
+        if default is None:
+            print(
+                f"error: nanospeech {name} has no tool {tool!r}; choose from {', '.join(tools)}",
+                file=sys.stderr,
+            )
+            return 2
+        tool, rest = default, words
+    module, _, function = tools[tool][0].partition(":")
+    return getattr(import_module(module), function)(rest)

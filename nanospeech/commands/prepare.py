@@ -1,0 +1,53 @@
+"""`nanospeech prepare`: recordings with their texts to clips that are fit to train on, and shards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nanospeech.commands.group import run_group
+
+SHARDS = "nanospeech.prepare.shards:main"
+ABOUT = """Recordings with their texts become what a model is trained on. LibriTTS's and LJ Speech's layouts,
+CSV or JSON-lines manifests, folders of X.wav and X.txt, and WebDataset shards are read.
+
+  nanospeech prepare shards recordings/ --out shards
+  nanospeech prepare curate recordings/ --out data --whisper base"""
+
+
+def shards(argv: Sequence[str]) -> int:
+    from nanospeech.prepare.shards import main
+
+    return main(["shards", *argv])
+
+
+def vocab(argv: Sequence[str]) -> int:
+    from nanospeech.prepare.shards import main
+
+    return main(["vocab", *argv])
+
+
+def mp3(argv: Sequence[str]) -> int:
+    from nanospeech.prepare.shards import main
+
+    return main(["mp3", *argv])
+
+
+HERE = "nanospeech.commands.prepare"
+TOOLS = {
+    "shards": (f"{HERE}:shards", "WebDataset shards of MP3 and JSON"),
+    "vocab": (f"{HERE}:vocab", "vocab.txt: the characters of the texts"),
+    "mp3": (f"{HERE}:mp3", "an MP3 beside each recording"),
+    "curate": ("nanospeech.prepare.curate:main", "hold clips out, drop what is not what it says"),
+    "hear": ("nanospeech.prepare.hear:main", "what a recogniser hears, many clips at once"),
+    "levels": ("nanospeech.prepare.levels:main", "audio settings of a run, measured on its clips"),
+    "prompts": ("nanospeech.prepare.choose_prompts:main", "a prompt of each speaker, for voices/"),
+    "features": (
+        "nanospeech_torch.prepare.features:main",
+        "mels or latents, computed once and stored",
+    ),
+    "mels": ("nanospeech.prepare.synthetic_mels:main", "mels made by a model, for its vocoder"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run_group("prepare", ABOUT, TOOLS, argv)

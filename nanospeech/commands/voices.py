@@ -1,0 +1,49 @@
+"""`nanospeech voices`: which voices a model has, and what is known of one."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from nanospeech.errors import NanospeechError
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="nanospeech voices",
+        description="Lists the voices of a model, or shows what is known of one.",
+        epilog="example: nanospeech voices show kumo",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--model", help="release folder or Hub name (default: the one that ships)")
+    tools = parser.add_subparsers(dest="tool", metavar="list | show")
+    tools.add_parser("list", help="a name a line (the default)")
+    show = tools.add_parser("show", help="words, licence, files and settings of a voice")
+    show.add_argument("name")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = build_parser().parse_args(argv)
+    try:
+        from nanospeech.release.folder import open_release
+        from nanospeech.release.voices import find_voice, list_voices
+
+        release = open_release(args.model)
+        if args.tool != "show":
+            print("\n".join(list_voices(release)))
+            return 0
+        voice = find_voice(release, args.name)
+        print(f"name: {args.name}\nwords: {voice.text}\nrecording: {voice.path}")
+        license = voice.path.with_name(f"{voice.path.stem}.license.txt")
+        if license.is_file():
+            print(f"licence: {license.read_text(encoding='utf-8').strip()}")
+    except NanospeechError as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

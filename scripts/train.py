@@ -1,0 +1,8 @@
+"""`accelerate launch scripts/train.py --config FILE`, as the training guide has it: nanospeech train."""
+
+import sys
+
+from nanospeech.commands import run
+
+if __name__ == "__main__":
+    sys.exit(run("train", sys.argv[1:]))
