@@ -156,7 +156,8 @@ def convert(
         name, default_voice, temperature, lead, imitates: for config.json.
         card: Markdown to put into the model card below its table.
         smooth, sharpen: of the postfilter, see nanospeech/audio/postfilter.py.
-        quantize: 4 or 8: pack most layers into so many bits (see nanospeech/release/quantization.py).
+        quantize: 4 or 8: pack most layers into so many bits (see
+        nanospeech/release/quantization.py).
 
     Raises:
         InputError, CheckpointError: what cannot be read or does not fit together.

@@ -1,4 +1,4 @@
-"""The trainers' import path of the training guide; the code is in nanospeech_torch.train.loop.trainer."""
+"""The trainers' import path of the training guide; see nanospeech_torch.train.loop.trainer."""
 
 from .errors import require
 from .machine import share_cores

@@ -30,8 +30,8 @@ CACHE_BYTES = 512 << 20  # of freed memory that MLX may keep; its own limit is m
 class MlxEngine(Engine):
     """A model in MLX.
 
-    Threads may share it on the CPU. On a GPU one thread at a time should use it: nanospeech.engine.worker
-    gives it a thread of its own.
+    Threads may share it on the CPU. On a GPU one thread at a time should use it:
+    nanospeech.engine.worker gives it a thread of its own.
 
     Args:
         release: an opened folder.

@@ -95,7 +95,8 @@ def istft(
     hop: int,
     lens_B: mx.array | None = None,
 ) -> mx.array:
-    """Inverse of the centred short-time Fourier transform with the Hann window of nanospeech.audio.mel.
+    """Inverse of the centred short-time Fourier transform with the Hann window of
+    nanospeech.audio.mel.
 
     Args:
         real_BNF: real parts, F = n_fft / 2 + 1.

@@ -1,4 +1,4 @@
-"""`accelerate launch scripts/train.py --config FILE`, as the training guide has it: nanospeech train."""
+"""`accelerate launch scripts/train.py --config FILE` in a clone: the command nanospeech train."""
 
 import sys
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from nanospeech.commands import COMMANDS
+from nanospeech.configs import find_recipe
 from nanospeech_torch.train.config import SECTIONS, read_run
 from scripts.experiments.plot_training import main as plot
 
@@ -47,25 +49,44 @@ def commands(path: Path) -> list[list[str]]:
     return found
 
 
+def tool(name: str, rest: list[str]) -> tuple[str, list[str]]:
+    """Where a subcommand's function is, "module:function", and what it is given."""
+    where = COMMANDS[name][0]
+    module, _, function = where.partition(":")
+    tools = getattr(importlib.import_module(module), "TOOLS", None)
+    if tools is None:
+        return where, rest
+    if rest and rest[0] in tools:
+        return tools[rest[0]][0], rest[1:]
+    return tools["model"][0] if "model" in tools else where, rest
+
+
 def script(words: list[str]) -> tuple[str, list[str]] | None:
-    """The module of ours that a command starts, and what the command gives it."""
+    """The function of ours that a command starts, and what the command gives it."""
     for i, word in enumerate(words):
-        if word == "scripts/recipes/slurm.sh":
-            return "nanospeech_torch.train.__main__", words[i + 1 :]
-        if word.startswith("scripts/") and word.endswith(".py"):
-            return word.removesuffix(".py").replace("/", "."), words[i + 1 :]
-        if word == "-m" and words[i + 1 :] and words[i + 1] in ("convert", "nanospeech.generate"):
-            module = {"convert": "convert.__main__"}.get(words[i + 1], words[i + 1])
-            return module, words[i + 2 :]
+        rest = words[i + 1 :]
+        if word in ("scripts/recipes/slurm.sh", "scripts/train.py"):
+            return tool("train", rest)
+        if word == "nanospeech" and rest and rest[0] in COMMANDS:
+            return tool(rest[0], rest[1:])
+        if word == "-m" and rest:
+            if rest[0] == "nanospeech.train":
+                return tool("train", rest[1:])
+            if rest[0] in ("convert", "nanospeech.generate"):
+                module = {"convert": "convert.__main__"}.get(rest[0], rest[0])
+                return f"{module}:main", rest[1:]
+            if rest[0].startswith("scripts."):
+                return f"{rest[0]}:main", rest[1:]
     return None
 
 
 @cache
-def help_of(module: str, command: str = "") -> str:
+def help_of(where: str) -> str:
     """What --help prints."""
+    module, _, function = where.partition(":")
     out = io.StringIO()
-    with contextlib.redirect_stdout(out), pytest.raises(SystemExit):
-        importlib.import_module(module).main([command, "--help"] if command else ["--help"])
+    with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
+        getattr(importlib.import_module(module), function)(["--help"])
     return out.getvalue()
 
 
@@ -121,11 +142,12 @@ def changes(rest: list[str]) -> list[str]:
 
 @pytest.mark.parametrize(("module", "rest"), [c for c in CALLS if "--set" in c.values[1]])
 def test_settings_of_commands_are_accepted(module, rest, tmp_path):
-    if "--config" in rest:
-        config = ROOT / rest[rest.index("--config") + 1]
+    if "--preset" in rest:
+        config = find_recipe(rest[rest.index("--preset") + 1])
+    elif "--config" in rest:
+        config = find_recipe(rest[rest.index("--config") + 1])
     else:
-        kind = rest[rest.index("--preset") + 1] if "--preset" in rest else "vocoder"
-        config = ROOT / "scripts" / "configs" / f"{kind}.yaml"
+        config = find_recipe(rest[0])
     if not config.exists():  # the reader's own, called FILE or my.yaml
         config = tmp_path / "empty.yaml"
         config.write_text("")
@@ -148,7 +170,7 @@ def test_messages_of_the_troubleshooting_table_are_printed():
     code = "\n".join(
         path.read_text(encoding="utf-8")
         for folder in ("nanospeech", "nanospeech_torch", "convert", "scripts")
-        for path in sorted((ROOT / folder).glob("*.py"))
+        for path in sorted((ROOT / folder).rglob("*.py"))
     )
     code = re.sub(r'"\s*\n\s*f?"', "", code)  # strings that go on in the next line
     for row in table.splitlines():
@@ -163,7 +185,7 @@ def test_messages_of_the_troubleshooting_table_are_printed():
 def test_the_map_of_the_house_names_every_module():
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     for folder in ("nanospeech", "nanospeech_torch"):
-        for path in sorted((ROOT / folder).glob("[a-z]*.py")):
+        for path in sorted((ROOT / folder).rglob("[a-z]*.py")):
             assert re.search(rf"\b{path.stem}\b", text), f"ARCHITECTURE.md lacks {path.name}"
 
 

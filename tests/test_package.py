@@ -68,7 +68,7 @@ def test_wheel_and_sdist_hold_what_they_should(built):
     for needed in (
         "nanospeech/default/model.safetensors",
         "nanospeech/default/config.json",
-        "nanospeech/data/cmudict.txt.gz",
+        "nanospeech/text/data/cmudict.txt.gz",
         "nanospeech_mlx/dit.py",
         "nanospeech_torch/dit.py",
         "convert/__main__.py",

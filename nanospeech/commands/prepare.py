@@ -1,4 +1,4 @@
-"""`nanospeech prepare`: recordings with their texts to clips that are fit to train on, and shards."""
+"""`nanospeech prepare`: recordings with their texts become clips and shards to train on."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from nanospeech.commands.group import run_group
 
-SHARDS = "nanospeech.prepare.shards:main"
-ABOUT = """Recordings with their texts become what a model is trained on. LibriTTS's and LJ Speech's layouts,
-CSV or JSON-lines manifests, folders of X.wav and X.txt, and WebDataset shards are read.
+ABOUT = """Recordings with their texts become what a model is trained on. LibriTTS's and LJ Speech's
+layouts, CSV and JSON-lines manifests, folders of X.wav with X.txt and WebDataset shards are read.
 
   nanospeech prepare shards recordings/ --out shards
   nanospeech prepare curate recordings/ --out data --whisper base"""

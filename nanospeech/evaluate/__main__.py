@@ -68,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
         type=Path,
         default=SENTENCES,
         help="one a line; or a Seed-TTS-eval list; or a tar or folder of recordings, whose texts "
-        "are spoken and whose lengths are the true ones (default: nanospeech/evaluate/sentences.txt)",
+        "are spoken and whose lengths are the true ones (default: 100 that come along)",
     )
     p.add_argument("--limit", type=int, metavar="N", help="only the first N")
     p.add_argument(

@@ -14,7 +14,8 @@ prompt, with its weights and its pace, at its speaker's own speed. With --set-pa
 these voices are measured and written to voices/NAME.json: do that on recordings that they were
 trained with. --own '*=anna' is for recordings that are all of one speaker.
 
-Clips count whose keys' CRC-32 is divisible by --hold-out, as nanospeech prepare curate holds them out. With
+Clips count whose keys' CRC-32 is divisible by --hold-out, as nanospeech prepare curate holds them
+out. With
 --whisper a recogniser listens, and clips are left out by curate.py's rule alone: more than half of
 the words misheard. Writes durations.csv, durations.json, durations.png and table.md to --out, and
 the table into the page --doc between its two markers. The last line is the JSON document.

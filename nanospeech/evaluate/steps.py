@@ -2,7 +2,8 @@
 
     nanospeech evaluate steps MODEL --whisper base --out docs/steps
 
-Speaks each sentence of nanospeech/evaluate/dev_sentences.txt (or --sentences) in every cell of the sweep, lets
+Speaks each sentence of nanospeech/evaluate/dev_sentences.txt (or --sentences) in every cell of
+the sweep, lets
 Whisper and DNSMOS judge it, and writes steps.csv, steps.png and the table, which --doc puts into a
 page between its markers. An evaluation is one call of the network for a velocity, counted, not
 guessed from the steps; with guidance it costs two forward passes. Each utterance is kept in --raw:

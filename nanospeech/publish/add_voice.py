@@ -5,7 +5,8 @@
     python -m nanospeech.generate --model FOLDER --voice anna --text "Hello."
 
 FOLDER speaks as before with its other voices. With this one it speaks as the finetuned model does:
-voices/anna.safetensors holds what training changed, cut to a size (nanospeech/release/voice_weights.py).
+voices/anna.safetensors holds what training changed, cut to a size
+(nanospeech/release/voice_weights.py).
 The last line is one JSON document: how large the file is, and what share of the change it holds.
 """
 

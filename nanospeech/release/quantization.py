@@ -31,7 +31,8 @@ KEPT = (
     "to_duration.2",
     "to_pred.0",
 )
-# Layers that get other bits where most get 4, by what scripts/experiments/choose_bits.py tells of the default
+# Layers that get other bits where most get 4, by what scripts/experiments/choose_bits.py tells of
+# the default
 # voice: text and outputs are sensitive, and the scales and shifts of the time are not at all.
 OTHERS_OF_4 = {
     "text_blocks.*.pwconv1": 8,

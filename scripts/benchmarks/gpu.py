@@ -1,7 +1,7 @@
 """Measures training and speaking on a GPU within ten minutes. The last line is one JSON document.
 
     python -m scripts.benchmarks.gpu > gpu.json
-    python -m scripts.benchmarks.gpu --tiny --cpu      every cell at a size that shows only that it works
+    python -m scripts.benchmarks.gpu --tiny --cpu      each cell, tiny
 
 The document holds correctness first (CPU against GPU, graphs and segments against plain), then
 throughput, MFU and memory of training steps, attention with and without a mask, the alignment's

@@ -1,6 +1,6 @@
 """Parts: where the time of an utterance goes, and how fast the machine multiplies matrices.
 
-    python -m scripts.benchmarks.parts        reads a Cell as JSON from standard input; see bench_serve
+    python -m scripts.benchmarks.parts   reads a Cell as JSON from standard input; see bench_serve
 
 Each part is waited for before the next one begins, which work of a device that runs ahead (a GPU,
 or MLX's graph) otherwise is not: shares are right, their sum is more than an utterance costs.

@@ -1,6 +1,6 @@
 """Speech under the clock: the work that bench.py's worker processes measure.
 
-    python -m scripts.benchmarks.speech        reads a Cell as JSON from standard input; see bench_serve
+    python -m scripts.benchmarks.speech   reads a Cell as JSON from standard input; see bench_serve
 
 Times are of finished waves: engines give NumPy arrays, so nothing is left to be computed.
 """

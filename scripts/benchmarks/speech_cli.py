@@ -1,9 +1,10 @@
 """Benchmarks speech: real-time factor, first audio, memory, cold start. The last line is JSON.
 
-    python -m scripts.benchmarks.speech_cli                                      the voice that ships
-    python -m scripts.benchmarks.speech_cli MODEL --backend both --dtype float32,bfloat16 --batch 1,4
-    python -m scripts.benchmarks.speech_cli --upstream --ladder                  beside nanospeech 0.0.6
-    python -m scripts.benchmarks.speech_cli --external espeak='espeak-ng -w {out} {text}' --piper VOICE.onnx
+    python -m scripts.benchmarks.speech_cli   the voice that ships
+    python -m scripts.benchmarks.speech_cli MODEL --backend both --dtype float32,bfloat16
+    python -m scripts.benchmarks.speech_cli --upstream --ladder   beside nanospeech 0.0.6
+    python -m scripts.benchmarks.speech_cli --external espeak='espeak-ng -w {out} {text}'
+    python -m scripts.benchmarks.speech_cli --piper VOICE.onnx --batch 1,4
 
 Each combination of backend, type, threads, steps and batch is a cell. A cell has a process of its
 own that loads, warms up and stays; cells are measured in turn, A B A B …, one at a time, so that

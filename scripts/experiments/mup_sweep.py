@@ -1,6 +1,6 @@
 """Learning rate against loss at several widths, in the standard parametrisation and in muP.
 
-    python -m scripts.experiments.mup_sweep --shards 'shards/*.tar' --csv docs/mup.csv --out docs/mup.png
+    python -m scripts.experiments.mup_sweep --shards 'shards/*.tar' --csv mup.csv --out mup.png
 
 Trains a small speech model for each cell of widths x rates x {standard, muP} on the same clips with
 the same draws, and measures the flow loss on clips held out. Cells that the CSV already has are

@@ -7,7 +7,7 @@ project's modules anew, one of them changed, and runs the tests that reach the c
 one fails. No file is written but the report. How to read it: docs/mutation.md.
 
     python -m scripts.experiments.mutate                             all modules, all mutants
-    python -m scripts.experiments.mutate flow guards --sample 200    200 drawn from those of two modules
+    python -m scripts.experiments.mutate flow guards --sample 200    200 of two modules
     python -m scripts.experiments.mutate flow --list                 what would be tried
 """
 

@@ -1,6 +1,6 @@
 """Draws a training log: loss over hours, and word error rate over hours where it was measured.
 
-    python -m scripts.experiments.plot_training --log runs/default_voice/log.csv --wer wer.csv --out curve.png
+    python -m scripts.experiments.plot_training --log runs/voice/log.csv --out curve.png
 
 The loss is the log's first one (flow, duration or mel) unless --loss names another. wer.csv has the
 columns step,hours,wer (and any others). Needs matplotlib: pip install 'nanospeech-tts[eval]'.

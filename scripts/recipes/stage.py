@@ -1,6 +1,6 @@
 """Stage: runs one step of a recipe once, and writes down how long it took on what machine.
 
-    python -m scripts.recipes.stage runs/record.json train --needs curate --makes runs/latest -- COMMAND ...
+    python -m scripts.recipes.stage runs/record.json train --makes runs/latest -- COMMAND ...
     python -m scripts.recipes.stage runs/record.json --table
 
 A stage that was finished is passed over when the recipe is run again, unless its command has

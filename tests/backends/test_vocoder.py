@@ -364,7 +364,7 @@ def write_shard(path, count=4):
 
 @pytest.fixture
 def script(monkeypatch, capsys):
-    """nanospeech_torch/evaluate/__main__.py as a function of its options, which returns what it printed."""
+    """nanospeech evaluate vocoder as a function of its options, which returns what it printed."""
     pytest.importorskip("accelerate")
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     from nanospeech_torch.evaluate.__main__ import main

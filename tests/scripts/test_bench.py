@@ -218,7 +218,8 @@ def test_interrupted_it_tells_what_it_has(random_folder):
     needs("mlx")
     command = [
         sys.executable,
-        "scripts/benchmarks/speech_cli.py",
+        "-m",
+        "scripts.benchmarks.speech_cli",
         str(random_folder),
         "--backend",
         "mlx",

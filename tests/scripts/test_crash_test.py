@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system with fork")
 def test_fifty_kills_leave_no_trace():
-    command = [sys.executable, "scripts/experiments/crash_test.py", "--kills", "50"]
+    command = [sys.executable, "-m", "scripts.experiments.crash_test", "--kills", "50"]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]

@@ -1,4 +1,4 @@
-"""Several nodes: two launches on loopback, by hand and by scripts/recipes/slurm.sh, train one model."""
+"""Several nodes: two launches on loopback, by hand and by slurm.sh, train one model."""
 
 from __future__ import annotations
 

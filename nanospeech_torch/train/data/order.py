@@ -151,8 +151,8 @@ class SampleStream:
         if (place.stream, place.streams) != (stream, streams):
             raise DataError(
                 f"this is stream {stream} of {streams}, and the place to go on from is that of "
-                f"{place.stream} of {place.streams}; deal them out anew by nanospeech_torch.train.data.order"
-                ".resume"
+                f"{place.stream} of {place.streams}; deal them out anew by "
+                "nanospeech_torch.train.data.order.resume"
             )
         self.epoch, self.fresh, self.whole = place.epoch, place.fresh, place.whole
         self.drawn = place.drawn

@@ -1,4 +1,5 @@
-"""Search: nanospeech.engine.alignment's monotonic search in torch, for steps that stay on the device.
+"""Search: nanospeech.engine.alignment's monotonic search in torch, for steps that stay on the
+device.
 
 No value is read by the host. On GPUs one kernel does it all, where Triton is installed; elsewhere a
 loop over frames with vector steps over batch and tokens.

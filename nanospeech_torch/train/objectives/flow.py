@@ -139,8 +139,8 @@ class Nanospeech(Objective):
 
     Args:
         transformer: the network.
-        tokenizer: nanospeech.text.tokenizer.Tokenizer, or a function of a list of texts that returns
-            ids (B, T) padded with -1; the trainer's data loader calls it.
+        tokenizer: nanospeech.text.tokenizer.Tokenizer, or a function of a list of texts that
+        returns ids (B, T) padded with -1; the trainer's data loader calls it.
         audio: the mel and its normalisation.
         loss: drop chances and loss weights.
     """
