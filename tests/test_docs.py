@@ -112,7 +112,7 @@ def test_links_and_pictures_lead_somewhere(path):
             assert anchor in anchors(target), f"{name(path)} links to {link}"
 
 
-@pytest.mark.parametrize("path", DOCS, ids=name)
+@pytest.mark.parametrize("path", [p for p in DOCS if p.name != "CHANGELOG.md"], ids=name)
 def test_scripts_and_tests_that_are_named_are_there(path):
     text = path.read_text(encoding="utf-8")
     for found in re.findall(r"\b((?:scripts|tests)/[\w./-]*\w)", text):
@@ -122,9 +122,8 @@ def test_scripts_and_tests_that_are_named_are_there(path):
 
 @pytest.mark.parametrize(("module", "rest"), CALLS)
 def test_commands_use_flags_that_exist(module, rest):
-    known = help_of(module, rest[0] if module == "nanospeech.prepare.shards" else "")
-    if module == "nanospeech_torch.evaluate.__main__":  # which hands on what it does not know
-        known += help_of("nanospeech_torch.train.__main__")
+    known = help_of(module)
+    assert "usage" in known
     for word in rest:
         if re.match(r"--?[a-z]", word):
             flag = word.partition("=")[0]
