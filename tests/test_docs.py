@@ -67,8 +67,8 @@ def script(words: list[str]) -> tuple[str, list[str]] | None:
         rest = words[i + 1 :]
         if word in ("scripts/recipes/slurm.sh", "scripts/train.py"):
             return tool("train", rest)
-        if word == "nanospeech" and rest and rest[0] in COMMANDS:
-            return tool(rest[0], rest[1:])
+        if word.rpartition("/")[2] == "nanospeech" and i < 4 and rest:
+            return tool(rest[0], rest[1:]) if rest[0] in COMMANDS else tool("speak", rest)
         if word == "-m" and rest:
             if rest[0] == "nanospeech.train":
                 return tool("train", rest[1:])

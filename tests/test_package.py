@@ -90,7 +90,7 @@ def test_readme_command_speaks(source):
 
 
 def test_import_loads_no_backend():
-    code = "import sys, nanospeech.generate, nanospeech.pipeline; print(sorted(sys.modules))"
+    code = "import sys, nanospeech.generate, nanospeech.speech.speaker; print(sorted(sys.modules))"
     names = run([sys.executable, "-c", code], ROOT).stdout
     assert "'torch'" not in names and "'mlx" not in names and "'datasets'" not in names
 

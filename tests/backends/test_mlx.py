@@ -126,7 +126,7 @@ ENDS = """
 import sys, threading
 import numpy as np
 from nanospeech import load_engine
-from nanospeech.worker import Worker
+from nanospeech.engine.worker import Worker
 own = sys.argv[2] == "worker"
 def load():
     return load_engine(sys.argv[1], "mlx", "cpu", compile=own)

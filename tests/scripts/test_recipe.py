@@ -260,7 +260,9 @@ def test_the_speedrun_trains_the_default_network():
 
 @pytest.mark.parametrize("script", ["speedrun.sh", "default_voice.sh", "voice.sh"])
 def test_a_recipe_without_arguments_tells_its_own(script):
-    done = subprocess.run(["sh", str(ROOT / "scripts" / "recipes" / script)], capture_output=True, text=True)
+    done = subprocess.run(
+        ["sh", str(ROOT / "scripts" / "recipes" / script)], capture_output=True, text=True
+    )
     assert (
         done.returncode == 2
         and f"sh scripts/recipes/{script}" in done.stdout

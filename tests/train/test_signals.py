@@ -25,7 +25,7 @@ PIPES: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT,
 # later; then by their trainer
 LOADER = """
 import os, subprocess, time
-from nanospeech_torch.feed import Loader
+from nanospeech_torch.train.data.loader import Loader
 class Slow:
     def __len__(self): return 4
     def __getitem__(self, index):

@@ -33,7 +33,7 @@ def spectrograms(
 
 
 def stft(wave_BS: torch.Tensor, n_fft: int, hop: int) -> torch.Tensor:
-    """Centred spectrogram with the Hann window of nanospeech.mel: complex (B, F, N)."""
+    """Centred spectrogram with the Hann window of nanospeech.audio.mel: complex (B, F, N)."""
     window = table(wave_BS.device, mel.window, n_fft)
     return torch.stft(wave_BS.float(), n_fft, hop, window=window, return_complex=True)
 
