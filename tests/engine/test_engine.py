@@ -297,7 +297,8 @@ def test_auto_picks_an_installed_backend():
 
 def test_import_loads_no_backend():
     code = (
-        "import sys, nanospeech, nanospeech.load, nanospeech.release.folder, nanospeech.engine.sampling\n"
+        "import sys, nanospeech, nanospeech.load, nanospeech.release.folder\n"
+        "import nanospeech.engine.sampling\n"
         "from nanospeech import load_engine, SampleOptions\n"
         "print(sorted({m.split('.')[0] for m in sys.modules} & {'torch', 'mlx'}))"
     )

@@ -1,4 +1,4 @@
-"""nanospeech_torch.train.scale.parallel: every split trains like one process, and what cannot be is refused."""
+"""train.scale.parallel: every split trains like one process, and what cannot be is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""nanospeech_torch.train.scale.speed: compiled and checkpointed blocks compute what plain ones do."""
+"""train.scale.speed: compiled and checkpointed blocks compute what plain ones do."""
 
 from __future__ import annotations
 
