@@ -147,7 +147,7 @@ def test_training_sees_what_inference_gives(tiny_aligned, engine_of, monkeypatch
     reads them; and what is to be foretold begins at the new clip's first sound."""
     monkeypatch.setattr("nanospeech_torch.train.data.speech.STRETCH", 0.0)
     # which clip of a pair is the prompt is drawn by the second one's key
-    clips = [clip("x", "one two", 2.0, 0.1), clip("y1", "Three four.", 1.5, 0.3)]
+    clips = [clip("x", "one two", 2.0, 0.1), clip("y2", "Three four.", 1.5, 0.3)]
     batch, texts = made(clips)
     assert texts == ["one two Three four."]
     said = "".join(map(chr, batch.text[0]))
