@@ -308,7 +308,8 @@ def test_bad_arguments_end_in_one_line(tmp_path):
     ]:
         command = [
             sys.executable,
-            "nanospeech/evaluate/__main__.py",
+            "-m",
+            "nanospeech.evaluate",
             "--out",
             str(tmp_path / "out"),
             *argv,

@@ -110,7 +110,7 @@ def test_bad_clips_are_counted_and_broken_shards_give_what_they_had(tmp_path, ca
 
 def test_a_killed_run_leaves_whole_shards_and_goes_on(tmp_path, capsys):
     paths, out = audio_shards(tmp_path / "audio", 6, 60), tmp_path / "out"
-    command = [sys.executable, str(ROOT / "scripts" / "encode.py"), *paths, "--out", str(out)]
+    command = [sys.executable, "-m", "nanospeech_torch.prepare.features", *paths, "--out", str(out)]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     run = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     while run.poll() is None and not list(out.glob("*.tar")):

@@ -48,7 +48,7 @@ def read_shards(folder):
 
 def command(*argv, cwd=ROOT):
     env = os.environ | {"PYTHONPATH": str(ROOT)}
-    argv = [sys.executable, str(ROOT / "nanospeech/prepare/shards.py"), *map(str, argv)]
+    argv = [sys.executable, "-m", "nanospeech.prepare.shards", *map(str, argv)]
     return subprocess.run(argv, cwd=cwd, env=env, capture_output=True, text=True)
 
 

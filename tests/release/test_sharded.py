@@ -155,7 +155,7 @@ MEASURE = """
 import sys
 from pathlib import Path
 import convert, torch
-from nanospeech import sharded
+from nanospeech.release import sharded
 from nanospeech_torch import dit, duration, export
 
 def most():

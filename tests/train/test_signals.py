@@ -134,7 +134,7 @@ def test_a_signal_while_the_program_loads_is_not_lost(tmp_path, shards):
         f"data: {{shards: [{shards}/*.tar], tokenizer: phonemes, batch_size: 1}}\n"
         "dit: {dim: 32, depth: 1, heads: 1, text_dim: 32, conv_layers: 1}\n"
     )
-    command = [sys.executable, "nanospeech_torch/train/__main__.py", "--config", str(config)]
+    command = [sys.executable, "-m", "nanospeech.train", "--config", str(config)]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     run = subprocess.Popen(command, env=env, cwd=ROOT, **PIPES)
     status = Path(f"/proc/{run.pid}/status")
