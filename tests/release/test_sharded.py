@@ -156,7 +156,8 @@ import sys
 from pathlib import Path
 import convert, torch
 from nanospeech.release import sharded
-from nanospeech_torch import dit, duration, export
+from nanospeech_torch import dit, duration
+from nanospeech_torch.train.loop import export
 
 def most():
     status = Path("/proc/self/status").read_text()  # ru_maxrss would count the parent's
