@@ -27,18 +27,18 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
     try:
-        from nanospeech.release.folder import open_release
+        from nanospeech.release.folder import resolve
         from nanospeech.release.voices import find_voice, list_voices
 
-        release = open_release(args.model)
+        folder = resolve(args.model)
         if args.tool != "show":
-            print("\n".join(list_voices(release)))
+            print("\n".join(list_voices(folder)))
             return 0
-        voice = find_voice(release, args.name)
-        print(f"name: {args.name}\nwords: {voice.text}\nrecording: {voice.path}")
-        license = voice.path.with_name(f"{voice.path.stem}.license.txt")
-        if license.is_file():
-            print(f"licence: {license.read_text(encoding='utf-8').strip()}")
+        voice = find_voice(args.name, folder)
+        print(f"name: {voice.name}\nwords: {voice.text}\nrecording: {voice.audio}")
+        licence = voice.audio.with_name(f"{voice.audio.stem}.license.txt")
+        if licence.is_file():
+            print(f"licence: {licence.read_text(encoding='utf-8').strip()}")
     except NanospeechError as e:
         print(f"error: {e}", file=sys.stderr)
         return 2

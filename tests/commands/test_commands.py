@@ -90,3 +90,13 @@ def test_recipes_are_listed(capsys):
     with pytest.raises(SystemExit):
         commands.main(["train"])
     assert "name one recipe or YAML file" in capsys.readouterr().err
+
+
+def test_voices_are_listed_and_shown(capsys):
+    assert commands.main(["voices"]) == 0
+    assert {"kathleen", "kumo"} <= set(capsys.readouterr().out.split())
+    assert commands.main(["voices", "show", "Kumo"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("name: kumo\nwords: ") and "licence: " in shown
+    assert commands.main(["voices", "show", "nobody"]) == 2
+    assert "kumo" in capsys.readouterr().err
