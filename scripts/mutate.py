@@ -38,14 +38,22 @@ if __package__ in (None, ""):
 from scripts.mutants import Mutant, mutants
 
 ROOT = Path(__file__).resolve().parents[1]
-SPEECH = [f"tests/test_{n}.py" for n in ("golden_batches", "golden_duration", "flow")]
+SPEECH = [
+    f"tests/test_{n}.py"
+    for n in ("golden_batches", "golden_duration", "flow", "references", "means")
+]
 ORDER = ["tests/test_order.py", "tests/test_stream.py", "tests/test_data.py"]
-BATCHES = ["tests/test_golden_data.py", "tests/test_golden_pairs.py", "tests/test_data.py"]
+PAIRS = [f"tests/test_{n}.py" for n in ("golden_pairs", "pairing", "references")]
+BATCHES = ["tests/test_golden_data.py", "tests/test_data.py", "tests/test_draws.py", *PAIRS]
 STEPS = ["tests/test_optim.py", "tests/test_golden_steps.py", "tests/test_mup.py"]
 # a module and the quick tests that are to catch its faults; those that are missing are left out
 MODULES = {
     "flow": ("nanospeech_torch/flow.py", SPEECH),
+    "placing": ("nanospeech_torch/placing.py", SPEECH),
+    "means": ("nanospeech_torch/means.py", ["tests/test_means.py"]),
     "data": ("nanospeech_torch/data.py", BATCHES),
+    "heard": ("nanospeech_torch/heard.py", BATCHES),
+    "pairing": ("nanospeech_torch/pairing.py", PAIRS),
     "stream": ("nanospeech_torch/stream.py", ORDER),
     "optim": ("nanospeech_torch/optim.py", STEPS),
     "guards": ("nanospeech_torch/guards.py", STEPS),
