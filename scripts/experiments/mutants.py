@@ -10,6 +10,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import CodeType
+from typing import Any
 
 OPERATORS = (
     "ReplaceBinaryOperator_Add_Sub",
@@ -102,25 +104,92 @@ def without_statement(source: str, occurrence: int) -> str | None:
     return "".join([*lines[:first], f"{head}pass{tail}", *lines[last + 1 :]])
 
 
-def meaning(source: str) -> str | None:
-    """The program without annotations and kinds of parameters, or None if it is none."""
+def meaning(source: str) -> Any:
+    """What Python runs, so far as anyone could notice a change in it; None if it is no program.
+
+    Two mutants of the same bytecode are one (trivial compiler equivalence: Papadakis et al., 2015).
+    """
     try:
         tree = ast.parse(source)
         compile(tree, "mutant", "exec")  # break outside of a loop is found here
+        return bytecode(compile(Noticed().visit(tree), "mutant", "exec", optimize=2))
     except (SyntaxError, ValueError):
         return None
-    for node in ast.walk(tree):
-        if isinstance(node, ast.arg):
-            node.annotation = None
-        elif isinstance(node, ast.arguments):  # the star of "by name only" is no product
-            node.args = [*node.posonlyargs, *node.args, *node.kwonlyargs]
-            node.defaults = [d for d in (*node.defaults, *node.kw_defaults) if d is not None]
-            node.posonlyargs, node.kwonlyargs, node.kw_defaults = [], [], []
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            node.returns = None
-        elif isinstance(node, ast.AnnAssign):
-            node.annotation = ast.Constant(0)
-    return ast.dump(tree)
+
+
+def bytecode(code: CodeType) -> tuple:
+    """Instructions with what they name, without places in the file."""
+    constants = [
+        bytecode(c) if isinstance(c, CodeType) else (type(c), repr(c)) for c in code.co_consts
+    ]
+    names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
+    caught = getattr(code, "co_exceptiontable", b"")  # since Python 3.11
+    return code.co_code, caught, code.co_argcount, *names, *constants
+
+
+class Noticed(ast.NodeTransformer):
+    """Takes out of a program what is told in docs/mutation.md to be no fault, wherever it stands.
+
+    Docstrings and `assert` go when it is compiled.
+    """
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        node.annotation = None
+        return node
+
+    def visit_arguments(self, node: ast.arguments) -> ast.AST:
+        """The star of "by name only" is no product."""
+        self.generic_visit(node)
+        node.args = [*node.posonlyargs, *node.args, *node.kwonlyargs]
+        node.defaults = [d for d in (*node.defaults, *node.kw_defaults) if d is not None]
+        node.posonlyargs, node.kwonlyargs, node.kw_defaults = [], [], []
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self.generic_visit(node)
+        node.returns = None
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        self.generic_visit(node)
+        node.annotation = ast.copy_location(ast.Constant(0), node)
+        return node
+
+    def visit_Raise(self, node: ast.Raise) -> ast.AST:
+        """An error's message is for people; that it is raised, and which, counts."""
+        if isinstance(node.exc, ast.Call):
+            node.exc.args, node.exc.keywords = [], []
+        return node
+
+    def visit_If(self, node: ast.If) -> ast.AST:
+        """Imports for annotations alone."""
+        self.generic_visit(node)
+        if any(isinstance(n, ast.Name) and n.id == "TYPE_CHECKING" for n in ast.walk(node.test)):
+            return ast.copy_location(ast.Pass(), node)
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """When a copy is waited for changes no number."""
+        self.generic_visit(node)
+        node.keywords = [k for k in node.keywords if k.arg != "non_blocking"]
+        return node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        """A uniform draw equals a border with probability 0."""
+        self.generic_visit(node)
+        if any(is_draw(n) for n in (node.left, *node.comparators)):
+            strict = {ast.LtE: ast.Lt, ast.GtE: ast.Gt}
+            node.ops = [strict.get(type(op), type(op))() for op in node.ops]
+        return node
+
+
+def is_draw(node: ast.AST) -> bool:
+    """Whether it is a call of a generator's random()."""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "random"
+    )
 
 
 def mutants(module: str, path: Path) -> Iterator[Mutant]:

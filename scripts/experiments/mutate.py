@@ -38,25 +38,26 @@ if __package__ in (None, ""):
 from .mutants import Mutant, mutants
 
 ROOT = Path(__file__).resolve().parents[1]
-SPEECH = [f"tests/test_{n}.py" for n in ("golden_batches", "golden_duration", "flow")]
-ORDER = ["tests/train/test_order.py", "tests/train/test_stream.py", "tests/train/test_data.py"]
-BATCHES = [
-    "tests/train/test_golden_data.py",
-    "tests/train/test_golden_pairs.py",
-    "tests/train/test_data.py",
+SPEECH = [
+    f"tests/train/test_{n}.py"
+    for n in ("golden_batches", "golden_duration", "flow", "references", "means")
 ]
-STEPS = [
-    "tests/train/test_optimizers.py",
-    "tests/train/test_golden_steps.py",
-    "tests/train/test_mup.py",
-]
-# a module and the quick tests that are to catch its faults; those that are missing are left out
+ORDER = [f"tests/train/test_{n}.py" for n in ("order", "stream", "data")]
+PAIRS = [f"tests/train/test_{n}.py" for n in ("golden_pairs", "pairing", "references")]
+BATCHES = [*(f"tests/train/test_{n}.py" for n in ("golden_data", "data", "draws")), *PAIRS]
+STEPS = [f"tests/train/test_{n}.py" for n in ("optimizers", "golden_steps", "mup")]
+TRAIN = "nanospeech_torch/train"
+# a module and the quick tests that are to catch its faults
 MODULES = {
-    "flow": ("nanospeech_torch/train/objectives/flow.py", SPEECH),
-    "data": ("nanospeech_torch/train/data/speech.py", BATCHES),
-    "stream": ("nanospeech_torch/train/data/order.py", ORDER),
-    "optim": ("nanospeech_torch/train/optim/optimizers.py", STEPS),
-    "guards": ("nanospeech_torch/train/optim/guards.py", STEPS),
+    "flow": (f"{TRAIN}/objectives/flow.py", SPEECH),
+    "placing": (f"{TRAIN}/objectives/placing.py", SPEECH),
+    "means": (f"{TRAIN}/loop/means.py", ["tests/train/test_means.py"]),
+    "data": (f"{TRAIN}/data/speech.py", BATCHES),
+    "heard": (f"{TRAIN}/data/heard.py", BATCHES),
+    "pairing": (f"{TRAIN}/data/pairing.py", PAIRS),
+    "stream": (f"{TRAIN}/data/order.py", ORDER),
+    "optim": (f"{TRAIN}/optim/optimizers.py", STEPS),
+    "guards": (f"{TRAIN}/optim/guards.py", STEPS),
     "sampling": ("nanospeech/engine/sampling.py", ["tests/engine/test_sampling.py"]),
 }
 # left out: these have processes of their own, or take long

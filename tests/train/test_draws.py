@@ -6,7 +6,9 @@ Seeds are fixed, so these never fail by chance. Bounds are those that one right 
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections import Counter
 from dataclasses import fields
 
 import numpy as np
@@ -14,9 +16,9 @@ import pytest
 import torch
 
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
-from nanospeech_torch.train.data.speech import BatchPlan, SpeechBatches
+from nanospeech_torch.train.data.speech import BatchPlan, DurationBatches, SpeechBatches
 from nanospeech_torch.train.objectives.flow import LossConfig
-from tests.train.test_data import features, npy, until
+from tests.train.test_data import DIGITS, NARROW, features, npy, until
 from tests.train.test_stream import write_tar
 
 SHARDS, EACH = 10, 300
@@ -162,6 +164,31 @@ def test_a_prompted_clip_is_mostly_learned_whole_behind_its_prompt():
     assert_share(np.array(whole), 0.7)
 
 
+@pytest.mark.parametrize("frames", [1, 2, 3])
+def test_short_clips_have_a_frame_of_prompt_and_one_to_learn(frames):
+    loss = LossConfig(min_span=0.0, max_span=1.0)
+    batches = SpeechBatches([], DIGITS, BatchPlan(1, FRAMES, FRAMES), NARROW, loss)
+    rng = np.random.default_rng(0)
+    draws = [batches.draw(frames, rng) for _ in range(200)]
+    assert {d["prompt"] for d in draws} == set(range(1, frames + 1))
+    spans = {d["span"] for d in draws}
+    assert spans == {(a, b) for a in range(frames) for b in range(a + 1, frames + 1)}
+
+
+@pytest.mark.parametrize("frames", [2, 3, 4])
+def test_short_clips_of_a_duration_model_have_a_frame_of_new_speech(frames):
+    batches = DurationBatches([], DIGITS, BatchPlan(1, FRAMES, FRAMES), NARROW)
+    parts = set()
+    for n in range(400):
+        item = {"key": f"{n}", "epoch": 0, "text": "c", "mel": np.zeros((frames, 4), np.float16)}
+        found = batches.finished(item, Counter())
+        assert found is not None
+        parts.add((len(found["heard"]), found["total"] - len(found["heard"])))
+    if frames == 2:  # too few to be heard faster or slower
+        assert parts == {(1, 1), (2, 1)}
+    assert {a for a, _ in parts} >= set(range(1, frames + 1)) and min(b for _, b in parts) == 1
+
+
 @pytest.mark.parametrize("share", [0.1, 0.4])
 def test_known_words_are_spelled_as_often_as_asked(share):
     tokenizer = Tokenizer("phonemes", phoneme_vocab())
@@ -188,3 +215,46 @@ def test_half_of_the_clips_are_stretched_by_up_to_the_share_that_is_asked(paths,
     drawn(paths, warp=0.2)
     assert_share(np.arange(COUNT) < len(stretches), 0.5)
     assert_uniform(np.log(stretches), -np.log(1.2), np.log(1.2))
+
+
+def told(item: dict, *which: int) -> np.random.Generator:
+    """The generator of an item's draws, of seed 7."""
+    refs = [ref[1:] for ref in item["refs"]]
+    name = json.dumps([7, item["epoch"], item["key"], refs, which])
+    digest = hashlib.blake2b(name.encode(), digest_size=16).digest()
+    return np.random.default_rng(int.from_bytes(digest, "little"))
+
+
+def test_draws_are_those_that_runs_were_begun_with():
+    """Each is named by a number; with other numbers a run would go on with other pairs."""
+    plan = BatchPlan(1, FRAMES, FRAMES)
+    batches = SpeechBatches([], DIGITS, plan, NARROW, LossConfig(pair=0.5), seed=7)
+    batches.start(0, 0, 1)
+    first = 0
+    for n in range(100):
+        old, new = (
+            {
+                **{"key": f"{i}", "epoch": 2, "refs": [(2, 1, i)], "text": f"c{i}", "speaker": n},
+                **{"mel": np.full((20, 4), i, np.float16), "frames": 20, "piece": 0},
+            }
+            for i in (2 * n, 2 * n + 1)
+        )
+        assert batches.paired(old) == (told(old, 1).random() < 0.5)
+        batches.paired = lambda item: True
+        assert batches.arrive(old) == []
+        (pair,) = batches.arrive(new)
+        del batches.paired
+        turned = told(new, 4).random() < 0.5
+        assert pair["texts"] == (
+            (new["text"], old["text"]) if turned else (old["text"], new["text"])
+        )
+        assert pair["rng"].random() == told(pair).random() and pair["piece"] == 0
+        first += turned
+    assert 30 < first < 70
+
+
+def test_what_is_not_said_is_the_plainest():
+    """One process that reads in order, from the beginning, with a seed of 0 and no cache."""
+    batches = SpeechBatches([], DIGITS, BatchPlan(1, FRAMES, FRAMES))
+    names = ("seed", "rank", "world", "places", "consumed", "shuffle_buffer", "cache_left", "edge")
+    assert [getattr(batches, name) for name in names] == [0, 0, 1, {}, 0, 1, 0, ""]

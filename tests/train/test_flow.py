@@ -16,7 +16,14 @@ from nanospeech_torch.dit import Aligner
 from nanospeech_torch.layers import Conv1d, zero_
 from nanospeech_torch.train.data.speech import BatchPlan, SpeechBatches
 from nanospeech_torch.train.objectives import alignment as search
-from nanospeech_torch.train.objectives.flow import LossConfig, average_path, patch_means
+from nanospeech_torch.train.objectives.flow import (
+    LossConfig,
+    Objective,
+    average_path,
+    earlier,
+    later,
+    patch_means,
+)
 from tests.training import duration_model, samples, speech_model
 
 VARIANTS = [
@@ -173,7 +180,8 @@ def test_the_guide_follows_the_average_and_is_no_part_of_the_model():
     first = flow_of(model, batch)
     first.backward()
     assert list(model.state_dict()) == names and len(list(model.parameters())) == len(names)
-    assert all(p.grad is None for p in ema.values())
+    assert all(p.grad is None and not p.requires_grad for p in ema.values())
+    assert not any(p.requires_grad for p in model.guide[0].parameters())
     for mean in ema.values():
         mean.mul_(1.1)  # as the average is updated, in place
     assert not torch.equal(flow_of(model, batch), first)
@@ -195,6 +203,11 @@ def test_guidance_without_a_guide_says_what_to_do():
 
     with pytest.raises(InputError, match="needs whole weights"):
         model.guide_with({name: Sharded(p) for name, p in guided(0.5)[1].items()})
+
+
+def test_padded_lengths_are_eight_places_of_the_network():
+    assert Objective().multiple() == duration_model().multiple() == 8
+    assert [speech_model(patch_size=p).multiple() for p in (1, 2, 4)] == [8, 16, 32]
 
 
 def test_duration_loss_ignores_padding():
@@ -271,7 +284,16 @@ def test_average_path_stays_inside_the_text_whatever_there_is():
 def test_patch_means_leave_out_padding():
     mel = torch.arange(5.0)[None, :, None].expand(1, 5, 2).clone()
     means = patch_means(torch.nn.functional.pad(mel, (0, 0, 0, 3)), torch.tensor([5]), 2)
-    assert means[0, :3, 0].tolist() == [0.5, 2.5, 4.0]
+    assert means[0, :, 0].tolist() == [0.5, 2.5, 4.0, 0.0]
+
+
+def test_rows_are_moved_by_as_many_places_as_each_is_told():
+    rows, by = torch.arange(1, 5).expand(4, 4), torch.tensor([0, 1, 3, 4])
+    assert later(rows, by, 9).tolist() == [[1, 2, 3, 4], [9, 1, 2, 3], [9, 9, 9, 1], [9] * 4]
+    back = [[1, 2, 3, 4], [2, 3, 4, 4], [4] * 4, [4] * 4]
+    assert earlier(rows[..., None].expand(4, 4, 2), by).tolist() == [
+        [[n] * 2 for n in r] for r in back
+    ]
 
 
 @pytest.mark.parametrize(("kernel", "groups"), [(7, 32), (31, 16)])

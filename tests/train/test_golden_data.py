@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections import Counter
 from functools import partial
 from pathlib import Path
 
@@ -162,6 +163,31 @@ def test_a_cache_keeps_to_its_room(tmp_path, room):
                 for a, b in zip(vars(one.batch).values(), vars(two.batch).values())
             )
     held = sum(mel.nbytes for mel in cached.cache.values())
+    if len(cached.cache) == len(data):  # they fit without a byte to spare
+        exact = SpeechBatches(data, TOKENIZER, plan, NARROW, cache_bytes=held)
+        epoch(exact)
+        assert len(exact.cache) == len(data) and exact.cache_left == 0
     assert held <= room and len(cached.cache) == {0: 0, 10**6: 6}.get(
         room, room // (50 * BANDS * 2)
     )
+
+
+def test_a_bad_clip_costs_no_other_its_place(tmp_path):
+    """Neither among clips that go alone at once, nor in a group that is decoded out of turn."""
+    paths, mels = shard(tmp_path, [40, 33])
+    batches = SpeechBatches(paths, TOKENIZER, BatchPlan(2, 100, 50), NARROW)
+    batches.start(0, 0, 1)
+    samples = [(ref, sample) for ref, sample in iter(batches.stream.take, None)]
+    bad, good = (batches.introduce(ref, sample) for ref, sample in samples)
+    assert bad is not None and good is not None
+    bad["data"] = bad["data"][:9]
+    assert [item["text"] for item in batches.ready([bad, good])] == [good["text"]]
+    assert batches.skipped == {"too short": 1}
+    skipped: Counter = Counter()
+    batch, texts = batches.collate([bad, good], 0, skipped)
+    assert texts == [good["text"]] and len(batch.lens) == 1 and batch.lens[0] == len(mels[texts[0]])
+    assert skipped == {"too short": 1} and batches.collate([bad], 0, skipped) == (
+        None,
+        [],
+    )
+    assert skipped == {"too short": 2}

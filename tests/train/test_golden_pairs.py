@@ -12,6 +12,7 @@ from nanospeech.audio.mel import to_hertz, to_mels
 from nanospeech.config import AudioConfig
 from nanospeech.errors import DataError, InputError
 from nanospeech.nanospeech_torch import list_str_to_vocab_tensor
+from nanospeech_torch.train.data.heard import quiet_start, stretched
 from nanospeech_torch.train.data.speech import BatchPlan, DurationBatches, SpeechBatches, warped
 from nanospeech_torch.train.objectives.flow import LossConfig
 from tests.train.test_golden_data import epoch
@@ -204,3 +205,53 @@ def test_pairs_that_turn_out_too_long_stay_single():
     for text, row in found:
         assert row["lens"] == sum(len(mels[t]) for t in text.split()) <= longest
     assert {len(t.split()) for t, _ in found} == {1, 2}
+
+
+@pytest.mark.parametrize("frames", [1, 2, 3, 17])
+@pytest.mark.parametrize("pace", [0.01, 0.5, 0.86, 1.0, 1.16, 2.0, 3.7])
+def test_another_pace_is_a_line_through_the_frames(frames, pace):
+    mel = np.random.default_rng(0).standard_normal((frames, BANDS)).astype(np.float32)
+    found, count = stretched(mel, pace), max(1, round(frames * pace))
+    at = np.linspace(0, frames - 1, count)
+    want = np.stack([np.interp(at, np.arange(frames), band) for band in mel.T], 1)
+    assert found.dtype == mel.dtype and found.shape == want.shape
+    assert np.allclose(found, want, atol=1e-5)
+    assert pace != 1 or found is mel
+
+
+def test_sound_begins_within_35_decibels_of_the_loudest():
+    """Those are 4 nats of the amplitude, of the mean over the bands."""
+    mel = np.zeros((6, BANDS), np.float16)
+    mel[0], mel[1], mel[2, ::2], mel[3] = -4.6, -4.0, -7.0, -5.0  # 2: -3.5 in the mean
+    assert quiet_start(mel) == 2 and quiet_start(mel[3:]) == 1 and quiet_start(mel[4:]) == 0
+    assert quiet_start(mel[1:2]) == quiet_start(np.stack([mel[3], mel[4] - 1.5])) == 0
+
+
+@pytest.mark.parametrize(("first", "read"), [("c 1", "c 1."), ("c1.", "c1."), ("1 .", "1 .")])
+def test_a_prompt_ends_with_a_stop_but_not_with_two(first, read):
+    mel = npy(np.zeros((30, BANDS), np.float16))
+    meta = [{"text": text, "speaker": "x"} for text in (first, first)]
+    data = [{"__key__": f"{n}", "npy": mel, "json": m} for n, m in enumerate(meta)]
+    [(_, row)] = items(DurationBatches(data, TOKENIZER, PLAN, NARROW, LossConfig(pair=1.0)))
+    both = [VOCAB[c] for c in f"{read} {first}"]
+    assert row["text"].tolist() == both and row["known"] == len(read) + 1
+
+
+@pytest.mark.parametrize("kind", [SpeechBatches, DurationBatches])
+def test_lengths_are_kept_from_the_least_to_the_most(kind):
+    used, plan = {}, BatchPlan(1, 30, 30, min_duration=20, buckets=1, text_multiple=1)
+    for frames in (19, 20, 30, 31):
+        sample = {"npy": npy(np.ones((frames, BANDS), np.float16)), "text": "c"}
+        try:
+            used[frames] = len(next(iter(kind([sample], TOKENIZER, plan, NARROW))).texts)
+        except DataError as e:
+            used[frames] = str(e).rpartition(": ")[2]
+    assert used == {19: "1 too short", 20: 1, 30: 1, 31: "1 too long"}
+
+
+@pytest.mark.parametrize(("longest", "count"), [(60, 1), (59, 2)])
+def test_a_pair_may_be_as_long_as_the_longest_sample(longest, count):
+    mel = npy(np.zeros((30, BANDS), np.float16))
+    data = [{"__key__": f"{n}", "npy": mel, "json": {"text": "c", "speaker": 1}} for n in range(2)]
+    plan = BatchPlan(8, 10_000, longest, buckets=1, text_multiple=1)
+    assert len(items(SpeechBatches(data, TOKENIZER, plan, NARROW, LossConfig(pair=1.0)))) == count

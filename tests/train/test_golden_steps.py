@@ -18,6 +18,7 @@ from nanospeech_torch.train.optim.optimizers import (
     EMA,
     OptimizerConfig,
     build_optimizers,
+    fuse,
     lr_factor,
     steps_in_all,
     undecayed,
@@ -312,3 +313,23 @@ def test_a_guarded_step_scales_gradients_first():
     weight.grad = torch.tensor([4.0, 8.0])
     guarded_step([optimizer], torch.tensor(True), torch.tensor(0.25))
     assert weight.tolist() == pytest.approx([0.9, -2.2]) and unused.item() == 1
+
+
+def test_new_adam_optimizers_are_fused_unless_told_otherwise():
+    """A run's own optimisers, not those that went on with a state, and no others."""
+    weight = nn.Parameter(torch.ones(2))
+
+    def fused(kind: type, used: bool = False, **options) -> bool:
+        optimizer = kind([weight], lr=0.1, **options)
+        if used:
+            weight.grad = torch.ones(2)
+            optimizer.step()
+        fuse(optimizer)
+        (group,) = optimizer.param_groups
+        return bool(group.get("fused"))
+
+    for kind in (torch.optim.Adam, torch.optim.AdamW):
+        assert fused(kind) and not fused(kind, used=True)
+        assert not fused(kind, fused=False)
+        assert not fused(kind, foreach=True) and not fused(kind, amsgrad=True)
+    assert not fused(torch.optim.SGD) and not fused(torch.optim.NAdam)

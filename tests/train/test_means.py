@@ -6,6 +6,7 @@ import dataclasses
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from nanospeech.trainer_torch import NanospeechTrainer
 from nanospeech_torch.train.data.segments import SegmentBatch
 from nanospeech_torch.train.data.speech import Loaded, Place
 from nanospeech_torch.train.loop.log import Log
+from nanospeech_torch.train.loop.means import StepMeans
 from nanospeech_torch.train.objectives.flow import Nanospeech, Objective
 from tests.train.test_optimizers import batch_of, tiny, tiny_duration
 from tests.train.test_vocoder_gan import gan, slopes
@@ -91,6 +93,18 @@ def test_elements_are_counted_as_forward_counts_them(kind):
         assert all(float(n) > 1 for n in counts.values())  # the loop divides by no less
 
 
+@pytest.mark.parametrize("patch", [1, 2])
+def test_patches_of_a_reference_without_words_are_not_counted(patch):
+    model = tiny(text_upsampling="aligned", patch_size=patch).train()
+    batch = dataclasses.replace(batch_of(), wordless=torch.tensor([7, 0, 3, 10]))
+    counts = model.counts(batch)
+    assert {k: float(n) for k, (_, n) in model(batch).items()} == {
+        k: float(n) for k, n in counts.items()
+    }
+    places = [-(-n // patch) - w // patch for n, w in ((40, 7), (33, 0), (25, 3), (38, 10))]
+    assert counts["prior"] == sum(places) and not counts["prior"].is_floating_point()
+
+
 class Level(Objective):
     """Learns one number from batches whose elements are its targets; keeps watch on its graphs."""
 
@@ -136,3 +150,40 @@ def test_a_mean_is_over_elements_and_no_graph_waits_for_another(tmp_path, monkey
     model = Level()
     step(tmp_path, model, [Values(v, text) for v in values])
     assert model.alive == [0, 0, 0]
+
+
+def alike(world: int, weights: dict[str, float]) -> Any:
+    """What a step asks of a trainer, of so many processes that all have the same batches."""
+
+    def reduce(tensor: torch.Tensor) -> torch.Tensor:
+        assert world > 1, "alone nothing is exchanged"
+        return tensor * world
+
+    core = SimpleNamespace(weights=lambda: weights, counts=lambda batch, phase: dict(batch))
+    device = SimpleNamespace(device="cpu")
+    parallel = SimpleNamespace(data_world=world, reduce=reduce)
+    return SimpleNamespace(
+        core=core, accelerator=device, parallel=parallel, phases={"a": 0, "b": 0}
+    )
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+@pytest.mark.parametrize("several", [False, True])
+def test_the_mean_of_processes_is_that_of_all_their_elements(world, several):
+    """A process's part of the loss is `world` times its own sum: gradients are averaged."""
+    batches = [{"x": torch.tensor(3), "y": torch.tensor(1), "z": torch.tensor(0)}]
+    batches += [{"x": torch.tensor(1), "y": torch.tensor(0), "z": torch.tensor(0)}] * several
+    means = StepMeans(alike(world, {"x": 0.5, "z": 1.0}), batches, ["a", "b"])
+    total = torch.tensor(8.0, requires_grad=True)
+    for phase, scale in (("a", 1.0), ("b", 2.0)):
+        loss: Any = 0.0
+        for batch in batches:
+            y = torch.full((), 7.0, requires_grad=True)
+            sums = {"x": scale * total, "y": y, "z": 0 * total}
+            loss += means.loss(phase, {k: (v, batch[k]) for k, v in sums.items()})
+        x, n = scale * 8 * len(batches), 3 + several
+        assert loss.item() == pytest.approx(0.5 * x / n)  # of no elements: nothing, and finite
+        (slope,) = torch.autograd.grad(loss, total)
+        assert slope.item() == pytest.approx(0.5 * scale * len(batches) / n)
+        found = {k: float(v) for k, v in means.means(phase).items()}
+        assert found == pytest.approx({"x": x / n, "y": 7.0 * len(batches), "z": 0.0})

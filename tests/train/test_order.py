@@ -65,6 +65,36 @@ def test_a_shuffle_buffer_draws_any_of_what_it_holds(tmp_path, size):
     assert (steady > 0).mean() == pytest.approx((1 - 1 / size) ** size, abs=0.06)
 
 
+def test_draws_are_told_by_seed_stream_and_number(tmp_path):
+    """The last one takes the place of the one that is drawn; a checkpoint counts on it."""
+    source = numbered(tmp_path, 1, 40)
+    stream, found = SampleStream(source, 3, shuffle_buffer=6), []
+    while (got := stream.take()) is not None:
+        found.append(got[0][2])
+    ahead, held, want = list(range(40)), [], []
+    for n in range(40):
+        held, ahead = held + ahead[: 6 - len(held)], ahead[6 - len(held) :]
+        at = np.random.default_rng([3, 0, n]).integers(len(held))
+        want.append(held[at])
+        held[at] = held[-1]
+        held.pop()
+    assert found == want
+
+
+def test_without_shuffling_those_that_are_held_come_first_and_in_order(tmp_path):
+    """A run may go on with a smaller buffer than it was begun with."""
+    source = numbered(tmp_path, 1, 20)
+    stream = SampleStream(source, 3, shuffle_buffer=6)
+    for _ in range(5):
+        stream.take()
+    place = stream.place()
+    again = SampleStream(source, 3, place=place)
+    assert epoch_of(again) == [
+        *map(tuple, place.buffer.tolist()),
+        *((0, 0, n) for n in range(10, 20)),
+    ]
+
+
 class Wide(Source):
     """Twenty samples that say they hold so many MiB, and take no memory."""
 
@@ -88,7 +118,7 @@ def test_a_shuffle_buffer_holds_half_a_gigabyte_and_the_sample_beyond(mib, held)
         assert stream.take() is not None
         assert len(stream.place().buffer) == held - 1
     assert len({int(stream.take()[1]["npy"][0]) for _ in range(17)}) == 17  # type: ignore[index]
-    assert stream.take() is None and len(stream.place().buffer) == 0
+    assert stream.take() is None and len(stream.place().buffer) == stream.held == 0
 
 
 @pytest.mark.parametrize(
@@ -132,6 +162,27 @@ def test_going_on_reads_only_what_is_pending(tmp_path):
     again = SampleStream(source, 0, shuffle_buffer=4, place=place)
     assert source.count == len(set(place.pending())) > 0
     assert epoch_of(again) == epoch_of(stream)
+
+
+def test_what_lies_behind_the_pending_samples_is_not_read_again():
+    """Of a source that cannot pick, a shard is read from the first of them to the last."""
+    read: list[int] = []
+
+    class Watched(Wide):
+        def open(self, *args, **options):
+            for n, sample in super().open(*args, **options):
+                read.append(n)
+                yield n, sample
+
+    stream = SampleStream(Watched(1), 0, shuffle_buffer=4)
+    for _ in range(3):
+        stream.take()
+    place = stream.place()
+    pending = {n for _, _, n in place.pending()}
+    read.clear()
+    again = SampleStream(Watched(1), 0, shuffle_buffer=4, place=place)
+    assert read == list(range(min(pending), max(pending) + 1)) and max(pending) < 10
+    assert again.place() == place
 
 
 def test_samples_that_are_gone_are_counted_and_the_rest_goes_on(tmp_path):
@@ -216,7 +267,9 @@ def test_streams_that_were_saved_at_different_epochs_meet_at_the_last(tmp_path):
     for place in places:
         stream = SampleStream(source, 5, place.stream, 3, place=place)
         while stream.epoch < 3:
+            assert stream.place().whole == 0  # it may be less than a share
             used.update(epoch_of(stream))
+        assert stream.place().whole == 1
     assert set(used.values()) == {1}
     assert Counter(e for e, _, _ in used) == dict.fromkeys(range(3), 4 + 5 + 6)
 
@@ -226,3 +279,11 @@ def test_a_stream_of_other_shards_is_refused_before_it_reads(tmp_path):
     with pytest.raises(DataError, match="saved with 3 shards and there are 2 now"):
         SampleStream(source, 0, place=Place(shards=3))
     assert source.count == 0
+
+
+def test_an_order_that_is_not_asked_for_is_that_of_the_shards(tmp_path):
+    """The only stream, of seed 0, without shuffling."""
+    stream = SampleStream(numbered(tmp_path, 9, 3))
+    assert (stream.seed, stream.stream, stream.streams, stream.size) == (0, 0, 1, 1)
+    shards = [unit[1] for unit in deal(9, 0, 0, 1, 0)]
+    assert epoch_of(stream) == [(0, s, i) for s in shards for i in range(3 + s)]

@@ -170,6 +170,20 @@ def test_a_short_clip_takes_the_place_of_a_long_one():
     assert not waiting
 
 
+def test_a_clip_is_decoded_only_where_one_of_its_speaker_fits():
+    waiting, seen = Waiting(100), []
+
+    def decoded(item: dict) -> dict:
+        seen.append(item["refs"][0][2])
+        return item
+
+    for n, (frames, speaker) in enumerate([(60, 0), (9, 1), (61, 0), (90, 0), (62, 0)]):
+        assert waiting.meet(clip(n, frames, speaker), True, decoded) == ([], [])
+    alone = clip(5, 50)
+    assert waiting.meet(alone, False, decoded) == ([], [alone]) and not seen
+    assert waiting.meet(clip(6, 40), True, decoded)[0] and seen == [6, 0]
+
+
 def test_a_clip_that_cannot_be_read_costs_no_other_its_partner():
     waiting = Waiting(100)
     for n, frames in enumerate((60, 55, 70)):
@@ -183,6 +197,16 @@ def test_a_clip_that_cannot_be_read_costs_no_other_its_partner():
     assert not pair and not alone and waiting.first() is again and not waiting
     waiting.add(new)
     assert waiting.meet(clip(5, 40), True, lambda c: None) == ([], []) and len(waiting) == 1
+
+
+def test_as_much_may_wait_as_is_told():
+    """A clip is its data and what Python needs for it; the first to come are the first to go."""
+    assert Waiting(100).most == 256 * 10**6
+    waiting = Waiting(100, most=3 * (OBJECTS + 50 + 8))  # and 8 for the list of its references
+    several = [{**clip(n, 60, n), "data": b"x" * 50} for n in range(5)]
+    gone = [waiting.add(c) for c in several]
+    assert gone == [[], [], [], several[:1], several[1:2]] and len(waiting) == 3
+    assert Waiting(100).add(clip(0, 99)) == [] and Waiting(100).add(clip(0, 100)) != []
 
 
 def test_few_clips_wait_however_many_speakers_there_are(tmp_path):
@@ -249,13 +273,14 @@ def operations(call) -> int:
         count += 1
         return see
 
+    before = sys.gettrace(), sys.getprofile()  # such as those that measure coverage
     sys.settrace(see)
     sys.setprofile(see)
     try:
         call()
     finally:
-        sys.setprofile(None)
-        sys.settrace(None)
+        sys.setprofile(before[1])
+        sys.settrace(before[0])
     return count
 
 
@@ -288,6 +313,24 @@ def test_a_table_keeps_its_order_and_its_size():
     assert (
         len(kept) == len(held) and len(table.rows) <= 256
     )  # a copy, and no more room than it takes
+
+
+def test_a_table_makes_room_when_it_is_full():
+    """64 rows at first, then at least twice what it holds; gaps are closed only then."""
+    table, number = RefTable(), 0
+    assert len(table.rows) == len(table.alive) == 64
+    for taken_out, room in ((40, 64), (0, 128), (0, 256), (250, 64)):
+        rows = table.rows
+        for _ in range(len(rows) - table.end):
+            table.add(number, (0, 0, number))
+            number += 1
+        assert table.rows is rows and table.end == len(rows)
+        for old in list(table.at)[:taken_out]:
+            table.remove(old)
+        kept = [*table.copy()[:, 2].tolist(), number]
+        table.add(number, (0, 0, number))
+        number += 1
+        assert table.copy()[:, 2].tolist() == kept and len(table.rows) == len(table.alive) == room
 
 
 def test_a_run_says_how_much_may_wait(tmp_path):

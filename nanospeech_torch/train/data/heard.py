@@ -19,7 +19,7 @@ def stretched(mel_NM: np.ndarray, pace: float) -> np.ndarray:
     if frames == len(mel_NM):
         return mel_NM
     at = np.linspace(0, len(mel_NM) - 1, frames)
-    low = np.minimum(at.astype(int), max(0, len(mel_NM) - 2))
+    low = at.astype(int)
     share = (at - low)[:, None].astype(mel_NM.dtype)
     high = np.minimum(low + 1, len(mel_NM) - 1)
     return mel_NM[low] * (1 - share) + mel_NM[high] * share

@@ -175,7 +175,7 @@ class SampleStream:
 
     def advance(self) -> None:
         """Goes on to the next epoch of which there is something."""
-        left = {*np.unique(self.units[:, 0]).tolist(), *(e for e, b in self.buffer.items() if b)}
+        left = {*np.unique(self.units[:, 0]).tolist(), *self.buffer}  # none of it is empty
         self.epoch, self.whole = min(left, default=self.fresh), 0
         if self.epoch == self.fresh:
             self.deal()

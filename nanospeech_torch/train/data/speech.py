@@ -86,8 +86,9 @@ class SpeechBatches(Batches):
         except Skip as e:
             skipped[str(e)] += 1
             return None
-        if not self.plan.min_duration <= item["frames"] <= self.plan.max_duration:
-            skipped["too long" if item["frames"] > self.plan.max_duration else "too short"] += 1
+        long = item["frames"] > self.plan.max_duration
+        if long or item["frames"] < self.plan.min_duration:
+            skipped["too long" if long else "too short"] += 1
             return None
         return item
 
@@ -164,9 +165,9 @@ class SpeechBatches(Batches):
             self.cache_left -= mel.nbytes
         return mel
 
-    def finished(self, item: dict, skipped: Counter, epoch: int = 0) -> dict | None:
+    def finished(self, item: dict, skipped: Counter) -> dict | None:
         """The item with its token ids and the generator of its other draws."""
-        rng = self.rng(item, item.get("epoch", epoch))
+        rng = self.rng(item, item["epoch"])
         try:
             ids = self.encode(item["text"], rng)
         except NanospeechError:
@@ -204,8 +205,8 @@ class SpeechBatches(Batches):
     def decoded_now(self, item: dict, epoch: int, skipped: Counter) -> dict | None:
         """A described sample made ready out of turn."""
         self.skipped = skipped
-        one = self.decoded(item)
-        return None if one is None else self.finished(one, skipped, epoch)
+        one = self.decoded({"epoch": epoch, **item})
+        return None if one is None else self.finished(one, skipped)
 
     def encode(self, text: str, rng: np.random.Generator) -> np.ndarray:
         """Token ids; some words spelled, for a phoneme tokenizer."""
@@ -243,7 +244,7 @@ class SpeechBatches(Batches):
         span = min(told, max(1, round(told * rng.uniform(c.min_span, c.max_span))))
         start = wordless + int(rng.integers(0, told - span + 1))
         prompt = max(1, round(frames * rng.uniform(0.1, 0.9)))
-        if seam is not None and 0 < seam < frames:
+        if seam is not None:
             prompt = seam
             if rng.random() < 0.7:
                 start, span = seam, frames - seam
@@ -266,9 +267,9 @@ class DurationBatches(SpeechBatches):
     inference too. A pair may be heard faster or slower, for readers whose pace is not in the data.
     """
 
-    def finished(self, item: dict, skipped: Counter, epoch: int = 0) -> dict | None:
+    def finished(self, item: dict, skipped: Counter) -> dict | None:
         """The item with its token ids, how many are the prompt's, and how long that is."""
-        rng = self.rng(item, item.get("epoch", epoch))
+        rng = self.rng(item, item["epoch"])
         frames, seam, wordless = len(item["mel"]), item.get("seam"), item.get("wordless", 0)
         try:
             if seam is None or wordless:
