@@ -37,7 +37,7 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from .mutants import Mutant, mutants
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SPEECH = [
     f"tests/train/test_{n}.py"
     for n in ("golden_batches", "golden_duration", "flow", "references", "means")
