@@ -33,8 +33,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-if __package__ in (None, ""):
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from .mutants import Mutant, mutants
 
 ROOT = Path(__file__).resolve().parents[2]
