@@ -260,7 +260,7 @@ def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     args = parser().parse_args(argv)
     try:
-        document = {**run(args), **surroundings("scripts/benchmarks/cost.py", argv)}
+        document = {**run(args), **surroundings("scripts.benchmarks.cost", argv)}
         path = args.out / "cost.json"
         path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     except (NanospeechError, OSError) as e:

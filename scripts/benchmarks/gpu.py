@@ -160,7 +160,7 @@ def main(argv: list[str] | None = None) -> int:
     begin = time.monotonic()
     cells = measure(args)
     document = {"tiny": args.tiny, "cells": cells, "seconds": round(time.monotonic() - begin, 1)}
-    print(json.dumps({**document, **surroundings("scripts/benchmarks/gpu.py", argv)}))
+    print(json.dumps({**document, **surroundings("scripts.benchmarks.gpu", argv)}))
     return 0
 
 

@@ -19,7 +19,7 @@ def surroundings(script: str, argv: Sequence[str]) -> dict[str, Any]:
     """Command, hardware, versions and date.
 
     Args:
-        script: what was run, as in a command of the documents: scripts/NAME.py.
+        script: the module that was run, scripts.benchmarks.NAME.
         argv: what it was given.
     """
     versions = {"python": platform.python_version()}
@@ -28,7 +28,7 @@ def surroundings(script: str, argv: Sequence[str]) -> dict[str, Any]:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             pass
-    command = shlex.join(["python", script, *argv])
+    command = shlex.join(["python", "-m", script, *argv])
     date = datetime.date.today().isoformat()
     return {"command": command, "hardware": hardware(), "versions": versions, "date": date}
 

@@ -200,7 +200,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted before anything was measured", file=sys.stderr)
         return 130
-    about = surroundings("scripts/benchmarks/speech_cli.py", argv)
+    about = surroundings("scripts.benchmarks.speech_cli", argv)
     columns, note = bench_report.SPEAKING, bench_report.SPEAKING_NOTE
     if args.ladder or args.upstream:
         columns, note = bench_report.LADDER, bench_report.LADDER_NOTE

@@ -230,7 +230,7 @@ def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     try:
         document = bench(parser().parse_args(argv))
-        print(json.dumps({**document, **surroundings("scripts/benchmarks/train.py", argv)}))
+        print(json.dumps({**document, **surroundings("scripts.benchmarks.train", argv)}))
     except NanospeechError as e:
         print(f"error: {e}", file=sys.stderr)
         return 2

@@ -4,7 +4,7 @@
 #   sbatch --nodes 4 --gpus-per-node 8 scripts/recipes/slurm.sh --config nanospeech/configs/800M.yaml \
 #     --set parallel.shard=8
 #
-# What follows the script's name goes to nanospeech_torch/train/__main__.py. Submit from the clone's folder. Two
+# What follows the script's name goes to nanospeech train. Submit from the clone's folder. Two
 # minutes before the time limit the run saves, ends and is put into the queue again, where it goes
 # on; scancel and preemption save too, within the cluster's KillWait.
 #
@@ -36,7 +36,7 @@ node='
   trap "" TERM USR1
   exec "$PYTHON" -m torch.distributed.run --nnodes "$NODES" --node_rank "$SLURM_NODEID" \
     --nproc_per_node "$PROCESSES" --master_addr "$MASTER_ADDR" --master_port "$MASTER_PORT" \
-    --signals_to_handle SIGINT nanospeech_torch/train/__main__.py "$@"
+    --signals_to_handle SIGINT -m nanospeech.train "$@"
 ) &
 launcher=$!
 trap "pkill -TERM -P $launcher || true" TERM USR1

@@ -364,14 +364,14 @@ def write_shard(path, count=4):
 
 @pytest.fixture
 def script(monkeypatch, capsys):
-    """nanospeech evaluate vocoder as a function of its options, which returns what it printed."""
+    """nanospeech train, and evaluate vocoder, as one function of options: what they print."""
     pytest.importorskip("accelerate")
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    from nanospeech_torch.evaluate.__main__ import main
+    from nanospeech.commands import main
 
     def run(*options):
         capsys.readouterr()
-        code = main([str(o) for o in options])
+        command = ["train"] if "--config" in options else ["evaluate", "vocoder"]
+        code = main([*command, *(str(o) for o in options)])
         out, err = capsys.readouterr()
         assert code == 0, err
         return out

@@ -1,4 +1,4 @@
-"""nanospeech_torch/train/__main__.py: a run from one YAML file, its changes and its errors."""
+"""nanospeech train: a run from one YAML file, its changes and its errors."""
 
 from __future__ import annotations
 

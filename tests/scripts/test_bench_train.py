@@ -46,7 +46,7 @@ def test_the_last_line_is_one_document_with_figures_and_surroundings(config, cap
     )
     assert result["peak_memory"] > 50e6 and "measured" in result["peak_source"]
     assert {"command", "hardware", "versions", "date"} <= document.keys()
-    assert "bench_train.py" in document["command"] and document["versions"]["torch"]
+    assert "scripts.benchmarks.train" in document["command"] and document["versions"]["torch"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits a process's memory")
