@@ -25,9 +25,9 @@ from typing import Any
 
 from nanospeech.config import ModelConfig
 from nanospeech.errors import InputError, NanospeechError
+from nanospeech.measure.machine import clock
 from nanospeech.prepare.choose_prompts import ATTRIBUTIONS, read_attributions
 from nanospeech.release.voices import SUFFIXES
-from scripts.recipes.stage import clock
 
 PRECISIONS = {"bf16": "bfloat16", "fp16": "float16"}
 LIMITS = """## Limits and intended use

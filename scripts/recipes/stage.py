@@ -25,6 +25,7 @@ from typing import Any
 
 from nanospeech.errors import InputError, NanospeechError
 from nanospeech.machine import cores
+from nanospeech.measure.machine import clock
 
 CORES = ("--jobs", "--threads")  # flags that a machine decides on
 
@@ -120,13 +121,6 @@ class Record:
         ]
         rows.append(("all", clock(self.seconds()), ""))
         return "\n".join(f"{name:<14}{took:>9}  {note}".rstrip() for name, took, note in rows)
-
-
-def clock(seconds: float) -> str:
-    """3725 -> 1:02:05."""
-    hours, rest = divmod(round(seconds), 3600)
-    minutes, rest = divmod(rest, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes:02d}:{rest:02d}"
 
 
 def follow(command: list[str], say: Any) -> int:
