@@ -52,7 +52,9 @@ class Ranges:
     lengths: tuple[float, ...] = option((2.0, 5.0, 10.0, 20.0, 30.0), "seconds of new speech")
     prompts: tuple[float, ...] = option((1.0, 3.0, 6.0, 10.0), "seconds of prompts")
     batches: tuple[float, ...] = option((1, 2, 4, 8, 16), "utterances at a time")
-    sizes: tuple[str, ...] = option(("82M", "f5"), "random weights of these, see scripts/configs")
+    sizes: tuple[str, ...] = option(
+        ("82M", "f5"), "random weights of these, see nanospeech/configs"
+    )
     texts: tuple[float, ...] = option((10.0, 60.0, 600.0), "seconds of text, in many chunks")
     repeats: int = option(5, "rounds")
 

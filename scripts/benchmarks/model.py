@@ -21,7 +21,7 @@ def sizes(name: str) -> ModelConfig:
     """The model of a recipe: its speech model and, unless it tells another, the published Vocos.
 
     Args:
-        name: of a file in scripts/configs, or a path of another.
+        name: of a file in nanospeech/configs, or a path of another.
 
     Raises:
         InputError: no such recipe, or one of another kind of model.

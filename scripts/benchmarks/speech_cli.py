@@ -140,9 +140,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add = p.add_argument
     add("model", nargs="?", help="release folder or Hub repository; the packaged one if not given")
-    add(
-        "--random", metavar="SIZE", help="random weights: a name in scripts/configs, or a YAML file"
-    )
+    add("--random", metavar="SIZE", help="random weights: a name in nanospeech/configs, or a YAML")
     add("--voice", help="built-in voice")
     add("--backend", default=Cell.backend, choices=("auto", "torch", "mlx", "both"))
     add("--device", help="for example cpu, cuda or gpu")

@@ -187,7 +187,7 @@ def parser() -> argparse.ArgumentParser:
     )
     source = made.add_mutually_exclusive_group(required=True)
     source.add_argument("--config", help="YAML file of a run")
-    source.add_argument("--preset", help="name of a file in scripts/configs: 82M, f5, 800M, …")
+    source.add_argument("--preset", help="a name in nanospeech/configs: 82M, f5, 800M, …")
     made.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="changes to it")
     made.add_argument("--batch", type=int, help="samples (default: as many as the run may have)")
     made.add_argument("--frames", type=int, help="mel frames a sample (default: data.max_duration)")
