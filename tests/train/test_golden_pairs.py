@@ -110,6 +110,7 @@ def test_shapes_of_prompts_are_few_where_they_are_to_be(carry):
         assert b.mel.shape[1] >= b.prompt.max() and len(b.mel) == len(b.text) == len(b.lens)
         said = [len(text) + (" " in text) for text in loaded.texts]
         assert (b.text >= 0).sum(1).tolist() == said  # a stop ends the prompt
+        assert b.text.min() >= -1  # padding is -1, which is no token of any vocabulary
         shapes.add((b.mel.shape[1], b.text.shape[1]))
     assert (shapes <= set(plan.shapes())) == carry
 

@@ -14,7 +14,7 @@ from nanospeech.config import DiTConfig
 from nanospeech.errors import DataError
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.train.data.order import Place
-from nanospeech_torch.train.data.speech import BatchPlan, DurationBatches
+from nanospeech_torch.train.data.speech import BatchPlan, DurationBatches, SpeechBatches
 from nanospeech_torch.train.objectives.flow import LossConfig, Nanospeech
 from tests.train.test_data import DIGITS, NARROW, features, npy, same, until
 from tests.train.test_stream import write_tar
@@ -63,12 +63,17 @@ def test_a_reference_whose_words_are_not_known_is_a_prompt_too(tmp_path, told):
     )
 
 
-def test_a_text_that_does_not_fit_behind_its_wordless_reference_is_left_out(tmp_path):
-    paths = reference_shards(tmp_path, 1, {"text": "c" * 31})
+@pytest.mark.parametrize("kind", [SpeechBatches, DurationBatches])
+def test_a_text_that_does_not_fit_behind_its_wordless_reference_is_left_out(tmp_path, kind):
+    def lengths(**meta: str) -> list[int]:
+        paths = reference_shards(tmp_path, 1, meta)
+        plan = BatchPlan(3, 400, 130, buckets=4)
+        batches = kind(paths, DIGITS, plan, NARROW, LossConfig(pair=1.0))
+        return until(batches, 1)[0].batch.lens.tolist()
+
     with pytest.raises(DataError, match="1 more text than sound"):
-        until(features(paths, loss=LossConfig(pair=1.0)), 1)
-    paths = reference_shards(tmp_path, 1, {"text": "c" * 31, "ref_text": "c"})
-    assert until(features(paths, loss=LossConfig(pair=1.0)), 1)[0].batch.lens[0] == 90
+        lengths(text="c" * 31)
+    assert len(lengths(text="c" * 30)) == len(lengths(text="c" * 31, ref_text="c")) == 1
 
 
 def test_a_duration_model_learns_the_new_speech_alone_behind_a_wordless_reference(tmp_path):
