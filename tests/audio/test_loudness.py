@@ -1,0 +1,126 @@
+"""Loudness: that of another implementation, levels that hold, peaks that stay below full scale."""
+
+import numpy as np
+import pytest
+import soundfile as sf
+import soxr
+
+from nanospeech.audio import loudness as ld
+from nanospeech.release.voices import shipped_voices
+
+RATE = 24_000
+
+
+def recording(name: str) -> np.ndarray:
+    wave, rate = sf.read(shipped_voices()[name], dtype="float32")
+    assert rate == RATE
+    return wave
+
+
+def noise(seconds: float, level: float, seed: int = 0) -> np.ndarray:
+    """Noise whose level swells and falls."""
+    rng = np.random.default_rng(seed)
+    n = int(seconds * RATE)
+    return (rng.normal(size=n) * level * (1 + np.sin(np.arange(n) / 9000))).astype(np.float32)
+
+
+@pytest.mark.parametrize("rate", [16_000, 24_000, 44_100, 48_000])
+def test_loudness_is_another_implementations(rate):
+    meter = pytest.importorskip("pyloudnorm").Meter(rate, "DeMan")
+    for name in ("kathleen", "hana", "darshan"):
+        speech = soxr.resample(recording(name).astype(np.float64), RATE, rate)
+        speech = speech[: int(len(speech) / rate * 10) * rate // 10]  # whole steps: no part block
+        pauses = np.concatenate([speech, np.zeros(3 * rate), 0.05 * speech])
+        for wave in (speech, pauses):
+            assert ld.loudness(wave, rate) == pytest.approx(
+                meter.integrated_loudness(wave), abs=0.02
+            )
+
+
+def test_loudness_of_a_sine_is_the_standards():
+    sine = np.sin(2 * np.pi * 997 * np.arange(3 * 48_000) / 48_000)
+    assert ld.loudness(sine, 48_000) == pytest.approx(-3.01, abs=0.01)
+    assert ld.loudness(sine[:4800], 48_000) == pytest.approx(-3.01, abs=0.3)  # shorter than a block
+    assert ld.loudness(np.zeros(RATE), RATE) == ld.loudness(np.zeros(0), RATE) == -np.inf
+
+
+def test_true_peaks_lie_between_samples():
+    # a sine at a quarter of the rate, sampled 45 degrees beside its crests: 3.01 dB below them
+    sine = np.sin(np.pi / 2 * np.arange(4000) + np.pi / 4)
+    assert 20 * np.log10(np.abs(sine).max()) == pytest.approx(-3.01, abs=0.01)
+    assert ld.true_peak(sine[:2000] * np.hanning(2000)) == pytest.approx(0, abs=0.1)
+    for name in ("kathleen", "kumo"):
+        fine = soxr.resample(recording(name).astype(np.float64), 1, 16, quality="VHQ")
+        peak = 20 * np.log10(np.abs(fine).max())
+        assert ld.true_peak(recording(name)) == pytest.approx(peak, abs=0.05)
+
+
+@pytest.mark.parametrize("name", ["kathleen", "kumo", "robin"])
+@pytest.mark.parametrize("target", [-18.0, -12.0])
+def test_waves_are_levelled_and_never_clip(name, target):
+    out = np.concatenate(list(ld.levelled([recording(name)], RATE, target)))
+    assert ld.loudness(out, RATE) == pytest.approx(target, abs=0.2 if target < -15 else 2)
+    fine = soxr.resample(out.astype(np.float64), 1, 16, quality="VHQ")
+    assert 20 * np.log10(np.abs(fine).max()) <= ld.PEAK
+    assert len(out) == len(recording(name))
+
+
+def test_levels_do_not_depend_on_how_a_wave_was_cut():
+    wave = noise(3, 0.3)
+    cuts = np.sort(np.random.default_rng(1).integers(0, len(wave), 200))
+    for target in (-18.0, None):
+        whole = np.concatenate(list(ld.levelled([wave], RATE, target)))
+        pieces = list(ld.levelled(np.split(wave, cuts), RATE, target))
+        assert len(pieces) > 1 or target is not None  # a gain that is measured waits for all
+        assert np.allclose(np.concatenate(pieces), whole, atol=1e-6)
+
+
+def test_a_known_gain_waits_for_nothing():
+    waves = iter([noise(1, 0.01), noise(1, 0.01, 1)])
+    first = next(ld.levelled(waves, RATE, -18.0, gain=6.0))
+    assert len(first) > 0.9 * RATE
+    assert next(waves, None) is not None  # the second was not asked for
+    middle = slice(RATE // 4, RATE // 2)
+    assert np.allclose(first[middle], noise(1, 0.01)[middle] * 10 ** (6 / 20), rtol=1e-4)
+
+
+def test_long_waves_go_by_their_first_half_minute():
+    quiet, loud = noise(31, 0.01), noise(5, 0.03)
+    out = np.concatenate(list(ld.levelled([quiet, loud], RATE, -30.0)))
+    assert ld.loudness(out[: 30 * RATE], RATE) == pytest.approx(-30, abs=0.1)
+    assert ld.loudness(out[31 * RATE :], RATE) > -25
+
+
+def test_the_limiter_leaves_alone_what_needs_no_limit():
+    wave = recording("kathleen")
+    assert np.array_equal(np.concatenate(list(ld.limited([wave], RATE))), wave)
+    peak = wave.copy()
+    peak[40_000] = 1.2
+    out = np.concatenate(list(ld.limited([peak], RATE)))
+    far = int(2.1 * ld.AHEAD * RATE)
+    assert np.array_equal(out[: 40_000 - far], wave[: 40_000 - far])
+    assert np.array_equal(out[40_000 + far :], wave[40_000 + far :])
+    assert np.abs(out).max() < 10 ** (ld.PEAK / 20)
+
+
+def test_ends_fade_and_silence_stays():
+    for n in (0, 1, 7, 300, 5000):
+        out = list(ld.faded([np.ones(n, np.float32)], 240))
+        whole = np.concatenate([np.zeros(0, np.float32), *out])
+        assert len(whole) == n
+        assert (whole[:1] <= 0.6).all() and (whole[-1:] <= 0.6).all()
+        assert np.array_equal(whole, whole[::-1])
+        assert (np.diff(whole[: n // 2]) >= 0).all()
+    assert not np.concatenate(list(ld.levelled([np.zeros(9000, np.float32)], RATE, -18.0))).any()
+    assert list(ld.levelled([], RATE, -18.0)) == []
+
+
+def test_clipped_recordings_are_known():
+    wave = recording("kumo")
+    assert ld.clipped_share(wave) == ld.clipped_share(np.zeros(0)) == 0
+    assert ld.clipped_share(np.clip(10 * wave, -1, 1)) > 0.01
+    few = np.zeros(100)
+    few[10:12] = 1  # two samples may be a peak that just fits
+    assert ld.clipped_share(few) == 0
+    few[50:53] = -1
+    assert ld.clipped_share(few) == pytest.approx(0.03)
