@@ -149,8 +149,8 @@ def build_parser() -> argparse.ArgumentParser:
     add(
         "--backend",
         default="auto",
-        choices=("auto", "torch", "mlx"),
-        help="auto takes what is there",
+        metavar="NAME",
+        help="torch, mlx or another that is installed; auto takes what is there",
     )
     add("--device", help="for example cpu, cuda, cuda:1, mps or gpu; a GPU if there is one")
     add("--dtype", help="float32, float16 or bfloat16 (default: what is quick here)")

@@ -1,59 +1,75 @@
-"""Backend: picks PyTorch or MLX and loads an engine. The only file that knows both."""
+"""Load: finds a backend by its name and loads a model into it. Knows no array library."""
 
 from __future__ import annotations
 
-import os
-import platform
-import sys
-from importlib.util import find_spec
+import logging
 from pathlib import Path
 
-from nanospeech.engine.base import DTYPES, Engine
-from nanospeech.release.folder import Release, open_release
-
-from .blas import advise_fast_blas, prefer_fast_blas
+from . import plugins
+from .engine.backend import Backend
+from .engine.base import DTYPES, Engine
 from .errors import BackendError, InputError
-from .machine import share_cores
+from .release.folder import Release, open_release
 
-BACKENDS = ("auto", "torch", "mlx")
-# oneDNN keeps what it compiled for each shape, by default for 1024 of them, and texts have ever new
-# lengths: ten minutes took 100 MB. With 32 speech is no slower. Read when torch is imported
-KERNELS = "ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32"
+log = logging.getLogger("nanospeech")
 
-__all__ = ["BACKENDS", "Engine", "installed", "load_engine", "pick_backend"]
+__all__ = ["Engine", "backend_names", "installed", "load_engine", "pick_backend", "start"]
+
+
+def backend_names() -> list[str]:
+    """The names of all backends, whether their libraries are installed or not."""
+    return plugins.names(plugins.BACKENDS)
+
+
+def find_backend(name: str) -> Backend:
+    """A backend by its name, which need not be installed.
+
+    Raises:
+        InputError: there is none of that name.
+    """
+    where = plugins.find(plugins.BACKENDS, name)
+    if where is None:
+        choices = ", ".join(("auto", *backend_names()))
+        raise InputError(f"backend {name!r} not known; choose from {choices}")
+    return plugins.load(where)()
+
+
+def usable() -> dict[str, Backend]:
+    """All backends by name; one of another package that fails when it is imported is left out."""
+    found = {}
+    for name in backend_names():
+        try:
+            found[name] = find_backend(name)
+        except (ImportError, AttributeError) as e:
+            log.warning("the backend %s cannot be used: %s", name, e)
+    return found
 
 
 def installed(name: str) -> bool:
-    """Whether a backend's package can be imported, without importing it."""
-    return find_spec("mlx.core" if name == "mlx" and find_spec("mlx") else name) is not None
+    """Whether a backend's library can be imported, without importing it."""
+    return find_backend(name).installed()
 
 
 def pick_backend(backend: str = "auto") -> str:
     """The name of the backend to use.
 
     Args:
-        backend: "torch", "mlx", or "auto": MLX on Apple silicon where it is installed, else
-            PyTorch, else MLX.
+        backend: "torch", "mlx", one that another package adds, or "auto": the first that is
+            installed of MLX on Apple silicon, PyTorch, MLX, and others.
 
     Raises:
         InputError: another name.
-        BackendError: not installed; the message has the pip command.
+        BackendError: not installed; the message has the command that installs it.
     """
-    if backend not in BACKENDS:
-        raise InputError(f"backend {backend!r} not known; choose from {', '.join(BACKENDS)}")
     if backend == "auto":
-        apple = sys.platform == "darwin" and platform.machine() == "arm64"
-        order = ("mlx", "torch") if apple else ("torch", "mlx")
-        found = [name for name in order if installed(name)]
+        ranked = sorted(usable().items(), key=lambda item: item[1].rank())
+        found = [name for name, one in ranked if one.installed()]
         if not found:
-            raise BackendError(
-                f"no backend is installed; run: pip install 'nanospeech-tts[{order[0]}]'"
-            )
+            raise BackendError(f"no backend is installed; run: {ranked[0][1].install}")
         return found[0]
-    if not installed(backend):
-        raise BackendError(
-            f"the {backend} backend is not installed; run: pip install 'nanospeech-tts[{backend}]'"
-        )
+    chosen = find_backend(backend)
+    if not chosen.installed():
+        raise BackendError(f"the {backend} backend is not installed; run: {chosen.install}")
     return backend
 
 
@@ -69,7 +85,7 @@ def load_engine(
 
     Args:
         folder_or_repo: a release folder, a Hub name, or None for the voice that is shipped.
-        backend: "auto", "torch" or "mlx".
+        backend: "auto", "torch", "mlx" or one that another package adds; see pick_backend.
         device: torch: "cpu", "cuda", "cuda:1", "mps"; mlx: "cpu", "gpu". None takes a GPU if any.
         dtype: of the speech model's transformer: "float32", "float16" or "bfloat16". None is
             float32 in MLX, and in PyTorch what the processor multiplies fastest in. MLX warns
@@ -102,16 +118,4 @@ def start(
     compile: bool | None = None,
 ) -> Engine:
     """An engine of an opened release; `name` is that of an installed backend. See load_engine."""
-    if name == "torch":
-        os.environ.setdefault(*KERNELS)
-        share_cores()
-        from nanospeech_torch.engine import TorchEngine
-
-        return TorchEngine(release, device, dtype, compile)
-    prefer_fast_blas()
-    from nanospeech_mlx.engine import MlxEngine
-
-    engine = MlxEngine(release, device, dtype, compile)
-    if engine.device == "cpu":
-        advise_fast_blas()
-    return engine
+    return find_backend(name).load(release, device, dtype, compile)

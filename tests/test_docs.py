@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from nanospeech import plugins
 from nanospeech.commands import COMMANDS
 from nanospeech.configs import find_recipe
 from nanospeech_torch.train.config import SECTIONS, read_run
@@ -51,7 +52,7 @@ def commands(path: Path) -> list[list[str]]:
 
 def tool(name: str, rest: list[str]) -> tuple[str, list[str]]:
     """Where a subcommand's function is, "module:function", and what it is given."""
-    where = COMMANDS[name][0]
+    where = plugins.BUILT_IN[plugins.COMMANDS][name]
     module, _, function = where.partition(":")
     tools = getattr(importlib.import_module(module), "TOOLS", None)
     if tools is None:

@@ -1,31 +1,26 @@
 """The command `nanospeech`: finds a subcommand, imports it alone, and hands the arguments on.
 
-A subcommand is a function of a list of arguments that returns an exit code. Ours are in COMMANDS;
-other packages add theirs by entry points of the group "nanospeech.commands".
+A subcommand is a function of a list of arguments that returns an exit code. Other packages add
+theirs by entry points of the group "nanospeech.commands"; see plugins.py.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from importlib import import_module
 
-# name: where it is, and a phrase for the help; pyproject.toml registers the same as entry points
-COMMANDS: dict[str, tuple[str, str]] = {
-    "speak": ("nanospeech.generate:main", "speak a text to a file, a pipe or the loudspeakers"),
-    "voices": ("nanospeech.commands.voices:main", "list voices, and show what is known of one"),
-    "prepare": ("nanospeech.commands.prepare:main", "recordings to clips and shards to train on"),
-    "train": ("nanospeech_torch.train.__main__:main", "train a model from a recipe or a YAML file"),
-    "finetune": ("nanospeech_torch.finetune.__main__:main", "minutes of recordings to a voice"),
-    "evaluate": ("nanospeech.commands.evaluate:main", "measure words, likeness, sound and speed"),
-    "convert": (
-        "convert.__main__:main",
-        "a trained checkpoint to a folder that both backends read",
-    ),
-    "publish": (
-        "nanospeech.commands.publish:main",
-        "model card, listening page, voices of a folder",
-    ),
+from nanospeech import plugins
+
+# what the help says of our own; plugins.py has where they are
+COMMANDS = {
+    "speak": "speak a text to a file, a pipe or the loudspeakers",
+    "voices": "list voices, and show what is known of one",
+    "prepare": "recordings to clips and shards to train on",
+    "train": "train a model from a recipe or a YAML file",
+    "finetune": "minutes of recordings to a voice",
+    "evaluate": "measure words, likeness, sound and speed",
+    "convert": "a trained checkpoint to a folder that both backends read",
+    "publish": "model card, listening page, voices of a folder",
 }
 USAGE = """usage: nanospeech COMMAND ...
        nanospeech "Hello there."          the same as: nanospeech speak --text "Hello there."
@@ -43,27 +38,17 @@ examples:
 nanospeech COMMAND --help explains a command and its options."""
 
 
-def entry_point(name: str) -> str | None:
-    """Where another package's subcommand is, "module:function"; None if there is none."""
-    from importlib.metadata import entry_points
-
-    return next((e.value for e in entry_points(group="nanospeech.commands", name=name)), None)
-
-
 def find(name: str) -> Callable[[Sequence[str]], int] | None:
     """The function of a subcommand; None if there is no such subcommand."""
-    where = COMMANDS[name][0] if name in COMMANDS else entry_point(name)
-    if where is None:
-        return None
-    module, _, function = where.partition(":")
-    return getattr(import_module(module), function)
+    where = plugins.find(plugins.COMMANDS, name)
+    return None if where is None else plugins.load(where)
 
 
 def usage() -> str:
     """The help of `nanospeech` itself."""
     width = max(map(len, COMMANDS)) + 2
     return USAGE.format(
-        commands="\n".join(f"  {n:{width}}{phrase}" for n, (_, phrase) in COMMANDS.items())
+        commands="\n".join(f"  {n:{width}}{phrase}" for n, phrase in COMMANDS.items())
     )
 
 

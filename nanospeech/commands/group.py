@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from importlib import import_module
+
+from nanospeech import plugins
 
 
 def run_group(
@@ -42,5 +43,4 @@ def run_group(
             )
             return 2
         tool, rest = default, words
-    module, _, function = tools[tool][0].partition(":")
-    return getattr(import_module(module), function)(rest)
+    return plugins.load(tools[tool][0])(rest)

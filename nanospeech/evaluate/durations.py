@@ -376,7 +376,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="see above",
     )
     add("--set-pace", action="store_true", help="measure the paces of these voices, and write them")
-    add("--backend", default="auto", choices=("auto", "torch", "mlx"))
+    add("--backend", default="auto", metavar="NAME")
     add("--device", help="for example cpu or cuda")
     add("--hold-out", type=int, default=25, help="one clip in so many counts; 0: all (25)")
     add("--whisper", metavar="NAME", help="leave out clips that this recogniser mishears")

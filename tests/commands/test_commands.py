@@ -9,18 +9,39 @@ from pathlib import Path
 
 import pytest
 
-from nanospeech import commands
+from nanospeech import commands, plugins
 from nanospeech.configs import find_recipe, recipes
 from nanospeech.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_entry_points_are_those_of_the_table():
+@pytest.mark.parametrize("group", plugins.BUILT_IN)
+def test_entry_points_are_those_of_the_table(group):
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    section = text.split('[project.entry-points."nanospeech.commands"]\n')[1].split("\n\n")[0]
+    section = text.split(f'[project.entry-points."{group}"]\n')[1].split("\n\n")[0]
     declared = dict(re.findall(r'^(\w+) = "(.+)"$', section, re.M))
-    assert declared == {name: where for name, (where, _) in commands.COMMANDS.items()}
+    assert declared == plugins.BUILT_IN[group]
+    for where in declared.values():
+        assert callable(plugins.load(where))
+
+
+def test_the_help_has_a_phrase_for_each_command():
+    assert list(commands.COMMANDS) == list(plugins.BUILT_IN[plugins.COMMANDS])
+
+
+def test_a_package_adds_a_command_but_takes_none_of_ours(tmp_path, monkeypatch, capsys):
+    (tmp_path / "shouting.py").write_text("def main(words): print(*words); return 7\n")
+    told = tmp_path / "shouting-1.0.dist-info"
+    told.mkdir()
+    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: shouting\nVersion: 1.0\n")
+    lines = "shout = shouting:main", "voices = shouting:main"
+    (told / "entry_points.txt").write_text("\n".join(["[nanospeech.commands]", *lines, ""]))
+    monkeypatch.syspath_prepend(tmp_path)
+    assert commands.main(["shout", "hello"]) == 7
+    assert commands.main(["voices"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("hello\n") and "kathleen" in said
 
 
 def test_help_names_every_command_and_imports_none():
