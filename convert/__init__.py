@@ -133,7 +133,7 @@ def convert(
     default_voice: str | None = None,
     card: str | Path | None = None,
     temperature: float | None = None,
-    lead: float | None = None,
+    leading_pause: float | None = None,
     smooth: float | None = None,
     sharpen: float | None = None,
     quantize: int | None = None,
@@ -153,7 +153,7 @@ def convert(
             that the source has.
         weights: "ema" or "raw".
         dtype: "float16" or "float32"; of what is not packed.
-        name, default_voice, temperature, lead, imitates: for config.json.
+        name, default_voice, temperature, leading_pause, imitates: for config.json.
         card: Markdown to put into the model card below its table.
         smooth, sharpen: of the postfilter, see nanospeech/audio/postfilter.py.
         quantize: 4 or 8: pack most layers into so many bits (see
@@ -169,10 +169,15 @@ def convert(
         read = from_release(model, vocab)
     else:
         read = from_checkpoint(model, vocab, weights, Path(output).name)
-    given = {"name": name, "default_voice": default_voice, "temperature": temperature, "lead": lead}
-    given["imitates"] = imitates
-    given = {k: v for k, v in given.items() if v is not None}
-    config, parts = dataclasses.replace(read.config, **given), read.parts
+    changes = {
+        "name": name,
+        "default_voice": default_voice,
+        "temperature": temperature,
+        "leading_pause": leading_pause,
+        "imitates": imitates,
+    }
+    changes = {k: v for k, v in changes.items() if v is not None}
+    config, parts = dataclasses.replace(read.config, **changes), read.parts
     filters = {k: v for k, v in (("smooth", smooth), ("sharpen", sharpen)) if v is not None}
     if filters:
         own = config.postfilter or PostfilterConfig()
@@ -253,11 +258,13 @@ def read_vocoder(path: str | Path) -> tuple[VocoderConfig, Mapping[str, Tensor]]
         path = next((f for f in found if f.is_file()), found[1])
     tensors = read_source(path).tensors
     config = vocoder_config_from_shapes(shapes_of(tensors))
-    if config.rounds and (told := path.with_name("vocoder.json")).is_file():
-        values = json.loads(told.read_text(encoding="utf-8"))
-        config = dataclasses.replace(config, rounds=values.get("rounds", config.rounds))
-    elif config.rounds and (told := path.with_name("config.json")).is_file():
-        config = ModelConfig.load(told).vocoder or config
+    if config.griffin_lim_iters and (side := path.with_name("vocoder.json")).is_file():
+        values = json.loads(side.read_text(encoding="utf-8"))  # of older versions
+        config = dataclasses.replace(
+            config, griffin_lim_iters=values.get("rounds", config.griffin_lim_iters)
+        )
+    elif config.griffin_lim_iters and (side := path.with_name("config.json")).is_file():
+        config = ModelConfig.load(side).vocoder or config
     yamls = [p for p in path.parent.glob("*config.yaml") if path.suffix == ".bin"]
     if yamls:
         check_yaml(yamls[0], config)
@@ -272,7 +279,7 @@ def check_yaml(path: Path, config: VocoderConfig) -> None:
     try:
         parts = {k: values[k]["init_args"] for k in ("feature_extractor", "backbone", "head")}
         features, backbone, head = parts.values()
-        told = VocoderConfig(
+        stated = VocoderConfig(
             dim=backbone["dim"],
             intermediate_dim=backbone["intermediate_dim"],
             num_layers=backbone["num_layers"],
@@ -283,8 +290,8 @@ def check_yaml(path: Path, config: VocoderConfig) -> None:
         rate, padding = features.get("sample_rate", 24_000), head.get("padding", "center")
     except (KeyError, TypeError) as e:
         raise CheckpointError(f"{path} is not the config of a mel Vocos: {e}") from e
-    if told != config:
-        raise CheckpointError(f"{path} says {told}, the tensors beside it {config}")
+    if stated != config:
+        raise CheckpointError(f"{path} says {stated}, the tensors beside it {config}")
     if (rate, padding) != (24_000, "center"):
         raise CheckpointError(
             f"{path} is for {rate} Hz with {padding!r} padding; 24000 Hz with 'center' is needed"

@@ -48,7 +48,11 @@ def main(argv: list[str] | None = None) -> int:
         help="spread of the noise that it speaks from when none is asked for (default: 1)",
     )
     parser.add_argument(
-        "--lead", type=float, help="seconds of a pause before texts of a word or two; try 0.13"
+        "--leading-pause",
+        "--lead",  # its name in older versions
+        type=float,
+        metavar="SECONDS",
+        help="of a pause before texts of a word or two; try 0.13",
     )
     parser.add_argument(
         "--smooth", type=float, help="mel frames into either neighbour, against flicker; try 0.25"

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from .errors import CheckpointError, InputError
 
 T = TypeVar("T")
+log = logging.getLogger("nanospeech")
 
 METHODS = ("euler", "midpoint", "rk4")
 SCHEDULES = ("epss", "uniform")
@@ -32,6 +34,8 @@ def option(default: Any, help: str) -> Any:
 def from_dict(cls: type[T], values: dict[str, Any], where: str = "config") -> T:
     """Builds a config dataclass strictly: unknown keys and wrong types are errors.
 
+    The names that keys had in older versions (RENAMED of the class) are read as the new ones.
+
     Args:
         cls: one of the dataclasses below.
         values: the parsed JSON or YAML mapping.
@@ -42,6 +46,7 @@ def from_dict(cls: type[T], values: dict[str, Any], where: str = "config") -> T:
     """
     if not isinstance(values, dict):
         raise CheckpointError(f"{where} should be a mapping, got {type(values).__name__}")
+    values = current_names(cls, values, where)
     fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     if extra := sorted(values.keys() - fields.keys()):
         raise CheckpointError(f"unknown keys {extra} in {where}; it may hold {sorted(fields)}")
@@ -57,6 +62,33 @@ def from_dict(cls: type[T], values: dict[str, Any], where: str = "config") -> T:
         return cls(**built)  # type: ignore[return-value]
     except (InputError, TypeError) as e:
         raise CheckpointError(f"{where}: {e}") from e
+
+
+def current_names(cls: type, values: dict[str, Any], where: str = "config") -> dict[str, Any]:
+    """The same mapping with keys of older versions under their names of today.
+
+    Each old name is warned of once in a process.
+
+    Args:
+        cls: the mapping's dataclass; its RENAMED maps old names to new ones.
+        values: the mapping.
+        where: what to call the source in messages.
+
+    Raises:
+        CheckpointError: a key is there under both names.
+    """
+    renamed: dict[str, str] = getattr(cls, "RENAMED", {})
+    for old in renamed.keys() & values.keys():
+        new = renamed[old]
+        if new in values:
+            raise CheckpointError(f"{where} has {new} and its old name {old}; leave {old} out")
+        if (cls, old) not in warned:
+            log.warning("%s: %s is called %s now; the old name is still read", where, old, new)
+            warned.add((cls, old))
+    return {renamed.get(k, k): v for k, v in values.items()}
+
+
+warned: set[tuple[type, str]] = set()  # old names of keys that a warning was given for
 
 
 def check_type(f: dataclasses.Field, value: Any, where: str) -> None:
@@ -186,11 +218,15 @@ class VocoderConfig:
     n_mels: int = 100
     n_fft: int = 1024
     hop_length: int = 256
-    rounds: int = 0  # 0: Vocos's phases; more: phases from their slopes, so many Griffin-Lim rounds
+    # 0: the phases are the network's own, as in Vocos. More: they are integrated from their
+    # derivatives, which the network predicts, then improved by so many Griffin-Lim iterations.
+    griffin_lim_iters: int = 0
+
+    RENAMED: ClassVar[dict[str, str]] = {"rounds": "griffin_lim_iters"}
 
     def __post_init__(self):
-        if self.rounds < 0:
-            raise InputError(f"rounds is {self.rounds}, should be at least 0")
+        if self.griffin_lim_iters < 0:
+            raise InputError(f"griffin_lim_iters is {self.griffin_lim_iters}, should be at least 0")
 
 
 @dataclass(frozen=True)
@@ -244,20 +280,22 @@ class ModelConfig:
     cfg_strength: float = 3.0
     # Spread of the starting noise when none is asked for (Glow-TTS, arXiv 2005.11129, section 5.1)
     temperature: float = 1.0
-    # Seconds of a pause before texts of a word or two, whose first sound a small model slurs over
-    # when it comes right after the prompt.
-    lead: float = 0.0
+    # Seconds of a pause before texts of a word or two; a small model slurs their first sound when
+    # it follows the prompt directly.
+    leading_pause: float = 0.0
     postfilter: PostfilterConfig | None = None
     quantization: QuantizationConfig | None = None
     # Whether it speaks in the voice of any recording (--ref-audio). None: nobody has said; false:
-    # it knows the voices that it was trained on, and a user who gives another's is told so.
+    # it knows the voices that it was trained on; for another voice's recording there is a warning.
     imitates: bool | None = None
+
+    RENAMED: ClassVar[dict[str, str]] = {"lead": "leading_pause"}
 
     def __post_init__(self):
         if not 0 <= self.temperature <= 2:
             raise InputError(f"temperature is {self.temperature}, should be 0 to 2")
-        if not 0 <= self.lead <= 1:
-            raise InputError(f"lead is {self.lead} s, should be 0 to 1")
+        if not 0 <= self.leading_pause <= 1:
+            raise InputError(f"leading_pause is {self.leading_pause} s, should be 0 to 1")
         if not 0 <= self.cfg_strength <= 100:
             raise InputError(f"cfg_strength is {self.cfg_strength}, should be 0 to 100")
         if self.tokenizer not in TOKENIZERS:

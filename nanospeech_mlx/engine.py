@@ -122,7 +122,7 @@ class MlxEngine(Engine):
     def concat(self, a: mx.array, b: mx.array) -> mx.array:
         return mx.concatenate([a, b])
 
-    def rest(self) -> None:
+    def clear_cache(self) -> None:
         mx.clear_cache()
 
     def ready(self, x: mx.array) -> None:

@@ -1,11 +1,12 @@
-"""Phase: magnitudes and slopes of the phase to a wave that has the mel asked for. No weights.
+"""Phase: a wave from magnitudes, the phase's derivatives and the wanted mel. No weights.
 
-Twin of nanospeech_torch/phase.py. A sine has the same mel whenever it began, so a network cannot
-tell its phase, but it can tell how fast the phase turns. A vocoder with rounds predicts these
-slopes, and here they are added up from frame to frame, loud bins leading quiet ones. What it
-predicts is a correction of the slopes that a Gaussian window would have, which follow from the
-magnitudes (Prusa, Balazs and Sondergaard, "A noniterative method for reconstruction of phase from
-STFT magnitude", 2017). Rounds of Griffin-Lim then bring phases and magnitudes together.
+Twin of nanospeech_torch/phase.py. A mel does not determine the phase: a sine has the same mel
+whenever it began. It does determine the phase's derivatives, the instantaneous frequency (over
+time) and the group delay (over frequency). A vocoder with griffin_lim_iters predicts a correction
+of the derivatives that a Gaussian window would have, which follow from the magnitudes (Prusa,
+Balazs and Sondergaard, "A noniterative method for reconstruction of phase from STFT magnitude",
+2017). They are integrated here from frame to frame, louder bins weighing more, and Griffin-Lim
+iterations then make phases and magnitudes consistent.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from nanospeech.config import AudioConfig
 
 from .stft import analyse, synthesise
 
-SPREAD = 4  # rounds that find magnitudes of a mel
-REACH = 6  # bins to each side that a bin listens to
+MEL_ITERS = 4  # iterations of mel_pseudo_inverse
+REACH = 6  # bins to each side that a bin's phase is averaged over
 HANN = 0.25645  # time-frequency ratio of the Gaussian like a Hann window, in its length squared
-MOMENTUM = 0.99  # of the rounds (Perraudin, Balazs and Sondergaard, 2013)
-CORRECTIONS = 2  # of the rounds, the last ones
+MOMENTUM = 0.99  # of Griffin-Lim (Perraudin, Balazs and Sondergaard, 2013)
+CORRECTIONS = 2  # of the iterations, the last ones
 QUIET = 1e-6  # magnitudes below it have no slope
 TINY = 1e-9
 MAX_GAIN = 10.0
@@ -37,8 +38,8 @@ def bands(n_fft: int, n_mels: int) -> mx.array:
     return mx.array(mel.filterbank(AudioConfig().sample_rate, n_fft, n_mels))
 
 
-def match(magnitude_BNF: mx.array, wanted_BNM: mx.array) -> mx.array:
-    """Gain of each bin that brings the mel of magnitudes nearer to the (linear) mel wanted.
+def mel_gain(magnitude_BNF: mx.array, wanted_BNM: mx.array) -> mx.array:
+    """Gain of each bin that brings the mel of magnitudes nearer to the (linear) mel wanted_BNM.
 
     A bin's gain is the mean of what its bands lack: a multiplicative update (Lee and Seung, 2001).
     """
@@ -47,19 +48,19 @@ def match(magnitude_BNF: mx.array, wanted_BNM: mx.array) -> mx.array:
     return (wanted_BNM / mx.maximum(magnitude_BNF @ bank, mel.CLAMP)) @ share
 
 
-def spread(wanted_BNM: mx.array, n_fft: int) -> mx.array:
+def mel_pseudo_inverse(wanted_BNM: mx.array, n_fft: int) -> mx.array:
     """Smooth magnitudes (B, N, F) of nearly the (linear) mel wanted."""
     bank = bands(n_fft, wanted_BNM.shape[-1])
     magnitude = wanted_BNM @ (bank / mx.maximum(bank.sum(1, keepdims=True), 1e-3)).T
-    for _ in range(SPREAD):
-        magnitude = magnitude * match(magnitude, wanted_BNM)
+    for _ in range(MEL_ITERS):
+        magnitude = magnitude * mel_gain(magnitude, wanted_BNM)
     return magnitude
 
 
 def slopes(
     magnitude_BNF: mx.array, hop: int, mask_BN1: mx.array | None = None
 ) -> tuple[mx.array, mx.array]:
-    """How the phase turns where the window is Gaussian.
+    """Derivatives of the phase that a Gaussian window would have.
 
     Args:
         magnitude_BNF: magnitudes.
@@ -67,7 +68,8 @@ def slopes(
         mask_BN1: ones in the valid frames, or None.
 
     Returns:
-        radians (B, N, F): from the frame before to this one, and from the bin below to this one.
+        Phase differences in radians, (B, N, F) each: from the frame before to this one
+        (instantaneous frequency) and from the bin below to this one (group delay, negated).
     """
     n_fft = 2 * (magnitude_BNF.shape[-1] - 1)
     ratio = hop / (HANN * n_fft)
@@ -79,22 +81,24 @@ def slopes(
         after = mx.pad(mask_BN1[:, 1:], [(0, 0), (0, 1), (0, 0)])
         over_time = over_time * after
     turn = mx.arange(n_fft // 2 + 1) * (2 * math.pi * hop / n_fft % math.tau)
-    advance = ratio * (over_bins + mx.pad(over_bins[:, :-1], FRAME_BEFORE)) / 2 + turn
+    frequency = ratio * (over_bins + mx.pad(over_bins[:, :-1], FRAME_BEFORE)) / 2 + turn
     # frames begin half a window before their middle: the phase falls by pi a bin
-    delay = -(over_time + mx.pad(over_time[:, :, :-1], BIN_BELOW)) / (2 * ratio) - math.pi
-    return advance, delay
+    group_delay = -(over_time + mx.pad(over_time[:, :, :-1], BIN_BELOW)) / (2 * ratio) - math.pi
+    return frequency, group_delay
 
 
-def integrate(magnitude_BNF: mx.array, advance_BNF: mx.array, delay_BNF: mx.array) -> mx.array:
-    """Adds slopes up to phases, from the first frame to the last.
+def integrate(
+    magnitude_BNF: mx.array, frequency_BNF: mx.array, group_delay_BNF: mx.array
+) -> mx.array:
+    """Integrates the derivatives of phases, from the first frame to the last.
 
-    A bin goes on from where it was a frame before, and listens to its neighbours, who tell it
-    by `delay` what its phase would be if theirs were right: the louder a bin, the more it counts.
+    A bin's phase is that of the frame before, advanced by its frequency, in a mean with the phases
+    that follow from its neighbours' by the group delay. Bins weigh as much as they are loud.
 
     Args:
-        magnitude_BNF: how loud bins are.
-        advance_BNF: radians from the frame before.
-        delay_BNF: radians from the bin below.
+        magnitude_BNF: weights of the bins.
+        frequency_BNF: radians from the frame before.
+        group_delay_BNF: radians from the bin below.
 
     Returns:
         complex numbers (B, N, F) of size 1, or 0 where neighbours cancel out.
@@ -103,10 +107,10 @@ def integrate(magnitude_BNF: mx.array, advance_BNF: mx.array, delay_BNF: mx.arra
     loud = mx.sqrt(magnitude_BNF + TINY)
     loud = loud / loud.max(axis=2, keepdims=True)
     weight = mx.pad(loud[:, :-1], FRAME_BEFORE) * loud + TINY
-    turn_BNF = weight * mx.exp(1j * advance_BNF)
-    told = mx.exp(1j * delay_BNF)[:, :, 1:]
-    up_BNF = mx.pad(told, BIN_BELOW)
-    down_BNF = mx.pad(mx.conj(told), BIN_ABOVE)
+    turn_BNF = weight * mx.exp(1j * frequency_BNF)
+    neighbour = mx.exp(1j * group_delay_BNF)[:, :, 1:]
+    up_BNF = mx.pad(neighbour, BIN_BELOW)
+    down_BNF = mx.pad(mx.conj(neighbour), BIN_ABOVE)
     sign = 1 - 2 * (mx.arange(bins) % 2)
     u_BF = mx.broadcast_to(sign.astype(mx.complex64), (len(loud), bins))
     found = [u_BF]
@@ -120,24 +124,24 @@ def integrate(magnitude_BNF: mx.array, advance_BNF: mx.array, delay_BNF: mx.arra
     return mx.stack(found, axis=1)
 
 
-def speak(
+def reconstruct(
     magnitude_BNF: mx.array,
-    advance_BNF: mx.array,
-    delay_BNF: mx.array,
+    frequency_BNF: mx.array,
+    group_delay_BNF: mx.array,
     wanted_BNM: mx.array,
-    rounds: int,
+    iters: int,
     n_fft: int,
     hop: int,
     mask_BN1: mx.array | None = None,
 ) -> mx.array:
-    """A wave of these magnitudes and slopes, and nearly of the (linear) mel wanted.
+    """A wave of these magnitudes and phase derivatives, and nearly of the (linear) mel wanted_BNM.
 
     Args:
         magnitude_BNF: predicted magnitudes.
-        advance_BNF: radians from the frame before.
-        delay_BNF: radians from the bin below.
+        frequency_BNF: radians from the frame before.
+        group_delay_BNF: radians from the bin below.
         wanted_BNM: the mel.
-        rounds: transforms there and back, at least 1; the last two correct bands, not bins.
+        iters: Griffin-Lim iterations, at least 1; the last two correct bands, not bins.
         n_fft: window length.
         hop: samples between frames.
         mask_BN1: ones in the valid frames, or None.
@@ -145,13 +149,13 @@ def speak(
     Returns:
         (B, (N - 1) * hop + n_fft), as stft.synthesise.
     """
-    spectrum = magnitude_BNF * integrate(magnitude_BNF, advance_BNF, delay_BNF)
+    spectrum = magnitude_BNF * integrate(magnitude_BNF, frequency_BNF, group_delay_BNF)
     before = None
-    for left in reversed(range(rounds)):
+    for left in reversed(range(iters)):
         rebuilt = analyse(synthesise(spectrum, n_fft, hop, mask_BN1), n_fft, hop)
         if left < CORRECTIONS:
             size = mx.abs(rebuilt)
-            spectrum = rebuilt * mx.minimum(match(size, wanted_BNM), MAX_GAIN)
+            spectrum = rebuilt * mx.minimum(mel_gain(size, wanted_BNM), MAX_GAIN)
             continue
         ahead = rebuilt if before is None else rebuilt + MOMENTUM * (rebuilt - before)
         spectrum = magnitude_BNF * ahead / mx.maximum(mx.abs(ahead), TINY)

@@ -94,10 +94,10 @@ def linear(mel_BNM: mx.array) -> mx.array:
 
 
 class SlopeHead(nn.Module):
-    """Features (B, N, D) and the mel to magnitudes and the slopes of their phases, (B, N, F) each.
+    """Features (B, N, D) and the mel to magnitudes and derivatives of their phases, (B, N, F) each.
 
-    What it learns is a correction of phase.spread's magnitudes and phase.slopes' slopes: none at
-    first.
+    It predicts corrections of what phase.mel_pseudo_inverse and phase.slopes compute; these begin
+    at zero.
     """
 
     def __init__(self, config: VocoderConfig):
@@ -113,11 +113,11 @@ class SlopeHead(nn.Module):
         louder, faster = self.out(x_BND).astype(mx.float32).split(2, axis=-1)
         later = self.delay(x_BND).astype(mx.float32)
         wanted = linear(mel_BNM)
-        smooth = phase.spread(wanted, self.n_fft)
-        advance, delay = phase.slopes(smooth, self.hop_length, mask_BN1)
+        smooth = phase.mel_pseudo_inverse(wanted, self.n_fft)
+        frequency, group_delay = phase.slopes(smooth, self.hop_length, mask_BN1)
         magnitude = smooth * mx.exp(mx.clip(louder, -MAX_CHANGE, MAX_CHANGE))
-        magnitude = magnitude * phase.match(magnitude, wanted)
-        return magnitude, advance + faster, delay + later
+        magnitude = magnitude * phase.mel_gain(magnitude, wanted)
+        return magnitude, frequency + faster, group_delay + later
 
 
 class Vocos(nn.Module):
@@ -135,7 +135,7 @@ class Vocos(nn.Module):
         check(config)
         self.config = config
         self.backbone = Backbone(config)
-        self.head = SlopeHead(config) if config.rounds else Head(config)
+        self.head = SlopeHead(config) if config.griffin_lim_iters else Head(config)
 
     def __call__(self, mel_BNM: mx.array, lens_B: mx.array | None = None) -> mx.array:
         """Synthesises a batch.
@@ -150,7 +150,9 @@ class Vocos(nn.Module):
         c, mask = self.config, frame_mask(lens_B, mel_BNM.shape[1])
         if isinstance(self.head, SlopeHead):
             found = self.predict(mel_BNM, mask)
-            wave = phase.speak(*found, linear(mel_BNM), c.rounds, c.n_fft, c.hop_length, mask)
+            wave = phase.reconstruct(
+                *found, linear(mel_BNM), c.griffin_lim_iters, c.n_fft, c.hop_length, mask
+            )
             return middle(wave, c.n_fft, c.hop_length, lens_B)
         real, imag = self.head(self.backbone(mel_BNM, mask))
         return istft(real, imag, c.n_fft, c.hop_length, lens_B)
@@ -158,8 +160,10 @@ class Vocos(nn.Module):
     def predict(
         self, mel_BNM: mx.array, mask_BN1: mx.array | None = None
     ) -> tuple[mx.array, mx.array, mx.array]:
-        """With rounds: magnitudes and the slopes of their phases, as SlopeHead gives them."""
-        assert isinstance(self.head, SlopeHead), "without rounds there are no slopes"
+        """Magnitudes and phase derivatives, as SlopeHead gives them; needs griffin_lim_iters."""
+        assert isinstance(self.head, SlopeHead), (
+            "only a vocoder with griffin_lim_iters predicts phase derivatives"
+        )
         return self.head(self.backbone(mel_BNM, mask_BN1), mel_BNM, mask_BN1)
 
 

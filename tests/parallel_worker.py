@@ -15,7 +15,7 @@ import torch
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.duration import DurationTransformer
 from nanospeech_torch.train.data.batches import Loaded
-from nanospeech_torch.train.data.order import Place
+from nanospeech_torch.train.data.order import StreamState
 from nanospeech_torch.train.loop.trainer import Trainer
 from nanospeech_torch.train.objectives.flow import Batch, DurationPredictor, LossConfig, Nanospeech
 from nanospeech_torch.train.scale.parallel import Parallel, ParallelConfig, local
@@ -105,7 +105,7 @@ class ReadyMade:
             if step == self.spoiled:
                 batch.mel[0, 0] = torch.nan  # of one clip, so of one process
             mine = part(part(batch, micro, self.accumulate), rank, world)
-            yield Loaded(mine, 0, Place(rank, world))
+            yield Loaded(mine, 0, StreamState(rank, world))
 
 
 class ReadySpeech(ReadyMade, Nanospeech):
@@ -119,7 +119,7 @@ class ReadyDuration(ReadyMade, DurationPredictor):
 class EagerTrainer(Trainer):
     """The trainer; what it compiles is traced, but not made into machine code."""
 
-    def quicken(self, objective: Any) -> None:
+    def apply_speed(self, objective: Any) -> None:
         apply_speed(objective, self.speed, 24, backend="aot_eager")
 
 

@@ -98,6 +98,6 @@ if __name__ == "__main__":
     times = int(sys.argv[4])
     options = {"text_upsampling": "aligned", "patch_size": 2} if aligned else {}
     torch.set_num_threads(1)
-    log = LogConfig(heldout=[str(SHARD)], heldout_every=3)
+    log = LogConfig(held_out=[str(SHARD)], held_out_every=3)
     run = trainer(folder, speech_model(**options), log=log, accumulate=times)
     run.train(samples(), 6, batch_size=size, max_duration=200, save_step=100)

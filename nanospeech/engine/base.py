@@ -69,17 +69,17 @@ class Engine(ABC):
         self.dtype = dtype or self.usual_dtype(device)
         self.compiles = compiles
         self.modules: dict[str, Any] = {}
-        self.kin: dict[Path | None, Engine] = {None: self}
+        self.voice_engines: dict[Path | None, Engine] = {None: self}
         with self.context():
-            self.take(self.load(MODEL))
+            self.set_network(self.load(MODEL))
 
-    def take(self, dit: Any) -> None:
-        """Speaks with this network from now on."""
+    def set_network(self, dit: Any) -> None:
+        """Makes this the network that samples, compiled if the engine compiles."""
         self.dit = dit
         self.compiled = self.compiler(dit) if self.compiles else None
 
-    def voiced(self, weights: Path | None) -> Engine:
-        """This engine as a voice with weights of its own has it; they share all but the network.
+    def with_voice(self, weights: Path | None) -> Engine:
+        """The engine of a voice with weights of its own; they share all but the network.
 
         Args:
             weights: a Voice's; None gives the engine of the model as it is.
@@ -87,13 +87,13 @@ class Engine(ABC):
         Raises:
             CheckpointError: the file is damaged, or of another model.
         """
-        if weights not in self.kin:
+        if weights not in self.voice_engines:
             other = copy.copy(self)
             other.release = dataclasses.replace(self.release, voice=weights)
             with self.context():
-                other.take(other.load(MODEL))
-            self.kin[weights] = other
-        return self.kin[weights]
+                other.set_network(other.load(MODEL))
+            self.voice_engines[weights] = other
+        return self.voice_engines[weights]
 
     @property
     def aligned(self) -> bool:
@@ -382,7 +382,7 @@ class Engine(ABC):
         hop = self.config.audio.hop_length
         return [w[: max(0, n - 1) * hop].copy() for w, n in zip(waves, lens)]
 
-    def rest(self) -> None:  # noqa: B027, a backend may keep nothing
+    def clear_cache(self) -> None:  # noqa: B027, a backend may keep nothing
         """Gives back memory that is only kept for speed; called between the chunks of long work."""
 
     # How text becomes states of patches.

@@ -1,6 +1,6 @@
 """Durations: how well the length of speech is foretold, on recordings that nothing was trained on.
 
-    nanospeech evaluate durations --shards 'data/heldout/*.tar' --hold-out 0 --out docs/durations
+    nanospeech evaluate durations --shards 'data/heldout/*.tar' --held-out 0 --out docs/durations
     nanospeech evaluate durations --shards 'shards/*.tar' --model FOLDER --whisper base
 
 Each clip is to be spoken after a prompt, another clip of its speaker, just as nanospeech.generate
@@ -14,7 +14,7 @@ prompt, with its weights and its pace, at its speaker's own speed. With --set-pa
 these voices are measured and written to voices/NAME.json: do that on recordings that they were
 trained with. --own '*=anna' is for recordings that are all of one speaker.
 
-Clips count whose keys' CRC-32 is divisible by --hold-out, as nanospeech prepare curate holds them
+Clips count whose keys' CRC-32 is divisible by --held-out, as nanospeech prepare curate holds them
 out. With
 --whisper a recogniser listens, and clips are left out by curate.py's rule alone: more than half of
 the words misheard. Writes durations.csv, durations.json, durations.png and table.md to --out, and
@@ -187,7 +187,7 @@ def set_pace(voice: Voice, rows: Sequence[Row], how: str) -> float:
     Raises:
         InputError: the recordings last so much longer or shorter that they cannot be its own.
     """
-    pace = round(voice.manner.pace * least_error([(getattr(r, how), r.seconds) for r in rows]), 3)
+    pace = round(voice.settings.pace * least_error([(getattr(r, how), r.seconds) for r in rows]), 3)
     if not PACES[0] <= pace <= PACES[1]:
         raise InputError(f"the clips last {pace} times as long as foretold: not {voice.name}'s")
     path = voice.audio.with_suffix(".json")
@@ -286,14 +286,14 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     if args.set_pace and len(ways) == 1:
         raise InputError(f"{engine.folder} foretells no lengths, so there is no pace to measure")
     args.out.mkdir(parents=True, exist_ok=True)
-    clips = list(tqdm(read_clips(args.shards, args.hold_out), "reading", unit="clip", leave=False))
+    clips = list(tqdm(read_clips(args.shards, args.held_out), "reading", unit="clip", leave=False))
     misread: list[str] = []
     if args.whisper:
         clips, misread = audible(clips, args.whisper, args.out)
     own = {speaker: find_voice(voice, engine.folder) for speaker, voice in args.own}
     # at the speed of their speakers, as recordings have it
     voices = {
-        v.name: Speaker(engine, v.name, speed=1 / v.manner.speed, seed=0) for v in own.values()
+        v.name: Speaker(engine, v.name, speed=1 / v.settings.speed, seed=0) for v in own.values()
     }
     whose = {clip.key: own.get(clip.speaker, own.get(ANYBODY)) for clip in clips}
     strangers = [clip for clip in clips if whose[clip.key] is None]
@@ -378,7 +378,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--set-pace", action="store_true", help="measure the paces of these voices, and write them")
     add("--backend", default="auto", metavar="NAME")
     add("--device", help="for example cpu or cuda")
-    add("--hold-out", type=int, default=25, help="one clip in so many counts; 0: all (25)")
+    add("--held-out", "--hold-out", type=int, default=25, help="use one clip in N; 0: all (25)")
     add("--whisper", metavar="NAME", help="leave out clips that this recogniser mishears")
     add("--prompts", type=int, default=1, help="prompts for each clip (1)")
     add("--prompt-seconds", type=float, nargs=2, default=(2.0, 6.0), metavar="N", help="(2 6)")

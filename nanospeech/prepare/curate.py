@@ -4,7 +4,7 @@
     nanospeech prepare curate shards/kathleen-*.tar shards/asp-*.tar --out data --speakers kathleen
 
 INPUT is whatever prepare.py reads: folders, manifests, shards. Writes data/train/*.tar and
-data/heldout/*.tar (every clip whose key has a CRC-32 divisible by --hold-out, so that a clip is
+data/heldout/*.tar (every clip whose key has a CRC-32 divisible by --held-out, so that a clip is
 always on the same side), data/dropped.csv with a reason for each clip left out, and
 data/curate.json: clips, hours, sources and licences of each speaker.
 
@@ -59,7 +59,7 @@ SLACK = 0.1  # seconds by which an end may be long, and an MP3 stay as it is
 class CurateOptions:
     """What is kept, and what is held out."""
 
-    hold_out: int = field(default=25, metadata={"help": "hold out one clip in so many; 0: none"})
+    held_out: int = field(default=25, metadata={"help": "hold out one clip in so many; 0: none"})
     max_wer: float = field(default=0.5, metadata={"help": "drop what is misheard by more"})
     min_seconds: float = field(default=0.5, metadata={"help": "drop shorter clips"})
     max_seconds: float = field(default=20.0, metadata={"help": "drop longer clips"})
@@ -81,8 +81,8 @@ class CurateOptions:
     seed: int = field(default=0, metadata={"help": "of the order of the clips"})
 
     def __post_init__(self):
-        if self.hold_out < 0:
-            raise InputError(f"--hold-out is {self.hold_out}; choose 0 (none) or more")
+        if self.held_out < 0:
+            raise InputError(f"--held-out is {self.held_out}; choose 0 (none) or more")
         if not self.max_wer >= 0:
             raise InputError(f"--max-wer is {self.max_wer}; 0.5 is half of the words")
         if self.max_hours is not None and not self.max_hours > 0:
@@ -148,7 +148,7 @@ def examine(
     if heard is None and load is not None:
         heard, fresh = load()(audio.read(data)), True
     clip = Clip(sample, data, len(wave) / audio.SAMPLE_RATE, heard, fresh)
-    if is_held_out(sample.key, options.hold_out):
+    if is_held_out(sample.key, options.held_out):
         return clip
     return replace(clip, copies=make_copies(sample.key, wave, options.vary))
 
@@ -262,7 +262,7 @@ def curate(
             if isinstance(result, Clip):
                 if result.fresh:
                     heard.add(sample.key, result.data, sample.text, result.heard or "")
-                side = "heldout" if is_held_out(sample.key, options.hold_out) else "train"
+                side = "heldout" if is_held_out(sample.key, options.held_out) else "train"
                 more = judge(result, options)
                 if side == "train" and people.full(sample):
                     more = Skip(sample.name, "enough of this speaker")
@@ -304,7 +304,7 @@ def opened(
 
     def todo() -> Iterator[tuple[Sample, dict[int, str]]]:
         for s in samples:
-            room = is_held_out(s.key, options.hold_out) or not people.full(s)
+            room = is_held_out(s.key, options.held_out) or not people.full(s)
             sent.append(s if room else Skip(s.name, "enough of this speaker"))
             if room:
                 yield s, known.get(s.key, {})
@@ -338,8 +338,9 @@ def parser() -> argparse.ArgumentParser:
         if name == "vary":
             p.add_argument(flag, type=float, nargs="+", default=(), help=f.metadata["help"])
             continue
+        flags = [flag, "--hold-out"] if name == "held_out" else [flag]  # its name before
         kind = {"int": int, "float": float}.get(str(f.type).split(" ")[0], str)
-        p.add_argument(flag, type=kind, default=f.default, help=f.metadata["help"])
+        p.add_argument(*flags, type=kind, default=f.default, help=f.metadata["help"])
     return p
 
 

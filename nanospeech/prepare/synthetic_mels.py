@@ -1,14 +1,14 @@
-"""Resay: makes the mels of recordings again by a speech model, to train its vocoder on.
+"""Synthetic mels: those of recordings as a speech model makes them, to train its vocoder on.
 
     nanospeech prepare mels FOLDER runs/kathleen/finetune/data/voice-*.tar --voice kathleen \\
         --out runs/made
     nanospeech train vocoder_made \\
         --set initial=FOLDER "data.shards=[runs/made/*.tar]"
 
-A small model's mels are a little blurred, and a vocoder that has only met those of recordings
-makes the blur audible. Each clip of the shards is noised part of the way, and the model's sampler
-brings it back, with the voice's prompt before it and each sound where the recording has it: what
-comes out sounds as the model does and still fits the recording (noising as in SDEdit, arXiv
+A small model's mels are slightly blurred, and a vocoder that was trained on those of recordings
+alone makes the blur audible. The mel of each clip is noised part of the way, and the model's
+sampler denoises it, with the voice's prompt before it and its tokens aligned to the recording. The
+result has the model's blur and still fits the recording frame by frame (noising as in SDEdit, arXiv
 2108.01073; vocoders trained on a model's own mels: Tacotron 2, arXiv 1712.05884). Writes tars of
 the recording, its JSON, and the mel as float16 in X.npy. The last line is one JSON document.
 """
@@ -38,7 +38,9 @@ from nanospeech_torch.prepare.features import npy
 from .shards import ShardWriter, by_reason
 
 
-def resay(speaker: Speaker, wave: np.ndarray, text: str, since: float, seed: int) -> np.ndarray:
+def synthetic_mel(
+    speaker: Speaker, wave: np.ndarray, text: str, since: float, seed: int
+) -> np.ndarray:
     """The log mel of a recording as the model would have it.
 
     Args:
@@ -66,7 +68,7 @@ def resay(speaker: Speaker, wave: np.ndarray, text: str, since: float, seed: int
     cond[:, start:] = 0
     fresh = np.arange(whole.shape[1])[None] >= start
     with engine.context():
-        # all of it is aligned as a prompt is: each token lies where the recording has it
+        # aligned as a prompt is, so that each token lies where it does in the recording
         made = engine.text_states(tokens[None], whole, lens, lens, np.array([len(tokens)]))
         states, filler = (engine.to_weights(s) for s in made)
         normal = engine.to_weights(engine.array(engine.normalised(cond)))
@@ -102,7 +104,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
                 wave, _ = decode(sample.audio.read(), 0.5, args.max_seconds)
                 wave, _ = audio.set_level(wave, engine.config.audio.prompt_rms)
                 since = float(rng.uniform(low, high))
-                mel = resay(speaker, wave, sample.text, since, int(rng.integers(2**31)))
+                mel = synthetic_mel(speaker, wave, sample.text, since, int(rng.integers(2**31)))
             except (BadAudio, InputError) as e:
                 skips.append(Skip(sample.name, *e.args))
                 continue

@@ -5,7 +5,7 @@
 
 MODEL        release folder; sizes, voices and their licences are read off its files
 --data       curate.json of nanospeech prepare curate: hours, sources and licences of each speaker
---record     record.json of scripts/recipes/stage.py: the time of each stage, the hardware
+--record     record.json of scripts/recipes/run_stage.py: the time of each stage, the hardware
 --run        folder of the speech model's run: steps, time, settings
 --evaluation folders of nanospeech evaluate: the tables, and how they were measured
 --notes      Markdown that goes below: what only a person can say

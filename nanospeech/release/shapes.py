@@ -11,7 +11,7 @@ from nanospeech.config import DiTConfig, DurationConfig, VocoderConfig
 from nanospeech.errors import CheckpointError
 
 DIM_HEAD = 64  # of every published transformer; shapes tell heads x width alone
-ROUNDS = 8  # of vocoders whose head tells slopes of phases, where no config says how many
+GRIFFIN_LIM_ITERS = 8  # of vocoders that predict the phase's derivatives, where no config says
 Shapes = Mapping[str, tuple[int, ...]]
 
 
@@ -51,7 +51,7 @@ def vocoder_config_from_shapes(shapes: Mapping[str, tuple[int, ...]]) -> Vocoder
         n_mels=n_mels,
         n_fft=n_fft,
         hop_length=n_fft // 4,
-        rounds=ROUNDS if "head.delay.weight" in shapes else 0,
+        griffin_lim_iters=GRIFFIN_LIM_ITERS if "head.delay.weight" in shapes else 0,
     )
 
 

@@ -30,15 +30,14 @@ BYTES_PER_SECOND = (5.0, 40.0)  # plausible speech; a prompt with the wrong text
 
 
 @dataclass(frozen=True)
-class Manner:
-    """How a voice speaks with its folder's model: what its NAME.json may say.
+class VoiceSettings:
+    """How a voice is spoken with its folder's model: the contents of NAME.json.
 
     Attributes:
-        pace: how much longer its speaker takes than the model foretells after the prompt, of which
-            one sentence says little (nanospeech/evaluate/durations.py --set-pace).
-        speed: how fast it speaks, to its speaker's 1: a fast reader's voice is clearer a little
-            slower.
-        cfg_strength: its guidance, where none is asked for; None is the model's.
+        pace: seconds of the speaker's recordings over those that the model predicts, as
+            nanospeech evaluate durations --set-pace measures it.
+        speed: speaking rate relative to the speaker's own.
+        cfg_strength: guidance strength where none is asked for; None is the model's.
     """
 
     pace: float = 1.0
@@ -52,19 +51,19 @@ class Manner:
         SampleOptions(cfg_strength=self.cfg_strength)  # which knows its bounds
 
     @staticmethod
-    def load(path: Path) -> Manner:
+    def load(path: Path) -> VoiceSettings:
         """Reads a NAME.json, which need not be there.
 
         Raises:
             CheckpointError: it is not JSON, or not this.
         """
         if not path.is_file():
-            return Manner()
+            return VoiceSettings()
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError) as e:
             raise CheckpointError(f"cannot read {path}: {e}") from e
-        return from_dict(Manner, values, str(path))
+        return from_dict(VoiceSettings, values, str(path))
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class Voice:
 
     Attributes:
         weights: file of what it changes in its folder's model, if anything; see voice_weights.
-        manner: how it speaks with that model.
+        settings: how it is spoken with that model.
         borrowed: whether it is the package's, and the folder another model's.
     """
 
@@ -81,7 +80,7 @@ class Voice:
     audio: Path
     text: str
     weights: Path | None = None
-    manner: Manner = Manner()
+    settings: VoiceSettings = VoiceSettings()
     borrowed: bool = False
 
 
@@ -94,14 +93,14 @@ class Prompt:
         tokens: int64 ids of its words and the space that follows them.
         rate: UTF-8 bytes of its text a second.
         gain: by how much the recording was raised.
-        manner: the Voice's.
+        settings: the Voice's.
     """
 
     mel: np.ndarray
     tokens: np.ndarray
     rate: float
     gain: float
-    manner: Manner = Manner()
+    settings: VoiceSettings = VoiceSettings()
 
 
 def own_voices(release: str | Path | None) -> dict[str, Path]:
@@ -140,14 +139,14 @@ def find_voice(name: str, release: str | Path | None = None, borrow: bool = Fals
     ships = release is not None and Path(release).resolve() == (PACKAGED / "default").resolve()
     if (bare == name or ships) and (found := _by_name(bare, own)):
         there = found.with_suffix(".safetensors")
-        weights, manner = (
+        weights, settings = (
             there if there.is_file() else None,
-            Manner.load(found.with_suffix(".json")),
+            VoiceSettings.load(found.with_suffix(".json")),
         )
-        return Voice(found.stem, found, _words(found), weights, manner)
+        return Voice(found.stem, found, _words(found), weights, settings)
     shipped = _by_name(bare, shipped_voices())
     if shipped and (bare != name or borrow or not own):
-        # without its weights and manner: what was measured with another model means nothing here
+        # without its weights and settings, which are of another model
         return Voice(shipped.stem, shipped, _words(shipped), borrowed=release is not None)
     names = list_voices(release)
     choices = f"choose from {', '.join(names)}" if names else "there are none; give a reference"

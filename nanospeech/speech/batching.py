@@ -120,7 +120,7 @@ def plan(speaker: Any, text: str, seed: int) -> list[Chunk]:
 def _speak_batch(speaker: Any, chunks: list[Chunk]) -> list[np.ndarray]:
     mels = speech.sample(speaker.engine, speaker.prompt, chunks, speaker.options)
     waves = speech.vocode(speaker.engine, speaker.prompt, mels)
-    speaker.engine.rest()
+    speaker.engine.clear_cache()
     return waves
 
 

@@ -87,7 +87,7 @@ def sample(
     and padding is masked. Where no guidance is asked for, the voice's counts, if it has one.
     """
     if options.cfg_strength is None:
-        options = replace(options, cfg_strength=prompt.manner.cfg_strength)
+        options = replace(options, cfg_strength=prompt.settings.cfg_strength)
     start, n_mels = len(prompt.mel), engine.config.audio.n_mels
     lens = np.array([start + chunk.frames for chunk in chunks])
     shape = len(chunks), int(lens.max()), n_mels

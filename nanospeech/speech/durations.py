@@ -1,4 +1,4 @@
-"""Lengths: how long a text lasts, by the model or the prompt's pace. Knows no array library."""
+"""Durations: how long a text lasts, by the model or the prompt's pace. Knows no array library."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from nanospeech.text.tokenizer import pad_tokens
 
 MIN_SPEECH = 0.35  # seconds of new speech; without it "Hi." comes out clipped
 SLOW_START = 0.45  # a text lasts this and half of what the rule says: words alone are spoken slowly
-# seconds: what is shorter gets the lead (ModelConfig.lead), and the longer of two times told
+# Seconds. Shorter texts get ModelConfig.leading_pause and the longest of the estimates.
 SHORT = 1.0
-# who tells how long a text lasts, and what is asked for it (`own` of Engine.duration); the errors
-# of a duration model and of token durations are not the same ones, so their mean is better
-ASKED = {"both": (False, True), "model": (False,), "tokens": (True,), "rule": ()}
-DURATIONS = tuple(ASKED)
+# Choices of --duration and the estimates that each takes the mean of: `own` of Engine.duration.
+# The errors of a duration model and of token durations are independent, so their mean is better.
+DURATION_SOURCES = {"both": (False, True), "model": (False,), "tokens": (True,), "rule": ()}
+DURATIONS = tuple(DURATION_SOURCES)
 
 
 def choose_durations(engine: Any, wanted: str | None) -> str:
-    """Who tells how long a text lasts: one of DURATIONS.
+    """The source of durations: the wanted one, or the best that the model has; of DURATIONS.
 
     Raises:
         InputError: there is no such choice.
-        CheckpointError: the model cannot tell.
+        CheckpointError: the model has no such durations.
     """
     aligned = engine.config.dit.text_upsampling == "aligned"
     both = aligned and engine.has_duration_model
@@ -53,19 +53,19 @@ def choose_durations(engine: Any, wanted: str | None) -> str:
     return wanted
 
 
-def told(
-    engine: Any, prompt: Prompt, text: str, tokens: np.ndarray, asked: Sequence[bool]
+def estimate_seconds(
+    engine: Any, prompt: Prompt, text: str, tokens: np.ndarray, sources: Sequence[bool]
 ) -> float:
     """Seconds of new speech that a chunk takes at the prompt's pace.
 
     Args:
         text: the chunk.
         tokens: its ids.
-        asked: of ASKED.
+        sources: of DURATION_SOURCES.
     """
     by_rule = byte_length(text) / prompt.rate
-    seconds = [_told_by_model(engine, prompt, tokens, own) for own in asked] or [by_rule]
-    # a duration model far off the rule is wrong, and may ask for minutes or for nothing
+    seconds = [_model_seconds(engine, prompt, tokens, own) for own in sources] or [by_rule]
+    # an estimate far off the rule is wrong: it might be minutes, or nothing
     seconds = [s if by_rule / 4 <= s <= 4 * by_rule + 2 else by_rule for s in seconds]
     mean = math.prod(seconds) ** (1 / len(seconds))
     if mean < SHORT:
@@ -73,8 +73,8 @@ def told(
     return max(mean, SLOW_START + by_rule / 2)
 
 
-def _told_by_model(engine: Any, prompt: Prompt, tokens: np.ndarray, own: bool) -> float:
-    """What the model says of the length of the new speech; see Engine.duration."""
+def _model_seconds(engine: Any, prompt: Prompt, tokens: np.ndarray, own: bool) -> float:
+    """The model's estimate for the new speech; see Engine.duration."""
     total = engine.duration(
         prompt.mel[None],
         pad_tokens([np.concatenate([prompt.tokens, tokens])]),
@@ -83,18 +83,18 @@ def _told_by_model(engine: Any, prompt: Prompt, tokens: np.ndarray, own: bool) -
         own=own,
     )
     seconds = float(total[0]) - len(prompt.mel) / engine.config.audio.frame_rate
-    return seconds * prompt.manner.pace
+    return seconds * prompt.settings.pace
 
 
 def frames(config: ModelConfig, tokens: np.ndarray, seconds: float) -> int:
-    """Mel frames for so many seconds: whole patches, and a patch a token at least."""
+    """Mel frames for a number of seconds: whole patches, at least one a token."""
     patch = config.dit.patch_size
     least = max(1, len(tokens)) * patch
     return max(least, -(-round(seconds * config.audio.frame_rate) // patch) * patch)
 
 
-def shared(seconds: float, chunks: Sequence[str], overlap: float) -> list[float]:
-    """Splits a wanted length between chunks; what cross-fades take away is given back before."""
+def split_seconds(seconds: float, chunks: Sequence[str], overlap: float) -> list[float]:
+    """Splits a wanted length between chunks by their bytes; cross-fades are added before."""
     whole = seconds + (len(chunks) - 1) * overlap
     weight = sum(map(byte_length, chunks))
     return [whole * byte_length(chunk) / weight for chunk in chunks]

@@ -22,7 +22,7 @@ from nanospeech.config import BatchLimits, SampleOptions
 from nanospeech.errors import InputError
 from nanospeech.release.voices import (
     MAX_REFERENCE,
-    Manner,
+    VoiceSettings,
     check_reference,
     default_voice,
     find_voice,
@@ -108,21 +108,21 @@ class Speaker:
         self.seed = secrets.randbits(31) if seed is None else seed
         self.chunk_seconds = chunk_seconds
         self.sample_rate: int = engine.config.audio.sample_rate
-        manner, found = Manner(), None
+        settings, found = VoiceSettings(), None
         if ref_audio is None:
             if voice is None:
                 found = default_voice(engine.folder, engine.config.default_voice)
             else:
                 found = find_voice(voice, engine.folder)
             ref_audio, ref_text = found.audio, found.text
-            engine = engine.voiced(found.weights)
-            manner = found.manner
+            engine = engine.with_voice(found.weights)
+            settings = found.settings
         warn_of_strangers(engine.config, engine.folder, found)
         self.engine = engine
         if not isinstance(ref_audio, np.ndarray):
             ref_audio = audio.read(ref_audio, self.sample_rate, MAX_REFERENCE)
         prompt = make_prompt(ref_audio, ref_text or "", engine.config, engine.tokenizer)
-        self.prompt = dataclasses.replace(prompt, manner=manner)
+        self.prompt = dataclasses.replace(prompt, settings=settings)
 
     def chunks(self, text: str, early: bool = False) -> list[str]:
         """The texts that will be said in one go each: normalised, no words lost.
@@ -163,15 +163,15 @@ class Speaker:
             seconds: its wanted length; None asks the model, or else goes by the prompt's rate.
         """
         if seconds is None:
-            asked = lengths.ASKED[self.durations]
-            seconds = lengths.told(self.engine, self.prompt, text, tokens, asked)
-            seconds = max(seconds / (self.speed * self.prompt.manner.speed), MIN_SPEECH)
+            sources = lengths.DURATION_SOURCES[self.durations]
+            seconds = lengths.estimate_seconds(self.engine, self.prompt, text, tokens, sources)
+            seconds = max(seconds / (self.speed * self.prompt.settings.speed), MIN_SPEECH)
         return lengths.frames(self.engine.config, tokens, seconds)
 
     def chunk(self, text: str, seed: int, seconds: float | None = None) -> Chunk:
         """One of chunks(), with its ids and its length.
 
-        A short one is read after a comma, whose pause is the model's lead, if it has one.
+        A short one is read after a comma that lasts the model's leading_pause, if it has one.
 
         Raises:
             InputError: the model knows no character of it.
@@ -181,10 +181,14 @@ class Speaker:
         if not len(tokens):
             raise InputError(f"the model knows no character of {text!r}")
         frames = self.frames(text, tokens, seconds)
-        if seconds is None and config.lead and frames < lengths.SHORT * config.audio.frame_rate:
+        if (
+            seconds is None
+            and config.leading_pause
+            and frames < lengths.SHORT * config.audio.frame_rate
+        ):
             comma = encode(", ", self.engine.tokenizer)
             tokens = np.concatenate([comma, tokens])
-            frames += lengths.frames(config, comma, config.lead)
+            frames += lengths.frames(config, comma, config.leading_pause)
         return Chunk(text, tokens, frames, seed)
 
     def stream(
@@ -220,7 +224,7 @@ class Speaker:
         return self._stream(self._arriving(text, early), None, on_step, early)
 
     def _arriving(self, parts: Iterable[str], early: bool) -> Iterator[str]:
-        chunks = streaming.Ahead(self._texts(streaming.whole_sentences(parts), early))
+        chunks = streaming.Peekable(self._texts(streaming.whole_sentences(parts), early))
         if not chunks.more():
             raise InputError("there is no text to speak")
         yield from chunks
@@ -245,9 +249,11 @@ class Speaker:
         """The waves of chunks, each in pieces."""
         steps, known = self.options.steps, len(chunks) if isinstance(chunks, list) else 0
         shares = (
-            repeat(None) if seconds is None else lengths.shared(seconds, list(chunks), CROSS_FADE)
+            repeat(None)
+            if seconds is None
+            else lengths.split_seconds(seconds, list(chunks), CROSS_FADE)
         )
-        ahead = streaming.Ahead(chunks)
+        ahead = streaming.Peekable(chunks)
         for index, (text, share) in enumerate(zip(ahead, shares)):
 
             def step(done: int, _: int, index: int = index) -> None:
@@ -262,7 +268,7 @@ class Speaker:
         chunk: Chunk,
         on_step: Callable[[int, int], None],
         early: bool,
-        ahead: streaming.Ahead[str] | None,
+        ahead: streaming.Peekable[str] | None,
     ) -> Iterator[np.ndarray]:
         """A chunk's wave in pieces, and a pause if another chunk follows."""
         (mel,) = speech.sample(self.engine, self.prompt, [chunk], self.options, on_step)
@@ -274,7 +280,7 @@ class Speaker:
         for piece in pieces:
             wave.append(piece)
             yield piece
-        self.engine.rest()
+        self.engine.clear_cache()
         if ahead is not None and ahead.more():  # which is asked late: it may still be written
             yield speech.pause(np.concatenate(wave), chunk.text, self.sample_rate)
 

@@ -26,8 +26,8 @@ LONGEST_PIECE = 1024  # and at most in one go
 T = TypeVar("T")
 
 
-class Ahead(Generic[T]):
-    """An iterator that can tell whether there is more, and looks only when it is asked."""
+class Peekable(Generic[T]):
+    """An iterator that can tell whether another item follows; it looks ahead only when asked."""
 
     def __init__(self, items: Iterable[T]):
         self.items = iter(items)
@@ -69,12 +69,12 @@ def pack_early(text: str, sizes: Iterator[float], full: float, least: float) -> 
         if budget >= full:
             yield from pack(text, full)
             return
-        chunk = opening(text, budget, full, least)
+        chunk = first_chunk(text, budget, full, least)
         yield chunk
         text = text[len(chunk) :]
 
 
-def opening(text: str, budget: float, full: float, least: float) -> str:
+def first_chunk(text: str, budget: float, full: float, least: float) -> str:
     """The first whole sentences within a budget, else the first clauses.
 
     Where no sentence and no clause ends in time, the first end after it is taken: words that
@@ -82,7 +82,7 @@ def opening(text: str, budget: float, full: float, least: float) -> str:
     """
     whole = pack(text[: round(8 * full)], full)[0]  # not all of a long text, for a few words
     sentences = ends(split_sentences(whole))
-    clauses = [e for e in ends(split_clauses(whole)) if worth(whole, e, sentences, least)]
+    clauses = [e for e in ends(split_clauses(whole)) if is_long_enough(whole, e, sentences, least)]
     for choices in (sentences, clauses):
         if fits := [e for e in choices if byte_length(whole[:e]) <= budget]:
             return whole[: fits[-1]]
@@ -94,7 +94,7 @@ def ends(parts: list[str]) -> list[int]:
     return list(accumulate(map(len, parts)))
 
 
-def worth(whole: str, end: int, sentences: list[int], least: float) -> bool:
+def is_long_enough(whole: str, end: int, sentences: list[int], least: float) -> bool:
     """Whether a clause and what it leaves of its sentence are both long enough."""
     after = next((s for s in sentences if s > end), len(whole))
     return byte_length(whole[:end]) >= least and byte_length(whole[end:after]) >= least
@@ -114,13 +114,14 @@ def whole_sentences(parts: Iterable[str]) -> Iterator[str]:
         yield held
 
 
-def reach(config: VocoderConfig | None) -> int | None:
+def receptive_field(config: VocoderConfig | None) -> int | None:
     """Frames to each side of a sample that decide what it is, or None if all of them do.
 
     A convolution of 7 sees three frames more to each side; the transform's frame, half of it. A
-    vocoder with rounds adds phases up from the first frame on: its samples depend on all.
+    vocoder with griffin_lim_iters integrates phases from the first frame on: its samples depend on
+    all frames.
     """
-    if config is None or config.rounds:
+    if config is None or config.griffin_lim_iters:
         return None
     convolutions = config.num_layers + 1
     return convolutions * (KERNEL // 2) + config.n_fft // (2 * config.hop_length)
@@ -131,8 +132,8 @@ def vocode(
 ) -> Iterator[np.ndarray]:
     """Decodes a log mel in pieces, each with as much around it as its samples depend on.
 
-    Their concatenation is engine.vocode's wave, but for the rounding of float32. Models whose
-    vocoder has rounds are decoded whole.
+    Their concatenation is engine.vocode's wave, but for the rounding of float32. Where a
+    sample depends on all frames (griffin_lim_iters), the mel is decoded in one piece.
 
     Args:
         mel_NM: log mel.
@@ -142,7 +143,7 @@ def vocode(
     Yields:
         float32 waves; (N - 1 - skip) * hop_length samples in all.
     """
-    hop, around = engine.config.audio.hop_length, reach(engine.config.vocoder)
+    hop, around = engine.config.audio.hop_length, receptive_field(engine.config.vocoder)
     stop, start = len(mel_NM) - 1, skip
     size = max(1, stop - skip) if around is None else first
     while start < stop:

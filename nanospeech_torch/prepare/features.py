@@ -137,7 +137,7 @@ def npy(array: np.ndarray) -> bytes:
     return file.getvalue()
 
 
-def encode_shard(path: str, out: Path, options: Options) -> tuple[int, Counter]:
+def extract_shard(path: str, out: Path, options: Options) -> tuple[int, Counter]:
     """Writes a shard's features, whole or not at all; returns clips written and left out."""
     skipped: Counter = Counter()
     found: Iterable[tuple[dict, dict]] = read_clips(path, options, skipped)
@@ -187,7 +187,9 @@ def check_settings(out: Path, options: Options) -> None:
     os.replace(part, path)
 
 
-def encode(patterns: list[str], out: Path, options: Options, workers: int = 1) -> dict[str, Any]:
+def extract_features(
+    patterns: list[str], out: Path, options: Options, workers: int = 1
+) -> dict[str, Any]:
     """Encodes all shards that are not yet there.
 
     Returns:
@@ -212,7 +214,7 @@ def encode(patterns: list[str], out: Path, options: Options, workers: int = 1) -
     todo = [s for s in shards if not (out / shard_name(s)).exists()]
     skipped: Counter = Counter()
     clips_written = 0
-    work = partial(encode_shard, out=out, options=options)
+    work = partial(extract_shard, out=out, options=options)
     with in_processes(work, todo, workers) as results:
         bar = tqdm(results, total=len(shards), initial=len(shards) - len(todo), unit="shard")
         for count, bad in bar:
@@ -261,7 +263,7 @@ def main(argv: list[str] | None = None) -> int:
         if args.workers < 1:
             raise InputError(f"--workers is {args.workers}; choose at least 1")
         options = Options(args.encoder, args.references, args.max_seconds)
-        counts = encode(args.shards, args.out, options, args.workers)
+        counts = extract_features(args.shards, args.out, options, args.workers)
     except (NanospeechError, OSError) as e:
         print(f"error: {e}", file=sys.stderr)
         return 2

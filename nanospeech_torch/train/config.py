@@ -13,6 +13,7 @@ from nanospeech.config import (
     DurationConfig,
     VocoderConfig,
     check_type,
+    current_names,
     from_dict,
     option,
 )
@@ -155,11 +156,16 @@ def read_run(path: str | Path, changes: list[str] | None = None) -> RunConfig:
     values = {} if values is None else values
     if not isinstance(values, dict):
         raise InputError(f"{path} should hold a mapping, got {type(values).__name__}")
+    for name, section_class in SECTIONS.items():  # so that a change may have the newer name
+        if isinstance(values.get(name), dict):
+            values[name] = current_names(section_class, values[name], name)
     for change in changes or []:
         key, equals, value = change.partition("=")
         if not equals:
             raise InputError(f"--set {change!r} should be KEY=VALUE, as in optimizer.lr=2e-4")
         *parents, last = key.split(".")
+        if len(parents) == 1 and parents[0] in SECTIONS:
+            [last] = current_names(SECTIONS[parents[0]], {last: None}, f"--set {change}")
         inner = values
         for name in parents:
             if inner.get(name) is None:

@@ -160,7 +160,7 @@ def dry_run(config: RunConfig) -> str:
     lines += [
         "",
         f"a micro-batch of one process: {batch} segments x {frames} frames = {batch * frames:,} "
-        f"frames, {flops / 1e9:,.1f} GFLOP forward and backward, judges not counted",
+        f"frames, {flops / 1e9:,.1f} GFLOP forward and backward, discriminators not counted",
     ]
     return "\n".join(lines)
 

@@ -122,7 +122,7 @@ class Steps:
     def __init__(self, spec: Spec):
         import torch
 
-        from nanospeech_torch.train.data.speech import Loaded, Place
+        from nanospeech_torch.train.data.speech import Loaded, StreamState
         from nanospeech_torch.train.loop.log import Log
         from nanospeech_torch.train.loop.trainer import Trainer
         from nanospeech_torch.train.optim.optimizers import OptimizerConfig, build_optimizers
@@ -149,7 +149,7 @@ class Steps:
         batch = make_batch(
             spec, self.config.text_num_embeds, self.config.n_mels, self.parallel.data_rank
         )
-        self.batches = itertools.repeat(Loaded(batch.to(self.device), 0, Place()))
+        self.batches = itertools.repeat(Loaded(batch.to(self.device), 0, StreamState()))
 
     def step(self) -> None:
         """One optimiser step of the trainer itself."""

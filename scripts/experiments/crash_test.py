@@ -103,7 +103,7 @@ def kill(child: int, folder: Path, moment: str, draw: random.Random) -> bool:
     return True
 
 
-def torture(folder: Path, kills: int, steps: int, save_step: int, shards: list[str], seed: int):
+def crash_test(folder: Path, kills: int, steps: int, save_step: int, shards: list[str], seed: int):
     """Kills runs, one after the other to its end, until `kills` were made. Returns figures."""
     draw = random.Random(seed)
     done = inside = runs = 0
@@ -165,7 +165,7 @@ def main(argv: list[str] | None = None) -> int:
         reference = folder / "unharmed"
         reference.mkdir()
         os.waitpid(start(reference, shards, args.steps, args.save_step), 0)
-        found = torture(folder, args.kills, args.steps, args.save_step, shards, args.seed)
+        found = crash_test(folder, args.kills, args.steps, args.save_step, shards, args.seed)
         wrong = {
             path.name: bad
             for path in sorted(folder.glob("run*"))

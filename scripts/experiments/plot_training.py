@@ -71,7 +71,8 @@ def draw(log: str | Path, wer: str | Path | None, out: str | Path, name: str | N
     axis.plot(time, loss, color="tab:blue", alpha=0.25, linewidth=0.8)
     smooth = [sum(loss[max(0, i - 7) : i + 1]) / min(8, i + 1) for i in range(len(loss))]
     axis.plot(time, smooth, color="tab:blue", label=name)
-    if held := points_of(f"heldout_{name}"):
+    held = points_of(f"held_out_{name}") or points_of(f"heldout_{name}")  # its older name
+    if held:
         axis.plot(*zip(*held), color="tab:orange", marker=".", label=f"{name}, held out")
     # the first lines of a run are high; the rest is what one wants to see
     axis.set(xlabel="hours of training", ylabel="loss", ylim=(0, 1.2 * smooth[len(smooth) // 20]))

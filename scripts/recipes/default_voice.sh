@@ -49,7 +49,7 @@ else
     launch="$python -m torch.distributed.run --standalone --nproc_per_node $processes"
 fi
 export PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}" OMP_NUM_THREADS="$threads"
-stage() { "$python" -m scripts.recipes.stage "$runs/record.json" "$@"; }
+run_stage() { "$python" -m scripts.recipes.run_stage "$runs/record.json" "$@"; }
 # compiled blocks train 1.3 times as fast, after two minutes; inductor wants a C++ compiler
 compile=$(command -v "${CXX:-g++}" >/dev/null && echo speed.compile=default || :)
 listen="--whisper $whisper"
@@ -58,12 +58,12 @@ vary="--vary ${VARY:-0.1}"
 [ "${VARY:-0.1}" != 0 ] || vary=''
 
 # shellcheck disable=SC2086
-stage curate --makes "$runs/data/curate.json" -- \
+run_stage curate --makes "$runs/data/curate.json" -- \
   "$python" -m nanospeech prepare curate "$shards" --out "$runs/data" --overwrite --max-seconds 20 \
   --jobs "$cores" $listen $vary ${SPEAKERS:+--speakers $SPEAKERS} ${HOURS:+--max-hours "$HOURS"}
-stage levels --needs curate --makes "$runs/levels.txt" -- \
+run_stage levels --needs curate --makes "$runs/levels.txt" -- \
   "$python" -m nanospeech prepare levels "$runs/data/train" --out "$runs/levels.txt"
-stage prompts --needs curate --makes "$runs/voices" --clean "$runs/voices" -- \
+run_stage prompts --needs curate --makes "$runs/voices" --clean "$runs/voices" -- \
   "$python" -m nanospeech prepare prompts "$runs/data/heldout" "$runs/data/train" \
   --out "$runs/voices" ${DNSMOS:+--dnsmos}
 
@@ -73,19 +73,19 @@ if [ -n "${VOCODER:-}" ]; then
 else
   vocoder=$runs/vocoder/release sources="--vocoder-data $runs/data/curate.json"
   sources="$sources ${VOCODER_SOURCES:+--vocoder-sources $VOCODER_SOURCES}"
-  stage vocoder --extends --needs curate --makes "$runs/vocoder/latest" --clean "$runs/vocoder" -- \
+  run_stage vocoder --extends --needs curate --makes "$runs/vocoder/latest" --clean "$runs/vocoder" -- \
     $launch -m nanospeech.train --config "$here/nanospeech/configs/vocoder.yaml" \
     --threads "$threads" --set run_dir="$runs/vocoder" total_steps=1000000 \
     train.minutes="$(((minutes + 1) / 2))" $gpu_vocoder ${VOCODER_SET:-} \
     data.shards="[$runs/data/train/*.tar${VOCODER_DATA:+, $VOCODER_DATA/*.tar}]"
-  stage export --needs vocoder --makes "$vocoder/vocoder.safetensors" -- \
+  run_stage export --needs vocoder --makes "$vocoder/vocoder.safetensors" -- \
     "$python" -m nanospeech evaluate vocoder --run "$runs/vocoder" --export "$vocoder"
 fi
 durations=''
 if [ "${DURATION:-1}" != 0 ]; then
   durations="--duration $runs/durations"
   # shellcheck disable=SC2046,SC2086
-  stage durations --extends --needs levels --makes "$runs/durations/latest" \
+  run_stage durations --extends --needs levels --makes "$runs/durations/latest" \
     --clean "$runs/durations" -- \
     "$python" -m nanospeech train --config "$here/nanospeech/configs/duration_small.yaml" \
     --threads "$threads" --set data.shards="[$runs/data/train/*.tar]" run_dir="$runs/durations" \
@@ -94,33 +94,33 @@ fi
 # the losses of clips that are held out, if any are, go into log.csv too
 heldout=''
 set -- "$runs/data/heldout/"*.tar
-[ ! -e "$1" ] || heldout="log.heldout=[$runs/data/heldout/*.tar]"
+[ ! -e "$1" ] || heldout="log.held_out=[$runs/data/heldout/*.tar]"
 # shellcheck disable=SC2046,SC2086
-stage speech --extends --needs levels --makes "$runs/speech/latest" --clean "$runs/speech" -- \
+run_stage speech --extends --needs levels --makes "$runs/speech/latest" --clean "$runs/speech" -- \
   $launch -m nanospeech.train --config "$here/nanospeech/configs/default_voice.yaml" \
   --threads "$threads" --set data.shards="[$runs/data/train/*.tar]" run_dir="$runs/speech" \
   total_steps=1000000 train.minutes="$minutes" $(cat "$runs/levels.txt") $compile $heldout $gpu \
   ${SET:-}
-stage curve --needs speech --makes "$runs/curve.png" -- \
+run_stage curve --needs speech --makes "$runs/curve.png" -- \
   "$python" -m scripts.experiments.plot_training --log "$runs/speech/log.csv" --out "$runs/curve.png"
 
 # shellcheck disable=SC2086
-stage convert --needs speech prompts export durations --makes "$output/config.json" -- \
+run_stage convert --needs speech prompts export durations --makes "$output/config.json" -- \
   "$python" -m convert "$runs/speech" --output "$output" --voices "$runs/voices" \
   --vocoder "$vocoder" $durations --name "$(basename "$output")" --temperature 0.4 \
   --smooth 0.25 --sharpen 0.5 --no-imitates ${VOICE:+--default-voice "$VOICE"}
 # shellcheck disable=SC2086
-stage evaluate --needs convert --makes "$runs/evaluation/summary.json" \
+run_stage evaluate --needs convert --makes "$runs/evaluation/summary.json" \
   --clean "$runs/evaluation" -- \
   "$python" -m nanospeech evaluate "$output" --out "$runs/evaluation" --whisper "$whisper" \
   --voice "$(cd "$runs/voices" && ls ./*.flac | sed 's|^./||; s|.flac$||' | paste -sd , -)" \
   ${EVALUATE:-}
 # shellcheck disable=SC2086
-stage card --needs evaluate convert --makes "$output/README.md" -- \
+run_stage card --needs evaluate convert --makes "$output/README.md" -- \
   "$python" -m nanospeech publish card "$output" --data "$runs/data/curate.json" \
   --record "$runs/record.json" --run "$runs/speech" --evaluation "$runs/evaluation" $sources \
   --notes "${CARD:-$here/scripts/recipes/default_voice.md}"
-stage speak --needs convert --makes "$runs/sample.mp3" -- \
+run_stage speak --needs convert --makes "$runs/sample.mp3" -- \
   "$python" -m nanospeech.generate --model "$output" --output "$runs/sample.mp3" \
   --text "This voice was trained from scratch."
 

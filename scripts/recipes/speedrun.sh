@@ -34,43 +34,43 @@ else
 fi
 threads=$((cores > processes ? cores / processes : 1))
 export PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}" OMP_NUM_THREADS="$threads"
-stage() { "$python" -m scripts.recipes.stage "$out/record.json" "$@"; }
+run_stage() { "$python" -m scripts.recipes.run_stage "$out/record.json" "$@"; }
 # compiled blocks train 1.3 times as fast, after two minutes; inductor wants a C++ compiler
 compile=$(command -v "${CXX:-g++}" >/dev/null && echo speed.compile=default || :)
 train=$python
 [ "$processes" = 1 ] ||
   train="$python -m torch.distributed.run --standalone --nproc_per_node $processes"
 
-stage prepare --makes "$out/data/curate.json" -- \
+run_stage prepare --makes "$out/data/curate.json" -- \
   "$python" -m nanospeech prepare curate "$recordings" --out "$out/data" --overwrite \
   --level 0.068 --max-seconds 10 --speaker "$voice" --jobs "$cores" \
   ${SPEAKERS:+--speakers $SPEAKERS} ${LISTEN:+--whisper "$whisper"}
-stage levels --needs prepare --makes "$out/levels.txt" -- \
+run_stage levels --needs prepare --makes "$out/levels.txt" -- \
   "$python" -m nanospeech prepare levels "$out/data/train" --out "$out/levels.txt"
-stage prompt --needs prepare --makes "$out/voices" --clean "$out/voices" -- \
+run_stage prompt --needs prepare --makes "$out/voices" --clean "$out/voices" -- \
   "$python" -m nanospeech prepare prompts "$out/data/heldout" "$out/data/train" --out "$out/voices" \
   --speaker "$voice"
 # shellcheck disable=SC2046,SC2086
-stage train --extends --needs levels --makes "$out/run/latest" --clean "$out/run" -- \
+run_stage train --extends --needs levels --makes "$out/run/latest" --clean "$out/run" -- \
   $train -m nanospeech.train --config "$here/nanospeech/configs/speedrun.yaml" \
   --threads "$threads" --set data.shards="[$out/data/train/*.tar]" run_dir="$out/run" \
   train.minutes="$minutes" $(cat "$out/levels.txt") $compile ${SET:-}
-stage curve --needs train --makes "$out/curve.png" -- \
+run_stage curve --needs train --makes "$out/curve.png" -- \
   "$python" -m scripts.experiments.plot_training --log "$out/run/log.csv" --out "$out/curve.png"
-stage convert --needs train prompt --makes "$out/model/config.json" --clean "$out/model" -- \
+run_stage convert --needs train prompt --makes "$out/model/config.json" --clean "$out/model" -- \
   "$python" -m convert "$out/run" --output "$out/model" --voices "$out/voices" \
   --vocoder "${VOCODER:-$here/nanospeech/default}" --name "$(basename "$out")" --temperature 0.4 \
   --sharpen 0.4 --no-imitates
 # shellcheck disable=SC2086
-stage evaluate --needs convert --makes "$out/evaluation/summary.json" --clean "$out/evaluation" -- \
+run_stage evaluate --needs convert --makes "$out/evaluation/summary.json" --clean "$out/evaluation" -- \
   "$python" -m nanospeech evaluate "$out/model" --out "$out/evaluation" \
   --whisper "$whisper" ${EVALUATE:-}
 mkdir -p "$out/samples"
-stage speak --needs convert --makes "$out/samples/hello.mp3" -- \
+run_stage speak --needs convert --makes "$out/samples/hello.mp3" -- \
   "$python" -m nanospeech.generate --model "$out/model" --output "$out/samples/hello.mp3" \
   --text "Hello! I learned to speak from nothing, on this machine."
 # shellcheck disable=SC2046
-stage card --needs evaluate --makes "$out/model/README.md" -- \
+run_stage card --needs evaluate --makes "$out/model/README.md" -- \
   "$python" -m nanospeech publish card "$out/model" --data "$out/data/curate.json" \
   --record "$out/record.json" --run "$out/run" --evaluation "$out/evaluation" \
   $([ -n "${VOCODER:-}" ] || echo --vocoder-sources kokoro-82m kathleen callie asp)

@@ -32,7 +32,7 @@ runs=${RUNS:-runs/$name} speaker=${SPEAKER-$name} steps=${STEPS:-1500} rank=${RA
 cores=$(env -u OMP_NUM_THREADS nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 threads=${OMP_NUM_THREADS:-$cores}
 export PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}"
-stage() { "$python" -m scripts.recipes.stage "$runs/record.json" "$@"; }
+run_stage() { "$python" -m scripts.recipes.run_stage "$runs/record.json" "$@"; }
 # attention, feed-forward, modulation, the text's blocks and both ends: all that is a large matrix
 targets=to_q,to_k,to_v,to_out.0,ff.ff.0.0,ff.ff.2,attn_norm.linear,pwconv1,pwconv2
 targets=$targets,input_embed.proj,proj_out
@@ -42,15 +42,15 @@ denoise="--denoise ${DENOISE:-0}"
 [ "${DENOISE:-0}" != 0 ] || denoise=''
 
 # shellcheck disable=SC2086
-stage curate --makes "$runs/data/curate.json" -- \
+run_stage curate --makes "$runs/data/curate.json" -- \
   "$python" -m nanospeech prepare curate "$shards" --out "$runs/data" --overwrite --max-seconds 20 \
   --jobs "$threads" $listen $denoise ${speaker:+--speakers "$speaker"}
-stage prompt --needs curate --makes "$runs/prompt" --clean "$runs/prompt" -- \
+run_stage prompt --needs curate --makes "$runs/prompt" --clean "$runs/prompt" -- \
   "$python" -m nanospeech prepare prompts "$runs/data/heldout" "$runs/data/train" \
   --out "$runs/prompt" ${DNSMOS:+--dnsmos}
 prompt=$(ls "$runs/prompt/"*.flac)
 # shellcheck disable=SC2086
-stage finetune --extends --needs curate prompt --makes "$runs/model/config.json" -- \
+run_stage finetune --extends --needs curate prompt --makes "$runs/model/config.json" -- \
   "$python" -m nanospeech finetune --data "$runs/data/train" --voice "$name" \
   --model "${BASE:-$folder}" ${FROM:+--from-voice "$FROM"} --output "$runs/model" \
   --run "$runs/finetune" --prompt "$prompt" \
@@ -60,5 +60,5 @@ stage finetune --extends --needs curate prompt --makes "$runs/model/config.json"
 "$python" -m nanospeech publish voice "$runs/model" "$folder" --voice "$name" \
   --megabytes "${MEGABYTES:-2.5}" --overwrite
 "$python" -m nanospeech evaluate durations --model "$folder" --backend torch \
-  --shards "$runs/data/train/*.tar" --hold-out 0 --own "*=$name" --set-pace --out "$runs/pace"
+  --shards "$runs/data/train/*.tar" --held-out 0 --own "*=$name" --set-pace --out "$runs/pace"
 stage --table

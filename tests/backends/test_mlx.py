@@ -164,6 +164,6 @@ def test_long_work_keeps_no_arrays(tiny_aligned):
     kept = []
     for frames in (60, 120, 90, 200, 75, 160):
         engine.vocode(engine.sample(**items(engine, frames), options=OPTIONS))
-        engine.rest()
+        engine.clear_cache()
         kept.append(mx.get_active_memory())
     assert kept[-1] == kept[0]

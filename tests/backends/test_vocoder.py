@@ -10,7 +10,7 @@ import pytest
 from nanospeech.audio import mel
 from nanospeech.config import VocoderConfig
 from nanospeech.errors import CheckpointError, InputError
-from nanospeech.release.shapes import ROUNDS, vocoder_config_from_shapes
+from nanospeech.release.shapes import GRIFFIN_LIM_ITERS, vocoder_config_from_shapes
 
 BACKENDS = ("torch", "mlx")
 TINY = VocoderConfig(dim=16, intermediate_dim=32, num_layers=2)
@@ -26,7 +26,7 @@ def build(backend, config, weights=None):
         torch.manual_seed(0)
         weights = torch_vocoder.Vocos(config).state_dict()
         for name in ("head.out.weight", "head.delay.weight"):
-            if config.rounds:  # which begin as zeros
+            if config.griffin_lim_iters:  # which begin as zeros
                 torch.nn.init.normal_(weights[name], std=0.02)
     if backend == "torch":
         model = torch_vocoder.Vocos(config)
@@ -139,17 +139,17 @@ def test_a_steady_sine_turns_at_its_frequency(backend):
     pitch, hop = 1010.0, 256
     sine = np.sin(2 * np.pi * pitch / 24_000 * np.arange(256 * 20)).astype(np.float32)
     spectrum = spectrum_of(sine)
-    advance, delay = (get(x)[0] for x in phase.slopes(put(np.abs(spectrum)), hop))
+    frequency, group_delay = (get(x)[0] for x in phase.slopes(put(np.abs(spectrum)), hop))
     near = round(pitch / (24_000 / 1024))
     expected = 2 * np.pi * pitch * hop / 24_000
 
     def apart(a, b):
         return np.abs(np.angle(np.exp(1j * (a - b)))).max()
 
-    assert apart(advance[5:15, near], expected) < 0.05
-    assert apart(advance[5:15, near - 1 : near + 2], expected) < 0.6  # Hann is not quite Gaussian
+    assert apart(frequency[5:15, near], expected) < 0.05
+    assert apart(frequency[5:15, near - 1 : near + 2], expected) < 0.6  # Hann is not quite Gaussian
     # and within a peak of a Hann window neighbours are of opposite sign
-    assert apart(delay[5:15, near], np.pi) < 0.05
+    assert apart(group_delay[5:15, near], np.pi) < 0.05
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -157,12 +157,12 @@ def test_true_slopes_add_up_to_the_recording(backend):
     stft, phase, put, get = arrays_of(backend)
     wave = speech()
     spectrum = spectrum_of(wave)
-    advance = np.zeros(spectrum.shape, np.float32)
-    delay = advance.copy()
-    advance[:, 1:] = np.angle(spectrum[:, 1:] * spectrum[:, :-1].conj())
-    delay[:, :, 1:] = np.angle(spectrum[:, :, 1:] * spectrum[:, :, :-1].conj())
+    frequency = np.zeros(spectrum.shape, np.float32)
+    group_delay = frequency.copy()
+    frequency[:, 1:] = np.angle(spectrum[:, 1:] * spectrum[:, :-1].conj())
+    group_delay[:, :, 1:] = np.angle(spectrum[:, :, 1:] * spectrum[:, :, :-1].conj())
     size = np.abs(spectrum)
-    turned = get(phase.integrate(*(put(x) for x in (size, advance, delay)))) * size
+    turned = get(phase.integrate(*(put(x) for x in (size, frequency, group_delay)))) * size
     back = get(stft.middle(stft.synthesise(put(turned.astype(np.complex64)), 1024, 256), 1024, 256))
     log_mel = mel.log_mel(wave)
     assert np.abs(mel.log_mel(back[0])[: len(log_mel)] - log_mel).mean() < 0.1
@@ -179,7 +179,7 @@ def test_both_backends_find_the_same_magnitudes_slopes_and_phases():
     found = []
     for backend in BACKENDS:
         _, phase, put, get = arrays_of(backend)
-        magnitude = phase.spread(put(wanted), 1024)
+        magnitude = phase.mel_pseudo_inverse(put(wanted), 1024)
         slopes = phase.slopes(magnitude, 256, put(mask))
         turned = phase.integrate(put(few), put(3 * few), put(2 * few))
         found.append([get(x) for x in (magnitude, *slopes, turned)])
@@ -192,7 +192,9 @@ def test_a_vocoder_with_rounds_comes_nearer_to_the_mel_with_each(backend):
     log_mel = mel.log_mel(speech())
     apart = []
     for rounds in (1, 3, 8):
-        call = build(backend, dataclasses.replace(TINY, rounds=rounds), plain_weights(rounds))
+        call = build(
+            backend, dataclasses.replace(TINY, griffin_lim_iters=rounds), plain_weights(rounds)
+        )
         wave = call(log_mel[None])[0]
         assert len(wave) == (len(log_mel) - 1) * 256
         apart.append(np.abs(mel.log_mel(wave) - log_mel).mean())
@@ -203,19 +205,19 @@ def test_a_vocoder_with_rounds_comes_nearer_to_the_mel_with_each(backend):
 def plain_weights(rounds):
     """Weights of a vocoder that has learnt nothing: its slopes are a Gaussian window's."""
     torch_vocoder = pytest.importorskip("nanospeech_torch.vocoder")
-    return torch_vocoder.Vocos(dataclasses.replace(TINY, rounds=rounds)).state_dict()
+    return torch_vocoder.Vocos(dataclasses.replace(TINY, griffin_lim_iters=rounds)).state_dict()
 
 
 def test_backends_with_rounds_make_the_same_mel():
     # not the same wave: where bins are loud alike the least rounding decides between their phases
     log_mel = mel.log_mel(speech())[None]
-    a, b = (build(x, dataclasses.replace(TINY, rounds=3))(log_mel)[0] for x in BACKENDS)
+    a, b = (build(x, dataclasses.replace(TINY, griffin_lim_iters=3))(log_mel)[0] for x in BACKENDS)
     assert np.abs(mel.log_mel(a) - mel.log_mel(b)).mean() < 0.1
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_padding_changes_nothing_with_rounds(backend):
-    vocode = build(backend, dataclasses.replace(TINY, rounds=2))
+    vocode = build(backend, dataclasses.replace(TINY, griffin_lim_iters=2))
     log_mel = mel.log_mel(speech())
     batch = np.full((2, len(log_mel) + 9, 100), 3.0, np.float32)  # padding is loud
     batch[0, : len(log_mel)] = log_mel
@@ -264,7 +266,7 @@ def test_the_inverse_transform_gives_the_wave_back(backend, n_fft):
 @pytest.mark.parametrize("rounds", [0, 3])
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_loud_and_silent_mels_stay_finite(backend, rounds):
-    vocode = build(backend, dataclasses.replace(TINY, rounds=rounds))
+    vocode = build(backend, dataclasses.replace(TINY, griffin_lim_iters=rounds))
     for level in (1e4, -1e4, np.log(mel.CLAMP)):
         assert np.isfinite(vocode(np.full((1, 8, 100), level, np.float32))).all()
 
@@ -276,9 +278,9 @@ def test_config_from_shapes_reads_every_size():
     assert vocoder_config_from_shapes(
         {k: tuple(v.shape) for k, v in torch_vocoder.Vocos(config).state_dict().items()}
     ) == VocoderConfig(24, 40, 3, 80, 512, 128)
-    slopes = torch_vocoder.Vocos(dataclasses.replace(TINY, rounds=2)).state_dict()
+    slopes = torch_vocoder.Vocos(dataclasses.replace(TINY, griffin_lim_iters=2)).state_dict()
     read = vocoder_config_from_shapes({k: tuple(v.shape) for k, v in slopes.items()})
-    assert read == dataclasses.replace(TINY, rounds=ROUNDS)  # how many is not to be seen
+    assert read == dataclasses.replace(TINY, griffin_lim_iters=GRIFFIN_LIM_ITERS)
     with pytest.raises(CheckpointError, match=r"backbone\.embed\.weight"):
         vocoder_config_from_shapes(shapes)
 
@@ -448,7 +450,7 @@ def test_rounds_survive_export_and_conversion(tmp_path, script):
     from convert import read_vocoder
     from nanospeech_torch.vocoder import Vocos
 
-    config = VocoderConfig(dim=32, intermediate_dim=48, num_layers=2, rounds=3)
+    config = VocoderConfig(dim=32, intermediate_dim=48, num_layers=2, griffin_lim_iters=3)
     state = {"config": dataclasses.asdict(config), "average": Vocos(config).state_dict(), "step": 6}
     torch.save(state, tmp_path / "checkpoint.pt")
     script("--run", tmp_path, "--export", tmp_path / "release")

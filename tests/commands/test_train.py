@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
+import yaml
 
 from convert.__main__ import main as convert
 from nanospeech.release.folder import read_tensors
@@ -95,6 +98,26 @@ def test_mistakes_end_in_one_line_and_code_2(config, capsys, change, said):
     assert main(["--config", str(config), "--set", change]) == 2
     err = capsys.readouterr().err
     assert said in err and err.startswith("error: ") and err.count("\n") == 1
+
+
+def test_keys_of_older_versions_are_read(config, tmp_path):
+    old = {
+        "log": {"heldout": ["a.tar"], "heldout_every": 7},
+        "vocoder_loss": {"made": 0.5, "every": 4.0, "given": 0.25, "advance": 3.0, "delay": 2.0}
+        | {"judge_rate": 0.3, "judged": 5, "judge_channels": 6},
+        "vocoder": {"rounds": 4},
+    }
+    for section, values in old.items():
+        named = [f"{section}.{key}={value}" for key, value in values.items()]
+        by_change = getattr(read_run(config, named), section)
+        path = tmp_path / "old.yaml"
+        path.write_text(config.read_text() + yaml.safe_dump({section: values}))
+        assert getattr(read_run(path), section) == by_change
+        assert by_change != getattr(read_run(config), section)
+        plain = [f"{value!r}" for value in dataclasses.asdict(by_change).values()]
+        assert all(repr(tuple(v) if isinstance(v, list) else v) in plain for v in values.values())
+    newer = read_run(path, ["vocoder.griffin_lim_iters=2"])  # over a file with the old name
+    assert newer.vocoder.griffin_lim_iters == 2
 
 
 def test_changes_are_read_as_yaml_and_exponents_as_numbers(config):

@@ -174,7 +174,7 @@ def test_a_release_folder_converts_to_itself(tiny_release, tmp_path):
     options = ["--name", "other", "--temperature", "0.5", "--lead", "0.1"]
     assert main([str(out), "--output", str(changed), *options, "--vocoder", vocoder]) == 0
     config = ModelConfig.load(changed / "config.json")
-    assert (config.name, config.temperature, config.lead) == ("other", 0.5, 0.1)
+    assert (config.name, config.temperature, config.leading_pause) == ("other", 0.5, 0.1)
     assert config.default_voice == "tone"
     tensors = load_file(changed / "model.safetensors")
     assert {t.dtype for t in tensors.values()} == {np.dtype(np.float16)}

@@ -53,15 +53,15 @@ def split(out: Path, **options) -> tuple[dict, dict]:
 
 
 def test_every_clip_is_on_the_side_of_its_key(tmp_path):
-    _, sides = split(tmp_path, hold_out=2)
+    _, sides = split(tmp_path, held_out=2)
     want = {key for key in TEXTS if zlib.crc32(key.encode()) % 2 == 0}
     assert want and sides == {"train": TEXTS.keys() - want, "heldout": want}
     assert not any(is_held_out(key, 0) for key in TEXTS)
 
 
 def test_copies_at_another_speed_are_trained_on_only_and_make_no_voices(tmp_path):
-    plain, _ = split(tmp_path / "plain", hold_out=2)
-    summary, sides = split(tmp_path / "varied", hold_out=2, vary=(0.1,))
+    plain, _ = split(tmp_path / "plain", held_out=2)
+    summary, sides = split(tmp_path / "varied", held_out=2, vary=(0.1,))
     assert summary == plain | {"vary": [0.1]}  # hours and clips are those of recordings
     here = find([tmp_path / "varied" / "train"])[0]
     copies = {s.key: s for s in here if "pace" in s.extra}
@@ -82,7 +82,7 @@ def test_copies_at_another_speed_are_trained_on_only_and_make_no_voices(tmp_path
 
 
 def test_several_shares_make_a_copy_and_a_speaker_each(tmp_path):
-    split(tmp_path, hold_out=0, vary=(0.08, 0.16))
+    split(tmp_path, held_out=0, vary=(0.08, 0.16))
     here = find([tmp_path / "train"])[0]
     paces = [round(s.extra["pace"], 2) for s in here if "pace" in s.extra]
     assert len(here) == 3 * len(TEXTS) and len(paces) == 2 * len(TEXTS)
@@ -109,7 +109,7 @@ def test_a_steady_hiss_is_taken_out_and_speech_is_left(tmp_path):
     quiet = slice(-10_000, -2_000)
     assert audio.rms(less[quiet]) < 0.5 * audio.rms(hiss[quiet])
     assert np.corrcoef(less, wave)[0, 1] > 0.95
-    split(tmp_path, hold_out=0, denoise=0.7)
+    split(tmp_path, held_out=0, denoise=0.7)
     ours = audio.read(find([tmp_path / "train"])[0][0].audio.read())
     assert len(ours) in {len(audio.read(s.audio.read())) for s in find([SHARD])[0]}
     with pytest.raises(InputError, match="--denoise"):
@@ -117,7 +117,7 @@ def test_a_steady_hiss_is_taken_out_and_speech_is_left(tmp_path):
 
 
 def test_audio_that_is_an_mp3_already_is_not_coded_again(tmp_path):
-    split(tmp_path, hold_out=0)
+    split(tmp_path, held_out=0)
     was = {s.key: s.audio.read() for s in find([SHARD])[0]}
     assert {s.key: s.audio.read() for s in find([tmp_path / "train"])[0]} == was
 
@@ -125,14 +125,14 @@ def test_audio_that_is_an_mp3_already_is_not_coded_again(tmp_path):
 def test_what_is_misheard_is_dropped_and_what_was_heard_is_kept(tmp_path):
     bad, *good = TEXTS
     ear = Ear(TEXTS | {bad: "something else entirely was said"})
-    samples, options = find([SHARD])[0], CurateOptions(hold_out=0)
+    samples, options = find([SHARD])[0], CurateOptions(held_out=0)
     _, skips = curate(samples, tmp_path, options, load=lambda: ear, recogniser="ear")
     assert [s.reason for s in skips] == ["misheard"] and bad in skips[0].name
     kept = clips(tmp_path, "train")
     assert kept.keys() == set(good) and all(meta["wer"] == 0 for meta in kept.values())
     assert ear.calls == 4
     # with other limits nobody has to listen again; another recogniser has to
-    looser = CurateOptions(hold_out=0, max_wer=5)
+    looser = CurateOptions(held_out=0, max_wer=5)
     curate(samples, tmp_path, looser, load=lambda: ear, recogniser="ear", overwrite=True)
     assert clips(tmp_path, "train").keys() == TEXTS.keys() and ear.calls == 4
     curate(samples, tmp_path, looser, load=lambda: ear, recogniser="other", overwrite=True)
@@ -147,7 +147,7 @@ def test_listening_goes_on_where_it_was_stopped(tmp_path):
             raise KeyboardInterrupt
         return ear(wave)
 
-    samples, options = find([SHARD])[0], CurateOptions(hold_out=0)
+    samples, options = find([SHARD])[0], CurateOptions(held_out=0)
     with pytest.raises(KeyboardInterrupt):
         curate(samples, tmp_path, options, load=lambda: tires, recogniser="ear")
     assert not (tmp_path / "train").exists()  # whole or not at all
@@ -164,8 +164,8 @@ def test_letters_count_where_there_are_few_words():
 
 
 def test_hours_are_capped_for_each_speaker(tmp_path):
-    _, all_sides = split(tmp_path / "all", hold_out=0)
-    summary, sides = split(tmp_path / "some", hold_out=0, max_hours=2.5 / 3600)
+    _, all_sides = split(tmp_path / "all", held_out=0)
+    summary, sides = split(tmp_path / "some", held_out=0, max_hours=2.5 / 3600)
     assert len(sides["train"]) == 2 and sides["train"] < all_sides["train"]
     assert summary["speakers"]["kathleen"]["dropped"] == {"enough of this speaker": 2}
 
@@ -180,7 +180,7 @@ def test_only_named_speakers_are_kept_and_unknown_ones_are_a_mistake(tmp_path):
 
 
 def test_sources_and_licences_are_told_by_hours(tmp_path):
-    summary, _ = split(tmp_path, hold_out=0)
+    summary, _ = split(tmp_path, held_out=0)
     who = summary["speakers"]["kathleen"]
     assert who["source"].keys() == {"kathleen"} and who["license"].keys() == {"CC0-1.0"}
     assert who["train_hours"] == pytest.approx(sum(who["source"].values()), abs=1e-3)
@@ -198,7 +198,7 @@ def test_levels_are_evened_and_silence_is_cut(tmp_path):
 def test_mistakes_end_in_one_line(tmp_path, capsys):
     for more, said in (
         (["--min-seconds", "5", "--max-seconds", "6"], "no clip is left"),
-        (["--hold-out", "-1"], "--hold-out is -1"),
+        (["--held-out", "-1"], "--held-out is -1"),
         (["--level", "3"], "--level is 3"),
         (["--jobs", "0"], "--jobs is 0"),
     ):

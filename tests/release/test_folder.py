@@ -77,6 +77,21 @@ def test_folder_without_config_says_the_same(folder, arrays, backend):
     assert np.array_equal(bare.velocity(*args), whole.velocity(*args))
 
 
+def test_keys_of_older_versions_are_read_and_warned_of_once(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr("nanospeech.config.warned", set())
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"lead": 0.2, "vocoder": {"rounds": 12}}))
+    for _ in range(2):
+        config = ModelConfig.load(path)
+        assert config.leading_pause == 0.2 and config.vocoder.griffin_lim_iters == 12
+    assert [r.levelname for r in caplog.records] == ["WARNING"] * 2
+    assert "lead is called leading_pause now" in caplog.text
+    assert "rounds is called griffin_lim_iters now" in caplog.text
+    path.write_text(json.dumps({"lead": 0.2, "leading_pause": 0.2}))
+    with pytest.raises(CheckpointError, match="leading_pause and its old name lead"):
+        ModelConfig.load(path)
+
+
 def test_config_survives_the_disk(tmp_path):
     config = ModelConfig(
         name="x",

@@ -126,7 +126,7 @@ def test_a_voice_speaks_with_its_weights_and_others_without(two_voices, backend)
     # from a speaker's own engine as well, and one network for each voice
     speaker = Speaker(engine, "other", options=OPTIONS, seed=1)
     assert np.array_equal(spoken(speaker.engine, "tone"), before)
-    assert len(engine.kin) == 2
+    assert len(engine.voice_engines) == 2
 
 
 def test_voices_speak_through_a_worker(two_voices, backend):
@@ -170,7 +170,7 @@ def test_prompts_go_to_another_model_without_weights_and_to_a_copy_with_them(two
 
 
 def foretold(folder, out, *more) -> list[dict[str, str]]:
-    flags = ["--shards", str(SHARD), "--hold-out", "0", "--backend", "torch", "--out", str(out)]
+    flags = ["--shards", str(SHARD), "--held-out", "0", "--backend", "torch", "--out", str(out)]
     assert durations.main([*flags, "--model", str(folder), *more]) == 0
     with (out / "durations.csv").open(newline="") as f:
         return list(csv.DictReader(f))
@@ -192,7 +192,7 @@ def test_a_voices_pace_is_measured_and_kept(two_voices, tmp_path, backend):
     folder, _ = two_voices
     own = ["--own", "*=tone"]
     before = foretold(folder, tmp_path / "a", *own, "--set-pace")
-    pace = find_voice("tone", folder).manner.pace
+    pace = find_voice("tone", folder).settings.pace
     assert (
         json.loads((folder / "voices" / "tone.json").read_text()) == {"pace": pace} != {"pace": 1}
     )
@@ -202,7 +202,7 @@ def test_a_voices_pace_is_measured_and_kept(two_voices, tmp_path, backend):
     engine = load_engine(folder, backend, "cpu", "float32")
     quick = Speaker(engine, "tone", options=OPTIONS, seed=1)
     other = Speaker(engine, ref_audio=find_voice("tone", folder).audio, ref_text="ah")
-    assert quick.prompt.manner.pace == pace and other.prompt.manner.pace == 1
+    assert quick.prompt.settings.pace == pace and other.prompt.settings.pace == 1
     shutil.copytree(folder, tmp_path / "plain")
     (tmp_path / "plain" / "voices" / "tone.json").unlink()
     plain = load_engine(tmp_path / "plain", backend, "cpu", "float32")

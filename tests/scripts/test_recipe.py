@@ -27,8 +27,8 @@ from nanospeech.release.folder import DEFAULT
 from nanospeech_torch.train.config import read_run
 from nanospeech_torch.train.loop.trainer import TrainConfig
 from nanospeech_torch.train.optim.optimizers import lr_factor, steps_in_all
-from scripts.recipes.stage import Record, clock
-from scripts.recipes.stage import main as stage
+from scripts.recipes.run_stage import Record, clock
+from scripts.recipes.run_stage import main as stage
 from tests.training import samples, trainer
 
 ROOT = Path(__file__).parents[2]

@@ -297,7 +297,7 @@ def test_each_way_is_set_beside_the_recording(with_both, tmp_path, capsys):
     out = tmp_path / "out"
     flags = ["--shards", path, "--model", str(with_both), "--backend", "torch", "--out", str(out)]
     pytest.importorskip("matplotlib")
-    assert durations.main([*flags, "--hold-out", "0", "--doc", str(page)]) == 0
+    assert durations.main([*flags, "--held-out", "0", "--doc", str(page)]) == 0
     document = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert document == json.loads((out / "durations.json").read_text())
     assert document["without_prompt"] == ["z"] and document["groups"]["all"]["clips"] == 4
@@ -322,7 +322,7 @@ def test_wrong_wishes_end_with_a_line(with_both, tmp_path, capsys):
     assert durations.main(["--shards", str(tmp_path / "no*.tar"), *flags]) == 2
     assert "no shards at" in capsys.readouterr().err
     path = shard(tmp_path / "a.tar", [clip("z", "alone.", 2.0, 0.1)])
-    assert durations.main(["--shards", path, "--hold-out", "0", *flags]) == 2
+    assert durations.main(["--shards", path, "--held-out", "0", *flags]) == 2
     assert "could be its prompt" in capsys.readouterr().err
     assert durations.main(["--shards", path, "--set-pace", *flags]) == 2
     assert "--set-pace needs --own" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from nanospeech.audio.mel import log_mel
 from nanospeech.config import DiTConfig, ModelConfig
 from nanospeech.engine.sampling import noise
 from nanospeech.release.folder import DEFAULT
-from nanospeech.release.voices import Manner, default_voice, find_voice, list_voices
+from nanospeech.release.voices import VoiceSettings, default_voice, find_voice, list_voices
 from nanospeech.speech.durations import MIN_SPEECH
 from nanospeech.text.tokenizer import Tokenizer
 
@@ -41,7 +41,7 @@ class EchoEngine:
         self.seconds_per_token = seconds_per_token
         self.has_duration = seconds_per_token > 0
 
-    def voiced(self, weights):
+    def with_voice(self, weights):
         return self
 
     def duration(self, cond_BNM, text_BT, *, lens_B=None, prompt_tokens_B=None, own=False):
@@ -71,7 +71,7 @@ class EchoEngine:
             np.repeat(mel[1:n, 0] / 10, 256).astype(np.float32) for mel, n in zip(mel_BNM, lens)
         ]
 
-    def rest(self):
+    def clear_cache(self):
         self.rests += 1
 
 
@@ -138,15 +138,15 @@ def test_tiny_texts_get_time_to_be_said(text, speed):
 
 def test_the_models_lead_comes_before_short_texts_alone():
     plain, led = EchoEngine(2), EchoEngine(2)
-    led.config = dataclasses.replace(led.config, lead=0.128)
+    led.config = dataclasses.replace(led.config, leading_pause=0.128)
     for text, options in (("hi.", {}), (TEXT, {}), ("hi.", {"seconds": 0.6})):
         for engine in (plain, led):
             speaker(engine).speak(text, **options)
     assert [b["new"] - a["new"] for a, b in zip(plain.calls, led.calls)] == [12, 0, 0]
     assert [call["text"] for call in led.calls] == [", hi.", TEXT, "hi."]
     assert speaker(led).chunks("hi.") == ["hi."]
-    with pytest.raises(InputError, match=r"lead is 1\.5 s"):
-        ModelConfig(lead=1.5)
+    with pytest.raises(InputError, match=r"leading_pause is 1\.5 s"):
+        ModelConfig(leading_pause=1.5)
 
 
 @pytest.mark.parametrize("marks", ["." * 500, ". " * 500, "?!" * 250, ", -" * 200, "…" * 500])
@@ -309,8 +309,8 @@ def test_a_folder_offers_its_own_voices_and_borrows_others_openly(tmp_path, capl
     lent = Speaker(engine, "default/kathleen").prompt
     assert "mine has no voice kathleen of its own" in caplog.text and STRANGER in caplog.text
     own = find_voice("kathleen", DEFAULT)
-    assert not own.borrowed and own.weights is not None and own.manner != Manner()
-    assert lent.manner == Manner() and np.array_equal(
+    assert not own.borrowed and own.weights is not None and own.settings != VoiceSettings()
+    assert lent.settings == VoiceSettings() and np.array_equal(
         lent.mel, speaker(engine, audio.read(own.audio), ref_text=own.text).prompt.mel
     )
     assert find_voice("default/kathleen", DEFAULT) == own

@@ -102,7 +102,7 @@ def test_the_shipped_vocoder_in_pieces_is_the_whole():
 
 def test_no_sample_depends_on_what_is_out_of_reach(tiny_release, engine_of, backend):
     engine = engine_of(tiny_release, backend)
-    reach = streaming.reach(engine.config.vocoder)
+    reach = streaming.receptive_field(engine.config.vocoder)
     assert reach == 3 * 3 + 2
     mel = np.random.default_rng(0).standard_normal((1, 80, 100)).astype("f4")
     other = mel.copy()
@@ -122,8 +122,8 @@ def test_convolutions_are_as_wide_as_is_reckoned():
 
 
 def test_a_vocoder_with_rounds_hears_the_whole():
-    engine = engine_with(EchoEngine(), VocoderConfig(rounds=3))
-    assert streaming.reach(engine.config.vocoder) is None
+    engine = engine_with(EchoEngine(), VocoderConfig(griffin_lim_iters=3))
+    assert streaming.receptive_field(engine.config.vocoder) is None
     mel = np.random.default_rng(0).standard_normal((300, 100)).astype("f4")
     (piece,) = streaming.vocode(engine, mel, 16)
     assert np.array_equal(piece, engine.vocode(mel[None])[0][16 * 256 :])
@@ -212,7 +212,7 @@ def test_mlx_keeps_no_freed_memory_between_chunks(tiny_release, engine_of):
     mx.clear_cache()
     engine.vocode(np.zeros((1, 50, 100), "f4"))
     assert mx.get_cache_memory() > 0
-    engine.rest()
+    engine.clear_cache()
     assert mx.get_cache_memory() == 0
 
 

@@ -21,7 +21,7 @@ from nanospeech.config import AudioConfig
 from nanospeech.errors import DataError, InputError
 from nanospeech.nanospeech_torch import list_str_to_vocab_tensor
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
-from nanospeech_torch.train.data.order import Place, resume
+from nanospeech_torch.train.data.order import StreamState, resume
 from nanospeech_torch.train.data.speech import BatchPlan, Loaded, Prefetch, SpeechBatches, warped
 from nanospeech_torch.train.objectives.flow import LossConfig
 from tests.train.test_stream import write_tar
@@ -179,7 +179,7 @@ def test_keys_that_restart_in_each_shard_share_no_draws(tmp_path):
         assert len(values) == len(values.unique(dim=0)) == 1000
     stream = features(paths, loss=LossConfig(pair=0.5))
     twins = [
-        [stream.introduce((0, s, i), sample) for i, sample in stream.source.open(s)]
+        [stream.describe_sample((0, s, i), sample) for i, sample in stream.source.open(s)]
         for s in range(8)
     ]
     assert all(len({item["key"] for item in column}) == 1 for column in zip(*twins))
@@ -254,9 +254,9 @@ def test_going_on_after_any_batch_is_as_if_never_stopped(tmp_path, carry, buffer
     plan = BatchPlan(3, 400, 130, buckets=4, carry=carry)
     whole = list(islice(features(paths, plan, shuffle_buffer=buffer), 24))
     assert whole[-1].place.epoch > 1 and any(len(x.place.waiting) for x in whole)
-    assert any(len(x.place.alone) for x in whole)
+    assert any(len(x.place.unpaired) for x in whole)
     for start in range(1, 20):
-        place = Place.from_json(whole[start - 1].place.to_json())
+        place = StreamState.from_json(whole[start - 1].place.to_json())
         again = features(paths, plan, shuffle_buffer=buffer, places={0: place}, consumed=start)
         rest = list(islice(again, 4))
         # samples that were read ahead of the batch are counted with the next one
@@ -283,7 +283,7 @@ def test_another_number_of_processes_repeats_and_skips_nothing(
 ):
     paths = feature_shards(tmp_path, shards, 9)
     used: Counter = Counter()
-    saved: list[dict[int, Place]] = []
+    saved: list[dict[int, StreamState]] = []
     for rank in range(before):
         taken = list(islice(features(paths, rank=rank, world=before), steps + rank))
         used.update(c for x in taken for c in clips(x))

@@ -241,8 +241,8 @@ def test_draws_are_those_that_runs_were_begun_with():
         )
         assert batches.paired(old) == (told(old, 1).random() < 0.5)
         batches.paired = lambda item: True
-        assert batches.arrive(old) == []
-        (pair,) = batches.arrive(new)
+        assert batches.on_sample(old) == []
+        (pair,) = batches.on_sample(new)
         del batches.paired
         turned = told(new, 4).random() < 0.5
         assert pair["texts"] == (

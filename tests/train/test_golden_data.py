@@ -178,7 +178,7 @@ def test_a_bad_clip_costs_no_other_its_place(tmp_path):
     batches = SpeechBatches(paths, TOKENIZER, BatchPlan(2, 100, 50), NARROW)
     batches.start(0, 0, 1)
     samples = [(ref, sample) for ref, sample in iter(batches.stream.take, None)]
-    bad, good = (batches.introduce(ref, sample) for ref, sample in samples)
+    bad, good = (batches.describe_sample(ref, sample) for ref, sample in samples)
     assert bad is not None and good is not None
     bad["data"] = bad["data"][:9]
     assert [item["text"] for item in batches.ready([bad, good])] == [good["text"]]

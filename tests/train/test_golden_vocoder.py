@@ -37,9 +37,9 @@ SLOPES[0] = np.abs(SLOPES[0])
 class Speaker(torch.nn.Module):
     """Takes the place of a vocoder."""
 
-    def __init__(self, rounds: int = 0):
+    def __init__(self, griffin_lim_iters: int = 0):
         super().__init__()
-        self.config = VocoderConfig(rounds=rounds)
+        self.config = VocoderConfig(griffin_lim_iters=griffin_lim_iters)
         self.wave = torch.nn.Parameter(torch.from_numpy(FAKE.copy()))
         self.heard = []
 
@@ -97,7 +97,7 @@ def gan(speaker: Speaker | None = None, step: int = 5, **loss) -> VocoderGAN:
     objective = VocoderGAN(
         speaker or Speaker(),  # type: ignore[arg-type]
         None,
-        VocoderLossConfig(**{"gan_from": 0.5, "judged": JUDGED, **loss}),
+        VocoderLossConfig(**{"gan_from": 0.5, "discriminator_segments": JUDGED, **loss}),
     )
     objective.judges = Judges()  # type: ignore[assignment]
     objective.begin_step(step, 10)
@@ -144,7 +144,7 @@ def test_a_vocoder_alone_has_spectral_losses(step):
 
 
 def test_the_mel_distance_may_be_to_the_mel_that_was_given():
-    objective = gan(step=0, given=0.3)
+    objective = gan(step=0, input_mel_share=0.3)
     wanted = spectral_by_hand(objective.windows)
     away = np.abs(log_mel(spectrogram(FAKE, 1024)) - MEL).mean()
     wanted["mel"] = 0.3 * away + 0.7 * wanted["mel"]
@@ -154,7 +154,7 @@ def test_the_mel_distance_may_be_to_the_mel_that_was_given():
 def test_generator_and_discriminators_have_opposite_aims():
     """Hinge losses (as Vocos, arXiv 2306.00814) and feature matching (arXiv 2010.05646, eq. 6)."""
     objective = gan()
-    window, period = objective.judged_window, objective.period
+    window, period = objective.discriminator_window, objective.period
     real, fake = (
         judged_by_hand(x[:JUDGED], spectrogram(x[:JUDGED], window), period) for x in (REAL, FAKE)
     )
@@ -171,9 +171,9 @@ def test_generator_and_discriminators_have_opposite_aims():
         np.maximum(0, 1 - r).mean() + np.maximum(0, 1 + f).mean()
         for (r, _), (f, _) in zip(real, fake)
     ]
-    check(judged, {"judge": float(np.mean(terms))}, JUDGED)
+    check(judged, {"discriminator": float(np.mean(terms))}, JUDGED)
     weights = {"mel": 20, "magnitude": 5, "convergence": 5, "adversarial": 1, "matching": 2}
-    assert objective.weights() == {**weights, "judge": 1}
+    assert objective.weights() == {**weights, "discriminator": 1}
 
 
 def test_gradients_of_each_phase_stay_on_their_side():
@@ -189,7 +189,7 @@ def test_gradients_of_each_phase_stay_on_their_side():
         objective.vocoder.wave.copy_(torch.from_numpy(FAKE))
     wave.grad = None
     objective(BATCH, "vocoder")
-    objective(BATCH, "judges")["judge"][0].backward()
+    objective(BATCH, "judges")["discriminator"][0].backward()
     assert wave.grad is None
     real, fake = REAL[:JUDGED], FAKE[:JUDGED]
     slope = (fake * (GAIN * fake + OFFSET > -1)).mean() - (real * (GAIN * real + OFFSET < 1)).mean()
@@ -199,7 +199,7 @@ def test_gradients_of_each_phase_stay_on_their_side():
 
 def test_slopes_of_phases_are_compared_by_loudness():
     """1 - cos of the error, by the root of both magnitudes; two frames at each end are left out."""
-    objective = gan(Speaker(rounds=2), gan_from=1.0)
+    objective = gan(Speaker(griffin_lim_iters=2), gan_from=1.0)
     x = spectrogram(REAL, 1024).transpose(0, 2, 1)[:, 2:-2]
     magnitude, advance, delay = (s[:, 2:-2].astype(np.float64) for s in SLOPES)
     logs = np.log(np.maximum(magnitude, 1e-3)) - np.log(np.maximum(np.abs(x), 1e-3))
@@ -214,13 +214,13 @@ def test_slopes_of_phases_are_compared_by_loudness():
 
     wanted = {
         "magnitude": float(np.abs(logs).mean()),
-        "advance": far(advance[:, 1:], x[:, 1:], x[:, :-1]),
-        "delay": far(delay[:, :, 1:], x[:, :, 1:], x[:, :, :-1]),
+        "frequency": far(advance[:, 1:], x[:, 1:], x[:, :-1]),
+        "group_delay": far(delay[:, :, 1:], x[:, :, 1:], x[:, :, :-1]),
     }
     counts = {
         "magnitude": logs.size,
-        "advance": loudness(x[:, 1:], x[:, :-1]).sum(),
-        "delay": loudness(x[:, :, 1:], x[:, :, :-1]).sum(),
+        "frequency": loudness(x[:, 1:], x[:, :-1]).sum(),
+        "group_delay": loudness(x[:, :, 1:], x[:, :, :-1]).sum(),
     }
     check(objective(BATCH, "vocoder"), wanted, counts)
-    assert objective.weights() == {"magnitude": 5, "advance": 10, "delay": 10}
+    assert objective.weights() == {"magnitude": 5, "frequency": 10, "group_delay": 10}

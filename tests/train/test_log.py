@@ -17,7 +17,7 @@ from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.train.config import run_config
 from nanospeech_torch.train.data.speech import BatchPlan
-from nanospeech_torch.train.loop.heldout import HeldOut
+from nanospeech_torch.train.loop.held_out import HeldOut
 from nanospeech_torch.train.loop.log import LogConfig
 from nanospeech_torch.train.loop.trainer import VocoderTrainer
 from nanospeech_torch.train.objectives.flow import Nanospeech
@@ -70,7 +70,7 @@ def columns(run: Path, name: str) -> dict[int, float]:
 
 
 def test_held_out_speech_is_measured_and_changes_nothing(tmp_path):
-    log = LogConfig(heldout=[str(SHARD)], heldout_every=3)
+    log = LogConfig(held_out=[str(SHARD)], held_out_every=3)
     runs = [
         trainer(tmp_path / name, speech_model(dropout=0.1), log_every=2, **options)
         for name, options in (("measured", {"log": log}), ("plain", {}))
@@ -79,7 +79,7 @@ def test_held_out_speech_is_measured_and_changes_nothing(tmp_path):
         run.train(samples(), 6, 2, max_duration=200)
     one, two = (run.weights("model") | run.weights("ema") for run in runs)
     assert all(torch.equal(one[name], two[name]) for name in one)
-    found = columns(tmp_path / "measured", "heldout_flow")
+    found = columns(tmp_path / "measured", "held_out_flow")
     assert found.keys() == {3, 6}
 
     # the last figure is that of the averaged weights, without dropout, over all clips
@@ -94,24 +94,24 @@ def test_held_out_speech_is_measured_and_changes_nothing(tmp_path):
 
 
 def test_lengths_are_measured_on_held_out_speech_too(tmp_path):
-    log = LogConfig(heldout=[str(SHARD)], heldout_every=2)
+    log = LogConfig(held_out=[str(SHARD)], held_out_every=2)
     trainer(tmp_path, duration_model(), log=log).train(samples(), 2, 2, max_duration=200)
-    assert columns(tmp_path, "heldout_duration").keys() == {2}
+    assert columns(tmp_path, "held_out_duration").keys() == {2}
 
 
 def test_held_out_speech_that_cannot_be_measured_is_refused(tmp_path):
     plan = BatchPlan(2, 400, 200)
-    gone = trainer(tmp_path, log=LogConfig(heldout=[str(tmp_path / "gone-*.tar")]))
+    gone = trainer(tmp_path, log=LogConfig(held_out=[str(tmp_path / "gone-*.tar")]))
     with pytest.raises(InputError, match="no shards match"):
         HeldOut(gone, plan)
-    run = trainer(tmp_path, log=LogConfig(heldout=[str(SHARD)]))
-    with pytest.raises(DataError, match=r"nothing in the dataset|no clip of log.heldout"):
+    run = trainer(tmp_path, log=LogConfig(held_out=[str(SHARD)]))
+    with pytest.raises(DataError, match=r"nothing in the dataset|no clip of log.held_out"):
         HeldOut(run, BatchPlan(2, 40, 20))
     run.phases["judges"] = []
     with pytest.raises(InputError, match="speech and duration"):
         HeldOut(run, plan)
-    with pytest.raises(InputError, match="heldout_every"):
-        LogConfig(heldout_every=0)
+    with pytest.raises(InputError, match="held_out_every"):
+        LogConfig(held_out_every=0)
 
 
 def test_tensorboard_gets_figures_sound_and_pictures(tmp_path):
@@ -167,7 +167,7 @@ def test_a_run_started_from_python_speaks_too(tmp_path, capsys):
 
 
 def vocoder_trainer(folder: Path, log: LogConfig) -> VocoderTrainer:
-    loss = VocoderLossConfig(frames=24, judge_channels=4)
+    loss = VocoderLossConfig(frames=24, discriminator_channels=4)
     vocoder = Vocos(VocoderConfig(dim=32, intermediate_dim=48, num_layers=1))
     model = VocoderGAN(vocoder, None, loss)
     optimizers = [torch.optim.AdamW(params) for params in model.phases().values()]

@@ -14,7 +14,7 @@ import torch
 
 from nanospeech.trainer_torch import NanospeechTrainer
 from nanospeech_torch.train.data.segments import SegmentBatch
-from nanospeech_torch.train.data.speech import Loaded, Place
+from nanospeech_torch.train.data.speech import Loaded, StreamState
 from nanospeech_torch.train.loop.log import Log
 from nanospeech_torch.train.loop.means import StepMeans
 from nanospeech_torch.train.objectives.flow import Nanospeech, Objective
@@ -61,7 +61,7 @@ OBJECTIVES: dict[str, tuple[Any, Any]] = {
     "aligned": (lambda: tiny(text_upsampling="aligned", patch_size=2), batch_of),
     "uncounted": (uncounted, batch_of),
     "duration": (tiny_duration, batch_of),
-    "vocoder": (lambda: gan(gan_from=0.0, judged=4), waves),
+    "vocoder": (lambda: gan(gan_from=0.0, discriminator_segments=4), waves),
     "slopes": (lambda: slopes(gan_from=1.0), waves),
     "uncounted vocoder": (uncounted_gan, waves),
 }
@@ -80,7 +80,7 @@ def step(folder: Path, model: Any, batches: Sequence[Any]) -> tuple[dict, dict[s
     model.rate = lambda phase: 1.0
     log = Log(run, 10)
     run.model.train()
-    run.optimizer_step(iter([Loaded(batch, 0, Place()) for batch in batches]), 10, log)
+    run.optimizer_step(iter([Loaded(batch, 0, StreamState()) for batch in batches]), 10, log)
     moved = {name: before[name] - p.detach() for name, p in model.named_parameters()}
     return moved, log.means()
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nanospeech.errors import DataError
-from nanospeech_torch.train.data.order import Place, SampleStream, deal, redeal, resume
+from nanospeech_torch.train.data.order import SampleStream, StreamState, deal, redeal, resume
 from nanospeech_torch.train.data.sources import Source, TarSource
 from tests.train.test_stream import epoch_of, numbered
 
@@ -202,10 +202,10 @@ def test_samples_that_are_gone_are_counted_and_the_rest_goes_on(tmp_path):
 
 
 def test_places_are_equal_where_all_is_equal():
-    here = Place(1, 3, epoch=2, units=np.array([[2, 1, 0, 1, 5]]))
-    assert here == Place.from_json(here.to_json()) and here != here.to_json()
-    for field in fields(Place):
-        other = Place.from_json(here.to_json())
+    here = StreamState(1, 3, epoch=2, units=np.array([[2, 1, 0, 1, 5]]))
+    assert here == StreamState.from_json(here.to_json()) and here != here.to_json()
+    for field in fields(StreamState):
+        other = StreamState.from_json(here.to_json())
         value = getattr(other, field.name)
         wider = (
             np.concatenate([value, value[:1] * 0 if len(value) else [[0] * value.shape[1]]])
@@ -218,16 +218,24 @@ def test_places_are_equal_where_all_is_equal():
 
 def test_a_place_goes_through_json_whole():
     table = np.arange(1, 16, dtype=np.int32)
-    here = Place(1, 4, 9, 2, 3, 0, 17, 5, 1)
-    for name, width in (("units", 5), ("buffer", 3), ("waiting", 5), ("alone", 3)):
+    here = StreamState(1, 4, 9, 2, 3, 0, 17, 5, 1)
+    for name, width in (("units", 5), ("buffer", 3), ("waiting", 5), ("unpaired", 3)):
         assert getattr(here, name).shape == (0, width)
         setattr(here, name, table.reshape(-1, width))
-    again = Place.from_json(here.to_json())
-    for field in fields(Place):
+    again = StreamState.from_json(here.to_json())
+    for field in fields(StreamState):
         one, two = getattr(here, field.name), getattr(again, field.name)
         assert np.array_equal(one, two) and np.shape(one) == np.shape(two), field.name
     assert len(here.pending()) == 5 + 3 + 5
-    assert Place() == Place(0, 1, shards=0, epoch=0, fresh=0, whole=1, drawn=0, batches=0, barren=0)
+    assert StreamState() == StreamState(
+        0, 1, shards=0, epoch=0, fresh=0, whole=1, drawn=0, batches=0, empty_epochs=0
+    )
+
+
+def test_the_state_of_an_older_version_is_read():
+    now = StreamState(1, 4, 9, empty_epochs=2, unpaired=np.array([[3, 2, 1]])).to_json()
+    old = {{"empty_epochs": "barren", "unpaired": "alone"}.get(k, k): v for k, v in now.items()}
+    assert old.keys() != now.keys() and StreamState.from_json(old).to_json() == now
 
 
 def test_what_is_left_to_others_is_no_whole_epoch(tmp_path):
@@ -277,7 +285,7 @@ def test_streams_that_were_saved_at_different_epochs_meet_at_the_last(tmp_path):
 def test_a_stream_of_other_shards_is_refused_before_it_reads(tmp_path):
     source = Counting(numbered(tmp_path, 2, 3).shards)
     with pytest.raises(DataError, match="saved with 3 shards and there are 2 now"):
-        SampleStream(source, 0, place=Place(shards=3))
+        SampleStream(source, 0, place=StreamState(shards=3))
     assert source.count == 0
 
 

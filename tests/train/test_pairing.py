@@ -16,7 +16,7 @@ import pytest
 
 from nanospeech.config import AudioConfig
 from nanospeech.errors import InputError
-from nanospeech_torch.train.data.order import Place
+from nanospeech_torch.train.data.order import StreamState
 from nanospeech_torch.train.data.pairing import OBJECTS, RefTable, Waiting
 from nanospeech_torch.train.data.speech import BatchPlan, SpeechBatches
 from nanospeech_torch.train.loop.trainer import TrainConfig
@@ -215,7 +215,7 @@ def test_few_clips_wait_however_many_speakers_there_are(tmp_path):
     batches.loss = LossConfig(pair=1)
     waiting, used = [], Counter()
     for x in until(batches, 1):
-        waiting.append(len(x.place.alone))
+        waiting.append(len(x.place.unpaired))
         used.update(clips(x))
     assert len(used) == 1500 and set(used.values()) == {1}
     assert 10**6 / (OBJECTS + 200) - 2 < max(waiting) <= 10**6 / OBJECTS < 500
@@ -244,10 +244,10 @@ def crowded(folder: Path, **options) -> SpeechBatches:
 
 def test_going_on_is_as_if_never_stopped_where_clips_had_to_go_alone(tmp_path):
     whole = until(crowded(tmp_path), 2)
-    most = max(len(x.place.alone) for x in whole)
+    most = max(len(x.place.unpaired) for x in whole)
     assert 60 < most < 130 and sum(" " in text for x in whole for text in x.texts) > 20
     for start in range(3, len(whole) - 3, 7):
-        place = Place.from_json(json.loads(json.dumps(whole[start - 1].place.to_json())))
+        place = StreamState.from_json(json.loads(json.dumps(whole[start - 1].place.to_json())))
         rest = islice(crowded(tmp_path, places={0: place}, consumed=start), 3)
         assert all(same(a, b) for a, b in zip(rest, whole[start:])), start
 
@@ -255,11 +255,11 @@ def test_going_on_is_as_if_never_stopped_where_clips_had_to_go_alone(tmp_path):
 def test_where_less_may_wait_than_before_nothing_is_lost(tmp_path):
     roomy = BatchPlan(8, 2000, 120)
     whole = until(crowded(tmp_path, plan=roomy), 1)
-    start = max(range(len(whole)), key=lambda n: len(whole[n].place.alone))
-    assert len(whole[start].place.alone) > 120
+    start = max(range(len(whole)), key=lambda n: len(whole[n].place.unpaired))
+    assert len(whole[start].place.unpaired) > 120
     tight = replace(roomy, pair_mb=1)
     rest = until(crowded(tmp_path, plan=tight, places={0: whole[start].place}), 1)
-    assert len(rest[0].place.alone) < 110
+    assert len(rest[0].place.unpaired) < 110
     used = Counter(c for x in [*whole[: start + 1], *rest] for c in clips(x))
     assert len(used) == 400 and set(used.values()) == {1}
 
@@ -287,13 +287,13 @@ def operations(call) -> int:
 def test_a_place_costs_the_same_however_many_wait(tmp_path):
     batches = crowded(tmp_path)
     next(iter(batches))
-    before, seen = len(batches.alone), []
+    before, seen = len(batches.unpaired), []
     for count in (100, 20_000):
-        batches.alone.most = 10**9
-        for n in range(len(batches.alone) - before, count):
-            batches.alone.add(clip(n, 60, n + 1000))
+        batches.unpaired.most = 10**9
+        for n in range(len(batches.unpaired) - before, count):
+            batches.unpaired.add(clip(n, 60, n + 1000))
         seen.append(operations(batches.place))
-        assert len(batches.place().alone) == before + count
+        assert len(batches.place().unpaired) == before + count
     assert seen[0] == seen[1]
 
 

@@ -13,7 +13,7 @@ import torch
 from nanospeech.config import DiTConfig
 from nanospeech.errors import DataError
 from nanospeech_torch.dit import DiT
-from nanospeech_torch.train.data.order import Place
+from nanospeech_torch.train.data.order import StreamState
 from nanospeech_torch.train.data.speech import BatchPlan, DurationBatches, SpeechBatches
 from nanospeech_torch.train.objectives.flow import LossConfig, Nanospeech
 from tests.train.test_data import DIGITS, NARROW, features, npy, same, until
@@ -95,7 +95,7 @@ def test_going_on_keeps_the_references_of_clips_that_waited(tmp_path, carry, tol
     whole = list(islice(features(paths, plan, loss=loss), 14))
     assert any(len(x.place.waiting) for x in whole)
     for start in range(1, 10):
-        place = Place.from_json(whole[start - 1].place.to_json())
+        place = StreamState.from_json(whole[start - 1].place.to_json())
         rest = islice(features(paths, plan, loss=loss, places={0: place}, consumed=start), 4)
         assert all(same(a, b) for a, b in zip(rest, whole[start:])), start
 

@@ -13,7 +13,7 @@ import pytest
 from datasets import Dataset, load_dataset
 
 from nanospeech.errors import CheckpointError, DataError, InputError
-from nanospeech_torch.train.data.order import Place, SampleStream, redeal, resume
+from nanospeech_torch.train.data.order import SampleStream, StreamState, redeal, resume
 from nanospeech_torch.train.data.sources import (
     DatasetSource,
     IterableSource,
@@ -93,7 +93,7 @@ def test_a_stream_goes_on_from_every_place(tmp_path):
     source = numbered(tmp_path, 3, 4)
     stream, places, taken = SampleStream(source, 5, 1, 2, 4), [], []
     for _ in range(30):
-        places.append(Place.from_json(json.loads(json.dumps(stream.place().to_json()))))
+        places.append(StreamState.from_json(json.loads(json.dumps(stream.place().to_json()))))
         while (got := stream.take()) is None:
             stream.advance()
         taken.append((got[0], got[1]["__key__"]))
@@ -134,7 +134,7 @@ def test_another_number_of_streams_repeats_and_skips_nothing(
 ):
     source = numbered(tmp_path, shards, 6)
     used: Counter = Counter()
-    saved: list[dict[int, Place]] = []
+    saved: list[dict[int, StreamState]] = []
     for s in range(before):
         stream = SampleStream(source, 2, s, before, buffer)
         for _ in range(steps * (s + 1)):  # some run ahead, even into another epoch
@@ -153,7 +153,7 @@ def test_another_number_of_streams_repeats_and_skips_nothing(
 
 def test_the_same_streams_resume_as_they_were_and_others_are_dealt_anew(tmp_path):
     source = numbered(tmp_path, 4, 6)
-    saved: list[dict[int, Place]] = [{}, {}]
+    saved: list[dict[int, StreamState]] = [{}, {}]
     for stream in range(4):
         s = SampleStream(source, 0, stream, 4, 5)
         for _ in range(stream):
@@ -177,7 +177,7 @@ def test_a_place_of_other_shards_or_streams_is_refused(tmp_path):
     with pytest.raises(DataError, match="stream 0 of 2"):
         SampleStream(source, 0, 0, 2, place=place)
     with pytest.raises(CheckpointError, match="no place in a data stream"):
-        Place.from_json({"epoch": 1})
+        StreamState.from_json({"epoch": 1})
 
 
 def test_a_tar_that_breaks_off_gives_what_it_had(tmp_path):

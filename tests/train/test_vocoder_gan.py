@@ -21,7 +21,7 @@ from nanospeech.audio import mel  # noqa: E402
 from nanospeech.audio import wave as sound  # noqa: E402
 from nanospeech.config import AudioConfig, VocoderConfig  # noqa: E402
 from nanospeech.errors import DataError, InputError  # noqa: E402
-from nanospeech.prepare import synthetic_mels as resay  # noqa: E402
+from nanospeech.prepare import synthetic_mels  # noqa: E402
 from nanospeech.release.folder import open_release  # noqa: E402
 from nanospeech_torch.train.data.segments import (  # noqa: E402
     SegmentBatch,
@@ -31,7 +31,7 @@ from nanospeech_torch.train.data.segments import (  # noqa: E402
     is_held_out,
 )
 from nanospeech_torch.train.data.sources import TarSource  # noqa: E402
-from nanospeech_torch.train.data.speech import BatchPlan, Place  # noqa: E402
+from nanospeech_torch.train.data.speech import BatchPlan, StreamState  # noqa: E402
 from nanospeech_torch.train.objectives.vocoder_gan import VocoderGAN, VocoderLossConfig  # noqa: E402
 from nanospeech_torch.train.objectives.vocoder_loss import log_mel  # noqa: E402
 from nanospeech_torch.train.run import take_vocoder  # noqa: E402
@@ -41,7 +41,12 @@ from nanospeech_torch.vocoder import Vocos  # noqa: E402
 SHARD = Path(__file__).parents[1] / "fixtures" / "speech-000000.tar"
 PLAN = BatchPlan(batch_size=4, max_frames=10_000, max_duration=2000)
 LOSS = VocoderLossConfig(
-    frames=24, every=1.0, gan_from=0.5, judged=2, judge_channels=4, judge_rate=0.6
+    frames=24,
+    segment_stride=1.0,
+    gan_from=0.5,
+    discriminator_segments=2,
+    discriminator_channels=4,
+    discriminator_rate=0.6,
 )
 TOTAL = 40
 
@@ -52,7 +57,7 @@ def samples() -> list[dict]:
 
 
 def gan(**changes) -> VocoderGAN:
-    """A tiny vocoder with tiny judges; the same weights at every call."""
+    """A tiny vocoder with tiny discriminators; the same weights at every call."""
     torch.manual_seed(0)
     loss = VocoderLossConfig(**{**vars(LOSS), **changes})
     return VocoderGAN(Vocos(VocoderConfig(dim=32, intermediate_dim=48, num_layers=2)), None, loss)
@@ -95,7 +100,7 @@ def same(a: SegmentBatch, b: SegmentBatch) -> bool:
 
 @pytest.fixture(scope="module")
 def history():
-    """A whole short run: the objective, its losses, and what it was when the judges joined."""
+    """A short run: the objective, its losses, and its weights when the discriminators joined."""
     objective, stream = gan(), iter(loader())
     optimizer, losses = optimizers(objective), []
     for step in range(TOTAL):
@@ -117,7 +122,7 @@ def test_losses_fall(history):
 def slopes(**changes) -> VocoderGAN:
     """A tiny vocoder that learns slopes of phases."""
     torch.manual_seed(0)
-    config = VocoderConfig(dim=32, intermediate_dim=48, num_layers=2, rounds=2)
+    config = VocoderConfig(dim=32, intermediate_dim=48, num_layers=2, griffin_lim_iters=2)
     return VocoderGAN(Vocos(config), None, VocoderLossConfig(**{**vars(LOSS), **changes}))
 
 
@@ -127,7 +132,7 @@ def test_a_vocoder_with_rounds_learns_slopes():
     batch = next(stream).batch
     rows = [one_step(objective, optimizer, batch, step, 30) for step in range(30)]
     assert all(row.keys() == objective.weights().keys() for row in rows)
-    for name in ("magnitude", "advance", "delay"):
+    for name in ("magnitude", "frequency", "group_delay"):
         assert rows[-1][name] < rows[0][name]
 
 
@@ -155,15 +160,17 @@ def test_true_slopes_have_no_loss():
     perfect = losses.slope_losses((x.abs(), advance, delay), real)
     assert all(abs(v) < 1e-3 for v in perfect.values())
     opposite = losses.slope_losses((x.abs(), advance + np.pi, delay), real)
-    assert opposite["advance"] == pytest.approx(2, abs=0.01) and abs(opposite["delay"]) < 1e-3
+    assert (
+        opposite["frequency"] == pytest.approx(2, abs=0.01) and abs(opposite["group_delay"]) < 1e-3
+    )
 
 
-def test_judges_do_not_go_with_rounds():
+def test_a_vocoder_with_griffin_lim_iters_has_no_discriminators():
     with pytest.raises(InputError, match="gan_from"):
         slopes()
 
 
-def test_the_judges_join_at_their_time(history):
+def test_the_discriminators_join_at_their_step(history):
     objective, losses = history
     spectral = {"mel", "magnitude", "convergence"}
     assert all(row.keys() == spectral for row in losses[: TOTAL // 2])
@@ -173,7 +180,9 @@ def test_the_judges_join_at_their_time(history):
     fresh.begin_step(0, TOTAL)
     assert fresh.active_phases() == ("vocoder",) and fresh.rate("vocoder") == 1
     fresh.begin_step(TOTAL - 1, TOTAL)
-    assert fresh.rate("vocoder") == LOSS.gan_rate and fresh.rate("judges") == LOSS.judge_rate
+    assert (
+        fresh.rate("vocoder") == LOSS.gan_rate and fresh.rate("judges") == LOSS.discriminator_rate
+    )
 
 
 def test_the_mel_distance_may_be_to_the_mel_that_was_given():
@@ -181,7 +190,7 @@ def test_the_mel_distance_may_be_to_the_mel_that_was_given():
     batch = SegmentBatch(whole.wave, whole.mel + 0.5)  # not what the recording has
     found = {}
     for share in (0.0, 0.25, 1.0):
-        objective = gan(given=share)
+        objective = gan(input_mel_share=share)
         found[share] = one_losses(objective, batch)["mel"]
     with torch.no_grad():
         made = log_mel(objective.vocoder(batch.mel))
@@ -190,7 +199,7 @@ def test_the_mel_distance_may_be_to_the_mel_that_was_given():
     assert found[0.0] == pytest.approx(of_wave, rel=1e-5) and of_given != pytest.approx(of_wave)
     assert found[0.25] == pytest.approx(0.25 * of_given + 0.75 * of_wave, rel=1e-5)
     with pytest.raises(InputError, match="given is 2, should be 0 to 1"):
-        gan(given=2)
+        gan(input_mel_share=2)
 
 
 def one_losses(objective, batch) -> dict[str, float]:
@@ -214,7 +223,7 @@ def test_each_phase_moves_its_own_weights_alone():
     assert all(p.requires_grad for p in objective.parameters())
 
 
-def test_the_vocoder_hears_the_judges():
+def test_the_discriminators_give_the_vocoder_a_gradient():
     """The adversarial losses alone reach every weight of the vocoder."""
     objective = gan()
     objective.begin_step(TOTAL - 1, TOTAL)
@@ -225,7 +234,7 @@ def test_the_vocoder_hears_the_judges():
 
 def test_two_halves_add_up_to_the_whole():
     """Sums and counts of two processes are those of one with both their batches."""
-    objective = gan(judged=100)
+    objective = gan(discriminator_segments=100)
     batch = next(iter(loader())).batch
     objective.begin_step(TOTAL - 1, TOTAL)
     parts = [SegmentBatch(batch.wave[i], batch.mel[i]) for i in (slice(1), slice(1, None))]
@@ -241,9 +250,9 @@ def test_two_halves_add_up_to_the_whole():
 
 def test_a_resumed_run_equals_an_uninterrupted_one():
     torch.set_num_threads(1)
-    steps, stop = 12, 7  # the judges join at 6
+    steps, stop = 12, 7  # the discriminators join at 6
     whole, stream = gan(), iter(loader())
-    optimizer, kept, place = optimizers(whole), None, Place()
+    optimizer, kept, place = optimizers(whole), None, StreamState()
     for step in range(steps):
         if step == stop:
             kept = copy.deepcopy((whole.state_dict(), [o.state_dict() for o in optimizer.values()]))
@@ -269,7 +278,7 @@ def train_half(rank: int, world: int, folder: str) -> None:
     if world > 1:
         where = f"file://{folder}/rendezvous"
         torch.distributed.init_process_group("gloo", where, rank=rank, world_size=world)
-    objective, stream = gan(judged=100), iter(loader())
+    objective, stream = gan(discriminator_segments=100), iter(loader())
     optimizer, wrapped, losses = optimizers(objective), objective, []
     if world > 1:
         wrapped = replicas(objective, torch.device("cpu"))
@@ -324,7 +333,7 @@ def test_choices_are_those_of_the_step():
 
     def choices(objective, step):
         objective.begin_step(step, 10**6)
-        return objective.windows, objective.period, objective.judged_window
+        return objective.windows, objective.period, objective.discriminator_window
 
     for step in range(50):
         choices(b, 1000 + step)  # whatever came before
@@ -369,7 +378,7 @@ def with_made_mels() -> list[dict]:
 
 @pytest.mark.parametrize("made, share", [(0.0, 0), (1.0, 1), (0.5, 0.5)])
 def test_a_segment_may_have_the_mel_that_a_model_made(made, share):
-    loss = VocoderLossConfig(**{**vars(LOSS), "made": made})
+    loss = VocoderLossConfig(**{**vars(LOSS), "synthetic_share": made})
     stream = iter(SegmentBatches(with_made_mels(), None, PLAN, None, loss))
     louder = []
     for _ in range(12):
@@ -382,7 +391,7 @@ def test_a_segment_may_have_the_mel_that_a_model_made(made, share):
     assert np.isin(np.round(louder, 1), (0, 1)).all()
     assert np.mean(np.round(louder)) == pytest.approx(share, abs=0.2)
     with pytest.raises(InputError, match="made is 2"):
-        SegmentConfig(made=2)
+        SegmentConfig(synthetic_share=2)
 
 
 def test_a_vocoder_is_trained_on_from_a_release_folder(tiny_release, tiny_aligned):
@@ -401,7 +410,7 @@ def test_a_vocoder_is_trained_on_from_a_release_folder(tiny_release, tiny_aligne
 
 def test_a_model_makes_the_mels_of_recordings_again(tiny_aligned, tmp_path, capsys):
     command = [str(tiny_aligned), str(SHARD), "--voice", "tone", "--out", str(tmp_path / "made")]
-    assert resay.main([*command, "--since", "0.98", "0.98"]) == 0
+    assert synthetic_mels.main([*command, "--since", "0.98", "0.98"]) == 0
     told = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert told["voice"] == "tone" and told["hours"] > 0 and not told["left_out"]
     [path] = (tmp_path / "made").glob("*.tar")
@@ -414,16 +423,16 @@ def test_a_model_makes_the_mels_of_recordings_again(tiny_aligned, tmp_path, caps
         # hardly noised: the model had little to say
         assert np.abs(features - own[: len(features)]).mean() < 0.2
     iter(SegmentBatches(made, None, PLAN, None, LOSS))
-    assert resay.main([*command, "--since", "0", "0"]) == 0
+    assert synthetic_mels.main([*command, "--since", "0", "0"]) == 0
     again = [sample for _, sample in TarSource([path]).open(0)]
     features = np.load(io.BytesIO(again[0]["npy"]))
     assert np.abs(features - mel.log_mel(sound.read(again[0]["flac"]))[: len(features)]).mean() > 1
-    assert resay.main([*command, "--since", "0.9", "0.1"]) == 2
+    assert synthetic_mels.main([*command, "--since", "0.9", "0.1"]) == 2
     assert "--since" in capsys.readouterr().err
 
 
 def test_only_a_model_that_aligns_can_make_mels_again(tiny_release, tmp_path, capsys):
-    assert resay.main([str(tiny_release), str(SHARD), "--out", str(tmp_path)]) == 2
+    assert synthetic_mels.main([str(tiny_release), str(SHARD), "--out", str(tmp_path)]) == 2
     assert "no aligned model" in capsys.readouterr().err
 
 
@@ -447,14 +456,14 @@ def epoch_of(dataset, **changes) -> tuple[Counter, Counter]:
     batches.start(0, 0, 1)
     keys = Counter()
     while (taken := batches.stream.take()) is not None:
-        item = batches.introduce(*taken)
-        keys.update(i["key"] for i in (batches.arrive(item) if item else []))
+        item = batches.describe_sample(*taken)
+        keys.update(i["key"] for i in (batches.on_sample(item) if item else []))
     return keys, batches.skipped
 
 
 def test_longer_clips_are_heard_oftener():
     dataset = [{"__key__": f"clip{n}", "wav": wav(24_000 * n)} for n in (1, 2, 4, 8)]
-    keys, _ = epoch_of(dataset, every=0.5)
+    keys, _ = epoch_of(dataset, segment_stride=0.5)
     share = {n: keys[f"clip{n}"] / n for n in (1, 2, 4, 8)}
     assert all(7 <= s <= 8.5 for s in share.values())  # 93.75 frames a second / (24 * 0.5)
 

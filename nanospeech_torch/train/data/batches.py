@@ -23,7 +23,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from nanospeech.errors import DataError
 
-from .order import Place, Ref, SampleStream, packed
+from .order import Ref, SampleStream, StreamState, packed
 from .pairing import PAIR_MB, Waiting
 from .sources import make_source
 
@@ -92,7 +92,7 @@ class Loaded:
 
     batch: Any  # a Batch;  None when a whole epoch gave nothing
     worker: int
-    place: Place  # after this batch
+    place: StreamState  # after this batch
     skipped: Counter = field(default_factory=Counter)  # since the batch before
     texts: list[str] = field(default_factory=list)
     epoch_ended: int | None = None  # the epoch of which this is the stream's last batch
@@ -110,9 +110,9 @@ class Loaded:
 class Batches(IterableDataset):
     """Endless batches of one process's share of a dataset: the part that all kinds have in common.
 
-    A kind of batches makes describe, rebuild and collate, and arrive where a sample is not simply
-    an item. An item is a dict with "frames"; "refs", "epoch" and "piece" are added to it, and tell
-    which samples it is made of and the how-manieth it is of its sample.
+    A subclass implements describe, rebuild and collate, and on_sample where a sample becomes
+    several items or none. An item is a dict with "frames" and what the subclass needs; added are
+    "refs" (the samples that it is made of), "epoch" and "piece" (its number in its sample).
 
     Args:
         samples: see sources.make_source.
@@ -131,7 +131,7 @@ class Batches(IterableDataset):
         seed: int = 0,
         rank: int = 0,
         world: int = 1,
-        places: dict[int, Place] | None = None,
+        places: dict[int, StreamState] | None = None,
         consumed: int = 0,
         shuffle_buffer: int = 1,
     ):
@@ -145,8 +145,8 @@ class Batches(IterableDataset):
         """What a sample tells without being decoded, or None with a reason counted."""
         raise NotImplementedError
 
-    def arrive(self, item: dict) -> list[dict]:
-        """The items for batches that a described sample makes; none yet if it waits in `alone`."""
+    def on_sample(self, item: dict) -> list[dict]:
+        """The items that a described sample makes; none yet if it waits in `unpaired`."""
         ready = self.rebuild([item], 0)
         return [] if ready is None else [ready]
 
@@ -189,12 +189,12 @@ class Batches(IterableDataset):
 
     def start(self, worker: int, stream: int, streams: int) -> None:
         """Opens the stream at its place, and reads again what waited there."""
-        place = self.places.get(worker) or Place(stream, streams)
+        place = self.places.get(worker) or StreamState(stream, streams)
         self.worker, self.skipped, self.reasons = worker, Counter(), Counter()
-        self.batches, self.barren = place.batches, place.barren
+        self.batches, self.empty_epochs = place.batches, place.empty_epochs
         self.waiting: dict[int, list[dict]] = {}  # bucket -> items of a batch to be
         limits = self.plan.max_duration, self.plan.min_duration, self.plan.pair_mb * 10**6
-        self.alone = Waiting(*limits)  # described samples without a partner
+        self.unpaired = Waiting(*limits)  # described samples without a partner
         self.stream = SampleStream(
             self.source, self.seed, stream, streams, self.shuffle_buffer, place, self.skipped
         )
@@ -203,15 +203,15 @@ class Batches(IterableDataset):
             parts.append((epoch, shard, number))
             if more:
                 continue
-            items = [self.introduce(ref, found[ref]) for ref in parts if ref in found]
+            items = [self.describe_sample(ref, found[ref]) for ref in parts if ref in found]
             known = [item for item in items if item is not None]
             if len(known) == len(parts) and (item := self.rebuild(known, piece)) is not None:
                 self.wait(item)
             parts = []
-        for ref in map(tuple, place.alone.tolist()):
-            if ref in found and (item := self.introduce(ref, found[ref])) is not None:
-                for gone in self.alone.add(item):  # where less may be held than before
-                    self.wait_alone(gone)
+        for ref in map(tuple, place.unpaired.tolist()):
+            if ref in found and (item := self.describe_sample(ref, found[ref])) is not None:
+                for gone in self.unpaired.add(item):  # where less may be held than before
+                    self.wait_unpaired(gone)
         found.clear()
 
     def epoch(self) -> Iterator[Loaded]:
@@ -220,17 +220,17 @@ class Batches(IterableDataset):
             yield from self.full()
             if (taken := self.stream.take()) is None:
                 break
-            if (item := self.introduce(*taken)) is not None:
-                for ready in self.arrive(item):
+            if (item := self.describe_sample(*taken)) is not None:
+                for ready in self.on_sample(item):
                     self.wait(ready)
-        while self.alone:
-            self.wait_alone(self.alone.first())
+        while self.unpaired:
+            self.wait_unpaired(self.unpaired.first())
             yield from self.full()
         if not self.plan.carry:
             for bucket in sorted(self.waiting):
-                yield self.form(self.waiting.pop(bucket))
+                yield self.make_batch(self.waiting.pop(bucket))
         elif self.waiting and not self.batches and self.stream.whole:  # else it might never end
-            yield self.form(self.waiting.pop(min(self.waiting)))
+            yield self.make_batch(self.waiting.pop(min(self.waiting)))
 
     def end(self, last: Loaded | None) -> Iterator[Loaded]:
         """Closes an epoch: its last batch tells so; one without a batch is told by itself.
@@ -247,11 +247,11 @@ class Batches(IterableDataset):
             self.skipped.clear()
             yield last
         if self.batches:
-            self.barren = 0
+            self.empty_epochs = 0
             self.reasons.clear()
         elif self.stream.whole:
-            self.barren += 1
-            if self.barren > (2 if self.stream.streams > 1 else 0):
+            self.empty_epochs += 1
+            if self.empty_epochs > (2 if self.stream.streams > 1 else 0):
                 what = ", ".join(f"{n} {why}" for why, n in self.reasons.items()) or "no samples"
                 cause = getattr(self.source, "cause", "")
                 why = f"{what} (the last: {cause})" if cause else what
@@ -263,7 +263,7 @@ class Batches(IterableDataset):
             self.skipped.clear()
             yield Loaded(None, self.worker, self.place(), skipped, epoch_ended=ended)
 
-    def introduce(self, ref: Ref, sample: dict) -> dict | None:
+    def describe_sample(self, ref: Ref, sample: dict) -> dict | None:
         """A described sample that knows where it is from, or None with a reason counted."""
         item = self.describe(sample, self.skipped)
         return None if item is None else {**item, "refs": [ref], "epoch": ref[0], "piece": 0}
@@ -272,7 +272,7 @@ class Batches(IterableDataset):
         """Puts an item to those of its length."""
         self.waiting.setdefault(self.plan.bucket(item["frames"]), []).append(item)
 
-    def wait_alone(self, item: dict) -> None:
+    def wait_unpaired(self, item: dict) -> None:
         """The same for a described sample that gets no partner."""
         if (ready := self.rebuild([item], 0)) is not None:
             self.wait(ready)
@@ -286,9 +286,9 @@ class Batches(IterableDataset):
                 group, rest = group[:count], group[count:]
                 if rest:
                     self.waiting[bucket] = rest
-                yield self.form(group)
+                yield self.make_batch(group)
 
-    def form(self, group: list[dict]) -> Loaded:
+    def make_batch(self, group: list[dict]) -> Loaded:
         """A batch, with the place after it."""
         batch, texts = self.collate(group, self.stream.epoch, self.skipped)
         self.batches += batch is not None
@@ -298,7 +298,7 @@ class Batches(IterableDataset):
         self.skipped.clear()
         return loaded
 
-    def place(self) -> Place:
+    def place(self) -> StreamState:
         """Where the stream stands, what waits included."""
         waiting = [
             (*ref, item["piece"], int(number + 1 < len(item["refs"])))
@@ -308,9 +308,9 @@ class Batches(IterableDataset):
         ]
         return self.stream.place(
             batches=self.batches,
-            barren=self.barren,
+            empty_epochs=self.empty_epochs,
             waiting=packed(waiting, 5),
-            alone=self.alone.refs.copy(),
+            unpaired=self.unpaired.refs.copy(),
         )
 
 

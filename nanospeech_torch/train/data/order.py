@@ -4,7 +4,7 @@ An epoch is a seeded permutation of all shards (or of strided parts of them, whe
 shards than streams). The epochs' work, one behind the other, is dealt to the streams by turns; a
 stream reads its shards through a shuffle buffer, one epoch after the other. Where it stands is told
 by the work that is left, the samples that are read but not yet used, and how often it has drawn:
-nothing else, so a stream that goes on from a Place gives what it would have given.
+nothing else, so a stream that goes on from a StreamState gives what it would have given.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ Ref = tuple[int, int, int]  # epoch, shard, number of the sample in the shard
 Unit = tuple[int, int, int, int, int]  # epoch, shard, part, of so many parts, next sample
 HELD = 512 * 2**20  # bytes that a shuffle buffer may hold
 
-WIDTHS = {"units": 5, "buffer": 3, "waiting": 5, "alone": 3}
+WIDTHS = {"units": 5, "buffer": 3, "waiting": 5, "unpaired": 3}
+# fields of a StreamState in checkpoints of older versions
+RENAMED = {"barren": "empty_epochs", "alone": "unpaired"}
 
 
 def rows(values: Iterable, width: int) -> np.ndarray:
@@ -44,7 +46,7 @@ def no_rows(width: int) -> Any:
 
 
 @dataclass(eq=False)
-class Place:
+class StreamState:
     """Where a stream stands.
 
     Args:
@@ -55,12 +57,12 @@ class Place:
         whole: whether the epoch's share was dealt out here, not left over by other streams.
         drawn: samples drawn from the shuffle buffer.
         batches: formed in this epoch.
-        barren: epochs without a batch up to this one.
+        empty_epochs: epochs without a batch up to this one.
         units: work left, the first perhaps begun: rows (epoch, shard, part, parts, next sample).
         buffer: samples to draw from: rows (epoch, shard, sample).
         waiting: drawn, but their batch is not full: rows (epoch, shard, sample, piece, more), where
             `more` is 1 if the next row belongs to the same item.
-        alone: drawn, but without a partner: as the buffer.
+        unpaired: drawn, but without a partner: as the buffer.
     """
 
     stream: int = 0
@@ -71,17 +73,17 @@ class Place:
     whole: int = 1
     drawn: int = 0
     batches: int = 0
-    barren: int = 0
+    empty_epochs: int = 0
     units: np.ndarray = no_rows(5)
     buffer: np.ndarray = no_rows(3)
     waiting: np.ndarray = no_rows(5)
-    alone: np.ndarray = no_rows(3)
+    unpaired: np.ndarray = no_rows(3)
 
     def pending(self) -> list[Ref]:
         """Samples that were read and not yet used."""
         return [
             (e, s, i)
-            for table in (self.buffer, self.waiting, self.alone)
+            for table in (self.buffer, self.waiting, self.unpaired)
             for e, s, i, *_ in table.tolist()
         ]
 
@@ -91,7 +93,7 @@ class Place:
         return {k: v.tolist() if k in WIDTHS else int(v) for k, v in values.items()}
 
     @classmethod
-    def from_json(cls, values: dict[str, Any]) -> Place:
+    def from_json(cls, values: dict[str, Any]) -> StreamState:
         """What to_json gave.
 
         Raises:
@@ -99,6 +101,7 @@ class Place:
         """
         names = {f.name for f in dataclasses.fields(cls)}
         try:
+            values = {RENAMED.get(k, k): v for k, v in values.items()}
             if names != set(values):
                 raise ValueError(f"keys {sorted(values)}, should be {sorted(names)}")
             tables: dict[str, Any] = {k: rows(values[k], n) for k, n in WIDTHS.items()}
@@ -107,7 +110,7 @@ class Place:
             raise CheckpointError(f"this is no place in a data stream: {e}") from e
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Place) and self.to_json() == other.to_json()
+        return isinstance(other, StreamState) and self.to_json() == other.to_json()
 
 
 def deal(shards: int, seed: int, stream: int, streams: int, epoch: int) -> list[Unit]:
@@ -140,13 +143,13 @@ class SampleStream:
         stream: int = 0,
         streams: int = 1,
         shuffle_buffer: int = 1,
-        place: Place | None = None,
+        place: StreamState | None = None,
         skipped: Counter | None = None,
     ):
         self.source, self.seed, self.stream, self.streams = source, seed, stream, streams
         self.size = 1 if source.ordered else max(1, shuffle_buffer)
         self.skipped = Counter() if skipped is None else skipped
-        place = place or Place(stream, streams)
+        place = place or StreamState(stream, streams)
         check_shards([place], len(source))
         if (place.stream, place.streams) != (stream, streams):
             raise DataError(
@@ -241,15 +244,15 @@ class SampleStream:
             self.skipped["gone when resuming"] += lost
         return found
 
-    def place(self, **more: Any) -> Place:
+    def place(self, **more: Any) -> StreamState:
         """Where this stream stands.
 
         Args:
-            more: the fields of Place that the stream does not know: batches, barren, waiting,
-                alone.
+            more: the fields of StreamState that Batches has: batches, empty_epochs, waiting and
+                unpaired.
         """
         held = (ref for _, here in sorted(self.buffer.items()) for ref, _ in here)
-        return Place(
+        return StreamState(
             stream=self.stream,
             streams=self.streams,
             shards=len(self.source),
@@ -277,7 +280,7 @@ def weight(sample: dict) -> int:
     return total
 
 
-def check_shards(places: Iterable[Place], shards: int) -> None:
+def check_shards(places: Iterable[StreamState], shards: int) -> None:
     """Raises DataError if a place is in a source of another number of shards."""
     for place in places:
         if place.shards not in (0, shards):
@@ -287,7 +290,9 @@ def check_shards(places: Iterable[Place], shards: int) -> None:
             )
 
 
-def redeal(saved: list[dict[int, Place]], shards: int, seed: int, streams: int) -> list[Place]:
+def redeal(
+    saved: list[dict[int, StreamState]], shards: int, seed: int, streams: int
+) -> list[StreamState]:
     """Places for another number of streams: nothing is used twice, nothing left out.
 
     The streams are brought to the same last epoch; what is left of it and of earlier ones goes to
@@ -302,10 +307,10 @@ def redeal(saved: list[dict[int, Place]], shards: int, seed: int, streams: int) 
     """
     known = {p.stream: p for places in saved for p in places.values()}
     if not known:
-        return [Place(stream, streams) for stream in range(streams)]
+        return [StreamState(stream, streams) for stream in range(streams)]
     check_shards(known.values(), shards)
     before = max(p.streams for p in known.values())
-    old = [known.get(stream) or Place(stream, before) for stream in range(before)]
+    old = [known.get(stream) or StreamState(stream, before) for stream in range(before)]
     fresh = max(p.fresh for p in old)
     left = [
         p.units.tolist()
@@ -317,14 +322,14 @@ def redeal(saved: list[dict[int, Place]], shards: int, seed: int, streams: int) 
     units = [
         part for epoch in sorted({u[0] for u in units}) for part in split(units, epoch, streams)
     ]
-    singles = sorted(tuple(r) for p in old for t in (p.buffer, p.alone) for r in t.tolist())
+    singles = sorted(tuple(r) for p in old for t in (p.buffer, p.unpaired) for r in t.tolist())
     items = [item for p in old for item in waiting_items(p.waiting)]
     places = []
     for stream in range(streams):
         mine, held = units[stream::streams], singles[stream::streams]
         epoch = min((r[0] for r in [*mine, *held]), default=fresh)
         places.append(
-            Place(
+            StreamState(
                 stream=stream,
                 streams=streams,
                 shards=shards,
@@ -361,8 +366,8 @@ def waiting_items(table: np.ndarray) -> Iterator[list[list[int]]]:
 
 
 def resume(
-    saved: list[dict[int, Place]], shards: int, seed: int, world: int, workers: int
-) -> tuple[list[dict[int, Place]], bool]:
+    saved: list[dict[int, StreamState]], shards: int, seed: int, world: int, workers: int
+) -> tuple[list[dict[int, StreamState]], bool]:
     """Each process's places to go on from.
 
     Args:
@@ -388,7 +393,7 @@ def resume(
             for rank, places in enumerate(saved)
             for worker, p in places.items()
         )
-    out: list[dict[int, Place]] = [{} for _ in range(world)]
+    out: list[dict[int, StreamState]] = [{} for _ in range(world)]
     for stream, place in known.items():
         out[stream // workers][stream % workers] = place
     return out, same

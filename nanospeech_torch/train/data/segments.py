@@ -11,7 +11,7 @@ import dataclasses
 import zlib
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -31,21 +31,23 @@ class SegmentConfig:
     """What is taken of a recording."""
 
     frames: int = option(64, "mel frames of a training segment")
-    every: float = option(8.0, "one segment is taken of so many segment lengths of a clip")
+    segment_stride: float = option(8.0, "segment lengths of a clip for each segment taken of it")
     min_gain: float = option(-6.0, "softest level that a segment is brought to, dB")
     max_gain: float = option(2.0, "loudest level that a segment is brought to, dB")
-    made: float = option(
+    synthetic_share: float = option(
         0.75, 'share of the segments whose mel is a model\'s, where a sample brings one in "npy"'
     )
     held_out: float = option(0.01, "share of the clips that is never trained on, by their keys")
 
+    RENAMED: ClassVar[dict[str, str]] = {"made": "synthetic_share", "every": "segment_stride"}
+
     def __post_init__(self):
         if self.frames < 16:
             raise InputError(f"frames is {self.frames}, should be at least 16")
-        if self.every <= 0:
-            raise InputError(f"every is {self.every}, should be more than 0")
-        if not 0 <= self.made <= 1:
-            raise InputError(f"made is {self.made}, should be 0 to 1")
+        if self.segment_stride <= 0:
+            raise InputError(f"segment_stride is {self.segment_stride}, should be more than 0")
+        if not 0 <= self.synthetic_share <= 1:
+            raise InputError(f"synthetic_share is {self.synthetic_share}, should be 0 to 1")
         if not 0 <= self.held_out < 1:
             raise InputError(f"held_out is {self.held_out}, should be at least 0 and below 1")
         if self.min_gain > self.max_gain:
@@ -120,12 +122,12 @@ class SegmentBatches(SpeechBatches):
             seconds = clips.positive(meta.get("duration"), "duration")
             if seconds is not None:
                 self.check_length(int(seconds * self.audio.sample_rate))
-            made = sample.get("npy")
-            made = None if made is None else clips.features(made, self.audio.n_mels)
+            synthetic = sample.get("npy")
+            synthetic = None if synthetic is None else clips.features(synthetic, self.audio.n_mels)
         except Skip as e:
             skipped[str(e)] += 1
             return None
-        return {"key": key, "data": data, "claimed": seconds, "rate": rate, "made": made}
+        return {"key": key, "data": data, "claimed": seconds, "rate": rate, "synthetic": synthetic}
 
     def check_length(self, samples: int) -> None:
         """Raises Skip for a clip shorter than a segment, or too long."""
@@ -134,12 +136,14 @@ class SegmentBatches(SpeechBatches):
         if samples > self.longest * self.audio.hop_length:
             raise Skip("too long")
 
-    def arrive(self, item: dict) -> list[dict]:
+    def on_sample(self, item: dict) -> list[dict]:
         """The segments of a clip: as many as it is long, with a draw for the fraction."""
         if (whole := self.recording(item)) is None:
             return []
         drawn = self.rng(item, item["epoch"], 2).random()
-        share = len(whole) / (self.segment.frames * self.audio.hop_length * self.segment.every)
+        share = len(whole) / (
+            self.segment.frames * self.audio.hop_length * self.segment.segment_stride
+        )
         return [self.piece(item, whole, n) for n in range(max(1, int(share + drawn)))]
 
     def rebuild(self, parts: list[dict], piece: int) -> dict | None:
@@ -150,7 +154,7 @@ class SegmentBatches(SpeechBatches):
     def piece(self, item: dict, whole: np.ndarray, number: int) -> dict:
         """Segment `number` of a clip, as an item that is ready for its batch."""
         rng = self.rng(item, item["epoch"], 3, number)
-        wave, mel = cut(whole, self.segment, self.audio, rng, item["made"])
+        wave, mel = cut(whole, self.segment, self.audio, rng, item["synthetic"])
         rest = {"key": item["key"], "refs": item["refs"], "epoch": item["epoch"]}
         return {**rest, "piece": number, "frames": len(mel), "wave": wave, "mel": mel}
 
@@ -187,27 +191,27 @@ def cut(
     c: SegmentConfig,
     audio: AudioConfig,
     rng: np.random.Generator,
-    made: np.ndarray | None = None,
+    synthetic: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """A random segment of an int16 recording: float32 wave (S,) and its log mel (N, M).
 
     Args:
-        made: log mel of the whole recording as a speech model has it; some segments get this one.
+        synthetic: log mel of the whole recording by a speech model, used for a share of segments.
     """
     samples, side = (c.frames - 1) * audio.hop_length, audio.n_fft // 2
     start = int(rng.integers(0, len(whole) - samples + 1))
-    if made is not None and (len(made) < c.frames or rng.random() >= c.made):
-        made = None
+    if synthetic is not None and (len(synthetic) < c.frames or rng.random() >= c.synthetic_share):
+        synthetic = None
     first = start // audio.hop_length
-    if made is not None:  # on its frames
-        first = min(first, len(made) - c.frames)
+    if synthetic is not None:  # start on a frame
+        first = min(first, len(synthetic) - c.frames)
         start = first * audio.hop_length
     around = np.pad(whole, side, mode="reflect")[start : start + samples + 2 * side]
     gain = 10 ** (rng.uniform(c.min_gain, c.max_gain) / 20)
     wave = around * np.float32(gain / 32767)
     # frames whose windows would reach beyond `around` are those of the sides: they are left out
     edge = side // audio.hop_length
-    if made is not None:
-        mel = made[first : first + c.frames].astype(np.float32) + np.log(np.float32(gain))
+    if synthetic is not None:
+        mel = synthetic[first : first + c.frames].astype(np.float32) + np.log(np.float32(gain))
         return wave[side : side + samples], mel
     return wave[side : side + samples], log_mel(wave, audio)[edge : edge + c.frames]

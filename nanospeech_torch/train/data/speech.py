@@ -24,7 +24,7 @@ from . import clips
 from .batches import Batches, BatchPlan, Loaded, Prefetch
 from .clips import AUDIO_KEYS, Skip
 from .heard import quiet_start, stretched, warped
-from .order import Place
+from .order import StreamState
 
 STRETCH = 0.15  # by what exp() of a pair may be heard slower or faster
 
@@ -33,9 +33,9 @@ __all__ = [
     "BatchPlan",
     "DurationBatches",
     "Loaded",
-    "Place",
     "Prefetch",
     "SpeechBatches",
+    "StreamState",
     "joined",
     "pad",
     "warped",
@@ -68,7 +68,7 @@ class SpeechBatches(Batches):
         seed: int = 0,
         rank: int = 0,
         world: int = 1,
-        places: dict[int, Place] | None = None,
+        places: dict[int, StreamState] | None = None,
         consumed: int = 0,
         cache_bytes: int = 0,
         edge: str = "",
@@ -92,7 +92,7 @@ class SpeechBatches(Batches):
             return None
         return item
 
-    def arrive(self, item: dict) -> list[dict]:
+    def on_sample(self, item: dict) -> list[dict]:
         """Items for batches that a new sample makes, by itself or with one of its speaker.
 
         Two clips of a speaker joined are what a prompt and new speech look like. Those that wait
@@ -100,7 +100,7 @@ class SpeechBatches(Batches):
         """
         if item["speaker"] is None or "reference" in item:
             return self.ready([item])
-        pair, alone = self.alone.meet(item, self.paired(item), self.decoded)
+        pair, alone = self.unpaired.meet(item, self.paired(item), self.decoded)
         out = self.ready(alone)
         if pair:
             order = pair[::-1] if self.rng(item, item["epoch"], 4).random() < 0.5 else pair

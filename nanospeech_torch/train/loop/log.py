@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from tqdm.auto import tqdm
@@ -19,7 +19,7 @@ from nanospeech.errors import InputError
 from nanospeech_torch.train.scale import profile, speed
 
 if TYPE_CHECKING:
-    from .heldout import HeldOut
+    from .held_out import HeldOut
     from .trainer import Trainer
 
 TRACKERS = ("wandb", "tensorboard", "trackio")
@@ -32,8 +32,10 @@ class LogConfig:
     trackers: list = option((), "of wandb, tensorboard, trackio; each is a package to install")
     project: str = option("nanospeech", "name of the project in the trackers")
     name: str | None = option(None, "name of the run in the trackers; None: its folder's")
-    heldout: list = option((), "shards to measure on, never to train on; their losses join log.csv")
-    heldout_every: int = option(500, "steps between those measurements")
+    held_out: list = option(
+        (), "shards to measure on, never to train on; their losses join log.csv"
+    )
+    held_out_every: int = option(500, "steps between those measurements")
     sample_every: int = option(0, "steps between spoken samples and mel pictures; 0: none")
     sentences: list = option(
         (
@@ -47,14 +49,16 @@ class LogConfig:
     )
     vocoder: str | None = option(None, "release folder of the vocoder; None: the shipped one")
 
+    RENAMED: ClassVar[dict[str, str]] = {"heldout": "held_out", "heldout_every": "held_out_every"}
+
     def __post_init__(self):
         object.__setattr__(self, "trackers", tuple(self.trackers))
         object.__setattr__(self, "sentences", tuple(self.sentences))
-        object.__setattr__(self, "heldout", tuple(self.heldout))
+        object.__setattr__(self, "held_out", tuple(self.held_out))
         if wrong := sorted(set(self.trackers) - set(TRACKERS)):
             raise InputError(f"log.trackers {wrong} not known; choose from {', '.join(TRACKERS)}")
-        if self.heldout_every < 1:
-            raise InputError(f"log.heldout_every is {self.heldout_every}, should be 1 or more")
+        if self.held_out_every < 1:
+            raise InputError(f"log.held_out_every is {self.held_out_every}, should be 1 or more")
         if self.sample_every < 0:
             raise InputError(f"log.sample_every is {self.sample_every}, should be 0 or more")
 
@@ -62,8 +66,8 @@ class LogConfig:
 class Log:
     """Progress bar, log.csv and trackers; reads the device only every log_every steps."""
 
-    def __init__(self, trainer: Trainer, total: int, heldout: HeldOut | None = None):
-        self.trainer, self.heldout = trainer, heldout
+    def __init__(self, trainer: Trainer, total: int, held_out: HeldOut | None = None):
+        self.trainer, self.held_out = trainer, held_out
         t = trainer
         self.config = t.log_config
         self.main = t.accelerator.is_main_process
@@ -72,9 +76,9 @@ class Log:
         self.steps = self.frames = self.flops = 0
         self.epoch: int | None = None
         self.last: dict[str, float] = {}
-        self.told: Counter = Counter(t.skipped)
-        self.missed: Counter = Counter()
-        self.deaf = False
+        self.reported: Counter = Counter(t.skipped)
+        self.skipped_total: Counter = Counter()
+        self.log_failed = False
         precision = t.accelerator.mixed_precision
         if self.main:  # where it has to be measured, now and not while training
             profile.peak_flops(t.accelerator.device, precision)
@@ -123,7 +127,7 @@ class Log:
         """Counts an optimiser step."""
         self.steps += 1
         self.bar.update()
-        due = self.heldout is not None and self.trainer.step % self.config.heldout_every == 0
+        due = self.held_out is not None and self.trainer.step % self.config.held_out_every == 0
         if due or self.trainer.step % self.trainer.config.log_every == 0:
             self.write(norm, rate, due)
 
@@ -154,8 +158,8 @@ class Log:
             "seconds": round(now - self.start, 1),
             "epoch": max((p.epoch for p in t.places.values()), default=0),
         }
-        if measure and self.heldout is not None:
-            held = self.heldout.losses()
+        if measure and self.held_out is not None:
+            held = self.held_out.losses()
             row |= {k: round(v, 5) for k, v in held.items()}
             self.last |= held
         if self.main:
@@ -184,9 +188,9 @@ class Log:
         try:
             self.write_row(path, row)
         except OSError as e:  # a full disk must not end the run
-            if not self.deaf:
+            if not self.log_failed:
                 self.trainer.say(f"could not write {path}: {e}; the run goes on without it")
-            self.deaf = True
+            self.log_failed = True
 
     def write_row(self, path: Path, row: dict[str, Any]) -> None:
         """Appends to the table, with new columns where there are some."""
@@ -220,18 +224,17 @@ class Log:
     def tell_skipped(self) -> None:
         """Once every process is through an epoch: what was left out in it, and why."""
         t = self.trainer
-        mine = (min((p.epoch for p in t.places.values()), default=0), t.skipped - self.told)
-        self.told = Counter(t.skipped)
-        told = t.parallel.gather(mine)
-        self.missed += sum((new for _, new in told), Counter())
-        epoch = min(epoch for epoch, _ in told)
+        mine = (min((p.epoch for p in t.places.values()), default=0), t.skipped - self.reported)
+        self.reported = Counter(t.skipped)
+        gathered = t.parallel.gather(mine)
+        self.skipped_total += sum((new for _, new in gathered), Counter())
+        epoch = min(epoch for epoch, _ in gathered)
         before, self.epoch = self.epoch, epoch
         if before is None or epoch <= before:
             return
-        if self.missed:
-            said = f"epoch {epoch - 1} done; samples left out: {listed(self.missed)}"
-            t.say(said)
-        self.missed = Counter()
+        if self.skipped_total:
+            t.say(f"epoch {epoch - 1} done; samples left out: {listed(self.skipped_total)}")
+        self.skipped_total = Counter()
 
     def close(self) -> dict[str, float]:
         """Ends the bar and tells what was left out."""

@@ -111,7 +111,7 @@ class Agreement:
     """Whether processes stop: they agree on it every few steps, as one alone would hang.
 
     Args:
-        trainer: whose processes, step and clock; its `share` of the run's time is kept here.
+        trainer: gives processes, step and clock; its `time_fraction` is kept up to date here.
     """
 
     def __init__(self, trainer: Trainer):
@@ -125,7 +125,7 @@ class Agreement:
         now, minutes = late or bool(t.stopping), t.config.minutes
         share = t.seconds() / (60 * minutes) if minutes else 0.0
         if t.parallel.world == 1:
-            t.share = share
+            t.time_fraction = share
             return now or share >= 1
         if t.step < self.ask_at:
             return False
@@ -134,5 +134,5 @@ class Agreement:
         told = t.parallel.gather((now, AGREE_SECONDS * steps / max(span, 1e-9), share))
         self.asked = t.step
         self.ask_at = t.step + max(1, min(AGREE_EVERY, int(min(n for _, n, _ in told))))
-        t.share = max(share for *_, share in told)
-        return any(stop for stop, *_ in told) or t.share >= 1
+        t.time_fraction = max(share for *_, share in told)
+        return any(stop for stop, *_ in told) or t.time_fraction >= 1

@@ -22,7 +22,7 @@ from torch import Tensor
 from nanospeech.errors import CheckpointError
 from nanospeech_torch.train.data import order as stream
 from nanospeech_torch.train.data.batches import KEYED
-from nanospeech_torch.train.data.order import Place, check_shards
+from nanospeech_torch.train.data.order import StreamState, check_shards
 
 from .export import is_small
 
@@ -204,7 +204,7 @@ def load(trainer: Trainer, path: Path) -> None:
                 f" of {memory.title}: they begin anew, as if the run had just started"
             )
     t.step = meta["step"]
-    t.earlier = meta.get("seconds", 0.0)
+    t.elapsed_before = meta.get("seconds", 0.0)
     if t.accelerator.scaler is not None and meta.get("loss_scale"):
         t.accelerator.scaler.load_state_dict(meta["loss_scale"])
     for line in changes(meta.get("run", {}), settings(t)):
@@ -260,14 +260,14 @@ class Ranks:
         """What the first process of a data rank wrote, if there was such a rank."""
         return self.read(data_rank * self.tensor) if data_rank < self.data_processes else None
 
-    def places(self, data_rank: int) -> dict[int, Place]:
+    def places(self, data_rank: int) -> dict[int, StreamState]:
         """Where the streams of a data rank stood, by worker."""
         found = self.of(data_rank) or {"places": {}}
-        return {int(w): Place.from_json(p) for w, p in found["places"].items()}
+        return {int(w): StreamState.from_json(p) for w, p in found["places"].items()}
 
     def resume(
         self, shards: int, seed: int, rank: int, world: int, workers: int
-    ) -> tuple[dict[int, Place], bool, int]:
+    ) -> tuple[dict[int, StreamState], bool, int]:
         """A process's places to go on from; see stream.resume.
 
         Where the same streams go on in the same processes, no other process's file is read.
@@ -285,7 +285,7 @@ class Ranks:
         return dealt[rank], same, before
 
 
-def alike(places: dict[int, Place], rank: int, world: int, workers: int) -> bool:
+def alike(places: dict[int, StreamState], rank: int, world: int, workers: int) -> bool:
     """Whether places are those of this process's own workers."""
     return all(
         (p.streams, p.stream) == (world * workers, rank * workers + worker)

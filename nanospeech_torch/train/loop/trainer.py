@@ -20,7 +20,7 @@ from tqdm.auto import tqdm
 
 from nanospeech.errors import CheckpointError, DataError, InputError, require
 from nanospeech_torch.train.data import loader as feed
-from nanospeech_torch.train.data.speech import BatchPlan, Loaded, Place
+from nanospeech_torch.train.data.speech import BatchPlan, Loaded, StreamState
 from nanospeech_torch.train.objectives.flow import Nanospeech
 from nanospeech_torch.train.optim.guards import Guard, GuardConfig, clip_factor, guarded_step
 from nanospeech_torch.train.optim.optimizers import EMA, fuse, lr_factor, steps_in_all
@@ -33,7 +33,7 @@ from nanospeech_torch.train.scale.speed import SpeedConfig
 from . import state
 from .checkpoints import Checkpoints
 from .config import TrainConfig
-from .heldout import HeldOut
+from .held_out import HeldOut
 from .log import Log, LogConfig
 from .means import StepMeans
 from .optimizer_state import OptimizerState
@@ -88,7 +88,7 @@ class Trainer:
             fuse(o)
         self.rates = [[g["lr"] for g in o.param_groups] for o in self.optimizers]
         self.parallel = Parallel(self.accelerator, parallel or ParallelConfig(), model)
-        self.model = self.parallel.wrap(model, self.optimizers, self.quicken, self.config.seed)
+        self.model = self.parallel.wrap(model, self.optimizers, self.apply_speed, self.config.seed)
         self.memories = [OptimizerState(i, o, model) for i, o in enumerate(self.optimizers)]
         held = {id(p) for o in self.optimizers for g in o.param_groups for p in g["params"]}
         self.phases = {k: [p for p in ps if id(p) in held] for k, ps in model.phases().items()}
@@ -103,15 +103,15 @@ class Trainer:
         self.checkpoints = Checkpoints(self.run_dir, c.keep, self.parallel.world > 1, self.say)
         self.run = run or {}
         self.step = self.consumed = 0
-        self.places: dict[int, Place] = {}
+        self.places: dict[int, StreamState] = {}
         self.saved_places: state.Ranks | None = None
         self.skipped: Counter = Counter()
         self.data_wait = 0.0
         self.stopping: str | bool = False
         self.batching: dict[str, int] = {}
         self.since = time.monotonic()
-        self.earlier = 0.0  # seconds of training before this process
-        self.share = 0.0  # of config.minutes, as all processes have it
+        self.elapsed_before = 0.0  # seconds of training before this process
+        self.time_fraction = 0.0  # of config.minutes, as all processes have it
 
     def seconds(self) -> float:
         """Time in train() since the run began, that of earlier processes included."""
@@ -148,7 +148,7 @@ class Trainer:
         if self.accelerator.process_index == 0:
             tqdm.write(text)
 
-    def quicken(self, objective: Any) -> None:
+    def apply_speed(self, objective: Any) -> None:
         """Compiles and checkpoints the blocks as configured."""
         split = self.parallel.split
         speed.apply_speed(objective, self.speed, 3 * self.config.buckets, sharded=split)
@@ -243,10 +243,10 @@ class Trainer:
                 f"{self.accelerator.num_processes} x {self.accelerator.device.type}, each with "
                 f"batches of up to {plan.batch_size} samples and {plan.max_frames} frames"
             )
-            log = Log(self, total_steps, HeldOut(self, plan) if self.log_config.heldout else None)
+            log = Log(self, total_steps, HeldOut(self, plan) if self.log_config.held_out else None)
             batches = iter(self.loader(train_dataset, plan, num_workers, cache_bytes))
             deadline = time.monotonic() + 60 * minutes if minutes else math.inf
-            self.since = time.monotonic() - self.earlier
+            self.since = time.monotonic() - self.elapsed_before
             saved = self.step
             agreement = Agreement(self)
             self.model.train()
@@ -298,7 +298,7 @@ class Trainer:
     def optimizer_step(self, batches: Any, total_steps: int, log: Log) -> None:
         """One optimiser step over `accumulate` micro-batches; it never waits for the device."""
         c = self.config
-        total = steps_in_all(self.step, self.share, total_steps)
+        total = steps_in_all(self.step, self.time_fraction, total_steps)
         log.bar.total = round(total)
         self.core.begin_step(self.step, total)
         speed.begin_step()
@@ -385,6 +385,6 @@ class DurationTrainer(Trainer):
 
 
 class VocoderTrainer(Trainer):
-    """Trains the vocoder and its judges; see Trainer."""
+    """Trains the vocoder and its discriminators; see Trainer."""
 
     default_run = "runs/vocoder"

@@ -1,16 +1,17 @@
-"""Vocoder GAN: a Vocos and its judges as one objective for the trainer. No optimiser, no data.
+"""Vocoder GAN: a Vocos and its discriminators as one objective. No optimiser, no data.
 
-Two phases share a step. "vocoder" makes the wave and improves the vocoder: spectral distances
-first, later the judges' opinion too. "judges" teaches the judges on the very wave of that phase.
-A vocoder with rounds learns magnitudes and slopes of phases instead: no wave is made, none judged.
-A step's random choices depend on (seed, step) alone, so every process and a resumed run make the
-same ones, and there is nothing to save but the weights. The distances are in vocoder_loss.py.
+A step has two phases. "vocoder" synthesises waves and trains the vocoder: spectral losses first,
+adversarial ones too from `gan_from` on. "judges" trains the discriminators on the same waves. (The
+name is that of their tensors in checkpoints.) A vocoder with griffin_lim_iters is trained on
+magnitudes and phase derivatives instead, without waves and discriminators. The random choices of a
+step depend on (seed, step) alone, so every process and a resumed run make the same ones, and the
+weights are all the state. The losses are in vocoder_loss.py.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -30,35 +31,58 @@ PHASES = ("vocoder", "judges")
 
 @dataclass(frozen=True)
 class VocoderLossConfig(SegmentConfig):
-    """What segments are trained on, the weights of the losses, and when the judges join."""
+    """What segments are trained on, the weights of the losses, and when the discriminators join."""
 
     mel: float = option(20.0, "weight of the L1 distance of log mels")
-    given: float = option(
-        0.0, "share of that distance that is to the mel it was given, not to the recording's"
+    input_mel_share: float = option(
+        0.0, "share of that distance that is to the input mel, not to the recording's"
     )
     magnitude: float = option(5.0, "weight of the L1 distance of log magnitudes")
     convergence: float = option(5.0, "weight of the relative error of magnitudes")
-    advance: float = option(10.0, "vocoder.rounds: weight of the phase's turn from frame to frame")
-    delay: float = option(10.0, "vocoder.rounds: weight of the phase's turn from bin to bin")
-    adversarial: float = option(1.0, "weight of what the judges think")
-    matching: float = option(2.0, "weight of the distance of the judges' features")
-    gan_from: float = option(0.25, "share of the steps after which the judges join; 1: never")
+    frequency: float = option(
+        10.0, "weight of the instantaneous frequency's error, with vocoder.griffin_lim_iters"
+    )
+    group_delay: float = option(
+        10.0, "weight of the group delay's error, with vocoder.griffin_lim_iters"
+    )
+    adversarial: float = option(1.0, "weight of the vocoder's adversarial (hinge) loss")
+    matching: float = option(2.0, "weight of the feature matching loss")
+    gan_from: float = option(
+        0.25, "share of the steps after which the discriminators join; 1: never"
+    )
     gan_rate: float = option(0.4, "the vocoder's learning rate once they have joined, of the peak")
-    judge_rate: float = option(0.4, "the judges' learning rate, of the peak; more if they lose")
-    judged: int = option(8, "segments of a batch that they judge, on each process")
-    judge_channels: int = option(16, "width of the judges")
+    discriminator_rate: float = option(
+        0.4, "the discriminators' learning rate, of the peak; more if they lose"
+    )
+    discriminator_segments: int = option(
+        8, "segments of a batch that go through the discriminators, on each process"
+    )
+    discriminator_channels: int = option(16, "width of the discriminators")
+
+    RENAMED: ClassVar[dict[str, str]] = {
+        **SegmentConfig.RENAMED,
+        "given": "input_mel_share",
+        "advance": "frequency",
+        "delay": "group_delay",
+        "judge_rate": "discriminator_rate",
+        "judged": "discriminator_segments",
+        "judge_channels": "discriminator_channels",
+    }
 
     def __post_init__(self):
         super().__post_init__()
-        if not 0 <= self.given <= 1:
-            raise InputError(f"given is {self.given}, should be 0 to 1")
-        if self.judged < 1:
-            raise InputError(f"judged is {self.judged}, should be at least 1; gan_from=1 has none")
+        if not 0 <= self.input_mel_share <= 1:
+            raise InputError(f"input_mel_share is {self.input_mel_share}, should be 0 to 1")
+        if self.discriminator_segments < 1:
+            raise InputError(
+                f"discriminator_segments is {self.discriminator_segments}, should be at least 1; "
+                "for a training without discriminators set gan_from to 1"
+            )
 
 
 @dataclass
 class Kept:
-    """What the vocoder phase leaves for the judges: no gradient leads back from it."""
+    """What the vocoder phase keeps for the discriminators' phase, detached from the graph."""
 
     real: Tensor
     fake: Tensor
@@ -67,16 +91,16 @@ class Kept:
 
 
 class VocoderGAN(nn.Module):
-    """A vocoder with its losses and the judges that some of them need.
+    """A vocoder with its losses and discriminators.
 
     Args:
         vocoder: the network.
         audio: the mel; the vocoder's window and hop are to be the same.
-        loss: weights, and when the judges join.
-        seed: of the choices that a step makes.
+        loss: weights, and when the discriminators join.
+        seed: of the random choices of a step.
 
     Raises:
-        InputError: the mel and the vocoder disagree, or the losses know no such window.
+        InputError: the mel and the vocoder disagree, or the losses have no such window.
     """
 
     tokenizer = None  # a vocoder reads no text
@@ -104,14 +128,18 @@ class VocoderGAN(nn.Module):
                 f"n_fft {a.n_fft} with hop_length {a.hop_length} cannot be trained; n_fft should "
                 f"be one of {losses.WINDOWS} and hop_length a quarter of it"
             )
-        if c.rounds and (self.loss.gan_from < 1 or a.sample_rate != AudioConfig().sample_rate):
+        if c.griffin_lim_iters and (
+            self.loss.gan_from < 1 or a.sample_rate != AudioConfig().sample_rate
+        ):
             raise InputError(
-                f"a vocoder with rounds learns slopes, which no judge hears, at "
+                f"a vocoder with griffin_lim_iters trains without discriminators, at "
                 f"{AudioConfig().sample_rate} Hz; got gan_from {self.loss.gan_from} and "
-                f"{a.sample_rate} Hz; set vocoder_loss.gan_from to 1, or vocoder.rounds to 0"
+                f"{a.sample_rate} Hz; set vocoder_loss.gan_from to 1, or vocoder.griffin_lim_iters"
+                " to 0"
             )
         self.vocoder = vocoder
-        self.judges = losses.Discriminators(self.loss.judge_channels, self.loss.judge_channels)
+        width = self.loss.discriminator_channels
+        self.judges = losses.Discriminators(width, width)  # its name in checkpoints
         self.kept: Kept | None = None
         self.begin_step(0, 1)
 
@@ -120,31 +148,35 @@ class VocoderGAN(nn.Module):
         return {name: list(getattr(self, name).parameters()) for name in PHASES}
 
     def active_phases(self) -> tuple[str, ...]:
-        """The phases of this step, in order: the judges are there once they have joined."""
+        """The phases of this step, in order; the discriminators' once they have joined."""
         return PHASES if self.adversarial else PHASES[:1]
 
     def rate(self, phase: str) -> float:
         """Learning rate of a phase in this step, relative to the schedule's."""
         if phase == "judges":
-            return self.loss.judge_rate
+            return self.loss.discriminator_rate
         return self.loss.gan_rate if self.adversarial else 1.0
 
     def weights(self) -> dict[str, float]:
         """Weight of each loss that forward returns."""
         c = self.loss
-        if self.vocoder.config.rounds:
-            return {"magnitude": c.magnitude, "advance": c.advance, "delay": c.delay}
+        if self.vocoder.config.griffin_lim_iters:
+            return {
+                "magnitude": c.magnitude,
+                "frequency": c.frequency,
+                "group_delay": c.group_delay,
+            }
         return {
             "mel": c.mel,
             "magnitude": c.magnitude,
             "convergence": c.convergence,
             "adversarial": c.adversarial,
             "matching": c.matching,
-            "judge": 1.0,
+            "discriminator": 1.0,
         }
 
     def averaged(self) -> Vocos:
-        """What the moving average follows: the judges are of no use afterwards."""
+        """What the moving average follows: the vocoder alone, which is what is released."""
         return self.vocoder
 
     def model_config(self) -> dict[str, Any]:
@@ -163,35 +195,35 @@ class VocoderGAN(nn.Module):
         others = [w for w in losses.WINDOWS if w != self.audio.n_fft]
         self.windows = (self.audio.n_fft, int(random.choice(others)))
         self.period = int(random.choice(losses.PERIODS))
-        self.judged_window = int(random.choice(self.windows))
+        self.discriminator_window = int(random.choice(self.windows))
 
     def forward(self, batch: SegmentBatch, phase: str = "vocoder") -> Sums:
-        """Sums and counts of a phase's losses; "judges" comes after "vocoder" of the same batch."""
+        """Sums and counts of a phase's losses; "judges" follows "vocoder" of the same batch."""
         if phase == "judges":
             kept, self.kept = self.kept, None
-            assert kept is not None, "the judges' phase comes after the vocoder's"
-            return self.judge_losses(kept)
+            assert kept is not None, "the discriminators' phase comes after the vocoder's"
+            return self.discriminator_losses(kept)
         return self.vocoder_losses(batch)
 
     def counts(self, batch: SegmentBatch, phase: str = "vocoder") -> dict[str, Tensor]:
-        """What each loss of a phase is a mean over: segments, of which the judges hear a few.
+        """What each loss of a phase is a mean over: segments, a few for the adversarial losses.
 
-        Slopes of phases are weighted by their loudness, so their weights are what counts.
+        Phase derivatives are weighted by loudness, so their counts are sums of weights.
         """
-        if self.vocoder.config.rounds:
+        if self.vocoder.config.griffin_lim_iters:
             return losses.slope_counts(self.spectrogram(batch.wave))
         rows = len(batch.mel)
-        few = min(rows, self.loss.judged)
-        judged = ("adversarial", "matching", "judge")
-        return {k: torch.tensor(few if k in judged else rows) for k in self.weights()}
+        few = min(rows, self.loss.discriminator_segments)
+        gan = ("adversarial", "matching", "discriminator")
+        return {k: torch.tensor(few if k in gan else rows) for k in self.weights()}
 
     def spectrogram(self, wave_BS: Tensor) -> Tensor:
         """The complex spectrogram of the mel's own window, (B, F, N)."""
         return losses.spectrograms(wave_BS, (self.audio.n_fft,))[self.audio.n_fft]
 
     def vocoder_losses(self, batch: SegmentBatch) -> Sums:
-        """How far the vocoder's waves are from the recordings, and what the judges say of them."""
-        if self.vocoder.config.rounds:
+        """Spectral losses, and adversarial ones once the discriminators have joined."""
+        if self.vocoder.config.griffin_lim_iters:
             real = self.spectrogram(batch.wave)
             sums = losses.slope_sums(self.vocoder.predict(batch.mel), real)
             counts = losses.slope_counts(real)
@@ -201,40 +233,44 @@ class VocoderGAN(nn.Module):
         with torch.no_grad():
             real_spectra = losses.spectrograms(batch.wave, self.windows)
         found = losses.spectral_losses(fake_spectra, real_spectra, self.audio)
-        if share := self.loss.given:
-            # what a made mel lacks it may add, what the mel says it is to keep: each consonant
+        if share := self.loss.input_mel_share:
+            # detail may be added to a synthetic mel, but its consonants must stay
             spectrum = fake_spectra[self.audio.n_fft].abs()
             away = F.l1_loss(losses.mel_of_magnitude(spectrum, self.audio), batch.mel)
             found["mel"] = share * away + (1 - share) * found["mel"]
         sums = per_item(found, len(fake))
         if self.adversarial:
-            few, w = slice(self.loss.judged), self.judged_window
+            few, w = slice(self.loss.discriminator_segments), self.discriminator_window
             real_part, fake_part = {w: real_spectra[w][few]}, {w: fake_spectra[w][few]}
             part = Kept(batch.wave[few], fake[few], real_part, fake_part)
-            sums |= per_item(self.opinions(part), len(part.fake))
+            sums |= per_item(self.adversarial_losses(part), len(part.fake))
             hidden = {w: fake_part[w].detach()}
             self.kept = Kept(part.real, part.fake.detach(), real_part, hidden)
         return sums
 
-    def opinions(self, part: Kept) -> dict[str, Tensor]:
-        """The adversarial losses of the vocoder; the judges' weights stay out of the graph."""
-        of_fake = self.unmoved(part.fake, part.fake_spectra)
+    def adversarial_losses(self, part: Kept) -> dict[str, Tensor]:
+        """The vocoder's losses by the discriminators, whose weights get no gradient."""
+        of_fake = self.frozen_discriminators(part.fake, part.fake_spectra)
         with torch.no_grad():
-            of_real = self.unmoved(part.real, part.real_spectra)
+            of_real = self.frozen_discriminators(part.real, part.real_spectra)
         adversarial, matching = losses.generator_losses(of_fake, of_real)
         return {"adversarial": adversarial, "matching": matching}
 
-    def unmoved(self, wave_BS: Tensor, spectra: dict[int, Tensor]) -> list[losses.Judgement]:
-        """The judges' view as a function of the wave alone."""
+    def frozen_discriminators(
+        self, wave_BS: Tensor, spectra: dict[int, Tensor]
+    ) -> list[losses.Scores]:
+        """The discriminators' scores and features, with their weights detached."""
         fixed = {name: p.detach() for name, p in self.judges.named_parameters()}
         asked = (wave_BS, spectra, (self.period,))
         return torch.func.functional_call(self.judges, fixed, asked)
 
-    def judge_losses(self, kept: Kept) -> Sums:
-        """How well the judges tell recordings from the vocoder's waves."""
+    def discriminator_losses(self, kept: Kept) -> Sums:
+        """The discriminators' hinge loss on recordings and the vocoder's waves."""
         of_real = self.judges(kept.real, kept.real_spectra, (self.period,))
         of_fake = self.judges(kept.fake, kept.fake_spectra, (self.period,))
-        return per_item({"judge": losses.discriminator_loss(of_real, of_fake)}, len(kept.real))
+        return per_item(
+            {"discriminator": losses.discriminator_loss(of_real, of_fake)}, len(kept.real)
+        )
 
 
 def per_item(means: dict[str, Tensor], items: int) -> Sums:

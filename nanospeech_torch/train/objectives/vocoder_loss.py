@@ -85,17 +85,17 @@ def spectral_losses(
 def slope_losses(
     found: tuple[torch.Tensor, torch.Tensor, torch.Tensor], real_BFN: torch.Tensor
 ) -> dict[str, torch.Tensor]:
-    """Distances of predicted magnitudes and slopes of the phase from a recording's spectrogram.
+    """Losses of predicted magnitudes and phase derivatives against a recording's spectrogram.
 
     Args:
-        found: what SlopeHead gives: magnitudes, and the phase's turns from frame to frame and from
-            bin to bin, (B, N, F) each.
-        real_BFN: complex spectrogram of the recording; its outer frames know no surroundings and
-            are left out.
+        found: what SlopeHead gives: magnitudes, and the phase differences from frame to frame and
+            from bin to bin, (B, N, F) each.
+        real_BFN: complex spectrogram of the recording; its outer frames, whose windows are
+            cut, are left out.
 
     Returns:
-        scalars "magnitude" (L1 of logs), "advance" and "delay" (1 - cos of the error, in a mean
-        that is weighted by loudness).
+        scalars "magnitude" (L1 of logs), "frequency" and "group_delay" (1 - cos of the error,
+        a mean weighted by loudness).
     """
     counts = slope_counts(real_BFN)
     sums = slope_sums(found, real_BFN)
@@ -105,21 +105,21 @@ def slope_losses(
 def slope_sums(
     found: tuple[torch.Tensor, torch.Tensor, torch.Tensor], real_BFN: torch.Tensor
 ) -> dict[str, torch.Tensor]:
-    """What slope_losses are means of, added up; of several batches both sums and counts add up."""
+    """The sums of slope_losses, which divides them by slope_counts; both add up over batches."""
     inner = slice(EDGE, real_BFN.shape[2] - EDGE)
-    magnitude, advance, delay = (x[:, inner] for x in found)
+    magnitude, frequency, group_delay = (x[:, inner] for x in found)
     real = real_BFN.mT[:, inner]
     log_found, log_real = (x.clamp(min=FLOOR).log() for x in (magnitude, real.abs()))
     turns = turns_of(real_BFN)
     return {
         "magnitude": (log_found - log_real).abs().sum(),
-        "advance": turn_error(advance[:, 1:], turns["advance"]),
-        "delay": turn_error(delay[:, :, 1:], turns["delay"]),
+        "frequency": turn_error(frequency[:, 1:], turns["frequency"]),
+        "group_delay": turn_error(group_delay[:, :, 1:], turns["group_delay"]),
     }
 
 
 def slope_counts(real_BFN: torch.Tensor) -> dict[str, torch.Tensor]:
-    """What slope_sums are divided by: elements, or what all turns weigh. The recording's alone."""
+    """The divisors of slope_sums, from the recording alone: elements, or the sum of weights."""
     inside = real_BFN.shape[2] - 2 * EDGE
     elements = real_BFN.new_full((), real_BFN[..., 0].numel() * inside, dtype=torch.float32)
     turns = turns_of(real_BFN)
@@ -127,16 +127,16 @@ def slope_counts(real_BFN: torch.Tensor) -> dict[str, torch.Tensor]:
 
 
 def turns_of(real_BFN: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Complex numbers whose angles are a recording's turns, from frame to frame and bin to bin."""
+    """Complex numbers whose angles are a recording's phase differences."""
     real = real_BFN.mT[:, EDGE : real_BFN.shape[2] - EDGE]
     return {
-        "advance": real[:, 1:] * real[:, :-1].conj(),
-        "delay": real[:, :, 1:] * real[:, :, :-1].conj(),
+        "frequency": real[:, 1:] * real[:, :-1].conj(),
+        "group_delay": real[:, :, 1:] * real[:, :, :-1].conj(),
     }
 
 
 def turn_weight(turn: torch.Tensor) -> torch.Tensor:
-    """How much a turn counts: by its loudness."""
+    """The weight of a phase difference: its loudness."""
     return turn.abs() ** LOUDNESS
 
 
@@ -146,11 +146,11 @@ def turn_error(angle: torch.Tensor, turn: torch.Tensor) -> torch.Tensor:
     return (turn_weight(turn) * (1 - cosine)).sum()
 
 
-Judgement = tuple[torch.Tensor, list[torch.Tensor]]  # scores, and the features of each layer
+Scores = tuple[torch.Tensor, list[torch.Tensor]]  # scores, and the features of each layer
 
 
 class PeriodDiscriminator(nn.Module):
-    """Judges every `period`-th sample together (HiFi-GAN, section 2.3)."""
+    """Convolves over every `period`-th sample (HiFi-GAN, section 2.3)."""
 
     def __init__(self, period: int, channels: int):
         super().__init__()
@@ -161,7 +161,7 @@ class PeriodDiscriminator(nn.Module):
         )
         self.out = nn.Conv1d(widths[-1], 1, 3, padding=1)
 
-    def forward(self, wave_BS: torch.Tensor) -> Judgement:
+    def forward(self, wave_BS: torch.Tensor) -> Scores:
         B, S = wave_BS.shape
         whole = S // self.period * self.period
         x = wave_BS[:, :whole].reshape(B, -1, self.period).mT.reshape(B * self.period, 1, -1)
@@ -173,7 +173,7 @@ class PeriodDiscriminator(nn.Module):
 
 
 class SpectrogramDiscriminator(nn.Module):
-    """Judges one spectrogram, real and imaginary parts with power-law compressed magnitude."""
+    """Convolves over a spectrogram: real and imaginary parts, power-law compressed magnitude."""
 
     def __init__(self, channels: int):
         super().__init__()
@@ -188,7 +188,7 @@ class SpectrogramDiscriminator(nn.Module):
         )
         self.out = nn.Conv2d(channels, 1, 3, padding=1)
 
-    def forward(self, spectrum_BFN: torch.Tensor) -> Judgement:
+    def forward(self, spectrum_BFN: torch.Tensor) -> Scores:
         # |S|^0.3 exp(i phase): the ear's loudness is nearer to a power than to the amplitude
         scale = (spectrum_BFN.real.square() + spectrum_BFN.imag.square() + 1e-6) ** -0.35
         x = torch.stack([spectrum_BFN.real * scale, spectrum_BFN.imag * scale], dim=1)
@@ -200,7 +200,7 @@ class SpectrogramDiscriminator(nn.Module):
 
 
 class Discriminators(nn.Module):
-    """Judges of the wave's periods and of its spectrograms, any few of which may be asked.
+    """Discriminators of a wave's periods and of its spectrograms; a call may use a few of them.
 
     Args:
         period_channels: width of the period discriminators' first layer.
@@ -221,22 +221,20 @@ class Discriminators(nn.Module):
         wave_BS: torch.Tensor,
         spectra: dict[int, torch.Tensor],
         periods: Iterable[int] = PERIODS,
-    ) -> list[Judgement]:
-        """Judges waves (B, S), by these periods and by these spectrograms of them."""
+    ) -> list[Scores]:
+        """Scores and features of waves (B, S), for these periods and these spectrograms of them."""
         of_wave = [self.periods[str(p)](wave_BS) for p in periods]
         return of_wave + [self.spectrograms[str(w)](s) for w, s in spectra.items()]
 
 
-def discriminator_loss(real: list[Judgement], fake: list[Judgement]) -> torch.Tensor:
-    """Hinge loss in a mean over the judges."""
+def discriminator_loss(real: list[Scores], fake: list[Scores]) -> torch.Tensor:
+    """Hinge loss, the mean over the discriminators."""
     terms = [F.relu(1 - r).mean() + F.relu(1 + f).mean() for (r, _), (f, _) in zip(real, fake)]
     return torch.stack([t.float() for t in terms]).mean()
 
 
-def generator_losses(
-    fake: list[Judgement], real: list[Judgement]
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Hinge loss and feature matching loss of the vocoder, each in a mean over the judges."""
+def generator_losses(fake: list[Scores], real: list[Scores]) -> tuple[torch.Tensor, torch.Tensor]:
+    """The vocoder's hinge loss and feature matching loss, each the mean over discriminators."""
     hinge = [F.relu(1 - score).mean().float() for score, _ in fake]
     matching = [
         F.l1_loss(f.float(), r.detach().float())

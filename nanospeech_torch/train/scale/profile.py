@@ -154,7 +154,7 @@ def vocoder_flops(config: VocoderConfig, batch: int, frames: int) -> int:
     c, rows = config, batch * frames
     block = linear(rows, c.dim, 2 * c.intermediate_dim) + linear(rows, c.dim, 7)
     embed = linear(rows, 7 * c.n_mels, c.dim, first=True)
-    out = c.n_fft + 2 + (c.n_fft // 2 + 1 if c.rounds else 0)
+    out = c.n_fft + 2 + (c.n_fft // 2 + 1 if c.griffin_lim_iters else 0)
     return embed + c.num_layers * block + linear(rows, c.dim, out)
 
 

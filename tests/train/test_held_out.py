@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from nanospeech_torch.train.loop import heldout
+from nanospeech_torch.train.loop import held_out
 from nanospeech_torch.train.objectives.flow import LossConfig
 from nanospeech_torch.train.optim.optimizers import EMA
 from tests.training import samples, speech_model, trainer
@@ -52,7 +52,7 @@ def test_weights_and_average_change_places_and_come_back(dtype):
     run = follower(dtype)
     before = [p.clone() for p in run.ema.live], [m.clone() for m in run.ema.mean]
     places = [p.data_ptr() for p in run.ema.live]
-    with pytest.raises(KeyboardInterrupt), heldout.averaged(run):
+    with pytest.raises(KeyboardInterrupt), held_out.averaged(run):
         assert all(torch.equal(p, m.to(dtype)) for p, m in zip(run.ema.live, before[1]))
         assert places == [p.data_ptr() for p in run.ema.live] and not run.model.training
         raise KeyboardInterrupt
@@ -63,9 +63,9 @@ def test_weights_and_average_change_places_and_come_back(dtype):
 
 @torch.no_grad()
 def test_no_weights_are_held_twice(monkeypatch):
-    monkeypatch.setattr(heldout, "PIECE", 1024)
+    monkeypatch.setattr(held_out, "PIECE", 1024)
     run = follower()
-    with Alive() as alive, heldout.averaged(run):
+    with Alive() as alive, held_out.averaged(run):
         pass
     assert 0 < alive.most <= 2 * 4 * 1024  # of a megabyte
 
@@ -77,7 +77,7 @@ def test_a_guided_models_teacher_is_still_the_average(tmp_path):
     run.train(samples(), 2, 2, max_duration=200)
     teacher, name = model.guide[0], "proj_out.weight"
     want = dict(teacher.named_parameters())[name].clone()
-    with torch.no_grad(), heldout.averaged(run):
+    with torch.no_grad(), held_out.averaged(run):
         assert torch.equal(dict(model.guide[0].named_parameters())[name], want)
     assert model.guide[0].state_dict()[name].data_ptr() == (
         run.ema.state_dict()[f"transformer.{name}"].data_ptr()

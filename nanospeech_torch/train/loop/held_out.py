@@ -42,16 +42,16 @@ class HeldOut:
     def __init__(self, trainer: Trainer, plan: BatchPlan):
         self.trainer = trainer
         if len(trainer.phases) > 1:
-            raise InputError("log.heldout is for speech and duration models; leave it empty here")
+            raise InputError("log.held_out is for speech and duration models; leave it empty here")
         self.batches = list(self.read(replace(plan, carry=False)))
         if not self.batches:
-            files = ", ".join(map(str, trainer.log_config.heldout))
-            raise DataError(f"no clip of log.heldout can be used: {files}")
+            files = ", ".join(map(str, trainer.log_config.held_out))
+            raise DataError(f"no clip of log.held_out can be used: {files}")
 
     def read(self, plan: BatchPlan) -> Iterator[Any]:
         """The batches of one pass over the shards, or of its beginning; the same everywhere."""
         t = self.trainer
-        source = make_source(find_shards(t.log_config.heldout))
+        source = make_source(find_shards(t.log_config.held_out))
         frames = 0
         for loaded in feed.batches_of(t, source, plan, seed=0):
             if loaded.batch is not None:
@@ -62,7 +62,7 @@ class HeldOut:
 
     @torch.no_grad()
     def losses(self) -> dict[str, float]:
-        """Mean losses by name, `heldout_` before each; every process must call."""
+        """Mean losses by name, `held_out_` before each; every process must call."""
         t, count = self.trainer, len(self.batches)
         world, rank = t.parallel.data_world, t.parallel.data_rank
         sums: dict[str, torch.Tensor] = {}
@@ -79,7 +79,7 @@ class HeldOut:
                     sums[name] = sums.get(name, 0) + both
         told = t.parallel.reduce(torch.stack(list(sums.values())))
         return {
-            f"heldout_{name}": float(total / number.clamp(min=1))
+            f"held_out_{name}": float(total / number.clamp(min=1))
             for name, (total, number) in zip(sums, told)
         }
 

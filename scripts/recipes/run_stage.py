@@ -1,7 +1,7 @@
 """Stage: runs one step of a recipe once, and writes down how long it took on what machine.
 
-    python -m scripts.recipes.stage runs/record.json train --makes runs/latest -- COMMAND ...
-    python -m scripts.recipes.stage runs/record.json --table
+    python -m scripts.recipes.run_stage runs/record.json train --makes runs/latest -- COMMAND ...
+    python -m scripts.recipes.run_stage runs/record.json --table
 
 A stage that was finished is passed over when the recipe is run again, unless its command has
 changed, something that it made is gone, or a stage that it needs was run again since. What a
