@@ -43,7 +43,7 @@ class UncountedGAN(VocoderGAN):
 
 
 def uncounted_gan() -> VocoderGAN:
-    model = gan(gan_from=0.0, judged=4)
+    model = gan(gan_from=0.0, discriminator_segments=4)
     model.__class__ = UncountedGAN
     return model
 
