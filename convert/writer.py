@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from safetensors.numpy import save_file
 from torch import Tensor
 
 from nanospeech.config import ModelConfig
@@ -62,7 +61,9 @@ def write_release(
     folder.mkdir(parents=True, exist_ok=True)
     q = config.quantization
     for part, tensors in parts.items():
-        with sharded.ShardWriter(folder / PARTS[part], write_whole, sharded.SHARD_BYTES) as out:
+        with sharded.ShardWriter(
+            folder / PARTS[part], sharded.write_whole, sharded.SHARD_BYTES
+        ) as out:
             for name in sorted(tensors):
                 one = {name: tensors[name].float().numpy()}
                 packed = pack_layers(one, getattr(q, part), q.group_size) if q else one
@@ -73,17 +74,6 @@ def write_release(
                 for stored_name, array in stored(floats).items():
                     out.add(stored_name, array)
     config.save(folder / CONFIG)
-
-
-def write_whole(arrays: Mapping, path: Path, **told: str) -> None:
-    """Writes safetensors, whole or not at all; `told` goes into the header."""
-    part = path.with_suffix(".part")
-    try:
-        save_file(dict(arrays), part, metadata={"format": "pt", **told})
-        part.chmod(0o644)  # safetensors makes it readable by its owner alone
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def quantized(

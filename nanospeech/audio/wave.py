@@ -276,6 +276,13 @@ def wav_bytes(wave: np.ndarray, sample_rate: int = SAMPLE_RATE) -> bytes:
     return file.getvalue()
 
 
+def flac_bytes(wave: np.ndarray, sample_rate: int = SAMPLE_RATE) -> bytes:
+    """A whole 16-bit FLAC file."""
+    file = io.BytesIO()
+    _encode(file, wave, sample_rate, *FORMATS[".flac"])
+    return file.getvalue()
+
+
 def _encode(file: Any, wave: np.ndarray, sample_rate: int, format: str, subtype: str) -> None:
     import soundfile as sf
 

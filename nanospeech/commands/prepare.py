@@ -44,7 +44,10 @@ TOOLS = {
         "nanospeech_torch.prepare.features:main",
         "mels or latents, computed once and stored",
     ),
-    "mels": ("nanospeech.prepare.synthetic_mels:main", "mels made by a model, for its vocoder"),
+    "mels": (
+        "nanospeech_torch.prepare.synthetic_mels:main",
+        "mels made by a model, for its vocoder",
+    ),
 }
 
 

@@ -275,7 +275,8 @@ def picture(rows: list[Row], ways: Sequence[str], path: Path) -> None:
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     """Measures, writes what is found, and returns the JSON document."""
-    from nanospeech import Speaker, load_engine
+    from nanospeech.load import load_engine
+    from nanospeech.speech.speaker import Speaker
 
     if args.set_pace and not args.own:
         raise InputError("--set-pace needs --own SPEAKER=VOICE: whose pace?")

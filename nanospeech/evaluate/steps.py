@@ -145,7 +145,8 @@ def prepare(args: argparse.Namespace) -> None:
 
 def load(args: argparse.Namespace) -> None:
     """What a worker needs."""
-    from nanospeech import Speaker, load_engine
+    from nanospeech.load import load_engine
+    from nanospeech.speech.speaker import Speaker
 
     engine = load_engine(args.model, args.backend, args.device)
     if engine.backend == "torch":

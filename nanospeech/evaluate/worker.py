@@ -147,7 +147,8 @@ class Worker:
 
     def speaker(self, task: Task) -> Any:
         """The task's voice, ready to speak."""
-        from nanospeech import Speaker, load_engine
+        from nanospeech.load import load_engine
+        from nanospeech.speech.speaker import Speaker
 
         s = self.settings
         if self.engine is None:

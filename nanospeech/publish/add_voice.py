@@ -20,9 +20,9 @@ from pathlib import Path
 
 import numpy as np
 
-from convert.writer import write_whole
 from nanospeech.errors import InputError, NanospeechError
 from nanospeech.release.folder import MODEL, Release, open_release
+from nanospeech.release.sharded import write_whole
 from nanospeech.release.voice_weights import added, difference
 from nanospeech.release.voices import find_voice, list_voices
 

@@ -24,15 +24,16 @@ from typing import Any
 
 import numpy as np
 
-from nanospeech import Speaker, load_engine
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
 from nanospeech.config import ModelConfig
 from nanospeech.corpus.mp3 import encode
 from nanospeech.errors import BackendError, InputError, NanospeechError, require
 from nanospeech.evaluate.items import read_texts
+from nanospeech.load import load_engine
 from nanospeech.release.folder import resolve
 from nanospeech.release.voices import SUFFIXES
+from nanospeech.speech.speaker import Speaker
 
 TEXTS = (
     "Hello! I was trained from scratch, and I run on your own machine.",

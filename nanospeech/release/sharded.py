@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from safetensors.numpy import save_file
 
 from nanospeech.errors import CheckpointError
 
@@ -82,6 +84,17 @@ def parts_of(path: Path) -> list[Path]:
 def glob_safe(text: str) -> str:
     """A text in which a glob pattern finds nothing special."""
     return re.sub(r"([*?[])", r"[\1]", text)
+
+
+def write_whole(arrays: Mapping, path: Path, **told: str) -> None:
+    """Writes safetensors, whole or not at all; `told` goes into the header."""
+    part = path.with_suffix(".part")
+    try:
+        save_file(dict(arrays), part, metadata={"format": "pt", **told})
+        part.chmod(0o644)  # safetensors makes it readable by its owner alone
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 class ShardWriter:

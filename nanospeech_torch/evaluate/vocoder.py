@@ -20,13 +20,13 @@ import torch
 from safetensors.torch import load_file
 from tqdm import tqdm
 
-from convert.writer import write_whole
 from nanospeech.audio import mel
 from nanospeech.audio import wave as audio
 from nanospeech.config import AudioConfig, ModelConfig, VocoderConfig, from_dict
 from nanospeech.errors import BackendError, CheckpointError, DataError, InputError
 from nanospeech.evaluate.griffin_lim import griffin_lim
 from nanospeech.measure import metrics
+from nanospeech.release.sharded import write_whole
 from nanospeech_torch.train.data.sources import split_name
 from nanospeech_torch.vocoder import Vocos
 

@@ -172,7 +172,8 @@ def own_weights(voice: str, release: Release) -> Path:
 
 def build(args: argparse.Namespace, release: Release, texts: list[str]) -> tuple[Any, Any]:
     """The model to train and the config of its adapters, None for a full finetune."""
-    from nanospeech_torch.adapters import LoraConfig, add_lora, load_objective
+    from nanospeech_torch.adapters import LoraConfig, add_lora
+    from nanospeech_torch.train.initial import load_objective
 
     extra = data.missing_characters(texts, release.tokenizer) if args.extend_vocab else []
     objective = load_objective(release, extra)
@@ -193,7 +194,8 @@ def train(args: argparse.Namespace, options: Options, objective: Any, lora: Any,
     """Trains; the checkpoints lie in the run's folder."""
     import torch
 
-    from nanospeech_torch.adapters import FinetuneTrainer, trainable
+    from nanospeech_torch.adapters import trainable
+    from nanospeech_torch.finetune.trainer import FinetuneTrainer
     from nanospeech_torch.train.loop.trainer import TrainConfig
 
     parameters = trainable(objective)
@@ -245,7 +247,8 @@ def export(
     import torch
 
     from convert import convert, read_source
-    from nanospeech_torch.adapters import blend, duration_state, read_release
+    from nanospeech_torch.adapters import blend
+    from nanospeech_torch.train.initial import duration_state, read_release
 
     source = read_source(args.run)
     tensors = blend(read_release(release, MODEL), source.tensors, strength)
@@ -289,7 +292,8 @@ def export(
 
 def speak(args: argparse.Namespace) -> Path:
     """A sample sentence, spoken by the new voice, in the release folder."""
-    from nanospeech import Speaker, load_engine
+    from nanospeech.load import load_engine
+    from nanospeech.speech.speaker import Speaker
 
     engine = load_engine(args.output, backend="torch")
     path = Path(args.output) / "sample.wav"

@@ -7,7 +7,6 @@ left over (--minutes) is set aside to measure with. All of it lies in tars below
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
 import random
 import shutil
@@ -185,23 +184,13 @@ def write_voice(
             writer = voice if left > 0 else rest
             left, seconds = left - duration, seconds + duration
             meta_bytes = json.dumps(meta, ensure_ascii=False).encode()
-            writer.add(sample.key, {"flac": flac_bytes(wave), "json": meta_bytes})
+            writer.add(sample.key, {"flac": audio.flac_bytes(wave), "json": meta_bytes})
     if not seconds:
         shutil.rmtree(part)
         raise nothing_usable(skips, [out])
     shutil.rmtree(out, ignore_errors=True)
     part.rename(out)
     return skips
-
-
-def flac_bytes(wave: np.ndarray) -> bytes:
-    """A 16-bit FLAC file."""
-    import soundfile
-
-    file = io.BytesIO()
-    wave = np.clip(wave, -1, 1)
-    soundfile.write(file, wave, audio.SAMPLE_RATE, format="FLAC", subtype="PCM_16")
-    return file.getvalue()
 
 
 def read_recordings(tars: Iterable[Path]) -> list[Recording]:

@@ -11,7 +11,6 @@ import torch
 from nanospeech.errors import InputError
 from nanospeech.release.folder import VOCODER, Release, open_release
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
-from nanospeech_torch.adapters import load_objective, read_release
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.duration import DurationTransformer
 from nanospeech_torch.train.data.sources import find_shards
@@ -29,6 +28,7 @@ from nanospeech_torch.train.scale.profile import vocoder_flops
 from nanospeech_torch.vocoder import Vocos, sanitize
 
 from .config import DataConfig, RunConfig
+from .initial import load_objective, read_release
 from .scale import estimate
 
 TRAINERS: dict[str, type[Trainer]] = {

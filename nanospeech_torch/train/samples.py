@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from nanospeech import SampleOptions, Speaker, load_engine
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
+from nanospeech.config import SampleOptions
 from nanospeech.errors import BackendError, InputError, require
+from nanospeech.load import load_engine
 from nanospeech.release.folder import load_config, resolve
+from nanospeech.speech.speaker import Speaker
 from nanospeech_torch.train.loop.log import LogConfig
 from nanospeech_torch.train.objectives.flow import Nanospeech
 

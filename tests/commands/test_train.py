@@ -10,9 +10,9 @@ import yaml
 
 from convert.__main__ import main as convert
 from nanospeech.release.folder import read_tensors
-from nanospeech_torch.adapters import load_objective
 from nanospeech_torch.train.__main__ import main
 from nanospeech_torch.train.config import read_run
+from nanospeech_torch.train.initial import load_objective
 from nanospeech_torch.train.run import build_objective, build_tokenizer
 from tests.training import write_shards
 

@@ -19,20 +19,16 @@ from nanospeech.errors import CheckpointError, InputError
 from nanospeech.release.folder import open_release
 from nanospeech.release.voice_weights import is_thin
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
-from nanospeech_torch.adapters import (
+from nanospeech_torch.adapters import LoraConfig, add_lora, blend, merge_lora, trainable
+from nanospeech_torch.finetune import __main__ as finetune
+from nanospeech_torch.finetune import recordings as finetune_data
+from nanospeech_torch.finetune.trainer import FinetuneTrainer
+from nanospeech_torch.train.initial import (
     EMBEDDING,
-    FinetuneTrainer,
-    LoraConfig,
-    add_lora,
-    blend,
     duration_state,
     extend_vocab,
     load_objective,
-    merge_lora,
-    trainable,
 )
-from nanospeech_torch.finetune import __main__ as finetune
-from nanospeech_torch.finetune import recordings as finetune_data
 from nanospeech_torch.train.objectives.flow import Nanospeech
 from tests.training import CPU, SHARD, samples
 

@@ -265,8 +265,8 @@ def test_a_manner_that_cannot_be_names_its_file(two_voices, text):
 
 def test_training_starts_from_a_voice_where_it_is_asked_for(two_voices):
     needs("torch")
-    from nanospeech_torch.adapters import load_objective
     from nanospeech_torch.finetune.__main__ import own_weights
+    from nanospeech_torch.train.initial import load_objective
 
     folder, alone = two_voices
     release = open_release(folder)

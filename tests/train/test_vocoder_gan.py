@@ -21,8 +21,8 @@ from nanospeech.audio import mel  # noqa: E402
 from nanospeech.audio import wave as sound  # noqa: E402
 from nanospeech.config import AudioConfig, VocoderConfig  # noqa: E402
 from nanospeech.errors import DataError, InputError  # noqa: E402
-from nanospeech.prepare import synthetic_mels  # noqa: E402
 from nanospeech.release.folder import open_release  # noqa: E402
+from nanospeech_torch.prepare import synthetic_mels  # noqa: E402
 from nanospeech_torch.train.data.segments import (  # noqa: E402
     SegmentBatch,
     SegmentBatches,

@@ -24,18 +24,19 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from nanospeech import SampleOptions, Speaker, load_engine
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
+from nanospeech.config import SampleOptions
 from nanospeech.corpus.layouts import Skip, find
 from nanospeech.corpus.mp3 import BadAudio, decode
 from nanospeech.engine.sampling import integrate, noise, time_grid
 from nanospeech.errors import InputError, NanospeechError
+from nanospeech.load import load_engine
+from nanospeech.prepare.shards import ShardWriter, by_reason
+from nanospeech.speech.speaker import Speaker
 from nanospeech.text.sentences import encode
-from nanospeech_torch.finetune.recordings import flac_bytes
-from nanospeech_torch.prepare.features import npy
 
-from .shards import ShardWriter, by_reason
+from .features import npy
 
 
 def synthetic_mel(
@@ -109,7 +110,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
                 skips.append(Skip(sample.name, *e.args))
                 continue
             told = {"text": sample.text, "duration": len(wave) / audio.SAMPLE_RATE, "speaker": name}
-            files = {"flac": flac_bytes(wave), "npy": npy(mel)}
+            files = {"flac": audio.flac_bytes(wave), "npy": npy(mel)}
             writer.add(sample.key, files | {"json": json.dumps(told).encode()})
             seconds += told["duration"]
             if seconds > left:

@@ -1,0 +1,119 @@
+"""Initial: a release folder's speech model as an objective to train on. Trains nothing.
+
+Its vocabulary may get more tokens; adapters are added by nanospeech_torch/adapters.py.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nanospeech.config import DurationConfig
+from nanospeech.errors import InputError
+from nanospeech.release.folder import DURATION, MODEL, Release, check_tensors, open_release
+from nanospeech.text.tokenizer import Tokenizer
+from nanospeech_torch.dit import DiT
+
+from .objectives.flow import LossConfig, Nanospeech
+
+EMBEDDING = "transformer.text_embed.text_embed.weight"
+NOISE = 0.1  # of a new row around the mean row, in standard deviations of the old rows
+
+
+def load_objective(
+    folder: str | Path | Release | None = None,
+    extra_vocab: Iterable[str] = (),
+    loss: LossConfig | None = None,
+) -> Nanospeech:
+    """The speech model of a release folder with its loss, ready to train on.
+
+    Args:
+        folder: release folder, Hub name, an opened one, or None for the voice that is shipped.
+        extra_vocab: tokens to append; those that the model has are left out. Old tokens keep
+            their ids and rows.
+        loss: what is hidden in training; LossConfig() if None.
+
+    Raises:
+        InputError: no such model, or a token that cannot be one.
+        CheckpointError: the folder is damaged or contradicts itself.
+    """
+    release = folder if isinstance(folder, Release) else open_release(folder)
+    tokenizer, added = extend_vocab(release.tokenizer, extra_vocab)
+    config = release.config
+    tensors = read_release(release, MODEL)
+    network, tensors = extend(config.dit, tensors, len(release.tokenizer), len(added))
+    with torch.device("meta"):
+        transformer = DiT(network)
+    wanted = {f"transformer.{n}": tuple(t.shape) for n, t in transformer.state_dict().items()}
+    check_tensors({n: tuple(t.shape) for n, t in tensors.items()}, wanted, release.path(MODEL))
+    state = {n.removeprefix("transformer."): t for n, t in tensors.items()}
+    transformer.load_state_dict(state, assign=True)
+    transformer.requires_grad_()
+    return Nanospeech(transformer, tokenizer, config.audio, loss)
+
+
+def read_release(release: Release, name: str) -> dict[str, Tensor]:
+    """float32 tensors of one of a release's files, by their published names."""
+    return {n: torch.tensor(t, dtype=torch.float32) for n, t in release.weights(name).items()}
+
+
+def extend_vocab(tokenizer: Tokenizer, extra: Iterable[str]) -> tuple[Tokenizer, list[str]]:
+    """A tokenizer that knows more tokens, appended to the old ones, and which these are.
+
+    Raises:
+        InputError: bytes need none, or a token is empty or holds a line feed.
+    """
+    extra = list(dict.fromkeys(extra))
+    if extra and tokenizer.kind == "bytes":
+        raise InputError("a model that reads bytes knows every text; it takes no extra vocabulary")
+    if bad := [t for t in extra if not t or "\n" in t or "\r" in t]:
+        raise InputError(f"{bad[0]!r} cannot be a token: vocab.txt holds one a line")
+    added = [t for t in extra if t not in tokenizer.ids]
+    return Tokenizer(tokenizer.kind, tokenizer.vocab + added), added
+
+
+def extend(
+    config: Any, tensors: dict[str, Tensor], known: int, added: int, seed: int = 0
+) -> tuple[Any, dict[str, Tensor]]:
+    """A network's config and tensors with rows for new tokens behind the old ones.
+
+    Args:
+        config: DiTConfig or DurationConfig.
+        tensors: by their published names.
+        known: tokens of the old vocabulary. A model may hold one row more than these and the
+            filler; it was never used, and the first new token takes it.
+        added: how many tokens are new. Their rows are the old ones' mean, with a little noise
+            that makes them differ.
+        seed: of the noise.
+    """
+    if not added:
+        return config, tensors
+    old = tensors[EMBEDDING]
+    rows = old[1 : known + 1]  # row 0 is the filler, ids are shifted by one
+    draw = torch.randn(added, old.shape[1], generator=torch.Generator().manual_seed(seed))
+    new = rows.mean(0) + NOISE * rows.std(0) * draw
+    table = torch.cat([old[: known + 1], new])
+    config = dataclasses.replace(config, text_num_embeds=known + added)
+    return config, {**tensors, EMBEDDING: table}
+
+
+def duration_state(release: Release, objective: Nanospeech) -> dict[str, Any] | None:
+    """The release's duration model for the objective's vocabulary, as a checkpoint to convert.
+
+    It is not trained on: a new voice's pace comes from its prompt. None where there is none.
+    """
+    config = release.config.duration
+    if config is None:
+        return None
+    tokenizer: Any = objective.tokenizer
+    known, added = len(release.tokenizer), len(tokenizer) - len(release.tokenizer)
+    tensors = read_release(release, DURATION)
+    config, tensors = extend(config, tensors, known, added)
+    assert isinstance(config, DurationConfig)
+    return {"model_state_dict": tensors, "config": {"duration": asdict(config)}}
