@@ -74,6 +74,24 @@ PREFERRED = {
     "excuse": "IH0 K S K Y UW1 Z",
     "i": "AY1",
 }
+# words younger than the dictionary
+PREFERRED |= {
+    "airbnb": "EH1 R B IY2 AH0 N B IY2",
+    "brexit": "B R EH1 K S IH0 T",
+    "codec": "K OW1 D EH2 K",
+    "covid": "K OW1 V IH0 D",
+    "emoji": "IH0 M OW1 JH IY0",
+    "exoplanet": "EH1 K S OW0 P L AE2 N AH0 T",
+    "kombucha": "K AA0 M B UW1 CH AH0",
+    "kyiv": "K IY1 V",
+    "ramen": "R AA1 M AH0 N",
+    "regex": "R EH1 JH EH0 K S",
+    "sriracha": "S ER0 AA1 CH AH0",
+    "sudoku": "S UW0 D OW1 K UW0",
+    "tiktok": "T IH1 K T AA2 K",
+    "vlog": "V L AO1 G",
+    "zelensky": "Z AH0 L EH1 N S K IY0",
+}
 HISSING = {"S", "Z", "SH", "ZH", "CH", "JH"}
 VOICELESS = {"P", "T", "K", "F", "TH"}
 # suffix: what may stand at the stem's end instead; those of the first sound change with the stem

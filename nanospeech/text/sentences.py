@@ -16,7 +16,9 @@ import numpy as np
 
 from nanospeech.errors import InputError
 
+from .english.foreign import plain, respelled
 from .normalize import expand
+from .phonemes import pronounce
 from .tags import hide, show
 
 log = logging.getLogger("nanospeech")
@@ -60,10 +62,8 @@ COUNTING = words(
     """no nos fig figs vol p pp ch sec eq art op pt jan feb mar apr jun jul aug sep sept oct nov
     dec"""
 )
-# letters that no decomposition takes to ASCII
-PLAIN = {"ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "æ": "ae", "Æ": "Ae"}
-PLAIN |= {"œ": "oe", "Œ": "Oe", "þ": "th", "Þ": "Th", "ð": "th", "Ð": "Th", "ı": "i", "ħ": "h"}
-PLAIN |= {"ẞ": "SS", "ŋ": "ng", "[": "(", "]": ")", "{": "(", "}": ")", "¿": "", "¡": "", "․": "."}
+# signs that the vocabulary may lack, and what to read for them
+SIGNS = {"[": "(", "]": ")", "{": "(", "}": ")", "¿": "", "¡": "", "․": "."}
 # marks that have no sound of their own
 UNSPOKEN = set("\"'()[]{}")
 
@@ -181,6 +181,13 @@ def fit(text: str, tokenizer: Vocabulary) -> tuple[str, set[str]]:
     unknown = tokenizer.unknown(text)
     if not unknown:
         return text, set()
+    if tokenizer.kind == "phonemes":
+        pieces = tokenizer.pieces(text)
+        pieces[::2] = [
+            respelled(piece, lambda w: pronounce(w) is not None) for piece in pieces[::2]
+        ]
+        text = "".join(pieces)
+        unknown = tokenizer.unknown(text)
     swap, lost = {}, set()
     for c in sorted(unknown):
         if len(c) != 1:
@@ -193,9 +200,8 @@ def fit(text: str, tokenizer: Vocabulary) -> tuple[str, set[str]]:
 
 
 def _nearest(c: str) -> Iterable[str]:
-    plain = "".join(p for p in unicodedata.normalize("NFKD", c) if not unicodedata.combining(p))
-    plain = PLAIN.get(plain, plain)
-    yield from filter(None, (c.lower(), plain, plain.lower(), c.casefold()))
+    bare = SIGNS.get(c, plain(c))
+    yield from filter(None, (c.lower(), bare, bare.lower(), c.casefold()))
     yield from {";": ",:", ":": ",;", "!": ".", "?": ".", "，": ",", "。": ".", "、": ","}.get(
         c, ""
     )

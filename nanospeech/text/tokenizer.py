@@ -11,7 +11,7 @@ import numpy as np
 from nanospeech.config import TOKENIZERS
 from nanospeech.errors import CheckpointError, InputError
 
-from .phonemes import SYMBOLS, pronounce
+from .phonemes import SYMBOLS, ending, pronounce
 
 PUNCTUATION = list(" .,!?;:-'\"()")
 LETTERS = list("abcdefghijklmnopqrstuvwxyz")
@@ -106,6 +106,9 @@ class Tokenizer:
     def word(self, word: str) -> list[str]:
         """Phonemes of one word; initials are named letter by letter; else its letters."""
         several = INITIALS.fullmatch(word)  # "MPs", "MP's", "PCs"
+        if several and len(word) > len(several[1]) + 1:  # "BBC's" is "BBC" and an s
+            base = self.word(several[1])
+            return [*base, *ending("'s", base[-1])]
         known = pronounce(word)
         if known is not None and (several[1] if several else word) not in SPELLED:
             return list(known)

@@ -134,7 +134,7 @@ def test_a_speaker_of_bytes_changes_no_character_but_spaces(text, caplog):
 
 def test_a_letter_is_respelled_or_dropped_and_never_read_as_another():
     fitted, lost = fit(prepare("Ærø, Łódź, Þór, naïve Straße", PHONEMES), PHONEMES)
-    assert fitted == "Aero, Lodz, Thor, naive Strasse" and not lost
+    assert fitted == "Aero, Woodzh, Thor, naive Strasse" and not lost
     fitted, lost = fit(prepare("a Жук and 你", PHONEMES), PHONEMES)
     assert fitted.split() == ["a", "and"] and lost == set("Жук你")
 

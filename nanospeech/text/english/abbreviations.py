@@ -170,6 +170,7 @@ RULES = [
         r"\b([NS][EW])\b(?= of\b)|(?:(?<=Avenue )|(?<=Street ))([NS][EW])\b",
         lambda m: QUARTERS[m[0]],
     ),
+    (r"\b[Ww]i-[Ff]i\b", lambda m: "WiFi"),
     (r"\bE\. (?=coli\b)", lambda m: "E "),
     (r"\bc\.\s?(?=\d{3,4}\b)", lambda m: "circa "),
     (r"\b([bd])\.\s?(?=\d{4}\b)", lambda m: "born " if m[1] == "b" else "died "),

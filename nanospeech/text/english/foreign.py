@@ -1,0 +1,59 @@
+"""Foreign: words with letters that English lacks, spelled as an English reader would say them.
+
+For models that read phonemes: words whose plain form the dictionary has ("café") are not touched.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+
+# letters that no decomposition takes to ASCII
+PLAIN = {"ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "æ": "ae", "Æ": "Ae"}
+PLAIN |= {"œ": "oe", "Œ": "Oe", "þ": "th", "Þ": "Th", "ð": "th", "Ð": "Th", "ı": "i", "ħ": "h"}
+PLAIN |= {"ß": "ss", "ẞ": "SS", "ŋ": "ng"}
+# letters by their sound, where it is not that of the bare letter
+LETTERS = {"ł": "w", "ñ": "ny", "ń": "ny", "ň": "ny", "ç": "s", "ş": "sh", "ș": "sh", "š": "sh"}
+LETTERS |= {"ś": "sh", "č": "ch", "ć": "ch", "ž": "zh", "ź": "zh", "ż": "zh", "ř": "rzh"}
+LETTERS |= {"ě": "ye", "ğ": "", "ü": "oo", "ű": "oo", "ů": "oo", "å": "aw", "ą": "on", "ę": "en"}
+LETTERS |= {"ț": "ts", "ţ": "ts", "ő": "o"}
+POLISH = set("łąęńśźż")  # letters of Polish alone, whose other letters then sound as its own do
+PAIRS = {"sz": "sh", "cz": "ch", "rz": "zh", "ch": "h", "w": "v", "j": "y", "c": "ts", "ó": "oo"}
+POLISH_SOUNDS = re.compile("|".join(PAIRS))
+# words whose plain form is another one
+OTHERS = {"résumé": "rezoomay", "résumés": "rezoomays", "rosé": "rozay", "pâté": "pattay"}
+OTHERS |= {"exposé": "expozay", "exposés": "expozays", "maté": "mahtay"}
+WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+
+
+def plain(text: str) -> str:
+    """Latin letters without accents."""
+    bare = (c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
+    return "".join(PLAIN.get(c, c) for c in bare)
+
+
+def respelled(text: str, is_known: Callable[[str], bool]) -> str:
+    """A text whose foreign words are spelled by their sound, unless their plain form is known.
+
+    Args:
+        text: in composed Unicode (NFC).
+        is_known: whether a plain word is said by the dictionary.
+    """
+    if text.isascii():
+        return text
+    return WORD.sub(lambda m: _word(m[0], is_known), text)
+
+
+def _word(word: str, is_known: Callable[[str], bool]) -> str:
+    lower = word.lower()
+    if lower in OTHERS:
+        return OTHERS[lower]
+    if not LETTERS.keys() & set(lower) or not plain(lower).isascii() or is_known(plain(word)):
+        return word
+    if POLISH & set(lower):
+        lower = POLISH_SOUNDS.sub(lambda m: PAIRS[m[0]], lower)
+    if lower[0] == "ç":  # Turkish, Albanian
+        lower = "ch" + lower[1:]
+    spelled = plain("".join(LETTERS.get(c, c) for c in lower))
+    return spelled.capitalize() if word[0].isupper() else spelled

@@ -1,0 +1,74 @@
+"""Foreign words, initials and young words: said as an English reader would say them."""
+
+import pytest
+
+from nanospeech.text.english.foreign import plain, respelled
+from nanospeech.text.phonemes import pronounce
+from nanospeech.text.sentences import fit, prepare
+from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
+
+PHONEMES = Tokenizer("phonemes", phoneme_vocab())
+
+
+def said(text: str) -> list[str]:
+    """The tokens of each word."""
+    fitted, lost = fit(prepare(text, PHONEMES), PHONEMES)
+    assert not lost
+    tokens = PHONEMES.tokens(fitted)
+    return "|".join(tokens).replace("| |", "  ").replace("|", " ").split("  ")
+
+
+@pytest.mark.parametrize(
+    "word, spelled",
+    [
+        ("Łukasz", "w u k a s h"),
+        ("Błaszczykowski", "b w a s h c h y k o v s k i"),
+        ("Şule", "sh u l e".replace("sh", "s h")),
+        ("Çelik", "c h e l i k"),
+        ("ñandú", "n y a n d u"),
+        ("Žižek", "z h i z h e k"),
+        ("Søren", "s o r e n"),
+        ("Straße", "s t r a s s e"),
+        ("résumé", "r e z o o m a y"),
+    ],
+)
+def test_words_that_no_dictionary_has_are_spelled_by_sound(word, spelled):
+    assert said(word) == [spelled]
+
+
+@pytest.mark.parametrize("word", ["José", "Nguyễn", "Dvořák", "naïve", "café", "Señor", "Škoda"])
+def test_words_whose_plain_form_is_known_are_said_by_the_dictionary(word):
+    assert said(word) == [" ".join(pronounce(plain(word)))]
+
+
+def test_ascii_and_other_scripts_stay():
+    for text in ("Lukasz went home.", "Что это? 你好 łąka's"):
+        known = respelled(text, lambda word: True)
+        assert known == text
+    assert respelled("«Łódź», Łódź's", lambda word: False) == "«Woodzh», Woodzh's"
+    chars = Tokenizer("chars", [*" abcdefghijklmnopqrstuvwxyz.,'"])
+    assert fit("Łukasz", chars) == ("lukasz", set())  # a model of letters was trained on these
+
+
+@pytest.mark.parametrize(
+    "written, letters",
+    [
+        ("IBM's", "I B M"),
+        ("BBC's", "B B C"),
+        ("UK's", "U K"),
+        ("CEO's", "C E O"),
+        ("FBI’s", "F B I"),
+    ],
+)
+def test_initials_keep_their_letters_before_a_possessive(written, letters):
+    bare, whole = said(letters.replace(" ", "")), said(written)
+    assert whole == [f"{bare[0]} Z"]
+    assert bare[0].replace("1", "").replace("2", "").replace("0", "") == " ".join(
+        " ".join(pronounce(c)).replace("1", "") for c in letters.split()
+    )
+
+
+def test_acronyms_that_are_words_stay_words():
+    assert said("NASA's")[0].split() == [*pronounce("nasa"), "Z"]
+    assert said("Wi-Fi at home")[0].split() == list(pronounce("wifi"))
+    assert said("COVID-19 vlogs")[0].startswith("K OW1 V IH0 D")
