@@ -63,8 +63,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--imitates",
         action=argparse.BooleanOptionalAction,
-        help="whether it speaks in the voice of any recording; with --no-imitates who gives it one"
-        " (--ref-audio) is told that it does not",
+        help="whether it speaks in the voice of any recording; with --no-imitates a recording"
+        " (--ref-audio) gets a warning",
     )
     parser.add_argument("--card", help="Markdown file to include in the model card")
     args = vars(parser.parse_args(argv))

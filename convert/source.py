@@ -104,9 +104,9 @@ def read_folder(path: Path) -> dict[str, Any]:
     """
     parts = {"model": "model_state_dict", "ema": "ema_state_dict"}
     if (path / EXPORT).is_file():
-        told = json.loads((path / EXPORT).read_text(encoding="utf-8"))
+        described = json.loads((path / EXPORT).read_text(encoding="utf-8"))
         files = {part: path / f"{part}.safetensors" for part in parts}
-        return told | {parts[part]: read_lazily(file) for part, file in files.items()}
+        return described | {parts[part]: read_lazily(file) for part, file in files.items()}
     state: dict[str, Any] = {parts[part]: read_checkpoint(path, f"{part}.") for part in parts}
     meta = json.loads((path / "meta.json").read_text(encoding="utf-8"))
     return state | {k: meta[k] for k in ("step", "config", "vocab")} | {"run": meta.get("run")}

@@ -1,9 +1,9 @@
-"""BLAS: a fast one for MLX on Linux, whose own takes several times as long. Standard library only.
+"""BLAS: a fast one for MLX on Linux, whose own is several times slower. Standard library only.
 
-MLX's package for Linux brings the reference BLAS. The loader takes a function from what was loaded
-for all before it looks into that, so a BLAS of the system's that is loaded before MLX is used in
-its place. PyTorch, if it is imported after that, uses it too, and its own (MKL) is the faster one:
-import torch first where one process needs both.
+MLX's package for Linux brings the reference BLAS. The dynamic linker resolves a symbol in globally
+loaded libraries first, so a system's BLAS that is loaded before MLX is used instead. PyTorch would
+use it too if imported later, and its own (MKL) is faster: where one process needs both, import
+torch first.
 """
 
 from __future__ import annotations
@@ -67,18 +67,18 @@ def prefer_fast_blas() -> None:
 
 @contextlib.contextmanager
 def kernels() -> Iterator[None]:
-    """Inside, OpenBLAS is told which kernels this processor can run, unless the user told it.
+    """Sets OpenBLAS's kernels to the best that this processor runs, unless the user chose some.
 
-    One that is older than the processor does not know its name, and takes those of 2004, with a
-    quarter of the speed.
+    An OpenBLAS older than the processor does not recognise it and falls back to kernels of 2004, at
+    a quarter of the speed.
     """
-    told = best_kernels() if KERNEL not in os.environ else None
-    if told:
-        os.environ[KERNEL] = told
+    best = best_kernels() if KERNEL not in os.environ else None
+    if best:
+        os.environ[KERNEL] = best
     try:
         yield
     finally:
-        if told:
+        if best:
             del os.environ[KERNEL]
 
 
@@ -95,7 +95,7 @@ def best_kernels() -> str | None:
 
 @cache
 def advise_fast_blas() -> None:
-    """Says, once, how MLX's sums become faster, where they are slow."""
+    """Warns once where MLX runs on the reference BLAS, with what to install."""
     if not wanted() or not slow():
         return
     if path := find_blas():
@@ -114,15 +114,15 @@ def advise_fast_blas() -> None:
 @cache
 def threads() -> int:
     """Threads that MLX may keep busy on the CPU: OMP_NUM_THREADS, or as many as processors."""
-    told = os.environ.get("OPENBLAS_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS") or ""
-    if told.isdecimal():
-        return max(1, int(told))
+    limit = os.environ.get("OPENBLAS_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS") or ""
+    if limit.isdecimal():
+        return max(1, int(limit))
     return cores()
 
 
 @contextlib.contextmanager
 def limited(count: int) -> Iterator[None]:
-    """Inside, the BLAS that prefer_fast_blas loaded computes each product in so many threads."""
+    """Limits the threads of the BLAS that prefer_fast_blas loaded, within the context."""
     library = loaded.get("openblas")
     if library is not None:
         library.openblas_set_num_threads(count)
@@ -140,5 +140,5 @@ def slow() -> bool:
 
 
 def wanted() -> bool:
-    """Whether to look after the BLAS at all."""
+    """Whether to choose a BLAS at all: on Linux, unless it is switched off."""
     return sys.platform == "linux" and os.environ.get(VARIABLE) != "off"

@@ -21,8 +21,8 @@ def quotas(groups: Path = CONTROL_GROUPS, own: Path = OWN_GROUPS) -> list[int]:
     """Limits to the processors' time, in processors, rounded up; Linux only.
 
     docker --cpus, Kubernetes' limits.cpu and systemd's CPUQuota are kept in a control group, either
-    version 2's cpu.max or version 1's pair of files. Within a container the group that the process
-    is told of may not be there; its own is the root then.
+    version 2's cpu.max or version 1's pair of files. Within a container the path that
+    the process sees may not exist; its group is at the root then.
     """
     found = []
     try:
@@ -38,10 +38,10 @@ def quotas(groups: Path = CONTROL_GROUPS, own: Path = OWN_GROUPS) -> list[int]:
         names = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if controllers else ("cpu.max",)
         for folder in groups / controllers / path.lstrip("/"), groups / controllers:
             try:
-                told = [(folder / name).read_text(encoding="utf-8") for name in names]
+                values = [(folder / name).read_text(encoding="utf-8") for name in names]
             except OSError:
                 continue
-            quota, period = [*" ".join(told).split(), "", ""][:2]
+            quota, period = [*" ".join(values).split(), "", ""][:2]
             if quota.isdecimal() and period.isdecimal():  # not max or -1: no limit
                 found.append(max(1, math.ceil(int(quota) / max(1, int(period)))))
     return found

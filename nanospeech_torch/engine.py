@@ -101,8 +101,8 @@ class TorchEngine(Engine):
 
 def has_bfloat16() -> bool:
     """Whether this processor multiplies matrices in bfloat16; elsewhere float32 is faster."""
-    told = getattr(torch.cpu, "get_capabilities", dict)()  # an older torch does not tell
-    return any(told.get(k) for k in ("avx512_bf16", "amx_bf16"))
+    found = getattr(torch.cpu, "get_capabilities", dict)()  # older versions of torch lack it
+    return any(found.get(k) for k in ("avx512_bf16", "amx_bf16"))
 
 
 class Unfilled(TorchFunctionMode):

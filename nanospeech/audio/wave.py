@@ -79,11 +79,11 @@ def read(
 
 
 def unreadable(name: str, e: Exception) -> InputError:
-    """What to say of a file that libsndfile cannot read."""
-    told = f"cannot read {name} as audio: {e}"
+    """The error of a file that libsndfile cannot read."""
+    message = f"cannot read {name} as audio: {e}"
     if Path(name).suffix.lower() in FOREIGN:
-        told += "; it takes no such files: make it one that it takes, as by ffmpeg -i FILE new.wav"
-    return InputError(told)
+        message += "; libsndfile does not read these: convert it, as by ffmpeg -i FILE new.wav"
+    return InputError(message)
 
 
 def check_length(path: str | Path, max_seconds: float) -> float:

@@ -69,7 +69,7 @@ def find(inputs: Iterable[Path], layout: str = "auto") -> tuple[list[Sample], li
         layout: a key of LAYOUTS, or "auto" to tell each by what lies in it.
 
     Raises:
-        InputError: an input is missing, or its layout is not to be told.
+        InputError: an input is missing, or its layout is not recognised.
         DataError: there is nothing in them.
     """
     samples: list[Sample] = []

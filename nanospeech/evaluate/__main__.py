@@ -122,18 +122,18 @@ def add_sampling(p: argparse.ArgumentParser) -> None:
             type=kind,
             default=default,
             choices=CHOICES.get(f.name),
-            help=f"{f.metadata.get('help')} (default: {told(f.name, f.default)})",
+            help=f"{f.metadata.get('help')} (default: {shown_default(f.name, f.default)})",
         )
     group.add_argument("--speed", type=float, default=1.0, help="2 is twice as fast (default: 1)")
     group.add_argument(
         "--duration",
         type=name_or_seconds,
         metavar="HOW",
-        help=f"SECONDS of each utterance, or who tells them: {', '.join(DURATIONS)}",
+        help=f"SECONDS of each utterance, or the source of durations: {', '.join(DURATIONS)}",
     )
 
 
-def told(name: str, default: Any) -> Any:
+def shown_default(name: str, default: Any) -> Any:
     """A default, for --help."""
     return OWN.get(name, default)
 

@@ -1,24 +1,24 @@
-"""Durations: how well the length of speech is foretold, on recordings that nothing was trained on.
+"""Durations: errors of predicted durations, on recordings that nothing was trained on.
 
     nanospeech evaluate durations --shards 'data/heldout/*.tar' --held-out 0 --out docs/durations
     nanospeech evaluate durations --shards 'shards/*.tar' --model FOLDER --whisper base
 
-Each clip is to be spoken after a prompt, another clip of its speaker, just as nanospeech.generate
-would; nothing is spoken. What is foretold is set beside the recording's length by each of
---duration's names that the model knows: rule (the prompt's bytes a second), tokens (an aligned
-model's own durations), model (the folder's duration model) and both (their geometric mean).
-Silence before the first sound is not counted: a prompt ends in silence already.
+The prompt of each clip is another clip of its speaker. The length that nanospeech.generate would
+give the clip's text is predicted, by each choice of --duration that the model has, and compared
+with the recording's: rule (the prompt's bytes a second), tokens (an aligned model's own durations),
+model (the folder's duration model) and both (their geometric mean). Nothing is spoken. Silence
+before a recording's first sound is not counted, as a prompt ends in silence already.
 
-With --own jf_nezumi=nezumi that speaker's clips are spoken by the built-in voice instead: after its
-prompt, with its weights and its pace, at its speaker's own speed. With --set-pace the paces of
-these voices are measured and written to voices/NAME.json: do that on recordings that they were
-trained with. --own '*=anna' is for recordings that are all of one speaker.
+With --own jf_nezumi=nezumi a built-in voice is the prompt for that speaker's clips, with the
+voice's weights and pace, at its speaker's own speed. --own '*=anna' does so for all clips. --set-
+pace measures the paces of these voices and writes them to voices/NAME.json; use it on the
+recordings that the voices were trained on.
 
-Clips count whose keys' CRC-32 is divisible by --held-out, as nanospeech prepare curate holds them
-out. With
---whisper a recogniser listens, and clips are left out by curate.py's rule alone: more than half of
-the words misheard. Writes durations.csv, durations.json, durations.png and table.md to --out, and
-the table into the page --doc between its two markers. The last line is the JSON document.
+Used are clips whose keys have a CRC-32 divisible by --held-out, those that nanospeech prepare
+curate holds out. With --whisper, clips of which a recogniser gets more than half the words wrong
+are left out, as curate does. Writes durations.csv, durations.json, durations.png and table.md to
+--out, and the table into the page --doc between its two markers. The last line is the JSON
+document.
 """
 
 from __future__ import annotations
@@ -74,14 +74,14 @@ class Clip:
         return len(self.wave) / audio.SAMPLE_RATE
 
     @property
-    def told(self) -> float:
+    def speech_seconds(self) -> float:
         """Seconds from the first sound on."""
         return self.seconds - audio.loud_span(self.wave)[0] / audio.SAMPLE_RATE
 
 
 @dataclass(frozen=True)
 class Row:
-    """One clip: how long it is, and by whom foretold to be how long."""
+    """The true and predicted seconds of a clip; a field for each source of durations."""
 
     key: str
     speaker: str
@@ -94,7 +94,7 @@ class Row:
     both: float | None = None
 
     def error(self, how: str) -> float:
-        """The share of its length by which a clip is foretold too long; negative: too short."""
+        """Relative error of a prediction; negative where it is too short."""
         return getattr(self, how) / self.seconds - 1
 
 
@@ -150,54 +150,57 @@ def pairs(clips: list[Clip], lengths: tuple[float, float], each: int) -> list[tu
     return found
 
 
-def foretell(speaker: Any, prompt: str, clip: Clip, ways: Sequence[str]) -> Row:
-    """The length of a clip by each of `ways`, as this Speaker has it after the prompt so named."""
+def predict(speaker: Any, prompt: str, clip: Clip, ways: Sequence[str]) -> Row:
+    """Predicted seconds of a clip by each of `ways`, with a Speaker whose prompt is `prompt`."""
     engine = speaker.engine
-    config, told = engine.config, {}
+    config, predicted = engine.config, {}
     for speaker.durations in ways:
         frames = sum(
             speaker.frames(chunk, encode(chunk + config.dit.edge, engine.tokenizer))
             for chunk in speaker.chunks(clip.text)
         )
-        told[speaker.durations] = round(frames / config.audio.frame_rate, 4)
-    return Row(clip.key, clip.speaker, prompt, clip.text, round(clip.told, 4), **told)
+        predicted[speaker.durations] = round(frames / config.audio.frame_rate, 4)
+    seconds = round(clip.speech_seconds, 4)
+    return Row(clip.key, clip.speaker, prompt, clip.text, seconds, **predicted)
 
 
 def least_error(pairs: Sequence[tuple[float, float]]) -> float:
-    """The factor of what is foretold that has the least mean error, as a share of what is true.
+    """The factor on predictions that minimises their mean relative error.
 
-    It is the median of true/foretold, each counted foretold/true times.
+    It is the median of true / predicted, weighted by predicted / true.
 
     Args:
-        pairs: foretold and true seconds.
+        pairs: predicted and true seconds.
     """
-    ratios = sorted(true / told for told, true in pairs)
+    ratios = sorted(true / predicted for predicted, true in pairs)
     weights = np.cumsum([1 / r for r in ratios])
     return ratios[int(np.searchsorted(weights, weights[-1] / 2))]
 
 
 def set_pace(voice: Voice, rows: Sequence[Row], how: str) -> float:
-    """Measures a voice's pace in what it foretold of its speaker's clips, and writes it.
+    """Computes a voice's pace from predictions for its speaker's clips, and writes it.
 
     Args:
-        voice: as it foretold, with the pace that it had.
-        rows: of it.
-        how: who foretold.
+        voice: with the pace that the predictions were made at.
+        rows: the predictions.
+        how: the source of durations.
 
     Raises:
-        InputError: the recordings last so much longer or shorter that they cannot be its own.
+        InputError: the pace is out of bounds, so the recordings cannot be of this voice.
     """
     pace = round(voice.settings.pace * least_error([(getattr(r, how), r.seconds) for r in rows]), 3)
     if not PACES[0] <= pace <= PACES[1]:
-        raise InputError(f"the clips last {pace} times as long as foretold: not {voice.name}'s")
+        raise InputError(
+            f"the clips last {pace} times as long as predicted, so they cannot be {voice.name}'s"
+        )
     path = voice.audio.with_suffix(".json")
-    told = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    path.write_text(json.dumps({**told, "pace": pace}) + "\n", encoding="utf-8")
+    settings = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    path.write_text(json.dumps({**settings, "pace": pace}) + "\n", encoding="utf-8")
     return pace
 
 
 def groups(rows: list[Row]) -> dict[str, list[Row]]:
-    """Rows by speaker, those of few clips together, and all."""
+    """Rows by speaker (speakers with few clips are one group), and all rows."""
     count = Counter(r.speaker for r in rows)
     names = sorted(s for s in count if count[s] >= FEW)
     parts = {name: [r for r in rows if r.speaker == name] for name in names}
@@ -239,7 +242,7 @@ def table(summary: dict[str, Any], ways: Sequence[str]) -> str:
 
 
 def picture(rows: list[Row], ways: Sequence[str], path: Path) -> None:
-    """Foretold against true seconds, a panel for each way.
+    """Plots predicted against true seconds, a panel for each source of durations.
 
     Raises:
         BackendError: matplotlib is not installed.
@@ -267,14 +270,14 @@ def picture(rows: list[Row], ways: Sequence[str], path: Path) -> None:
         for side in (axis.xaxis, axis.yaxis):
             side.set_ticks(ticks, [f"{t:g}" for t in ticks])
             side.set_ticks([], minor=True)
-    axes[0][0].set_ylabel("foretold seconds")
+    axes[0][0].set_ylabel("predicted seconds")
     axes[0][0].legend(fontsize=7, loc="upper left")
     figure.savefig(path, dpi=130)
     plt.close(figure)
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
-    """Measures, writes what is found, and returns the JSON document."""
+    """Measures, writes the results, and returns the JSON document."""
     from nanospeech.load import load_engine
     from nanospeech.speech.speaker import Speaker
 
@@ -285,7 +288,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     ways = ["rule"] + ["tokens"] * engine.aligned + ["model"] * model
     ways += ["both"] * (model and engine.aligned)
     if args.set_pace and len(ways) == 1:
-        raise InputError(f"{engine.folder} foretells no lengths, so there is no pace to measure")
+        raise InputError(f"{engine.folder} predicts no durations, so there is no pace to measure")
     args.out.mkdir(parents=True, exist_ok=True)
     clips = list(tqdm(read_clips(args.shards, args.held_out), "reading", unit="clip", leave=False))
     misread: list[str] = []
@@ -303,14 +306,14 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         *pairs(strangers, tuple(args.prompt_seconds), args.prompts),
     ]
     rows, skipped = [], []
-    for prompt, clip in tqdm(spans, "foretelling", unit="clip", leave=False):
+    for prompt, clip in tqdm(spans, "predicting", unit="clip", leave=False):
         if isinstance(prompt, Voice):
             if prompt.text != clip.text:  # else it is the prompt
-                rows.append(foretell(voices[prompt.name], prompt.name, clip, ways))
+                rows.append(predict(voices[prompt.name], prompt.name, clip, ways))
             continue
         try:
             speaker = Speaker(engine, ref_audio=prompt.wave, ref_text=prompt.text, seed=0)
-            rows.append(foretell(speaker, prompt.key, clip, ways))
+            rows.append(predict(speaker, prompt.key, clip, ways))
         except InputError as e:  # of recordings: silent, or too short for their text
             skipped.append(f"{clip.key} after {prompt.key}: {e}")
     if not rows:
@@ -322,7 +325,9 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     if args.set_pace:
         for speaker, voice in own.items():
             if not (part := [r for r in rows if r.prompt == voice.name]):
-                raise DataError(f"no clip of {speaker}, whose pace {voice.name} is to have")
+                raise DataError(
+                    f"no clip of {speaker}, from which the pace of {voice.name} would be measured"
+                )
             paces[voice.name] = set_pace(voice, part, ways[-1])
     lonely = sorted({c.key for c in clips} - {clip.key for _, clip in spans})
     document = {
@@ -348,8 +353,9 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     print(text)
     worst = sorted(rows, key=lambda r: -abs(r.error(ways[-1])))[: args.worst]
     for r in worst:
-        told = ", ".join(f"{how} {getattr(r, how):.2f}" for how in ways)
-        print(f"{r.error(ways[-1]):+.0%} {r.speaker} {r.key}: {r.seconds:.2f} s, {told}: {r.text}")
+        predicted = ", ".join(f"{how} {getattr(r, how):.2f}" for how in ways)
+        error = f"{r.error(ways[-1]):+.0%} {r.speaker} {r.key}: {r.seconds:.2f} s"
+        print(f"{error}, {predicted}: {r.text}")
     return document
 
 
@@ -374,7 +380,7 @@ def build_parser() -> argparse.ArgumentParser:
         nargs="+",
         default=[],
         metavar="SPEAKER=VOICE",
-        help="see above",
+        help="built-in voice for a speaker's clips, see above",
     )
     add("--set-pace", action="store_true", help="measure the paces of these voices, and write them")
     add("--backend", default="auto", metavar="NAME")

@@ -180,9 +180,9 @@ def about(args: argparse.Namespace) -> dict[str, Any]:
     from nanospeech.release.folder import open_release
 
     release = open_release(args.model)
-    told = {name: str(getattr(args, name)) for name in ("backend", "device", "whisper")}
-    told |= {"voice": str(args.voice or args.ref_audio or release.config.default_voice)}
-    return {"model": release.config.name, "weights": digest(release.folder), **told}
+    settings = {name: str(getattr(args, name)) for name in ("backend", "device", "whisper")}
+    settings |= {"voice": str(args.voice or args.ref_audio or release.config.default_voice)}
+    return {"model": release.config.name, "weights": digest(release.folder), **settings}
 
 
 def read_rows(path: Path, wanted: dict[str, Any]) -> list[Row]:

@@ -113,8 +113,8 @@ def write_csv(results: Sequence[dict[str, Any]], path: Path) -> None:
             writer.writerow([round(v, 4) if isinstance(v, float) else v for v in values])
 
 
-def told(result: dict[str, Any]) -> str:
-    """What sets a cell apart, in words."""
+def label(result: dict[str, Any]) -> str:
+    """What distinguishes a cell, in words."""
     o, line = result["options"], result["line"]
     if line in SOLVERS:
         return SOLVERS[line]
@@ -134,7 +134,7 @@ def table(results: Sequence[dict[str, Any]]) -> str:
         "|---|---|---|---|---|---|",
     ]
     for r in results:
-        name = told(r) + (" (**knee**)" if r["knee"] else "")
+        name = label(r) + (" (**knee**)" if r["knee"] else "")
         lines.append(
             f"| {name} | {r['evaluations']} | {r['forwards']}"
             f" | {100 * r['wer']:.1f} ± {100 * r['wer_error']:.1f}"

@@ -354,7 +354,7 @@ def run(args: argparse.Namespace) -> tuple[dict[str, Any], list[Skip]]:
     if args.whisper:
         load = partial(whisper, args.whisper)
         if args.jobs == 1:
-            load()  # a recogniser that is not there should be told before anything is opened
+            load()  # a missing recogniser should be reported before anything is opened
     samples, skips = find(args.inputs)
     name = Path(args.whisper).name if args.whisper else ""
     summary, dropped = curate(

@@ -86,6 +86,6 @@ class Heard:
 
     def add(self, key: str, data: bytes, text: str, heard: str) -> None:
         """Writes down what was heard in a clip of these bytes."""
-        line = " ".join(text.split())  # one line a row, or a torn one could not be told
+        line = " ".join(text.split())  # one line a row, so that a truncated row can be detected
         self.writer.writerow([key, zlib.crc32(data), self.recogniser, line, heard])
         self.file.flush()

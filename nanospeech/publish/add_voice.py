@@ -1,13 +1,12 @@
-"""Adds the voice of a finetuned model to the folder that it was finetuned from.
+"""Add voice: copies the voice of a finetuned model into the folder that it was finetuned from.
 
     nanospeech finetune --data recordings/ --voice anna --output anna
     nanospeech publish voice anna FOLDER --voice anna
     python -m nanospeech.generate --model FOLDER --voice anna --text "Hello."
 
-FOLDER speaks as before with its other voices. With this one it speaks as the finetuned model does:
-voices/anna.safetensors holds what training changed, cut to a size
-(nanospeech/release/voice_weights.py).
-The last line is one JSON document: how large the file is, and what share of the change it holds.
+FOLDER's other voices stay as they are. voices/anna.safetensors holds the difference between the
+two models' weights, compressed to a given size (nanospeech/release/voice_weights.py). The last line
+is one JSON document: the file's size, and the share of the difference that it holds.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def add_voice(
         InputError: no such voice, another of that name, or models that are not alike.
     """
     if tuned.tokenizer.vocab != base.tokenizer.vocab or tuned.config.audio != base.config.audio:
-        raise InputError(f"{tuned.folder} reads or hears in another way than {base.folder}")
+        raise InputError(f"{tuned.folder} has another tokenizer or audio config than {base.folder}")
     voice = find_voice(name, tuned.folder)
     if voice.audio.parent != tuned.folder / "voices":
         raise InputError(f"{tuned.folder} has no voice {name!r} of its own")
@@ -85,7 +84,7 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(argv)
     try:
-        told = add_voice(
+        figures = add_voice(
             open_release(args.tuned),
             open_release(args.folder),
             args.voice,
@@ -96,7 +95,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"error: {e}", file=sys.stderr)
         return 2
     print(f"{args.folder} has the voices {', '.join(list_voices(args.folder))}")
-    print(json.dumps({"voice": args.voice, **{k: round(v, 4) for k, v in told.items()}}))
+    print(json.dumps({"voice": args.voice, **{k: round(v, 4) for k, v in figures.items()}}))
     return 0
 
 

@@ -98,7 +98,7 @@ def read_voices(model: Path) -> list[Spoken]:
         words = path.with_suffix(".txt").read_text(encoding="utf-8").strip()
         found.append(Spoken(path.stem, audio.read(path), words, about))
     if not found:
-        raise InputError(f"{model} has no voices/, so there is nobody to listen to")
+        raise InputError(f"{model} has no voices/, so there are no voices to listen to")
     return sorted(found, key=lambda v: v.name != default)
 
 
@@ -162,9 +162,9 @@ def alike(voice: Spoken, texts: int, backends: Sequence[str]) -> str:
     if any(len(a) != len(b) for a, b in pairs):
         return "The two backends' waves are not of one length."
     far = max(float(np.abs(a - b).max()) for a, b in pairs)
-    told = f"The two backends' waves differ by {far:.1e} at most"
+    apart = f"The two backends' waves differ by {far:.1e} at most"
     types = [f"{BACKENDS[b]} computed in {voice.types[b]}" for b in backends[:2]]
-    return f"{told}: {', '.join(types)}." if len(set(voice.types.values())) > 1 else f"{told}."
+    return f"{apart}: {', '.join(types)}." if len(set(voice.types.values())) > 1 else f"{apart}."
 
 
 def write_files(out: Path, voices: Sequence[Spoken], backends: Sequence[str]) -> None:
@@ -303,7 +303,7 @@ def markdown(
 def check_replaceable(out: Path) -> None:
     """
     Raises:
-        InputError: the folder holds what this script did not write, and would be lost.
+        InputError: the folder holds other files, which would be lost.
     """
     if not out.name or (out.exists() and not out.is_dir()):
         raise InputError(f"--out is {out}, which names no folder to write")
@@ -326,12 +326,12 @@ def run(args: argparse.Namespace) -> int:
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     write_files(part, voices, backends)
-    told: tuple[Any, ...] = (voices, texts, backends, tables, args.seed)
-    (part / "index.html").write_text(page(*told), encoding="utf-8")
+    content: tuple[Any, ...] = (voices, texts, backends, tables, args.seed)
+    (part / "index.html").write_text(page(*content), encoding="utf-8")
     shutil.rmtree(args.out, ignore_errors=True)
     part.rename(args.out)
     beside = args.out.with_name(args.out.name + ".md")
-    beside.write_text(markdown(args.out.name, *told), encoding="utf-8")
+    beside.write_text(markdown(args.out.name, *content), encoding="utf-8")
     return sum(p.stat().st_size for p in [beside, *args.out.iterdir()])
 
 

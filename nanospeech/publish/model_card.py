@@ -1,4 +1,4 @@
-"""Model card: writes README.md of a release folder from what is on record. Measures nothing.
+"""Model card: writes README.md of a release folder from recorded files. Measures nothing.
 
     nanospeech publish card my_voice --data data/curate.json --record runs/record.json \\
         --run runs/speech --evaluation eval --notes notes.md
@@ -10,7 +10,7 @@ MODEL        release folder; sizes, voices and their licences are read off its f
 --evaluation folders of nanospeech evaluate: the tables, and how they were measured
 --notes      Markdown that goes below: what only a person can say
 
-What is not given is not claimed. Every figure comes from one of these files.
+Every figure comes from one of these files; without a file its section is left out.
 """
 
 from __future__ import annotations
@@ -130,10 +130,10 @@ def voices(folder: Path, config: ModelConfig) -> str:
 
 
 def data(paths: Sequence[Path], vocoder: Sequence[str], known: dict[str, dict[str, Any]]) -> str:
-    """Who was listened to, for how long, under which licences.
+    """The speakers of the training data: hours, clips, sources and licences.
 
     Args:
-        vocoder: sources that the vocoder learned from.
+        vocoder: sources that the vocoder was trained on.
     """
     if not paths and not vocoder:
         return ""
@@ -145,9 +145,9 @@ def data(paths: Sequence[Path], vocoder: Sequence[str], known: dict[str, dict[st
                 continue
             for side in hours:
                 hours[side] += s[f"{side}_hours"]
-            told = ", ".join(s.get("license", {}))
+            licences = ", ".join(s.get("license", {}))
             row = (name, f"{s['train_hours']:.2f}", s["train_clips"], f"{s['heldout_hours']:.2f}")
-            rows.append((*row, ", ".join(s.get("source", {})), told))
+            rows.append((*row, ", ".join(s.get("source", {})), licences))
             for source in s.get("source", {}):
                 sources.setdefault(source, set()).update(s.get("license", {}))
     head = ("speaker", "hours trained on", "clips", "hours held out", "source", "licence")
@@ -179,15 +179,15 @@ def shares(vary: float | list[float] | None) -> list[float]:
 
 
 def attribution(
-    source: str, told: Iterable[str], known: dict[str, dict[str, Any]]
+    source: str, licences: Iterable[str], known: dict[str, dict[str, Any]]
 ) -> tuple[str, str]:
-    """Whom to thank for a source, and its licence."""
+    """The credit for a source, and its licence."""
     a = known.get(source, {})
     words = [str(a[k]) for k in ("title", "by", "kind") if a.get(k)]
     credit = ", ".join(words) or source
     if a.get("note"):
         credit += f". {a['note']}"
-    return credit, a.get("license") or ", ".join(sorted(told)) or "not stated"
+    return credit, a.get("license") or ", ".join(sorted(licences)) or "not stated"
 
 
 def training(run: Path | None, records: Sequence[Path]) -> str:
@@ -209,7 +209,7 @@ def training(run: Path | None, records: Sequence[Path]) -> str:
 
 
 def settings(run: Path) -> list[str]:
-    """What the newest checkpoint of a run tells of it."""
+    """Steps, time and settings of a run, from its newest checkpoint."""
     try:
         latest = (run / "latest").read_text(encoding="utf-8").strip()
     except OSError as e:

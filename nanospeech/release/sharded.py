@@ -152,8 +152,8 @@ class ShardWriter:
             file = f"{stem}-{number:05d}-of-{count:05d}{END}"
             part.replace(self.path.with_name(file))
             where |= dict.fromkeys(names, file)
-        told = {"metadata": {"total_size": self.total}, "weight_map": dict(sorted(where.items()))}
+        index = {"metadata": {"total_size": self.total}, "weight_map": dict(sorted(where.items()))}
         index = index_of(self.path)
         part = index.with_suffix(".part")
-        part.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+        part.write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
         part.replace(index)

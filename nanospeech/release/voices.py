@@ -163,9 +163,9 @@ def default_voice(release: str | Path | None, preferred: str | None = None) -> V
     """
     if preferred is None:
         own, shipped = own_voices(release), shipped_voices()
-        told = PACKAGED / "default" / "config.json"
-        if not own and told.is_file():
-            preferred = ModelConfig.load(told).default_voice
+        config = PACKAGED / "default" / "config.json"
+        if not own and config.is_file():
+            preferred = ModelConfig.load(config).default_voice
         preferred = preferred or next(iter(sorted(own or shipped)), None)
     if preferred is None:
         raise InputError("this model has no voices; give a reference recording and its words")

@@ -223,8 +223,8 @@ def extract_features(
     if todo and not clips_written:
         for shard in todo:  # else a later run would take the empty tars for finished work
             (out / shard_name(shard)).unlink(missing_ok=True)
-        told = ", ".join(f"{n} {why}" for why, n in skipped.most_common()) or "no clips"
-        raise DataError(f"nothing in {len(todo)} shards can be used: {told}")
+        reasons = ", ".join(f"{n} {why}" for why, n in skipped.most_common()) or "no clips"
+        raise DataError(f"nothing in {len(todo)} shards can be used: {reasons}")
     return {
         "shards": len(todo),
         "already_there": len(shards) - len(todo),

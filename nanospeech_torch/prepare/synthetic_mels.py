@@ -109,10 +109,14 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             except (BadAudio, InputError) as e:
                 skips.append(Skip(sample.name, *e.args))
                 continue
-            told = {"text": sample.text, "duration": len(wave) / audio.SAMPLE_RATE, "speaker": name}
+            metadata = {
+                "text": sample.text,
+                "duration": len(wave) / audio.SAMPLE_RATE,
+                "speaker": name,
+            }
             files = {"flac": audio.flac_bytes(wave), "npy": npy(mel)}
-            writer.add(sample.key, files | {"json": json.dumps(told).encode()})
-            seconds += told["duration"]
+            writer.add(sample.key, files | {"json": json.dumps(metadata).encode()})
+            seconds += metadata["duration"]
             if seconds > left:
                 break
     if not seconds:

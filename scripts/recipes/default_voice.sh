@@ -125,7 +125,7 @@ run_stage speak --needs convert --makes "$runs/sample.mp3" -- \
   --text "This voice was trained from scratch."
 
 echo
-stage --table
+run_stage --table
 echo
 cat "$runs/evaluation/summary.md"
 echo "the release: $output   what it says: $runs/sample.mp3   the log: $runs/record.log"

@@ -76,7 +76,7 @@ run_stage card --needs evaluate --makes "$out/model/README.md" -- \
   $([ -n "${VOCODER:-}" ] || echo --vocoder-sources kokoro-82m kathleen callie asp)
 
 echo
-stage --table
+run_stage --table
 echo
 cat "$out/evaluation/summary.md"
 echo "the voice: $out/model   what it says: $out/samples/hello.mp3   the log: $out/record.log"

@@ -61,4 +61,4 @@ run_stage finetune --extends --needs curate prompt --makes "$runs/model/config.j
   --megabytes "${MEGABYTES:-2.5}" --overwrite
 "$python" -m nanospeech evaluate durations --model "$folder" --backend torch \
   --shards "$runs/data/train/*.tar" --held-out 0 --own "*=$name" --set-pace --out "$runs/pace"
-stage --table
+run_stage --table

@@ -340,7 +340,7 @@ def ref(name: str) -> list[str]:
         (ref("empty.wav"), "no audio"),
         (ref("nothing.wav"), "cannot read"),
         (ref("text.wav"), "cannot read"),
-        (ref("film.m4a"), "it takes no such files: make it one that it takes, as by ffmpeg"),
+        (ref("film.m4a"), "libsndfile does not read these: convert it, as by ffmpeg"),
         (ref("short.wav"), "at least"),
         (ref("long.flac"), "lasts 600.0 s; at most 60 s"),
         (ref("good.wav")[:2], "no text"),

@@ -169,20 +169,20 @@ def test_prompts_go_to_another_model_without_weights_and_to_a_copy_with_them(two
             assert (tmp_path / name / "voices" / f"other{suffix}").is_file() == there
 
 
-def foretold(folder, out, *more) -> list[dict[str, str]]:
+def predicted(folder, out, *more) -> list[dict[str, str]]:
     flags = ["--shards", str(SHARD), "--held-out", "0", "--backend", "torch", "--out", str(out)]
     assert durations.main([*flags, "--model", str(folder), *more]) == 0
     with (out / "durations.csv").open(newline="") as f:
         return list(csv.DictReader(f))
 
 
-def test_a_speakers_lengths_are_foretold_by_the_voice_that_is_theirs(two_voices, tmp_path):
+def test_a_speakers_durations_are_predicted_with_the_speakers_voice(two_voices, tmp_path):
     pytest.importorskip("matplotlib", reason="it is of the extra eval")
     folder, alone = two_voices
-    rows = foretold(folder, tmp_path / "a", "--own", "kathleen=other")
+    rows = predicted(folder, tmp_path / "a", "--own", "kathleen=other")
     assert {r["prompt"] for r in rows if r["speaker"] == "kathleen"} == {"other"}
-    same = foretold(alone, tmp_path / "b", "--own", "kathleen=tone")
-    plain = foretold(folder, tmp_path / "c", "--own", "kathleen=tone")
+    same = predicted(alone, tmp_path / "b", "--own", "kathleen=tone")
+    plain = predicted(folder, tmp_path / "c", "--own", "kathleen=tone")
     tokens = [[r["tokens"] for r in found] for found in (rows, same, plain)]
     assert tokens[0] == tokens[1] != tokens[2]
 
@@ -191,7 +191,7 @@ def test_a_voices_pace_is_measured_and_kept(two_voices, tmp_path, backend):
     pytest.importorskip("matplotlib", reason="it is of the extra eval")
     folder, _ = two_voices
     own = ["--own", "*=tone"]
-    before = foretold(folder, tmp_path / "a", *own, "--set-pace")
+    before = predicted(folder, tmp_path / "a", *own, "--set-pace")
     pace = find_voice("tone", folder).settings.pace
     assert (
         json.loads((folder / "voices" / "tone.json").read_text()) == {"pace": pace} != {"pace": 1}
@@ -224,13 +224,13 @@ def test_a_voice_has_a_speed_of_its_own_that_its_speakers_clips_do_not(
         return Speaker(engine, "tone", seed=1, **options).frames(TEXT, tokens)
 
     tempo.write_text('{"pace": 1.1}')
-    usual, true = frames(), foretold(folder, tmp_path / "a", "--own", "*=tone")
+    usual, true = frames(), predicted(folder, tmp_path / "a", "--own", "*=tone")
     tempo.write_text('{"pace": 1.1, "speed": 0.8}')
     assert frames() == pytest.approx(usual / 0.8, rel=0.02)
     assert frames(speed=1.25) == pytest.approx(usual, rel=0.02)
     assert frames() == frames(speed=1.0)
-    assert foretold(folder, tmp_path / "b", "--own", "*=tone") == true
-    foretold(folder, tmp_path / "c", "--own", "*=tone", "--set-pace")
+    assert predicted(folder, tmp_path / "b", "--own", "*=tone") == true
+    predicted(folder, tmp_path / "c", "--own", "*=tone", "--set-pace")
     assert json.loads(tempo.read_text())["speed"] == 0.8
 
 

@@ -78,7 +78,7 @@ def test_padding_changes_no_duration(with_both, engine_of, arrays, backend):
         assert one[0] == pytest.approx(both[i], rel=1e-4)
 
 
-def test_the_backends_foretell_the_same(with_both, engine_of, arrays):
+def test_the_backends_predict_the_same(with_both, engine_of, arrays):
     for backend in BACKENDS:
         needs(backend)
     ids = engine_of(with_both, "torch").tokenizer.encode("hello there, general.")[None]
@@ -103,7 +103,7 @@ def test_the_prompt_is_heard_and_all_the_text_is_read(config):
 
 def test_a_slow_prompt_stretches_the_text_by_a_share_of_its_pace():
     each = np.array([0.1, 0.1, 0.2, 0.4])
-    assert total_seconds(each, 2, 0.2, 0.7) == pytest.approx(0.8)  # just as it was foretold
+    assert total_seconds(each, 2, 0.2, 0.7) == pytest.approx(0.8)  # as predicted
     slow = [total_seconds(each, 2, 0.4, pace) - 0.4 for pace in (0, 0.5, 1)]
     assert slow == pytest.approx([0.6, 0.6 * 2**0.5, 1.2])
     assert total_seconds(each, 0, 0.2, 1) == pytest.approx(0.8)
@@ -144,7 +144,7 @@ def clip(key: str, text: str, seconds: float, lead: float, speaker: str = "a") -
 
 def test_training_sees_what_inference_gives(tiny_aligned, engine_of, monkeypatch):
     """The prompt is another clip, whole; the text is its words and the new ones, as make_prompt
-    reads them; and what is to be foretold begins at the new clip's first sound."""
+    reads them; and the predicted part begins at the new clip's first sound."""
     monkeypatch.setattr("nanospeech_torch.train.data.speech.STRETCH", 0.0)
     # which clip of a pair is the prompt is drawn by the second one's key
     clips = [clip("x", "one two", 2.0, 0.1), clip("y2", "Three four.", 1.5, 0.3)]
@@ -162,7 +162,7 @@ def test_training_sees_what_inference_gives(tiny_aligned, engine_of, monkeypatch
     assert batch.mel[0, first : int(batch.prompt[0])].max() < batch.mel[0].max() - 4
 
 
-def test_a_clip_without_a_partner_is_foretold_from_its_beginning():
+def test_a_clip_without_a_partner_is_predicted_from_its_beginning():
     batch, _ = made([clip("x", "one two", 2.0, 0.1)])
     assert batch.known.tolist() == [0] and 0 < batch.prompt[0] < batch.lens[0]
 
@@ -220,7 +220,7 @@ def test_a_folders_duration_model_speaks_with_the_token_durations(
 
 
 def test_a_word_alone_is_given_time(tiny_aligned, engine_of, backend):
-    """Whoever foretells it, as isolated words are slower than the same in a sentence."""
+    """With any source of durations, as isolated words are slower than in a sentence."""
     for how in ("tokens", "rule"):
         speaker = Speaker(engine_of(tiny_aligned, backend), duration=how, seed=0)
         alone = speaker.frames("yes.", speaker.engine.tokenizer.encode("yes."))
@@ -269,7 +269,7 @@ def test_asking_a_folder_without_durations_says_what_to_do(tiny_release, tmp_pat
     path = shard(tmp_path / "a.tar", [clip("z", "alone.", 2.0, 0.1)])
     pace = ["--model", str(folder), "--shards", path, "--own", "*=tone", "--set-pace"]
     assert durations.main([*pace, "--backend", "torch", "--out", str(tmp_path)]) == 2
-    assert "foretells no lengths" in capsys.readouterr().err
+    assert "predicts no durations" in capsys.readouterr().err
     assert generate([*flags, "--duration", "rule"]) == 0
     assert generate([*flags, "--duration", "1.5"]) == 0
     assert sf.info(tmp_path / "a.wav").duration == pytest.approx(1.5, abs=0.05)

@@ -1,4 +1,4 @@
-"""Pipeline: laws of the way from text to audio, on an engine whose mels can be foretold."""
+"""Speaker: laws of the way from text to audio, on an engine whose mels are known."""
 
 import dataclasses
 from pathlib import Path
