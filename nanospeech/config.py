@@ -148,6 +148,7 @@ class DiTConfig:
     qk_norm: bool = False  # RMSNorm on queries and keys, per head
     text_upsampling: str = "none"  # none, average (ZipVoice), aligned (Glow-TTS search)
     aligner_dim: int = 0  # width in which an aligner tells speakers apart, token by token
+    prompt_dim: int = 0  # width of the features of a prompt whose statistics every block hears
     text_masking: bool = False  # keep the filler out of the text convolutions
     patch_size: int = 1  # mel frames per token
     adaln_zero: bool = True  # start blocks as identities (DiT, arXiv 2212.09748)
@@ -168,6 +169,8 @@ class DiTConfig:
             raise InputError(f"rope_heads is {self.rope_heads}, should be 1 to {self.heads}")
         if self.patch_size < 1:
             raise InputError(f"patch_size is {self.patch_size}, should be at least 1")
+        if self.prompt_dim < 0:
+            raise InputError(f"prompt_dim is {self.prompt_dim}; choose 0 (none) or such as 256")
         if self.aligner_dim and (self.text_upsampling != "aligned" or self.aligner_dim < 0):
             raise InputError(
                 f"aligner_dim is {self.aligner_dim} with text_upsampling {self.text_upsampling!r}; "

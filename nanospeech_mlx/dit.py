@@ -146,6 +146,32 @@ class InputEmbedding(layers.Module):
         return self.conv_pos_embed(x, mask_BN) + x
 
 
+class PromptEmbedding(layers.Module):
+    """What the given mel sounds like, as one vector: (B, D), added to the time's.
+
+    Means and deviations of features of its patches, so that order and length do not matter
+    (statistics pooling, x-vectors: Snyder et al. 2018). Every block is modulated by it, which
+    learns a new speaker's sound from fewer speakers than attention to the prompt alone.
+    """
+
+    def __init__(self, patch_dim: int, hidden: int, dim: int):
+        super().__init__()
+        self.to_features = layers.Linear(patch_dim, hidden)
+        self.act = layers.SiLU()
+        self.to_time = layers.Linear(2 * hidden, dim)
+        layers.zero_(self.to_time)
+
+    def __call__(self, cond_BNC: Array) -> Array:
+        given_BN = (cond_BNC != 0).any(-1)
+        hidden = self.act(self.to_features(layers.cast(cond_BNC, self.to_features.weight)))
+        x = layers.masked(layers.cast(hidden, cond_BNC), given_BN)
+        count = layers.cast(given_BN, x).sum(1)[:, None] + 1e-4
+        mean = x.sum(1) / count
+        spread = (layers.masked(x - mean[:, None], given_BN) ** 2).sum(1) / count
+        both = layers.concat(mean, (spread + 1e-6) ** 0.5)
+        return self.to_time(layers.cast(both, self.to_time.weight))
+
+
 class Attention(layers.Module):
     """Multi-head self-attention with rotary positions on the first heads."""
 
@@ -249,6 +275,8 @@ class DiT(layers.Module):
         )
         self.aligner = Aligner(c.text_dim, c.n_mels, c.aligner_dim) if aligned else None
         self.input_embed = InputEmbedding(2 * c.n_mels * c.patch_size + c.text_dim, c.dim)
+        heard = c.n_mels * c.patch_size
+        self.prompt_embed = PromptEmbedding(heard, c.prompt_dim, c.dim) if c.prompt_dim else None
         self.transformer_blocks = layers.ModuleList([DiTBlock(c) for _ in range(c.depth)])
         self.norm_out = AdaLayerNorm(c.dim, 2, c.adaln_zero)
         self.proj_out = layers.Linear(c.dim, c.n_mels * c.patch_size, bias=False)
@@ -327,6 +355,8 @@ class DiT(layers.Module):
         x = self.patch(layers.masked(x_BNM, frame_mask))
         cond = self.patch(layers.masked(cond_BNM, frame_mask))
         time = self.time_embed(time_B)
+        if self.prompt_embed is not None:
+            time = time + self.prompt_embed(cond)
         x = self.input_embed(layers.concat(x, cond, text_BND), mask)
         angles = layers.rotary_angles(x.shape[1], self.config.dim_head, x)
         seen = layers.seen(mask, x, self.config.dim_head)

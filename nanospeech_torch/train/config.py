@@ -60,7 +60,7 @@ class RunConfig:
     initial: str | None = option(
         None,
         "release folder whose speech model, or vocoder, a fresh run starts from; its sizes are "
-        "kept, only dit.aligner_dim may be new",
+        "kept, but for dit.aligner_dim, prompt_dim and depth, which may grow",
     )
     total_steps: int = option(100_000, "optimiser steps")
     warmup_steps: int = option(1000, "of them, until the rate is at its peak")

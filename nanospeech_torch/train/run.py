@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from nanospeech.config import DiTConfig
 from nanospeech.errors import InputError
 from nanospeech.release.folder import VOCODER, Release, open_release
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
@@ -86,8 +87,9 @@ def take_vocoder(vocoder: Vocos, release: Release) -> None:
 def start_from(config: RunConfig, tokenizer: Tokenizer) -> Nanospeech:
     """The speech model of config.initial, which has to be the one that the run describes.
 
-    A voice of one speaker may get an aligner that tells speakers apart (dit.aligner_dim): what is
-    new there adds nothing at first.
+    It may grow: an aligner that tells speakers apart (dit.aligner_dim), statistics of the prompt
+    (dit.prompt_dim) and more blocks (dit.depth). What is new adds nothing at first, so that
+    training goes on from what the model can do.
 
     Raises:
         InputError: its network, tokens or mels are other ones, or the run splits its model.
@@ -97,10 +99,7 @@ def start_from(config: RunConfig, tokenizer: Tokenizer) -> Nanospeech:
     known, vocab = objective.transformer, objective.tokenizer
     assert isinstance(vocab, Tokenizer)
     wanted = replace(config.dit, text_num_embeds=len(tokenizer))
-    if known.aligner is not None and not known.config.aligner_dim and wanted.aligner_dim:
-        wider = DiT(replace(known.config, aligner_dim=wanted.aligner_dim))
-        wider.load_state_dict({**wider.state_dict(), **known.state_dict()})
-        objective = Nanospeech(wider, vocab, objective.audio, config.loss)
+    objective = Nanospeech(grown(known, wanted), vocab, objective.audio, config.loss)
     for name, got, want in (
         ("dit", objective.transformer.config, wanted),
         ("audio", objective.audio, config.audio),
@@ -111,6 +110,35 @@ def start_from(config: RunConfig, tokenizer: Tokenizer) -> Nanospeech:
     if config.parallel.shard > 1 or config.parallel.tensor > 1:
         raise InputError("initial starts a model that is whole on every process: shard, tensor: 1")
     return objective
+
+
+def grown(known: DiT, wanted: DiTConfig) -> DiT:
+    """The network with what `wanted` has beyond it; itself where that is nothing.
+
+    New blocks stand evenly between the old ones and are identities at first, as their adaLN starts
+    at zero (DiT, arXiv 2212.09748); networks without adaln_zero do not grow deeper.
+    """
+    have = known.config
+    more: dict[str, int] = {}
+    if known.aligner is not None and not have.aligner_dim and wanted.aligner_dim:
+        more["aligner_dim"] = wanted.aligner_dim
+    if not have.prompt_dim and wanted.prompt_dim:
+        more["prompt_dim"] = wanted.prompt_dim
+    if have.adaln_zero and wanted.depth > have.depth:
+        more["depth"] = wanted.depth
+    if not more:
+        return known
+    larger = DiT(replace(have, **more))
+    places = [i * larger.config.depth // have.depth for i in range(have.depth)]
+    state = {}
+    for name, tensor in known.state_dict().items():
+        head, _, rest = name.partition(".")
+        if head == "transformer_blocks":
+            number, _, rest = rest.partition(".")
+            name = f"{head}.{places[int(number)]}.{rest}"
+        state[name] = tensor
+    larger.load_state_dict({**larger.state_dict(), **state})
+    return larger
 
 
 def build_trainer(config: RunConfig, **accelerate_kwargs: Any) -> Trainer:

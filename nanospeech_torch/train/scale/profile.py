@@ -106,13 +106,16 @@ def step_flops(
     rows = batch * places
     text_rows = rows if c.text_upsampling == "none" else batch * tokens
     time = linear(batch, 256, c.dim, first=True) + linear(batch, c.dim, c.dim)
+    time += linear(batch, 2 * c.prompt_dim, c.dim)
+    patch = c.n_mels * c.patch_size
     return {
         "time": time + linear(batch, c.dim, (6 * c.depth + 2) * c.dim),
         "text": text_flops(text_rows, c.text_dim, c.conv_layers),
         "aligner": aligner_flops(c, batch, places, tokens),
-        "input": input_flops(rows, 2 * c.n_mels * c.patch_size + c.text_dim, c.dim),
+        "input": input_flops(rows, 2 * patch + c.text_dim, c.dim)
+        + linear(rows, patch, c.prompt_dim, first=True),
         **block_flops(c, batch, places),
-        "output": linear(rows, c.dim, c.n_mels * c.patch_size),
+        "output": linear(rows, c.dim, patch),
     }
 
 
