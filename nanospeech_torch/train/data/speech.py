@@ -23,7 +23,7 @@ from nanospeech_torch.train.objectives.flow import Batch, DurationBatch, LossCon
 from . import clips
 from .batches import Batches, BatchPlan, Loaded, Prefetch
 from .clips import AUDIO_KEYS, Skip
-from .heard import quiet_start, stretched, warped
+from .heard import coloured, quiet_start, stretched, warped
 from .order import StreamState
 
 STRETCH = 0.15  # by what exp() of a pair may be heard slower or faster
@@ -179,6 +179,8 @@ class SpeechBatches(Batches):
         if self.loss.warp and rng.random() < 0.5:
             stretch = np.exp(rng.uniform(-1, 1) * np.log1p(self.loss.warp))
             item = {**item, "mel": warped(item["mel"], float(stretch), self.audio.sample_rate)}
+        if self.loss.colour and rng.random() < 0.5:
+            item = {**item, "mel": coloured(item["mel"], self.loss.colour, rng)}
         return {**item, "ids": ids, "rng": rng}
 
     def collate(

@@ -40,6 +40,11 @@ class LossConfig:
         "half of the clips and pairs are heard with their frequencies stretched by up to this "
         "share, as other speakers; for data of few speakers, 0.15",
     )
+    colour: float = option(
+        0.0,
+        "half of the clips and pairs are heard through a smooth random equaliser of about so many "
+        "nats, as other speakers and microphones; for data of few speakers, 0.4",
+    )
     prior: float = option(1.0, "weight of the aligner's mean loss")
     duration: float = option(0.1, "weight of the aligner's duration loss")
     model_guidance: float = option(
@@ -50,6 +55,8 @@ class LossConfig:
     def __post_init__(self):
         if not 0 <= self.warp <= 0.5:
             raise InputError(f"loss.warp is {self.warp}; choose 0 to 0.5")
+        if not 0 <= self.colour <= 2:
+            raise InputError(f"loss.colour is {self.colour}; choose 0 to 2, best 0.4")
         if not 0 <= self.model_guidance < 1:
             # targets feed back through the average: at 1 and beyond they run away
             raise InputError(f"loss.model_guidance is {self.model_guidance}; choose 0 to below 1")
