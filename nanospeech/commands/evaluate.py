@@ -9,6 +9,7 @@ from nanospeech.commands.group import run_group
 ABOUT = """Measures a model. Without the name of a tool it is `model`."""
 TOOLS = {
     "model": ("nanospeech.evaluate.__main__:main", "word errors, likeness, sound, speed"),
+    "cloning": ("nanospeech.evaluate.cloning:main", "voices that the model has not heard"),
     "durations": ("nanospeech.evaluate.durations:main", "predicted lengths against recordings"),
     "steps": ("nanospeech.evaluate.steps:main", "solvers, steps and guidance against quality"),
     "vocoder": ("nanospeech_torch.evaluate.__main__:main", "a vocoder beside Griffin-Lim"),

@@ -87,9 +87,10 @@ def test_vocoder(tiny_release, golden, engine_of, backend):
         {"text_upsampling": "average", "qk_norm": True, "heads": 2, "rope_heads": 2},
         {"text_upsampling": "aligned", "patch_size": 2},
         {"text_upsampling": "aligned", "aligner_dim": 24},
+        {"text_upsampling": "aligned", "prompt_dim": 24, "patch_size": 2},
         {"text_upsampling": "none", "patch_size": 3, "text_masking": False, "heads": 2},
     ],
-    ids=["plain", "average", "aligned", "speakers", "patched"],
+    ids=["plain", "average", "aligned", "speakers", "prompt", "patched"],
 )
 def test_backends_speak_the_same_utterance(make_release, arrays, engine_of, fields):
     folder = make_release(**fields)

@@ -90,7 +90,7 @@ def test_layers_offer_the_same_names():
         {},
         {"qk_norm": True, "heads": 2, "rope_heads": 2},
         {"text_upsampling": "aligned", "patch_size": 2},
-        {"text_upsampling": "aligned", "aligner_dim": 24},
+        {"text_upsampling": "aligned", "aligner_dim": 24, "prompt_dim": 24},
         {"text_upsampling": "average", "conv_layers": 0},
     ],
 )

@@ -79,6 +79,27 @@ def test_a_voice_of_one_speaker_starts_a_run_of_several(config, tmp_path, golden
     assert main(["--config", str(config), "--set", *several]) == 0
 
 
+def test_a_run_can_start_from_a_smaller_model_which_it_does_not_change(config, tmp_path, golden):
+    folder, vocoder = tmp_path / "release", str(golden / "vocos_pytorch_model.bin")
+    assert main(["--config", str(config), "--set", "dit.depth=2"]) == 0
+    assert convert([str(tmp_path / "run"), "--vocoder", vocoder, "--output", str(folder)]) == 0
+    larger = ["dit.depth=5", "dit.prompt_dim=12", f"initial={folder}"]
+    run = read_run(str(config), [*larger, f"run_dir={tmp_path / 'larger'}"])
+    grown = build_objective(run, build_tokenizer(run.data)).transformer
+    plain = load_objective(folder).transformer
+    assert grown.config.depth == 5 and grown.config.prompt_dim == 12
+    blocks = [dict(b.named_parameters()) for b in grown.transformer_blocks]
+    for old, place in zip(plain.transformer_blocks, (0, 2)):  # evenly between the new ones
+        assert all(torch.equal(p, blocks[place][n]) for n, p in old.named_parameters())
+    torch.manual_seed(0)
+    x, cond, text = torch.randn(2, 24, 100), torch.randn(2, 24, 100), torch.randn(2, 12, 32)
+    time, lens = torch.rand(2), torch.tensor([24, 17])
+    with torch.no_grad():
+        wanted, got = (m.eval()(x, cond, text, time, lens) for m in (plain, grown))
+    assert wanted.abs().max() > 0 and torch.allclose(got, wanted, atol=1e-6)
+    assert main(["--config", str(config), "--set", *larger, f"run_dir={tmp_path / 'larger'}"]) == 0
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

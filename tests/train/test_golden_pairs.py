@@ -12,7 +12,7 @@ from nanospeech.audio.mel import to_hertz, to_mels
 from nanospeech.config import AudioConfig
 from nanospeech.errors import DataError, InputError
 from nanospeech.nanospeech_torch import list_str_to_vocab_tensor
-from nanospeech_torch.train.data.heard import quiet_start, stretched
+from nanospeech_torch.train.data.heard import coloured, quiet_start, stretched
 from nanospeech_torch.train.data.speech import BatchPlan, DurationBatches, SpeechBatches, warped
 from nanospeech_torch.train.objectives.flow import LossConfig
 from tests.train.test_golden_data import epoch
@@ -183,6 +183,37 @@ def test_the_shortest_span_is_a_frame():
     whole = LossConfig(min_span=1.0, max_span=1.0, pair=0.0)
     for _, row in items(SpeechBatches(data, TOKENIZER, PLAN, NARROW, whole)):
         assert row["span"].sum() == row["lens"]
+
+
+def test_coloured_mels_have_one_smooth_curve_added():
+    rng = np.random.default_rng(0)
+    mel = rng.standard_normal((7, 100))
+    curves = []
+    for _ in range(2000):
+        added = coloured(mel, 0.4, rng) - mel
+        assert np.allclose(added, added[0], atol=1e-12) and abs(added[0].mean()) < 1e-12
+        curves.append(added[0])
+    place = (np.arange(100) + 0.5) / 100
+    for k in range(1, 9):  # 0.4 / k nats of the k-th cosine, none beyond the sixth
+        weights = np.array(curves) @ np.cos(np.pi * k * place) / 50
+        wanted = 0.4 / k if k <= 6 else 0
+        assert weights.std() == pytest.approx(wanted, rel=0.08, abs=1e-9)
+
+
+def test_half_of_the_pairs_are_coloured_prompt_and_all():
+    mel = np.ones((30, 100), np.float16)
+    data = [
+        {"__key__": f"{i}", "npy": npy(mel), "text": "c", "speaker": f"{i % 40}"}
+        for i in range(240)
+    ]
+    plan = BatchPlan(50, 10_000, 80, buckets=1)
+    loss, found = LossConfig(colour=0.4, pair=1.0), []
+    for _, row in items(SpeechBatches(data, TOKENIZER, plan, AudioConfig(), loss)):
+        added = row["mel"][: int(row["lens"])] - 1
+        assert np.allclose(added, added[0], atol=2e-3)
+        found.append((len(added), bool(np.abs(added).max() > 0.01)))
+    assert any(length == 60 for length, _ in found)
+    assert 0.4 < np.mean([touched for _, touched in found]) < 0.6
 
 
 def test_warped_mels_repeat_their_outer_bands():

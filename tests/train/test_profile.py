@@ -74,7 +74,10 @@ def counted(config: DiTConfig | DurationConfig, batch: Batch) -> int:
 @pytest.mark.parametrize("patch_size", [1, 2])
 @pytest.mark.parametrize("upsampling", ["none", "average", "aligned"])
 def test_flops_are_those_that_torch_counts(upsampling: str, patch_size: int):
-    config = dataclasses.replace(SMALL, text_upsampling=upsampling, patch_size=patch_size)
+    heard = 64 if upsampling == "aligned" else 0
+    config = dataclasses.replace(
+        SMALL, text_upsampling=upsampling, patch_size=patch_size, prompt_dim=heard
+    )
     batch = make_batch(2, 151, 24)
     ours = profile.train_flops(config, 2, 151, 24)
     assert ours == pytest.approx(counted(config, batch), rel=0.02)

@@ -1,0 +1,317 @@
+"""Cloning: how well a model speaks in the voices of people whom it has not heard.
+
+    nanospeech evaluate cloning MODEL --people callie.tar asp.tar --imitate callie stella --out eval
+    nanospeech evaluate cloning MODEL --people shards/*.tar --prompts clean 3 10 noise telephone
+
+PEOPLE is whatever `nanospeech prepare shards` reads, with the speakers' names. Each one that is to
+be imitated gives --references recordings; after each the model speaks a sentence for every seed.
+An utterance is compared with the mean of the other recordings of each of the people (Resemblyzer,
+or --speaker-model): how like it is to the one who was imitated, and whether that one is the nearest
+of all. A recogniser counts wrong words, and those of the prompt that were heard again.
+
+--prompts changes the recordings: `clean` is as they are, a number is that many seconds of the
+speaker (recordings joined), `noise` has 15 dB more speech than pink noise, `telephone` keeps 300 to
+3,400 Hz at 8 kHz. OUT gets cloning.csv (a row an utterance, kept: the same command does only what
+is missing), cloning.json, cloning.md and cloning.png. The last line of the output is the summary.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nanospeech.audio import wave as audio
+from nanospeech.audio.wave import SAMPLE_RATE
+from nanospeech.corpus.layouts import Sample, find
+from nanospeech.corpus.mp3 import decode
+from nanospeech.errors import InputError, NanospeechError
+from nanospeech.measure import metrics
+from nanospeech.measure import wer as wer_text
+
+from . import cloning_report as report
+from .items import SENTENCES, read_texts
+
+SHORTEST, LONGEST = 3.0, 10.0  # seconds of a recording that serves as a prompt as it is
+IN_A_MEAN = 12  # recordings that a speaker's mean embedding is made of
+JOINED_PAUSE = 0.2  # seconds between recordings that are joined
+
+
+@dataclass(frozen=True)
+class Row:
+    """One utterance: who was imitated, after which recording, and what came of it."""
+
+    prompt: str  # what was done to the recording
+    speaker: str
+    reference: str  # key of the recording
+    seed: int
+    text: str
+    heard: str
+    edits: int
+    words: int
+    leaked: str  # words of the prompt that were heard again
+    similarity: float  # to the mean of the speaker's other recordings
+    nearest: str  # of all people
+
+    @property
+    def key(self) -> tuple[str, str, str, int, str]:
+        return self.prompt, self.speaker, self.reference, self.seed, self.text
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A recording to imitate: float32 (n,) at SAMPLE_RATE, with its words."""
+
+    key: str
+    wave: np.ndarray
+    text: str
+    used: tuple[str, ...]  # keys of the recordings that it was made of
+
+
+class People:
+    """The speakers of some data sets and their recordings.
+
+    Args:
+        samples: of corpus.layouts.find; those without a speaker are left out.
+        embed: of metrics.load_encoder.
+    """
+
+    def __init__(self, samples: Iterable[Sample], embed: metrics.Embed):
+        self.embed = embed
+        self.of: dict[str, list[Sample]] = defaultdict(list)
+        for sample in samples:
+            if sample.speaker:
+                self.of[sample.speaker].append(sample)
+        for found in self.of.values():  # an order that no file's order has a part in
+            found.sort(key=lambda s: zlib.crc32(s.key.encode()))
+        self.embeddings: dict[str, dict[str, np.ndarray]] = {
+            name: self._embedded(found) for name, found in self.of.items()
+        }
+
+    def _embedded(self, samples: list[Sample]) -> dict[str, np.ndarray]:
+        found: dict[str, np.ndarray] = {}
+        for sample in samples:
+            wave, _ = decode(sample.audio.read())
+            if len(wave) >= 2 * SAMPLE_RATE:
+                found[sample.key] = self.embed(wave)
+            if len(found) > IN_A_MEAN:
+                break
+        return found
+
+    def mean(self, name: str, without: Sequence[str] = ()) -> np.ndarray | None:
+        """The direction of a speaker's recordings but for some; None if there are no others."""
+        left = [e for key, e in self.embeddings[name].items() if key not in without]
+        if not left:
+            return None
+        mean = np.mean(left[:IN_A_MEAN], 0)
+        return mean / np.linalg.norm(mean)
+
+    def references(self, name: str, count: int, seconds: float | None) -> list[Reference]:
+        """Recordings of a speaker to imitate, of SHORTEST to LONGEST seconds or joined to a length.
+
+        Raises:
+            InputError: the speaker has none.
+        """
+        found: list[Reference] = []
+        parts: list[tuple[Sample, np.ndarray]] = []
+        for sample in self.of[name]:
+            wave, _ = decode(sample.audio.read())
+            if seconds is None:
+                if SHORTEST <= len(wave) / SAMPLE_RATE <= LONGEST:
+                    found.append(Reference(sample.key, wave, sample.text, (sample.key,)))
+            else:
+                length = sum(len(w) for _, w in parts) + len(wave)
+                if length <= 1.15 * seconds * SAMPLE_RATE:
+                    parts.append((sample, wave))
+                if sum(len(w) for _, w in parts) >= 0.85 * seconds * SAMPLE_RATE:
+                    found.append(joined(parts))
+                    parts = []
+            if len(found) == count:
+                break
+        if not found:
+            raise InputError(f"{name} has no recordings for a prompt of that length")
+        return found
+
+
+def joined(parts: Sequence[tuple[Sample, np.ndarray]]) -> Reference:
+    """Recordings one after the other."""
+    pause = np.zeros(int(JOINED_PAUSE * SAMPLE_RATE), np.float32)
+    waves: list[np.ndarray] = []
+    for _, wave in parts:
+        waves += [wave, pause]
+    keys = tuple(sample.key for sample, _ in parts)
+    text = " ".join(s.text if s.text[-1:] in ".?!" else s.text + "." for s, _ in parts)
+    return Reference("+".join(keys), np.concatenate(waves[:-1]), text, keys)
+
+
+def degraded(wave: np.ndarray, how: str) -> np.ndarray:
+    """A recording with pink noise at 15 dB below it, or as through a telephone.
+
+    Args:
+        wave: float32 (n,) at SAMPLE_RATE.
+        how: "noise" or "telephone"; others leave it as it is.
+    """
+    if how == "noise":
+        spectrum = np.fft.rfft(np.random.default_rng(0).standard_normal(len(wave)))
+        spectrum /= np.sqrt(np.maximum(np.arange(len(spectrum)), 1))
+        noise = np.fft.irfft(spectrum, len(wave))
+        loud = np.sqrt(np.mean(np.square(wave)))
+        return (wave + noise * (loud / noise.std()) * 10 ** (-15 / 20)).astype(np.float32)
+    if how == "telephone":
+        low = audio.resample(wave, SAMPLE_RATE, 8000)
+        spectrum = np.fft.rfft(low)
+        hertz = np.fft.rfftfreq(len(low), 1 / 8000)
+        spectrum[(hertz < 300) | (hertz > 3400)] = 0
+        wave = np.fft.irfft(spectrum, len(low)).astype(np.float32)
+        return audio.resample(wave, 8000, SAMPLE_RATE)
+    return wave
+
+
+def seconds_of(prompt: str) -> float | None:
+    """The length that a prompt is to have; None for what has no number."""
+    try:
+        seconds = float(prompt)
+    except ValueError:
+        if prompt not in ("clean", "noise", "telephone"):
+            raise InputError(
+                f"--prompts {prompt!r} not known; choose clean, noise, telephone or seconds"
+            ) from None
+        return None
+    if not 1 <= seconds <= 30:
+        raise InputError(f"--prompts has {prompt} seconds; choose 1 to 30")
+    return seconds
+
+
+def rows_of(path: Path) -> list[Row]:
+    """The utterances of an earlier run; a last line that was cut off is left out."""
+    if not path.exists():
+        return []
+    kinds = {"seed": int, "edits": int, "words": int, "similarity": float}
+    with path.open(newline="", encoding="utf-8") as f:
+        found = [r for r in csv.DictReader(f) if None not in r.values()]
+    try:
+        return [Row(**{k: kinds.get(k, str)(v) for k, v in r.items()}) for r in found]
+    except (TypeError, ValueError) as e:
+        raise InputError(f"{path} is no table of this command ({e}); name another --out") from e
+
+
+def measure(args: argparse.Namespace, people: People, rows: list[Row], path: Path) -> list[Row]:
+    """Speaks and compares what `rows` do not have yet; each row is written when it is known."""
+    from tqdm import tqdm
+
+    from nanospeech import Speaker, load_engine
+
+    texts = read_texts(args.sentences)
+    engine = load_engine(args.model, args.backend, args.device)
+    whisper = metrics.load_whisper(args.whisper, args.threads)
+    there = {row.key for row in rows}
+    tasks = []
+    for prompt in args.prompts:
+        for name in args.imitate:
+            found = people.references(name, args.references, seconds_of(prompt))
+            for seed in args.seeds:
+                for n, reference in enumerate(found):
+                    text = texts[(n + zlib.crc32(name.encode()) + 7 * seed) % len(texts)]
+                    if (prompt, name, reference.key, seed, text) not in there:
+                        tasks.append((prompt, name, reference, seed, text))
+    new = not path.exists()
+    with path.open("a", newline="", encoding="utf-8") as f:
+        table = csv.DictWriter(f, [x.name for x in fields(Row)])
+        if new:
+            table.writeheader()
+        for prompt, name, reference, seed, text in tqdm(tasks, "speaking", disable=None):
+            wave = degraded(reference.wave, prompt)
+            speaker = Speaker(engine, ref_audio=wave, ref_text=reference.text, seed=seed)
+            spoken = speaker.speak(text).wave
+            heard = metrics.transcribe(whisper, spoken)
+            edits, words = wer_text.word_edits(text, heard)
+            embedding = people.embed(spoken)
+            means = {who: people.mean(who, reference.used) for who in people.of}
+            likeness = {who: float(embedding @ m) for who, m in means.items() if m is not None}
+            row = Row(
+                prompt,
+                name,
+                reference.key,
+                seed,
+                text,
+                heard,
+                edits,
+                words,
+                " ".join(wer_text.leaked(text, heard, reference.text)),
+                round(likeness[name], 4),
+                max(likeness, key=lambda who: likeness[who]),
+            )
+            table.writerow(asdict(row))
+            f.flush()
+            rows.append(row)
+            if args.wavs:
+                args.wavs.mkdir(parents=True, exist_ok=True)
+                audio.write(args.wavs / f"{prompt}-{name}-{reference.key}-{seed}.wav", spoken)
+    return rows
+
+
+def parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(
+        prog="nanospeech evaluate cloning",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = p.add_argument
+    add("model", nargs="?", help="release folder or Hub repository; the packaged one if not given")
+    add("--people", type=Path, nargs="+", required=True, help="recordings with speakers' names")
+    add("--imitate", nargs="+", metavar="NAME", help="of the speakers (default: all)")
+    add("--prompts", nargs="+", default=["clean"], help="see above (default: clean)")
+    add("--references", type=int, default=8, help="recordings of each (default: 8)")
+    add("--seeds", type=int, nargs="+", default=[0], help="of the noise (default: 0)")
+    add("--sentences", type=Path, default=SENTENCES, help="one a line (default: 100 that ship)")
+    add("--whisper", default="base", help="faster-whisper size or folder")
+    add("--speaker-model", default="resemblyzer", help="as for nanospeech evaluate")
+    add("--backend", default="auto", help="auto, torch or mlx")
+    add("--device", help="for example cpu or cuda")
+    add("--threads", type=int, default=1, help="of the recogniser")
+    add("--wavs", type=Path, help="folder that keeps the utterances")
+    add("--out", type=Path, required=True, help="folder of the table and the summary")
+    return p
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Measures what is missing and writes the summary."""
+    for name in ("whisper", metrics.speaker_package(args.speaker_model)):
+        metrics.check(name)
+    for prompt in args.prompts:
+        seconds_of(prompt)
+    samples, _ = find(args.people)
+    people = People(samples, metrics.load_encoder(args.speaker_model))
+    args.imitate = args.imitate or sorted(people.of)
+    if unknown := [name for name in args.imitate if name not in people.of]:
+        raise InputError(f"no recordings of {', '.join(unknown)}; there are {sorted(people.of)}")
+    args.out.mkdir(parents=True, exist_ok=True)
+    path = args.out / "cloning.csv"
+    rows = measure(args, people, rows_of(path), path)
+    return report.write(rows, sorted(people.of), args.out)
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = parser().parse_args(argv)
+    try:
+        print(json.dumps(run(args)))
+    except (NanospeechError, OSError) as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from here", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
