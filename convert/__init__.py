@@ -20,6 +20,7 @@ from nanospeech.config import (
     ModelConfig,
     PostfilterConfig,
     VocoderConfig,
+    current_names,
     from_dict,
 )
 from nanospeech.errors import CheckpointError, InputError
@@ -259,10 +260,9 @@ def read_vocoder(path: str | Path) -> tuple[VocoderConfig, Mapping[str, Tensor]]
     tensors = read_source(path).tensors
     config = vocoder_config_from_shapes(shapes_of(tensors))
     if config.griffin_lim_iters and (side := path.with_name("vocoder.json")).is_file():
-        values = json.loads(side.read_text(encoding="utf-8"))  # of older versions
-        config = dataclasses.replace(
-            config, griffin_lim_iters=values.get("rounds", config.griffin_lim_iters)
-        )
+        values = current_names(VocoderConfig, json.loads(side.read_text("utf-8")), str(side))
+        iters = values.get("griffin_lim_iters", config.griffin_lim_iters)
+        config = dataclasses.replace(config, griffin_lim_iters=iters)
     elif config.griffin_lim_iters and (side := path.with_name("config.json")).is_file():
         config = ModelConfig.load(side).vocoder or config
     yamls = [p for p in path.parent.glob("*config.yaml") if path.suffix == ".bin"]

@@ -445,7 +445,7 @@ def test_the_script_exports_checkpoints_of_earlier_versions(tmp_path, script):
     assert all(torch.equal(v, tensors[k]) for k, v in average.items())
 
 
-def test_rounds_survive_export_and_conversion(tmp_path, script):
+def test_griffin_lim_iters_survive_export_and_conversion(tmp_path, script):
     torch = pytest.importorskip("torch")
     from convert import read_vocoder
     from nanospeech_torch.vocoder import Vocos
@@ -458,7 +458,7 @@ def test_rounds_survive_export_and_conversion(tmp_path, script):
     write_shard(tmp_path / "a.tar", 1)
     options = ["--evaluate", "--held-out", tmp_path / "a.tar", "--iterations", 4]
     table = json.loads(script("--run", tmp_path, *options))["table"]
-    # it has learnt nothing yet, and is nearer than four rounds from random phases
+    # untrained, it is nearer than four iterations from random phases
     assert table["vocoder"]["mel_distance"]["mean"] < table["griffin_lim"]["mel_distance"]["mean"]
 
 

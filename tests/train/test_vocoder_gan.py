@@ -198,7 +198,7 @@ def test_the_mel_distance_may_be_to_the_mel_that_was_given():
     assert found[1.0] == pytest.approx(of_given, rel=1e-5)
     assert found[0.0] == pytest.approx(of_wave, rel=1e-5) and of_given != pytest.approx(of_wave)
     assert found[0.25] == pytest.approx(0.25 * of_given + 0.75 * of_wave, rel=1e-5)
-    with pytest.raises(InputError, match="given is 2, should be 0 to 1"):
+    with pytest.raises(InputError, match="input_mel_share is 2, should be 0 to 1"):
         gan(input_mel_share=2)
 
 
@@ -390,7 +390,7 @@ def test_a_segment_may_have_the_mel_that_a_model_made(made, share):
             louder.append(float(np.median(away[loud])))
     assert np.isin(np.round(louder, 1), (0, 1)).all()
     assert np.mean(np.round(louder)) == pytest.approx(share, abs=0.2)
-    with pytest.raises(InputError, match="made is 2"):
+    with pytest.raises(InputError, match="synthetic_share is 2"):
         SegmentConfig(synthetic_share=2)
 
 
@@ -451,7 +451,7 @@ def test_the_stream_is_the_same_from_a_place_and_from_the_cache():
 
 def epoch_of(dataset, **changes) -> tuple[Counter, Counter]:
     """Segments by key and reasons of clips left out, in one epoch."""
-    config = SegmentConfig(**{"frames": 24, "every": 1.0, "held_out": 0.0, **changes})
+    config = SegmentConfig(**{"frames": 24, "segment_stride": 1.0, "held_out": 0.0, **changes})
     batches = SegmentBatches(dataset, None, PLAN, None, config)
     batches.start(0, 0, 1)
     keys = Counter()
