@@ -20,7 +20,7 @@ from nanospeech_torch.train.config import SECTIONS, read_run
 from scripts.experiments.plot_training import main as plot
 
 ROOT = Path(__file__).parent.parent
-DOCS = [p for p in sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").glob("*.md"))]
+DOCS = [p for p in sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.M | re.S)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"`([^`\n]+)`")
