@@ -279,7 +279,7 @@ def markdown(
     lines = [
         "# Listen",
         "",
-        f"For whoever wants to hear the model: every voice, with seed {seed} and the defaults, unedited.",
+        f"To hear the model: every voice, with seed {seed} and the defaults, unedited.",
         "GitHub shows no audio players in Markdown: the links lead to MP3s. In a clone,",
         f"[{folder}/index.html]({folder}/index.html) has players; open it in a browser.",
     ]
