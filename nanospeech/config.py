@@ -112,7 +112,7 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class AudioConfig:
-    """What a mel is. The definition itself is in mel.py."""
+    """Parameters of mel spectrograms; audio/mel.py computes them."""
 
     sample_rate: int = 24_000
     n_fft: int = 1024
@@ -121,8 +121,8 @@ class AudioConfig:
     # The model's ODE runs on (log_mel - mel_mean) / mel_std; 0 and 1 for the published weights.
     mel_mean: float = 0.0
     mel_std: float = 1.0
-    # Root mean square that prompts are brought to, as the training data was; None only raises
-    # quiet ones, to F5-TTS's 0.1.
+    # Root mean square that prompts are scaled to, that of the training data; None only scales quiet
+    # ones up, to F5-TTS's 0.1.
     prompt_rms: float | None = None
 
     @property
@@ -147,7 +147,7 @@ class DiTConfig:
     rope_heads: int = 1  # heads that rotate; 1 for the published weights
     qk_norm: bool = False  # RMSNorm on queries and keys, per head
     text_upsampling: str = "none"  # none, average (ZipVoice), aligned (Glow-TTS search)
-    aligner_dim: int = 0  # width in which an aligner tells speakers apart, token by token
+    aligner_dim: int = 0  # width of the aligner's speaker conditioning of each token; 0: none
     prompt_dim: int = 0  # width of the features of a prompt whose statistics every block hears
     text_masking: bool = False  # keep the filler out of the text convolutions
     patch_size: int = 1  # mel frames per token
@@ -156,9 +156,9 @@ class DiTConfig:
 
     @property
     def edge(self) -> str:
-        """What the model reads before and after a text: an aligned one a space, for the silence.
+        """Put before and after each text: a space for an aligned model, else nothing.
 
-        Without it the first and the last sound would have to take the silence's frames.
+        The frames of silence at the ends are aligned to it, not to the first and last sound.
         """
         return " " if self.text_upsampling == "aligned" else ""
 
@@ -195,10 +195,10 @@ class DurationConfig:
     qk_norm: bool = False
     text_masking: bool = False
     dropout: float = 0.1
-    pooling: str = "mean"  # one number of all places (published), or seconds of each token
-    prompt: str = "frames"  # its frames beside the text (published), or what they are on average
-    edge: str = ""  # read before and after a text: the speech model's (DiTConfig.edge)
-    pace: float = 0.0  # how far token durations follow the prompt's own pace, 0 to 1
+    pooling: str = "mean"  # mean (published): one number for all; tokens: seconds of each token
+    prompt: str = "frames"  # frames (published) or statistics: what the network sees of the prompt
+    edge: str = ""  # put before and after a text: the speech model's DiTConfig.edge
+    pace: float = 0.0  # power by which token durations follow the prompt's pace, 0 to 1
 
     def __post_init__(self):
         if self.pooling not in POOLINGS:
@@ -234,10 +234,10 @@ class VocoderConfig:
 
 @dataclass(frozen=True)
 class PostfilterConfig:
-    """What is done to mels before they become sound (see postfilter.py)."""
+    """Filters on mels before the vocoder (see audio/postfilter.py)."""
 
-    smooth: float = 0.0  # share that each frame takes from either neighbour; 1/4 ends all flicker
-    sharpen: float = 0.0  # how far bands go away from their blur
+    smooth: float = 0.0  # weight of either neighbouring frame; 1/4 removes all flicker
+    sharpen: float = 0.0  # strength of unsharp masking over bands
 
     def __post_init__(self):
         if not 0 <= self.smooth <= 0.5:
@@ -248,7 +248,7 @@ class PostfilterConfig:
 
 @dataclass(frozen=True)
 class QuantizationConfig:
-    """Which layers' weights are packed into how many bits, part by part (see quantized.py).
+    """Which layers' weights are packed into how many bits (see release/quantization.py).
 
     A layer is named as its weight, with * for the number of a block:
     "transformer.transformer_blocks.*.attn.to_q". All others are floats.
@@ -281,15 +281,16 @@ class ModelConfig:
     # Guidance strength when none is asked for; 0 for models that learnt their guidance
     # (loss.model_guidance, arXiv 2502.12154).
     cfg_strength: float = 3.0
-    # Spread of the starting noise when none is asked for (Glow-TTS, arXiv 2005.11129, section 5.1)
+    # Standard deviation of the initial noise when none is asked for (Glow-TTS, arXiv 2005.11129,
+    # section 5.1)
     temperature: float = 1.0
     # Seconds of a pause before texts of a word or two; a small model slurs their first sound when
     # it follows the prompt directly.
     leading_pause: float = 0.0
     postfilter: PostfilterConfig | None = None
     quantization: QuantizationConfig | None = None
-    # Whether it speaks in the voice of any recording (--ref-audio). None: nobody has said; false:
-    # it knows the voices that it was trained on; for another voice's recording there is a warning.
+    # Whether it imitates any recording (--ref-audio). None: unknown. False: it speaks only in the
+    # voices that it was trained on, and another recording gets a warning.
     imitates: bool | None = None
 
     RENAMED: ClassVar[dict[str, str]] = {"lead": "leading_pause"}
@@ -355,14 +356,14 @@ class SampleOptions:
         "cfg", "cfg, or cfg-zero: first fit the size of the unconditional velocity (CFG-Zero*)"
     )
     zero_init: int = option(
-        0, "first steps to skip, where a velocity is worst known: 0, 1 or 2 (CFG-Zero* has 1)"
+        0, "first steps to skip, as early velocities are least accurate: 0, 1 or 2 (CFG-Zero*: 1)"
     )
     cfg_from: float = option(
         0.0, "guide from this time on (0 is noise, 1 speech); a step without costs half"
     )
     cfg_until: float = option(1.0, "guide up to this time; beyond it a step costs half")
     temperature: float | None = option(
-        None, "spread of the noise at the start: below 1 is clearer and less varied"
+        None, "standard deviation of the initial noise: below 1 is clearer and less varied"
     )
 
     def __post_init__(self):
@@ -401,10 +402,10 @@ class SampleOptions:
 
 @dataclass(frozen=True)
 class BatchLimits:
-    """How much is spoken at once: what bounds the memory of a batch."""
+    """Limits of a batch, which bound its memory."""
 
-    items: int = option(16, "chunks of text that are spoken at once, at most")
-    frames: int = option(16_384, "mel frames of a batch, prompts and padding included, at most")
+    items: int = option(16, "most chunks of text in a batch")
+    frames: int = option(16_384, "most mel frames in a batch, prompts and padding included")
 
     def __post_init__(self):
         for name in ("items", "frames"):

@@ -91,16 +91,16 @@ def build_parser() -> argparse.ArgumentParser:
     add(
         "--stream",
         action="store_true",
-        help="play, or write, while the rest is still being made: a sentence or a clause first."
-        " Standard input is spoken as it comes in",
+        help="play, or write, during synthesis: a sentence or a clause first."
+        " Standard input is spoken as it arrives",
     )
     add(
         "--batch",
         metavar="FILE",
         help="speak each line of a text file, 'text' or 'id|text', into the folder that --output"
-        " names, as ID.wav or the line's number. What is there is not spoken again",
+        " names, as ID.wav or the line's number. Existing files are kept",
     )
-    add("--overwrite", action="store_true", help="with --batch: speak what is there again")
+    add("--overwrite", action="store_true", help="with --batch: replace existing files")
     size = dataclasses.fields(BatchLimits)[0]
     add(
         "--batch-size",
@@ -113,11 +113,11 @@ def build_parser() -> argparse.ArgumentParser:
     add(
         "--voice",
         metavar="NAME",
-        help="one of the model's voices; default/NAME lends it the recording of one that ships",
+        help="one of the model's voices; default/NAME: the recording of one that ships",
     )
     add("--list-voices", action="store_true", help="print the names of the model's voices")
     add("--ref-audio", metavar="FILE", help="recording of a voice to imitate, best 3 to 10 seconds")
-    add("--ref-text", metavar="TEXT", help="what is said in it")
+    add("--ref-text", metavar="TEXT", help="the words of --ref-audio")
     for field in dataclasses.fields(SampleOptions):
         if field.name not in FLAGS:
             continue
@@ -141,19 +141,19 @@ def build_parser() -> argparse.ArgumentParser:
         "--duration",
         type=name_or_seconds,
         metavar="HOW",
-        help="length of the speech: SECONDS in all, instead of --speed; or who tells it: model,"
+        help="length of the speech: SECONDS in all, instead of --speed; or its source: model,"
         " tokens (an aligned model's own), both, or rule (the prompt's pace) (default: the first"
-        " there is of both, model, rule)",
+        " available of both, model, rule)",
     )
     add("--seed", type=int, metavar="N", help="the same seed makes the same speech")
     add(
         "--backend",
         default="auto",
         metavar="NAME",
-        help="torch, mlx or another that is installed; auto takes what is there",
+        help="torch, mlx or another that is installed; auto chooses one",
     )
     add("--device", help="for example cpu, cuda, cuda:1, mps or gpu; a GPU if there is one")
-    add("--dtype", help="float32, float16 or bfloat16 (default: what is quick here)")
+    add("--dtype", help="float32, float16 or bfloat16 (default: the fastest on this device)")
     add(
         "--quantize",
         type=int,
@@ -175,7 +175,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command.
 
     Returns:
-        0, also where the reader of a pipe has heard enough; 1 if lines of a batch failed, 2 for bad
+        0, also where the reader of a pipe closes it; 1 if lines of a batch failed, 2 for bad
         input, 130 if interrupted.
     """
     try:
@@ -216,7 +216,7 @@ def list_voices(args: argparse.Namespace) -> int:
 
 
 def read_options(args: argparse.Namespace) -> tuple[SampleOptions, str | None, float | None]:
-    """What the flags ask of the speech: the solver's options, who tells lengths, or seconds.
+    """What the flags ask for: solver options, the source of durations, or seconds.
 
     Raises:
         InputError: flags that cannot be, or not beside each other.
@@ -321,7 +321,7 @@ def choose_text(args: argparse.Namespace) -> str | Iterator[str]:
 
 
 def choose_output(target: str | None, device: Any, streams: bool, sample_rate: int) -> Any:
-    """Where speech goes while it is made: a file, and if it streams a pipe or the loudspeakers."""
+    """The sink of the speech: a file, or for streams a pipe or the loudspeakers."""
     from nanospeech.audio.sinks import File, Loudspeaker, Memory, Pipe
 
     if target not in (None, "-"):
@@ -344,7 +344,7 @@ def deliver(waves: Iterable[Any], out: Any) -> float:
 
 
 def figures(speaker: Any, seconds: float, elapsed: float, early: str = "") -> str:
-    """How long it took, for whom it matters."""
+    """Prints the duration and the real-time factor."""
     engine, rtf = speaker.engine, elapsed / max(seconds, 1e-9)
     return (
         f"{seconds:.2f} s of audio in {elapsed:.2f} s{early}, RTF {rtf:.3f}"

@@ -54,8 +54,8 @@ def pick_backend(backend: str = "auto") -> str:
     """The name of the backend to use.
 
     Args:
-        backend: "torch", "mlx", one that another package adds, or "auto": the first that is
-            installed of MLX on Apple silicon, PyTorch, MLX, and others.
+        backend: "torch", "mlx", one of another package, or "auto": the first installed of MLX (on
+            Apple silicon), PyTorch, MLX, and others.
 
     Raises:
         InputError: another name.
@@ -88,13 +88,13 @@ def load_engine(
         backend: "auto", "torch", "mlx" or one that another package adds; see pick_backend.
         device: torch: "cpu", "cuda", "cuda:1", "mps"; mlx: "cpu", "gpu". None takes a GPU if any.
         dtype: of the speech model's transformer: "float32", "float16" or "bfloat16". None is
-            float32 in MLX, and in PyTorch what the processor multiplies fastest in. MLX warns
-            where another is asked for on a CPU: it is ten times slower there.
+            float32 in MLX, and in PyTorch the type that the processor multiplies fastest. MLX on a
+            CPU is ten times slower in other types, and warns.
         quantize: round the speech model's weights to 4 or 8 bits. MLX on a GPU computes with
-            them packed; elsewhere it only sounds alike. See python -m convert --quantize.
-        compile: compile the network for a few lengths, to which others are filled up. MLX does so
-            on a GPU where this is None; PyTorch only when asked: its compiler takes most of a
-            minute at first, which long work on a CUDA GPU makes up for.
+            packed weights; elsewhere they are unpacked first. See nanospeech convert --quantize.
+        compile: compile the network for a few lengths, to which others are padded. None compiles
+            in MLX on a GPU. PyTorch compiles only with True: it takes most of a minute, which
+            pays for long work on a CUDA GPU.
 
     Raises:
         InputError: no such model, backend, device, type or bits.

@@ -1,4 +1,4 @@
-"""Machine: what this process may use of it. Standard library only."""
+"""Machine: the processors that this process may use. Standard library only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OWN_GROUPS = Path("/proc/self/cgroup")
 
 
 def cores() -> int:
-    """Processors that this process may use: those it may run on, or the time its container gets."""
+    """Processors that this process may use: its CPU affinity, or its container's quota if lower."""
     affinity = getattr(os, "sched_getaffinity", None)  # not on a Mac
     there = len(affinity(0)) if affinity else os.cpu_count() or 1
     return min([there, *quotas()])
@@ -48,13 +48,13 @@ def quotas(groups: Path = CONTROL_GROUPS, own: Path = OWN_GROUPS) -> list[int]:
 
 
 def share_cores() -> None:
-    """Lets PyTorch keep to its share of the processors; to be called before torch is imported.
+    """Sets OpenMP up for busy machines and containers; call it before torch is imported.
 
-    At each barrier GNU OpenMP's threads spin 300,000 rounds first. Where other work has the cores,
-    that holds up the very threads that are waited for: beside two busy processes two threads
-    trained at 174 frames a second and spoke at RTF 7. With 3,000 rounds that is 3,800 and 0.3, and
-    where the cores are free all is as fast as before. And it starts a thread for each core of the
-    machine even where a container gets the time of few. What the user has set stays.
+    GNU OpenMP's threads spin 300,000 times at each barrier before they sleep. On busy cores that
+    delays the threads that they wait for: beside two busy processes two threads trained at 174
+    frames a second and spoke at RTF 7. With 3,000 spins it is 3,800 and 0.3, and on free cores as
+    fast as before. OpenMP also starts a thread for each core of the machine, even where a container
+    has a quota of few. Variables that the user has set stay.
     """
     if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
         os.environ["GOMP_SPINCOUNT"] = "3000"

@@ -24,7 +24,7 @@ def monotonic_search(score_BNT: np.ndarray, frames_B: np.ndarray, tokens_B: np.n
     batch, frames, tokens = score.shape
     rows = np.arange(batch)
     moved = np.zeros((frames, batch, tokens), bool)
-    best = np.full((batch, tokens + 1), -np.inf, np.float32)  # one place ahead of token 0
+    best = np.full((batch, tokens + 1), -np.inf, np.float32)  # one column ahead of token 0
     best[:, 1] = score[:, 0, 0]
     for n in range(1, frames):
         moved[n] = best[:, :-1] > best[:, 1:]

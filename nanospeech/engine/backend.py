@@ -1,4 +1,4 @@
-"""Backend: what a package tells of the array library that its engine computes with.
+"""Backend: the interface of a package that runs models with an array library.
 
 To add one, write a subclass in a module that imports the library only within `load`, and name it in
 the package's entry points:
@@ -22,7 +22,7 @@ class Backend(ABC):
     """One way to run a model.
 
     Attributes:
-        name: by which it is asked for; its entry point's.
+        name: for `backend=` and `--backend`; that of its entry point.
         install: the command that installs its library.
     """
 
@@ -34,7 +34,7 @@ class Backend(ABC):
         """Whether the library can be imported, without importing it."""
 
     def rank(self) -> float:
-        """Its place among the installed ones where none is asked for; the lowest is taken."""
+        """Its rank among installed backends for "auto"; the lowest is chosen."""
         return 10
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Engine: a loaded model, NumPy in and out. What both backends do alike; knows no array library.
+"""Engine: a loaded model, NumPy in and out. What all backends share; knows no array library.
 
 A backend adds a handful of hooks (the last section of Engine) and its own network modules.
 """
@@ -34,8 +34,8 @@ from .upsampling import (
 )
 
 DTYPES = ("float32", "float16", "bfloat16")
-# Parts of the speech model that are float32 always: they tell how long tokens last, which must not
-# hang on rounding, and cost next to nothing.
+# Parts of the speech model that are always float32: they determine durations, which must not depend
+# on rounding, and cost next to nothing.
 EXACT = ("text_embed.", "aligner.")
 Device = Any  # an array of the backend
 
@@ -167,14 +167,14 @@ class Engine(ABC):
     ) -> np.ndarray:
         """Total seconds of prompt and new speech.
 
-        A folder's duration model is asked first, an aligned model's token durations otherwise.
+        By the folder's duration model, or without one by an aligned model's token durations.
 
         Args:
             cond_BNM: log mel of the prompt; N may be 0.
             text_BT: int64 token ids of prompt and new text, padded with -1.
             lens_B: frames of each prompt; None counts those before the first all-zero one.
-            prompt_tokens_B: how many of the tokens the prompt speaks.
-            own: ask an aligned model itself, even where the folder has a duration model.
+            prompt_tokens_B: tokens that belong to the prompt.
+            own: use an aligned model's token durations even where the folder has a duration model.
 
         Returns:
             float32 (B,). Where durations of tokens are predicted (all but duration models with
@@ -241,9 +241,10 @@ class Engine(ABC):
             lens_B: total frames of each item (prompt and new speech), or None for N.
             prompt_frames_B: frames of each prompt; None counts those before the first all-zero
                 one. Aligned models use it, and cfg-zero.
-            prompt_tokens_B: how many of the tokens the prompt speaks. An aligned model finds
-                these in the prompt and scales the new ones to the rest; without, it scales all.
-            on_step: called as on_step(done, steps) after each step; what it raises ends the work.
+            prompt_tokens_B: tokens that belong to the prompt. An aligned model finds
+                these in the prompt by search and scales the new ones to the remaining frames;
+                without it, it scales all.
+            on_step: called as on_step(done, steps) after each step; it may raise.
 
         Returns:
             float32 (B, N, M): the last state as log mel, the prompt's part included; without
@@ -285,16 +286,16 @@ class Engine(ABC):
         filler_BND: Device,
         fresh_BN: np.ndarray,
     ) -> Callable[[float, Device], Device]:
-        """The velocity that integrate asks for: f(t, x_BNM).
+        """The velocity function for integrate: f(t, x_BNM).
 
         Where there is guidance, velocities with and without conditions are one call on twice the
         batch; at other times (strength 0, or outside cfg_from to cfg_until) one on the batch.
 
         Args:
             conditions: normalised condition mel, text states of each patch, lengths or None.
-            filler_BND: the states of no text.
-            fresh_BN: frames that are to be made. CFG-Zero*'s scale goes by these: in a prompt's
-                frames no velocity was ever trained, and padding has none.
+            filler_BND: the states without text.
+            fresh_BN: true in frames of new speech. CFG-Zero*'s scale is computed over these, as
+                velocities are not trained in a prompt's frames or in padding.
         """
         normal, states, lens = conditions
         strength = self.config.chosen(options, "cfg_strength")
@@ -344,7 +345,7 @@ class Engine(ABC):
         if -(-frames // p) < text.shape[1]:
             raise InputError(
                 f"{text.shape[1]} tokens cannot be found in {frames} frames; {p} frames a token"
-                " are the least: is this the text of this recording?"
+                " are needed at least: is this the text of this recording?"
             )
         lens = np.array([frames])
         with self.context():
@@ -383,7 +384,7 @@ class Engine(ABC):
         return [w[: max(0, n - 1) * hop].copy() for w, n in zip(waves, lens)]
 
     def clear_cache(self) -> None:  # noqa: B027, a backend may keep nothing
-        """Gives back memory that is only kept for speed; called between the chunks of long work."""
+        """Frees cached memory; called between the chunks of a long text."""
 
     # How text becomes states of patches.
 
@@ -448,7 +449,7 @@ class Engine(ABC):
     def network(
         self, x: Device, cond: Device, text: Device, time: Device, lens: Device | None
     ) -> Device:
-        """The speech model in its weights' type, between float32 and float32."""
+        """Runs the speech model in its weights' type; inputs and output are float32."""
         x, cond, text = (self.to_weights(a) for a in (x, cond, text))
         return self.to_float(self.run(x, cond, text, time, lens))
 
@@ -465,11 +466,11 @@ class Engine(ABC):
     # What a backend adds.
 
     def run(self, *inputs: Device | None) -> Device:
-        """What DiT makes of its inputs."""
+        """Runs the DiT, compiled or not."""
         return (self.compiled or self.dit)(*inputs)
 
     def usual_dtype(self, device: str) -> str:
-        """The type of the transformer where none is asked for."""
+        """The transformer's default type on a device."""
         return "float32"
 
     @abstractmethod
@@ -478,7 +479,7 @@ class Engine(ABC):
 
     @abstractmethod
     def context(self) -> AbstractContextManager:
-        """What array work runs under: no gradients, this device."""
+        """The context of array work: no gradients, this device."""
 
     @abstractmethod
     def array(self, x: np.ndarray) -> Device:
@@ -494,7 +495,7 @@ class Engine(ABC):
 
     @abstractmethod
     def ready(self, x: Device) -> None:
-        """Returns when x has been computed."""
+        """Waits until x has been computed."""
 
     @abstractmethod
     def to_weights(self, x: Device) -> Device:

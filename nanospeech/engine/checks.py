@@ -1,4 +1,4 @@
-"""Engine checks: callers' arrays, made sound or refused with an InputError. NumPy only."""
+"""Engine checks: validate and convert callers' arrays, or raise InputError. NumPy only."""
 
 from __future__ import annotations
 

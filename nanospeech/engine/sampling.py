@@ -82,7 +82,7 @@ def integrate(
         times: increasing grid, for example of time_grid.
         method: a key of STEP_RULES.
         zero_init: steps at the start whose velocity is taken to be zero (CFG-Zero*, arXiv
-            2503.18886): the state stays, and f is not asked.
+            2503.18886): the state stays, and f is not called.
     """
     step = STEP_RULES[method]
     for index, (t0, t1) in enumerate(pairwise(times)):
@@ -92,7 +92,7 @@ def integrate(
 
 
 def evaluation_times(times: list[float], method: str = "euler", zero_init: int = 0) -> list[float]:
-    """When integrate asks for a velocity, in order: as many times as the network is evaluated."""
+    """The times at which integrate evaluates the velocity, in order."""
     asked: list[float] = []
 
     def f(t: float, _: float) -> float:
@@ -113,7 +113,7 @@ def best_scale(v_BNM: Any, onto_BNM: Any, weight_BN1: Any) -> Any:
     """The factor a of each item for which a * onto comes nearest to v: <v, onto> / |onto|^2.
 
     CFG-Zero* (arXiv 2503.18886, eq. 8) guides away from a * unconditional instead of from the
-    unconditional velocity, so that guidance makes up for a weak estimate of its size.
+    unconditional velocity, which corrects for a velocity of the wrong magnitude.
 
     Args:
         v_BNM: conditional velocity.

@@ -9,8 +9,10 @@ from nanospeech.errors import InputError
 from .alignment import monotonic_search
 from .sampling import share_frames
 
-PACE = 0.3  # share of a prompt's own pace that an aligned model's durations take on
-LONGEST = 6.0  # log of 403 patches: a guess beyond it is a fault of the weights
+PACE = (
+    0.3  # power by which durations of an aligned model follow the prompt's pace (see total_seconds)
+)
+LONGEST = 6.0  # log of 403 patches; larger predictions come from broken weights
 
 
 def patch_means(mel_NM: np.ndarray, p: int) -> np.ndarray:
@@ -36,20 +38,20 @@ def average_durations(count_B: np.ndarray, patches_B: np.ndarray, width: int, p:
 
 
 def predicted_patches(log_durations_BT: np.ndarray) -> np.ndarray:
-    """Patches of each token as the model guesses them, at least 1: float64 (B, T)."""
+    """Predicted patches of each token, at least 1: float64 (B, T)."""
     return np.maximum(np.exp(np.minimum(log_durations_BT.astype(np.float64), LONGEST)), 1)
 
 
 def total_seconds(each_T: np.ndarray, known: int, prompt: float, pace: float) -> float:
     """Seconds of prompt and new speech, from predicted seconds of each token.
 
-    A prompt that takes longer than its tokens were thought to is of a slow reader: the new tokens
-    are stretched by that, to the power of `pace`. 0 trusts the prediction alone, 1 the prompt
-    alone; single sentences are read faster or slower by chance, so the truth is between.
+    Predictions for the new tokens are multiplied by (true / predicted length of the prompt) **
+    pace: 0 uses the prediction alone, 1 adopts the prompt's pace. Single sentences are read faster
+    or slower by chance, so the best value is between.
 
     Args:
         each_T: predicted seconds of each token.
-        known: tokens of the prompt; 0 where that is not known, and nothing is stretched.
+        known: tokens of the prompt; 0 where that is not known, and nothing is scaled.
         prompt: its seconds.
         pace: 0 to 1.
     """
@@ -62,7 +64,7 @@ def total_seconds(each_T: np.ndarray, known: int, prompt: float, pace: float) ->
 def searched_durations(normal_NM: np.ndarray, means_TM: np.ndarray, p: int) -> np.ndarray:
     """Patches of each token in a recording: int64 (T,), by monotonic search (arXiv 2005.11129).
 
-    With fewer patches than tokens there is no such path, and the patches are shared evenly.
+    With fewer patches than tokens there is no such path, and the patches are distributed evenly.
 
     Args:
         normal_NM: normalised mel.

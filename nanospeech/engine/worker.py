@@ -15,12 +15,12 @@ from .base import Engine
 class Worker:
     """An engine whose work is done in a thread of its own, one call after the other.
 
-    It has what an engine has, so a Speaker takes it, and every thread may speak through it. MLX on
-    a GPU needs that: what it has begun to compute belongs to the thread that began it.
+    It has the interface of an engine, so a Speaker can use it, from any thread. MLX on a GPU needs
+    this, because a lazy array can only be computed in the thread that made it.
 
     Args:
         load: makes the engine, for example `lambda: load_engine(backend="mlx")`. It is called in
-            the new thread; what it raises is raised here.
+            the new thread; an exception in it is raised here.
     """
 
     def __init__(self, load: Callable[[], Engine]):
@@ -31,7 +31,7 @@ class Worker:
         self._engine: Engine = self._run(load)
 
     def _run(self, call: Callable, *args: Any, **options: Any) -> Any:
-        """What a call returns or raises in the thread."""
+        """Calls in the thread; returns its result or raises its exception."""
         done: Future = Future()
         self._calls.put((done, call, args, options))
         return done.result()
