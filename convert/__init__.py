@@ -79,7 +79,7 @@ def read_network(
 
 @dataclass
 class Model:
-    """What a release folder is written from."""
+    """The parts that a release folder is written from."""
 
     config: ModelConfig
     tokenizer: Tokenizer
@@ -143,8 +143,8 @@ def convert(
     """Writes a release folder.
 
     Args:
-        model: the speech model's checkpoint, or a release folder: of that all is taken over but
-            for what is given here.
+        model: the speech model's checkpoint, or a release folder, of which everything is kept
+            that other arguments do not change.
         output: folder to write; files of the same names in it are replaced.
         duration: the duration model's checkpoint.
         vocoder: a Vocos checkpoint: .bin with its config.yaml beside it, a folder of the two, or
@@ -191,7 +191,7 @@ def convert(
     if quantize is not None:
         config = quantized(config, parts, quantize)
     folder = Path(output)
-    # a voice's weights and its pace are of no use to another model
+    # a voice's weights and pace belong to one model
     left_out = shutil.ignore_patterns("*.safetensors", "*.json") if voices else None
     voices = voices or read.file("voices")
     try:
@@ -248,7 +248,7 @@ def add_duration(
 
 
 def read_vocoder(path: str | Path) -> tuple[VocoderConfig, Mapping[str, Tensor]]:
-    """Reads a Vocos checkpoint in the form in which it is published, or as safetensors.
+    """Reads a Vocos checkpoint in its published format, or as safetensors.
 
     Raises:
         CheckpointError: unreadable, not Vocos, or its config.yaml says something else.

@@ -1,4 +1,4 @@
-"""Lazy: tensors that are read when they are asked for, so that big models need little memory."""
+"""Lazy: tensors that are read when they are used, so that big models need little memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nanospeech.release.folder import IGNORED, PACKED, held, opened
 
 
 class LazyTensors(Mapping[str, Tensor]):
-    """Tensors by name, each read anew whenever it is asked for.
+    """Tensors by name, each read anew on every access.
 
     Args:
         shapes: of all of them.
@@ -36,7 +36,7 @@ class LazyTensors(Mapping[str, Tensor]):
         return len(self.shapes)
 
     def renamed(self, names: Mapping[str, str]) -> LazyTensors:
-        """The same under other names; `names` tells the present name by the new one."""
+        """The same under other names; `names` maps new names to present ones."""
         shapes = {new: self.shapes[old] for new, old in names.items()}
         return LazyTensors(shapes, lambda new: self.read(names[new]))
 

@@ -28,7 +28,7 @@ EXPORT = "export.json"  # of step_N.weights/, beside its shards
 
 @dataclass
 class Source:
-    """Weights of one network with what their file tells of them."""
+    """Weights of one network with the metadata of their file."""
 
     tensors: Mapping[str, Tensor]
     config: dict[str, Any]
@@ -97,7 +97,7 @@ def find_checkpoint(path: str | Path) -> Path:
 
 
 def read_folder(path: Path) -> dict[str, Any]:
-    """A step_N/ or step_N.weights/ folder, in the form of step_N.pt; its tensors are not yet read.
+    """A step_N/ or step_N.weights/ folder as the mapping that step_N.pt holds; tensors are lazy.
 
     Raises:
         CheckpointError: it is not whole.

@@ -1,4 +1,4 @@
-"""Release: reads a release folder to convert it again, and writes the parts of one."""
+"""Writer: reads a release folder to convert it again, and writes the parts of one."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Activations, written out. MLX's own are compiled, each by itself, and that has a price.
+"""Activations without compilation. MLX compiles each of its own, which has two drawbacks.
 
 On a CPU the first use of one waits for a C++ compiler. And a thread that has called a compiled
-function may abort the whole process when both end at once: MLX then frees in the dying thread what
-belongs to Python. Where fusing pays, CompiledNetwork compiles the network with all of them.
+function may abort the process if both end at once, as MLX then frees Python objects in the thread.
+Where fusing pays, compiled.py compiles the whole network.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from . import cpu, layers
 class CompiledNetwork(FewLengths):
     """A DiT, compiled once for each batch size and padded length.
 
-    Times and lengths are arrays, since MLX would compile anew for each number. Its graphs are kept
-    by batch, times, patches and type, and the oldest let go, for MLX itself forgets none.
+    Times and lengths are arrays, as MLX would compile anew for each Python number. Graphs are
+    cached by batch, times, patches and type, and the oldest dropped, as MLX itself keeps all.
     """
 
     layers = layers
@@ -25,7 +25,7 @@ class CompiledNetwork(FewLengths):
         return mx.full((batch,), frames, dtype=mx.int32)
 
     def make(self, *inputs: mx.array) -> Callable[..., mx.array]:
-        # a function of its own for each: MLX forgets a function's graphs when the function goes
+        # a function of its own for each: MLX frees a function's graphs with the function
         def network(x, cond, text, time, lens):
             with cpu.compiling():
                 return self.dit(x, cond, text, time, lens)

@@ -1,9 +1,8 @@
-"""CPU: what MLX is slow at on x86 processors, made fast; GPUs and ARM processors need none of it.
+"""CPU: faster operations for MLX on x86 processors; GPUs and ARM processors need none of it.
 
-Two things. MLX takes exp, tanh and erf of one number at a time there, which costs more than all of
-a network's matrix products: NumPy has vector code, so attention and the activations go through it.
-And MLX's CPU backend computes in one thread: the rows of a batch are computed side by side in
-several. Both give what MLX gives but for rounding. Float32 only.
+MLX's exp, tanh and erf are not vectorised there and cost more than all of a network's matrix
+products, so attention and activations use NumPy's. And MLX's CPU backend has one thread, so the
+rows of a batch are computed in several. Results equal MLX's but for rounding. Float32 only.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ ERF_UNDER = (1.0, 0.504166323, 0.115085495, 0.0151724654, 0.00118813256, 3.80702
 
 
 def slow(x: mx.array) -> bool:
-    """Whether MLX is slow at an array's exp: what is here is for that. Never while it compiles."""
+    """Whether these operations should be used for an array; never while MLX compiles."""
     plain = X86 and x.dtype == mx.float32 and mx.default_device() == mx.cpu
     return plain and not getattr(own, "compiling", False)
 
 
 @contextlib.contextmanager
 def compiling() -> Iterator[None]:
-    """Inside, all is left to MLX, which compiles its own operations only."""
+    """Switches these operations off within the context: MLX compiles only its own."""
     own.compiling = True
     try:
         yield

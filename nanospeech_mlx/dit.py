@@ -39,7 +39,7 @@ class GRN(layers.Module):
 
 
 class ConvNeXtV2Block(layers.Module):
-    """Depthwise convolution, then a feed-forward with GRN; places off the mask stay zero."""
+    """Depthwise convolution, then a feed-forward with GRN; masked positions stay zero."""
 
     def __init__(self, dim: int, hidden: int):
         super().__init__()
@@ -79,10 +79,10 @@ class TextEmbedding(layers.Module):
 class Aligner(layers.Module):
     """Mean mel and log duration of each token, for the monotonic search (Glow-TTS, 2005.11129).
 
-    Means know the token and the speaker but not the token's neighbours: with context, a space
-    learns to stand for the sounds beside it and the search settles on wrong durations. With `dim`
-    speakers differ in each token in its own way, through a layer of that width; without, in all
-    tokens alike, which does for one speaker.
+    Means depend on the token and the speaker but not on neighbouring tokens: with context, a space
+    takes over the sounds beside it and the search converges to wrong durations. With `dim` a layer
+    of that width makes the speaker's effect depend on the token; without it the effect is the same
+    for all tokens, which is enough for one speaker.
     """
 
     def __init__(self, text_dim: int, n_mels: int, dim: int = 0):
@@ -147,7 +147,7 @@ class InputEmbedding(layers.Module):
 
 
 class PromptEmbedding(layers.Module):
-    """What the given mel sounds like, as one vector: (B, D), added to the time's.
+    """A speaker embedding of the given mel: (B, D), added to the time embedding.
 
     Means and deviations of features of its patches, so that order and length do not matter
     (statistics pooling, x-vectors: Snyder et al. 2018). Every block is modulated by it, which
@@ -293,7 +293,7 @@ class DiT(layers.Module):
         return self.aligner.means(self.text_embed.text_embed(text_BT + 1), speaker_BM)
 
     def embed_filler(self, like_BT: Array) -> Array:
-        """The state of no text: (1, 1, text_dim)."""
+        """The state without text: (1, 1, text_dim)."""
         return self.text_embed.text_embed(like_BT[:1, :1] * 0)
 
     def embed_text(self, text_BT: Array, frames: int, mask_BN: Array | None) -> Array:

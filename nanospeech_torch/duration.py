@@ -14,8 +14,8 @@ TOKEN = 0.1  # seconds: about what a token lasts
 def statistics(mel_BNM: Array, lens_B: Array) -> Array:
     """Mean, spread and mean change from frame to frame of each band: (B, 3 M).
 
-    They tell the voice, how much of the time it pauses, and how fast it moves; but not which sound
-    of a prompt is how long, so that what is learned of its tokens holds for other ones.
+    They describe the voice, its pauses and its rate, but not the durations of single sounds, so
+    that the model cannot read the prompt's token durations off them and generalises to new tokens.
 
     Args:
         mel_BNM: log mels, zero past lens_B.
@@ -71,9 +71,9 @@ class DurationTransformer(layers.Module):
         """Hidden states.
 
         Args:
-            mel_BNM: what is heard at each place: the prompt's mel, zero past it, or statistics.
+            mel_BNM: input of each position: the prompt's mel, zero past it, or statistics.
             text_BT: ids of the prompt's and the new text, padded with -1; at most N of them.
-            lens_B: valid places of each item, or None for all.
+            lens_B: valid positions of each item, or None for all.
 
         Returns:
             (B, N, D).
@@ -92,7 +92,7 @@ class DurationTransformer(layers.Module):
 
 
 class DurationHead(layers.Module):
-    """The transformer and what is read off it: the mean of all places, or each token's."""
+    """The transformer and its output layer: pooled over all positions, or for each token."""
 
     def __init__(self, transformer: DurationTransformer):
         super().__init__()
@@ -105,7 +105,7 @@ class DurationHead(layers.Module):
     def hidden(
         self, mel_BNM: Array, text_BT: Array, lens_B: Array | None
     ) -> tuple[Array, Array, Array]:
-        """Hidden states (B, N', D), places of each item (B,) and tokens of each item (B,).
+        """Hidden states (B, N', D), positions of each item (B,) and tokens of each item (B,).
 
         Text longer than the prompt is not cut: the mel is continued with zeros for it.
         """

@@ -1,7 +1,7 @@
-"""Measures of speech: what a recogniser hears, who it sounds like, how clean it is.
+"""Metrics of speech: transcripts, speaker similarity, perceptual quality.
 
-A library of evaluate.py and others, not a command. It loads each measure's package when the measure
-is first asked for, and knows neither texts nor models that speak. Waves are float32 (n,) at 24 kHz.
+A library for evaluate and others, not a command. Each metric's package is imported when the metric
+is first used. Knows neither texts nor speech models. Waves are float32 (n,) at 24 kHz.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 from nanospeech.audio import wave as audio
 from nanospeech.errors import BackendError, InputError, require
 
-RATE = 16_000  # what every measure here listens at
-MIN_SECONDS = 1.0  # shorter recordings tell too little of a speaker
+RATE = 16_000  # samples a second that the metrics work at
+MIN_SECONDS = 1.0  # seconds; shorter recordings have no reliable speaker embedding
 RESEMBLYZER = "pip install librosa webrtcvad-wheels && pip install --no-deps resemblyzer"
 # what each measure imports, and the command that brings it
 PACKAGES = {
@@ -75,16 +75,16 @@ def transcribe(
     language: str = "en",
     beam: int = 5,
 ) -> str:
-    """What Whisper hears in a wave; the same every time.
+    """Whisper's transcript of a wave; the same every time.
 
     Args:
         model: of load_whisper.
         wave: float32 (n,).
         sample_rate: of the wave, in Hz.
-        language: code of the language that is spoken; none is guessed.
-        beam: hypotheses that are followed.
+        language: code of the spoken language; it is not detected.
+        beam: beam width.
     """
-    # where its beam runs in circles Whisper draws at random instead: let it draw the same again
+    # Whisper falls back to random sampling where beam search fails: seed it
     require("ctranslate2", "eval").set_random_seed(0)
     segments, _ = model.transcribe(
         audio.resample(wave, sample_rate, RATE),
@@ -117,7 +117,7 @@ def speaker_package(name: str) -> str:
 
 
 def heard_at(wave: np.ndarray) -> np.ndarray:
-    """A wave at RATE; silence is an InputError, for it sounds like nobody."""
+    """A wave at RATE; silence, which has no speaker, is an InputError."""
     if audio.is_silent(wave):
         raise InputError("a silent recording sounds like nobody; there is nothing to compare")
     return audio.resample(wave, audio.SAMPLE_RATE, RATE)
@@ -165,7 +165,7 @@ def _xvector(name: str, device: str) -> Embed:
 
 
 def dnsmos(wave: np.ndarray) -> dict[str, float]:
-    """How clean a listener would find it, 1 to 5, as DNSMOS predicts (arXiv 2110.01763).
+    """DNSMOS (arXiv 2110.01763): listeners' quality scores, 1 to 5, as a network predicts them.
 
     Args:
         wave: float32 (n,), 24 kHz. It is repeated up to 9 seconds, as the measure's authors do.
@@ -200,7 +200,7 @@ def _dnsmos() -> Any:
 
 
 def pesq_wb(reference: np.ndarray, degraded: np.ndarray) -> float:
-    """Wide band PESQ (ITU-T P.862.2), about 1 to 4.64: how close a copy sounds to its original.
+    """Wide band PESQ (ITU-T P.862.2), about 1 to 4.64: similarity of a copy to its original.
 
     Args:
         reference: the original, float32 (n,), 24 kHz.

@@ -30,7 +30,7 @@ SPELLINGS = [
 ]
 # languages that are written without spaces between words: a character counts as a word
 UNSPACED = ("zh", "ja", "th", "lo", "my", "yue")
-# words of every sentence: to hear one of them that was not asked for says nothing of a leak
+# function words; one of them in a transcript is no evidence of a leak
 COMMON = """
     a about after all also am an and any are as at be been before but by can could did do does
     for from had has have he her here him his how i if in into is it its just like me more my no
@@ -57,7 +57,7 @@ def normalizer(language: str = "en") -> Callable[[str], str]:
 
 
 def normalize(text: str, language: str = "en") -> str:
-    """What two people would write differently for the same sounds, made the same.
+    """Normalises a text, so that different spellings of the same sounds become one.
 
     Args:
         language: its code; only English has more rules than case and punctuation.
@@ -102,7 +102,7 @@ def char_edits(said: str, heard: str, language: str = "en") -> tuple[int, int]:
 
 
 def rate(counts: Iterable[tuple[int, int]]) -> float:
-    """All edits over all that was said.
+    """Total edits over total length of the references.
 
     Args:
         counts: of word_edits or char_edits, for each utterance.
@@ -131,15 +131,15 @@ def cer(pairs: Iterable[tuple[str, str]], language: str = "en") -> float:
 
 
 def leaked(text: str, heard: str, prompt: str, language: str = "en") -> list[str]:
-    """Words of the prompt that were heard, and not asked for or not so often: its leak.
+    """Leaked words: words of the prompt that a transcript has more often than the text.
 
-    Function words are left out, for any mistake of the recogniser may be one; but not the prompt's
-    last word heard before the text's first, where leaks are. Other forms and spellings of a word of
-    the text are none either (home and homes, bed room).
+    Function words are ignored, as recognisers often insert them, except for the prompt's last word
+    before the text's first, where leaks happen. Other forms and spellings of a word of the text are
+    no leaks (home and homes, bed room).
 
     Args:
-        text: what was to be said.
-        heard: what the recogniser wrote.
+        text: the reference text.
+        heard: the transcript.
         prompt: the words of the reference recording.
     """
     asked, said, reference = (normalize(t, language).split() for t in (text, heard, prompt))

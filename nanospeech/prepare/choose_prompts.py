@@ -2,11 +2,11 @@
 
     nanospeech prepare prompts data/heldout data/train --out model/voices
 
-For each speaker of the INPUTs (whatever prepare.py reads) the clip of 2 to 6 seconds that suits
-best: said as written, at the speaker's usual pace and loudness, with quiet pauses and, with
---dnsmos, of good sound. A later INPUT serves only speakers that the earlier ones lack, so held-out
-clips come first. Writes NAME.flac, NAME.txt and NAME.license.txt; sources and licences are those of
-the clips' JSON, in the words of --attributions.
+For each speaker of the INPUTs (whatever prepare.py reads) the best clip of 2 to 6 seconds:
+its transcript matches, its pace and loudness are usual for the speaker, its pauses are quiet and,
+with --dnsmos, its DNSMOS is high. A later INPUT is used only for speakers that earlier ones lack,
+so name held-out clips first. Writes NAME.flac, NAME.txt and NAME.license.txt; sources and licences
+are those of the clips' JSON, in the words of --attributions.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from nanospeech.errors import DataError, InputError, NanospeechError
 ATTRIBUTIONS = Path(__file__).parents[1] / "corpus" / "attributions.json"
 SECONDS = (2.0, 6.0)
 EDGE_SILENCE = 0.08  # seconds
-LISTENED = 6  # candidates whose sound is judged by DNSMOS
+LISTENED = 6  # candidates that are rated by DNSMOS
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A recording that might be a prompt.
+    """A recording considered as a prompt.
 
     Attributes:
         wave: float32 (n,) at 24 kHz, its ends trimmed.
         seconds: of it.
         pace: characters a second.
         level: root mean square, dB.
-        depth: see there, dB: noise and echo make it small.
+        depth: dB between loud and quiet parts, see depth(); noise and echo make it small.
     """
 
     sample: Sample
@@ -83,7 +83,7 @@ def unfit(sample: Sample) -> float:
 
 
 def choose(candidates: Sequence[Candidate], dnsmos: Any = None) -> Candidate:
-    """The candidate that suits best.
+    """The best candidate.
 
     Args:
         dnsmos: metrics.dnsmos, or None to go by level, pace and noise alone.
@@ -119,7 +119,7 @@ def by_speaker(inputs: Sequence[Path], unnamed: str) -> dict[str, list[Sample]]:
         here: dict[str, list[Sample]] = {}
         for sample in find([path])[0]:
             if "pace" in sample.extra:
-                continue  # curate.py's copy at another speed: nobody sounds like that
+                continue  # curate's copy at another speed is no real voice
             here.setdefault(sample.speaker or unnamed, []).append(sample)
         found |= {name: samples for name, samples in here.items() if name not in found}
     if not found:
@@ -204,7 +204,9 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument("--speakers", nargs="+", default=[], metavar="NAME", help="only these")
     p.add_argument("--speaker", default="voice", help="name of clips without one (voice)")
     p.add_argument("--clips", type=int, default=100, help="of a speaker to look at (100)")
-    p.add_argument("--dnsmos", action="store_true", help="judge the sound too: needs speechmos")
+    p.add_argument(
+        "--dnsmos", action="store_true", help="rate candidates by DNSMOS too; needs speechmos"
+    )
     p.add_argument(
         "--attributions",
         type=Path,

@@ -1,4 +1,4 @@
-"""Curates speech for a voice: what is fit to train on, and what is held out. Trains nothing.
+"""Curate: selects the clips to train on and those to hold out. Trains nothing.
 
     nanospeech prepare curate recordings/ --out data --whisper base
     nanospeech prepare curate shards/kathleen-*.tar shards/asp-*.tar --out data --speakers kathleen
@@ -8,11 +8,11 @@ data/heldout/*.tar (every clip whose key has a CRC-32 divisible by --held-out, s
 always on the same side), data/dropped.csv with a reason for each clip left out, and
 data/curate.json: clips, hours, sources and licences of each speaker.
 
-With --whisper a recogniser listens to each clip, and those whose words it does not find are left
-out. What it heard is kept in data/heard.csv, so that a run that was stopped, or one with other
-limits, does not listen again. The last line of the output is one JSON document.
+With --whisper each clip is transcribed, and clips whose transcript differs from their text are left
+out. Transcripts are kept in data/heard.csv for interrupted runs and for runs with other limits. The
+last line of the output is one JSON document.
 
---denoise 0.7 takes so much of a steady hiss or hum out of each clip, found in its quiet parts, as a
+--denoise 0.7 removes that share of steady hiss or hum, estimated in quiet parts of each clip; a
 small model learns noise along with the voice.
 
 --vary 0.1 adds to data/train a copy of each clip 10 % slower or faster, under the name of another
@@ -50,9 +50,9 @@ from .curate_report import SIDES, Speakers, table
 from .recogniser import Heard, Recogniser, misheard, whisper
 from .shards import ShardOptions, ShardWriter, by_reason, describe, list_skips
 
-EDGE_SILENCE = 0.08  # seconds that are left where ends are trimmed
-NEAR = 1.5  # dB by which a level may be off, and
-SLACK = 0.1  # seconds by which an end may be long, and an MP3 stay as it is
+EDGE_SILENCE = 0.08  # seconds of silence left at trimmed ends
+NEAR = 1.5  # dB of error in level, and
+SLACK = 0.1  # seconds of extra silence, up to which an MP3 is not encoded again
 
 
 @dataclass(frozen=True)
@@ -60,21 +60,21 @@ class CurateOptions:
     """What is kept, and what is held out."""
 
     held_out: int = field(default=25, metadata={"help": "hold out one clip in so many; 0: none"})
-    max_wer: float = field(default=0.5, metadata={"help": "drop what is misheard by more"})
+    max_wer: float = field(
+        default=0.5, metadata={"help": "drop clips with a higher word error rate"}
+    )
     min_seconds: float = field(default=0.5, metadata={"help": "drop shorter clips"})
     max_seconds: float = field(default=20.0, metadata={"help": "drop longer clips"})
     max_hours: float | None = field(default=None, metadata={"help": "of each speaker to train on"})
     level: float | None = field(
-        default=None, metadata={"help": "even the loudness to this RMS and trim the ends; try 0.07"}
+        default=None, metadata={"help": "bring clips to this RMS and trim their ends; try 0.07"}
     )
     denoise: float | None = field(
-        default=None, metadata={"help": "take this share of steady noise out; try 0.7"}
+        default=None, metadata={"help": "remove this share of steady noise; try 0.7"}
     )
     vary: tuple[float, ...] = field(
         default=(),
-        metadata={
-            "help": "train on each clip also slower or faster by these shares, pitch and all"
-        },
+        metadata={"help": "add copies of each clip at speeds that differ by these shares"},
     )
     speaker: str | None = field(default=None, metadata={"help": "name of clips without one"})
     size: int = field(default=1000, metadata={"help": "clips a shard"})
@@ -103,7 +103,7 @@ class CurateOptions:
 
 @dataclass(frozen=True)
 class Clip:
-    """A sample that was opened: its MP3, and what was heard in it, if anyone listened."""
+    """A sample that was opened: its MP3, and its transcript, if there is one."""
 
     sample: Sample
     data: bytes
@@ -114,7 +114,7 @@ class Clip:
 
 
 def is_held_out(key: str, one_in: int) -> bool:
-    """Whether a clip is kept from training: a matter of its key alone."""
+    """Whether a clip is held out of training; depends on its key alone."""
     return one_in > 0 and zlib.crc32(key.encode()) % one_in == 0
 
 
@@ -123,11 +123,11 @@ def examine(
     options: CurateOptions,
     load: Callable[[], Recogniser] | None = None,
 ) -> Clip | Skip:
-    """Opens a sample, and listens to it unless that was done.
+    """Opens a sample, and transcribes it unless that was done.
 
     Args:
-        item: the sample, and what was heard under its key before, by the CRC-32 of the MP3.
-        load: gives the recogniser, when there is something to hear; None: nobody listens.
+        item: the sample, and earlier transcripts under its key, by the CRC-32 of the MP3.
+        load: returns the recogniser; None: no transcripts.
     """
     sample, known = item
     try:
@@ -154,12 +154,12 @@ def examine(
 
 
 def denoise(wave: np.ndarray, share: float) -> np.ndarray:
-    """A wave with less of what is steady in it, by spectral gating (Sainburg: noisereduce).
+    """Removes steady noise from a wave by spectral gating (Sainburg: noisereduce).
 
     Args:
         wave: float32 (n,) at 24 kHz.
-        share: of the noise that is taken out. All of it takes speech along: kathleen's hiss costs
-            her 0.2 of DNSMOS OVRL, 0.7 gives that back, 0.95 costs more than it gives.
+        share: of the noise that is removed. Removing all damages speech: kathleen's hiss costs 0.2
+            of DNSMOS OVRL, 0.7 restores that, 0.95 loses more than it gains.
     """
     reduce = require("noisereduce", "denoise").reduce_noise
     return reduce(wave, audio.SAMPLE_RATE, stationary=True, prop_decrease=share).astype(np.float32)
@@ -174,7 +174,7 @@ def even(wave: np.ndarray, level: float) -> np.ndarray | None:
     """
     trimmed = audio.trim(wave, audio.SAMPLE_RATE, EDGE_SILENCE)
     changed, gain = audio.set_level(trimmed, level)
-    if (peak := float(np.abs(changed).max())) > 1:  # rather softer than clipped
+    if (peak := float(np.abs(changed).max())) > 1:  # softer, rather than clipped
         changed, gain = changed / peak, gain / peak
     off = abs(20 * np.log10(gain))
     longer = (len(wave) - len(trimmed)) / audio.SAMPLE_RATE
@@ -230,8 +230,8 @@ def curate(
     """Writes out/train and out/heldout, both whole or neither.
 
     Args:
-        load: gives a recogniser (float32 24 kHz wave to words); None: nobody listens. With
-            several jobs it must be one that a new process can import.
+        load: returns a recogniser (float32 24 kHz wave to words); None: no transcripts. With
+            several jobs a new process must be able to import it.
         recogniser: its name in heard.csv.
 
     Returns:
@@ -239,7 +239,7 @@ def curate(
 
     Raises:
         InputError: there are shards already, or a speaker is not there.
-        DataError: nothing is fit.
+        DataError: no clip can be used.
     """
     if not overwrite and (old := [p for side in SIDES for p in (out / side).glob("*.tar")]):
         raise InputError(f"{old[0].parent} holds shards already; pass --overwrite to replace them")
@@ -299,7 +299,7 @@ def opened(
     options: CurateOptions,
     jobs: int,
 ) -> Iterator[tuple[Sample, Clip | Skip]]:
-    """Each sample with what it became; none is opened that its speaker has no more room for."""
+    """Each sample with its Clip or Skip; none is opened whose speaker has enough hours."""
     sent: list[Sample | Skip] = []
 
     def todo() -> Iterator[tuple[Sample, dict[int, str]]]:
@@ -330,7 +330,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("inputs", nargs="+", type=Path, metavar="INPUT")
     p.add_argument("--out", type=Path, required=True, help="folder to write")
     p.add_argument("--speakers", nargs="+", default=[], metavar="NAME", help="only these")
-    p.add_argument("--whisper", help="faster-whisper size or folder that listens to each clip")
+    p.add_argument("--whisper", help="faster-whisper size or folder, to transcribe each clip")
     p.add_argument("--jobs", type=int, default=cores(), help="processes")
     p.add_argument("--overwrite", action="store_true", help="replace the shards in --out")
     for name, f in CurateOptions.__dataclass_fields__.items():
@@ -345,7 +345,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> tuple[dict[str, Any], list[Skip]]:
-    """Does what the arguments ask for; returns the summary, and what was dropped."""
+    """Runs the command; returns the summary and the dropped clips."""
     if args.jobs < 1:
         raise InputError(f"--jobs is {args.jobs}; choose at least 1")
     args.vary = tuple(args.vary)

@@ -1,8 +1,8 @@
-"""Curate's copies: clips at other speeds, which make speakers of speakers.
+"""Curate's copies: clips at other speeds, as additional speakers.
 
-Voices between those of few speakers let a model learn from one what it says with another (speed
-perturbation: Ko et al., Audio augmentation for speech recognition, 2015). Pitch and formants move
-with the speed, as they do with the length of a vocal tract.
+With more speakers a model generalises better between them (speed perturbation: Ko et al., Audio
+augmentation for speech recognition, 2015). Pitch and formants move with the speed, as they do with
+the length of a vocal tract.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Curate's report: who is in a data set, for how long, from where, and what was left out."""
+"""Curate's report: speakers of a data set, their hours and sources, and what was left out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Speakers:
         return sample.speaker or self.unnamed or "unknown"
 
     def full(self, sample: Sample) -> bool:
-        """Whether the sample's speaker has all the hours that it may have."""
+        """Whether the sample's speaker has reached --max-hours."""
         most = self.max_hours
         return most is not None and self.seconds.get(self.name(sample), {}).get("train", 0) >= (
             3600 * most

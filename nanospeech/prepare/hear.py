@@ -1,11 +1,11 @@
-"""Listens to clips, several in one window of the recogniser: fills the heard.csv that curate reads.
+"""Hear: transcribes clips, several in one window of the recogniser, into curate's heard.csv.
 
     nanospeech prepare hear shards/*.tar --out data/heard.csv --whisper base
 
-Whisper encodes 30 seconds whatever it is given, so a clip of five costs as much as six of them.
-Here clips are joined with pauses between them, heard at once, and the words that were heard are
-shared out by aligning them with the texts. A clip in which more than --again of the words differ is
-heard once more by itself, so that nothing is dropped for its neighbours' sake. `curate.py --out
+Whisper always encodes 30 seconds, so a clip of five costs as much as six such clips. Here clips are
+joined with pauses between them and transcribed at once; the transcript is divided between them by
+aligning it with their texts. A clip in which more than --again of the words differ is transcribed
+again by itself, so that no clip is dropped because of its neighbours. `curate.py --out
 data --whisper base` finds all of it in data/heard.csv and listens to nothing again. A run that was
 stopped goes on.
 """

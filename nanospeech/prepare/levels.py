@@ -1,11 +1,11 @@
-"""Levels of a data set: mean and spread of its log mels, and how loud it is. Changes nothing.
+"""Levels: mean and standard deviation of a data set's log mels, and its loudness. Changes nothing.
 
     nanospeech prepare levels data/train
     nanospeech train --config FILE --set $(nanospeech prepare levels data/train)
 
-Prints the audio settings of a run that learns from these clips: the flow works on log mels of mean
-0 and spread 1, and prompts are brought to the loudness of the training clips (a prompt that is
-louder changes the pace of the speech after it).
+Prints the audio settings of a run on these clips: the flow works on log mels of mean 0 and standard
+deviation 1, and prompts are scaled to the loudness of the training clips (a louder prompt changes
+the pace of the speech after it).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Curate's ears: a recogniser that listens to clips, and heard.csv, which remembers it."""
+"""Recogniser: transcribes clips for curate, and keeps the transcripts in heard.csv."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nanospeech.errors import InputError
 from nanospeech.measure.metrics import load_whisper, transcribe
 from nanospeech.measure.wer import cer, normalize, wer
 
-FEW_WORDS = 3  # of a text this short one misheard word is a high WER: its letters count too
+FEW_WORDS = 3  # words; in shorter texts one wrong word is a high WER, so letters count too
 Recogniser = Callable[[np.ndarray], str]
 
 
@@ -30,7 +30,7 @@ def misheard(text: str, heard: str) -> float:
 
 @cache
 def whisper(name: str) -> Recogniser:
-    """A recogniser of one thread: there is one in each process.
+    """A single-threaded recogniser, one for each process.
 
     Raises:
         BackendError, InputError: see load_whisper.
@@ -40,10 +40,10 @@ def whisper(name: str) -> Recogniser:
 
 
 class Heard:
-    """heard.csv: what a recogniser heard in which clip; grows by a line a clip.
+    """heard.csv: the transcript of each clip; a line is appended for each clip.
 
     Args:
-        used: whether anyone listens; where not, no file is read or written.
+        used: whether clips are transcribed; if not, no file is read or written.
 
     Raises:
         InputError: the file is of another kind.
@@ -85,7 +85,7 @@ class Heard:
             self.file.close()
 
     def add(self, key: str, data: bytes, text: str, heard: str) -> None:
-        """Writes down what was heard in a clip of these bytes."""
+        """Appends the transcript of a clip of these bytes."""
         line = " ".join(text.split())  # one line a row, so that a truncated row can be detected
         self.writer.writerow([key, zlib.crc32(data), self.recogniser, line, heard])
         self.file.flush()

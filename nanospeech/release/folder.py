@@ -1,4 +1,4 @@
-"""Checkpoint: the release folder on disk or on the Hub. Reads and checks it; runs no model.
+"""Folder: the release folder on disk or on the Hub. Reads and checks it; runs no model.
 
 A folder holds config.json, model.safetensors, vocab.txt and perhaps duration.safetensors,
 vocoder.safetensors, voices/ and README.md. Big weights are in several files, see sharded.py.
@@ -50,7 +50,7 @@ class Release:
     voice: Path | None = None  # voices/NAME.safetensors of the voice that speaks, if it has one
 
     def path(self, name: str) -> Path:
-        """Where a file is: in the folder, or, for a vocoder that it lacks, in the package."""
+        """Path of a file: in the folder, or for a missing vocoder in the package."""
         return vocoder_path(self.folder) if name == VOCODER else self.folder / name
 
     def files(self, name: str) -> list[Path]:
@@ -86,8 +86,8 @@ class Release:
             packed: leave packed weights as they are, PackedWeight; else they are unpacked.
 
         Raises:
-            CheckpointError: unreadable, packed in another way than config.json tells, or a voice's
-                weights that are of another model.
+            CheckpointError: unreadable, packed in another way than config.json says, or a voice's
+                weights are of another model.
         """
         path, q = self.path(name), self.config.quantization
         layers = getattr(q, Path(name).stem) if q else {}

@@ -1,9 +1,9 @@
-"""Quantized: layers' weights in few bits, packed and unpacked. NumPy alone; runs no network.
+"""Quantization: layers' weights in few bits, packed and unpacked. NumPy alone; runs no network.
 
-The form is MLX's affine one. A row of a weight is cut into groups; a group has a scale and a bias,
-and each of its weights is a code of `bits` bits: weight = scale * code + bias. Codes of a row lie
-one behind the other, least bit first, in 32-bit words. What is left as it is: convolutions, norms,
-biases, embeddings, and layers whose rows are no whole number of groups.
+The format is MLX's affine one. A row of a weight is cut into groups; a group has a scale and a
+bias, and each of its weights is a code of `bits` bits: weight = scale * code + bias. Codes of a row
+are packed one after the other, least bit first, in 32-bit words. Not quantized are convolutions,
+norms, biases, embeddings, and layers whose rows are not a whole number of groups.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nanospeech.errors import CheckpointError, InputError
 # Rounding gives the least squared error where the range is cut a little: few weights are extreme.
 SHRINK = (1.0, 0.9, 0.8)
 BLOCK = re.compile(r"(blocks|convnext)\.\d+\.")
-# Small layers whose rounding moves every token, or that tell the time: they stay floats.
+# Small layers that stay floats: rounding them shifts every token, or the time embedding.
 KEPT = (
     "text_embed.text_embed",
     "time_mlp.0",
@@ -31,9 +31,8 @@ KEPT = (
     "to_duration.2",
     "to_pred.0",
 )
-# Layers that get other bits where most get 4, by what scripts/experiments/choose_bits.py tells of
-# the default
-# voice: text and outputs are sensitive, and the scales and shifts of the time are not at all.
+# Layers that get other bits where most get 4, as scripts/experiments/choose_bits.py measured on the
+# default voice: text and outputs are sensitive, the scales and shifts of the time are not.
 OTHERS_OF_4 = {
     "text_blocks.*.pwconv1": 8,
     "text_blocks.*.pwconv2": 8,
@@ -163,8 +162,8 @@ def joined(
 
     Args:
         tensors: by name, as they are stored.
-        layers: bits by layer, as config.json tells.
-        size: weights that share a scale, as config.json tells.
+        layers: bits by layer, as config.json has them.
+        size: weights that share a scale, as in config.json.
         path: of the file, for messages.
 
     Raises:

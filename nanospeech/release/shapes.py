@@ -1,4 +1,4 @@
-"""Checkpoint shapes: sizes read off tensors, for folders without config.json. No arrays."""
+"""Shapes: sizes read off tensors, for folders without config.json. No arrays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from nanospeech.config import DiTConfig, DurationConfig, VocoderConfig
 from nanospeech.errors import CheckpointError
 
-DIM_HEAD = 64  # of every published transformer; shapes tell heads x width alone
+DIM_HEAD = 64  # of every published transformer; shapes only give heads x width
 GRIFFIN_LIM_ITERS = 8  # of vocoders that predict the phase's derivatives, where no config says
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -24,13 +24,13 @@ def count_blocks(names, prefix: str) -> int:
 def vocoder_config_from_shapes(shapes: Mapping[str, tuple[int, ...]]) -> VocoderConfig:
     """Sizes of a Vocos checkpoint in the published (torch) layout.
 
-    Shapes do not tell the hop, which is a quarter of the window as in every published mel Vocos.
+    The hop cannot be read off shapes; it is a quarter of the window in every published mel Vocos.
 
     Args:
         shapes: shape of each tensor, under its published name.
 
     Raises:
-        CheckpointError: a tensor that tells a size is missing or has another rank.
+        CheckpointError: a tensor that a size is read off is missing or has another rank.
     """
     needed = {"backbone.embed.weight": 3, "head.out.weight": 2}
     layers = count_blocks(shapes, "backbone.convnext")
@@ -65,7 +65,7 @@ def dit_config_from_shapes(shapes: Shapes, path: str | Path) -> DiTConfig:
         path: the file, for messages.
 
     Raises:
-        CheckpointError: not such a model, or one of ours, whose options shapes cannot tell.
+        CheckpointError: not such a model, or one of ours, whose options are not in shapes.
     """
     if "transformer.aligner.to_mean.weight" in shapes:
         raise CheckpointError(f"{path} needs the config.json that it was released with")
@@ -82,7 +82,7 @@ def duration_config_from_shapes(shapes: Shapes, path: str | Path) -> DurationCon
     """Sizes of a duration model in the published layout, of any depth and text convolutions.
 
     Raises:
-        CheckpointError: not such a model, or one whose options shapes cannot tell.
+        CheckpointError: not such a model, or one whose options are not in shapes.
     """
     if "to_pred.0.bias" in shapes:
         raise CheckpointError(f"{path} needs the config.json that it was released with")

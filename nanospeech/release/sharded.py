@@ -1,8 +1,8 @@
 """Sharded: weights too big for one file, as Hugging Face lays them out. Knows no model.
 
 NAME.safetensors, or NAME-00001-of-00003.safetensors and so on beside NAME.safetensors.index.json,
-which tells which tensor is in which file. Files are written one after the other, so that no more is
-held in memory than one of them.
+which maps tensors to files. Files are written one after the other, so that at most one is in
+memory.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Voice weights: what a built-in voice changes in the speech model it comes with. NumPy alone.
+"""Voice weights: a built-in voice's changes to the speech model beside it. NumPy alone.
 
-voices/NAME.safetensors beside a voice's recording holds two thin factors of what is added to a
-weight, W + up @ down as in LoRA (arXiv 2106.09685), and small tensors as they are to be. So a
-folder has several voices, each as clear as a model of its own, for a tenth of its size.
+voices/NAME.safetensors beside a voice's recording holds low-rank changes of weights, W + up @ down
+as in LoRA (arXiv 2106.09685), and new values of small tensors. So a folder can have several voices,
+each as clear as a model of its own, for a tenth of its size.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def fits(old: np.ndarray, up: np.ndarray, down: np.ndarray) -> bool:
 
 
 def is_thin(tensor: Any) -> bool:
-    """Whether two factors of a tensor, of either framework, would save nothing to speak of."""
+    """Whether low-rank factors of a tensor, of either framework, would save almost nothing."""
     shape = tuple(tensor.shape)
     return len(shape) < 2 or min(shape[0], prod(shape[1:])) <= THIN
 
@@ -67,8 +67,8 @@ def difference(
 ) -> dict[str, np.ndarray]:
     """What a voice's file holds: the change from one model to another, cut to a size.
 
-    Thin tensors are kept whole. Of the others' changes those singular vectors are kept that carry
-    most for their length, wherever in the model they are.
+    Thin tensors are kept whole. Of the other changes those singular vectors are kept that carry
+    most energy for their length, over the whole model.
 
     Args:
         base, tuned: two models' tensors, alike in names and shapes.

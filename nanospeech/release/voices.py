@@ -21,12 +21,15 @@ log = logging.getLogger("nanospeech")
 SUFFIXES = (".wav", ".flac", ".ogg", ".mp3", ".opus")
 # its default/voices/ and voices/ serve models without any of their own
 PACKAGED = Path(__file__).parents[1]
-SHIPPED = "default/"  # before a voice's name: the package's, whatever the folder's voices are
+SHIPPED = "default/"  # before a voice's name: one of the package's voices
 MAX_REFERENCE = 60.0  # seconds
 MIN_REFERENCE = 0.5
 REFERENCE_TAIL = 0.1  # seconds of silence after the prompt, so that its last sound does not leak
 PACES = (0.5, 2.0)  # and speeds
-BYTES_PER_SECOND = (5.0, 40.0)  # plausible speech; a prompt with the wrong text must not run away
+BYTES_PER_SECOND = (
+    5.0,
+    40.0,
+)  # plausible rates of speech; a prompt with the wrong text may be far off
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ class Voice:
     """A prompt: its recording and the words spoken in it.
 
     Attributes:
-        weights: file of what it changes in its folder's model, if anything; see voice_weights.
+        weights: file of its changes to the folder's model, or None; see voice_weights.
         settings: how it is spoken with that model.
         borrowed: whether it is the package's, and the folder another model's.
     """
@@ -86,13 +89,13 @@ class Voice:
 
 @dataclass(frozen=True)
 class Prompt:
-    """A voice as the model is given it.
+    """A voice as the model's input.
 
     Attributes:
         mel: float32 (N, M) log mel, whole patches, at the raised level.
         tokens: int64 ids of its words and the space that follows them.
         rate: UTF-8 bytes of its text a second.
-        gain: by how much the recording was raised.
+        gain: factor by which the recording was scaled.
         settings: the Voice's.
     """
 
@@ -190,10 +193,10 @@ def _words(recording: Path) -> str:
 
 
 def warn_of_strangers(config: ModelConfig, release: Path, voice: Voice | None) -> None:
-    """Warns where a model is to speak after a recording that is not of one of its own voices.
+    """Warns where a model that does not imitate gets a recording that is not of its own voices.
 
     Args:
-        voice: that speaks; None: a recording of the user's does.
+        voice: the voice; None for a recording of the user's.
     """
     if voice is not None and not voice.borrowed:
         return
