@@ -1,8 +1,8 @@
-"""Batches: the loop that groups samples by length and knows its place. Decodes nothing.
+"""Batches: groups samples by length, resumably. Decodes nothing.
 
-What a sample becomes is told by the kinds of batches: data.py for speech, segments.py for the
-vocoder. Lengths are padded to a few buckets and texts to a few widths: few shapes occur. Nothing is
-dropped to fit. Order and place are stream.py's.
+Subclasses make items of samples: speech.py for speech, segments.py for the vocoder. Lengths are
+padded to a few buckets and texts to a few widths, so few shapes occur. No sample is dropped to fill
+batches. The order of samples is order.py's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .order import Ref, SampleStream, StreamState, packed
 from .pairing import PAIR_MB, Waiting
 from .sources import make_source
 
-KEYED = 2  # how draws are keyed: 1 by a sample's key alone, 2 by its shard and number as well
+KEYED = 2  # version of the random draws' keys: 1 a sample's key, 2 its shard and number as well
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,9 @@ class BatchPlan:
         buckets: how many lengths batches are padded to, evenly up to max_duration.
         text_multiple: the widths of texts are multiples of this.
         min_duration: fewest frames a sample.
-        carry: what fills no batch at the end of an epoch waits for the next one, so that every
-            batch has its full size (but for an epoch's only one); if not, it makes smaller ones.
+        carry: samples that fill no batch at the end of an epoch wait for the next one, so that
+            every batch has its full size (but for an epoch's only one); else they make smaller
+            batches.
         pair_mb: memory for clips that wait for a partner, in each worker.
         multiple: padded lengths are multiples of so many frames; GPUs multiply matrices of 8 rows.
     """
@@ -99,7 +100,7 @@ class Loaded:
     frames: int = 0  # without padding
 
     def pin_memory(self) -> Loaded:
-        """The same with its tensors in memory that a GPU can read by itself (see DataLoader)."""
+        """The same with its tensors in page-locked memory (see DataLoader)."""
         if self.batch is None:
             return self
         pinned = {f.name: getattr(self.batch, f.name) for f in dataclasses.fields(self.batch)}
@@ -108,7 +109,7 @@ class Loaded:
 
 
 class Batches(IterableDataset):
-    """Endless batches of one process's share of a dataset: the part that all kinds have in common.
+    """Endless batches of one process's share of a dataset; the base class of all kinds.
 
     A subclass implements describe, rebuild and collate, and on_sample where a sample becomes
     several items or none. An item is a dict with "frames" and what the subclass needs; added are
@@ -120,7 +121,7 @@ class Batches(IterableDataset):
         seed: of every draw.
         rank, world: which data-parallel process this is, of how many.
         places: per worker, where to go on.
-        consumed: batches already taken, which tells whose turn it is.
+        consumed: batches already taken, which determine the next worker.
         shuffle_buffer: samples that each worker holds to draw from; 1 keeps the shards' order.
     """
 
@@ -142,7 +143,7 @@ class Batches(IterableDataset):
         self.skipped: Counter = Counter()
 
     def describe(self, sample: dict, skipped: Counter) -> dict | None:
-        """What a sample tells without being decoded, or None with a reason counted."""
+        """An item of a sample's metadata, not decoded; or None, with the reason counted."""
         raise NotImplementedError
 
     def on_sample(self, item: dict) -> list[dict]:
@@ -188,7 +189,7 @@ class Batches(IterableDataset):
             yield from self.end(last)
 
     def start(self, worker: int, stream: int, streams: int) -> None:
-        """Opens the stream at its place, and reads again what waited there."""
+        """Opens the stream where it stood, and reads waiting samples again."""
         place = self.places.get(worker) or StreamState(stream, streams)
         self.worker, self.skipped, self.reasons = worker, Counter(), Counter()
         self.batches, self.empty_epochs = place.batches, place.empty_epochs
@@ -210,7 +211,7 @@ class Batches(IterableDataset):
             parts = []
         for ref in map(tuple, place.unpaired.tolist()):
             if ref in found and (item := self.describe_sample(ref, found[ref])) is not None:
-                for gone in self.unpaired.add(item):  # where less may be held than before
+                for gone in self.unpaired.add(item):  # if pair_mb is smaller than before
                     self.wait_unpaired(gone)
         found.clear()
 
@@ -229,17 +230,17 @@ class Batches(IterableDataset):
         if not self.plan.carry:
             for bucket in sorted(self.waiting):
                 yield self.make_batch(self.waiting.pop(bucket))
-        elif self.waiting and not self.batches and self.stream.whole:  # else it might never end
+        elif self.waiting and not self.batches and self.stream.whole:  # else there might be none
             yield self.make_batch(self.waiting.pop(min(self.waiting)))
 
     def end(self, last: Loaded | None) -> Iterator[Loaded]:
-        """Closes an epoch: its last batch tells so; one without a batch is told by itself.
+        """Closes an epoch, marking its last batch; an epoch without one yields an empty Loaded.
 
         Raises:
-            DataError: there was no batch in all of the stream's share, nor in the next ones (of
-                several streams, one may have got a bad share).
+            DataError: there was no batch in the stream's share of an epoch (of several streams: in
+                those of three epochs, as one may have got a bad share).
         """
-        ended, told = self.stream.epoch, self.batches == 0
+        ended, empty = self.stream.epoch, self.batches == 0
         self.reasons += self.skipped
         if last is not None:
             last.place, last.epoch_ended = self.place(), ended
@@ -258,22 +259,22 @@ class Batches(IterableDataset):
                 raise DataError(f"nothing in the dataset can be used: {why}")
         self.batches = 0
         self.stream.advance()
-        if told and last is None:
+        if empty and last is None:
             skipped = self.skipped.copy()
             self.skipped.clear()
             yield Loaded(None, self.worker, self.place(), skipped, epoch_ended=ended)
 
     def describe_sample(self, ref: Ref, sample: dict) -> dict | None:
-        """A described sample that knows where it is from, or None with a reason counted."""
+        """A described sample with its origin, or None, with the reason counted."""
         item = self.describe(sample, self.skipped)
         return None if item is None else {**item, "refs": [ref], "epoch": ref[0], "piece": 0}
 
     def wait(self, item: dict) -> None:
-        """Puts an item to those of its length."""
+        """Adds an item to those of its bucket."""
         self.waiting.setdefault(self.plan.bucket(item["frames"]), []).append(item)
 
     def wait_unpaired(self, item: dict) -> None:
-        """The same for a described sample that gets no partner."""
+        """The same for a described sample without a partner."""
         if (ready := self.rebuild([item], 0)) is not None:
             self.wait(ready)
 
@@ -299,7 +300,7 @@ class Batches(IterableDataset):
         return loaded
 
     def place(self) -> StreamState:
-        """Where the stream stands, what waits included."""
+        """The stream's state, waiting items included."""
         waiting = [
             (*ref, item["piece"], int(number + 1 < len(item["refs"])))
             for bucket in sorted(self.waiting)
@@ -317,7 +318,7 @@ class Batches(IterableDataset):
 class Prefetch:
     """Runs an iterable ahead in a thread, for loading without worker processes.
 
-    What is ahead is not lost: each Loaded brings its own place. NumPy and libsndfile let other
+    Items read ahead are not lost, as each Loaded has its own state. NumPy and libsndfile let other
     threads run while they work.
 
     Args:

@@ -1,6 +1,6 @@
-"""Clips: what a sample holds, read and checked: its text, its sound or features. Draws nothing.
+"""Clips: reads and checks a sample's text, audio or features. Draws nothing.
 
-Audio becomes a log mel; a sample with "npy" brings its features ready made. Either is float16, so
+Audio becomes a log mel; a sample with "npy" has its features already. Either is float16, so
 that audio, a cache in memory and encoded shards give the same numbers.
 """
 
@@ -20,7 +20,7 @@ from nanospeech.config import AudioConfig
 
 AUDIO_KEYS = ("mp3", "flac", "wav", "ogg", "opus", "audio")
 RATES = (8_000, 192_000)  # Hz
-TOLERANCE = 0.1  # share by which a clip may differ from the length it is said to have
+TOLERANCE = 0.1  # relative difference allowed between a clip's length and its metadata
 PADDING = 0.15  # seconds that a codec may add
 
 
@@ -29,7 +29,7 @@ class Skip(Exception):
 
 
 def describe(sample: dict, audio: AudioConfig) -> dict[str, Any]:
-    """What a sample tells without being decoded.
+    """A sample's metadata and data, not decoded.
 
     Args:
         sample: with an audio field of AUDIO_KEYS holding bytes or {"bytes"}, or features in "npy";
@@ -108,7 +108,7 @@ def spoken(text: Any) -> str:
 
 
 def positive(value: Any, name: str) -> float | None:
-    """A length in seconds, or None where none is told."""
+    """A length in seconds, or None where there is none."""
     if value is None:
         return None
     try:
@@ -157,7 +157,7 @@ def features(value: Any, width: int) -> np.ndarray:
 
 
 def read_npy(data: bytes) -> np.ndarray:
-    """The numbers of a .npy file, whose header must be true to its length; never objects."""
+    """The numbers of a .npy file, whose header must match its length; never objects."""
     file = io.BytesIO(data)
     version = np.lib.format.read_magic(file)
     readers = {
@@ -176,7 +176,7 @@ def read_npy(data: bytes) -> np.ndarray:
 
 
 def check_rate(rate: Any) -> None:
-    """Raises Skip for a sample rate that is no rate of speech."""
+    """Raises Skip for an implausible sample rate."""
     if rate is not None and not (
         isinstance(rate, (int, float)) and RATES[0] <= rate <= RATES[1]  # false for NaN
     ):
@@ -184,7 +184,7 @@ def check_rate(rate: Any) -> None:
 
 
 def check_length(seconds: float, claimed: float | None) -> None:
-    """Raises Skip if a clip is not about as long as it is said to be."""
+    """Raises Skip if a clip's length differs from its metadata."""
     if claimed is not None and abs(seconds - claimed) > max(TOLERANCE * claimed, PADDING):
         raise Skip("wrong duration")
 
@@ -238,4 +238,4 @@ def mel(item: dict, audio: AudioConfig, shortest: int, longest: int) -> np.ndarr
         raise Skip("too short")
     if len(found) > longest + PADDING * audio.frame_rate:
         raise Skip("too long")
-    return found[:longest]  # no more is cut than what a codec adds
+    return found[:longest]  # cut at most what a codec may add

@@ -1,4 +1,4 @@
-"""Heard: mels as of other paces and voices, and where their sound begins. Draws nothing."""
+"""Heard: mels augmented by pace, pitch and colour, and where their sound begins. Draws nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def quiet_start(mel_NM: np.ndarray) -> int:
 
 
 def stretched(mel_NM: np.ndarray, pace: float) -> np.ndarray:
-    """The mel at `pace` times its length, its pitch as it was."""
+    """The mel stretched to `pace` times its length, at the same pitch."""
     frames = max(1, round(len(mel_NM) * pace))
     if frames == len(mel_NM):
         return mel_NM
@@ -35,7 +35,7 @@ def warped(mel_NM: np.ndarray, stretch: float, sample_rate: int) -> np.ndarray:
     bands = mel_NM.shape[1]
     top = to_mels(sample_rate / 2)
     hertz = to_hertz(np.linspace(0, top, bands + 2)[1:-1])
-    # the place, in bands, of the frequency that is heard in each band now
+    # the band, as a fraction, whose frequency is mapped to each band
     at = np.clip(to_mels(hertz / stretch) / top * (bands + 1) - 1, 0, bands - 1)
     low = np.minimum(at.astype(int), bands - 2)
     share = (at - low).astype(mel_NM.dtype)

@@ -1,10 +1,10 @@
-"""Stream: the order in which samples are used, and where in it a loader stands. Decodes nothing.
+"""Order: the order of samples, and the state of a stream in it. Decodes nothing.
 
 An epoch is a seeded permutation of all shards (or of strided parts of them, where there are fewer
 shards than streams). The epochs' work, one behind the other, is dealt to the streams by turns; a
-stream reads its shards through a shuffle buffer, one epoch after the other. Where it stands is told
-by the work that is left, the samples that are read but not yet used, and how often it has drawn:
-nothing else, so a stream that goes on from a StreamState gives what it would have given.
+stream reads its shards through a shuffle buffer, one epoch after the other. Its state is the
+work left, the samples that are read but not yet used, and the number of draws, and nothing else: a
+stream that goes on from a StreamState continues exactly.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def no_rows(width: int) -> Any:
 
 @dataclass(eq=False)
 class StreamState:
-    """Where a stream stands.
+    """The state of a stream.
 
     Args:
         stream, streams: which it is, of how many.
@@ -107,14 +107,14 @@ class StreamState:
             tables: dict[str, Any] = {k: rows(values[k], n) for k, n in WIDTHS.items()}
             return cls(**{k: int(values[k]) for k in names - set(WIDTHS)}, **tables)
         except (TypeError, ValueError) as e:
-            raise CheckpointError(f"this is no place in a data stream: {e}") from e
+            raise CheckpointError(f"this is not the state of a data stream: {e}") from e
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, StreamState) and self.to_json() == other.to_json()
 
 
 def deal(shards: int, seed: int, stream: int, streams: int, epoch: int) -> list[Unit]:
-    """A stream's share of an epoch; where shares are unequal, the bigger ones go round."""
+    """A stream's share of an epoch; where shares are unequal, the bigger ones rotate."""
     parts = -(-streams // shards)
     order = np.random.default_rng([seed, epoch, shards]).permutation(shards * parts).tolist()
     first = (stream - epoch * len(order)) % streams
@@ -210,9 +210,9 @@ class SampleStream:
         """The next sample of this epoch's units, in their order."""
         while len(self.units) and self.units[0, 0] == self.epoch:
             epoch, shard, part, parts, start = self.units[0].tolist()
-            if self.reader is None:  # a shard's faults are told by its first part alone
-                told = self.skipped if part == 0 else Counter()
-                self.reader = self.source.open(shard, start, epoch, told)
+            if self.reader is None:  # a shard's faults are counted in its first part only
+                skipped = self.skipped if part == 0 else Counter()
+                self.reader = self.source.open(shard, start, epoch, skipped)
             for index, sample in self.reader:
                 if index % parts == part:
                     self.units[0, 4] = index + 1
@@ -293,7 +293,7 @@ def check_shards(places: Iterable[StreamState], shards: int) -> None:
 def redeal(
     saved: list[dict[int, StreamState]], shards: int, seed: int, streams: int
 ) -> list[StreamState]:
-    """Places for another number of streams: nothing is used twice, nothing left out.
+    """States for another number of streams: no sample is used twice or left out.
 
     The streams are brought to the same last epoch; what is left of it and of earlier ones goes to
     the new streams by turns, and with it the samples that were read but not used.
@@ -317,7 +317,7 @@ def redeal(
         + [u for e in range(p.fresh, fresh) for u in deal(shards, seed, p.stream, before, e)]
         for p in old
     ]
-    # by turns, so that the shuffled order stays one; sorting by epoch keeps it within an epoch
+    # by turns, which keeps the shuffled order; sorting by epoch keeps it within epochs
     units = [tuple(u) for turn in zip_longest(*left) for u in turn if u is not None]
     units = [
         part for epoch in sorted({u[0] for u in units}) for part in split(units, epoch, streams)

@@ -1,6 +1,6 @@
-"""Pairing: clips that wait for another of their speaker, as its prompt or as what is said after it.
+"""Pairing: clips that wait for another clip of their speaker, one becoming the other's prompt.
 
-Which clips are to be paired, and what a pair becomes, is data.py's. Draws nothing.
+speech.py decides which clips are to be paired, and joins pairs. Draws nothing.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from .order import Ref, weight
 
 PAIR_MB = 256  # memory for clips that wait, of each worker
 OBJECTS = 2048  # bytes that Python needs for a clip beside its data
-STUCK = 2  # waiting clips of a speaker: one of them at least is long, and waits for a short one
+STUCK = 2  # waiting clips of a speaker; then at least one is long, and waits for a short one
 
 
 class Waiting:
     """Described clips without a partner, in the order in which they came.
 
-    A new clip gets the longest one of its speaker that fits. So no two that wait fit together: of
-    several, all but one are longer than half a pair. A speaker's long clips would use up the short
-    ones that are to be paired and then wait in vain. Therefore a short clip that is not to be
-    paired is, where several wait, and another of these goes alone instead: as many clips are
-    paired as were to be.
+    A new clip is paired with the longest waiting clip of its speaker that fits. So no two waiting
+    clips fit together: all but one are longer than half a pair. Long clips would use up the short
+    ones drawn for pairing and then wait in vain. Therefore, where several clips wait, a short clip
+    that was not drawn for pairing is paired too, and one of the waiting clips goes unpaired in its
+    place: the number of paired clips is as drawn.
 
     Args:
         longest: most frames of a pair.
         shortest: fewest frames of a clip.
-        most: bytes that may be held; when there are more, those that came first have to go.
+        most: bytes held; beyond that the oldest clips stop waiting.
     """
 
     def __init__(self, longest: int, shortest: int = 1, most: int = PAIR_MB * 10**6):
@@ -46,7 +46,7 @@ class Waiting:
     def meet(
         self, item: dict, asked: bool, decoded: Callable[[dict], dict | None]
     ) -> tuple[list[dict], list[dict]]:
-        """What comes of a described clip: a pair, clips that go alone, both or nothing yet.
+        """Pairs a described clip: gives a pair, unpaired clips, both or nothing yet.
 
         Args:
             item: the new clip.
@@ -54,8 +54,7 @@ class Waiting:
             decoded: makes a described clip a decoded one; None for one that cannot be used.
 
         Returns:
-            Two decoded clips that fit by what was said of them, the new one last, or none; and
-            those that go alone.
+            Two decoded clips, the new one last, or none; and the unpaired clips.
         """
         held = self.speakers.get(item["speaker"], [])
         if not asked and len(held) < STUCK:
@@ -94,7 +93,7 @@ class Waiting:
         return self.remove(-held[at - 1][1]) if at else None
 
     def longest_of(self, speaker: Any) -> list[dict]:
-        """Takes out the clip of a speaker that finds a partner least easily, if one waits."""
+        """Takes out the longest clip of a speaker, if one waits; it is the hardest to pair."""
         held = self.speakers.get(speaker)
         return [self.remove(-held[-1][1])] if held else []
 

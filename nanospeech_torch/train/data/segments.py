@@ -1,6 +1,6 @@
 """Segments: random stretches of recordings with their mels, for the vocoder. No model, no text.
 
-The stream, its order and its resuming are those of data.py; only what is made of a sample differs.
+Order and resuming are those of batches.py; only the items differ.
 A clip gives about as many segments as it is long, so every second of the data is
 heard equally often. Clips shorter than a segment, and those held out, are left out and counted.
 """

@@ -1,8 +1,7 @@
-"""Search: nanospeech.engine.alignment's monotonic search in torch, for steps that stay on the
-device.
+"""Alignment: nanospeech.engine.alignment's monotonic search in torch, without host synchronisation.
 
-No value is read by the host. On GPUs one kernel does it all, where Triton is installed; elsewhere a
-loop over frames with vector steps over batch and tokens.
+On GPUs with Triton it is one kernel; elsewhere a loop over frames, vectorised over batch and
+tokens.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def monotonic_search(
 ) -> tuple[Tensor, Tensor]:
     """Frames of each token on the best path, and the token of each frame.
 
-    The same paths as nanospeech.engine.alignment.monotonic_search, where scores tie too.
+    The same paths as nanospeech.engine.alignment.monotonic_search, also where scores tie.
 
     Args:
         score_BNT: how well frame n fits token t.
@@ -44,7 +43,7 @@ def monotonic_search(
 
     Returns:
         int64 (B, T) frames per token, 0 past tokens_B, summing to frames_B; and int64 (B, N) the
-        token of each frame, the last one past frames_B.
+        token of each frame, the last token past frames_B.
     """
     found = kernel(score_BNT.device.type) or stepwise_search
     return found(score_BNT, frames_B, tokens_B)
@@ -54,7 +53,7 @@ def stepwise_search(score_BNT: Tensor, frames_B: Tensor, tokens_B: Tensor) -> tu
     """As monotonic_search, some operations for each frame."""
     batch, frames, tokens = score_BNT.shape
     score = score_BNT.float().transpose(0, 1)
-    # best[n, b, t + 1] is the best path's score at frame n and token t; one place ahead of token 0
+    # best[n, b, t + 1] is the best path's score at frame n and token t; one column ahead of token 0
     best = F.pad(torch.empty_like(score, memory_format=torch.contiguous_format), (1, 0))
     best.fill_(-torch.inf)
     best[0, :, 1] = score[0, :, 0]

@@ -1,7 +1,7 @@
-"""Monotonic search as one kernel, a program for each item; search.py says when. Needs Triton.
+"""Monotonic search as one kernel, a program for each item; see alignment.py. Needs Triton.
 
-The best scores of a frame stay on the chip. Only whether a path came from the token before is
-written down, a byte for each frame and token, and read again on the way back.
+The best scores of a frame stay on the chip. Only back pointers are stored: a byte for each frame
+and token, whether the path came from the token before.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def search_kernel(
     best = tl.where(place == 0, tl.load(score), lowest)
     gain = tl.load(score + tl.minimum(1, frames - 1) * tokens + place, mask=real, other=0.0)
     for n in range(1, frames):
-        # the next frame's scores are on their way while this one's are added
+        # prefetch the next frame's scores while this one's are added
         next_row = tl.minimum(n + 1, frames - 1) * tokens
         ahead = tl.load(score + next_row + place, mask=real, other=0.0)
         shifted = tl.where(place == 0, lowest, tl.gather(best, before, 0))
@@ -49,7 +49,7 @@ def search_kernel(
         tl.store(moved + n * tokens + place, came.to(tl.int8), mask=real)
         best = tl.where(came | (shifted != shifted), shifted, best) + gain
         gain = ahead
-    tl.debug_barrier()  # all of `moved` is there before any of it is read
+    tl.debug_barrier()  # all of `moved` is written before any of it is read
     token = last
     spoken = place * 0
     for k in range(0, frames):
@@ -63,7 +63,7 @@ def search_kernel(
 
 
 def fused_search(score_BNT: Tensor, frames_B: Tensor, tokens_B: Tensor) -> tuple[Tensor, Tensor]:
-    """As search.monotonic_search, in one launch."""
+    """As alignment.monotonic_search, in one launch."""
     batch, frames, tokens = score_BNT.shape
     score = score_BNT.float().contiguous()
     moved = torch.empty(score.shape, dtype=torch.int8, device=score.device)

@@ -1,7 +1,7 @@
 """Flow: the training losses of the speech and the duration model. No optimiser, no data.
 
-Every random draw of a step comes in with the batch (see data.py), so a loss depends on nothing but
-its arguments and the weights, and a resumed run repeats an uninterrupted one.
+All random numbers of a step are part of the batch (see data/speech.py), so a loss depends on its
+arguments and the weights alone, and a resumed run repeats an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from .placing import average_path, earlier, later, patch_means
 
 @dataclass(frozen=True)
 class LossConfig:
-    """What is hidden from the model in training, and the weights of the losses."""
+    """Masking, dropout of conditions and augmentation in training, and weights of losses."""
 
     drop_audio: float = option(0.3, "chance that a sample's audio condition is dropped")
     drop_both: float = option(0.2, "chance that audio and text are dropped (for guidance)")
-    min_span: float = option(0.7, "least share of a clip that is masked and learned")
+    min_span: float = option(0.7, "smallest share of a clip that is masked, and trained on")
     max_span: float = option(1.0, "largest share of a clip that is masked")
-    spell: float = option(0.1, "chance that a known word is given in letters (phonemes only)")
+    spell: float = option(0.1, "chance that a known word is spelled in letters (phonemes only)")
     pair: float = option(
         0.5, "chance that a clip is joined to another of its speaker, which is its prompt"
     )
     warp: float = option(
         0.0,
-        "half of the clips and pairs are heard with their frequencies stretched by up to this "
+        "stretches the frequencies of half of the clips and pairs by up to this "
         "share, as other speakers; for data of few speakers, 0.15",
     )
     colour: float = option(
@@ -48,9 +48,9 @@ class LossConfig:
     prior: float = option(1.0, "weight of the aligner's mean loss")
     duration: float = option(0.1, "weight of the aligner's duration loss")
     model_guidance: float = option(
-        0.0, "how far targets are moved along the averaged model's own guidance; the paper's is 0.5"
+        0.0, "weight of the averaged model's guidance in the targets; 0.5 in the paper"
     )
-    guidance_until: float = option(0.75, "time in [0, 1] from which targets are not moved")
+    guidance_until: float = option(0.75, "time in [0, 1] from which targets have no guidance")
 
     def __post_init__(self):
         if not 0 <= self.warp <= 0.5:
@@ -58,7 +58,7 @@ class LossConfig:
         if not 0 <= self.colour <= 2:
             raise InputError(f"loss.colour is {self.colour}; choose 0 to 2, best 0.4")
         if not 0 <= self.model_guidance < 1:
-            # targets feed back through the average: at 1 and beyond they run away
+            # targets feed back through the average and diverge at 1 and beyond
             raise InputError(f"loss.model_guidance is {self.model_guidance}; choose 0 to below 1")
 
 
@@ -79,9 +79,9 @@ class Batch(Tensors):
     """One padded batch with its draws; tensors are on one device.
 
     mel_BNM log mel, zero past lens_B; text_BT ids padded with -1; noise_BNM standard normal;
-    time_B in [0, 1]; span_BN true where the model must speak; drop_audio_B and drop_text_B;
-    prompt_B frames that a duration model may hear; wordless_B frames of a reference before the
-    clip whose words text does not have, 0 if it is not given.
+    time_B in [0, 1]; span_BN true in the frames that are trained on; drop_audio_B and drop_text_B;
+    prompt_B frames that a duration model sees; wordless_B frames of a reference before the clip
+    whose words are not in the text, 0 without one.
     """
 
     mel: Tensor
@@ -102,11 +102,12 @@ class Batch(Tensors):
 
 @dataclass
 class DurationBatch(Tensors):
-    """What a duration model hears and reads, padded; tensors are on one device.
+    """The inputs of a duration model, padded; tensors are on one device.
 
     mel_BNM log mel of the prompts, zero past prompt_B; lens_B frames of prompt and new speech, of
     the new speech alone where the prompt's words are not known; text_BT ids of both, padded with
-    -1; known_B of them the prompt's, 0 where its words end in the midst of a text or are not there.
+    -1; known_B of them the prompt's, 0 where the prompt is part of the clip or its words are
+    missing.
     """
 
     mel: Tensor
@@ -122,7 +123,7 @@ Sums = dict[str, tuple[Tensor, Tensor]]
 
 
 class Objective(nn.Module):
-    """What the training loop asks of a model with one optimiser and nothing to do between steps."""
+    """The training loop's interface to a model; defaults are for one optimiser and no state."""
 
     def phases(self) -> dict[str, list[nn.Parameter]]:
         """The parameters that each pass over a batch trains; one unnamed pass here."""
@@ -167,11 +168,11 @@ class Nanospeech(Objective):
         self.guide: tuple[DiT, ...] = ()  # in a tuple: not a part of this model
 
     def guide_with(self, ema: dict[str, Tensor]) -> None:
-        """Takes the averaged model whose guidance moves the targets (loss.model_guidance).
+        """Sets the averaged model whose guidance is added to the targets (loss.model_guidance).
 
         Args:
-            ema: averaged parameters by their names here, whole on this device. They are used where
-                they are, not copied, so later updates in place are followed.
+            ema: averaged parameters by their names here, whole on this device. They are not copied,
+                so that later updates in place take effect.
 
         Raises:
             InputError: they are sharded.
@@ -183,7 +184,7 @@ class Nanospeech(Objective):
                 "with data parallelism alone (DDP) or set loss.model_guidance=0"
             )
         with torch.device("meta"):
-            # a new one, without what compilation or adapters did to the live model
+            # a new one: the live model may be compiled or have adapters
             guide = DiT(self.transformer.config)
         part = {k.removeprefix("transformer."): v for k, v in ema.items()}
         try:
@@ -217,7 +218,7 @@ class Nanospeech(Objective):
     def counts(self, batch: Batch, phase: str = "") -> dict[str, Tensor]:
         """Elements of each loss of a batch, those of forward, without running the network.
 
-        Where a text has more tokens than patches, which no search can place, all of them count.
+        Where a text has more tokens than patches, and so no alignment, all of its elements count.
         """
         config = self.transformer.config
         found = {"flow": (batch.span & layers.length_mask(batch.lens, batch.mel.shape[1])).sum()}
@@ -229,9 +230,9 @@ class Nanospeech(Objective):
 
     @torch.no_grad()
     def guidance(self, batch: Batch, state: Tensor, cond: Tensor, index: Tensor | None) -> Tensor:
-        """How far the target moves: w(t) (v(c) - v(none)) of the average (arXiv 2502.12154).
+        """The guidance in the target: w(t) (v(c) - v(none)) of the average (arXiv 2502.12154).
 
-        Zero for items that are themselves learned without conditions: they train v(none).
+        Zero for items whose conditions are dropped: they train v(none).
         """
         if not self.guide:
             raise InputError("loss.model_guidance needs the averaged model; call guide_with(ema)")
@@ -253,7 +254,7 @@ class Nanospeech(Objective):
         return (c.model_guidance * (conditional - unconditional)).masked_fill(~moved, 0)
 
     def place_tokens(self, batch: Batch, mel: Tensor) -> tuple[Tensor | None, Tensor | None, Sums]:
-        """Token states and the token of each patch, where tokens are spread over patches.
+        """Token states and the token of each patch, for text_upsampling average and aligned.
 
         The aligner's losses come along if there is one.
         """
@@ -295,7 +296,7 @@ class Nanospeech(Objective):
         target = patch_means(mel_BNM, batch.lens, p)
         lens = (batch.lens + p - 1) // p
         mask = layers.length_mask(lens, target.shape[1])
-        # as at inference the speaker is known from a prompt, not from all that is to be said
+        # as at inference, the speaker embedding is of the prompt, not of the whole clip
         heard = (batch.prompt + p - 1) // p
         part = layers.masked(target, layers.length_mask(heard, target.shape[1]))
         speaker = part.sum(1) / heard[:, None]
@@ -309,8 +310,8 @@ class Nanospeech(Objective):
         error = 0.5 * (target - layers.gather_tokens(means, index)).square().mean(-1)
         guess = aligner.log_durations(hidden_BTD.detach(), speaker).float().clamp(max=7)
         real = spoken > 0
-        # Poisson deviance: its best guess is the mean duration, so totals come out right, where
-        # squared error of logs would give the geometric mean and hurried speech
+        # Poisson deviance is minimal at the mean duration, so totals are right; squared error of
+        # logs is minimal at the geometric mean, which gives hurried speech
         miss = guess.exp() - spoken - spoken * (guess - spoken.clamp(min=1).log())
         miss = miss.masked_fill(~real, 0)
         return index, {
@@ -354,7 +355,7 @@ class DurationPredictor(DurationHead, Objective):
         return {"duration": 1.0}
 
     def counts(self, batch: DurationBatch | Batch, phase: str = "") -> dict[str, Tensor]:
-        """Clips of a batch: what the loss is a mean over."""
+        """Clips of a batch, which the loss is a mean over."""
         return {"duration": torch.ones_like(batch.lens).sum()}
 
     def batches(self, samples: Any, plan: Any, **options: Any) -> Any:
@@ -376,8 +377,8 @@ class DurationPredictor(DurationHead, Objective):
     ) -> Sums | Tensor:
         """The loss of a batch, or the seconds of (mel_BNM, text_BT, lens_B).
 
-        The loss is the error of the new speech as a share of its length, of logarithms: clips whose
-        texts say more than they do are then no heavier than those that say less.
+        The loss is |log(predicted / true)| of the new speech, a relative error that weighs too long
+        and too short predictions alike.
         """
         if isinstance(batch, Tensor):
             assert text_BT is not None

@@ -1,4 +1,4 @@
-"""Placing: which patch holds which token, where that is not searched. No network, no losses."""
+"""Placing: tokens over patches, where they are not searched for. No network, no losses."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def average_path(tokens_B: Tensor, lens_B: Tensor, patches: int) -> Tensor:
 
 
 def later(x_BN: Tensor, by_B: Tensor, fill: int) -> Tensor:
-    """Rows moved `by` places to the right, `fill` in the places that this frees."""
+    """Rows shifted right by `by`, with `fill` at the start."""
     place = torch.arange(x_BN.shape[1], device=x_BN.device) - by_B[:, None]
     return x_BN.gather(1, place.clamp(min=0)).masked_fill(place < 0, fill)
 
 
 def earlier(x_BNM: Tensor, by_B: Tensor) -> Tensor:
-    """Rows moved `by` places to the left; the last place is repeated."""
+    """Rows shifted left by `by`; the last element is repeated."""
     place = torch.arange(x_BNM.shape[1], device=x_BNM.device) + by_B[:, None]
     place = place.clamp(max=x_BNM.shape[1] - 1)
     return x_BNM.gather(1, place[..., None].expand_as(x_BNM))

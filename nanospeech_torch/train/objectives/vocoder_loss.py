@@ -1,8 +1,8 @@
 """Vocoder losses: spectral distances and small discriminators. Training only; torch only.
 
 The spectral losses are those of Parallel WaveGAN (arXiv 1910.11480), the adversarial ones those of
-HiFi-GAN (arXiv 2010.05646) and UnivNet (arXiv 2106.07889), shrunk until two CPU cores can train
-them: one discriminator looks at periods of the wave, the other at its spectrograms.
+HiFi-GAN (arXiv 2010.05646) and UnivNet (arXiv 2106.07889), small enough to train on two CPU cores:
+discriminators of periods of the wave, and of its spectrograms.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from nanospeech.audio import mel
 from nanospeech.config import AudioConfig
 from nanospeech_torch.mel import table
 
-WINDOWS = (256, 512, 1024, 2048)  # short ones hear the pulses of a voice, long ones its harmonics
+WINDOWS = (256, 512, 1024, 2048)  # short for pulses, long for harmonics
 PERIODS = (2, 3, 5, 7, 11)
 EDGE = 2  # frames at each end whose windows reach beyond a segment
-LOUDNESS = 0.5  # power of a product of two magnitudes that is about what the ear makes of them
+LOUDNESS = 0.5  # power of a product of two magnitudes that approximates loudness
 FLOOR = 1e-3  # of an unnormalised magnitude: about the rounding noise of 16-bit audio
 
 
@@ -57,7 +57,7 @@ def spectral_losses(
     real: dict[int, torch.Tensor],
     audio: AudioConfig = AudioConfig(),
 ) -> dict[str, torch.Tensor]:
-    """Distances between two waves' spectrograms, in a mean over the windows.
+    """Distances between two waves' spectrograms, averaged over the windows.
 
     Args:
         fake: spectrograms(wave) of the vocoder's output.

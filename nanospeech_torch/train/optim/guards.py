@@ -1,7 +1,7 @@
-"""Guards: steps whose gradient cannot be trusted are skipped, without asking the device.
+"""Guards: skip steps with a bad gradient, without synchronising with the device.
 
-Whether a step is good is a tensor; the optimisers take it as one, and only report(), for log
-steps, reads the counts.
+The verdict on a step is a tensor that the optimisers use as such; only report(), at log steps,
+reads counts on the host.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class GuardConfig:
 
 
 class Guard:
-    """Judges gradient norms. One for each phase of a step, as each has its own usual norm.
+    """Checks gradient norms. One for each phase of a step, as each has its own usual norm.
 
     Args:
         config: the limits.
@@ -112,7 +112,7 @@ class Guard:
 
 
 def clip_factor(norm: Tensor, max_norm: float) -> Tensor:
-    """What gradients of a norm are scaled by so that theirs is at most max_norm."""
+    """The factor on gradients of a norm that brings it to at most max_norm."""
     return (max_norm / (norm + 1e-6)).clamp(max=1.0)
 
 
@@ -120,8 +120,8 @@ def clip_factor(norm: Tensor, max_norm: float) -> Tensor:
 def guarded_step(optimizers: Iterable[Any], ok: Tensor, factor: Tensor | None = None) -> None:
     """Steps the optimisers, or leaves weights, moments and step counts as they are.
 
-    Fused optimisers skip inside their kernel. For others (Muon) the old values are kept beside the
-    step and put back, which takes their memory twice for that while.
+    Fused optimisers skip inside their kernel. For others (Muon) the old values are copied before
+    the step and restored, which doubles their memory meanwhile.
 
     Args:
         optimizers: torch's, or Accelerate's around them.
@@ -165,5 +165,5 @@ def choose_(tensor: Tensor, old: Tensor, ok: Tensor) -> None:
     """Keeps a tensor's values where ok, else puts the old ones back."""
     here = local(tensor)
     if here.device != ok.device:
-        return  # a step count on the CPU beside parameters that are not: asking would wait
+        return  # a step count on the CPU with parameters on a GPU: reading `ok` would synchronise
     here.copy_(torch.where(ok, here, old))

@@ -1,10 +1,11 @@
 """muP: learning rates that carry over from a narrow model to a wide one. No optimiser here.
 
 Tensor Programs V (arXiv 2203.03466), table 3 for Adam: a matrix whose fan-in grows with the width
-takes steps that shrink with it, all else keeps its rate. Which matrices those are is told by the
-shapes of the same model at a base width. Heads keep their size (dim_head), so attention's scale
-needs no change. The input projection reads mels, whose number is fixed, beside text states, whose
-number is not: it counts as growing like the rest, for the text states set how fast it may go.
+gets a rate that shrinks with it, everything else keeps its rate. These matrices are found by
+comparing with the shapes of the same model at a base width. Heads keep their size (dim_head), so
+attention's scale needs no change. The input projection reads mels, whose number is fixed, beside
+text states, whose
+number is not: it is treated as growing, because the text states limit its rate.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def base_shapes(owner: nn.Module, dim: int) -> Shapes:
 
 
 def matrices(owner: nn.Module) -> dict[str, torch.Tensor]:
-    """Weights of linear layers and convolutions by name: what has a fan-in."""
+    """Weights with a fan-in by name: those of linear layers and convolutions."""
     kinds = (nn.Linear, nn.Conv1d, nn.Conv2d)
     return {
         f"{path}.weight" if path else "weight": module.weight
@@ -110,8 +111,8 @@ def width_multipliers(owner: nn.Module, base: Shapes) -> dict[str, float]:
 def scale_outputs_(owner: nn.Module, base: Shapes) -> None:
     """Starts fresh output layers smaller, as their fan-in grows and their fan-out does not.
 
-    torch's own start scales with the root of the fan-in, which is right for the other matrices;
-    outputs want the fan-in itself. For new models alone: not after loading weights.
+    torch's initialisation scales with the root of the fan-in, which is right for the other
+    matrices; outputs need the fan-in itself. For new models only, not after loading weights.
     """
     for name, weight in matrices(owner).items():
         if name in base and base[name][0] == weight.shape[0]:

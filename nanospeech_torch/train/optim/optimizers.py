@@ -1,6 +1,6 @@
-"""Optim: what moves weights: optimisers and their groups, the rate's schedule, the average.
+"""Optimizers: optimisers and their groups, the learning rate's schedule, the average.
 
-Which gradients are too bad to use is in guards.py, how rates change with width in mup.py.
+Bad gradients are handled in guards.py, rates over widths in mup.py.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class OptimizerConfig:
 
     name: str = option("adamw", "adamw, or muon for the blocks' matrices and adamw for the rest")
     lr: float = option(1e-4, "peak learning rate")
-    betas: list[float] = option((0.9, 0.999), "AdamW's memory of gradients and of their squares")
+    betas: list[float] = option((0.9, 0.999), "AdamW's decay rates of the moments")
     eps: float = option(1e-8, "AdamW's least divisor")
     weight_decay: float = option(0.01, "of matrices, for each unit of learning rate")
     muon_lr: float | None = option(
         None, "peak rate of muon's matrices; its steps have AdamW's size, so lr if left out"
     )
-    muon_momentum: float = option(0.95, "muon's memory of gradients")
+    muon_momentum: float = option(0.95, "muon's momentum")
     mup_base_dim: int | None = option(
         None, "width at which lr was tuned: matrices of wider models take smaller steps (muP)"
     )
@@ -130,7 +130,7 @@ def grouped(
 
 
 def undecayed(owner: nn.Module) -> set[str]:
-    """Names of what weight decay leaves alone: embeddings, and all that is not a matrix."""
+    """Names of parameters without weight decay: embeddings, and all that are not matrices."""
     names = {name for name, p in owner.named_parameters() if sum(s > 1 for s in p.shape) < 2}
     for path, module in owner.named_modules():
         if isinstance(module, nn.Embedding):
@@ -141,9 +141,9 @@ def undecayed(owner: nn.Module) -> set[str]:
 def hidden_matrices(owner: nn.Module) -> set[str]:
     """Names of Muon's matrices: linear layers of repeated blocks.
 
-    Not the embeddings and the projections into and out of the model. Not the time's adaLN heads:
-    they read one vector a sample, so their gradients have few directions, and making those
-    orthogonal would blow up noise.
+    Not the embeddings and the input and output projections. Not the time's adaLN heads: their input
+    is one vector a sample, so their gradients have low rank, and orthogonalising them would
+    amplify noise.
     """
     names = set()
     for path, blocks in owner.named_modules():
@@ -182,14 +182,14 @@ def lr_factor(step: int, warmup: int, total: float, schedule: str, decay_fractio
 
 
 def steps_in_all(step: int, share: float, most: int) -> float:
-    """Optimiser steps that a run will have taken when its time is up, by its pace so far.
+    """Optimiser steps that a run will reach in its time, by its speed so far.
 
-    With it as lr_factor's total, the decay begins and ends with shares of the time, whatever the
-    machine: wsd is at (1 - share) / decay_fraction.
+    As lr_factor's total it makes the decay a matter of time, on any machine: wsd is at
+    (1 - share) / decay_fraction.
 
     Args:
         step: steps taken.
-        share: of the run's time that is gone; 0 for a run without such a limit.
+        share: fraction of the run's time that has passed; 0 for a run without a limit.
         most: total_steps.
     """
     return min(float(most), step / min(share, 1.0)) if step and share > 0 else float(most)
@@ -206,9 +206,9 @@ class EMA:
     Where parameters are DTensors so are the means, shard by shard; nothing is communicated.
 
     Args:
-        model: what to follow; its parameters stay where they are from here on.
-        horizon: optimiser steps that the mean reaches back: it keeps 1 - 1 / horizon a step.
-        decay: the share kept a step, instead of a horizon.
+        model: the module to average; its parameters must not be replaced afterwards.
+        horizon: time constant in optimiser steps: the decay is 1 - 1 / horizon.
+        decay: instead of a horizon.
     """
 
     def __init__(

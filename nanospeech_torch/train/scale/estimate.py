@@ -23,12 +23,12 @@ from .profile import step_flops, train_flops
 
 GB = 1e9
 CARDS = (24, 40, 80, 141)  # GB of memory of common GPUs
-ROOM = 0.92  # of a card can be used: the rest is the CUDA context and fragments
+ROOM = 0.92  # share of a card's memory that can be used, without CUDA context and fragmentation
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What one process does in a micro-batch, and how the model is split.
+    """The work of one process in a micro-batch, and how the model is split.
 
     Args:
         config: the network.
@@ -121,7 +121,7 @@ def block_bytes(work: Workload) -> int:
     c, h, t = work.config, work.half, work.tensor
     rows = work.batch * work.places
     inner, hidden = c.heads * c.dim_head // t, c.ff_mult * c.dim // t
-    # autocast on a GPU norms in float32, and gives each product a half copy of its own of that
+    # autocast on a GPU: norms are in float32, and each product makes a half copy of its input
     norm, copies = (h, 1) if work.device == "cpu" or h == 4 else (4, 3)
     wide = 4 * norm + copies * h + 3 * h  # norms' ends; inputs of q, k, v; of ff; of gates
     if isinstance(c, DurationConfig):
@@ -138,7 +138,7 @@ def block_bytes(work: Workload) -> int:
 
 
 def stem_bytes(work: Workload) -> int:
-    """What everything but the blocks keeps: text, input and output."""
+    """Bytes kept by everything but the blocks: text, input and output."""
     c, h = work.config, work.half
     rows = work.batch * work.places
     patch = getattr(c, "patch_size", 1)
@@ -153,7 +153,7 @@ def stem_bytes(work: Workload) -> int:
 
 
 def activation_bytes(work: Workload) -> tuple[int, int]:
-    """Bytes kept from forward to backward, and what comes and goes on top in the backward."""
+    """Bytes kept from forward to backward, and the peak on top during backward."""
     c, rows = work.config, work.batch * work.places
     block = block_bytes(work)
     every = work.checkpoint_interval

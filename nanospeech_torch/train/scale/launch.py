@@ -1,4 +1,4 @@
-"""Launch: how many processes a run has, how many were asked for, what starts them. Starts none."""
+"""Launch: compares the processes of a run with those asked for. Starts none."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import sys
 
 import torch
 
-# variables by which launchers tell processes how many there are
+# variables in which launchers put the number of processes
 SIZES = (("WORLD_SIZE", "WORLD_SIZE"), ("OMPI_COMM_WORLD_SIZE", "mpirun"), ("PMI_SIZE", "mpirun"))
-ANCESTORS = 4  # processes above this one that may be a launcher
+ANCESTORS = 4  # ancestors that are searched for a launcher
 
 
 def report(world: int, device: torch.device) -> str:
     """One line: the processes that run, those asked for, and the command that starts as many.
 
     Args:
-        world: processes that know of each other.
+        world: processes of the run.
         device: of this one.
     """
     wanted, by = asked()
@@ -36,7 +36,7 @@ def report(world: int, device: torch.device) -> str:
 
 
 def asked() -> tuple[int | None, str]:
-    """How many processes the launcher was to start, as far as it can be known, and by what."""
+    """The number of processes that the launcher was asked for, if known, and its name."""
     for name, by in SIZES:
         if os.environ.get(name, "").isdigit():
             return int(os.environ[name]), by
@@ -63,7 +63,7 @@ def launchers() -> list[str]:
 
 
 def command(processes: int | str) -> str:
-    """What starts this program in so many processes."""
+    """The command that starts this program in so many processes."""
     words = ["torchrun", "--nproc_per_node", str(processes)]
     program = sys.argv[0] if sys.argv else ""
     if not program or program == "-c":

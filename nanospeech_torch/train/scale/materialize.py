@@ -1,4 +1,4 @@
-"""Materialize: the first weights of a model that many processes hold. Knows no mesh.
+"""Materialize: initial weights of a model that is split over processes. Knows no mesh.
 
 A model too big for one process is built on the "meta" device, split, and filled here a block at a
 time, so that no process ever holds more than one whole block, the small rest, and its own part.

@@ -2,7 +2,7 @@
 
 A mesh of replicate x shard x tensor processes, on torch's DeviceMesh and DTensor. The ranks of one
 tensor group see the same batch; `data_rank` and `data_world` count the groups. Parameter names stay
-those of the unwrapped module, so checkpoints do not know how they were trained.
+those of the unwrapped module, so checkpoints do not depend on the split.
 
 Convention: every scheme *averages* gradients over `data_world`. A caller whose local loss is
 data_world * (local sum) / (global count) gets the gradient of the global mean.
@@ -75,7 +75,7 @@ class Parallel:
     Args:
         accelerator: accelerate.Accelerator, without a parallelism plugin of its own.
         config: the split.
-        objective: what is to be trained; only looked at.
+        objective: the model to train; it is only inspected.
 
     Attributes:
         data_rank, data_world: which data this process reads, and of how many parts.
@@ -117,15 +117,15 @@ class Parallel:
         """Puts a model on its devices, split as configured.
 
         Args:
-            objective: with the same weights on every process (rank 0's win), or on the "meta"
-                device: then each process fills only its part, with what `seed` gives everywhere.
+            objective: with the same weights on every process (rank 0's are used), or on the "meta"
+                device: then each process fills only its part, from `seed`.
             optimizers: over its parameters, without state; their groups are pointed to the split
                 parameters.
             speed: called between the tensor split and the sharding, where compile and activation
                 checkpointing belong (speed.apply_speed).
 
         Returns:
-            What to call instead of the objective.
+            The module to call instead of the objective.
 
         Raises:
             InputError: an optimizer cannot work on split weights or has state.
@@ -161,8 +161,8 @@ class Parallel:
     def shard_blocks(self, objective: nn.Module) -> None:
         """FSDP2, one unit a block and one for the rest; with tensor parallelism, always.
 
-        A tensor split alone would leave a mix of tensors and DTensors, which no fused optimizer
-        takes; units of one process cost a copy and make all of them DTensors.
+        A tensor split alone would leave a mix of tensors and DTensors, which fused optimizers do
+        not support; units of one process cost a copy and make all of them DTensors.
         """
         from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
@@ -251,7 +251,7 @@ class Parallel:
 
 
 def check(accelerator: Any, config: ParallelConfig, objective: nn.Module) -> None:
-    """Raises InputError for what cannot be split as configured, with what to change."""
+    """Raises InputError, with what to change, for a model that cannot be split as configured."""
     kind = str(getattr(accelerator.distributed_type, "value", ""))
     own = getattr(accelerator, "parallelism_config", None) is not None
     if own or kind in ("DEEPSPEED", "MEGATRON_LM", "FSDP"):
@@ -282,7 +282,7 @@ def check(accelerator: Any, config: ParallelConfig, objective: nn.Module) -> Non
 
 
 def phases(objective: nn.Module) -> dict[str, Any]:
-    """The optimizer phases of an objective; one where it does not tell."""
+    """The optimizer phases of an objective; one by default."""
     return objective.phases() if hasattr(objective, "phases") else {"": None}  # type: ignore
 
 
@@ -313,9 +313,9 @@ def flat_group(mesh: Any, dims: tuple[str, ...]) -> Any:
 def replicas(objective: nn.Module, device: torch.device) -> nn.Module:
     """DistributedDataParallel; parameters go unused only where there are several phases.
 
-    Its process group is kept to the end of the interpreter. If DDP were the last to hold it, as it
-    is after `destroy_process_group`, then dropping it would wait for gloo's threads without letting
-    go of the interpreter's lock, which they may be waiting for (pytorch issue 56297).
+    Its process group is kept until the interpreter ends. If DDP held the last reference, as after
+    `destroy_process_group`, dropping it would wait for gloo's threads while holding the
+    interpreter's lock, which they may need (pytorch issue 56297).
     """
     HELD.append(dist.group.WORLD)
     ddp = nn.parallel.DistributedDataParallel
@@ -333,7 +333,7 @@ def replicas(objective: nn.Module, device: torch.device) -> nn.Module:
 
 
 def repoint(objective: nn.Module, optimizers: list, names: dict[int, str]) -> None:
-    """Points optimizer groups to the parameters that now bear the old ones' names."""
+    """Points optimizer groups to the new parameters of the same names."""
     now = dict(objective.named_parameters())
     for optimizer in optimizers:
         for group in optimizer.param_groups:
@@ -348,7 +348,7 @@ def is_split(tensor: Tensor) -> bool:
 
 
 def sharded_dims(tensor: Tensor) -> tuple:
-    """The (mesh, dimension) pairs over which a tensor's elements are dealt out."""
+    """The (mesh, dimension) pairs over which a tensor is sharded."""
     if not is_split(tensor):
         return ()
     mesh, places = tensor.device_mesh, tensor.placements  # type: ignore[attr-defined]

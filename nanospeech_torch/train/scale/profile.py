@@ -1,8 +1,8 @@
-"""Profile: floating-point operations of a training step, and what a device can do at most.
+"""Profile: floating-point operations of a training step, and the peak of a device.
 
 Counts follow from a config alone: nothing is built or run. Matrix products, convolutions and
-attention count 2 operations a multiply-add; what is cheap beside them (norms, activations, rotary
-angles) counts nothing, and neither does work done twice (checkpointing, fused attention).
+attention count 2 operations a multiply-add; cheap operations (norms, activations, rotary
+angles) are not counted, nor is recomputation (checkpointing, fused attention).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ DTYPES = {"no": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 @dataclass(frozen=True)
 class Peak:
-    """What a device can do at most: FLOP/s, and where the figure is from."""
+    """A device's peak: FLOP/s, and the source of the figure."""
 
     flops: float
     source: str
@@ -141,8 +141,8 @@ def train_flops(
 def flops_per_frame(config: DiTConfig, frames: int) -> float:
     """The rule of thumb 6 N + 12 L (H E) n, per mel frame of a clip of `frames`.
 
-    N are the weights used at every frame: all but embeddings, time and adaLN, which work once a
-    sample, and but the text's where it is shorter than the mel. n is the clip's length in patches.
+    N are the weights used at every frame: not embeddings, time and adaLN, which are used once a
+    sample, nor the text's where it is shorter than the mel. n is the clip's length in patches.
     """
     c, p = config, config.patch_size
     weights = train_flops(c, 1, p, 0) - 12 * c.depth * c.heads * c.dim_head
@@ -162,7 +162,7 @@ def vocoder_flops(config: VocoderConfig, batch: int, frames: int) -> int:
 
 
 def peak_flops(device: torch.device | str, dtype: torch.dtype | str = "bf16") -> Peak:
-    """The most a device can do in a type.
+    """The peak of a device in a type.
 
     GPUs that are known by name have their maker's figure; the others, and CPUs, the rate of a large
     matrix product, measured once a process for a second.

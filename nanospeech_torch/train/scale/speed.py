@@ -1,7 +1,7 @@
 """Speed: torch.compile and activation checkpointing of transformer blocks. No data, no optimizer.
 
-Both are put on `block.forward`, so that parameter names stay as they are. Copies of a module made
-afterwards would call the original's weights: copy first.
+Both wrap `block.forward`, so that parameter names do not change. A copy of a module made afterwards
+would use the original's weights: copy first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GRAPHS = ("reduce-overhead", "max-autotune")  # those with CUDA graphs
 
 @dataclass(frozen=True)
 class SpeedConfig:
-    """What is traded for speed or memory; the numbers a model learns do not change."""
+    """Speed and memory options; they do not change what a model computes."""
 
     compile: str = option(
         "off",
@@ -33,10 +33,10 @@ class SpeedConfig:
         "as one, with CUDA graphs: reduce-overhead, max-autotune",
     )
     checkpoint_interval: int = option(
-        0, "every Nth block keeps no activations and is computed again in backward; 0: none"
+        0, "recompute every Nth block in backward instead of keeping its activations; 0: none"
     )
     checkpoint_ops: bool = option(
-        False, "in those blocks (all if interval is 0) keep what matmuls and attention gave"
+        False, "in those blocks (all if interval is 0) keep outputs of matmuls and attention"
     )
 
     def __post_init__(self):
