@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import venv
 import zipfile
+from itertools import permutations
 from pathlib import Path
 
+import numpy as np
 import pytest
 import soundfile
 
+from nanospeech.commands import COMMANDS
+from nanospeech.corpus.layouts import find
+from nanospeech.corpus.mp3 import decode
+
 ROOT = Path(__file__).parent.parent
+FIXTURES = ROOT / "tests" / "fixtures"
+VOCODER = ROOT / "tests" / "golden" / "vocos_pytorch_model.bin"
 SPOKEN = ["--text", "It works from a wheel.", "--output", "hello.wav", "--seed", "1"]
 
 
@@ -103,3 +114,108 @@ def test_missing_extra_is_answered_by_the_pip_command():
         "except BackendError as e: print(e)"
     )
     assert "pip install 'nanospeech-tts[train]'" in run([sys.executable, "-c", code], ROOT).stdout
+
+
+TINY = "dim=64 depth=2 heads=1 text_dim=32 conv_layers=1 text_upsampling=aligned patch_size=2"
+SHORT = "total_steps=20 warmup_steps=2 save_step=20 mixed_precision=no log.sample_every=0"
+DATA = "batch_size=4 max_batch_frames=2000 workers=0"
+
+
+class Clean:
+    """An environment that holds the wheel, and sees the packages of this one."""
+
+    def __init__(self, wheel: Path, folder: Path):
+        venv.create(folder / "env", with_pip=False)
+        self.bin, self.desk = folder / "env" / "bin", folder / "desk"
+        self.desk.mkdir()
+        python = str(self.bin / "python")
+        pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check"]
+        subprocess.run(
+            [*pip, "install", "--no-index", "--no-deps", "--no-compile", "--quiet", str(wheel)],
+            check=True, capture_output=True,
+        )  # fmt: skip
+        (site,) = (folder / "env" / "lib").glob("python*/site-packages")
+        # a path alone: an editable install's own .pth there is not read
+        (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+        hidden = ("PYTHONPATH", "PYTHONHOME")
+        self.env = {k: v for k, v in os.environ.items() if k not in hidden}
+        self.env |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+        self.done: set[str] = set()
+
+    def __call__(self, command: str, *more: object) -> str:
+        """Runs nanospeech with the words of a line, and others; what it printed."""
+        words = [str(self.bin / "nanospeech"), *command.split(), *map(str, more)]
+        done = subprocess.run(words, cwd=self.desk, env=self.env, capture_output=True, text=True)
+        assert done.returncode == 0, f"{command}: {done.stdout[-2000:]}{done.stderr[-3000:]}"
+        self.done.add(words[1])
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def nanospeech(built, tmp_path_factory) -> Clean:
+    return Clean(*built.glob("*.whl"), tmp_path_factory.mktemp("clean"))
+
+
+def record(folder: Path, count: int = 24) -> None:
+    """Recordings with their texts: pairs of the fixtures' clips, one after the other."""
+    samples, _ = find([FIXTURES / "libritts", FIXTURES / "speech-000000.tar"], "auto")
+    clips = [(decode(s.audio.read())[0], s.text) for s in samples]
+    folder.mkdir()
+    pairs = [pair for pair in permutations(clips, 2)][:count]
+    assert len(pairs) == count
+    for i, ((a, said), (b, more)) in enumerate(pairs):
+        soundfile.write(folder / f"clip{i:02d}.wav", np.concatenate([a, b]), 24_000)
+        (folder / f"clip{i:02d}.txt").write_text(f"{said} {more}\n", encoding="utf-8")
+
+
+def seconds_of(path: Path) -> float:
+    wave, rate = soundfile.read(path)
+    assert rate == 24_000 and np.isfinite(wave).all() and np.abs(wave).max() > 0
+    return len(wave) / rate
+
+
+def prefixed(prefix: str, changes: str) -> list[str]:
+    return [f"{prefix}.{change}" for change in changes.split()]
+
+
+def test_recordings_become_a_published_voice(nanospeech):
+    run, desk = nanospeech, nanospeech.desk
+    where = "import nanospeech, sys; sys.exit(sys.prefix not in nanospeech.__file__)"
+    subprocess.run([run.bin / "python", "-c", where], cwd=desk, env=run.env, check=True)
+    record(desk / "recordings")
+
+    run("prepare vocab recordings --out vocab.txt")
+    made = json.loads(run("prepare shards recordings --out shards --size 12 --jobs 1"))
+    assert (made["samples"], made["shards"], made["skipped"]) == (24, 2, {})
+
+    changes = [*prefixed("dit", TINY), *SHORT.split(), *prefixed("data", DATA)]
+    run("train 82M --threads 1 --set", "data.shards=[shards/*.tar]", *changes)
+    assert (desk / "runs" / "nanospeech" / "step_00000020.pt").is_file()
+
+    run("convert runs/nanospeech --output model --imitates --vocoder", VOCODER)
+    said = ["--ref-audio", "recordings/clip00.wav", "--ref-text"]
+    said.append((desk / "recordings" / "clip00.txt").read_text().strip())
+    flags = "--backend torch --steps 2 --seed 1 --duration 1.5 --quiet --model model --output a.wav"
+    run(f"speak {flags} --text", "Hello there.", *said)
+    assert seconds_of(desk / "a.wav") == pytest.approx(1.5, abs=0.1)
+
+    tune = "--steps 4 --save-step 4 --threads 1 --precision no --prompt recordings/clip00.wav"
+    run(f"finetune --model model --data recordings --voice anna --output anna {tune}")
+    assert run("voices --model anna").split() == ["anna"]
+    assert seconds_of(desk / "anna" / "sample.wav") > 0.1
+
+    measure = "--metrics duration --sentences recordings --limit 2 --steps 2 --jobs 1"
+    summary = run(f"evaluate anna --backend torch --out evaluation {measure}").splitlines()[-1]
+    (row,) = json.loads(summary)["rows"]
+    assert row["name"] == "anna"
+
+    run("publish voice anna model --voice anna")
+    assert run("voices --model model").split() == ["anna"]
+    run("publish card anna --evaluation evaluation --run runs/nanospeech")
+    card = (desk / "anna" / "README.md").read_text(encoding="utf-8")
+    assert "20 optimiser steps" in card and re.search(r"\| anna \(default\) \|", card)
+    (desk / "texts.txt").write_text("Hello there.\n")
+    run("publish listen --model anna --out page --texts texts.txt --backends torch")
+    assert (desk / "page" / "anna-1-torch.mp3").is_file() and (desk / "page.md").is_file()
+
+    assert run.done >= COMMANDS.keys()

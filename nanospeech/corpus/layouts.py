@@ -1,9 +1,9 @@
 """Layouts: finds the recordings and transcripts of a data set. Opens no audio.
 
 Known: "libritts" (LibriTTS and LibriTTS-R: X.normalized.txt beside X.wav or X.mp3), "ljspeech"
-(metadata.csv and wavs/), "manifest" (CSV or JSON lines with audio, text and perhaps speaker) and
-"webdataset" (uncompressed tars of {key}.mp3 and {key}.json). Text that cannot be used is not left
-out here: it comes as a Skip, so that it can be counted.
+(metadata.csv and wavs/), "folder" (X.txt beside X.wav), "manifest" (CSV or JSON lines with audio,
+text and perhaps speaker) and "webdataset" (uncompressed tars of {key}.mp3 and {key}.json). Text
+that cannot be used is not left out here: it comes as a Skip, so that it can be counted.
 """
 
 from __future__ import annotations
@@ -101,10 +101,18 @@ def detect(path: Path) -> str:
         return "ljspeech"
     if path.is_dir() and next(path.rglob("*" + TRANSCRIPT), None):
         return "libritts"
+    if path.is_dir() and any(p.with_suffix(".txt").is_file() for p in recordings_in(path)):
+        return "folder"
     raise InputError(
         f"cannot tell the layout of {path}: it should be a .csv or .jsonl manifest, a .tar or a "
-        f"folder of them, or a folder with metadata.csv or *{TRANSCRIPT}; or name it by --layout"
+        f"folder of them, or a folder with metadata.csv, *{TRANSCRIPT} or X.txt beside X.wav; or "
+        "name it by --layout"
     )
+
+
+def recordings_in(root: Path) -> list[Path]:
+    """Audio files at any depth, in order."""
+    return sorted(p for p in root.rglob("*") if p.suffix.lower() in AUDIO)
 
 
 def clean(text: str) -> str:
@@ -137,6 +145,24 @@ def libritts(root: Path) -> Iterator[Sample | Skip]:
             yield text
         else:
             yield Sample(name, (root.name, *name.split("/")), Source(audio), text, speaker(stem))
+
+
+def folder(root: Path) -> Iterator[Sample | Skip]:
+    """X.txt beside X.wav, X.mp3, X.flac or X.ogg, at any depth; no speaker is told."""
+    seen: set[Path] = set()
+    for path in recordings_in(root):
+        stem = path.with_suffix("")
+        if stem in seen:  # X.mp3 beside X.wav is the same recording
+            continue
+        seen.add(stem)
+        name = stem.relative_to(root).as_posix()
+        audio = choose(path.with_suffix(suffix) for suffix in AUDIO) or path
+        if not (words := path.with_suffix(".txt")).is_file():
+            yield Skip(name, "no transcript")
+        elif isinstance(text := read_text(words, name), Skip):
+            yield text
+        else:
+            yield Sample(name, (root.name, *name.split("/")), Source(audio), text)
 
 
 def speaker(stem: Path) -> str:
@@ -269,6 +295,7 @@ def tar_sample(tar_path: Path, key: str, files: dict[str, Source]) -> Sample | S
 LAYOUTS: dict[str, Callable[[Path], Iterator[Sample | Skip]]] = {
     "libritts": libritts,
     "ljspeech": ljspeech,
+    "folder": folder,
     "manifest": manifest,
     "webdataset": webdataset,
 }

@@ -10,7 +10,8 @@ The second may be left out: `shards` encodes what has no MP3 yet on its way. INP
 
     a folder with X.normalized.txt beside X.wav or X.mp3, at any depth   (LibriTTS, LibriTTS-R)
     a folder with metadata.csv and wavs/                                 (LJSpeech)
-    a .csv (audio,text[,speaker] in its first line) or .jsonl manifest   (your own recordings)
+    a folder with X.txt beside X.wav, .mp3, .flac or .ogg, at any depth  (your own recordings)
+    a .csv (audio,text[,speaker] in its first line) or .jsonl manifest   (a table of them)
     a .tar, or a folder of them                                          (WebDataset shards)
 
 and several may be given at once. A shard holds, in shuffled order, {key}.mp3 (mono, 24 kHz,

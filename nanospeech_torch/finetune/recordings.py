@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from nanospeech.audio import wave as audio
 from nanospeech.config import ModelConfig
-from nanospeech.corpus.layouts import AUDIO, Sample, Skip, Source, detect, find
+from nanospeech.corpus.layouts import Sample, Skip, Source, clean, find
 from nanospeech.corpus.mp3 import BadAudio, decode
 from nanospeech.errors import DataError, InputError
 from nanospeech.prepare.shards import ShardWriter, nothing_usable
@@ -97,44 +97,16 @@ class Recordings:
 
 
 def find_samples(inputs: Sequence[Path]) -> tuple[list[Sample], list[Skip]]:
-    """What nanospeech prepare finds, and folders of X.wav with X.txt beside it.
+    """What nanospeech prepare finds: recordings with their words, in any layout.
 
     Raises:
         InputError: an input is missing, or it is not to be told what it is.
         DataError: there are no recordings in them.
     """
-    plain = [p for p in inputs if p.is_dir() and is_plain(p)]
-    samples, skips = [], []
-    if rest := [p for p in inputs if p not in plain]:
-        samples, skips = find(rest)
-    for folder in plain:
-        for path in sorted(p for p in folder.iterdir() if p.suffix.lower() in AUDIO):
-            words = path.with_suffix(".txt")
-            try:
-                text = read_words(words)
-            except (OSError, UnicodeDecodeError) as e:
-                reason = "no transcript" if not words.exists() else "unreadable text"
-                skips.append(Skip(str(path), reason, str(e)))
-                continue
-            key = f"{folder.name}_{path.stem}".replace(".", "_")
-            samples.append(Sample(str(path), (key,), Source(path), text, key=key))
+    samples, skips = find(inputs)
     if not samples:
         raise nothing_usable(skips, inputs)
     return samples, skips
-
-
-def read_words(path: Path) -> str:
-    """What a recording's .txt says, on one line."""
-    return " ".join(path.read_text(encoding="utf-8-sig").split())
-
-
-def is_plain(folder: Path) -> bool:
-    """Whether a folder holds X.wav with X.txt beside it, and none of the layouts of prepare.py."""
-    try:
-        detect(folder)
-    except InputError:
-        return any(p.with_suffix(".txt").is_file() for p in folder.iterdir() if p.suffix in AUDIO)
-    return False
 
 
 def write_voice(
@@ -274,7 +246,7 @@ def read_prompt(path: Path) -> Recording:
     words = path.with_suffix(".txt")
     if not words.is_file():
         raise InputError(f"{words} is missing; it should hold the words of {path.name}")
-    text = read_words(words)
+    text = clean(words.read_text(encoding="utf-8-sig"))
     seconds = len(audio.read(path)) / audio.SAMPLE_RATE
     return Recording(path.stem, Source(path), text, seconds)
 

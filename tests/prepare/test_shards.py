@@ -88,6 +88,23 @@ def test_libritts_has_readers_and_ljspeech_reads_the_normalised_text(tmp_path):
     assert [s.reason for s in skips] == ["no audio file", "no transcript"]
 
 
+def test_a_folder_of_recordings_with_a_text_beside_each(tmp_path):
+    (tmp_path / "more").mkdir()
+    for name, text in (("a.wav", "one\n"), ("more/a.FLAC", "two  words"), ("b.wav", "")):
+        shutil.copy(WAV, tmp_path / name)
+        (tmp_path / name).with_suffix(".txt").write_text(text, encoding="utf-8-sig")
+    shutil.copy(WAV, tmp_path / "c.wav")
+    shutil.copy(WAV, tmp_path / "a.mp3")  # of the same recording as a.wav
+    assert layouts.detect(tmp_path) == "folder"
+    samples, skips = find([tmp_path])
+    assert [(s.text, s.audio.path.name) for s in samples] == [
+        ("one", "a.mp3"),
+        ("two words", "a.FLAC"),
+    ]
+    assert len({s.key for s in samples}) == 2 and all(s.speaker is None for s in samples)
+    assert [(s.name, s.reason) for s in skips] == [("b", "empty text"), ("c", "no transcript")]
+
+
 def test_manifests_of_both_kinds_say_the_same(tmp_path):
     shutil.copy(WAV, tmp_path / "one.wav")
     rows = [
