@@ -5,18 +5,20 @@ from __future__ import annotations
 import argparse
 import sys
 
-from nanospeech.errors import NanospeechError
+from nanospeech.cli import Parser, command
 from nanospeech.release.quantization import CHOICES
 
+ABOUT = """Makes a release folder, which both backends read, from trained checkpoints or another
+such folder.
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m convert",
-        description="Makes a release folder, which both backends read, from trained checkpoints or"
-        " from another release folder.",
-        epilog="Example: python -m convert runs/nanospeech/step_01000000.pt --duration "
-        "runs/duration/step_00250000.pt --vocoder vocos-mel-24khz --vocab vocab.txt --output mine",
-    )
+  nanospeech convert runs/nanospeech --vocoder vocos-mel-24khz --output mine
+  nanospeech convert runs/nanospeech/step_01000000.pt --duration runs/duration --vocab vocab.txt \\
+      --vocoder vocos-mel-24khz --output mine
+  nanospeech convert mine --quantize 4 --output mine-4bit"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = Parser("nanospeech convert", ABOUT)
     parser.add_argument(
         "model", help="speech model: run folder, .pt, state dict, .safetensors, or release folder"
     )
@@ -67,14 +69,15 @@ def main(argv: list[str] | None = None) -> int:
         " (--ref-audio) gets a warning",
     )
     parser.add_argument("--card", help="Markdown file to include in the model card")
-    args = vars(parser.parse_args(argv))
-    try:
-        from . import convert
+    return parser
 
-        config = convert(args.pop("model"), args.pop("output"), **args)
-    except NanospeechError as e:
-        print(f"error: {e}", file=sys.stderr)
-        return 2
+
+@command
+def main(argv: list[str] | None = None) -> int:
+    args = vars(build_parser().parse_args(argv))
+    from . import convert
+
+    config = convert(args.pop("model"), args.pop("output"), **args)
     parts = [p for p in ("duration", "vocoder") if getattr(config, p)]
     print(f"wrote model, vocab{''.join(', ' + p for p in parts)}, config and card")
     return 0

@@ -7,41 +7,22 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
-from .config import GUIDANCES, METHODS, SCHEDULES, BatchLimits, SampleOptions
-from .errors import InputError, NanospeechError
+from .cli import Parser, command, say
+from .config import BatchLimits, SampleOptions
+from .errors import InputError
+from .sample_flags import FLAGS, add_sampling
 
+ABOUT = """Speaks text, in the voice that ships, a model's voices or a recording's.
+
+  nanospeech "Hello there."
+  nanospeech speak --text "Hello there." --voice kumo --output hello.mp3
+  nanospeech speak --file letter.txt --stream"""
 FALLBACK = "nanospeech.wav"  # where speech goes that can neither be played nor has an --output
-# flags of SampleOptions' fields
-FLAGS = {
-    "steps": "--steps",
-    "method": "--method",
-    "cfg_strength": "--cfg",
-    "sway_sampling_coef": "--sway-coef",
-    "schedule": "--schedule",
-    "guidance": "--guidance",
-    "zero_init": "--zero-init",
-    "cfg_from": "--cfg-from",
-    "cfg_until": "--cfg-until",
-    "temperature": "--temperature",
-}
-OWN = {  # what a folder tells
-    "cfg_strength": "the voice's or the model's own, mostly 3",
-    "temperature": "the model's own, mostly 1",
-}
-CHOICES = {"method": METHODS, "schedule": SCHEDULES, "guidance": GUIDANCES}
-
-
-class Parser(argparse.ArgumentParser):
-    """Reports a wrong flag as any other bad input: one line, exit code 2."""
-
-    def error(self, message: str) -> NoReturn:
-        raise InputError(f"{message}; see --help")
 
 
 class Version(argparse.Action):
@@ -54,27 +35,19 @@ class Version(argparse.Action):
         parser.exit()
 
 
-def name_or_seconds(text: str) -> str | float:
-    """The value of --duration: a number of seconds, or a name."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-def number_or_none(text: str) -> float | None:
-    """A number, or None for "none"."""
-    return None if text.lower() == "none" else float(text)
-
-
 def build_parser() -> argparse.ArgumentParser:
-    """The flags. Defaults and help of the sampling options come from their dataclass."""
-    parser = Parser(
-        prog="nanospeech",
-        allow_abbrev=False,  # "--tex" would be another flag's when one is added
-        description="Speaks text, in the voice that ships, a model's voices or a recording's.",
-    )
-    add = parser.add_argument
+    """The flags, in groups. Defaults and help of many come from the dataclass that they fill."""
+    parser = Parser("nanospeech speak", ABOUT)
+    add_texts(parser.add_argument_group("what is said, and where to").add_argument)
+    add_voices(parser.add_argument_group("by whom").add_argument)
+    add_sampling(parser.add_argument_group("how"))
+    add_machine(parser.add_argument_group("with what").add_argument)
+    parser.add_argument("--quiet", action="store_true", help="no progress, no figures")
+    parser.add_argument("--version", action=Version, nargs=0, help="print the version")
+    return parser
+
+
+def add_texts(add: Callable[..., Any]) -> None:
     add("--text", help="what to say; - or nothing reads it from standard input")
     add("--file", metavar="FILE", help="instead of --text: a text file to speak")
     add(
@@ -109,6 +82,9 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="N",
         help=f"with --batch: {size.metadata['help']} (default: %(default)s)",
     )
+
+
+def add_voices(add: Callable[..., Any]) -> None:
     add("--model", help="release folder or Hugging Face repository; the default voice if not given")
     add(
         "--voice",
@@ -118,33 +94,9 @@ def build_parser() -> argparse.ArgumentParser:
     add("--list-voices", action="store_true", help="print the names of the model's voices")
     add("--ref-audio", metavar="FILE", help="recording of a voice to imitate, best 3 to 10 seconds")
     add("--ref-text", metavar="TEXT", help="the words of --ref-audio")
-    for field in dataclasses.fields(SampleOptions):
-        if field.name not in FLAGS:
-            continue
-        kind: Any = type(field.default)
-        default = "%(default)s"
-        if field.name in ("sway_sampling_coef", *OWN):
-            kind = number_or_none
-        if field.name in OWN:
-            default = OWN[field.name]
-        add(
-            FLAGS[field.name],
-            dest=field.name,
-            type=kind,
-            default=field.default,
-            choices=CHOICES.get(field.name),
-            metavar=None if field.name in CHOICES else "N",
-            help=f"{field.metadata['help']} (default: {default})",
-        )
-    add("--speed", type=float, default=1.0, metavar="N", help="2 is twice as fast (default: 1)")
-    add(
-        "--duration",
-        type=name_or_seconds,
-        metavar="HOW",
-        help="length of the speech: SECONDS in all, instead of --speed; or its source: model,"
-        " tokens (an aligned model's own), both, or rule (the prompt's pace) (default: the first"
-        " available of both, model, rule)",
-    )
+
+
+def add_machine(add: Callable[..., Any]) -> None:
     add("--seed", type=int, metavar="N", help="the same seed makes the same speech")
     add(
         "--backend",
@@ -158,7 +110,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--quantize",
         type=int,
         metavar="BITS",
-        help="round the weights to 4 or 8 bits on load; see also python -m convert --quantize",
+        help="round the weights to 4 or 8 bits on load; see also nanospeech convert --quantize",
     )
     add(
         "--compile",
@@ -166,11 +118,9 @@ def build_parser() -> argparse.ArgumentParser:
         help="compile the network: for long texts and batches on a GPU, slower to start (MLX"
         " does so there by itself)",
     )
-    add("--quiet", action="store_true", help="no progress, no figures")
-    add("--version", action=Version, nargs=0, help="print the version")
-    return parser
 
 
+@command(interrupted="interrupted; nothing was written")
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command.
 
@@ -178,27 +128,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         0, also where the reader of a pipe closes it; 1 if lines of a batch failed, 2 for bad
         input, 130 if interrupted.
     """
-    try:
-        args = build_parser().parse_args(argv)
-        if args.list_voices:
-            return list_voices(args)
-        return speak_batch(args) if args.batch is not None else generate(args)
-    except NanospeechError as e:
-        say(f"nanospeech: error: {e}")
-        return 2
-    except KeyboardInterrupt:
-        say("nanospeech: interrupted; nothing was written")
-        return 130
-    except BrokenPipeError:
-        # what is left in Python's buffer must not be written when it ends
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-
-
-def say(message: str) -> None:
-    """One line on stderr, whatever is in the message."""
-    line = " ".join(str(message).split())
-    sys.stderr.write(line.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
+    args = build_parser().parse_args(argv)
+    if args.list_voices:
+        return list_voices(args)
+    return speak_batch(args) if args.batch is not None else generate(args)
 
 
 def list_voices(args: argparse.Namespace) -> int:
@@ -276,7 +209,7 @@ def generate(args: argparse.Namespace) -> int:
         if isinstance(out, Memory) or not out.samples:
             raise
         where = "" if target in (None, "-") else f"; they are in {target}"
-        say(f"nanospeech: interrupted; {out.seconds:.2f} s were spoken{where}")
+        say(f"interrupted; {out.seconds:.2f} s were spoken{where}")
         return 130
     elapsed = time.perf_counter() - began
     if target == "-" and isinstance(out, Memory):
@@ -383,7 +316,7 @@ def speak_batch(args: argparse.Namespace) -> int:
         progress=not args.quiet,
     )
     for number, why in sorted(outcome.failures.items()):
-        say(f"nanospeech: line {number}: {why}")
+        say(f"line {number}: {why}")
     if not args.quiet:
         took = f"{outcome.seconds:.2f} s of audio in {outcome.elapsed:.2f} s"
         say(
@@ -391,7 +324,7 @@ def speak_batch(args: argparse.Namespace) -> int:
             f" {len(outcome.failures)} failed: {args.output}"
         )
     if outcome.interrupted:
-        say("nanospeech: interrupted; the same command goes on from here")
+        say("interrupted; the same command goes on from here")
         return 130
     return 1 if outcome.failures else 0
 

@@ -35,7 +35,8 @@ examples:
   nanospeech train 82M --set data.shards='shards/*.tar'
   nanospeech evaluate my_model --out evaluation
 
-nanospeech COMMAND --help explains a command and its options."""
+nanospeech COMMAND --help explains a command and its options; nanospeech --print-completion bash
+(or zsh) prints a script that completes them in a shell."""
 
 
 def find(name: str) -> Callable[[Sequence[str]], int] | None:
@@ -70,6 +71,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words[:1] in (["-h"], ["--help"]):
         print(usage())
         return 0
+    if words[:1] == ["--print-completion"]:
+        return print_completion(words[1:])
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
     first = words[0] if words else ""
@@ -78,6 +81,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     if first not in COMMANDS and is_text(first):
         return run("speak", ["--text", *words])
     return run(first, words[1:])
+
+
+def print_completion(words: Sequence[str]) -> int:
+    """Prints the script that completes commands and flags in a shell."""
+    from nanospeech.cli import command
+    from nanospeech.commands.completion import script
+
+    @command
+    def main(argv: Sequence[str]) -> int:
+        print(script(argv[0] if argv else ""))
+        return 0
+
+    return main(words)
 
 
 def run(name: str, words: Sequence[str]) -> int:

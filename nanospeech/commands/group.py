@@ -28,12 +28,14 @@ def run_group(
         The tool's exit code, or 2 where there is no such tool.
     """
     words = list(sys.argv[1:] if argv is None else argv)
-    if not words or (words[0] in ("-h", "--help") and default is None):
+    if not words or words[0] in ("-h", "--help"):
         width = max(map(len, tools)) + 2
         print(f"usage: nanospeech {name} TOOL ...\n\n{about}\n\ntools:")
         print("\n".join(f"  {tool:{width}}{phrase}" for tool, (_, phrase) in tools.items()))
         print(f"\nnanospeech {name} TOOL --help explains a tool and its options.")
-        return 0 if words else 2
+        if not words or default is None:
+            return 0 if words else 2
+        print(f"\nwithout a TOOL, {default}:\n", flush=True)
     tool, rest = words[0], words[1:]
     if tool not in tools:
         if default is None:

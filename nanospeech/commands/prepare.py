@@ -11,31 +11,10 @@ layouts, CSV and JSON-lines manifests, folders of X.wav with X.txt and WebDatase
 
   nanospeech prepare shards recordings/ --out shards
   nanospeech prepare curate recordings/ --out data --whisper base"""
-
-
-def shards(argv: Sequence[str]) -> int:
-    from nanospeech.prepare.shards import main
-
-    return main(["shards", *argv])
-
-
-def vocab(argv: Sequence[str]) -> int:
-    from nanospeech.prepare.shards import main
-
-    return main(["vocab", *argv])
-
-
-def mp3(argv: Sequence[str]) -> int:
-    from nanospeech.prepare.shards import main
-
-    return main(["mp3", *argv])
-
-
-HERE = "nanospeech.commands.prepare"
 TOOLS = {
-    "shards": (f"{HERE}:shards", "WebDataset shards of MP3 and JSON"),
-    "vocab": (f"{HERE}:vocab", "vocab.txt: the characters of the texts"),
-    "mp3": (f"{HERE}:mp3", "an MP3 beside each recording"),
+    "shards": ("nanospeech.prepare.shards:main", "WebDataset shards of MP3 and JSON"),
+    "vocab": ("nanospeech.prepare.vocab:main", "vocab.txt: the characters of the texts"),
+    "mp3": ("nanospeech.prepare.mp3s:main", "an MP3 beside each recording"),
     "curate": ("nanospeech.prepare.curate:main", "hold clips out, drop what is not what it says"),
     "hear": ("nanospeech.prepare.hear:main", "what a recogniser hears, many clips at once"),
     "levels": ("nanospeech.prepare.levels:main", "audio settings of a run, measured on its clips"),

@@ -6,16 +6,17 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from nanospeech.errors import NanospeechError
+from nanospeech.cli import Parser, command
+
+ABOUT = """Lists the voices of a model, or shows what is known of one.
+
+  nanospeech voices
+  nanospeech voices --model my_voice
+  nanospeech voices show kumo"""
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="nanospeech voices",
-        description="Lists the voices of a model, or shows what is known of one.",
-        epilog="example: nanospeech voices show kumo",
-        allow_abbrev=False,
-    )
+    parser = Parser("nanospeech voices", ABOUT)
     parser.add_argument("--model", help="release folder or Hub name (default: the one that ships)")
     tools = parser.add_subparsers(dest="tool", metavar="list | show")
     tools.add_parser("list", help="a name a line (the default)")
@@ -24,24 +25,21 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+@command
 def main(argv: Sequence[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
-    try:
-        from nanospeech.release.folder import resolve
-        from nanospeech.release.voices import find_voice, list_voices
+    from nanospeech.release.folder import resolve
+    from nanospeech.release.voices import find_voice, list_voices
 
-        folder = resolve(args.model)
-        if args.tool != "show":
-            print("\n".join(list_voices(folder)))
-            return 0
-        voice = find_voice(args.name, folder)
-        print(f"name: {voice.name}\nwords: {voice.text}\nrecording: {voice.audio}")
-        licence = voice.audio.with_name(f"{voice.audio.stem}.license.txt")
-        if licence.is_file():
-            print(f"licence: {licence.read_text(encoding='utf-8').strip()}")
-    except NanospeechError as e:
-        print(f"error: {e}", file=sys.stderr)
-        return 2
+    folder = resolve(args.model)
+    if args.tool != "show":
+        print("\n".join(list_voices(folder)))
+        return 0
+    voice = find_voice(args.name, folder)
+    print(f"name: {voice.name}\nwords: {voice.text}\nrecording: {voice.audio}")
+    licence = voice.audio.with_name(f"{voice.audio.stem}.license.txt")
+    if licence.is_file():
+        print(f"licence: {licence.read_text(encoding='utf-8').strip()}")
     return 0
 
 

@@ -31,13 +31,14 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from nanospeech.cli import Parser, command
 from nanospeech.config import SampleOptions
-from nanospeech.errors import BackendError, DataError, InputError, NanospeechError
-from nanospeech.generate import CHOICES, FLAGS, OWN, Parser, name_or_seconds, number_or_none
+from nanospeech.errors import BackendError, DataError, InputError
 from nanospeech.machine import cores
 from nanospeech.measure import metrics
 from nanospeech.release.folder import resolve
 from nanospeech.release.voices import check_reference
+from nanospeech.sample_flags import add_sampling, integers
 from nanospeech.speech.speaker import DURATIONS, check_speech
 
 from . import report as evaluate_report
@@ -49,13 +50,8 @@ from .worker import Recogniser, Settings, Task, Worker, start, work
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
-def integers(text: str) -> list[int]:
-    """1,2,3 as a list without repetitions."""
-    return list(dict.fromkeys(int(part) for part in text.split(",")))
-
-
-def parser() -> argparse.ArgumentParser:
-    p = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def build_parser() -> argparse.ArgumentParser:
+    p = Parser("nanospeech evaluate", __doc__)
     p.add_argument(
         "model", nargs="?", help="release folder or Hub repository; the packaged one if not given"
     )
@@ -103,39 +99,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--backend", default="auto", help="auto, torch or mlx")
     p.add_argument("--device", help="for example cpu, cuda or mps")
     p.add_argument("--dtype", help="float32, bfloat16 or float16")
-    add_sampling(p)
+    add_sampling(p.add_argument_group("sampling, as in nanospeech speak"), measures=True)
     return p
-
-
-def add_sampling(p: argparse.ArgumentParser) -> None:
-    """The flags of nanospeech.generate; --steps takes several."""
-    group = p.add_argument_group("sampling, as in nanospeech.generate")
-    for f in fields(SampleOptions):
-        flags = list(dict.fromkeys([FLAGS.get(f.name, ""), "--" + f.name.replace("_", "-")]))
-        kind: Any = {"int": int, "str": str, "float": float}.get(str(f.type), number_or_none)
-        default: Any = f.default
-        if f.name == "steps":
-            kind, default = integers, [f.default]
-        group.add_argument(
-            *[flag for flag in flags if flag],
-            dest=f.name,
-            type=kind,
-            default=default,
-            choices=CHOICES.get(f.name),
-            help=f"{f.metadata.get('help')} (default: {shown_default(f.name, f.default)})",
-        )
-    group.add_argument("--speed", type=float, default=1.0, help="2 is twice as fast (default: 1)")
-    group.add_argument(
-        "--duration",
-        type=name_or_seconds,
-        metavar="HOW",
-        help=f"SECONDS of each utterance, or the source of durations: {', '.join(DURATIONS)}",
-    )
-
-
-def shown_default(name: str, default: Any) -> Any:
-    """A default, for --help."""
-    return OWN.get(name, default)
 
 
 def check_arguments(args: argparse.Namespace) -> None:
@@ -290,15 +255,9 @@ def report(
     return json.loads(text)
 
 
+@command(interrupted="interrupted; the same command goes on from here")
 def main(argv: list[str] | None = None) -> int:
-    try:
-        summary = run(parser().parse_args(argv))
-    except NanospeechError as e:
-        print(f"error: {e}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on from here", file=sys.stderr)
-        return 130
+    summary = run(build_parser().parse_args(argv))
     print(json.dumps(summary))
     return 0
 

@@ -39,8 +39,9 @@ import numpy as np
 from tqdm import tqdm
 
 from nanospeech.audio import wave as audio
+from nanospeech.cli import Parser, command
 from nanospeech.corpus.layouts import find
-from nanospeech.errors import DataError, InputError, NanospeechError, require
+from nanospeech.errors import DataError, InputError, require
 from nanospeech.prepare.curate import CurateOptions, is_held_out, misheard, whisper
 from nanospeech.release.voices import PACES, Voice, find_voice
 from nanospeech.speech.speaker import DURATIONS
@@ -368,9 +369,7 @@ def speaker_voice(text: str) -> tuple[str, str]:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser("nanospeech evaluate durations", __doc__)
     add = parser.add_argument
     add("--shards", nargs="+", required=True, help="tars of recordings with texts and speakers")
     add("--model", help="release folder or repository; the default voice if not given")
@@ -395,15 +394,10 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+@command
 def main(argv: list[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
-    try:
-        print(json.dumps(measure(args)))
-    except NanospeechError as e:
-        print(f"error: {' '.join(str(e).split())}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
+    print(json.dumps(measure(args)))
     return 0
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from nanospeech.audio import mel
 from nanospeech.audio import wave as audio
+from nanospeech.cli import Parser, command
 from nanospeech.config import AudioConfig
 
 
@@ -75,12 +76,17 @@ def griffin_lim(
     return istft(spectrum, config.hop_length)
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+def build_parser() -> argparse.ArgumentParser:
+    parser = Parser("nanospeech evaluate griffin-lim", __doc__)
     parser.add_argument("source", help="a recording")
     parser.add_argument("output", help="where to write it after a trip through its mel")
     parser.add_argument("--iterations", type=int, default=60)
-    args = parser.parse_args(argv)
+    return parser
+
+
+@command
+def main(argv: list[str] | None = None) -> int:
+    args = build_parser().parse_args(argv)
     log_mel = mel.log_mel(audio.read(args.source))
     audio.write(args.output, griffin_lim(log_mel, args.iterations))
     return 0

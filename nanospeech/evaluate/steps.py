@@ -27,6 +27,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from nanospeech.cli import Parser, command
 from nanospeech.config import SampleOptions
 from nanospeech.engine.sampling import EVALUATIONS, evaluation_times, time_grid
 from nanospeech.errors import InputError, NanospeechError
@@ -272,10 +273,8 @@ def sweep(args: argparse.Namespace) -> None:
         steps_report.insert(table, args.doc, args.out)
 
 
-def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def build_parser() -> argparse.ArgumentParser:
+    p = Parser("nanospeech evaluate steps", __doc__)
     add = p.add_argument
     add("model", nargs="?", help="release folder or Hub repository; the packaged one if not given")
     add("--voice", help="built-in voice")
@@ -303,21 +302,15 @@ def seeds(text: str) -> list[int]:
     return [int(part) for part in text.split(",")]
 
 
+@command(interrupted="interrupted; the same command goes on from here")
 def main(argv: list[str] | None = None) -> int:
-    args = parser().parse_args(argv)
+    args = build_parser().parse_args(argv)
     args.raw = args.raw or args.out / "utterances.csv"
-    try:
-        if args.limit is not None and args.limit < 1:
-            raise InputError(f"--limit is {args.limit}; choose at least 1")
-        if args.workers < 1:
-            raise InputError(f"--workers is {args.workers}; choose at least 1")
-        sweep(args)
-    except (NanospeechError, OSError) as e:
-        print(f"error: {e}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on from here", file=sys.stderr)
-        return 130
+    if args.limit is not None and args.limit < 1:
+        raise InputError(f"--limit is {args.limit}; choose at least 1")
+    if args.workers < 1:
+        raise InputError(f"--workers is {args.workers}; choose at least 1")
+    sweep(args)
     return 0
 
 

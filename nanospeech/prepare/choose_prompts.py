@@ -23,9 +23,10 @@ from typing import Any
 import numpy as np
 
 from nanospeech.audio import wave as audio
+from nanospeech.cli import Parser, command
 from nanospeech.corpus.layouts import Sample, find
 from nanospeech.corpus.mp3 import BadAudio, decode
-from nanospeech.errors import DataError, InputError, NanospeechError
+from nanospeech.errors import DataError, InputError
 
 ATTRIBUTIONS = Path(__file__).parents[1] / "corpus" / "attributions.json"
 SECONDS = (2.0, 6.0)
@@ -196,9 +197,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     return voices
 
 
-def main(argv: list[str] | None = None) -> int:
-    raw = argparse.RawDescriptionHelpFormatter
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+def build_parser() -> argparse.ArgumentParser:
+    p = Parser("nanospeech prepare prompts", __doc__)
     p.add_argument("inputs", nargs="+", type=Path, metavar="INPUT")
     p.add_argument("--out", type=Path, required=True, help="folder of voices to write")
     p.add_argument("--speakers", nargs="+", default=[], metavar="NAME", help="only these")
@@ -213,12 +213,13 @@ def main(argv: list[str] | None = None) -> int:
         default=ATTRIBUTIONS,
         help="JSON: of each source title, by, kind, license, note",
     )
-    args = p.parse_args(argv)
-    try:
-        voices = run(args)
-    except (NanospeechError, OSError) as e:
-        print(f"error: {e}", file=sys.stderr)
-        return 2
+    return p
+
+
+@command
+def main(argv: list[str] | None = None) -> int:
+    args = build_parser().parse_args(argv)
+    voices = run(args)
     print(json.dumps(voices, ensure_ascii=False))
     return 0
 

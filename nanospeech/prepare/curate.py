@@ -39,16 +39,18 @@ import numpy as np
 from tqdm import tqdm
 
 from nanospeech.audio import wave as audio
+from nanospeech.cli import Parser, add_fields, command, read_fields
 from nanospeech.corpus.layouts import Sample, Skip, find
 from nanospeech.corpus.mp3 import BadAudio, decode, encode, in_parallel
-from nanospeech.errors import DataError, InputError, NanospeechError, require
+from nanospeech.corpus.skips import by_reason, list_skips
+from nanospeech.errors import DataError, InputError, require
 from nanospeech.machine import cores
 from nanospeech.text.sentences import is_speakable
 
 from .curate_copies import Copy, make_copies
 from .curate_report import SIDES, Speakers, table
 from .recogniser import Heard, Recogniser, misheard, whisper
-from .shards import ShardOptions, ShardWriter, by_reason, describe, list_skips
+from .shards import ShardOptions, ShardWriter, describe
 
 EDGE_SILENCE = 0.08  # seconds of silence left at trimmed ends
 NEAR = 1.5  # dB of error in level, and
@@ -324,23 +326,15 @@ def opened(
     yield from passed()
 
 
-def parser() -> argparse.ArgumentParser:
-    raw = argparse.RawDescriptionHelpFormatter
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+def build_parser() -> argparse.ArgumentParser:
+    p = Parser("nanospeech prepare curate", __doc__)
     p.add_argument("inputs", nargs="+", type=Path, metavar="INPUT")
     p.add_argument("--out", type=Path, required=True, help="folder to write")
     p.add_argument("--speakers", nargs="+", default=[], metavar="NAME", help="only these")
     p.add_argument("--whisper", help="faster-whisper size or folder, to transcribe each clip")
     p.add_argument("--jobs", type=int, default=cores(), help="processes")
     p.add_argument("--overwrite", action="store_true", help="replace the shards in --out")
-    for name, f in CurateOptions.__dataclass_fields__.items():
-        flag = "--" + name.replace("_", "-")
-        if name == "vary":
-            p.add_argument(flag, type=float, nargs="+", default=(), help=f.metadata["help"])
-            continue
-        flags = [flag, "--hold-out"] if name == "held_out" else [flag]  # its name before
-        kind = {"int": int, "float": float}.get(str(f.type).split(" ")[0], str)
-        p.add_argument(*flags, type=kind, default=f.default, help=f.metadata["help"])
+    add_fields(p, CurateOptions, {"held_out": "--hold-out"})  # its name before
     return p
 
 
@@ -348,8 +342,7 @@ def run(args: argparse.Namespace) -> tuple[dict[str, Any], list[Skip]]:
     """Runs the command; returns the summary and the dropped clips."""
     if args.jobs < 1:
         raise InputError(f"--jobs is {args.jobs}; choose at least 1")
-    args.vary = tuple(args.vary)
-    options = CurateOptions(**{k: getattr(args, k) for k in CurateOptions.__dataclass_fields__})
+    options = read_fields(args, CurateOptions)
     load = None
     if args.whisper:
         load = partial(whisper, args.whisper)
@@ -368,15 +361,9 @@ def run(args: argparse.Namespace) -> tuple[dict[str, Any], list[Skip]]:
     return summary, skips
 
 
+@command
 def main(argv: list[str] | None = None) -> int:
-    try:
-        summary, _ = run(parser().parse_args(argv))
-    except NanospeechError as e:
-        print(f"error: {e}", file=sys.stderr)
-        return 2
-    except OSError as e:
-        print(f"error: cannot read or write: {e}", file=sys.stderr)
-        return 2
+    summary, _ = run(build_parser().parse_args(argv))
     print(table(summary))
     print(json.dumps(summary, ensure_ascii=False))
     return 0

@@ -23,9 +23,9 @@ import numpy as np
 from tqdm import tqdm
 
 from nanospeech.audio import wave as audio
+from nanospeech.cli import Parser, command
 from nanospeech.corpus.layouts import Sample, find
 from nanospeech.corpus.mp3 import BadAudio, decode, in_parallel
-from nanospeech.errors import NanospeechError
 from nanospeech.machine import cores
 from nanospeech.measure.wer import normalize
 
@@ -131,35 +131,34 @@ def portions(samples: Iterable[Sample], size: int) -> Iterator[list[Sample]]:
         yield portion
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def build_parser() -> argparse.ArgumentParser:
+    parser = Parser("nanospeech prepare hear", __doc__)
     parser.add_argument("inputs", nargs="+", type=Path, metavar="INPUT")
     parser.add_argument("--out", type=Path, required=True, help="the heard.csv to fill")
     parser.add_argument("--whisper", default="base", help="faster-whisper size or folder")
     parser.add_argument("--again", type=float, default=0.1, help="share of words, see above")
     parser.add_argument("--jobs", type=int, default=cores(), help="processes")
-    args = parser.parse_args(argv)
-    try:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        samples, _ = find(args.inputs)
-        work = partial(hear_samples, name=args.whisper, again=args.again)
-        with Heard(args.out, Path(args.whisper).name) as heard, tqdm(total=len(samples)) as bar:
+    return parser
 
-            def is_new(sample: Sample) -> bool:
-                known = heard.known.get(sample.key)
-                return not known or zlib.crc32(sample.audio.read()) not in known
 
-            todo = [s for s in samples if is_new(s)]
-            bar.update(len(samples) - len(todo))
-            for results in in_parallel(work, portions(todo, 48), args.jobs):
-                for sample, data, text in results:
-                    heard.add(sample.key, data, sample.text, text)
-                bar.update(len(results))
-    except NanospeechError as e:
-        print(f"error: {e}", file=sys.stderr)
-        return 2
+@command
+def main(argv: list[str] | None = None) -> int:
+    args = build_parser().parse_args(argv)
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    samples, _ = find(args.inputs)
+    work = partial(hear_samples, name=args.whisper, again=args.again)
+    with Heard(args.out, Path(args.whisper).name) as heard, tqdm(total=len(samples)) as bar:
+
+        def is_new(sample: Sample) -> bool:
+            known = heard.known.get(sample.key)
+            return not known or zlib.crc32(sample.audio.read()) not in known
+
+        todo = [s for s in samples if is_new(s)]
+        bar.update(len(samples) - len(todo))
+        for results in in_parallel(work, portions(todo, 48), args.jobs):
+            for sample, data, text in results:
+                heard.add(sample.key, data, sample.text, text)
+            bar.update(len(results))
     return 0
 
 

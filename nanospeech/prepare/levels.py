@@ -21,9 +21,10 @@ from tqdm import tqdm
 
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
+from nanospeech.cli import Parser, command
 from nanospeech.corpus.layouts import Sample, find
 from nanospeech.corpus.mp3 import BadAudio, decode
-from nanospeech.errors import DataError, NanospeechError
+from nanospeech.errors import DataError
 
 
 def levels(samples: Sequence[Sample], clips: int = 300, seed: int = 0) -> dict[str, float]:
@@ -50,21 +51,21 @@ def levels(samples: Sequence[Sample], clips: int = 300, seed: int = 0) -> dict[s
     return {name: float(f"{value:.3g}") for name, value in found.items()}
 
 
-def main(argv: list[str] | None = None) -> int:
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+def build_parser() -> argparse.ArgumentParser:
+    parser = Parser("nanospeech prepare levels", __doc__)
     parser.add_argument("inputs", nargs="+", type=Path, metavar="INPUT", help="see prepare.py")
     parser.add_argument("--clips", type=int, default=300, help="how many to measure (300)")
     parser.add_argument("--out", type=Path, help="file to write the line to as well")
-    args = parser.parse_args(argv)
-    try:
-        found = levels(find(args.inputs)[0], args.clips)
-        line = " ".join(f"audio.{name}={value}" for name, value in found.items())
-        if args.out:
-            args.out.write_text(line + "\n", encoding="utf-8")
-    except (NanospeechError, OSError) as e:
-        print(f"error: {e}", file=sys.stderr)
-        return 2
+    return parser
+
+
+@command
+def main(argv: list[str] | None = None) -> int:
+    args = build_parser().parse_args(argv)
+    found = levels(find(args.inputs)[0], args.clips)
+    line = " ".join(f"audio.{name}={value}" for name, value in found.items())
+    if args.out:
+        args.out.write_text(line + "\n", encoding="utf-8")
     print(line)
     return 0
 

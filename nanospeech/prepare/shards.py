@@ -1,12 +1,14 @@
-"""Prepares speech for training: a vocabulary, MP3s, and WebDataset shards.
+"""Packs recordings and their texts as WebDataset shards to train on.
 
-The three steps for a data set in LibriTTS-R's layout:
+    nanospeech prepare shards recordings --out shards
+
+With a vocabulary, for a data set in LibriTTS-R's layout:
 
     nanospeech prepare vocab extracted/LibriTTS_R --out vocab.txt
     nanospeech prepare mp3 extracted/LibriTTS_R
     nanospeech prepare shards extracted/LibriTTS_R --out shards
 
-The second may be left out: `shards` encodes what has no MP3 yet on its way. INPUT is any of
+The second may be left out: what has no MP3 yet is encoded on the way. INPUT is any of
 
     a folder with X.normalized.txt beside X.wav or X.mp3, at any depth   (LibriTTS, LibriTTS-R)
     a folder with metadata.csv and wavs/                                 (LJSpeech)
@@ -28,15 +30,13 @@ a speaker, name the others by --speaker.
 from __future__ import annotations
 
 import argparse
-import csv
 import io
 import json
 import os
 import random
 import sys
 import tarfile
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -45,10 +45,11 @@ from typing import Any
 from tqdm import tqdm
 
 from nanospeech.audio.wave import SAMPLE_RATE
+from nanospeech.cli import Parser, add_fields, command, read_fields
 from nanospeech.corpus.layouts import LAYOUTS, Sample, Skip, find
-from nanospeech.corpus.mp3 import BadAudio, convert, decode, encode, in_parallel, is_done
-from nanospeech.errors import DataError, InputError, NanospeechError
-from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
+from nanospeech.corpus.mp3 import BadAudio, decode, encode, in_parallel
+from nanospeech.corpus.skips import list_skips, nothing_usable, tell
+from nanospeech.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -70,41 +71,6 @@ class ShardOptions:
             raise InputError(f"--min-seconds {low} is more than --max-seconds {high}")
         if not self.prefix or "/" in self.prefix or os.sep in self.prefix:
             raise InputError(f"--prefix {self.prefix!r} should be the first part of a file's name")
-
-
-def make_vocab(samples: Iterable[Sample]) -> list[str]:
-    """Every character of the transcripts, sorted.
-
-    Raises:
-        DataError: there are none.
-    """
-    if not (vocab := sorted({c for sample in samples for c in sample.text})):
-        raise DataError("no transcript can be read; there is nothing to make a vocabulary of")
-    return vocab
-
-
-def make_mp3s(folders: Sequence[Path], jobs: int = 1) -> tuple[dict[str, int], list[Skip]]:
-    """Writes X.mp3 beside each X.wav and X.flac below some folders; finished ones are kept.
-
-    Returns:
-        The counts "written" and "kept", and what could not be used.
-
-    Raises:
-        DataError: there are no recordings, or none can be used.
-    """
-    if missing := [str(f) for f in folders if not f.is_dir()]:
-        raise InputError(f"there is no folder {', '.join(missing)}")
-    found = {p for f in folders for p in f.rglob("*") if p.suffix.lower() in (".wav", ".flac")}
-    todo = sorted(p for p in found if not is_done(p, p.with_suffix(".mp3")))
-    skips = []
-    results = in_parallel(convert, todo, min(jobs, len(todo)))
-    for path, bad in zip(todo, tqdm(results, "MP3", len(todo), unit=" files", disable=None)):
-        if bad:
-            skips.append(Skip(path.as_posix(), *bad))
-    counts = {"written": len(todo) - len(skips), "kept": len(found) - len(todo)}
-    if not counts["written"] and not counts["kept"]:
-        raise nothing_usable(skips, folders)
-    return counts, skips
 
 
 def pack(sample: Sample, options: ShardOptions) -> tuple[bytes, float] | Skip:
@@ -216,103 +182,30 @@ def make_shards(
     return counts | {"speakers": len(speakers - {None})}, skips
 
 
-def nothing_usable(skips: Sequence[Skip], where: Iterable[Path]) -> DataError:
-    if not skips:
-        return DataError(f"there are no recordings in {', '.join(map(str, where))}")
-    first = skips[0]
-    return DataError(
-        f"none of {len(skips)} recordings can be used: {by_reason(skips)}; "
-        f"the first is {first.name} ({first.reason}{': ' if first.detail else ''}{first.detail})"
-    )
+def build_parser() -> argparse.ArgumentParser:
+    parser = Parser("nanospeech prepare shards", __doc__)
+    parser.add_argument("inputs", nargs="+", type=Path, metavar="INPUT")
+    parser.add_argument("--out", type=Path, default=Path("shards"), help="their folder")
+    parser.add_argument("--layout", choices=["auto", *LAYOUTS], default="auto")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--overwrite", action="store_true", help="replace the shards in --out")
+    add_fields(parser, ShardOptions)
+    return parser
 
 
-def by_reason(skips: Iterable[Skip]) -> dict[str, int]:
-    return dict(Counter(skip.reason for skip in skips).most_common())
-
-
-def list_skips(path: Path, skips: Sequence[Skip]) -> None:
-    """Writes skipped.csv: what was left out and why; no rows where nothing was."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as f:
-        writer = csv.writer(f)
-        writer.writerow(["name", "reason", "detail"])
-        writer.writerows((s.name, s.reason, s.detail) for s in skips)
-
-
-def parser() -> argparse.ArgumentParser:
-    raw = argparse.RawDescriptionHelpFormatter
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    commands = p.add_subparsers(dest="command", required=True)
-    layouts = ["auto", *LAYOUTS]
-    cores = os.cpu_count() or 1
-
-    vocab = commands.add_parser("vocab", help="write vocab.txt, the characters of the transcripts")
-    vocab.add_argument("inputs", nargs="*", type=Path, metavar="INPUT")
-    vocab.add_argument("--out", type=Path, default=Path("vocab.txt"))
-    vocab.add_argument("--kind", choices=["chars", "phonemes"], default="chars")
-    vocab.add_argument("--layout", choices=layouts, default="auto")
-
-    mp3 = commands.add_parser("mp3", help="write X.mp3 beside each X.wav; goes on where it stopped")
-    mp3.add_argument("inputs", nargs="+", type=Path, metavar="FOLDER")
-    mp3.add_argument("--jobs", type=int, default=cores, help="processes")
-    mp3.add_argument("--skipped", type=Path, default=Path("skipped.csv"), help="list of bad files")
-
-    shards = commands.add_parser("shards", help="write WebDataset shards")
-    shards.add_argument("inputs", nargs="+", type=Path, metavar="INPUT")
-    shards.add_argument("--out", type=Path, default=Path("shards"), help="their folder")
-    shards.add_argument("--layout", choices=layouts, default="auto")
-    shards.add_argument("--jobs", type=int, default=cores, help="processes")
-    shards.add_argument("--overwrite", action="store_true", help="replace the shards in --out")
-    for name, f in ShardOptions.__dataclass_fields__.items():
-        kind = {"int": int, "float": float}.get(str(f.type).split(" ")[0], str)
-        flag = "--" + name.replace("_", "-")
-        shards.add_argument(flag, type=kind, default=f.default, help=f.metadata["help"])
-    return p
-
-
-def run(args: argparse.Namespace) -> tuple[dict[str, Any], list[Skip]]:
-    """Does what the arguments ask for; returns counts, and what was left out."""
-    if args.command == "vocab":
-        if args.kind == "chars" and not args.inputs:
-            raise InputError("vocab needs at least one INPUT whose transcripts to read")
-        samples, skips = ([], []) if args.kind == "phonemes" else find(args.inputs, args.layout)
-        vocab = phoneme_vocab() if args.kind == "phonemes" else make_vocab(samples)
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        Tokenizer(args.kind, vocab).save(args.out)
-        return {"tokens": len(vocab), "transcripts": len(samples), "out": str(args.out)}, skips
+@command
+def main(argv: Sequence[str] | None = None) -> int:
+    args = build_parser().parse_args(argv)
     if args.jobs < 1:
         raise InputError(f"--jobs is {args.jobs}; choose at least 1")
-    if args.command == "mp3":
-        counts, skips = make_mp3s(args.inputs, args.jobs)
-        if skips:
-            list_skips(args.skipped, skips)
-        return counts, skips
-    options = ShardOptions(**{k: getattr(args, k) for k in ShardOptions.__dataclass_fields__})
+    options = read_fields(args, ShardOptions)
     samples, skips = find(args.inputs, args.layout)
     if not samples:
         raise nothing_usable(skips, args.inputs)
     counts, bad = make_shards(samples, args.out, options, args.jobs, args.overwrite)
     list_skips(args.out / "skipped.csv", skips := [*skips, *bad])
-    return counts | {"out": str(args.out)}, skips
-
-
-def main(argv: list[str] | None = None) -> int:
-    try:
-        counts, skips = run(parser().parse_args(argv))
-    except NanospeechError as e:
-        print(f"error: {e}", file=sys.stderr)
-        return 2
-    except OSError as e:
-        print(f"error: cannot write there: {e}", file=sys.stderr)
-        return 2
-    for reason, count in by_reason(skips).items():
-        print(f"skipped {count}: {reason}, for example {first_of(skips, reason)}", file=sys.stderr)
-    print(json.dumps(counts | {"skipped": by_reason(skips)}))
+    tell(counts | {"out": str(args.out)}, skips)
     return 0
-
-
-def first_of(skips: Sequence[Skip], reason: str) -> str:
-    return next(skip.name for skip in skips if skip.reason == reason)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from nanospeech.errors import InputError, NanospeechError
+from nanospeech.cli import Parser, command
+from nanospeech.errors import InputError
 from nanospeech.release.folder import MODEL, Release, open_release
 from nanospeech.release.sharded import write_whole
 from nanospeech.release.voice_weights import added, difference
@@ -69,10 +70,8 @@ def square(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.square(a.astype(np.float32) - b.astype(np.float32)).sum())
 
 
-def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def build_parser() -> argparse.ArgumentParser:
+    p = Parser("nanospeech publish voice", __doc__)
     p.add_argument("tuned", type=Path, help="release folder of the finetuned model")
     p.add_argument("folder", type=Path, help="release folder that it was finetuned from")
     p.add_argument("--voice", required=True, help="name of the voice, in both")
@@ -81,19 +80,16 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
+@command
 def main(argv: list[str] | None = None) -> int:
-    args = parser().parse_args(argv)
-    try:
-        figures = add_voice(
-            open_release(args.tuned),
-            open_release(args.folder),
-            args.voice,
-            args.megabytes,
-            args.overwrite,
-        )
-    except (NanospeechError, OSError) as e:
-        print(f"error: {e}", file=sys.stderr)
-        return 2
+    args = build_parser().parse_args(argv)
+    figures = add_voice(
+        open_release(args.tuned),
+        open_release(args.folder),
+        args.voice,
+        args.megabytes,
+        args.overwrite,
+    )
     print(f"{args.folder} has the voices {', '.join(list_voices(args.folder))}")
     print(json.dumps({"voice": args.voice, **{k: round(v, 4) for k, v in figures.items()}}))
     return 0

@@ -26,9 +26,10 @@ import numpy as np
 
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
+from nanospeech.cli import Parser, command
 from nanospeech.config import ModelConfig
 from nanospeech.corpus.mp3 import encode
-from nanospeech.errors import BackendError, InputError, NanospeechError, require
+from nanospeech.errors import BackendError, InputError, require
 from nanospeech.evaluate.items import read_texts
 from nanospeech.load import load_engine
 from nanospeech.release.folder import resolve
@@ -335,9 +336,8 @@ def run(args: argparse.Namespace) -> int:
     return sum(p.stat().st_size for p in [beside, *args.out.iterdir()])
 
 
-def main(argv: list[str] | None = None) -> int:
-    raw = argparse.RawDescriptionHelpFormatter
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+def build_parser() -> argparse.ArgumentParser:
+    p = Parser("nanospeech publish listen", __doc__)
     p.add_argument("--model", help="release folder; default: the voices that ship")
     p.add_argument("--out", type=Path, default=Path("docs/listen"), help="folder to replace")
     p.add_argument("--texts", type=Path, help="what to say, one a line")
@@ -345,12 +345,13 @@ def main(argv: list[str] | None = None) -> int:
                    help="of nanospeech evaluate, for the tables")  # fmt: skip
     p.add_argument("--backends", nargs="+", default=list(BACKENDS), help="torch and mlx")
     p.add_argument("--seed", type=int, default=1, help="of the noise (1)")
-    args = p.parse_args(argv)
-    try:
-        size = run(args)
-    except (NanospeechError, OSError) as e:
-        print(f"error: {e}", file=sys.stderr)
-        return 2
+    return p
+
+
+@command
+def main(argv: list[str] | None = None) -> int:
+    args = build_parser().parse_args(argv)
+    size = run(args)
     print(f"wrote {args.out}/index.html and {args.out}.md, {size / 1e6:.2f} MB in all")
     if size > LIMIT:
         print(f"that is over {LIMIT / 1e6:g} MB: fewer or shorter --texts help", file=sys.stderr)

@@ -23,8 +23,9 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from nanospeech.cli import Parser, command
 from nanospeech.config import ModelConfig
-from nanospeech.errors import InputError, NanospeechError
+from nanospeech.errors import InputError
 from nanospeech.measure.machine import clock
 from nanospeech.prepare.choose_prompts import ATTRIBUTIONS, read_attributions
 from nanospeech.release.voices import SUFFIXES
@@ -271,9 +272,8 @@ def card(args: argparse.Namespace) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def main(argv: list[str] | None = None) -> int:
-    raw = argparse.RawDescriptionHelpFormatter
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+def build_parser() -> argparse.ArgumentParser:
+    p = Parser("nanospeech publish card", __doc__)
     several: dict[str, Any] = {"nargs": "+", "type": Path, "default": []}
     p.add_argument("model", type=Path, help="release folder")
     p.add_argument("--data", **several, metavar="JSON", help="curate.json")
@@ -288,16 +288,17 @@ def main(argv: list[str] | None = None) -> int:
     )
     p.add_argument("--notes", type=Path, help="Markdown to include")
     p.add_argument("--attributions", type=Path, default=ATTRIBUTIONS, help="JSON by source")
-    args = p.parse_args(argv)
+    return p
+
+
+@command
+def main(argv: list[str] | None = None) -> int:
+    args = build_parser().parse_args(argv)
     try:
         text = card(args)
-        (args.model / "README.md").write_text(text, encoding="utf-8")
-    except (NanospeechError, OSError) as e:
-        print(f"error: {e}", file=sys.stderr)
-        return 2
     except (KeyError, TypeError) as e:
-        print(f"error: one of the files is of another kind or version: {e!r}", file=sys.stderr)
-        return 2
+        raise InputError(f"one of the files is of another kind or version: {e!r}") from e
+    (args.model / "README.md").write_text(text, encoding="utf-8")
     print(f"wrote {args.model / 'README.md'}")
     return 0
 

@@ -12,21 +12,15 @@ results.csv and summary.json: wide-band PESQ against the recording, L1 distance 
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
-from nanospeech.errors import NanospeechError
+from nanospeech.cli import Parser, command
 
 
 def build_parser() -> argparse.ArgumentParser:
     from nanospeech_torch.train.data.segments import SegmentConfig
 
-    p = argparse.ArgumentParser(
-        prog="nanospeech evaluate vocoder",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    p = Parser("nanospeech evaluate vocoder", __doc__)
     p.add_argument("--export", type=Path, metavar="FOLDER", help="write the weights and end")
     p.add_argument(
         "--evaluate", action="store_true", help="resynthesise held-out clips (the default)"
@@ -54,27 +48,24 @@ def build_parser() -> argparse.ArgumentParser:
     return p
 
 
+@command
 def main(argv: list[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
     from nanospeech_torch.train.data.segments import is_held_out
 
     from .vocoder import evaluate, export, newest, read_clips
 
-    try:
-        checkpoint = args.checkpoint or newest(args.run)
-        if args.export:
-            export(checkpoint, args.export, args.dtype)
-            return 0
-        most = args.evaluate_clips
-        clips = read_clips(args.held_out, lambda _: True, most)
-        whole = {p.resolve() for p in args.held_out}
-        rest = [p for p in args.data if p.resolve() not in whole]
-        clips += read_clips(rest, lambda k: is_held_out(k, args.held_out_share), most - len(clips))
-        evaluate(checkpoint, clips, args.waves or args.run / "evaluation", args.iterations)
+    checkpoint = args.checkpoint or newest(args.run)
+    if args.export:
+        export(checkpoint, args.export, args.dtype)
         return 0
-    except NanospeechError as e:
-        print(f"error: {e}", file=sys.stderr)
-        return 2
+    most = args.evaluate_clips
+    clips = read_clips(args.held_out, lambda _: True, most)
+    whole = {p.resolve() for p in args.held_out}
+    rest = [p for p in args.data if p.resolve() not in whole]
+    clips += read_clips(rest, lambda k: is_held_out(k, args.held_out_share), most - len(clips))
+    evaluate(checkpoint, clips, args.waves or args.run / "evaluation", args.iterations)
+    return 0
 
 
 if __name__ == "__main__":

@@ -24,10 +24,11 @@ from pathlib import Path
 from typing import Any
 
 from nanospeech.audio import wave as audio
+from nanospeech.cli import Parser, add_fields, command, read_fields
 from nanospeech.config import option
-from nanospeech.errors import InputError, NanospeechError, require
+from nanospeech.corpus.skips import by_reason
+from nanospeech.errors import InputError, require
 from nanospeech.machine import share_cores
-from nanospeech.prepare.shards import by_reason
 from nanospeech.release.folder import MODEL, VOCODER, Release, open_release
 from nanospeech.release.voices import find_voice
 
@@ -83,7 +84,7 @@ class Options:
     @classmethod
     def of(cls, args: argparse.Namespace) -> Options:
         """The options that the arguments give, with what depends on the others filled in."""
-        told = cls(**{f.name: getattr(args, f.name) for f in dataclasses.fields(cls)})
+        told = read_fields(args, cls)
         return dataclasses.replace(
             told,
             steps=(900 if args.rehearse else 300) if told.steps is None else told.steps,
@@ -301,10 +302,8 @@ def speak(args: argparse.Namespace) -> Path:
     return path
 
 
-def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def build_parser() -> argparse.ArgumentParser:
+    p = Parser("nanospeech finetune", __doc__)
     add = p.add_argument
     add("--data", nargs="+", type=Path, required=True, help="recordings with their words")
     add("--voice", required=True, help="name of the new voice")
@@ -329,10 +328,7 @@ def parser() -> argparse.ArgumentParser:
     add("--text", default=SAMPLE, help="to speak at the end")
     add("--precision", choices=["no", "bf16", "fp16"], help="default: bf16 where it is fast")
     add("--threads", type=int, help="CPU threads of torch")
-    for f in dataclasses.fields(Options):
-        kind = int if str(f.type).startswith("int") else float
-        flag = "--" + f.name.replace("_", "-")
-        add(flag, type=kind, default=f.default, help=f.metadata["help"])
+    add_fields(p, Options)
     return p
 
 
@@ -374,19 +370,11 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     return {"output": str(args.output), "sample": str(sample), "steps": trainer.step}
 
 
+@command
 def main(argv: list[str] | None = None) -> int:
-    args = parser().parse_args(argv)
+    args = build_parser().parse_args(argv)
     share_cores()
-    try:
-        made = run(args)
-    except NanospeechError as e:
-        print(f"error: {e}", file=sys.stderr)
-        return 2
-    except OSError as e:
-        print(f"error: {e}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
+    made = run(args)
     if made:
         print(json.dumps(made))
     return 0

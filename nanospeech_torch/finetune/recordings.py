@@ -23,8 +23,9 @@ from nanospeech.audio import wave as audio
 from nanospeech.config import ModelConfig
 from nanospeech.corpus.layouts import Sample, Skip, Source, clean, find
 from nanospeech.corpus.mp3 import BadAudio, decode
+from nanospeech.corpus.skips import nothing_usable
 from nanospeech.errors import DataError, InputError
-from nanospeech.prepare.shards import ShardWriter, nothing_usable
+from nanospeech.prepare.shards import ShardWriter
 from nanospeech.release.voices import make_prompt
 from nanospeech.text.sentences import fit, prepare
 from nanospeech.text.tokenizer import WORDS, Tokenizer

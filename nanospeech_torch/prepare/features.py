@@ -43,8 +43,9 @@ import numpy as np
 from tqdm import tqdm
 
 from nanospeech.audio.mel import log_mel
+from nanospeech.cli import Parser, command
 from nanospeech.config import AudioConfig
-from nanospeech.errors import DataError, InputError, NanospeechError
+from nanospeech.errors import DataError, InputError
 from nanospeech_torch.train.data import clips
 from nanospeech_torch.train.data.sources import TarSource, find_shards
 
@@ -245,9 +246,8 @@ def in_processes(work: Callable, shards: list[str], workers: int) -> Iterator[It
         yield pool.imap_unordered(work, shards)
 
 
-def parser() -> argparse.ArgumentParser:
-    raw = argparse.RawDescriptionHelpFormatter
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+def build_parser() -> argparse.ArgumentParser:
+    p = Parser("nanospeech prepare features", __doc__)
     p.add_argument("shards", nargs="+", metavar="SHARDS", help="tars: paths, globs or URLs")
     p.add_argument("--out", type=Path, required=True, help="folder of the new tars")
     p.add_argument("--encoder", default="mel", help="mel (default), or MODULE:FUNCTION")
@@ -257,19 +257,13 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
+@command(interrupted="stopped; the same command goes on")
 def main(argv: list[str] | None = None) -> int:
-    args = parser().parse_args(argv)
-    try:
-        if args.workers < 1:
-            raise InputError(f"--workers is {args.workers}; choose at least 1")
-        options = Options(args.encoder, args.references, args.max_seconds)
-        counts = extract_features(args.shards, args.out, options, args.workers)
-    except (NanospeechError, OSError) as e:
-        print(f"error: {e}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("stopped; the same command goes on", file=sys.stderr)
-        return 130
+    args = build_parser().parse_args(argv)
+    if args.workers < 1:
+        raise InputError(f"--workers is {args.workers}; choose at least 1")
+    options = Options(args.encoder, args.references, args.max_seconds)
+    counts = extract_features(args.shards, args.out, options, args.workers)
     for reason, count in counts["skipped"].items():
         print(f"left out {count}: {reason}", file=sys.stderr)
     print(json.dumps(counts))

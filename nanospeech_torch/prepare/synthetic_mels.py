@@ -26,13 +26,15 @@ from tqdm import tqdm
 
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
+from nanospeech.cli import Parser, command
 from nanospeech.config import SampleOptions
 from nanospeech.corpus.layouts import Skip, find
 from nanospeech.corpus.mp3 import BadAudio, decode
+from nanospeech.corpus.skips import by_reason
 from nanospeech.engine.sampling import integrate, noise, time_grid
-from nanospeech.errors import InputError, NanospeechError
+from nanospeech.errors import InputError
 from nanospeech.load import load_engine
-from nanospeech.prepare.shards import ShardWriter, by_reason
+from nanospeech.prepare.shards import ShardWriter
 from nanospeech.speech.speaker import Speaker
 from nanospeech.text.sentences import encode
 
@@ -124,10 +126,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     return {"voice": name, "hours": round(seconds / 3600, 3), "left_out": by_reason(skips)}
 
 
-def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def build_parser() -> argparse.ArgumentParser:
+    p = Parser("nanospeech prepare mels", __doc__)
     p.add_argument("model", type=Path, help="release folder")
     p.add_argument("shards", nargs="+", type=Path, help="recordings of the voice with their texts")
     p.add_argument("--voice", help="a built-in one; default: the folder's")
@@ -146,13 +146,10 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
+@command
 def main(argv: list[str] | None = None) -> int:
-    args = parser().parse_args(argv)
-    try:
-        print(json.dumps(run(args)))
-    except (NanospeechError, OSError) as e:
-        print(f"error: {e}", file=sys.stderr)
-        return 2
+    args = build_parser().parse_args(argv)
+    print(json.dumps(run(args)))
     return 0
 
 

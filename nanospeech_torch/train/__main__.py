@@ -16,8 +16,9 @@ import argparse
 import dataclasses
 import sys
 
+from nanospeech.cli import Parser, command
 from nanospeech.configs import find_recipe, recipes
-from nanospeech.errors import NanospeechError, require
+from nanospeech.errors import require
 from nanospeech.machine import share_cores
 from nanospeech_torch.train.loop.signals import early_signals
 
@@ -40,12 +41,7 @@ def explain() -> str:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="nanospeech train",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser("nanospeech train", __doc__)
     parser.add_argument("recipe", nargs="?", help="a recipe's name, see --list, or a YAML file")
     parser.add_argument("--config", metavar="RECIPE", help="the same")
     parser.add_argument("--list", action="store_true", help="list the recipes and end")
@@ -78,28 +74,23 @@ def start(args: argparse.Namespace) -> None:
     run.train(config, args.resume, args.minutes)
 
 
+@command(expected=())  # of what fails in hours of training, all is worth knowing
 def main(argv: list[str] | None = None) -> int:
     parser = build_parser()
     args = parser.parse_args(argv)
-    try:
-        with early_signals():
-            if not args.list:
-                share_cores()
-                require("torch", "train")
-            if args.explain:
-                print(explain())
-                return 0
-            if args.list:
-                print("\n".join(f"{name:16}{about}" for name, about in recipes().items()))
-                return 0
-            if (args.config is None) == (args.recipe is None):
-                parser.error("name one recipe or YAML file, for example 82M; --list shows recipes")
-            start(args)
-    except NanospeechError as e:
-        print(f"error: {e}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
+    with early_signals():
+        if not args.list:
+            share_cores()
+            require("torch", "train")
+        if args.explain:
+            print(explain())
+            return 0
+        if args.list:
+            print("\n".join(f"{name:16}{about}" for name, about in recipes().items()))
+            return 0
+        if (args.config is None) == (args.recipe is None):
+            parser.error("name one recipe or YAML file, for example 82M; --list shows recipes")
+        start(args)
     return 0
 
 

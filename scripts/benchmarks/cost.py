@@ -23,10 +23,11 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from nanospeech.cli import command
 from nanospeech.config import ModelConfig, SampleOptions, option
 from nanospeech.engine.base import DTYPES
 from nanospeech.engine.sampling import evaluation_times, time_grid
-from nanospeech.errors import InputError, NanospeechError
+from nanospeech.errors import InputError
 from nanospeech.release.folder import open_release, resolve
 
 from . import cost_report
@@ -258,19 +259,13 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     return document
 
 
+@command(interrupted="interrupted before anything was measured")
 def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     args = parser().parse_args(argv)
-    try:
-        document = {**run(args), **surroundings("scripts.benchmarks.cost", argv)}
-        path = args.out / "cost.json"
-        path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    except (NanospeechError, OSError) as e:
-        print(f"error: {e}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted before anything was measured", file=sys.stderr)
-        return 130
+    document = {**run(args), **surroundings("scripts.benchmarks.cost", argv)}
+    path = args.out / "cost.json"
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(document))
     if document["interrupted"]:
         return 130

@@ -30,9 +30,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from nanospeech.cli import command
 from nanospeech.config import SampleOptions
 from nanospeech.engine.base import DTYPES
-from nanospeech.errors import InputError, NanospeechError
+from nanospeech.errors import InputError
 from nanospeech.release.folder import resolve
 
 from . import plan as bench_plan
@@ -186,18 +187,12 @@ def check(args: argparse.Namespace) -> None:
         args.model = str(resolve(args.model))
 
 
+@command(interrupted="interrupted before anything was measured")
 def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     args = parser().parse_args(argv)
-    try:
-        check(args)
-        document, results = bench(args)
-    except (NanospeechError, OSError) as e:
-        print(f"error: {e}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted before anything was measured", file=sys.stderr)
-        return 130
+    check(args)
+    document, results = bench(args)
     about = surroundings("scripts.benchmarks.speech_cli", argv)
     columns, note = bench_report.SPEAKING, bench_report.SPEAKING_NOTE
     if args.ladder or args.upstream:

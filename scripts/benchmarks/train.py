@@ -23,7 +23,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from nanospeech.errors import InputError, NanospeechError
+from nanospeech.cli import command
+from nanospeech.errors import InputError
 
 from .cells import ROOT, ablate, largest, parse_grid, run_cell, run_process, summary
 from .machine import surroundings
@@ -226,14 +227,11 @@ def bench(args: argparse.Namespace) -> dict[str, Any]:
     return document
 
 
+@command
 def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
-    try:
-        document = bench(parser().parse_args(argv))
-        print(json.dumps({**document, **surroundings("scripts.benchmarks.train", argv)}))
-    except NanospeechError as e:
-        print(f"error: {e}", file=sys.stderr)
-        return 2
+    document = bench(parser().parse_args(argv))
+    print(json.dumps({**document, **surroundings("scripts.benchmarks.train", argv)}))
     failed = document.get("result", {}).get("status", "ok") != "ok"
     return 1 if failed else 0
 

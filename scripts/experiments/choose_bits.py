@@ -25,9 +25,10 @@ import numpy as np
 from nanospeech import Speaker
 from nanospeech import load as backend
 from nanospeech.audio.mel import log_mel
+from nanospeech.cli import command
 from nanospeech.config import BITS, QuantizationConfig, SampleOptions
 from nanospeech.engine.sampling import noise
-from nanospeech.errors import InputError, NanospeechError
+from nanospeech.errors import InputError
 from nanospeech.release import quantization as quantized
 from nanospeech.release.folder import DURATION, MODEL, VOCODER, Release, open_release, tensor_shapes
 from nanospeech.release.sharded import there
@@ -153,6 +154,7 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
+@command
 def main(argv: list[str] | None = None) -> int:
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -165,12 +167,8 @@ def main(argv: list[str] | None = None) -> int:
     add("--steps", type=int, default=SampleOptions().steps, help="solver steps (default: 7)")
     add("--seed", type=int, default=0, help="of the noise of the first sentence (default: 0)")
     args = p.parse_args(argv)
-    try:
-        print(f"| layers | MB saved | {' | '.join(FIGURES)} |\n|---|---|---|---|---|---|")
-        rows = measure(args)
-    except NanospeechError as e:
-        print(f"error: {e}", file=sys.stderr)
-        return 2
+    print(f"| layers | MB saved | {' | '.join(FIGURES)} |\n|---|---|---|---|---|---|")
+    rows = measure(args)
     told = {"model": str(args.model or "default"), "bits": args.bits, "texts": list(args.texts)}
     print(json.dumps({**told, "rows": rows}))
     return 0

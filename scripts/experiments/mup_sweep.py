@@ -27,8 +27,9 @@ import soundfile
 import torch
 
 from nanospeech.audio.mel import log_mel
+from nanospeech.cli import command
 from nanospeech.config import AudioConfig, DiTConfig
-from nanospeech.errors import DataError, InputError, NanospeechError, require
+from nanospeech.errors import DataError, InputError, require
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.train.objectives.flow import Batch, Nanospeech
 from nanospeech_torch.train.optim.mup import base_shapes, scale_outputs_
@@ -255,6 +256,7 @@ def draw(rows: list[dict], out: str) -> None:
     figure.savefig(out, dpi=130)
 
 
+@command
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -275,18 +277,14 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if args.threads:
         torch.set_num_threads(args.threads)
-    try:
-        if any(w % 64 for w in args.widths) or args.widths != sorted(args.widths):
-            raise InputError("widths should be multiples of 64, the narrowest first")
-        rows = sweep(args)
-        for kind in ("standard", "mup"):
-            for dim in args.widths:
-                line = [r for r in rows if r["kind"] == kind and r["dim"] == dim]
-                print(f"{kind} width {dim}: best rate {best_rate(line)[0]:.2e}")
-        draw(rows, args.out)
-    except NanospeechError as e:
-        print(f"error: {e}", file=sys.stderr)
-        return 2
+    if any(w % 64 for w in args.widths) or args.widths != sorted(args.widths):
+        raise InputError("widths should be multiples of 64, the narrowest first")
+    rows = sweep(args)
+    for kind in ("standard", "mup"):
+        for dim in args.widths:
+            line = [r for r in rows if r["kind"] == kind and r["dim"] == dim]
+            print(f"{kind} width {dim}: best rate {best_rate(line)[0]:.2e}")
+    draw(rows, args.out)
     return 0
 
 

@@ -13,7 +13,8 @@ import csv
 import sys
 from pathlib import Path
 
-from nanospeech.errors import InputError, NanospeechError, require
+from nanospeech.cli import command
+from nanospeech.errors import InputError, require
 
 
 def read(path: str | Path) -> list[dict[str, str]]:
@@ -86,6 +87,7 @@ def draw(log: str | Path, wer: str | Path | None, out: str | Path, name: str | N
     figure.savefig(out, dpi=130)
 
 
+@command
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -95,11 +97,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--loss", help="which to draw; default: the first")
     parser.add_argument("--out", required=True, help="picture to write")
     args = parser.parse_args(argv)
-    try:
-        draw(args.log, args.wer, args.out, args.loss)
-    except (NanospeechError, OSError) as e:
-        print(f"error: {e}", file=sys.stderr)
-        return 2
+    draw(args.log, args.wer, args.out, args.loss)
     return 0
 
 

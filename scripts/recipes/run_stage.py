@@ -23,7 +23,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from nanospeech.errors import InputError, NanospeechError
+from nanospeech.cli import command
+from nanospeech.errors import InputError
 from nanospeech.machine import cores
 from nanospeech.measure.machine import clock
 
@@ -199,6 +200,7 @@ def run_stage(
     return status
 
 
+@command
 def main(argv: list[str] | None = None) -> int:
     raw = argparse.RawDescriptionHelpFormatter
     p = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
@@ -213,19 +215,13 @@ def main(argv: list[str] | None = None) -> int:
     given = sys.argv[1:] if argv is None else argv
     cut = given.index("--") if "--" in given else len(given)
     args, command = p.parse_args(given[:cut]), list(given[cut + 1 :])
-    try:
-        record = Record(args.record)
-        if args.table:
-            print(record.table())
-            return 0
-        if not args.name or not command:
-            p.error("a stage needs its name and, after --, its command")
-        status = run_stage(
-            record, args.name, command, args.needs, args.makes, args.clean, args.extends
-        )
-    except (NanospeechError, OSError) as e:
-        print(f"error: {e}", file=sys.stderr)
-        return 2
+    record = Record(args.record)
+    if args.table:
+        print(record.table())
+        return 0
+    if not args.name or not command:
+        p.error("a stage needs its name and, after --, its command")
+    status = run_stage(record, args.name, command, args.needs, args.makes, args.clean, args.extends)
     return status if status >= 0 else 128 - status
 
 

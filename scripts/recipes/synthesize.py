@@ -32,8 +32,9 @@ import numpy as np
 
 from nanospeech.audio import wave as audio
 from nanospeech.audio.wave import SAMPLE_RATE
+from nanospeech.cli import command
 from nanospeech.corpus.mp3 import encode
-from nanospeech.errors import BackendError, NanospeechError, require
+from nanospeech.errors import BackendError, require
 
 # espeak's phonemes in Kokoro's alphabet; longer ones first
 ALPHABET = {
@@ -192,6 +193,7 @@ def part_of(value: str) -> tuple[int, int]:
     return index, of
 
 
+@command
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -218,11 +220,7 @@ def main(argv: list[str] | None = None) -> int:
     texts = [t.strip() for t in a.texts.read_text(encoding="utf-8").splitlines()]
     texts = [t for t in texts if t and key(t) not in excluded]
     a.out.mkdir(parents=True, exist_ok=True)
-    try:
-        kokoro = Kokoro(a.wheels, a.threads)
-    except (NanospeechError, OSError) as e:
-        print(f"error: {e}", file=sys.stderr)
-        return 2
+    kokoro = Kokoro(a.wheels, a.threads)
     index, of = a.part
     seconds, start, shard = 0.0, time.monotonic(), index
     while seconds < a.hours * 3600 / of:

@@ -22,8 +22,8 @@ from datasets import Dataset
 from safetensors.torch import save_file
 
 from convert.__main__ import main as convert
+from nanospeech.commands.prepare import main as prepare
 from nanospeech.generate import main as generate
-from nanospeech.prepare.shards import main as prepare
 from nanospeech.release.folder import open_release
 from nanospeech.text.tokenizer import Tokenizer
 from nanospeech_torch.train.config import read_run

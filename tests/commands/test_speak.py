@@ -377,7 +377,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(tiny_release, here, capsys, fl
     assert speak(tiny_release, "--output", "out.wav", *flags) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith("nanospeech: error: ") and message in err
+    assert err.startswith("error: ") and message in err
     assert err.count("\n") == 1 and "Traceback" not in err
     assert os.listdir(here) == []
 
@@ -400,7 +400,7 @@ def test_a_broken_checkpoint_is_one_line(tiny_release, here, capsys, damage, bac
         (broken / "config.json").write_text('{"dit": {"dpeth": 3}}')
     assert speak(broken, "--output", "out.wav", backend=backend) == 2
     out, err = capsys.readouterr()
-    assert err.startswith("nanospeech: error: ") and err.count("\n") == 1 and out == ""
+    assert err.startswith("error: ") and err.count("\n") == 1 and out == ""
     assert os.listdir(here) == []
 
 

@@ -44,7 +44,7 @@ def arguments(tiny_release, tmp_path):
         pytest.importorskip("torch")
         line = [str(tiny_release), "--sentences", str(sentences), "--out", str(tmp_path / "out")]
         line += ["--backend", "torch", "--device", "cpu", "--steps", "2", "--metrics", metrics]
-        return evaluate.parser().parse_args([*line, *flags])
+        return evaluate.build_parser().parse_args([*line, *flags])
 
     return parse
 
@@ -186,7 +186,7 @@ def test_numbers_of_steps_are_rows_and_a_picture(arguments):
 
 
 def test_recordings_are_rows_too_and_tables_are_joined(arguments, tmp_path):
-    args = evaluate.parser().parse_args(
+    args = evaluate.build_parser().parse_args(
         ["--recordings", f"human={SHARD}", "--metrics", "wer,leak", "--out", str(tmp_path / "h")]
     )
     human, asked = run(args, heard="she turned in at the hotel")

@@ -178,7 +178,7 @@ def test_a_worker_that_cannot_begin_ends_the_sweep(monkeypatch):
     monkeypatch.setattr(steps, "_worker", {})
     before = signal.getsignal(signal.SIGINT)
     try:
-        steps.prepare(steps.parser().parse_args(["no/such/model"]))
+        steps.prepare(steps.build_parser().parse_args(["no/such/model"]))
     finally:
         signal.signal(signal.SIGINT, before)
     with pytest.raises(NanospeechError, match="no/such/model"):

@@ -15,11 +15,15 @@ import pytest
 import soundfile as sf
 
 from nanospeech.audio import wave as audio
+from nanospeech.commands.prepare import main
 from nanospeech.corpus import layouts, mp3
 from nanospeech.corpus.layouts import Skip, find, unique_keys
+from nanospeech.corpus.skips import by_reason
 from nanospeech.errors import DataError, InputError
+from nanospeech.prepare import mp3s
 from nanospeech.prepare import shards as prepare
-from nanospeech.text.tokenizer import Tokenizer
+from nanospeech.prepare import vocab as vocab_of
+from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 
 ROOT = Path(__file__).resolve().parents[2]
 FIXTURES = ROOT / "tests/fixtures"
@@ -48,7 +52,7 @@ def read_shards(folder):
 
 def command(*argv, cwd=ROOT):
     env = os.environ | {"PYTHONPATH": str(ROOT)}
-    argv = [sys.executable, "-m", "nanospeech.prepare.shards", *map(str, argv)]
+    argv = [sys.executable, "-m", "nanospeech", "prepare", *map(str, argv)]
     return subprocess.run(argv, cwd=cwd, env=env, capture_output=True, text=True)
 
 
@@ -132,7 +136,7 @@ def test_manifests_of_both_kinds_say_the_same(tmp_path):
 
 
 def test_a_finished_mp3_is_read_instead_of_its_wav(dataset):
-    prepare.make_mp3s([dataset])
+    mp3s.make_mp3s([dataset])
     samples, _ = find([dataset])
     assert {s.audio.path.suffix for s in samples} == {".mp3"}
     wav = samples[0].audio.path.with_suffix(".wav")
@@ -181,13 +185,13 @@ def test_mp3_sounds_like_the_recording():
 
 def test_mp3s_resume_and_leave_no_half_files(dataset):
     (dataset / "dev/bad.wav").write_bytes(b"RIFF")
-    counts, skips = prepare.make_mp3s([dataset], jobs=2)
+    counts, skips = mp3s.make_mp3s([dataset], jobs=2)
     assert counts == {"written": 2, "kept": 0}
     assert [(Path(s.name).name, s.reason) for s in skips] == [("bad.wav", "unreadable audio")]
     made = {p: p.stat().st_mtime_ns for p in dataset.rglob("*.mp3")}
     assert len(made) == 2 and not list(dataset.rglob("*.part"))
     next(iter(made)).unlink()
-    assert prepare.make_mp3s([dataset])[0] == {"written": 1, "kept": 1}
+    assert mp3s.make_mp3s([dataset])[0] == {"written": 1, "kept": 1}
     assert sum(p.stat().st_mtime_ns == t for p, t in made.items()) == 1
 
 
@@ -326,7 +330,7 @@ def test_datasets_reads_the_shards_back(tmp_path, monkeypatch, mixed):
 
 def test_vocab_is_every_character_once_a_line(tmp_path):
     out = tmp_path / "deep" / "vocab.txt"
-    assert prepare.main(["vocab", str(LIBRITTS), str(LJSPEECH), "--out", str(out)]) == 0
+    assert main(["vocab", str(LIBRITTS), str(LJSPEECH), "--out", str(out)]) == 0
     lines = out.read_bytes().decode("utf-8").split("\n")
     texts = [s.text for s in find([LIBRITTS, LJSPEECH])[0]]
     assert lines == sorted(set("".join(texts)))
@@ -340,14 +344,14 @@ def test_odd_white_space_never_reaches_the_vocabulary(tmp_path):
     (tmp_path / "m.jsonl").write_text(json.dumps(row), encoding="utf-8")
     samples, _ = find([tmp_path / "m.jsonl"])
     assert samples[0].text == "a b c d e"
-    vocab = prepare.make_vocab(samples)
+    vocab = vocab_of.make_vocab(samples)
     assert "\n".join(vocab).splitlines() == vocab == list(" abcde")
 
 
 def test_phonemes_need_no_transcripts(tmp_path):
     out = tmp_path / "vocab.txt"
-    assert prepare.main(["vocab", "--kind", "phonemes", "--out", str(out)]) == 0
-    assert Tokenizer.load("phonemes", out).vocab == prepare.phoneme_vocab()
+    assert main(["vocab", "--kind", "phonemes", "--out", str(out)]) == 0
+    assert Tokenizer.load("phonemes", out).vocab == phoneme_vocab()
 
 
 def test_the_three_steps_from_the_command_line(dataset, tmp_path):
@@ -373,7 +377,7 @@ def test_bad_arguments_end_in_one_line(tmp_path):
         (["shards", tmp_path / "broken.tar"], "uncompressed tar"),
         (["shards", SHARD, "--size", "0"], "at least 1 sample"),
         (["shards", SHARD, "--jobs", "0"], "at least 1"),
-        (["shards", SHARD, "--out", tmp_path / "broken.tar"], "cannot write"),
+        (["shards", SHARD, "--out", tmp_path / "broken.tar"], "cannot read or write"),
         (["mp3", tmp_path / "empty"], "there are no recordings"),
         (["vocab"], "INPUT"),
     ]:
@@ -383,11 +387,11 @@ def test_bad_arguments_end_in_one_line(tmp_path):
 
 
 def test_help_teaches():
-    done = command("--help")
+    done = command("shards", "--help")
     assert done.returncode == 0
     assert all(w in done.stdout for w in ("LibriTTS", "LJSpeech", "manifest", "skipped.csv"))
 
 
 def test_reasons_are_counted():
     skips = [Skip("a", "silent"), Skip("b", "too long"), Skip("c", "silent")]
-    assert prepare.by_reason(skips) == {"silent": 2, "too long": 1}
+    assert by_reason(skips) == {"silent": 2, "too long": 1}

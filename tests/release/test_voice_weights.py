@@ -286,7 +286,7 @@ def test_a_run_goes_on_from_the_weights_that_it_began_with_alone(two_voices, tmp
     command = ["--model", str(folder), "--data", "d", "--voice", "anna", "--output", "o"]
 
     def settle(run: str, *more: str) -> None:
-        args = finetune.parser().parse_args([*command, *more])
+        args = finetune.build_parser().parse_args([*command, *more])
         release = open_release(folder)
         if args.from_voice:
             own = finetune.own_weights(args.from_voice, release)

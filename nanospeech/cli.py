@@ -1,0 +1,120 @@
+"""Command lines: how each of ours explains itself, reports an error and is interrupted.
+
+What a user can mend is one line on stderr and exit code 2, never a traceback; our own bugs keep
+theirs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn, TypeVar
+
+from nanospeech.errors import InputError, NanospeechError
+
+Main = Callable[..., int]
+T = TypeVar("T")
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose help is laid out as its description is, and whose flags are written in full.
+
+    A wrong flag is an InputError, as any other bad input.
+    """
+
+    def __init__(self, prog: str, description: str | None = None, **more: Any):
+        more.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        # "--tex" would be another flag's when one is added
+        super().__init__(prog, description=description, allow_abbrev=False, **more)
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{message}; see {self.prog} --help")
+
+
+def add_fields(
+    parser: argparse.ArgumentParser, options: type, aliases: Mapping[str, str] = {}
+) -> None:
+    """Adds a flag for each field of a dataclass: its help, its default, the type of its annotation.
+
+    Args:
+        options: the dataclass; annotations are int, float or str, each perhaps | None, and
+            tuple[float, ...].
+        aliases: other flags of fields, by the fields' names.
+    """
+    for field in dataclasses.fields(options):
+        said = str(field.type)
+        several = said.startswith("tuple")
+        kind = next((k for k in (int, float) if re.match(rf"(tuple\[)?{k.__name__}\b", said)), str)
+        flag = "--" + field.name.replace("_", "-")
+        parser.add_argument(
+            *([flag, aliases[field.name]] if field.name in aliases else [flag]),
+            dest=field.name,
+            type=kind,
+            nargs="+" if several else None,
+            default=field.default,
+            help=field.metadata["help"],
+        )
+
+
+def read_fields(args: argparse.Namespace, options: type[T]) -> T:
+    """The dataclass whose flags add_fields has added."""
+    fields = dataclasses.fields(options)  # type: ignore[arg-type]
+    given = {f.name: getattr(args, f.name) for f in fields}
+    return options(**{k: tuple(v) if isinstance(v, list) else v for k, v in given.items()})
+
+
+def command(
+    main: Main | None = None,
+    *,
+    interrupted: str = "interrupted",
+    expected: tuple[type[Exception], ...] = (OSError,),
+) -> Any:
+    """Decorates the main of a command line, which takes arguments and returns an exit code.
+
+    The function that results returns 2 for a user's error (NanospeechError and what is expected),
+    130 where it is interrupted, and 0 where the reader of a pipe has heard enough.
+
+    Args:
+        main: the function.
+        interrupted: what to say at Ctrl-C.
+        expected: other errors that are told in a line.
+    """
+    if main is None:
+        return functools.partial(command, interrupted=interrupted, expected=expected)
+
+    @functools.wraps(main)
+    def guarded(argv: Sequence[str] | None = None) -> int:
+        try:
+            code = main(argv)
+            sys.stdout.flush()  # here, where a closed pipe is no error
+            return code
+        except BrokenPipeError:
+            # what is left in Python's buffer must not be written when it ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        except (NanospeechError, *expected) as e:
+            say(f"error: {describe(e)}")
+            return 2
+        except KeyboardInterrupt:
+            say(interrupted)
+            return 130
+
+    return guarded
+
+
+def describe(error: Exception) -> str:
+    """An error in words."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"cannot read or write {error.filename}: {error.strerror}"
+    return str(error)
+
+
+def say(message: str) -> None:
+    """One line on stderr, whatever is in the message."""
+    line = " ".join(str(message).split())
+    sys.stderr.write(line.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")

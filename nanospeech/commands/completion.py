@@ -1,0 +1,56 @@
+"""`nanospeech --print-completion bash`: a script by which a shell completes commands and flags.
+
+The script is static (by shtab): completing starts no Python, and no command starts slower for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from importlib import import_module
+from typing import Any
+
+from nanospeech import plugins
+from nanospeech.errors import BackendError, InputError, require
+
+SHELLS = ("bash", "zsh", "tcsh")
+
+
+def script(shell: str) -> str:
+    """The script of a shell.
+
+    Raises:
+        InputError: there is none for this shell.
+        BackendError: shtab is not installed.
+    """
+    if shell not in SHELLS:
+        raise InputError(f"no completion for {shell!r}; choose from {', '.join(SHELLS)}")
+    return require("shtab", "completion").complete(whole_parser(), shell=shell)
+
+
+def whole_parser() -> argparse.ArgumentParser:
+    """All commands, their tools and flags as one parser; of other packages the commands' names."""
+    from nanospeech.commands import COMMANDS
+
+    found = {name: plugins.find(plugins.COMMANDS, name) for name in plugins.names(plugins.COMMANDS)}
+    parser = argparse.ArgumentParser("nanospeech")
+    add_commands(parser, {n: (where or "", COMMANDS.get(n, "")) for n, where in found.items()})
+    return parser
+
+
+def add_commands(parser: argparse.ArgumentParser, commands: dict[str, tuple[str, str]]) -> None:
+    """Adds subcommands to a parser.
+
+    Args:
+        commands: name: ("module:function", phrase). The parser of a module is its build_parser(),
+            the subcommands of a group its TOOLS.
+    """
+    found = parser.add_subparsers()
+    for name, (where, phrase) in commands.items():
+        try:
+            module: Any = import_module(where.partition(":")[0])
+            parents = [module.build_parser()] if hasattr(module, "build_parser") else []
+        except (ImportError, BackendError):  # of an extra that is not installed
+            module, parents = None, []
+        child = found.add_parser(name, help=phrase, parents=parents, add_help=not parents)
+        if hasattr(module, "TOOLS"):
+            add_commands(child, module.TOOLS)

@@ -1,0 +1,45 @@
+"""What could not be used of a data set: counted by reason, listed, and told."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from nanospeech.corpus.layouts import Skip
+from nanospeech.errors import DataError
+
+
+def nothing_usable(skips: Sequence[Skip], where: Iterable[Path]) -> DataError:
+    if not skips:
+        return DataError(f"there are no recordings in {', '.join(map(str, where))}")
+    first = skips[0]
+    return DataError(
+        f"none of {len(skips)} recordings can be used: {by_reason(skips)}; "
+        f"the first is {first.name} ({first.reason}{': ' if first.detail else ''}{first.detail})"
+    )
+
+
+def by_reason(skips: Iterable[Skip]) -> dict[str, int]:
+    return dict(Counter(skip.reason for skip in skips).most_common())
+
+
+def list_skips(path: Path, skips: Sequence[Skip]) -> None:
+    """Writes skipped.csv: what was left out and why; no rows where nothing was."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as f:
+        writer = csv.writer(f)
+        writer.writerow(["name", "reason", "detail"])
+        writer.writerows((s.name, s.reason, s.detail) for s in skips)
+
+
+def tell(counts: dict[str, Any], skips: Sequence[Skip]) -> None:
+    """Prints what was left out with an example of each reason, and the counts as JSON."""
+    for reason, count in by_reason(skips).items():
+        first = next(skip.name for skip in skips if skip.reason == reason)
+        print(f"skipped {count}: {reason}, for example {first}", file=sys.stderr)
+    print(json.dumps(counts | {"skipped": by_reason(skips)}))

@@ -1,0 +1,73 @@
+"""Writes X.mp3 beside each X.wav and X.flac below some folders; goes on where it stopped.
+
+    nanospeech prepare mp3 extracted/LibriTTS_R
+
+nanospeech prepare shards then reads the MP3s, and encodes none on its way. The last line is the
+counts as JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tqdm import tqdm
+
+from nanospeech.cli import Parser, command
+from nanospeech.corpus.layouts import Skip
+from nanospeech.corpus.mp3 import convert, in_parallel, is_done
+from nanospeech.corpus.skips import list_skips, nothing_usable, tell
+from nanospeech.errors import InputError
+
+
+def make_mp3s(folders: Sequence[Path], jobs: int = 1) -> tuple[dict[str, int], list[Skip]]:
+    """Writes X.mp3 beside each X.wav and X.flac below some folders; finished ones are kept.
+
+    Returns:
+        The counts "written" and "kept", and what could not be used.
+
+    Raises:
+        DataError: there are no recordings, or none can be used.
+    """
+    if missing := [str(f) for f in folders if not f.is_dir()]:
+        raise InputError(f"there is no folder {', '.join(missing)}")
+    found = {p for f in folders for p in f.rglob("*") if p.suffix.lower() in (".wav", ".flac")}
+    todo = sorted(p for p in found if not is_done(p, p.with_suffix(".mp3")))
+    skips = []
+    results = in_parallel(convert, todo, min(jobs, len(todo)))
+    for path, bad in zip(todo, tqdm(results, "MP3", len(todo), unit=" files", disable=None)):
+        if bad:
+            skips.append(Skip(path.as_posix(), *bad))
+    counts = {"written": len(todo) - len(skips), "kept": len(found) - len(todo)}
+    if not counts["written"] and not counts["kept"]:
+        raise nothing_usable(skips, folders)
+    return counts, skips
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = Parser("nanospeech prepare mp3", __doc__)
+    parser.add_argument("inputs", nargs="+", type=Path, metavar="FOLDER")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument(
+        "--skipped", type=Path, default=Path("skipped.csv"), help="list of bad files"
+    )
+    return parser
+
+
+@command
+def main(argv: Sequence[str] | None = None) -> int:
+    args = build_parser().parse_args(argv)
+    if args.jobs < 1:
+        raise InputError(f"--jobs is {args.jobs}; choose at least 1")
+    counts, skips = make_mp3s(args.inputs, args.jobs)
+    if skips:
+        list_skips(args.skipped, skips)
+    tell(counts, skips)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""Writes vocab.txt: the characters of the transcripts, or the phonemes.
+
+    nanospeech prepare vocab recordings --out vocab.txt
+    nanospeech prepare vocab --kind phonemes --out vocab.txt
+
+INPUT is whatever nanospeech prepare shards reads. The last line is the counts as JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from nanospeech.cli import Parser, command
+from nanospeech.corpus.layouts import LAYOUTS, Sample, find
+from nanospeech.corpus.skips import tell
+from nanospeech.errors import DataError, InputError
+from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
+
+
+def make_vocab(samples: Iterable[Sample]) -> list[str]:
+    """Every character of the transcripts, sorted.
+
+    Raises:
+        DataError: there are none.
+    """
+    if not (vocab := sorted({c for sample in samples for c in sample.text})):
+        raise DataError("no transcript can be read; there is nothing to make a vocabulary of")
+    return vocab
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = Parser("nanospeech prepare vocab", __doc__)
+    parser.add_argument("inputs", nargs="*", type=Path, metavar="INPUT")
+    parser.add_argument("--out", type=Path, default=Path("vocab.txt"), help="(default: vocab.txt)")
+    parser.add_argument("--kind", choices=["chars", "phonemes"], default="chars")
+    parser.add_argument("--layout", choices=["auto", *LAYOUTS], default="auto")
+    return parser
+
+
+@command
+def main(argv: Sequence[str] | None = None) -> int:
+    args = build_parser().parse_args(argv)
+    if args.kind == "chars" and not args.inputs:
+        raise InputError("vocab needs at least one INPUT whose transcripts to read")
+    samples, skips = ([], []) if args.kind == "phonemes" else find(args.inputs, args.layout)
+    vocab = phoneme_vocab() if args.kind == "phonemes" else make_vocab(samples)
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    Tokenizer(args.kind, vocab).save(args.out)
+    tell({"tokens": len(vocab), "transcripts": len(samples), "out": str(args.out)}, skips)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""Flags of SampleOptions, the speed and the length of speech, for whatever command speaks."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from .config import GUIDANCES, METHODS, SCHEDULES, SampleOptions
+
+FLAGS = {
+    "steps": "--steps",
+    "method": "--method",
+    "cfg_strength": "--cfg",
+    "sway_sampling_coef": "--sway-coef",
+    "schedule": "--schedule",
+    "guidance": "--guidance",
+    "zero_init": "--zero-init",
+    "cfg_from": "--cfg-from",
+    "cfg_until": "--cfg-until",
+    "temperature": "--temperature",
+}
+OWN = {  # what a folder tells
+    "cfg_strength": "the voice's or the model's own, mostly 3",
+    "temperature": "the model's own, mostly 1",
+}
+CHOICES = {"method": METHODS, "schedule": SCHEDULES, "guidance": GUIDANCES}
+
+
+def name_or_seconds(text: str) -> str | float:
+    """The value of --duration: a number of seconds, or a name."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def number_or_none(text: str) -> float | None:
+    """A number, or None for "none"."""
+    return None if text.lower() == "none" else float(text)
+
+
+def integers(text: str) -> list[int]:
+    """1,2,3 as a list without repetitions."""
+    return list(dict.fromkeys(int(part) for part in text.split(",")))
+
+
+def add_sampling(parser: Any, measures: bool = False) -> None:
+    """Adds the flags to a parser or a group of one.
+
+    Args:
+        parser: whose add_argument is called.
+        measures: for a command that measures: each flag has the field's whole name too, and
+            --steps takes several numbers.
+    """
+    for field in dataclasses.fields(SampleOptions):
+        flags = [FLAGS[field.name]]
+        if measures and (whole := "--" + field.name.replace("_", "-")) not in flags:
+            flags.append(whole)
+        kind: Any = {"int": int, "str": str, "float": float}.get(str(field.type), number_or_none)
+        default: Any = field.default
+        if measures and field.name == "steps":
+            kind, default = integers, [field.default]
+        choices = CHOICES.get(field.name)
+        told = OWN.get(field.name, field.default)
+        parser.add_argument(
+            *flags,
+            dest=field.name,
+            type=kind,
+            default=default,
+            choices=choices,
+            metavar=None if choices else "N",
+            help=f"{field.metadata.get('help')} (default: {told})",
+        )
+    add = parser.add_argument
+    add("--speed", type=float, default=1.0, metavar="N", help="2 is twice as fast (default: 1)")
+    add(
+        "--duration",
+        type=name_or_seconds,
+        metavar="HOW",
+        help="length of the speech: SECONDS in all, instead of --speed; or its source: model,"
+        " tokens (an aligned model's own), both, or rule (the prompt's pace) (default: the first"
+        " available of both, model, rule)",
+    )
