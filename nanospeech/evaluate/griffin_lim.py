@@ -1,6 +1,8 @@
 """Griffin-Lim: a wave from a log mel without a trained vocoder, to compare vocoders with. NumPy.
 
-nanospeech evaluate griffin-lim in.wav out.wav
+    nanospeech evaluate griffin-lim in.wav out.wav
+
+Writes what remains of a recording after a trip through its mel.
 """
 
 from __future__ import annotations
