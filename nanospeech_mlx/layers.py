@@ -114,7 +114,7 @@ def modulated(
 
 
 def gated(x_BND: mx.array, gate_B1D: mx.array, change_BND: mx.array) -> mx.array:
-    """x and so much of a change (adaLN)."""
+    """x plus a scaled change (adaLN)."""
     return x_BND + gate_B1D * change_BND
 
 
@@ -137,14 +137,14 @@ def rotate(x_BHNE: mx.array, angles: tuple[mx.array, mx.array], heads: int) -> m
 
 
 def seen(mask_BN: mx.array | None, like: mx.array, dim_head: int) -> mx.array | None:
-    """What `attention` is given for a mask of keys; for all blocks the same."""
+    """The argument of `attention` for a mask of keys; the same for all blocks."""
     return mask_BN
 
 
 def attention(
     q_BHNE: mx.array, k_BHNE: mx.array, v_BHNE: mx.array, mask_BN: mx.array | None
 ) -> mx.array:
-    """Softmax attention; keys where the mask is false are not seen."""
+    """Softmax attention; keys where the mask is false are ignored."""
     if cpu.slow(q_BHNE):
         return cpu.attention(q_BHNE, k_BHNE, v_BHNE, mask_BN)
     mask = None if mask_BN is None else mask_BN[:, None, None, :]
@@ -182,7 +182,7 @@ def pad_length(x_BND: mx.array, length: int, value: float = 0) -> mx.array:
 
 
 def length_mask(lens_B: mx.array, length: int) -> mx.array:
-    """True in the first lens_B[i] of `length` places: bool (B, length)."""
+    """True in the first lens_B[i] of `length` positions: bool (B, length)."""
     return mx.arange(length) < lens_B[:, None]
 
 

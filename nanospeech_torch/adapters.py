@@ -32,8 +32,8 @@ class LoraConfig:
         "to_q,to_k,to_v,to_out.0,ff.ff.0.0,ff.ff.2",
         "linear layers, by the ends of their names; attn_norm.linear would add adaLN's",
     )
-    whole: str = option("aligner", "parts that are trained as they are, by their first names")
-    thin: bool = option(False, "biases, norms and other thin tensors are trained as they are too")
+    whole: str = option("aligner", "parts that are trained without adapters, by the start of names")
+    thin: bool = option(False, "biases, norms and other thin tensors are trained too")
 
     def __post_init__(self):
         if self.rank < 1:
@@ -48,7 +48,7 @@ class LoraConfig:
 
 
 def add_lora(objective: T, config: LoraConfig | None = None, new_tokens: int = 0) -> T:
-    """Freezes the model and gives it adapters, which start as no change at all.
+    """Freezes the model and adds adapters, which are zero at first.
 
     Args:
         objective: a module whose `transformer` is a DiT; changed in place.
@@ -147,14 +147,14 @@ def merge_lora(state: Mapping[str, Tensor], config: LoraConfig) -> dict[str, Ten
 def blend(
     base: Mapping[str, Tensor], tuned: Mapping[str, Tensor], strength: float
 ) -> dict[str, Tensor]:
-    """Weights between a model and what it became: clearer speech against a closer likeness.
+    """Weights between a model and its finetuned version: clearer speech against closer similarity.
 
     Robust finetuning by averaging weights: arXiv 2109.01903.
 
     Args:
         base: tensors before, by their published names.
         tuned: tensors after; rows for new tokens, which the base lacks, stay as they are.
-        strength: 0 gives the base, 1 what it became.
+        strength: 0 gives the base, 1 the finetuned weights.
     """
     blended = {}
     for name, after in tuned.items():

@@ -34,7 +34,7 @@ METADATA_CLASSES = {
 
 
 class MetadataUnpickler(pickle.Unpickler):
-    """Reads .metadata and nothing else: a checkpoint from a stranger cannot run code."""
+    """Unpickles the classes of .metadata alone: a checkpoint cannot run code."""
 
     def find_class(self, module: str, name: str) -> Any:
         known = name in METADATA_CLASSES.get(module, ())
@@ -127,7 +127,7 @@ def read_tensors(path: Path, prefix: str = "") -> dict[str, Tensor]:
 
 
 def quiet() -> None:
-    """Keeps the library's note on single-process use to itself."""
+    """Suppresses the library's warning about single-process use."""
     warnings.filterwarnings("ignore", message="torch.distributed is disabled")
 
 

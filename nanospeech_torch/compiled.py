@@ -44,7 +44,7 @@ class CompiledNetwork(FewLengths):
         return Graph(self.dit, inputs)
 
     def replayed(self, *inputs: Tensor) -> Tensor:
-        """What the graph for such inputs gives; it is recorded at the first of them."""
+        """The output of the graph for such inputs, which is recorded at first use."""
         x, _, text, time, _ = inputs
         with self.lock:
             return self.graph((len(x), len(time), text.shape[1], x.dtype), *inputs)(inputs)
@@ -69,10 +69,10 @@ class CompiledNetwork(FewLengths):
 
 
 class Graph:
-    """What a network launches on an NVIDIA GPU for inputs of one shape, replayed as a whole.
+    """A CUDA graph of a network for inputs of one shape.
 
     Args:
-        network: called with the inputs; three times, so that all it does once is done.
+        network: called with the inputs; three times first, to warm up.
         inputs: tensors on one device.
     """
 
@@ -86,12 +86,12 @@ class Graph:
                 for _ in range(3):
                     network(*self.inputs)
             torch.cuda.current_stream().wait_stream(side)
-            # other threads may go on with what only they use
+            # other threads may go on working
             with torch.cuda.graph(self.recorded, capture_error_mode="thread_local"):
                 self.out = network(*self.inputs)
 
     def __call__(self, inputs: tuple[Tensor, ...]) -> Tensor:
-        """A copy of what the network makes of these inputs."""
+        """A copy of the network's output for these inputs."""
         for own, given in zip(self.inputs, inputs):
             own.copy_(given)
         self.recorded.replay()

@@ -1,4 +1,4 @@
-"""Speaking on the CPU: the same arithmetic by faster operations. Torch only; knows no model."""
+"""Inference on the CPU: the same arithmetic by faster operations. Torch only; knows no model."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def attention(q_BHNE: Tensor, k_BHNE: Tensor, v_BHNE: Tensor, mask_BN: Tensor | 
     Scores are rounded to bfloat16 before the softmax: about as far from float32 again as the rest.
 
     Args:
-        mask_BN: True in the first places of each row; keys past them are not seen.
+        mask_BN: True in the first positions of each row; other keys are masked.
     """
     rows, heads, length, width = q_BHNE.shape
     counts = [length] * rows if mask_BN is None else mask_BN.sum(dim=1).tolist()

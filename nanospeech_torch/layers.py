@@ -116,7 +116,7 @@ def modulated(norm: LayerNorm, x_BND: Tensor, scale_B1D: Tensor, shift_B1D: Tens
 
 
 def gated(x_BND: Tensor, gate_B1D: Tensor, change_BND: Tensor) -> Tensor:
-    """x and so much of a change (adaLN)."""
+    """x plus a scaled change (adaLN)."""
     if not torch.is_grad_enabled():
         return torch.addcmul(x_BND, gate_B1D, change_BND)
     return x_BND + gate_B1D * change_BND
@@ -144,14 +144,14 @@ def rotate(x_BHNE: Tensor, angles: tuple[Tensor, Tensor], heads: int) -> Tensor:
 
 
 def seen(mask_BN: Tensor | None, like: Tensor, dim_head: int) -> Tensor | None:
-    """What `attention` is given for a mask of keys; for all blocks the same."""
+    """The argument of `attention` for a mask of keys; the same for all blocks."""
     if mask_BN is None or not packed.usable(like, dim_head):
         return mask_BN
     return packed.segments(mask_BN)
 
 
 def attention(q_BHNE: Tensor, k_BHNE: Tensor, v_BHNE: Tensor, mask_BN: Tensor | None) -> Tensor:
-    """Softmax attention; keys where the mask is false are not seen."""
+    """Softmax attention; keys where the mask is false are ignored."""
     if mask_BN is not None and mask_BN.dtype == torch.int32:  # segments, as `seen` makes them
         return packed.attention(q_BHNE, k_BHNE, v_BHNE, mask_BN)
     if inference_cpu.speaks(q_BHNE) and q_BHNE.dtype == torch.bfloat16:
@@ -197,7 +197,7 @@ def pad_length(x_BND: Tensor, length: int, value: float = 0) -> Tensor:
 
 
 def length_mask(lens_B: Tensor, length: int) -> Tensor:
-    """True in the first lens_B[i] of `length` places: bool (B, length)."""
+    """True in the first lens_B[i] of `length` positions: bool (B, length)."""
     return torch.arange(length, device=lens_B.device) < lens_B[:, None]
 
 

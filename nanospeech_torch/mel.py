@@ -14,7 +14,7 @@ from nanospeech.config import AudioConfig
 
 @functools.lru_cache(maxsize=64)
 def table(device: torch.device, make: Callable, *sizes: int) -> Tensor:
-    """The array make(*sizes) on a device. Copied there once: a copy a step would wait for it."""
+    """The array make(*sizes) on a device, cached, as a copy a step would synchronise."""
     with torch.inference_mode(False):
         return torch.from_numpy(make(*sizes)).to(device)
 

@@ -1,9 +1,10 @@
 """Packed: attention over items of different lengths without a mask, for GPUs. Knows no model.
 
-A mask of keys rules flash attention out. Here a batch is one row of B * N places, cut into two
-segments for each item: its valid places, which see each other, and its padding, which sees padding
-and is seen by nothing. The cuts are numbers on the device: shapes stay what they are, so the host
-waits for nothing, and compiled blocks and CUDA graphs serve all lengths.
+Flash attention takes no mask of keys. Here a batch is one row of B * N positions with two segments
+for
+each item: its valid positions and its padding, each attending only to itself. Segment borders are
+tensors on the device and shapes do not change, so there is no host synchronisation, and compiled
+blocks and CUDA graphs serve all lengths.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ import functools
 import torch
 from torch import Tensor
 
-WIDEST = 256  # of the heads that flash attention takes
+WIDEST = 256  # of heads that flash attention supports
 
 
 @functools.cache
 def known() -> bool:
-    """Whether this torch attends within segments; asking imports its compiler, in seconds."""
+    """Whether this torch has varlen attention; the check imports torch's compiler."""
     try:
         import torch.nn.attention.varlen  # noqa: F401
     except ImportError:  # before torch 2.10: attention is masked
@@ -53,7 +54,7 @@ def usable(like: Tensor, dim_head: int) -> bool:
 
 
 def fits(dtype: torch.dtype, dim_head: int) -> bool:
-    """Whether flash attention knows a type and a width of heads."""
+    """Whether flash attention supports a type and a width of heads."""
     return dtype in (torch.bfloat16, torch.float16) and dim_head % 8 == 0 and dim_head <= WIDEST
 
 
@@ -61,7 +62,7 @@ def segments(mask_BN: Tensor) -> Tensor:
     """Where the segments of a batch begin, and where the last one ends: int32 (2 B + 1,).
 
     Args:
-        mask_BN: true in the first places of each item.
+        mask_BN: true in the valid positions of each item.
     """
     batch, places = mask_BN.shape
     starts = torch.arange(batch + 1, device=mask_BN.device, dtype=torch.int32) * places
@@ -70,7 +71,7 @@ def segments(mask_BN: Tensor) -> Tensor:
 
 
 def attention(q_BHNE: Tensor, k_BHNE: Tensor, v_BHNE: Tensor, cuts: Tensor) -> Tensor:
-    """Softmax attention within each segment; what padding gives means nothing.
+    """Softmax attention within each segment; the output of padding is meaningless.
 
     Args:
         cuts: of `segments`.

@@ -113,7 +113,7 @@ def some_text(count_B: np.ndarray) -> None:
 
 
 def length_mask(lens_B: np.ndarray, length: int) -> np.ndarray:
-    """True in the first lens_B[i] of `length` places: bool (B, length)."""
+    """True in the first lens_B[i] of `length` positions: bool (B, length)."""
     return np.arange(length) < lens_B[:, None]
 
 

@@ -4,9 +4,9 @@
     nanospeech evaluate vocoder --data shards/*.tar
     nanospeech evaluate vocoder --export folder              # vocoder.safetensors
 
-Evaluating makes held-out clips again from their mels, by the vocoder and by Griffin-Lim, and writes
-results.csv and summary.json: wide-band PESQ against the recording, L1 distance of log mels, DNSMOS
-(overall), and seconds of one core a second of sound. PESQ and DNSMOS need the extra "eval".
+Evaluation resynthesises held-out clips from their mels by the vocoder and by Griffin-Lim, and
+writes results.csv and summary.json: wide-band PESQ against the recording, L1 distance of log mels,
+DNSMOS (overall), and seconds of one core a second of sound. PESQ and DNSMOS need the extra "eval".
 """
 
 from __future__ import annotations

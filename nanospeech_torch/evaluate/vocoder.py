@@ -1,6 +1,6 @@
 """Vocoder runs: read a checkpoint, export its weights, compare its sound with Griffin-Lim's.
 
-Used by train_vocoder.py, whose --export and --evaluate these are.
+For `nanospeech evaluate vocoder`, its --export and its measurements.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def export(checkpoint: Path, folder: Path, dtype: str = "float16") -> None:
 
 
 class Measure:
-    """What is measured of a copy: a measure whose package is missing is named once, and left out.
+    """The measures whose packages are installed; a missing one is reported once.
 
     Args:
         names: of MEASURES.

@@ -1,4 +1,4 @@
-"""Encodes shards once, so that training reads features instead of decoding audio in every epoch.
+"""Features: encodes shards once, so that epochs of training need not decode audio again.
 
     nanospeech prepare features shards/*.tar --out encoded
     nanospeech prepare features shards/*.tar --out encoded --references --workers 4
@@ -7,17 +7,17 @@
 SHARDS are WebDataset tars (paths or URLs) of {key}.mp3 (or .flac, .wav, .ogg, .opus) and {key}.json
 with "text". For each a tar of the same name is written to --out, which holds
 
-    {key}.npy       float16 (T, C): log mels, 93.75 rows a second, or what --encoder gives
-    {key}.json      the fields it had, and "target_duration" in seconds
-    {key}.ref.npy   with --references: another clip of the speaker in the same shard, whose text
-                    stands in the JSON as "ref_text"; in training it is the prompt
+    {key}.npy       float16 (T, C): log mels, 93.75 rows a second, or the output of --encoder
+    {key}.json      its fields, and "target_duration" in seconds
+    {key}.ref.npy   with --references: another clip of the speaker in the same shard, with its
+                    text in the JSON as "ref_text"; in training it is the prompt
 
-The trainers take the new tars as they took the old ones (data.shards: [encoded/*.tar]). With mels
-the losses are the same to the last bit. An encoder is a function of a float32 wave (n,) at 24 kHz,
+The trainers read the new tars like the old ones (data.shards: [encoded/*.tar]). With mels
+the losses are bit-identical. An encoder is a function of a float32 wave (n,) at 24 kHz,
 mono, that returns an array (T, C); a model trained on its features needs audio.n_mels = C.
 
-Stopped at any moment, the same command goes on: finished shards are not written again. What cannot
-be used is left out and counted; the last line is the counts as JSON.
+After an interruption the same command resumes; finished shards are not written again. Unusable
+clips are left out and counted; the last line is the counts as JSON.
 """
 
 from __future__ import annotations
@@ -165,10 +165,10 @@ def extract_shard(path: str, out: Path, options: Options) -> tuple[int, Counter]
 
 
 def check_settings(out: Path, options: Options) -> None:
-    """Tells a folder's settings, and refuses to mix two kinds of features in one.
+    """Writes a folder's settings, or checks them: a folder holds one kind of features.
 
     Raises:
-        InputError: the folder holds tars that were made otherwise.
+        InputError: the folder holds tars of other settings.
     """
     path = out / SETTINGS
     settings = {k: v for k, v in asdict(options).items()}

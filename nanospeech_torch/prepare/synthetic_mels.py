@@ -44,7 +44,7 @@ from .features import npy
 def synthetic_mel(
     speaker: Speaker, wave: np.ndarray, text: str, since: float, seed: int
 ) -> np.ndarray:
-    """The log mel of a recording as the model would have it.
+    """The log mel of a recording, denoised by the model from a noised version of it.
 
     Args:
         speaker: the voice; its prompt goes before.
@@ -87,13 +87,13 @@ def synthetic_mel(
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
-    """Writes the shards; what was made, and why clips were left out."""
+    """Writes the shards; returns counts, and why clips were left out."""
     low, high = args.since
     if not 0 <= low <= high < 1:
         raise InputError(f"--since is {low:g} to {high:g}; choose 0 up to 1, the lower one first")
     engine = load_engine(args.model, backend="torch")
     if not engine.aligned:
-        raise InputError(f"{engine.folder} is no aligned model: it cannot tell where a sound lies")
+        raise InputError(f"{engine.folder} is no aligned model: it cannot align texts")
     speaker = Speaker(engine, args.voice, seed=0)
     name = args.voice or engine.config.default_voice or "voice"
     seconds, left = 0.0, 3600 * args.hours

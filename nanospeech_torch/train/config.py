@@ -53,7 +53,7 @@ def section(default: type) -> Any:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """All that a run is. Running the same file again goes on with the run."""
+    """All settings of a run. Running the same file again resumes the run."""
 
     model: str = option("speech", "what is trained: speech, duration or vocoder")
     run_dir: str = option("runs/nanospeech", "where checkpoints, log.csv and samples go")

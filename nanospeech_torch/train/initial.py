@@ -37,7 +37,7 @@ def load_objective(
         folder: release folder, Hub name, an opened one, or None for the voice that is shipped.
         extra_vocab: tokens to append; those that the model has are left out. Old tokens keep
             their ids and rows.
-        loss: what is hidden in training; LossConfig() if None.
+        loss: masking and weights of losses; LossConfig() if None.
 
     Raises:
         InputError: no such model, or a token that cannot be one.
@@ -106,7 +106,7 @@ def extend(
 def duration_state(release: Release, objective: Nanospeech) -> dict[str, Any] | None:
     """The release's duration model for the objective's vocabulary, as a checkpoint to convert.
 
-    It is not trained on: a new voice's pace comes from its prompt. None where there is none.
+    It is not trained, as a new voice's pace comes from its prompt. None if there is none.
     """
     config = release.config.duration
     if config is None:

@@ -87,9 +87,9 @@ def take_vocoder(vocoder: Vocos, release: Release) -> None:
 def start_from(config: RunConfig, tokenizer: Tokenizer) -> Nanospeech:
     """The speech model of config.initial, which has to be the one that the run describes.
 
-    It may grow: an aligner that tells speakers apart (dit.aligner_dim), statistics of the prompt
-    (dit.prompt_dim) and more blocks (dit.depth). What is new adds nothing at first, so that
-    training goes on from what the model can do.
+    It may grow: speaker conditioning of the aligner (dit.aligner_dim), statistics of the prompt
+    (dit.prompt_dim) and more blocks (dit.depth). New parts are initialised as identities, so that
+    the model's output is unchanged at first.
 
     Raises:
         InputError: its network, tokens or mels are other ones, or the run splits its model.
@@ -113,7 +113,7 @@ def start_from(config: RunConfig, tokenizer: Tokenizer) -> Nanospeech:
 
 
 def grown(known: DiT, wanted: DiTConfig) -> DiT:
-    """The network with what `wanted` has beyond it; itself where that is nothing.
+    """The network extended to `wanted`, or itself if nothing is new.
 
     New blocks stand evenly between the old ones and are identities at first, as their adaLN starts
     at zero (DiT, arXiv 2212.09748); networks without adaln_zero do not grow deeper.
@@ -144,7 +144,7 @@ def grown(known: DiT, wanted: DiTConfig) -> DiT:
 def build_trainer(config: RunConfig, **accelerate_kwargs: Any) -> Trainer:
     """A trainer with its model and optimizers; reads no data.
 
-    A model that is split over processes is made without memory and filled part by part.
+    A model that is split over processes is built on the meta device and filled part by part.
     """
     tokenizer = None if config.model == "vocoder" else build_tokenizer(config.data)
     split = config.parallel.shard > 1 or config.parallel.tensor > 1

@@ -28,7 +28,7 @@ from .loop import state
 
 
 def listener(trainer: Any, own: Callable[[Any], None] | None) -> Callable[[Any], None] | None:
-    """What a trainer calls every log.sample_every steps: the caller's own, else SpokenSamples.
+    """The function for every log.sample_every steps: the caller's own, else SpokenSamples.
 
     Raises:
         InputError: samples are asked of a model that does not speak.

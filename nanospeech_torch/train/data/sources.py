@@ -1,8 +1,8 @@
 """Sources: shards of samples, each readable from any sample on. Decodes nothing, shuffles nothing.
 
-A sample is a dict with "__key__" and a field for each of its files ("mp3", "json", "npy", …). What
-cannot be read is counted, its cause logged once, and passed over; a shard that breaks off gives
-what it had. What a user's own function raises is no fault of the data, and ends the run.
+A sample is a dict with "__key__" and a field for each of its files ("mp3", "json", "npy", …).
+Unreadable samples are counted and skipped, and their cause is logged once; of a truncated shard the
+samples before the end are used. An exception in a user's own function ends the run.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Source(Protocol):
 
 
 def make_source(data: Any) -> Source:
-    """The source of whatever a trainer is given.
+    """The Source of a trainer's dataset.
 
     Args:
         data: a source; a path, URL or glob pattern of tars, or a list of them; a dataset of the
@@ -107,18 +107,18 @@ class Causes:
     cause = ""
 
     def note(self, reason: str, where: str, error: Exception, skipped: Counter | None) -> None:
-        """Counts what is left out and remembers its cause; the log tells it once a shard."""
+        """Counts a skipped sample and logs the cause once a shard."""
         self.cause = f"{where}: {type(error).__name__}: {error}"
-        told = self.__dict__.setdefault("told", set())
-        if where not in told:
-            told.add(where)
+        logged = self.__dict__.setdefault("logged", set())
+        if where not in logged:
+            logged.add(where)
             log.warning("%s: %s", reason, self.cause)
         if skipped is not None:
             skipped[reason] += 1
 
 
 class Header(tarfile.TarInfo):
-    """A member's header; a damaged or missing one is an error, where tarfile sees a good end."""
+    """A member's header; a damaged or missing one is an error, which tarfile takes for the end."""
 
     @classmethod
     def fromtarfile(cls, tarfile_: tarfile.TarFile) -> Any:
@@ -196,7 +196,7 @@ class TarSource(Causes):
         """Samples from number `start` on; None for one that is too big.
 
         Where the tar breaks off between two files, the sample before the break may lack some: it
-        is given only in the last try.
+        is yielded only in the last try.
         """
         skip = 0
         if start and "://" not in path:

@@ -1,7 +1,7 @@
-"""Data: samples of speech to padded batches with their random draws. No model.
+"""Speech: samples of speech to padded batches with their random draws. No model.
 
-A sample is decoded before its batch is formed, so that what cannot be used is counted by reason and
-leaves no gap. The loop around it is batches.py's.
+A sample is decoded before its batch is formed, so that unusable samples are counted by reason and
+batches stay full. The loop around it is batches.py's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .clips import AUDIO_KEYS, Skip
 from .heard import coloured, quiet_start, stretched, warped
 from .order import StreamState
 
-STRETCH = 0.15  # by what exp() of a pair may be heard slower or faster
+STRETCH = 0.15  # log of the largest factor of speed on a pair
 
 __all__ = [
     "AUDIO_KEYS",
@@ -93,10 +93,10 @@ class SpeechBatches(Batches):
         return item
 
     def on_sample(self, item: dict) -> list[dict]:
-        """Items for batches that a new sample makes, by itself or with one of its speaker.
+        """The items that a new sample makes, alone or joined to another clip of its speaker.
 
-        Two clips of a speaker joined are what a prompt and new speech look like. Those that wait
-        are long ones: either may be the prompt, or speech would never be long.
+        A pair looks like a prompt and new speech. Clips that wait are long ones; either clip may be
+        the prompt, as otherwise long clips would always be prompts.
         """
         if item["speaker"] is None or "reference" in item:
             return self.ready([item])
@@ -120,7 +120,7 @@ class SpeechBatches(Batches):
         return next(iter(self.ready(parts)), None)  # after its reference, where it has one
 
     def paired(self, item: dict) -> bool:
-        """Whether an item is to have a prompt: a matter of sample and epoch alone."""
+        """Whether an item gets a prompt; depends on sample and epoch alone."""
         return bool(self.rng(item, item["epoch"], 1).random() < self.loss.pair)
 
     def ready(self, items: list[dict]) -> list[dict]:
@@ -205,14 +205,14 @@ class SpeechBatches(Batches):
         return pad(mels, ids, draws, length, width), [i["text"] for i in ready]
 
     def decoded_now(self, item: dict, epoch: int, skipped: Counter) -> dict | None:
-        """A described sample made ready out of turn."""
+        """A described sample, decoded out of turn."""
         self.skipped = skipped
         one = self.decoded({"epoch": epoch, **item})
         return None if one is None else self.finished(one, skipped)
 
     def encode(self, text: str, rng: np.random.Generator) -> np.ndarray:
         """Token ids; some words spelled, for a phoneme tokenizer."""
-        return self.ids(self.edge + self.readable(text) + self.edge, rng)  # as inference reads it
+        return self.ids(self.edge + self.readable(text) + self.edge, rng)  # as at inference
 
     def readable(self, text: str) -> str:
         """A text as the tokenizer can read it."""
@@ -238,13 +238,13 @@ class SpeechBatches(Batches):
 
         Args:
             frames: of the item.
-            seam: where the second clip of a pair begins; the pair's first is then the prompt, and
-                mostly just the second is to be spoken.
-            wordless: frames at the beginning of which the text says nothing; never to be spoken.
+            seam: where the second clip of a pair begins; the first is then the prompt, and the span
+                is mostly the second.
+            wordless: frames at the beginning whose words are not in the text; never in the span.
         """
-        c, told = self.loss, frames - wordless
-        span = min(told, max(1, round(told * rng.uniform(c.min_span, c.max_span))))
-        start = wordless + int(rng.integers(0, told - span + 1))
+        c, worded = self.loss, frames - wordless
+        span = min(worded, max(1, round(worded * rng.uniform(c.min_span, c.max_span))))
+        start = wordless + int(rng.integers(0, worded - span + 1))
         prompt = max(1, round(frames * rng.uniform(0.1, 0.9)))
         if seam is not None:
             prompt = seam
@@ -263,7 +263,7 @@ class SpeechBatches(Batches):
 
 
 class DurationBatches(SpeechBatches):
-    """The same as a duration model meets it: a prompt and all the text, read as at inference.
+    """The same for a duration model: a prompt and all the text, prepared as at inference.
 
     The silence before the second clip's first sound goes to the prompt, which ends in silence at
     inference too. A pair may be heard faster or slower, for readers whose pace is not in the data.
@@ -329,7 +329,7 @@ class DurationBatches(SpeechBatches):
 def joined(first: dict, second: dict) -> dict:
     """Two decoded clips as one item; the seam is the frame at which the second begins.
 
-    A first one without text, a reference whose words are not known, is "wordless" up to the seam.
+    A reference without its words makes the item "wordless" up to the seam.
     """
     mel = np.concatenate([first["mel"], second["mel"]])
     return {

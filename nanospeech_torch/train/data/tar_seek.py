@@ -1,7 +1,7 @@
 """Tar seek: samples in the midst of a local tar, found by its headers. Decodes nothing.
 
-A run that goes on wants a few samples of shards that it had begun. A tar on a disk need not be read
-to them: what is not wanted is skipped from header to header.
+A resumed run needs a few samples in the middle of shards. In a local tar the other samples are
+skipped from header to header, without reading them.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def opened(path: str, header: type[tarfile.TarInfo]) -> Iterator[tarfile.TarFile
 
 
 def offset_of(path: str, number: int, header: type[tarfile.TarInfo], split_name: Any) -> int:
-    """The byte at which a sample begins; 0 where that cannot be told, as of a compressed tar."""
+    """The byte at which a sample begins; 0 where that is not known, as in a compressed tar."""
     try:
         with opened(path, header) as tar:
             for index, _, _, member in members(tar, split_name):
                 if index == number:
                     return member.offset
-    except Exception:  # whatever a damaged header may raise: reading all of it will tell
+    except Exception:  # a damaged header may raise anything; a full read reports it
         pass
     return 0
 
