@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import os
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from nanospeech_torch.train.loop.trainer import Trainer
 from nanospeech_torch.train.objectives.flow import Batch, DurationPredictor, LossConfig, Nanospeech
 from nanospeech_torch.train.scale.parallel import Parallel, ParallelConfig, local
 from nanospeech_torch.train.scale.speed import SpeedConfig, apply_speed
+from tests.forked import CONTEXT, free_port
 
 SIZES = {"dim": 32, "depth": 2, "heads": 4, "dim_head": 16, "text_dim": 32, "conv_layers": 1}
 SPEECH = {**SIZES, "n_mels": 20, "text_num_embeds": 30, "dropout": 0.0}
@@ -31,7 +30,8 @@ MODELS: dict[str, dict[str, Any]] = {
     },
     "duration": {**SPEECH, "rope_heads": 2, "qk_norm": True},
 }
-GLOBAL_BATCH, STEPS = 4, 8
+MODELS["shallow"] = {**MODELS["aligned"], "depth": 1}
+GLOBAL_BATCH, STEPS = 4, 5
 CLIPPED = 0.5  # every gradient of these models is larger
 
 
@@ -209,20 +209,11 @@ def held_bytes(accelerator: Any, job: dict[str, Any], folder: Path) -> None:
     (folder / f"held-{parallel.rank}").write_text(" ".join(map(str, everyone)))
 
 
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 def launch(folder: Path, world: int, jobs: dict[str, Any]) -> None:
     """Does jobs in `world` processes, forked from a server that has imported torch once."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.parallel_worker", "accelerate"])
     port = free_port()
     workers = [
-        context.Process(target=process, args=(folder, port, rank, world, jobs))
+        CONTEXT.Process(target=process, args=(folder, port, rank, world, jobs))
         for rank in range(world)
     ]
     for worker in workers:

@@ -21,10 +21,10 @@ def tell_what_is_read(event: str, args: tuple) -> None:
         print("opened", Path(args[0]).name)
 
 
-if __name__ == "__main__":
+def main(*arguments: str) -> None:
     sys.addaudithook(tell_what_is_read)
-    plain = [arg for arg in sys.argv[1:] if not arg.startswith("workers=")]
-    workers = sum(int(arg.partition("=")[2]) for arg in sys.argv[1:] if arg not in plain)
+    plain = [arg for arg in arguments if not arg.startswith("workers=")]
+    workers = sum(int(arg.partition("=")[2]) for arg in arguments if arg not in plain)
     folder, shards, steps, save_step, *split = plain
     shard, tensor, batch = (int(n) for n in split or (1, 1, 2))
     torch.set_num_threads(1)
@@ -41,3 +41,7 @@ if __name__ == "__main__":
     data = samples() if split else find_shards([f"{shards}/*.tar"])
     plan = {"batch_size": batch, "max_duration": 200, "num_workers": workers}
     run.train(data, int(steps), **plan, save_step=int(save_step))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

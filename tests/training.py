@@ -1,10 +1,9 @@
-"""Tiny models and real samples for the training tests; also the script that two processes run."""
+"""Tiny models and real samples for the training tests; also what each of two processes runs."""
 
 from __future__ import annotations
 
 import io
 import json
-import sys
 import tarfile
 from functools import partial
 from pathlib import Path
@@ -91,11 +90,13 @@ def trainer(run_dir: Path, model=None, lr: float = 1e-3, **settings) -> Nanospee
     return kind(model, optimizer, 2, CPU, run_dir, **settings)
 
 
-if __name__ == "__main__":
-    # two processes with one sample each, one process with two or twice with one: the same global
-    # batches
-    folder, size, aligned = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "aligned"
-    times = int(sys.argv[4])
+def train_share(folder: Path, size: int, aligned: bool, times: int) -> None:
+    """A short run of one process or of each of several, whose global batches are the same.
+
+    Args:
+        size, times: of the batches, and how many micro-batches a step has; 1 and 1 in each of two
+            processes are 2 and 1, or 1 and 2, in one.
+    """
     options = {"text_upsampling": "aligned", "patch_size": 2} if aligned else {}
     torch.set_num_threads(1)
     log = LogConfig(held_out=[str(SHARD)], held_out_every=3)

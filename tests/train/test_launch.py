@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from nanospeech_torch.train.scale.launch import asked, command, report
-from tests.parallel_worker import free_port
+from tests.forked import free_port
 from tests.training import write_shards
 
 ROOT = Path(__file__).parents[2]

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import signal
-import socket
-import subprocess
-import sys
 import time
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -22,41 +16,18 @@ from nanospeech_torch.checkpoint_reader import read_tensors
 from nanospeech_torch.train.config import run_config
 from nanospeech_torch.train.loop.state import changes
 from nanospeech_torch.train.run import train
+from tests import resume_worker
+from tests.forked import Forked, finish, ranks
 from tests.training import samples, speech_model, trainer, write_shards
 
-ROOT = Path(__file__).parents[2]
 
-
-def start(processes: int, *args: object, together: bool = False) -> list[subprocess.Popen]:
+def start(processes: int, *args: object, together: bool = False) -> list[Forked]:
     """The processes of a run, as a launcher starts them; together: the first one leads a group."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    common = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "OMP_NUM_THREADS": "1",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "WORLD_SIZE": str(processes),
-        "LOCAL_WORLD_SIZE": str(processes),
-    }
-    command = [sys.executable, "-m", "tests.resume_worker", *map(str, args)]
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    run: list[subprocess.Popen] = []
-    for r in range(processes):
-        if together:
-            pipes["preexec_fn"] = partial(os.setpgid, 0, run[0].pid if run else 0)
-        env = {**common, "RANK": str(r), "LOCAL_RANK": str(r)}
-        run.append(subprocess.Popen(command, env=env, **pipes))
+    run: list[Forked] = []
+    for env in ranks(processes):
+        leader = (run[0].pid if run else 0) if together else None
+        run.append(Forked(resume_worker.main, *map(str, args), env=env, leader=leader))
     return run
-
-
-def finish(run: list[subprocess.Popen]) -> str:
-    """Waits for processes; what the first one printed."""
-    out = [process.communicate(timeout=300)[0] for process in run]
-    assert [process.returncode for process in run] == [0] * len(run), "\n".join(out)[-4000:]
-    return out[0]
 
 
 def same(a: Path, b: Path, tolerance: float) -> bool:
@@ -96,7 +67,7 @@ def test_two_killed_processes_go_on_as_if_nothing_had_been(tmp_path, shards):
 def test_each_process_reads_its_own_part_alone(tmp_path, shards):
     finish(start(2, tmp_path, shards, 1, 9))
     run = start(2, tmp_path, shards, 2, 9)
-    said = [process.communicate(timeout=300)[0] for process in run]
+    said = [process.communicate()[0] for process in run]
     assert "going on from" in said[0], said
     for rank, text in enumerate(said):
         opened = {line.split()[1] for line in text.splitlines() if line.startswith("opened ")}
@@ -121,19 +92,19 @@ def test_another_number_of_processes_goes_on_without_repeating(tmp_path, shards,
 def test_split_runs_learn_and_resume_as_one_process_does(
     tmp_path, shards, processes, shard, tensor, batch
 ):
-    """FSDP2 x2, tensor x2, HSDP 2x2: 20 losses as one process's; saved by one, resumed by many."""
+    """FSDP2 x2, tensor x2, HSDP 2x2: 10 losses as one process's; saved by one, resumed by many."""
     whole = batch * processes // tensor
-    finish(start(1, tmp_path / "one", shards, 20, 99, 1, 1, whole))
-    finish(start(1, tmp_path / "many", shards, 8, 99, 1, 1, whole))
-    out = finish(start(processes, tmp_path / "many", shards, 20, 99, shard, tensor, batch))
-    assert "at step 8" in out
+    finish(start(1, tmp_path / "one", shards, 10, 99, 1, 1, whole))
+    finish(start(1, tmp_path / "many", shards, 4, 99, 1, 1, whole))
+    out = finish(start(processes, tmp_path / "many", shards, 10, 99, shard, tensor, batch))
+    assert "at step 4" in out
     one, many = (losses(tmp_path / name) for name in ("one", "many"))
-    assert [step for step, _ in one] == [step for step, _ in many] == list(range(1, 21))
+    assert [step for step, _ in one] == [step for step, _ in many] == list(range(1, 11))
     assert [v for _, v in many] == pytest.approx([v for _, v in one], rel=1e-4)
-    assert same(tmp_path / "many/step_00000020", tmp_path / "one/step_00000020", 1e-4)
+    assert same(tmp_path / "many/step_00000010", tmp_path / "one/step_00000010", 1e-4)
     # and the other way: what many saved, one goes on with
-    out = finish(start(1, tmp_path / "many", shards, 21, 99, 1, 1, whole))
-    assert "at step 20" in out
+    out = finish(start(1, tmp_path / "many", shards, 11, 99, 1, 1, whole))
+    assert "at step 10" in out
 
 
 def losses(run: Path) -> list[tuple[int, float]]:

@@ -14,36 +14,43 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.train.test_resume import finish, same, start
+from nanospeech_torch.train.data.loader import Loader
+from tests.forked import Forked, finish
+from tests.train.test_resume import same, start
 from tests.training import samples, trainer, write_shards
 
 ROOT = Path(__file__).parents[2]
 ENDLESS = 100_000
 PIPES: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
 
-# workers that read for ever are signalled by a stranger as soon as they are there, and once more
-# later; then by their trainer
-LOADER = """
-import os, subprocess, time
-from nanospeech_torch.train.data.loader import Loader
+
 class Slow:
-    def __len__(self): return 4
-    def __getitem__(self, index):
+    """Samples that are read for ever."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> None:
         time.sleep(1000)
-again = "read pids; kill -TERM $pids; sleep 1; kill -TERM $pids; kill -INT $pids"
-stranger = subprocess.Popen(["bash", "-c", again], stdin=subprocess.PIPE, text=True)
-loader = iter(Loader(Slow(), num_workers=4, multiprocessing_context="fork"))
-workers = loader._workers
-stranger.communicate(" ".join(str(w.pid) for w in workers) + chr(10))
-time.sleep(1)
-print(sum(w.is_alive() for w in workers), "alive")
-for worker in workers:
-    worker.terminate()
-for worker in workers:
-    worker.join(30)
-print([w.exitcode for w in workers])
-os._exit(0)
-"""
+
+
+def signalled_workers() -> None:
+    """A loader's workers are signalled by a stranger as soon as they are there, and once more
+    later; then by their trainer. Prints who is alive, and how they end."""
+    again = "read pids; kill -TERM $pids; sleep 1; kill -TERM $pids; kill -INT $pids"
+    stranger = subprocess.Popen(["bash", "-c", again], stdin=subprocess.PIPE, text=True)
+    loader = iter(Loader(Slow(), num_workers=4, multiprocessing_context="fork"))
+    workers = loader._workers
+    stranger.communicate(" ".join(str(w.pid) for w in workers) + "\n")
+    time.sleep(1)
+    print(sum(w.is_alive() for w in workers), "alive")
+    for worker in workers:
+        worker.terminate()
+    for worker in workers:
+        worker.join(30)
+    print([w.exitcode for w in workers], flush=True)
+    os._exit(0)
+
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="there are no process groups")
 
@@ -55,7 +62,7 @@ def shards(tmp_path_factory) -> Path:
     return folder
 
 
-def wait_for(what: Callable[[], object], *alive: subprocess.Popen) -> None:
+def wait_for(what: Callable[[], object], *alive: subprocess.Popen | Forked) -> None:
     """Until something is there, or a process has ended before it."""
     end = time.monotonic() + 200
     while not what():
@@ -153,9 +160,7 @@ def test_a_signal_while_the_program_loads_is_not_lost(tmp_path, shards):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="others cannot tell who signals")
 def test_a_worker_ends_when_its_trainer_says_so_and_not_before():
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    run = subprocess.Popen([sys.executable, "-c", LOADER], env=env, **PIPES)
-    out = run.communicate(timeout=100)[0]
+    out, _ = Forked(signalled_workers, env={}).communicate()
     assert out.splitlines()[-2:] == ["4 alive", "[0, 0, 0, 0]"], out
 
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,10 +14,16 @@ from nanospeech.trainer_torch import NanospeechTrainer
 from nanospeech_torch.train.data.speech import BatchPlan
 from nanospeech_torch.train.loop.log import Log
 from nanospeech_torch.train.optim.optimizers import OptimizerConfig, build_optimizers, lr_factor
+from tests.forked import Forked, finish, ranks
 from tests.no_sync import forbid_sync
-from tests.training import duration_model, samples, speech_model, trainer, write_shards
-
-ROOT = Path(__file__).parents[2]
+from tests.training import (
+    duration_model,
+    samples,
+    speech_model,
+    train_share,
+    trainer,
+    write_shards,
+)
 
 
 def weights(path: Path, kind: str = "model_state_dict") -> dict[str, torch.Tensor]:
@@ -82,29 +85,11 @@ def test_old_checkpoints_are_deleted_and_none_is_half_written(tmp_path):
     assert names == ["latest", "log.csv", *kept]
 
 
-@pytest.mark.parametrize("kind", ["plain", "aligned"])
-def test_two_processes_or_micro_batches_equal_one_with_the_same_global_batch(tmp_path, kind):
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu"]
-    launch += [
-        "--num_processes",
-        "2",
-        "--num_machines",
-        "1",
-        "--mixed_precision",
-        "no",
-        "--dynamo_backend",
-        "no",
-    ]
-    for name, start, size, times in (
-        ("two", launch, 1, 1),
-        ("one", [sys.executable], 2, 1),
-        ("twice", [sys.executable], 1, 2),
-    ):
-        arguments = [str(tmp_path / name), str(size), kind, str(times)]
-        command = [*start, "-m", "tests.training", *arguments]
-        result = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True)
-        assert result.returncode == 0, result.stderr[-3000:]
+@pytest.mark.parametrize("aligned", [False, True])
+def test_two_processes_or_micro_batches_equal_one_with_the_same_global_batch(tmp_path, aligned):
+    for name, processes, size, times in (("two", 2, 1, 1), ("one", 1, 2, 1), ("twice", 1, 1, 2)):
+        arguments = (tmp_path / name, size, aligned, times)
+        finish([Forked(train_share, *arguments, env=env) for env in ranks(processes)])
     names = ("one", "two", "twice")
     one, *others = (weights(tmp_path / name / "step_00000006.pt") for name in names)
     for other in others:

@@ -1,0 +1,107 @@
+"""Processes of tests, forked from a server that has imported torch once: no start costs seconds."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(
+    [
+        *("tests.parallel_worker", "tests.resume_worker", "tests.training", "accelerate"),
+        # what a first step imports
+        *("torch._dynamo", "torch.distributed.checkpoint", "torch.distributed.fsdp"),
+        *("torch.distributed.tensor.parallel", "torch.nn.parallel.distributed"),
+    ]
+)
+
+
+class Forked:
+    """A process that calls a function; told of and spoken to as a subprocess.Popen.
+
+    Args:
+        call: importable, as all arguments are pickled.
+        env: is added to the environment.
+        leader: process whose group it joins; its own id for 0.
+    """
+
+    def __init__(
+        self, call: Callable, *args: object, env: dict[str, str], leader: int | None = None
+    ):
+        handle, self.output = tempfile.mkstemp()
+        os.close(handle)
+        self.process = CONTEXT.Process(target=begin, args=(call, args, env, self.output, leader))
+        self.process.start()
+        self.pid: int = self.process.pid  # type: ignore[assignment]
+        while leader is not None and self.poll() is None and os.getpgid(self.pid) == os.getpgid(0):
+            time.sleep(0.001)
+
+    @property
+    def returncode(self) -> int | None:
+        return self.process.exitcode
+
+    def poll(self) -> int | None:
+        return self.process.exitcode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def communicate(self, timeout: float = 300) -> tuple[str, None]:
+        """Waits for the end, or kills what takes longer; what was printed, errors too."""
+        self.process.join(timeout)
+        if self.poll() is None:
+            self.send_signal(signal.SIGKILL)
+            self.process.join()
+        return Path(self.output).read_text(encoding="utf-8", errors="replace"), None
+
+
+def begin(
+    call: Callable, args: tuple, env: dict[str, str], output: str, leader: int | None
+) -> None:
+    """What a forked process does."""
+    if leader is not None:
+        os.setpgid(0, leader)
+    with open(output, "ab") as out:
+        os.dup2(out.fileno(), 1)
+        os.dup2(out.fileno(), 2)
+    os.environ.update(env)
+    try:
+        call(*args)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+
+def finish(run: list[Forked]) -> str:
+    """Waits for processes that must all end well; what the first one printed."""
+    out = [process.communicate()[0] for process in run]
+    assert [process.returncode for process in run] == [0] * len(run), "\n".join(out)[-4000:]
+    return out[0]
+
+
+def ranks(processes: int) -> list[dict[str, str]]:
+    """The environment of each process of a run, as a launcher sets it."""
+    common = {
+        "OMP_NUM_THREADS": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "WORLD_SIZE": str(processes),
+        "LOCAL_WORLD_SIZE": str(processes),
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+    return [{**common, "RANK": str(r), "LOCAL_RANK": str(r)} for r in range(processes)]
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
