@@ -2,6 +2,7 @@
 
     python -m scripts.benchmarks.gpu > gpu.json
     python -m scripts.benchmarks.gpu --tiny --cpu      each cell, tiny
+    python -m scripts.benchmarks.gpu --only mask compile      cells of these groups
 
 The document holds correctness first (CPU against GPU, graphs and segments against plain), then
 throughput, MFU and memory of training steps, attention with and without a mask, the alignment's
@@ -19,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +94,7 @@ def plan(args: argparse.Namespace) -> Iterator[Cell]:
     """The cells; what says most comes first."""
 
     def trained(group: str, name: str, spec: Spec) -> Cell:
-        return Cell(group, name, lambda timeout: run_cell(spec, timeout))
+        return Cell(group, name, partial(run_cell, spec))
 
     yield Cell("correctness", "CPU against device", part("correctness", args))
     yield Cell("search", "loop and kernel", part("search", args))
@@ -124,6 +126,8 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
     end = time.monotonic() + 60 * args.minutes
     rows = []
     for cell in plan(args):
+        if args.only and cell.group not in args.only:
+            continue
         begin, left = time.monotonic(), end - time.monotonic()
         if left < args.least:
             figures: dict[str, Any] = {"status": "skipped", "note": "no time left"}
@@ -145,6 +149,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--tiny", action="store_true", help="tiny sizes, to see that all of it runs")
     made.add_argument("--cpu", action="store_true", help="leave GPUs alone")
     made.add_argument("--compile", action="store_true", help="with --tiny: compiled cells too")
+    made.add_argument("--only", nargs="+", metavar="GROUP", help="of the cells; default: all")
     made.add_argument("--minutes", type=float, default=9.5, help="for all cells (default: 9.5)")
     made.add_argument("--timeout", type=float, default=120, help="seconds for each (default: 120)")
     made.add_argument("--least", type=float, default=10, help=argparse.SUPPRESS)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import importlib
 import json
 import os
 import random
@@ -157,6 +158,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     torch.set_num_threads(1)
     peak_flops("cpu", "no")  # measured once, here, and not in every process
+    importlib.import_module("torch._dynamo")  # as an optimizer's first step does, for a second
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as temporary:
         folder = args.out or Path(temporary)

@@ -27,10 +27,10 @@ here=$(cd "$(dirname "$0")/../.." && pwd)
 python=${PYTHON:-python}
 whisper=${WHISPER:-base} voice=${VOICE:-voice}
 cores=$(env -u OMP_NUM_THREADS nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
-if "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then
-  processes=${PROCESSES:-1}
-else
-  processes=${PROCESSES:-$((cores > 1 ? 2 : 1))}
+processes=${PROCESSES:-}
+if [ -z "$processes" ]; then
+  gpu='import sys, torch; sys.exit(not torch.cuda.is_available())'
+  processes=$("$python" -c "$gpu" || [ "$cores" = 1 ] && echo 1 || echo 2)
 fi
 threads=$((cores > processes ? cores / processes : 1))
 export PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}" OMP_NUM_THREADS="$threads"

@@ -100,20 +100,21 @@ def test_every_cell_has_paired_figures_and_a_failed_one_says_why(tiny_release, c
     assert all(row.endswith(f"{document['date']} |") for row in rows[1:])
 
 
-def test_the_ladder_changes_one_thing_at_a_time(recipe, capsys):
+def test_rungs_of_a_ladder_are_measured_from_upstreams_settings_to_ours(recipe, tmp_path):
+    """The first, the last and one between, each in a process of its own."""
     needs("torch")
-    command = ["--random", recipe, "--ladder", "--backend", "torch", "--seconds", "1"]
-    command += ["--repeats", "1", "--threads", "1", "--timeout", "300"]
-    assert bench.main(command) == 0
-    document = last_line(capsys.readouterr().out)
-    cells = document["cells"]
-    assert len(cells) == 9
-    for cell in cells:
+    words = ["--random", recipe, "--ladder", "--backend", "torch", "--seconds", "1"]
+    results = bench.plan(bench.parser().parse_args([*words, "--threads", "1"]), tmp_path)
+    assert len(results) == 9
+    turns(some := results[::4], 1, 300, lambda _: None)
+    for cell in (r.document() for r in some):
         check_spread(cell["figures"]["rtf"], 1)
         # the prompt's seconds count, as in the figure that is to be beaten
         assert cell["figures"]["audio_seconds"]["median"] == pytest.approx(1, abs=0.01)
         assert "rtf_vocoder" not in cell["figures"]
-    for pair in document["ratios"]:
+    pairs = bench_report.all_ratios(some)
+    assert len(pairs) == 2
+    for pair in pairs:
         check_spread(pair["above"], 1)
 
 

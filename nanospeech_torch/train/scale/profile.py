@@ -165,7 +165,7 @@ def peak_flops(device: torch.device | str, dtype: torch.dtype | str = "bf16") ->
     """The peak of a device in a type.
 
     GPUs that are known by name have their maker's figure; the others, and CPUs, the rate of a large
-    matrix product, measured once a process for a second.
+    matrix product, measured once a process.
 
     Args:
         device: "cpu", "cuda", …
@@ -204,7 +204,7 @@ def listed_peak(name: str, dtype: torch.dtype) -> Peak | None:
 
 @functools.lru_cache
 def measured_peak(kind: str, index: int | None, dtype: torch.dtype, threads: int) -> Peak:
-    """The best rate of a square matrix product in about a second."""
+    """The best rate of a square matrix product in about a quarter of a second."""
     size = 1024 if kind == "cpu" else 8192
     device = torch.device(kind, index) if index is not None else torch.device(kind)
     a, b = (torch.ones(size, size, dtype=dtype, device=device) for _ in range(2))
@@ -216,7 +216,7 @@ def measured_peak(kind: str, index: int | None, dtype: torch.dtype, threads: int
         return time.perf_counter() - begin
 
     once()
-    best, end = once(), time.perf_counter() + 1.0
+    best, end = once(), time.perf_counter() + 0.25
     while time.perf_counter() < end:
         best = min(best, once())
     what = f"measured matmul rate, {kind}, {str(dtype).removeprefix('torch.')}"
