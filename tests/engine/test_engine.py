@@ -15,44 +15,13 @@ from nanospeech.engine.sampling import noise
 from nanospeech.engine.upsampling import average_durations, patch_means, searched_durations
 from nanospeech.errors import BackendError, CheckpointError, InputError
 from nanospeech.load import load_engine, pick_backend
-from nanospeech.text.tokenizer import pad_tokens
+from tests.engine.items import Items, alone
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = [(kind, p) for kind in ("none", "average", "aligned") for p in (1, 2)]
 OPTIONS = SampleOptions(method="midpoint", steps=3)
-PROMPTS = (41, 0, 30)  # frames
-LENS = (131, 98, 75)
 TEXTS = ("hello there, general.", "how are you?", "no.")
-PROMPT_TOKENS = (8, 0, 1)
-
-
-def batch(engine, mel):
-    """Items of unequal lengths as arguments of sample."""
-    frames = max(LENS)
-    cond = np.zeros((3, frames, 100), np.float32)
-    for row, n in zip(cond, PROMPTS):
-        row[:n] = mel[:n]
-    return {
-        "noise_BNM": np.stack([noise(frames, 100, seed) for seed in range(3)]),
-        "cond_BNM": cond,
-        "text_BT": pad_tokens([engine.tokenizer.encode(t) for t in TEXTS]),
-        "lens_B": np.array(LENS),
-        "prompt_frames_B": np.array(PROMPTS),
-        "prompt_tokens_B": np.array(PROMPT_TOKENS),
-    }
-
-
-def alone(items, i):
-    """Item i of a batch without any padding."""
-    n = items["lens_B"][i]
-    text = items["text_BT"][i]
-    return {
-        "noise_BNM": items["noise_BNM"][i : i + 1, :n],
-        "cond_BNM": items["cond_BNM"][i : i + 1, :n],
-        "text_BT": text[text >= 0][None],
-        "prompt_frames_B": items["prompt_frames_B"][i : i + 1],
-        "prompt_tokens_B": items["prompt_tokens_B"][i : i + 1],
-    }
+ITEMS = Items(TEXTS, lens=(131, 98, 75), prompts=(41, 0, 30), prompt_tokens=(8, 0, 1))
 
 
 @pytest.mark.parametrize(("kind", "p"), KINDS)
@@ -60,10 +29,10 @@ def test_batches_equal_one_by_one(make_release, engine_of, arrays, backend, kind
     masking = kind != "none" or p == 2
     folder = make_release(text_upsampling=kind, patch_size=p, text_masking=masking)
     engine = engine_of(folder, backend)
-    items = batch(engine, arrays["mel"][0])
+    items = ITEMS.batch(engine, arrays["mel"][0])
     together = engine.sample(**items, options=OPTIONS)
     waves = engine.vocode(together, lens_B=items["lens_B"])
-    for i, n in enumerate(LENS):
+    for i, n in enumerate(ITEMS.lens):
         single = engine.sample(**alone(items, i), options=OPTIONS)
         assert np.abs(together[i, :n] - single[0]).max() <= 1e-3
         (wave,) = engine.vocode(single)
@@ -74,12 +43,12 @@ def test_batches_equal_one_by_one(make_release, engine_of, arrays, backend, kind
 @pytest.mark.parametrize(("kind", "p"), KINDS)
 def test_velocities_of_batches_equal_one_by_one(make_release, engine_of, arrays, kind, p):
     engine = engine_of(make_release(text_upsampling=kind, patch_size=p), "torch")
-    items = batch(engine, arrays["mel"][0])
+    items = ITEMS.batch(engine, arrays["mel"][0])
     time = np.array([0.0, 0.4, 1.0], np.float32)
     v = engine.velocity(
         items["noise_BNM"], items["cond_BNM"], items["text_BT"], time, lens_B=items["lens_B"]
     )
-    for i, n in enumerate(LENS):
+    for i, n in enumerate(ITEMS.lens):
         a = alone(items, i)
         single = engine.velocity(a["noise_BNM"], a["cond_BNM"], a["text_BT"], time[i : i + 1])
         assert np.abs(v[i, :n] - single[0]).max() <= 1e-3
@@ -88,10 +57,10 @@ def test_velocities_of_batches_equal_one_by_one(make_release, engine_of, arrays,
 
 def test_durations_of_batches_equal_one_by_one(tiny_release, engine_of, arrays, backend):
     engine = engine_of(tiny_release, backend)
-    items = batch(engine, arrays["mel"][0])
-    cond, text, prompts = items["cond_BNM"], items["text_BT"], np.array(PROMPTS)
+    items = ITEMS.batch(engine, arrays["mel"][0])
+    cond, text, prompts = items["cond_BNM"], items["text_BT"], np.array(ITEMS.prompts)
     together = engine.duration(cond, text, lens_B=prompts)
-    for i, n in enumerate(PROMPTS):
+    for i, n in enumerate(ITEMS.prompts):
         ids = text[i][text[i] >= 0][None]
         assert abs(engine.duration(cond[i : i + 1, :n], ids)[0] - together[i]) <= 1e-3
 
@@ -99,7 +68,7 @@ def test_durations_of_batches_equal_one_by_one(tiny_release, engine_of, arrays, 
 @pytest.mark.parametrize("kind", ["none", "average", "aligned"])
 def test_dropped_conditions_have_no_influence(make_release, engine_of, arrays, backend, kind):
     engine = engine_of(make_release(text_upsampling=kind), backend)
-    a = batch(engine, arrays["mel"][0])
+    a = ITEMS.batch(engine, arrays["mel"][0])
     x, cond, text, time = a["noise_BNM"], a["cond_BNM"], a["text_BT"], np.full(3, 0.3, np.float32)
     other = np.where(text >= 0, (text + 1) % 33, -1)
 
@@ -118,7 +87,7 @@ def test_dropped_conditions_have_no_influence(make_release, engine_of, arrays, b
 
 def test_guidance_is_the_sum_of_two_velocities(make_release, engine_of, arrays, backend):
     engine = engine_of(make_release(text_upsampling="average"), backend)
-    a = alone(batch(engine, arrays["mel"][0]), 0)
+    a = alone(ITEMS.batch(engine, arrays["mel"][0]), 0)
     x, cond, text = a["noise_BNM"], a["cond_BNM"], a["text_BT"]
     options = SampleOptions("euler", 1, cfg_strength=1.5)
     t = np.zeros(1, np.float32)
@@ -131,7 +100,7 @@ def test_guidance_is_the_sum_of_two_velocities(make_release, engine_of, arrays, 
 
 def test_a_step_is_told_and_can_end_the_work(tiny_release, engine_of, arrays, backend):
     engine = engine_of(tiny_release, backend)
-    a = alone(batch(engine, arrays["mel"][0]), 2)
+    a = alone(ITEMS.batch(engine, arrays["mel"][0]), 2)
     told = []
     engine.sample(**a, options=OPTIONS, on_step=lambda done, steps: told.append((done, steps)))
     assert told == [(1, 3), (2, 3), (3, 3)]

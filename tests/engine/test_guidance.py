@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from nanospeech.config import ModelConfig, SampleOptions
-from nanospeech.engine.sampling import best_scale, evaluation_times, noise, time_grid
+from nanospeech.engine.sampling import best_scale, evaluation_times, time_grid
 from nanospeech.generate import FLAGS, build_parser
 from nanospeech.load import load_engine
-from nanospeech.text.tokenizer import pad_tokens
+from tests.engine.items import Items, alone
 
 CASES = {
     "cfg-zero": SampleOptions(steps=3, guidance="cfg-zero"),
@@ -22,32 +22,8 @@ CASES = {
     "interval-rk4": SampleOptions("rk4", 2, cfg_until=0.2, guidance="cfg-zero"),
     "unguided": SampleOptions(steps=3, cfg_strength=0.0),
 }
-PROMPTS, LENS = (41, 30), (101, 75)
-TEXTS, PROMPT_TOKENS = ("hello there, general.", "how are you?"), (8, 4)
-
-
-def batch(engine, mel):
-    """Two items of unequal lengths as arguments of sample."""
-    frames = max(LENS)
-    cond = np.zeros((2, frames, 100), np.float32)
-    for row, n in zip(cond, PROMPTS):
-        row[:n] = mel[:n]
-    return {
-        "noise_BNM": np.stack([noise(frames, 100, seed) for seed in range(2)]),
-        "cond_BNM": cond,
-        "text_BT": pad_tokens([engine.tokenizer.encode(t) for t in TEXTS]),
-        "lens_B": np.array(LENS),
-        "prompt_frames_B": np.array(PROMPTS),
-        "prompt_tokens_B": np.array(PROMPT_TOKENS),
-    }
-
-
-def alone(items, i):
-    """Item i of a batch without any padding."""
-    n, text = items["lens_B"][i], items["text_BT"][i]
-    one = {k: v[i : i + 1] for k, v in items.items() if k != "lens_B"}
-    one["noise_BNM"], one["cond_BNM"] = one["noise_BNM"][:, :n], one["cond_BNM"][:, :n]
-    return one | {"text_BT": text[text >= 0][None]}
+TEXTS = ("hello there, general.", "how are you?")
+ITEMS = Items(TEXTS, lens=(101, 75), prompts=(41, 30), prompt_tokens=(8, 4))
 
 
 @pytest.fixture
@@ -70,9 +46,9 @@ def counted(monkeypatch):
 @pytest.mark.parametrize("case", CASES)
 def test_batches_equal_one_by_one(tiny_aligned, engine_of, arrays, backend, case):
     engine = engine_of(tiny_aligned, backend)
-    items = batch(engine, arrays["mel"][0])
+    items = ITEMS.batch(engine, arrays["mel"][0])
     together = engine.sample(**items, options=CASES[case])
-    for i, n in enumerate(LENS):
+    for i, n in enumerate(ITEMS.lens):
         single = engine.sample(**alone(items, i), options=CASES[case])
         assert np.abs(together[i, :n] - single[0]).max() <= 1e-3
 
@@ -82,9 +58,9 @@ def test_batches_equal_one_by_one(tiny_aligned, engine_of, arrays, backend, case
 def test_backends_agree(make_release, engine_of, arrays, kind, case):
     folder = make_release(text_upsampling=kind)
     engines = [engine_of(folder, name) for name in ("torch", "mlx")]
-    items = batch(engines[0], arrays["mel"][0])
+    items = ITEMS.batch(engines[0], arrays["mel"][0])
     a, b = (engine.sample(**items, options=CASES[case]) for engine in engines)
-    for i, n in enumerate(LENS):
+    for i, n in enumerate(ITEMS.lens):
         assert np.abs(a[i, :n] - b[i, :n]).max() <= 1e-3
     plain = SampleOptions(CASES[case].method, CASES[case].steps)
     assert np.abs(a - engines[0].sample(**items, options=plain)).max() > 1e-2  # it does something
@@ -92,13 +68,13 @@ def test_backends_agree(make_release, engine_of, arrays, kind, case):
 
 def test_cfg_zero_fits_the_new_frames_of_each_item(make_release, engine_of, arrays, backend):
     engine = engine_of(make_release(text_upsampling="average"), backend)
-    items = batch(engine, arrays["mel"][0])
+    items = ITEMS.batch(engine, arrays["mel"][0])
     x, cond, text = (items[k] for k in ("noise_BNM", "cond_BNM", "text_BT"))
     t, lens = np.zeros(2, np.float32), items["lens_B"]
     c = engine.velocity(x, cond, text, t, lens_B=lens)
     u = engine.velocity(x, cond, text, t, lens_B=lens, drop_audio=True, drop_text=True)
     fresh = np.arange(x.shape[1])
-    fresh = (fresh >= np.array(PROMPTS)[:, None]) & (fresh < lens[:, None])
+    fresh = (fresh >= np.array(ITEMS.prompts)[:, None]) & (fresh < lens[:, None])
     scale = best_scale(c, u, fresh[..., None])
     whole = best_scale(c, u, np.ones_like(fresh)[..., None])
     assert np.abs(scale - whole).max() > 1e-3 and np.ptp(scale) > 1e-3
@@ -112,7 +88,7 @@ def test_cfg_zero_fits_the_new_frames_of_each_item(make_release, engine_of, arra
 def test_the_cost_is_as_told(tiny_aligned, engine_of, arrays, backend, counted, case):
     engine, options = engine_of(tiny_aligned, backend), CASES[case]
     calls = counted(engine)
-    engine.sample(**alone(batch(engine, arrays["mel"][0]), 0), options=options)
+    engine.sample(**alone(ITEMS.batch(engine, arrays["mel"][0]), 0), options=options)
     times = evaluation_times(time_grid(options.steps), options.method, options.zero_init)
     strength = 3.0 if options.cfg_strength is None else options.cfg_strength
     inside = [options.cfg_from <= t <= options.cfg_until for t in times]
@@ -125,7 +101,7 @@ def test_the_cost_is_as_told(tiny_aligned, engine_of, arrays, backend, counted, 
 
 def test_an_interval_without_evaluations_is_no_guidance(tiny_aligned, engine_of, arrays, backend):
     engine = engine_of(tiny_aligned, backend)
-    items = alone(batch(engine, arrays["mel"][0]), 0)
+    items = alone(ITEMS.batch(engine, arrays["mel"][0]), 0)
 
     def mel(**options):
         return engine.sample(**items, options=SampleOptions(steps=2, **options))
@@ -142,7 +118,7 @@ def test_a_model_that_learnt_its_guidance_is_not_guided(
     config = ModelConfig.load(folder / "config.json")
     dataclasses.replace(config, cfg_strength=0.0).save(folder / "config.json")
     engine = load_engine(folder, backend, "cpu", "float32")
-    items = alone(batch(engine, arrays["mel"][0]), 0)
+    items = alone(ITEMS.batch(engine, arrays["mel"][0]), 0)
     calls = counted(engine)
     mel = engine.sample(**items, options=SampleOptions(steps=2))
     assert calls == [1, 1]
@@ -178,7 +154,7 @@ def test_temperature_is_the_spread_of_the_noise(tiny_aligned, engine_of, arrays,
     config = ModelConfig.load(folder / "config.json")
     dataclasses.replace(config, temperature=0.5).save(folder / "config.json")
     engine, plain = load_engine(folder, backend, "cpu", "float32"), engine_of(tiny_aligned, backend)
-    items = alone(batch(engine, arrays["mel"][0]), 0)
+    items = alone(ITEMS.batch(engine, arrays["mel"][0]), 0)
 
     def mel(engine, temperature=None, **changed):
         options = SampleOptions(steps=2, temperature=temperature)
