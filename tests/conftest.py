@@ -37,6 +37,26 @@ if importlib.util.find_spec("torch"):
 
     torch.set_num_threads(1)
 
+# the files that take longest, longest first: with two processes none is left for the end
+LONGEST = ("train/test_parallel.py",)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first; else the order stays."""
+    place = {str(Path(__file__).parent / name): n for n, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(str(item.path), len(place)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """With `-n` whole files go to the processes, so that what a file shares is made once."""
+    if config.getvalue("dist") != "load":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    config.option.loadscopereorder = False
+    return LoadFileScheduling(config, log)
+
 
 def needs(backend: str) -> None:
     """Skips a test where a backend is not installed."""
