@@ -1,42 +1,36 @@
-"""The vocoder's training: segments of recordings, two phases a step, exact resuming."""
+"""The vocoder's training: two phases a step, what each learns, exact resuming."""
 
 import copy
 import dataclasses
 import io
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import soundfile
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
-torch = pytest.importorskip("torch")
-
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
-
-from nanospeech import load_engine  # noqa: E402
-from nanospeech.audio import mel  # noqa: E402
-from nanospeech.audio import wave as sound  # noqa: E402
-from nanospeech.config import AudioConfig, VocoderConfig  # noqa: E402
-from nanospeech.errors import DataError, InputError  # noqa: E402
-from nanospeech.release.folder import open_release  # noqa: E402
-from nanospeech_torch.prepare import synthetic_mels  # noqa: E402
-from nanospeech_torch.train.data.segments import (  # noqa: E402
+from nanospeech import load_engine
+from nanospeech.audio import mel
+from nanospeech.audio import wave as sound
+from nanospeech.config import AudioConfig, VocoderConfig
+from nanospeech.errors import InputError
+from nanospeech.release.folder import open_release
+from nanospeech_torch.train.data.segments import (
     SegmentBatch,
     SegmentBatches,
     SegmentConfig,
-    cut,
-    is_held_out,
 )
-from nanospeech_torch.train.data.sources import TarSource  # noqa: E402
-from nanospeech_torch.train.data.speech import BatchPlan, StreamState  # noqa: E402
-from nanospeech_torch.train.objectives.vocoder_gan import VocoderGAN, VocoderLossConfig  # noqa: E402
-from nanospeech_torch.train.objectives.vocoder_loss import log_mel  # noqa: E402
-from nanospeech_torch.train.run import take_vocoder  # noqa: E402
-from nanospeech_torch.train.scale.parallel import replicas  # noqa: E402
-from nanospeech_torch.vocoder import Vocos  # noqa: E402
+from nanospeech_torch.train.data.sources import TarSource
+from nanospeech_torch.train.data.speech import BatchPlan, StreamState
+from nanospeech_torch.train.objectives.vocoder_gan import VocoderGAN, VocoderLossConfig
+from nanospeech_torch.train.objectives.vocoder_loss import log_mel
+from nanospeech_torch.train.run import take_vocoder
+from nanospeech_torch.train.scale.parallel import replicas
+from nanospeech_torch.vocoder import Vocos
+from tests.forked import Forked, finish
 
 SHARD = Path(__file__).parents[1] / "fixtures" / "speech-000000.tar"
 PLAN = BatchPlan(batch_size=4, max_frames=10_000, max_duration=2000)
@@ -293,7 +287,7 @@ def train_half(rank: int, world: int, folder: str) -> None:
 
 def test_two_processes_train_what_one_would(tmp_path):
     train_half(0, 1, str(tmp_path))
-    torch.multiprocessing.spawn(train_half, (2, str(tmp_path)), 2)
+    finish([Forked(train_half, rank, 2, str(tmp_path), env={}) for rank in range(2)])
     one, first, second = (
         json.loads((tmp_path / f"{name}.json").read_text())
         for name in ("0_of_1", "0_of_2", "1_of_2")
@@ -349,23 +343,6 @@ def test_a_mel_the_vocoder_cannot_have_is_refused():
         VocoderGAN(Vocos(VocoderConfig(**sizes)), AudioConfig(**sizes))
 
 
-def test_a_segment_knows_what_lies_around_it():
-    """Its mel is the recording's there, not that of a wave which begins and ends with it."""
-    whole = (sound.read(samples()[0]["mp3"]) * 32767).astype(np.int16)
-    wave = whole.astype(np.float32) / 32767
-    c, audio, length = SegmentConfig(frames=16, min_gain=0, max_gain=0), AudioConfig(), 15 * 256
-    rng = np.random.default_rng(0)
-    for _ in range(5):
-        part, part_mel = cut(whole, c, audio, rng)
-        windows = np.lib.stride_tricks.sliding_window_view(wave[: -length + 64], 64)
-        [start] = np.flatnonzero(np.isclose(windows, part[:64], atol=1e-6).all(1))
-        assert start > 512
-        full = mel.log_mel(wave[start % 256 :])[start // 256 :]
-        assert np.abs(part_mel - full[:16]).max() < 1e-4
-    _, all_of_it = cut(whole[:length], c, audio, rng)  # a clip as long as a segment
-    assert np.abs(all_of_it - mel.log_mel(wave[:length])).max() < 1e-4
-
-
 def with_made_mels() -> list[dict]:
     """The recordings, each with a mel that is its own and 1 louder."""
     found = samples()
@@ -406,104 +383,3 @@ def test_a_vocoder_is_trained_on_from_a_release_folder(tiny_release, tiny_aligne
     other = Vocos(dataclasses.replace(known.config.vocoder, num_layers=1))
     with pytest.raises(InputError, match="another vocoder"):
         take_vocoder(other, known)
-
-
-def test_a_model_makes_the_mels_of_recordings_again(tiny_aligned, tmp_path, capsys):
-    command = [str(tiny_aligned), str(SHARD), "--voice", "tone", "--out", str(tmp_path / "made")]
-    assert synthetic_mels.main([*command, "--since", "0.98", "0.98"]) == 0
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert told["voice"] == "tone" and told["hours"] > 0 and not told["left_out"]
-    [path] = (tmp_path / "made").glob("*.tar")
-    made = [sample for _, sample in TarSource([path]).open(0)]
-    assert {s["__key__"] for s in made} == {s["__key__"] for s in samples()}
-    for sample in made:
-        own = mel.log_mel(sound.read(sample["flac"]))
-        features = np.load(io.BytesIO(sample["npy"]))
-        assert features.dtype == np.float16 and len(own) - len(features) in (0, 1)
-        # hardly noised: the model had little to say
-        assert np.abs(features - own[: len(features)]).mean() < 0.2
-    iter(SegmentBatches(made, None, PLAN, None, LOSS))
-    assert synthetic_mels.main([*command, "--since", "0", "0"]) == 0
-    again = [sample for _, sample in TarSource([path]).open(0)]
-    features = np.load(io.BytesIO(again[0]["npy"]))
-    assert np.abs(features - mel.log_mel(sound.read(again[0]["flac"]))[: len(features)]).mean() > 1
-    assert synthetic_mels.main([*command, "--since", "0.9", "0.1"]) == 2
-    assert "--since" in capsys.readouterr().err
-
-
-def test_only_a_model_that_aligns_can_make_mels_again(tiny_release, tmp_path, capsys):
-    assert synthetic_mels.main([str(tiny_release), str(SHARD), "--out", str(tmp_path)]) == 2
-    assert "no aligned model" in capsys.readouterr().err
-
-
-def test_the_stream_is_the_same_from_a_place_and_from_the_cache():
-    stream = iter(loader())
-    taken = [next(stream) for _ in range(9)]
-    assert taken[-1].place.epoch > 0 and taken[0].batch.frames == 4 * 24
-    for start in (3, 6):
-        places = {0: taken[start - 1].place}
-        again = iter(loader(places=places, consumed=start, cache_bytes=10**7))
-        for old in taken[start:]:
-            new = next(again)
-            assert same(old.batch, new.batch) and old.place == new.place
-    assert not same(taken[0].batch, next(iter(loader(seed=1))).batch)
-
-
-def epoch_of(dataset, **changes) -> tuple[Counter, Counter]:
-    """Segments by key and reasons of clips left out, in one epoch."""
-    config = SegmentConfig(**{"frames": 24, "segment_stride": 1.0, "held_out": 0.0, **changes})
-    batches = SegmentBatches(dataset, None, PLAN, None, config)
-    batches.start(0, 0, 1)
-    keys = Counter()
-    while (taken := batches.stream.take()) is not None:
-        item = batches.describe_sample(*taken)
-        keys.update(i["key"] for i in (batches.on_sample(item) if item else []))
-    return keys, batches.skipped
-
-
-def test_longer_clips_are_heard_oftener():
-    dataset = [{"__key__": f"clip{n}", "wav": wav(24_000 * n)} for n in (1, 2, 4, 8)]
-    keys, _ = epoch_of(dataset, segment_stride=0.5)
-    share = {n: keys[f"clip{n}"] / n for n in (1, 2, 4, 8)}
-    assert all(7 <= s <= 8.5 for s in share.values())  # 93.75 frames a second / (24 * 0.5)
-
-
-def test_what_cannot_be_used_is_counted():
-    good = samples()
-    broken = {"__key__": "broken", "mp3": b"not audio"}
-    silent = {"__key__": "silent", "json": json.dumps({"text": "no sound"})}
-    short = {**good[1], "__key__": "short", "json": {"duration": 0.1}}
-    shorter = {"__key__": "shorter", "wav": wav(3000)}
-    long = {"__key__": "long", "wav": wav(24_000 * 25)}
-    lying = {"__key__": "lying", "wav": wav(30_000), "json": {"duration": 3.0}}
-    plain = {"__key__": "no text", "wav": wav(30_000)}  # it needs none
-    keys, skipped = epoch_of([*good, broken, silent, short, shorter, long, lying, plain])
-    assert keys.keys() == {"no text"} | {s["__key__"] for s in good}
-    assert skipped == {
-        "unreadable audio": 1,
-        "without audio": 1,
-        "shorter than a segment": 2,
-        "too long": 1,
-        "wrong duration": 1,
-    }
-    with pytest.raises(DataError, match="unreadable"):
-        next(iter(SegmentBatches([broken], None, PLAN, None, LOSS)))
-
-
-def wav(count: int) -> bytes:
-    """A short tone as a WAV file's bytes."""
-    file = io.BytesIO()
-    soundfile.write(file, 0.1 * np.sin(np.arange(count) / 20), 24_000, format="WAV")
-    return file.getvalue()
-
-
-def test_held_out_clips_are_never_drawn():
-    keys = [f"clip{i}" for i in range(2000)]
-    out = {k for k in keys if is_held_out(k, 0.1)}
-    assert 130 < len(out) < 270
-    assert {k for k in keys if is_held_out(k, 0.05)} < out
-    assert not any(is_held_out(k, 0.0) for k in keys)
-    dataset = [{"__key__": k, "wav": wav(30_000)} for k in keys[:40]]
-    used, skipped = epoch_of(dataset, held_out=0.1)
-    assert used.keys() == set(keys[:40]) - out
-    assert skipped == {"held out": len(out & set(keys[:40]))} and skipped["held out"]

@@ -1,0 +1,24 @@
+"""Fixtures of the evaluation's tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from nanospeech.evaluate import __main__ as evaluate
+
+TEXTS = ["The cat sat on a mat.", "Two birds sing."]
+
+
+@pytest.fixture
+def arguments(tiny_release, tmp_path):
+    """arguments(*flags) -> parsed arguments of a run of the tiny model on two sentences."""
+    sentences = tmp_path / "sentences.txt"
+    sentences.write_text("\n".join(TEXTS), encoding="utf-8")
+
+    def parse(*flags: str, metrics: str = "wer,leak,rtf,duration"):
+        pytest.importorskip("torch")
+        line = [str(tiny_release), "--sentences", str(sentences), "--out", str(tmp_path / "out")]
+        line += ["--backend", "torch", "--device", "cpu", "--steps", "2", "--metrics", metrics]
+        return evaluate.build_parser().parse_args([*line, *flags])
+
+    return parse

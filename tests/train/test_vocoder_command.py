@@ -1,0 +1,152 @@
+"""A vocoder trained, gone on with, exported and measured by the commands."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from nanospeech.audio import mel
+from nanospeech.config import VocoderConfig
+from nanospeech.release.shapes import vocoder_config_from_shapes
+from tests.backends.test_vocoder import ROOT, tone
+
+
+def write_shard(path, count=4):
+    """A real shard of short recordings."""
+    import io
+    import tarfile
+
+    import soundfile as sf
+
+    with tarfile.open(path, "w") as tar:
+        for i in range(count):
+            sound = io.BytesIO()
+            sf.write(sound, tone(24_000, 110 + 30 * i), 24_000, format="WAV")
+            meta = json.dumps({"text": f"clip {i}", "duration": 1.0}).encode()
+            for name, content in ((f"k{i}.wav", sound.getvalue()), (f"k{i}.json", meta)):
+                info = tarfile.TarInfo(name)
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
+
+
+@pytest.fixture
+def script(monkeypatch, capsys):
+    """nanospeech train, and evaluate vocoder, as one function of options: what they print."""
+    pytest.importorskip("accelerate")
+    from nanospeech.commands import main
+
+    def run(*options):
+        capsys.readouterr()
+        command = ["train"] if "--config" in options else ["evaluate", "vocoder"]
+        code = main([*command, *(str(o) for o in options)])
+        out, err = capsys.readouterr()
+        assert code == 0, err
+        return out
+
+    return run
+
+
+def test_the_script_trains_resumes_exports_and_evaluates(tmp_path, script):
+    torch = pytest.importorskip("torch")
+    safetensors = pytest.importorskip("safetensors.numpy")
+    write_shard(tmp_path / "a.tar")
+    sizes = ["vocoder.dim=32", "vocoder.intermediate_dim=48", "vocoder.num_layers=2"]
+    plan = ["total_steps=4", "save_step=3", "warmup_steps=2", "vocoder_loss.gan_from=0.5"]
+    batch = ["data.batch_size=2", "vocoder_loss.frames=16", "train.log_every=2"]
+    data = [f"data.shards={tmp_path / 'a.tar'}", "vocoder_loss.held_out=0.0"]
+    recipe = ["--config", ROOT / "nanospeech" / "configs" / "vocoder_gan.yaml"]
+    common = [*recipe, "--set", *sizes, *plan, *batch, *data, "mixed_precision='no'"]
+
+    script(*common, f"run_dir={tmp_path / 'run'}")
+    log = (tmp_path / "run" / "log.csv").read_text().splitlines()
+    assert [row.split(",")[0] for row in log] == ["step", "2", "4"]
+    again = script(
+        *common, f"run_dir={tmp_path / 'b'}", "--resume", tmp_path / "run" / "step_00000003"
+    )
+    assert "at step 3" in again
+    whole, resumed = (
+        torch.load(tmp_path / name / "step_00000004.pt", weights_only=True) for name in ("run", "b")
+    )
+    for kind in ("model_state_dict", "ema_state_dict"):
+        assert all(torch.equal(v, resumed[kind][k]) for k, v in whole[kind].items())
+
+    script("--run", tmp_path / "run", "--export", tmp_path / "release")
+    tensors = safetensors.load_file(tmp_path / "release" / "vocoder.safetensors")
+    config = VocoderConfig(**json.loads((tmp_path / "release" / "vocoder.json").read_text()))
+    assert vocoder_config_from_shapes({k: v.shape for k, v in tensors.items()}) == config
+    assert config == VocoderConfig(dim=32, intermediate_dim=48, num_layers=2)
+    assert {v.dtype for v in tensors.values()} == {np.dtype(np.float16)}
+
+    options = ["--held-out", tmp_path / "a.tar", "--evaluate-clips", 1, "--iterations", 8]
+    result = json.loads(script("--run", tmp_path / "run", "--evaluate", *options))
+    assert result["clips"] == 1 and result["step"] == 4
+    table, folder = result["table"], tmp_path / "run" / "evaluation"
+    apart = {name: table[name]["mel_distance"]["mean"] for name in table}
+    assert apart["recording"] == 0 < apart["griffin_lim"] < apart["vocoder"]
+    assert table["recording"].keys() < table["vocoder"].keys() >= {"mel_distance", "rtf"}
+    for name in ("recording", "vocoder", "griffin_lim"):
+        assert (folder / name / "k0.wav").exists()
+    assert len((folder / "results.csv").read_text().splitlines()) == 4
+    assert json.loads((folder / "summary.json").read_text()) == result
+    # a folder of recordings and the exported weights give the same
+    options = ["--checkpoint", tmp_path / "release", "--waves", tmp_path / "again"]
+    options += ["--iterations", 8]
+    again = json.loads(script("--evaluate", "--held-out", folder / "recording", *options))
+    for name in ("vocoder", "griffin_lim"):
+        assert again["table"][name]["mel_distance"]["mean"] == pytest.approx(apart[name], abs=0.02)
+
+
+def test_the_script_exports_checkpoints_of_earlier_versions(tmp_path, script):
+    torch = pytest.importorskip("torch")
+    safetensors = pytest.importorskip("safetensors.torch")
+    from nanospeech_torch.vocoder import Vocos
+
+    config = {"dim": 32, "intermediate_dim": 48, "num_layers": 2}
+    average = Vocos(VocoderConfig(**config)).state_dict()
+    torch.save({"config": config, "average": average, "step": 6}, tmp_path / "checkpoint.pt")
+    options = ["--export", tmp_path / "release", "--dtype", "float32"]
+    script("--run", tmp_path, *options)
+    tensors = safetensors.load_file(tmp_path / "release" / "vocoder.safetensors")
+    assert all(torch.equal(v, tensors[k]) for k, v in average.items())
+
+
+def test_griffin_lim_iters_survive_export_and_conversion(tmp_path, script):
+    torch = pytest.importorskip("torch")
+    from convert import read_vocoder
+    from nanospeech_torch.vocoder import Vocos
+
+    config = VocoderConfig(dim=32, intermediate_dim=48, num_layers=2, griffin_lim_iters=3)
+    state = {"config": dataclasses.asdict(config), "average": Vocos(config).state_dict(), "step": 6}
+    torch.save(state, tmp_path / "checkpoint.pt")
+    script("--run", tmp_path, "--export", tmp_path / "release")
+    assert read_vocoder(tmp_path / "release")[0] == config
+    write_shard(tmp_path / "a.tar", 1)
+    options = ["--evaluate", "--held-out", tmp_path / "a.tar", "--iterations", 4]
+    table = json.loads(script("--run", tmp_path, *options))["table"]
+    # untrained, it is nearer than four iterations from random phases
+    assert table["vocoder"]["mel_distance"]["mean"] < table["griffin_lim"]["mel_distance"]["mean"]
+
+
+def test_evaluation_takes_the_clips_that_training_left_out(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    pytest.importorskip("torch")
+    from nanospeech_torch.evaluate.vocoder import read_clips
+    from nanospeech_torch.train.data.segments import is_held_out
+
+    write_shard(tmp_path / "a.tar", 12)
+    out = {f"k{i}" for i in range(12) if is_held_out(f"k{i}", 0.3)}
+    clips = read_clips([tmp_path / "a.tar"], lambda key: is_held_out(key, 0.3), 100)
+    assert out and {c.key for c in clips} == out
+    assert [c.text for c in clips] == [f"clip {c.key[1:]}" for c in clips]
+    assert len(read_clips([tmp_path / "a.tar"], lambda key: True, 5)) == 5
+
+
+def test_griffin_lim_comes_back_to_the_mel(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    from nanospeech.evaluate.griffin_lim import griffin_lim
+
+    log_mel = mel.log_mel(tone(12_000))
+    wave = griffin_lim(log_mel, 20)
+    assert len(wave) == (len(log_mel) - 1) * 256
+    assert np.abs(mel.log_mel(wave)[: len(log_mel)] - log_mel).mean() < 0.5
