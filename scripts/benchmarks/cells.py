@@ -41,7 +41,7 @@ FIGURES = (
 
 
 def run_cell(spec: Spec, timeout: float) -> dict[str, Any]:
-    """The figures of one configuration from a fresh process, whatever becomes of it.
+    """The figures of one configuration, measured in a fresh process.
 
     Returns:
         {"status": "ok", …figures}, or "oom", "timeout" or "error" with a "note".
@@ -161,7 +161,7 @@ def ablate(
 ) -> list[dict[str, Any]]:
     """Runs a grid, a row of cells.csv each; cells that are there already are not run again.
 
-    A cell that runs out of memory, takes too long or fails has a row that says so.
+    A cell that fails, times out or runs out of memory has a row with that status.
     """
     folder.mkdir(parents=True, exist_ok=True)
     table = folder / "cells.csv"

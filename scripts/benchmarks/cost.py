@@ -3,13 +3,12 @@
     python -m scripts.benchmarks.cost --backend both --doc docs/cost.md
     python -m scripts.benchmarks.cost --sizes 82M,f5,800M --device cuda --dtype bfloat16
 
-Each point is a process of its own; the points of a sweep are measured in turn, as in bench.py, and
-with them the rate at which the backend multiplies large matrices. The floor of a point is the
-operations of its utterance over that rate: nobody can be faster with the same network. Where the
-time goes is measured by part of the model for both backends, and with PyTorch by kind of operation.
-Writes cost.json, cost.png, batch.png and parts.png to --out, and with --doc the pictures and tables
-into a page, between its markers. The last line is the JSON document. Needs the extras "torch" and
-"eval".
+Each point is a process of its own; the points of a sweep are measured in turn, as in speech_cli.py,
+and with them the rate at which the backend multiplies large matrices. The floor of a point is the
+operations of its utterance over that rate, a lower bound for the same network. Time is also
+measured by part of the model for both backends, and with PyTorch by kind of operation. Writes
+cost.json, cost.png, batch.png and parts.png to --out, and with --doc the pictures and tables into a
+page, between its markers. The last line is the JSON document. Needs the extras "torch" and "eval".
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ QUICK = Ranges(1.0, 0.5, (1.0, 2.0), (0.5, 1.0), (1, 2), (), (1.0,), 1)
 
 @dataclass
 class Point:
-    """A cell of a sweep, where it lies, and what it would cost at the least.
+    """A cell of a sweep, its point, and its floor.
 
     Attributes:
         sweep: one of SWEEPS; many is Speaker.speak_many on so many texts, text Speaker.stream.
@@ -81,8 +80,8 @@ class Point:
     floor: float | None = None
 
     def document(self) -> dict[str, Any]:
-        told = {"sweep": self.sweep, "at": self.at, "floor": self.floor}
-        return {**told, **self.result.document()}
+        about = {"sweep": self.sweep, "at": self.at, "floor": self.floor}
+        return {**about, **self.result.document()}
 
 
 def passes(options: SampleOptions, strength: float) -> int:
@@ -106,7 +105,7 @@ def operations(cell: Cell, config: ModelConfig) -> tuple[float, float]:
     tokens = round(cell.seconds * TOKENS_PER_SECOND)
     strength = config.chosen(options, "cfg_strength")
     parts = step_flops(c, cell.batch, frames, tokens)
-    # the text's states are made once; where they fill the frames, those of no text as well
+    # text states are computed once; if they fill the frames, also those without text
     once = parts.pop("text") * (2 if c.text_upsampling == "none" else 1) + parts.pop("aligner")
     speech = passes(options, strength) * sum(parts.values()) + once
     vocoder = vocoder_flops(config.vocoder, cell.batch, new) if config.vocoder else 0
@@ -148,15 +147,15 @@ def points(sweep: str, args: argparse.Namespace, models: dict[str, str]) -> list
         for at, cell in placed[sweep]:
             config = open_release(cell.model).config
             at = weights(config) if sweep == "size" else at
-            told = f"{config.name}, " if sweep == "size" else ""
-            name = f"{backend}, {told}{sweep} {at:.3g}"
+            size = f"{config.name}, " if sweep == "size" else ""
+            name = f"{backend}, {size}{sweep} {at:.3g}"
             result = Result(replace(cell, backend=backend, name=name))
             found.append(Point(sweep, at, config, result))
     return found
 
 
 def measure(found: Sequence[Point], args: argparse.Namespace, model: str) -> None:
-    """Measures one sweep, and with it the rates that its floors are made of."""
+    """Measures one sweep, and the rates for its floors."""
     rates: dict[tuple[str, str | None], Result] = {}
     for cell in (p.result.cell for p in found if p.sweep not in WHOLE):
         for dtype in (args.dtype, "float32"):  # vocoders are float32 always
@@ -206,7 +205,7 @@ def parser() -> argparse.ArgumentParser:
     for f in fields(Ranges):
         single = int if f.name == "repeats" else float
         add(f"--{f.name}", type=lists.get(f.name, single), help=f.metadata["help"])
-    add("--quick", action="store_true", help="a few small points, to see that all works")
+    add("--quick", action="store_true", help="a few small points, to check that everything runs")
     add("--timeout", type=float, default=600.0, help="seconds for one measurement")
     add("--out", type=Path, default=Path("runs/cost"), help="folder of the pictures")
     add("--doc", type=Path, help="Markdown page whose pictures and tables are replaced")
@@ -224,7 +223,7 @@ def seconds(text: str) -> tuple[float, ...]:
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
-    """Measures all that was asked for, and writes it down."""
+    """Measures the sweeps and writes the results."""
     ranges = QUICK if args.quick else Ranges()
     for f in fields(Ranges):
         if getattr(args, f.name) is None:

@@ -1,4 +1,4 @@
-"""Cost report: what cost.py found, as tables, pictures and a page. Measures nothing."""
+"""Cost report: the results of cost.py as tables, pictures and a page. Measures nothing."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def insert(tables: str, page: Path, folder: Path) -> None:
     """
     near = Path(os.path.relpath(folder, page.parent)).as_posix()
     shown = [
-        f"![{told}]({near}/{name})" for name, told in PICTURES.items() if (folder / name).exists()
+        f"![{alt}]({near}/{name})" for name, alt in PICTURES.items() if (folder / name).exists()
     ]
     figures = f"The figures: [cost.json]({near}/cost.json)."
     put_between(page, BEGIN, END, "\n\n".join(("", *shown, tables, figures, "")))
@@ -119,11 +119,11 @@ def draw_batches(points: Sequence[Any], path: Path) -> None:
 
     figure, axis = plt.subplots(figsize=(6, 4), constrained_layout=True)
     for backend in COLOURS:
-        for sweep, dots, told in (
+        for sweep, dots, title in (
             ("many", "o-", "speak_many"),
             ("batch", "x:", "model and vocoder"),
         ):
-            line(axis, chosen(points, sweep, backend), speed, backend, dots, f"{backend}, {told}")
+            line(axis, chosen(points, sweep, backend), speed, backend, dots, f"{backend}, {title}")
     axis.set(xlabel=AXES["batch"], ylabel="seconds of speech in a second", ylim=(0, None))
     axis.legend()
     save(figure, path)
@@ -167,11 +167,11 @@ def chosen(points: Sequence[Any], sweep: str, backend: str) -> list[Any]:
     return sorted(here, key=lambda p: p.at)
 
 
-def line(axis: Any, points: Sequence[Any], value: Any, backend: str, dots: str, told: str) -> None:
+def line(axis: Any, points: Sequence[Any], value: Any, backend: str, dots: str, label: str) -> None:
     """A line through the points that have a value."""
     found = [(p.at, v) for p in points if (v := value(p)) is not None]
     if found:
-        axis.plot(*zip(*found), dots, color=COLOURS[backend], label=told, markersize=4)
+        axis.plot(*zip(*found), dots, color=COLOURS[backend], label=label, markersize=4)
 
 
 def save(figure: Any, path: Path) -> None:

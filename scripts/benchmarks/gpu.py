@@ -7,8 +7,8 @@
 The document holds correctness first (CPU against GPU, graphs and segments against plain), then
 throughput, MFU and memory of training steps, attention with and without a mask, the alignment's
 search as a loop and as one kernel, and the real-time factor of speaking. Each cell runs in a
-process of its own: one that fails, hangs or runs out of memory is a row that says so. When the time
-is up the cells that are left are rows too, "skipped".
+process of its own: a cell that fails, hangs or runs out of memory has a row with that status.
+When the time is up the remaining cells have rows too, "skipped".
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def training(name: str, shape: tuple[int, int], args: argparse.Namespace, **chan
 
 
 def part(name: str, args: argparse.Namespace) -> Callable[[float], dict[str, Any]]:
-    """Runs a measurement of bench_gpu_parts.py in a process of its own."""
+    """Runs a measurement of gpu_parts.py in a process of its own."""
 
     def run(timeout: float) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
@@ -91,7 +91,7 @@ def part(name: str, args: argparse.Namespace) -> Callable[[float], dict[str, Any
 
 
 def plan(args: argparse.Namespace) -> Iterator[Cell]:
-    """The cells; what says most comes first."""
+    """The cells, the most informative first."""
 
     def trained(group: str, name: str, spec: Spec) -> Cell:
         return Cell(group, name, partial(run_cell, spec))
@@ -122,7 +122,7 @@ def plan(args: argparse.Namespace) -> Iterator[Cell]:
 
 
 def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Runs cells until the time is up; none of them ends the others."""
+    """Runs cells until the time is up; a failure does not affect the others."""
     end = time.monotonic() + 60 * args.minutes
     rows = []
     for cell in plan(args):
@@ -146,7 +146,9 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("--tiny", action="store_true", help="tiny sizes, to see that all of it runs")
+    made.add_argument(
+        "--tiny", action="store_true", help="tiny sizes, to check that everything runs"
+    )
     made.add_argument("--cpu", action="store_true", help="leave GPUs alone")
     made.add_argument("--compile", action="store_true", help="with --tiny: compiled cells too")
     made.add_argument("--only", nargs="+", metavar="GROUP", help="of the cells; default: all")

@@ -1,4 +1,4 @@
-"""What bench_gpu.py measures beside training steps, one part in this process.
+"""What gpu.py measures beside training steps, one part in this process.
 
 python -m scripts.benchmarks.gpu_parts correctness OUT.json [--tiny] [--cpu]
 """
@@ -45,7 +45,7 @@ def seconds(call: Callable[[], Any], device: str, times: int) -> float:
 
 
 def wait(device: str) -> None:
-    """Returns when the device has done all it was asked to."""
+    """Waits for the device."""
     if device == "cuda":
         torch.cuda.synchronize()
 
@@ -62,7 +62,7 @@ def loss_and_gradient(model: Any, batch: Any, half: bool = False) -> tuple[float
 
 
 def apart(one: tuple[float, Tensor], other: tuple[float, Tensor]) -> dict[str, float]:
-    """How far two losses, and two gradients, are from each other; relative."""
+    """Relative differences of two losses and of two gradients."""
     loss = abs(one[0] - other[0]) / abs(one[0])
     return {"loss": loss, "gradient": ((one[1] - other[1]).norm() / one[1].norm()).item()}
 

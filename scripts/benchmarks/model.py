@@ -18,7 +18,7 @@ PUBLISHED = "82M"  # the size of the published weights
 
 
 def sizes(name: str) -> ModelConfig:
-    """The model of a recipe: its speech model and, unless it tells another, the published Vocos.
+    """The model of a recipe: its speech model and, unless it has another, the published Vocos.
 
     Args:
         name: of a file in nanospeech/configs, or a path of another.
@@ -58,7 +58,7 @@ def random_release(name: str, folder: Path) -> Path:
 
 
 def draw(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-    """Weights that keep the size of what they multiply; scales of norms are one."""
+    """Weights that preserve the variance of their input; scales of norms are one."""
     if len(shape) == 1 and name.endswith("weight"):
         return np.ones(shape, np.float32)
     spread = 1 / math.sqrt(math.prod(shape[1:])) if name.endswith("weight") else 0.1

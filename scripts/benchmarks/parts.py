@@ -1,9 +1,9 @@
 """Parts: where the time of an utterance goes, and how fast the machine multiplies matrices.
 
-    python -m scripts.benchmarks.parts   reads a Cell as JSON from standard input; see bench_serve
+    python -m scripts.benchmarks.parts   reads a Cell as JSON from standard input; see serve.py
 
-Each part is waited for before the next one begins, which work of a device that runs ahead (a GPU,
-or MLX's graph) otherwise is not: shares are right, their sum is more than an utterance costs.
+After each part there is a synchronisation, which a GPU or MLX's graph would not have otherwise:
+shares are right, but their sum is more than the time of an utterance.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Parts(Sampling):
 
 
 class Kinds(Sampling):
-    """Seconds of each kind of operation, as torch.profiler tells them."""
+    """Seconds of each kind of operation, by torch.profiler."""
 
     def measure(self) -> dict[str, float]:
         from torch.profiler import ProfilerActivity, profile
@@ -103,7 +103,7 @@ def kind_of(name: str) -> str:
 
 
 class Matmul(Job):
-    """FLOP/s of a large matrix product in the weights' type: what other times are held against."""
+    """FLOP/s of a large matrix product in the weights' type, as a reference."""
 
     def measure(self) -> dict[str, float]:
         if self.engine.backend == "mlx":

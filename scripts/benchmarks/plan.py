@@ -1,4 +1,4 @@
-"""Plans of bench.py: which cells there are for what was asked. Measures nothing."""
+"""Plans of speech_cli.py: the cells of a command line. Measures nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .undo import TORCH_CPU, UNDO
 LETTERS = 15  # of English, a second
 GENERATE = (sys.executable, "-m", "nanospeech.generate")
 PROMPT = 0.3  # of the whole, where the speech model is measured alone
-HELLO = "Hello there."  # what is said in a cold start
+HELLO = "Hello there."  # text of a cold start
 # what the command line of nanospeech 0.0.6 does by default, in this project's words: its 8 points
 # of time are 7 steps
 AS_UPSTREAM: dict[str, Any] = {
@@ -42,7 +42,7 @@ def backends(wanted: str) -> list[str]:
     return [pick_backend(name) for name in (("torch", "mlx") if wanted == "both" else (wanted,))]
 
 
-def threads_told(count: Any) -> list[str]:
+def thread_words(count: Any) -> list[str]:
     """A number of threads in a cell's name."""
     return [] if count is None else [f"{count} thread{'s' * (count != 1)}"]
 
@@ -60,12 +60,12 @@ def speaking(args: argparse.Namespace) -> list[Cell]:
     lists = (backends(args.backend), args.dtype, args.compile)
     counts = (args.threads, args.steps, args.batch)
     for backend, dtype, compiled, threads, steps, batch in itertools.product(*lists, *counts):
-        told = [backend, dtype, *threads_told(threads)]
-        told += [f"{args.quantize} bits"] if args.quantize else []
-        told += [] if compiled is None else ["compiled" if compiled else "not compiled"]
-        told += [f"{steps} steps"] if len(args.steps) > 1 else []
-        told += [f"batch {batch}"] if len(args.batch) > 1 else []
-        cell = replace(base, name=", ".join(told), backend=backend, dtype=dtype, batch=batch)
+        words = [backend, dtype, *thread_words(threads)]
+        words += [f"{args.quantize} bits"] if args.quantize else []
+        words += [] if compiled is None else ["compiled" if compiled else "not compiled"]
+        words += [f"{steps} steps"] if len(args.steps) > 1 else []
+        words += [f"batch {batch}"] if len(args.batch) > 1 else []
+        cell = replace(base, name=", ".join(words), backend=backend, dtype=dtype, batch=batch)
         cell = replace(cell, threads=threads, compile=compiled)
         found.append(replace(cell, options={"steps": steps}))
     return found + others(args, texts)
@@ -100,9 +100,9 @@ def cold_start(cell: Cell) -> Cell:
     for flag, value in flags.items():
         words += [] if value is None else [flag, str(value)]
     words += ["--compile"] if cell.compile else []
-    told = [cell.backend, cell.dtype or "its own type", *threads_told(cell.threads)]
-    told += ["compiled"] if cell.compile else []
-    name = f"cold start, {', '.join(told)}"
+    words = [cell.backend, cell.dtype or "its own type", *thread_words(cell.threads)]
+    words += ["compiled"] if cell.compile else []
+    name = f"cold start, {', '.join(words)}"
     return Cell(name=name, kind="generate", threads=cell.threads, command=tuple(words))
 
 
@@ -112,7 +112,7 @@ def help_page() -> Cell:
 
 
 def lengths(args: argparse.Namespace) -> dict[str, Any]:
-    """Of what the speech model alone is measured on."""
+    """The utterance that the speech model alone is measured on."""
     return {"seconds": args.seconds, "prompt_seconds": PROMPT * args.seconds, "in_all": True}
 
 
@@ -136,7 +136,7 @@ def on_torch_cpu(backend: str, device: str | None) -> bool:
 
 
 def rungs(args: argparse.Namespace, backend: str) -> list[tuple[str, dict[str, Any]]]:
-    """What each rung of the ladder changes, beside what those before it did."""
+    """The change of each rung of the ladder, added to those before it."""
     ours = {"cfg_strength": AS_UPSTREAM["cfg_strength"]}
     without = [name for name in UNDO if name not in TORCH_CPU or on_torch_cpu(backend, args.device)]
     found: list[tuple[str, dict[str, Any]]] = [
@@ -150,13 +150,13 @@ def rungs(args: argparse.Namespace, backend: str) -> list[tuple[str, dict[str, A
             found.append((f"+ {name}", {"without": tuple(without)}))
 
     take_up([name for name in without if name not in TORCH_CPU])
-    # on a CPU, PyTorch's compiled blocks are no faster than what is written out for it
+    # on a CPU, compiled blocks are no faster than inference_cpu.py
     quicker = not on_torch_cpu(backend, args.device)
     found += [("+ compiled", {"compile": True})] if quicker else []
     dtypes = [d for d in args.dtype if d != "float32"] or ["bfloat16"]
     found += [(f"+ {dtype}", {"dtype": dtype}) for dtype in dtypes]
-    take_up(list(without))  # they do most for bfloat16; now all is as by default
-    found += [(f"+ {threads_told(n)[0]}", {"threads": n}) for n in args.threads[1:]]
+    take_up(list(without))  # they matter most for bfloat16; from here on all is default
+    found += [(f"+ {thread_words(n)[0]}", {"threads": n}) for n in args.threads[1:]]
     unguided = {"options": {"cfg_strength": 0.0}}
     return found + [("+ no guidance, as models that learnt it", unguided)]
 

@@ -22,12 +22,12 @@ FIGURES = (*RATES, "first_audio", "cold_start", "help", "audio_seconds", "rate")
 
 @dataclass
 class Result:
-    """What was measured of a cell.
+    """The measurements of a cell.
 
     Attributes:
         figures: values by figure and number of round.
-        memory: see bench_serve.Work; empty until all rounds are over.
-        note: what went wrong; empty if nothing did.
+        memory: see serve.Work; empty until all rounds are over.
+        note: the error; empty if there was none.
     """
 
     cell: Cell
@@ -37,7 +37,7 @@ class Result:
     note: str = ""
 
     def add(self, number: int, values: dict[str, float]) -> None:
-        """Takes down the figures of a round, and the real-time factors that they make."""
+        """Adds the figures of a round, and the real-time factors computed from them."""
         audio = values.get("audio_seconds", 0.0)
         made = {r: values[s] / audio for r, s in RATES.items() if audio > 0 and s in values}
         for name, value in {**values, **made}.items():
@@ -48,16 +48,16 @@ class Result:
         return spread(list(self.figures.get(figure, {}).values()))
 
     def document(self) -> dict[str, Any]:
-        """What the JSON document tells of it."""
+        """Its entry in the JSON document."""
         cell, usual = vars(self.cell), vars(Cell())
-        told = {k: v for k, v in cell.items() if k in ("name", "kind") or v != usual[k]}
+        shown = {k: v for k, v in cell.items() if k in ("name", "kind") or v != usual[k]}
         for name in ("texts", "model", "python", "command"):  # long, or of this machine alone
-            told.pop(name, None)
-        told["status"] = "error" if self.note else "ok"
+            shown.pop(name, None)
+        shown["status"] = "error" if self.note else "ok"
         if self.note:
-            told["note"] = self.note
+            shown["note"] = self.note
         found = {name: self.spread(name) for name in FIGURES if name in self.figures}
-        return {**told, "about": self.about, "figures": found, **self.memory}
+        return {**shown, "about": self.about, "figures": found, **self.memory}
 
 
 def spread(values: Sequence[float]) -> dict[str, float] | None:
@@ -86,11 +86,11 @@ def all_ratios(results: Sequence[Result]) -> list[dict[str, Any]]:
     measured = [r for r in results if r.figures.get("rtf")]
     found = []
     for above, result in pairwise(measured):
-        told: dict[str, Any] = {"cell": result.cell.name}
-        told["first"] = ratios(measured[0], result)
+        row: dict[str, Any] = {"cell": result.cell.name}
+        row["first"] = ratios(measured[0], result)
         if alike(above, result):
-            told["above"] = ratios(above, result)
-        found.append(told)
+            row["above"] = ratios(above, result)
+        found.append(row)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Serve: a worker of a benchmark, which measures each time it is asked. Knows no model.
+"""Serve: a benchmark's worker, which measures on request. Knows no model.
 
 The first line on standard input describes the work as JSON. The worker warms up, by its
 own method `warm` or by doing it once, and answers with a line about itself; then a line that names
@@ -21,7 +21,7 @@ TOKENS_PER_SECOND = 14  # about what English has, in characters
 
 
 class Work(Protocol):
-    """What a worker can be asked for."""
+    """The interface of a worker."""
 
     def about(self) -> dict[str, Any]:
         """Device, threads and the like."""
@@ -43,7 +43,7 @@ def serve(make: Callable[[dict[str, Any]], Work]) -> int:
         make: from the description to the work.
     """
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what libraries print must not come among the answers
+    os.dup2(2, 1)  # libraries may print; keep standard output for answers
 
     def answer(values: dict[str, Any]) -> None:
         answers.write(json.dumps(values) + "\n")
@@ -60,7 +60,7 @@ def serve(make: Callable[[dict[str, Any]], Work]) -> int:
 def resident() -> int:
     """The most resident memory of this process, in bytes.
 
-    Linux hands ru_maxrss down from the process that started this one; VmHWM it does not.
+    On Linux ru_maxrss is inherited from the parent process; VmHWM is not.
     """
     try:
         lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()

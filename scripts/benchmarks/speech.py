@@ -1,8 +1,8 @@
-"""Speech under the clock: the work that bench.py's worker processes measure.
+"""Speech: the work that speech_cli.py's worker processes measure.
 
-    python -m scripts.benchmarks.speech   reads a Cell as JSON from standard input; see bench_serve
+    python -m scripts.benchmarks.speech   reads a Cell as JSON from standard input; see serve.py
 
-Times are of finished waves: engines give NumPy arrays, so nothing is left to be computed.
+Times include all computation, as engines return NumPy arrays.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Cell:
         prompt_seconds: of sample's prompt.
         vocode: sample makes waves too.
         in_all: sample's audio counts with its prompt, else only what is new.
-        without: what sample takes back of our speed; of bench_undo.UNDO.
+        without: optimisations that sample undoes; of undo.UNDO.
         python: interpreter of the worker; this one if empty.
         command: of generate and command; {text} and {out} are replaced in its words.
     """
@@ -69,7 +69,7 @@ class Cell:
 
 
 class Job:
-    """An engine, and what is told of it."""
+    """An engine, and the description in its answer."""
 
     def __init__(self, cell: Cell):
         from nanospeech import SampleOptions, load_engine
@@ -130,7 +130,7 @@ class Job:
 
 
 class Speaking(Job):
-    """Text to wave, as a user has it."""
+    """Text to wave, as for a user."""
 
     def __init__(self, cell: Cell):
         from nanospeech import Speaker

@@ -6,7 +6,8 @@
     python -m scripts.benchmarks.train --config FILE --upstream OTHER/bin/python
 
 Batches are synthetic, without padding; 50 steps, of which the last 10 are timed. Each
-configuration runs in a process of its own, so one that runs out of memory costs nothing but itself.
+configuration runs in a process of its own, so one that runs out of memory does not affect the
+others.
 --upstream compares with the training step of nanospeech 0.0.6, installed in another environment:
 
     python -m venv OTHER && OTHER/bin/pip install torch accelerate numpy safetensors einops einx \\
@@ -152,7 +153,7 @@ def turns(spec: Spec, other: str, folder: str, rounds: int, timeout: float) -> d
     row = {
         "precision": spec.precision,
         "ratio": mean("upstream", wall) / mean("ours", wall),
-        # on a machine with other work, processor time says more than the clock
+        # on a busy machine processor time is more reliable than the clock
         "ratio_cpu_time": mean("upstream", cpu) / mean("ours", cpu),
         "ours_frames_per_second": frames / mean("ours", wall),
         "upstream_frames_per_second": frames / mean("upstream", wall),
@@ -208,7 +209,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def bench(args: argparse.Namespace) -> dict[str, Any]:
-    """What was asked for, as a document."""
+    """The arguments as a document."""
     path = args.config or str(ROOT / "nanospeech" / "configs" / f"{args.preset}.yaml")
     spec = specify(path, args)
     document: dict[str, Any] = {"config": path}

@@ -1,7 +1,7 @@
 """Turns: cells measured round robin, one at a time, in processes that stay alive. Knows no model.
 
-A B A B …: what else the machine does falls on all cells alike, and the figures of one round are
-pairs. A cell that fails is a result that says so; the others are still measured.
+A B A B …: other load on the machine affects all cells alike, and the figures of one round can be
+compared. A cell that fails has a note; the others are still measured.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WORKERS = {
     "kinds": "scripts.benchmarks.parts",
 }
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-LINES = 3  # of a failed process's last words
+LINES = 3  # of a failed process's standard error
 
 
 def worker(kind: str) -> list[str]:
@@ -47,11 +47,11 @@ def worker(kind: str) -> list[str]:
 
 
 class Failed(Exception):
-    """A cell's process ended, or took too long; what it last said."""
+    """A cell's process ended or timed out; with the end of its standard error."""
 
 
 def environment(cell: Cell) -> dict[str, str]:
-    """A process's environment: our own find this project, upstream's must not; threads are set."""
+    """A process's environment: with this project's path, except for upstream's; threads are set."""
     found = dict(os.environ)
     if cell.kind == "upstream":
         found.pop("PYTHONPATH", None)
@@ -71,7 +71,7 @@ def last_words(text: str) -> str:
 
 
 class Worker:
-    """A process that measures when it is asked (see bench_serve); it loads and warms up first.
+    """A process that measures on request (see serve.py); it loads and warms up first.
 
     Raises:
         Failed: it ended, or did not answer in time.
@@ -107,7 +107,7 @@ class Worker:
         assert self.process.stdin is not None and self.process.stdout is not None
         try:
             self.process.stdin.write(line.encode() + b"\n")
-        except OSError:  # it is dead already; its last words are told below
+        except OSError:  # it has ended; its error output is reported below
             pass
         answer, until = b"", time.monotonic() + self.timeout
         while not answer.endswith(b"\n"):
@@ -120,7 +120,7 @@ class Worker:
         return json.loads(answer)
 
     def died(self) -> str:
-        """What a process that ended said last."""
+        """The error output of a process that ended."""
         code = self.process.wait()
         self.errors.seek(0)
         return last_words(self.errors.read()) or f"ended with exit status {code}"
@@ -225,7 +225,7 @@ def turns(
     def measure(index: int, number: int) -> None:
         result = results[index]
         result.add(number, workers[index].measure())
-        say(f"round {number + 1} of {rounds}, {result.cell.name}: {told(result, number)}")
+        say(f"round {number + 1} of {rounds}, {result.cell.name}: {described(result, number)}")
 
     def remember(index: int) -> None:
         results[index].memory = workers[index].memory()
@@ -253,7 +253,7 @@ def turns(
             worker.end()
 
 
-def told(result: Result, number: int) -> str:
+def described(result: Result, number: int) -> str:
     """One round of a cell, in words."""
     figures = result.figures
     if number in figures.get("rtf", {}):

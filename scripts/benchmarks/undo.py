@@ -1,4 +1,4 @@
-"""Undo: what makes speech fast here, taken back one by one, so that it can be measured.
+"""Undo: switches optimisations of inference off one by one, to measure them.
 
 Each function changes an engine, or this process's layers; a benchmark's worker has a process of its
 own.
@@ -26,7 +26,7 @@ def guidance_in_one_call(engine: Any) -> None:
 
 
 def text_states_once(engine: Any) -> None:
-    """Makes the states of the text again at each evaluation, and drops them."""
+    """Computes the text's states anew at each evaluation."""
     whole, states, given = engine.network, engine.text_states, {}
 
     def text_states(*arguments: Any, **known: Any) -> Any:
@@ -84,6 +84,6 @@ TORCH_CPU = tuple(UNDO)[2:]
 
 
 def undo(names: tuple[str, ...], engine: Any) -> None:
-    """Takes back some of UNDO."""
+    """Undoes some of UNDO."""
     for name in names:
         UNDO[name](engine)

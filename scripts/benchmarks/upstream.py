@@ -1,4 +1,4 @@
-"""Times training steps of nanospeech 0.0.6 in an environment of its own; bench_train.py starts it.
+"""Times training steps of nanospeech 0.0.6 in an environment of its own; train.py starts it.
 
     OTHER_PYTHON scripts/benchmarks/upstream.py SPEC.json OUT.json
 

@@ -1,9 +1,9 @@
-"""Times sampling with nanospeech 0.0.6, in an environment of its own; bench.py starts it.
+"""Times sampling with nanospeech 0.0.6, in an environment of its own; speech_cli.py starts it.
 
 Runs with that environment's packages and needs nothing of this project beside the two files that it
-imports. What is timed is that release's `Nanospeech.sample` with the settings of its command line:
+imports. It times that release's `Nanospeech.sample` with the settings of its command line:
 RK4 over 8 points of time, guidance 2, sway -1, float32. torchaudio and vocos are replaced by empty
-modules, as in bench_upstream.py: the prompt is a mel already, and no wave is made.
+modules, as in upstream.py: the prompt is a mel already, and no wave is made.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Times training steps of one configuration in this process; bench_train.py starts it.
+"""Times training steps of one configuration in this process; train.py starts it.
 
     python -m scripts.benchmarks.worker SPEC.json OUT.json
 
-A step is what training does: forward and backward under autocast, the gradients' norm and clipping,
+A step is that of training: forward and backward under autocast, the gradients' norm and clipping,
 the optimizers, the average. Batches are synthetic and on the device; loading data is not timed.
 """
 
@@ -37,8 +37,8 @@ class Spec:
         cpu: leave GPUs alone.
         threads: of the CPU; torch's choice if None.
         shortest: length of the shortest item as a share of `frames`; the others lie between.
-        masked: attention with a mask, where it would do without.
-        loop_search: the alignment searched in a loop, where one kernel would do.
+        masked: attention with a mask instead of segments.
+        loop_search: the alignment's search as a loop instead of one kernel.
     """
 
     model: str = "speech"
@@ -156,7 +156,7 @@ class Steps:
         self.trainer.optimizer_step(self.batches, 10**9, self.log)
 
     def wait(self) -> None:
-        """Returns when the device has done all it was asked to."""
+        """Waits for the device."""
         import torch
 
         if self.device.type == "cuda":
@@ -209,7 +209,7 @@ def run(spec: Spec) -> dict[str, Any]:
 
 
 def take_back(spec: Spec) -> None:
-    """Switches off, in this process, what a cell is to do without."""
+    """Switches the optimisations off that a cell excludes."""
     import torch
 
     from nanospeech_torch.train.objectives import alignment as search

@@ -1,4 +1,4 @@
-"""Which layers may have few bits: what rounding each kind of layer does to the sound, and saves.
+"""Choose bits: the effect of rounding each kind of layer on output and size.
 
     python -m scripts.experiments.choose_bits MODEL --bits 4
 
@@ -43,7 +43,7 @@ FIGURES = ("velocity", "mel", "seconds", "sound")
 
 @dataclass(frozen=True)
 class Sentence:
-    """What the reference speaks of a text, and how."""
+    """A text as the reference engine speaks it."""
 
     chunk: Any
     mel: np.ndarray  # of the new speech, (N, M)
@@ -102,7 +102,7 @@ class Reference:
 
 
 def distance(x: np.ndarray, wanted: np.ndarray) -> float:
-    """Relative L2 distance; of series the mean is no part of the size."""
+    """Relative L2 distance, to a series without its mean."""
     size = wanted - wanted.mean() if wanted.size > 1 else wanted
     return float(np.linalg.norm(x - wanted) / max(np.linalg.norm(size), 1e-9))
 
@@ -169,8 +169,8 @@ def main(argv: list[str] | None = None) -> int:
     args = p.parse_args(argv)
     print(f"| layers | MB saved | {' | '.join(FIGURES)} |\n|---|---|---|---|---|---|")
     rows = measure(args)
-    told = {"model": str(args.model or "default"), "bits": args.bits, "texts": list(args.texts)}
-    print(json.dumps({**told, "rows": rows}))
+    about = {"model": str(args.model or "default"), "bits": args.bits, "texts": list(args.texts)}
+    print(json.dumps({**about, "rows": rows}))
     return 0
 
 

@@ -1,12 +1,12 @@
-"""Kills a small training run at random moments and compares what is left with an unharmed run.
+"""Kills a small training run at random moments and compares the result with an undisturbed run.
 
     python -m scripts.experiments.crash_test                  # 50 times kill -9, about a minute
     python -m scripts.experiments.crash_test --kills 200
 
-Each trial is a process of its own that goes on with the run and is killed, by turns, after a random
-while or as soon as a checkpoint is being written. The run that went through all of this must end
-with the very bits of one that was left alone, and with the same log. Runs on the CPU; needs a
-system with fork. The last line of output is one JSON document.
+Each trial is a process that resumes the run and is killed, alternately after a random time and as
+soon as a checkpoint is being written. At its end the run must equal an undisturbed one bit by bit,
+and have the same log. Runs on the CPU; needs a system with fork. The last line of output is one
+JSON document.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def crash_test(folder: Path, kills: int, steps: int, save_step: int, shards: lis
 
 
 def differences(folder: Path, reference: Path, steps: int) -> list[str]:
-    """What in a run is not as in the reference: tensors by name, and the log's losses."""
+    """Differences between a run and the reference: tensors by name, and losses of the log."""
     last = f"step_{steps:08d}"
     if not complete(folder / last):
         return [f"{folder.name} has no whole {last}; see {folder}.txt"]

@@ -4,7 +4,7 @@
 
 Trains a small speech model for each cell of widths x rates x {standard, muP} on the same clips with
 the same draws, and measures the flow loss on clips held out. Cells that the CSV already has are
-not run again. In muP the best rate should stay where it is as the width grows. Needs matplotlib:
+not run again. In muP the best rate should not change with the width. Needs matplotlib:
 pip install 'nanospeech-tts[eval]'.
 """
 
@@ -214,7 +214,7 @@ def sweep(args: argparse.Namespace) -> list[dict]:
 def best_rate(rows: list[dict]) -> tuple[float, float]:
     """The lowest point (rate, loss) of a parabola, in log rate, over the best cell's neighbours.
 
-    Losses count up to 1.25 times the best: how badly a neighbour diverged says nothing of the dip.
+    Losses are cut at 1.25 times the best, as a diverged neighbour would distort the parabola.
     """
     rows = sorted(rows, key=lambda r: r["lr"])
     at = min(range(len(rows)), key=lambda i: rows[i]["loss"])

@@ -105,7 +105,7 @@ def without_statement(source: str, occurrence: int) -> str | None:
 
 
 def meaning(source: str) -> Any:
-    """What Python runs, so far as anyone could notice a change in it; None if it is no program.
+    """A program's bytecode without what has no effect; None if it does not compile.
 
     Two mutants of the same bytecode are one (trivial compiler equivalence: Papadakis et al., 2015).
     """
@@ -128,7 +128,7 @@ def bytecode(code: CodeType) -> tuple:
 
 
 class Noticed(ast.NodeTransformer):
-    """Takes out of a program what is told in docs/mutation.md to be no fault, wherever it stands.
+    """Removes from a program what docs/mutation.md declares to be no fault.
 
     Docstrings and `assert` go when it is compiled.
     """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Mutate: faults put into the code one at a time, each of which some test should catch.
+"""Mutate: mutation testing of training: one fault at a time, which a test should catch.
 
 The faults are those of cosmic-ray's operators that change a meaning rather than break a line, and
 statements left out. Torch and the like are imported once; each mutant is a fork that imports this
@@ -229,13 +229,16 @@ def run_all(todo: list[Mutant], watched: dict[str, Any], jobs: int, folder: Path
             done += 1
             left = (time.monotonic() - began) / done * (len(todo) - done) / 60
             if mutant.outcome == "survived" or done % 50 == 0:
-                print(f"{done} of {len(todo)}, {left:.0f} minutes left: {told(mutant)}", flush=True)
+                print(
+                    f"{done} of {len(todo)}, {left:.0f} minutes left: {described(mutant)}",
+                    flush=True,
+                )
 
 
 # ---------------------------------------------------------------- report
 
 
-def told(mutant: Mutant) -> str:
+def described(mutant: Mutant) -> str:
     where = f"{mutant.module}.{mutant.function}, line {mutant.lines[0]}"
     return f"{mutant.outcome}: {where}: `{mutant.old}` -> `{mutant.new}`"
 
@@ -275,7 +278,7 @@ def report(tried: list[Mutant], every: list[Mutant]) -> str:
     if len(tried) < len(every):
         bound = 100 * upper_bound(len(left), len(tried))
         rows.append(f"\nAt most {bound:.1f} % of all survive (95 % confidence, one-sided).")
-    return "\n".join([*rows, "", *(f"- {told(m)}" for m in left)])
+    return "\n".join([*rows, "", *(f"- {described(m)}" for m in left)])
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -302,7 +305,7 @@ def main(argv: list[str] | None = None) -> int:
     elif args.sample and args.sample < len(every):
         todo = random.Random(args.seed).sample(every, args.sample)
     if args.list:
-        print("\n".join(map(told, todo)), f"\n{len(todo)} of {len(every)}")
+        print("\n".join(map(described, todo)), f"\n{len(todo)} of {len(every)}")
         return 0
     os.environ["OMP_NUM_THREADS"] = "1"  # threads do not live through a fork
     for name in PRELOAD.split():

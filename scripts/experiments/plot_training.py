@@ -75,7 +75,7 @@ def draw(log: str | Path, wer: str | Path | None, out: str | Path, name: str | N
     held = points_of(f"held_out_{name}") or points_of(f"heldout_{name}")  # its older name
     if held:
         axis.plot(*zip(*held), color="tab:orange", marker=".", label=f"{name}, held out")
-    # the first lines of a run are high; the rest is what one wants to see
+    # the first lines of a run are high; scale to the others
     axis.set(xlabel="hours of training", ylabel="loss", ylim=(0, 1.2 * smooth[len(smooth) // 20]))
     if wer:
         points = [(float(r["hours"]), 100 * float(r["wer"])) for r in read(wer)]

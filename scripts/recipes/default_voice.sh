@@ -3,7 +3,7 @@
 #
 #   sh scripts/recipes/default_voice.sh SHARDS OUTPUT [MINUTES]
 #
-# SHARDS   folder of WebDataset shards, or anything else that nanospeech/prepare/shards.py reads
+# SHARDS   folder of WebDataset shards, or another layout that nanospeech prepare reads
 # OUTPUT   release folder to write, for example my_voice
 # MINUTES  of training for the speech model; the vocoder gets half (default 90)
 #
@@ -19,7 +19,7 @@
 # SPEAKERS="a b"    take only these     HOURS=n  at most, of each speaker
 # VARY=0.1          train on a copy of each clip too, so much slower or faster, as another speaker
 #                   (the default; 0: none), for there are few
-# LISTEN=0          do not drop what Whisper does not understand (listening takes a while)
+# LISTEN=0          do not drop clips that Whisper mishears (transcribing takes a while)
 # WHISPER=base      faster-whisper size or folder
 # VOCODER=folder    use this one instead of training one; its sources go into VOCODER_SOURCES="a b"
 # VOCODER_DATA=dir  train the vocoder on these shards too (texts do not matter)

@@ -1,12 +1,12 @@
-"""Stage: runs one step of a recipe once, and writes down how long it took on what machine.
+"""Run stage: runs one step of a recipe once, and records its time and the machine.
 
     python -m scripts.recipes.run_stage runs/record.json train --makes runs/latest -- COMMAND ...
     python -m scripts.recipes.run_stage runs/record.json --table
 
-A stage that was finished is passed over when the recipe is run again, unless its command has
-changed, something that it made is gone, or a stage that it needs was run again since. What a
-command prints on its standard output goes to the terminal and, with the time since the recipe's
-start, to a log beside the record. The exit status is the command's.
+A finished stage is skipped when the recipe is run again, unless its command has changed, one of its
+outputs is gone, or a stage that it needs was run again since. A command's standard output goes to
+the terminal and, with the time since the recipe's start, to a log beside the record. The exit
+status is the command's.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def hardware() -> dict[str, Any]:
     found["cores"] = cores()
     query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
     try:
-        told = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True)
-        found["gpus"] = [line.strip() for line in told.stdout.splitlines() if line.strip()]
+        output = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True)
+        found["gpus"] = [line.strip() for line in output.stdout.splitlines() if line.strip()]
     except (OSError, subprocess.SubprocessError):
         found["gpus"] = []
     found["python"] = platform.python_version()
@@ -58,7 +58,7 @@ def hardware() -> dict[str, Any]:
 def alike(one: list[str], other: list[str]) -> bool:
     """Whether two commands do the same: another interpreter or number of cores changes nothing.
 
-    So a recipe that was begun on one machine goes on on another.
+    So a recipe can be resumed on another machine.
     """
 
     def essence(command: list[str]) -> list[str]:
@@ -127,7 +127,7 @@ class Record:
 def follow(command: list[str], say: Any) -> int:
     """Runs a command, handing on its standard output line by line; its exit status.
 
-    Ctrl-C and SIGTERM reach it, and it is waited for, so that it can save.
+    Ctrl-C and SIGTERM are passed on, and the command may save before it ends.
     """
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace")
@@ -154,7 +154,7 @@ def run_stage(
     clean: list[Path],
     extends: bool = False,
 ) -> int:
-    """Runs a stage unless it is done; keeps its time whatever comes of it.
+    """Runs a stage unless it is done; records its time even if it fails.
 
     Args:
         clean: what is removed first, unless the stage only goes on.

@@ -3,8 +3,8 @@
 #
 #   sh scripts/recipes/speedrun.sh RECORDINGS OUTPUT [MINUTES]
 #
-# RECORDINGS  whatever nanospeech/prepare/shards.py reads: LJ Speech, LibriTTS, a CSV, or shards; an hour or
-#             more of one clean voice
+# RECORDINGS  in any layout that nanospeech prepare reads: LJ Speech, LibriTTS, a CSV, or shards;
+#             an hour or more of one clean voice
 # OUTPUT      folder for everything; the voice is OUTPUT/model
 # MINUTES     of training (default 46, which leaves 14 for the rest)
 #
@@ -35,7 +35,7 @@ fi
 threads=$((cores > processes ? cores / processes : 1))
 export PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}" OMP_NUM_THREADS="$threads"
 run_stage() { "$python" -m scripts.recipes.run_stage "$out/record.json" "$@"; }
-# compiled blocks train 1.3 times as fast, after two minutes; inductor wants a C++ compiler
+# compiled blocks train 1.3 times as fast, after two minutes; inductor needs a C++ compiler
 compile=$(command -v "${CXX:-g++}" >/dev/null && echo speed.compile=default || :)
 train=$python
 [ "$processes" = 1 ] ||

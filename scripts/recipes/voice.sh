@@ -1,9 +1,9 @@
 #!/bin/sh
-# One more voice for a release folder: what the other built-in voices of the default model are.
+# Adds a voice to a release folder, as the built-in voices of the default model were made.
 #
 #   sh scripts/recipes/voice.sh SHARDS FOLDER NAME
 #
-# SHARDS  recordings with their texts: whatever nanospeech/prepare/shards.py reads
+# SHARDS  recordings with their texts, in any layout that nanospeech prepare reads
 # FOLDER  release folder that gets the voice; its other voices stay as they are
 # NAME    of the voice
 #
@@ -15,12 +15,12 @@
 # FROM=name        start from the weights of this voice of BASE, for a second round of training; BASE
 #                  should then be a copy of FOLDER, as more STEPS later start from the same weights
 # SPEAKER=name     take only these clips (default NAME; '' takes all)
-# DENOISE=0.7      take so much of a steady hiss out first (needs noisereduce; default 0: none)
+# DENOISE=0.7      remove that share of steady hiss first (needs noisereduce; default 0: none)
 # REHEARSE="tars"  recordings to mix in, of what the model knows: for a voice of few minutes
 # STEPS=1500       of 3,000 mel frames each
 # STRENGTH=1       less keeps more of the model's clear words, and less of the voice
 # RANK=24          of the adapters            MEGABYTES=2.5  of the voice's file
-# WHISPER=base     faster-whisper size or folder that listens; LISTEN=0: nobody does
+# WHISPER=base     faster-whisper size or folder that transcribes clips; LISTEN=0: none
 # DNSMOS=1         choose the prompt by its sound too (needs speechmos)
 # RUNS=folder      of data and checkpoints (default runs/NAME)
 set -eu
