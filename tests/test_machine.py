@@ -59,14 +59,14 @@ def test_cores_are_no_more_than_the_quota(monkeypatch):
     assert machine.cores() == there
 
 
-@pytest.mark.parametrize("told", [{}, {"OMP_NUM_THREADS": "5"}], ids=["", "told"])
-def test_pytorch_gets_threads_for_the_quota_unless_it_is_told(monkeypatch, told):
+@pytest.mark.parametrize("variables", [{}, {"OMP_NUM_THREADS": "5"}], ids=["", "variables"])
+def test_pytorch_gets_threads_for_the_quota_unless_set(monkeypatch, variables):
     for limits, wanted in ([1, 3], {"OMP_NUM_THREADS": "1"}), ([], {}):
-        environment = {"GOMP_SPINCOUNT": "1", **told}
+        environment = {"GOMP_SPINCOUNT": "1", **variables}
         monkeypatch.setattr(os, "environ", environment)
         monkeypatch.setattr(machine, "quotas", lambda limits=limits: limits)
         machine.share_cores()
-        assert environment == {"GOMP_SPINCOUNT": "1", **wanted, **told}
+        assert environment == {"GOMP_SPINCOUNT": "1", **wanted, **variables}
 
 
 def test_a_system_without_control_groups_has_no_quotas(tmp_path):

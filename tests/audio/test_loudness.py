@@ -84,7 +84,7 @@ def test_a_known_gain_waits_for_nothing():
     assert np.allclose(first[middle], noise(1, 0.01)[middle] * 10 ** (6 / 20), rtol=1e-4)
 
 
-def test_long_waves_go_by_their_first_half_minute():
+def test_the_gain_of_long_waves_is_that_of_their_first_half_minute():
     quiet, loud = noise(31, 0.01), noise(5, 0.03)
     out = np.concatenate(list(ld.levelled([quiet, loud], RATE, -30.0)))
     assert ld.loudness(out[: 30 * RATE], RATE) == pytest.approx(-30, abs=0.1)

@@ -62,7 +62,7 @@ def test_off_leaves_all_as_it_is_and_is_silent(tmp_path):
 
 @linux
 @found
-def test_mlx_imported_too_early_is_told_once(tmp_path):
+def test_mlx_imported_too_early_is_warned_of_once(tmp_path):
     said, library = run(f"import mlx.core; {LOAD}; {LOAD}", tmp_path)
     assert blas.REFERENCE.search(library)
     assert said.count("\n") == 1 and f"LD_PRELOAD={blas.find_blas()}" in said
@@ -77,7 +77,7 @@ def test_a_preloaded_blas_is_left_alone(tmp_path):
 
 
 @linux
-def test_a_machine_without_one_is_told_how_to_get_one(tmp_path):
+def test_a_missing_blas_is_warned_of_with_how_to_get_one(tmp_path):
     nowhere = "import nanospeech.blas as b; b.PLACES = ()"
     said, library = run(f"{nowhere}; {LOAD}; {LOAD}", tmp_path)
     assert blas.REFERENCE.search(library)
@@ -97,7 +97,7 @@ def test_torch_keeps_its_own_if_it_is_imported_first(tmp_path):
 @found
 def test_openblas_takes_the_kernels_of_this_processor(tmp_path):
     if blas.best_kernels() is None:
-        pytest.skip("OpenBLAS is told nothing on this processor")
+        pytest.skip("no kernels to choose for OpenBLAS on this processor")
     core = "import ctypes, os; from nanospeech import blas; name = ctypes.c_char_p; "
     core += "lib = blas.loaded['openblas']; lib.openblas_get_corename.restype = name; "
     core += "print(lib.openblas_get_corename().decode(), blas.KERNEL in os.environ)"

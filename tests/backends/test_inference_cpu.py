@@ -78,15 +78,15 @@ def test_short_weights_change_no_length_and_hardly_the_speech(tiny_aligned, arra
     assert 0 < np.abs(mels[0] - mels[1]).mean() < 0.05 * mels[0].std()
 
 
-@pytest.mark.parametrize(("told", "kept"), [(None, "32"), ("7", "7")])
-def test_kernels_of_past_lengths_are_not_all_kept(told, kept):
+@pytest.mark.parametrize(("variables", "kept"), [(None, "32"), ("7", "7")])
+def test_kernels_of_past_lengths_are_not_all_kept(variables, kept):
     """In a process that has not imported torch before; what the user set is left."""
     code = (
         "import os, sys; from nanospeech import load_engine; assert 'torch' not in sys.modules;"
         "load_engine(backend='torch'); print(os.environ['ONEDNN_PRIMITIVE_CACHE_CAPACITY'])"
     )
     environment = {k: v for k, v in os.environ.items() if not k.startswith("ONEDNN_")}
-    environment |= {} if told is None else {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": told}
+    environment |= {} if variables is None else {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": variables}
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
     )
@@ -115,14 +115,14 @@ FINETUNE = "--data none --voice anna --model none --output none --prompt none --
     ],
 )
 @pytest.mark.parametrize(
-    ("told", "found"),
+    ("variables", "found"),
     [({}, "3000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None")],
     ids=["", "rounds", "policy"],
 )
-def test_threads_that_wait_are_told_to_share_the_cores_before_torch_loads(code, told, found):
+def test_openmp_variables_are_set_before_torch_loads(code, variables, found):
     kept = {k: v for k, v in os.environ.items() if k not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
     done = subprocess.run(
-        [sys.executable, "-c", WATCH + code], capture_output=True, text=True, env=kept | told
+        [sys.executable, "-c", WATCH + code], capture_output=True, text=True, env=kept | variables
     )
     assert done.stdout.splitlines()[:1] == [found], done.stderr
 

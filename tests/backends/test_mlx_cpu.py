@@ -94,7 +94,7 @@ def test_a_batch_is_the_same_side_by_side(monkeypatch):
     assert np.abs(compiled[1, :30] - whole[1, :30]).max() < 1e-4
 
 
-def test_failures_in_a_thread_are_told():
+def test_failures_in_a_thread_are_reported():
     def fails(x):
         raise InputError("no")
 

@@ -70,7 +70,7 @@ def test_a_steady_sine_turns_at_its_frequency(backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_true_slopes_add_up_to_the_recording(backend):
+def test_true_phase_derivatives_integrate_to_the_recording(backend):
     stft, phase, put, get = arrays_of(backend)
     wave = speech()
     spectrum = spectrum_of(wave)
@@ -105,7 +105,7 @@ def test_both_backends_find_the_same_magnitudes_slopes_and_phases():
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_vocoder_with_rounds_comes_nearer_to_the_mel_with_each(backend):
+def test_each_griffin_lim_iteration_comes_nearer_to_the_mel(backend):
     log_mel = mel.log_mel(speech())
     apart = []
     for rounds in (1, 3, 8):
@@ -148,7 +148,7 @@ def test_padding_changes_nothing_with_rounds(backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_slopes_of_valid_frames_do_not_see_padding(backend):
+def test_phase_derivatives_of_valid_frames_ignore_padding(backend):
     _, phase, put, get = arrays_of(backend)
     size = np.random.default_rng(0).uniform(0.1, 3, (1, 12, 513)).astype(np.float32)
     mask = (np.arange(12) < 7).astype(np.float32)[None, :, None]

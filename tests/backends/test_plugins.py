@@ -56,7 +56,7 @@ def test_another_package_adds_a_backend(add_package, tiny_release):
         load.load_engine(tiny_release, "sand")
 
 
-def test_it_may_come_first_but_not_in_the_place_of_ours(add_package):
+def test_a_plugin_may_be_preferred_but_not_replace_a_built_in(add_package):
     entries = "abacus = beads:Abacus\ntorch = beads:Abacus"
     add_package("beads", ABACUS.format(installed=True, rank=0), entries)
     assert load.pick_backend("auto") == "abacus"
@@ -70,7 +70,7 @@ def test_one_that_is_not_installed_says_how_to_get_it(add_package):
         load.pick_backend("abacus")
 
 
-def test_one_that_is_broken_is_left_out_and_told_of(add_package, caplog):
+def test_a_broken_plugin_is_left_out_and_reported(add_package, caplog):
     add_package("beads", "import no_such_module", "abacus = beads:Abacus")
     assert load.pick_backend("auto") in ("torch", "mlx")
     assert "the backend abacus cannot be used: No module named 'no_such_module'" in caplog.text

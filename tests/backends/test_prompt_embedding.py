@@ -44,7 +44,7 @@ def prompts() -> np.ndarray:
     return cond
 
 
-def test_it_is_means_and_deviations_of_features_of_what_is_given(embed):
+def test_the_prompt_embedding_is_of_means_and_deviations_of_features(embed):
     run, w = embed
     cond = prompts()
     got = run(cond)
@@ -56,7 +56,7 @@ def test_it_is_means_and_deviations_of_features_of_what_is_given(embed):
         np.testing.assert_allclose(got[item], wanted, atol=1e-3)
 
 
-def test_neither_order_nor_place_nor_padding_nor_repetition_matter(embed):
+def test_order_position_padding_and_repetition_do_not_matter(embed):
     run, _ = embed
     cond = prompts()
     wanted = run(cond)

@@ -141,7 +141,7 @@ def test_the_losses_vanish_for_equal_waves_and_fall_in_training():
     assert history[-1] < 0.5 * history[0]
 
 
-def test_the_judges_learn_and_the_vocoder_can_please_them():
+def test_discriminators_learn_and_give_the_vocoder_a_gradient():
     torch = pytest.importorskip("torch")
     from nanospeech_torch.train.objectives import vocoder_loss as losses
 

@@ -34,11 +34,11 @@ def test_the_help_has_a_phrase_for_each_command():
 
 def test_a_package_adds_a_command_but_takes_none_of_ours(tmp_path, monkeypatch, capsys):
     (tmp_path / "shouting.py").write_text("def main(words): print(*words); return 7\n")
-    told = tmp_path / "shouting-1.0.dist-info"
-    told.mkdir()
-    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: shouting\nVersion: 1.0\n")
+    info = tmp_path / "shouting-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shouting\nVersion: 1.0\n")
     lines = "shout = shouting:main", "voices = shouting:main"
-    (told / "entry_points.txt").write_text("\n".join(["[nanospeech.commands]", *lines, ""]))
+    (info / "entry_points.txt").write_text("\n".join(["[nanospeech.commands]", *lines, ""]))
     monkeypatch.syspath_prepend(tmp_path)
     assert commands.main(["shout", "hello"]) == 7
     assert commands.main(["voices"]) == 0
@@ -146,7 +146,7 @@ def test_what_goes_wrong_is_one_line_and_a_code(capsys, tmp_path):
         cli.command(lambda argv: (tmp_path / "gone").read_text(), expected=())([])
 
 
-def test_a_reader_who_has_heard_enough_is_no_error():
+def test_a_closed_pipe_is_no_error():
     code = "import sys; from nanospeech.prepare.vocab import main; sys.exit(main())"
     shards = str(ROOT / "tests" / "fixtures" / "speech-000000.tar")
     with subprocess.Popen(
@@ -198,6 +198,6 @@ def completions(tmp_path_factory) -> Path:
     return path
 
 
-def test_a_shell_without_completion_is_told(capsys):
+def test_a_shell_without_completion_is_an_error(capsys):
     assert commands.main(["--print-completion", "fish"]) == 2
     assert "no completion for 'fish'; choose from bash, zsh" in capsys.readouterr().err

@@ -152,9 +152,9 @@ def test_a_file_is_spoken_in_any_encoding(tiny_release, here, monkeypatch, capsy
         source = io.TextIOWrapper(io.BytesIO(WORDS.encode(encoding)))
         monkeypatch.setattr("sys.stdin", source)
         assert speak(tiny_release, *more, *sound, f"{name}.wav", text=None) == 0
-    told = audio.read("told.wav")
+    plain = audio.read("told.wav")
     for name in ("file", "in", "dash", "lines/one"):
-        assert np.array_equal(audio.read(f"{name}.wav"), told), name
+        assert np.array_equal(audio.read(f"{name}.wav"), plain), name
     assert capsys.readouterr() == ("", "")
 
 
@@ -280,10 +280,10 @@ def test_a_recording_for_a_model_that_does_not_imitate_is_answered_plainly(tiny_
     folder = here.parent / "own voices alone"
     shutil.copytree(tiny_release, folder)
     sf.write("a.wav", speech_like(2.0), RATE)
-    told = ModelConfig.load(folder / "config.json")
+    config = ModelConfig.load(folder / "config.json")
     given = ["--ref-audio", "a.wav", "--ref-text", "this is a test.", "--output", "b.wav", *FAST]
     for imitates in (False, None):
-        dataclasses.replace(told, imitates=imitates).save(folder / "config.json")
+        dataclasses.replace(config, imitates=imitates).save(folder / "config.json")
         command = ["-m", "nanospeech.generate", "--model", str(folder), "--backend", BACKEND]
         done = run(*command, "--text", "hello there.", *given)
         assert done.returncode == 0 and done.stdout == ""

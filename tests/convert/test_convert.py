@@ -51,16 +51,16 @@ def test_a_trained_model_speaks_after_conversion(runs, golden, tmp_path, backend
 
 
 def test_whether_a_model_imitates_is_told_once_and_carried_on(runs, golden, tmp_path):
-    def told(name: str) -> bool | None:
+    def imitates_of(name: str) -> bool | None:
         return ModelConfig.load(tmp_path / name / "config.json").imitates
 
     release(runs, golden, tmp_path / "unknown")
     release(runs, golden, tmp_path / "own", "--no-imitates")
     release(runs, golden, tmp_path / "any", "--imitates")
-    assert (told("unknown"), told("own"), told("any")) == (None, False, True)
+    assert (imitates_of("unknown"), imitates_of("own"), imitates_of("any")) == (None, False, True)
     assert main([str(tmp_path / "own"), "--output", str(tmp_path / "again")]) == 0
     assert main([str(tmp_path / "own"), "--output", str(tmp_path / "now"), "--imitates"]) == 0
-    assert told("again") is False and told("now") is True
+    assert imitates_of("again") is False and imitates_of("now") is True
 
 
 def test_averaged_weights_are_exported_by_default_and_raw_on_request(runs, golden, tmp_path):

@@ -98,12 +98,12 @@ def test_guidance_is_the_sum_of_two_velocities(make_release, engine_of, arrays, 
     assert np.abs(engine.sample(x, cond, text, options) - step).max() <= 1e-3
 
 
-def test_a_step_is_told_and_can_end_the_work(tiny_release, engine_of, arrays, backend):
+def test_on_step_is_called_and_may_raise(tiny_release, engine_of, arrays, backend):
     engine = engine_of(tiny_release, backend)
     a = alone(ITEMS.batch(engine, arrays["mel"][0]), 2)
-    told = []
-    engine.sample(**a, options=OPTIONS, on_step=lambda done, steps: told.append((done, steps)))
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    calls = []
+    engine.sample(**a, options=OPTIONS, on_step=lambda done, steps: calls.append((done, steps)))
+    assert calls == [(1, 3), (2, 3), (3, 3)]
 
     def stop(done, steps):
         raise KeyboardInterrupt

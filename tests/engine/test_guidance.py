@@ -85,7 +85,7 @@ def test_cfg_zero_fits_the_new_frames_of_each_item(make_release, engine_of, arra
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_cost_is_as_told(tiny_aligned, engine_of, arrays, backend, counted, case):
+def test_the_cost_is_as_documented(tiny_aligned, engine_of, arrays, backend, counted, case):
     engine, options = engine_of(tiny_aligned, backend), CASES[case]
     calls = counted(engine)
     engine.sample(**alone(ITEMS.batch(engine, arrays["mel"][0]), 0), options=options)

@@ -76,7 +76,7 @@ def test_epss_is_the_papers_grid_and_uniform_elsewhere():
 
 
 def test_sway_is_that_of_the_paper():
-    """t + s (cos(pi t / 2) - 1 + t), F5-TTS, eq. 5; s is -1 unless told otherwise."""
+    """t + s (cos(pi t / 2) - 1 + t), F5-TTS, eq. 5; s is -1 by default."""
     even = np.arange(10) / 9
     for s in (-1.0, 0.4):
         want = even + s * (np.cos(np.pi / 2 * even) - 1 + even)

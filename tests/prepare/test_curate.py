@@ -66,8 +66,8 @@ def test_copies_at_another_speed_are_trained_on_only_and_make_no_voices(tmp_path
     here = find([tmp_path / "varied" / "train"])[0]
     copies = {s.key: s for s in here if "pace" in s.extra}
     originals = {s.key: s for s in here if s.key not in copies}
-    ((who, told),) = plain["speakers"].items()
-    assert len(copies) == len(originals) == told["train_clips"]
+    ((who, counts),) = plain["speakers"].items()
+    assert len(copies) == len(originals) == counts["train_clips"]
     for key, copy in copies.items():
         kind = key.rpartition("-")[2]
         first, pace = originals[key.removesuffix(f"-{kind}")], {"slow": 0.9, "fast": 1.1}[kind]
@@ -77,7 +77,7 @@ def test_copies_at_another_speed_are_trained_on_only_and_make_no_voices(tmp_path
         assert len(slow) == pytest.approx(len(wave) / pace, abs=2)
         # the pitch goes with it: the strongest tone is where it was times the pace
         assert centre(slow) == pytest.approx(pace * centre(wave), rel=0.04)
-    assert len(sides["heldout"]) == told["heldout_clips"]
+    assert len(sides["heldout"]) == counts["heldout_clips"]
     assert by_speaker([tmp_path / "varied" / "train"], "voice").keys() == {who}
 
 
@@ -179,7 +179,7 @@ def test_only_named_speakers_are_kept_and_unknown_ones_are_a_mistake(tmp_path):
         curate(samples, tmp_path / "x", CurateOptions(speaker="linda"), ["anna"])
 
 
-def test_sources_and_licences_are_told_by_hours(tmp_path):
+def test_sources_and_licences_are_listed_by_hours(tmp_path):
     summary, _ = split(tmp_path, held_out=0)
     who = summary["speakers"]["kathleen"]
     assert who["source"].keys() == {"kathleen"} and who["license"].keys() == {"CC0-1.0"}
@@ -220,14 +220,14 @@ def test_the_report_lists_what_was_dropped(tmp_path, capsys):
     assert len(rows) == json.loads(out[-1])["dropped"]["too long"] == 2
 
 
-def test_a_recogniser_that_is_not_there_is_told(tmp_path, capsys):
+def test_a_missing_recogniser_is_reported_first(tmp_path, capsys):
     argv = [str(SHARD), "--out", str(tmp_path), "--jobs", "1", "--whisper", str(tmp_path / "none")]
     whisper.cache_clear()
     assert main(argv) == 2
     assert capsys.readouterr().err.startswith("error: ")
 
 
-def test_heard_is_not_read_where_nobody_listens(tmp_path):
+def test_heard_csv_is_not_read_without_a_recogniser(tmp_path):
     (tmp_path / "heard.csv").write_text("not,a,table\n")
     with Heard(tmp_path / "heard.csv", "", used=False) as heard:
         assert heard.known == {}
@@ -235,7 +235,7 @@ def test_heard_is_not_read_where_nobody_listens(tmp_path):
         Heard(tmp_path / "heard.csv", "")
 
 
-def test_a_torn_line_of_what_was_heard_is_heard_again(tmp_path):
+def test_a_truncated_line_of_heard_csv_is_transcribed_again(tmp_path):
     path = tmp_path / "heard.csv"
     for _ in range(2):  # the first run ends before it heard anything
         with Heard(path, "w"):
@@ -280,9 +280,9 @@ def test_a_voice_is_written_with_its_words_and_licence(tmp_path, capsys):
     empty = tmp_path / "heldout"
     empty.mkdir()
     assert prompts([str(empty), str(SHARD), "--out", str(tmp_path / "voices")]) == 0
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    document = json.loads(capsys.readouterr().out.splitlines()[-1])
     text = (tmp_path / "voices/kathleen.txt").read_text().strip()
-    assert told["kathleen"]["text"] == text and text in TEXTS.values()
+    assert document["kathleen"]["text"] == text and text in TEXTS.values()
     assert "CC0" in (tmp_path / "voices/kathleen.license.txt").read_text()
     assert len(audio.read(tmp_path / "voices/kathleen.flac")) > 24_000
     shutil.rmtree(tmp_path / "voices")

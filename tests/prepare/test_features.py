@@ -50,8 +50,8 @@ def contents(path: Path | str) -> list[dict]:
 def test_losses_from_audio_and_from_features_are_the_same(tmp_path, capsys):
     paths, out = audio_shards(tmp_path / "audio", 2, 5), tmp_path / "encoded"
     assert main([*paths, "--out", str(out)]) == 0
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (told["shards"], told["clips"], told["skipped"]) == (2, 10, {})
+    document = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (document["shards"], document["clips"], document["skipped"]) == (2, 10, {})
     plan, loss = BatchPlan(4, 1600, 400), LossConfig(pair=0.7)
     streams = [
         SpeechBatches(data, TOKENIZER, plan, loss=loss, shuffle_buffer=4)
@@ -69,7 +69,7 @@ def test_losses_from_audio_and_from_features_are_the_same(tmp_path, capsys):
     assert torch.equal(one, two)
 
 
-def test_features_are_named_sized_and_told_as_documented(tmp_path):
+def test_features_have_the_documented_names_sizes_and_summary(tmp_path):
     [path] = audio_shards(tmp_path / "audio", 1, 4)
     assert main([path, "--out", str(tmp_path / "out"), "--references"]) == 0
     found = contents(tmp_path / "out" / "shard-000.tar")
@@ -101,11 +101,11 @@ def test_bad_clips_are_counted_and_broken_shards_give_what_they_had(tmp_path, ca
     bad += [("z.mp3", clip["mp3"]["bytes"]), ("z.json", b'{"text": "so long", "duration": 9}')]
     paths.append(str(write_tar(tmp_path / "audio" / "bad.tar", bad)))
     assert main([*paths, "--out", str(tmp_path / "out"), "--workers", "2"]) == 0
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    document = json.loads(capsys.readouterr().out.splitlines()[-1])
     want = {"broken shard": 1, "without audio": 1, "unreadable audio": 1, "wrong duration": 1}
-    assert told["skipped"] == want and 4 < told["clips"] < 8
+    assert document["skipped"] == want and 4 < document["clips"] < 8
     out = [contents(tmp_path / "out" / Path(p).name) for p in paths]
-    assert sum(map(len, out)) == told["clips"]
+    assert sum(map(len, out)) == document["clips"]
 
 
 def test_a_killed_run_leaves_whole_shards_and_goes_on(tmp_path, capsys):
@@ -123,8 +123,8 @@ def test_a_killed_run_leaves_whole_shards_and_goes_on(tmp_path, capsys):
     for path in done:
         assert len(list(TarSource([path]).open(0, skipped=skipped))) == 60 and not skipped
     assert main([*paths, "--out", str(out)]) == 0
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (told["shards"], told["already_there"]) == (6 - len(done), len(done))
+    document = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (document["shards"], document["already_there"]) == (6 - len(done), len(done))
     assert all(path.stat().st_mtime_ns == then for path, then in done.items())
     assert all(len(contents(out / Path(p).name)) == 60 for p in paths)
     assert not list(out.glob(".*.part"))
@@ -156,7 +156,7 @@ def test_any_function_of_a_wave_is_an_encoder(tmp_path, monkeypatch):
         (["nothing-*.tar", "--workers", "1"], "no shards match"),
     ],
 )
-def test_mistakes_are_told(tmp_path, monkeypatch, capsys, arguments, message):
+def test_mistakes_are_errors(tmp_path, monkeypatch, capsys, arguments, message):
     monkeypatch.chdir(tmp_path)
     paths = audio_shards(tmp_path / "audio", 1, 1)
     assert main([*paths, "--out", "out"]) == 0

@@ -21,7 +21,7 @@ def test_words_go_to_the_text_they_were_said_in():
     assert share_out(texts, "") == ["", "", ""]
 
 
-def test_a_clip_that_was_not_heard_takes_no_words_of_its_neighbours():
+def test_an_inaudible_clip_gets_no_words_of_its_neighbours():
     pytest.importorskip("whisper_normalizer", reason="it is of the extra eval")
     texts = ["Green apples fell.", "Nobody spoke at dinner.", "Snow covered the roof."]
     heard = "Green apples fell. Snow covered the roof."

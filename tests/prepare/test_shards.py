@@ -65,7 +65,7 @@ def dataset(tmp_path):
 # layouts
 
 
-def test_layouts_are_told_apart():
+def test_layouts_are_recognised():
     assert [layouts.detect(p) for p in (LIBRITTS, LJSPEECH, SHARD, FIXTURES)] == [
         "libritts",
         "ljspeech",

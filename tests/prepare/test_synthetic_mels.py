@@ -16,8 +16,8 @@ from tests.train.test_vocoder_gan import LOSS, PLAN, SHARD, samples
 def test_a_model_makes_the_mels_of_recordings_again(tiny_aligned, tmp_path, capsys):
     command = [str(tiny_aligned), str(SHARD), "--voice", "tone", "--out", str(tmp_path / "made")]
     assert synthetic_mels.main([*command, "--since", "0.98", "0.98"]) == 0
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert told["voice"] == "tone" and told["hours"] > 0 and not told["left_out"]
+    document = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert document["voice"] == "tone" and document["hours"] > 0 and not document["left_out"]
     [path] = (tmp_path / "made").glob("*.tar")
     made = [sample for _, sample in TarSource([path]).open(0)]
     assert {s["__key__"] for s in made} == {s["__key__"] for s in samples()}

@@ -325,13 +325,13 @@ def test_choosing_bits_measures_each_kind_of_layer(source, capsys):
     command = [str(source), "--backend", "torch", "--texts", "hello.", "--steps", "1"]
     assert main(command) == 0
     lines = capsys.readouterr().out.splitlines()
-    told = {row["layers"]: row for row in json.loads(lines[-1])["rows"]}
-    layers = [n for n in told if n.startswith("model: ")]
-    assert len(lines) == len(told) + 3 and len(layers) > 10
-    alone = told["model: transformer.transformer_blocks.*.ff.ff.2"]
-    assert 0 < alone["velocity"] < told["all, 4 bits"]["velocity"] and alone["sound"] == 0
-    assert sum(row["saved"] for n, row in told.items() if ": " in n) == pytest.approx(
-        told["all, 4 bits"]["saved"], rel=1e-3
+    by_layer = {row["layers"]: row for row in json.loads(lines[-1])["rows"]}
+    layers = [n for n in by_layer if n.startswith("model: ")]
+    assert len(lines) == len(by_layer) + 3 and len(layers) > 10
+    alone = by_layer["model: transformer.transformer_blocks.*.ff.ff.2"]
+    assert 0 < alone["velocity"] < by_layer["all, 4 bits"]["velocity"] and alone["sound"] == 0
+    assert sum(row["saved"] for n, row in by_layer.items() if ": " in n) == pytest.approx(
+        by_layer["all, 4 bits"]["saved"], rel=1e-3
     )
-    assert told["--quantize 8"]["mel"] < told["--quantize 4"]["mel"]
+    assert by_layer["--quantize 8"]["mel"] < by_layer["--quantize 4"]["mel"]
     assert main([str(source / "nothing")]) == 2

@@ -136,8 +136,8 @@ def test_damaged_shards_are_named(tmp_path, damage, said):
 
 def change(folder: Path, **where) -> None:
     index = sharded.index_of(folder / MODEL)
-    told = json.loads(index.read_text())
-    index.write_text(json.dumps({**told, "weight_map": {**told["weight_map"], **where}}))
+    content = json.loads(index.read_text())
+    index.write_text(json.dumps({**content, "weight_map": {**content["weight_map"], **where}}))
 
 
 def test_a_writer_that_fails_leaves_what_was_there(tmp_path):

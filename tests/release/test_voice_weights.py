@@ -196,8 +196,8 @@ def test_a_voices_pace_is_measured_and_kept(two_voices, tmp_path, backend):
     assert (
         json.loads((folder / "voices" / "tone.json").read_text()) == {"pace": pace} != {"pace": 1}
     )
-    told, true = np.array([[float(r[k]) for k in ("tokens", "seconds")] for r in before]).T
-    best = min(true / told, key=lambda factor: np.abs(factor * told / true - 1).mean())
+    guessed, true = np.array([[float(r[k]) for k in ("tokens", "seconds")] for r in before]).T
+    best = min(true / guessed, key=lambda factor: np.abs(factor * guessed / true - 1).mean())
     assert pace == pytest.approx(best, abs=1e-3)
     engine = load_engine(folder, backend, "cpu", "float32")
     quick = Speaker(engine, "tone", options=OPTIONS, seed=1)
@@ -317,8 +317,12 @@ def test_a_finetuned_model_becomes_a_voice_of_its_base(tiny_aligned, two_voices,
         path.rename(path.with_stem("anna"))
     command = [str(alone), str(folder), "--voice", "anna", "--megabytes", "0.25"]
     assert add_voice.main(command) == 0
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert told["voice"] == "anna" and 0.1 < told["megabytes"] <= 0.3 and 0.5 < told["kept"] <= 1
+    document = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (
+        document["voice"] == "anna"
+        and 0.1 < document["megabytes"] <= 0.3
+        and 0.5 < document["kept"] <= 1
+    )
     assert {p.name for p in (folder / "voices").glob("anna.*")} == {
         "anna.wav",
         "anna.txt",

@@ -34,7 +34,7 @@ model: speech
 dit: {dim: 64, depth: 2, heads: 1, dim_head: 64, text_dim: 32, conv_layers: 1}
 vocoder: {dim: 32, intermediate_dim: 64, num_layers: 1}
 """
-# writes as many seconds of silence as it is told
+# writes so many seconds of silence
 SILENCE = (
     "import sys, wave; f = wave.open(sys.argv[2], 'wb'); f.setparams((1, 2, 8000, 0, 'NONE', ''));"
     " f.writeframes(bytes(16000 * int(sys.argv[1])))"
@@ -298,8 +298,8 @@ def test_the_floor_counts_the_operations_that_torch_does(fields, make_release):
     # the counter does not know the CPU's fused attention
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         work.measure()
-    told = sum(cost.operations(cell, work.engine.config))
-    assert told == pytest.approx(counter.get_total_flops(), rel=0.02)
+    counted = sum(cost.operations(cell, work.engine.config))
+    assert counted == pytest.approx(counter.get_total_flops(), rel=0.02)
 
 
 def test_passes_count_guidance_twice():

@@ -252,7 +252,7 @@ def test_the_speedrun_trains_the_default_network():
     ours, default = (
         read_run(ROOT / f"nanospeech/configs/{name}.yaml") for name in ("speedrun", "default_voice")
     )
-    # but that one speaker has nobody to be told from
+    # but one speaker alone needs no conditioning
     assert ours.dit == replace(default.dit, aligner_dim=0) and default.dit.aligner_dim
     assert ours.data.tokenizer == default.data.tokenizer
     assert ours.train.minutes and ours.train.schedule == "wsd"

@@ -167,14 +167,19 @@ def test_lines_are_texts_or_have_ids_that_stay_in_the_folder():
         assert read_lines(f"{name}|text")[0][0].file == f"{name}.wav"
 
 
-def test_a_file_becomes_a_folder_and_failures_are_told(tiny_release, tmp_path, capsys):
+def test_batch_files_are_written_and_failures_reported(tiny_release, tmp_path, capsys):
     pytest.importorskip("torch")
     (tmp_path / "texts.txt").write_bytes(LINES.encode())
     out = tmp_path / "new" / "folder"
     flags = ["--batch", str(tmp_path / "texts.txt"), "--output", str(out), "--seed", "1"]
     assert speak(tiny_release, *flags) == 1
-    told = capsys.readouterr().err.splitlines()
-    assert [line.split(":")[1].strip() for line in told] == ["line 3", "line 5", "line 6", "line 7"]
+    reported = capsys.readouterr().err.splitlines()
+    assert [line.split(":")[1].strip() for line in reported] == [
+        "line 3",
+        "line 5",
+        "line 6",
+        "line 7",
+    ]
     assert sorted(os.listdir(out)) == ["0001.wav", "0008.wav", "foo.wav"]
     assert not (tmp_path / "evil.wav").exists()
     assert (

@@ -219,7 +219,7 @@ def test_a_folders_duration_model_speaks_with_the_token_durations(
     assert asked == pytest.approx(2.5, abs=0.05)
 
 
-def test_a_word_alone_is_given_time(tiny_aligned, engine_of, backend):
+def test_a_single_word_has_a_minimal_duration(tiny_aligned, engine_of, backend):
     """With any source of durations, as isolated words are slower than in a sentence."""
     for how in ("tokens", "rule"):
         speaker = Speaker(engine_of(tiny_aligned, backend), duration=how, seed=0)
@@ -289,7 +289,7 @@ def shard(path, clips):
     return str(path)
 
 
-def test_each_way_is_set_beside_the_recording(with_both, tmp_path, capsys):
+def test_each_source_of_durations_is_compared_with_the_recording(with_both, tmp_path, capsys):
     clips = [clip(f"k{i}", "hello there, general.", 2 + i / 2, 0.2) for i in range(4)]
     path = shard(tmp_path / "a.tar", [*clips, clip("z", "alone.", 2.0, 0.1, "b")])
     page = tmp_path / "page.md"

@@ -59,8 +59,8 @@ class EchoEngine:
         ):
             assert np.any(cond[:start] != 0, axis=-1).all() and not cond[start:].any()
             text = "".join(self.tokenizer.vocab[i] for i in ids if i >= 0)
-            told = {"prompt": text[:known], "text": text[known:]}
-            self.calls.append({**told, "start": start, "new": n - start, "noise": x[None, :n]})
+            texts = {"prompt": text[:known], "text": text[known:]}
+            self.calls.append({**texts, "start": start, "new": n - start, "noise": x[None, :n]})
         for step in range(options.steps if on_step else 0):
             on_step(step + 1, options.steps)
         return np.where(cond_BNM != 0, cond_BNM, noise_BNM)
@@ -81,7 +81,7 @@ def speaker(engine=None, wave=None, **options) -> Speaker:
     return Speaker(engine or EchoEngine(), ref_audio=wave, **options)
 
 
-def test_the_prompt_is_told_exactly_and_only_new_speech_comes_back():
+def test_the_prompt_reaches_the_engine_exactly_and_only_new_speech_is_returned():
     engine = EchoEngine()
     spoken = speaker(engine).speak("hello there.")
     call = engine.calls[0]
@@ -136,7 +136,7 @@ def test_tiny_texts_get_time_to_be_said(text, speed):
     assert engine.calls[0]["new"] >= MIN_SPEECH * 93.75 - 1
 
 
-def test_the_models_lead_comes_before_short_texts_alone():
+def test_the_leading_pause_is_before_short_texts_alone():
     plain, led = EchoEngine(2), EchoEngine(2)
     led.config = dataclasses.replace(led.config, leading_pause=0.128)
     for text, options in (("hi.", {}), (TEXT, {}), ("hi.", {"seconds": 0.6})):
@@ -161,8 +161,8 @@ def test_runs_of_marks_take_no_more_time_than_a_few(marks, seconds_per_token, ki
         few = speaker(engine).speak(text.replace(marks, "........"))
         many = speaker(engine).speak(text)
         assert many.seconds <= few.seconds + 1
-    told = speaker(engine, ref_text=TEXT + marks).prompt.rate  # of the words, not of the marks
-    assert told <= speaker(engine).prompt.rate + 4
+    rate = speaker(engine, ref_text=TEXT + marks).prompt.rate  # of the words, not of the marks
+    assert rate <= speaker(engine).prompt.rate + 4
 
 
 def test_tags_reach_the_model_whole_and_are_never_cut():
@@ -221,7 +221,7 @@ def test_streamed_pieces_are_the_whole_and_nothing_is_left_unsaid():
         said == "here is a first sentence, doctor smith. here is another one! and a third? the end"
     )
     steps = []
-    pieces = list(a.stream(text, None, lambda *told: steps.append(told), early=False))
+    pieces = list(a.stream(text, None, lambda *counts: steps.append(counts), early=False))
     assert len(pieces) > len(whole.chunks) > 2
     assert np.array_equal(np.concatenate(pieces), whole.wave)
     total = len(whole.chunks) * SampleOptions().steps

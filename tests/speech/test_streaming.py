@@ -121,7 +121,7 @@ def test_convolutions_are_as_wide_as_is_reckoned():
     assert streaming.KERNEL == torch.KERNEL == mlx.KERNEL
 
 
-def test_a_vocoder_with_rounds_hears_the_whole():
+def test_a_vocoder_with_griffin_lim_iters_has_no_receptive_field():
     engine = engine_with(EchoEngine(), VocoderConfig(griffin_lim_iters=3))
     assert streaming.receptive_field(engine.config.vocoder) is None
     mel = np.random.default_rng(0).standard_normal((300, 100)).astype("f4")

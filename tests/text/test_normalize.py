@@ -64,13 +64,13 @@ def test_any_text_is_read_in_known_characters_and_the_rest_is_named(seed, caplog
             assert not any(c in fitted for c in lost)
             caplog.clear()
             whole = readable(text, tokenizer)
-            told = "".join(r.getMessage() for r in caplog.records)
-            assert len(caplog.records) == bool(lost) and all(repr(c) in told for c in lost)
+            warning = "".join(r.getMessage() for r in caplog.records)
+            assert len(caplog.records) == bool(lost) and all(repr(c) in warning for c in lost)
             assert not fit(whole, tokenizer)[1]
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_was_read_out_once_stays_so(seed):
+def test_normalisation_is_idempotent(seed):
     rng = random.Random(seed)
     for _ in range(250):
         once = read_out(random_text(rng))

@@ -240,7 +240,7 @@ def test_what_is_written_in_a_tag_is_not_read_as_english():
         "[5 dollars]",
         *["<laugh>"] * 4,
     ]
-    # a vocabulary without the tag is told the words in it, as ever
+    # a vocabulary without the tag gets the words in it
     assert readable("oh <laugh>", LOWER) == "oh less than laugh greater than"
 
 

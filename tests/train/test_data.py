@@ -82,9 +82,9 @@ def until(batches: SpeechBatches, epochs: int) -> list[Loaded]:
 def same(one: Loaded, two: Loaded) -> bool:
     if (one.batch is None) != (two.batch is None) or one.texts != two.texts:
         return False
-    told = (one.skipped, one.epoch_ended, one.place) == (two.skipped, two.epoch_ended, two.place)
+    alike = (one.skipped, one.epoch_ended, one.place) == (two.skipped, two.epoch_ended, two.place)
     pairs = [] if one.batch is None else zip(vars(one.batch).values(), vars(two.batch).values())
-    return told and all(torch.equal(a, b) for a, b in pairs)
+    return alike and all(torch.equal(a, b) for a, b in pairs)
 
 
 def epoch(count: int, plan: BatchPlan) -> list[Loaded]:
@@ -145,7 +145,7 @@ def test_carrying_ends_where_there_is_too_little_for_a_batch(tmp_path):
     assert all(len(clips(x)) == 5 for x in loaded)
 
 
-def test_draws_do_not_depend_on_the_company():
+def test_draws_do_not_depend_on_the_rest_of_the_batch():
     alone = SpeechBatches([], TOKENIZER, BatchPlan(1, 200, 200))
     items = [alone.describe(s, Counter()) for s in samples()]
     together, _ = alone.collate(items, 3, Counter())

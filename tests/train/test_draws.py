@@ -140,7 +140,7 @@ def test_a_duration_model_may_hear_a_tenth_to_nine_tenths(usual):
 
 
 def test_no_two_samples_share_a_draw_in_any_epoch_or_with_another_seed(paths, usual):
-    """Keys, numbers, shards, epochs and seeds all count; and none is told by another."""
+    """Keys, numbers, shards, epochs and seeds all count; and none determines another."""
     twice = drawn(paths, epochs=2)
     assert all(np.array_equal(twice[k][:COUNT], usual[k]) for k in usual)  # and they repeat
     other = drawn(paths, seed=2)
@@ -217,7 +217,7 @@ def test_half_of_the_clips_are_stretched_by_up_to_the_share_that_is_asked(paths,
     assert_uniform(np.log(stretches), -np.log(1.2), np.log(1.2))
 
 
-def told(item: dict, *which: int) -> np.random.Generator:
+def generator(item: dict, *which: int) -> np.random.Generator:
     """The generator of an item's draws, of seed 7."""
     refs = [ref[1:] for ref in item["refs"]]
     name = json.dumps([7, item["epoch"], item["key"], refs, which])
@@ -239,16 +239,16 @@ def test_draws_are_those_that_runs_were_begun_with():
             }
             for i in (2 * n, 2 * n + 1)
         )
-        assert batches.paired(old) == (told(old, 1).random() < 0.5)
+        assert batches.paired(old) == (generator(old, 1).random() < 0.5)
         batches.paired = lambda item: True
         assert batches.on_sample(old) == []
         (pair,) = batches.on_sample(new)
         del batches.paired
-        turned = told(new, 4).random() < 0.5
+        turned = generator(new, 4).random() < 0.5
         assert pair["texts"] == (
             (new["text"], old["text"]) if turned else (old["text"], new["text"])
         )
-        assert pair["rng"].random() == told(pair).random() and pair["piece"] == 0
+        assert pair["rng"].random() == generator(pair).random() and pair["piece"] == 0
         first += turned
     assert 30 < first < 70
 

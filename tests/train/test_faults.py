@@ -73,10 +73,10 @@ def test_a_broken_file_of_a_mapped_dataset_is_no_bug(tmp_path, caplog):
     loaded = until(features(data, loss=LossConfig(pair=0.0)), 3)
     assert sum((x.skipped for x in loaded), Counter()) == {"broken shard": 3}
     assert sum(len(x.texts) for x in loaded) >= 3 * 6
-    (told,) = [
+    (message,) = [
         r.getMessage() for r in caplog.records if r.name == "nanospeech"
     ]  # once, not in each epoch
-    assert "broken shard: shard 1 of the dataset, after" in told and "JSON" in told
+    assert "broken shard: shard 1 of the dataset, after" in message and "JSON" in message
     for n in range(3):
         (tmp_path / f"{n}.jsonl").write_text("{")
     with pytest.raises(
@@ -110,9 +110,9 @@ def test_a_package_that_is_missing_is_named(tmp_path):
     assert len(rows) == 4 and all(s["said"] == 1 and s["mp3"]["bytes"] for s in rows)
 
 
-def test_the_cause_of_a_broken_tar_is_told(tmp_path, caplog):
+def test_the_cause_of_a_broken_tar_is_logged(tmp_path, caplog):
     paths = feature_shards(tmp_path, 2, 6)
     Path(paths[1]).write_bytes(Path(paths[1]).read_bytes()[:1700])
     until(features(paths), 3)
-    (told,) = [r.getMessage() for r in caplog.records if r.name == "nanospeech"]
-    assert told.startswith(f"broken shard: {paths[1]}: ReadError: ")
+    (message,) = [r.getMessage() for r in caplog.records if r.name == "nanospeech"]
+    assert message.startswith(f"broken shard: {paths[1]}: ReadError: ")

@@ -205,7 +205,7 @@ def test_guidance_without_a_guide_says_what_to_do():
         model.guide_with({name: Sharded(p) for name, p in guided(0.5)[1].items()})
 
 
-def test_padded_lengths_are_eight_places_of_the_network():
+def test_padded_lengths_are_multiples_of_eight_patches():
     assert Objective().multiple() == duration_model().multiple() == 8
     assert [speech_model(patch_size=p).multiple() for p in (1, 2, 4)] == [8, 16, 32]
 
@@ -287,7 +287,7 @@ def test_patch_means_leave_out_padding():
     assert means[0, :, 0].tolist() == [0.5, 2.5, 4.0, 0.0]
 
 
-def test_rows_are_moved_by_as_many_places_as_each_is_told():
+def test_each_row_is_shifted_by_its_own_offset():
     rows, by = torch.arange(1, 5).expand(4, 4), torch.tensor([0, 1, 3, 4])
     assert later(rows, by, 9).tolist() == [[1, 2, 3, 4], [9, 1, 2, 3], [9, 9, 9, 1], [9] * 4]
     back = [[1, 2, 3, 4], [2, 3, 4, 4], [4] * 4, [4] * 4]

@@ -172,7 +172,7 @@ def test_a_cache_keeps_to_its_room(tmp_path, room):
     )
 
 
-def test_a_bad_clip_costs_no_other_its_place(tmp_path):
+def test_a_bad_clip_does_not_affect_others(tmp_path):
     """Neither among clips that go alone at once, nor in a group that is decoded out of turn."""
     paths, mels = shard(tmp_path, [40, 33])
     batches = SpeechBatches(paths, TOKENIZER, BatchPlan(2, 100, 50), NARROW)

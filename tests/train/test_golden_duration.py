@@ -123,7 +123,7 @@ def test_duration_loss_of_tokens(pace):
 
 
 @pytest.mark.parametrize("pooling", ["mean", "tokens"])
-def test_a_guess_of_nothing_is_taken_for_a_millisecond(pooling):
+def test_a_predicted_duration_is_at_least_a_millisecond(pooling):
     batch = duration_batch()
     model, _ = duration(pooling=pooling, **({"pace": 1.0} if pooling == "tokens" else {}))
     with torch.no_grad():

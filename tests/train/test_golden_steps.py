@@ -168,15 +168,15 @@ def groups_by_name(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[s
 
 
 @pytest.mark.parametrize("own_rate", [None, 0.02])
-@pytest.mark.parametrize("told", [False, True])
-def test_rates_of_a_model_twice_as_wide_as_its_base(own_rate, told):
+@pytest.mark.parametrize("has_base", [False, True])
+def test_rates_of_a_model_twice_as_wide_as_its_base(own_rate, has_base):
     """Adam's fall with the width, Muon's with its root; rate x decay stays."""
     model = tiny()
     config = OptimizerConfig(
         "muon", lr=0.01, weight_decay=0.1, muon_lr=own_rate, muon_momentum=0.7, mup_base_dim=32
     )
-    base = base_shapes(model, 32) if told else None
-    if told:
+    base = base_shapes(model, 32) if has_base else None
+    if has_base:
         config = replace(config, mup_base_dim=None)
     muon, adamw = build_optimizers(model, config, base=base)
     block = "transformer.transformer_blocks.0"
@@ -309,7 +309,7 @@ def test_a_guarded_step_scales_gradients_first():
     assert weight.tolist() == pytest.approx([0.9, -2.2]) and unused.item() == 1
 
 
-def test_new_adam_optimizers_are_fused_unless_told_otherwise():
+def test_new_adam_optimizers_are_fused_unless_set_otherwise():
     """A run's own optimisers, not those that went on with a state, and no others."""
     weight = nn.Parameter(torch.ones(2))
 

@@ -108,7 +108,7 @@ BATCH = SegmentBatch(torch.from_numpy(REAL), torch.from_numpy(MEL))
 
 
 def check(found: dict, wanted: dict[str, float], items: int | dict[str, float]) -> None:
-    """Each loss is a mean, told as a sum and its count: the batch's items, or what is given."""
+    """Each loss is a mean, returned as a sum and its count: `items`, for all or by name."""
     assert found.keys() == wanted.keys()
     for name, (total, count) in found.items():
         expected = items if isinstance(items, int) else items[name]
@@ -143,7 +143,7 @@ def test_a_vocoder_alone_has_spectral_losses(step):
     assert torch.equal(objective.vocoder.heard[0], BATCH.mel) and not objective.judges.calls
 
 
-def test_the_mel_distance_may_be_to_the_mel_that_was_given():
+def test_the_mel_loss_may_be_to_the_input_mel():
     objective = gan(step=0, input_mel_share=0.3)
     wanted = spectral_by_hand(objective.windows)
     away = np.abs(log_mel(spectrogram(FAKE, 1024)) - MEL).mean()

@@ -48,7 +48,7 @@ def follower(dtype: torch.dtype = torch.float32) -> SimpleNamespace:
 
 @torch.no_grad()
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_weights_and_average_change_places_and_come_back(dtype):
+def test_weights_and_average_are_swapped_and_restored(dtype):
     run = follower(dtype)
     before = [p.clone() for p in run.ema.live], [m.clone() for m in run.ema.mean]
     places = [p.data_ptr() for p in run.ema.live]

@@ -88,9 +88,9 @@ def step(folder: Path, model: Any, batches: Sequence[Any]) -> tuple[dict, dict[s
 @pytest.mark.parametrize("kind", OBJECTIVES)
 def test_micro_batches_learn_what_one_batch_does(tmp_path, kind):
     build, make = OBJECTIVES[kind]
-    want, told = step(tmp_path, build(), [make()])
+    want, expected = step(tmp_path, build(), [make()])
     got, said = step(tmp_path, build(), [part(make(), *ends) for ends in PARTS])
-    assert said == pytest.approx(told, rel=1e-5)
+    assert said == pytest.approx(expected, rel=1e-5)
     gradient, other = (torch.cat([g.flatten() for g in found.values()]) for found in (want, got))
     assert (other - gradient).norm() < 1e-5 * gradient.norm()
 

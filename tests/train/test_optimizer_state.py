@@ -68,7 +68,7 @@ def test_counts_lists_and_group_values_go_on_as_if_never_stopped(tmp_path):
     assert all(torch.equal(one[n], two[n]) for n in one)
 
 
-def test_what_a_group_is_told_is_the_configs_and_what_it_counts_the_checkpoints(tmp_path):
+def test_groups_restore_counters_and_keep_configured_values(tmp_path):
     def other(params):
         optimizer = Counting(params)
         optimizer.param_groups[0]["betas"] = (0.1, 0.2)

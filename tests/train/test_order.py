@@ -65,7 +65,7 @@ def test_a_shuffle_buffer_draws_any_of_what_it_holds(tmp_path, size):
     assert (steady > 0).mean() == pytest.approx((1 - 1 / size) ** size, abs=0.06)
 
 
-def test_draws_are_told_by_seed_stream_and_number(tmp_path):
+def test_draws_depend_on_seed_stream_and_number(tmp_path):
     """The last one takes the place of the one that is drawn; a checkpoint counts on it."""
     source = numbered(tmp_path, 1, 40)
     stream, found = SampleStream(source, 3, shuffle_buffer=6), []
@@ -201,7 +201,7 @@ def test_samples_that_are_gone_are_counted_and_the_rest_goes_on(tmp_path):
     assert "gone when resuming" not in skipped
 
 
-def test_places_are_equal_where_all_is_equal():
+def test_stream_states_are_equal_if_all_fields_are():
     here = StreamState(1, 3, epoch=2, units=np.array([[2, 1, 0, 1, 5]]))
     assert here == StreamState.from_json(here.to_json()) and here != here.to_json()
     for field in fields(StreamState):
@@ -216,7 +216,7 @@ def test_places_are_equal_where_all_is_equal():
         assert other != here, field.name
 
 
-def test_a_place_goes_through_json_whole():
+def test_a_stream_state_survives_json():
     table = np.arange(1, 16, dtype=np.int32)
     here = StreamState(1, 4, 9, 2, 3, 0, 17, 5, 1)
     for name, width in (("units", 5), ("buffer", 3), ("waiting", 5), ("unpaired", 3)):
@@ -255,7 +255,7 @@ def test_what_is_left_to_others_is_no_whole_epoch(tmp_path):
     assert {e for e, _, _ in epoch_of(again)} == {1} and again.place().whole == 1
 
 
-def test_places_are_the_saved_ones_only_where_each_process_saved_them(tmp_path):
+def test_states_are_the_saved_ones_only_for_the_same_processes(tmp_path):
     source = numbered(tmp_path, 4, 6)
     one, two = (SampleStream(source, 0, s, 2).place() for s in range(2))
     assert resume([{0: one}, {0: two}], 4, 0, 2, 1) == ([{0: one}, {0: two}], True)

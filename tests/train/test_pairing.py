@@ -199,7 +199,7 @@ def test_a_clip_that_cannot_be_read_costs_no_other_its_partner():
     assert waiting.meet(clip(5, 40), True, lambda c: None) == ([], []) and len(waiting) == 1
 
 
-def test_as_much_may_wait_as_is_told():
+def test_pair_mb_bounds_the_waiting_clips():
     """A clip is its data and what Python needs for it; the first to come are the first to go."""
     assert Waiting(100).most == 256 * 10**6
     waiting = Waiting(100, most=3 * (OBJECTS + 50 + 8))  # and 8 for the list of its references
@@ -284,7 +284,7 @@ def operations(call) -> int:
     return count
 
 
-def test_a_place_costs_the_same_however_many_wait(tmp_path):
+def test_the_cost_of_a_stream_state_does_not_grow_with_waiting_clips(tmp_path):
     batches = crowded(tmp_path)
     next(iter(batches))
     before, seen = len(batches.unpaired), []

@@ -26,7 +26,7 @@ SPLITS = {
     "fsdp+tp": {"shard": 2, "tensor": 2},
     "ddp+tp": {"replicate": 2, "tensor": 2},
 }
-# name -> (split, what else a job may say); each is compared with one process told the same
+# name -> (split, what else a job may say); each is compared with one process of the same settings
 MORE = {
     "duration": ("tp", {"model": "duration"}),
     "accumulate-ddp": ("ddp", {"accumulate": 2}),
@@ -94,7 +94,7 @@ def accelerator():
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """The run folder of one process that is told the same."""
+    """The run folder of one process with the same settings."""
     done = {}
 
     def run(job: dict):

@@ -44,9 +44,9 @@ def reference_shards(folder: Path, count: int, text: dict, heard_frames: int = 3
     return [str(write_tar(folder / "ref.tar", files))]
 
 
-@pytest.mark.parametrize("told", [{}, {"ref_text": ""}, {"ref_text": None}, {"ref_text": " "}])
-def test_a_reference_whose_words_are_not_known_is_a_prompt_too(tmp_path, told):
-    paths = reference_shards(tmp_path, 40, told)
+@pytest.mark.parametrize("extra", [{}, {"ref_text": ""}, {"ref_text": None}, {"ref_text": " "}])
+def test_a_reference_whose_words_are_not_known_is_a_prompt_too(tmp_path, extra):
+    paths = reference_shards(tmp_path, 40, extra)
     loaded = until(features(paths, loss=LossConfig(pair=1.0)), 1)
     assert sorted(t for x in loaded for t in x.texts) == sorted(f"c{i}" for i in range(40))
     whole = 0
@@ -88,9 +88,9 @@ def test_a_duration_model_learns_the_new_speech_alone_behind_a_wordless_referenc
 
 
 @pytest.mark.parametrize("carry", [False, True])
-@pytest.mark.parametrize("told", [{}, {"ref_text": "c9"}])
-def test_going_on_keeps_the_references_of_clips_that_waited(tmp_path, carry, told):
-    paths, loss = reference_shards(tmp_path, 13, told), LossConfig(pair=0.5)
+@pytest.mark.parametrize("extra", [{}, {"ref_text": "c9"}])
+def test_going_on_keeps_the_references_of_clips_that_waited(tmp_path, carry, extra):
+    paths, loss = reference_shards(tmp_path, 13, extra), LossConfig(pair=0.5)
     plan = BatchPlan(3, 400, 130, buckets=4, carry=carry)
     whole = list(islice(features(paths, plan, loss=loss), 14))
     assert any(len(x.place.waiting) for x in whole)
@@ -109,18 +109,18 @@ def test_the_text_begins_where_a_wordless_reference_ends(tmp_path, upsampling, p
     model = Nanospeech(DiT(DiTConfig(**sizes, **more, dropout=0.0)), DIGITS, NARROW)
     dit, before, end = model.transformer, 28 // p, 88 // p
     paths = reference_shards(tmp_path, 6, {"text": "c0123"}, heard_frames=28)
-    told, alone = (
+    known, alone = (
         until(features(paths, BatchPlan(6, 576, 96, buckets=1), loss=loss), 1)[0].batch
         for loss in (LossConfig(pair=1.0, drop_both=0.0), LossConfig(pair=0.0, drop_both=0.0))
     )
-    told.mel[:, 28:88] = alone.mel[:, :60] = 3 * torch.randn(6, 60, 4)  # so that paths differ
+    known.mel[:, 28:88] = alone.mel[:, :60] = 3 * torch.randn(6, 60, 4)  # so that paths differ
     states, sums = {}, {}
-    for b in (told, alone):
-        hidden, index, sums[b is told] = model.place_tokens(b, b.mel)
-        states[b is told] = model.text_states(dit, b, hidden, index)
-    filler = dit.embed_filler(told.text)
+    for b in (known, alone):
+        hidden, index, sums[b is known] = model.place_tokens(b, b.mel)
+        states[b is known] = model.text_states(dit, b, hidden, index)
+    filler = dit.embed_filler(known.text)
     if upsampling == "none":
-        text = torch.nn.functional.pad(told.text, (before, 0), value=-1)
+        text = torch.nn.functional.pad(known.text, (before, 0), value=-1)
         mask = torch.arange(96 // p) < end
         assert torch.equal(states[True], dit.embed_text(text, 96 // p, mask.expand(6, -1)))
     else:  # as in the clip by itself
@@ -130,5 +130,5 @@ def test_the_text_begins_where_a_wordless_reference_ends(tmp_path, upsampling, p
         assert sums[True]["prior"][1] == sums[False]["prior"][1] == 6 * 60 // p
         torch.testing.assert_close(sums[True]["duration"], sums[False]["duration"])
         torch.testing.assert_close(sums[True]["prior"], sums[False]["prior"])
-    total, count = model(told)["flow"]
-    assert torch.isfinite(total) and count == told.span.sum()
+    total, count = model(known)["flow"]
+    assert torch.isfinite(total) and count == known.span.sum()

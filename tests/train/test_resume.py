@@ -136,14 +136,14 @@ def test_a_run_whose_draws_were_keyed_otherwise_goes_on_and_says_so_once(tmp_pat
     meta = json.loads(saved.read_text())
     del meta["draws"]  # as older versions wrote it
     saved.write_text(json.dumps(meta))
-    told = "each sample has draws of its own"
-    assert told not in capsys.readouterr().out
+    notice = "each sample has draws of its own"
+    assert notice not in capsys.readouterr().out
     trainer(tmp_path).train(samples(), 3, 2, max_duration=200)
     said = capsys.readouterr().out
-    assert said.count(told) == 1 and "at step 2" in said
+    assert said.count(notice) == 1 and "at step 2" in said
     trainer(tmp_path).train(samples(), 4, 2, max_duration=200)
     said = capsys.readouterr().out
-    assert told not in said and "at step 3" in said
+    assert notice not in said and "at step 3" in said
 
 
 def test_differences_are_found_at_any_depth():

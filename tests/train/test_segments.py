@@ -63,7 +63,7 @@ def epoch_of(dataset, **changes) -> tuple[Counter, Counter]:
     return keys, batches.skipped
 
 
-def test_longer_clips_are_heard_oftener():
+def test_segments_of_a_clip_are_proportional_to_its_length():
     dataset = [{"__key__": f"clip{n}", "wav": wav(24_000 * n)} for n in (1, 2, 4, 8)]
     keys, _ = epoch_of(dataset, segment_stride=0.5)
     share = {n: keys[f"clip{n}"] / n for n in (1, 2, 4, 8)}

@@ -89,7 +89,7 @@ def test_no_stream_has_more_to_do_in_the_long_run(tmp_path):
     assert max(counts) - min(counts) <= 1
 
 
-def test_a_stream_goes_on_from_every_place(tmp_path):
+def test_a_stream_resumes_from_every_state(tmp_path):
     source = numbered(tmp_path, 3, 4)
     stream, places, taken = SampleStream(source, 5, 1, 2, 4), [], []
     for _ in range(30):
@@ -169,7 +169,7 @@ def test_the_same_streams_resume_as_they_were_and_others_are_dealt_anew(tmp_path
     assert same and places == [{}]
 
 
-def test_a_place_of_other_shards_or_streams_is_refused(tmp_path):
+def test_a_stream_state_of_other_shards_or_streams_is_refused(tmp_path):
     source = numbered(tmp_path, 2, 3)
     place = SampleStream(source).place()
     with pytest.raises(DataError, match="2 shards and there are 3 now"):
@@ -287,7 +287,7 @@ def test_a_dataset_with_a_bad_shard_goes_on(tmp_path):
     assert skipped == {"broken shard": 1}
 
 
-def test_an_iterable_is_told_its_epoch_and_keeps_its_order():
+def test_set_epoch_is_called_on_an_iterable_and_its_order_kept():
     class Shuffled:
         def set_epoch(self, epoch: int) -> None:
             self.epoch = epoch

@@ -120,7 +120,7 @@ def slopes(**changes) -> VocoderGAN:
     return VocoderGAN(Vocos(config), None, VocoderLossConfig(**{**vars(LOSS), **changes}))
 
 
-def test_a_vocoder_with_rounds_learns_slopes():
+def test_a_vocoder_with_griffin_lim_iters_learns_phase_derivatives():
     objective, stream = slopes(gan_from=1.0), iter(loader())
     optimizer = optimizers(objective)
     batch = next(stream).batch
@@ -179,7 +179,7 @@ def test_the_discriminators_join_at_their_step(history):
     )
 
 
-def test_the_mel_distance_may_be_to_the_mel_that_was_given():
+def test_the_mel_loss_may_be_to_the_input_mel():
     whole = next(iter(loader())).batch
     batch = SegmentBatch(whole.wave, whole.mel + 0.5)  # not what the recording has
     found = {}
@@ -354,7 +354,7 @@ def with_made_mels() -> list[dict]:
 
 
 @pytest.mark.parametrize("made, share", [(0.0, 0), (1.0, 1), (0.5, 0.5)])
-def test_a_segment_may_have_the_mel_that_a_model_made(made, share):
+def test_a_segment_may_have_a_synthetic_mel(made, share):
     loss = VocoderLossConfig(**{**vars(LOSS), "synthetic_share": made})
     stream = iter(SegmentBatches(with_made_mels(), None, PLAN, None, loss))
     louder = []
