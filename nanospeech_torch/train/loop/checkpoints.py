@@ -3,12 +3,12 @@
     run_dir/latest               the name of the newest complete checkpoint
     run_dir/step_00000100/       torch.distributed.checkpoint shards and .metadata
         meta.json                what is the same in every process
-        rank_00000.json          what is a process's own: its place in the data, its random state
+        rank_00000.json          what is a process's own: states of its data streams and generators
     run_dir/step_00000100.pt     the weights alone, for convert and for torch.load; big ones are a
                                  folder step_00000100.weights of safetensors (see export.py)
 
 A checkpoint is written as step_N.part and renamed when it is complete, on disk in every process;
-`latest` moves after that. Whatever kills a run, `latest` names something whole.
+`latest` moves after that, so it names a complete checkpoint however a run ends.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Checkpoints:
         say: Callable[[str], None] = print,
     ):
         self.folder, self.keep, self.say = folder, keep, say
-        # a group of its own: its writing thread talks while training does
+        # a group of its own, as its thread communicates during training
         self.group: Any = dist.new_group(backend="gloo") if distributed else None
         self.rank = dist.get_rank() if distributed else 0
         self.world = dist.get_world_size() if distributed else 1
@@ -89,9 +89,9 @@ class Checkpoints:
         mine: dict[str, Any],
         export: dict[str, Any] | None = None,
     ) -> None:
-        """Begins to write a checkpoint; what `tensors` hold now is what is written.
+        """Begins to write a checkpoint of the tensors' present values.
 
-        Each process copies to its memory, and writes, its share of them alone.
+        Each process copies to host memory, and writes, its share of them alone.
 
         Args:
             step: of the run.
@@ -99,7 +99,7 @@ class Checkpoints:
             meta: JSON values equal in every process.
             mine: this process's JSON values.
             export: written as step_N.pt, main process alone; its tensors are not copied. Without
-                weights in it, step_N.weights is made from the checkpoint, and tells the rest.
+                weights in it, step_N.weights is made from the checkpoint, with the rest in it.
         """
         self.wait()
         self.name = f"step_{step:08d}"
@@ -114,7 +114,7 @@ class Checkpoints:
                 write_json(part / "meta.json", meta)
 
         def describe_mine() -> None:
-            part.mkdir(exist_ok=True)  # a file system that is slow to show it
+            part.mkdir(exist_ok=True)  # on a file system with delayed visibility
             write_json(part / f"rank_{self.rank:05d}.json", mine)
 
         if not (self.attempt(prepare) and self.attempt(describe_mine)):
@@ -169,7 +169,7 @@ class Checkpoints:
         sync(self.folder)
 
     def export(self, state: dict[str, Any], final: Path) -> None:
-        """Writes the weights alone; the checkpoint is safe by then, so a failure is only told."""
+        """Writes the weights alone, after the checkpoint; a failure is only reported."""
         whole = "ema_state_dict" in state
         path = final.with_suffix(".pt" if whole else ".weights")
         part = path.with_suffix(".pt.part")
@@ -184,10 +184,10 @@ class Checkpoints:
             self.say(f"could not write {path}: {root_cause(e)}; {path.stem}/ beside it is whole")
 
     def set_aside(self, step: int) -> None:
-        """Moves checkpoints beyond a step out of the way of a run that starts or goes on there.
+        """Moves checkpoints beyond a step away when a run starts or resumes there.
 
-        They and a copy of log.csv go to a folder before_N: nothing is lost, and neither retention
-        nor the next start takes them for this run's.
+        They and a copy of log.csv go to a folder before_N, so that they are kept, and neither
+        retention nor the next start takes them for this run's.
         """
         if self.rank == 0 and self.folder.is_dir():
             later = [
@@ -216,7 +216,7 @@ class Checkpoints:
         self.barrier()
 
     def attempt(self, action: Callable[[], None]) -> bool:
-        """Does something that may fail in one process; whether it was well in all of them."""
+        """Runs a function that may fail in one process; returns whether it succeeded in all."""
         error: Exception | None = None
         try:
             action()
@@ -239,7 +239,7 @@ class Checkpoints:
             raise OSError(errno.ENOSPC, f"no space left: {need / 2**30:.2f} GiB are needed")
 
     def wait(self) -> bool:
-        """Waits until the checkpoint being written is in place; whether it was."""
+        """Waits until the checkpoint being written is complete; returns whether it succeeded."""
         pending, self.pending = self.pending, None
         if pending is None:
             return self.failed is None
@@ -257,7 +257,7 @@ class Checkpoints:
         return False
 
     def fail(self, error: BaseException) -> None:
-        """Tells that a checkpoint could not be written, and clears what is left of it."""
+        """Reports a checkpoint that could not be written, and deletes its parts."""
         self.failed = error
         if self.rank != 0:
             return
@@ -274,10 +274,10 @@ class Checkpoints:
         )
 
     def meta(self, path: Path) -> dict[str, Any]:
-        """What a checkpoint's processes shared.
+        """The meta.json of a checkpoint.
 
         Raises:
-            CheckpointError: it is not whole.
+            CheckpointError: it is incomplete.
         """
         check_complete(path)
         return json.loads((path / "meta.json").read_text(encoding="utf-8"))
@@ -286,7 +286,7 @@ class Checkpoints:
         """Reads a checkpoint into `tensors`, in place, however many processes wrote it.
 
         Raises:
-            CheckpointError: not whole, or made for other tensors.
+            CheckpointError: incomplete, or of other tensors.
         """
         check_names(path, self.describe(path), tensors)
         quiet()
@@ -294,16 +294,16 @@ class Checkpoints:
         load(tensors, storage_reader=reader, process_group=self.group, no_dist=self.group is None)
 
     def describe(self, path: Path) -> dict[str, Any]:
-        """Names of a checkpoint's tensors and what the library knows of each.
+        """Names of a checkpoint's tensors and the library's metadata of each.
 
         Raises:
-            CheckpointError: it is not whole.
+            CheckpointError: it is incomplete.
         """
         check_complete(path)
         return SafeReader(path).read_metadata().state_dict_metadata
 
     def clear_parts(self) -> None:
-        """Deletes what killed processes left half-written."""
+        """Deletes partial checkpoints of killed processes."""
         if self.rank == 0:
             for left in self.folder.glob("*.part"):
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
@@ -314,7 +314,7 @@ class Checkpoints:
             dist.barrier(group=self.group)
 
     def all_well(self, well: bool) -> bool:
-        """Whether it is well in every process."""
+        """Whether it succeeded in every process."""
         if self.group is None:
             return well
         vote = torch.tensor(int(well))
@@ -330,7 +330,7 @@ def root_cause(error: BaseException) -> str:
         error = first[0] if isinstance(first, tuple) else first
     while error.__cause__ is not None:
         error = error.__cause__
-    if "inline_container" in str(error):  # how torch.save tells of a write that failed
+    if "inline_container" in str(error):  # torch.save's message for a failed write
         return "the file could not be written to its end; is the disk full?"
     return " ".join(f"{type(error).__name__}: {error}".split())
 
@@ -341,7 +341,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def sync(path: Path) -> None:
-    """Puts a file or a folder's names on the disk."""
+    """Syncs a file, or a folder's entries, to disk."""
     if os.name == "nt" and path.is_dir():
         return  # Windows has no such thing
     handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
@@ -352,7 +352,7 @@ def sync(path: Path) -> None:
 
 
 def discard(path: Path) -> None:
-    """Deletes a folder so that a half-deleted one is never taken for a checkpoint."""
+    """Deletes a folder; a half-deleted one is never taken for a checkpoint."""
     trash = path.with_name(path.name + ".old.part")
     shutil.rmtree(trash, ignore_errors=True)
     os.rename(path, trash)

@@ -1,11 +1,10 @@
 """Export: the weights alone, for convert and others. Reads checkpoints, knows no training.
 
-Small ones are gathered, and are one step_N.pt. Others become a folder step_N.weights, put together
-from the checkpoint's own files once it is written, a tensor at a time: no process ever holds all of
-them, and training does not wait.
+Small weights are gathered into one step_N.pt. Others become a folder step_N.weights, written from
+the checkpoint's own files, a tensor at a time: no process holds all of them, and training goes on.
 
     step_N.weights/export.json                        step, config, vocabulary, settings
-    step_N.weights/ema.safetensors.index.json         which file holds which averaged weight
+    step_N.weights/ema.safetensors.index.json         the file of each averaged weight
     step_N.weights/ema-00001-of-00009.safetensors …   and the same with model- for the raw weights
 """
 
@@ -32,21 +31,22 @@ def is_small(tensors: dict[str, Tensor]) -> bool:
 
 
 def exported_bytes(tensors: dict[str, Tensor]) -> int:
-    """Bytes of what is exported, of all that a checkpoint holds."""
+    """Bytes of the exported tensors of a checkpoint."""
     kept = [t for name, t in tensors.items() if name.partition(".")[0] in PARTS]
     return sum(t.numel() * t.element_size() for t in kept)
 
 
-def write_weights(checkpoint: Path, folder: Path, told: dict[str, Any]) -> None:
+def write_weights(checkpoint: Path, folder: Path, metadata: dict[str, Any]) -> None:
     """Writes a checkpoint's weights as sharded safetensors, whole or not at all.
 
     Args:
         checkpoint: step_N/, complete.
         folder: step_N.weights.
-        told: for export.json.
+        metadata: for export.json.
 
     Raises:
-        OSError, CheckpointError: the one cannot be written, or the other not be read.
+        OSError: the folder cannot be written.
+        CheckpointError: the checkpoint cannot be read.
     """
     save_file = require("safetensors.torch", "torch").save_file
     reader = OneByOne(checkpoint)
@@ -68,7 +68,7 @@ def write_weights(checkpoint: Path, folder: Path, told: dict[str, Any]) -> None:
                 for name in reader.shapes():
                     if name.startswith(f"{kind}."):
                         out.add(name.removeprefix(f"{kind}."), reader.read(name))
-        (part / "export.json").write_text(json.dumps(told), encoding="utf-8")
+        (part / "export.json").write_text(json.dumps(metadata), encoding="utf-8")
         shutil.rmtree(folder, ignore_errors=True)
         part.rename(folder)
     except BaseException:

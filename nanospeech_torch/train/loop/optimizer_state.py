@@ -1,9 +1,9 @@
-"""Optimizer state: all that an optimizer remembers, as flat tensors and plain values. No files.
+"""Optimizer state: an optimizer's state as flat tensors and plain values. No files.
 
-Tensors go under optimizer.I.NAME.KEY, those in lists and dictionaries under their place in these.
-What is no tensor (an integer step, a list's length, a group's value that moved) is plain JSON. What
-is neither cannot be saved: it is refused before a step is taken, as a run that goes on without it
-would go on as another one.
+Tensors are named optimizer.I.NAME.KEY, those in lists and dictionaries with their index or key.
+Other values (an integer step, a list's length, a changed value of a group) are plain JSON. Objects
+of other types cannot be saved and are an error before the first step, as a run resumed without them
+would differ.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from torch import Tensor, nn
 from nanospeech.errors import InputError
 
 PLAIN = (bool, int, float, str, type(None))
-TRAINERS = ("params", "lr")  # of a group: the trainer's own, set anew in every step
-MOST = 4096  # numbers of a tensor that is a group's value
+TRAINERS = ("params", "lr")  # keys of a group that the trainer sets in every step
+MOST = 4096  # most elements of a tensor that is a group's value
 
 
 class OptimizerState:
-    """What one optimizer of a model remembers.
+    """The state of one optimizer of a model.
 
     Args:
         index: which of the trainer's optimizers it is; part of the names.
@@ -31,7 +31,7 @@ class OptimizerState:
         model: whose parameters it moves.
 
     Attributes:
-        told: the plain values of its first group as they were at the start.
+        told: the plain values of its first group at the start.
 
     Raises:
         InputError: a trial step on small parameters left something that cannot be saved.
@@ -53,7 +53,7 @@ class OptimizerState:
         return self.flat(self.optimizer)[0]
 
     def values(self) -> dict[str, Any]:
-        """What is no tensor, as JSON: of each parameter's state, and of groups what has moved."""
+        """Values that are no tensors, as JSON: parameters' states, changed values of groups."""
         moved = [
             {k: v for k, v in now.items() if k not in then or v != then[k]}
             for now, then in zip(self.groups(self.optimizer), self.began)
@@ -61,7 +61,7 @@ class OptimizerState:
         return {"state": self.flat(self.optimizer)[1], "groups": moved}
 
     def flat(self, optimizer: Any) -> tuple[dict[str, Tensor], dict[str, dict[str, Any]]]:
-        """The state's tensors by flat name; and by parameter and key what is more than a tensor."""
+        """The state's tensors by flat name; and other values by parameter and key."""
         tensors: dict[str, Tensor] = {}
         values: dict[str, dict[str, Any]] = {}
         for owner, state in optimizer.state.items():
@@ -73,12 +73,12 @@ class OptimizerState:
         return tensors, values
 
     def groups(self, optimizer: Any) -> list[dict[str, Any]]:
-        """The values of each parameter group as JSON, but for what the trainer sets itself."""
+        """The values of each parameter group as JSON, without those that the trainer sets."""
         return [
             {
                 k: self.plain(v, f"{self.prefix}.groups.{j}.{k}", None)
                 for k, v in group.items()
-                if k not in TRAINERS and not is_told(v)
+                if k not in TRAINERS and not is_fixed(v)
             }
             for j, group in enumerate(optimizer.param_groups)
         ]
@@ -109,9 +109,9 @@ class OptimizerState:
         )
 
     def try_out(self) -> None:
-        """Steps a copy of the optimizer on small parameters, to see what it remembers.
+        """Steps a copy of the optimizer on small parameters, to find the types in its state.
 
-        An optimizer that cannot do that (one that needs a closure, for example) is not judged
+        An optimizer that cannot do that (one that needs a closure, for example) is not checked
         here; saving it will raise the same errors.
         """
         small = {
@@ -145,7 +145,7 @@ class OptimizerState:
             )
 
     def allocate(self, described: dict[str, Any], saved: dict[str, Any] | None) -> None:
-        """Makes room for saved state, by a step that moves nothing.
+        """Allocates saved state, by a step that changes nothing.
 
         Args:
             described: the checkpoint's tensors by name.
@@ -157,7 +157,7 @@ class OptimizerState:
                 known |= set(owners(name.removeprefix(self.prefix + ".")))
         params = [p for g in o.param_groups for p in g["params"]]
         mine = [p for p in params if self.names[id(p)] in known]
-        if known and not mine:  # what it remembers is of no single parameter
+        if known and not mine:  # its state is not of single parameters
             mine = [p for p in params if p.requires_grad]
         for p in params:
             p.grad = None
@@ -173,10 +173,10 @@ class OptimizerState:
             group["lr"] = rate
 
     def restore(self, saved: dict[str, Any] | None) -> list[str]:
-        """Puts back what is no tensor, once the tensors are in place.
+        """Restores values that are no tensors, once the tensors are loaded.
 
         Returns:
-            What the checkpoint, of an older version, does not tell; it begins anew.
+            Names of state that a checkpoint of an older version lacks; it begins anew.
         """
         tensors, here = self.flat(self.optimizer)
         for name, values in (saved or {}).get("state", {}).items():
@@ -206,8 +206,8 @@ class OptimizerState:
         return sorted(lost)
 
 
-def is_told(value: Any) -> bool:
-    """Whether a group's value is of a kind that is set once: code, a type of numbers, a device."""
+def is_fixed(value: Any) -> bool:
+    """Whether a group's value is of a type that is set once: code, a dtype, a device."""
     return callable(value) or isinstance(value, (torch.dtype, torch.device))
 
 
@@ -217,16 +217,16 @@ def counters(optimizer: Any) -> dict[str, Any]:
 
 
 def owners(name: str) -> Iterator[str]:
-    """All beginnings of a dotted name: one is the parameter's."""
+    """All prefixes of a dotted name: one is the parameter's."""
     while "." in name:
         name = name.rpartition(".")[0]
         yield name
 
 
 def rebuilt(value: Any, tensors: dict[str, Tensor]) -> Any:
-    """What `plain` made JSON of; tensors are those that are there under their names.
+    """The inverse of `plain`; tensors are taken from the present state by their names.
 
-    A group's tensor, written out, becomes a tensor anew.
+    A group's tensor, written out, becomes a new tensor.
     """
     if not isinstance(value, dict):
         return value
@@ -242,7 +242,7 @@ def rebuilt(value: Any, tensors: dict[str, Tensor]) -> Any:
 
 
 def in_place(old: Any, new: Any) -> Any:
-    """The new value; a tensor's numbers are put into the old tensor, where others may look."""
+    """The new value; a tensor is copied into the old one, which others may refer to."""
     if isinstance(old, Tensor) and isinstance(new, Tensor) and old.shape == new.shape:
         return old.copy_(new)
     return new

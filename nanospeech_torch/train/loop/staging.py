@@ -1,7 +1,7 @@
-"""Staging: which process copies and writes which tensor, where several hold the same. No files.
+"""Staging: assigns tensors that several processes hold to one that writes them. No files.
 
-Replicas hold equal weights, averages and moments. Were all of them copied, eight processes of one
-machine would need eight times the host memory of one; here each value is copied once.
+Replicas hold equal weights, averages and moments. Each value is copied to host memory once, not
+once for each process of a machine.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from torch import Tensor
 def share(tensors: dict[str, Tensor], rank: int, world: int) -> dict[str, Tensor]:
     """The tensors, or shards of them, that one process is to write.
 
-    Whole tensors are dealt out so that all processes have about as many bytes. Of a sharded one,
-    each copy of the shards is written by one set of processes; the copies take turns.
+    Whole tensors are distributed so that all processes write about as many bytes. Of a sharded one,
+    one set of replicas writes its shards; sets are chosen in turn.
 
     Args:
         tensors: by name; the same names and whole shapes in every process.
@@ -35,16 +35,16 @@ def share(tensors: dict[str, Tensor], rank: int, world: int) -> dict[str, Tensor
 
 
 def writes(value: Tensor, turn: int, world: int) -> bool:
-    """Whether this process is of the copy of a DTensor that is to be written.
+    """Whether this process belongs to the replica of a DTensor that is written.
 
-    It may be on a part of the processes, as what a tensor split leaves whole is: then each such
-    part has copies of its own.
+    A DTensor may be on a subset of the processes, as tensors that a tensor split leaves whole:
+    each such subset then has replicas of its own.
     """
     mesh, places = value.device_mesh, value.placements  # type: ignore[attr-defined]
     at = mesh.get_coordinate()
     copy, copies = part_of(sorted(mesh.mesh.flatten().tolist()), world)
     if at is None or not copies:
-        return True  # others may hold it elsewhere: the library finds out
+        return True  # the library resolves duplicates elsewhere
     for dim, place in enumerate(places):
         if place.is_replicate():
             copy, copies = copy * mesh.size(dim) + at[dim], copies * mesh.size(dim)
@@ -52,7 +52,7 @@ def writes(value: Tensor, turn: int, world: int) -> bool:
 
 
 def part_of(ranks: list[int], world: int) -> tuple[int, int]:
-    """Which part of the processes some ranks are, of how many like it; (0, 0) if unlike."""
+    """The index of some ranks among equal groups of processes, and their number; (0, 0) if none."""
     left, firsts = set(range(world)), []
     while left:
         firsts.append(min(left))
