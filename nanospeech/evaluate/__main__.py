@@ -1,4 +1,4 @@
-"""Evaluates a model: is it understood, whom does it sound like, how clean, how fast, how long.
+"""Evaluate: measures a model's word errors, speaker similarity, quality, speed and durations.
 
     nanospeech evaluate MODEL --out eval                     # its default voice
     nanospeech evaluate MODEL --voice all --seeds 0,1,2 --out eval
@@ -6,12 +6,12 @@
     nanospeech evaluate MODEL --sentences LIST --out eval    # a Seed-TTS-eval list
     nanospeech evaluate --recordings human=shard-000000.tar --out human
 
-Speaks each sentence and measures it: word and character errors by Whisper, likeness to the prompt,
-DNSMOS, length against the true one, time of synthesis, and words of the prompt that leak into the
-speech. Run again with the same --out it does only what is missing. OUT gets results.csv (a row an
-utterance), summary.md, summary.json, pictures and wavs/. The last line of the output is the
-summary. Needs the extra "eval"; a measure whose package is missing is named and left out.
-docs/evaluation.md tells what the figures mean.
+Speaks each sentence and measures it: word and character errors by Whisper, similarity to the
+prompt, DNSMOS, duration against the true one, time of synthesis, and words of the prompt that leak
+into the speech. Run again with the same --out, it measures only what is missing. OUT gets
+results.csv (a row an utterance), summary.md, summary.json, pictures and wavs/. The last line of the
+output is the summary. Needs the extra "eval"; a measure whose package is missing is named and left
+out. docs/evaluation.md explains the figures.
 """
 
 from __future__ import annotations
@@ -79,7 +79,11 @@ def build_parser() -> argparse.ArgumentParser:
         "of one NAME are a row of the table",
     )
     p.add_argument(
-        "--target", nargs="+", type=Path, default=[], help="a person's recordings to be like"
+        "--target",
+        nargs="+",
+        type=Path,
+        default=[],
+        help="recordings of a person, for similarity to that person",
     )
     p.add_argument("--compare", nargs="+", type=Path, default=[], metavar="SUMMARY",
                    help="add the rows of earlier summary.json files to the table")  # fmt: skip
@@ -138,7 +142,7 @@ def sampling(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def available(wanted: Sequence[str], speaker_model: str, has_recogniser: bool) -> list[str]:
-    """The metrics whose packages are there; the others are named on stderr."""
+    """The metrics whose packages are installed; the others are listed on stderr."""
     needs = {
         "wer": "whisper",
         "leak": "whisper",
@@ -163,7 +167,7 @@ def available(wanted: Sequence[str], speaker_model: str, has_recogniser: bool) -
 def do(
     tasks: Sequence[Task], settings: Settings, jobs: int, recogniser: Recogniser | None
 ) -> Iterator[Result]:
-    """Does the tasks, in this process or in several, in any order."""
+    """Runs the tasks, in this process or in several, in any order."""
     jobs = min(jobs, len(tasks))
     if jobs <= 1 or recogniser is not None:
         yield from map(Worker(settings, recogniser), tasks)
@@ -186,7 +190,7 @@ def do(
 
 
 def load_target(args: argparse.Namespace) -> tuple[np.ndarray | None, dict[str, Any]]:
-    """The mean embedding of --target, and what its own recordings get against the others'."""
+    """The mean embedding of --target, and the similarity of its recordings to each other."""
     if not args.target:
         return None, {}
     embed = metrics.load_encoder(args.speaker_model)

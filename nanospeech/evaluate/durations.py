@@ -10,8 +10,8 @@ model (the folder's duration model) and both (their geometric mean). Nothing is 
 before a recording's first sound is not counted, as a prompt ends in silence already.
 
 With --own jf_nezumi=nezumi a built-in voice is the prompt for that speaker's clips, with the
-voice's weights and pace, at its speaker's own speed. --own '*=anna' does so for all clips. --set-
-pace measures the paces of these voices and writes them to voices/NAME.json; use it on the
+voice's weights and pace, at its speaker's own speed. --own '*=anna' does so for all clips.
+--set-pace measures the paces of these voices and writes them to voices/NAME.json; use it on the
 recordings that the voices were trained on.
 
 Used are clips whose keys have a CRC-32 divisible by --held-out, those that nanospeech prepare

@@ -1,6 +1,6 @@
-"""What is to be measured: sentences, lists in Seed-TTS-eval's form, recordings with their texts.
+"""Items to measure: sentences, lists in Seed-TTS-eval's format, recordings with their texts.
 
-Reads names and texts; waves stay on the disk until they are needed. Measures nothing.
+Reads names and texts; waves are read when they are used. Measures nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LARGEST_TEXT = 1 << 20  # bytes
 
 @dataclass(frozen=True)
 class Recording:
-    """Where a wave lies: a file, or a span of bytes of an uncompressed tar."""
+    """The location of a wave: a file, or a span of bytes of an uncompressed tar."""
 
     path: Path
     offset: int = 0
@@ -61,12 +61,12 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Item:
-    """A text, with what is known of how it should sound.
+    """A text, with its prompt and its true recording, if any.
 
     Attributes:
         key: its name in results.csv, and that of its wave.
-        prompt: of a list: what this text alone is spoken after.
-        truth: the text, spoken by the person of the prompt. For recordings it is what is measured.
+        prompt: of a list: the prompt of this text.
+        truth: the text, spoken by the prompt's speaker. Of recordings it is the wave to measure.
     """
 
     key: str
@@ -100,7 +100,7 @@ def read_items(path: Path, limit: int | None = None) -> list[Item]:
 
 
 def list_item(path: Path, n: int, line: str) -> Item:
-    """One line of a Seed-TTS-eval list; its waves lie relative to the list."""
+    """One line of a Seed-TTS-eval list; its waves' paths are relative to the list."""
     fields = [field.strip() for field in line.split("|")]
     if len(fields) not in (4, 5) or not all(fields[:4]):
         raise InputError(
@@ -134,7 +134,7 @@ def read_recordings(
 
     Args:
         limit: only the first so many.
-        texts: what the waves of a folder say, line by line, where they have no .txt beside them.
+        texts: file with the texts of a folder's waves, line by line, if they have no .txt files.
 
     Raises:
         InputError: there are none, or one cannot be read.

@@ -1,6 +1,6 @@
-"""The plan of an evaluation: which utterances are to be spoken or read, and what is left of them.
+"""Plan: the utterances of an evaluation, and which of them are not yet measured.
 
-Makes tasks of evaluate.py's arguments; does none of them.
+Makes tasks of evaluate's arguments; runs none of them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def voices(args: argparse.Namespace) -> list[tuple[str, str | None, Prompt]]:
 
 
 def spoken_tasks(args: argparse.Namespace) -> Iterator[Task]:
-    """What the model is to say: voice by voice, steps by steps, seed by seed."""
+    """The utterances of the model: voice by voice, steps by steps, seed by seed."""
     items = read_items(args.sentences, args.limit)
     if items[0].prompt is None:
         speakers = voices(args)
@@ -65,7 +65,7 @@ def spoken_tasks(args: argparse.Namespace) -> Iterator[Task]:
 
 
 def recorded_tasks(args: argparse.Namespace) -> Iterator[Task]:
-    """Recordings to measure; likeness to the prompt where one voice is named."""
+    """Recordings to measure; with similarity to the prompt where one voice is named."""
     rows: dict[str, list[Path]] = {}
     for given in args.recordings:
         name, equals, path = given.partition("=")
@@ -90,7 +90,7 @@ def plan(args: argparse.Namespace) -> list[Task]:
 
 
 def missing(tasks: Sequence[Task], results: Results, settings: Settings) -> list[Task]:
-    """The tasks of which something is left to do, with what was done of them.
+    """The unfinished tasks, with their finished measures.
 
     Raises:
         InputError: results.csv has another text or prompt for one.

@@ -1,4 +1,4 @@
-"""The report of an evaluation: figures of each row, a table, pictures. Measures nothing."""
+"""Report: the figures of each row, a table, pictures. Measures nothing."""
 
 from __future__ import annotations
 

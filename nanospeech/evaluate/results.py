@@ -1,7 +1,7 @@
-"""Results of an evaluation on the disk: one row an utterance, and the settings they were made with.
+"""Results: an evaluation on disk, a row an utterance, and its settings.
 
-results.csv is appended to as utterances come and put in order at the end, so that a run that was
-ended goes on where it was. Measures nothing, and draws no tables.
+results.csv is appended to after each utterance and sorted at the end, so that an interrupted run
+can be resumed. Measures nothing, and draws no tables.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from typing import Any
 from nanospeech.errors import InputError
 
 METRICS = ("wer", "similarity", "dnsmos", "duration", "rtf", "leak")
-ENDS = 1 << 20  # bytes at each end of a file that tell weights apart
+ENDS = 1 << 20  # bytes at each end of a file that identify weights
 
 
 @dataclass
 class Result:
-    """One utterance: what was said, what was heard, and its figures; None is not measured.
+    """One utterance: its text, its transcript and its figures; None if not measured.
 
     Attributes:
         name: of its row in the table: a voice, or what recordings were called.
         steps: solver steps; None for recordings.
         prompt: digest of the reference recording and its words.
         done: measures that were taken, by name.
-        target_similarity: likeness to --target's recordings.
+        target_similarity: similarity to --target's recordings.
         spoken: seconds from the first sound to the last.
         true_spoken: the same of the text's own recording.
         compute_seconds: that synthesis took.
-        leaked: words of the prompt that were heard and not asked for.
+        leaked: words of the prompt in the transcript that are not in the text.
     """
 
     name: str
@@ -140,7 +140,7 @@ class Results:
 
 
 def check_settings(folder: Path, settings: dict[str, Any]) -> None:
-    """Writes OUT/settings.json, or compares with what is there.
+    """Writes OUT/settings.json, or compares with an existing one.
 
     Raises:
         InputError: something that changes figures differs; it is named.
@@ -165,7 +165,7 @@ def check_settings(folder: Path, settings: dict[str, Any]) -> None:
 
 
 def digest(folder: Path) -> str:
-    """Tells a model folder from another: its config, and both ends of each file of weights."""
+    """A digest of a model folder: its config, and both ends of each file of weights."""
     found = sha256()
     for path in [*sorted(folder.glob("*")), *sorted(folder.glob("voices/*"))]:
         if path.suffix not in (".safetensors", ".json", ".txt"):

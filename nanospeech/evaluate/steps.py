@@ -2,14 +2,13 @@
 
     nanospeech evaluate steps MODEL --whisper base --out docs/steps
 
-Speaks each sentence of nanospeech/evaluate/dev_sentences.txt (or --sentences) in every cell of
-the sweep, lets
-Whisper and DNSMOS judge it, and writes steps.csv, steps.png and the table, which --doc puts into a
-page between its markers. An evaluation is one call of the network for a velocity, counted, not
-guessed from the steps; with guidance it costs two forward passes. Each utterance is kept in --raw:
-what is there is not spoken again, so a sweep that is cut (Ctrl-C, --minutes) goes on where it was.
-RTF includes the vocoder; on the CPU it is processor seconds for a second of audio, which other work
-on the machine hardly changes. Needs the extra "eval".
+Speaks each sentence of nanospeech/evaluate/dev_sentences.txt (or --sentences) in every cell of the
+sweep, measures WER by Whisper and DNSMOS, and writes steps.csv, steps.png and the table, which
+--doc puts into a page between its markers. An evaluation is one call of the network for a velocity,
+counted, not computed from the steps; with guidance it costs two forward passes. Each utterance is
+kept in --raw, so an interrupted sweep (Ctrl-C, --minutes) can be resumed. RTF includes the vocoder;
+on the CPU it is processor seconds for a second of audio, which other work on the machine hardly
+changes. Needs the extra "eval".
 """
 
 from __future__ import annotations
@@ -116,7 +115,7 @@ def cells(
 
 @dataclass(frozen=True)
 class Row:
-    """One utterance as spoken and judged: what it lasts, and what it cost (see rtf above)."""
+    """One utterance and its measures: duration, transcript, DNSMOS and cost (see rtf above)."""
 
     key: str
     seed: int
@@ -135,7 +134,7 @@ _worker: dict[str, Any] = {}
 def prepare(args: argparse.Namespace) -> None:
     """Loads a worker's model and recogniser, once, and warms both up.
 
-    What goes wrong is raised by its tasks: a pool starts workers that end here again and again.
+    Errors are raised by its tasks, as a pool restarts workers that end here again and again.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
     try:
@@ -156,11 +155,11 @@ def load(args: argparse.Namespace) -> None:
         torch.set_num_threads(1)
     speaker = Speaker(engine, args.voice, args.ref_audio, args.ref_text, seed=0)
     _worker.update(speaker=speaker, whisper=metrics.load_whisper(args.whisper, 1))
-    speak_and_judge((Cell("", SampleOptions()), 0, "This sentence is not counted."))
+    speak_and_measure((Cell("", SampleOptions()), 0, "This sentence is not counted."))
 
 
-def speak_and_judge(task: tuple[Cell, int, str]) -> Row:
-    """Speaks one text in one cell, and hears how it came out."""
+def speak_and_measure(task: tuple[Cell, int, str]) -> Row:
+    """Speaks one text in one cell, and measures the result."""
     if error := _worker.get("error"):
         raise error
     cell, seed, text = task
@@ -177,7 +176,7 @@ def speak_and_judge(task: tuple[Cell, int, str]) -> Row:
 
 
 def about(args: argparse.Namespace) -> dict[str, Any]:
-    """What all utterances of a file must have in common."""
+    """Settings that all utterances of a file share."""
     from nanospeech.release.folder import open_release
 
     release = open_release(args.model)
@@ -225,11 +224,11 @@ def read_rows(path: Path, wanted: dict[str, Any]) -> list[Row]:
 def measure(
     tasks: Sequence[tuple[Cell, int, str]], args: argparse.Namespace
 ) -> Iterator[tuple[int, Row]]:
-    """Does the tasks in worker processes, in order; ends early when --minutes are over."""
+    """Runs the tasks in worker processes, in order; ends early after --minutes."""
     context = multiprocessing.get_context("spawn")
     began = time.monotonic()
     with context.Pool(args.workers, prepare, (args,)) as pool:
-        for done, row in enumerate(pool.imap(speak_and_judge, tasks), 1):
+        for done, row in enumerate(pool.imap(speak_and_measure, tasks), 1):
             yield done, row
             if args.minutes is not None and time.monotonic() - began > 60 * args.minutes:
                 break

@@ -50,7 +50,7 @@ def test_a_trained_model_speaks_after_conversion(runs, golden, tmp_path, backend
     assert (tmp_path / "out" / "README.md").read_text().startswith("# out")
 
 
-def test_whether_a_model_imitates_is_told_once_and_carried_on(runs, golden, tmp_path):
+def test_imitates_is_stored_and_kept_by_later_conversions(runs, golden, tmp_path):
     def imitates_of(name: str) -> bool | None:
         return ModelConfig.load(tmp_path / name / "config.json").imitates
 

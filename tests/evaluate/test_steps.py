@@ -154,7 +154,7 @@ def test_development_sentences_are_thirty_and_none_is_a_test_sentence():
         assert not dev & plain(steps.SENTENCES.with_name(name))
 
 
-def test_what_is_told_of_a_model_changes_with_its_weights(tiny_release, make_release):
+def test_the_description_of_a_model_changes_with_its_weights(tiny_release, make_release):
     def about(folder):
         names = {"voice": None, "ref_audio": None, "whisper": "base"}
         return steps.about(SimpleNamespace(model=folder, backend="auto", device="cpu", **names))
@@ -175,4 +175,4 @@ def test_a_worker_that_cannot_begin_ends_the_sweep():
         forked.CONTEXT.Pool(1, steps.prepare, (args,)) as pool,
         pytest.raises(NanospeechError, match="no/such/model"),
     ):
-        pool.apply_async(steps.speak_and_judge, (task,)).get(60)
+        pool.apply_async(steps.speak_and_measure, (task,)).get(60)
