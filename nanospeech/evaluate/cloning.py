@@ -3,12 +3,12 @@
     nanospeech evaluate cloning MODEL --people callie.tar asp.tar --imitate callie stella --out eval
     nanospeech evaluate cloning MODEL --people shards/*.tar --prompts clean 3 10 noise telephone
 
-PEOPLE is in any layout that `nanospeech prepare shards` reads, with the speakers' names. Each one
-that is to be imitated gives --references recordings; after each the model speaks a sentence for
-every seed. An utterance is compared with the mean of the other recordings of each of the people
-(Resemblyzer, or --speaker-model): how like it is to the one who was imitated, and whether that one
-is the nearest of all. A recogniser counts wrong words, and those of the prompt that were heard
-again.
+PEOPLE is in any layout that `nanospeech prepare shards` reads, with the speakers' names; or one speaker's
+recordings after NAME=. Each one that is to
+be imitated gives --references recordings; after each the model speaks a sentence for every seed.
+An utterance is compared with the mean of the other recordings of each of the people (Resemblyzer,
+or --speaker-model): how like it is to the one who was imitated, and whether that one is the nearest
+of all. A recogniser counts wrong words, and those of the prompt that were heard again.
 
 --prompts changes the recordings: `clean` is as they are, a number is that many seconds of the
 speaker (recordings joined), `noise` has 15 dB more speech than pink noise, `telephone` keeps 300 to
@@ -25,7 +25,7 @@ import sys
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +33,10 @@ import numpy as np
 
 from nanospeech.audio import wave as audio
 from nanospeech.audio.wave import SAMPLE_RATE
+from nanospeech.cli import Parser, command
 from nanospeech.corpus.layouts import Sample, find
 from nanospeech.corpus.mp3 import decode
-from nanospeech.errors import InputError, NanospeechError
+from nanospeech.errors import InputError
 from nanospeech.measure import metrics
 from nanospeech.measure import wer as wer_text
 
@@ -141,6 +142,14 @@ class People:
         if not found:
             raise InputError(f"{name} has no recordings for a prompt of that length")
         return found
+
+
+def named(path: str) -> list[Sample]:
+    """The samples of "PATH", or of "NAME=PATH" as that speaker's."""
+    name, equals, rest = path.partition("=")
+    if not equals or Path(path).exists():
+        return find([Path(path)])[0]
+    return [replace(s, speaker=name, key=f"{name}-{s.key}") for s in find([Path(rest)])[0]]
 
 
 def joined(parts: Sequence[tuple[Sample, np.ndarray]]) -> Reference:
@@ -260,15 +269,11 @@ def measure(args: argparse.Namespace, people: People, rows: list[Row], path: Pat
     return rows
 
 
-def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(
-        prog="nanospeech evaluate cloning",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def build_parser() -> argparse.ArgumentParser:
+    p = Parser("nanospeech evaluate cloning", __doc__)
     add = p.add_argument
     add("model", nargs="?", help="release folder or Hub repository; the packaged one if not given")
-    add("--people", type=Path, nargs="+", required=True, help="recordings with speakers' names")
+    add("--people", nargs="+", required=True, metavar="[NAME=]PATH", help="recordings; see above")
     add("--imitate", nargs="+", metavar="NAME", help="of the speakers (default: all)")
     add("--prompts", nargs="+", default=["clean"], help="see above (default: clean)")
     add("--references", type=int, default=8, help="recordings of each (default: 8)")
@@ -290,7 +295,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         metrics.check(name)
     for prompt in args.prompts:
         seconds_of(prompt)
-    samples, _ = find(args.people)
+    samples = [sample for path in args.people for sample in named(path)]
     people = People(samples, metrics.load_encoder(args.speaker_model))
     args.imitate = args.imitate or sorted(people.of)
     if unknown := [name for name in args.imitate if name not in people.of]:
@@ -301,16 +306,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     return report.write(rows, sorted(people.of), args.out)
 
 
+@command(interrupted="interrupted; the same command goes on from here")
 def main(argv: list[str] | None = None) -> int:
-    args = parser().parse_args(argv)
-    try:
-        print(json.dumps(run(args)))
-    except (NanospeechError, OSError) as e:
-        print(f"error: {e}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on from here", file=sys.stderr)
-        return 130
+    print(json.dumps(run(build_parser().parse_args(argv))))
     return 0
 
 

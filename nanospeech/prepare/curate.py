@@ -78,6 +78,9 @@ class CurateOptions:
         default=(),
         metadata={"help": "add copies of each clip at speeds that differ by these shares"},
     )
+    without: tuple[str, ...] = field(
+        default=(), metadata={"help": "never these speakers: those that it is to be measured on"}
+    )
     speaker: str | None = field(default=None, metadata={"help": "name of clips without one"})
     size: int = field(default=1000, metadata={"help": "clips a shard"})
     seed: int = field(default=0, metadata={"help": "of the order of the clips"})
@@ -189,17 +192,17 @@ def select(
     """The samples of some speakers (all if none is named), in an order of the seed's.
 
     Raises:
-        InputError: a speaker is not there.
+        InputError: a speaker is not there: one who is to be left out may be misspelt.
     """
     name = Speakers(None, options.speaker).name
     known = {name(s) for s in samples}
-    if missing := [who for who in speakers if who not in known]:
+    if missing := [who for who in (*speakers, *options.without) if who not in known]:
         raise InputError(f"no clips of {', '.join(missing)}; there are {', '.join(sorted(known))}")
     ordered = list(samples)
     random.Random(options.seed).shuffle(ordered)
     kept, skips = [], []
     for s in ordered:
-        if speakers and name(s) not in speakers:
+        if name(s) in options.without or (speakers and name(s) not in speakers):
             skips.append((s, Skip(s.name, "another speaker", name(s))))
         elif not is_speakable(s.text):
             skips.append((s, Skip(s.name, "no words", s.text)))

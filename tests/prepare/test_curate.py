@@ -179,6 +179,16 @@ def test_only_named_speakers_are_kept_and_unknown_ones_are_a_mistake(tmp_path):
         curate(samples, tmp_path / "x", CurateOptions(speaker="linda"), ["anna"])
 
 
+def test_speakers_to_be_measured_on_are_left_out_and_a_misspelt_one_is_a_mistake(tmp_path):
+    samples = find([SHARD, FIXTURES / "ljspeech"])[0]
+    options = CurateOptions(speaker="linda", without=("linda",))
+    summary, _ = curate(samples, tmp_path, options)
+    assert summary["speakers"]["linda"]["train_clips"] == 0
+    assert summary["speakers"]["kathleen"]["train_clips"] > 0
+    with pytest.raises(InputError, match="no clips of lynda"):
+        curate(samples, tmp_path / "x", CurateOptions(without=("lynda",)))
+
+
 def test_sources_and_licences_are_listed_by_hours(tmp_path):
     summary, _ = split(tmp_path, held_out=0)
     who = summary["speakers"]["kathleen"]

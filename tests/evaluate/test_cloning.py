@@ -1,0 +1,147 @@
+"""Cloning measured: whose voice, whose words, and prompts as through noise or a telephone."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nanospeech.audio.wave import SAMPLE_RATE
+from nanospeech.corpus.mp3 import encode
+from nanospeech.errors import InputError
+from nanospeech.evaluate import cloning, cloning_report
+
+
+def pitched(hertz: float, seconds: float) -> np.ndarray:
+    """A tone: a speaker of whom this test knows everything."""
+    time = np.arange(int(seconds * SAMPLE_RATE)) / SAMPLE_RATE
+    return (0.3 * np.sin(2 * np.pi * hertz * time)).astype(np.float32)
+
+
+def by_pitch(wave: np.ndarray) -> np.ndarray:
+    """An embedding on the unit circle: an angle for the loudest frequency below 1 kHz."""
+    spectrum = np.abs(np.fft.rfft(wave))
+    angle = np.pi * np.argmax(spectrum) * SAMPLE_RATE / len(wave) / 1000
+    return np.array([np.cos(angle), np.sin(angle)], np.float32)
+
+
+@pytest.fixture
+def shard(tmp_path) -> Path:
+    """Six recordings each of anna, 200 Hz, and bert, 600 Hz, of 2 to 7 seconds."""
+    path = tmp_path / "people.tar"
+    with tarfile.open(path, "w") as tar:
+        for name, hertz in (("anna", 200.0), ("bert", 600.0)):
+            for n in range(6):
+                wave = pitched(hertz, 2.05 + n)
+                meta = {"text": f"Words {n}", "duration": len(wave) / SAMPLE_RATE, "speaker": name}
+                for ending, data in (("mp3", encode(wave)), ("json", json.dumps(meta).encode())):
+                    info = tarfile.TarInfo(f"{name}{n}.{ending}")
+                    info.size = len(data)
+                    tar.addfile(info, io.BytesIO(data))
+    return path
+
+
+@pytest.fixture
+def people(shard) -> cloning.People:
+    return cloning.People(cloning.named(str(shard)), by_pitch)
+
+
+def test_a_speaker_is_nearest_to_the_mean_of_the_own_other_recordings(people):
+    for name, other in (("anna", "bert"), ("bert", "anna")):
+        for reference in people.references(name, 8, None):
+            own = people.mean(name, reference.used)
+            assert own is not None and by_pitch(reference.wave) @ own > 0.99
+            assert by_pitch(reference.wave) @ people.mean(other) < 0.5
+
+
+def test_a_reference_is_not_compared_with_itself(people):
+    (found,) = people.references("anna", 1, None)
+    assert all(key in people.embeddings["anna"] for key in found.used)
+    others = [e for key, e in people.embeddings["anna"].items() if key not in found.used]
+    wanted = np.mean(others, 0) / np.linalg.norm(np.mean(others, 0))
+    np.testing.assert_allclose(people.mean("anna", found.used), wanted, atol=1e-6)
+    assert people.mean("anna", tuple(people.embeddings["anna"])) is None
+
+
+@pytest.mark.parametrize("seconds", [2.0, 5.0, 10.0])
+def test_prompts_have_the_length_that_is_asked(people, seconds):
+    for reference in people.references("anna", 3, seconds):
+        assert 0.8 * seconds <= len(reference.wave) / SAMPLE_RATE <= 1.2 * seconds + 0.4
+        assert reference.text.count("Words") == len(reference.used)
+    with pytest.raises(InputError, match="anna has no recordings"):
+        people.references("anna", 3, 40.0)
+
+
+def test_clean_prompts_are_single_recordings_in_an_order_of_their_own(people):
+    found = people.references("bert", 8, None)
+    assert {r.key for r in found} == {f"bert{n}" for n in range(1, 6)}  # 3 to 10 seconds
+    assert [r.key for r in people.references("bert", 2, None)] == [r.key for r in found[:2]]
+
+
+def test_noise_is_15_db_below_the_speech():
+    wave = pitched(440, 2)
+    noise = cloning.degraded(wave, "noise") - wave
+    assert 10 * np.log10(np.mean(wave**2) / np.mean(noise**2)) == pytest.approx(15, abs=0.1)
+    spectrum = np.abs(np.fft.rfft(noise)) ** 2
+    octaves = [spectrum[n : 2 * n].sum() for n in (500, 1000, 2000, 4000, 8000)]
+    assert max(octaves) / min(octaves) < 1.3  # as much in each: pink
+
+
+def test_a_telephone_keeps_300_to_3400_hertz():
+    for hertz, kept in ((150, 0.0), (1000, 1.0), (3000, 1.0), (3700, 0.0), (8000, 0.0)):
+        wave = pitched(hertz, 1)
+        share = np.mean(cloning.degraded(wave, "telephone")[2400:-2400] ** 2) / np.mean(wave**2)
+        assert share == pytest.approx(kept, abs=0.05)
+
+
+def test_others_recordings_can_be_named_on_the_command_line(shard):
+    assert {s.speaker for s in cloning.named(f"carla={shard}")} == {"carla"}
+    assert {s.speaker for s in cloning.named(str(shard))} == {"anna", "bert"}
+
+
+@pytest.mark.parametrize("prompt", ["loud", "0.5", "99"])
+def test_unknown_prompts_are_refused(prompt):
+    with pytest.raises(InputError, match="--prompts"):
+        cloning.seconds_of(prompt)
+
+
+def rows() -> list[cloning.Row]:
+    row = ("clean", "anna", "k", 0, "a b c d", "a b c", 1, 4, "", 0.8, "anna")
+    return [
+        cloning.Row(*row),
+        cloning.Row("clean", "bert", "k", 0, "a", "x y", 2, 1, "y", 0.6, "anna"),
+    ]
+
+
+def test_the_summary_counts_words_and_people(tmp_path):
+    found = cloning_report.write(rows(), ["anna", "bert"], tmp_path)["clean"]
+    assert found["all"] == {
+        "utterances": 2, "wer": 0.6, "similarity": 0.7, "nearest": 0.5, "leaks": 1,
+    }  # fmt: skip
+    assert found["bert"]["nearest"] == 0 and found["anna"]["wer"] == 0.25
+    assert json.loads((tmp_path / "cloning.json").read_text())["clean"] == found
+    assert "| clean | anna | 1 | 0.800 | 100 % | 25.0 % | 0 |" in (
+        (tmp_path / "cloning.md").read_text()
+    )
+    assert (tmp_path / "cloning.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_table_that_was_cut_off_goes_on_with_what_is_whole(tmp_path):
+    path = tmp_path / "cloning.csv"
+    with path.open("w", newline="") as f:
+        table = csv.DictWriter(f, [*vars(rows()[0])])
+        table.writeheader()
+        for row in rows():
+            table.writerow(vars(row))
+    assert cloning.rows_of(path) == rows()
+    whole = path.read_text()
+    path.write_text(whole[: whole.rindex("anna") - 12])
+    assert cloning.rows_of(path) == rows()[:1]
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match="no table of this command"):
+        cloning.rows_of(path)
