@@ -3,12 +3,12 @@
     nanospeech evaluate cloning MODEL --people callie.tar asp.tar --imitate callie stella --out eval
     nanospeech evaluate cloning MODEL --people shards/*.tar --prompts clean 3 10 noise telephone
 
-PEOPLE is in any layout that `nanospeech prepare shards` reads, with the speakers' names; or one speaker's
-recordings after NAME=. Each one that is to
-be imitated gives --references recordings; after each the model speaks a sentence for every seed.
-An utterance is compared with the mean of the other recordings of each of the people (Resemblyzer,
-or --speaker-model): how like it is to the one who was imitated, and whether that one is the nearest
-of all. A recogniser counts wrong words, and those of the prompt that were heard again.
+PEOPLE is in any layout that `nanospeech prepare shards` reads, with the speakers' names; or one
+speaker's recordings after NAME=. Each one that is to be imitated gives --references recordings;
+after each the model speaks a sentence for every seed. An utterance is compared with the mean of
+the other recordings of each of the people (Resemblyzer, or --speaker-model): how like it is to the
+one who was imitated, and whether that one is the nearest of all. A recogniser counts wrong words,
+and those of the prompt that were heard again.
 
 --prompts changes the recordings: `clean` is as they are, a number is that many seconds of the
 speaker (recordings joined), `noise` has 15 dB more speech than pink noise, `telephone` keeps 300 to
