@@ -175,4 +175,4 @@ def test_a_worker_that_cannot_begin_ends_the_sweep():
         forked.CONTEXT.Pool(1, steps.prepare, (args,)) as pool,
         pytest.raises(NanospeechError, match="no/such/model"),
     ):
-        pool.apply_async(steps.speak_and_measure, (task,)).get(60)
+        pool.apply_async(steps.speak_and_measure, (task,)).get(30)
