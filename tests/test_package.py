@@ -52,7 +52,7 @@ def source(tmp_path_factory) -> Path:
 def built(source, tmp_path_factory) -> Path:
     """A folder with the sdist and the wheel that is built from it."""
     out = tmp_path_factory.mktemp("dist")
-    run([sys.executable, "-m", "build", "--outdir", out, source], source)
+    run([sys.executable, "-m", "build", "--no-isolation", "--outdir", out, source], source)
     return out
 
 
@@ -61,16 +61,6 @@ def speech_in(path: Path) -> float:
     wave, rate = soundfile.read(path)
     assert rate == 24_000 and 0.01 < (wave**2).mean() ** 0.5 < 0.5 and abs(wave).max() <= 1
     return len(wave) / rate
-
-
-def test_wheel_speaks_from_a_clean_environment(built, tmp_path):
-    (wheel,) = built.glob("*.whl")
-    venv.create(tmp_path / "env", with_pip=True)
-    python = tmp_path / "env" / "bin" / "python"
-    run([python, "-m", "pip", "install", "-q", f"{wheel}[mlx]"], tmp_path)
-    run([python, "-m", "nanospeech.generate", *SPOKEN], tmp_path)
-    assert 0.5 < speech_in(tmp_path / "hello.wav") < 6
-    run([tmp_path / "env" / "bin" / "nanospeech", "--list-voices"], tmp_path)
 
 
 def test_wheel_and_sdist_hold_what_they_should(built):
@@ -154,6 +144,12 @@ class Clean:
 @pytest.fixture(scope="module")
 def nanospeech(built, tmp_path_factory) -> Clean:
     return Clean(*built.glob("*.whl"), tmp_path_factory.mktemp("clean"))
+
+
+def test_the_wheel_speaks_in_the_voice_that_it_brings(nanospeech):
+    nanospeech("speak --backend mlx", *SPOKEN)
+    assert 0.5 < speech_in(nanospeech.desk / "hello.wav") < 6
+    assert "kathleen" in nanospeech("speak --list-voices").split()
 
 
 def record(folder: Path, count: int = 24) -> None:
