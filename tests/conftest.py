@@ -38,7 +38,16 @@ if importlib.util.find_spec("torch"):
     torch.set_num_threads(1)
 
 # the files that take longest, longest first: with two processes none is left for the end
-LONGEST = ("train/test_parallel.py",)
+LONGEST = (
+    "train/test_parallel.py",
+    "test_package.py",
+    "train/test_signals.py",
+    "train/test_resume.py",
+    "scripts/test_recipe.py",
+    "engine/test_compiled.py",
+    "scripts/test_bench.py",
+    "train/test_launch.py",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
