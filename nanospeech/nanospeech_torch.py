@@ -17,7 +17,8 @@ from nanospeech.text.tokenizer import Tokenizer, pad_tokens  # noqa: E402
 from nanospeech_torch.dit import DiT  # noqa: E402
 from nanospeech_torch.duration import DurationTransformer  # noqa: E402
 from nanospeech_torch.mel import MelSpec  # noqa: E402
-from nanospeech_torch.train.objectives.flow import DurationPredictor, Nanospeech  # noqa: E402
+from nanospeech_torch.train.objectives.duration import DurationPredictor  # noqa: E402
+from nanospeech_torch.train.objectives.flow import Nanospeech  # noqa: E402
 
 from .config import AudioConfig  # noqa: E402
 

@@ -12,10 +12,12 @@ import torch
 
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.duration import DurationTransformer
-from nanospeech_torch.train.data.batches import Loaded
+from nanospeech_torch.train.data.batch import Batch, LossConfig
+from nanospeech_torch.train.data.batches import Loaded, StreamOptions
 from nanospeech_torch.train.data.order import StreamState
 from nanospeech_torch.train.loop.trainer import Trainer
-from nanospeech_torch.train.objectives.flow import Batch, DurationPredictor, LossConfig, Nanospeech
+from nanospeech_torch.train.objectives.duration import DurationPredictor
+from nanospeech_torch.train.objectives.flow import Nanospeech
 from nanospeech_torch.train.scale.parallel import Parallel, ParallelConfig, local
 from nanospeech_torch.train.scale.speed import SpeedConfig, apply_speed
 from tests.forked import CONTEXT, free_port
@@ -95,17 +97,15 @@ class ReadyMade:
 
     accumulate, spoiled = 1, -1
 
-    def batches(
-        self, source: Any, plan: Any, rank: int = 0, world: int = 1, **options: Any
-    ) -> Iterator[Loaded]:
+    def batches(self, source: Any, plan: Any, stream: StreamOptions) -> Iterator[Loaded]:
         """Endless batches, a micro-batch being a part of a step's; one step's may be spoiled."""
         for number in itertools.count():
             step, micro = divmod(number, self.accumulate)
             batch = global_batch(step)
             if step == self.spoiled:
                 batch.mel[0, 0] = torch.nan  # of one clip, so of one process
-            mine = part(part(batch, micro, self.accumulate), rank, world)
-            yield Loaded(mine, 0, StreamState(rank, world))
+            mine = part(part(batch, micro, self.accumulate), stream.rank, stream.world)
+            yield Loaded(mine, 0, StreamState(stream.rank, stream.world))
 
 
 class ReadySpeech(ReadyMade, Nanospeech):

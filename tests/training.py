@@ -19,8 +19,8 @@ from nanospeech.nanospeech_torch import (
     list_str_to_vocab_tensor,
 )
 from nanospeech.trainer_torch import DurationTrainer, NanospeechTrainer
+from nanospeech_torch.train.data.batch import LossConfig
 from nanospeech_torch.train.loop.log import LogConfig
-from nanospeech_torch.train.objectives.flow import LossConfig
 
 SHARD = Path(__file__).parent / "fixtures" / "speech-000000.tar"
 VOCAB = {c: i for i, c in enumerate(" '.,ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")}

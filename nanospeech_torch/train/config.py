@@ -18,9 +18,9 @@ from nanospeech.config import (
     option,
 )
 from nanospeech.errors import CheckpointError, InputError, require
+from nanospeech_torch.train.data.batch import LossConfig
 from nanospeech_torch.train.loop.log import LogConfig
 from nanospeech_torch.train.loop.trainer import TrainConfig
-from nanospeech_torch.train.objectives.flow import LossConfig
 from nanospeech_torch.train.objectives.vocoder_gan import VocoderLossConfig
 from nanospeech_torch.train.optim.optimizers import OptimizerConfig
 from nanospeech_torch.train.scale.parallel import ParallelConfig

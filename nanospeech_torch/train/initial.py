@@ -19,8 +19,8 @@ from nanospeech.errors import InputError
 from nanospeech.release.folder import DURATION, MODEL, Release, check_tensors, open_release
 from nanospeech.text.tokenizer import Tokenizer
 from nanospeech_torch.dit import DiT
-
-from .objectives.flow import LossConfig, Nanospeech
+from nanospeech_torch.train.data.batch import LossConfig
+from nanospeech_torch.train.objectives.flow import Nanospeech
 
 EMBEDDING = "transformer.text_embed.text_embed.weight"
 NOISE = 0.1  # of a new row around the mean row, in standard deviations of the old rows

@@ -21,7 +21,8 @@ from nanospeech_torch.train.loop.trainer import (
     Trainer,
     VocoderTrainer,
 )
-from nanospeech_torch.train.objectives.flow import DurationPredictor, Nanospeech
+from nanospeech_torch.train.objectives.duration import DurationPredictor
+from nanospeech_torch.train.objectives.flow import Nanospeech
 from nanospeech_torch.train.objectives.vocoder_gan import VocoderGAN
 from nanospeech_torch.train.optim.mup import base_shapes, scale_outputs_
 from nanospeech_torch.train.optim.optimizers import build_optimizers

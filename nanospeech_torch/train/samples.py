@@ -22,7 +22,6 @@ from nanospeech.load import load_engine
 from nanospeech.release.folder import load_config, resolve
 from nanospeech.speech.speaker import Speaker
 from nanospeech_torch.train.loop.log import LogConfig
-from nanospeech_torch.train.objectives.flow import Nanospeech
 
 from .loop import state
 
@@ -36,7 +35,7 @@ def listener(trainer: Any, own: Callable[[Any], None] | None) -> Callable[[Any],
     every = trainer.log_config.sample_every
     if own is not None or not every:
         return own
-    if not isinstance(trainer.core, Nanospeech):
+    if not trainer.core.speaks:
         raise InputError(
             f"log.sample_every is {every}, but only a speech model speaks, and this one is a "
             f"{type(trainer.core).__name__}; set it to 0, or give train() an on_sample of your own"

@@ -75,7 +75,8 @@ def build(spec: Spec, meta: bool) -> Any:
     from nanospeech.config import DiTConfig, DurationConfig, from_dict
     from nanospeech_torch.dit import DiT
     from nanospeech_torch.duration import DurationTransformer
-    from nanospeech_torch.train.objectives.flow import DurationPredictor, Nanospeech
+    from nanospeech_torch.train.objectives.duration import DurationPredictor
+    from nanospeech_torch.train.objectives.flow import Nanospeech
 
     torch.manual_seed(0)
     with torch.device("meta" if meta else "cpu"):
@@ -90,7 +91,7 @@ def make_batch(spec: Spec, vocab: int, mels: int, seed: int) -> Any:
     import numpy as np
     import torch
 
-    from nanospeech_torch.train.objectives.flow import Batch
+    from nanospeech_torch.train.data.batch import Batch
 
     rng = np.random.default_rng(seed)
     b, n = spec.batch, spec.frames

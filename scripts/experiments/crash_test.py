@@ -31,10 +31,11 @@ from nanospeech.config import AudioConfig, DiTConfig
 from nanospeech.text.tokenizer import Tokenizer
 from nanospeech_torch.checkpoint_reader import complete, read_tensors
 from nanospeech_torch.dit import DiT
+from nanospeech_torch.train.data.batch import LossConfig
 from nanospeech_torch.train.data.sources import find_shards
 from nanospeech_torch.train.loop.checkpoints import Checkpoints
 from nanospeech_torch.train.loop.trainer import NanospeechTrainer
-from nanospeech_torch.train.objectives.flow import LossConfig, Nanospeech
+from nanospeech_torch.train.objectives.flow import Nanospeech
 from nanospeech_torch.train.scale.profile import peak_flops
 
 DATA = Path(__file__).parents[2] / "tests" / "fixtures" / "speech-000000.tar"

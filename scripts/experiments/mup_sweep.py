@@ -31,7 +31,8 @@ from nanospeech.cli import command
 from nanospeech.config import AudioConfig, DiTConfig
 from nanospeech.errors import DataError, InputError, require
 from nanospeech_torch.dit import DiT
-from nanospeech_torch.train.objectives.flow import Batch, Nanospeech
+from nanospeech_torch.train.data.batch import Batch
+from nanospeech_torch.train.objectives.flow import Nanospeech
 from nanospeech_torch.train.optim.mup import base_shapes, scale_outputs_
 from nanospeech_torch.train.optim.optimizers import OptimizerConfig, build_optimizers, lr_factor
 

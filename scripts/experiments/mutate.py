@@ -48,6 +48,7 @@ TRAIN = "nanospeech_torch/train"
 # a module and the quick tests that are to catch its faults
 MODULES = {
     "flow": (f"{TRAIN}/objectives/flow.py", SPEECH),
+    "duration": (f"{TRAIN}/objectives/duration.py", SPEECH),
     "placing": (f"{TRAIN}/objectives/placing.py", SPEECH),
     "means": (f"{TRAIN}/loop/means.py", ["tests/train/test_means.py"]),
     "data": (f"{TRAIN}/data/speech.py", BATCHES),

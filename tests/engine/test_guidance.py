@@ -137,7 +137,7 @@ def test_a_model_that_learnt_its_guidance_is_not_guided(
 def test_conversion_tells_whether_a_model_learnt_its_guidance(tmp_path, weight, strength):
     pytest.importorskip("torch")
     from convert import convert
-    from nanospeech_torch.train.objectives.flow import LossConfig
+    from nanospeech_torch.train.data.batch import LossConfig
     from tests.training import samples, speech_model, trainer
 
     model = speech_model()

@@ -18,9 +18,9 @@ import torch
 
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 from nanospeech_torch.prepare.features import main
+from nanospeech_torch.train.data.batch import LossConfig
 from nanospeech_torch.train.data.sources import TarSource
 from nanospeech_torch.train.data.speech import BatchPlan, SpeechBatches
-from nanospeech_torch.train.objectives.flow import LossConfig
 from tests.train.test_data import until
 from tests.train.test_stream import write_tar
 from tests.training import samples, speech_model

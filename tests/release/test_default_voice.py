@@ -14,7 +14,7 @@ from nanospeech.release.folder import DEFAULT
 from nanospeech.release.voices import list_voices
 from nanospeech.text.sentences import encode
 from nanospeech_torch.layers import gather_tokens
-from nanospeech_torch.train.objectives.flow import patch_means
+from nanospeech_torch.train.objectives.placing import patch_means
 
 TEXTS = [
     "The kettle is on, and breakfast will be ready soon.",

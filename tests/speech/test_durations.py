@@ -24,9 +24,10 @@ torch = pytest.importorskip("torch")
 
 from nanospeech.evaluate import durations  # noqa: E402
 from nanospeech_torch.duration import DurationHead, DurationTransformer  # noqa: E402
+from nanospeech_torch.train.data.batch import LossConfig  # noqa: E402
 from nanospeech_torch.train.data.batches import BatchPlan  # noqa: E402
 from nanospeech_torch.train.data.speech import DurationBatches, quiet_start, stretched  # noqa: E402
-from nanospeech_torch.train.objectives.flow import DurationPredictor, LossConfig  # noqa: E402
+from nanospeech_torch.train.objectives.duration import DurationPredictor  # noqa: E402
 from tests.training import samples, trainer  # noqa: E402
 
 SIZES = {"dim": 32, "depth": 2, "heads": 2, "dim_head": 16, "text_dim": 32, "conv_layers": 1}

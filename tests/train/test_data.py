@@ -20,8 +20,8 @@ from nanospeech.config import AudioConfig
 from nanospeech.errors import DataError, InputError
 from nanospeech.nanospeech_torch import list_str_to_vocab_tensor
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
+from nanospeech_torch.train.data.batch import LossConfig
 from nanospeech_torch.train.data.speech import BatchPlan, Loaded, SpeechBatches, warped
-from nanospeech_torch.train.objectives.flow import LossConfig
 from tests.train.test_stream import write_tar
 from tests.training import samples
 

@@ -10,9 +10,9 @@ import pytest
 from torch.utils.data import DataLoader
 
 from nanospeech.errors import DataError
+from nanospeech_torch.train.data.batch import LossConfig
 from nanospeech_torch.train.data.order import StreamState, resume
 from nanospeech_torch.train.data.speech import BatchPlan, Loaded, Prefetch, SpeechBatches
-from nanospeech_torch.train.objectives.flow import LossConfig
 from tests.train.test_data import (
     DIGITS,
     TOKENIZER,

@@ -12,8 +12,8 @@ from datasets import Dataset, IterableDataset, load_dataset
 from torch.utils.data import DataLoader
 
 from nanospeech.errors import DataError, InputError
+from nanospeech_torch.train.data.batch import LossConfig
 from nanospeech_torch.train.data.sources import make_source, undecoded
-from nanospeech_torch.train.objectives.flow import LossConfig
 from tests.train.test_data import feature_shards, features, until
 from tests.training import write_shards
 

@@ -14,16 +14,11 @@ from nanospeech.engine.alignment import frame_tokens, monotonic_search
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech_torch.dit import Aligner
 from nanospeech_torch.layers import Conv1d, zero_
+from nanospeech_torch.train.data.batch import LossConfig
 from nanospeech_torch.train.data.speech import BatchPlan, SpeechBatches
 from nanospeech_torch.train.objectives import alignment as search
-from nanospeech_torch.train.objectives.flow import (
-    LossConfig,
-    Objective,
-    average_path,
-    earlier,
-    later,
-    patch_means,
-)
+from nanospeech_torch.train.objectives.base import Objective
+from nanospeech_torch.train.objectives.placing import average_path, earlier, later, patch_means
 from tests.training import duration_model, samples, speech_model
 
 VARIANTS = [

@@ -17,7 +17,8 @@ import torch
 
 from nanospeech.config import AudioConfig, DiTConfig
 from nanospeech.errors import InputError
-from nanospeech_torch.train.objectives.flow import Batch, LossConfig, Nanospeech
+from nanospeech_torch.train.data.batch import Batch, LossConfig
+from nanospeech_torch.train.objectives.flow import Nanospeech
 
 BANDS, WIDTH = 3, 2
 MEAN, STD = -2.0, 1.5

@@ -19,8 +19,8 @@ import soundfile
 from nanospeech.config import AudioConfig
 from nanospeech.errors import DataError
 from nanospeech.nanospeech_torch import list_str_to_vocab_tensor
+from nanospeech_torch.train.data.batch import LossConfig
 from nanospeech_torch.train.data.speech import BatchPlan, DurationBatches, SpeechBatches
-from nanospeech_torch.train.objectives.flow import LossConfig
 from tests.train.test_stream import write_tar
 
 BANDS = 4

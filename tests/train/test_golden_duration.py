@@ -12,7 +12,9 @@ import torch
 
 from nanospeech.config import AudioConfig, DurationConfig
 from nanospeech.errors import InputError
-from nanospeech_torch.train.objectives.flow import DurationBatch, DurationPredictor, LossConfig
+from nanospeech_torch.train.data.batch import DurationBatch, LossConfig
+from nanospeech_torch.train.data.batches import BatchPlan, StreamOptions
+from nanospeech_torch.train.objectives.duration import DurationPredictor
 from tests.train.test_golden_batches import BANDS, STATES, WIDTH, numbers
 
 RATE = 93.75  # frames a second: 24,000 / 256
@@ -147,6 +149,6 @@ def test_seconds_are_asked_for_with_tensors():
     seconds = model(batch.mel, batch.text, batch.prompt)
     assert isinstance(seconds, torch.Tensor) and seconds.shape == (3,) and (seconds > 0).all()
     with pytest.raises(InputError, match="no tokenizer"):
-        model.batches([], None)
+        model.batches([], BatchPlan(1, 9, 9), StreamOptions())
     moved = batch.to("cpu")
     assert all(torch.equal(v, getattr(moved, k)) for k, v in vars(batch).items())

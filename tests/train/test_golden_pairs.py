@@ -12,9 +12,9 @@ from nanospeech.audio.mel import to_hertz, to_mels
 from nanospeech.config import AudioConfig
 from nanospeech.errors import DataError, InputError
 from nanospeech.nanospeech_torch import list_str_to_vocab_tensor
+from nanospeech_torch.train.data.batch import LossConfig
 from nanospeech_torch.train.data.heard import coloured, quiet_start, stretched
 from nanospeech_torch.train.data.speech import BatchPlan, DurationBatches, SpeechBatches, warped
-from nanospeech_torch.train.objectives.flow import LossConfig
 from tests.train.test_golden_data import epoch
 
 BANDS, QUIET = 4, -9.0

@@ -10,8 +10,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from nanospeech_torch.train.data.batch import LossConfig
 from nanospeech_torch.train.loop import held_out
-from nanospeech_torch.train.objectives.flow import LossConfig
 from nanospeech_torch.train.optim.optimizers import EMA
 from tests.training import samples, speech_model, trainer
 

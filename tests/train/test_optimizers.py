@@ -14,7 +14,9 @@ from nanospeech.config import AudioConfig, DiTConfig, DurationConfig
 from nanospeech.errors import DataError, InputError
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.duration import DurationTransformer
-from nanospeech_torch.train.objectives.flow import Batch, DurationPredictor, LossConfig, Nanospeech
+from nanospeech_torch.train.data.batch import Batch, LossConfig
+from nanospeech_torch.train.objectives.duration import DurationPredictor
+from nanospeech_torch.train.objectives.flow import Nanospeech
 from nanospeech_torch.train.optim.guards import Guard, GuardConfig, guarded_step
 from nanospeech_torch.train.optim.optimizers import EMA, OptimizerConfig, build_optimizers
 from tests.no_sync import forbid_sync

@@ -16,11 +16,12 @@ import pytest
 
 from nanospeech.config import AudioConfig
 from nanospeech.errors import InputError
+from nanospeech_torch.train.data.batch import LossConfig
 from nanospeech_torch.train.data.order import StreamState
 from nanospeech_torch.train.data.pairing import OBJECTS, RefTable, Waiting
 from nanospeech_torch.train.data.speech import BatchPlan, SpeechBatches
 from nanospeech_torch.train.loop.trainer import TrainConfig
-from nanospeech_torch.train.objectives.flow import DurationPredictor, LossConfig
+from nanospeech_torch.train.objectives.duration import DurationPredictor
 from tests.train.test_data import DIGITS, clips, npy, same, until
 from tests.train.test_stream import write_tar
 from tests.training import duration_model, samples, trainer

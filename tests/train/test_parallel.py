@@ -12,8 +12,8 @@ import torch
 
 from nanospeech.errors import InputError
 from nanospeech_torch.checkpoint_reader import read_tensors
+from nanospeech_torch.train.data.batch import LossConfig
 from nanospeech_torch.train.loop.staging import part_of
-from nanospeech_torch.train.objectives.flow import LossConfig
 from nanospeech_torch.train.scale.parallel import Parallel, ParallelConfig, check, replicas
 from tests import parallel_worker as worker
 from tests.forked import Forked, finish

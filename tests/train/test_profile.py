@@ -14,7 +14,9 @@ from nanospeech.config import DiTConfig, DurationConfig, VocoderConfig
 from nanospeech.errors import InputError
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.duration import DurationTransformer
-from nanospeech_torch.train.objectives.flow import Batch, DurationPredictor, Nanospeech
+from nanospeech_torch.train.data.batch import Batch
+from nanospeech_torch.train.objectives.duration import DurationPredictor
+from nanospeech_torch.train.objectives.flow import Nanospeech
 from nanospeech_torch.train.scale import estimate, profile
 from nanospeech_torch.vocoder import Vocos
 

@@ -13,9 +13,10 @@ import torch
 from nanospeech.config import DiTConfig
 from nanospeech.errors import DataError
 from nanospeech_torch.dit import DiT
+from nanospeech_torch.train.data.batch import LossConfig
 from nanospeech_torch.train.data.order import StreamState
 from nanospeech_torch.train.data.speech import BatchPlan, DurationBatches, SpeechBatches
-from nanospeech_torch.train.objectives.flow import LossConfig, Nanospeech
+from nanospeech_torch.train.objectives.flow import Nanospeech
 from tests.train.test_data import DIGITS, NARROW, features, npy, same, until
 from tests.train.test_stream import write_tar
 

@@ -87,6 +87,28 @@ class BatchPlan:
         return [(n, width) for n in lengths for width in self.text_widths(n)]
 
 
+@dataclass(frozen=True)
+class StreamOptions:
+    """What part of a dataset a process reads, from where on, and in which order.
+
+    Args:
+        seed: of every draw.
+        rank, world: which data-parallel process this is, of how many.
+        places: per worker, where to go on.
+        consumed: batches already taken, which tells whose turn it is.
+        cache_bytes: decoded mels kept in memory by each worker (float16); 0 keeps none.
+        shuffle_buffer: samples that each worker holds to draw from; 1 keeps the shards' order.
+    """
+
+    seed: int = 0
+    rank: int = 0
+    world: int = 1
+    places: dict[int, StreamState] | None = None
+    consumed: int = 0
+    cache_bytes: int = 0
+    shuffle_buffer: int = 1
+
+
 @dataclass
 class Loaded:
     """What the loader yields."""
@@ -118,28 +140,14 @@ class Batches(IterableDataset):
     Args:
         samples: see sources.make_source.
         plan: see BatchPlan.
-        seed: of every draw.
-        rank, world: which data-parallel process this is, of how many.
-        places: per worker, where to go on.
-        consumed: batches already taken, which determine the next worker.
-        shuffle_buffer: samples that each worker holds to draw from; 1 keeps the shards' order.
+        stream: see StreamOptions.
     """
 
-    def __init__(
-        self,
-        samples: Any,
-        plan: BatchPlan,
-        seed: int = 0,
-        rank: int = 0,
-        world: int = 1,
-        places: dict[int, StreamState] | None = None,
-        consumed: int = 0,
-        shuffle_buffer: int = 1,
-    ):
+    def __init__(self, samples: Any, plan: BatchPlan, stream: StreamOptions):
         self.source, self.plan = make_source(samples), plan
-        self.seed, self.rank, self.world = seed, rank, world
-        self.places, self.consumed = places or {}, consumed
-        self.shuffle_buffer = shuffle_buffer
+        self.seed, self.rank, self.world = stream.seed, stream.rank, stream.world
+        self.places, self.consumed = stream.places or {}, stream.consumed
+        self.shuffle_buffer = stream.shuffle_buffer
         self.skipped: Counter = Counter()
 
     def describe(self, sample: dict, skipped: Counter) -> dict | None:

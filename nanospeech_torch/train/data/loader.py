@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DataLoader
 
-from nanospeech.errors import InputError
 from nanospeech_torch.train.loop.signals import outlive, signals_wait
 
+from .batches import BatchPlan, Loaded, Prefetch, StreamOptions
 from .sources import make_source
-from .speech import BatchPlan, Loaded, Prefetch, SpeechBatches
 
 if TYPE_CHECKING:
     from nanospeech_torch.train.loop.trainer import Trainer
@@ -34,10 +33,7 @@ def loader(trainer: Trainer, dataset: Any, plan: BatchPlan, workers: int, cache_
                 "nothing is repeated or skipped"
             )
         t.saved_places = None
-    batches = batches_of(
-        t,
-        source,
-        plan,
+    stream = StreamOptions(
         seed=c.seed,
         rank=p.data_rank,
         world=p.data_world,
@@ -46,6 +42,7 @@ def loader(trainer: Trainer, dataset: Any, plan: BatchPlan, workers: int, cache_
         cache_bytes=cache_bytes,
         shuffle_buffer=c.shuffle_buffer,
     )
+    batches = t.core.batches(source, plan, stream)
     pin = t.accelerator.device.type == "cuda"
     if not workers:
         return Prefetch(map(Loaded.pin_memory, batches) if pin else batches, 4)
@@ -69,28 +66,3 @@ class Loader(DataLoader):
     def __iter__(self) -> Any:
         with signals_wait():
             return super().__iter__()
-
-
-def batches_of(trainer: Trainer, source: Any, plan: BatchPlan, **options: Any) -> Any:
-    """Batches as the objective wants them: its own kind, or text and mel."""
-    own = getattr(trainer.core, "batches", None)
-    if own is not None:
-        return own(source, plan, **options)
-    return speech_batches(trainer, source, plan, **options)
-
-
-def speech_batches(trainer: Trainer, source: Any, plan: BatchPlan, **options: Any) -> SpeechBatches:
-    """Batches of text and mel."""
-    t = trainer
-    if t.core.tokenizer is None:
-        raise InputError("the model has no tokenizer; build it with tokenizer=...")
-    edge = getattr(t.core.transformer.config, "edge", "")
-    return SpeechBatches(
-        source,
-        t.core.tokenizer,
-        plan,
-        t.core.audio,
-        t.core.loss,
-        edge=edge,
-        **options,
-    )

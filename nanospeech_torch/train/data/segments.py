@@ -22,8 +22,9 @@ from nanospeech.config import AudioConfig, option
 from nanospeech.errors import InputError
 
 from . import clips
+from .batches import BatchPlan
 from .clips import Skip
-from .speech import BatchPlan, SpeechBatches
+from .speech import SpeechBatches
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from nanospeech.config import AudioConfig
 from nanospeech.errors import NanospeechError
 from nanospeech.text.sentences import fit, prepare
 from nanospeech.text.tokenizer import WORDS, Tokenizer, pad_tokens
-from nanospeech_torch.train.objectives.flow import Batch, DurationBatch, LossConfig
 
 from . import clips
-from .batches import Batches, BatchPlan, Loaded, Prefetch
+from .batch import Batch, DurationBatch, LossConfig
+from .batches import Batches, BatchPlan, Loaded, Prefetch, StreamOptions
 from .clips import AUDIO_KEYS, Skip
 from .heard import coloured, quiet_start, stretched, warped
 from .order import StreamState
@@ -35,6 +35,7 @@ __all__ = [
     "Loaded",
     "Prefetch",
     "SpeechBatches",
+    "StreamOptions",
     "StreamState",
     "joined",
     "pad",
@@ -48,14 +49,9 @@ class SpeechBatches(Batches):
     Args:
         samples: see sources.make_source; what a sample is, clips.describe.
         tokenizer: Tokenizer, or a function of a list of texts to ids (B, T).
-        plan, audio, loss: see there.
-        seed: of every draw.
-        rank, world: which data-parallel process this is, of how many.
-        places: per worker, where to go on.
-        consumed: batches already taken, which tells whose turn it is.
-        cache_bytes: decoded mels kept in memory by each worker (float16); 0 keeps none.
+        plan, audio, loss, stream: see there.
         edge: read before and after each text (DiTConfig.edge).
-        shuffle_buffer: samples that each worker holds to draw from; 1 keeps the shards' order.
+        settings: instead of `stream`, its fields by name.
     """
 
     def __init__(
@@ -65,19 +61,15 @@ class SpeechBatches(Batches):
         plan: BatchPlan,
         audio: AudioConfig | None = None,
         loss: LossConfig | Any = None,
-        seed: int = 0,
-        rank: int = 0,
-        world: int = 1,
-        places: dict[int, StreamState] | None = None,
-        consumed: int = 0,
-        cache_bytes: int = 0,
+        stream: StreamOptions | None = None,
         edge: str = "",
-        shuffle_buffer: int = 1,
+        **settings: Any,
     ):
-        super().__init__(samples, plan, seed, rank, world, places, consumed, shuffle_buffer)
+        stream = stream or StreamOptions(**settings)
+        super().__init__(samples, plan, stream)
         self.tokenizer, self.edge = tokenizer, edge
         self.audio, self.loss = audio or AudioConfig(), loss or LossConfig()
-        self.cache_left, self.cache = cache_bytes, {}
+        self.cache_left, self.cache = stream.cache_bytes, {}
 
     def describe(self, sample: dict, skipped: Counter) -> dict | None:
         """Text, data and frames of a sample without decoding it, or None with a reason counted."""

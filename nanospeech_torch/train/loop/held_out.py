@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from nanospeech.errors import DataError, InputError
-from nanospeech_torch.train.data import loader as feed
+from nanospeech_torch.train.data.batches import BatchPlan, StreamOptions
 from nanospeech_torch.train.data.sources import find_shards, make_source
-from nanospeech_torch.train.data.speech import BatchPlan
 from nanospeech_torch.train.optim.optimizers import local
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ class HeldOut:
         t = self.trainer
         source = make_source(find_shards(t.log_config.held_out))
         frames = 0
-        for loaded in feed.batches_of(t, source, plan, seed=0):
+        for loaded in t.core.batches(source, plan, StreamOptions()):
             if loaded.batch is not None:
                 frames += loaded.batch.mel.shape[0] * loaded.batch.mel.shape[1]
                 yield loaded.batch
@@ -92,7 +91,7 @@ def averaged(trainer: Trainer) -> Iterator[None]:
     """
     t, ema = trainer, trainer.ema
     pairs = [(local(p.detach()), local(mean)) for p, mean in zip(ema.live, ema.mean)]
-    guided = bool(getattr(t.core, "guide", ()))
+    guided = t.core.guided
     t.model.eval()
     undo = []
     try:

@@ -121,7 +121,7 @@ class Log:
         """Counts a micro-batch's frames and operations from its shape."""
         rows, frames = batch.mel.shape[:2]
         self.frames += rows * frames
-        self.flops += batch_flops(self.trainer.core, batch)
+        self.flops += self.trainer.core.flops(batch)
 
     def step(self, norm: torch.Tensor, rate: float) -> None:
         """Counts an optimiser step."""
@@ -244,14 +244,6 @@ class Log:
         if self.trainer.skipped:
             self.trainer.say(f"samples left out: {listed(self.trainer.skipped)}")
         return self.last
-
-
-def batch_flops(objective: Any, batch: Any) -> int:
-    """Operations of forward and backward of a batch, by its shape."""
-    rows, frames = batch.mel.shape[:2]
-    if hasattr(objective, "vocoder"):
-        return profile.vocoder_flops(objective.vocoder.config, rows, frames)
-    return profile.train_flops(objective.transformer.config, rows, frames, batch.text.shape[1])
 
 
 def listed(counts: Counter) -> str:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from nanospeech_torch.train.objectives.flow import Sums
+    from nanospeech_torch.train.objectives.base import Sums
 
     from .trainer import Trainer
 
@@ -88,9 +88,11 @@ def counts_of(trainer: Trainer, batch: Any, phases: Sequence[str]) -> dict[str, 
     gradients.
     """
     core = trainer.core
-    if getattr(core, "counts", None):
-        return {phase: core.counts(batch, phase) for phase in phases}
-    several, found = len(trainer.phases) > 1, {}
+    told = {phase: core.counts(batch, phase) for phase in phases}
+    found = {phase: counts for phase, counts in told.items() if counts is not None}
+    if len(found) == len(told):
+        return found
+    several = len(trainer.phases) > 1
     batch = batch.to(trainer.accelerator.device)
     with torch.no_grad(), trainer.accelerator.autocast():
         for phase in phases:

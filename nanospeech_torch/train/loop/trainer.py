@@ -11,7 +11,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from tqdm.auto import tqdm
 from nanospeech.errors import CheckpointError, DataError, InputError, require
 from nanospeech_torch.train.data import loader as feed
 from nanospeech_torch.train.data.speech import BatchPlan, Loaded, StreamState
-from nanospeech_torch.train.objectives.flow import Nanospeech
+from nanospeech_torch.train.objectives.base import Objective
 from nanospeech_torch.train.optim.guards import Guard, GuardConfig, clip_factor, guarded_step
 from nanospeech_torch.train.optim.optimizers import EMA, fuse, lr_factor, steps_in_all
 from nanospeech_torch.train.samples import listener
@@ -43,7 +43,7 @@ __all__ = ["DurationTrainer", "NanospeechTrainer", "TrainConfig", "Trainer", "Vo
 
 
 class Trainer:
-    """Trains an objective: Nanospeech, DurationPredictor, VocoderGAN or one with their methods.
+    """Trains an objective: Nanospeech, DurationPredictor, VocoderGAN or another Objective.
 
     Args:
         model: the objective; it returns sums and counts of losses for a batch.
@@ -63,7 +63,7 @@ class Trainer:
 
     def __init__(
         self,
-        model: Any,
+        model: Objective,
         optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer],
         num_warmup_steps: int = 1000,
         accelerate_kwargs: dict[str, Any] | None = None,
@@ -96,7 +96,7 @@ class Trainer:
         c = self.config
         horizon = {"decay": c.ema_decay} if c.ema_decay else {"horizon": c.ema_horizon}
         self.ema = EMA(model.averaged(), **horizon)
-        if getattr(model.loss, "model_guidance", 0):
+        if model.guided:
             model.guide_with(self.ema.state_dict())
         limits = GuardConfig(skip_factor=c.skip_factor, max_bad_steps=c.max_bad_steps)
         self.guards = {phase: Guard(limits, self.accelerator.device) for phase in self.phases}
@@ -163,14 +163,7 @@ class Trainer:
 
     def model_config(self) -> dict[str, Any]:
         """What a converter needs to know of this model: config.json's sections."""
-        if hasattr(self.core, "model_config"):
-            return self.core.model_config()
-        part = "dit" if isinstance(self.core, Nanospeech) else "duration"
-        return {
-            part: asdict(self.core.transformer.config),
-            "audio": asdict(self.core.audio),
-            "tokenizer": getattr(self.core.tokenizer, "kind", "chars"),
-        }
+        return self.core.model_config()
 
     def vocab(self) -> list[str]:
         """The tokenizer's tokens, as far as it tells them."""
@@ -233,7 +226,7 @@ class Trainer:
             c.buckets,
             carry=carry,
             pair_mb=c.pair_mb,
-            multiple=getattr(self.core, "multiple", lambda: 1)(),
+            multiple=self.core.multiple(),
         )
         on_sample = listener(self, on_sample)
         with StopSignals(self):
@@ -302,7 +295,7 @@ class Trainer:
         log.bar.total = round(total)
         self.core.begin_step(self.step, total)
         speed.begin_step()
-        active = tuple(getattr(self.core, "active_phases", self.phases.keys)())
+        active = self.core.active_phases()
         factor = lr_factor(self.step, self.warmup, total, c.schedule, c.decay_fraction)
         self.set_rates(factor)
         found = [self.next_batch(batches) for _ in range(c.accumulate)]
@@ -332,10 +325,9 @@ class Trainer:
 
     def set_rates(self, factor: float) -> None:
         """Sets every group's rate: its peak, scaled by the schedule and the phase."""
-        scale = getattr(self.core, "rate", lambda phase: 1.0)
         for optimizer, rates, phase in zip(self.optimizers, self.rates, self.phase_of):
             for rate, group in zip(rates, optimizer.param_groups):
-                group["lr"] = rate * factor * scale(phase)
+                group["lr"] = rate * factor * self.core.rate(phase)
 
     def update(self, phase: str) -> torch.Tensor:
         """Moves the parameters of a phase, unless their gradient is bad. Returns its norm."""

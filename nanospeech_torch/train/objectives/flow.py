@@ -7,139 +7,24 @@ arguments and the weights alone, and a resumed run repeats an uninterrupted one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from nanospeech.config import AudioConfig, option
+from nanospeech.config import AudioConfig
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech_torch import layers
 from nanospeech_torch.dit import DiT
-from nanospeech_torch.duration import DurationHead, DurationTransformer
+from nanospeech_torch.train.data.batch import Batch, LossConfig
+from nanospeech_torch.train.data.batches import BatchPlan, StreamOptions
+from nanospeech_torch.train.data.speech import SpeechBatches
+from nanospeech_torch.train.scale.profile import train_flops
 
 from .alignment import monotonic_search
+from .base import Objective, Sums
 from .placing import average_path, earlier, later, patch_means
-
-
-@dataclass(frozen=True)
-class LossConfig:
-    """Masking, dropout of conditions and augmentation in training, and weights of losses."""
-
-    drop_audio: float = option(0.3, "chance that a sample's audio condition is dropped")
-    drop_both: float = option(0.2, "chance that audio and text are dropped (for guidance)")
-    min_span: float = option(0.7, "smallest share of a clip that is masked, and trained on")
-    max_span: float = option(1.0, "largest share of a clip that is masked")
-    spell: float = option(0.1, "chance that a known word is spelled in letters (phonemes only)")
-    pair: float = option(
-        0.5, "chance that a clip is joined to another of its speaker, which is its prompt"
-    )
-    warp: float = option(
-        0.0,
-        "stretches the frequencies of half of the clips and pairs by up to this "
-        "share, as other speakers; for data of few speakers, 0.15",
-    )
-    colour: float = option(
-        0.0,
-        "half of the clips and pairs are heard through a smooth random equaliser of about so many "
-        "nats, as other speakers and microphones; for data of few speakers, 0.4",
-    )
-    prior: float = option(1.0, "weight of the aligner's mean loss")
-    duration: float = option(0.1, "weight of the aligner's duration loss")
-    model_guidance: float = option(
-        0.0, "weight of the averaged model's guidance in the targets; 0.5 in the paper"
-    )
-    guidance_until: float = option(0.75, "time in [0, 1] from which targets have no guidance")
-
-    def __post_init__(self):
-        if not 0 <= self.warp <= 0.5:
-            raise InputError(f"loss.warp is {self.warp}; choose 0 to 0.5")
-        if not 0 <= self.colour <= 2:
-            raise InputError(f"loss.colour is {self.colour}; choose 0 to 2, best 0.4")
-        if not 0 <= self.model_guidance < 1:
-            # targets feed back through the average and diverge at 1 and beyond
-            raise InputError(f"loss.model_guidance is {self.model_guidance}; choose 0 to below 1")
-
-
-class Tensors:
-    """A dataclass of tensors that move together."""
-
-    def to(self, device: torch.device | str) -> Any:
-        """The same on a device."""
-        return type(self)(**{k: v.to(device, non_blocking=True) for k, v in vars(self).items()})
-
-    def pin_memory(self) -> Any:
-        """The same in page-locked memory, from where it is copied while the device works."""
-        return type(self)(**{k: v.pin_memory() for k, v in vars(self).items()})
-
-
-@dataclass
-class Batch(Tensors):
-    """One padded batch with its draws; tensors are on one device.
-
-    mel_BNM log mel, zero past lens_B; text_BT ids padded with -1; noise_BNM standard normal;
-    time_B in [0, 1]; span_BN true in the frames that are trained on; drop_audio_B and drop_text_B;
-    prompt_B frames that a duration model sees; wordless_B frames of a reference before the clip
-    whose words are not in the text, 0 without one.
-    """
-
-    mel: Tensor
-    lens: Tensor
-    text: Tensor
-    noise: Tensor
-    time: Tensor
-    span: Tensor
-    drop_audio: Tensor
-    drop_text: Tensor
-    prompt: Tensor
-    wordless: Tensor = None  # type: ignore[assignment]
-
-    def __post_init__(self):
-        if self.wordless is None:
-            self.wordless = torch.zeros_like(self.lens)
-
-
-@dataclass
-class DurationBatch(Tensors):
-    """The inputs of a duration model, padded; tensors are on one device.
-
-    mel_BNM log mel of the prompts, zero past prompt_B; lens_B frames of prompt and new speech, of
-    the new speech alone where the prompt's words are not known; text_BT ids of both, padded with
-    -1; known_B of them the prompt's, 0 where the prompt is part of the clip or its words are
-    missing.
-    """
-
-    mel: Tensor
-    lens: Tensor
-    text: Tensor
-    prompt: Tensor
-    known: Tensor
-
-
-# name of a loss -> (sum over its elements, number of elements); the trainer divides, after adding
-# up both over processes, so that two processes give the loss of one with the same global batch
-Sums = dict[str, tuple[Tensor, Tensor]]
-
-
-class Objective(nn.Module):
-    """The training loop's interface to a model; defaults are for one optimiser and no state."""
-
-    def phases(self) -> dict[str, list[nn.Parameter]]:
-        """The parameters that each pass over a batch trains; one unnamed pass here."""
-        return {"": [p for p in self.parameters() if p.requires_grad]}
-
-    def averaged(self) -> nn.Module:
-        """What the average follows."""
-        return self
-
-    def begin_step(self, step: int, total: float) -> None:
-        """Called before each optimiser step."""
-
-    def multiple(self) -> int:
-        """Frames that padded lengths are multiples of: 8 places of the network."""
-        transformer = getattr(self, "transformer", None)
-        return 8 * getattr(getattr(transformer, "config", None), "patch_size", 1)
 
 
 class Nanospeech(Objective):
@@ -152,6 +37,8 @@ class Nanospeech(Objective):
         audio: the mel and its normalisation.
         loss: drop chances and loss weights.
     """
+
+    speaks = True
 
     def __init__(
         self,
@@ -166,6 +53,11 @@ class Nanospeech(Objective):
         self.audio = audio or AudioConfig()
         self.loss = loss or LossConfig()
         self.guide: tuple[DiT, ...] = ()  # in a tuple: not a part of this model
+
+    @property
+    def guided(self) -> bool:
+        """Whether loss.model_guidance moves the targets."""
+        return bool(self.loss.model_guidance)
 
     def guide_with(self, ema: dict[str, Tensor]) -> None:
         """Sets the averaged model whose guidance is added to the targets (loss.model_guidance).
@@ -196,6 +88,32 @@ class Nanospeech(Objective):
     def weights(self) -> dict[str, float]:
         """Weight of each loss that forward returns."""
         return {"flow": 1.0, "prior": self.loss.prior, "duration": self.loss.duration}
+
+    def batches(self, samples: Any, plan: BatchPlan, stream: StreamOptions) -> SpeechBatches:
+        """Speech with its text.
+
+        Raises:
+            InputError: the model has no tokenizer.
+        """
+        if self.tokenizer is None:
+            raise InputError("the model has no tokenizer; build it with tokenizer=...")
+        edge = self.transformer.config.edge
+        return SpeechBatches(samples, self.tokenizer, plan, self.audio, self.loss, stream, edge)
+
+    def multiple(self) -> int:
+        """8 places of the network, in frames."""
+        return 8 * self.transformer.config.patch_size
+
+    def flops(self, batch: Batch) -> int:
+        rows, frames = batch.mel.shape[:2]
+        return train_flops(self.transformer.config, rows, frames, batch.text.shape[1])
+
+    def model_config(self) -> dict[str, Any]:
+        return {
+            "dit": asdict(self.transformer.config),
+            "audio": asdict(self.audio),
+            "tokenizer": getattr(self.tokenizer, "kind", "chars"),
+        }
 
     def forward(self, batch: Batch) -> Sums:
         """Sums and counts of the losses of a batch."""
@@ -327,77 +245,3 @@ def search(
     score = target_BNM @ means_BTM.transpose(1, 2)
     score = score - 0.5 * means_BTM.square().sum(-1)[:, None]  # |y|^2 is the same on every path
     return monotonic_search(score, lens_B, tokens_B)
-
-
-class DurationPredictor(DurationHead, Objective):
-    """The duration model with its loss: a prompt and all the text, as at inference.
-
-    The prompt is another clip of the speaker; where there is none, the clip's own beginning.
-
-    Args:
-        transformer: the network.
-        tokenizer: as for Nanospeech.
-        audio: the mel.
-    """
-
-    def __init__(
-        self,
-        transformer: DurationTransformer,
-        tokenizer: Callable | object | None = None,
-        audio: AudioConfig | None = None,
-    ):
-        super().__init__(transformer)
-        self.tokenizer = tokenizer
-        self.audio = audio or AudioConfig()
-        self.loss = LossConfig(pair=1.0)
-
-    def weights(self) -> dict[str, float]:
-        return {"duration": 1.0}
-
-    def counts(self, batch: DurationBatch | Batch, phase: str = "") -> dict[str, Tensor]:
-        """Clips of a batch, which the loss is a mean over."""
-        return {"duration": torch.ones_like(batch.lens).sum()}
-
-    def batches(self, samples: Any, plan: Any, **options: Any) -> Any:
-        """Prompts with all the text; options as for SpeechBatches."""
-        from nanospeech_torch.train.data.speech import DurationBatches
-
-        if self.tokenizer is None:
-            raise InputError("the model has no tokenizer; build it with tokenizer=...")
-        edge = self.transformer.config.edge
-        return DurationBatches(
-            samples, self.tokenizer, plan, self.audio, self.loss, edge=edge, **options
-        )
-
-    def forward(
-        self,
-        batch: DurationBatch | Batch | Tensor,
-        text_BT: Tensor | None = None,
-        lens_B: Tensor | None = None,
-    ) -> Sums | Tensor:
-        """The loss of a batch, or the seconds of (mel_BNM, text_BT, lens_B).
-
-        The loss is |log(predicted / true)| of the new speech, a relative error that weighs too long
-        and too short predictions alike.
-        """
-        if isinstance(batch, Tensor):
-            assert text_BT is not None
-            return super().forward(batch, text_BT, lens_B)
-        known = getattr(batch, "known", torch.zeros_like(batch.prompt))
-        rate = self.audio.frame_rate
-        heard = batch.prompt.float().masked_fill(known == 0, 0) / rate
-        total = batch.lens.float() / rate
-        wanted = (total - heard).clamp(min=0.1)
-        if self.transformer.config.pooling == "mean":
-            guess = super().forward(batch.mel, batch.text, batch.prompt).float()
-            share = (total / wanted).clamp(max=4)  # d log(total) of the new speech's own
-            error = (guess.clamp(min=1e-3) / total).log().abs() * share
-        else:
-            each = self.token_seconds(batch.mel, batch.text, batch.prompt).float()
-            old = layers.length_mask(known, each.shape[1])
-            guess = each.masked_fill(old, 0).sum(1)
-            said = each.masked_fill(~old, 0).sum(1).clamp(min=1e-3)
-            stretch = torch.where(known > 0, heard.clamp(min=1e-3) / said, torch.ones_like(said))
-            guess = guess * stretch**self.transformer.config.pace  # upsampling.total_seconds
-            error = (guess.clamp(min=1e-3) / wanted).log().abs()
-        return {"duration": (error.sum(), torch.ones_like(error).sum())}

@@ -20,11 +20,13 @@ from torch import Tensor, nn
 
 from nanospeech.config import AudioConfig, option
 from nanospeech.errors import InputError
+from nanospeech_torch.train.data.batches import BatchPlan, StreamOptions
 from nanospeech_torch.train.data.segments import SegmentBatch, SegmentBatches, SegmentConfig
+from nanospeech_torch.train.scale.profile import vocoder_flops
 from nanospeech_torch.vocoder import Vocos
 
 from . import vocoder_loss as losses
-from .flow import Sums
+from .base import Objective, Sums
 
 PHASES = ("vocoder", "judges")
 
@@ -90,7 +92,7 @@ class Kept:
     fake_spectra: dict[int, Tensor]
 
 
-class VocoderGAN(nn.Module):
+class VocoderGAN(Objective):
     """A vocoder with its losses and discriminators.
 
     Args:
@@ -183,9 +185,18 @@ class VocoderGAN(nn.Module):
         """What a converter needs to know: config.json's sections."""
         return {"vocoder": asdict(self.vocoder.config), "audio": asdict(self.audio)}
 
-    def batches(self, samples: Any, plan: Any, **options: Any) -> SegmentBatches:
-        """Random segments of the samples' recordings; options as for SpeechBatches."""
-        return SegmentBatches(samples, None, plan, self.audio, self.loss, **options)
+    def batches(self, samples: Any, plan: BatchPlan, stream: StreamOptions) -> SegmentBatches:
+        """Random segments of the samples' recordings."""
+        return SegmentBatches(samples, None, plan, self.audio, self.loss, stream=stream)
+
+    def multiple(self) -> int:
+        """1: segments are all of one length."""
+        return 1
+
+    def flops(self, batch: SegmentBatch) -> int:
+        """Those of the vocoder; the discriminators' are left out."""
+        rows, frames = batch.mel.shape[:2]
+        return vocoder_flops(self.vocoder.config, rows, frames)
 
     def begin_step(self, step: int, total: float) -> None:
         """Makes the choices of optimiser step `step` of `total`, alike in every process."""

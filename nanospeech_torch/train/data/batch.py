@@ -1,0 +1,110 @@
+"""Batch: what a speech or a duration model learns from in a step. Types alone; reads no data.
+
+Every random draw of a step is in its batch, so a loss depends on nothing but its arguments and the
+weights, and a resumed run repeats an uninterrupted one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nanospeech.config import option
+from nanospeech.errors import InputError
+
+
+@dataclass(frozen=True)
+class LossConfig:
+    """Masking, dropout of conditions and augmentation in training, and weights of losses."""
+
+    drop_audio: float = option(0.3, "chance that a sample's audio condition is dropped")
+    drop_both: float = option(0.2, "chance that audio and text are dropped (for guidance)")
+    min_span: float = option(0.7, "smallest share of a clip that is masked, and trained on")
+    max_span: float = option(1.0, "largest share of a clip that is masked")
+    spell: float = option(0.1, "chance that a known word is spelled in letters (phonemes only)")
+    pair: float = option(
+        0.5, "chance that a clip is joined to another of its speaker, which is its prompt"
+    )
+    warp: float = option(
+        0.0,
+        "stretches the frequencies of half of the clips and pairs by up to this "
+        "share, as other speakers; for data of few speakers, 0.15",
+    )
+    colour: float = option(
+        0.0,
+        "half of the clips and pairs are heard through a smooth random equaliser of about so many "
+        "nats, as other speakers and microphones; for data of few speakers, 0.4",
+    )
+    prior: float = option(1.0, "weight of the aligner's mean loss")
+    duration: float = option(0.1, "weight of the aligner's duration loss")
+    model_guidance: float = option(
+        0.0, "weight of the averaged model's guidance in the targets; 0.5 in the paper"
+    )
+    guidance_until: float = option(0.75, "time in [0, 1] from which targets have no guidance")
+
+    def __post_init__(self):
+        if not 0 <= self.warp <= 0.5:
+            raise InputError(f"loss.warp is {self.warp}; choose 0 to 0.5")
+        if not 0 <= self.colour <= 2:
+            raise InputError(f"loss.colour is {self.colour}; choose 0 to 2, best 0.4")
+        if not 0 <= self.model_guidance < 1:
+            # targets feed back through the average and diverge at 1 and beyond
+            raise InputError(f"loss.model_guidance is {self.model_guidance}; choose 0 to below 1")
+
+
+class Tensors:
+    """A dataclass of tensors that move together."""
+
+    def to(self, device: torch.device | str) -> Any:
+        """The same on a device."""
+        return type(self)(**{k: v.to(device, non_blocking=True) for k, v in vars(self).items()})
+
+    def pin_memory(self) -> Any:
+        """The same in page-locked memory, from where it is copied while the device works."""
+        return type(self)(**{k: v.pin_memory() for k, v in vars(self).items()})
+
+
+@dataclass
+class Batch(Tensors):
+    """One padded batch with its draws; tensors are on one device.
+
+    mel_BNM log mel, zero past lens_B; text_BT ids padded with -1; noise_BNM standard normal;
+    time_B in [0, 1]; span_BN true in the frames that are trained on; drop_audio_B and drop_text_B;
+    prompt_B frames that a duration model sees; wordless_B frames of a reference before the clip
+    whose words are not in the text, 0 without one.
+    """
+
+    mel: Tensor
+    lens: Tensor
+    text: Tensor
+    noise: Tensor
+    time: Tensor
+    span: Tensor
+    drop_audio: Tensor
+    drop_text: Tensor
+    prompt: Tensor
+    wordless: Tensor = None  # type: ignore[assignment]
+
+    def __post_init__(self):
+        if self.wordless is None:
+            self.wordless = torch.zeros_like(self.lens)
+
+
+@dataclass
+class DurationBatch(Tensors):
+    """The inputs of a duration model, padded; tensors are on one device.
+
+    mel_BNM log mel of the prompts, zero past prompt_B; lens_B frames of prompt and new speech, of
+    the new speech alone where the prompt's words are not known; text_BT ids of both, padded with
+    -1; known_B of them the prompt's, 0 where the prompt is part of the clip or its words are
+    missing.
+    """
+
+    mel: Tensor
+    lens: Tensor
+    text: Tensor
+    prompt: Tensor
+    known: Tensor
