@@ -20,7 +20,7 @@ from nanospeech.nanospeech_torch import (
 )
 from nanospeech.trainer_torch import DurationTrainer, NanospeechTrainer
 from nanospeech_torch.train.data.batch import LossConfig
-from nanospeech_torch.train.loop.log import LogConfig
+from nanospeech_torch.train.loop.config import LogConfig
 
 SHARD = Path(__file__).parent / "fixtures" / "speech-000000.tar"
 VOCAB = {c: i for i, c in enumerate(" '.,ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")}

@@ -197,7 +197,7 @@ def train(args: argparse.Namespace, options: Options, objective: Any, lora: Any,
 
     from nanospeech_torch.adapters import trainable
     from nanospeech_torch.finetune.trainer import FinetuneTrainer
-    from nanospeech_torch.train.loop.trainer import TrainConfig
+    from nanospeech_torch.train.loop.config import TrainConfig
 
     parameters = trainable(objective)
     assert options.lr is not None and options.steps is not None

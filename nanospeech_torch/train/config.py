@@ -19,8 +19,7 @@ from nanospeech.config import (
 )
 from nanospeech.errors import CheckpointError, InputError, require
 from nanospeech_torch.train.data.batch import LossConfig
-from nanospeech_torch.train.loop.log import LogConfig
-from nanospeech_torch.train.loop.trainer import TrainConfig
+from nanospeech_torch.train.loop.config import LogConfig, TrainConfig
 from nanospeech_torch.train.objectives.vocoder_gan import VocoderLossConfig
 from nanospeech_torch.train.optim.optimizers import OptimizerConfig
 from nanospeech_torch.train.scale.parallel import ParallelConfig

@@ -15,6 +15,7 @@ from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.duration import DurationTransformer
 from nanospeech_torch.train.data.sources import find_shards
+from nanospeech_torch.train.loop.config import TrainerOptions, TrainOptions
 from nanospeech_torch.train.loop.trainer import (
     DurationTrainer,
     NanospeechTrainer,
@@ -167,11 +168,7 @@ def build_trainer(config: RunConfig, **accelerate_kwargs: Any) -> Trainer:
         config.warmup_steps,
         {**precision, **accelerate_kwargs},
         config.run_dir,
-        config.train,
-        parallel=config.parallel,
-        speed=config.speed,
-        log=config.log,
-        run=config.to_dict(),
+        TrainerOptions(config.train, config.parallel, config.speed, config.log, config.to_dict()),
     )
 
 
@@ -217,9 +214,7 @@ def train(
     count = sum(p.numel() for p in trainer.core.parameters())
     trainer.say(f"{count:,} parameters, {len(files)} shards")
     data = config.data
-    trainer.train(
-        files,
-        config.total_steps,
+    options = TrainOptions(
         data.batch_size,
         data.max_batch_frames,
         data.max_duration,
@@ -230,4 +225,5 @@ def train(
         minutes,
         on_sample,
     )
+    trainer.train_with(files, config.total_steps, options)
     return trainer

@@ -124,7 +124,6 @@ class Steps:
         import torch
 
         from nanospeech_torch.train.data.speech import Loaded, StreamState
-        from nanospeech_torch.train.loop.log import Log
         from nanospeech_torch.train.loop.trainer import Trainer
         from nanospeech_torch.train.optim.optimizers import OptimizerConfig, build_optimizers
         from nanospeech_torch.train.scale.parallel import ParallelConfig
@@ -146,7 +145,7 @@ class Steps:
         self.device: torch.device = self.trainer.accelerator.device
         self.parallel = self.trainer.parallel
         self.trainer.model.train()
-        self.log = Log(self.trainer, spec.steps)
+        self.log = self.trainer.new_log(spec.steps)
         batch = make_batch(
             spec, self.config.text_num_embeds, self.config.n_mels, self.parallel.data_rank
         )

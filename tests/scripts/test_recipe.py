@@ -25,7 +25,7 @@ from nanospeech.publish.listen import main as listen
 from nanospeech.publish.model_card import main as model_card
 from nanospeech.release.folder import DEFAULT
 from nanospeech_torch.train.config import read_run
-from nanospeech_torch.train.loop.trainer import TrainConfig
+from nanospeech_torch.train.loop.config import TrainConfig
 from nanospeech_torch.train.optim.optimizers import lr_factor, steps_in_all
 from scripts.recipes.run_stage import Record, clock
 from scripts.recipes.run_stage import main as stage

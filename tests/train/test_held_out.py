@@ -43,7 +43,7 @@ def follower(dtype: torch.dtype = torch.float32) -> SimpleNamespace:
     ema = EMA(model, decay=0.5)
     for mean in ema.mean:
         mean.add_(0.123456789)
-    return SimpleNamespace(ema=ema, model=model, core=model)
+    return SimpleNamespace(ema=ema, model=model, core=SimpleNamespace(guided=False))
 
 
 @torch.no_grad()
@@ -52,7 +52,7 @@ def test_weights_and_average_are_swapped_and_restored(dtype):
     run = follower(dtype)
     before = [p.clone() for p in run.ema.live], [m.clone() for m in run.ema.mean]
     places = [p.data_ptr() for p in run.ema.live]
-    with pytest.raises(KeyboardInterrupt), held_out.averaged(run):
+    with pytest.raises(KeyboardInterrupt), held_out.averaged(run.model, run.core, run.ema):
         assert all(torch.equal(p, m.to(dtype)) for p, m in zip(run.ema.live, before[1]))
         assert places == [p.data_ptr() for p in run.ema.live] and not run.model.training
         raise KeyboardInterrupt
@@ -65,7 +65,7 @@ def test_weights_and_average_are_swapped_and_restored(dtype):
 def test_no_weights_are_held_twice(monkeypatch):
     monkeypatch.setattr(held_out, "PIECE", 1024)
     run = follower()
-    with Alive() as alive, held_out.averaged(run):
+    with Alive() as alive, held_out.averaged(run.model, run.core, run.ema):
         pass
     assert 0 < alive.most <= 2 * 4 * 1024  # of a megabyte
 
@@ -77,7 +77,7 @@ def test_a_guided_models_teacher_is_still_the_average(tmp_path):
     run.train(samples(), 2, 2, max_duration=200)
     teacher, name = model.guide[0], "proj_out.weight"
     want = dict(teacher.named_parameters())[name].clone()
-    with torch.no_grad(), held_out.averaged(run):
+    with torch.no_grad(), held_out.averaged(run.model, run.core, run.ema):
         assert torch.equal(dict(model.guide[0].named_parameters())[name], want)
     assert model.guide[0].state_dict()[name].data_ptr() == (
         run.ema.state_dict()[f"transformer.{name}"].data_ptr()

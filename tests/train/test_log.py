@@ -17,8 +17,7 @@ from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.train.config import run_config
 from nanospeech_torch.train.data.speech import BatchPlan
-from nanospeech_torch.train.loop.held_out import HeldOut
-from nanospeech_torch.train.loop.log import LogConfig
+from nanospeech_torch.train.loop.config import LogConfig
 from nanospeech_torch.train.loop.trainer import VocoderTrainer
 from nanospeech_torch.train.objectives.flow import Nanospeech
 from nanospeech_torch.train.objectives.vocoder_gan import VocoderGAN, VocoderLossConfig
@@ -85,7 +84,7 @@ def test_held_out_speech_is_measured_and_changes_nothing(tmp_path):
     # the last figure is that of the averaged weights, without dropout, over all clips
     model = speech_model(dropout=0.1).eval()
     model.load_state_dict(runs[0].weights("ema"), strict=False)
-    held = HeldOut(runs[0], BatchPlan(2, 400, 200, buckets=1))
+    held = runs[0].held_out(BatchPlan(2, 400, 200, buckets=1))
     assert sum(len(batch.lens) for batch in held.batches) == len(samples())
     with torch.no_grad():
         sums = [torch.stack(model(batch)["flow"]) for batch in held.batches]
@@ -103,13 +102,13 @@ def test_held_out_speech_that_cannot_be_measured_is_refused(tmp_path):
     plan = BatchPlan(2, 400, 200)
     gone = trainer(tmp_path, log=LogConfig(held_out=[str(tmp_path / "gone-*.tar")]))
     with pytest.raises(InputError, match="no shards match"):
-        HeldOut(gone, plan)
+        gone.held_out(plan)
     run = trainer(tmp_path, log=LogConfig(held_out=[str(SHARD)]))
     with pytest.raises(DataError, match=r"nothing in the dataset|no clip of log.held_out"):
-        HeldOut(run, BatchPlan(2, 40, 20))
-    run.phases["judges"] = []
+        run.held_out(BatchPlan(2, 40, 20))
+    run.core.phases = lambda: {"speech": [], "judges": []}
     with pytest.raises(InputError, match="speech and duration"):
-        HeldOut(run, plan)
+        run.held_out(plan)
     with pytest.raises(InputError, match="held_out_every"):
         LogConfig(held_out_every=0)
 
@@ -199,9 +198,8 @@ def test_trackers_are_named_and_checked(tmp_path, monkeypatch):
 def test_losses_that_join_later_get_columns(tmp_path):
     run = trainer(tmp_path)
     run.train(samples(), 1, 2, max_duration=200)
-    from nanospeech_torch.train.loop.log import Log
 
-    Log(run, 2).append({"step": 2, "flow": 1.0, "judge": 0.5})
+    run.new_log(2).append({"step": 2, "flow": 1.0, "judge": 0.5})
     lines = rows(tmp_path)
     assert lines[0]["judge"] == "" and lines[1]["judge"] == "0.5" and lines[0]["flow"]
 

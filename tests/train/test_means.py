@@ -15,7 +15,6 @@ import torch
 from nanospeech.trainer_torch import NanospeechTrainer
 from nanospeech_torch.train.data.segments import SegmentBatch
 from nanospeech_torch.train.data.speech import Loaded, StreamState
-from nanospeech_torch.train.loop.log import Log
 from nanospeech_torch.train.loop.means import StepMeans
 from nanospeech_torch.train.objectives.base import Objective
 from nanospeech_torch.train.objectives.flow import Nanospeech
@@ -81,7 +80,7 @@ def step(folder: Path, model: Any, batches: Sequence[Any]) -> tuple[dict, dict[s
     settings = {"accumulate": len(batches), "max_grad_norm": 0.0, "schedule": "constant"}
     run = NanospeechTrainer(model, optimizers, 0, {"cpu": True}, folder, log_every=9, **settings)
     model.rate = lambda phase: 1.0
-    log = Log(run, 10)
+    log = run.new_log(10)
     run.model.train()
     run.optimizer_step(iter([Loaded(batch, 0, StreamState()) for batch in batches]), 10, log)
     moved = {name: before[name] - p.detach() for name, p in model.named_parameters()}
@@ -167,7 +166,7 @@ def test_a_mean_is_over_elements_and_no_graph_waits_for_another(tmp_path):
 
 
 def alike(world: int, weights: dict[str, float]) -> Any:
-    """What a step asks of a trainer, of so many processes that all have the same batches."""
+    """An objective, and so many processes that all have the same batches."""
 
     def reduce(tensor: torch.Tensor) -> torch.Tensor:
         assert world > 1, "alone nothing is exchanged"
@@ -175,10 +174,7 @@ def alike(world: int, weights: dict[str, float]) -> Any:
 
     core = SimpleNamespace(weights=lambda: weights, counts=lambda batch, phase: dict(batch))
     device = SimpleNamespace(device="cpu")
-    parallel = SimpleNamespace(data_world=world, reduce=reduce)
-    return SimpleNamespace(
-        core=core, accelerator=device, parallel=parallel, phases={"a": 0, "b": 0}
-    )
+    return core, SimpleNamespace(data_world=world, reduce=reduce, accelerator=device)
 
 
 @pytest.mark.parametrize("world", [1, 2, 3])
@@ -187,7 +183,7 @@ def test_the_mean_of_processes_is_that_of_all_their_elements(world, several):
     """A process's part of the loss is `world` times its own sum: gradients are averaged."""
     batches = [{"x": torch.tensor(3), "y": torch.tensor(1), "z": torch.tensor(0)}]
     batches += [{"x": torch.tensor(1), "y": torch.tensor(0), "z": torch.tensor(0)}] * several
-    means = StepMeans(alike(world, {"x": 0.5, "z": 1.0}), batches, ["a", "b"])
+    means = StepMeans(*alike(world, {"x": 0.5, "z": 1.0}), batches, ["a", "b"])
     total = torch.tensor(8.0, requires_grad=True)
     for phase, scale in (("a", 1.0), ("b", 2.0)):
         loss: Any = 0.0

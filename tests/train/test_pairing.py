@@ -20,7 +20,7 @@ from nanospeech_torch.train.data.batch import LossConfig
 from nanospeech_torch.train.data.order import StreamState
 from nanospeech_torch.train.data.pairing import OBJECTS, RefTable, Waiting
 from nanospeech_torch.train.data.speech import BatchPlan, SpeechBatches
-from nanospeech_torch.train.loop.trainer import TrainConfig
+from nanospeech_torch.train.loop.config import TrainConfig
 from nanospeech_torch.train.objectives.duration import DurationPredictor
 from tests.train.test_data import DIGITS, clips, npy, same, until
 from tests.train.test_stream import write_tar

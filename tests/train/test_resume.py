@@ -14,7 +14,7 @@ import torch
 from nanospeech.errors import CheckpointError
 from nanospeech_torch.checkpoint_reader import read_tensors
 from nanospeech_torch.train.config import run_config
-from nanospeech_torch.train.loop.state import changes
+from nanospeech_torch.train.loop.settings import changes
 from nanospeech_torch.train.run import train
 from tests import resume_worker
 from tests.forked import Forked, finish, ranks

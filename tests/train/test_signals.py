@@ -165,9 +165,10 @@ def test_a_worker_ends_when_its_trainer_says_so_and_not_before():
 
 
 def test_a_signal_before_the_first_step_loses_nothing(tmp_path):
-    for name, stopping in (("stopped", "SIGTERM"), ("stopped", False), ("whole", False)):
+    for name, stopping in (("stopped", "SIGTERM"), ("stopped", ""), ("whole", "")):
         run = trainer(tmp_path / name)
-        run.stopping = stopping
+        if stopping:
+            assert not run.request_stop(stopping) and run.request_stop(stopping)
         run.train(samples(), 3, 2, max_duration=200)
     assert (tmp_path / "stopped" / "step_00000000").is_dir()
     name = "step_00000003"

@@ -12,7 +12,6 @@ from datasets import load_dataset
 from nanospeech.errors import CheckpointError, DataError, InputError
 from nanospeech.trainer_torch import NanospeechTrainer
 from nanospeech_torch.train.data.speech import BatchPlan
-from nanospeech_torch.train.loop.log import Log
 from nanospeech_torch.train.optim.optimizers import OptimizerConfig, build_optimizers, lr_factor
 from tests.forked import Forked, finish, ranks
 from tests.no_sync import forbid_sync
@@ -104,7 +103,7 @@ def test_shards_stream_through_datasets_with_workers(tmp_path):
     dataset = load_dataset("webdataset", data_files=files, split="train", streaming=True)
     run = trainer(tmp_path / "run")
     run.train(dataset, 4, batch_size=2, max_duration=200, num_workers=2)
-    assert run.step == 4 and {p.epoch for p in run.places.values()} <= {0, 1, 2, 3, 4}
+    assert run.step == 4 and {p.epoch for p in run.state.places.values()} <= {0, 1, 2, 3, 4}
 
 
 def test_every_usable_sample_is_used_and_the_others_are_counted(tmp_path, capsys):
@@ -114,7 +113,7 @@ def test_every_usable_sample_is_used_and_the_others_are_counted(tmp_path, capsys
     long = {**good[0], "__key__": "long", "json": {"text": "hello", "duration": 60.0}}
     run = trainer(tmp_path)
     run.train([*good, cut, mute, long], 3, batch_size=2, max_duration=200)
-    assert run.skipped == {"unreadable audio": 1, "without text": 1, "too long": 1}
+    assert run.state.skipped == {"unreadable audio": 1, "without text": 1, "too long": 1}
     assert "samples left out" in capsys.readouterr().out
 
 
@@ -144,7 +143,10 @@ def descent(folder: Path, lr: float = 1.0, warmup: int = 0, **settings) -> Nanos
 
 def moves(run: NanospeechTrainer, steps: int) -> list[list[torch.Tensor]]:
     """The weights before the first step of a run and after each."""
-    batches, log = iter(run.loader(samples(), BatchPlan(2, 400, 200, buckets=1), 0, 0)), Log(run, 9)
+    batches, log = (
+        iter(run.loader(samples(), BatchPlan(2, 400, 200, buckets=1), 0, 0)),
+        run.new_log(9),
+    )
     run.model.train()
     found = [[p.detach().clone() for p in run.core.parameters()]]
     for _ in range(steps):
@@ -210,7 +212,7 @@ def test_a_step_never_waits_for_the_device(tmp_path, kind):
         run.phase_of = ["", ""]
     batches = iter(run.loader(samples(), BatchPlan(2, 400, 200, buckets=1), 0, 0))
     ready = [next(batches) for _ in range(4)]
-    log = Log(run, 10)
+    log = run.new_log(10)
     run.optimizer_step(iter(ready[:2]), 10, log)  # the first one makes the optimizer's state
     with forbid_sync():
         run.optimizer_step(iter(ready[2:]), 10, log)

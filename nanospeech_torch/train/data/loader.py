@@ -1,49 +1,24 @@
-"""Feed: the loader between a dataset and the training loop, on each process. Decodes nothing."""
+"""Loader: reads batches ahead of the training loop, on each process. Decodes nothing itself."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch.utils.data import DataLoader
 
-from nanospeech_torch.train.loop.signals import outlive, signals_wait
-
-from .batches import BatchPlan, Loaded, Prefetch, StreamOptions
-from .sources import make_source
-
-if TYPE_CHECKING:
-    from nanospeech_torch.train.loop.trainer import Trainer
+from .batches import Batches, Loaded, Prefetch
+from .worker_signals import outlive, signals_wait
 
 
-def loader(trainer: Trainer, dataset: Any, plan: BatchPlan, workers: int, cache_bytes: int) -> Any:
-    """This process's batches of a dataset, from where the run stands."""
-    t = trainer
-    source, p, c = make_source(dataset), t.parallel, t.config
-    streams = max(1, workers)
-    if t.saved_places:
-        t.places, same, before = t.saved_places.resume(
-            len(source), c.seed, p.data_rank, p.data_world, streams
-        )
-        if not same:
-            t.consumed = 0
-            t.say(
-                f"the data was read by {before} streams and is now read by "
-                f"{p.data_world * streams}: what they had left was dealt out again, "
-                "nothing is repeated or skipped"
-            )
-        t.saved_places = None
-    stream = StreamOptions(
-        seed=c.seed,
-        rank=p.data_rank,
-        world=p.data_world,
-        places=t.places,
-        consumed=t.consumed,
-        cache_bytes=cache_bytes,
-        shuffle_buffer=c.shuffle_buffer,
-    )
-    batches = t.core.batches(source, plan, stream)
-    pin = t.accelerator.device.type == "cuda"
+def make_loader(batches: Batches, workers: int = 0, pin: bool = False) -> Any:
+    """An iterable of Loaded that is a few batches ahead.
+
+    Args:
+        batches: of this process.
+        workers: processes that decode; with 0 a thread does.
+        pin: put tensors into page-locked memory, for a CUDA GPU.
+    """
     if not workers:
         return Prefetch(map(Loaded.pin_memory, batches) if pin else batches, 4)
     return Loader(
@@ -58,7 +33,7 @@ def loader(trainer: Trainer, dataset: Any, plan: BatchPlan, workers: int, cache_
 
 
 class Loader(DataLoader):
-    """A DataLoader whose workers outlive the signals that end a run; see stop.py."""
+    """A DataLoader whose workers outlive the signals that end a run; see worker_signals.py."""
 
     def __init__(self, dataset: Any, **options: Any):
         super().__init__(dataset, worker_init_fn=outlive, **options)

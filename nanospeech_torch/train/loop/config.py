@@ -1,16 +1,23 @@
-"""Train config: the settings of the loop and what they may be. Runs nothing."""
+"""Config: the settings of the loop, of its log and of a call of train(). Runs nothing."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from nanospeech.config import option
 from nanospeech.errors import InputError
+from nanospeech_torch.train.data.batches import BatchPlan
 from nanospeech_torch.train.data.pairing import PAIR_MB
 from nanospeech_torch.train.optim.optimizers import SCHEDULES
+from nanospeech_torch.train.scale.parallel import ParallelConfig
+from nanospeech_torch.train.scale.speed import SpeedConfig
 
 EXPORTS = ("all", "last", "never")
+TRACKERS = ("wandb", "tensorboard", "trackio")
 
 
 @dataclass(frozen=True)
@@ -64,3 +71,115 @@ class TrainConfig:
         ):
             if not low <= (getattr(self, name) or 0) <= high:
                 raise InputError(f"{name} is {getattr(self, name)}, should be {low} to {high}")
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    """Where a run is seen and heard; log.csv and the progress bar are always there."""
+
+    trackers: list = option((), "of wandb, tensorboard, trackio; each is a package to install")
+    project: str = option("nanospeech", "name of the project in the trackers")
+    name: str | None = option(None, "name of the run in the trackers; None: its folder's")
+    held_out: list = option(
+        (), "shards to measure on, never to train on; their losses join log.csv"
+    )
+    held_out_every: int = option(500, "steps between those measurements")
+    sample_every: int = option(0, "steps between spoken samples and mel pictures; 0: none")
+    sentences: list = option(
+        (
+            "The birch canoe slid on the smooth planks.",
+            "Is this the voice that you wanted, or another one?",
+        ),
+        "what the samples say",
+    )
+    voices: str | None = option(
+        None, "release folder of the prompts' voices; None: the shipped one"
+    )
+    vocoder: str | None = option(None, "release folder of the vocoder; None: the shipped one")
+
+    RENAMED: ClassVar[dict[str, str]] = {"heldout": "held_out", "heldout_every": "held_out_every"}
+
+    def __post_init__(self):
+        object.__setattr__(self, "trackers", tuple(self.trackers))
+        object.__setattr__(self, "sentences", tuple(self.sentences))
+        object.__setattr__(self, "held_out", tuple(self.held_out))
+        if wrong := sorted(set(self.trackers) - set(TRACKERS)):
+            raise InputError(f"log.trackers {wrong} not known; choose from {', '.join(TRACKERS)}")
+        if self.held_out_every < 1:
+            raise InputError(f"log.held_out_every is {self.held_out_every}, should be 1 or more")
+        if self.sample_every < 0:
+            raise InputError(f"log.sample_every is {self.sample_every}, should be 0 or more")
+
+
+@dataclass(frozen=True)
+class TrainerOptions:
+    """All settings of a trainer; see the classes of its fields.
+
+    Attributes:
+        run: the resolved settings of the run, kept in every checkpoint and compared on resume;
+            empty: those of the trainer.
+    """
+
+    config: TrainConfig = field(default_factory=TrainConfig)
+    parallel: ParallelConfig = field(default_factory=ParallelConfig)
+    speed: SpeedConfig = field(default_factory=SpeedConfig)
+    log: LogConfig = field(default_factory=LogConfig)
+    run: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, **settings: Any) -> TrainerOptions:
+        """Fields of this class by name, None being their default, and of TrainConfig."""
+        names = {f.name for f in dataclasses.fields(cls)}
+        own = {k: v for k, v in settings.items() if k in names and v is not None}
+        loop = {k: v for k, v in settings.items() if k not in names}
+        if loop:
+            config = own.get("config")
+            own["config"] = dataclasses.replace(config, **loop) if config else TrainConfig(**loop)
+        return cls(**own)
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """What a call of train() does beside its data and its steps.
+
+    Attributes:
+        batch_size: most samples a batch, on each process.
+        max_batch_frames: most padded mel frames a batch; batch_size * max_duration if None.
+        max_duration: longest sample, in mel frames (93.75 a second).
+        num_workers: processes that decode; with 0 a thread runs ahead.
+        save_step: steps between checkpoints.
+        resume: "auto" goes on from the newest checkpoint of run_dir, "never" starts afresh, a
+            path goes on from that folder.
+        cache_bytes: memory for decoded mels, for each worker.
+        minutes: stop and save after this many minutes.
+        on_sample: called with the trainer every log.sample_every steps, on every process; left
+            out, a speech model speaks log.sentences.
+    """
+
+    batch_size: int = 12
+    max_batch_frames: int | None = None
+    max_duration: int = 937
+    num_workers: int = 0
+    save_step: int = 10_000
+    resume: str = "auto"
+    cache_bytes: int = 0
+    minutes: float | None = None
+    on_sample: Callable[[Any], None] | None = None
+
+    def plan(self, loop: TrainConfig, carry: bool, multiple: int) -> BatchPlan:
+        """How batches are formed.
+
+        Args:
+            loop: settings of the loop.
+            carry: full batches alone, as a compiled model has it: one shape a bucket.
+            multiple: frames that padded lengths are multiples of.
+        """
+        return BatchPlan(
+            self.batch_size,
+            self.max_batch_frames or self.batch_size * self.max_duration,
+            self.max_duration,
+            loop.buckets,
+            carry=carry,
+            pair_mb=loop.pair_mb,
+            multiple=multiple,
+        )

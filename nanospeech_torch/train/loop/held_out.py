@@ -7,20 +7,19 @@ each time, so that one line of log.csv can be held against another.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from nanospeech.errors import DataError, InputError
 from nanospeech_torch.train.data.batches import BatchPlan, StreamOptions
 from nanospeech_torch.train.data.sources import find_shards, make_source
-from nanospeech_torch.train.optim.optimizers import local
-
-if TYPE_CHECKING:
-    from .trainer import Trainer
+from nanospeech_torch.train.objectives.base import Objective
+from nanospeech_torch.train.optim.optimizers import EMA, local
+from nanospeech_torch.train.scale.parallel import Parallel
 
 PIECE = 2**22  # numbers that are held twice while weights change places
 MOST_FRAMES = 60_000  # with their padding: ten minutes of speech tell enough
@@ -30,29 +29,37 @@ class HeldOut:
     """Speech that a run is measured on, and never learns from.
 
     Args:
-        trainer: of a speech or duration model; its log_config names the shards.
+        files: its shards, log.held_out.
         plan: how training batches are formed.
+        objective: a speech or a duration model with its losses.
+        ema: its average.
+        parallel: the processes.
 
     Raises:
         InputError: a shard is not there, or the model has losses that fight each other.
         DataError: nothing in the shards can be used.
     """
 
-    def __init__(self, trainer: Trainer, plan: BatchPlan):
-        self.trainer = trainer
-        if len(trainer.phases) > 1:
+    def __init__(
+        self,
+        files: Sequence[str],
+        plan: BatchPlan,
+        objective: Objective,
+        ema: EMA,
+        parallel: Parallel,
+    ):
+        self.objective, self.ema, self.parallel = objective, ema, parallel
+        if len(objective.phases()) > 1:
             raise InputError("log.held_out is for speech and duration models; leave it empty here")
-        self.batches = list(self.read(replace(plan, carry=False)))
+        self.batches = list(self.read(files, replace(plan, carry=False)))
         if not self.batches:
-            files = ", ".join(map(str, trainer.log_config.held_out))
-            raise DataError(f"no clip of log.held_out can be used: {files}")
+            raise DataError(f"no clip of log.held_out can be used: {', '.join(map(str, files))}")
 
-    def read(self, plan: BatchPlan) -> Iterator[Any]:
+    def read(self, files: Sequence[str], plan: BatchPlan) -> Iterator[Any]:
         """The batches of one pass over the shards, or of its beginning; the same everywhere."""
-        t = self.trainer
-        source = make_source(find_shards(t.log_config.held_out))
+        source = make_source(find_shards(files))
         frames = 0
-        for loaded in t.core.batches(source, plan, StreamOptions()):
+        for loaded in self.objective.batches(source, plan, StreamOptions()):
             if loaded.batch is not None:
                 frames += loaded.batch.mel.shape[0] * loaded.batch.mel.shape[1]
                 yield loaded.batch
@@ -62,21 +69,21 @@ class HeldOut:
     @torch.no_grad()
     def losses(self) -> dict[str, float]:
         """Mean losses by name, `held_out_` before each; every process must call."""
-        t, count = self.trainer, len(self.batches)
-        world, rank = t.parallel.data_world, t.parallel.data_rank
+        p, count = self.parallel, len(self.batches)
+        world, rank = p.data_world, p.data_rank
         sums: dict[str, torch.Tensor] = {}
         # compiled blocks run as they are written: no graphs for shapes that are met just here
-        with averaged(t), torch.compiler.set_stance("force_eager"):
+        with averaged(p.model, self.objective, self.ema), torch.compiler.set_stance("force_eager"):
             # as many rounds everywhere, as processes may share a model; what is dealt twice counts
             # for nothing
             for index in range(rank, rank + -(-count // world) * world, world):
-                batch = self.batches[index % count].to(t.accelerator.device)
-                with t.accelerator.autocast():
-                    found = t.core(batch)
+                batch = self.batches[index % count].to(p.accelerator.device)
+                with p.accelerator.autocast():
+                    found = self.objective(batch)
                 for name, (total, number) in found.items():
                     both = torch.stack([total.float(), number.float()]) * (index < count)
                     sums[name] = sums.get(name, 0) + both
-        told = t.parallel.reduce(torch.stack(list(sums.values())))
+        told = p.reduce(torch.stack(list(sums.values())))
         return {
             f"held_out_{name}": float(total / number.clamp(min=1))
             for name, (total, number) in zip(sums, told)
@@ -84,29 +91,32 @@ class HeldOut:
 
 
 @contextlib.contextmanager
-def averaged(trainer: Trainer) -> Iterator[None]:
+def averaged(model: Any, objective: Objective, ema: EMA) -> Iterator[None]:
     """Inside, the model has its averaged weights and no dropout, and the average the model's.
 
     They change places, so that neither is held twice.
+
+    Args:
+        model: the objective, or what it is wrapped in.
+        objective: is given its guide anew where it has one.
+        ema: its average.
     """
-    t, ema = trainer, trainer.ema
     pairs = [(local(p.detach()), local(mean)) for p, mean in zip(ema.live, ema.mean)]
-    guided = t.core.guided
-    t.model.eval()
+    model.eval()
     undo = []
     try:
         for live, mean in pairs:
             undo.append(exchange(live, mean))
-        if guided:  # by the average, which is elsewhere now
+        if objective.guided:  # by the average, which is elsewhere now
             here = (p if p.dtype == mean.dtype else mean for p, mean in pairs)
-            t.core.guide_with(dict(zip(ema.names, here)))
+            objective.guide_with(dict(zip(ema.names, here)))
         yield
     finally:
         for back in undo:
             back()
-        if guided:
-            t.core.guide_with(ema.state_dict())
-        t.model.train()
+        if objective.guided:
+            objective.guide_with(ema.state_dict())
+        model.train()
 
 
 def exchange(live: torch.Tensor, mean: torch.Tensor) -> Callable[[], Any]:

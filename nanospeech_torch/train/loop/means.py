@@ -7,15 +7,13 @@ and what one large batch does. A mean of their means would give a short batch a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from nanospeech_torch.train.objectives.base import Sums
-
-    from .trainer import Trainer
+from nanospeech_torch.train.objectives.base import Objective, Sums
+from nanospeech_torch.train.scale.parallel import Parallel
 
 
 class StepMeans:
@@ -25,13 +23,21 @@ class StepMeans:
     be kept with its graph until the last is there.
 
     Args:
-        trainer: of the objective.
+        objective: whose losses they are.
+        parallel: the processes.
         batches: the step's micro-batches of this process, anywhere.
         phases: of the step.
     """
 
-    def __init__(self, trainer: Trainer, batches: Sequence[Any], phases: Sequence[str]):
-        self.trainer, self.phases, self.several = trainer, phases, len(batches) > 1
+    def __init__(
+        self,
+        objective: Objective,
+        parallel: Parallel,
+        batches: Sequence[Any],
+        phases: Sequence[str],
+    ):
+        self.objective, self.parallel = objective, parallel
+        self.phases, self.several = phases, len(batches) > 1
         self.counts: dict[str, dict[str, Tensor]] = {}
         self.totals: dict[str, dict[str, Tensor]] = {}
         if self.several:
@@ -39,13 +45,13 @@ class StepMeans:
 
     def count(self, batches: Sequence[Any]) -> None:
         """Counts the elements of all micro-batches on all processes."""
-        t = self.trainer
-        found = [counts_of(t, batch, self.phases) for batch in batches]
+        device = self.parallel.accelerator.device
+        found = [self.counts_of(batch) for batch in batches]
         for phase in self.phases:
             names = list(found[0][phase])
             each = [torch.stack([micro[phase][name] for name in names]) for micro in found]
             here = torch.stack(each).float().sum(0)
-            told = self.reduce(here.to(t.accelerator.device, non_blocking=True))
+            told = self.reduce(here.to(device, non_blocking=True))
             self.counts[phase] = dict(zip(names, told.unbind()))
 
     def loss(self, phase: str, sums: Sums) -> Tensor:
@@ -62,7 +68,7 @@ class StepMeans:
             counts = torch.stack([n.float() for _, n in sums.values()])
             told = self.reduce(torch.stack([counts, torch.stack(list(totals.values()))]))
             self.counts[phase], self.totals[phase] = (dict(zip(sums, row.unbind())) for row in told)
-        world, weights = self.trainer.parallel.data_world, self.trainer.core.weights()
+        world, weights = self.parallel.data_world, self.objective.weights()
         return sum(  # type: ignore[return-value]
             weights.get(name, 0.0) * world * total / self.counts[phase][name].clamp(min=1)
             for name, (total, _) in sums.items()
@@ -77,25 +83,23 @@ class StepMeans:
 
     def reduce(self, tensor: Tensor) -> Tensor:
         """Sum over the processes that have data of their own."""
-        p = self.trainer.parallel
+        p = self.parallel
         return p.reduce(tensor) if p.data_world > 1 else tensor
 
+    def counts_of(self, batch: Any) -> dict[str, dict[str, Tensor]]:
+        """Elements of each phase's losses in a batch, by name.
 
-def counts_of(trainer: Trainer, batch: Any, phases: Sequence[str]) -> dict[str, dict[str, Tensor]]:
-    """Elements of each phase's losses in a batch, by name.
-
-    The objective tells by `counts(batch, phase)`; one that cannot is run once more, without
-    gradients.
-    """
-    core = trainer.core
-    told = {phase: core.counts(batch, phase) for phase in phases}
-    found = {phase: counts for phase, counts in told.items() if counts is not None}
-    if len(found) == len(told):
+        An objective that cannot tell them is run once more, without gradients.
+        """
+        core, accelerator = self.objective, self.parallel.accelerator
+        told = {phase: core.counts(batch, phase) for phase in self.phases}
+        found = {phase: counts for phase, counts in told.items() if counts is not None}
+        if len(found) == len(told):
+            return found
+        several = len(core.phases()) > 1
+        batch = batch.to(accelerator.device)
+        with torch.no_grad(), accelerator.autocast():
+            for phase in self.phases:
+                sums = core(batch, phase) if several else core(batch)
+                found[phase] = {name: count for name, (_, count) in sums.items()}
         return found
-    several = len(trainer.phases) > 1
-    batch = batch.to(trainer.accelerator.device)
-    with torch.no_grad(), trainer.accelerator.autocast():
-        for phase in phases:
-            sums = core(batch, phase) if several else core(batch)
-            found[phase] = {name: count for name, (_, count) in sums.items()}
-    return found

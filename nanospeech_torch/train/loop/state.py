@@ -1,4 +1,4 @@
-"""State: all that a run must remember to go on as if never stopped. Writes no files.
+"""State: all that a run must remember to go on as if never stopped. Writes no checkpoints.
 
 Tensors go under flat names, model.NAME, ema.NAME, optimizer.I.NAME.KEY and guard.NAME, whatever
 the processes and their number; hyperparameters are the config's, not the checkpoint's, but for
@@ -11,9 +11,10 @@ import base64
 import csv
 import json
 import os
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,107 +24,120 @@ from nanospeech.errors import CheckpointError
 from nanospeech_torch.train.data import order as stream
 from nanospeech_torch.train.data.batches import KEYED
 from nanospeech_torch.train.data.order import StreamState, check_shards
+from nanospeech_torch.train.objectives.base import Objective
+from nanospeech_torch.train.optim.guards import Guard
+from nanospeech_torch.train.optim.optimizers import EMA
+from nanospeech_torch.train.run_state import RunState
+from nanospeech_torch.train.scale.parallel import Parallel
 
+from .checkpoints import Checkpoints
 from .export import is_small
-
-if TYPE_CHECKING:
-    from .trainer import Trainer
-
-# what may change between a run and its continuation without a word
-FREE = ("run_dir", "save_step", "log.", "data.workers", "train.log_every")
+from .optimizer_state import OptimizerState
+from .settings import changes
 
 
-def tensors(trainer: Trainer) -> dict[str, Tensor]:
-    """Everything that is saved as a tensor; not copied."""
-    found = {f"model.{k}": v for k, v in trainer.core.state_dict().items()}
-    found |= {f"ema.{k}": v for k, v in trainer.ema.state_dict().items()}
-    for phase, guard in trainer.guards.items():
-        found |= {f"guard.{phase}.{k}": v for k, v in guard.state_dict().items()}
-    for memory in trainer.memories:
-        found |= memory.tensors()
-    return {name: value.detach() for name, value in found.items()}
+@dataclass(frozen=True)
+class RunParts:
+    """What of a run is saved and restored, beside its RunState."""
+
+    objective: Objective
+    ema: EMA
+    guards: Mapping[str, Guard]
+    memories: Sequence[OptimizerState]
+    parallel: Parallel
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that is saved as a tensor; not copied."""
+        found = {f"model.{k}": v for k, v in self.objective.state_dict().items()}
+        found |= {f"ema.{k}": v for k, v in self.ema.state_dict().items()}
+        for phase, guard in self.guards.items():
+            found |= {f"guard.{phase}.{k}": v for k, v in guard.state_dict().items()}
+        for memory in self.memories:
+            found |= memory.tensors()
+        return {name: value.detach() for name, value in found.items()}
+
+    def optimizer_values(self) -> list[dict[str, Any]]:
+        """What optimizers remember beside tensors; every process must call.
+
+        Raises:
+            CheckpointError: it differs between processes, of which one alone writes it.
+        """
+        found = [memory.values() for memory in self.memories]
+        if len(set(self.parallel.gather(json.dumps(found)))) > 1:
+            raise CheckpointError(
+                "what the optimizers remember beside tensors differs between the processes, so no "
+                "checkpoint can hold it; take an optimizer that keeps such values in tensors"
+            )
+        return found
+
+    def whole(self, kind: str) -> dict[str, Tensor]:
+        """Whole "model" or "ema" weights on the main process's CPU; every process must call."""
+        tensors = self.ema.state_dict() if kind == "ema" else self.objective.state_dict()
+        return self.parallel.full_state(tensors)
 
 
-def pack(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]:
-    """The arguments of Checkpoints.save: tensors, what all processes share, what is this one's."""
-    t = trainer
+@dataclass(frozen=True)
+class Restored:
+    """What a checkpoint holds for the RunState of this process."""
+
+    step: int
+    elapsed_before: float
+    consumed: int
+    ranks: Ranks
+
+
+def pack(
+    parts: RunParts, run: RunState, described: Mapping[str, Any]
+) -> tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]:
+    """The arguments of Checkpoints.save: tensors, what all processes share, what is this one's.
+
+    Args:
+        parts, run: the run.
+        described: its "config", "vocab" and "run", for converters.
+    """
+    p = parts.parallel
+    scaler = p.accelerator.scaler
     meta = {
-        "step": t.step,
-        "seconds": round(t.seconds(), 3),
-        "processes": t.parallel.world,
-        "data_processes": t.parallel.data_world,
-        "config": t.model_config(),
-        "vocab": t.vocab(),
-        "run": settings(t),
-        "skipped": dict(t.skipped),
+        "step": run.step,
+        "seconds": round(run.seconds(), 3),
+        "processes": p.world,
+        "data_processes": p.data_world,
+        "config": described["config"],
+        "vocab": described["vocab"],
+        "run": described["run"],
+        "skipped": dict(run.skipped),
         "draws": KEYED,
-        "optimizers": optimizer_values(t),
-        "loss_scale": t.accelerator.scaler.state_dict() if t.accelerator.scaler else None,
+        "optimizers": parts.optimizer_values(),
+        "loss_scale": scaler.state_dict() if scaler else None,
     }
     mine = {
-        "data_rank": t.parallel.data_rank,
-        "places": {str(w): p.to_json() for w, p in t.places.items()},
-        "consumed": t.consumed,
+        "data_rank": p.data_rank,
+        "places": {str(w): place.to_json() for w, place in run.places.items()},
+        "consumed": run.consumed,
         "rng": random_state(),
     }
-    return tensors(t), meta, mine
+    return parts.tensors(), meta, mine
 
 
-def optimizer_values(trainer: Trainer) -> list[dict[str, Any]]:
-    """What optimizers remember beside tensors; every process must call.
+def export(parts: RunParts, described: dict[str, Any]) -> dict[str, Any] | None:
+    """What Checkpoints.save exports: whole weights if they are small; None on other processes.
 
-    Raises:
-        CheckpointError: it differs between processes, of which one alone writes it.
+    Args:
+        parts: of the run.
+        described: its step, config, vocabulary and settings.
     """
-    found = [memory.values() for memory in trainer.memories]
-    if len(set(trainer.parallel.gather(json.dumps(found)))) > 1:
-        raise CheckpointError(
-            "what the optimizers remember beside tensors differs between the processes, so no "
-            "checkpoint can hold it; take an optimizer that keeps such values in tensors"
-        )
-    return found
+    if is_small(parts.tensors()):
+        return weights(parts, described)
+    return None if parts.parallel.rank else described
 
 
-def export(trainer: Trainer) -> dict[str, Any] | None:
-    """What Checkpoints.save exports: whole weights if they are small; None on other processes."""
-    if is_small(tensors(trainer)):
-        return weights(trainer)
-    return None if trainer.parallel.rank else described(trainer)
-
-
-def weights(trainer: Trainer, averaged_only: bool = False) -> dict[str, Any] | None:
+def weights(
+    parts: RunParts, described: dict[str, Any], averaged_only: bool = False
+) -> dict[str, Any] | None:
     """What step_N.pt holds: whole weights and what a converter needs; None on other processes."""
-    t = trainer
-    ema = t.weights("ema")
-    model = {} if averaged_only else {"model_state_dict": t.weights("model")}
-    return None if t.parallel.rank else {**model, "ema_state_dict": ema, **described(t)}
-
-
-def described(trainer: Trainer) -> dict[str, Any]:
-    """What a converter needs to know beside the weights."""
-    t = trainer
-    return {"step": t.step, "config": t.model_config(), "vocab": t.vocab(), "run": settings(t)}
-
-
-def settings(trainer: Trainer) -> dict[str, Any]:
-    """The resolved config of the run, as plain values."""
-    t = trainer
-    found = dict(t.run) or {
-        "train": asdict(t.config),
-        "speed": asdict(t.speed),
-        "parallel": asdict(t.parallel.config),
-        "mixed_precision": t.accelerator.mixed_precision,
-        "optimizer": [
-            {"kind": type(m.optimizer).__name__, "rates": rates, **m.told}
-            for m, rates in zip(t.memories, t.rates)
-        ],
-        "loss": asdict(t.core.loss),
-        "data": t.batching,
-        "warmup_steps": t.warmup,
-        "model": t.model_config(),
-    }
-    found["mixed_precision"] = t.accelerator.mixed_precision  # the config may leave it open
-    return json.loads(json.dumps(found))
+    ema = parts.whole("ema")
+    model = {} if averaged_only else {"model_state_dict": parts.whole("model")}
+    return None if parts.parallel.rank else {**model, "ema_state_dict": ema, **described}
 
 
 def random_state() -> dict[str, str]:
@@ -145,86 +159,112 @@ def set_random_state(state: dict[str, str]) -> None:
         torch.cuda.set_rng_state(raw["cuda"])
 
 
-def resume(trainer: Trainer, how: str) -> None:
+def resume(
+    how: str,
+    parts: RunParts,
+    checkpoints: Checkpoints,
+    settings: dict[str, Any],
+    say: Callable[[str], None],
+) -> Restored | None:
     """Loads the state to go on from, and says so.
 
     Args:
         how: "auto", "never" or the path of a checkpoint folder.
+        parts: are given their state.
+        checkpoints: of the run's folder.
+        settings: of the run, to tell what changed.
+        say: prints a line.
+
+    Returns:
+        What the Trainer puts into its RunState; None for a new run.
 
     Raises:
         CheckpointError: there is none where one was named, or it does not fit.
     """
-    t = trainer
-    t.checkpoints.clear_parts()
-    path = t.checkpoints.newest() if how == "auto" else None
+    folder, p = checkpoints.folder, parts.parallel
+    checkpoints.clear_parts()
+    path = checkpoints.newest() if how == "auto" else None
     if how not in ("auto", "never"):
-        path = Path(how)
-        if path.is_dir() and (path / "latest").is_file():  # a run's folder
-            path = path / (path / "latest").read_text(encoding="utf-8").strip()
-        if not path.is_dir():
-            raise CheckpointError(
-                f"cannot go on from {how}: no such checkpoint folder; --resume takes auto, never, "
-                "a run's folder or one of its step_N folders (a .pt holds the weights alone)"
-            )
-    path = t.parallel.broadcast(path)  # a slow file system may show processes different things
+        path = named(how)
+    path = p.broadcast(path)  # a slow file system may show processes different things
     if path is None:
-        exports = [*t.run_dir.glob("step_*.pt"), *t.run_dir.glob("step_*.weights")]
+        exports = [*folder.glob("step_*.pt"), *folder.glob("step_*.weights")]
         lone = sorted(exports) if how == "auto" else []
         if lone:
             raise CheckpointError(
-                f"{t.run_dir} holds {lone[-1].name} but no checkpoint folder to go on from; move "
+                f"{folder} holds {lone[-1].name} but no checkpoint folder to go on from; move "
                 "it away, or pass resume='never' (--resume never) to start afresh there"
             )
-        t.say(f"starting a new run in {t.run_dir}")
-        t.checkpoints.set_aside(-1)
-        if t.parallel.rank == 0:
-            cut_log(t.run_dir / "log.csv", 0)
-        return
-    load(t, path)
-    t.checkpoints.set_aside(t.step)
-    if t.parallel.rank == 0:
-        cut_log(t.run_dir / "log.csv", t.step)
-    t.say(f"going on from {path} at step {t.step}")
-    t.parallel.gather(None)
+        say(f"starting a new run in {folder}")
+        checkpoints.set_aside(-1)
+        if p.rank == 0:
+            cut_log(folder / "log.csv", 0)
+        return None
+    restored = restore(path, parts, checkpoints, settings, say)
+    checkpoints.set_aside(restored.step)
+    if p.rank == 0:
+        cut_log(folder / "log.csv", restored.step)
+    say(f"going on from {path} at step {restored.step}")
+    p.gather(None)
+    return restored
 
 
-def load(trainer: Trainer, path: Path) -> None:
-    """Puts a checkpoint's state into a trainer."""
-    t = trainer
-    described = t.checkpoints.describe(path)
-    meta = t.checkpoints.meta(path)
-    saved = meta.get("optimizers") or [None] * len(t.memories)
-    for memory, values in zip(t.memories, saved):
+def named(how: str) -> Path:
+    """The checkpoint folder that a path names: itself, or the newest of a run's folder.
+
+    Raises:
+        CheckpointError: there is none.
+    """
+    path = Path(how)
+    if path.is_dir() and (path / "latest").is_file():  # a run's folder
+        path = path / (path / "latest").read_text(encoding="utf-8").strip()
+    if not path.is_dir():
+        raise CheckpointError(
+            f"cannot go on from {how}: no such checkpoint folder; --resume takes auto, never, "
+            "a run's folder or one of its step_N folders (a .pt holds the weights alone)"
+        )
+    return path
+
+
+def restore(
+    path: Path,
+    parts: RunParts,
+    checkpoints: Checkpoints,
+    settings: dict[str, Any],
+    say: Callable[[str], None],
+) -> Restored:
+    """Puts a checkpoint's state into the parts of a run."""
+    p, described, meta = parts.parallel, checkpoints.describe(path), checkpoints.meta(path)
+    saved = meta.get("optimizers") or [None] * len(parts.memories)
+    for memory, values in zip(parts.memories, saved):
         memory.allocate(described, values)
-    t.checkpoints.load(path, tensors(t))
-    for memory, values in zip(t.memories, saved):
+    checkpoints.load(path, parts.tensors())
+    for memory, values in zip(parts.memories, saved):
         if lost := memory.restore(values):
-            t.say(
+            say(
                 f"{path.name} was written by an older version, which did not save {', '.join(lost)}"
                 f" of {memory.title}: they begin anew, as if the run had just started"
             )
-    t.step = meta["step"]
-    t.elapsed_before = meta.get("seconds", 0.0)
-    if t.accelerator.scaler is not None and meta.get("loss_scale"):
-        t.accelerator.scaler.load_state_dict(meta["loss_scale"])
-    for line in changes(meta.get("run", {}), settings(t)):
-        t.say(f"changed since step {t.step}: {line}")
+    step = meta["step"]
+    if p.accelerator.scaler is not None and meta.get("loss_scale"):
+        p.accelerator.scaler.load_state_dict(meta["loss_scale"])
+    for line in changes(meta.get("run", {}), settings):
+        say(f"changed since step {step}: {line}")
     if meta.get("draws", 1) != KEYED:
-        t.say(
+        say(
             "this run was saved by an older version, in which samples of one key in several shards "
             "shared their draws; from here on each sample has draws of its own (no sample is "
             "repeated or left out, and held-out losses are of new draws too)"
         )
     processes = len(list(path.glob("rank_*.json")))
-    saved = Ranks(path, processes, meta.get("data_processes", processes))
-    t.saved_places = saved
-    mine = saved.of(t.parallel.data_rank)
-    if mine:
-        t.consumed = mine["consumed"]
-    if processes == t.parallel.world:
-        set_random_state(saved.read(t.parallel.rank)["rng"])
+    ranks = Ranks(path, processes, meta.get("data_processes", processes))
+    mine = ranks.of(p.data_rank)
+    if processes == p.world:
+        set_random_state(ranks.read(p.rank)["rng"])
     else:
-        t.say(f"{processes} processes saved, {t.parallel.world} go on")
+        say(f"{processes} processes saved, {p.world} go on")
+    consumed = mine["consumed"] if mine else 0
+    return Restored(step, meta.get("seconds", 0.0), consumed, ranks)
 
 
 class Ranks:
@@ -291,27 +331,6 @@ def alike(places: dict[int, StreamState], rank: int, world: int, workers: int) -
         (p.streams, p.stream) == (world * workers, rank * workers + worker)
         for worker, p in places.items()
     )
-
-
-def flat(values: Any, prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as one, with dotted names."""
-    if not isinstance(values, dict):
-        return {prefix.rstrip("."): values}
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        found |= flat(value, f"{prefix}{key}.")
-    return found
-
-
-def changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """What differs between two configs, one line each; not what may differ freely."""
-    a, b = flat(old), flat(new)
-    lines = []
-    for name in sorted(a.keys() | b.keys()):
-        if a.get(name) != b.get(name) and not name.startswith(FREE):
-            was, now = (repr(x[name]) if name in x else "absent" for x in (a, b))
-            lines.append(f"{name} was {was}, is {now}")
-    return lines
 
 
 def cut_log(path: Path, step: int) -> None:

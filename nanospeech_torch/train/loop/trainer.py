@@ -1,48 +1,45 @@
 """Trainer: the one loop, on Hugging Face Accelerate, for speech, duration and vocoder models.
 
-Losses are in flow.py and vocoder_gan.py, batches in data.py, how processes share a model in
-parallel.py, what a checkpoint holds in state.py.
+Losses are in objectives/, batches in data/, how processes share a model in scale/parallel.py, what
+a checkpoint holds in state.py. Where the run stands is a RunState, which the Trainer alone changes.
 """
 
 from __future__ import annotations
 
+import json
 import math
-import os
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 from tqdm.auto import tqdm
 
-from nanospeech.errors import CheckpointError, DataError, InputError, require
-from nanospeech_torch.train.data import loader as feed
-from nanospeech_torch.train.data.speech import BatchPlan, Loaded, StreamState
+from nanospeech.errors import CheckpointError, DataError
+from nanospeech_torch.train.data.batches import BatchPlan, Loaded, StreamOptions
+from nanospeech_torch.train.data.loader import make_loader
+from nanospeech_torch.train.data.sources import make_source
 from nanospeech_torch.train.objectives.base import Objective
-from nanospeech_torch.train.optim.guards import Guard, GuardConfig, clip_factor, guarded_step
-from nanospeech_torch.train.optim.optimizers import EMA, fuse, lr_factor, steps_in_all
-from nanospeech_torch.train.samples import listener
-from nanospeech_torch.train.scale import speed
+from nanospeech_torch.train.optim.optimizers import steps_in_all
+from nanospeech_torch.train.run_state import RunState
 from nanospeech_torch.train.scale.launch import report
-from nanospeech_torch.train.scale.parallel import Parallel, ParallelConfig
-from nanospeech_torch.train.scale.speed import SpeedConfig
 
 from . import state
+from .accelerator import make_accelerator
 from .checkpoints import Checkpoints
-from .config import TrainConfig
+from .config import TrainConfig, TrainerOptions, TrainOptions
 from .held_out import HeldOut
-from .log import Log, LogConfig
-from .means import StepMeans
-from .optimizer_state import OptimizerState
+from .learner import Learner
+from .log import Log, LogOptions
+from .samples import SpokenSamples
 from .signals import Agreement, StopSignals
 
 __all__ = ["DurationTrainer", "NanospeechTrainer", "TrainConfig", "Trainer", "VocoderTrainer"]
 
 
-class Trainer:
+class Trainer(Learner):
     """Trains an objective: Nanospeech, DurationPredictor, VocoderGAN or another Objective.
 
     Args:
@@ -51,9 +48,12 @@ class Trainer:
         num_warmup_steps: optimiser steps to the peak.
         accelerate_kwargs: for accelerate.Accelerator, for example {"mixed_precision": "bf16"}.
         run_dir: where checkpoints and log.csv go.
-        config: loop settings; or give TrainConfig's fields by name.
-        parallel, speed, log: see their modules; by default every process has the whole model.
-        run: the resolved settings of the run, kept in every checkpoint and compared on resume.
+        options: all other settings.
+        settings: instead of `options`, its fields by name (config, parallel, speed, log, run), and
+            those of TrainConfig.
+
+    Attributes:
+        state: where the run stands; changed here alone.
 
     Raises:
         InputError: what is asked of the processes or the model does not go together.
@@ -68,98 +68,47 @@ class Trainer:
         num_warmup_steps: int = 1000,
         accelerate_kwargs: dict[str, Any] | None = None,
         run_dir: str | Path | None = None,
-        config: TrainConfig | None = None,
-        *,
-        parallel: ParallelConfig | None = None,
-        speed: SpeedConfig | None = None,
-        log: LogConfig | None = None,
-        run: dict[str, Any] | None = None,
+        options: TrainerOptions | None = None,
         **settings: Any,
     ):
-        self.config = config or TrainConfig(**settings)
-        self.speed, self.log_config = speed or SpeedConfig(), log or LogConfig()
+        options = options or TrainerOptions.of(**settings)
+        self.log_config, self.run = options.log, options.run
         self.run_dir = Path(run_dir or self.default_run)
-        self.accelerator = self.accelerate(accelerate_kwargs or {})
-        self.take_accumulation()
-        self.core, self.warmup = model, num_warmup_steps
-        single = isinstance(optimizer, torch.optim.Optimizer)
-        self.optimizers: list[Any] = [optimizer] if single else list(optimizer)  # type: ignore
-        for o in self.optimizers:
-            fuse(o)
-        self.rates = [[g["lr"] for g in o.param_groups] for o in self.optimizers]
-        self.parallel = Parallel(self.accelerator, parallel or ParallelConfig(), model)
-        self.model = self.parallel.wrap(model, self.optimizers, self.apply_speed, self.config.seed)
-        self.memories = [OptimizerState(i, o, model) for i, o in enumerate(self.optimizers)]
-        held = {id(p) for o in self.optimizers for g in o.param_groups for p in g["params"]}
-        self.phases = {k: [p for p in ps if id(p) in held] for k, ps in model.phases().items()}
-        self.phase_of = [self.find_phase(o) for o in self.optimizers]
-        c = self.config
-        horizon = {"decay": c.ema_decay} if c.ema_decay else {"horizon": c.ema_horizon}
-        self.ema = EMA(model.averaged(), **horizon)
-        if model.guided:
-            model.guide_with(self.ema.state_dict())
-        limits = GuardConfig(skip_factor=c.skip_factor, max_bad_steps=c.max_bad_steps)
-        self.guards = {phase: Guard(limits, self.accelerator.device) for phase in self.phases}
-        self.checkpoints = Checkpoints(self.run_dir, c.keep, self.parallel.world > 1, self.say)
-        self.run = run or {}
-        self.step = self.consumed = 0
-        self.places: dict[int, StreamState] = {}
-        self.saved_places: state.Ranks | None = None
-        self.skipped: Counter = Counter()
-        self.data_wait = 0.0
-        self.stopping: str | bool = False
+        accelerator = make_accelerator(accelerate_kwargs or {}, options.log, self.run_dir)
+        super().__init__(model, optimizer, num_warmup_steps, accelerator, options)
+        keep, several = self.config.keep, self.parallel.world > 1
+        self.checkpoints = Checkpoints(self.run_dir, keep, several, self.say)
+        self.parts = state.RunParts(model, self.ema, self.guards, self.memories, self.parallel)
+        self.state = RunState()
+        self.saved_places: state.Ranks | None = None  # of the checkpoint that was resumed from
         self.batching: dict[str, int] = {}
-        self.since = time.monotonic()
-        self.elapsed_before = 0.0  # seconds of training before this process
-        self.time_fraction = 0.0  # of config.minutes, as all processes have it
+
+    @property
+    def step(self) -> int:
+        """Optimiser steps taken."""
+        return self.state.step
 
     def seconds(self) -> float:
         """Time in train() since the run began, that of earlier processes included."""
-        return time.monotonic() - self.since
+        return self.state.seconds()
 
-    def accelerate(self, kwargs: dict[str, Any]) -> Any:
-        """The Accelerator; gradient accumulation is the loop's own."""
-        accelerate = require("accelerate", "train")
-        kwargs = {"gradient_accumulation_steps": 1, **kwargs}
-        if int(os.environ.get("WORLD_SIZE", 1)) > 1 and not torch.accelerator.is_available():
-            kwargs.setdefault("cpu", True)  # else each process would train on its own
-        for name in self.log_config.trackers:
-            require(name, "trackers")
-        if self.log_config.trackers:
-            kwargs.setdefault("log_with", list(self.log_config.trackers))
-            kwargs.setdefault("project_dir", str(self.run_dir))
-        return accelerate.Accelerator(**kwargs)
+    def request_stop(self, reason: str = "") -> bool:
+        """Asks the run to end after its step, with a checkpoint.
 
-    def take_accumulation(self) -> None:
-        """Gradient accumulation asked for in Accelerate's way becomes the loop's own."""
-        asked = self.accelerator.gradient_accumulation_steps
-        if asked == 1:
-            return
-        if self.config.accumulate not in (1, asked):
-            raise InputError(
-                f"Accelerate is to accumulate {asked} batches and train.accumulate is "
-                f"{self.config.accumulate}; set train.accumulate alone"
-            )
-        self.config = replace(self.config, accumulate=asked)
-        self.accelerator.gradient_accumulation_steps = 1
+        Args:
+            reason: told when it does; the name of a signal.
+
+        Returns:
+            Whether it was asked to before.
+        """
+        before = bool(self.state.stop_request)
+        self.state.stop_request = reason or True
+        return before
 
     def say(self, text: str) -> None:
         """Prints, once for all processes and machines, above the progress bar."""
         if self.accelerator.process_index == 0:
             tqdm.write(text)
-
-    def apply_speed(self, objective: Any) -> None:
-        """Compiles and checkpoints the blocks as configured."""
-        split = self.parallel.split
-        speed.apply_speed(objective, self.speed, 3 * self.config.buckets, sharded=split)
-
-    def find_phase(self, optimizer: torch.optim.Optimizer) -> str:
-        """The phase whose parameters an optimizer moves."""
-        first = optimizer.param_groups[0]["params"][0]
-        for name, params in self.phases.items():
-            if any(first is p for p in params):
-                return name
-        raise InputError("an optimizer holds parameters that no phase of the model trains")
 
     def model_config(self) -> dict[str, Any]:
         """What a converter needs to know of this model: config.json's sections."""
@@ -172,9 +121,84 @@ class Trainer:
             return list(tokenizer.vocab)
         return list(getattr(tokenizer, "keywords", {}).get("vocab", {}))
 
+    def settings(self) -> dict[str, Any]:
+        """The resolved config of the run, as plain values."""
+        found = dict(self.run) or {
+            "train": asdict(self.config),
+            "speed": asdict(self.speed),
+            "parallel": asdict(self.parallel.config),
+            "mixed_precision": self.accelerator.mixed_precision,
+            "optimizer": [
+                {"kind": type(m.optimizer).__name__, "rates": rates, **m.told}
+                for m, rates in zip(self.memories, self.rates)
+            ],
+            "loss": asdict(self.core.loss),
+            "data": self.batching,
+            "warmup_steps": self.warmup,
+            "model": self.model_config(),
+        }
+        found["mixed_precision"] = self.accelerator.mixed_precision  # the config may leave it open
+        return json.loads(json.dumps(found))
+
+    def described(self) -> dict[str, Any]:
+        """What a converter needs to know beside the weights."""
+        config, vocab, run = self.model_config(), self.vocab(), self.settings()
+        return {"step": self.step, "config": config, "vocab": vocab, "run": run}
+
     def loader(self, dataset: Any, plan: BatchPlan, workers: int, cache_bytes: int) -> Any:
-        """This process's batches of a dataset, from where the run stands; see feed.py."""
-        return feed.loader(self, dataset, plan, workers, cache_bytes)
+        """This process's batches of a dataset, from where the run stands."""
+        source, s, p, c = make_source(dataset), self.state, self.parallel, self.config
+        if self.saved_places:
+            streams = max(1, workers)
+            s.places, same, before = self.saved_places.resume(
+                len(source), c.seed, p.data_rank, p.data_world, streams
+            )
+            if not same:
+                s.consumed = 0
+                self.say(
+                    f"the data was read by {before} streams and is now read by "
+                    f"{p.data_world * streams}: what they had left was dealt out again, "
+                    "nothing is repeated or skipped"
+                )
+            self.saved_places = None
+        stream = StreamOptions(
+            seed=c.seed,
+            rank=p.data_rank,
+            world=p.data_world,
+            places=s.places,
+            consumed=s.consumed,
+            cache_bytes=cache_bytes,
+            shuffle_buffer=c.shuffle_buffer,
+        )
+        pin = self.accelerator.device.type == "cuda"
+        return make_loader(self.core.batches(source, plan, stream), workers, pin)
+
+    def resume(self, how: str) -> None:
+        """Goes on from a checkpoint, or begins a run; see state.resume."""
+        found = state.resume(how, self.parts, self.checkpoints, self.settings(), self.say)
+        if found is not None:
+            s, self.saved_places = self.state, found.ranks
+            s.step, s.elapsed_before = found.step, found.elapsed_before
+            s.consumed = found.consumed
+
+    def new_log(self, total_steps: int, held_out: HeldOut | None = None) -> Log:
+        """The log of a run of so many steps."""
+        options = LogOptions(
+            self.log_config,
+            self.run_dir,
+            self.config.log_every,
+            self.speed.compile != "off",
+            self.settings,
+            self.say,
+        )
+        return Log(
+            options, self.core, self.parallel, self.state, self.guards, total_steps, held_out
+        )
+
+    def held_out(self, plan: BatchPlan) -> HeldOut | None:
+        """What the run is measured on, if log.held_out names something."""
+        files = self.log_config.held_out
+        return HeldOut(files, plan, self.core, self.ema, self.parallel) if files else None
 
     def train(
         self,
@@ -185,27 +209,16 @@ class Trainer:
         max_duration: int = 937,
         num_workers: int = 0,
         save_step: int = 10_000,
-        resume: str = "auto",
-        cache_bytes: int = 0,
-        minutes: float | None = None,
-        on_sample: Callable[[Trainer], None] | None = None,
+        **more: Any,
     ) -> dict[str, float]:
         """Runs until total_steps optimiser steps.
 
         Args:
             train_dataset: paths or URLs of WebDataset tars, a streaming datasets.IterableDataset,
                 or any re-iterable of samples.
-            batch_size: most samples a batch, on each process.
-            max_batch_frames: most padded mel frames a batch; batch_size * max_duration if None.
-            max_duration: longest sample, in mel frames (93.75 a second).
-            num_workers: processes that decode; with 0 a thread runs ahead.
-            save_step: steps between checkpoints.
-            resume: "auto" goes on from the newest checkpoint of run_dir, "never" starts afresh, a
-                path goes on from that folder.
-            cache_bytes: memory for decoded mels, for each worker.
-            minutes: stop and save after this many minutes.
-            on_sample: called every log.sample_every steps, on every process; left out, a speech
-                model speaks log.sentences.
+            total_steps: of the run, those before a resumption included.
+            batch_size, max_batch_frames, max_duration, num_workers, save_step: see TrainOptions.
+            more: its other fields: resume, cache_bytes, minutes, on_sample.
 
         Returns:
             The mean losses since the last log line.
@@ -215,41 +228,45 @@ class Trainer:
             DataError: nothing in the data can be used, or too many steps in a row were bad.
             CheckpointError: the run cannot be resumed, or its last checkpoint not be written.
         """
-        frames = max_batch_frames or batch_size * max_duration
-        carry = self.speed.compile != "off"  # one shape a bucket
-        self.batching = {"batch_size": batch_size, "max_frames": frames, "longest": max_duration}
-        c = self.config
-        plan = BatchPlan(
-            batch_size,
-            frames,
-            max_duration,
-            c.buckets,
-            carry=carry,
-            pair_mb=c.pair_mb,
-            multiple=self.core.multiple(),
+        options = TrainOptions(
+            batch_size, max_batch_frames, max_duration, num_workers, save_step, **more
         )
-        on_sample = listener(self, on_sample)
-        with StopSignals(self):
-            state.resume(self, resume)
-            self.say(report(self.accelerator.num_processes, self.accelerator.device))
+        return self.train_with(train_dataset, total_steps, options)
+
+    def train_with(
+        self, train_dataset: Any, total_steps: int, options: TrainOptions
+    ) -> dict[str, float]:
+        """What train() does; its settings in one piece."""
+        o = options
+        plan = o.plan(self.config, self.speed.compile != "off", self.core.multiple())
+        self.batching = {
+            "batch_size": plan.batch_size,
+            "max_frames": plan.max_frames,
+            "longest": plan.max_duration,
+        }
+        on_sample = o.on_sample or self.spoken_samples()
+        with StopSignals(self.request_stop):
+            self.resume(o.resume)
+            accelerator = self.accelerator
+            self.say(report(accelerator.num_processes, accelerator.device))
             self.say(
-                f"{self.accelerator.num_processes} x {self.accelerator.device.type}, each with "
+                f"{accelerator.num_processes} x {accelerator.device.type}, each with "
                 f"batches of up to {plan.batch_size} samples and {plan.max_frames} frames"
             )
-            log = Log(self, total_steps, HeldOut(self, plan) if self.log_config.held_out else None)
-            batches = iter(self.loader(train_dataset, plan, num_workers, cache_bytes))
-            deadline = time.monotonic() + 60 * minutes if minutes else math.inf
-            self.since = time.monotonic() - self.elapsed_before
+            log = self.new_log(total_steps, self.held_out(plan))
+            batches = iter(self.loader(train_dataset, plan, o.num_workers, o.cache_bytes))
+            deadline = time.monotonic() + 60 * o.minutes if o.minutes else math.inf
+            self.state.since = time.monotonic() - self.state.elapsed_before
             saved = self.step
-            agreement = Agreement(self)
+            agreement = Agreement(self.parallel, self.step)
             self.model.train()
             try:
-                while self.step < total_steps and not agreement.stop(time.monotonic() >= deadline):
+                while self.step < total_steps and not self.stops(agreement, deadline):
                     self.optimizer_step(batches, total_steps, log)
                     every = self.log_config.sample_every
                     if on_sample and every and self.step % every == 0:
                         self.sample(on_sample)
-                    if self.step % save_step == 0 and self.step < total_steps:
+                    if self.step % o.save_step == 0 and self.step < total_steps:
                         self.save(self.config.export == "all")
                         saved = self.step
             except KeyboardInterrupt:
@@ -262,14 +279,41 @@ class Trainer:
         self.accelerator.end_training()
         return means
 
+    def stops(self, agreement: Agreement, deadline: float) -> bool:
+        """Whether the run ends before another step: it was asked to, or its time is up."""
+        s, minutes = self.state, self.config.minutes
+        fraction = s.seconds() / (60 * minutes) if minutes else 0.0
+        wanted = time.monotonic() >= deadline or bool(s.stop_request)
+        stop = agreement.stop(s.step, wanted, fraction)
+        s.time_fraction = agreement.fraction
+        return stop
+
+    def spoken_samples(self) -> Callable[[Any], None] | None:
+        """What lets the run speak log.sentences; None if it is not to.
+
+        Raises:
+            InputError: the model does not speak.
+        """
+        if not self.log_config.sample_every:
+            return None
+        samples = SpokenSamples(self.log_config, self.core, self.run_dir)
+
+        def speak(trainer: Any) -> None:
+            # every process takes part in putting the weights together
+            saved = state.weights(self.parts, self.described(), averaged_only=True)
+            if saved is not None:
+                samples.save(saved, self.step, self.accelerator.trackers)
+
+        return speak
+
     def save_last(self, saved: int) -> None:
         """Writes the checkpoint that a run ends with, if its last one is of an earlier step.
 
         Raises:
             CheckpointError: it could not be written.
         """
-        if isinstance(self.stopping, str):
-            self.say(f"{self.stopping} at step {self.step}: saving, then stopping")
+        if isinstance(reason := self.state.stop_request, str):
+            self.say(f"{reason} at step {self.step}: saving, then stopping")
         self.checkpoints.wait()
         if self.parallel.broadcast(self.step > saved or not self.checkpoints.newest()):
             self.save(self.config.export != "never")
@@ -290,56 +334,13 @@ class Trainer:
 
     def optimizer_step(self, batches: Any, total_steps: int, log: Log) -> None:
         """One optimiser step over `accumulate` micro-batches; it never waits for the device."""
-        c = self.config
-        total = steps_in_all(self.step, self.time_fraction, total_steps)
+        total = steps_in_all(self.step, self.state.time_fraction, total_steps)
         log.bar.total = round(total)
-        self.core.begin_step(self.step, total)
-        speed.begin_step()
-        active = self.core.active_phases()
-        factor = lr_factor(self.step, self.warmup, total, c.schedule, c.decay_fraction)
-        self.set_rates(factor)
-        found = [self.next_batch(batches) for _ in range(c.accumulate)]
-        means = StepMeans(self, found, active)
-        # dropout's draws depend on step and data alone, so there is no state to lose
-        torch.manual_seed((c.seed * 1_000_003 + self.step) * 4096 + self.parallel.data_rank)
-        for micro, batch in enumerate(found):
-            batch = batch.to(self.accelerator.device)
-            for phase in active:
-                with self.parallel.no_sync(micro < c.accumulate - 1):
-                    with self.accelerator.autocast():
-                        sums = (
-                            self.model(batch, phase) if len(self.phases) > 1 else self.model(batch)
-                        )
-                    self.accelerator.backward(means.loss(phase, sums))
-            log.count(batch)
-        for phase in active:
-            log.add(means.means(phase))
-        norms = [self.update(phase) for phase in active]
-        if self.accelerator.scaler is not None:
-            self.accelerator.scaler.update()
-        for p in self.core.parameters():
-            p.grad = None
-        self.step += 1
+        found = [self.next_batch(batches) for _ in range(self.config.accumulate)]
+        norm = self.learn(found, self.step, total, log)
+        self.state.step += 1
         self.ema.update(self.step)
-        log.step(norms[0], self.optimizers[0].param_groups[0]["lr"])
-
-    def set_rates(self, factor: float) -> None:
-        """Sets every group's rate: its peak, scaled by the schedule and the phase."""
-        for optimizer, rates, phase in zip(self.optimizers, self.rates, self.phase_of):
-            for rate, group in zip(rates, optimizer.param_groups):
-                group["lr"] = rate * factor * self.core.rate(phase)
-
-    def update(self, phase: str) -> torch.Tensor:
-        """Moves the parameters of a phase, unless their gradient is bad. Returns its norm."""
-        mine = [o for o, p in zip(self.optimizers, self.phase_of) if p == phase]
-        if self.accelerator.scaler is not None:  # fp16: what overflows is a bad step like others
-            for optimizer in mine:
-                self.accelerator.scaler.unscale_(optimizer)
-        norm = self.parallel.grad_norm(self.phases[phase])
-        most = self.config.max_grad_norm
-        factor = clip_factor(norm, most) if most else None
-        guarded_step(mine, self.guards[phase].check(norm), factor)
-        return norm
+        log.step(norm, self.optimizers[0].param_groups[0]["lr"])
 
     def next_batch(self, batches: Any) -> Any:
         """The next batch with something in it."""
@@ -349,21 +350,23 @@ class Trainer:
                 loaded: Loaded = next(batches)
             except StopIteration as e:
                 raise DataError("the data ended; it should be re-iterable") from e
-            self.places[loaded.worker] = loaded.place
-            self.consumed += 1
-            self.skipped += loaded.skipped
+            self.state.places[loaded.worker] = loaded.place
+            self.state.consumed += 1
+            self.state.skipped += loaded.skipped
             if loaded.batch is not None:
-                self.data_wait += time.monotonic() - begun
+                self.state.data_wait += time.monotonic() - begun
                 return loaded.batch
 
     def save(self, export: bool = True) -> None:
         """Begins to write a checkpoint; with `export` also the weights alone."""
-        self.checkpoints.save(self.step, *state.pack(self), state.export(self) if export else None)
+        described = self.described()
+        packed = state.pack(self.parts, self.state, described)
+        weights = state.export(self.parts, described) if export else None
+        self.checkpoints.save(self.step, *packed, weights)
 
     def weights(self, kind: str = "ema") -> dict[str, torch.Tensor]:
         """Whole "model" or "ema" weights on the main process's CPU; every process must call."""
-        tensors = self.ema.state_dict() if kind == "ema" else self.core.state_dict()
-        return self.parallel.full_state(tensors)
+        return self.parts.whole(kind)
 
 
 class NanospeechTrainer(Trainer):

@@ -7,7 +7,7 @@ trackers that can show them. Made on the CPU by the main process while the other
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +21,9 @@ from nanospeech.errors import BackendError, InputError, require
 from nanospeech.load import load_engine
 from nanospeech.release.folder import load_config, resolve
 from nanospeech.speech.speaker import Speaker
-from nanospeech_torch.train.loop.log import LogConfig
+from nanospeech_torch.train.objectives.base import Objective
 
-from .loop import state
-
-
-def listener(trainer: Any, own: Callable[[Any], None] | None) -> Callable[[Any], None] | None:
-    """The function for every log.sample_every steps: the caller's own, else SpokenSamples.
-
-    Raises:
-        InputError: samples are asked of a model that does not speak.
-    """
-    every = trainer.log_config.sample_every
-    if own is not None or not every:
-        return own
-    if not trainer.core.speaks:
-        raise InputError(
-            f"log.sample_every is {every}, but only a speech model speaks, and this one is a "
-            f"{type(trainer.core).__name__}; set it to 0, or give train() an on_sample of your own"
-        )
-    return SpokenSamples(trainer.log_config)
+from .config import LogConfig
 
 
 class SpokenSamples:
@@ -48,19 +31,34 @@ class SpokenSamples:
 
     Args:
         config: which sentences, whose voice, which vocoder.
+        objective: the model that speaks.
+        folder: of the run.
+
+    Raises:
+        InputError: the model does not speak.
     """
 
-    def __init__(self, config: LogConfig):
-        self.config = config
+    def __init__(self, config: LogConfig, objective: Objective, folder: Path):
+        if not objective.speaks:
+            raise InputError(
+                f"log.sample_every is {config.sample_every}, but only a speech model speaks, and "
+                f"this one is a {type(objective).__name__}; set it to 0, or give train() an "
+                "on_sample of your own"
+            )
+        self.config, self.folder = config, folder
 
-    def __call__(self, trainer: Any) -> None:
-        # every process takes part in putting the weights together
-        saved = state.weights(trainer, averaged_only=True)
-        if saved is not None:
-            spoken = self.speak(saved)
-            folder = trainer.run_dir / "samples" / f"step_{trainer.step:08d}"
-            self.write(folder, spoken)
-            show(trainer, folder, spoken)
+    def save(self, saved: dict[str, Any], step: int, trackers: Iterable[Any]) -> None:
+        """Speaks with the weights of a step, and writes what is spoken.
+
+        Args:
+            saved: what an exported checkpoint holds (step_N.pt).
+            step: of the run.
+            trackers: Accelerate's.
+        """
+        spoken = self.speak(saved)
+        folder = self.folder / "samples" / f"step_{step:08d}"
+        self.write(folder, spoken)
+        show(trackers, step, folder, spoken)
 
     def speak(self, saved: dict[str, Any]) -> list[np.ndarray]:
         """The sentences, float32 waves at 24 kHz."""
@@ -107,10 +105,9 @@ def picture(path: Path, wave: np.ndarray, title: str) -> None:
     plt.close(figure)
 
 
-def show(trainer: Any, folder: Path, waves: list[np.ndarray]) -> None:
+def show(trackers: Iterable[Any], step: int, folder: Path, waves: list[np.ndarray]) -> None:
     """Gives the samples to the trackers."""
-    step = trainer.step
-    for tracker in trainer.accelerator.trackers:
+    for tracker in trackers:
         for i, wave in enumerate(waves):
             image = folder / f"{i}.png"
             if tracker.name == "tensorboard":

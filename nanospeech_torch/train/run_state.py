@@ -1,0 +1,45 @@
+"""Run state: where a training run stands. Numbers alone; no trainer, no model and no files."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+from nanospeech_torch.train.data.order import StreamState
+
+
+@dataclass
+class RunState:
+    """Where a run stands. Only the Trainer changes it; the log, checkpoints and the like read it.
+
+    Attributes:
+        step: optimiser steps taken.
+        consumed: batches that this process has taken from its loader.
+        places: where its streams stand after these, by loader worker.
+        skipped: samples left out since this process began, by reason.
+        data_wait: seconds that this process has waited for batches.
+        elapsed_before: seconds of training before this process began.
+        since: time.monotonic() at the run's beginning, had it never been interrupted.
+        time_fraction: how much of train.minutes is over, in [0, 1]; the same on all processes.
+        stop_request: the name of a signal, or True, once the run is to end after its step.
+    """
+
+    step: int = 0
+    consumed: int = 0
+    places: dict[int, StreamState] = field(default_factory=dict)
+    skipped: Counter = field(default_factory=Counter)
+    data_wait: float = 0.0
+    elapsed_before: float = 0.0
+    since: float = field(default_factory=time.monotonic)
+    time_fraction: float = 0.0
+    stop_request: str | bool = False
+
+    def seconds(self) -> float:
+        """Time of training since the run began, that of earlier processes included."""
+        return time.monotonic() - self.since
+
+    def epochs(self) -> tuple[int, int]:
+        """The first and the last epoch that this process's streams are in."""
+        found = [place.epoch for place in self.places.values()]
+        return min(found, default=0), max(found, default=0)
