@@ -90,7 +90,7 @@ def print_completion(words: Sequence[str]) -> int:
 
     @command
     def main(argv: Sequence[str]) -> int:
-        print(script(argv[0] if argv else ""))
+        print(script(argv[0] if argv else "", COMMANDS))
         return 0
 
     return main(words)

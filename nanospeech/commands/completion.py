@@ -6,6 +6,7 @@ The script is static (by shtab): completing starts no Python, and no command sta
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
@@ -15,8 +16,12 @@ from nanospeech.errors import BackendError, InputError, require
 SHELLS = ("bash", "zsh", "tcsh")
 
 
-def script(shell: str) -> str:
+def script(shell: str, phrases: Mapping[str, str]) -> str:
     """The script of a shell.
+
+    Args:
+        shell: of SHELLS.
+        phrases: what is said of each command of ours.
 
     Raises:
         InputError: there is none for this shell.
@@ -24,16 +29,14 @@ def script(shell: str) -> str:
     """
     if shell not in SHELLS:
         raise InputError(f"no completion for {shell!r}; choose from {', '.join(SHELLS)}")
-    return require("shtab", "completion").complete(whole_parser(), shell=shell)
+    return require("shtab", "completion").complete(whole_parser(phrases), shell=shell)
 
 
-def whole_parser() -> argparse.ArgumentParser:
+def whole_parser(phrases: Mapping[str, str]) -> argparse.ArgumentParser:
     """All commands, their tools and flags as one parser; of other packages the commands' names."""
-    from nanospeech.commands import COMMANDS
-
     found = {name: plugins.find(plugins.COMMANDS, name) for name in plugins.names(plugins.COMMANDS)}
     parser = argparse.ArgumentParser("nanospeech")
-    add_commands(parser, {n: (where or "", COMMANDS.get(n, "")) for n, where in found.items()})
+    add_commands(parser, {n: (where or "", phrases.get(n, "")) for n, where in found.items()})
     return parser
 
 

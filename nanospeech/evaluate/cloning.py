@@ -218,7 +218,8 @@ def measure(args: argparse.Namespace, people: People, rows: list[Row], path: Pat
     """Speaks and compares what `rows` do not have yet; each row is written when it is known."""
     from tqdm import tqdm
 
-    from nanospeech import Speaker, load_engine
+    from nanospeech.load import load_engine
+    from nanospeech.speech.speaker import Speaker
 
     texts = read_texts(args.sentences)
     engine = load_engine(args.model, args.backend, args.device)

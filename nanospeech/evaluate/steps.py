@@ -149,9 +149,7 @@ def load(args: argparse.Namespace) -> None:
     from nanospeech.speech.speaker import Speaker
 
     engine = load_engine(args.model, args.backend, args.device)
-    if engine.backend == "torch":
-        import torch
-
+    if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
     speaker = Speaker(engine, args.voice, args.ref_audio, args.ref_text, seed=0)
     _worker.update(speaker=speaker, whisper=metrics.load_whisper(args.whisper, 1))

@@ -141,8 +141,9 @@ def _resemblyzer(device: str) -> Embed:
 
 def _xvector(name: str, device: str) -> Embed:
     check("transformers")
-    import torch
     import transformers
+
+    torch = require("torch", "torch")
 
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()

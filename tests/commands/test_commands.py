@@ -194,7 +194,7 @@ def completions(tmp_path_factory) -> Path:
     """The script of bash."""
     pytest.importorskip("shtab", reason="it is of the extra completion")
     path = tmp_path_factory.mktemp("completion") / "nanospeech.bash"
-    path.write_text(completion.script("bash"))
+    path.write_text(completion.script("bash", commands.COMMANDS))
     return path
 
 
