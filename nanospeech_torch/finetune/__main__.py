@@ -231,9 +231,9 @@ def fast_precision() -> str:
 
     if torch.cuda.is_available():
         return "bf16" if torch.cuda.is_bf16_supported(False) else "no"
-    flags = Path("/proc/cpuinfo")
-    known = flags.is_file() and {"avx512_bf16", "amx_bf16"} & set(flags.read_text().split())
-    return "bf16" if known else "no"
+    from nanospeech_torch.engine import has_bfloat16
+
+    return "bf16" if has_bfloat16() else "no"
 
 
 def export(

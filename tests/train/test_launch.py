@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from nanospeech_torch.train.scale.launch import asked, command, report
+from nanospeech_torch.train.scale.launch import asked, command, report, slow_precision
 from tests.forked import free_port
 from tests.training import write_shards
 
@@ -155,6 +155,16 @@ def test_a_run_says_how_many_processes_were_asked_for_and_what_starts_them(confi
     (line,) = (line for line in done.stdout.splitlines() if missing in line)
     command = shlex.split(line.partition("this starts 2: ")[2])
     assert command == ["torchrun", "--nproc_per_node", "2", *wish]
+
+
+def test_bfloat16_is_advised_against_where_a_processor_lacks_it(monkeypatch):
+    cpu = torch.device("cpu")
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_f": True})
+    assert "mixed_precision=no" in (slow_precision("bf16", cpu) or "")
+    assert slow_precision("no", cpu) is None
+    assert slow_precision("bf16", torch.device("cuda")) is None
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True})
+    assert slow_precision("bf16", cpu) is None
 
 
 def test_what_was_asked_for_is_read_from_the_launcher(monkeypatch):

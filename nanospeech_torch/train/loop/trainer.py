@@ -24,7 +24,7 @@ from nanospeech_torch.train.data.sources import make_source
 from nanospeech_torch.train.objectives.base import Objective
 from nanospeech_torch.train.optim.optimizers import steps_in_all
 from nanospeech_torch.train.run_state import RunState
-from nanospeech_torch.train.scale.launch import report
+from nanospeech_torch.train.scale.launch import report, slow_precision
 
 from . import state
 from .accelerator import make_accelerator
@@ -249,6 +249,8 @@ class Trainer(Learner):
             self.resume(o.resume)
             accelerator = self.accelerator
             self.say(report(accelerator.num_processes, accelerator.device))
+            if hint := slow_precision(accelerator.mixed_precision, accelerator.device):
+                self.say(hint)
             self.say(
                 f"{accelerator.num_processes} x {accelerator.device.type}, each with "
                 f"batches of up to {plan.batch_size} samples and {plan.max_frames} frames"
