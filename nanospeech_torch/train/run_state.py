@@ -1,4 +1,4 @@
-"""Run state: where a training run stands. Numbers alone; no trainer, no model and no files."""
+"""Run state: the position of a training run. Numbers alone; no trainer, no model and no files."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from nanospeech_torch.train.data.order import StreamState
 
 @dataclass
 class RunState:
-    """Where a run stands. Only the Trainer changes it; the log, checkpoints and the like read it.
+    """The position of a run. Only the Trainer changes it; the log, checkpoints and others read it.
 
     Attributes:
         step: optimiser steps taken.
         consumed: batches that this process has taken from its loader.
-        places: where its streams stand after these, by loader worker.
+        places: states of its streams after these, by loader worker.
         skipped: samples left out since this process began, by reason.
         data_wait: seconds that this process has waited for batches.
         elapsed_before: seconds of training before this process began.
-        since: time.monotonic() at the run's beginning, had it never been interrupted.
-        time_fraction: how much of train.minutes is over, in [0, 1]; the same on all processes.
-        stop_request: the name of a signal, or True, once the run is to end after its step.
+        since: time.monotonic() at the run's beginning, as if never interrupted.
+        time_fraction: fraction of train.minutes that has passed, in [0, 1]; the same on all
+            processes.
+        stop_request: the name of a signal, or True, if the run should end after its step.
     """
 
     step: int = 0

@@ -1,4 +1,4 @@
-"""Optimizer state: whatever an optimizer remembers goes on exactly, or is refused at once."""
+"""Optimizer state: it is restored exactly, or refused at once."""
 
 from __future__ import annotations
 

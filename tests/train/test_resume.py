@@ -152,6 +152,12 @@ def test_differences_are_found_at_any_depth():
     assert lines == ["a.c was [1], is [2]", "d was 2, is absent", "e was absent, is 3"]
 
 
+def test_a_setting_by_its_older_name_is_no_change():
+    old = {"vocoder": {"rounds": 8, "dim": 32}, "vocoder_loss": {"made": 0.5}}
+    new = {"vocoder": {"griffin_lim_iters": 8, "dim": 64}, "vocoder_loss": {"synthetic_share": 0.5}}
+    assert changes(old, new) == ["vocoder.dim was 32, is 64"]
+
+
 def test_resume_takes_a_folder_and_refuses_what_is_none(tmp_path):
     trainer(tmp_path / "a").train(samples(), 2, 2, max_duration=200, save_step=1)
     for where in (tmp_path / "a", tmp_path / "a" / "step_00000001"):

@@ -176,7 +176,7 @@ def test_a_stream_state_of_other_shards_or_streams_is_refused(tmp_path):
         resume([{0: place}], 3, 0, 1, 1)
     with pytest.raises(DataError, match="stream 0 of 2"):
         SampleStream(source, 0, 0, 2, place=place)
-    with pytest.raises(CheckpointError, match="no place in a data stream"):
+    with pytest.raises(CheckpointError, match="not the state of a data stream"):
         StreamState.from_json({"epoch": 1})
 
 

@@ -1,4 +1,4 @@
-"""Batch: what a speech or a duration model learns from in a step. Types alone; reads no data.
+"""Batch: the inputs of a speech or a duration model in a step. Types alone; reads no data.
 
 Every random draw of a step is in its batch, so a loss depends on nothing but its arguments and the
 weights, and a resumed run repeats an uninterrupted one.
@@ -35,7 +35,7 @@ class LossConfig:
     )
     colour: float = option(
         0.0,
-        "half of the clips and pairs are heard through a smooth random equaliser of about so many "
+        "applies a smooth random equaliser to half of the clips and pairs, of about so many "
         "nats, as other speakers and microphones; for data of few speakers, 0.4",
     )
     prior: float = option(1.0, "weight of the aligner's mean loss")

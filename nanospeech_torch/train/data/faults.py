@@ -1,4 +1,4 @@
-"""Faults: whether what a dataset raised is the data's or a user's own function's. Reads nothing."""
+"""Faults: separates errors of data from errors of a user's own function. Reads nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OF_A_FILE = (OSError, EOFError, soundfile.LibsndfileError)  # also where a funct
 
 
 def check_own(error: Exception, where: str) -> None:
-    """Raises what is no fault of the data: it would come back with every sample.
+    """Raises errors that are not the data's, as they would recur with every sample.
 
     Args:
         error: from reading a dataset.
@@ -42,7 +42,7 @@ def check_own(error: Exception, where: str) -> None:
 
 
 def user_frame(error: Exception) -> traceback.FrameSummary | None:
-    """Where in a user's own code an error was raised, the innermost place; None if in no such.
+    """The innermost frame of a user's own code in an error's traceback, or None.
 
     That is code of neither Python, installed packages nor this one; or what the datasets library
     applies, if the function is itself a package's.

@@ -26,7 +26,7 @@ def make_loader(batches: Batches, workers: int = 0, pin: bool = False) -> Any:
         batch_size=None,
         num_workers=workers,
         prefetch_factor=4,
-        # the other ways to start a process run an unguarded training script once more in it
+        # other start methods would run an unguarded training script again
         multiprocessing_context="fork" if sys.platform == "linux" else None,
         pin_memory=pin,
     )

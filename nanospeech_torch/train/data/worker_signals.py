@@ -1,7 +1,7 @@
 """Worker signals: a run's loader workers ignore the signals that end it. Stops no trainer.
 
 A terminal, SLURM or `kill -TERM -PGID` signals every process of a run, its loader workers too. They
-live until their own trainer ends them, as batches are needed until then.
+live until their own trainer ends them, as it needs batches until then.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ ASKING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM") if hasatt
 
 @contextlib.contextmanager
 def signals_wait() -> Iterator[None]:
-    """Signals that arrive inside are dealt with afterwards; processes started inside inherit that.
+    """Blocks signals within the context; processes started inside inherit that.
 
-    So none reaches a loader worker before `outlive` does.
+    So none reaches a loader worker before `outlive` has run.
     """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
@@ -32,10 +32,10 @@ def signals_wait() -> Iterator[None]:
 
 
 def outlive(worker: int) -> None:
-    """Makes a loader worker deaf to signals, but for a SIGTERM from its own trainer.
+    """Makes a loader worker ignore signals, except for a SIGTERM from its own trainer.
 
-    That is how a DataLoader ends a worker that still reads when the run is over. Where the sender
-    cannot be told (macOS), such a worker ends after its read.
+    A DataLoader sends that to a worker that still reads at the end of a run. Where the sender is
+    not known (macOS), such a worker ends after its read.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "sigwaitinfo"):
@@ -46,7 +46,7 @@ def outlive(worker: int) -> None:
 
 
 def obey(trainer: int) -> None:
-    """Ends this process at a SIGTERM from the process `trainer`; takes all others for nothing."""
+    """Ends this process on a SIGTERM from the process `trainer`; ignores all others."""
     while signal.sigwaitinfo({signal.SIGTERM}).si_pid != trainer:
         pass
     os._exit(0)

@@ -19,13 +19,13 @@ def make_accelerator(kwargs: dict[str, Any], log: LogConfig, folder: Path) -> An
 
     Args:
         kwargs: of accelerate.Accelerator.
-        log: which trackers there are.
+        log: names the trackers.
         folder: of the run, for trackers that write files.
     """
     accelerate = require("accelerate", "train")
     kwargs = {"gradient_accumulation_steps": 1, **kwargs}
     if int(os.environ.get("WORLD_SIZE", 1)) > 1 and not torch.accelerator.is_available():
-        kwargs.setdefault("cpu", True)  # else each process would train on its own
+        kwargs.setdefault("cpu", True)  # else the processes would not communicate
     for name in log.trackers:
         require(name, "trackers")
     if log.trackers:
@@ -35,10 +35,10 @@ def make_accelerator(kwargs: dict[str, Any], log: LogConfig, folder: Path) -> An
 
 
 def take_accumulation(accelerator: Any, config: TrainConfig) -> TrainConfig:
-    """Gradient accumulation asked for in Accelerate's way becomes the loop's own.
+    """Moves Accelerate's gradient accumulation to the loop.
 
     Raises:
-        InputError: both ask for it, and not for the same.
+        InputError: both set it, to different numbers.
     """
     asked = accelerator.gradient_accumulation_steps
     if asked == 1:

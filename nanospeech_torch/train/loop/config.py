@@ -22,15 +22,17 @@ TRACKERS = ("wandb", "tensorboard", "trackio")
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """The loop's settings that have nothing to do with a single call of train()."""
+    """Settings of the loop for all calls of train()."""
 
     schedule: str = option("linear", "after warm-up: linear or cosine to 0, constant, or wsd")
     decay_fraction: float = option(0.2, "share of the steps in which wsd decays to 0")
-    ema_horizon: float = option(10_000, "optimiser steps that the averaged weights reach back")
-    ema_decay: float | None = option(None, "share of the average kept a step, instead of a horizon")
+    ema_horizon: float = option(10_000, "time constant of the averaged weights, in optimiser steps")
+    ema_decay: float | None = option(
+        None, "decay of the averaged weights a step, instead of ema_horizon"
+    )
     max_grad_norm: float = option(1.0, "gradients are scaled down to this norm; 0: never")
     skip_factor: float = option(
-        10.0, "a step whose gradient norm is so many usual ones is skipped; 0: only NaN and inf"
+        10.0, "skip steps with so many times the usual gradient norm; 0: only NaN and inf"
     )
     max_bad_steps: int = option(20, "skipped steps in a row after which the run stops")
     minutes: float | None = option(
@@ -41,9 +43,9 @@ class TrainConfig:
     keep: int = option(3, "checkpoints kept; older ones are deleted")
     export: str = option("all", "checkpoints that get a step_N.pt of weights: all, last or never")
     shuffle_buffer: int = option(2000, "samples held to shuffle a stream")
-    pair_mb: int = option(PAIR_MB, "MB for clips that wait to be paired, in each worker")
+    pair_mb: int = option(PAIR_MB, "MB for clips that wait for a partner, in each worker")
     seed: int = option(0, "of data order, draws and dropout")
-    buckets: int = option(8, "padded lengths that batches may have, each a multiple of 8 patches")
+    buckets: int = option(8, "number of padded lengths, each a multiple of 8 patches")
 
     def __post_init__(self):
         if self.schedule not in SCHEDULES:
@@ -75,14 +77,12 @@ class TrainConfig:
 
 @dataclass(frozen=True)
 class LogConfig:
-    """Where a run is seen and heard; log.csv and the progress bar are always there."""
+    """Logging beside log.csv and the progress bar, which are always there."""
 
     trackers: list = option((), "of wandb, tensorboard, trackio; each is a package to install")
     project: str = option("nanospeech", "name of the project in the trackers")
     name: str | None = option(None, "name of the run in the trackers; None: its folder's")
-    held_out: list = option(
-        (), "shards to measure on, never to train on; their losses join log.csv"
-    )
+    held_out: list = option((), "shards for held-out losses in log.csv, never trained on")
     held_out_every: int = option(500, "steps between those measurements")
     sample_every: int = option(0, "steps between spoken samples and mel pictures; 0: none")
     sentences: list = option(
@@ -90,7 +90,7 @@ class LogConfig:
             "The birch canoe slid on the smooth planks.",
             "Is this the voice that you wanted, or another one?",
         ),
-        "what the samples say",
+        "texts of the samples",
     )
     voices: str | None = option(
         None, "release folder of the prompts' voices; None: the shipped one"
@@ -140,7 +140,7 @@ class TrainerOptions:
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """What a call of train() does beside its data and its steps.
+    """Settings of a call of train() beside its data and its steps.
 
     Attributes:
         batch_size: most samples a batch, on each process.
@@ -171,7 +171,7 @@ class TrainOptions:
 
         Args:
             loop: settings of the loop.
-            carry: full batches alone, as a compiled model has it: one shape a bucket.
+            carry: only full batches, for compiled models: one shape a bucket.
             multiple: frames that padded lengths are multiples of.
         """
         return BatchPlan(

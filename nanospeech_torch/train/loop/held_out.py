@@ -1,7 +1,7 @@
-"""Held-out losses: whether a run still learns to speak, or learns its clips by heart. No training.
+"""Held-out losses: whether a run generalises or overfits. No training.
 
 They are those of the averaged weights, without dropout, on the same batches with the same draws
-each time, so that one line of log.csv can be held against another.
+each time, so that lines of log.csv can be compared.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from nanospeech_torch.train.objectives.base import Objective
 from nanospeech_torch.train.optim.optimizers import EMA, local
 from nanospeech_torch.train.scale.parallel import Parallel
 
-PIECE = 2**22  # numbers that are held twice while weights change places
-MOST_FRAMES = 60_000  # with their padding: ten minutes of speech tell enough
+PIECE = 2**22  # elements that are copied at a time when weights are swapped
+MOST_FRAMES = 60_000  # padding included: ten minutes of speech are enough
 
 
 class HeldOut:
-    """Speech that a run is measured on, and never learns from.
+    """Batches of speech that a run is measured on and never trained on.
 
     Args:
         files: its shards, log.held_out.
@@ -36,7 +36,7 @@ class HeldOut:
         parallel: the processes.
 
     Raises:
-        InputError: a shard is not there, or the model has losses that fight each other.
+        InputError: a shard is not there, or the model is trained in several phases.
         DataError: nothing in the shards can be used.
     """
 
@@ -72,10 +72,10 @@ class HeldOut:
         p, count = self.parallel, len(self.batches)
         world, rank = p.data_world, p.data_rank
         sums: dict[str, torch.Tensor] = {}
-        # compiled blocks run as they are written: no graphs for shapes that are met just here
+        # eager: no graphs for shapes that occur only here
         with averaged(p.model, self.objective, self.ema), torch.compiler.set_stance("force_eager"):
-            # as many rounds everywhere, as processes may share a model; what is dealt twice counts
-            # for nothing
+            # as many iterations on every process, as processes may share a model; repeated batches
+            # count for nothing
             for index in range(rank, rank + -(-count // world) * world, world):
                 batch = self.batches[index % count].to(p.accelerator.device)
                 with p.accelerator.autocast():
@@ -83,22 +83,22 @@ class HeldOut:
                 for name, (total, number) in found.items():
                     both = torch.stack([total.float(), number.float()]) * (index < count)
                     sums[name] = sums.get(name, 0) + both
-        told = p.reduce(torch.stack(list(sums.values())))
+        totals = p.reduce(torch.stack(list(sums.values())))
         return {
             f"held_out_{name}": float(total / number.clamp(min=1))
-            for name, (total, number) in zip(sums, told)
+            for name, (total, number) in zip(sums, totals)
         }
 
 
 @contextlib.contextmanager
 def averaged(model: Any, objective: Objective, ema: EMA) -> Iterator[None]:
-    """Inside, the model has its averaged weights and no dropout, and the average the model's.
+    """Swaps a model's weights with their average within the context, without dropout.
 
-    They change places, so that neither is held twice.
+    Swapping in place needs no second copy of either.
 
     Args:
         model: the objective, or what it is wrapped in.
-        objective: is given its guide anew where it has one.
+        objective: the objective, whose guide is set again if it has one.
         ema: its average.
     """
     pairs = [(local(p.detach()), local(mean)) for p, mean in zip(ema.live, ema.mean)]
@@ -107,7 +107,7 @@ def averaged(model: Any, objective: Objective, ema: EMA) -> Iterator[None]:
     try:
         for live, mean in pairs:
             undo.append(exchange(live, mean))
-        if objective.guided:  # by the average, which is elsewhere now
+        if objective.guided:  # by the average, which has moved
             here = (p if p.dtype == mean.dtype else mean for p, mean in pairs)
             objective.guide_with(dict(zip(ema.names, here)))
         yield
@@ -120,10 +120,10 @@ def averaged(model: Any, objective: Objective, ema: EMA) -> Iterator[None]:
 
 
 def exchange(live: torch.Tensor, mean: torch.Tensor) -> Callable[[], Any]:
-    """Gives weights the values of their average; how to undo it.
+    """Gives weights the values of their average; returns a function that undoes it.
 
-    Weights of the average's type lie where the average was meanwhile; others are copied, as the
-    average would be rounded in their place.
+    Values of equal types are swapped; otherwise the weights are copied, as swapping would round the
+    average.
     """
     if live.dtype == mean.dtype:
         swap_(live, mean)
@@ -134,7 +134,7 @@ def exchange(live: torch.Tensor, mean: torch.Tensor) -> Callable[[], Any]:
 
 
 def swap_(a: torch.Tensor, b: torch.Tensor) -> None:
-    """Exchanges two tensors' values where they are, rows of about PIECE numbers at a time."""
+    """Swaps two tensors' values in place, rows of about PIECE elements at a time."""
     rows = max(1, PIECE * len(a) // max(1, a.numel())) if a.dim() else 1
     for x, y in zip(a.split(rows), b.split(rows)) if a.dim() else [(a, b)]:
         kept = x.clone()

@@ -1,4 +1,4 @@
-"""Learner: a model, its optimizers and its average, and one optimiser step of them.
+"""Learner: a model, its optimizers and its average, and one optimiser step.
 
 Knows no data set, no checkpoints and no end of a run.
 """
@@ -25,7 +25,7 @@ from .optimizer_state import OptimizerState
 
 
 class Learner:
-    """What a step changes, on its devices.
+    """The state that a step changes, on its devices.
 
     Args:
         model: the objective; it returns sums and counts of losses for a batch.
@@ -40,7 +40,7 @@ class Learner:
         phases: {phase: the parameters of its optimizers}.
 
     Raises:
-        InputError: what is asked of the processes or the model does not go together.
+        InputError: settings of the processes and the model that cannot be combined.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Learner:
         speed.apply_speed(objective, self.speed, 3 * self.config.buckets, sharded=split)
 
     def find_phase(self, optimizer: torch.optim.Optimizer) -> str:
-        """The phase whose parameters an optimizer moves."""
+        """The phase whose parameters an optimizer updates."""
         first = optimizer.param_groups[0]["params"][0]
         for name, params in self.phases.items():
             if any(first is p for p in params):
@@ -86,13 +86,13 @@ class Learner:
         raise InputError("an optimizer holds parameters that no phase of the model trains")
 
     def learn(self, batches: Sequence[Any], step: int, total: float, log: Log) -> torch.Tensor:
-        """One optimiser step over micro-batches; it never waits for the device.
+        """One optimiser step over micro-batches; without synchronising with the device.
 
         Args:
             batches: of this process.
             step: steps taken before.
             total: steps of the run, as the schedule has it.
-            log: is given the losses.
+            log: for the losses.
 
         Returns:
             The gradient's norm, of the first phase.
@@ -103,7 +103,7 @@ class Learner:
         active = self.core.active_phases()
         self.set_rates(lr_factor(step, self.warmup, total, c.schedule, c.decay_fraction))
         means = StepMeans(self.core, self.parallel, batches, active)
-        # dropout's draws depend on step and data alone, so there is no state to lose
+        # dropout depends on step and data alone, so there is no state to save
         torch.manual_seed((c.seed * 1_000_003 + step) * 4096 + self.parallel.data_rank)
         for micro, batch in enumerate(batches):
             batch = batch.to(self.accelerator.device)
@@ -131,9 +131,9 @@ class Learner:
                 group["lr"] = rate * factor * self.core.rate(phase)
 
     def update(self, phase: str) -> torch.Tensor:
-        """Moves the parameters of a phase, unless their gradient is bad. Returns its norm."""
+        """Updates the parameters of a phase, unless their gradient is bad. Returns its norm."""
         mine = [o for o, p in zip(self.optimizers, self.phase_of) if p == phase]
-        if self.accelerator.scaler is not None:  # fp16: what overflows is a bad step like others
+        if self.accelerator.scaler is not None:  # fp16: overflows are bad steps like others
             for optimizer in mine:
                 self.accelerator.scaler.unscale_(optimizer)
         norm = self.parallel.grad_norm(self.phases[phase])

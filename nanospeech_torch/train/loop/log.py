@@ -29,7 +29,7 @@ from .settings import flat
 
 @dataclass(frozen=True)
 class LogOptions:
-    """Where a run is logged, and what of it.
+    """Settings of a run's log.
 
     Attributes:
         config: the log's settings.
@@ -49,14 +49,14 @@ class LogOptions:
 
 
 class Log:
-    """Progress bar, log.csv and trackers; reads the device only every log_every steps.
+    """Progress bar, log.csv and trackers; synchronises with the device only every log_every steps.
 
     Args:
-        options: where to.
-        objective, parallel, guards: what the figures are of.
-        state: the run's, which is read alone.
+        options: see LogOptions.
+        objective, parallel, guards: for the figures.
+        state: the run's, which is only read.
         total: steps of the run.
-        held_out: what to measure on, if anything.
+        held_out: for held-out losses, or None.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Log:
         self.skipped_total: Counter = Counter()
         self.log_failed = False
         precision = self.accelerator.mixed_precision
-        if self.main:  # where it has to be measured, now and not while training
+        if self.main:  # where it is measured, before training starts
             profile.peak_flops(self.accelerator.device, precision)
         self.start_trackers()
         self.bar = tqdm(
@@ -107,7 +107,7 @@ class Log:
             options["wandb"]["dir"] = str(folder)
         try:
             accelerator.init_trackers(self.config.project, config=config, init_kwargs=options)
-        except Exception as e:  # each has its own kinds
+        except Exception as e:  # trackers raise errors of any type
             raise InputError(
                 f"log.trackers {', '.join(sorted(names))} could not start: {e}; log in there, or "
                 "leave it out of log.trackers"
@@ -211,7 +211,7 @@ class Log:
 
     @staticmethod
     def widen(path: Any, header: list[str], row: dict[str, Any]) -> list[str]:
-        """Gives log.csv columns that come later, such as those of losses that join; all of them."""
+        """Adds columns to log.csv, such as those of losses that join later; returns all columns."""
         names = list(row) + [n for n in header if n not in row]
         with path.open(newline="", encoding="utf-8") as f:
             rows = list(csv.DictReader(f))
@@ -224,7 +224,7 @@ class Log:
         return names
 
     def tell_skipped(self) -> None:
-        """Once every process is through an epoch: what was left out in it, and why."""
+        """Reports samples left out, by reason, once every process has finished an epoch."""
         mine = (self.state.epochs()[0], self.state.skipped - self.reported)
         self.reported = Counter(self.state.skipped)
         gathered = self.parallel.gather(mine)
@@ -240,7 +240,7 @@ class Log:
         self.skipped_total = Counter()
 
     def close(self) -> dict[str, float]:
-        """Ends the bar and tells what was left out."""
+        """Ends the bar and reports samples left out."""
         if self.sums:
             self.last = self.means()
         self.bar.close()

@@ -1,7 +1,7 @@
 """Means: the losses of one optimiser step, over all its batches on all processes. Trains nothing.
 
-A mean is a sum over a count, both over the whole step: k micro-batches learn what k processes do,
-and what one large batch does. A mean of their means would give a short batch a long one's weight.
+A mean is a sum over a count, both over the whole step: k micro-batches, k processes and one large
+batch have the same gradient. A mean of means would weight short batches like long ones.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from nanospeech_torch.train.scale.parallel import Parallel
 
 
 class StepMeans:
-    """What a step's sums are divided by, and its mean losses; all on the device.
+    """The counts of a step's losses, and their means; all on the device.
 
-    Of several micro-batches, the elements are counted before the first is learned from: none has to
-    be kept with its graph until the last is there.
+    Elements of all micro-batches are counted before the first backward pass, so that no graph has
+    to be kept until the last forward pass.
 
     Args:
         objective: whose losses they are.
@@ -51,8 +51,8 @@ class StepMeans:
             names = list(found[0][phase])
             each = [torch.stack([micro[phase][name] for name in names]) for micro in found]
             here = torch.stack(each).float().sum(0)
-            told = self.reduce(here.to(device, non_blocking=True))
-            self.counts[phase] = dict(zip(names, told.unbind()))
+            reduced = self.reduce(here.to(device, non_blocking=True))
+            self.counts[phase] = dict(zip(names, reduced.unbind()))
 
     def loss(self, phase: str, sums: Sums) -> Tensor:
         """A micro-batch's part of the step's loss.
@@ -66,8 +66,10 @@ class StepMeans:
             self.totals[phase] = {k: before[k] + v if before else v for k, v in totals.items()}
         else:  # one message for sums and counts
             counts = torch.stack([n.float() for _, n in sums.values()])
-            told = self.reduce(torch.stack([counts, torch.stack(list(totals.values()))]))
-            self.counts[phase], self.totals[phase] = (dict(zip(sums, row.unbind())) for row in told)
+            reduced = self.reduce(torch.stack([counts, torch.stack(list(totals.values()))]))
+            self.counts[phase], self.totals[phase] = (
+                dict(zip(sums, row.unbind())) for row in reduced
+            )
         world, weights = self.parallel.data_world, self.objective.weights()
         return sum(  # type: ignore[return-value]
             weights.get(name, 0.0) * world * total / self.counts[phase][name].clamp(min=1)
@@ -89,12 +91,12 @@ class StepMeans:
     def counts_of(self, batch: Any) -> dict[str, dict[str, Tensor]]:
         """Elements of each phase's losses in a batch, by name.
 
-        An objective that cannot tell them is run once more, without gradients.
+        An objective without `counts` is run once more, without gradients.
         """
         core, accelerator = self.objective, self.parallel.accelerator
-        told = {phase: core.counts(batch, phase) for phase in self.phases}
-        found = {phase: counts for phase, counts in told.items() if counts is not None}
-        if len(found) == len(told):
+        by_phase = {phase: core.counts(batch, phase) for phase in self.phases}
+        found = {phase: counts for phase, counts in by_phase.items() if counts is not None}
+        if len(found) == len(by_phase):
             return found
         several = len(core.phases()) > 1
         batch = batch.to(accelerator.device)

@@ -31,7 +31,7 @@ class OptimizerState:
         model: whose parameters it moves.
 
     Attributes:
-        told: the plain values of its first group at the start.
+        configured: the plain values of its first group at the start.
 
     Raises:
         InputError: a trial step on small parameters left something that cannot be saved.
@@ -45,7 +45,7 @@ class OptimizerState:
         self.began = self.groups(optimizer)
         kinds = (*PLAIN, list, tuple)
         first = optimizer.param_groups[0].items()
-        self.told = {k: v for k, v in first if k not in TRAINERS and type(v) in kinds}
+        self.configured = {k: v for k, v in first if k not in TRAINERS and type(v) in kinds}
         self.try_out()
 
     def tensors(self) -> dict[str, Tensor]:

@@ -1,7 +1,7 @@
-"""Spoken samples of a running training: fixed sentences with the averaged weights. Trains nothing.
+"""Samples: fixed sentences spoken by a run's averaged weights. Trains nothing.
 
 Files go to run_dir/samples/step_N/: a .wav and a .png of the log mel for each sentence, and to the
-trackers that can show them. Made on the CPU by the main process while the others wait.
+trackers that can show them. The main process makes them on the CPU while the others wait.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class SpokenSamples:
         self.config, self.folder = config, folder
 
     def save(self, saved: dict[str, Any], step: int, trackers: Iterable[Any]) -> None:
-        """Speaks with the weights of a step, and writes what is spoken.
+        """Speaks with the weights of a step, and writes the samples.
 
         Args:
-            saved: what an exported checkpoint holds (step_N.pt).
+            saved: the content of an exported checkpoint (step_N.pt).
             step: of the run.
             trackers: Accelerate's.
         """
@@ -90,7 +90,7 @@ class SpokenSamples:
             try:
                 picture(folder / f"{i}.png", wave, text)
             except BackendError:
-                pass  # the sound is what matters
+                pass  # pictures are optional
 
 
 def picture(path: Path, wave: np.ndarray, title: str) -> None:

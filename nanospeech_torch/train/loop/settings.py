@@ -1,10 +1,13 @@
-"""Settings: those of a run as nested plain values, and what differs between two of them."""
+"""Settings: a run's settings as nested plain values, and differences between two of them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-# what may change between a run and its continuation without a word
+from nanospeech.config import VocoderConfig, current_names
+from nanospeech_torch.train.objectives.vocoder_gan import VocoderLossConfig
+
+# settings that may change on resume without a notice
 FREE = ("run_dir", "save_step", "log.", "data.workers", "train.log_every")
 
 
@@ -19,8 +22,13 @@ def flat(values: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """What differs between two configs, one line each; not what may differ freely."""
-    a, b = flat(old), flat(new)
+    """Differences between two configs, one line each, without FREE settings."""
+    kinds = {"vocoder": VocoderConfig, "vocoder_loss": VocoderLossConfig}
+    present = {
+        k: current_names(kinds[k], v, f"the checkpoint's {k}") if k in kinds and v else v
+        for k, v in old.items()
+    }
+    a, b = flat(present), flat(new)
     lines = []
     for name in sorted(a.keys() | b.keys()):
         if a.get(name) != b.get(name) and not name.startswith(FREE):

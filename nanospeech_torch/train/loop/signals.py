@@ -1,4 +1,4 @@
-"""Signals: what Ctrl-C and SIGTERM do to a training run. Saves nothing itself.
+"""Signals: handling of Ctrl-C and SIGTERM by a training run. Saves nothing itself.
 
 A terminal, SLURM or `kill -TERM -PGID` signals every process of a run. The trainers end their step
 and save; what loader workers do is in data/worker_signals.py.
@@ -16,14 +16,14 @@ from typing import Any
 from nanospeech_torch.train.data.worker_signals import ASKING
 from nanospeech_torch.train.scale.parallel import Parallel
 
-AGREE_EVERY = 10  # most steps between questions to the other processes whether to stop
-AGREE_SECONDS = 5.0  # and about the most time: who stops a run does not wait long for it
+AGREE_EVERY = 10  # most steps between agreements of the processes on stopping
+AGREE_SECONDS = 5.0  # and about the most seconds
 EARLY: list[str] = []  # signals that came before there was a trainer to stop
 
 
 @contextlib.contextmanager
 def early_signals() -> Iterator[None]:
-    """A SIGTERM that comes inside, but before training, stops the run at its first step.
+    """Within the context, a SIGTERM before training stops the run at its first step.
 
     Imports and a large model take a while. One that comes after training changes nothing any more.
     """
@@ -70,7 +70,7 @@ class StopSignals:
 
 
 class Agreement:
-    """Whether processes stop: they agree on it every few steps, as one alone would hang.
+    """The processes' agreement to stop, every few steps: none may stop alone.
 
     Args:
         parallel: the processes.

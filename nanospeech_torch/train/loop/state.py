@@ -1,8 +1,8 @@
-"""State: all that a run must remember to go on as if never stopped. Writes no checkpoints.
+"""State: everything that an exactly resumed run needs. Writes no checkpoints.
 
-Tensors go under flat names, model.NAME, ema.NAME, optimizer.I.NAME.KEY and guard.NAME, whatever
-the processes and their number; hyperparameters are the config's, not the checkpoint's, but for
-those that an optimizer moves by itself.
+Tensors have flat names, model.NAME, ema.NAME, optimizer.I.NAME.KEY and guard.NAME, for any number
+of processes; hyperparameters are the config's, not the checkpoint's, except for those that an
+optimizer changes itself.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .settings import changes
 
 @dataclass(frozen=True)
 class RunParts:
-    """What of a run is saved and restored, beside its RunState."""
+    """The parts of a run that are saved and restored, beside its RunState."""
 
     objective: Objective
     ema: EMA
@@ -57,7 +57,7 @@ class RunParts:
         return {name: value.detach() for name, value in found.items()}
 
     def optimizer_values(self) -> list[dict[str, Any]]:
-        """What optimizers remember beside tensors; every process must call.
+        """Values in optimizers' states that are no tensors; every process must call.
 
         Raises:
             CheckpointError: it differs between processes, of which one alone writes it.
@@ -65,7 +65,7 @@ class RunParts:
         found = [memory.values() for memory in self.memories]
         if len(set(self.parallel.gather(json.dumps(found)))) > 1:
             raise CheckpointError(
-                "what the optimizers remember beside tensors differs between the processes, so no "
+                "values in optimizers' states that are no tensors differ between processes, so no "
                 "checkpoint can hold it; take an optimizer that keeps such values in tensors"
             )
         return found
@@ -78,7 +78,7 @@ class RunParts:
 
 @dataclass(frozen=True)
 class Restored:
-    """What a checkpoint holds for the RunState of this process."""
+    """The values of a checkpoint for the RunState of this process."""
 
     step: int
     elapsed_before: float
@@ -89,7 +89,7 @@ class Restored:
 def pack(
     parts: RunParts, run: RunState, described: Mapping[str, Any]
 ) -> tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]:
-    """The arguments of Checkpoints.save: tensors, what all processes share, what is this one's.
+    """The arguments of Checkpoints.save: tensors, values of all processes, values of this one.
 
     Args:
         parts, run: the run.
@@ -120,7 +120,7 @@ def pack(
 
 
 def export(parts: RunParts, described: dict[str, Any]) -> dict[str, Any] | None:
-    """What Checkpoints.save exports: whole weights if they are small; None on other processes.
+    """The export of Checkpoints.save: whole weights if they are small; None on other processes.
 
     Args:
         parts: of the run.
@@ -134,7 +134,7 @@ def export(parts: RunParts, described: dict[str, Any]) -> dict[str, Any] | None:
 def weights(
     parts: RunParts, described: dict[str, Any], averaged_only: bool = False
 ) -> dict[str, Any] | None:
-    """What step_N.pt holds: whole weights and what a converter needs; None on other processes."""
+    """The content of step_N.pt: whole weights, values for converters; None on other processes."""
     ema = parts.whole("ema")
     model = {} if averaged_only else {"model_state_dict": parts.whole("model")}
     return None if parts.parallel.rank else {**model, "ema_state_dict": ema, **described}
@@ -149,7 +149,7 @@ def random_state() -> dict[str, str]:
 
 
 def set_random_state(state: dict[str, str]) -> None:
-    """Puts back what random_state gave."""
+    """Restores the states of random_state."""
     raw = {
         k: torch.from_numpy(np.frombuffer(base64.b64decode(v), np.uint8).copy())
         for k, v in state.items()
@@ -166,17 +166,17 @@ def resume(
     settings: dict[str, Any],
     say: Callable[[str], None],
 ) -> Restored | None:
-    """Loads the state to go on from, and says so.
+    """Loads the checkpoint to resume from, and reports it.
 
     Args:
         how: "auto", "never" or the path of a checkpoint folder.
-        parts: are given their state.
+        parts: whose state is restored.
         checkpoints: of the run's folder.
-        settings: of the run, to tell what changed.
+        settings: of the run, to report changes.
         say: prints a line.
 
     Returns:
-        What the Trainer puts into its RunState; None for a new run.
+        Values for the Trainer's RunState; None for a new run.
 
     Raises:
         CheckpointError: there is none where one was named, or it does not fit.
@@ -186,7 +186,7 @@ def resume(
     path = checkpoints.newest() if how == "auto" else None
     if how not in ("auto", "never"):
         path = named(how)
-    path = p.broadcast(path)  # a slow file system may show processes different things
+    path = p.broadcast(path)  # on a slow file system processes may see different files
     if path is None:
         exports = [*folder.glob("step_*.pt"), *folder.glob("step_*.weights")]
         lone = sorted(exports) if how == "auto" else []
@@ -273,7 +273,7 @@ class Ranks:
     Args:
         path: of the checkpoint.
         processes: that wrote it.
-        data_processes: into how many parts they dealt the data; the ranks of a tensor split, which
+        data_processes: the number of parts of the data; the ranks of a tensor split, which
             follow each other, read the same.
     """
 
@@ -308,12 +308,12 @@ class Ranks:
     def resume(
         self, shards: int, seed: int, rank: int, world: int, workers: int
     ) -> tuple[dict[int, StreamState], bool, int]:
-        """A process's places to go on from; see stream.resume.
+        """A process's stream states to resume from; see order.resume.
 
         Where the same streams go on in the same processes, no other process's file is read.
 
         Returns:
-            Its places by worker, whether they are the saved ones, and how many streams there were.
+            Its stream states by worker, whether they are the saved ones, and the number of streams.
         """
         own = self.places(rank)
         if world == self.data_processes and own and alike(own, rank, world, workers):
@@ -326,7 +326,7 @@ class Ranks:
 
 
 def alike(places: dict[int, StreamState], rank: int, world: int, workers: int) -> bool:
-    """Whether places are those of this process's own workers."""
+    """Whether stream states are those of this process's own workers."""
     return all(
         (p.streams, p.stream) == (world * workers, rank * workers + worker)
         for worker, p in places.items()

@@ -1,7 +1,7 @@
 """Trainer: the one loop, on Hugging Face Accelerate, for speech, duration and vocoder models.
 
 Losses are in objectives/, batches in data/, how processes share a model in scale/parallel.py, what
-a checkpoint holds in state.py. Where the run stands is a RunState, which the Trainer alone changes.
+a checkpoint holds in state.py. The run's position is a RunState, which only the Trainer changes.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class Trainer(Learner):
             those of TrainConfig.
 
     Attributes:
-        state: where the run stands; changed here alone.
+        state: the run's position; changed here only.
 
     Raises:
-        InputError: what is asked of the processes or the model does not go together.
+        InputError: settings of the processes and the model that cannot be combined.
     """
 
     default_run = "runs/nanospeech"
@@ -96,7 +96,7 @@ class Trainer(Learner):
         """Asks the run to end after its step, with a checkpoint.
 
         Args:
-            reason: told when it does; the name of a signal.
+            reason: printed when it ends; the name of a signal.
 
         Returns:
             Whether it was asked to before.
@@ -111,11 +111,11 @@ class Trainer(Learner):
             tqdm.write(text)
 
     def model_config(self) -> dict[str, Any]:
-        """What a converter needs to know of this model: config.json's sections."""
+        """Values for converters: config.json's sections."""
         return self.core.model_config()
 
     def vocab(self) -> list[str]:
-        """The tokenizer's tokens, as far as it tells them."""
+        """The tokenizer's tokens, if it has a vocabulary."""
         tokenizer: Any = self.core.tokenizer
         if hasattr(tokenizer, "vocab"):
             return list(tokenizer.vocab)
@@ -129,7 +129,7 @@ class Trainer(Learner):
             "parallel": asdict(self.parallel.config),
             "mixed_precision": self.accelerator.mixed_precision,
             "optimizer": [
-                {"kind": type(m.optimizer).__name__, "rates": rates, **m.told}
+                {"kind": type(m.optimizer).__name__, "rates": rates, **m.configured}
                 for m, rates in zip(self.memories, self.rates)
             ],
             "loss": asdict(self.core.loss),
@@ -141,12 +141,12 @@ class Trainer(Learner):
         return json.loads(json.dumps(found))
 
     def described(self) -> dict[str, Any]:
-        """What a converter needs to know beside the weights."""
+        """Values for converters beside the weights."""
         config, vocab, run = self.model_config(), self.vocab(), self.settings()
         return {"step": self.step, "config": config, "vocab": vocab, "run": run}
 
     def loader(self, dataset: Any, plan: BatchPlan, workers: int, cache_bytes: int) -> Any:
-        """This process's batches of a dataset, from where the run stands."""
+        """This process's batches of a dataset, from the run's position on."""
         source, s, p, c = make_source(dataset), self.state, self.parallel, self.config
         if self.saved_places:
             streams = max(1, workers)
@@ -174,7 +174,7 @@ class Trainer(Learner):
         return make_loader(self.core.batches(source, plan, stream), workers, pin)
 
     def resume(self, how: str) -> None:
-        """Goes on from a checkpoint, or begins a run; see state.resume."""
+        """Resumes from a checkpoint, or begins a run; see state.resume."""
         found = state.resume(how, self.parts, self.checkpoints, self.settings(), self.say)
         if found is not None:
             s, self.saved_places = self.state, found.ranks
@@ -196,7 +196,7 @@ class Trainer(Learner):
         )
 
     def held_out(self, plan: BatchPlan) -> HeldOut | None:
-        """What the run is measured on, if log.held_out names something."""
+        """The held-out batches, if log.held_out names shards."""
         files = self.log_config.held_out
         return HeldOut(files, plan, self.core, self.ema, self.parallel) if files else None
 
@@ -236,7 +236,7 @@ class Trainer(Learner):
     def train_with(
         self, train_dataset: Any, total_steps: int, options: TrainOptions
     ) -> dict[str, float]:
-        """What train() does; its settings in one piece."""
+        """Implements train(), with its settings as one object."""
         o = options
         plan = o.plan(self.config, self.speed.compile != "off", self.core.multiple())
         self.batching = {
@@ -277,7 +277,7 @@ class Trainer(Learner):
             finally:
                 means = log.close()
             self.save_last(saved)
-            del batches  # ends the loader's workers while a signal is still nothing to fear
+            del batches  # ends the loader's workers while signals are still handled
         self.accelerator.end_training()
         return means
 
@@ -291,7 +291,7 @@ class Trainer(Learner):
         return stop
 
     def spoken_samples(self) -> Callable[[Any], None] | None:
-        """What lets the run speak log.sentences; None if it is not to.
+        """The function that speaks log.sentences; None without samples.
 
         Raises:
             InputError: the model does not speak.
@@ -326,16 +326,16 @@ class Trainer(Learner):
             )
 
     def sample(self, on_sample: Callable[[Trainer], None]) -> None:
-        """Lets the run be heard; what goes wrong there does not end it."""
+        """Makes samples; an error there does not end the run."""
         try:
             on_sample(self)
         except Exception as e:
             self.say(f"no samples at step {self.step}: {type(e).__name__}: {e}")
-        self.parallel.gather(None)  # the others wait here for the one that speaks
+        self.parallel.gather(None)  # the others wait here for the main process
         self.model.train()
 
     def optimizer_step(self, batches: Any, total_steps: int, log: Log) -> None:
-        """One optimiser step over `accumulate` micro-batches; it never waits for the device."""
+        """One optimiser step over `accumulate` micro-batches, without a device synchronisation."""
         total = steps_in_all(self.step, self.state.time_fraction, total_steps)
         log.bar.total = round(total)
         found = [self.next_batch(batches) for _ in range(self.config.accumulate)]
@@ -345,7 +345,7 @@ class Trainer(Learner):
         log.step(norm, self.optimizers[0].param_groups[0]["lr"])
 
     def next_batch(self, batches: Any) -> Any:
-        """The next batch with something in it."""
+        """The next non-empty batch."""
         begun = time.monotonic()
         while True:
             try:

@@ -157,7 +157,7 @@ def hidden_matrices(owner: nn.Module) -> set[str]:
 
 
 def fuse(optimizer: torch.optim.Optimizer) -> None:
-    """Makes a new Adam or AdamW a fused one, unless told not to: faster, and it can skip a step."""
+    """Makes a new Adam or AdamW fused, unless set otherwise: faster, and able to skip steps."""
     if type(optimizer) in (torch.optim.Adam, torch.optim.AdamW) and not optimizer.state:
         for group in optimizer.param_groups:
             if group.get("fused") is None and not (group["foreach"] or group["amsgrad"]):
