@@ -55,12 +55,14 @@ class Forked:
             os.kill(self.pid, number)
 
     def communicate(self, timeout: float = 300) -> tuple[str, None]:
-        """Waits for the end, or kills what takes longer; what was printed, errors too."""
+        """Waits for the end, or kills what takes longer; all that was printed. Call it once."""
         self.process.join(timeout)
         if self.poll() is None:
             self.send_signal(signal.SIGKILL)
             self.process.join()
-        return Path(self.output).read_text(encoding="utf-8", errors="replace"), None
+        said = Path(self.output).read_text(encoding="utf-8", errors="replace")
+        Path(self.output).unlink()
+        return said, None
 
 
 def begin(
