@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system with fork")
 def test_kills_leave_no_trace():
-    """Eight of them; fifty are docs/training.md's."""
+    """Eight of them; by itself the script makes fifty."""
     command = [sys.executable, "-m", "scripts.experiments.crash_test", "--kills", "8"]
     command += ["--steps", "16"]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
