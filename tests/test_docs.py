@@ -7,6 +7,8 @@ import importlib
 import io
 import re
 import shlex
+import shutil
+import subprocess
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 from nanospeech import plugins
 from nanospeech.commands import COMMANDS
 from nanospeech.configs import find_recipe
+from nanospeech.generate import FALLBACK
 from nanospeech_torch.train.config import SECTIONS, read_run
 from scripts.experiments.plot_training import main as plot
 
@@ -121,6 +124,30 @@ def test_scripts_and_tests_that_are_named_are_there(path):
             assert (ROOT / found).exists(), f"{name(path)} names {found}"
 
 
+def test_what_the_pages_commands_write_into_a_clone_is_ignored(tmp_path):
+    written = {
+        words[i + 1]
+        for path in DOCS
+        for words in commands(path)
+        for i, word in enumerate(words[:-1])
+        if word in ("--output", "--out", "--run")
+    }
+    # pictures and tables of the pages themselves are there to be replaced
+    written = {w for w in written if w[0].islower() and not w.startswith("docs/")}
+    # what commands write where no flag names it
+    written |= {FALLBACK, "runs/anna", "vocab.txt", "skipped.csv", "shards/shard-000000.tar"}
+    shutil.copy(ROOT / ".gitignore", tmp_path)
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    asked = subprocess.run(
+        ["git", "check-ignore", *(w if Path(w).suffix else f"{w}/file" for w in written)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    ignored = {line.removesuffix("/file") for line in asked.stdout.splitlines()}
+    assert written == ignored
+
+
 @pytest.mark.parametrize(("module", "rest"), CALLS)
 def test_commands_use_flags_that_exist(module, rest):
     known = help_of(module)
@@ -203,6 +230,7 @@ def test_a_log_is_drawn_by_any_of_its_losses(tmp_path, capsys):
     for more in ([], ["--loss", "judge"]):
         assert plot(["--log", str(log), "--out", str(out), *more]) == 0
         assert out.read_bytes().startswith(b"\x89PNG")
+        assert capsys.readouterr().out == f"wrote {out}\n"
         out.unlink()
     assert plot(["--log", str(log), "--out", str(out), "--loss", "flow"]) == 2
     assert "choose from mel, judge" in capsys.readouterr().err

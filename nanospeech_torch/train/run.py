@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from nanospeech.config import DiTConfig
-from nanospeech.errors import InputError
+from nanospeech.errors import CheckpointError, InputError
 from nanospeech.release.folder import VOCODER, Release, open_release
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 from nanospeech_torch.dit import DiT
@@ -173,9 +173,13 @@ def build_trainer(config: RunConfig, **accelerate_kwargs: Any) -> Trainer:
 
 
 def dry_run(config: RunConfig) -> str:
-    """Sizes, work and memory of a run; allocates no weights and reads no data."""
+    """Sizes, work and memory of a run; allocates no weights and reads its vocabulary alone."""
     if config.model != "vocoder":
-        return estimate.dry_run(config)
+        try:
+            tokens = len(build_tokenizer(config.data))
+        except (InputError, CheckpointError):  # a vocab.txt that is yet to be made
+            return estimate.dry_run(config)
+        return estimate.dry_run(config, tokens)
     with torch.device("meta"):
         objective = build_objective(config, None)
     batch, frames = config.data.batch_size, config.vocoder_loss.frames

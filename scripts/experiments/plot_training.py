@@ -98,6 +98,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--out", required=True, help="picture to write")
     args = parser.parse_args(argv)
     draw(args.log, args.wer, args.out, args.loss)
+    print(f"wrote {args.out}")
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ import yaml
 
 from convert.__main__ import main as convert
 from nanospeech.release.folder import read_tensors
+from nanospeech.text.tokenizer import phoneme_vocab
 from nanospeech_torch.train.__main__ import main
 from nanospeech_torch.train.config import read_run
 from nanospeech_torch.train.initial import load_objective
@@ -168,6 +170,26 @@ def test_presets_tell_their_sizes_without_allocating_them(preset, millions, caps
         if line.split()[:1] in (["all"], ["vocoder"])
     ]
     assert counts[0] / 1e6 == pytest.approx(millions, rel=0.01)
+
+
+@pytest.mark.parametrize("model", ["speech", "duration"])
+def test_a_dry_run_counts_the_weights_that_the_run_has(config, tmp_path, capsys, model):
+    vocab = tmp_path / "vocab.txt"
+    chars = f"data.vocab={vocab}", "data.tokenizer=chars", f"model={model}"
+
+    def said(*changes: str) -> str:
+        assert main(["--config", str(config), "--set", *changes, "--dry-run"]) == 0
+        return capsys.readouterr().out
+
+    assert "for 256 tokens (assumed" in said(*chars)  # it is made from recordings that come later
+    vocab.write_text("\n".join("abcdefg"))
+    for changes, tokens in (chars, 7), ((f"model={model}",), len(phoneme_vocab())):
+        run = read_run(config, list(changes))
+        objective = build_objective(run, build_tokenizer(run.data))
+        page = said(*changes)
+        count = sum(p.numel() for p in objective.parameters())
+        assert f"for {tokens} tokens (in use)" in page
+        assert re.search(rf"^  all +{count:,}$", page, re.M)
 
 
 def test_yaml_booleans_that_are_meant_as_words_are_taken_as_such(config):
