@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from nanospeech.audio import wave as audio
+from nanospeech.audio.recording import depth
 from nanospeech.cli import Parser, command
 from nanospeech.corpus.layouts import Sample, find
 from nanospeech.corpus.mp3 import BadAudio, decode
@@ -64,14 +65,6 @@ def measure(sample: Sample) -> Candidate | None:
     seconds = len(wave) / audio.SAMPLE_RATE
     level = float(20 * np.log10(audio.rms(wave) + 1e-6))
     return Candidate(sample, wave, seconds, len(sample.text) / seconds, level, depth(wave))
-
-
-def depth(wave: np.ndarray) -> float:
-    """By how many dB the quietest tenth of a wave's 20 ms blocks is below its loudest tenth."""
-    block = audio.SAMPLE_RATE // 50
-    blocks = wave[: len(wave) // block * block].reshape(-1, block)
-    power = 20 * np.log10(np.sqrt(np.mean(np.square(blocks, dtype=np.float64), axis=1)) + 1e-6)
-    return float(np.percentile(power, 90) - np.percentile(power, 10))
 
 
 def unfit(sample: Sample) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +12,11 @@ import numpy as np
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
 from nanospeech.config import ModelConfig, SampleOptions, from_dict
-from nanospeech.errors import CheckpointError, InputError
+from nanospeech.errors import InputError
 from nanospeech.text.sentences import byte_length, encode, is_speakable, prepare
 from nanospeech.text.tokenizer import Tokenizer
+
+from .voice_facts import ABOUT, read_settings
 
 log = logging.getLogger("nanospeech")
 SUFFIXES = (".wav", ".flac", ".ogg", ".mp3", ".opus")
@@ -58,14 +59,10 @@ class VoiceSettings:
         """Reads a NAME.json, which need not be there.
 
         Raises:
-            CheckpointError: it is not JSON, or not this.
+            CheckpointError: it is not JSON, or not this and facts.
         """
-        if not path.is_file():
-            return VoiceSettings()
-        try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError) as e:
-            raise CheckpointError(f"cannot read {path}: {e}") from e
+        values = read_settings(path)
+        values.pop(ABOUT, None)  # what voice_facts.py reads
         return from_dict(VoiceSettings, values, str(path))
 
 
