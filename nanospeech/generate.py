@@ -89,11 +89,13 @@ def add_voices(add: Callable[..., Any]) -> None:
     add(
         "--voice",
         metavar="NAME",
-        help="one of the model's voices; default/NAME: the recording of one that ships",
+        help="one of the model's voices, or of those that you added (nanospeech voices add);"
+        " default/NAME: the recording of one that ships",
     )
     add("--list-voices", action="store_true", help="print the names of the model's voices")
     add("--ref-audio", metavar="FILE", help="recording of a voice to imitate, best 3 to 10 seconds")
-    add("--ref-text", metavar="TEXT", help="the words of --ref-audio")
+    add("--ref-text", metavar="TEXT", help="the words of --ref-audio; without them Whisper listens")
+    add("--whisper", default="base", metavar="NAME", help="size or folder of Whisper (base)")
 
 
 def add_machine(add: Callable[..., Any]) -> None:
@@ -130,22 +132,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     args = build_parser().parse_args(argv)
     if args.list_voices:
-        return list_voices(args)
+        from nanospeech.commands.voices import print_names
+
+        return print_names(args.model, say)
     return speak_batch(args) if args.batch is not None else generate(args)
-
-
-def list_voices(args: argparse.Namespace) -> int:
-    """Prints the names of the model's voices, one a line."""
-    from nanospeech.release.folder import resolve
-    from nanospeech.release.voices import list_voices as names
-    from nanospeech.release.voices import own_voices
-
-    folder = resolve(args.model)
-    if not own_voices(folder):
-        say(f"{folder} has no voices of its own; these ship, and lend it their recordings")
-    for name in names(folder):
-        print(name)
-    return 0
 
 
 def read_options(args: argparse.Namespace) -> tuple[SampleOptions, str | None, float | None]:
@@ -164,7 +154,7 @@ def read_options(args: argparse.Namespace) -> tuple[SampleOptions, str | None, f
         raise InputError(
             f"--duration {how!r} not known; choose from {', '.join(DURATIONS)}, or give seconds"
         )
-    check_reference(args.ref_audio, args.ref_text, args.voice)
+    check_reference(args.ref_audio, args.ref_text, args.voice, listens=True)
     return options, how, seconds
 
 
@@ -174,9 +164,14 @@ def load_speaker(args: argparse.Namespace, options: SampleOptions, how: str | No
 
     from .load import load_engine
 
+    reference = args.ref_audio, args.ref_text
+    if args.ref_audio is not None and args.ref_text is None:
+        from nanospeech.commands.voices import listened
+
+        found = listened(args.ref_audio, None, args.whisper, say)
+        reference = found.wave, found.text
     where = args.model, args.backend, args.device, args.dtype
     engine = load_engine(*where, args.quantize, args.compile or None)
-    reference = args.ref_audio, args.ref_text
     return Speaker(engine, args.voice, *reference, options, args.speed, args.seed, duration=how)
 
 

@@ -67,6 +67,14 @@ def pytest_xdist_make_scheduler(config, log):
     return LoadFileScheduling(config, log)
 
 
+@pytest.fixture(autouse=True)
+def user_data(tmp_path_factory, monkeypatch) -> Path:
+    """The user's data folder in a test: one of its own, where nothing is yet."""
+    folder = tmp_path_factory.mktemp("home") / "nanospeech"
+    monkeypatch.setenv("NANOSPEECH_HOME", str(folder))
+    return folder
+
+
 def needs(backend: str) -> None:
     """Skips a test where a backend is not installed."""
     pytest.importorskip("mlx.core" if backend == "mlx" else backend, reason=f"no {backend} here")

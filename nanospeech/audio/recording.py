@@ -1,9 +1,15 @@
-"""Recording: how good a recording of a voice is, and its hiss taken out. NumPy; knows no models."""
+"""Recording: how good a recording of a voice is, and its hiss taken out. Knows no models."""
 
 from __future__ import annotations
 
+import io
+from pathlib import Path
+
 import numpy as np
 
+from .loudness import clipped_share
+
+CLIPPING = 1e-4  # share of clipped samples that is heard
 AUDIBLE = 60.0  # dB below the strongest frequency: what is weaker ends the bandwidth
 SMOOTHED = 9  # bins that are looked at together, so that no single one decides
 LOUD = 95  # percentile of a frequency's power over time: what it has when it sounds
@@ -85,3 +91,22 @@ def denoised(wave: np.ndarray, rate: int) -> np.ndarray:
     for index, frame in enumerate(frames):
         out[index * hop : index * hop + size] += frame
     return (out[size : size + len(wave)] / 1.5).astype(np.float32)  # four squared windows' sum
+
+
+def clipping(source: str | Path | bytes, seconds: float = 600.0) -> float:
+    """Share of a file's samples that are clipped, of its worst channel: 0 to 1.
+
+    Args:
+        source: a path, or the bytes of a whole file. It is heard at its own rate, as another one
+            hides what is clipped.
+        seconds: of its beginning that are looked at.
+
+    Raises:
+        OSError, RuntimeError: it cannot be read.
+    """
+    import soundfile
+
+    file = io.BytesIO(source) if isinstance(source, bytes) else str(source)
+    with soundfile.SoundFile(file) as f:
+        wave = f.read(int(seconds * f.samplerate), dtype="float32", always_2d=True)
+    return max(map(clipped_share, wave.T), default=0.0)

@@ -1,41 +1,155 @@
-"""`nanospeech voices`: which voices a model has, and what is known of one."""
+"""`nanospeech voices`: which voices there are, what is known of one, and a user's own."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nanospeech.cli import Parser, command
+from nanospeech.config import AudioConfig
+from nanospeech.errors import BackendError, InputError
 
-ABOUT = """Lists the voices of a model, or shows what is known of one.
+if TYPE_CHECKING:
+    from nanospeech.speech.reference import Reference
+
+ABOUT = """Lists voices, shows what is known of one, and keeps recordings as voices of your own.
 
   nanospeech voices
   nanospeech voices --model my_voice
-  nanospeech voices show kumo"""
+  nanospeech voices show kumo
+  nanospeech voices add anna me.wav      then: nanospeech "Hello." --voice anna"""
+CONSENT = (
+    "Keep and use a person's voice only with that person's consent, and do not pass off what it"
+    " says as theirs."
+)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = Parser("nanospeech voices", ABOUT)
-    parser.add_argument("--model", help="release folder or Hub name (default: the one that ships)")
-    tools = parser.add_subparsers(dest="tool", metavar="list | show")
-    tools.add_parser("list", help="a voice a line, with what is known of it (the default)")
-    show = tools.add_parser("show", help="words, licence, files and settings of a voice")
+    model = argparse.ArgumentParser(add_help=False)
+    where = "release folder or Hub name (default: the one that ships)"
+    model.add_argument("--model", default=argparse.SUPPRESS, help=where)
+    parser = Parser("nanospeech voices", ABOUT, parents=[model])
+    tools = parser.add_subparsers(dest="tool", metavar="list | show | add | remove")
+    known = "a voice a line, with what is known of it (the default)"
+    tools.add_parser("list", help=known, parents=[model])
+    known = "words, licence, files and settings of a voice"
+    show = tools.add_parser("show", help=known, parents=[model])
     show.add_argument("name")
+    add = tools.add_parser("add", help="keep a recording as a voice")
+    add.add_argument("name", help="of the voice: letters, digits, - and _")
+    add.add_argument("recording", type=Path, help="3 to 12 seconds of one person's speech")
+    add.add_argument("--text", help="what is said in it; without it Whisper listens")
+    add.add_argument("--whisper", default="base", help="that listens: a size or a folder (base)")
+    add.add_argument("--language", default="en", help="that is spoken (default: %(default)s)")
+    add.add_argument("--licence", default="", help="of the recording, in a few words")
+    add.add_argument("--overwrite", action="store_true", help="replace a voice of that name")
+    remove = tools.add_parser("remove", help="delete a voice that you added")
+    remove.add_argument("name")
     return parser
+
+
+def print_names(model: str | None, say: Callable[[str], None]) -> int:
+    """Prints the names of a model's voices and of the user's, one a line."""
+    from nanospeech.release.folder import resolve
+    from nanospeech.release.voices import list_voices, own_voices, user_voices
+
+    folder = resolve(model)
+    if not own_voices(folder):
+        say(f"{folder} has no voices of its own; these ship, and lend it their recordings")
+    print("\n".join(dict.fromkeys([*list_voices(folder), *sorted(user_voices())])))
+    return 0
+
+
+def listened(
+    recording: str | Path,
+    text: str | None,
+    whisper: str,
+    say: Callable[[str], None],
+    language: str = "en",
+) -> Reference:
+    """A recording made ready, its words listened for where they are not given; tells of it.
+
+    Raises:
+        InputError: a recording that cannot be used.
+        BackendError: it has to be listened to, and faster-whisper is not installed.
+    """
+    from nanospeech.measure.transcription import whisper_listener
+    from nanospeech.speech.reference import read_reference
+
+    try:
+        found = read_reference(recording, text, lambda: whisper_listener(whisper, language))
+    except BackendError as e:
+        raise BackendError(f"{e}; or write down what is said in the recording, as text") from e
+    for note in found.notes:
+        say(f"note: {note}")
+    if found.heard:
+        say(f"heard: {found.text}")
+    return found
+
+
+def add_voice(args: argparse.Namespace) -> None:
+    """Keeps a recording as a voice of the user's.
+
+    Raises:
+        InputError: a name that cannot be or is taken, or a recording that cannot be used.
+    """
+    from nanospeech.release.user_voices import check_name, files_of, save_voice
+    from nanospeech.release.voices import shipped_voices
+
+    check_name(args.name)
+    if args.name.casefold() in {name.casefold() for name in shipped_voices()}:
+        raise InputError(f"{args.name} is a voice that ships; choose another name")
+    if files_of(args.name) and not args.overwrite:
+        raise InputError(f"you have a voice {args.name!r}; pass --overwrite to replace it")
+    found = listened(args.recording, args.text, args.whisper, print, args.language)
+    about = {
+        "origin": "yours",
+        "licence": args.licence,
+        "bandwidth": round(found.bandwidth, -1),
+        "added": date.today().isoformat(),
+        "from": args.recording.name,
+    }
+    path = save_voice(args.name, found.wave, found.text, about, args.overwrite)
+    print(
+        f"kept {len(found.wave) / AudioConfig().sample_rate:.1f} s as the voice {args.name}: {path}"
+    )
+    if found.heard:
+        print("if the words are wrong, give them: the same command with --overwrite --text '...'")
+    print(CONSENT)
+    warn_of_imitation(args.name)
+
+
+def warn_of_imitation(name: str) -> None:
+    """Says where the model that ships will not speak like the recording."""
+    from nanospeech.release.folder import DEFAULT, MODEL, load_config
+    from nanospeech.release.sharded import there
+
+    if there(DEFAULT / MODEL) and load_config(DEFAULT).imitates is False:
+        print(
+            f"the model that ships does not imitate: with it, --voice {name} is spoken in a voice"
+            f" of its own. Give --model one that imitates, or: nanospeech finetune --voice {name}"
+        )
 
 
 def list_them(folder: Path) -> None:
     """Prints a table of a release's voices, and where their recordings are."""
     from nanospeech.release.folder import load_config
+    from nanospeech.release.user_voices import USER
     from nanospeech.release.voice_facts import load_facts, table
-    from nanospeech.release.voices import own_voices, shipped_voices
+    from nanospeech.release.voices import own_voices, shipped_voices, user_voices
 
     own = own_voices(folder)
     voices = dict(sorted((own or shipped_voices()).items()))
     facts = {name: load_facts(path) for name, path in voices.items()}
     print("\n".join(table(facts)))
+    if yours := dict(sorted(user_voices().items())):
+        named = {f"{USER}{n}" if n in voices else n: load_facts(p) for n, p in yours.items()}
+        print("\n" + "\n".join(["added by you:", *table(named)[1:]]))
+        facts, voices = {**facts, **named}, {**voices, **yours}
     if not own and voices:
         print(f"{folder} has no voices of its own: these ship, and lend it their recordings")
     if preferred := load_config(folder).default_voice:
@@ -81,11 +195,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
     from nanospeech.release.folder import resolve
 
-    folder = resolve(args.model)
+    model = getattr(args, "model", None)
     if args.tool == "show":
-        show_one(args.name, folder)
+        show_one(args.name, resolve(model))
+    elif args.tool == "add":
+        add_voice(args)
+    elif args.tool == "remove":
+        from nanospeech.release.user_voices import remove_voice
+
+        print(f"removed {', '.join(map(str, remove_voice(args.name)))}")
     else:
-        list_them(folder)
+        list_them(resolve(model))
     return 0
 
 

@@ -51,14 +51,19 @@ def check(measure: str) -> None:
         raise BackendError(f"{', '.join(missing)} {verb} not installed; run: {command}")
 
 
-def load_whisper(name: str = "base", threads: int = 1) -> Any:
+def load_whisper(name: str = "base", threads: int = 1, extra: str = "eval") -> Any:
     """A faster-whisper model on the CPU in int8: a folder, or a size that it downloads.
+
+    Args:
+        name: of the folder or the size.
+        threads: that it takes.
+        extra: of nanospeech, to be named where faster-whisper is not installed.
 
     Raises:
         BackendError: faster-whisper is not installed.
         InputError: there is no such model.
     """
-    faster_whisper = require("faster_whisper", "eval")
+    faster_whisper = require("faster_whisper", extra)
     try:
         return faster_whisper.WhisperModel(
             name, device="cpu", compute_type="int8", cpu_threads=threads

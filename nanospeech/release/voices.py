@@ -16,6 +16,7 @@ from nanospeech.errors import InputError
 from nanospeech.text.sentences import byte_length, encode, is_speakable, prepare
 from nanospeech.text.tokenizer import Tokenizer
 
+from .user_voices import USER, voices_folder
 from .voice_facts import ABOUT, read_settings
 
 log = logging.getLogger("nanospeech")
@@ -74,6 +75,7 @@ class Voice:
         weights: file of its changes to the folder's model, or None; see voice_weights.
         settings: how it is spoken with that model.
         borrowed: whether it is the package's, and the folder another model's.
+        is_users: whether it is a recording that the user keeps (user_voices.py).
     """
 
     name: str
@@ -82,6 +84,7 @@ class Voice:
     weights: Path | None = None
     settings: VoiceSettings = VoiceSettings()
     borrowed: bool = False
+    is_users: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,11 @@ def shipped_voices() -> dict[str, Path]:
     return {**_in_folder(PACKAGED / "voices"), **_in_folder(PACKAGED / "default" / "voices")}
 
 
+def user_voices() -> dict[str, Path]:
+    """The voices that the user added (`nanospeech voices add`): recordings by name."""
+    return _in_folder(voices_folder())
+
+
 def list_voices(release: str | Path | None = None) -> list[str]:
     """Names, sorted, of a release's own voices; of one without any, those of the package.
 
@@ -127,32 +135,43 @@ def find_voice(name: str, release: str | Path | None = None, borrow: bool = Fals
     Names are matched against what the folders list, so none can lead out of them.
 
     Args:
-        name: of one of the release's own voices. "default/NAME" is one of the package's, and so is
-            NAME where the release has no voices of its own.
+        name: of one of the release's own voices, else of one that the user added. "user/NAME" is
+            the user's whatever the release has, "default/NAME" one of the package's, and so is NAME
+            where the release has no voices of its own.
         borrow: look in the package too where the release has others of its own.
 
     Raises:
         InputError: there is no such voice; the message lists the choices.
         CheckpointError: what its NAME.json says cannot be.
     """
-    own, bare = own_voices(release), name.removeprefix(SHIPPED)
+    own, bare = own_voices(release), name.removeprefix(SHIPPED).removeprefix(USER)
     ships = release is not None and Path(release).resolve() == (PACKAGED / "default").resolve()
-    if (bare == name or ships) and (found := _by_name(bare, own)):
+    users = None if name.startswith(SHIPPED) else _by_name(bare, user_voices())
+    is_own = bare == name or (ships and not name.startswith(USER))
+    if is_own and (found := _by_name(bare, own)):
+        if users:
+            told = found.stem, f"{USER}{users.stem}"
+            log.warning("%s is the model's own voice of that name; yours is %s", *told)
         there = found.with_suffix(".safetensors")
-        weights, settings = (
-            there if there.is_file() else None,
-            VoiceSettings.load(found.with_suffix(".json")),
-        )
-        return Voice(found.stem, found, _words(found), weights, settings)
-    shipped = _by_name(bare, shipped_voices())
+        return _voice(found, weights=there if there.is_file() else None)
+    if users:
+        return _voice(users, is_users=True)
+    shipped = None if name.startswith(USER) else _by_name(bare, shipped_voices())
     if shipped and (bare != name or borrow or not own):
-        # without its weights and settings, which are of another model
+        # without its weights and settings: what was measured with another model means nothing here
         return Voice(shipped.stem, shipped, _words(shipped), borrowed=release is not None)
-    names = list_voices(release)
+    names = [*list_voices(release), *(f"{USER}{n}" for n in sorted(user_voices()))]
     choices = f"choose from {', '.join(names)}" if names else "there are none; give a reference"
     if shipped:
         choices += f"; {SHIPPED}{shipped.stem} lends it the recording of a voice that ships"
     raise InputError(f"voice {name!r} not found; {choices}")
+
+
+def _voice(recording: Path, weights: Path | None = None, is_users: bool = False) -> Voice:
+    """A voice with its words and settings."""
+    settings = VoiceSettings.load(recording.with_suffix(".json"))
+    words = _words(recording)
+    return Voice(recording.stem, recording, words, weights, settings, is_users=is_users)
 
 
 def default_voice(release: str | Path | None, preferred: str | None = None) -> Voice:
@@ -195,9 +214,9 @@ def warn_of_strangers(config: ModelConfig, release: Path, voice: Voice | None) -
     Args:
         voice: the voice; None for a recording of the user's.
     """
-    if voice is not None and not voice.borrowed:
+    if voice is not None and not (voice.borrowed or voice.is_users):
         return
-    if voice is not None:
+    if voice is not None and voice.borrowed:
         log.warning(
             "%s has no voice %s of its own: its model is given the recording of the one that ships",
             release,
@@ -207,7 +226,7 @@ def warn_of_strangers(config: ModelConfig, release: Path, voice: Voice | None) -
         log.warning(
             "the model %r does not imitate: it will speak in a voice of its own, not in the"
             " recording's; choose one of its voices, name a model that imitates, or finetune this"
-            " one to the recording's speaker (nanospeech_torch/finetune/__main__.py)",
+            " one to the recording's speaker (nanospeech finetune)",
             config.name,
         )
 
@@ -219,12 +238,21 @@ def _in_folder(folder: Path) -> dict[str, Path]:
     return {p.stem: p for p in files if p.with_suffix(".txt").is_file()}
 
 
-def check_reference(ref_audio: Any, ref_text: str | None, voice: str | None = None) -> None:
+def check_reference(
+    ref_audio: Any, ref_text: str | None, voice: str | None = None, listens: bool = False
+) -> None:
     """What can be said of a reference before any model is loaded.
+
+    Args:
+        listens: whether a recording's words are listened for where they are not given.
 
     Raises:
         InputError: half a reference, one beside a voice, or a file that is missing or too long.
     """
+    if listens and ref_audio is not None and ref_text is None:
+        if voice is not None:
+            raise InputError("give either a voice or a reference recording, not both")
+        return
     if (ref_audio is None) != (ref_text is None):
         have, lack = ("text", "audio") if ref_audio is None else ("audio", "text")
         raise InputError(f"the reference has no {lack}, only {have}; give both, or a voice instead")

@@ -1,0 +1,46 @@
+"""Transcription: the words of a recording and when they are said, by Whisper (arXiv 2212.04356)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nanospeech.audio import wave as audio
+from nanospeech.errors import InputError, require
+from nanospeech.speech.reference import Listener, Word
+
+from .metrics import RATE, load_whisper
+
+
+def whisper_listener(name: str = "base", language: str = "en") -> Listener:
+    """A function of a wave, float32 (n,) at 24 kHz, that returns the words in it.
+
+    Args:
+        name: a faster-whisper size, which is downloaded at first, or a folder.
+        language: code of the language that is spoken.
+
+    Raises:
+        BackendError: faster-whisper is not installed.
+        InputError: there is no such model. What is returned raises it where no word is heard.
+    """
+    model = load_whisper(name, extra="transcribe")
+
+    def listen(wave: np.ndarray) -> list[Word]:
+        require("ctranslate2", "transcribe").set_random_seed(0)
+        segments, _ = model.transcribe(
+            audio.resample(wave, audio.SAMPLE_RATE, RATE),
+            language=language,
+            beam_size=5,
+            condition_on_previous_text=False,
+            word_timestamps=True,
+        )
+        words = [
+            Word(word.word.strip(), float(word.start), float(word.end))
+            for segment in segments
+            for word in segment.words or ()
+            if word.word.strip()
+        ]
+        if not words:
+            raise InputError("no words were heard in the recording; write them down with the text")
+        return words
+
+    return listen

@@ -1,0 +1,218 @@
+"""Reference: a user's recording made ready to be a voice; its words are given or listened for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from pathlib import Path
+
+import numpy as np
+
+from nanospeech.audio import wave as audio
+from nanospeech.audio.recording import CLIPPING, bandwidth, clipping, denoised, depth
+from nanospeech.errors import InputError
+from nanospeech.release.voice_facts import NARROW
+
+LONGEST_READ = 600.0  # seconds of a recording that are looked at
+KEPT = (3.0, 12.0)  # seconds that a voice's recording should have; what is longer is cut
+LEAST = 1.0  # seconds of sound without which there is no voice
+EDGE = 0.1  # seconds of silence that are left at both ends
+NOISY, HISS = 20.0, 45.0  # dB between speech and its noise: too little; little enough to denoise
+LEVEL, PEAK = 0.1, 0.98  # root mean square that is aimed at, and the highest magnitude
+LEVEL_TOLD = 6.0  # dB of change in level that are worth a line
+QUIET = 0.06  # seconds of a spot to cut at
+PAUSE_DB = 10.0  # by which it has to be below speech
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word as it was heard, with its punctuation, and when: seconds."""
+
+    text: str
+    start: float
+    end: float
+
+
+# the words in a wave, float32 (n,) at audio.SAMPLE_RATE; see measure/transcription.py
+Listener = Callable[[np.ndarray], list[Word]]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A recording that can be a voice's.
+
+    Attributes:
+        wave: float32 (n,) at audio.SAMPLE_RATE, trimmed and levelled.
+        text: what is said in it.
+        bandwidth: Hz where its sound ends.
+        heard: whether the text was listened for, not given.
+        notes: what was found and done, each a sentence with its measure and remedy.
+    """
+
+    wave: np.ndarray
+    text: str
+    bandwidth: float
+    heard: bool
+    notes: tuple[str, ...]
+
+
+def read_reference(
+    path: str | Path, text: str | None, listener: Callable[[], Listener]
+) -> Reference:
+    """Reads a recording, and makes the best of it.
+
+    Args:
+        path: of a file of at most ten minutes.
+        text: what is said in all of it; None has it listened for.
+        listener: makes what listens (measure.transcription); called where it is needed.
+
+    Raises:
+        InputError: a file or recording that cannot be used; the message has the measure and what
+            to do.
+        BackendError: listening is needed, and nothing here can.
+    """
+    whole = audio.read(path, max_seconds=LONGEST_READ)
+    peak = float(np.abs(whole).max(initial=0))
+    if audio.is_silent(whole):
+        level = f"{20 * math.log10(peak):.0f} dB" if peak else "nothing at all"
+        raise InputError(
+            f"{path} is silent: its loudest sample is {level}; check the microphone and its level"
+        )
+    wave = audio.trim(whole, keep_seconds=EDGE)
+    start, stop = audio.loud_span(wave)
+    seconds = (stop - start) / audio.SAMPLE_RATE
+    if seconds < LEAST:
+        raise InputError(
+            f"{path} holds {seconds:.1f} s of sound; record {KEPT[0]:g} to {KEPT[1]:g} s of speech"
+        )
+    notes: list[str] = []
+    if (gone := (len(whole) - len(wave)) / audio.SAMPLE_RATE) > 0.5:
+        notes.append(f"{gone:.1f} s of silence were cut off its ends")
+    heard = text is None
+    if heard or seconds > KEPT[1]:
+        words = listener()(wave)
+        said = " ".join(w.text for w in words) if text is None else " ".join(text.split())
+        if seconds > KEPT[1]:
+            wave, said, note = cut_at_pause(wave, words, said.split())
+            notes.append(note)
+    else:
+        said = " ".join((text or "").split())
+    notes += remarks(clipping(path), wave)
+    return Reference(
+        finished(wave, notes), said, bandwidth(wave, audio.SAMPLE_RATE), heard, (*notes,)
+    )
+
+
+def remarks(clipped: float, wave: np.ndarray) -> list[str]:
+    """What is wrong with a recording, with the measure and the remedy.
+
+    Args:
+        clipped: share of its samples.
+        wave: what is kept of it.
+    """
+    found, seconds = [], len(wave) / audio.SAMPLE_RATE
+    if seconds < KEPT[0]:
+        found.append(
+            f"only {seconds:.1f} s: {KEPT[0]:g} to {KEPT[1]:g} s tell more of a voice; record more"
+        )
+    if clipped > CLIPPING:
+        found.append(
+            f"{100 * clipped:.2f} % of its samples are clipped, which is heard: lower the"
+            " microphone's level and record again"
+        )
+    if (db := depth(wave)) < NOISY:
+        found.append(
+            f"noisy: its quietest moments are {db:.0f} dB below its speech, {NOISY:g} are needed:"
+            " record nearer to the microphone, in a quieter room without echo"
+        )
+    if (top := bandwidth(wave, audio.SAMPLE_RATE)) < NARROW:
+        found.append(
+            f"narrow: its sound ends at {top / 1000:.1f} kHz, a full one at 11: record at 24 kHz or"
+            " more, not over a telephone or a headset's radio link"
+        )
+    return found
+
+
+def finished(wave: np.ndarray, notes: list[str]) -> np.ndarray:
+    """A recording without hiss, at the usual level, its ends trimmed; notes what was done."""
+    before = depth(wave)
+    if before < HISS:
+        cleaner = denoised(wave, audio.SAMPLE_RATE)
+        if (gained := depth(cleaner) - before) >= 1:
+            wave = cleaner
+            notes.append(
+                f"its hiss was {before:.0f} dB below speech, and was lowered by {gained:.0f} dB"
+            )
+    wave, gain = audio.set_level(audio.trim(wave, keep_seconds=EDGE), LEVEL)
+    if (peak := float(np.abs(wave).max(initial=0))) > PEAK:
+        wave, gain = wave * np.float32(PEAK / peak), gain * PEAK / peak
+    if abs(db := 20 * math.log10(gain)) > LEVEL_TOLD:
+        notes.append(f"its level was {'raised' if db > 0 else 'lowered'} by {abs(db):.0f} dB")
+    return wave
+
+
+def cut_at_pause(
+    wave: np.ndarray, words: Sequence[Word], said: Sequence[str]
+) -> tuple[np.ndarray, str, str]:
+    """The beginning of a recording up to a pause, and the words in it.
+
+    Args:
+        wave: float32 (n,) at audio.SAMPLE_RATE.
+        words: that were heard in it.
+        said: its words; where these are not what was heard, it is cut only between two that are.
+
+    Returns:
+        The part, its words, and a note.
+
+    Raises:
+        InputError: there is no pause to cut at.
+    """
+    seconds = len(wave) / audio.SAMPLE_RATE
+    counts = spoken_before(words, said)
+    best: tuple[float, float, int] | None = None
+    for j, count in counts.items():
+        at, drop = quiet_spot(wave, words[j].end - EDGE, words[j + 1].start + EDGE)
+        if not KEPT[0] <= at <= KEPT[1] or drop < PAUSE_DB:
+            continue
+        ending = said[count - 1][-1:]
+        score = min(drop, 40) / 10 + 2 * (ending in ".!?") + (ending in ",;:") + at / KEPT[1]
+        if best is None or score > best[0]:
+            best = score, at, count
+    if best is None:
+        raise InputError(
+            f"the recording lasts {seconds:.1f} s and has no pause between {KEPT[0]:g} and"
+            f" {KEPT[1]:g} s where it could be cut; cut it yourself, with the words that are left"
+        )
+    _, at, count = best
+    note = f"cut at a pause after {at:.1f} s of {seconds:.1f} s, with its {count} words"
+    return wave[: int(at * audio.SAMPLE_RATE)], " ".join(said[:count]), note
+
+
+def spoken_before(words: Sequence[Word], said: Sequence[str]) -> dict[int, int]:
+    """Where words heard and said agree on both sides: index of a heard word, words said by then."""
+
+    def plain(text: str) -> str:
+        return "".join(c for c in text.casefold() if c.isalnum())
+
+    matcher = SequenceMatcher(None, [plain(w.text) for w in words], [plain(w) for w in said], False)
+    return {
+        block.a + i: block.b + i + 1
+        for block in matcher.get_matching_blocks()
+        for i in range(block.size - 1)
+    }
+
+
+def quiet_spot(wave: np.ndarray, start: float, stop: float) -> tuple[float, float]:
+    """Seconds of the quietest moment between two times, and the dB that it is below speech."""
+    block = audio.SAMPLE_RATE // 100
+    blocks = np.square(wave[: len(wave) // block * block], dtype=np.float64).reshape(-1, block)
+    power = blocks.mean(1)
+    width = round(QUIET * 100)
+    smooth = np.convolve(power, np.ones(width) / width, "same")
+    low = min(max(0, int(start * 100)), len(smooth) - 1)
+    high = max(low + 1, min(len(smooth), int(stop * 100) + 1))
+    at = low + int(np.argmin(smooth[low:high]))
+    drop = 10 * math.log10((np.percentile(power, 90) + 1e-12) / (smooth[at] + 1e-12))
+    return (at + 0.5) / 100, drop

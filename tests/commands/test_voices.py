@@ -1,0 +1,165 @@
+"""nanospeech voices: recordings that a user keeps as voices, for every command and backend."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nanospeech.audio import wave as audio
+from nanospeech.commands import main
+from nanospeech.config import ModelConfig
+from nanospeech.errors import InputError
+from nanospeech.evaluate.plan import find_voice as evaluated
+from nanospeech.release.folder import DEFAULT
+from nanospeech.release.user_voices import data_folder
+from nanospeech.release.voice_facts import load_facts
+from nanospeech.release.voices import find_voice, list_voices, user_voices
+from tests.conftest import add_voice, tone
+
+TEXT = "hello there, general, and good morning to you all."
+
+
+@pytest.fixture
+def recording(tmp_path) -> Path:
+    path = tmp_path / "me.wav"
+    audio.write(path, np.pad(tone(4.0), 24_000))
+    return path
+
+
+@pytest.fixture
+def anna(recording, capsys) -> str:
+    """A voice of the user's."""
+    assert main(["voices", "add", "anna", str(recording), "--text", TEXT]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.fixture
+def imitator(tiny_release, tmp_path) -> Path:
+    """A model that imitates."""
+    folder = shutil.copytree(tiny_release, tmp_path / "imitator")
+    config = ModelConfig.load(folder / "config.json")
+    dataclasses.replace(config, imitates=True).save(folder / "config.json")
+    return folder
+
+
+def test_a_recording_is_kept_listed_shown_and_removed(anna, user_data, capsys):
+    assert "kept 4." in anna and "as the voice anna" in anna and "consent" in anna
+    assert "does not imitate" in anna
+    assert sorted(p.name for p in (user_data / "voices").iterdir()) == [
+        "anna.flac",
+        "anna.json",
+        "anna.txt",
+    ]
+    assert main(["voices"]) == 0
+    listed = capsys.readouterr().out
+    assert "added by you:\nanna " in listed and f"samples: {user_data}/voices/NAME.flac" in listed
+    assert main(["--list-voices"]) == 0
+    assert capsys.readouterr().out.split() == [*list_voices(DEFAULT), "anna"]
+    assert main(["voices", "show", "Anna"]) == 0
+    shown = capsys.readouterr().out
+    assert f"words: {TEXT}" in shown and "origin: yours" in shown
+    assert main(["voices", "remove", "ANNA"]) == 0
+    assert "removed" in capsys.readouterr().out and not user_voices()
+    assert main(["voices", "remove", "anna"]) == 2
+    assert "you have no voice 'anna'" in capsys.readouterr().err
+
+
+def test_a_voice_speaks_in_both_backends_and_warns_where_it_is_not_imitated(
+    anna, imitator, backend, tmp_path, caplog, capsys
+):
+    def spoken(*words: str) -> np.ndarray:
+        out = tmp_path / "out.wav"
+        call = ["speak", "--text", "hello.", "--model", str(imitator), "--backend", backend]
+        assert main([*call, "--seed", "1", "--steps", "2", "--output", str(out), *words]) == 0
+        return audio.read(out)
+
+    mine, other = spoken("--voice", "Anna"), spoken("--voice", "tone")
+    assert not caplog.text
+    n = min(len(mine), len(other))
+    assert np.abs(mine[:n] - other[:n]).max() > 1e-3
+    path = find_voice("anna", imitator).audio
+    assert np.array_equal(mine, spoken("--ref-audio", str(path), "--ref-text", TEXT))
+    config = ModelConfig.load(imitator / "config.json")
+    dataclasses.replace(config, imitates=False).save(imitator / "config.json")
+    spoken("--voice", "anna")
+    assert "does not imitate" in caplog.text and "of its own: its model is given" not in caplog.text
+
+
+def test_every_command_that_names_voices_finds_it(anna, tiny_release):
+    for folder in (None, DEFAULT, tiny_release):
+        for name in ("anna", "user/anna"):
+            found = evaluated(name, folder)
+            assert found.is_users and found.weights is None and found.text == TEXT
+    with pytest.raises(InputError, match="user/anna"):
+        find_voice("bert", DEFAULT)
+    with pytest.raises(InputError, match="not found"):
+        find_voice("default/anna", DEFAULT)
+
+
+def test_no_voice_hides_another_in_silence(anna, tmp_path, recording, caplog, capsys):
+    for name in ("kathleen", "Kumo"):
+        assert main(["voices", "add", name, str(recording), "--text", TEXT]) == 2
+        assert "is a voice that ships; choose another name" in capsys.readouterr().err
+    add_voice(tmp_path)
+    for path in list((tmp_path / "voices").iterdir()):
+        path.rename(path.with_stem("anna"))
+    own = find_voice("anna", tmp_path)
+    assert own.audio.parent == tmp_path / "voices"
+    assert "anna is the model's own voice of that name; yours is user/anna" in caplog.text
+    assert find_voice("user/anna", tmp_path).is_users
+    assert main(["voices", "add", "ANNA", str(recording), "--text", TEXT]) == 2
+    assert "pass --overwrite" in capsys.readouterr().err
+    assert main(["voices", "add", "ANNA", str(recording), "--text", "hm.", "--overwrite"]) == 0
+    assert list(user_voices()) == ["ANNA"] and find_voice("anna").text == "hm."
+
+
+@pytest.mark.parametrize("name", ["../up", "a.b", "", "a/b", "-x", "x" * 65, "user/x"])
+def test_names_that_lead_elsewhere_are_refused(name, recording, user_data, capsys):
+    for words in (["add", name, str(recording), "--text", TEXT], ["remove", name]):
+        try:
+            code = main(["voices", *words])
+        except SystemExit as e:  # a name like a flag
+            code = e.code
+        assert code == 2 and not user_data.exists()
+        assert "error: " in capsys.readouterr().err
+
+
+def test_a_bad_recording_or_folder_ends_in_one_line(tmp_path, recording, monkeypatch, capsys):
+    (tmp_path / "silent.wav").write_bytes(audio.wav_bytes(np.zeros(24_000, np.float32)))
+    for file, said in ("silent.wav", "is silent"), ("none.wav", "no file"):
+        assert main(["voices", "add", "anna", str(tmp_path / file), "--text", "x"]) == 2
+        err = capsys.readouterr().err
+        assert said in err and err.count("\n") == 1
+    monkeypatch.setenv("NANOSPEECH_HOME", str(recording))  # a file: nothing can be made below it
+    assert main(["voices", "add", "anna", str(recording), "--text", TEXT]) == 2
+    assert "NANOSPEECH_HOME" in capsys.readouterr().err
+
+
+def test_without_a_recogniser_the_text_is_asked_for(recording, monkeypatch, tmp_path, capsys):
+    monkeypatch.setitem(sys.modules, "faster_whisper", None)
+    out = tmp_path / "out.wav"
+    speak = ["speak", "--text", "hi.", "--ref-audio", str(recording), "--output", str(out)]
+    for words in (["voices", "add", "anna", str(recording)], speak):
+        assert main(words) == 2
+        err = capsys.readouterr().err
+        assert "pip install 'nanospeech-tts[transcribe]'" in err and "write down" in err
+    assert main([*speak, "--voice", "kumo"]) == 2
+    assert "not both" in capsys.readouterr().err
+
+
+def test_the_data_folder_is_the_users(monkeypatch, user_data):
+    assert data_folder() == user_data and not user_voices()
+    monkeypatch.delenv("NANOSPEECH_HOME")
+    folder = data_folder()
+    assert folder.name == "nanospeech" and folder.is_absolute()
+    assert Path(audio.__file__).parents[1] not in folder.parents  # installations may be read-only
+
+
+def test_what_is_kept_tells_of_itself(anna, recording):
+    facts = load_facts(user_voices()["anna"])
+    assert facts.origin == "yours" and facts.bandwidth and facts.wer is None

@@ -1,0 +1,158 @@
+"""Recordings made ready to be voices: cut with their words, cleaned, and told what is wrong."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from nanospeech.audio import wave as audio
+from nanospeech.audio.recording import bandwidth, denoised, depth
+from nanospeech.errors import BackendError, InputError
+from nanospeech.speech.reference import Word, read_reference, spoken_before
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+CLIPS = sorted((FIXTURES / "ljspeech" / "wavs").glob("*.wav"))
+RATE = audio.SAMPLE_RATE
+
+
+def speech(seconds: float) -> np.ndarray:
+    """Recorded speech of so many seconds, level and band as they were."""
+    whole = np.concatenate([audio.trim(audio.read(p)) for p in CLIPS])
+    return np.resize(whole, int(seconds * RATE))
+
+
+def nobody():
+    raise BackendError("nobody listens here")
+
+
+def kept(tmp_path: Path, wave: np.ndarray, text: str | None = "hello there.", listener=nobody):
+    soundfile.write(tmp_path / "me.wav", wave, RATE, subtype="FLOAT")
+    return read_reference(tmp_path / "me.wav", text, listener)
+
+
+def test_silence_level_and_edges_are_dealt_with(tmp_path):
+    quiet = np.pad(0.02 * speech(4.0), (2 * RATE, RATE))
+    found = kept(tmp_path, quiet, " hello   there. ")
+    assert found.text == "hello there." and not found.heard
+    assert 3.9 < len(found.wave) / RATE < 4.3
+    assert audio.rms(found.wave) > 0.06 and np.abs(found.wave).max() <= 0.98
+    told = " ".join(found.notes)
+    assert "s of silence were cut off" in told and "level was raised by" in told
+    assert "clipped" not in told and "noisy" not in told and "only" not in told
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("clipped", r"\d\.\d+ % of its samples are clipped.*lower the microphone"),
+        ("noisy", r"noisy: .* 1?\d dB below its speech.*quieter room"),
+        ("short", r"only 1\.\d s: 3 to 12 s"),
+        ("narrow", r"narrow: its sound ends at [34]\.\d kHz"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_measure_and_remedy(tmp_path, fault, said):
+    wave = speech(1.6 if fault == "short" else 5.0)
+    if fault == "clipped":
+        wave = np.clip(wave * 20, -1, 1)
+    elif fault == "noisy":
+        wave = wave + 0.3 * audio.rms(wave) * np.random.default_rng(0).standard_normal(len(wave))
+    elif fault == "narrow":
+        wave = audio.resample(audio.resample(wave, RATE, 8000), 8000, RATE)
+    notes = "\n".join(kept(tmp_path, wave.astype(np.float32)).notes)
+    assert len(re.findall(said, notes)) == 1, notes
+
+
+@pytest.mark.parametrize(
+    ("wave", "said"),
+    [
+        (np.zeros(RATE, np.float32), r"silent: its loudest sample is nothing at all"),
+        (np.full(RATE, 1e-4, np.float32), r"silent: its loudest sample is -80 dB.*microphone"),
+        (np.pad(speech(0.4), RATE), r"holds 0\.\d s of sound; record 3 to 12 s"),
+    ],
+)
+def test_what_is_no_voice_is_refused_with_its_measure(tmp_path, wave, said):
+    with pytest.raises(InputError, match=said):
+        kept(tmp_path, wave)
+    (tmp_path / "text.wav").write_text("no audio")
+    with pytest.raises(InputError, match="cannot read"):
+        read_reference(tmp_path / "text.wav", None, nobody)
+
+
+def test_words_that_are_not_given_are_listened_for(tmp_path):
+    heard = [Word("Hello", 0.1, 0.5), Word("there.", 0.6, 1.2)]
+    found = kept(tmp_path, speech(4.0), None, lambda: lambda wave: heard)
+    assert found.text == "Hello there." and found.heard
+    with pytest.raises(BackendError, match="nobody listens"):
+        kept(tmp_path, speech(4.0), None)
+
+
+def long_recording() -> tuple[np.ndarray, list[Word]]:
+    """Twenty seconds with a pause of 0.4 s after each 2.6, and eight words to each stretch."""
+    parts, words = [], []
+    for k in range(7):
+        parts += [audio.trim(speech(6))[: RATE // 10 * 26], np.zeros(RATE // 10 * 4, np.float32)]
+        for i in range(8):
+            mark = "." if i == 7 and k == 2 else "," if i == 7 else ""
+            start = 3.0 * k + 0.325 * i
+            words.append(Word(f"word{k}{i}{mark}", start, start + 0.3))
+    return np.concatenate(parts), words
+
+
+def test_a_long_recording_is_cut_at_a_pause_with_its_words(tmp_path):
+    wave, words = long_recording()
+    found = kept(tmp_path, wave, None, lambda: lambda wave: words)
+    assert found.text.split() == [w.text for w in words[:24]]  # the sentence's end, not a comma's
+    assert 8.3 < len(found.wave) / RATE < 8.9  # the pause is cut off
+    assert any("cut at a pause after 8." in n and "24 words" in n for n in found.notes)
+
+
+def test_given_words_are_cut_where_they_are_those_that_were_heard(tmp_path):
+    wave, words = long_recording()
+    given = [w.text.upper() for w in words]
+    given[24] = "another"  # heard otherwise: it is not known which side of the pause it is on
+    found = kept(tmp_path, wave, " ".join(given), lambda: lambda wave: words)
+    assert found.text.split() in (given[:8], given[:16], given[:32]) and not found.heard
+    with pytest.raises(InputError, match="no pause between 3 and 12 s"):
+        kept(tmp_path, wave, "something else was said", lambda: lambda wave: words)
+
+
+def test_a_recording_without_a_pause_is_not_cut_in_a_word(tmp_path):
+    wave = np.random.default_rng(0).uniform(-0.5, 0.5, 20 * RATE).astype(np.float32)
+    words = [Word("ah", 0.5 * i, 0.5 * i + 0.5) for i in range(40)]
+    with pytest.raises(InputError, match=r"lasts 20\.0 s and has no pause"):
+        kept(tmp_path, wave, None, lambda: lambda wave: words)
+
+
+def test_boundaries_are_those_with_the_same_words_on_both_sides():
+    heard = [Word(w, 0, 0) for w in ["one", "two", "too", "three", "four"]]
+    assert spoken_before(heard, ["One,", "two:", "three", "four"]) == {0: 1, 3: 3}
+
+
+def test_hiss_is_lowered_and_speech_is_kept():
+    clean = audio.trim(audio.read(CLIPS[0]))
+    rng = np.random.default_rng(0)
+    noise = (10 ** (-30 / 20) * audio.rms(clean) * rng.standard_normal(len(clean))).astype(
+        np.float32
+    )
+    noisy = clean + noise
+    better = denoised(noisy, RATE)
+    assert better.shape == noisy.shape
+    assert depth(better) > depth(noisy) + 5
+    assert audio.rms(better - clean) < 0.8 * audio.rms(noise)
+    # a wave without pauses tells nothing of its noise, and stays
+    assert np.array_equal(denoised(noise, RATE), noise)
+    silence = np.zeros(RATE, np.float32)
+    assert np.array_equal(denoised(silence, RATE), silence)
+
+
+def test_the_bandwidth_is_where_sound_ends():
+    wave = np.random.default_rng(0).standard_normal(2 * RATE).astype(np.float32) * 0.1
+    assert bandwidth(wave, RATE) > 11_800
+    for rate in (8_000, 16_000):
+        narrow = audio.resample(audio.resample(wave, RATE, rate), rate, RATE)
+        assert bandwidth(narrow, RATE) == pytest.approx(rate / 2, rel=0.06)
+    assert bandwidth(np.zeros(RATE, np.float32), RATE) == 0
