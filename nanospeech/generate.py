@@ -132,10 +132,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     args = build_parser().parse_args(argv)
     if args.list_voices:
-        from nanospeech.commands.voices import print_names
-
-        return print_names(args.model, say)
+        return list_voices(args)
     return speak_batch(args) if args.batch is not None else generate(args)
+
+
+def list_voices(args: argparse.Namespace) -> int:
+    """Prints the names of the model's voices and of the user's own, one a line."""
+    from nanospeech.release.folder import resolve
+    from nanospeech.release.voices import list_voices as names
+    from nanospeech.release.voices import own_voices, user_voices
+
+    folder = resolve(args.model)
+    if not own_voices(folder):
+        say(f"{folder} has no voices of its own; these ship, and lend it their recordings")
+    print("\n".join(dict.fromkeys([*names(folder), *sorted(user_voices())])))
+    return 0
 
 
 def read_options(args: argparse.Namespace) -> tuple[SampleOptions, str | None, float | None]:
@@ -166,9 +177,9 @@ def load_speaker(args: argparse.Namespace, options: SampleOptions, how: str | No
 
     reference = args.ref_audio, args.ref_text
     if args.ref_audio is not None and args.ref_text is None:
-        from nanospeech.commands.voices import listened
+        from nanospeech.measure.transcription import hear_reference
 
-        found = listened(args.ref_audio, None, args.whisper, say)
+        found = hear_reference(args.ref_audio, None, args.whisper, say)
         reference = found.wave, found.text
     where = args.model, args.backend, args.device, args.dtype
     engine = load_engine(*where, args.quantize, args.compile or None)

@@ -80,7 +80,7 @@ def denoised(wave: np.ndarray, rate: int) -> np.ndarray:
     if quiet <= 0 or 10 * np.log10(np.percentile(usual, 90) / quiet) < PAUSES:
         return wave
     noise = power[(level <= quiet) & (level > 0)].mean(0)
-    snr = np.maximum(power / np.maximum(2 * noise, 1e-20) - 1, 0)
+    snr = np.maximum(power / np.maximum(noise, 1e-20) - 1, 0)
     gain = np.pad(snr / (snr + 1), 1, mode="edge")
     # over neighbours in time and frequency, as single ones that stay would tinkle
     gain = (gain[:-2] + gain[1:-1] + gain[2:]) / 3

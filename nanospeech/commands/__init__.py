@@ -14,7 +14,7 @@ from nanospeech import plugins
 # what the help says of our own; plugins.py has where they are
 COMMANDS = {
     "speak": "speak a text to a file, a pipe or the loudspeakers",
-    "voices": "list voices, and show what is known of one",
+    "voices": "list, show, add and remove voices",
     "prepare": "recordings to clips and shards to train on",
     "train": "train a model from a recipe or a YAML file",
     "finetune": "minutes of recordings to a voice",

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nanospeech.cli import Parser, command
 from nanospeech.config import AudioConfig
-from nanospeech.errors import BackendError, InputError
-
-if TYPE_CHECKING:
-    from nanospeech.speech.reference import Reference
+from nanospeech.errors import InputError
 
 ABOUT = """Lists voices, shows what is known of one, and keeps recordings as voices of your own.
 
@@ -52,51 +48,13 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def print_names(model: str | None, say: Callable[[str], None]) -> int:
-    """Prints the names of a model's voices and of the user's, one a line."""
-    from nanospeech.release.folder import resolve
-    from nanospeech.release.voices import list_voices, own_voices, user_voices
-
-    folder = resolve(model)
-    if not own_voices(folder):
-        say(f"{folder} has no voices of its own; these ship, and lend it their recordings")
-    print("\n".join(dict.fromkeys([*list_voices(folder), *sorted(user_voices())])))
-    return 0
-
-
-def listened(
-    recording: str | Path,
-    text: str | None,
-    whisper: str,
-    say: Callable[[str], None],
-    language: str = "en",
-) -> Reference:
-    """A recording made ready, its words listened for where they are not given; tells of it.
-
-    Raises:
-        InputError: a recording that cannot be used.
-        BackendError: it has to be listened to, and faster-whisper is not installed.
-    """
-    from nanospeech.measure.transcription import whisper_listener
-    from nanospeech.speech.reference import read_reference
-
-    try:
-        found = read_reference(recording, text, lambda: whisper_listener(whisper, language))
-    except BackendError as e:
-        raise BackendError(f"{e}; or write down what is said in the recording, as text") from e
-    for note in found.notes:
-        say(f"note: {note}")
-    if found.heard:
-        say(f"heard: {found.text}")
-    return found
-
-
 def add_voice(args: argparse.Namespace) -> None:
     """Keeps a recording as a voice of the user's.
 
     Raises:
         InputError: a name that cannot be or is taken, or a recording that cannot be used.
     """
+    from nanospeech.measure.transcription import hear_reference
     from nanospeech.release.user_voices import check_name, files_of, save_voice
     from nanospeech.release.voices import shipped_voices
 
@@ -105,7 +63,7 @@ def add_voice(args: argparse.Namespace) -> None:
         raise InputError(f"{args.name} is a voice that ships; choose another name")
     if files_of(args.name) and not args.overwrite:
         raise InputError(f"you have a voice {args.name!r}; pass --overwrite to replace it")
-    found = listened(args.recording, args.text, args.whisper, print, args.language)
+    found = hear_reference(args.recording, args.text, args.whisper, print, args.language)
     about = {
         "origin": "yours",
         "licence": args.licence,

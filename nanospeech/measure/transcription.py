@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
 
 from nanospeech.audio import wave as audio
-from nanospeech.errors import InputError, require
-from nanospeech.speech.reference import Listener, Word
+from nanospeech.errors import BackendError, InputError, require
+from nanospeech.speech.reference import Listener, Reference, Word, read_reference
 
 from .metrics import RATE, load_whisper
 
@@ -44,3 +47,27 @@ def whisper_listener(name: str = "base", language: str = "en") -> Listener:
         return words
 
     return listen
+
+
+def hear_reference(
+    recording: str | Path,
+    text: str | None,
+    whisper: str,
+    say: Callable[[str], None],
+    language: str = "en",
+) -> Reference:
+    """A recording made ready, its words listened for where they are not given; tells of it.
+
+    Raises:
+        InputError: a recording that cannot be used.
+        BackendError: it has to be listened to, and faster-whisper is not installed.
+    """
+    try:
+        found = read_reference(recording, text, lambda: whisper_listener(whisper, language))
+    except BackendError as e:
+        raise BackendError(f"{e}; or write down what is said in the recording, as text") from e
+    for note in found.notes:
+        say(f"note: {note}")
+    if found.heard:
+        say(f"heard: {found.text}")
+    return found

@@ -15,11 +15,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import hashlib
 import json
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,25 +28,13 @@ from nanospeech.corpus.skips import by_reason
 from nanospeech.errors import InputError, require
 from nanospeech.machine import share_cores
 from nanospeech.release.folder import MODEL, VOCODER, Release, open_release
-from nanospeech.release.voices import find_voice
 
+from . import hearing
 from . import recordings as data
+from .start import choose_start, described, same_run, settle
 
 SAMPLE = "This is how I sound now, after a few minutes of training."
 RATES = {"full": 2e-4, "lora": 1e-3}
-# what a run that is gone on with must have in common with its beginning
-FIXED = (
-    "model",
-    "from_voice",
-    "data",
-    "minutes",
-    "voice",
-    "lora",
-    "targets",
-    "thin",
-    "extend_vocab",
-    "rehearse",
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,42 +79,6 @@ class Options:
         )
 
 
-def settle(args: argparse.Namespace, release: Release, run: Path) -> None:
-    """Notes what the run is about, or checks that it is the one begun there.
-
-    The weights that it starts from count by what is in them: what was learnt on top of some is
-    nothing on top of others, such as those of the voice that this very run has made since.
-
-    Raises:
-        InputError: another run lies there; the message names what differs.
-    """
-    told = {name: getattr(args, name) for name in FIXED}
-    told = {k: [str(v) for v in vs] if isinstance(vs, list) else vs for k, vs in told.items()}
-    told["weights"] = digest([*release.files(MODEL), *([release.voice] if release.voice else [])])
-    path = run / "finetune.json"
-    if path.is_file():
-        old = json.loads(path.read_text(encoding="utf-8"))
-        if differ := [
-            f"{k} {old.get(k)!r}, now {v!r}" for k, v in told.items() if old.get(k, v) != v
-        ]:
-            raise InputError(
-                f"{run} holds another run: {'; '.join(differ)}; choose another --run, or move it"
-            )
-        return
-    run.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
-
-
-def digest(files: Sequence[Path]) -> str:
-    """A short name of what files hold."""
-    found = hashlib.sha256()
-    for file in files:
-        with file.open("rb") as f:
-            while block := f.read(1 << 20):
-                found.update(block)
-    return found.hexdigest()[:16]
-
-
 def main_process_first() -> Any:
     """Lets the first of several processes prepare what the others then find."""
     import torch
@@ -139,36 +89,26 @@ def main_process_first() -> Any:
     return accelerate.PartialState(cpu=not torch.accelerator.is_available()).main_process_first()
 
 
-def gather(args: argparse.Namespace, release: Release, run: Path) -> tuple[list, list]:
-    """The recordings of the voice and those to rehearse, prepared once below the run's folder."""
+def gather(args: argparse.Namespace, release: Release, run: Path) -> dict[str, list]:
+    """Recordings to train on, held back and to rehearse, prepared once below the run's folder."""
     jobs: list[tuple[str, Any, Any, Any]] = [("data", args.data, args.minutes, args.voice)]
     if args.rehearse:
         jobs.append(("rehearse", args.rehearse, None, None))
-    found: list[list] = []
     for name, inputs, minutes, speaker in jobs:
         out = run / name
         if not out.is_dir():
             samples, skips = data.find_samples(inputs)
-            skips += data.write_voice(samples, out, release.config, minutes, speaker, args.seed)
+            held = data.held_back_count(args.held_back, len(samples)) if name == "data" else 0
+            settings = minutes, speaker, args.seed, held
+            skips += data.write_voice(samples, out, release.config, *settings)
             for reason, count in by_reason(skips).items():
                 print(f"left out {count}: {reason}", file=sys.stderr)
-        found.append(data.read_recordings(sorted(out.glob("voice-*.tar"))))
-    return found[0], found[1] if args.rehearse else []
-
-
-def own_weights(voice: str, release: Release) -> Path:
-    """Where a built-in voice's weights are.
-
-    Raises:
-        InputError: no such voice, or it has none and speaks with the model's.
-    """
-    found = find_voice(voice, release.folder)
-    if found.weights is None:
-        raise InputError(
-            f"voice {voice!r} of {release.folder} speaks with the model's weights and has none of"
-            " its own; leave --from-voice out"
-        )
-    return found.weights
+    tars = {
+        "voice": "data/voice-*.tar",
+        "held": "data/held-*.tar",
+        "others": "rehearse/voice-*.tar",
+    }
+    return {k: data.read_recordings(sorted(run.glob(pattern))) for k, pattern in tars.items()}
 
 
 def build(args: argparse.Namespace, release: Release, texts: list[str]) -> tuple[Any, Any]:
@@ -309,13 +249,26 @@ def build_parser() -> argparse.ArgumentParser:
     add("--voice", required=True, help="name of the new voice")
     add("--output", type=Path, required=True, help="release folder to write")
     add("--model", help="release folder or Hub name to start from; default: the voice that ships")
-    add("--from-voice", metavar="NAME", help="start from the weights of this voice of the model")
+    add(
+        "--from-voice",
+        metavar="NAME",
+        help="start from the weights of this voice of the model, none: of none of them; default:"
+        " those that fit the recordings best",
+    )
     add("--run", type=Path, help="folder for data and checkpoints; default: runs/VOICE")
     how = p.add_mutually_exclusive_group()
     how.add_argument("--full", action="store_true", help="train all weights (the default)")
     how.add_argument("--lora", type=int, default=0, metavar="RANK", help="train adapters, say 16")
     add("--targets", help="layers with adapters, by the ends of their names")
     add("--thin", action="store_true", help="with --lora: train biases, norms and the like too")
+    add(
+        "--held-back",
+        type=int,
+        metavar="N",
+        help="recordings that are kept to measure the voice with, before and after; default: an"
+        " eighth, at most 6, none of fewer than 16",
+    )
+    add("--whisper", default="base", help="that listens then: a size or a folder (base)")
     add("--minutes", type=float, help="train on so much of the data; set the rest aside")
     add("--rehearse", nargs="+", type=Path, help="recordings to mix in, of what to keep")
     add("--extend-vocab", action="store_true", help="new tokens for characters the model lacks")
@@ -342,21 +295,26 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
         torch.set_num_threads(args.threads)
     args.run = args.run or Path("runs") / args.voice
+    if (args.held_back or 0) < 0:
+        raise InputError(f"--held-back is {args.held_back}; choose 0 or more")
     release = open_release(args.model)
-    if args.from_voice:
-        release = dataclasses.replace(release, voice=own_weights(args.from_voice, release))
     with main_process_first():
+        same_run(described(args), args.run)
+        found = gather(args, release, args.run)
+        voice = found["voice"]
+        start = choose_start(args.from_voice, release, voice, args.run)
+        release = dataclasses.replace(release, voice=start.weights)
         settle(args, release, args.run)
-        voice, others = gather(args, release, args.run)
     seconds = sum(r.seconds for r in voice)
     print(f"{len(voice)} recordings, {seconds / 60:.1f} minutes, to train on")
+    print(start.describe())
     objective, lora = build(args, release, [r.text for r in voice])
     if args.prompt:
         prompt = data.read_prompt(args.prompt)
     else:
         prompt = data.choose_prompt(voice, release.config, objective.tokenizer)
-    share = options.rehearse_share if others else 0.0
-    dataset = data.Recordings(voice, others, share, options.seed)
+    share = options.rehearse_share if found["others"] else 0.0
+    dataset = data.Recordings(voice, found["others"], share, options.seed)
     trainer = train(args, options, objective, lora, dataset)
     if not trainer.accelerator.is_main_process:
         return {}
@@ -366,6 +324,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     assert options.strength is not None
     export(args, options.strength, release, objective, prompt, seconds)
     print(f"prompt: {prompt.key}, {prompt.seconds:.1f} s: {prompt.text}")
+    hearing.compare(found["held"], release, start.voice, prompt, args)
     sample = speak(args)
     return {"output": str(args.output), "sample": str(sample), "steps": trainer.step}
 

@@ -10,6 +10,7 @@ import dataclasses
 import json
 import random
 import shutil
+import sys
 import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,6 +21,7 @@ import numpy as np
 from tqdm import tqdm
 
 from nanospeech.audio import wave as audio
+from nanospeech.audio.recording import CLIPPING, clipping
 from nanospeech.config import ModelConfig
 from nanospeech.corpus.layouts import Sample, Skip, Source, clean, find
 from nanospeech.corpus.mp3 import BadAudio, decode
@@ -33,6 +35,7 @@ from nanospeech.text.tokenizer import WORDS, Tokenizer
 EDGE_SILENCE = 0.08  # seconds kept at both ends
 PROMPT_SECONDS = (3.0, 6.0)
 LONGEST_PROMPT = 12.0
+HELD, MOST_HELD = (1.5, 12.0), 6  # seconds and number of recordings that are held back
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,8 +120,11 @@ def write_voice(
     minutes: float | None,
     speaker: str | None,
     seed: int = 0,
+    held_back: int = 0,
 ) -> list[Skip]:
     """Writes out/voice-*.tar to train on and out/rest-*.tar with what is beyond `minutes`.
+
+    out/held-*.tar has what is held back to measure with: recordings of a sentence or two.
 
     Args:
         samples: recordings.
@@ -126,9 +132,10 @@ def write_voice(
         minutes: of speech to train on; None takes all.
         speaker: whose all of them are; None keeps what the samples tell.
         seed: of which recordings come first.
+        held_back: how many are held back.
 
     Returns:
-        What could not be used.
+        What could not be used. Recordings that are clipped are used, and warned of.
 
     Raises:
         DataError: nothing can be used.
@@ -136,26 +143,36 @@ def write_voice(
     part = out.with_name(out.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
-    samples, skips, seconds = list(samples), [], 0.0
+    samples, skips, seconds, clipped = list(samples), [], 0.0, []
     random.Random(seed).shuffle(samples)
     left = 60 * minutes if minutes is not None else float("inf")
     bar = tqdm(samples, "recordings", unit=" files", disable=None)
-    with ShardWriter(part, "voice", 10_000) as voice, ShardWriter(part, "rest", 10_000) as rest:
+    with (
+        ShardWriter(part, "voice", 10_000) as voice,
+        ShardWriter(part, "rest", 10_000) as rest,
+        ShardWriter(part, "held", 10_000) as held,
+    ):
         for sample in bar:
             try:
-                wave, _ = decode(sample.audio.read())
+                wave, _ = decode(content := sample.audio.read())
+                share = clipping(content)
             except BadAudio as e:
                 skips.append(Skip(sample.name, *e.args))
                 continue
             except OSError as e:
                 skips.append(Skip(sample.name, "unreadable audio", str(e)))
                 continue
+            if share > CLIPPING:
+                clipped.append((share, sample.name))
             wave = audio.trim(wave, audio.SAMPLE_RATE, EDGE_SILENCE)
             wave, _ = audio.set_level(wave, config.audio.prompt_rms)
             duration = round(len(wave) / audio.SAMPLE_RATE, 4)
             meta = {"text": sample.text, "duration": duration, "speaker": speaker or sample.speaker}
-            writer = voice if left > 0 else rest
-            left, seconds = left - duration, seconds + duration
+            if held_back and HELD[0] <= duration <= HELD[1] and len(sample.text.split()) > 3:
+                writer, held_back = held, held_back - 1
+            else:
+                writer = voice if left > 0 else rest
+                left, seconds = left - duration, seconds + duration
             meta_bytes = json.dumps(meta, ensure_ascii=False).encode()
             writer.add(sample.key, {"flac": audio.flac_bytes(wave), "json": meta_bytes})
     if not seconds:
@@ -163,7 +180,26 @@ def write_voice(
         raise nothing_usable(skips, [out])
     shutil.rmtree(out, ignore_errors=True)
     part.rename(out)
+    if clipped:
+        share, name = max(clipped)
+        print(
+            f"warning: {len(clipped)} of {len(samples)} recordings are clipped, which will be heard"
+            f" in the voice; {100 * share:.2f} % of the samples of {name}: record them again at a"
+            " lower level, or leave them out",
+            file=sys.stderr,
+        )
     return skips
+
+
+def held_back_count(asked: int | None, count: int) -> int:
+    """How many of so many recordings are held back to measure with.
+
+    Args:
+        asked: so many; None: an eighth, at most 6, and none of fewer than 16.
+    """
+    if asked is not None:
+        return asked
+    return min(MOST_HELD, count // 8) if count >= 2 * 8 else 0
 
 
 def read_recordings(tars: Iterable[Path]) -> list[Recording]:

@@ -14,6 +14,7 @@
 # BASE=folder      to finetune from (default FOLDER)
 # FROM=name        start from the weights of this voice of BASE, for a second round of training; BASE
 #                  should then be a copy of FOLDER, as more STEPS later start from the same weights
+#                  (default none: the model's own)
 # SPEAKER=name     take only these clips (default NAME; '' takes all)
 # DENOISE=0.7      remove that share of steady hiss first (needs noisereduce; default 0: none)
 # REHEARSE="tars"  recordings to mix in, of what the model knows: for a voice of few minutes
@@ -52,9 +53,9 @@ prompt=$(ls "$runs/prompt/"*.flac)
 # shellcheck disable=SC2086
 run_stage finetune --extends --needs curate prompt --makes "$runs/model/config.json" -- \
   "$python" -m nanospeech finetune --data "$runs/data/train" --voice "$name" \
-  --model "${BASE:-$folder}" ${FROM:+--from-voice "$FROM"} --output "$runs/model" \
+  --model "${BASE:-$folder}" --from-voice "${FROM:-none}" --output "$runs/model" \
   --run "$runs/finetune" --prompt "$prompt" \
-  --lora "$rank" --targets "$targets" --thin --lr 2e-3 --steps "$steps" \
+  --held-back 0 --lora "$rank" --targets "$targets" --thin --lr 2e-3 --steps "$steps" \
   --strength "${STRENGTH:-1}" --max-seconds 20 \
   --batch-size 64 --batch-frames 3000 --threads "$threads" ${REHEARSE:+--rehearse $REHEARSE}
 "$python" -m nanospeech publish voice "$runs/model" "$folder" --voice "$name" \

@@ -49,7 +49,7 @@ def ref(name: str) -> list[str]:
         (ref("film.m4a"), "libsndfile does not read these: convert it, as by ffmpeg"),
         (ref("short.wav"), "at least"),
         (ref("long.flac"), "lasts 600.0 s; at most 60 s"),
-        (ref("good.wav")[:2], "no text"),
+        ([*ref("good.wav")[:2], "--whisper", "none-such"], "hisper"),  # that should listen
         (ref("good.wav")[2:], "no audio"),
         ([*ref("good.wav")[:2], "--ref-text", ""], "text is empty"),
         ([*ref("good.wav"), "--voice", "tone"], "not both"),

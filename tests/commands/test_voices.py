@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 import sys
 from pathlib import Path
 
@@ -12,13 +11,14 @@ import pytest
 
 from nanospeech.audio import wave as audio
 from nanospeech.commands import main
-from nanospeech.config import ModelConfig
+from nanospeech.config import ModelConfig, SampleOptions
 from nanospeech.errors import InputError
 from nanospeech.evaluate.plan import find_voice as evaluated
 from nanospeech.release.folder import DEFAULT
 from nanospeech.release.user_voices import data_folder
 from nanospeech.release.voice_facts import load_facts
-from nanospeech.release.voices import find_voice, list_voices, user_voices
+from nanospeech.release.voices import find_voice, list_voices, user_voices, warn_of_strangers
+from nanospeech.speech.speaker import Speaker
 from tests.conftest import add_voice, tone
 
 TEXT = "hello there, general, and good morning to you all."
@@ -36,15 +36,6 @@ def anna(recording, capsys) -> str:
     """A voice of the user's."""
     assert main(["voices", "add", "anna", str(recording), "--text", TEXT]) == 0
     return capsys.readouterr().out
-
-
-@pytest.fixture
-def imitator(tiny_release, tmp_path) -> Path:
-    """A model that imitates."""
-    folder = shutil.copytree(tiny_release, tmp_path / "imitator")
-    config = ModelConfig.load(folder / "config.json")
-    dataclasses.replace(config, imitates=True).save(folder / "config.json")
-    return folder
 
 
 def test_a_recording_is_kept_listed_shown_and_removed(anna, user_data, capsys):
@@ -69,25 +60,27 @@ def test_a_recording_is_kept_listed_shown_and_removed(anna, user_data, capsys):
     assert "you have no voice 'anna'" in capsys.readouterr().err
 
 
-def test_a_voice_speaks_in_both_backends_and_warns_where_it_is_not_imitated(
-    anna, imitator, backend, tmp_path, caplog, capsys
+def test_a_voice_speaks_as_its_recording_does_in_both_backends(
+    anna, tiny_release, engine_of, backend
 ):
-    def spoken(*words: str) -> np.ndarray:
-        out = tmp_path / "out.wav"
-        call = ["speak", "--text", "hello.", "--model", str(imitator), "--backend", backend]
-        assert main([*call, "--seed", "1", "--steps", "2", "--output", str(out), *words]) == 0
-        return audio.read(out)
+    engine, options = engine_of(tiny_release, backend), SampleOptions(steps=2)
 
-    mine, other = spoken("--voice", "Anna"), spoken("--voice", "tone")
-    assert not caplog.text
+    def spoken(**voice) -> np.ndarray:
+        return Speaker(engine, options=options, seed=1, **voice).speak("hello.").wave
+
+    mine, other = spoken(voice="Anna"), spoken(voice="tone")
     n = min(len(mine), len(other))
     assert np.abs(mine[:n] - other[:n]).max() > 1e-3
-    path = find_voice("anna", imitator).audio
-    assert np.array_equal(mine, spoken("--ref-audio", str(path), "--ref-text", TEXT))
-    config = ModelConfig.load(imitator / "config.json")
-    dataclasses.replace(config, imitates=False).save(imitator / "config.json")
-    spoken("--voice", "anna")
-    assert "does not imitate" in caplog.text and "of its own: its model is given" not in caplog.text
+    recording = find_voice("anna", tiny_release).audio
+    assert np.array_equal(mine, spoken(ref_audio=recording, ref_text=TEXT))
+
+
+@pytest.mark.parametrize("imitates", [True, None, False])
+def test_a_model_that_does_not_imitate_says_so(anna, tiny_release, imitates, caplog):
+    config = dataclasses.replace(ModelConfig.load(tiny_release / "config.json"), imitates=imitates)
+    warn_of_strangers(config, tiny_release, find_voice("anna", tiny_release))
+    assert ("does not imitate" in caplog.text) == (imitates is False)
+    assert "of its own: its model is given" not in caplog.text  # it is not one that ships
 
 
 def test_every_command_that_names_voices_finds_it(anna, tiny_release):

@@ -265,22 +265,24 @@ def test_a_manner_that_cannot_be_names_its_file(two_voices, text):
 
 def test_training_starts_from_a_voice_where_it_is_asked_for(two_voices):
     needs("torch")
-    from nanospeech_torch.finetune.__main__ import own_weights
+    from nanospeech_torch.finetune.start import own_weights
     from nanospeech_torch.train.initial import load_objective
 
     folder, alone = two_voices
     release = open_release(folder)
-    voiced = dataclasses.replace(release, voice=own_weights("other", release))
+    voiced = dataclasses.replace(release, voice=own_weights("other", release).weights)
     found, wanted = (load_objective(r).state_dict() for r in (voiced, alone))
     assert found.keys() == wanted.keys()
     assert all(np.allclose(found[n], wanted[n], atol=1e-6) for n in wanted)
-    with pytest.raises(InputError, match=r"tone.*leave --from-voice out"):
-        own_weights("tone", release)
+    assert own_weights("tone", release).weights is None  # it speaks with the model's
+    with pytest.raises(InputError, match=r"no voice .* of its own; .*other, tone, none"):
+        own_weights("default/kumo", release)
 
 
 def test_a_run_goes_on_from_the_weights_that_it_began_with_alone(two_voices, tmp_path):
     needs("torch")
     from nanospeech_torch.finetune import __main__ as finetune
+    from nanospeech_torch.finetune import start
 
     folder, _ = two_voices
     command = ["--model", str(folder), "--data", "d", "--voice", "anna", "--output", "o"]
@@ -289,9 +291,9 @@ def test_a_run_goes_on_from_the_weights_that_it_began_with_alone(two_voices, tmp
         args = finetune.build_parser().parse_args([*command, *more])
         release = open_release(folder)
         if args.from_voice:
-            own = finetune.own_weights(args.from_voice, release)
-            release = dataclasses.replace(release, voice=own)
-        finetune.settle(args, release, tmp_path / run)
+            own = start.own_weights(args.from_voice, release)
+            release = dataclasses.replace(release, voice=own.weights)
+        start.settle(args, release, tmp_path / run)
 
     for _ in range(2):
         settle("plain")

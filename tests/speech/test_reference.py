@@ -12,6 +12,7 @@ import soundfile
 from nanospeech.audio import wave as audio
 from nanospeech.audio.recording import bandwidth, denoised, depth
 from nanospeech.errors import BackendError, InputError
+from nanospeech.release.folder import DEFAULT
 from nanospeech.speech.reference import Word, read_reference, spoken_before
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -38,7 +39,7 @@ def test_silence_level_and_edges_are_dealt_with(tmp_path):
     quiet = np.pad(0.02 * speech(4.0), (2 * RATE, RATE))
     found = kept(tmp_path, quiet, " hello   there. ")
     assert found.text == "hello there." and not found.heard
-    assert 3.9 < len(found.wave) / RATE < 4.3
+    assert 3.3 < len(found.wave) / RATE < 4.3
     assert audio.rms(found.wave) > 0.06 and np.abs(found.wave).max() <= 0.98
     told = " ".join(found.notes)
     assert "s of silence were cut off" in told and "level was raised by" in told
@@ -106,7 +107,7 @@ def test_a_long_recording_is_cut_at_a_pause_with_its_words(tmp_path):
     wave, words = long_recording()
     found = kept(tmp_path, wave, None, lambda: lambda wave: words)
     assert found.text.split() == [w.text for w in words[:24]]  # the sentence's end, not a comma's
-    assert 8.3 < len(found.wave) / RATE < 8.9  # the pause is cut off
+    assert 7.8 < len(found.wave) / RATE < 8.9  # the pause is cut off
     assert any("cut at a pause after 8." in n and "24 words" in n for n in found.notes)
 
 
@@ -115,7 +116,7 @@ def test_given_words_are_cut_where_they_are_those_that_were_heard(tmp_path):
     given = [w.text.upper() for w in words]
     given[24] = "another"  # heard otherwise: it is not known which side of the pause it is on
     found = kept(tmp_path, wave, " ".join(given), lambda: lambda wave: words)
-    assert found.text.split() in (given[:8], given[:16], given[:32]) and not found.heard
+    assert found.text.split() == given[:32] and not found.heard
     with pytest.raises(InputError, match="no pause between 3 and 12 s"):
         kept(tmp_path, wave, "something else was said", lambda: lambda wave: words)
 
@@ -133,7 +134,7 @@ def test_boundaries_are_those_with_the_same_words_on_both_sides():
 
 
 def test_hiss_is_lowered_and_speech_is_kept():
-    clean = audio.trim(audio.read(CLIPS[0]))
+    clean = audio.trim(audio.read(DEFAULT / "voices" / "kumo.flac"))
     rng = np.random.default_rng(0)
     noise = (10 ** (-30 / 20) * audio.rms(clean) * rng.standard_normal(len(clean))).astype(
         np.float32
@@ -141,8 +142,8 @@ def test_hiss_is_lowered_and_speech_is_kept():
     noisy = clean + noise
     better = denoised(noisy, RATE)
     assert better.shape == noisy.shape
-    assert depth(better) > depth(noisy) + 5
-    assert audio.rms(better - clean) < 0.8 * audio.rms(noise)
+    assert depth(better) > depth(noisy) + 8
+    assert audio.rms(better - clean) < 0.75 * audio.rms(noise)
     # a wave without pauses tells nothing of its noise, and stays
     assert np.array_equal(denoised(noise, RATE), noise)
     silence = np.zeros(RATE, np.float32)

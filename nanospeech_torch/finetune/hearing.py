@@ -1,0 +1,164 @@
+"""Hearing: how much a voice sounds like recordings that were held back, and how clear it is."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nanospeech.audio import wave as audio
+from nanospeech.errors import NanospeechError
+from nanospeech.measure import metrics
+from nanospeech.release.folder import Release
+
+from .recordings import Recording
+
+MORE_ERRORS = 0.05  # of the words: by so much more than before, and the new voice is less clear
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What was heard of a voice that said the words of the held-back recordings.
+
+    Attributes:
+        similarity: mean cosine to the recordings' mean embedding; None: nobody compared.
+        errors: words of the texts that were misheard; None: nobody listened.
+        words: of the texts.
+    """
+
+    similarity: float | None
+    errors: int | None
+    words: int
+
+    def describe(self) -> str:
+        """The figures that there are."""
+        parts = []
+        if self.similarity is not None:
+            parts.append(f"similarity {self.similarity:.2f}")
+        if self.errors is not None:
+            parts.append(f"{self.errors} of {self.words} words misheard")
+        return ", ".join(parts)
+
+
+@dataclass
+class Ears:
+    """What measures; what cannot is told in `missing`.
+
+    Args:
+        whisper: a faster-whisper size or folder.
+        embed: a speaker encoder, for tests; None loads Resemblyzer where it is installed.
+        transcribe: what is heard in a wave, likewise; None loads Whisper.
+    """
+
+    whisper: str = "base"
+    embed: metrics.Embed | None = None
+    transcribe: Callable[[np.ndarray], str] | None = None
+    missing: list[str] = field(default_factory=list)
+
+    def __post_init__(self):
+        if self.embed is None:
+            self.embed = self.attempt("similarity", metrics.load_encoder)
+        if self.transcribe is None:
+            self.transcribe = self.attempt("word errors", self.recogniser)
+
+    def attempt(self, what: str, load: Callable[[], Any]) -> Any:
+        """What load makes, or None and a line on why there is none."""
+        try:
+            return load()
+        except NanospeechError as e:
+            self.missing.append(f"{what} before and after cannot be told: {e}")
+            return None
+
+    def recogniser(self) -> Callable[[np.ndarray], str]:
+        metrics.check("whisper")
+        model = metrics.load_whisper(self.whisper)
+        return lambda wave: metrics.transcribe(model, wave)
+
+    def hear(self, speaker: Any, held: Sequence[Recording]) -> Heard:
+        """Lets a nanospeech.Speaker say the words of recordings, and measures what it says."""
+        found = speaker.speak_many([r.text for r in held])
+        said = [(r.text, u.wave) for r, u in zip(held, found) if not isinstance(u, Exception)]
+        return Heard(self.similarity([wave for _, wave in said], held), *self.errors(said))
+
+    def similarity(self, waves: Sequence[np.ndarray], held: Sequence[Recording]) -> float | None:
+        least = int(metrics.MIN_SECONDS * audio.SAMPLE_RATE)
+        spoken = [w for w in waves if len(w) >= least and not audio.is_silent(w)]
+        own = [w for r in held if len(w := r.wave()) >= least]
+        if self.embed is None or not spoken or not own:
+            return None
+        mine, theirs = (np.stack([self.embed(w) for w in ws]) for ws in (spoken, own))
+        return float(metrics.to_mean(mine, theirs).mean())
+
+    def errors(self, said: Sequence[tuple[str, np.ndarray]]) -> tuple[int | None, int]:
+        if self.transcribe is None:
+            return None, 0
+        from nanospeech.measure.wer import word_edits
+
+        counts = [word_edits(text, self.transcribe(wave)) for text, wave in said]
+        return sum(c[0] for c in counts), sum(c[1] for c in counts)
+
+
+def worse(before: Heard, after: Heard) -> list[str]:
+    """What is worse after finetuning than before, each as a sentence."""
+    found = []
+    was, now = before.similarity, after.similarity
+    if was is not None and now is not None and now < was:
+        found.append(
+            f"it sounds less like the recordings ({now:.2f}) than what it began with ({was:.2f}):"
+            " --strength 0.8, more --steps, or more recordings"
+        )
+    if before.errors is not None and after.errors is not None:
+        more = after.errors - before.errors
+        if more > MORE_ERRORS * max(after.words, 1):
+            found.append(
+                f"{more} words more are misheard than of what it began with: a lower --strength,"
+                " fewer --steps, and check that the texts are just what is said"
+            )
+    return found
+
+
+def compare(
+    held: Sequence[Recording],
+    release: Release,
+    begun: str | None,
+    prompt: Recording,
+    args: argparse.Namespace,
+) -> None:
+    """Prints what a voice scores on held-back recordings, before and after finetuning.
+
+    Args:
+        held: recordings that were not trained on.
+        release: the model that it began with.
+        begun: its voice whose weights these were; a model that imitates, or that has no such voice,
+            speaks after the new voice's prompt instead.
+        prompt: the new voice's.
+        args: of the command.
+    """
+    if not held:
+        print(
+            "no recordings were held back to measure with; --held-back 4 in a new --run keeps four"
+        )
+        return
+    ears = Ears(args.whisper)
+    for line in ears.missing:
+        print(line)
+    if ears.embed is None and ears.transcribe is None:
+        return
+    from nanospeech.load import load_engine
+    from nanospeech.speech.speaker import Speaker
+
+    engine = load_engine(release.folder, backend="torch")
+    if begun is None or release.config.imitates:
+        speaker = Speaker(engine, None, prompt.wave(), prompt.text, seed=args.seed)
+    else:
+        speaker = Speaker(engine, begun, seed=args.seed)
+    before = ears.hear(speaker, held)
+    print(f"before, as {begun or 'the model'}: {before.describe()} ({len(held)} held back)")
+    after = ears.hear(Speaker(load_engine(args.output, backend="torch"), seed=args.seed), held)
+    print(f"after, as {args.voice}: {after.describe()}")
+    for warning in worse(before, after):
+        print(f"warning: {warning}", file=sys.stderr)

@@ -1,0 +1,180 @@
+"""What finetuning starts from, what it holds back, and what it says of the result."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from nanospeech.audio import wave as audio
+from nanospeech.audio.mel import log_mel
+from nanospeech.audio.recording import clipping
+from nanospeech.errors import InputError
+from nanospeech.release.folder import DEFAULT, Release, open_release
+from nanospeech_torch.finetune import __main__ as finetune
+from nanospeech_torch.finetune import recordings as data
+from nanospeech_torch.finetune.hearing import Ears, Heard, compare, worse
+from nanospeech_torch.finetune.start import (
+    candidates,
+    choose_start,
+    described,
+    misfit,
+    same_run,
+)
+from tests.training import SHARD, samples
+
+
+@pytest.fixture
+def kathleen(tmp_path) -> list[data.Recording]:
+    """Four of her recordings, prepared."""
+    found, _ = data.find_samples([SHARD])
+    data.write_voice(found, tmp_path / "data", open_release(None).config, None, "kathleen")
+    return data.read_recordings(sorted((tmp_path / "data").glob("voice-*.tar")))
+
+
+@pytest.fixture
+def two(tmp_path) -> Release:
+    """The model that ships, with two of its voices."""
+    folder = tmp_path / "two"
+    (folder / "voices").mkdir(parents=True)
+    for path in DEFAULT.iterdir():
+        if path.is_file():
+            (folder / path.name).symlink_to(path)
+    for path in (DEFAULT / "voices").iterdir():
+        if path.name.startswith(("kathleen.", "kumo.")):
+            (folder / "voices" / path.name).symlink_to(path)
+    return open_release(folder)
+
+
+def test_a_run_starts_from_the_voice_whose_weights_fit_the_recordings_best(two, kathleen, tmp_path):
+    run = tmp_path / "run"
+    start = choose_start(None, two, kathleen, run)
+    assert list(start.losses) == ["kathleen", "kumo"]
+    assert start.losses["kathleen"] < 0.9 * start.losses["kumo"]
+    assert start.voice == "kathleen" and start.weights is not None
+    assert start.weights.name == "kathleen.safetensors"
+    assert "starting from kathleen, which fits" in start.describe()
+    assert choose_start(None, two, [], run) == start  # a run that is gone on with
+
+
+def test_the_start_can_be_chosen(two, tmp_path):
+    release = open_release(None)
+    assert len(candidates(release)) == 6 and candidates(release)["kumo"] is None
+    for asked, voice in ("Robin", "robin"), ("kumo", "kumo"), ("none", None):
+        own = choose_start(asked, release, [], tmp_path)
+        assert own.voice == voice and not own.losses
+        assert (own.weights is None) == (asked != "Robin")
+    with pytest.raises(InputError, match="'anna' not found"):
+        choose_start("anna", release, [], tmp_path)
+
+
+def test_a_model_with_weights_for_no_voice_leaves_no_choice(tiny_release, kathleen, tmp_path):
+    release = open_release(tiny_release)
+    assert candidates(release) == {"tone": None}
+    start = choose_start(None, release, kathleen, tmp_path / "run")
+    assert (start.voice, start.weights, start.losses) == ("tone", None, {})
+    assert start.describe() == "starting from tone"
+    bare = shutil.copytree(tiny_release, tmp_path / "bare")
+    shutil.rmtree(bare / "voices")
+    start = choose_start(None, open_release(bare), kathleen, tmp_path / "other")
+    assert start.voice is None and start.describe() == "starting from the model's own weights"
+    assert misfit(release, None, []) == math.inf
+
+
+def folder_of(path: Path, count: int) -> Path:
+    """X.wav and X.txt, the fixture's recordings again and again."""
+    path.mkdir()
+    for i in range(count):
+        sample = samples()[i % 4]
+        wave = audio.read(sample["mp3"]["bytes"])
+        audio.write(path / f"{i:02d}.wav", wave)
+        (path / f"{i:02d}.txt").write_text(sample["json"]["text"])
+    return path
+
+
+def test_recordings_are_held_back_and_nothing_is_trained_on_them(tiny_release, tmp_path):
+    config = open_release(tiny_release).config
+    found, _ = data.find_samples([folder_of(tmp_path / "recordings", 18)])
+    count = data.held_back_count(None, len(found))
+    assert count == 2 and data.held_back_count(None, 15) == 0 and data.held_back_count(5, 8) == 5
+    assert data.held_back_count(None, 400) == data.MOST_HELD
+    data.write_voice(found, tmp_path / "out", config, None, "anna", held_back=count)
+    voice, held = (
+        {r.key for r in data.read_recordings(sorted((tmp_path / "out").glob(f"{name}-*.tar")))}
+        for name in ("voice", "held")
+    )
+    assert len(held) == 2 and len(voice) == 16 and not voice & held
+
+
+def test_clipped_recordings_are_warned_of_by_name(tiny_release, tmp_path, capsys):
+    folder = folder_of(tmp_path / "recordings", 4)
+    loud = audio.read(folder / "02.wav")
+    loud = np.clip(audio.resample(loud / np.abs(loud).max(), 24_000, 44_100) * 8, -1, 1)
+    soundfile.write(folder / "02.wav", loud, 44_100)  # to 24 kHz it has no two samples alike
+    assert clipping(folder / "02.wav") > 1e-3 and clipping((folder / "01.wav").read_bytes()) == 0
+    found, _ = data.find_samples([folder])
+    data.write_voice(found, tmp_path / "out", open_release(tiny_release).config, None, "anna")
+    err = capsys.readouterr().err
+    assert "1 of 4 recordings are clipped" in err and "of 02: " in err and "lower level" in err
+
+
+def test_what_is_worse_than_before_is_said():
+    before = Heard(0.64, 1, 66)
+    assert worse(before, Heard(0.71, 2, 66)) == []
+    (said,) = worse(before, Heard(0.55, 2, 66))
+    assert "less like the recordings (0.55) than what it began with (0.64)" in said
+    (said,) = worse(before, Heard(0.70, 7, 66))
+    assert "6 words more are misheard" in said
+    assert worse(before, Heard(None, None, 0)) == [] == worse(Heard(None, None, 0), before)
+    assert before.describe() == "similarity 0.64, 1 of 66 words misheard"
+    assert Heard(0.5, None, 0).describe() == "similarity 0.50"
+
+
+def embed(wave: np.ndarray) -> np.ndarray:
+    """A little of how a wave sounds."""
+    found = log_mel(wave).mean(0)
+    return found / np.linalg.norm(found)
+
+
+def test_voices_are_measured_before_and_after_on_what_was_held_back(
+    tiny_aligned, kathleen, monkeypatch, capsys
+):
+    pytest.importorskip("whisper_normalizer")
+    ears = Ears(embed=embed, transcribe=lambda wave: "nothing of it")
+    assert ears.similarity([r.wave() for r in kathleen], kathleen) == pytest.approx(1, abs=0.2)
+    assert ears.similarity([kathleen[0].wave()[:100]], kathleen) is None  # too short to tell
+    monkeypatch.setattr("nanospeech_torch.finetune.hearing.Ears", lambda whisper: ears)
+    args = argparse.Namespace(whisper="base", output=tiny_aligned, voice="anna", seed=1)
+    compare(kathleen[:1], open_release(tiny_aligned), "tone", kathleen[1], args)
+    before, after = capsys.readouterr().out.splitlines()
+    assert before.startswith("before, as tone: ") and before.endswith(
+        "words misheard (1 held back)"
+    )
+    figures = before.removeprefix("before, as tone: ").removesuffix(" (1 held back)")
+    assert after == f"after, as anna: {figures}"  # the same model here, and the same seed
+    compare([], open_release(tiny_aligned), "tone", kathleen[1], args)
+    assert "no recordings were held back" in capsys.readouterr().out
+
+
+def test_a_run_with_other_recordings_held_back_is_another_run(tmp_path):
+    words = ["--data", "d", "--voice", "anna", "--output", "o", "--held-back"]
+    one, two = (described(finetune.build_parser().parse_args([*words, n])) for n in "12")
+    assert not same_run(one, tmp_path)
+    (tmp_path / "finetune.json").write_text(json.dumps(one))
+    assert same_run(one, tmp_path)
+    with pytest.raises(InputError, match="holds another run: held_back 1, now 2"):
+        same_run(two, tmp_path)
+
+
+def test_without_the_packages_that_measure_their_commands_are_named(monkeypatch):
+    monkeypatch.setattr("nanospeech.measure.metrics.importlib.util.find_spec", lambda name: None)
+    ears = Ears()
+    assert ears.embed is None and ears.transcribe is None
+    assert any("similarity" in m and "resemblyzer" in m for m in ears.missing)
+    assert any("word errors" in m and "nanospeech-tts[eval]" in m for m in ears.missing)
