@@ -1,4 +1,4 @@
-"""Objective: a model with its losses, as the training loop asks for them. No losses here."""
+"""Objective: the training loop's interface to a model with its losses. No losses here."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Objective(nn.Module):
     audio: AudioConfig
     loss: Any
     tokenizer: Any
-    speaks = False  # whether a release of it says sentences: log.sample_every
+    speaks = False  # whether it can speak log.sentences (log.sample_every)
 
     def weights(self) -> dict[str, float]:
-        """Weight of each loss in what is minimised; one that is missing is only logged."""
+        """Weights of the losses in the total; a loss without a weight is only logged."""
         raise NotImplementedError
 
     def batches(self, samples: Any, plan: BatchPlan, stream: StreamOptions) -> Batches:
@@ -53,12 +53,12 @@ class Objective(nn.Module):
         return 1.0
 
     def begin_step(self, step: int, total: float) -> None:
-        """Called before optimiser step `step` of `total`: what it draws depends on these alone."""
+        """Called before optimiser step `step` of `total`: its random draws depend on these alone."""
 
     def counts(self, batch: Any, phase: str = "") -> dict[str, Tensor] | None:
         """Elements of each loss of a batch, those of forward, without running the network.
 
-        None: not known. Where micro-batches are accumulated, forward is then run once more.
+        None: unknown, so that forward is run once more where micro-batches are accumulated.
         """
         return None
 
@@ -68,14 +68,14 @@ class Objective(nn.Module):
 
     @property
     def guided(self) -> bool:
-        """Whether the average moves the targets; the loop then calls guide_with."""
+        """Whether targets contain the average's guidance; the loop then calls guide_with."""
         return False
 
     def guide_with(self, ema: dict[str, Tensor]) -> None:
-        """Takes the average's parameters by name, which are used where they are."""
+        """Sets the average's parameters by name, which are not copied."""
 
     def multiple(self) -> int:
-        """Frames that padded lengths are multiples of: 8 places of the network."""
+        """Frames that padded lengths are multiples of: 8 positions of the network."""
         return 8
 
     def flops(self, batch: Any) -> int:

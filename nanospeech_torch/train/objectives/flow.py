@@ -1,4 +1,4 @@
-"""Flow: the training losses of the speech and the duration model. No optimiser, no data.
+"""Flow: the training losses of the speech model. No optimiser, no data.
 
 All random numbers of a step are part of the batch (see data/speech.py), so a loss depends on its
 arguments and the weights alone, and a resumed run repeats an uninterrupted one.
@@ -56,7 +56,7 @@ class Nanospeech(Objective):
 
     @property
     def guided(self) -> bool:
-        """Whether loss.model_guidance moves the targets."""
+        """Whether targets contain guidance (loss.model_guidance)."""
         return bool(self.loss.model_guidance)
 
     def guide_with(self, ema: dict[str, Tensor]) -> None:
@@ -101,7 +101,7 @@ class Nanospeech(Objective):
         return SpeechBatches(samples, self.tokenizer, plan, self.audio, self.loss, stream, edge)
 
     def multiple(self) -> int:
-        """8 places of the network, in frames."""
+        """8 positions of the network, in frames."""
         return 8 * self.transformer.config.patch_size
 
     def flops(self, batch: Batch) -> int:
@@ -174,7 +174,7 @@ class Nanospeech(Objective):
     def place_tokens(self, batch: Batch, mel: Tensor) -> tuple[Tensor | None, Tensor | None, Sums]:
         """Token states and the token of each patch, for text_upsampling average and aligned.
 
-        The aligner's losses come along if there is one.
+        With the aligner's losses, if there is one.
         """
         dit = self.transformer
         p = dit.config.patch_size
