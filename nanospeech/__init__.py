@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .config import ModelConfig, SampleOptions
     from .errors import BackendError, CheckpointError, DataError, InputError, NanospeechError
     from .load import load_engine
+    from .output import OutputOptions
 
     __version__: str
 
@@ -19,6 +20,7 @@ EXPORTS = {
     "load_engine": "load",
     "ModelConfig": "config",
     "SampleOptions": "config",
+    "OutputOptions": "output",
     "Speaker": "speech.speaker",
     "Utterance": "speech.speaker",
     "NanospeechError": "errors",
@@ -32,6 +34,7 @@ __all__ = [  # noqa: RUF022, the order that the README introduces them in
     "load_engine",
     "Speaker",
     "SampleOptions",
+    "OutputOptions",
     "Utterance",
     "ModelConfig",
     "NanospeechError",

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from .cli import Parser, command, say
 from .config import BatchLimits, SampleOptions
 from .errors import InputError
+from .output import add_output_flags, read_output
 from .sample_flags import FLAGS, add_sampling
 
 ABOUT = """Speaks text, in the voice that ships, a model's voices or a recording's.
@@ -41,6 +42,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_texts(parser.add_argument_group("what is said, and where to").add_argument)
     add_voices(parser.add_argument_group("by whom").add_argument)
     add_sampling(parser.add_argument_group("how"))
+    add_output_flags(parser.add_argument_group("pauses and loudness").add_argument)
     add_machine(parser.add_argument_group("with what").add_argument)
     parser.add_argument("--quiet", action="store_true", help="no progress, no figures")
     parser.add_argument("--version", action=Version, nargs=0, help="print the version")
@@ -166,6 +168,7 @@ def read_options(args: argparse.Namespace) -> tuple[SampleOptions, str | None, f
             f"--duration {how!r} not known; choose from {', '.join(DURATIONS)}, or give seconds"
         )
     check_reference(args.ref_audio, args.ref_text, args.voice, listens=True)
+    read_output(args)
     return options, how, seconds
 
 
@@ -183,7 +186,8 @@ def load_speaker(args: argparse.Namespace, options: SampleOptions, how: str | No
         reference = found.wave, found.text
     where = args.model, args.backend, args.device, args.dtype
     engine = load_engine(*where, args.quantize, args.compile or None)
-    return Speaker(engine, args.voice, *reference, options, args.speed, args.seed, duration=how)
+    speed, output = (args.speed, args.seed), read_output(args)
+    return Speaker(engine, args.voice, *reference, options, *speed, duration=how, output=output)
 
 
 def generate(args: argparse.Namespace) -> int:

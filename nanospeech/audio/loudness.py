@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import chain
 
 import numpy as np
 
@@ -18,6 +19,7 @@ SPARE = 0.2  # dB: how far below the limiter aims, for peaks between the points 
 AHEAD = 0.015  # seconds that the limiter looks ahead, and takes to let go
 EDGE = 0.01  # seconds of the fades at both ends
 MEASURED = 30.0  # seconds of a long wave that its gain goes by
+SOON = 1.0  # and of a voice's first stream
 CORRECTIONS, MOST_CORRECTED = 2, 3.0  # rounds, and dB, that make up for what limiting takes away
 LOUDEST_GAIN = 30.0  # dB: what is nearly silent is not raised to noise
 OVERSAMPLING, TAPS = 8, 16  # 192 kHz from 24 (BS.1770-5, annex 2); taps to each side of a sample
@@ -140,42 +142,54 @@ def clipped_share(wave: np.ndarray) -> float:
     return float(runs[runs >= RUN].sum() / max(1, len(wave)))
 
 
-def levelled(
-    waves: Iterable[np.ndarray], rate: int, target: float | None, gain: float | None = None
-) -> Iterator[np.ndarray]:
-    """Brings a wave that comes in pieces to a loudness; the pieces' borders change nothing.
+class Leveller:
+    """Brings waves that come in pieces to a loudness; the pieces' borders change nothing.
 
     Both ends fade over 10 ms, and no true peak exceeds -1 dBTP.
 
     Args:
-        waves: float32 (n,) pieces that follow each other.
-        rate: their samples a second.
+        rate: samples a second.
         target: LUFS; None leaves the level as it is, but for what would clip.
-        gain: dB that bring it there, if they are known; else the first 30 seconds are waited for
-            and measured.
-
-    Yields:
-        float32 pieces; as many samples as came in.
+        known: LUFS of the voice before it is levelled, for streams; None measures the first
+            second of the first stream, and keeps its gain for those that follow.
     """
-    waves = iter(waves)
-    if target is None:
-        gain = 0.0
-    if gain is None:
-        first: list[np.ndarray] = []
-        while sum(map(len, first)) < MEASURED * rate:
-            if (wave := next(waves, None)) is None:
-                break
-            first.append(wave)
-        start = np.concatenate([np.zeros(0, np.float32), *first])
-        gain = gain_to(target, start[: int(MEASURED * rate)], rate)
-        waves = _with_first(start, waves)
-    factor = np.float32(10 ** (gain / 20))
-    yield from limited(faded((wave * factor for wave in waves), int(EDGE * rate)), rate)
 
+    def __init__(self, rate: int, target: float | None, known: float | None = None):
+        self.rate, self.target = rate, target
+        self.gain = None if target is None or known is None else target - known
 
-def _with_first(first: np.ndarray, rest: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
-    yield first
-    yield from rest
+    def __call__(self, waves: Iterable[np.ndarray], early: bool = False) -> Iterator[np.ndarray]:
+        """
+        Args:
+            waves: float32 (n,) pieces that follow each other.
+            early: go by what is known of the voice; else by the first 30 seconds of these waves,
+                which are waited for.
+
+        Yields:
+            float32 pieces; as many samples as came in.
+        """
+        waves, gain = iter(waves), self.gain if early else None
+        interrupted: KeyboardInterrupt | None = None
+        if self.target is None:
+            gain = 0.0
+        if gain is None:
+            wanted = round((SOON if early else MEASURED) * self.rate)
+            first: list[np.ndarray] = []
+            try:
+                while sum(map(len, first)) < wanted and (wave := next(waves, None)) is not None:
+                    first.append(wave)
+            except KeyboardInterrupt as e:  # what was spoken by then is not lost
+                waves, interrupted = iter(()), e
+            start = np.concatenate([np.zeros(0, np.float32), *first])
+            gain = gain_to(self.target, start if early else start[:wanted], self.rate)
+            waves = chain([start], waves)
+            if early:
+                self.gain = gain
+        factor = np.float32(10 ** (gain / 20))
+        louder = (wave * factor for wave in waves)
+        yield from limited(faded(louder, int(EDGE * self.rate)), self.rate)
+        if interrupted is not None:
+            raise interrupted
 
 
 def gain_to(target: float | None, wave: np.ndarray, rate: int) -> float:
@@ -209,7 +223,7 @@ def faded(waves: Iterable[np.ndarray], samples: int) -> Iterator[np.ndarray]:
         if cut > 0:
             yield held[:cut]
             held = held[cut:]
-    n = len(held) if begun else len(held) // 2
+    n = len(held) if begun else (len(held) + 1) // 2
     short = (np.arange(n, dtype=np.float32) + np.float32(0.5)) / np.float32(max(n, 1))
     if not begun:
         held[:n] *= short

@@ -43,17 +43,21 @@ class VoiceSettings:
             nanospeech evaluate durations --set-pace measures it.
         speed: speaking rate relative to the speaker's own.
         cfg_strength: guidance strength where none is asked for; None is the model's.
+        loudness: LUFS of the speech before it is levelled; None: not measured.
     """
 
     pace: float = 1.0
     speed: float = 1.0
     cfg_strength: float | None = None
+    loudness: float | None = None
 
     def __post_init__(self):
         for name, x in ("pace", self.pace), ("speed", self.speed):
             if not PACES[0] <= x <= PACES[1]:
                 raise InputError(f"{name} is {x}, should be {PACES[0]:g} to {PACES[1]:g}")
         SampleOptions(cfg_strength=self.cfg_strength)  # which knows its bounds
+        if self.loudness is not None and not -70 <= self.loudness <= 0:
+            raise InputError(f"loudness is {self.loudness}, should be -70 to 0 LUFS")
 
     @staticmethod
     def load(path: Path) -> VoiceSettings:

@@ -11,8 +11,9 @@ from typing import Any
 
 from nanospeech.config import BatchLimits
 from nanospeech.errors import InputError
+from nanospeech.text.sentences import byte_length
 
-from .batching import speak_each
+from .batching import length_bar, speak_each
 from .chunks import Utterance
 
 NAME = re.compile(r"\w[\w.\- ]{0,99}(?<![. ])")  # no separators, nothing hidden
@@ -108,8 +109,6 @@ def speak_file(
     Raises:
         InputError: there are no lines, or the folder cannot be.
     """
-    from tqdm import tqdm
-
     lines, faults = read_lines(text)
     if not lines and not faults:
         raise InputError("no text: the batch has no lines")
@@ -122,10 +121,11 @@ def speak_file(
     began = time.perf_counter()
     results = speak_each(speaker, [line.text for line in left], None, limits)
     try:
-        with tqdm(total=len(left), unit="line", disable=not progress, leave=False) as bar:
+        lengths = [byte_length(line.text) for line in left]
+        with length_bar(lengths, "file", progress) as done:
             for index, result in results:
                 write(result, left[index], folder, outcome)
-                bar.update()
+                done(index)
     except KeyboardInterrupt:
         outcome.interrupted = True
     outcome.elapsed = time.perf_counter() - began

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
@@ -15,11 +16,14 @@ import numpy as np
 
 from nanospeech.config import BatchLimits
 from nanospeech.errors import InputError
+from nanospeech.text.sentences import byte_length
 
 from . import chunks as speech
 from .chunks import Chunk, Utterance
+from .pauses import set_pauses
 
-WINDOW = 8  # times the items of a batch: texts whose chunks are sorted together
+WINDOW = 8  # times the items of a batch: texts that are taken together
+FIRST_GROUP, LAST_GROUP = 0.25, 2.0  # times the items of a batch: chunks that are sorted together
 
 
 def batches(frames: Sequence[int], limits: BatchLimits) -> list[list[int]]:
@@ -51,7 +55,8 @@ def speak_each(
 ) -> Iterator[tuple[int, Utterance | InputError]]:
     """Speaks texts as Speaker.speak_many does, and hands each out when it is done.
 
-    Memory is bounded: so many texts as fill some batches are taken at a time.
+    The shortest come first, so that some are soon done. Memory is bounded: so many texts as fill
+    some batches are taken at a time.
 
     Args:
         speaker: a nanospeech.Speaker.
@@ -75,35 +80,71 @@ def speak_each(
     left = enumerate(texts)
     while window := dict(islice(left, WINDOW * limits.items)):
         own = {i: speaker.seed if seeds is None else seeds[i] for i in window}
-        yield from _speak_window(speaker, window, own, limits)
+        chunk_bytes = speaker.prompt.rate * speaker.chunk_seconds
+        for group in groups(window, chunk_bytes, limits):
+            yield from _speak_group(speaker, {i: window[i] for i in group}, own, limits)
 
 
-def _speak_window(
+def groups(texts: Mapping[int, Any], chunk_bytes: float, limits: BatchLimits) -> list[list[int]]:
+    """Shares texts out to groups that are spoken one after another, the shortest texts first.
+
+    Chunks of one length are sought within a group alone. It is large enough to fill some batches,
+    but for the first ones, which are small, so that some texts are soon done.
+
+    Args:
+        texts: by key.
+        chunk_bytes: about the most of a text that is spoken in one go.
+        limits: of a batch.
+
+    Returns:
+        the keys of each group's texts.
+    """
+    found: list[list[int]] = []
+    room, most = 0.0, limits.items * FIRST_GROUP
+    for index in sorted(texts, key=lambda i: text_bytes(texts[i])):
+        if room <= 0:
+            found.append([])
+            room, most = most, min(2 * most, limits.items * LAST_GROUP)
+        found[-1].append(index)
+        room -= 1 + text_bytes(texts[index]) // chunk_bytes
+    return found
+
+
+def text_bytes(text: Any) -> int:
+    """The length of a text; 0 of what is none."""
+    return byte_length(text) if isinstance(text, str) else 0
+
+
+def _speak_group(
     speaker: Any, texts: dict[int, str], seeds: dict[int, int], limits: BatchLimits
 ) -> Iterator[tuple[int, Utterance | InputError]]:
-    """Speaks the texts of one window."""
+    """Speaks the texts of one group."""
     planned: dict[int, list[Chunk]] = {}
     for index, text in texts.items():
         try:
             planned[index] = plan(speaker, text, seeds[index])
         except InputError as e:
             yield index, e
-    items = [(index, place) for index in planned for place in range(len(planned[index]))]
     start = len(speaker.prompt.mel)
+    items = [(index, place) for index in planned for place in range(len(planned[index]))]
     frames = [start + planned[index][place].frames for index, place in items]
     waves: dict[int, dict[int, np.ndarray]] = defaultdict(dict)
     spent: dict[int, float] = defaultdict(float)
     for batch in batches(frames, limits):
         began = time.perf_counter()
         places = [items[i] for i in batch]
-        spoken = _speak_batch(speaker, [planned[index][place] for index, place in places])
+        spoken = _speak_batch(
+            speaker,
+            [planned[index][place] for index, place in places],
+            [place == 0 for _, place in places],
+            [place == len(planned[index]) - 1 for index, place in places],
+        )
         each = (time.perf_counter() - began) / sum(frames[i] for i in batch)
         for i, (index, place), wave in zip(batch, places, spoken):
             waves[index][place] = wave
             spent[index] += each * frames[i]
             if len(waves[index]) == len(planned[index]):
-                chunks = planned.pop(index)
-                yield index, _utterance(speaker, chunks, waves.pop(index), spent[index])
+                yield index, _utterance(speaker, planned[index], waves.pop(index), spent[index])
 
 
 def plan(speaker: Any, text: str, seed: int) -> list[Chunk]:
@@ -114,14 +155,26 @@ def plan(speaker: Any, text: str, seed: int) -> list[Chunk]:
     """
     if not isinstance(text, str):
         raise InputError(f"a text should be a string, got {type(text).__name__}")
-    return [speaker.chunk(part, seed + i) for i, part in enumerate(speaker.chunks(text))]
+    return [
+        speaker.chunk(part.text, seed + i, after=part.after)
+        for i, part in enumerate(speaker.parts(text))
+    ]
 
 
-def _speak_batch(speaker: Any, chunks: list[Chunk]) -> list[np.ndarray]:
-    mels = speech.sample(speaker.engine, speaker.prompt, chunks, speaker.options)
-    waves = speech.vocode(speaker.engine, speaker.prompt, mels)
-    speaker.engine.clear_cache()
-    return waves
+def _speak_batch(
+    speaker: Any, chunks: list[Chunk], firsts: list[bool], lasts: list[bool]
+) -> list[np.ndarray]:
+    """Waves of chunks, of which some are the first or the last of their texts."""
+    engine = speaker.engine
+    mels = speech.sample(engine, speaker.prompt, chunks, speaker.options)
+    paced = [
+        set_pauses(engine, mel, chunk, speaker.output, first)
+        for mel, chunk, first in zip(mels, chunks, firsts)
+    ]
+    waves = speech.vocode(engine, speaker.prompt, [p.mel for p in paced])
+    engine.clear_cache()
+    hop = engine.config.audio.hop_length
+    return [w[: p.samples(hop)] if last else w for w, p, last in zip(waves, paced, lasts)]
 
 
 def _utterance(
@@ -129,5 +182,40 @@ def _utterance(
 ) -> Utterance:
     texts = tuple(chunk.text for chunk in chunks)
     rate = speaker.sample_rate
-    wave = speech.join([waves[i] for i in range(len(chunks))], texts, rate)
+    joined = speech.join([waves[i] for i in range(len(chunks))], rate)
+    wave = np.concatenate(list(speaker.level([joined])))
     return Utterance(wave, rate, elapsed, chunks[0].seed, texts)
+
+
+@contextmanager
+def length_bar(lengths: Sequence[int], unit: str, shown: bool) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr of texts that take as long as they are, which its estimate goes by.
+
+    Args:
+        lengths: bytes of each text.
+        unit: what to call a text.
+        shown: whether there is a bar.
+
+    Yields:
+        what is called with a text's index when it is done.
+    """
+    from tqdm import tqdm
+
+    shape = "{percentage:3.0f}% of the speech|{bar}| {postfix}[{elapsed}<{remaining}]"
+    count = 0
+    with tqdm(
+        total=sum(lengths),
+        disable=not shown,
+        leave=False,
+        smoothing=0,
+        mininterval=0,
+        bar_format=shape,
+    ) as bar:
+
+        def done(index: int) -> None:
+            nonlocal count
+            count += 1
+            bar.set_postfix_str(f"{count}/{len(lengths)} {unit}s ", refresh=False)
+            bar.update(lengths[index])
+
+        yield done

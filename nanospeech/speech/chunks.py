@@ -5,7 +5,7 @@ A chunk is what is spoken in one go; an utterance is what comes of a text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from nanospeech.release.voices import Prompt
 from nanospeech.text.tokenizer import pad_tokens
 
 CROSS_FADE = 0.03  # seconds
-SENTENCE_PAUSE = 0.15  # least silence between sentences, in seconds
 CONTEXT = 16  # frames of the prompt that the vocoder sees before the new ones
 FADES = 200  # a chunk's edges fade over a second divided by this
 
@@ -58,6 +57,21 @@ class Utterance:
 
 
 @dataclass(frozen=True)
+class Mark:
+    """A place within a chunk where a pause is due.
+
+    Attributes:
+        start: its first token that has no sound.
+        stop: behind its last one.
+        kind: "clause" or "sentence".
+    """
+
+    start: int
+    stop: int
+    kind: str
+
+
+@dataclass(frozen=True)
 class Chunk:
     """A text that is spoken in one go.
 
@@ -66,12 +80,18 @@ class Chunk:
         tokens: int64 ids of it.
         frames: mel frames of new speech, whole patches.
         seed: of its noise.
+        marks: of an aligned model's chunk, in order.
+        after: the pause behind it, see text.pauses.pause_after.
+        speed: that its pauses are divided by; None leaves them, and its length, as they come.
     """
 
     text: str
     tokens: np.ndarray
     frames: int
     seed: int
+    marks: tuple[Mark, ...] = ()
+    after: str = ""
+    speed: float | None = None
 
 
 def sample(
@@ -146,21 +166,6 @@ def finish(
     return audio.fade_edges(wave, rate // FADES, begins, ends) / np.float32(prompt.gain)
 
 
-def pause(wave: np.ndarray, text: str, rate: int) -> np.ndarray:
-    """The silence that a chunk's end lacks: a sentence's pause, at least the cross-fade's length.
-
-    Args:
-        wave: the chunk's.
-        text: the chunk's.
-    """
-    wanted = CROSS_FADE + (SENTENCE_PAUSE if text[-1] in ".!?…。！？\"')" else 0)
-    _, stop = audio.loud_span(wave, rate)
-    return np.zeros(max(0, int(wanted * rate) - (len(wave) - stop)), np.float32)
-
-
-def join(waves: Iterable[np.ndarray], texts: Sequence[str], rate: int) -> np.ndarray:
-    """The waves of a text's chunks as one, with pauses between them."""
-    waves = list(waves)
-    for i in range(len(waves) - 1):
-        waves[i] = np.concatenate([waves[i], pause(waves[i], texts[i], rate)])
+def join(waves: Sequence[np.ndarray], rate: int) -> np.ndarray:
+    """The waves of a text's chunks as one."""
     return audio.join(waves, int(CROSS_FADE * rate))

@@ -14,6 +14,7 @@ from nanospeech.release.voices import Prompt
 from nanospeech.text.sentences import byte_length
 from nanospeech.text.tokenizer import pad_tokens
 
+MODEL_SPEEDS = (0.8, 1.0)  # beyond them a model drops and slurs words (docs/output.md)
 MIN_SPEECH = 0.35  # seconds of new speech; without it "Hi." comes out clipped
 SLOW_START = 0.45  # a text lasts this and half of what the rule says: words alone are spoken slowly
 # Seconds. Shorter texts get ModelConfig.leading_pause and the longest of the estimates.
@@ -22,6 +23,11 @@ SHORT = 1.0
 # The errors of a duration model and of token durations are independent, so their mean is better.
 DURATION_SOURCES = {"both": (False, True), "model": (False,), "tokens": (True,), "rule": ()}
 DURATIONS = tuple(DURATION_SOURCES)
+
+
+def model_speed(speed: float) -> float:
+    """The speed at which the model itself speaks; its mel is stretched by what is left."""
+    return min(max(speed, MODEL_SPEEDS[0]), MODEL_SPEEDS[1])
 
 
 def choose_durations(engine: Any, wanted: str | None) -> str:

@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from nanospeech.audio import wave as audio
+from nanospeech.audio.loudness import Leveller
 from nanospeech.config import BatchLimits, SampleOptions
 from nanospeech.errors import InputError
+from nanospeech.output import OutputOptions
 from nanospeech.release.voices import (
     MAX_REFERENCE,
     VoiceSettings,
@@ -29,6 +31,8 @@ from nanospeech.release.voices import (
     make_prompt,
     warn_of_strangers,
 )
+from nanospeech.text.headings import ending
+from nanospeech.text.pauses import pause_after
 from nanospeech.text.sentences import encode, fold, is_speakable, readable
 from nanospeech.text.tags import hide, show
 
@@ -37,6 +41,7 @@ from . import chunks as speech
 from . import durations as lengths
 from .chunks import CROSS_FADE, Chunk, Utterance
 from .durations import DURATIONS, MIN_SPEECH, choose_durations
+from .pauses import Paced, find_marks, set_pauses
 
 __all__ = ["DURATIONS", "Speaker", "Utterance", "check_speech"]
 
@@ -63,6 +68,13 @@ def check_speech(
         raise InputError(f"duration is {seconds} s; choose more than 0, up to {MAX_SECONDS:g}")
 
 
+class Part(NamedTuple):
+    """A chunk's text, and the pause behind it."""
+
+    text: str
+    after: str
+
+
 class Speaker:
     """One voice, ready to speak.
 
@@ -81,6 +93,7 @@ class Speaker:
         duration: who tells how long a text lasts: "model" (the folder's duration model, else an
             aligned model's token durations), "tokens" (the latter), "both" (their geometric mean)
             or "rule" (the prompt's bytes a second); None is the first there of both, model, rule.
+        output: pauses and loudness.
 
     Raises:
         InputError: unknown voice, half a reference, or a recording that cannot be used.
@@ -98,13 +111,14 @@ class Speaker:
         seed: int | None = None,
         chunk_seconds: float = CHUNK_SECONDS,
         duration: str | None = None,
+        output: OutputOptions = OutputOptions(),
     ):
         check_reference(ref_audio, ref_text, voice)
         self.durations = choose_durations(engine, duration)
         check_speech(None, speed, seed)
         if not chunk_seconds > 0:
             raise InputError(f"chunk_seconds is {chunk_seconds}; choose more than 0")
-        self.options, self.speed = options, speed
+        self.options, self.speed, self.output = options, speed, output
         self.seed = secrets.randbits(31) if seed is None else seed
         self.chunk_seconds = chunk_seconds
         self.sample_rate: int = engine.config.audio.sample_rate
@@ -123,6 +137,7 @@ class Speaker:
             ref_audio = audio.read(ref_audio, self.sample_rate, MAX_REFERENCE)
         prompt = make_prompt(ref_audio, ref_text or "", engine.config, engine.tokenizer)
         self.prompt = dataclasses.replace(prompt, settings=settings)
+        self.level = Leveller(self.sample_rate, output.loudness, settings.loudness)
 
     def chunks(self, text: str, early: bool = False) -> list[str]:
         """The texts that will be said in one go each: normalised, no words lost.
@@ -134,6 +149,10 @@ class Speaker:
         Raises:
             InputError: there is nothing to say.
         """
+        return [part.text for part in self.parts(text, early)]
+
+    def parts(self, text: str, early: bool = False) -> list[Part]:
+        """The texts of chunks(), with the pauses behind them."""
         chunks = list(self._texts([text], early))
         if not chunks and is_speakable(fold(text)):
             raise InputError(f"the model knows no character of {text[:40]!r}")
@@ -141,18 +160,18 @@ class Speaker:
             raise InputError("there is no text to speak")
         return chunks
 
-    def _texts(self, parts: Iterable[str], early: bool) -> Iterator[str]:
+    def _texts(self, parts: Iterable[str], early: bool) -> Iterator[Part]:
         """The chunks of parts of a text, which need not be there yet."""
-        rate = self.prompt.rate * self.speed  # bytes a second
+        rate = self.prompt.rate * lengths.model_speed(self.speed)  # bytes a second
         full = max(16.0, rate * self.chunk_seconds)
         sizes = streaming.budgets(rate * streaming.FIRST_SECONDS if early else full, full)
         least = rate * streaming.LEAST_SECONDS
         for part in parts:
             prepared = readable(part, self.engine.tokenizer)
             hidden, tags = hide(prepared, self.engine.tokenizer.tags)  # which are never cut
-            for packed in streaming.pack_early(hidden, sizes, full, least):
+            for packed in streaming.pack_early(hidden + ending(part), sizes, full, least):
                 if is_speakable(chunk := show(packed, tags)):
-                    yield " ".join(chunk.split())
+                    yield Part(" ".join(chunk.split()), pause_after(chunk))
 
     def frames(self, text: str, tokens: np.ndarray, seconds: float | None = None) -> int:
         """Mel frames of new speech for a chunk.
@@ -165,13 +184,22 @@ class Speaker:
         if seconds is None:
             sources = lengths.DURATION_SOURCES[self.durations]
             seconds = lengths.estimate_seconds(self.engine, self.prompt, text, tokens, sources)
-            seconds = max(seconds / (self.speed * self.prompt.settings.speed), MIN_SPEECH)
+            speed = lengths.model_speed(self.speed) * self.prompt.settings.speed
+            seconds = max(seconds / speed, MIN_SPEECH)
         return lengths.frames(self.engine.config, tokens, seconds)
 
-    def chunk(self, text: str, seed: int, seconds: float | None = None) -> Chunk:
+    def chunk(
+        self, text: str, seed: int, seconds: float | None = None, after: str | None = None
+    ) -> Chunk:
         """One of chunks(), with its ids and its length.
 
         A short one is read after a comma that lasts the model's leading_pause, if it has one.
+
+        Args:
+            text: the chunk.
+            seed: of its noise.
+            seconds: its wanted length, which leaves pauses as the model makes them.
+            after: the pause behind it, of text.pauses.pause_after; None goes by its last mark.
 
         Raises:
             InputError: the model knows no character of it.
@@ -180,16 +208,17 @@ class Speaker:
         tokens = encode(text + config.dit.edge, self.engine.tokenizer)
         if not len(tokens):
             raise InputError(f"the model knows no character of {text!r}")
-        frames = self.frames(text, tokens, seconds)
-        if (
-            seconds is None
-            and config.leading_pause
-            and frames < lengths.SHORT * config.audio.frame_rate
-        ):
+        frames, before = self.frames(text, tokens, seconds), 0
+        if seconds is not None:
+            return Chunk(text, tokens, frames, seed)
+        if config.leading_pause and frames < lengths.SHORT * config.audio.frame_rate:
             comma = encode(", ", self.engine.tokenizer)
-            tokens = np.concatenate([comma, tokens])
+            tokens, before = np.concatenate([comma, tokens]), len(comma)
             frames += lengths.frames(config, comma, config.leading_pause)
-        return Chunk(text, tokens, frames, seed)
+        aligned = config.dit.text_upsampling == "aligned"
+        marks = find_marks(text, tokens, before, self.engine.tokenizer) if aligned else ()
+        after = pause_after(text) if after is None else after
+        return Chunk(text, tokens, frames, seed, marks, after, self.speed)
 
     def stream(
         self,
@@ -218,12 +247,12 @@ class Speaker:
         """
         if isinstance(text, str):
             check_speech(text, self.speed, self.seed, seconds)
-            return self._stream(self.chunks(text, early), seconds, on_step, early)
+            return self._stream(self.parts(text, early), seconds, on_step, early)
         if seconds is not None:
             raise InputError("the length of a text that is still being written cannot be chosen")
         return self._stream(self._arriving(text, early), None, on_step, early)
 
-    def _arriving(self, parts: Iterable[str], early: bool) -> Iterator[str]:
+    def _arriving(self, parts: Iterable[str], early: bool) -> Iterator[Part]:
         chunks = streaming.Peekable(self._texts(streaming.whole_sentences(parts), early))
         if not chunks.more():
             raise InputError("there is no text to speak")
@@ -231,58 +260,59 @@ class Speaker:
 
     def _stream(
         self,
-        chunks: Iterable[str],
+        parts: Iterable[Part],
         seconds: float | None,
         on_step: Callable[[int, int], None] | None,
         early: bool,
     ) -> Iterator[np.ndarray]:
-        waves = self._waves(chunks, seconds, on_step, early)
-        return audio.cross_fade(waves, int(CROSS_FADE * self.sample_rate))
+        waves = self._waves(parts, seconds, on_step, early)
+        joined = audio.cross_fade(waves, int(CROSS_FADE * self.sample_rate))
+        return self.level(joined, early)
 
     def _waves(
         self,
-        chunks: Iterable[str],
+        parts: Iterable[Part],
         seconds: float | None,
         on_step: Callable[[int, int], None] | None,
         early: bool,
     ) -> Iterator[Iterator[np.ndarray]]:
         """The waves of chunks, each in pieces."""
-        steps, known = self.options.steps, len(chunks) if isinstance(chunks, list) else 0
-        shares = (
-            repeat(None)
-            if seconds is None
-            else lengths.split_seconds(seconds, list(chunks), CROSS_FADE)
-        )
-        ahead = streaming.Peekable(chunks)
-        for index, (text, share) in enumerate(zip(ahead, shares)):
+        steps, known = self.options.steps, len(parts) if isinstance(parts, list) else 0
+        shares = repeat(None)
+        if seconds is not None:
+            shares = lengths.split_seconds(seconds, [part.text for part in parts], CROSS_FADE)
+        ahead = streaming.Peekable(parts)
+        for index, (part, share) in enumerate(zip(ahead, shares)):
 
             def step(done: int, _: int, index: int = index) -> None:
                 if on_step is not None:
                     on_step(index * steps + done, max(known, index + 1) * steps)
 
-            chunk = self.chunk(text, self.seed + index, share)
-            yield self._wave(chunk, step, early, ahead if seconds is None else None)
+            chunk = self.chunk(part.text, self.seed + index, share, part.after)
+            (mel,) = speech.sample(self.engine, self.prompt, [chunk], self.options, step)
+            paced = set_pauses(self.engine, mel, chunk, self.output, first=not index)
+            yield self._wave(paced, early, ahead)
 
     def _wave(
-        self,
-        chunk: Chunk,
-        on_step: Callable[[int, int], None],
-        early: bool,
-        ahead: streaming.Peekable[str] | None,
+        self, paced: Paced, early: bool, ahead: streaming.Peekable[Part]
     ) -> Iterator[np.ndarray]:
-        """A chunk's wave in pieces, and a pause if another chunk follows."""
-        (mel,) = speech.sample(self.engine, self.prompt, [chunk], self.options, on_step)
+        """A chunk's wave in pieces, with the silence behind it if another chunk follows."""
         if early:
-            pieces = streaming.vocode_chunk(self.engine, self.prompt, mel)
+            pieces = streaming.vocode_chunk(self.engine, self.prompt, paced.mel)
         else:
-            pieces = speech.vocode(self.engine, self.prompt, [mel])
-        wave = [np.zeros(0, np.float32)]
+            pieces = speech.vocode(self.engine, self.prompt, [paced.mel])
+        done, last = 0, paced.samples(self.engine.config.audio.hop_length)
         for piece in pieces:
-            wave.append(piece)
-            yield piece
+            cut, done = last - done, done + len(piece)
+            if not 0 <= cut < len(piece):
+                yield piece
+                continue
+            if cut:
+                yield piece[:cut]
+            if not ahead.more():  # which is asked late: it may still be written
+                break
+            yield piece[cut:]
         self.engine.clear_cache()
-        if ahead is not None and ahead.more():  # which is asked late: it may still be written
-            yield speech.pause(np.concatenate(wave), chunk.text, self.sample_rate)
 
     def speak(
         self,
@@ -302,15 +332,15 @@ class Speaker:
         """
         began = time.perf_counter()
         check_speech(text, self.speed, self.seed, seconds)
-        chunks = self.chunks(text)  # once: what cannot be spoken is warned of once
+        parts = self.parts(text, early=False)  # once: what cannot be spoken is warned of once
         with step_bar(progress) as on_step:
-            waves = list(self._stream(chunks, seconds, on_step, early=False))
+            waves = list(self._stream(parts, seconds, on_step, early=False))
         return Utterance(
             np.concatenate(waves),
             self.sample_rate,
             time.perf_counter() - began,
             self.seed,
-            tuple(chunks),
+            tuple(part.text for part in parts),
         )
 
     def speak_many(
@@ -341,16 +371,15 @@ class Speaker:
         Raises:
             InputError: seeds that do not fit the texts; or a text's error, if raise_errors.
         """
-        from tqdm import tqdm
-
         found: list[Any] = [None] * len(texts)
         results = batching.speak_each(self, texts, seeds, limits)
-        with tqdm(total=len(texts), unit="text", disable=not progress, leave=False) as bar:
+        sizes = list(map(batching.text_bytes, texts))
+        with batching.length_bar(sizes, "text", progress) as done:
             for index, result in results:
                 if raise_errors and isinstance(result, InputError):
                     raise result
                 found[index] = result
-                bar.update()
+                done(index)
         return found
 
 

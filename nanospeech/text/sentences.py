@@ -17,6 +17,7 @@ import numpy as np
 from nanospeech.errors import InputError
 
 from .english.foreign import plain, respelled
+from .headings import AFTER_HEADING, sections
 from .normalize import expand
 from .phonemes import pronounce
 from .tags import hide, show
@@ -123,7 +124,7 @@ def prepare(text: str, tokenizer: Vocabulary) -> str:
     """Text as the model is to read it: folded, and in English written out; its tags stay whole.
 
     A model of bytes reads every script and spelling as it stands: of its text only long runs of
-    marks are cut.
+    marks are cut. Elsewhere three line ends stand after a heading, two after another paragraph.
 
     Raises:
         InputError: the text is not valid Unicode.
@@ -132,8 +133,10 @@ def prepare(text: str, tokenizer: Vocabulary) -> str:
         check_unicode(text)
         return shorten(text)
     text, tags = hide(text, tokenizer.tags)
-    text = fold(text)
-    return show(fold(expand(text)) if is_english(tokenizer) else text, tags)
+    parts = filter(None, map(fold, sections(text)))
+    if is_english(tokenizer):
+        parts = filter(None, (fold(expand(part)) for part in parts))
+    return show(AFTER_HEADING.join(parts), tags)
 
 
 def readable(text: str, tokenizer: Vocabulary) -> str:

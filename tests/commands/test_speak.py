@@ -16,6 +16,7 @@ import soundfile as sf
 
 import nanospeech
 from nanospeech.audio import wave as audio
+from nanospeech.audio.loudness import loudness
 from nanospeech.config import ModelConfig
 from nanospeech.generate import main
 from nanospeech.load import installed
@@ -59,7 +60,7 @@ def test_help_and_import_load_nothing_heavy():
     done = run("-c", code)
     assert done.stdout.endswith("code 0 []\n"), done.stderr
     flags = "model text voice ref-audio ref-text output steps method cfg sway-coef speed seed"
-    flags += " stream batch overwrite batch-size file encoding"
+    flags += " stream batch overwrite batch-size file encoding loudness pause-clause pause-heading"
     for flag in f"{flags} duration backend device dtype list-voices quiet version".split():
         assert f"--{flag} " in done.stdout or f"--{flag}]" in done.stdout
     both = run(
@@ -297,3 +298,23 @@ def test_voices_of_a_folder_without_any_are_said_to_be_lent(tiny_release, here, 
     assert main(["--model", str(folder), "--list-voices"]) == 0
     out, err = capsys.readouterr()
     assert "kathleen" in out.splitlines() and "no voices of its own" in err
+
+
+def test_loudness_and_pauses_are_asked_for(tiny_release, tmp_path, capsys):
+    levels = {}
+    for asked in ("-30", "-20", "off"):
+        out = tmp_path / "out.wav"
+        assert speak(tiny_release, "--seed", "1", "--loudness", asked, "--output", str(out)) == 0
+        levels[asked] = loudness(audio.read(out), 24_000)
+    assert levels["-30"] == pytest.approx(-30, abs=0.3)
+    assert levels["-20"] == pytest.approx(-20, abs=0.5)
+    assert levels["off"] not in (levels["-30"], levels["-20"])
+    seconds = []
+    for pause in ("0.1", "1.1"):
+        flags = ["--seed", "1", "--pause-paragraph", pause, "--output", str(out)]
+        assert speak(tiny_release, *flags, text="hello there.\n\nbye now.") == 0
+        seconds.append(len(audio.read(out)) / 24_000)
+    assert seconds[1] - seconds[0] == pytest.approx(1, abs=0.03)
+    capsys.readouterr()
+    assert speak(tiny_release, "--loudness", "3", "--output", str(out)) == 2
+    assert "loudness is 3; choose -40 to -9, or off" in capsys.readouterr().err

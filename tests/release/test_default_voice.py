@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from nanospeech import SampleOptions, Speaker, load_engine
+from nanospeech import OutputOptions, SampleOptions, Speaker, load_engine
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
 from nanospeech.config import ModelConfig
@@ -33,7 +33,7 @@ def engine():
 @pytest.fixture(scope="module", params=VOICES)
 def speaker(request, engine):
     """Each built-in voice."""
-    return Speaker(engine, request.param, seed=3)
+    return Speaker(engine, request.param, seed=3, output=OutputOptions(loudness=None))
 
 
 @pytest.fixture(scope="module")
@@ -88,8 +88,15 @@ def test_speed_changes_the_length_of_the_new_speech():
 def test_backends_say_the_same(voice):
     pytest.importorskip("mlx.core")
     options = SampleOptions(steps=2)
+    own_level = OutputOptions(loudness=None)
     waves = [
-        Speaker(load_engine(backend=b, dtype="float32"), voice, options=options, seed=1)
+        Speaker(
+            load_engine(backend=b, dtype="float32"),
+            voice,
+            options=options,
+            seed=1,
+            output=own_level,
+        )
         .speak("Stop it!")
         .wave
         for b in ("torch", "mlx")

@@ -19,8 +19,8 @@ from nanospeech import InputError, SampleOptions, Speaker, Utterance, load_engin
 from nanospeech.audio import wave as audio
 from nanospeech.config import BatchLimits
 from nanospeech.generate import main
-from nanospeech.speech.batch_files import read_lines
-from nanospeech.speech.batching import batches, speak_each
+from nanospeech.speech.batch_files import read_lines, speak_file
+from nanospeech.speech.batching import batches, groups, length_bar, speak_each
 from tests.speech.test_speaker import EchoEngine, speaker
 
 FAST = SampleOptions(steps=2)
@@ -124,6 +124,48 @@ def test_batches_are_bounded_and_texts_are_taken_as_they_are_needed():
     results = speak_each(speaker(engine), texts(), limits=BatchLimits(items=5, frames=2000))
     first = [next(results)[0] for _ in range(5)]
     assert len(set(first)) == 5 and len(taken) <= 40 and max(engine.batches) <= 5
+
+
+def test_the_shortest_texts_are_done_first_and_soon():
+    texts = ["Hello there. " * (1 + n % 7) for n in range(40)]
+    engine = EchoEngine()
+    limits = BatchLimits(items=8)
+    order = []
+    for index, _ in speak_each(speaker(engine, chunk_seconds=3), iter(texts), limits=limits):
+        order.append(index)
+        if len(order) == 1:
+            assert engine.batches == [2]  # before the rest is even planned
+    sizes = [len(texts[i]) for i in order]
+    assert sorted(order) == list(range(40)) and max(sizes[:10]) <= 2 * 13 < min(sizes[-5:])
+    assert max(engine.batches) == 8
+    found = groups(dict(enumerate(texts)), 40, limits)
+    assert sorted(i for group in found for i in group) == list(range(40))
+    assert [len(group) for group in found[:3]] == [2, 4, 8]
+    # a long text fills a group by itself: what is done is not kept waiting for another
+    assert groups({0: "word " * 1000, 1: "word " * 1000, 2: None}, 100, limits) == [[2, 0], [1]]
+
+
+def test_ctrl_c_keeps_what_is_done(tmp_path):
+    class Interrupted(EchoEngine):
+        def sample(self, *args, **kwargs):
+            if len(self.batches) == 2:
+                raise KeyboardInterrupt
+            return super().sample(*args, **kwargs)
+
+    text = "\n".join("Hello there. " * (1 + n % 7) for n in range(30))
+    outcome = speak_file(text, tmp_path, lambda: speaker(Interrupted()), BatchLimits(items=8))
+    assert outcome.interrupted and outcome.spoken == len(list(tmp_path.glob("*.wav"))) == 6
+
+
+def test_progress_goes_by_the_length_of_texts(capsys):
+    with length_bar([10, 30, 60], "file", True) as done:
+        done(0)
+        done(2)
+    assert "0% of the speech" in (told := capsys.readouterr().err)
+    assert re.search(r"70% of the speech\|.*2/3 files", told)
+    with length_bar([1], "file", False) as done:
+        done(0)
+    assert not capsys.readouterr().err
 
 
 # the command

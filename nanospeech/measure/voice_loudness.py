@@ -1,0 +1,63 @@
+"""Voice loudness: measures how loud a model's voices speak before they are levelled.
+
+    python -m nanospeech.measure.voice_loudness --set
+
+Streams are levelled by it, as they cannot wait for the whole; it is written into NAME.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+import numpy as np
+
+from nanospeech.audio.loudness import loudness
+from nanospeech.output import OutputOptions
+from nanospeech.release.voices import find_voice, own_voices
+
+TEXTS = (
+    "It was late in the year when the ship, heavy with grain, came into the harbor.",
+    "Where is everyone? Nobody waited on the quay, for the bell had not been rung.",
+    "They tied up at the old pier, the only one still standing, and went ashore.",
+    "The captain bought bread, cheese and a small cup of tea, and he listened.",
+)
+
+
+def voice_loudness(engine: Any, name: str) -> float:
+    """LUFS of what a voice speaks, before it is levelled; to a tenth.
+
+    Raises:
+        InputError: there is no such voice.
+    """
+    from nanospeech.speech.speaker import Speaker
+
+    speaker = Speaker(engine, name, seed=1, output=OutputOptions(loudness=None))
+    waves = [utterance.wave for utterance in speaker.speak_many(TEXTS, raise_errors=True)]
+    return round(loudness(np.concatenate(waves), speaker.sample_rate), 1)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Prints each voice's loudness."""
+    from nanospeech.load import load_engine
+
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--model", help="release folder; the default voices' if not given")
+    parser.add_argument("--voice", nargs="+", help="all of the model's if not given")
+    parser.add_argument("--set", action="store_true", help="write it into NAME.json")
+    args = parser.parse_args(argv)
+    engine = load_engine(args.model)
+    for name in args.voice or sorted(own_voices(engine.folder)):
+        found = voice_loudness(engine, name)
+        print(f"{name} {found:.1f} LUFS", flush=True)
+        if args.set:
+            path = find_voice(name, engine.folder).audio.with_suffix(".json")
+            old = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+            path.write_text(json.dumps({**old, "loudness": found}) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

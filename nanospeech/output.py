@@ -1,0 +1,79 @@
+"""Output: pauses and loudness of speech, their defaults and their flags."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from .config import option
+from .errors import InputError
+
+LOUDNESS = (-40.0, -9.0)  # LUFS
+LONGEST_PAUSE = 10.0  # seconds
+PAUSES = ("clause", "sentence", "paragraph", "heading")  # from the shortest to the longest
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """Pauses and loudness. None leaves a pause, or the level, as the model makes it.
+
+    Pauses are seconds of silence at speed 1; a speed of 2 halves them.
+    """
+
+    loudness: float | None = option(-18.0, "LUFS of the speech, by EBU R 128; off: the voice's own")
+    pause_clause: float | None = option(
+        0.2, "seconds of silence after a comma, a colon or a dash, at speed 1; off: the model's"
+    )
+    pause_sentence: float | None = option(0.42, "the same after a sentence")
+    pause_paragraph: float | None = option(0.8, "the same after a paragraph")
+    pause_heading: float | None = option(
+        1.05, "the same after a heading: a line '# Title', or a short paragraph without a full stop"
+    )
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            low, high = LOUDNESS if field.name == "loudness" else (0.0, LONGEST_PAUSE)
+            if value is not None and not low <= value <= high:
+                raise InputError(
+                    f"{field.name} is {value:g}; choose {low:g} to {high:g}, or off (None)"
+                )
+
+    def pause(self, kind: str) -> float | None:
+        """Seconds of a pause of PAUSES at speed 1; None leaves it as it is."""
+        return getattr(self, f"pause_{kind}")
+
+
+def number_or_off(text: str) -> float | None:
+    """A number, or None for "off"."""
+    return None if text.lower() in ("off", "none") else float(text)
+
+
+def add_output_flags(add: Any) -> None:
+    """Flags of OutputOptions: --loudness, --pause-clause and so on.
+
+    Args:
+        add: a parser's add_argument.
+    """
+    for field in dataclasses.fields(OutputOptions):
+        add(
+            "--" + field.name.replace("_", "-"),
+            dest=field.name,
+            type=number_or_off,
+            default=field.default,
+            metavar="N",
+            help=f"{field.metadata['help']} (default: %(default)s)",
+        )
+
+
+def read_output(args: argparse.Namespace) -> OutputOptions:
+    """What is asked of pauses and loudness.
+
+    Raises:
+        InputError: a value is out of bounds.
+    """
+    return OutputOptions(
+        **{f.name: getattr(args, f.name) for f in dataclasses.fields(OutputOptions)}
+    )

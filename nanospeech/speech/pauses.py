@@ -1,0 +1,223 @@
+"""Pauses: a chunk's mel with the silences that its text asks for, as long as they should be.
+
+An aligned model tells which frames speak a mark; the quiet frames there are repeated or taken out.
+A mel keeps the room's own quiet, and whole, streamed and batched speech pause alike. Models that
+are not aligned get the pauses between chunks alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nanospeech.audio.mel import CLAMP
+from nanospeech.output import OutputOptions
+from nanospeech.text.pauses import pauses_within
+from nanospeech.text.sentences import fit
+from nanospeech.text.tokenizer import Tokenizer
+
+from .chunks import CROSS_FADE, Chunk, Mark
+from .durations import model_speed
+
+QUIET = 35.0  # dB below a chunk's loud frames from which a frame is quiet
+SHALLOW = 20.0  # and what is less far below them is no pause, in a noisy voice either
+FLOOR = 6.0  # dB above its quietest frame that a pause of a noisy voice reaches
+LOUD = 95  # percentile of a chunk's frames that counts as loud
+SLACK = 4  # frames beside a mark's own that its pause may begin and end in
+LEAD = 0.05  # seconds of silence before a chunk
+TAIL = 0.12  # after the last one
+WITHIN = 0.06  # between chunks that part a clause
+DEPTH = 2.0  # nepers, 17 dB, by which a recording's noise is lowered within pauses
+CALM = 6  # quiet frames that a pause is made longer with
+SLOPE = 2  # frames over which it is, beside a sound
+
+
+@dataclass(frozen=True)
+class Paced:
+    """A chunk's mel with its pauses.
+
+    Attributes:
+        mel: float32 (N, M), the silence before the next chunk included.
+        last: frames of it that are wanted if no chunk follows.
+    """
+
+    mel: np.ndarray
+    last: int
+
+    def samples(self, hop: int) -> int:
+        """Samples of its wave that are wanted if no chunk follows."""
+        return (self.last - 1) * hop
+
+
+def find_marks(
+    text: str,
+    tokens: np.ndarray,
+    before: int,
+    tokenizer: Tokenizer,
+    larger: Mapping[int, str] | None = None,
+) -> tuple[Mark, ...]:
+    """The marks of a chunk, by the tokens that stand for them.
+
+    Args:
+        text: as the model reads it.
+        tokens: ids of the whole chunk.
+        before: how many of them stand before the text's own.
+        larger: other pauses than pauses_within's, by place.
+    """
+    marks = []
+    for place, kind in sorted({**pauses_within(text), **(larger or {})}.items()):
+        start = stop = before + len(tokenizer.encode(fit(text[:place], tokenizer)[0]))
+        while start > 0 and not _sounds(tokens[start - 1], tokenizer):
+            start -= 1
+        while stop < len(tokens) and not _sounds(tokens[stop], tokenizer):
+            stop += 1
+        if 0 < start < stop < len(tokens):
+            marks.append(Mark(start, stop, kind))
+    return tuple(marks)
+
+
+def _sounds(token: int, tokenizer: Tokenizer) -> bool:
+    """Whether a token is no mark and no space."""
+    if tokenizer.kind == "bytes":
+        return token >= 128 or chr(token).isalnum()
+    return any(c.isalnum() for c in tokenizer.vocab[token])
+
+
+def levels(mel_NM: np.ndarray) -> np.ndarray:
+    """Each frame's power in dB, to no certain zero: float64 (N,)."""
+    return 10 / np.log(10) * np.log(np.exp(2 * mel_NM.astype(np.float64)).sum(1))
+
+
+def set_pauses(
+    engine: Any, mel_NM: np.ndarray, chunk: Chunk, output: OutputOptions, first: bool
+) -> Paced:
+    """Gives a chunk's mel the pauses of its text, and those to the chunks beside it.
+
+    Args:
+        engine: that made the mel.
+        mel_NM: float32 log mel of new speech alone.
+        chunk: a Chunk; one whose length was asked for stays as it is.
+        first: whether no chunk stands before it.
+    """
+    speed = chunk.speed
+    if speed is None or not len(mel_NM):
+        return Paced(mel_NM, len(mel_NM))
+    level, rate = levels(mel_NM), engine.config.audio.frame_rate
+    loud = float(np.percentile(level, LOUD))
+    quiet = level < loud - QUIET
+    edges = np.flatnonzero(~quiet)
+    begin, end = (int(edges[0]), int(edges[-1]) + 1) if len(edges) else (0, len(mel_NM))
+
+    def frames(kind: str) -> int | None:
+        seconds = output.pause(kind)
+        return None if seconds is None else round(seconds / speed * rate)
+
+    lead = _spread(0, begin, round(LEAD * rate), level, "before")
+    if first and begin < len(lead):
+        lead = np.arange(begin)
+    parts: list[tuple[np.ndarray, str]] = [(lead, "before")]
+    at, factor = begin, speed / model_speed(speed)
+    for start, stop, wanted in _runs(engine, mel_NM, chunk, level, loud, frames):
+        if at <= start and begin < start and stop <= end:
+            parts += [
+                (_sped(at, start, factor), "sound"),
+                (_spread(start, stop, wanted, level, "between"), "between"),
+            ]
+            at = stop
+    parts.append((_sped(at, end, factor), "sound"))
+    spoken = sum(len(places) for places, _ in parts)
+    wanted, tail = frames(chunk.after) if chunk.after else round(WITHIN * rate), len(mel_NM) - end
+    if wanted is not None:
+        # the chunk's last frame makes no samples, and the cross-fade takes its share
+        tail = max(1, wanted - round(LEAD * rate) + round(CROSS_FADE * rate) + 1)
+    parts.append((_spread(end, len(mel_NM), tail, level, "after"), "after"))
+    mel = np.concatenate([_quietened(_at(mel_NM, places), kind) for places, kind in parts])
+    return Paced(mel, spoken + min(tail, len(mel_NM) - end, round(TAIL * rate)))
+
+
+def _quietened(mel_NM: np.ndarray, kind: str) -> np.ndarray:
+    """A pause before, between or after sounds with its noise lowered; a sound as it is.
+
+    Beside a sound the noise sinks and rises; where a chunk begins or ends it stays low.
+    """
+    if kind == "sound":
+        return mel_NM
+    i = np.arange(len(mel_NM)) / SLOPE
+    fall = i if kind != "before" else np.inf
+    rise = i[::-1] if kind != "after" else np.inf
+    depth = DEPTH * np.minimum(1, np.minimum(fall, rise)) * np.ones(len(mel_NM))
+    return np.maximum(mel_NM - depth[:, None], np.log(CLAMP)).astype(np.float32)
+
+
+def _runs(
+    engine: Any, mel_NM: np.ndarray, chunk: Chunk, level: np.ndarray, loud: float, frames: Any
+) -> list[tuple[int, int, int]]:
+    """The quiet frames at each mark, start and stop, and how many there should be; in order."""
+    if not chunk.marks:
+        return []
+    ends = np.cumsum(engine.align(mel_NM, chunk.tokens))
+    runs: list[tuple[int, int, int]] = []
+    for mark in chunk.marks:
+        if (wanted := frames(mark.kind)) is None:
+            continue
+        low = min(max(0, int(ends[mark.start - 1]) - SLACK), len(level) - 1)
+        high = max(low + 1, int(ends[mark.stop - 1]) + SLACK)
+        start = stop = low + int(np.argmin(level[low:high]))
+        least = max(loud - QUIET, min(level[start] + FLOOR, loud - SHALLOW))
+        while level[start] < least and start > 0 and level[start - 1] < least:
+            start -= 1
+        while stop < len(level) and level[stop] < least:
+            stop += 1
+        if start == stop and mark.kind == "clause":  # read on without a breath
+            continue
+        if runs and start <= runs[-1][1]:  # one silence for two marks
+            before = runs.pop()
+            start, stop, wanted = before[0], max(stop, before[1]), max(wanted, before[2])
+        runs.append((start, stop, wanted))
+    return runs
+
+
+def _sped(start: int, stop: int, factor: float) -> np.ndarray:
+    """Places of frames that speak what start to stop do, but so many times as fast."""
+    count = round((stop - start) / factor)
+    places = start + (np.arange(count) + 0.5) * factor - 0.5
+    return np.clip(places, start, max(start, stop - 1))
+
+
+def _at(mel_NM: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """A mel at places between its frames, by linear interpolation: float32 (len(places), M)."""
+    low = np.floor(places).astype(np.int64)
+    share = (places - low).astype(np.float32)[:, None]
+    high = np.minimum(low + 1, len(mel_NM) - 1)
+    return np.where(share > 0, mel_NM[low] * (1 - share) + mel_NM[high] * share, mel_NM[low])
+
+
+def _spread(start: int, stop: int, count: int, level: np.ndarray, kind: str) -> np.ndarray:
+    """As many frames of a pause as are wanted, of those from start to stop.
+
+    Too many go from the middle of a pause between sounds, so that they die away and begin as they
+    did, and from a chunk's edge. Too few are made up for by the quietest frames, back and forth.
+
+    Args:
+        level: of all frames; where there is none from start to stop, the quietest is repeated.
+        kind: "before", "between" or "after" sounds.
+    """
+    have = stop - start
+    if not have:
+        return np.full(count, int(np.argmin(level)))
+    if have >= count:
+        head = {"before": 0, "between": -(-count * 3 // 5), "after": count}[kind]
+        return np.r_[start : start + head, stop - (count - head) : stop]
+    width = min(CALM, have)
+    loudest = np.lib.stride_tricks.sliding_window_view(level[start:stop], width).max(1)
+    calm = start + int(np.argmin(loudest)) + np.arange(width)
+    left, right = np.arange(start, calm[-1] + 1), np.arange(calm[-1] + 1, stop)
+    if kind == "before":  # what is beyond the calm may be a breath
+        left, right = left[:0], np.arange(calm[0], stop)
+    elif kind == "after":
+        right = right[:0]
+    more = np.resize(np.concatenate([calm[::-1], calm]), count - len(left) - len(right))
+    return np.concatenate([left, more, right])

@@ -1,0 +1,261 @@
+"""Pauses: as long as they should be in every voice, however the text was cut into chunks."""
+
+import numpy as np
+import pytest
+
+from nanospeech import InputError, OutputOptions, SampleOptions, Speaker, load_engine
+from nanospeech.audio.loudness import loudness, true_peak
+from nanospeech.measure.pauses import measure, silence_at
+from nanospeech.speech.chunks import CROSS_FADE, Chunk, Mark
+from nanospeech.speech.pauses import LEAD, find_marks, levels, set_pauses
+from nanospeech.text.headings import ending
+from nanospeech.text.pauses import pause_after, pauses_within
+from nanospeech.text.sentences import encode, pack, prepare
+from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
+from tests.speech.test_speaker import RATE, EchoEngine, speaker
+
+PHONEMES = Tokenizer("phonemes", phoneme_vocab())
+BYTES = Tokenizer("bytes", [])
+FRAME = 256 / RATE
+# what readers do, in seconds; the measure is good to about 0.03
+BOUNDS = {
+    "clause": (0.15, 0.25),
+    "sentence": (0.35, 0.5),
+    "paragraph": (0.7, 0.9),
+    "heading": (0.9, 1.2),
+}
+TEXT = (
+    "# The Ship\n\nIt was late — very late, they said. Nobody waited.\n\n"
+    "They went ashore, and slept well."
+)
+KINDS = ["heading", "clause", "clause", "sentence", "paragraph", "clause"]
+
+
+# texts
+
+
+@pytest.mark.parametrize(
+    "written, read",
+    [
+        ("# Chapter One\nIt rained.", "Chapter One.\n\n\nIt rained."),
+        ("It rained.\n## The *End* ##\n\nBye.", "It rained.\n\nThe End.\n\n\nBye."),
+        ("CHAPTER I\r\n\r\nIt rained.\r\n\r\nBye.", "CHAPTER I\n\n\nIt rained.\n\nBye."),
+        ("### Why?\nNo.", "Why?\n\n\nNo."),
+        ("A line\nand another\n\nBye.", "A line and another\n\nBye."),
+        ("and so on\n\nBye.", "and so on\n\nBye."),
+        ("It rained.\n\n\n\nBye.", "It rained.\n\nBye."),
+        ("The end", "The end"),
+        ("#1 of them, item # 2.", "number one of them, item number two."),
+        ("# \n\nHi.", "number\n\nHi."),
+    ],
+)
+def test_headings_are_found_and_their_signs_are_not_read(written, read):
+    assert prepare(written, PHONEMES) == read
+    assert prepare(written, BYTES) == written
+
+
+def test_each_end_has_its_pause():
+    text = prepare("# One\nHe came, he saw (twice) and “left.” Then?\n\nBye now", PHONEMES)
+    chunks = pack(text, 22)
+    assert "".join(chunks) == text
+    assert [pause_after(chunk) for chunk in chunks] == [
+        "heading",
+        "clause",
+        "clause",
+        "paragraph",
+        "",
+    ]
+    assert [pause_after(t) for t in ("He said: ", "it - ", "word ", "Stop!) ", "", "...", "—")] == [
+        "clause",
+        "clause",
+        "",
+        "sentence",
+        "",
+        "sentence",
+        "clause",
+    ]
+    line = "Dr. Smith came - at 3.14, so to say. He left."
+    ends = {line[:end].strip(): kind for end, kind in pauses_within(line).items()}
+    assert ends == {
+        "Dr. Smith came -": "clause",
+        "Dr. Smith came - at 3.14,": "clause",
+        "Dr. Smith came - at 3.14, so to say.": "sentence",
+    }
+
+
+@pytest.mark.parametrize(
+    "part, end",
+    [("He came. ", " "), ("He came.\n\n", "\n\n"), ("Go", ""), ("# Title\n", "\n\n\n"),
+     ("It rained.\n\nThe Mill\n\n", "\n\n\n"), ("It rained.\r\n\r\n", "\n\n")],
+)  # fmt: skip
+def test_parts_of_a_text_that_is_still_written_keep_their_ends(part, end):
+    assert ending(part) == end
+
+
+def test_marks_are_the_silent_tokens_between_words():
+    text = prepare("He came — “late,” she said. Wi-Fi, too", PHONEMES)
+    comma = encode(", ", PHONEMES)
+    tokens = np.concatenate([comma, encode(text + " ", PHONEMES)])
+    marks = find_marks(text, tokens, len(comma), PHONEMES)
+    said = ["".join(PHONEMES.vocab[t] for t in tokens[m.start : m.stop]) for m in marks]
+    assert said == [' - "', '," ', ". ", ", "]
+    assert [m.kind for m in marks] == ["clause", "clause", "sentence", "clause"]
+    raw = BYTES.encode("Hé, là. Oui")
+    assert [(m.start, m.stop) for m in find_marks("Hé, là. Oui", raw, 0, BYTES)] == [
+        (3, 5),
+        (8, 10),
+    ]
+
+
+# mels
+
+
+class AlignedEngine(EchoEngine):
+    """Finds two frames of each token, which is what its mels are made of here."""
+
+    def __init__(self):
+        super().__init__(upsampling="aligned")
+
+    def align(self, mel_NM, tokens):
+        return np.full(len(tokens), len(mel_NM) // len(tokens))
+
+
+def made(pauses: list[tuple[int, int]], frames: int = 400, floor: float = -9.0) -> np.ndarray:
+    """A mel that is loud but for these frames."""
+    mel = np.random.default_rng(0).normal(0, 0.3, (frames, 100)).astype("f4")
+    for start, stop in pauses:
+        mel[start:stop] = floor
+    return mel
+
+
+def spans(mel: np.ndarray) -> list[int]:
+    """Frames of each silence."""
+    level = levels(mel)
+    quiet = np.concatenate([[0], level < np.percentile(level, 95) - 20, [0]])
+    edges = np.flatnonzero(np.diff(quiet.astype(int)))
+    return (edges[1::2] - edges[::2]).tolist()
+
+
+def chunk(marks: list[tuple[int, str]], after: str = "", speed: float | None = 1.0) -> Chunk:
+    """Two hundred tokens, the marks of which are single ones."""
+    found = tuple(Mark(at, at + 1, kind) for at, kind in marks)
+    return Chunk("", np.arange(200), 400, 0, found, after, speed)
+
+
+def test_silences_get_the_length_that_is_wanted():
+    mel = made([(0, 20), (98, 104), (196, 260), (380, 400)])
+    marks = [(50, "clause"), (110, "sentence")]
+    output = OutputOptions(pause_clause=0.2, pause_sentence=0.4, pause_paragraph=0.8)
+    for speed in (1.0, 2.0):
+        paced = set_pauses(AlignedEngine(), mel, chunk(marks, "paragraph", speed), output, True)
+        lead, clause, sentence, tail = spans(paced.mel)
+        assert clause == round(0.2 / speed / FRAME) and sentence == round(0.4 / speed / FRAME)
+        assert lead == round(LEAD / FRAME)
+        # with the lead of the chunk behind it, but for the cross-fade and a frame without samples
+        joint = tail + lead - round(CROSS_FADE / FRAME) - 1
+        assert joint == round(0.8 / speed / FRAME)
+        assert len(paced.mel) - tail < paced.last <= len(paced.mel) - tail + 12
+    off = OutputOptions(pause_clause=None, pause_sentence=None, pause_paragraph=None)
+    assert spans(set_pauses(AlignedEngine(), mel, chunk(marks, "paragraph"), off, True).mel)[
+        1:
+    ] == [6, 64, 20]
+
+
+def test_sounds_stay_as_they_are_and_noise_is_lowered():
+    mel = made([(0, 20), (98, 110), (380, 400)], floor=-5.0)
+    paced = set_pauses(AlignedEngine(), mel, chunk([(52, "clause")]), OutputOptions(), True)
+    start = round(LEAD / FRAME)
+    assert np.array_equal(paced.mel[start : start + 78], mel[20:98])
+    wanted = round(0.2 / FRAME)
+    behind = start + 78 + wanted
+    assert np.array_equal(paced.mel[behind : behind + 270], mel[110:380])
+    pause = paced.mel[start + 78 : behind].mean(1)
+    assert pause[0] == pytest.approx(-5) and pause[wanted // 2] == pytest.approx(-7)
+
+
+def test_a_clause_that_is_read_on_has_no_pause_and_a_sentence_always():
+    mel = made([(0, 10), (390, 400)])
+    for kind, count in (("clause", 2), ("sentence", 3)):
+        paced = set_pauses(AlignedEngine(), mel, chunk([(50, kind)]), OutputOptions(), True)
+        assert len(spans(paced.mel)) == count
+
+
+def test_two_marks_in_one_silence_make_the_longer_pause():
+    mel = made([(0, 10), (98, 120), (390, 400)])
+    marks = [(50, "sentence"), (55, "clause")]
+    paced = set_pauses(AlignedEngine(), mel, chunk(marks), OutputOptions(), True)
+    assert spans(paced.mel)[1] == round(OutputOptions().pause_sentence / FRAME)
+
+
+@pytest.mark.parametrize("speed", [0.5, 1.0, 2.0, 4.0])
+def test_beyond_the_models_speeds_its_mel_is_stretched(speed):
+    engine = AlignedEngine()
+    text = "a sentence that is long enough to be sped up"
+    whole = speaker(EchoEngine()).speak(text).seconds
+    assert speaker(EchoEngine(), speed=speed).speak(text).seconds == pytest.approx(
+        whole / speed, rel=0.06
+    )
+    paced = set_pauses(engine, made([(0, 5)]), chunk([], speed=speed), OutputOptions(), True)
+    factor = speed / min(max(speed, 0.8), 1.0)
+    assert paced.last == pytest.approx(5 + 395 / factor, abs=1)
+
+
+def test_a_length_that_is_asked_for_is_left_alone():
+    mel = made([(0, 20), (98, 104)])
+    paced = set_pauses(
+        AlignedEngine(), mel, chunk([(50, "clause")], speed=None), OutputOptions(), 1
+    )
+    assert paced.mel is mel and paced.last == len(mel)
+
+
+def test_options_are_checked():
+    for wrong in ({"loudness": 0.0}, {"pause_clause": -1.0}, {"pause_heading": 11.0}):
+        with pytest.raises(InputError, match="or off"):
+            OutputOptions(**wrong)
+    assert OutputOptions(loudness=None, pause_clause=None).pause("clause") is None
+    defaults = [getattr(OutputOptions(), f"pause_{kind}") for kind in BOUNDS]
+    assert all(low <= value <= high for value, (low, high) in zip(defaults, BOUNDS.values()))
+
+
+# speech
+
+
+def test_silences_are_measured_where_they_are():
+    rng = np.random.default_rng(0)
+    wave = rng.normal(0, 0.1, 3 * RATE).astype("f4")
+    wave[RATE : RATE + RATE // 4] *= 1e-3
+    assert silence_at(wave, RATE, 1.0, 1.3) == pytest.approx(0.25, abs=0.011)
+    assert silence_at(wave, RATE, 0.95, 0.96) == pytest.approx(0.25, abs=0.011)
+    assert silence_at(wave, RATE, 2.0, 2.2) == 0
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return load_engine(backend="torch", dtype="float32")
+
+
+def check(engine, wave: np.ndarray) -> None:
+    found = measure(engine, wave, TEXT)
+    assert {kind: len(times) for kind, times in found.items()} == {
+        kind: KINDS.count(kind) for kind in BOUNDS
+    }
+    for kind, (low, high) in BOUNDS.items():
+        assert low - 0.03 <= np.median(found[kind]) <= high + 0.03, (kind, found)
+
+
+@pytest.mark.parametrize("voice", ["kathleen", "robin"])
+def test_readers_pauses_and_one_loudness_in_real_speech(engine, voice):
+    reader = Speaker(engine, voice, options=SampleOptions(steps=4), seed=1)
+    for wave, off in ((reader.speak(TEXT).wave, 0.3), (np.concatenate([*reader.stream(TEXT)]), 1)):
+        check(reader.engine, wave)
+        assert loudness(wave, RATE) == pytest.approx(OutputOptions().loudness, abs=off)
+        assert true_peak(wave) <= -1 and abs(wave[0]) < 1e-3 and abs(wave[-1]) < 1e-3
+
+
+def test_pauses_do_not_depend_on_how_a_text_is_cut(engine):
+    output = OutputOptions(loudness=None)
+    reader = Speaker(engine, options=SampleOptions(steps=4), seed=1, chunk_seconds=2, output=output)
+    assert len(reader.chunks(TEXT)) > 4
+    words = (part + " " for part in TEXT.split(" "))
+    check(reader.engine, np.concatenate(list(reader.stream(words, early=False))))
+    check(reader.engine, reader.speak_many([TEXT])[0].wave)
