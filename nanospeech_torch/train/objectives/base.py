@@ -53,7 +53,7 @@ class Objective(nn.Module):
         return 1.0
 
     def begin_step(self, step: int, total: float) -> None:
-        """Called before optimiser step `step` of `total`: its random draws depend on these alone."""
+        """Called before optimiser step `step` of `total`; random draws depend on these alone."""
 
     def counts(self, batch: Any, phase: str = "") -> dict[str, Tensor] | None:
         """Elements of each loss of a batch, those of forward, without running the network.
