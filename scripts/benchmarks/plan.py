@@ -100,9 +100,9 @@ def cold_start(cell: Cell) -> Cell:
     for flag, value in flags.items():
         words += [] if value is None else [flag, str(value)]
     words += ["--compile"] if cell.compile else []
-    words = [cell.backend, cell.dtype or "its own type", *thread_words(cell.threads)]
-    words += ["compiled"] if cell.compile else []
-    name = f"cold start, {', '.join(words)}"
+    title = [cell.backend, cell.dtype or "its own type", *thread_words(cell.threads)]
+    title += ["compiled"] if cell.compile else []
+    name = f"cold start, {', '.join(title)}"
     return Cell(name=name, kind="generate", threads=cell.threads, command=tuple(words))
 
 
