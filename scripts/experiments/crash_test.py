@@ -3,10 +3,10 @@
     python -m scripts.experiments.crash_test                  # 50 times kill -9, about a minute
     python -m scripts.experiments.crash_test --kills 200
 
-Each trial is a process that resumes the run and is killed, alternately after a random time and as
-soon as a checkpoint is being written. At its end the run must equal an undisturbed one bit by bit,
-and have the same log. Runs on the CPU; needs a system with fork. The last line of output is one
-JSON document.
+Each trial is a process that resumes the run and is killed, in turn after a random time, as soon as
+a checkpoint is being written, and soon after one was. At its end the run must equal an undisturbed
+one bit by bit, and have the same log. Runs on the CPU; needs a system with fork. The last line of
+output is one JSON document.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import csv
 import importlib
+import itertools
 import json
 import os
 import random
@@ -90,7 +91,12 @@ def writing(folder: Path) -> bool:
 
 def kill(child: int, folder: Path, moment: str, draw: random.Random) -> bool:
     """Kills a process at its moment; False if it ended by itself."""
-    end = time.monotonic() + draw.uniform(0, 1.2)
+    before = Checkpoints(folder, 2).newest()
+    while moment == "after a save" and Checkpoints(folder, 2).newest() == before:
+        if os.waitpid(child, os.WNOHANG)[0]:
+            return False
+        time.sleep(0.002)
+    end = time.monotonic() + draw.uniform(0, 0.3 if moment == "after a save" else 1.2)
     stale = writing(folder)  # of the trial before: it is cleared first
     while time.monotonic() < end or moment == "saving":
         if os.waitpid(child, os.WNOHANG)[0]:
@@ -108,7 +114,8 @@ def kill(child: int, folder: Path, moment: str, draw: random.Random) -> bool:
 def crash_test(folder: Path, kills: int, steps: int, save_step: int, shards: list[str], seed: int):
     """Kills runs, one after the other to its end, until `kills` were made. Returns figures."""
     draw = random.Random(seed)
-    done = inside = runs = 0
+    moments = itertools.cycle(["any", "saving", "after a save"])
+    done = inside = runs = went_on = 0
     wrong: list[str] = []
     while done < kills:
         runs += 1
@@ -117,7 +124,8 @@ def crash_test(folder: Path, kills: int, steps: int, save_step: int, shards: lis
         checkpoints = Checkpoints(here, 2)
         best, alive = 0, True
         while alive and done < kills:
-            moment = draw.choice(["any", "saving"])
+            moment = next(moments)
+            went_on += best > 0
             alive = kill(start(here, shards, steps, save_step), here, moment, draw)
             done += alive
             inside += alive and writing(here)
@@ -127,9 +135,11 @@ def crash_test(folder: Path, kills: int, steps: int, save_step: int, shards: lis
                 wrong.append(f"run {runs}: step {step} after step {best} was whole")
             best = max(best, step)
         if alive:  # to its end, unharmed
+            went_on += best > 0
             os.waitpid(start(here, shards, steps, save_step), 0)
         print(f"run {runs}: {done} kills so far, {inside} of them inside a save", flush=True)
-    return {"kills": done, "inside_a_save": inside, "runs": runs, "went_back": wrong}
+    found = {"kills": done, "inside_a_save": inside, "runs": runs}
+    return {**found, "went_on": went_on, "went_back": wrong}
 
 
 def differences(folder: Path, reference: Path, steps: int) -> list[str]:

@@ -23,4 +23,5 @@ def test_kills_leave_no_trace():
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["kills"] == 8 and found["inside_a_save"] >= 1
+    assert found["went_on"] >= 2  # from a checkpoint, which a slow machine must have reached first
     assert found["different"] == {} and found["went_back"] == []
