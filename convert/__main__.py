@@ -75,9 +75,9 @@ def build_parser() -> argparse.ArgumentParser:
 @command
 def main(argv: list[str] | None = None) -> int:
     args = vars(build_parser().parse_args(argv))
-    from . import convert
+    from . import ConvertOptions, convert
 
-    config = convert(args.pop("model"), args.pop("output"), **args)
+    config = convert(args.pop("model"), args.pop("output"), ConvertOptions(**args))
     parts = [p for p in ("duration", "vocoder") if getattr(config, p)]
     print(f"wrote model, vocab{''.join(', ' + p for p in parts)}, config and card")
     return 0

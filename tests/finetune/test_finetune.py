@@ -107,7 +107,7 @@ def test_the_duration_model_follows_the_vocabulary(tiny_release, tmp_path):
     torch.save(duration_state(release, objective), tmp_path / "duration.pt")
     state = {"model_state_dict": objective.state_dict(), "vocab": vocabulary(objective).vocab}
     torch.save(state, tmp_path / "model.pt")
-    made = convert(tmp_path / "model.pt", tmp_path / "out", tmp_path / "duration.pt")
+    made = convert(tmp_path / "model.pt", tmp_path / "out", duration=tmp_path / "duration.pt")
     assert made.duration is not None and made.duration.text_num_embeds == len(release.tokenizer) + 1
     assert open_release(tmp_path / "out").tokenizer.vocab[-1] == "ß"
 

@@ -1,0 +1,136 @@
+"""Model: what a release folder is written from, read from a checkpoint or another such folder."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from nanospeech.config import AudioConfig, DiTConfig, DurationConfig, ModelConfig, from_dict
+from nanospeech.errors import CheckpointError, InputError
+from nanospeech.release.folder import check_tensors
+from nanospeech.release.shapes import dit_config_from_shapes, duration_config_from_shapes
+from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
+
+from .lazy import shapes_of
+from .source import Source, read_source
+from .writer import read_release
+
+C = TypeVar("C", DiTConfig, DurationConfig)
+
+
+def network_shapes(config: DiTConfig | DurationConfig) -> dict[str, tuple[int, ...]]:
+    """Names and shapes that a config calls for, without allocating anything."""
+    from nanospeech_torch.dit import DiT
+    from nanospeech_torch.duration import DurationHead, DurationTransformer
+
+    with torch.device("meta"):
+        if isinstance(config, DiTConfig):
+            return {f"transformer.{k}": tuple(v.shape) for k, v in DiT(config).state_dict().items()}
+        return shapes_of(DurationHead(DurationTransformer(config)).state_dict())
+
+
+def read_network(
+    path: str | Path, weights: str, section: str, kind: type[C], from_shapes: Callable
+) -> tuple[Source, C]:
+    """A network's weights, and its config from the checkpoint or else from the tensors' shapes.
+
+    Args:
+        section: of the checkpoint's config, "dit" or "duration".
+        kind: that section's dataclass.
+        from_shapes: reads one off shapes.
+
+    Raises:
+        CheckpointError: unreadable, or the tensors are not those of the config.
+    """
+    source = read_source(path, weights)
+    shapes = shapes_of(source.tensors)
+    if section in source.config:
+        config = from_dict(kind, source.config[section], f"{path}: {section}")
+    else:
+        config = from_shapes(shapes, path)
+    check_tensors(shapes, network_shapes(config), path)
+    return source, config
+
+
+@dataclass
+class Model:
+    """The parts that a release folder is written from."""
+
+    config: ModelConfig
+    tokenizer: Tokenizer
+    parts: dict[str, Mapping[str, Tensor]]  # of "model", and perhaps "duration" and "vocoder"
+    step: int | None = None
+    folder: Path | None = None  # of the release that it is read from
+
+    def file(self, name: str) -> Path | None:
+        """A file or folder of that release, if it has it."""
+        path = self.folder / name if self.folder else None
+        return path if path is not None and path.exists() else None
+
+
+def from_checkpoint(model: str | Path, vocab: str | Path | None, weights: str, name: str) -> Model:
+    """A speech model's checkpoint, with the vocabulary of `vocab` or its own."""
+    source, dit = read_network(model, weights, "dit", DiTConfig, dit_config_from_shapes)
+    kind = source.config.get("tokenizer", "chars")
+    tokenizer = find_tokenizer(kind, source.vocab, vocab, dit.text_num_embeds, str(model))
+    audio = from_dict(AudioConfig, source.config.get("audio") or {}, f"{model}: audio")
+    config = ModelConfig(name, kind, audio, dit)
+    if source.guided:
+        config = dataclasses.replace(config, cfg_strength=0.0)
+    if "imitates" in source.config:
+        config = dataclasses.replace(config, imitates=source.config["imitates"])
+    return Model(config, tokenizer, {"model": source.tensors}, source.step)
+
+
+def from_release(folder: str | Path, vocab: str | Path | None) -> Model:
+    """A whole release folder; packed weights are unpacked."""
+    release, parts = read_release(folder)
+    config, tokenizer = release.config, release.tokenizer
+    if vocab is not None:
+        tokenizer = find_tokenizer(
+            config.tokenizer, [], vocab, config.dit.text_num_embeds, str(folder)
+        )
+    config = dataclasses.replace(
+        config, quantization=None, vocoder=config.vocoder if "vocoder" in parts else None
+    )
+    return Model(config, tokenizer, parts, folder=release.folder)
+
+
+def find_tokenizer(
+    kind: str, carried: list[str], path: str | Path | None, count: int, model: str
+) -> Tokenizer:
+    """The vocabulary from a file, the checkpoint, or the kind itself; checked against the model."""
+    if path is not None:
+        tokenizer = Tokenizer.load(kind, path)
+    elif carried or kind == "bytes":
+        tokenizer = Tokenizer(kind, carried)
+    elif kind == "phonemes":
+        tokenizer = Tokenizer(kind, phoneme_vocab())
+    else:
+        raise InputError(f"{model} does not carry its vocabulary; name its vocab.txt (--vocab)")
+    if count - len(tokenizer) not in (0, 1):  # 1: a last empty line that was counted in training
+        raise CheckpointError(
+            f"the vocabulary has {len(tokenizer)} tokens, but {model} was trained with {count}"
+        )
+    return tokenizer
+
+
+def add_duration(
+    config: ModelConfig, path: str | Path, weights: str
+) -> tuple[ModelConfig, Mapping[str, Tensor]]:
+    """Reads the duration model and adds it to the config."""
+    source, duration = read_network(
+        path, weights, "duration", DurationConfig, duration_config_from_shapes
+    )
+    if duration.text_num_embeds != config.dit.text_num_embeds:
+        raise CheckpointError(
+            f"{path} was trained with {duration.text_num_embeds} tokens, the speech model with"
+            f" {config.dit.text_num_embeds}: train both with one vocabulary"
+        )
+    return dataclasses.replace(config, duration=duration), source.tensors

@@ -1,0 +1,59 @@
+"""Options: what is made of a model when it is converted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nanospeech.errors import InputError
+
+DTYPES = ("float32", "float16")
+
+
+@dataclass(frozen=True)
+class ConvertOptions:
+    """How a release folder is made; what is None is the model's own, or is left out.
+
+    Attributes:
+        duration: the duration model's checkpoint.
+        vocoder: a Vocos checkpoint: .bin with its config.yaml beside it, a folder of the two, or
+            safetensors.
+        vocab: vocab.txt, where the checkpoint does not carry its vocabulary.
+        voices: folder of built-in voices to copy, without their weights and paces; by default all
+            that the source has.
+        weights: "ema" or "raw".
+        dtype: "float16" or "float32"; of what is not packed.
+        name, default_voice, temperature, leading_pause, imitates: for config.json.
+        card: Markdown to put into the model card below its table.
+        smooth, sharpen: of the postfilter, see nanospeech/audio/postfilter.py.
+        quantize: 4 or 8: pack most layers into so many bits (see
+            nanospeech/release/quantization.py).
+
+    Raises:
+        InputError: another dtype.
+    """
+
+    duration: str | Path | None = None
+    vocoder: str | Path | None = None
+    vocab: str | Path | None = None
+    voices: str | Path | None = None
+    weights: str = "ema"
+    dtype: str = "float16"
+    name: str | None = None
+    default_voice: str | None = None
+    card: str | Path | None = None
+    temperature: float | None = None
+    leading_pause: float | None = None
+    smooth: float | None = None
+    sharpen: float | None = None
+    quantize: int | None = None
+    imitates: bool | None = None
+
+    def __post_init__(self):
+        if self.dtype not in DTYPES:
+            raise InputError(f"dtype is {self.dtype!r}; choose from {', '.join(DTYPES)}")
+
+    def chosen(self, *names: str) -> dict[str, Any]:
+        """Those of these options that are not None."""
+        return {name: v for name in names if (v := getattr(self, name)) is not None}
