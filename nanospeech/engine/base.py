@@ -1,46 +1,37 @@
 """Engine: a loaded model, NumPy in and out. What all backends share; knows no array library.
 
-A backend adds a handful of hooks (the last section of Engine) and its own network modules.
+A backend adds its own network modules and a handful of hooks, which are in hooks.py. What texts and
+prompts are made into before sampling is in conditioning.py.
 """
 
 from __future__ import annotations
 
 import copy
 import dataclasses
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from nanospeech.config import ModelConfig, SampleOptions
-from nanospeech.errors import CheckpointError, InputError
-from nanospeech.release.folder import DURATION, MODEL, VOCODER, Release
+from nanospeech.errors import CheckpointError
+from nanospeech.release.folder import MODEL, VOCODER, Release
 from nanospeech.text.tokenizer import Tokenizer
 
 from . import checks
-from .alignment import frame_tokens
 from .compiled import FewLengths
+from .conditioning import Conditioning
+from .hooks import Device
 from .sampling import best_scale, guide, integrate, time_grid
-from .upsampling import (
-    PACE,
-    average_durations,
-    planned_durations,
-    predicted_patches,
-    searched_durations,
-    total_seconds,
-)
 
 DTYPES = ("float32", "float16", "bfloat16")
 # Parts of the speech model that are always float32: they determine durations, which must not depend
 # on rounding, and cost next to nothing.
 EXACT = ("text_embed.", "aligner.")
-Device = Any  # an array of the backend
 
 
-class Engine(ABC):
+class Engine(Conditioning):
     """A model on a device.
 
     Mels at this seam are natural log mels. A frame of a condition that is exactly zero in every
@@ -57,7 +48,6 @@ class Engine(ABC):
     """
 
     backend: str
-    layers: Any  # the backend's layers module
     compiler: type[FewLengths]
 
     def __init__(self, release: Release, device: str, dtype: str | None, compiles: bool = False):
@@ -94,21 +84,6 @@ class Engine(ABC):
                 other.set_network(other.load(MODEL))
             self.voice_engines[weights] = other
         return self.voice_engines[weights]
-
-    @property
-    def aligned(self) -> bool:
-        """Whether the model knows the length of each token."""
-        return self.config.dit.text_upsampling == "aligned"
-
-    @property
-    def has_duration(self) -> bool:
-        """Whether duration() works: an aligned model, or a folder with a duration model."""
-        return self.aligned or self.has_duration_model
-
-    @property
-    def has_duration_model(self) -> bool:
-        """Whether the folder has a duration model."""
-        return self.release.has(DURATION)
 
     def velocity(
         self,
@@ -155,68 +130,6 @@ class Engine(ABC):
                 None if lens_B is None else self.array(lens),
             )
             return self.numpy(v)
-
-    def duration(
-        self,
-        cond_BNM: np.ndarray,
-        text_BT: np.ndarray,
-        *,
-        lens_B: np.ndarray | None = None,
-        prompt_tokens_B: np.ndarray | None = None,
-        own: bool = False,
-    ) -> np.ndarray:
-        """Total seconds of prompt and new speech.
-
-        By the folder's duration model, or without one by an aligned model's token durations.
-
-        Args:
-            cond_BNM: log mel of the prompt; N may be 0.
-            text_BT: int64 token ids of prompt and new text, padded with -1.
-            lens_B: frames of each prompt; None counts those before the first all-zero one.
-            prompt_tokens_B: tokens that belong to the prompt.
-            own: use an aligned model's token durations even where the folder has a duration model.
-
-        Returns:
-            float32 (B,). Where durations of tokens are predicted (all but duration models with
-            pooling "mean"): the prompt and those of the new tokens; without prompt_tokens_B those
-            of all tokens, and no less than the prompt.
-
-        Raises:
-            InputError: shapes that do not fit together, or ids outside the vocabulary.
-            CheckpointError: the model has no durations.
-        """
-        if not self.has_duration:
-            raise CheckpointError(
-                f"{self.folder} has no {DURATION} and its model no durations of its own; give the"
-                " length, or add a duration model to the folder"
-            )
-        if own and not self.aligned:
-            raise CheckpointError(
-                f"the model in {self.folder} has no durations of its own: it was trained with"
-                f" text_upsampling {self.config.dit.text_upsampling!r}, not 'aligned'"
-            )
-        cond = checks.mels(cond_BNM, "cond_BNM", self.config)
-        text = checks.text(text_BT, len(cond), self.config)
-        lens = checks.prompt_lengths(lens_B, cond)
-        tokens = checks.prompt_tokens(prompt_tokens_B, text, lens)
-        frame = 1 / self.config.audio.frame_rate
-        with self.context():
-            ids = self.array(text)
-            if own or not self.has_duration_model:
-                hidden = self.dit.embed_tokens(ids)
-                _, guesses = self.token_guesses(ids, hidden, self.normalised(cond), lens)
-                each = predicted_patches(guesses) * self.config.dit.patch_size * frame
-                pace = PACE
-            else:
-                head = self.module(DURATION)
-                mel = np.where(checks.length_mask(lens, cond.shape[1])[..., None], cond, 0)
-                heard = self.array(mel), ids, self.array(lens)
-                if head.transformer.config.pooling == "mean":
-                    return self.numpy(head(*heard))
-                each, pace = self.numpy(head.token_seconds(*heard)), head.transformer.config.pace
-        each = np.where(text >= 0, each, 0)
-        items = zip(each, tokens, lens * frame)
-        return np.array([total_seconds(w, k, n, pace) for w, k, n in items], np.float32)
 
     def sample(
         self,
@@ -320,41 +233,6 @@ class Engine(ABC):
 
         return velocity
 
-    def align(self, mel_NM: np.ndarray, text_T: np.ndarray) -> np.ndarray:
-        """Frames of each token in a recording, by monotonic search (arXiv 2005.11129).
-
-        Args:
-            mel_NM: float32 log mel of the recording.
-            text_T: int64 ids of what it says.
-
-        Returns:
-            int64 (T,), summing to N. Word times are its cumulative sum / 93.75 seconds.
-
-        Raises:
-            InputError: fewer patches than tokens, or shapes that do not fit.
-            CheckpointError: the model is not an aligned one.
-        """
-        if not self.aligned:
-            raise CheckpointError(
-                f"the model in {self.folder} cannot align: it was trained with text_upsampling"
-                f" {self.config.dit.text_upsampling!r}, not 'aligned'"
-            )
-        mel = checks.mels(np.asarray(mel_NM)[None], "mel_NM", self.config)
-        text = checks.text(np.asarray(text_T)[None], 1, self.config, whole=True)
-        p, frames = self.config.dit.patch_size, mel.shape[1]
-        if -(-frames // p) < text.shape[1]:
-            raise InputError(
-                f"{text.shape[1]} tokens cannot be found in {frames} frames; {p} frames a token"
-                " are needed at least: is this the text of this recording?"
-            )
-        lens = np.array([frames])
-        with self.context():
-            hidden = self.dit.embed_tokens(self.array(text))
-            normal = self.normalised(mel)
-            means, _ = self.token_guesses(self.array(text), hidden, normal, lens)
-        patches = searched_durations(normal[0], means[0], p)
-        return np.diff(np.minimum(np.cumsum(patches) * p, frames), prepend=0)
-
     def vocode(self, mel_BNM: np.ndarray, lens_B: np.ndarray | None = None) -> list[np.ndarray]:
         """Log mels to waves.
 
@@ -383,68 +261,8 @@ class Engine(ABC):
         hop = self.config.audio.hop_length
         return [w[: max(0, n - 1) * hop].copy() for w, n in zip(waves, lens)]
 
-    def clear_cache(self) -> None:  # noqa: B027, a backend may keep nothing
+    def clear_cache(self) -> None:
         """Frees cached memory; called between the chunks of a long text."""
-
-    # How text becomes states of patches.
-
-    def normalised(self, cond_BNM: np.ndarray) -> np.ndarray:
-        """Log mel to the ODE's units; frames without condition stay zero."""
-        audio = self.config.audio
-        there = np.any(cond_BNM != 0, axis=-1, keepdims=True)
-        scaled = (cond_BNM - audio.mel_mean) / audio.mel_std
-        return np.where(there, scaled, 0).astype(np.float32)
-
-    def text_states(
-        self,
-        text_BT: np.ndarray,
-        cond_BNM: np.ndarray,
-        lens_B: np.ndarray,
-        prompt_B: np.ndarray | None = None,
-        prompt_tokens_B: np.ndarray | None = None,
-    ) -> tuple[Device, Device]:
-        """States of each patch with the text and without: 2 x (B, N', D)."""
-        kind, p = self.config.dit.text_upsampling, self.config.dit.patch_size
-        patches, patch_lens = -(-cond_BNM.shape[1] // p), -(-lens_B // p)
-        text = self.array(text_BT)
-        if kind == "none":
-            mask = self.array(checks.length_mask(patch_lens, patches))
-            return (
-                self.dit.embed_text(text, patches, mask),
-                self.dit.embed_text(text * 0 - 1, patches, mask),
-            )
-        count = (text_BT >= 0).sum(1)
-        checks.some_text(count)
-        hidden = self.dit.embed_tokens(text)
-        if kind == "average":
-            durations = average_durations(count, patch_lens, text_BT.shape[1], p)
-        else:
-            prompt = checks.leading_frames(cond_BNM) if prompt_B is None else prompt_B
-            tokens = count * 0 if prompt_tokens_B is None else prompt_tokens_B
-            normal = self.normalised(cond_BNM)
-            means, log_durations = self.token_guesses(text, hidden, normal, prompt)
-            durations = planned_durations(
-                normal,
-                means,
-                predicted_patches(log_durations),
-                count,
-                patch_lens,
-                prompt,
-                tokens,
-                p,
-            )
-        index = frame_tokens(durations, patches)
-        states = self.layers.gather_tokens(hidden, self.array(index))
-        return states, states * 0 + self.dit.embed_filler(text)
-
-    def token_guesses(
-        self, text_BT: Device, hidden_BTD: Device, normal_BNM: np.ndarray, prompt_B: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The aligner's mean mels (B, T, M) and log durations (B, T), for the prompts' speakers."""
-        speaker = self.array(checks.speakers(normal_BNM, prompt_B, self.config.dit.patch_size))
-        means = self.dit.token_means(text_BT, speaker)
-        guesses = self.dit.aligner.log_durations(hidden_BTD, speaker)
-        return self.numpy(means), self.numpy(guesses)
 
     def network(
         self, x: Device, cond: Device, text: Device, time: Device, lens: Device | None
@@ -457,13 +275,7 @@ class Engine(ABC):
         """The type of a tensor of MODEL, DURATION or VOCODER, by its name in the network."""
         return self.dtype if part == MODEL and not name.startswith(EXACT) else "float32"
 
-    def module(self, name: str) -> Any:
-        """The duration model or the vocoder, loaded when it is first needed."""
-        if name not in self.modules:
-            self.modules[name] = self.load(name)
-        return self.modules[name]
-
-    # What a backend adds.
+    # What a backend may change.
 
     def run(self, *inputs: Device | None) -> Device:
         """Runs the DiT, compiled or not."""
@@ -472,35 +284,3 @@ class Engine(ABC):
     def usual_dtype(self, device: str) -> str:
         """The transformer's default type on a device."""
         return "float32"
-
-    @abstractmethod
-    def load(self, name: str) -> Any:
-        """Reads MODEL, DURATION or VOCODER of the folder into its network."""
-
-    @abstractmethod
-    def context(self) -> AbstractContextManager:
-        """The context of array work: no gradients, this device."""
-
-    @abstractmethod
-    def array(self, x: np.ndarray) -> Device:
-        """A NumPy array on the device, of the same type."""
-
-    @abstractmethod
-    def numpy(self, x: Device) -> np.ndarray:
-        """An array of the device as float32 NumPy."""
-
-    @abstractmethod
-    def concat(self, a: Device, b: Device) -> Device:
-        """Two batches as one."""
-
-    @abstractmethod
-    def ready(self, x: Device) -> None:
-        """Waits until x has been computed."""
-
-    @abstractmethod
-    def to_weights(self, x: Device) -> Device:
-        """Casts to the weights' type."""
-
-    @abstractmethod
-    def to_float(self, x: Device) -> Device:
-        """Casts to float32."""

@@ -1,0 +1,73 @@
+"""Hooks: what a backend adds to an engine, and the networks that it loads. Computes nothing."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nanospeech.config import ModelConfig
+from nanospeech.release.folder import Release
+
+Device = Any  # an array of the backend
+
+
+class Hooks(ABC):
+    """The networks of a release in an array library.
+
+    Attributes:
+        release: what is loaded from.
+        config: its ModelConfig.
+        folder: the release folder.
+        layers: the backend's module of that name.
+        dit: the speech model's network.
+        modules: other networks that have been loaded, by file name.
+    """
+
+    release: Release
+    config: ModelConfig
+    folder: Path
+    layers: Any
+    dit: Any
+    modules: dict[str, Any]
+
+    def module(self, name: str) -> Any:
+        """The duration model or the vocoder, loaded when it is first needed."""
+        if name not in self.modules:
+            self.modules[name] = self.load(name)
+        return self.modules[name]
+
+    @abstractmethod
+    def load(self, name: str) -> Any:
+        """Reads MODEL, DURATION or VOCODER of the folder into its network."""
+
+    @abstractmethod
+    def context(self) -> AbstractContextManager:
+        """The context of array work: no gradients, this device."""
+
+    @abstractmethod
+    def array(self, x: np.ndarray) -> Device:
+        """A NumPy array on the device, of the same type."""
+
+    @abstractmethod
+    def numpy(self, x: Device) -> np.ndarray:
+        """An array of the device as float32 NumPy."""
+
+    @abstractmethod
+    def concat(self, a: Device, b: Device) -> Device:
+        """Two batches as one."""
+
+    @abstractmethod
+    def ready(self, x: Device) -> None:
+        """Waits until x has been computed."""
+
+    @abstractmethod
+    def to_weights(self, x: Device) -> Device:
+        """Casts to the weights' type."""
+
+    @abstractmethod
+    def to_float(self, x: Device) -> Device:
+        """Casts to float32."""
