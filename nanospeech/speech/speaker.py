@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -75,6 +76,25 @@ class Part(NamedTuple):
     after: str
 
 
+@dataclass(frozen=True)
+class Lengths:
+    """How long speech is, and how much of it is spoken in one go.
+
+    Attributes:
+        chunk_seconds: about how much is spoken in one go.
+        duration: who tells how long a text lasts: "model" (the folder's duration model, else an
+            aligned model's token durations), "tokens" (the latter), "both" (their geometric mean)
+            or "rule" (the prompt's bytes a second); None is the first there of both, model, rule.
+    """
+
+    chunk_seconds: float = CHUNK_SECONDS
+    duration: str | None = None
+
+    def __post_init__(self):
+        if not self.chunk_seconds > 0:
+            raise InputError(f"chunk_seconds is {self.chunk_seconds}; choose more than 0")
+
+
 class Speaker:
     """One voice, ready to speak.
 
@@ -89,11 +109,8 @@ class Speaker:
             model's counts.
         speed: of the new speech, to the voice's own; 2 is twice as fast.
         seed: of the noise; None draws one.
-        chunk_seconds: about how much is spoken in one go.
-        duration: who tells how long a text lasts: "model" (the folder's duration model, else an
-            aligned model's token durations), "tokens" (the latter), "both" (their geometric mean)
-            or "rule" (the prompt's bytes a second); None is the first there of both, model, rule.
         output: pauses and loudness.
+        more: chunk_seconds and duration, see Lengths.
 
     Raises:
         InputError: unknown voice, half a reference, or a recording that cannot be used.
@@ -109,18 +126,16 @@ class Speaker:
         options: SampleOptions = SampleOptions(),
         speed: float = 1.0,
         seed: int | None = None,
-        chunk_seconds: float = CHUNK_SECONDS,
-        duration: str | None = None,
         output: OutputOptions = OutputOptions(),
+        **more: Any,
     ):
         check_reference(ref_audio, ref_text, voice)
-        self.durations = choose_durations(engine, duration)
+        wanted = Lengths(**more)
+        self.durations = choose_durations(engine, wanted.duration)
         check_speech(None, speed, seed)
-        if not chunk_seconds > 0:
-            raise InputError(f"chunk_seconds is {chunk_seconds}; choose more than 0")
         self.options, self.speed, self.output = options, speed, output
         self.seed = secrets.randbits(31) if seed is None else seed
-        self.chunk_seconds = chunk_seconds
+        self.chunk_seconds = wanted.chunk_seconds
         self.sample_rate: int = engine.config.audio.sample_rate
         settings, found = VoiceSettings(), None
         if ref_audio is None:
