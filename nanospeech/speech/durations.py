@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,26 @@ SHORT = 1.0
 # The errors of a duration model and of token durations are independent, so their mean is better.
 DURATION_SOURCES = {"both": (False, True), "model": (False,), "tokens": (True,), "rule": ()}
 DURATIONS = tuple(DURATION_SOURCES)
+CHUNK_SECONDS = 10.0  # new speech in one go; models drift on more than they were trained on
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """How long speech is, and how much of it is spoken in one go.
+
+    Attributes:
+        chunk_seconds: about how much is spoken in one go.
+        duration: who tells how long a text lasts: "model" (the folder's duration model, else an
+            aligned model's token durations), "tokens" (the latter), "both" (their geometric mean)
+            or "rule" (the prompt's bytes a second); None is the first there of both, model, rule.
+    """
+
+    chunk_seconds: float = CHUNK_SECONDS
+    duration: str | None = None
+
+    def __post_init__(self):
+        if not self.chunk_seconds > 0:
+            raise InputError(f"chunk_seconds is {self.chunk_seconds}; choose more than 0")
 
 
 def model_speed(speed: float) -> float:

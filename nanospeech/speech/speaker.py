@@ -11,7 +11,6 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,12 +40,11 @@ from . import batching, streaming
 from . import chunks as speech
 from . import durations as lengths
 from .chunks import CROSS_FADE, Chunk, Utterance
-from .durations import DURATIONS, MIN_SPEECH, choose_durations
+from .durations import DURATIONS, MIN_SPEECH, Lengths, choose_durations
 from .pauses import Paced, find_marks, set_pauses
 
 __all__ = ["DURATIONS", "Speaker", "Utterance", "check_speech"]
 
-CHUNK_SECONDS = 10.0  # new speech in one go; models drift on more than they were trained on
 SPEEDS = (0.25, 4.0)
 MAX_SECONDS = 3600.0  # that can be asked for
 
@@ -74,25 +72,6 @@ class Part(NamedTuple):
 
     text: str
     after: str
-
-
-@dataclass(frozen=True)
-class Lengths:
-    """How long speech is, and how much of it is spoken in one go.
-
-    Attributes:
-        chunk_seconds: about how much is spoken in one go.
-        duration: who tells how long a text lasts: "model" (the folder's duration model, else an
-            aligned model's token durations), "tokens" (the latter), "both" (their geometric mean)
-            or "rule" (the prompt's bytes a second); None is the first there of both, model, rule.
-    """
-
-    chunk_seconds: float = CHUNK_SECONDS
-    duration: str | None = None
-
-    def __post_init__(self):
-        if not self.chunk_seconds > 0:
-            raise InputError(f"chunk_seconds is {self.chunk_seconds}; choose more than 0")
 
 
 class Speaker:
