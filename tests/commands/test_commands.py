@@ -77,7 +77,7 @@ def test_each_tool_of_a_group_explains_itself(group, capsys):
         assert stop.value.code in (0, None), tool
         shown = capsys.readouterr().out
         assert shown.startswith(f"usage: nanospeech {group}"), tool
-        assert f"    nanospeech {group} {tool} " in shown or tool == "model", tool
+        assert f"    nanospeech {group} {tool} " in shown or tool in ("model", "push"), tool
 
 
 def test_what_is_no_command_is_said_or_refused(monkeypatch, capsys):

@@ -1,0 +1,185 @@
+"""A release goes to the Hub: real HTTP on the loopback, with the part of the Hub's API it takes."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nanospeech.errors import InputError
+from nanospeech.publish.push import metadata
+
+ROOT = Path(__file__).parents[2]
+TOKEN = "hf_secretsecretsecret"
+
+
+class Hub(ThreadingHTTPServer):
+    """Repositories in memory. Keeps what is committed, and the status that it is to answer with."""
+
+    daemon_threads = True
+
+    def __init__(self, status: int = 200):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.status = status
+        self.created: list[dict[str, Any]] = []
+        self.stored: dict[str, bytes] = {}  # large files by their SHA-256
+        self.files: dict[str, bytes] = {}  # as committed
+        self.tokens: set[str | None] = set()
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Hub
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: Any) -> None: ...
+
+    def body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding") == "chunked":
+            parts = []
+            while size := int(self.rfile.readline(), 16):
+                parts.append(self.rfile.read(size))
+                self.rfile.readline()
+            self.rfile.readline()
+            return b"".join(parts)
+        return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+
+    def answer(self, values: Any, status: int = 200) -> None:
+        data = json.dumps(values).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def do_GET(self) -> None:
+        self.answer({"error": "not here"}, 404 if self.server.status == 200 else self.server.status)
+
+    def do_PUT(self) -> None:
+        self.server.stored[self.path.rpartition("/")[2]] = self.body()
+        self.answer({})
+
+    def do_POST(self) -> None:
+        hub, data, path = self.server, self.body(), self.path.partition("?")[0]
+        hub.tokens.add(self.headers.get("Authorization"))
+        if hub.status != 200:
+            return self.answer({"error": "refused"}, hub.status)
+        if path == "/api/repos/create":
+            hub.created.append(json.loads(data))
+            return self.answer({"url": f"{hub.address}/anna/my-voice", "name": "anna/my-voice"})
+        if path.endswith("/preupload/main"):
+            modes = [
+                {
+                    "path": f["path"],
+                    "uploadMode": "lfs" if f["size"] > 10_000 else "regular",
+                    "shouldIgnore": False,
+                }
+                for f in json.loads(data)["files"]
+            ]
+            return self.answer({"files": modes})
+        if path.endswith("/info/lfs/objects/batch"):
+            objects = [
+                {**o, "actions": {"upload": {"href": f"{hub.address}/lfs/{o['oid']}"}}}
+                for o in json.loads(data)["objects"]
+            ]
+            return self.answer({"transfer": "basic", "objects": objects})
+        if path.endswith("/commit/main"):
+            for line in map(json.loads, data.splitlines()):
+                value = line["value"]
+                if line["key"] == "file":
+                    hub.files[value["path"]] = base64.b64decode(value["content"])
+                elif line["key"] == "lfsFile":
+                    hub.files[value["path"]] = hub.stored[value["oid"]]
+            return self.answer({"commitUrl": f"{hub.address}/commit/1", "commitOid": "1" * 40})
+        return self.answer({"error": path}, 404)
+
+
+@pytest.fixture
+def folder(tiny_release, tmp_path) -> Path:
+    """A release with a card, and things beside it that are nobody's business."""
+    folder = tmp_path / "my_voice"
+    shutil.copytree(tiny_release, folder)
+    (folder / "README.md").write_text("# my voice\n\nSpeaks.\n", encoding="utf-8")
+    (folder / "notes.txt").write_text("private")
+    (folder / ".env").write_text(TOKEN)
+    return folder
+
+
+def push(folder: Path, hub: Hub, *flags: str, token: str | None = TOKEN):
+    hidden = ("HF_TOKEN", "HF_HUB_OFFLINE", "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH")
+    env = {k: v for k, v in os.environ.items() if k not in hidden and "proxy" not in k.lower()}
+    env |= {"HF_ENDPOINT": hub.address, "HF_HOME": str(folder.parent / "home")}
+    env |= {"HF_HUB_DISABLE_XET": "1", "PYTHONPATH": str(ROOT)}
+    env |= {"HF_TOKEN": token} if token else {}
+    command = [sys.executable, "-m", "nanospeech", "publish", str(folder), "--push"]
+    done = subprocess.run(
+        [*command, "anna/my-voice", *flags], env=env, capture_output=True, text=True, timeout=60
+    )
+    assert TOKEN not in done.stdout + done.stderr
+    return done
+
+
+def test_a_release_is_uploaded_with_the_hubs_metadata_and_nothing_else(folder):
+    hub = Hub()
+    done = push(folder, hub, "--license", "cc-by-4.0", "--private")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["commit"] == f"{hub.address}/commit/1"
+    assert hub.tokens == {f"Bearer {TOKEN}"}
+    (made,) = hub.created
+    assert (made["organization"], made["name"]) == ("anna", "my-voice")
+    assert made.get("visibility") == "private" or made.get("private") is True
+    here = {p.relative_to(folder).as_posix(): p for p in folder.rglob("*") if p.is_file()}
+    assert hub.files.keys() == here.keys() - {"notes.txt", ".env"}
+    for name, data in hub.files.items():
+        assert data == here[name].read_bytes(), name
+    assert hashlib.sha256(here["model.safetensors"].read_bytes()).hexdigest() in hub.stored
+    _, head, text = hub.files["README.md"].decode().split("---\n", 2)
+    assert yaml.safe_load(head) == {
+        "library_name": "nanospeech",
+        "pipeline_tag": "text-to-speech",
+        "license": "cc-by-4.0",
+        "language": ["en"],
+    }
+    assert text.lstrip() == "# my voice\n\nSpeaks.\n"
+
+
+@pytest.mark.parametrize(
+    ("status", "token", "flags", "said"),
+    [
+        (200, None, ["--license", "mit"], "no Hugging Face token: run hf auth login"),
+        (200, TOKEN, [], "name it with --license"),
+        (200, TOKEN, ["--license", "My Own"], "are like mit or cc-by-4.0"),
+        (401, TOKEN, ["--license", "mit"], "the Hub does not know the token: make one"),
+        (403, TOKEN, ["--license", "mit"], "the token may not write there"),
+        (418, TOKEN, ["--license", "mit"], "the Hub answers 418"),
+    ],
+)
+def test_what_stops_it_says_what_to_do(folder, status, token, flags, said):
+    done = push(folder, hub := Hub(status), *flags, token=token)
+    assert done.returncode == 2 and not hub.files
+    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1, done.stderr
+    assert said in done.stderr
+
+
+def test_what_a_card_says_already_stays():
+    old = {"license": "mit", "language": ["de"], "tags": ["mine"], "library_name": "other"}
+    assert metadata(old, None, []) == {**old, "pipeline_tag": "text-to-speech"}
+    changed = metadata(old, "cc0-1.0", ["en", "de"])
+    assert changed["license"] == "cc0-1.0" and changed["language"] == ["en", "de"]
+    with pytest.raises(InputError, match="--license"):
+        metadata({}, None, ["en"])
