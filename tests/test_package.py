@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+import yaml
 
 from nanospeech.commands import COMMANDS
 from nanospeech.corpus.layouts import find
@@ -50,7 +51,12 @@ def source(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def built(source, tmp_path_factory) -> Path:
-    """A folder with the sdist and the wheel that is built from it."""
+    """A folder with the sdist and the wheel that is built from it.
+
+    NANOSPEECH_DIST names one whose files are to be published, and are tested instead.
+    """
+    if ready := os.environ.get("NANOSPEECH_DIST"):
+        return ROOT / ready
     out = tmp_path_factory.mktemp("dist")
     run([sys.executable, "-m", "build", "--no-isolation", "--outdir", out, source], source)
     return out
@@ -72,6 +78,7 @@ def test_wheel_and_sdist_hold_what_they_should(built):
         "nanospeech/text/data/cmudict.txt.gz",
         "nanospeech_mlx/dit.py",
         "nanospeech_torch/dit.py",
+        *(f"{p}/py.typed" for p in ("nanospeech", "nanospeech_torch", "nanospeech_mlx", "convert")),
         "convert/__main__.py",
     ):
         assert needed in names
@@ -94,6 +101,34 @@ def test_import_loads_no_backend():
     code = "import sys, nanospeech.generate, nanospeech.speech.speaker; print(sorted(sys.modules))"
     names = run([sys.executable, "-c", code], ROOT).stdout
     assert "'torch'" not in names and "'mlx" not in names and "'datasets'" not in names
+
+
+def test_versions_types_and_names_are_declared():
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert '"Typing :: Typed"' in text and 'name = "nanospeech-tts"' in text
+    old = re.compile(r"pip install[^\n]*\bnanospeech" + r"(?!-tts)\b[\['\" ]")  # another's project
+    kept = {".py", ".md", ".toml", ".sh", ".yaml", ".yml", ".txt"}
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout
+    paths = [ROOT / line for line in listed.splitlines()] or list(ROOT.rglob("*"))
+    found = {
+        str(path.relative_to(ROOT)): line
+        for path in paths
+        if path.suffix in kept and path.is_file()
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if old.search(line)
+    }
+    assert not found
+
+
+def test_a_release_is_tested_before_it_is_published():
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())
+    build, publish = workflow["jobs"]["build"], workflow["jobs"]["publish"]
+    assert publish["needs"] == "build" and publish["permissions"] == {"id-token": "write"}
+    assert "permissions" not in build and workflow["permissions"] == {"contents": "read"}
+    assert publish["steps"][-1]["uses"].startswith("pypa/gh-action-pypi-publish@")
+    runs = [step.get("run", "") for step in build["steps"]]
+    assert runs.index("python -m build") < runs.index("python -m pytest tests/test_package.py")
+    assert "secrets." not in (ROOT / ".github" / "workflows" / "release.yml").read_text()
 
 
 def test_missing_extra_is_answered_by_the_pip_command():
