@@ -14,7 +14,7 @@ from .card import card_rows, model_card, renewed_card
 from .model import Model, add_duration, from_checkpoint, from_release, network_shapes
 from .options import ConvertOptions
 from .source import Source, find_checkpoint, read_source
-from .vocoder import read_vocoder
+from .vocoder import read_vocoder, read_vocoder_source
 from .writer import check_release, is_release, quantized, write_release
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "network_shapes",
     "read_source",
     "read_vocoder",
+    "read_vocoder_source",
 ]
 
 

@@ -25,7 +25,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--output", required=True, help="release folder to write")
     parser.add_argument("--duration", help="duration model: the same forms")
     parser.add_argument(
-        "--vocoder", help="Vocos: folder of config.yaml and pytorch_model.bin, or file"
+        "--vocoder",
+        help="a vocoder's run, a release folder, or Vocos: folder of config.yaml and"
+        " pytorch_model.bin, or file",
     )
     parser.add_argument("--vocab", help="vocab.txt, where the checkpoint carries none")
     parser.add_argument("--voices", help="folder of built-in voices to copy in")

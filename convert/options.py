@@ -17,8 +17,8 @@ class ConvertOptions:
 
     Attributes:
         duration: the duration model's checkpoint.
-        vocoder: a Vocos checkpoint: .bin with its config.yaml beside it, a folder of the two, or
-            safetensors.
+        vocoder: a vocoder's run or checkpoint, a release folder, safetensors, or a published Vocos:
+            .bin with its config.yaml beside it, or a folder of the two.
         vocab: vocab.txt, where the checkpoint does not carry its vocabulary.
         voices: folder of built-in voices to copy, without their weights and paces; by default all
             that the source has.

@@ -21,7 +21,7 @@ from nanospeech.release.folder import IGNORED
 from .lazy import LazyTensors, read_checkpoint, read_lazily
 
 # Names under which trainers keep the averaged and the raw weights, best first.
-AVERAGED = ("ema_state_dict", "ema_model_state_dict")
+AVERAGED = ("ema_state_dict", "ema_model_state_dict", "average")
 RAW = ("model_state_dict", "state_dict")
 EXPORT = "export.json"  # of step_N.weights/, beside its shards
 

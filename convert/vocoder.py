@@ -1,4 +1,4 @@
-"""Vocoder: reads a Vocos checkpoint, as it is published or as safetensors."""
+"""Vocoder: reads that of a run, a published Vocos, or safetensors."""
 
 from __future__ import annotations
 
@@ -7,38 +7,73 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
-from nanospeech.config import ModelConfig, VocoderConfig, current_names
+from nanospeech.config import ModelConfig, VocoderConfig, current_names, from_dict
 from nanospeech.errors import CheckpointError
+from nanospeech.release.folder import check_tensors
 from nanospeech.release.shapes import vocoder_config_from_shapes
 
 from .lazy import shapes_of
-from .source import read_source
+from .source import Source, read_source
 
 
 def read_vocoder(path: str | Path) -> tuple[VocoderConfig, Mapping[str, Tensor]]:
-    """Reads a Vocos checkpoint in its published format, or as safetensors.
+    """Reads a vocoder: of a run, a published Vocos, or safetensors.
+
+    Args:
+        path: a run's folder for its newest checkpoint, a step_N/ or step_N.pt; a release folder; a
+            folder of config.yaml and pytorch_model.bin, or that .bin; or safetensors.
 
     Raises:
-        CheckpointError: unreadable, not Vocos, or its config.yaml says something else.
+        CheckpointError: unreadable, not Vocos, or its config says something else.
     """
+    config, source = read_vocoder_source(path)
+    return config, source.tensors
+
+
+def read_vocoder_source(path: str | Path) -> tuple[VocoderConfig, Source]:
+    """The same, with the step and the metadata of its file."""
     path = Path(path)
-    if path.is_dir():
-        found = [path / n for n in ("vocoder.safetensors", "pytorch_model.bin")]
+    if path.is_dir() and not path.name.startswith("step_") and not any(path.glob("step_*")):
+        found = [path / n for n in ("vocoder.safetensors", "pytorch_model.bin", "checkpoint.pt")]
         path = next((f for f in found if f.is_file()), found[1])
-    tensors = read_source(path).tensors
-    config = vocoder_config_from_shapes(shapes_of(tensors))
-    if config.griffin_lim_iters and (side := path.with_name("vocoder.json")).is_file():
-        values = current_names(VocoderConfig, json.loads(side.read_text("utf-8")), str(side))
+    source = read_source(path)
+    whole = source.tensors  # of a run, the discriminators' too where there is no average
+    own = [name for name in whole if name.startswith("vocoder.")] or list(whole)
+    tensors = {name.removeprefix("vocoder."): whole[name] for name in own}
+    # a run's config has a section; that of the first versions was the section
+    section = source.config.get("vocoder", source.config if "dim" in source.config else None)
+    if section is not None:
+        section = current_names(VocoderConfig, section, str(path))
+        config = from_dict(VocoderConfig, section, f"{path}: vocoder")
+        check_tensors(shapes_of(tensors), vocoder_shapes(config), path)
+    else:
+        config = beside(path, vocoder_config_from_shapes(shapes_of(tensors)))
+    return config, dataclasses.replace(source, tensors=tensors)
+
+
+def vocoder_shapes(config: VocoderConfig) -> dict[str, tuple[int, ...]]:
+    """Names and shapes that a config calls for."""
+    from nanospeech_torch.vocoder import Vocos
+
+    with torch.device("meta"):
+        return shapes_of(Vocos(config).state_dict())
+
+
+def beside(path: Path, config: VocoderConfig) -> VocoderConfig:
+    """A config read off shapes, with what a file beside the tensors tells besides."""
+    told = path.with_name("config.json"), path.with_name("vocoder.json")  # of earlier versions
+    if config.griffin_lim_iters and told[1].is_file():
+        values = current_names(VocoderConfig, json.loads(told[1].read_text("utf-8")), str(told[1]))
         iters = values.get("griffin_lim_iters", config.griffin_lim_iters)
-        config = dataclasses.replace(config, griffin_lim_iters=iters)
-    elif config.griffin_lim_iters and (side := path.with_name("config.json")).is_file():
-        config = ModelConfig.load(side).vocoder or config
-    yamls = [p for p in path.parent.glob("*config.yaml") if path.suffix == ".bin"]
-    if yamls:
-        check_yaml(yamls[0], config)
-    return config, tensors
+        return dataclasses.replace(config, griffin_lim_iters=iters)
+    if config.griffin_lim_iters and told[0].is_file():
+        return ModelConfig.load(told[0]).vocoder or config
+    for file in path.parent.glob("*config.yaml") if path.suffix == ".bin" else ():
+        check_yaml(file, config)
+    return config
 
 
 def check_yaml(path: Path, config: VocoderConfig) -> None:

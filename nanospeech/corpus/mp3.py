@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import multiprocessing
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -17,6 +16,7 @@ import numpy as np
 
 from nanospeech.audio import wave as audio
 from nanospeech.errors import DataError
+from nanospeech.files import whole
 
 KBPS = 64
 # libsndfile takes a constant bit rate as a compression level: at 16 to 24 kHz (MPEG-2 layer III)
@@ -100,17 +100,14 @@ def convert(source: Path) -> tuple[str, str] | None:
         None, or (reason, detail) of a file that cannot be used.
     """
     target = source.with_suffix(".mp3")
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         data = encode(decode(source.read_bytes())[0])
-        part.write_bytes(data)
-        os.replace(part, target)
+        with whole(target, several=True) as part:
+            part.write_bytes(data)
     except BadAudio as e:
         return e.args[0], e.args[1]
     except OSError as e:
         return "not to be written or read", str(e)
-    finally:
-        part.unlink(missing_ok=True)
     return None
 
 

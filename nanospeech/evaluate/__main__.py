@@ -34,7 +34,7 @@ from tqdm import tqdm
 from nanospeech.cli import Parser, command
 from nanospeech.config import SampleOptions
 from nanospeech.errors import BackendError, DataError, InputError
-from nanospeech.machine import cores
+from nanospeech.machine import THREADS, cores
 from nanospeech.measure import metrics
 from nanospeech.release.folder import resolve
 from nanospeech.release.voices import check_reference
@@ -46,8 +46,6 @@ from .items import SENTENCES, waves
 from .plan import missing, names, plan
 from .results import METRICS, Result, Results, check_settings, digest
 from .worker import Recogniser, Settings, Task, Worker, start, work
-
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -40,9 +40,11 @@ from tqdm import tqdm
 
 from nanospeech.audio import wave as audio
 from nanospeech.cli import Parser, command
+from nanospeech.corpus.held_out import is_held_out
 from nanospeech.corpus.layouts import find
-from nanospeech.errors import DataError, InputError, require
-from nanospeech.prepare.curate import CurateOptions, is_held_out, misheard, whisper
+from nanospeech.errors import DataError, InputError
+from nanospeech.pictures import pyplot
+from nanospeech.prepare.curate import CurateOptions, misheard, whisper
 from nanospeech.release.voices import PACES, Voice, find_voice
 from nanospeech.speech.speaker import DURATIONS
 from nanospeech.text.sentences import encode
@@ -248,8 +250,7 @@ def picture(rows: list[Row], ways: Sequence[str], path: Path) -> None:
     Raises:
         BackendError: matplotlib is not installed.
     """
-    require("matplotlib", "eval").use("Agg")
-    from matplotlib import pyplot as plt
+    plt = pyplot()
 
     figure, axes = plt.subplots(
         1, len(ways), figsize=(4.4 * len(ways), 4.4), squeeze=False, constrained_layout=True

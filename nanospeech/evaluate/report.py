@@ -9,8 +9,9 @@ from statistics import fmean, stdev
 from typing import Any
 
 from nanospeech.engine.sampling import EVALUATIONS
-from nanospeech.errors import InputError, require
+from nanospeech.errors import InputError
 from nanospeech.measure.wer import rate
+from nanospeech.pictures import pyplot
 
 from .results import Result
 
@@ -176,7 +177,7 @@ def draw(folder: Path, results: Sequence[Result], rows: Sequence[dict]) -> list[
     Raises:
         BackendError: matplotlib is not installed.
     """
-    require("matplotlib", "eval").use("Agg")
+    pyplot()  # before anything is drawn
     drawn = []
     if any(r.words for r in results):
         drawn.append(draw_lengths(folder / "wer_by_length.png", results))
@@ -188,7 +189,7 @@ def draw(folder: Path, results: Sequence[Result], rows: Sequence[dict]) -> list[
 
 def draw_lengths(path: Path, results: Sequence[Result]) -> Path:
     """A line for each row of the table: WER over the words in a sentence."""
-    from matplotlib import pyplot as plt
+    plt = pyplot()
 
     groups: dict[str, list[Result]] = {}
     for r in results:
@@ -212,7 +213,7 @@ def draw_lengths(path: Path, results: Sequence[Result]) -> Path:
 
 def draw_steps(path: Path, rows: Sequence[dict]) -> Path:
     """WER, DNSMOS and RTF over the network's evaluations, as far as they were measured."""
-    from matplotlib import pyplot as plt
+    plt = pyplot()
 
     rows = sorted((r for r in rows if "evaluations" in r), key=lambda r: r["evaluations"])
     shown = [n for n in ("wer", "ovrl", "similarity", "rtf") if any(n in r for r in rows)]

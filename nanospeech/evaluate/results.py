@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nanospeech.errors import InputError
+from nanospeech.files import whole
 
 METRICS = ("wer", "similarity", "dnsmos", "duration", "rtf", "leak")
 ENDS = 1 << 20  # bytes at each end of a file that identify weights
@@ -131,12 +131,10 @@ class Results:
         """Writes the file anew: rows of these ids first and in this order, then the others."""
         first = {i: self.rows[i] for i in order if i in self.rows}
         self.rows = first | {i: r for i, r in self.rows.items() if i not in first}
-        part = self.path.with_suffix(".part")
-        with part.open("w", newline="", encoding="utf-8") as f:
+        with whole(self.path) as part, part.open("w", newline="", encoding="utf-8") as f:
             writer = csv.DictWriter(f, KINDS)
             writer.writeheader()
             writer.writerows(asdict(r) for r in self.rows.values())
-        os.replace(part, self.path)
 
 
 def check_settings(folder: Path, settings: dict[str, Any]) -> None:

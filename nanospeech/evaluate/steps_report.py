@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from nanospeech.errors import require
+from nanospeech.pictures import pyplot
 
 from .pages import put_between
 
@@ -161,9 +161,7 @@ def insert(text: str, page: Path, folder: Path) -> None:
 
 def draw(results: Sequence[dict[str, Any]], path: Path) -> None:
     """WER, DNSMOS and RTF against evaluations, a line a solver; below against other settings."""
-    matplotlib = require("matplotlib", "eval")
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
+    plt = pyplot()
 
     figure, axes = plt.subplots(3, 3, figsize=(12, 10), constrained_layout=True)
     labels = {"wer": "WER, %", "dnsmos": "DNSMOS OVRL", "rtf": "RTF"}

@@ -26,10 +26,9 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import shutil
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -40,10 +39,12 @@ from tqdm import tqdm
 
 from nanospeech.audio import wave as audio
 from nanospeech.cli import Parser, add_fields, command, read_fields
+from nanospeech.corpus.held_out import is_held_out
 from nanospeech.corpus.layouts import Sample, Skip, find
 from nanospeech.corpus.mp3 import BadAudio, decode, encode, in_parallel
 from nanospeech.corpus.skips import by_reason, list_skips
 from nanospeech.errors import DataError, InputError, require
+from nanospeech.files import whole_folder
 from nanospeech.machine import cores
 from nanospeech.text.sentences import is_speakable
 
@@ -116,11 +117,6 @@ class Clip:
     heard: str | None
     fresh: bool  # heard just now
     copies: tuple[Copy, ...] = ()
-
-
-def is_held_out(key: str, one_in: int) -> bool:
-    """Whether a clip is held out of training; depends on its key alone."""
-    return one_in > 0 and zlib.crc32(key.encode()) % one_in == 0
 
 
 def examine(
@@ -252,48 +248,54 @@ def curate(
     kept, dropped = select(samples, speakers, options)
     people = Speakers(options.max_hours, options.speaker)
     work = partial(examine, options=options, load=load)
-    parts = {side: out / f".{side}.part" for side in SIDES}
-    for part in parts.values():
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir()
     with (
+        whole_folder(out / "train") as train_folder,
+        whole_folder(out / "heldout") as held_out_folder,
         Heard(out / "heard.csv", recogniser, load is not None) as heard,
-        ShardWriter(parts["train"], "train", options.size) as train,
-        ShardWriter(parts["heldout"], "heldout", options.size) as heldout,
         tqdm(total=len(kept), desc="curate", unit=" clips", disable=None) as bar,
     ):
-        for sample, result in opened(kept, work, people, heard.known, options, jobs):
-            bar.update()
-            if isinstance(result, Clip):
-                if result.fresh:
+        with (
+            ShardWriter(train_folder, "train", options.size) as train,
+            ShardWriter(held_out_folder, "heldout", options.size) as held_out,
+        ):
+            writers = {"train": train, "heldout": held_out}
+            for sample, result in opened(kept, work, people, heard.known, options, jobs):
+                bar.update()
+                if isinstance(result, Clip) and result.fresh:
                     heard.add(sample.key, result.data, sample.text, result.heard or "")
-                side = "heldout" if is_held_out(sample.key, options.held_out) else "train"
-                more = judge(result, options)
-                if side == "train" and people.full(sample):
-                    more = Skip(sample.name, "enough of this speaker")
-                if not isinstance(more, Skip):
-                    labelled = replace(sample, extra=sample.extra | more)
-                    meta = describe(labelled, result.seconds, options.shards())
-                    writer = train if side == "train" else heldout
-                    writer.add(sample.key, {"mp3": result.data, "json": meta})
-                    people.keep(sample, result.seconds, side)
-                    for copy in result.copies if side == "train" else ():
-                        other = copy.sample(labelled, people.name(sample))
-                        meta = describe(other, result.seconds / copy.pace, options.shards())
-                        train.add(f"{sample.key}-{copy.name}", {"mp3": copy.data, "json": meta})
-                    continue
-                result = more
-            dropped.append((sample, result))
+                if isinstance(result, Clip):
+                    result = store(result, writers, people, options)
+                if result is not None:
+                    dropped.append((sample, result))
+        skips = [skip for _, skip in dropped]
+        if not train.paths:
+            raise DataError(f"no clip is left to train on, of {len(samples)}: {by_reason(skips)}")
     for sample, skip in dropped:
         people.drop(sample, skip.reason)
-    skips = [skip for _, skip in dropped]
-    if not train.paths:
-        raise DataError(f"no clip is left to train on, of {len(samples)}: {by_reason(skips)}")
-    for side, part in parts.items():
-        shutil.rmtree(out / side, ignore_errors=True)
-        part.rename(out / side)
     summary = {"speakers": people.summary(), "dropped": by_reason(skips)}
     return summary | ({"vary": list(options.vary)} if options.vary else {}), skips
+
+
+def store(
+    clip: Clip, writers: Mapping[str, ShardWriter], people: Speakers, options: CurateOptions
+) -> Skip | None:
+    """Writes a clip to its side, with its copies to train on, or tells why it is dropped."""
+    sample = clip.sample
+    side = "heldout" if is_held_out(sample.key, options.held_out) else "train"
+    if side == "train" and people.full(sample):
+        return Skip(sample.name, "enough of this speaker")
+    more = judge(clip, options)
+    if isinstance(more, Skip):
+        return more
+    labelled = replace(sample, extra=sample.extra | more)
+    meta = describe(labelled, clip.seconds, options.shards())
+    writers[side].add(sample.key, {"mp3": clip.data, "json": meta})
+    people.keep(sample, clip.seconds, side)
+    for copy in clip.copies if side == "train" else ():
+        other = copy.sample(labelled, people.name(sample))
+        meta = describe(other, clip.seconds / copy.pace, options.shards())
+        writers[side].add(f"{sample.key}-{copy.name}", {"mp3": copy.data, "json": meta})
+    return None
 
 
 def opened(

@@ -15,7 +15,6 @@ import argparse
 import html
 import io
 import re
-import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -31,7 +30,9 @@ from nanospeech.config import ModelConfig
 from nanospeech.corpus.mp3 import encode
 from nanospeech.errors import BackendError, InputError, require
 from nanospeech.evaluate.items import read_texts
+from nanospeech.files import whole_folder
 from nanospeech.load import load_engine
+from nanospeech.pictures import pyplot
 from nanospeech.release.folder import resolve
 from nanospeech.release.voices import SUFFIXES
 from nanospeech.speech.speaker import Speaker
@@ -132,8 +133,7 @@ def speak(
 
 def picture(path: Path, voice: Spoken, backends: Sequence[str]) -> None:
     """Log mels of the prompt and of the first text, on one time axis each."""
-    require("matplotlib", "eval").use("Agg")
-    from matplotlib import pyplot as plt
+    plt = pyplot()
 
     mels = {f"{voice.name}: the prompt": log_mel(voice.prompt)}
     mels |= {f"{BACKENDS[b]}": log_mel(voice.waves[0, b]) for b in backends}
@@ -323,14 +323,10 @@ def run(args: argparse.Namespace) -> int:
     model, tables = resolve(args.model), read_tables(args.evaluation)
     voices = read_voices(model)
     backends = speak(voices, model, texts, args.backends, args.seed)
-    part = args.out.with_name(args.out.name + ".part")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
-    write_files(part, voices, backends)
     content: tuple[Any, ...] = (voices, texts, backends, tables, args.seed)
-    (part / "index.html").write_text(page(*content), encoding="utf-8")
-    shutil.rmtree(args.out, ignore_errors=True)
-    part.rename(args.out)
+    with whole_folder(args.out) as part:
+        write_files(part, voices, backends)
+        (part / "index.html").write_text(page(*content), encoding="utf-8")
     beside = args.out.with_name(args.out.name + ".md")
     beside.write_text(markdown(args.out.name, *content), encoding="utf-8")
     return sum(p.stat().st_size for p in [beside, *args.out.iterdir()])

@@ -16,6 +16,7 @@ from typing import Any
 from safetensors.numpy import save_file
 
 from nanospeech.errors import CheckpointError
+from nanospeech.files import whole, write_json
 
 SHARD_BYTES = 4_000_000_000  # of weights in one file
 MAX_INDEX_BYTES = 64_000_000
@@ -88,13 +89,9 @@ def glob_safe(text: str) -> str:
 
 def write_whole(arrays: Mapping, path: Path, **told: str) -> None:
     """Writes safetensors, whole or not at all; `told` goes into the header."""
-    part = path.with_suffix(".part")
-    try:
+    with whole(path) as part:
         save_file(dict(arrays), part, metadata={"format": "pt", **told})
         part.chmod(0o644)  # safetensors makes it readable by its owner alone
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 class ShardWriter:
@@ -153,7 +150,4 @@ class ShardWriter:
             part.replace(self.path.with_name(file))
             where |= dict.fromkeys(names, file)
         index = {"metadata": {"total_size": self.total}, "weight_map": dict(sorted(where.items()))}
-        index = index_of(self.path)
-        part = index.with_suffix(".part")
-        part.write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
-        part.replace(index)
+        write_json(index_of(self.path), index, indent=2)

@@ -1,7 +1,4 @@
-"""Vocoder runs: read a checkpoint, export its weights, compare its sound with Griffin-Lim's.
-
-For `nanospeech evaluate vocoder`, its --export and its measurements.
-"""
+"""A vocoder's sound beside Griffin-Lim's, on recordings that it was not trained on."""
 
 from __future__ import annotations
 
@@ -11,22 +8,20 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 from tqdm import tqdm
 
 from nanospeech.audio import mel
 from nanospeech.audio import wave as audio
-from nanospeech.config import AudioConfig, ModelConfig, VocoderConfig, from_dict
-from nanospeech.errors import BackendError, CheckpointError, DataError, InputError
+from nanospeech.config import AudioConfig
+from nanospeech.errors import BackendError, DataError, InputError
 from nanospeech.evaluate.griffin_lim import griffin_lim
 from nanospeech.measure import metrics
-from nanospeech.release.sharded import write_whole
 from nanospeech_torch.train.data.sources import split_name
 from nanospeech_torch.vocoder import Vocos
 
@@ -43,72 +38,21 @@ class Clip:
     wave: np.ndarray
 
 
-def newest(run: Path) -> Path:
-    """The newest weights of a run folder: step_N.pt, or checkpoint.pt of earlier versions.
-
-    Raises:
-        CheckpointError: there are none.
-    """
-    for name in ("step_*.pt", "checkpoint.pt"):
-        if found := sorted(run.glob(name)):
-            return found[-1]
-    raise CheckpointError(f"{run} holds no step_N.pt; train first, or give another --run")
-
-
 def load_average(path: Path) -> tuple[Vocos, int]:
     """The moving average of a run, and its step; or the vocoder of a release folder.
 
     Args:
-        path: step_N.pt of the trainer, a checkpoint.pt of earlier versions, or a folder that
-            holds vocoder.safetensors.
+        path: whatever nanospeech convert --vocoder reads.
 
     Raises:
         CheckpointError: it is missing, damaged, or not a vocoder's.
     """
-    if path.is_dir():
-        return load_release(path), 0
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError as e:
-        raise CheckpointError(f"there is no {path}; train first, or give another --run") from e
-    except Exception as e:
-        raise CheckpointError(f"{path} cannot be read: {e}") from e
-    if "average" in state:
-        config, weights = state["config"], state["average"]
-    elif "vocoder" in state.get("config", {}):
-        config, weights = state["config"]["vocoder"], state["ema_state_dict"]
-    else:
-        raise CheckpointError(f"{path} is not a vocoder's checkpoint; give another --run")
-    weights = {k.removeprefix("vocoder."): v for k, v in weights.items()}
-    return filled(from_dict(VocoderConfig, config, str(path)), weights, path), state["step"]
+    from convert import read_vocoder_source
 
-
-def load_release(folder: Path) -> Vocos:
-    """The vocoder of a release folder, or of what export writes.
-
-    Raises:
-        CheckpointError: a file is missing or damaged.
-    """
-    try:
-        if (folder / "vocoder.json").is_file():
-            values = json.loads((folder / "vocoder.json").read_text(encoding="utf-8"))
-            config = from_dict(VocoderConfig, values, str(folder / "vocoder.json"))
-        else:
-            config = ModelConfig.load(folder / "config.json").vocoder or VocoderConfig()
-        tensors = load_file(folder / "vocoder.safetensors")
-    except (OSError, ValueError) as e:
-        raise CheckpointError(f"{folder} is no vocoder's folder: {e}") from e
-    return filled(config, {k: v.float() for k, v in tensors.items()}, folder)
-
-
-def filled(config: VocoderConfig, weights: dict[str, torch.Tensor], path: Path) -> Vocos:
-    """A vocoder with these weights."""
+    config, source = read_vocoder_source(path)
     model = Vocos(config)
-    try:
-        model.load_state_dict(weights)
-    except RuntimeError as e:
-        raise CheckpointError(f"{path} does not fit its own config: {e}") from e
-    return model.eval()
+    model.load_state_dict({name: tensor.float() for name, tensor in source.tensors.items()})
+    return model.eval(), source.step or 0
 
 
 def read_clips(sources: Iterable[Path], keep: Callable[[str], bool], most: int) -> list[Clip]:
@@ -178,18 +122,6 @@ def distance(wave: np.ndarray, log_mel: np.ndarray) -> float:
     again = mel.log_mel(wave)
     frames = min(len(again), len(log_mel))
     return float(np.abs(again[:frames] - log_mel[:frames]).mean())
-
-
-def export(checkpoint: Path, folder: Path, dtype: str = "float16") -> None:
-    """Writes a run's moving average: folder/vocoder.safetensors, and vocoder.json, its config."""
-    model, step = load_average(checkpoint)
-    tensors = {k: v.numpy().astype(dtype) for k, v in model.state_dict().items()}
-    folder.mkdir(parents=True, exist_ok=True)
-    write_whole(tensors, folder / "vocoder.safetensors", step=str(step))
-    text = json.dumps(asdict(model.config), indent=2) + "\n"
-    (folder / "vocoder.json").write_text(text, encoding="utf-8")
-    size = (folder / "vocoder.safetensors").stat().st_size
-    print(f"wrote {folder}/vocoder.safetensors, {size / 1e6:.1f} MB, step {step}")
 
 
 class Measure:

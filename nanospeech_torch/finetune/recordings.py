@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
-import shutil
 import sys
 import tarfile
 from collections import Counter
@@ -27,6 +26,7 @@ from nanospeech.corpus.layouts import Sample, Skip, Source, clean, find
 from nanospeech.corpus.mp3 import BadAudio, decode
 from nanospeech.corpus.skips import nothing_usable
 from nanospeech.errors import DataError, InputError
+from nanospeech.files import whole_folder
 from nanospeech.prepare.shards import ShardWriter
 from nanospeech.release.voices import make_prompt
 from nanospeech.text.sentences import fit, prepare
@@ -140,14 +140,12 @@ def write_voice(
     Raises:
         DataError: nothing can be used.
     """
-    part = out.with_name(out.name + ".part")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
     samples, skips, seconds, clipped = list(samples), [], 0.0, []
     random.Random(seed).shuffle(samples)
     left = 60 * minutes if minutes is not None else float("inf")
     bar = tqdm(samples, "recordings", unit=" files", disable=None)
     with (
+        whole_folder(out) as part,
         ShardWriter(part, "voice", 10_000) as voice,
         ShardWriter(part, "rest", 10_000) as rest,
         ShardWriter(part, "held", 10_000) as held,
@@ -175,11 +173,8 @@ def write_voice(
                 left, seconds = left - duration, seconds + duration
             meta_bytes = json.dumps(meta, ensure_ascii=False).encode()
             writer.add(sample.key, {"flac": audio.flac_bytes(wave), "json": meta_bytes})
-    if not seconds:
-        shutil.rmtree(part)
-        raise nothing_usable(skips, [out])
-    shutil.rmtree(out, ignore_errors=True)
-    part.rename(out)
+        if not seconds:
+            raise nothing_usable(skips, [out])
     if clipped:
         share, name = max(clipped)
         print(

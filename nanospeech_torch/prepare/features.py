@@ -46,6 +46,7 @@ from nanospeech.audio.mel import log_mel
 from nanospeech.cli import Parser, command
 from nanospeech.config import AudioConfig
 from nanospeech.errors import DataError, InputError
+from nanospeech.files import whole, write_json
 from nanospeech_torch.train.data import clips
 from nanospeech_torch.train.data.sources import TarSource, find_shards
 
@@ -146,21 +147,16 @@ def extract_shard(path: str, out: Path, options: Options) -> tuple[int, Counter]
         found = list(found)
         add_references(found)
     target = out / shard_name(path)
-    part = target.with_name(f".{target.name}.part")
     count = 0
-    with part.open("wb") as file:
-        with tarfile.open(fileobj=file, mode="w") as tar:
-            for files, meta in found:
-                text = json.dumps(meta, ensure_ascii=False).encode()
-                contents = {k: npy(v) for k, v in files.items() if k != "key"} | {"json": text}
-                for kind, data in contents.items():
-                    info = tarfile.TarInfo(f"{files['key']}.{kind}")
-                    info.size = len(data)
-                    tar.addfile(info, io.BytesIO(data))
-                count += 1
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, target)
+    with whole(target, sync=True) as part, tarfile.open(part, "w") as tar:
+        for files, meta in found:
+            text = json.dumps(meta, ensure_ascii=False).encode()
+            contents = {k: npy(v) for k, v in files.items() if k != "key"} | {"json": text}
+            for kind, data in contents.items():
+                info = tarfile.TarInfo(f"{files['key']}.{kind}")
+                info.size = len(data)
+                tar.addfile(info, io.BytesIO(data))
+            count += 1
     return count, skipped
 
 
@@ -183,9 +179,7 @@ def check_settings(out: Path, options: Options) -> None:
         return
     if any(out.glob("*.tar")):
         raise InputError(f"{out} holds tars that are not from here; choose another --out")
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-    os.replace(part, path)
+    write_json(path, settings, indent=2)
 
 
 def extract_features(

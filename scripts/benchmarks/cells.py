@@ -16,7 +16,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from nanospeech.errors import InputError, require
+from nanospeech.errors import InputError
+from nanospeech.files import whole
+from nanospeech.pictures import pyplot
 
 from .worker import OUT_OF_MEMORY, Spec
 
@@ -203,19 +205,15 @@ def read_csv(path: Path) -> list[dict[str, Any]]:
 def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
     """Writes a table whole or not at all."""
     names = ["id", *[k for k in GRID if any(k in r for r in rows)], *FIGURES]
-    part = path.with_suffix(".part")
-    with open(part, "w", newline="", encoding="utf-8") as file:
+    with whole(path) as part, part.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, names, restval="")
         writer.writeheader()
         writer.writerows(rows)
-    os.replace(part, path)
 
 
 def draw(rows: list[dict[str, Any]], keys: list[str], path: Path) -> None:
     """Bars of frames a second and of memory."""
-    matplotlib = require("matplotlib", "eval")
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
+    plt = pyplot()
 
     labels = [", ".join(f"{k} {row[k]}" for k in keys) for row in rows]
     figure, axes = plt.subplots(

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nanospeech.errors import require
 from nanospeech.evaluate.pages import put_between
+from nanospeech.pictures import pyplot
 
 from .parts import KINDS, PARTS, REST
 from .report import Result, number
@@ -88,9 +88,7 @@ def insert(tables: str, page: Path, folder: Path) -> None:
 
 def draw(points: Sequence[Any], profiles: Sequence[Result], folder: Path) -> None:
     """Writes those of PICTURES that there are figures for."""
-    matplotlib = require("matplotlib", "eval")
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
+    plt = pyplot()
 
     sweeps = [s for s in AXES if any(p.sweep == s for p in points)]
     if sweeps:
@@ -115,7 +113,7 @@ def draw(points: Sequence[Any], profiles: Sequence[Result], folder: Path) -> Non
 
 def draw_batches(points: Sequence[Any], path: Path) -> None:
     """Seconds of speech a second of time, against utterances at a time."""
-    from matplotlib import pyplot as plt
+    plt = pyplot()
 
     figure, axis = plt.subplots(figsize=(6, 4), constrained_layout=True)
     for backend in COLOURS:
@@ -131,7 +129,7 @@ def draw_batches(points: Sequence[Any], path: Path) -> None:
 
 def draw_parts(profiles: Sequence[Result], path: Path) -> None:
     """A bar for each profile, of the shares of its parts."""
-    from matplotlib import pyplot as plt
+    plt = pyplot()
 
     figure, axes = plt.subplots(
         len(profiles), 1, figsize=(8, 2.2 * len(profiles)), squeeze=False, constrained_layout=True
@@ -175,7 +173,7 @@ def line(axis: Any, points: Sequence[Any], value: Any, backend: str, dots: str, 
 
 
 def save(figure: Any, path: Path) -> None:
-    from matplotlib import pyplot as plt
+    plt = pyplot()
 
     figure.savefig(path, dpi=110)
     plt.close(figure)

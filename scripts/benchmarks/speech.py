@@ -221,9 +221,11 @@ class Piper:
     """Piper (the package piper-tts) with one of its voices, in this process."""
 
     def __init__(self, cell: Cell):
-        from nanospeech.errors import BackendError
+        from nanospeech.errors import BackendError, InputError
 
         self.cell = cell
+        if cell.model is None:
+            raise InputError("name the .onnx file of a Piper voice as the model")
         try:
             from piper import PiperVoice  # type: ignore[import-not-found]
         except ImportError as e:

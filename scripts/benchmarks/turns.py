@@ -21,6 +21,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from nanospeech.machine import THREADS
+
 from .report import Result
 from .speech import Cell
 
@@ -36,7 +38,6 @@ WORKERS = {
     "parts": "scripts.benchmarks.parts",
     "kinds": "scripts.benchmarks.parts",
 }
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 LINES = 3  # of a failed process's standard error
 
 

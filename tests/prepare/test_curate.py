@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 from nanospeech.audio import wave as audio
+from nanospeech.corpus.held_out import is_held_out
 from nanospeech.corpus.layouts import find
 from nanospeech.errors import DataError, InputError
 from nanospeech.prepare.choose_prompts import by_speaker, choose, depth, measure
 from nanospeech.prepare.choose_prompts import main as prompts
-from nanospeech.prepare.curate import CurateOptions, curate, denoise, even, is_held_out, main
+from nanospeech.prepare.curate import CurateOptions, curate, denoise, even, main
 from nanospeech.prepare.levels import levels
 from nanospeech.prepare.recogniser import Heard, misheard, whisper
 

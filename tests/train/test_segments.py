@@ -11,12 +11,12 @@ import soundfile
 from nanospeech.audio import mel
 from nanospeech.audio import wave as sound
 from nanospeech.config import AudioConfig
+from nanospeech.corpus.held_out import is_held_out
 from nanospeech.errors import DataError
 from nanospeech_torch.train.data.segments import (
     SegmentBatches,
     SegmentConfig,
     cut,
-    is_held_out,
 )
 from tests.train.test_vocoder_gan import LOSS, PLAN, loader, same, samples
 
@@ -101,10 +101,10 @@ def wav(count: int) -> bytes:
 
 def test_held_out_clips_are_never_drawn():
     keys = [f"clip{i}" for i in range(2000)]
-    out = {k for k in keys if is_held_out(k, 0.1)}
+    out = {k for k in keys if is_held_out(k, share=0.1)}
     assert 130 < len(out) < 270
-    assert {k for k in keys if is_held_out(k, 0.05)} < out
-    assert not any(is_held_out(k, 0.0) for k in keys)
+    assert {k for k in keys if is_held_out(k, share=0.05)} < out
+    assert not any(is_held_out(k, share=0.0) for k in keys)
     dataset = [{"__key__": k, "wav": wav(30_000)} for k in keys[:40]]
     used, skipped = epoch_of(dataset, held_out=0.1)
     assert used.keys() == set(keys[:40]) - out

@@ -8,6 +8,7 @@ import pytest
 
 from nanospeech.audio import mel
 from nanospeech.config import VocoderConfig
+from nanospeech.errors import CheckpointError
 from nanospeech.release.shapes import vocoder_config_from_shapes
 from tests.backends.test_vocoder import ROOT, tone
 
@@ -47,8 +48,10 @@ def script(monkeypatch, capsys):
     return run
 
 
-def test_the_script_trains_resumes_exports_and_evaluates(tmp_path, script):
+def test_a_vocoder_trains_resumes_is_released_and_evaluated(tmp_path, script, tiny_release):
     torch = pytest.importorskip("torch")
+    from convert import convert
+
     safetensors = pytest.importorskip("safetensors.numpy")
     write_shard(tmp_path / "a.tar")
     sizes = ["vocoder.dim=32", "vocoder.intermediate_dim=48", "vocoder.num_layers=2"]
@@ -71,15 +74,16 @@ def test_the_script_trains_resumes_exports_and_evaluates(tmp_path, script):
     for kind in ("model_state_dict", "ema_state_dict"):
         assert all(torch.equal(v, resumed[kind][k]) for k, v in whole[kind].items())
 
-    script("--run", tmp_path / "run", "--export", tmp_path / "release")
+    released = convert(tiny_release, tmp_path / "release", vocoder=tmp_path / "run")
     tensors = safetensors.load_file(tmp_path / "release" / "vocoder.safetensors")
-    config = VocoderConfig(**json.loads((tmp_path / "release" / "vocoder.json").read_text()))
-    assert vocoder_config_from_shapes({k: v.shape for k, v in tensors.items()}) == config
-    assert config == VocoderConfig(dim=32, intermediate_dim=48, num_layers=2)
-    assert {v.dtype for v in tensors.values()} == {np.dtype(np.float16)}
+    assert released.vocoder == VocoderConfig(dim=32, intermediate_dim=48, num_layers=2)
+    assert vocoder_config_from_shapes({k: v.shape for k, v in tensors.items()}) == released.vocoder
+    for name, average in whole["ema_state_dict"].items():
+        kept = tensors[name.removeprefix("vocoder.")]
+        assert kept.dtype == np.float16 and (kept == average.numpy().astype(np.float16)).all()
 
     options = ["--held-out", tmp_path / "a.tar", "--evaluate-clips", 1, "--iterations", 8]
-    result = json.loads(script("--run", tmp_path / "run", "--evaluate", *options))
+    result = json.loads(script("--run", tmp_path / "run", *options))
     assert result["clips"] == 1 and result["step"] == 4
     table, folder = result["table"], tmp_path / "run" / "evaluation"
     apart = {name: table[name]["mel_distance"]["mean"] for name in table}
@@ -89,40 +93,46 @@ def test_the_script_trains_resumes_exports_and_evaluates(tmp_path, script):
         assert (folder / name / "k0.wav").exists()
     assert len((folder / "results.csv").read_text().splitlines()) == 4
     assert json.loads((folder / "summary.json").read_text()) == result
-    # a folder of recordings and the exported weights give the same
+    # a folder of recordings and the released weights give the same
     options = ["--checkpoint", tmp_path / "release", "--waves", tmp_path / "again"]
     options += ["--iterations", 8]
-    again = json.loads(script("--evaluate", "--held-out", folder / "recording", *options))
+    again = json.loads(script("--held-out", folder / "recording", *options))
     for name in ("vocoder", "griffin_lim"):
         assert again["table"][name]["mel_distance"]["mean"] == pytest.approx(apart[name], abs=0.02)
 
 
-def test_the_script_exports_checkpoints_of_earlier_versions(tmp_path, script):
+def test_checkpoints_and_exports_of_earlier_versions_are_read(tmp_path):
     torch = pytest.importorskip("torch")
     safetensors = pytest.importorskip("safetensors.torch")
+    from convert import read_vocoder
     from nanospeech_torch.vocoder import Vocos
 
-    config = {"dim": 32, "intermediate_dim": 48, "num_layers": 2}
+    config = {"dim": 32, "intermediate_dim": 48, "num_layers": 2, "griffin_lim_iters": 3}
     average = Vocos(VocoderConfig(**config)).state_dict()
     torch.save({"config": config, "average": average, "step": 6}, tmp_path / "checkpoint.pt")
-    options = ["--export", tmp_path / "release", "--dtype", "float32"]
-    script("--run", tmp_path, *options)
-    tensors = safetensors.load_file(tmp_path / "release" / "vocoder.safetensors")
-    assert all(torch.equal(v, tensors[k]) for k, v in average.items())
+    exported = tmp_path / "exported"
+    exported.mkdir()
+    safetensors.save_file(average, exported / "vocoder.safetensors")
+    (exported / "vocoder.json").write_text(json.dumps(config))
+    for path in (tmp_path, tmp_path / "checkpoint.pt", exported):
+        found, tensors = read_vocoder(path)
+        assert found == VocoderConfig(**config), path
+        assert all(torch.equal(v, tensors[k]) for k, v in average.items()), path
+    broken = {**average, "head.out.bias": average["head.out.bias"][1:]}
+    torch.save({"config": config, "average": broken, "step": 6}, tmp_path / "broken.pt")
+    with pytest.raises(CheckpointError, match=r"broken\.pt"):
+        read_vocoder(tmp_path / "broken.pt")
 
 
-def test_griffin_lim_iters_survive_export_and_conversion(tmp_path, script):
+def test_griffin_lim_iters_survive_a_run_and_its_evaluation(tmp_path, script):
     torch = pytest.importorskip("torch")
-    from convert import read_vocoder
     from nanospeech_torch.vocoder import Vocos
 
     config = VocoderConfig(dim=32, intermediate_dim=48, num_layers=2, griffin_lim_iters=3)
     state = {"config": dataclasses.asdict(config), "average": Vocos(config).state_dict(), "step": 6}
     torch.save(state, tmp_path / "checkpoint.pt")
-    script("--run", tmp_path, "--export", tmp_path / "release")
-    assert read_vocoder(tmp_path / "release")[0] == config
     write_shard(tmp_path / "a.tar", 1)
-    options = ["--evaluate", "--held-out", tmp_path / "a.tar", "--iterations", 4]
+    options = ["--held-out", tmp_path / "a.tar", "--iterations", 4]
     table = json.loads(script("--run", tmp_path, *options))["table"]
     # untrained, it is nearer than four iterations from random phases
     assert table["vocoder"]["mel_distance"]["mean"] < table["griffin_lim"]["mel_distance"]["mean"]
@@ -131,12 +141,12 @@ def test_griffin_lim_iters_survive_export_and_conversion(tmp_path, script):
 def test_evaluation_takes_the_clips_that_training_left_out(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     pytest.importorskip("torch")
+    from nanospeech.corpus.held_out import is_held_out
     from nanospeech_torch.evaluate.vocoder import read_clips
-    from nanospeech_torch.train.data.segments import is_held_out
 
     write_shard(tmp_path / "a.tar", 12)
-    out = {f"k{i}" for i in range(12) if is_held_out(f"k{i}", 0.3)}
-    clips = read_clips([tmp_path / "a.tar"], lambda key: is_held_out(key, 0.3), 100)
+    out = {f"k{i}" for i in range(12) if is_held_out(f"k{i}", share=0.3)}
+    clips = read_clips([tmp_path / "a.tar"], lambda key: is_held_out(key, share=0.3), 100)
     assert out and {c.key for c in clips} == out
     assert [c.text for c in clips] == [f"clip {c.key[1:]}" for c in clips]
     assert len(read_clips([tmp_path / "a.tar"], lambda key: True, 5)) == 5

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from nanospeech.audio.mel import log_mel
 from nanospeech.config import AudioConfig, option
+from nanospeech.corpus.held_out import is_held_out
 from nanospeech.errors import InputError
 
 from . import clips
@@ -79,11 +80,6 @@ class SegmentBatch:
         return SegmentBatch(self.wave.pin_memory(), self.mel.pin_memory())
 
 
-def is_held_out(key: str, share: float) -> bool:
-    """Whether a clip is among the `share` kept for evaluation: a matter of its key alone."""
-    return zlib.crc32(f"held out {key}".encode()) < share * 2**32
-
-
 class SegmentBatches(SpeechBatches):
     """Endless batches of segments over samples of which only the audio is needed.
 
@@ -117,7 +113,7 @@ class SegmentBatches(SpeechBatches):
         try:
             meta, data = clips.metadata(sample), clips.audio_bytes(sample)
             key = str(sample.get("__key__") or zlib.crc32(data))
-            if is_held_out(key, self.segment.held_out):
+            if is_held_out(key, share=self.segment.held_out):
                 raise Skip("held out")
             clips.check_rate(rate := meta.get("sample_rate"))
             seconds = clips.positive(meta.get("duration"), "duration")

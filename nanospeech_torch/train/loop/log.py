@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import sys
 import time
 from collections import Counter
@@ -16,6 +15,7 @@ import torch
 from tqdm.auto import tqdm
 
 from nanospeech.errors import InputError
+from nanospeech.files import whole
 from nanospeech_torch.train.objectives.base import Objective
 from nanospeech_torch.train.optim.guards import Guard
 from nanospeech_torch.train.run_state import RunState
@@ -215,12 +215,10 @@ class Log:
         names = list(row) + [n for n in header if n not in row]
         with path.open(newline="", encoding="utf-8") as f:
             rows = list(csv.DictReader(f))
-        part = path.with_suffix(".part")
-        with part.open("w", newline="", encoding="utf-8") as f:
+        with whole(path) as part, part.open("w", newline="", encoding="utf-8") as f:
             writer = csv.DictWriter(f, names, restval="")
             writer.writeheader()
             writer.writerows(rows)
-        os.replace(part, path)
         return names
 
     def tell_skipped(self) -> None:

@@ -19,6 +19,7 @@ from nanospeech.audio.mel import log_mel
 from nanospeech.config import SampleOptions
 from nanospeech.errors import BackendError, InputError, require
 from nanospeech.load import load_engine
+from nanospeech.pictures import pyplot
 from nanospeech.release.folder import load_config, resolve
 from nanospeech.speech.speaker import Speaker
 from nanospeech_torch.train.objectives.base import Objective
@@ -95,8 +96,7 @@ class SpokenSamples:
 
 def picture(path: Path, wave: np.ndarray, title: str) -> None:
     """The log mel of a wave."""
-    require("matplotlib", "eval").use("Agg")
-    from matplotlib import pyplot as plt
+    plt = pyplot()
 
     figure, axis = plt.subplots(figsize=(8, 3), constrained_layout=True)
     axis.imshow(log_mel(wave).T, origin="lower", aspect="auto", vmin=-9, vmax=2)
@@ -129,6 +129,6 @@ def show(trackers: Iterable[Any], step: int, folder: Path, waves: list[np.ndarra
 
 def pixels_of(path: Path) -> np.ndarray:
     """A picture as uint8 (height, width, 3)."""
-    from matplotlib import pyplot as plt
+    plt = pyplot()
 
     return (plt.imread(path)[..., :3] * 255).astype(np.uint8)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import csv
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ import torch
 from torch import Tensor
 
 from nanospeech.errors import CheckpointError
+from nanospeech.files import whole
 from nanospeech_torch.train.data import order as stream
 from nanospeech_torch.train.data.batches import KEYED
 from nanospeech_torch.train.data.order import StreamState, check_shards
@@ -341,7 +341,5 @@ def cut_log(path: Path, step: int) -> None:
     except OSError:
         return
     kept = rows[:1] + [r for r in rows[1:] if r and r[0].isdigit() and int(r[0]) <= step]
-    part = path.with_suffix(".part")
-    with part.open("w", newline="", encoding="utf-8") as f:
+    with whole(path) as part, part.open("w", newline="", encoding="utf-8") as f:
         csv.writer(f).writerows(kept if len(kept) > 1 else [])
-    os.replace(part, path)

@@ -1,0 +1,53 @@
+"""Files and folders that are whole or not there: written under another name, then renamed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+@contextmanager
+def whole(path: Path, several: bool = False, sync: bool = False) -> Iterator[Path]:
+    """Gives a name to write under, which becomes `path` when the block ends without an error.
+
+    Args:
+        path: what is there is replaced, and stays until then.
+        several: whether other processes may write the same file at once, each under its own name.
+        sync: whether the file is on the disk before it is renamed.
+    """
+    own = f".{os.getpid()}" if several else ""
+    part = path.with_name(f".{path.name}{own}.part")
+    try:
+        yield part
+        if sync:
+            with part.open("rb+") as f:
+                os.fsync(f.fileno())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """Gives an empty folder, which becomes `path` when the block ends without an error."""
+    part = path.with_name(f".{path.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    try:
+        yield part
+        shutil.rmtree(path, ignore_errors=True)
+        part.rename(path)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def write_json(path: Path, values: Any, indent: int | None = 1) -> None:
+    """Writes values as UTF-8 JSON, whole or not at all."""
+    text = json.dumps(values, indent=indent, ensure_ascii=False) + "\n"
+    with whole(path) as part:
+        part.write_text(text, encoding="utf-8")

@@ -1,0 +1,65 @@
+"""Files and folders are whole or not there."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from pathlib import Path
+
+import pytest
+
+from nanospeech.files import whole, whole_folder, write_json
+
+
+def test_what_fails_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with pytest.raises(ZeroDivisionError), whole(path) as part:
+        part.write_text("half of the n")
+        raise ZeroDivisionError
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+    with whole(path, sync=True) as part:
+        part.write_text("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new" and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_is_replaced_as_one(tmp_path):
+    path = tmp_path / "made" / "here"
+    for names in (["a", "b"], ["c"]):
+        with whole_folder(path) as part:
+            for name in names:
+                (part / name).touch()
+        assert sorted(p.name for p in path.iterdir()) == names
+    with pytest.raises(ZeroDivisionError), whole_folder(path) as part:
+        (part / "d").touch()
+        raise ZeroDivisionError
+    assert [p.name for p in path.iterdir()] == ["c"] and list(path.parent.iterdir()) == [path]
+
+
+def test_json_is_a_line_or_laid_out_and_keeps_its_letters(tmp_path):
+    write_json(tmp_path / "a.json", {"ß": [1, 2.5]}, indent=None)
+    assert (tmp_path / "a.json").read_text(encoding="utf-8") == '{"ß": [1, 2.5]}\n'
+    write_json(tmp_path / "a.json", {"b": 1})
+    assert json.loads((tmp_path / "a.json").read_text()) == {"b": 1}
+
+
+def write_slowly(path: Path, letter: str, barrier) -> None:
+    with whole(path, several=True) as part:
+        part.write_text(letter)
+        barrier.wait(30)  # both have written before either renames
+        with part.open("a") as f:
+            f.write(letter * 100_000)
+
+
+def test_processes_that_write_one_file_at_once_do_not_meet(tmp_path):
+    context, path = multiprocessing.get_context("fork"), tmp_path / "joined.onnx"
+    barrier = context.Barrier(2)
+    both = [context.Process(target=write_slowly, args=(path, x, barrier)) for x in "ab"]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join(60)
+    assert [p.exitcode for p in both] == [0, 0]
+    assert path.read_text() in ("a" * 100_001, "b" * 100_001)
+    assert list(tmp_path.iterdir()) == [path]
