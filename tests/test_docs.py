@@ -18,9 +18,9 @@ import pytest
 from nanospeech import plugins
 from nanospeech.commands import COMMANDS
 from nanospeech.configs import find_recipe
+from nanospeech.evaluate.curve import main as plot
 from nanospeech.generate import FALLBACK
 from nanospeech_torch.train.config import SECTIONS, read_run
-from scripts.experiments.plot_training import main as plot
 
 ROOT = Path(__file__).parent.parent
 DOCS = [p for p in sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").rglob("*.md"))]

@@ -12,6 +12,8 @@ TOOLS = {
     "cloning": ("nanospeech.evaluate.cloning:main", "voices that the model has not heard"),
     "durations": ("nanospeech.evaluate.durations:main", "predicted lengths against recordings"),
     "steps": ("nanospeech.evaluate.steps:main", "solvers, steps and guidance against quality"),
+    "curve": ("nanospeech.evaluate.curve:main", "a picture of a training log"),
+    "bits": ("nanospeech.evaluate.bits:main", "what rounding each kind of layer costs"),
     "vocoder": ("nanospeech_torch.evaluate.__main__:main", "a vocoder beside Griffin-Lim"),
     "griffin-lim": ("nanospeech.evaluate.griffin_lim:main", "a recording through Griffin-Lim"),
 }

@@ -24,14 +24,12 @@ document.
 from __future__ import annotations
 
 import argparse
-import csv
 import glob
 import json
 import sys
 import zlib
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,24 +41,13 @@ from nanospeech.cli import Parser, command
 from nanospeech.corpus.held_out import is_held_out
 from nanospeech.corpus.layouts import find
 from nanospeech.errors import DataError, InputError
-from nanospeech.pictures import pyplot
 from nanospeech.prepare.curate import CurateOptions, misheard, whisper
 from nanospeech.release.voices import PACES, Voice, find_voice
-from nanospeech.speech.speaker import DURATIONS
 from nanospeech.text.sentences import encode
 
-from .pages import put_between
+from .durations_report import Row, summarize, tell_worst, write_report
 
-MARKERS = "<!-- durations -->", "<!-- /durations -->"
-NAMES = {
-    "rule": "bytes rule",
-    "tokens": "token durations",
-    "model": "duration model",
-    "both": "mean of the two",
-}
 ANYBODY = "*"
-LIMIT = 0.3  # of the error of any clip
-FEW = 8  # speakers with fewer clips are one group
 
 
 @dataclass(frozen=True)
@@ -80,25 +67,6 @@ class Clip:
     def speech_seconds(self) -> float:
         """Seconds from the first sound on."""
         return self.seconds - audio.loud_span(self.wave)[0] / audio.SAMPLE_RATE
-
-
-@dataclass(frozen=True)
-class Row:
-    """The true and predicted seconds of a clip; a field for each source of durations."""
-
-    key: str
-    speaker: str
-    prompt: str
-    text: str
-    seconds: float
-    rule: float
-    tokens: float | None = None
-    model: float | None = None
-    both: float | None = None
-
-    def error(self, how: str) -> float:
-        """Relative error of a prediction; negative where it is too short."""
-        return getattr(self, how) / self.seconds - 1
 
 
 def read_clips(shards: Sequence[str], one_in: int) -> Iterator[Clip]:
@@ -202,111 +170,36 @@ def set_pace(voice: Voice, rows: Sequence[Row], how: str) -> float:
     return pace
 
 
-def groups(rows: list[Row]) -> dict[str, list[Row]]:
-    """Rows by speaker (speakers with few clips are one group), and all rows."""
-    count = Counter(r.speaker for r in rows)
-    names = sorted(s for s in count if count[s] >= FEW)
-    parts = {name: [r for r in rows if r.speaker == name] for name in names}
-    if rest := [r for r in rows if count[r.speaker] < FEW]:
-        parts[f"{len({r.speaker for r in rest})} others"] = rest
-    return {**parts, "all": rows}
-
-
-def summarize(rows: list[Row], ways: Sequence[str]) -> dict[str, Any]:
-    """Errors of each group by each way, as shares."""
-    found: dict[str, Any] = {}
-    for name, part in groups(rows).items():
-        found[name] = {"clips": len(part), "seconds": round(sum(r.seconds for r in part), 1)}
-        for how in ways:
-            errors = np.array([r.error(how) for r in part])
-            size = np.abs(errors)
-            found[name][how] = {
-                "mean": round(float(size.mean()), 4),
-                "p95": round(float(np.quantile(size, 0.95)), 4),
-                "worst": round(float(size.max()), 4),
-                "bias": round(float(errors.mean()), 4),
-                "over_limit": int((size > LIMIT).sum()),
-            }
-    return found
-
-
-def table(summary: dict[str, Any], ways: Sequence[str]) -> str:
-    """The summary in Markdown."""
-    head = [f"{NAMES[w]}: mean, 95th, worst" for w in ways]
-    lines = ["| speaker | clips | " + " | ".join(head) + " |", "|---|---|" + "---|" * len(ways)]
-    for name, part in summary.items():
-        cells = [
-            f"{100 * part[w]['mean']:.1f} %, {100 * part[w]['p95']:.0f} %,"
-            f" {100 * part[w]['worst']:.0f} %"
-            for w in ways
-        ]
-        lines.append(f"| {name} | {part['clips']} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
-
-
-def picture(rows: list[Row], ways: Sequence[str], path: Path) -> None:
-    """Plots predicted against true seconds, a panel for each source of durations.
+def sources_of(engine: Any, set_pace: bool) -> list[str]:
+    """The sources of durations that a model has, the best last.
 
     Raises:
-        BackendError: matplotlib is not installed.
+        InputError: a pace is to be measured, and the model predicts nothing.
     """
-    plt = pyplot()
-
-    figure, axes = plt.subplots(
-        1, len(ways), figsize=(4.4 * len(ways), 4.4), squeeze=False, constrained_layout=True
-    )
-    low, high = 0.3, 1.2 * max(r.seconds for r in rows)
-    for axis, how in zip(axes[0], ways):
-        axis.fill_between(
-            [low, high], [low * 0.7, high * 0.7], [low * 1.3, high * 1.3], color="0.93"
-        )
-        axis.plot([low, high], [low, high], color="0.6", linewidth=0.8)
-        for name, part in groups(rows).items():
-            if name != "all":
-                points = [r.seconds for r in part], [getattr(r, how) for r in part]
-                axis.scatter(*points, s=12, alpha=0.7, label=name)
-        mean = 100 * np.mean([abs(r.error(how)) for r in rows])
-        axis.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high))
-        axis.set(title=f"{NAMES[how]}: mean error {mean:.1f} %", xlabel="true seconds")
-        ticks = [t for t in (0.5, 1, 2, 4, 8, 16) if t < high]
-        for side in (axis.xaxis, axis.yaxis):
-            side.set_ticks(ticks, [f"{t:g}" for t in ticks])
-            side.set_ticks([], minor=True)
-    axes[0][0].set_ylabel("predicted seconds")
-    axes[0][0].legend(fontsize=7, loc="upper left")
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
-
-
-def measure(args: argparse.Namespace) -> dict[str, Any]:
-    """Measures, writes the results, and returns the JSON document."""
-    from nanospeech.load import load_engine
-    from nanospeech.speech.speaker import Speaker
-
-    if args.set_pace and not args.own:
-        raise InputError("--set-pace needs --own SPEAKER=VOICE: whose pace?")
-    engine = load_engine(args.model, args.backend, args.device)
     model = engine.has_duration_model
     ways = ["rule"] + ["tokens"] * engine.aligned + ["model"] * model
     ways += ["both"] * (model and engine.aligned)
-    if args.set_pace and len(ways) == 1:
+    if set_pace and len(ways) == 1:
         raise InputError(f"{engine.folder} predicts no durations, so there is no pace to measure")
-    args.out.mkdir(parents=True, exist_ok=True)
-    clips = list(tqdm(read_clips(args.shards, args.held_out), "reading", unit="clip", leave=False))
-    misread: list[str] = []
-    if args.whisper:
-        clips, misread = audible(clips, args.whisper, args.out)
-    own = {speaker: find_voice(voice, engine.folder) for speaker, voice in args.own}
+    return ways
+
+
+def predict_all(
+    engine: Any, spans: Sequence[tuple[Clip | Voice, Clip]], ways: Sequence[str]
+) -> tuple[list[Row], list[str]]:
+    """Predictions for clips, and which could not be made.
+
+    Args:
+        spans: each clip with its prompt, another clip or a built-in voice.
+    """
+    from nanospeech.speech.speaker import Speaker
+
     # at the speed of their speakers, as recordings have it
+    built_in = {p.name: p for p, _ in spans if isinstance(p, Voice)}
     voices = {
-        v.name: Speaker(engine, v.name, speed=1 / v.settings.speed, seed=0) for v in own.values()
+        name: Speaker(engine, name, speed=1 / v.settings.speed, seed=0)
+        for name, v in built_in.items()
     }
-    whose = {clip.key: own.get(clip.speaker, own.get(ANYBODY)) for clip in clips}
-    strangers = [clip for clip in clips if whose[clip.key] is None]
-    spans: list[tuple[Clip | Voice, Clip]] = [
-        *((voice, clip) for clip in clips if (voice := whose[clip.key])),
-        *pairs(strangers, tuple(args.prompt_seconds), args.prompts),
-    ]
     rows, skipped = [], []
     for prompt, clip in tqdm(spans, "predicting", unit="clip", leave=False):
         if isinstance(prompt, Voice):
@@ -318,46 +211,62 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
             rows.append(predict(speaker, prompt.key, clip, ways))
         except InputError as e:  # of recordings: silent, or too short for their text
             skipped.append(f"{clip.key} after {prompt.key}: {e}")
+    return rows, skipped
+
+
+def set_paces(own: dict[str, Voice], rows: Sequence[Row], how: str) -> dict[str, float]:
+    """Measures and writes the pace of each speaker's voice.
+
+    Raises:
+        DataError: there is no clip of one.
+    """
+    paces = {}
+    for speaker, voice in own.items():
+        if not (part := [r for r in rows if r.prompt == voice.name]):
+            raise DataError(
+                f"no clip of {speaker}, from which the pace of {voice.name} would be measured"
+            )
+        paces[voice.name] = set_pace(voice, part, how)
+    return paces
+
+
+def measure(args: argparse.Namespace) -> dict[str, Any]:
+    """Measures, writes the results, and returns the JSON document."""
+    from nanospeech.load import load_engine
+
+    if args.set_pace and not args.own:
+        raise InputError("--set-pace needs --own SPEAKER=VOICE: whose pace?")
+    engine = load_engine(args.model, args.backend, args.device)
+    ways = sources_of(engine, args.set_pace)
+    args.out.mkdir(parents=True, exist_ok=True)
+    clips = list(tqdm(read_clips(args.shards, args.held_out), "reading", unit="clip", leave=False))
+    misread: list[str] = []
+    if args.whisper:
+        clips, misread = audible(clips, args.whisper, args.out)
+    own = {speaker: find_voice(voice, engine.folder) for speaker, voice in args.own}
+    whose = {clip.key: own.get(clip.speaker, own.get(ANYBODY)) for clip in clips}
+    strangers = [clip for clip in clips if whose[clip.key] is None]
+    spans: list[tuple[Clip | Voice, Clip]] = [
+        *((voice, clip) for clip in clips if (voice := whose[clip.key])),
+        *pairs(strangers, tuple(args.prompt_seconds), args.prompts),
+    ]
+    rows, skipped = predict_all(engine, spans, ways)
     if not rows:
         raise DataError(
             f"no clip of {len(clips)} has another of its speaker that could be its prompt;"
             " give more shards, or a wider --prompt-seconds"
         )
-    paces = {}
-    if args.set_pace:
-        for speaker, voice in own.items():
-            if not (part := [r for r in rows if r.prompt == voice.name]):
-                raise DataError(
-                    f"no clip of {speaker}, from which the pace of {voice.name} would be measured"
-                )
-            paces[voice.name] = set_pace(voice, part, ways[-1])
-    lonely = sorted({c.key for c in clips} - {clip.key for _, clip in spans})
     document = {
         "model": engine.config.name,
         "backend": engine.backend,
         "groups": summarize(rows, ways),
         "misheard": misread,
-        "without_prompt": lonely,
+        "without_prompt": sorted({c.key for c in clips} - {clip.key for _, clip in spans}),
         "unusable": skipped,
-        **({"pace": paces} if args.set_pace else {}),
+        **({"pace": set_paces(own, rows, ways[-1])} if args.set_pace else {}),
     }
-    with (args.out / "durations.csv").open("w", newline="", encoding="utf-8") as f:
-        names = [n for n in Row.__dataclass_fields__ if n not in DURATIONS or n in ways]
-        writer = csv.DictWriter(f, names, extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(asdict(r) for r in rows)
-    (args.out / "durations.json").write_text(json.dumps(document, indent=1) + "\n", "utf-8")
-    text = table(document["groups"], ways)
-    (args.out / "table.md").write_text(text, "utf-8")
-    if args.doc:
-        put_between(args.doc, *MARKERS, f"\n{text}")
-    picture(rows, ways, args.out / "durations.png")
-    print(text)
-    worst = sorted(rows, key=lambda r: -abs(r.error(ways[-1])))[: args.worst]
-    for r in worst:
-        predicted = ", ".join(f"{how} {getattr(r, how):.2f}" for how in ways)
-        error = f"{r.error(ways[-1]):+.0%} {r.speaker} {r.key}: {r.seconds:.2f} s"
-        print(f"{error}, {predicted}: {r.text}")
+    write_report(args.out, document, rows, ways, args.doc)
+    tell_worst(rows, ways, args.worst)
     return document
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from nanospeech.errors import InputError, require
@@ -78,15 +78,25 @@ def spoken_time(match: re.Match) -> str:
     return hours if minutes == "00" else hours + minutes
 
 
-def edit_distance(said: Sequence[str], heard: Sequence[str]) -> int:
-    """Fewest insertions, deletions and substitutions that turn one sequence into the other."""
+def edit_rows(said: Sequence[str], heard: Sequence[str]) -> Iterator[list[int]]:
+    """Fewest insertions, deletions and substitutions between beginnings of two sequences.
+
+    Yields:
+        For each count i of elements of said, from 0 on: the edits that turn these into the first j
+        of heard, for each j from 0 on (Wagner and Fischer, 1974).
+    """
     row = list(range(len(heard) + 1))
+    yield row
     for i, a in enumerate(said, 1):
-        above = row
-        row = [i]
+        above, row = row, [i]
         for j, b in enumerate(heard, 1):
             row.append(min(above[j] + 1, row[-1] + 1, above[j - 1] + (a != b)))
-    return row[-1]
+        yield row
+
+
+def edit_distance(said: Sequence[str], heard: Sequence[str]) -> int:
+    """Fewest insertions, deletions and substitutions that turn one sequence into the other."""
+    return deque(edit_rows(said, heard), maxlen=1)[0][-1]
 
 
 def word_edits(said: str, heard: str, language: str = "en") -> tuple[int, int]:

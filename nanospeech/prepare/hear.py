@@ -27,7 +27,7 @@ from nanospeech.cli import Parser, command
 from nanospeech.corpus.layouts import Sample, find
 from nanospeech.corpus.mp3 import BadAudio, decode, in_parallel
 from nanospeech.machine import cores
-from nanospeech.measure.wer import normalize
+from nanospeech.measure.wer import edit_rows, normalize
 
 from .recogniser import Heard, misheard, whisper
 
@@ -47,17 +47,13 @@ def alignment(said: Sequence[str], heard: Sequence[str]) -> list[int]:
         An index into said for each word of heard, never falling; an inserted word belongs to the
         word said before it, or to the first.
     """
-    cost = np.zeros((len(said) + 1, len(heard) + 1), np.int32)
-    cost[:, 0], cost[0] = np.arange(len(said) + 1), np.arange(len(heard) + 1)
-    for i, a in enumerate(said, 1):
-        for j, b in enumerate(heard, 1):
-            cost[i, j] = min(cost[i - 1, j] + 1, cost[i, j - 1] + 1, cost[i - 1, j - 1] + (a != b))
+    cost = list(edit_rows(said, heard))
     i, j, owners = len(said), len(heard), [0] * len(heard)
     while j > 0:
-        if i and cost[i, j] == cost[i - 1, j - 1] + (said[i - 1] != heard[j - 1]):
+        if i and cost[i][j] == cost[i - 1][j - 1] + (said[i - 1] != heard[j - 1]):
             i, j = i - 1, j - 1
             owners[j] = i
-        elif i and cost[i, j] == cost[i - 1, j] + 1:
+        elif i and cost[i][j] == cost[i - 1][j] + 1:
             i -= 1
         else:
             j -= 1

@@ -31,7 +31,7 @@ KEPT = (
     "to_duration.2",
     "to_pred.0",
 )
-# Layers that get other bits where most get 4, as scripts/experiments/choose_bits.py measured on the
+# Layers that get other bits where most get 4, as nanospeech evaluate bits measured on the
 # default voice: text and outputs are sensitive, the scales and shifts of the time are not.
 OTHERS_OF_4 = {
     "text_blocks.*.pwconv1": 8,

@@ -189,10 +189,10 @@ def export(
 
     from convert import convert, read_source
     from nanospeech_torch.adapters import blend
-    from nanospeech_torch.train.initial import duration_state, read_release
+    from nanospeech_torch.train.initial import duration_state, float_weights
 
     source = read_source(args.run)
-    tensors = blend(read_release(release, MODEL), source.tensors, strength)
+    tensors = blend(float_weights(release, MODEL), source.tensors, strength)
     carried = {**source.config, "imitates": release.config.imitates}
     state = {"model_state_dict": tensors, "config": carried, "vocab": source.vocab}
     torch.save(state | {"step": source.step}, args.run / "finetuned.pt")

@@ -46,7 +46,7 @@ def load_objective(
     release = folder if isinstance(folder, Release) else open_release(folder)
     tokenizer, added = extend_vocab(release.tokenizer, extra_vocab)
     config = release.config
-    tensors = read_release(release, MODEL)
+    tensors = float_weights(release, MODEL)
     network, tensors = extend(config.dit, tensors, len(release.tokenizer), len(added))
     with torch.device("meta"):
         transformer = DiT(network)
@@ -58,7 +58,7 @@ def load_objective(
     return Nanospeech(transformer, tokenizer, config.audio, loss)
 
 
-def read_release(release: Release, name: str) -> dict[str, Tensor]:
+def float_weights(release: Release, name: str) -> dict[str, Tensor]:
     """float32 tensors of one of a release's files, by their published names."""
     return {n: torch.tensor(t, dtype=torch.float32) for n, t in release.weights(name).items()}
 
@@ -113,7 +113,7 @@ def duration_state(release: Release, objective: Nanospeech) -> dict[str, Any] | 
         return None
     tokenizer: Any = objective.tokenizer
     known, added = len(release.tokenizer), len(tokenizer) - len(release.tokenizer)
-    tensors = read_release(release, DURATION)
+    tensors = float_weights(release, DURATION)
     config, tensors = extend(config, tensors, known, added)
     assert isinstance(config, DurationConfig)
     return {"model_state_dict": tensors, "config": {"duration": asdict(config)}}

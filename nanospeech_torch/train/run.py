@@ -31,7 +31,7 @@ from nanospeech_torch.train.scale.profile import vocoder_flops
 from nanospeech_torch.vocoder import Vocos, sanitize
 
 from .config import DataConfig, RunConfig
-from .initial import load_objective, read_release
+from .initial import float_weights, load_objective
 from .scale import estimate
 
 TRAINERS: dict[str, type[Trainer]] = {
@@ -83,7 +83,7 @@ def take_vocoder(vocoder: Vocos, release: Release) -> None:
         raise InputError(
             f"{release.folder} has another vocoder: {known}; the run wants {vocoder.config}"
         )
-    vocoder.load_state_dict(sanitize(read_release(release, VOCODER)))
+    vocoder.load_state_dict(sanitize(float_weights(release, VOCODER)))
 
 
 def start_from(config: RunConfig, tokenizer: Tokenizer) -> Nanospeech:

@@ -100,7 +100,7 @@ run_stage speech --extends --needs levels --makes "$runs/speech/latest" --clean 
   total_steps=1000000 train.minutes="$minutes" $(cat "$runs/levels.txt") $compile $heldout $gpu \
   ${SET:-}
 run_stage curve --needs speech --makes "$runs/curve.png" -- \
-  "$python" -m scripts.experiments.plot_training --log "$runs/speech/log.csv" --out "$runs/curve.png"
+  "$python" -m nanospeech evaluate curve --log "$runs/speech/log.csv" --out "$runs/curve.png"
 
 # shellcheck disable=SC2086
 run_stage convert --needs speech prompts vocoder durations --makes "$output/config.json" -- \

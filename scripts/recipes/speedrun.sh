@@ -56,7 +56,7 @@ run_stage train --extends --needs levels --makes "$out/run/latest" --clean "$out
   --threads "$threads" --set data.shards="[$out/data/train/*.tar]" run_dir="$out/run" \
   train.minutes="$minutes" $(cat "$out/levels.txt") $compile ${SET:-}
 run_stage curve --needs train --makes "$out/curve.png" -- \
-  "$python" -m scripts.experiments.plot_training --log "$out/run/log.csv" --out "$out/curve.png"
+  "$python" -m nanospeech evaluate curve --log "$out/run/log.csv" --out "$out/curve.png"
 run_stage convert --needs train prompt --makes "$out/model/config.json" --clean "$out/model" -- \
   "$python" -m convert "$out/run" --output "$out/model" --voices "$out/voices" \
   --vocoder "${VOCODER:-$here/nanospeech/default}" --name "$(basename "$out")" --temperature 0.4 \

@@ -320,7 +320,7 @@ def test_packed_files_are_no_sources(small, tmp_path, capsys):
 
 
 def test_choosing_bits_measures_each_kind_of_layer(source, capsys):
-    from scripts.experiments.choose_bits import main
+    from nanospeech.evaluate.bits import main
 
     command = [str(source), "--backend", "torch", "--texts", "hello.", "--steps", "1"]
     assert main(command) == 0

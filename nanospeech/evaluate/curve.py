@@ -1,6 +1,6 @@
 """Draws a training log: loss over hours, and word error rate over hours where it was measured.
 
-    python -m scripts.experiments.plot_training --log runs/voice/log.csv --out curve.png
+    nanospeech evaluate curve --log runs/voice/log.csv --out curve.png
 
 The loss is the log's first one (flow, duration or mel) unless --loss names another. wer.csv has the
 columns step,hours,wer (and any others). Needs matplotlib: pip install 'nanospeech-tts[eval]'.
@@ -13,7 +13,7 @@ import csv
 import sys
 from pathlib import Path
 
-from nanospeech.cli import command
+from nanospeech.cli import Parser, command
 from nanospeech.errors import InputError
 from nanospeech.pictures import pyplot
 
@@ -86,16 +86,18 @@ def draw(log: str | Path, wer: str | Path | None, out: str | Path, name: str | N
     figure.savefig(out, dpi=130)
 
 
-@command
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def build_parser() -> argparse.ArgumentParser:
+    parser = Parser("nanospeech evaluate curve", __doc__)
     parser.add_argument("--log", required=True, help="log.csv of a run")
     parser.add_argument("--wer", help="CSV of step, hours, wer")
     parser.add_argument("--loss", help="which to draw; default: the first")
     parser.add_argument("--out", required=True, help="picture to write")
-    args = parser.parse_args(argv)
+    return parser
+
+
+@command
+def main(argv: list[str] | None = None) -> int:
+    args = build_parser().parse_args(argv)
     draw(args.log, args.wer, args.out, args.loss)
     print(f"wrote {args.out}")
     return 0

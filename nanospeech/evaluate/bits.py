@@ -1,6 +1,6 @@
 """Choose bits: the effect of rounding each kind of layer on output and size.
 
-    python -m scripts.experiments.choose_bits MODEL --bits 4
+    nanospeech evaluate bits MODEL --bits 4
 
 Rounds the layers of one kind alone, speaks the same sentences with the same noise, and measures how
 far that is from float32: the velocity at three times of the way to the reference's mel, the final
@@ -22,10 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from nanospeech import Speaker
 from nanospeech import load as backend
 from nanospeech.audio.mel import log_mel
-from nanospeech.cli import command
+from nanospeech.cli import Parser, command
 from nanospeech.config import BITS, QuantizationConfig, SampleOptions
 from nanospeech.engine.sampling import noise
 from nanospeech.errors import InputError
@@ -33,6 +32,7 @@ from nanospeech.release import quantization as quantized
 from nanospeech.release.folder import DURATION, MODEL, VOCODER, Release, open_release, tensor_shapes
 from nanospeech.release.sharded import there
 from nanospeech.speech import chunks as speech
+from nanospeech.speech.speaker import Speaker
 from nanospeech.text.tokenizer import pad_tokens
 
 TEXTS = ("She had been away for a week.", "Bread is sold in the square, at half past nine.")
@@ -154,11 +154,8 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
-@command
-def main(argv: list[str] | None = None) -> int:
-    p = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def build_parser() -> argparse.ArgumentParser:
+    p = Parser("nanospeech evaluate bits", __doc__)
     add = p.add_argument
     add("model", nargs="?", help="release folder or Hub repository; the packaged one if not given")
     add("--bits", type=int, default=4, choices=BITS, help="of each kind alone (default: 4)")
@@ -166,7 +163,12 @@ def main(argv: list[str] | None = None) -> int:
     add("--texts", nargs="+", default=TEXTS, help="sentences, not longer than 10 s")
     add("--steps", type=int, default=SampleOptions().steps, help="solver steps (default: 7)")
     add("--seed", type=int, default=0, help="of the noise of the first sentence (default: 0)")
-    args = p.parse_args(argv)
+    return p
+
+
+@command
+def main(argv: list[str] | None = None) -> int:
+    args = build_parser().parse_args(argv)
     print(f"| layers | MB saved | {' | '.join(FIGURES)} |\n|---|---|---|---|---|---|")
     rows = measure(args)
     about = {"model": str(args.model or "default"), "bits": args.bits, "texts": list(args.texts)}
