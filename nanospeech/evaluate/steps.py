@@ -6,9 +6,9 @@ Speaks each sentence of nanospeech/evaluate/dev_sentences.txt (or --sentences) i
 sweep, measures WER by Whisper and DNSMOS, and writes steps.csv, steps.png and the table, which
 --doc puts into a page between its markers. An evaluation is one call of the network for a velocity,
 counted, not computed from the steps; with guidance it costs two forward passes. Each utterance is
-kept in --raw, so an interrupted sweep (Ctrl-C, --minutes) can be resumed. RTF includes the vocoder;
-on the CPU it is processor seconds for a second of audio, which other work on the machine hardly
-changes. Needs the extra "eval".
+kept in --raw, so an interrupted sweep (Ctrl-C, --pause-after) can be resumed. RTF includes the
+vocoder; on the CPU it is processor seconds for a second of audio, which other work on the machine
+hardly changes. Needs the extra "eval".
 """
 
 from __future__ import annotations
@@ -287,7 +287,14 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add("--whisper", default="base", help="faster-whisper size or folder")
     add("--workers", type=int, default=2, help="processes of one thread each (default: 2)")
-    add("--minutes", type=float, help="stop then; the same command goes on from there")
+    add(
+        "--pause-after",
+        "--minutes",  # its name before
+        dest="minutes",
+        type=float,
+        metavar="MINUTES",
+        help="stop then; the same command resumes",
+    )
     add("--out", type=Path, default=Path("runs/steps"), help="folder of steps.csv and steps.png")
     add("--raw", type=Path, help="file of all utterances (default: OUT/utterances.csv)")
     add("--doc", type=Path, help="Markdown page whose picture and table are replaced")

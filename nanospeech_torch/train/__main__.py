@@ -51,7 +51,14 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--resume", default="auto", help="auto (default), never, a run's folder or a step_N folder"
     )
-    parser.add_argument("--minutes", type=float, help="save and stop after this long")
+    parser.add_argument(
+        "--pause-after",
+        "--minutes",  # its name before
+        dest="minutes",
+        type=float,
+        metavar="MINUTES",
+        help="save and stop then; the same command resumes (train.minutes ends a run)",
+    )
     parser.add_argument("--threads", type=int, help="CPU threads of torch")
     parser.add_argument("--dry-run", action="store_true", help="print sizes, memory and work only")
     parser.add_argument("--explain", action="store_true", help="print all settings and end")
