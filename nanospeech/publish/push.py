@@ -150,7 +150,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     folder = open_release(args.folder).folder
     write_metadata(folder / "README.md", args.license, args.language)
     address = push(folder, args.push, args.private, args.message)
-    print(f"nanospeech --model {args.push} speaks with it")
+    print(f"nanospeech speak --model {args.push} speaks with it")
     print(json.dumps({"repository": args.push, "commit": address}))
     return 0
 
