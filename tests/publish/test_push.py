@@ -107,7 +107,8 @@ class Handler(BaseHTTPRequestHandler):
                     hub.files[value["path"]] = base64.b64decode(value["content"])
                 elif line["key"] == "lfsFile":
                     hub.files[value["path"]] = hub.stored[value["oid"]]
-            return self.answer({"commitUrl": f"{hub.address}/anna/my-voice/commit/1", "commitOid": "1" * 40})
+            commit = f"{hub.address}/anna/my-voice/commit/1"
+            return self.answer({"commitUrl": commit, "commitOid": "1" * 40})
         return self.answer({"error": path}, 404)
 
 
@@ -140,7 +141,8 @@ def test_a_release_is_uploaded_with_the_hubs_metadata_and_nothing_else(folder):
     hub = Hub()
     done = push(folder, hub, "--license", "cc-by-4.0", "--private")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1])["commit"] == f"{hub.address}/anna/my-voice/commit/1"
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["commit"] == f"{hub.address}/anna/my-voice/commit/1"
     assert hub.tokens == {f"Bearer {TOKEN}"}
     (made,) = hub.created
     assert (made["organization"], made["name"]) == ("anna", "my-voice")
