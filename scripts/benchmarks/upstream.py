@@ -17,6 +17,7 @@ import json
 import sys
 import time
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,37 @@ def stub_audio() -> list[str]:
     return ["torchaudio", "vocos"]
 
 
+def read_batch(spec: dict[str, Any], device: Any) -> tuple[Any, Any, Any]:
+    """Mels, lengths and texts on the device."""
+    import numpy as np
+    import torch
+
+    with np.load(spec["batch_file"]) as file:
+        mel, lens, text = (torch.from_numpy(file[k]) for k in ("mel", "lens", "text"))
+    mel = mel.to(device, torch.bfloat16 if spec["precision"] == "bf16" else torch.float32)
+    return mel, lens.to(device), text.to(device)
+
+
+def time_steps(step: Callable[[], None], device: Any, steps: int, last: int) -> tuple[float, float]:
+    """Seconds a step, by the clock and of the processors, of the last steps."""
+    import torch
+
+    def wait() -> None:
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+
+    for _ in range(steps - last):
+        step()
+    wait()
+    begin, busy = time.perf_counter(), time.process_time()
+    for _ in range(last):
+        step()
+    wait()
+    return (time.perf_counter() - begin) / last, (time.process_time() - busy) / last
+
+
 def run(spec: dict[str, Any]) -> dict[str, Any]:
     """Times the steps of a speech model."""
-    import numpy as np
     import torch
 
     stubbed = stub_audio()
@@ -58,21 +87,13 @@ def run(spec: dict[str, Any]) -> dict[str, Any]:
     optimizer: Any = torch.optim.AdamW(model.parameters(), lr=1e-4)
     ema: Any = EMA(model, include_online_model=False)
     ema, model, optimizer = accelerator.prepare(ema, model, optimizer)
-    schedule = SequentialLR(
-        optimizer,
-        [
-            LinearLR(optimizer, 1e-8, 1.0, 1000),
-            LinearLR(optimizer, 1.0, 1e-8, 1_000_000),
-        ],
-        milestones=[1000],
-    )
-    schedule = accelerator.prepare(schedule)
-    with np.load(spec["batch_file"]) as file:
-        mel, lens, text = (torch.from_numpy(file[k]) for k in ("mel", "lens", "text"))
-    half = spec["precision"] == "bf16"
-    device = accelerator.device
-    mel = mel.to(device, torch.bfloat16 if half else torch.float32)
-    lens, text = lens.to(device), text.to(device)
+    ramps: list[Any] = [
+        LinearLR(optimizer, 1e-8, 1.0, 1000),
+        LinearLR(optimizer, 1.0, 1e-8, 1_000_000),
+    ]
+    schedule: Any = accelerator.prepare(SequentialLR(optimizer, ramps, milestones=[1000]))
+    half, device = spec["precision"] == "bf16", accelerator.device
+    mel, lens, text = read_batch(spec, device)
     model.train()
 
     def step() -> None:
@@ -89,20 +110,8 @@ def run(spec: dict[str, Any]) -> dict[str, Any]:
             optimizer.zero_grad()
         accelerator.unwrap_model(ema).update()
 
-    def wait() -> None:
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-
-    last = min(spec["last"], spec["steps"])
-    for _ in range(spec["steps"] - last):
-        step()
-    wait()
-    begin, busy = time.perf_counter(), time.process_time()
-    for _ in range(last):
-        step()
-    wait()
-    seconds = (time.perf_counter() - begin) / last
-    busy = (time.process_time() - busy) / last
+    steps = spec["steps"]
+    seconds, busy = time_steps(step, device, steps, min(spec["last"], steps))
     return {
         "status": "ok",
         "seconds_per_step": seconds,
