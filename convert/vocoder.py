@@ -64,13 +64,15 @@ def vocoder_shapes(config: VocoderConfig) -> dict[str, tuple[int, ...]]:
 
 def beside(path: Path, config: VocoderConfig) -> VocoderConfig:
     """A config read off shapes, with what a file beside the tensors tells besides."""
-    told = path.with_name("config.json"), path.with_name("vocoder.json")  # of earlier versions
-    if config.griffin_lim_iters and told[1].is_file():
-        values = current_names(VocoderConfig, json.loads(told[1].read_text("utf-8")), str(told[1]))
+    sides = path.with_name("config.json"), path.with_name("vocoder.json")  # of earlier versions
+    if config.griffin_lim_iters and sides[1].is_file():
+        values = current_names(
+            VocoderConfig, json.loads(sides[1].read_text("utf-8")), str(sides[1])
+        )
         iters = values.get("griffin_lim_iters", config.griffin_lim_iters)
         return dataclasses.replace(config, griffin_lim_iters=iters)
-    if config.griffin_lim_iters and told[0].is_file():
-        return ModelConfig.load(told[0]).vocoder or config
+    if config.griffin_lim_iters and sides[0].is_file():
+        return ModelConfig.load(sides[0]).vocoder or config
     for file in path.parent.glob("*config.yaml") if path.suffix == ".bin" else ():
         check_yaml(file, config)
     return config

@@ -82,7 +82,7 @@ def command(
     Args:
         main: the function.
         interrupted: what to say at Ctrl-C.
-        expected: other errors that are told in a line.
+        expected: other errors that are reported in one line.
     """
     if main is None:
         return functools.partial(command, interrupted=interrupted, expected=expected)

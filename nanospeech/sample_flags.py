@@ -61,7 +61,7 @@ def add_sampling(parser: Any, measures: bool = False) -> None:
         if measures and field.name == "steps":
             kind, default = integers, [field.default]
         choices = CHOICES.get(field.name)
-        told = OWN.get(field.name, field.default)
+        shown = OWN.get(field.name, field.default)
         parser.add_argument(
             *flags,
             dest=field.name,
@@ -69,7 +69,7 @@ def add_sampling(parser: Any, measures: bool = False) -> None:
             default=default,
             choices=choices,
             metavar=None if choices else "N",
-            help=f"{field.metadata.get('help')} (default: {told})",
+            help=f"{field.metadata.get('help')} (default: {shown})",
         )
     add = parser.add_argument
     add("--speed", type=float, default=1.0, metavar="N", help="2 is twice as fast (default: 1)")

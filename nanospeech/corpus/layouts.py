@@ -148,7 +148,7 @@ def libritts(root: Path) -> Iterator[Sample | Skip]:
 
 
 def folder(root: Path) -> Iterator[Sample | Skip]:
-    """X.txt beside X.wav, X.mp3, X.flac or X.ogg, at any depth; no speaker is told."""
+    """X.txt beside X.wav, X.mp3, X.flac or X.ogg, at any depth; no speaker."""
     seen: set[Path] = set()
     for path in recordings_in(root):
         stem = path.with_suffix("")

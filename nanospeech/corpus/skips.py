@@ -1,4 +1,4 @@
-"""What could not be used of a data set: counted by reason, listed, and told."""
+"""Skips: unusable samples of a data set, counted by reason and listed."""
 
 from __future__ import annotations
 

@@ -46,16 +46,18 @@ def metadata(old: dict[str, Any], licence: str | None, languages: Sequence[str])
     Raises:
         InputError: no licence is known, or it is no identifier.
     """
-    told = licence or old.get("license")
-    if told is None:
+    identifier = licence or old.get("license")
+    if identifier is None:
         raise InputError(
             "the licence of the model is not known; name it with --license, for example mit, "
             "cc-by-4.0, or other (huggingface.co/docs/hub/repositories-licenses)"
         )
-    if not LICENCE.fullmatch(str(told)):
-        raise InputError(f"--license is {told!r}; the Hub's identifiers are like mit or cc-by-4.0")
+    if not LICENCE.fullmatch(str(identifier)):
+        raise InputError(
+            f"--license is {identifier!r}; the Hub's identifiers are like mit or cc-by-4.0"
+        )
     spoken = list(languages) or old.get("language") or ["en"]
-    return METADATA | old | {"license": told, "language": spoken}
+    return METADATA | old | {"license": identifier, "language": spoken}
 
 
 def write_metadata(card: Path, licence: str | None, languages: Sequence[str]) -> None:

@@ -87,10 +87,10 @@ def glob_safe(text: str) -> str:
     return re.sub(r"([*?[])", r"[\1]", text)
 
 
-def write_whole(arrays: Mapping, path: Path, **told: str) -> None:
-    """Writes safetensors, whole or not at all; `told` goes into the header."""
+def write_whole(arrays: Mapping, path: Path, **extra: str) -> None:
+    """Writes safetensors, whole or not at all; `extra` goes into the header."""
     with whole(path) as part:
-        save_file(dict(arrays), part, metadata={"format": "pt", **told})
+        save_file(dict(arrays), part, metadata={"format": "pt", **extra})
         part.chmod(0o644)  # safetensors makes it readable by its owner alone
 
 

@@ -69,12 +69,12 @@ def load_facts(recording: Path) -> VoiceFacts:
         CheckpointError: a fact that is of another type, or see read_settings.
     """
     path = recording.with_suffix(".json")
-    told = read_settings(path).get(ABOUT, {})
-    if not isinstance(told, dict):
-        raise CheckpointError(f'{path}: "{ABOUT}" should be a mapping, got {told!r}')
+    about_mapping = read_settings(path).get(ABOUT, {})
+    if not isinstance(about_mapping, dict):
+        raise CheckpointError(f'{path}: "{ABOUT}" should be a mapping, got {about_mapping!r}')
     found: dict[str, Any] = {}
     for field in dataclasses.fields(VoiceFacts):
-        value = told.get(field.name)
+        value = about_mapping.get(field.name)
         number = "float" in str(field.type)
         if value is None:
             continue

@@ -154,8 +154,8 @@ def find_voice(name: str, release: str | Path | None = None, borrow: bool = Fals
     is_own = bare == name or (ships and not name.startswith(USER))
     if is_own and (found := _by_name(bare, own)):
         if users:
-            told = found.stem, f"{USER}{users.stem}"
-            log.warning("%s is the model's own voice of that name; yours is %s", *told)
+            names_of_both = found.stem, f"{USER}{users.stem}"
+            log.warning("%s is the model's own voice of that name; yours is %s", *names_of_both)
         there = found.with_suffix(".safetensors")
         return _voice(found, weights=there if there.is_file() else None)
     if users:

@@ -70,12 +70,14 @@ class Options:
     @classmethod
     def of(cls, args: argparse.Namespace) -> Options:
         """The options that the arguments give, with what depends on the others filled in."""
-        told = read_fields(args, cls)
+        chosen = read_fields(args, cls)
         return dataclasses.replace(
-            told,
-            steps=(900 if args.rehearse else 300) if told.steps is None else told.steps,
-            strength=(1.0 if args.rehearse else 0.5) if told.strength is None else told.strength,
-            lr=RATES["lora" if args.lora else "full"] if told.lr is None else told.lr,
+            chosen,
+            steps=(900 if args.rehearse else 300) if chosen.steps is None else chosen.steps,
+            strength=(1.0 if args.rehearse else 0.5)
+            if chosen.strength is None
+            else chosen.strength,
+            lr=RATES["lora" if args.lora else "full"] if chosen.lr is None else chosen.lr,
         )
 
 
@@ -122,8 +124,8 @@ def build(args: argparse.Namespace, release: Release, texts: list[str]) -> tuple
     if added:
         print(f"{added} new tokens: {' '.join(extra)}")
     elif lost := data.unknown_characters(texts, release.tokenizer):
-        told = ", ".join(f"{c!r} ({n} times)" for c, n in list(lost.items())[:8])
-        print(f"the model has no {told}; left out, unless with --extend-vocab", file=sys.stderr)
+        listed = ", ".join(f"{c!r} ({n} times)" for c, n in list(lost.items())[:8])
+        print(f"the model has no {listed}; left out, unless with --extend-vocab", file=sys.stderr)
     if not args.lora:
         return objective, None
     lora = LoraConfig(args.lora, 2.0 * args.lora)
@@ -204,11 +206,11 @@ def export(
     voices.mkdir(exist_ok=True)
     audio.write(voices / f"{args.voice}.flac", prompt.wave())
     (voices / f"{args.voice}.txt").write_text(prompt.text + "\n", encoding="utf-8")
-    told = args.prompt and args.prompt.with_suffix(".license.txt")
-    if told and told.is_file():
-        note = told.read_text(encoding="utf-8")
+    licence_file = args.prompt and args.prompt.with_suffix(".license.txt")
+    if licence_file and licence_file.is_file():
+        note = licence_file.read_text(encoding="utf-8")
     else:
-        note = args.license or "No licence was told; ask whoever speaks before you pass it on."
+        note = args.license or "No licence was given; ask the speaker before you pass it on."
         note = f'Voice "{args.voice}": a recording that the model was finetuned on.\n{note}\n'
     (voices / f"{args.voice}.license.txt").write_text(note, encoding="utf-8")
     how = f"LoRA of rank {args.lora}" if args.lora else "all weights"

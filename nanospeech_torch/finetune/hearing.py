@@ -46,7 +46,7 @@ class Heard:
 
 @dataclass
 class Ears:
-    """What measures; what cannot is told in `missing`.
+    """The measures; those that are not available are listed in `missing`.
 
     Args:
         whisper: a faster-whisper size or folder.
@@ -70,7 +70,7 @@ class Ears:
         try:
             return load()
         except NanospeechError as e:
-            self.missing.append(f"{what} before and after cannot be told: {e}")
+            self.missing.append(f"{what} before and after cannot be measured: {e}")
             return None
 
     def recogniser(self) -> Callable[[np.ndarray], str]:

@@ -104,7 +104,7 @@ def find_samples(inputs: Sequence[Path]) -> tuple[list[Sample], list[Skip]]:
     """What nanospeech prepare finds: recordings with their words, in any layout.
 
     Raises:
-        InputError: an input is missing, or it is not to be told what it is.
+        InputError: an input is missing, or its layout is not recognised.
         DataError: there are no recordings in them.
     """
     samples, skips = find(inputs)

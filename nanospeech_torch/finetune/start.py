@@ -116,8 +116,10 @@ def choose_start(
         return own_weights(asked, release)
     known, path = candidates(release), run / "start.json"
     if path.is_file():
-        told = json.loads(path.read_text(encoding="utf-8"))
-        return Start(told["voice"], known.get(told["voice"]), told["losses"])
+        saved_values = json.loads(path.read_text(encoding="utf-8"))
+        return Start(
+            saved_values["voice"], known.get(saved_values["voice"]), saved_values["losses"]
+        )
     losses: dict[str, float] = {}
     if len(known) > 1:
         found = {name: misfit(release, weights, recordings) for name, weights in known.items()}
@@ -125,8 +127,8 @@ def choose_start(
     voice = next(iter(losses or known), None)
     start = Start(voice, known.get(voice or ""), losses)
     run.mkdir(parents=True, exist_ok=True)
-    told = {"voice": voice, "losses": losses}
-    path.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+    saved_values = {"voice": voice, "losses": losses}
+    path.write_text(json.dumps(saved_values, indent=2) + "\n", encoding="utf-8")
     return start
 
 
@@ -203,7 +205,7 @@ def comparison(release: Release, recordings: Sequence[Recording]) -> Any:
     )
 
 
-def same_run(told: dict[str, Any], run: Path) -> bool:
+def same_run(saved_values: dict[str, Any], run: Path) -> bool:
     """Whether a run was begun in this folder, which has to be this one.
 
     Raises:
@@ -213,7 +215,9 @@ def same_run(told: dict[str, Any], run: Path) -> bool:
     if not path.is_file():
         return False
     old = json.loads(path.read_text(encoding="utf-8"))
-    if differ := [f"{k} {old.get(k)!r}, now {v!r}" for k, v in told.items() if old.get(k, v) != v]:
+    if differ := [
+        f"{k} {old.get(k)!r}, now {v!r}" for k, v in saved_values.items() if old.get(k, v) != v
+    ]:
         raise InputError(
             f"{run} holds another run: {'; '.join(differ)}; choose another --run, or move it"
         )
@@ -222,8 +226,10 @@ def same_run(told: dict[str, Any], run: Path) -> bool:
 
 def described(args: argparse.Namespace) -> dict[str, Any]:
     """What a run is about, as its finetune.json has it."""
-    told = {name: getattr(args, name) for name in FIXED}
-    return {k: [str(v) for v in vs] if isinstance(vs, list) else vs for k, vs in told.items()}
+    saved_values = {name: getattr(args, name) for name in FIXED}
+    return {
+        k: [str(v) for v in vs] if isinstance(vs, list) else vs for k, vs in saved_values.items()
+    }
 
 
 def settle(args: argparse.Namespace, release: Release, run: Path) -> None:
@@ -235,11 +241,13 @@ def settle(args: argparse.Namespace, release: Release, run: Path) -> None:
     Raises:
         InputError: another run lies there; the message names what differs.
     """
-    told = described(args)
-    told["weights"] = digest([*release.files(MODEL), *([release.voice] if release.voice else [])])
-    if not same_run(told, run):
+    saved_values = described(args)
+    saved_values["weights"] = digest(
+        [*release.files(MODEL), *([release.voice] if release.voice else [])]
+    )
+    if not same_run(saved_values, run):
         run.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(told, indent=2) + "\n"
+        text = json.dumps(saved_values, indent=2) + "\n"
         (run / "finetune.json").write_text(text, encoding="utf-8")
 
 
