@@ -1,21 +1,19 @@
-"""Convert: trainer checkpoints and other projects' files to a release folder. Trains nothing."""
+"""Convert: trainer checkpoints and other projects' files to a release folder. Trains nothing.
+
+What is here is imported when it is first used, so that a command's help needs no torch.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-import shutil
-from pathlib import Path
-from typing import Any
+import importlib
+from typing import TYPE_CHECKING, Any
 
-from nanospeech.config import ModelConfig, PostfilterConfig
-from nanospeech.errors import InputError
-
-from .card import card_rows, model_card, renewed_card
-from .model import Model, add_duration, from_checkpoint, from_release, network_shapes
-from .options import ConvertOptions
-from .source import Source, find_checkpoint, read_source
-from .vocoder import read_vocoder, read_vocoder_source
-from .writer import check_release, is_release, quantized, write_release
+if TYPE_CHECKING:
+    from .converter import convert
+    from .model import Model, network_shapes
+    from .options import ConvertOptions
+    from .source import Source, find_checkpoint, read_source
+    from .vocoder import read_vocoder, read_vocoder_source
 
 __all__ = [
     "ConvertOptions",
@@ -28,73 +26,17 @@ __all__ = [
     "read_vocoder",
     "read_vocoder_source",
 ]
+MODULES = {
+    "converter": ("convert",),
+    "model": ("Model", "network_shapes"),
+    "options": ("ConvertOptions",),
+    "source": ("Source", "find_checkpoint", "read_source"),
+    "vocoder": ("read_vocoder", "read_vocoder_source"),
+}
 
 
-def convert(
-    model: str | Path, output: str | Path, options: ConvertOptions | None = None, **settings: Any
-) -> ModelConfig:
-    """Writes a release folder.
-
-    Args:
-        model: the speech model's checkpoint, or a release folder, of which everything is kept
-            that the options do not change.
-        output: folder to write; files of the same names in it are replaced.
-        options: see there.
-        settings: instead of `options`, its fields by name.
-
-    Returns:
-        The folder's config.
-
-    Raises:
-        InputError, CheckpointError: what cannot be read or does not fit together.
-    """
-    o = options or ConvertOptions(**settings)
-    if is_release(model):
-        check_release(model, output, o.weights, o.quantize)
-        read = from_release(model, o.vocab)
-    else:
-        read = from_checkpoint(model, o.vocab, o.weights, Path(output).name)
-    read = changed(read, o)
-    write(read, Path(output), o)
-    return read.config
-
-
-def changed(read: Model, o: ConvertOptions) -> Model:
-    """A model with other settings and other parts."""
-    known = ("name", "default_voice", "temperature", "leading_pause", "imitates")
-    config, parts = dataclasses.replace(read.config, **o.chosen(*known)), dict(read.parts)
-    if filters := o.chosen("smooth", "sharpen"):
-        own = config.postfilter or PostfilterConfig()
-        config = dataclasses.replace(config, postfilter=dataclasses.replace(own, **filters))
-    if o.duration is not None:
-        config, parts["duration"] = add_duration(config, o.duration, o.weights)
-    if o.vocoder is not None:
-        vocoder, parts["vocoder"] = read_vocoder(o.vocoder)
-        config = dataclasses.replace(config, vocoder=vocoder)
-    if o.quantize is not None:
-        config = quantized(config, parts, o.quantize)
-    return dataclasses.replace(read, config=config, parts=parts)
-
-
-def write(read: Model, folder: Path, o: ConvertOptions) -> None:
-    """Writes a model's folder."""
-    # a voice's weights and pace belong to one model
-    left_out = shutil.ignore_patterns("*.safetensors", "*.json") if o.voices else None
-    voices = o.voices or read.file("voices")
-    try:
-        write_release(folder, read.config, read.parts, o.dtype)
-        read.tokenizer.save(folder / "vocab.txt")
-        if voices is not None:
-            shutil.copytree(voices, folder / "voices", ignore=left_out, dirs_exist_ok=True)
-        card = card_of(read, read.config, o.dtype, o.card)
-        (folder / "README.md").write_text(card, encoding="utf-8")
-    except OSError as e:
-        raise InputError(f"cannot write {folder}: {e}") from e
-
-
-def card_of(read: Model, config: ModelConfig, dtype: str, extra: str | Path | None) -> str:
-    """The model card: a release's own with its table renewed, or a new one."""
-    if extra is None and (own := read.file("README.md")):
-        return renewed_card(own.read_text(encoding="utf-8"), card_rows(config, read.parts, dtype))
-    more = Path(extra).read_text(encoding="utf-8") if extra else ""
-    return model_card(config, read.parts, dtype, read.step, more)
+def __getattr__(name: str) -> Any:
+    for module, names in MODULES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"convert.{module}"), name)
+    raise AttributeError(f"module 'convert' has no attribute {name!r}")

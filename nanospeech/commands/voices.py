@@ -25,7 +25,7 @@ CONSENT = (
 
 
 def build_parser() -> argparse.ArgumentParser:
-    model = argparse.ArgumentParser(add_help=False)
+    model = Parser("", add_help=False)
     where = "release folder or Hub name (default: the one that ships)"
     model.add_argument("--model", default=argparse.SUPPRESS, help=where)
     parser = Parser("nanospeech voices", ABOUT, parents=[model])

@@ -35,7 +35,7 @@ def voice_loudness(engine: Any, name: str) -> float:
     from nanospeech.speech.speaker import Speaker
 
     speaker = Speaker(engine, name, seed=1, output=OutputOptions(loudness=None))
-    waves = [utterance.wave for utterance in speaker.speak_many(TEXTS, raise_errors=True)]
+    waves = [speaker.speak(text).wave for text in TEXTS]
     return round(loudness(np.concatenate(waves), speaker.sample_rate), 1)
 
 

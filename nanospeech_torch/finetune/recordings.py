@@ -151,15 +151,11 @@ def write_voice(
         ShardWriter(part, "held", 10_000) as held,
     ):
         for sample in bar:
-            try:
-                wave, _ = decode(content := sample.audio.read())
-                share = clipping(content)
-            except BadAudio as e:
-                skips.append(Skip(sample.name, *e.args))
+            opened = open_recording(sample)
+            if isinstance(opened, Skip):
+                skips.append(opened)
                 continue
-            except OSError as e:
-                skips.append(Skip(sample.name, "unreadable audio", str(e)))
-                continue
+            wave, share = opened
             if share > CLIPPING:
                 clipped.append((share, sample.name))
             wave = audio.trim(wave, audio.SAMPLE_RATE, EDGE_SILENCE)
@@ -176,14 +172,30 @@ def write_voice(
         if not seconds:
             raise nothing_usable(skips, [out])
     if clipped:
-        share, name = max(clipped)
-        print(
-            f"warning: {len(clipped)} of {len(samples)} recordings are clipped, which will be heard"
-            f" in the voice; {100 * share:.2f} % of the samples of {name}: record them again at a"
-            " lower level, or leave them out",
-            file=sys.stderr,
-        )
+        warn_of_clipping(clipped, len(samples))
     return skips
+
+
+def open_recording(sample: Sample) -> tuple[np.ndarray, float] | Skip:
+    """A recording's wave, float32 (n,) at SAMPLE_RATE, and the share of its samples that clip."""
+    try:
+        content = sample.audio.read()
+        return decode(content)[0], clipping(content)
+    except BadAudio as e:
+        return Skip(sample.name, *e.args)
+    except OSError as e:
+        return Skip(sample.name, "unreadable audio", str(e))
+
+
+def warn_of_clipping(clipped: Sequence[tuple[float, str]], count: int) -> None:
+    """Warns of recordings that clip: their shares and names, of so many recordings."""
+    share, name = max(clipped)
+    print(
+        f"warning: {len(clipped)} of {count} recordings are clipped, which will be heard"
+        f" in the voice; {100 * share:.2f} % of the samples of {name}: record them again at a"
+        " lower level, or leave them out",
+        file=sys.stderr,
+    )
 
 
 def held_back_count(asked: int | None, count: int) -> int:

@@ -78,7 +78,7 @@ def test_folder_without_config_says_the_same(folder, arrays, backend):
 
 
 def test_keys_of_older_versions_are_read_and_warned_of_once(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr("nanospeech.config.warned", set())
+    monkeypatch.setattr("nanospeech.fields.warned", set())
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"lead": 0.2, "vocoder": {"rounds": 12}}))
     for _ in range(2):
