@@ -29,7 +29,7 @@ import json
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +184,13 @@ def sources_of(engine: Any, set_pace: bool) -> list[str]:
     return ways
 
 
+def at_recorded_speed(speaker: Any) -> Any:
+    """The same without its voice's speed: recordings are at the speed of their speakers."""
+    settings = replace(speaker.prompt.settings, speed=1.0)
+    speaker.prompt = replace(speaker.prompt, settings=settings)
+    return speaker
+
+
 def predict_all(
     engine: Any, spans: Sequence[tuple[Clip | Voice, Clip]], ways: Sequence[str]
 ) -> tuple[list[Row], list[str]]:
@@ -194,12 +201,8 @@ def predict_all(
     """
     from nanospeech.speech.speaker import Speaker
 
-    # at the speed of their speakers, as recordings have it
-    built_in = {p.name: p for p, _ in spans if isinstance(p, Voice)}
-    voices = {
-        name: Speaker(engine, name, speed=1 / v.settings.speed, seed=0)
-        for name, v in built_in.items()
-    }
+    names = {p.name for p, _ in spans if isinstance(p, Voice)}
+    voices = {name: at_recorded_speed(Speaker(engine, name, seed=0)) for name in names}
     rows, skipped = [], []
     for prompt, clip in tqdm(spans, "predicting", unit="clip", leave=False):
         if isinstance(prompt, Voice):

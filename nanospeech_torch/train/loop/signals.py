@@ -11,10 +11,12 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nanospeech_torch.train.data.worker_signals import ASKING
-from nanospeech_torch.train.scale.parallel import Parallel
+
+if TYPE_CHECKING:  # it imports torch, before which OpenMP has to be set up
+    from nanospeech_torch.train.scale.parallel import Parallel
 
 AGREE_EVERY = 10  # most steps between agreements of the processes on stopping
 AGREE_SECONDS = 5.0  # and about the most seconds
