@@ -104,7 +104,7 @@ def run(name: str, words: Sequence[str]) -> int:
     import difflib
 
     near = difflib.get_close_matches(name, COMMANDS, 1)
-    hint = f"; did you mean {near[0]}?" if near else ""
+    hint = f"; did you mean {near[0]}?" if near else "."
     print(
         f"error: there is no command {name!r}{hint} Commands are {', '.join(COMMANDS)}; to say one "
         f"word: nanospeech --text {name!r}",

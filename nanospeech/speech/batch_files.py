@@ -1,4 +1,4 @@
-"""Batch files: the lines of a text file to WAV files in a folder. What is there is left alone."""
+"""Batch files: the lines of a text file to WAV files in a folder. Files that exist are kept."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class Line:
 
 @dataclass
 class Outcome:
-    """What became of the lines.
+    """Results of a batch.
 
     Attributes:
         spoken: lines that were written.
-        there: lines whose file was there already.
+        there: lines whose file existed already.
         failures: number and reason of each line that failed.
         seconds: of the new speech.
         elapsed: seconds that it took, without loading the model.
@@ -60,12 +60,12 @@ class Outcome:
 
 
 def read_lines(text: str) -> tuple[list[Line], dict[int, str]]:
-    """Takes a file's lines apart: "text", named by its number, or "id|text".
+    """Parses the lines of a file: "text", named by its line number, or "id|text".
 
-    Blank lines are passed over; they count in the numbers.
+    Blank lines are skipped, but counted.
 
     Returns:
-        The lines, and the number and fault of each that cannot be one.
+        The lines, and the number and fault of each invalid one.
     """
     lines, faults, names = [], {}, {}
     for number, line in enumerate(text.split("\n"), 1):
@@ -98,16 +98,16 @@ def speak_file(
     Args:
         text: of read_lines.
         folder: made if it is not there.
-        load: makes the nanospeech.Speaker; called if there is something to say.
+        load: makes the nanospeech.Speaker; called only if there is a line to speak.
         limits: of a batch.
         overwrite: speak lines again whose file is there.
         progress: show a bar on stderr.
 
     Returns:
-        What became of them, after Ctrl-C too.
+        The results so far, also after Ctrl-C.
 
     Raises:
-        InputError: there are no lines, or the folder cannot be.
+        InputError: there are no lines, or the folder cannot be made.
     """
     lines, faults = read_lines(text)
     if not lines and not faults:
@@ -133,7 +133,7 @@ def speak_file(
 
 
 def write(result: Utterance | InputError, line: Line, folder: Path, outcome: Outcome) -> None:
-    """Saves what a line became, whole or not at all, and notes it."""
+    """Saves the speech of a line, as a complete file or none, and counts it."""
     try:
         if isinstance(result, InputError):
             raise result
@@ -145,7 +145,8 @@ def write(result: Utterance | InputError, line: Line, folder: Path, outcome: Out
 
 
 def make_folder(path: str | Path) -> Path:
-    """
+    """Makes a folder and those above it.
+
     Raises:
         InputError: it cannot be made, or something else is there.
     """

@@ -31,9 +31,9 @@ class Utterance:
     Attributes:
         wave: float32 (n,), 24 kHz.
         sample_rate: of the wave, in Hz.
-        elapsed: seconds that it took to make; in a batch its share of them, by frames.
+        elapsed: seconds of work; in a batch its share of them, by frames.
         seed: makes the same samples again.
-        chunks: the texts that were spoken in one go each, as the model read them.
+        chunks: texts of the chunks, as the model read them.
     """
 
     wave: np.ndarray
@@ -73,7 +73,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Chunk:
-    """A text that is spoken in one go.
+    """A part of a text that is generated at once.
 
     Attributes:
         text: as the model reads it.
@@ -81,8 +81,8 @@ class Chunk:
         frames: mel frames of new speech, whole patches.
         seed: of its noise.
         marks: of an aligned model's chunk, in order.
-        after: the pause behind it, see text.pauses.pause_after.
-        speed: that its pauses are divided by; None leaves them, and its length, as they come.
+        after: kind of the pause after it, see text.pauses.pause_after.
+        speed: by which its pauses are divided; None leaves its pauses and length unchanged.
     """
 
     text: str
@@ -103,8 +103,8 @@ def sample(
 ) -> list[np.ndarray]:
     """Log mels (N, M) of the new speech of each chunk, as one batch.
 
-    What a chunk's mel is does not depend on those beside it: its noise is made from its own seed,
-    and padding is masked. Where no guidance is asked for, the voice's counts, if it has one.
+    A chunk's mel does not depend on the others of the batch: its noise comes from its own seed, and
+    padding is masked. Without cfg_strength in the options, that of the voice is taken.
     """
     if options.cfg_strength is None:
         options = replace(options, cfg_strength=prompt.settings.cfg_strength)
@@ -130,9 +130,9 @@ def sample(
 
 
 def in_context(prompt: Prompt, mel_NM: np.ndarray) -> tuple[np.ndarray, int]:
-    """A chunk's mel behind the prompt's end, and how many frames of that there are.
+    """A chunk's mel after the last frames of the prompt, and the number of those frames.
 
-    The vocoder starts on the prompt's end, which is cut: no click, and none of its sound.
+    The vocoder starts on the prompt, which is cut off afterwards: no click, no sound of the prompt.
     """
     context = prompt.mel[-CONTEXT:]
     return np.concatenate([context, mel_NM]), len(context)

@@ -17,25 +17,26 @@ from nanospeech.text.tokenizer import pad_tokens
 
 MODEL_SPEEDS = (0.8, 1.0)  # beyond them a model drops and slurs words (docs/output.md)
 MIN_SPEECH = 0.35  # seconds of new speech; without it "Hi." comes out clipped
-SLOW_START = 0.45  # a text lasts this and half of what the rule says: words alone are spoken slowly
+# Seconds. A text lasts at least this plus half of the rule's estimate: single words are slow.
+SLOW_START = 0.45
 # Seconds. Shorter texts get ModelConfig.leading_pause and the longest of the estimates.
 SHORT = 1.0
 # Choices of --duration and the estimates that each takes the mean of: `own` of Engine.duration.
 # The errors of a duration model and of token durations are independent, so their mean is better.
 DURATION_SOURCES = {"both": (False, True), "model": (False,), "tokens": (True,), "rule": ()}
 DURATIONS = tuple(DURATION_SOURCES)
-CHUNK_SECONDS = 10.0  # new speech in one go; models drift on more than they were trained on
+CHUNK_SECONDS = 10.0  # of new speech; models drift on chunks longer than their training clips
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """How long speech is, and how much of it is spoken in one go.
+    """How long speech is, and how long its chunks are.
 
     Attributes:
-        chunk_seconds: about how much is spoken in one go.
-        duration: who tells how long a text lasts: "model" (the folder's duration model, else an
-            aligned model's token durations), "tokens" (the latter), "both" (their geometric mean)
-            or "rule" (the prompt's bytes a second); None is the first there of both, model, rule.
+        chunk_seconds: about how long a chunk is.
+        duration: source of durations: "model" (the folder's duration model, else an aligned
+            model's token durations), "tokens" (the latter), "both" (their geometric mean) or
+            "rule" (the prompt's bytes a second); None is the first available of both, model, rule.
     """
 
     chunk_seconds: float = CHUNK_SECONDS
@@ -121,7 +122,7 @@ def frames(config: ModelConfig, tokens: np.ndarray, seconds: float) -> int:
 
 
 def split_seconds(seconds: float, chunks: Sequence[str], overlap: float) -> list[float]:
-    """Splits a wanted length between chunks by their bytes; cross-fades are added before."""
-    whole = seconds + (len(chunks) - 1) * overlap
+    """Splits a wanted length between chunks in proportion to their bytes, cross-fades included."""
+    total = seconds + (len(chunks) - 1) * overlap
     weight = sum(map(byte_length, chunks))
-    return [whole * byte_length(chunk) / weight for chunk in chunks]
+    return [total * byte_length(chunk) / weight for chunk in chunks]

@@ -1,8 +1,8 @@
-"""Pauses: a chunk's mel with the silences that its text asks for, as long as they should be.
+"""Pauses: sets the silences in a chunk's mel to the lengths that its text asks for.
 
-An aligned model tells which frames speak a mark; the quiet frames there are repeated or taken out.
-A mel keeps the room's own quiet, and whole, streamed and batched speech pause alike. Models that
-are not aligned get the pauses between chunks alone.
+The alignment of an aligned model gives the frames of each punctuation mark; quiet frames there are
+repeated or removed. So the background noise stays the recording's own, and pauses do not depend on
+streaming or batching. For models that are not aligned only the pauses between chunks are set.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from .chunks import CROSS_FADE, Chunk, Mark
 from .durations import model_speed
 
 QUIET = 35.0  # dB below a chunk's loud frames from which a frame is quiet
-SHALLOW = 20.0  # and what is less far below them is no pause, in a noisy voice either
+SHALLOW = 20.0  # dB below them that a pause has at least, in a noisy voice too
 FLOOR = 6.0  # dB above its quietest frame that a pause of a noisy voice reaches
 LOUD = 95  # percentile of a chunk's frames that counts as loud
-SLACK = 4  # frames beside a mark's own that its pause may begin and end in
+SLACK = 4  # frames around those of a mark in which its pause may begin and end
 LEAD = 0.05  # seconds of silence before a chunk
 TAIL = 0.12  # after the last one
-WITHIN = 0.06  # between chunks that part a clause
+WITHIN = 0.06  # between two chunks of one clause
 DEPTH = 2.0  # nepers, 17 dB, by which a recording's noise is lowered within pauses
-CALM = 6  # quiet frames that a pause is made longer with
-SLOPE = 2  # frames over which it is, beside a sound
+CALM = 6  # quiet frames that are repeated to make a pause longer
+SLOPE = 2  # frames next to a sound over which it is lowered
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,13 @@ def find_marks(
     tokenizer: Tokenizer,
     larger: Mapping[int, str] | None = None,
 ) -> tuple[Mark, ...]:
-    """The marks of a chunk, by the tokens that stand for them.
+    """The tokens at which pauses are due.
 
     Args:
         text: as the model reads it.
-        tokens: ids of the whole chunk.
-        before: how many of them stand before the text's own.
-        larger: other pauses than pauses_within's, by place.
+        tokens: ids of the chunk.
+        before: number of tokens before those of the text.
+        larger: pauses that replace those of pauses_within: kinds by place in the text.
     """
     marks = []
     for place, kind in sorted({**pauses_within(text), **(larger or {})}.items()):
@@ -87,20 +87,20 @@ def _sounds(token: int, tokenizer: Tokenizer) -> bool:
 
 
 def levels(mel_NM: np.ndarray) -> np.ndarray:
-    """Each frame's power in dB, to no certain zero: float64 (N,)."""
+    """Each frame's power in dB, relative to an arbitrary reference: float64 (N,)."""
     return 10 / np.log(10) * np.log(np.exp(2 * mel_NM.astype(np.float64)).sum(1))
 
 
 def set_pauses(
     engine: Any, mel_NM: np.ndarray, chunk: Chunk, output: OutputOptions, first: bool
 ) -> Paced:
-    """Gives a chunk's mel the pauses of its text, and those to the chunks beside it.
+    """Sets the pauses within a chunk's mel, and those to the chunks before and after it.
 
     Args:
         engine: that made the mel.
         mel_NM: float32 log mel of new speech alone.
-        chunk: a Chunk; one whose length was asked for stays as it is.
-        first: whether no chunk stands before it.
+        chunk: of the mel; one without a speed is left unchanged.
+        first: whether it is the first chunk.
     """
     speed = chunk.speed
     if speed is None or not len(mel_NM):
@@ -139,9 +139,9 @@ def set_pauses(
 
 
 def _quietened(mel_NM: np.ndarray, kind: str) -> np.ndarray:
-    """A pause before, between or after sounds with its noise lowered; a sound as it is.
+    """Lowers the noise of a pause before, between or after sounds; leaves a sound unchanged.
 
-    Beside a sound the noise sinks and rises; where a chunk begins or ends it stays low.
+    Next to a sound the level changes over SLOPE frames; at the ends of a chunk it stays low.
     """
     if kind == "sound":
         return mel_NM
@@ -155,7 +155,7 @@ def _quietened(mel_NM: np.ndarray, kind: str) -> np.ndarray:
 def _runs(
     engine: Any, mel_NM: np.ndarray, chunk: Chunk, level: np.ndarray, loud: float, frames: Any
 ) -> list[tuple[int, int, int]]:
-    """The quiet frames at each mark, start and stop, and how many there should be; in order."""
+    """The quiet frames at each mark, in order: start, stop and the wanted number of frames."""
     if not chunk.marks:
         return []
     ends = np.cumsum(engine.align(mel_NM, chunk.tokens))
@@ -181,7 +181,7 @@ def _runs(
 
 
 def _sped(start: int, stop: int, factor: float) -> np.ndarray:
-    """Places of frames that speak what start to stop do, but so many times as fast."""
+    """Places of frames, from start to stop, that play `factor` times as fast."""
     count = round((stop - start) / factor)
     places = start + (np.arange(count) + 0.5) * factor - 0.5
     return np.clip(places, start, max(start, stop - 1))

@@ -1,4 +1,4 @@
-"""Reference: a user's recording made ready to be a voice; its words are given or listened for."""
+"""Reference: prepares a user's recording as a voice; its words are given or transcribed."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from nanospeech.audio.recording import CLIPPING, bandwidth, clipping, denoised, 
 from nanospeech.errors import InputError
 from nanospeech.release.voice_facts import NARROW
 
-LONGEST_READ = 600.0  # seconds of a recording that are looked at
+LONGEST_READ = 600.0  # seconds of a recording that are read
 KEPT = (3.0, 12.0)  # seconds that a voice's recording should have; what is longer is cut
 LEAST = 1.0  # seconds of sound without which there is no voice
-EDGE = 0.1  # seconds of silence that are left at both ends
-NOISY, HISS = 20.0, 45.0  # dB between speech and its noise: too little; little enough to denoise
-LEVEL, PEAK = 0.1, 0.98  # root mean square that is aimed at, and the highest magnitude
-LEVEL_TOLD = 6.0  # dB of change in level that are worth a line
+EDGE = 0.1  # seconds of silence that are kept at both ends
+NOISY, HISS = 20.0, 45.0  # dB of signal-to-noise below which to warn, and to denoise
+LEVEL, PEAK = 0.1, 0.98  # target root mean square, and the highest magnitude
+LEVEL_TOLD = 6.0  # dB of change in level from which it is reported
 QUIET = 0.06  # seconds of a spot to cut at
 PAUSE_DB = 10.0  # by which it has to be below speech
 
 
 @dataclass(frozen=True)
 class Word:
-    """A word as it was heard, with its punctuation, and when: seconds."""
+    """A transcribed word with its punctuation, and its start and end in seconds."""
 
     text: str
     start: float
@@ -41,13 +41,13 @@ Listener = Callable[[np.ndarray], list[Word]]
 
 @dataclass(frozen=True)
 class Reference:
-    """A recording that can be a voice's.
+    """A recording that is ready to be a voice.
 
     Attributes:
         wave: float32 (n,) at audio.SAMPLE_RATE, trimmed and levelled.
         text: what is said in it.
-        bandwidth: Hz where its sound ends.
-        heard: whether the text was listened for, not given.
+        bandwidth: the highest frequency of its sound, in Hz.
+        heard: whether the text was transcribed, not given.
         notes: what was found and done, each a sentence with its measure and remedy.
     """
 
@@ -61,17 +61,17 @@ class Reference:
 def read_reference(
     path: str | Path, text: str | None, listener: Callable[[], Listener]
 ) -> Reference:
-    """Reads a recording, and makes the best of it.
+    """Reads a recording, trims, cuts, denoises and levels it.
 
     Args:
         path: of a file of at most ten minutes.
-        text: what is said in all of it; None has it listened for.
-        listener: makes what listens (measure.transcription); called where it is needed.
+        text: what is said in all of it; None transcribes it.
+        listener: loads a recogniser (measure.transcription); called only if one is needed.
 
     Raises:
         InputError: a file or recording that cannot be used; the message has the measure and what
             to do.
-        BackendError: listening is needed, and nothing here can.
+        BackendError: a transcription is needed, and no recogniser is installed.
     """
     whole = audio.read(path, max_seconds=LONGEST_READ)
     peak = float(np.abs(whole).max(initial=0))

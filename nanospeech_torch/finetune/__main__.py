@@ -4,10 +4,10 @@
     nanospeech finetune --model lucasnewman/nanospeech --data shards/*.tar --lora 16 \\
         --voice anna --output my_voice
 
-DATA is a folder of X.wav (or .mp3, .flac, .ogg) with the words in X.txt beside it, or anything that
-nanospeech prepare takes: LibriTTS's or LJSpeech's layout, a manifest, WebDataset shards. Five
-minutes of one voice are enough. Running the same command again goes on where it stopped. A voice of
-a person needs that person's consent.
+DATA is a folder of X.wav (or .mp3, .flac, .ogg) with the words of each in X.txt, or any layout that
+nanospeech prepare reads: LibriTTS, LJSpeech, a manifest, WebDataset shards. Five minutes of one
+voice are enough. The same command run again resumes where it stopped. The voice of a person needs
+that person's consent.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ RATES = {"full": 2e-4, "lora": 1e-3}
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How long and how fast is learned; right for five minutes of one voice."""
+    """Length and rate of the training; the defaults suit five minutes of one voice."""
 
     steps: int | None = option(None, "optimiser steps; default 300, with --rehearse 900")
     lr: float | None = option(None, "highest learning rate; default 2e-4, with LoRA 1e-3")
     warmup: int = option(30, "steps to the highest learning rate, from which it falls to 0")
-    batch_size: int = option(16, "most recordings a batch")
-    batch_frames: int = option(3000, "most mel frames a batch (93.75 a second)")
+    batch_size: int = option(16, "at most so many recordings a batch")
+    batch_frames: int = option(3000, "at most so many mel frames a batch (93.75 a second)")
     max_seconds: float = option(12.0, "longer recordings are left out")
     save_step: int = option(100, "steps between checkpoints")
     ema_decay: float = option(0.98, "of the averaged weights, which are the ones exported")

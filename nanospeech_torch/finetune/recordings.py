@@ -1,7 +1,7 @@
-"""Recordings of one voice, made ready to finetune on. Trains nothing.
+"""Recordings of one voice, prepared for finetuning. Trains nothing.
 
-Silence is cut off the ends, the level is brought to that of the model's training data, and what is
-left over (--minutes) is set aside to measure with. All of it lies in tars below the run's folder.
+Silence is cut off both ends and the level set to that of the model's training data. Recordings
+beyond --minutes are kept apart, to measure with. All are written to tars below the run's folder.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Recordings:
 
     Args:
         recordings: of the voice.
-        others: recordings of which so many are mixed in that they are `share` of the time.
+        others: recordings of other voices, mixed in up to `share` of the time.
         share: of the others, 0 up to 1.
         seed: of the order.
     """
@@ -71,7 +71,7 @@ class Recordings:
         seed: int = 0,
     ):
         self.recordings, self.share = list(recordings), share
-        # keys decide the draws, and which mels are cached: no two recordings may share one
+        # random draws and cached mels go by key: no two recordings may share one
         self.others = [dataclasses.replace(r, key=f"other_{r.key}") for r in others]
         self.seed, self.epoch = seed, 0
 
@@ -101,7 +101,7 @@ class Recordings:
 
 
 def find_samples(inputs: Sequence[Path]) -> tuple[list[Sample], list[Skip]]:
-    """What nanospeech prepare finds: recordings with their words, in any layout.
+    """Recordings with their words, in any layout that nanospeech prepare reads.
 
     Raises:
         InputError: an input is missing, or its layout is not recognised.
@@ -122,20 +122,20 @@ def write_voice(
     seed: int = 0,
     held_back: int = 0,
 ) -> list[Skip]:
-    """Writes out/voice-*.tar to train on and out/rest-*.tar with what is beyond `minutes`.
+    """Writes out/voice-*.tar to train on, out/held-*.tar to measure with, and out/rest-*.tar.
 
-    out/held-*.tar has what is held back to measure with: recordings of a sentence or two.
+    Held are recordings of a sentence or two; the rest are those beyond `minutes`.
 
     Args:
         samples: recordings.
         config: of the model, for the level.
         minutes: of speech to train on; None takes all.
-        speaker: whose all of them are; None keeps what the samples tell.
-        seed: of which recordings come first.
-        held_back: how many are held back.
+        speaker: of all of them; None keeps the speakers of the samples.
+        seed: of the order of the recordings.
+        held_back: number of recordings to measure with.
 
     Returns:
-        What could not be used. Recordings that are clipped are used, and warned of.
+        The recordings that cannot be used. Clipped ones are used, with a warning.
 
     Raises:
         DataError: nothing can be used.
@@ -143,14 +143,13 @@ def write_voice(
     samples, skips, seconds, clipped = list(samples), [], 0.0, []
     random.Random(seed).shuffle(samples)
     left = 60 * minutes if minutes is not None else float("inf")
-    bar = tqdm(samples, "recordings", unit=" files", disable=None)
     with (
         whole_folder(out) as part,
         ShardWriter(part, "voice", 10_000) as voice,
         ShardWriter(part, "rest", 10_000) as rest,
         ShardWriter(part, "held", 10_000) as held,
     ):
-        for sample in bar:
+        for sample in tqdm(samples, "recordings", unit=" files", disable=None):
             opened = open_recording(sample)
             if isinstance(opened, Skip):
                 skips.append(opened)
@@ -199,10 +198,10 @@ def warn_of_clipping(clipped: Sequence[tuple[float, str]], count: int) -> None:
 
 
 def held_back_count(asked: int | None, count: int) -> int:
-    """How many of so many recordings are held back to measure with.
+    """The number of recordings, of `count`, that are held back to measure with.
 
     Args:
-        asked: so many; None: an eighth, at most 6, and none of fewer than 16.
+        asked: number that the user wants; None takes an eighth, at most 6, and none below 16.
     """
     if asked is not None:
         return asked
@@ -238,7 +237,7 @@ def unknown_characters(texts: Iterable[str], tokenizer: Tokenizer) -> dict[str, 
 
 
 def missing_characters(texts: Iterable[str], tokenizer: Tokenizer) -> list[str]:
-    """Characters that a vocabulary may be extended by: letters, marks and digits it lacks."""
+    """Letters, marks and digits that a vocabulary lacks, and can be extended by."""
     texts = [prepare(text, tokenizer) for text in texts]
     found = {c for text in texts for c in tokenizer.unknown(text) if len(c) == 1}
     return sorted(c for c in found if c.isalnum() or not c.isascii())
@@ -282,10 +281,10 @@ def choose_prompt(
 
 
 def read_prompt(path: Path) -> Recording:
-    """A recording to speak after, chosen by hand or by nanospeech prepare prompts.
+    """A prompt, chosen by hand or by nanospeech prepare prompts.
 
     Raises:
-        InputError: its words are not in X.txt beside it.
+        InputError: there is no X.txt with its words in its folder.
     """
     words = path.with_suffix(".txt")
     if not words.is_file():
@@ -298,7 +297,7 @@ def read_prompt(path: Path) -> Recording:
 def clean_score(wave: np.ndarray) -> float:
     """Decibels between speech and the quietest tenth of 20 ms blocks; less where it is clipped.
 
-    At most 40: beyond, it tells of pauses more than of noise.
+    At most 40: a higher value depends on pauses more than on noise.
     """
     block = audio.SAMPLE_RATE // 50
     blocks = wave[: len(wave) // block * block].reshape(-1, block)
@@ -308,7 +307,7 @@ def clean_score(wave: np.ndarray) -> float:
 
 
 def odd_text(text: str, tokenizer: Tokenizer) -> int:
-    """How many things in a text are read in more than one way, or are not a whole sentence."""
+    """Counts what makes a text a poor prompt: ambiguous words and signs, a missing end."""
     odd = sum(c.isdigit() or c in "*/&@#()[]" for c in text)
     odd += sum(w.isupper() and len(w) > 1 for w in WORDS.findall(text))
     return odd + (text[-1:] not in ".!?") + ("..." in text) + len(tokenizer.unknown(text.lower()))
