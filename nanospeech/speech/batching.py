@@ -1,6 +1,6 @@
-"""Batching: many texts through the engine at once, their chunks sorted by length into batches.
+"""Batching: speaks many texts at once, their chunks sorted by length into batches.
 
-Knows no array library and no files.
+Needs no array library, reads and writes no files.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ FIRST_GROUP, LAST_GROUP = 0.25, 2.0  # times the items of a batch: chunks that a
 
 
 def batches(frames: Sequence[int], limits: BatchLimits) -> list[list[int]]:
-    """Shares items out to batches, those of about one length together.
+    """Groups items of similar length into batches.
 
     Args:
         frames: of each item.
         limits: items of a batch, and items times its longest; an item beyond them goes alone.
 
     Returns:
-        indices of the items of each batch, each once. The longest go first: what does not fit into
-        memory is known at once.
+        indices of the items of each batch, each once. The longest come first, so that a lack of
+        memory shows at once.
     """
     found: list[list[int]] = []
     for index in sorted(range(len(frames)), key=lambda i: -frames[i]):
@@ -53,10 +53,10 @@ def speak_each(
     seeds: Iterable[int] | None = None,
     limits: BatchLimits = BatchLimits(),
 ) -> Iterator[tuple[int, Utterance | InputError]]:
-    """Speaks texts as Speaker.speak_many does, and hands each out when it is done.
+    """Speaks texts as Speaker.speak_many does, and yields each as soon as it is done.
 
-    The shortest come first, so that some are soon done. Memory is bounded: so many texts as fill
-    some batches are taken at a time.
+    The shortest come first, so that the first results are there early. Memory is bounded: texts
+    are taken in groups that fill a few batches.
 
     Args:
         speaker: a nanospeech.Speaker.
@@ -65,7 +65,7 @@ def speak_each(
         limits: of a batch.
 
     Yields:
-        the text's index, and its utterance or what is wrong with it; in no certain order.
+        the index of a text, and its utterance or error; in no particular order.
 
     Raises:
         InputError: seeds that do not fit the texts.
@@ -86,14 +86,14 @@ def speak_each(
 
 
 def groups(texts: Mapping[int, Any], chunk_bytes: float, limits: BatchLimits) -> list[list[int]]:
-    """Shares texts out to groups that are spoken one after another, the shortest texts first.
+    """Divides texts into groups that are spoken one after another, the shortest texts first.
 
-    Chunks of one length are sought within a group alone. It is large enough to fill some batches,
-    but for the first ones, which are small, so that some texts are soon done.
+    Batches take chunks of one group only. A group fills a few batches, except the first ones, which
+    are small so that the first results are there early.
 
     Args:
         texts: by key.
-        chunk_bytes: about the most of a text that is spoken in one go.
+        chunk_bytes: approximate size of the largest chunk.
         limits: of a batch.
 
     Returns:
@@ -111,7 +111,7 @@ def groups(texts: Mapping[int, Any], chunk_bytes: float, limits: BatchLimits) ->
 
 
 def text_bytes(text: Any) -> int:
-    """The length of a text; 0 of what is none."""
+    """The length of a text in bytes; 0 for anything else."""
     return byte_length(text) if isinstance(text, str) else 0
 
 
@@ -148,7 +148,7 @@ def _speak_group(
 
 
 def plan(speaker: Any, text: str, seed: int) -> list[Chunk]:
-    """The chunks of a text. Lengths are asked one by one: they are speak()'s to the frame.
+    """The chunks of a text. Durations are predicted one by one, so they equal those of speak().
 
     Raises:
         InputError: the text cannot be spoken.
@@ -189,7 +189,7 @@ def _utterance(
 
 @contextmanager
 def length_bar(lengths: Sequence[int], unit: str, shown: bool) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr of texts that take as long as they are, which its estimate goes by.
+    """A progress bar on stderr whose estimate goes by the lengths of texts.
 
     Args:
         lengths: bytes of each text.
@@ -197,7 +197,7 @@ def length_bar(lengths: Sequence[int], unit: str, shown: bool) -> Iterator[Calla
         shown: whether there is a bar.
 
     Yields:
-        what is called with a text's index when it is done.
+        a function to call with the index of each finished text.
     """
     from tqdm import tqdm
 

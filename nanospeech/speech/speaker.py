@@ -1,7 +1,7 @@
-"""Pipeline: a voice that speaks texts with a loaded engine, chunk by chunk. Knows no array library.
+"""Speaker: a voice that speaks texts with a loaded engine, chunk by chunk. Needs no array library.
 
-How chunks go through the engine is in speech.py, what makes streams early in streaming.py, what
-makes batches in batching.py.
+chunks.py sends chunks through the engine; streaming.py makes a stream's first chunks small;
+batching.py groups many texts.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ from .pauses import Paced, find_marks, set_pauses
 __all__ = ["DURATIONS", "Speaker", "Utterance", "check_speech"]
 
 SPEEDS = (0.25, 4.0)
-MAX_SECONDS = 3600.0  # that can be asked for
+MAX_SECONDS = 3600.0  # longest speech that --duration accepts
 
 
 def check_speech(
     text: str | None, speed: float, seed: int | None, seconds: float | None = None
 ) -> None:
-    """What can be said of a wish to speak before any model is loaded.
+    """Checks arguments before any model is loaded.
 
     Raises:
-        InputError: nothing to say, or a speed, seed or length that cannot be.
+        InputError: there is no text, or speed, seed or length are out of range.
     """
     if text is not None and not is_speakable(fold(text)):
         raise InputError(f"there is no text to speak in {text[:40]!r}")
@@ -68,7 +68,7 @@ def check_speech(
 
 
 class Part(NamedTuple):
-    """A chunk's text, and the pause behind it."""
+    """A chunk's text, and the pause after it."""
 
     text: str
     after: str
@@ -79,21 +79,21 @@ class Speaker:
 
     Args:
         engine: of nanospeech.load_engine.
-        voice: name of a built-in voice; None for the model's default one. "default/NAME" lends
-            the model the recording of a voice that ships, which is warned of.
+        voice: name of a built-in voice; None for the model's default one. "default/NAME" gives
+            the model the recording of a voice that ships, with a warning.
         ref_audio: instead of a voice, a recording to imitate: a path, or float32 (n,) at 24 kHz;
-            0.5 to 60 seconds, best 3 to 10. A model that does not imitate warns of it.
+            0.5 to 60 seconds, best 3 to 10. There is a warning if the model does not imitate.
         ref_text: what is said in it.
-        options: how the ODE is solved; where its cfg_strength is None, the voice's, else the
-            model's counts.
-        speed: of the new speech, to the voice's own; 2 is twice as fast.
+        options: how the ODE is solved; a cfg_strength of None takes the voice's, else the
+            model's.
+        speed: of the new speech, relative to the voice's own; 2 is twice as fast.
         seed: of the noise; None draws one.
         output: pauses and loudness.
         more: chunk_seconds and duration, see Lengths.
 
     Raises:
-        InputError: unknown voice, half a reference, or a recording that cannot be used.
-        CheckpointError: the model has no durations, and they are asked for.
+        InputError: an unknown voice, a reference without words, or an unusable recording.
+        CheckpointError: the model lacks the durations that were chosen.
     """
 
     def __init__(
@@ -134,11 +134,11 @@ class Speaker:
         self.level = Leveller(self.sample_rate, output.loudness, settings.loudness)
 
     def chunks(self, text: str, early: bool = False) -> list[str]:
-        """The texts that will be said in one go each: normalised, no words lost.
+        """The texts of the chunks: normalised, no words lost.
 
         Args:
             text: any length.
-            early: as stream() says them, the first ones small; else as speak() does.
+            early: chunks of stream(), of which the first are small; else those of speak().
 
         Raises:
             InputError: there is nothing to say.
@@ -146,7 +146,7 @@ class Speaker:
         return [part.text for part in self.parts(text, early)]
 
     def parts(self, text: str, early: bool = False) -> list[Part]:
-        """The texts of chunks(), with the pauses behind them."""
+        """The texts of chunks(), with the pauses after them."""
         chunks = list(self._texts([text], early))
         if not chunks and is_speakable(fold(text)):
             raise InputError(f"the model knows no character of {text[:40]!r}")
@@ -155,7 +155,7 @@ class Speaker:
         return chunks
 
     def _texts(self, parts: Iterable[str], early: bool) -> Iterator[Part]:
-        """The chunks of parts of a text, which need not be there yet."""
+        """The chunks of a text that comes in parts."""
         rate = self.prompt.rate * lengths.model_speed(self.speed)  # bytes a second
         full = max(16.0, rate * self.chunk_seconds)
         sizes = streaming.budgets(rate * streaming.FIRST_SECONDS if early else full, full)
@@ -173,7 +173,7 @@ class Speaker:
         Args:
             text: the chunk.
             tokens: its ids.
-            seconds: its wanted length; None asks the model, or else goes by the prompt's rate.
+            seconds: its wanted length; None takes the estimate of the chosen source.
         """
         if seconds is None:
             sources = lengths.DURATION_SOURCES[self.durations]
@@ -187,13 +187,13 @@ class Speaker:
     ) -> Chunk:
         """One of chunks(), with its ids and its length.
 
-        A short one is read after a comma that lasts the model's leading_pause, if it has one.
+        A short chunk begins with a comma of leading_pause seconds, if the model's config sets that.
 
         Args:
             text: the chunk.
             seed: of its noise.
-            seconds: its wanted length, which leaves pauses as the model makes them.
-            after: the pause behind it, of text.pauses.pause_after; None goes by its last mark.
+            seconds: its wanted length; pauses are then left as the model makes them.
+            after: the next pause, see text.pauses.pause_after; None takes that of its last mark.
 
         Raises:
             InputError: the model knows no character of it.
@@ -221,23 +221,23 @@ class Speaker:
         on_step: Callable[[int, int], None] | None = None,
         early: bool = True,
     ) -> Iterator[np.ndarray]:
-        """Speaks as it goes.
+        """Speaks a text piece by piece.
 
         Args:
             text: any length; or an iterable of its parts as they are written, cut anywhere, which
                 is spoken sentence by sentence.
-            seconds: wanted length of the whole, instead of the model's.
-            on_step: called as on_step(done, steps) after each solver step of all chunks; of the
-                parts of a text only those that are known by then count.
-            early: the first chunks are a sentence or a clause and later ones grow to those of
-                speak(), and the vocoder works in pieces. Without it, chunks are speak()'s and the
-                concatenation of what is yielded is what speak() returns.
+            seconds: wanted length of all speech, instead of the model's.
+            on_step: called as on_step(done, steps) after each solver step; `steps` is that of all
+                chunks that are known by then.
+            early: first chunks are a sentence or a clause, later ones grow to the size of those
+                of speak(), and the vocoder works in pieces. If False, chunks are those of speak(),
+                and the concatenation of all waves is what speak() returns.
 
         Yields:
-            float32 waves. Ends are held back for the cross-fade with what follows.
+            float32 waves. Their ends are held back for the cross-fade with the next chunk.
 
         Raises:
-            InputError: there is nothing to say; of a whole text before anything is yielded.
+            InputError: there is no text to speak; for a string before anything is yielded.
         """
         if isinstance(text, str):
             check_speech(text, self.speed, self.seed, seconds)

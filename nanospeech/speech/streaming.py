@@ -1,5 +1,5 @@
-"""Streaming: sound as early as it can be. Small first chunks, a vocoder that works in pieces, and
-texts that are still being written. Knows no speaker and no array library.
+"""Streaming: low latency by small first chunks and a vocoder that works in pieces; and texts that
+are still being written. Needs no array library.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from nanospeech.text.sentences import byte_length, pack, split_clauses, split_se
 from .chunks import finish, in_context
 
 FIRST_SECONDS = 1.2  # about the length of a stream's first chunk
-LEAST_SECONDS = 0.6  # shorter clauses are not parted from their sentence
-GROWTH = 2.0  # of each chunk over the one before, which plays while it is made
+LEAST_SECONDS = 0.6  # shorter clauses are not split from their sentence
+GROWTH = 2.0  # ratio of a chunk to the one before it, which plays while this one is generated
 KERNEL = 7  # of the vocoder's convolutions
 FIRST_PIECE = 48  # frames of a chunk that are decoded first: half a second
-LONGEST_PIECE = 1024  # and at most in one go
+LONGEST_PIECE = 1024  # frames that are decoded at once
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ class Peekable(Generic[T]):
 
 
 def budgets(first: float, full: float) -> Iterator[float]:
-    """Sizes of chunks, from the first to the full one, which then stays."""
+    """Sizes of chunks, growing from the first to the full one, which is then repeated."""
     while first < full:
         yield first
         first *= GROWTH
@@ -56,13 +56,13 @@ def budgets(first: float, full: float) -> Iterator[float]:
 
 
 def pack_early(text: str, sizes: Iterator[float], full: float, least: float) -> Iterator[str]:
-    """Packs as text.pack does, but for small first chunks: "".join(pack_early(...)) == text.
+    """sentences.pack with small first chunks: "".join(pack_early(...)) == text.
 
     Args:
-        text: what is left to be said.
-        sizes: of budgets, which go on from where an earlier text left them.
+        text: that is not spoken yet.
+        sizes: an iterator of budgets(), shared by the parts of a text.
         full: the budget of later chunks, in bytes.
-        least: bytes of a clause that is worth a chunk of its own.
+        least: bytes of the shortest clause that may be a chunk.
     """
     while text:
         budget = next(sizes)
@@ -75,12 +75,12 @@ def pack_early(text: str, sizes: Iterator[float], full: float, least: float) -> 
 
 
 def first_chunk(text: str, budget: float, full: float, least: float) -> str:
-    """The first whole sentences within a budget, else the first clauses.
+    """The complete sentences that fit into a budget, else the clauses that do.
 
-    Where no sentence and no clause ends in time, the first end after it is taken: words that
-    belong together are not parted, except as they are in any text.
+    If none fits, the chunk ends at the first clause or sentence end beyond the budget: a clause is
+    split only where pack would split it too.
     """
-    whole = pack(text[: round(8 * full)], full)[0]  # not all of a long text, for a few words
+    whole = pack(text[: round(8 * full)], full)[0]  # only the start of a long text is packed
     sentences = ends(split_sentences(whole))
     clauses = [e for e in ends(split_clauses(whole)) if is_long_enough(whole, e, sentences, least)]
     for choices in (sentences, clauses):
@@ -90,7 +90,7 @@ def first_chunk(text: str, budget: float, full: float, least: float) -> str:
 
 
 def ends(parts: list[str]) -> list[int]:
-    """Where each part ends in their whole."""
+    """The end of each part in their concatenation."""
     return list(accumulate(map(len, parts)))
 
 
@@ -101,9 +101,9 @@ def is_long_enough(whole: str, end: int, sentences: list[int], least: float) -> 
 
 
 def whole_sentences(parts: Iterable[str]) -> Iterator[str]:
-    """Text that arrives bit by bit, as runs of whole sentences; nothing is lost.
+    """Groups text that arrives in parts into complete sentences; no character is lost.
 
-    A sentence is whole when something stands behind it: a mark may still go on ("3." "14").
+    A sentence is complete when text follows it, as a mark may go on in the next part ("3." "14").
     """
     held = ""
     for part in parts:
@@ -115,9 +115,9 @@ def whole_sentences(parts: Iterable[str]) -> Iterator[str]:
 
 
 def receptive_field(config: VocoderConfig | None) -> int | None:
-    """Frames to each side of a sample that decide what it is, or None if all of them do.
+    """Frames on each side that a sample depends on, or None if it depends on all.
 
-    A convolution of 7 sees three frames more to each side; the transform's frame, half of it. A
+    A convolution of 7 adds three frames on each side; the inverse STFT half of its window. A
     vocoder with griffin_lim_iters integrates phases from the first frame on: its samples depend on
     all frames.
     """
@@ -130,14 +130,14 @@ def receptive_field(config: VocoderConfig | None) -> int | None:
 def vocode(
     engine: Any, mel_NM: np.ndarray, skip: int = 0, first: int = FIRST_PIECE
 ) -> Iterator[np.ndarray]:
-    """Decodes a log mel in pieces, each with as much around it as its samples depend on.
+    """Decodes a log mel in pieces, each with the context that its samples depend on.
 
-    Their concatenation is engine.vocode's wave, but for the rounding of float32. Where a
-    sample depends on all frames (griffin_lim_iters), the mel is decoded in one piece.
+    Their concatenation is the wave of engine.vocode, up to float32 rounding. If samples depend on
+    all frames (griffin_lim_iters), the mel is decoded in one piece.
 
     Args:
         mel_NM: log mel.
-        skip: frames at the start that are only heard by the vocoder.
+        skip: frames at the start that are context only.
         first: frames of the first piece; each further one is twice as long, up to LONGEST_PIECE.
 
     Yields:
@@ -156,7 +156,7 @@ def vocode(
 
 
 def vocode_chunk(engine: Any, prompt: Prompt, mel: np.ndarray) -> Iterator[np.ndarray]:
-    """What speech.vocode makes of a chunk's mel, in pieces."""
+    """The wave of chunks.vocode for a chunk's mel, in pieces."""
     whole, skip = in_context(prompt, mel)
     hop, rate = engine.config.audio.hop_length, engine.config.audio.sample_rate
     done, total = 0, (len(mel) - 1) * hop
