@@ -1,11 +1,11 @@
-"""Headings: which lines of a text are some, and where they end. Knows no tokens and no sound."""
+"""Headings: finds the lines of a text that are headings, and cuts the text after them."""
 
 from __future__ import annotations
 
 import re
 
 AFTER_HEADING = "\n\n\n"  # in prepared text; a paragraph ends in two
-MARKER = "\x1d"  # behind a heading, for a moment
+MARKER = "\x1d"  # put after a heading while a text is cut
 BLANK = re.compile(r"(?<![^\S\n])[^\S\n]*\n[^\S\n]*\n\s*")
 # Markdown's headings (CommonMark 0.31, 4.2)
 ATX = re.compile(r"^ {0,3}#{1,6}[ \t]+(\S[^\n]*)$", re.MULTILINE)
@@ -13,10 +13,10 @@ LONGEST = 60  # characters of a heading that has no sign
 
 
 def sections(text: str) -> list[str]:
-    """A text cut after its headings, whose signs are taken away.
+    """Cuts a text after its headings, and removes their # signs.
 
     A heading is a line "# Title", or a paragraph of one short line that begins with a capital or a
-    digit, ends in no mark and has another paragraph behind it.
+    digit, does not end in a mark and is followed by another paragraph.
 
     Returns:
         Parts of the text; all but the last end with a heading.
@@ -36,7 +36,7 @@ def sections(text: str) -> list[str]:
 
 
 def ending(text: str) -> str:
-    """What stands behind a part of a text that is still being written: a space, or line ends.
+    """The whitespace at the end of a part of a text that is still being written.
 
     Returns:
         AFTER_HEADING, two line ends after another paragraph, else a space or nothing.

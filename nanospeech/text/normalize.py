@@ -1,7 +1,7 @@
 """Normalize: writes out English numbers, signs and abbreviations as the words that are spoken.
 
-For tokenizers that spell (chars, phonemes). The subjects are modules of english/; here they are
-put in order, and what they leave is read: plain numbers, years, ordinals and signs.
+For tokenizers that spell (chars, phonemes). Modules of english/ have the rules by subject. This one
+runs them in order, then reads what is left: plain numbers, years, ordinals and signs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SIGNS = {"&": " and ", "+": " plus ", "=": " equals ", "@": " at ", "%": " perce
 SIGNS |= {"°": " degrees", "<": " less than ", ">": " greater than ", "#": " number "}
 SIGNS |= {"€": " euros", "$": " dollars", "£": " pounds", "¥": " yen", "¢": " cents"}
 SIGNS |= {"|": ", ", "\\": " backslash ", "^": " ", "*": " ", "_": " ", "~": " ", "/": " "}
-# counted, not dated: "1250 people"; what else follows is mostly dated: "the 1968 riots"
+# nouns that a number counts: "1250 people"; before others it is mostly a year: "the 1968 riots"
 THINGS = """people men women children voters students soldiers troops homes houses workers jobs
 employees miles kilometers feet meters pounds dollars euros tons tonnes years days hours minutes
 points votes copies words pages acres deaths cases calories degrees percent times"""

@@ -1,4 +1,4 @@
-"""Pauses: where a text asks for them, and for which. Knows no tokens and no sound."""
+"""Pauses: the places of a text that ask for one, and its kind."""
 
 from __future__ import annotations
 

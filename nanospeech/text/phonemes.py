@@ -223,9 +223,9 @@ def respelled(word: str, known: dict[str, str]) -> tuple[str, ...] | None:
 
 
 def compound(word: str, known: dict[str, str]) -> tuple[str, ...] | None:
-    """Two known words of at least three letters in a row ("snowplough"), the most even split.
+    """A compound of two known words of three letters or more ("snowplough"), split most evenly.
 
-    The second may be inflected, the whole a possessive.
+    The second word may be inflected, and the compound a possessive.
     """
     for suffix in ("'s", "s'"):
         if word.endswith(suffix):

@@ -1,6 +1,6 @@
-"""Text: folds typography, splits sentences, packs them into chunks. Loses no character it splits.
+"""Text: folds typography, splits sentences, packs them into chunks. Splitting loses no character.
 
-Numbers and abbreviations are normalize.py's; ids are tokenizer.py's.
+normalize.py writes out numbers and abbreviations; tokenizer.py makes ids.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ LONGEST = 40  # characters of an abbreviation
 
 
 class Vocabulary(Protocol):
-    """What this module asks of a tokenizer."""
+    """What this module needs of a tokenizer."""
 
     kind: str
     vocab: list[str]
@@ -102,10 +102,10 @@ def fold(text: str) -> str:
 
 
 def shorten(text: str) -> str:
-    """Cuts runs of marks, with or without spaces between them, whose length says nothing.
+    """Cuts runs of marks, with or without spaces between them, whose length has no meaning.
 
-    Three of one mark stay ("..."), eight of any; no letter and no digit goes. A model would give
-    each more mark its time: 500 dots a quarter of a minute.
+    Three of one mark stay ("..."), or eight of several; letters and digits all stay. A model gives
+    each mark a duration, so 500 dots would last a quarter of a minute.
     """
     return MARKS.sub(r"\1", SAME_MARKS.sub(r"\1", text))
 
@@ -121,10 +121,10 @@ def is_english(tokenizer: Vocabulary) -> bool:
 
 
 def prepare(text: str, tokenizer: Vocabulary) -> str:
-    """Text as the model is to read it: folded, and in English written out; its tags stay whole.
+    """Text as the model reads it: folded, and if it is English, written out; tags are unchanged.
 
-    A model of bytes reads every script and spelling as it stands: of its text only long runs of
-    marks are cut. Elsewhere three line ends stand after a heading, two after another paragraph.
+    For a model of bytes only long runs of marks are cut. For others three line ends follow a
+    heading, and two any other paragraph.
 
     Raises:
         InputError: the text is not valid Unicode.
@@ -140,9 +140,9 @@ def prepare(text: str, tokenizer: Vocabulary) -> str:
 
 
 def readable(text: str, tokenizer: Vocabulary) -> str:
-    """The whole of a text prepared, without the characters that the model can in no way read.
+    """A prepared text without the characters that the model cannot read.
 
-    Warns once, naming them all; encode of its parts then finds nothing to warn about.
+    One warning names them all, so that encode of its parts does not warn again.
     """
     text = prepare(text, tokenizer)
     _, lost = fit(text, tokenizer)
@@ -151,7 +151,7 @@ def readable(text: str, tokenizer: Vocabulary) -> str:
 
 
 def _respelled(text: str, swap: Mapping[str, str], tokenizer: Vocabulary) -> str:
-    """A text with characters exchanged, but for those in tokens of several characters."""
+    """Replaces characters of a text, except in tokens of several characters."""
     pieces = tokenizer.pieces(text)
     table = str.maketrans(dict(swap))
     pieces[::2] = [piece.translate(table) for piece in pieces[::2]]
@@ -179,7 +179,7 @@ def fit(text: str, tokenizer: Vocabulary) -> tuple[str, set[str]]:
     Capitals become small letters, accents go, a colon becomes a comma, a dash a space.
 
     Returns:
-        The text, and the characters for which there was nothing and which are left out.
+        The text, and the characters that are left out because none is near.
     """
     unknown = tokenizer.unknown(text)
     if not unknown:
@@ -213,7 +213,7 @@ def _nearest(c: str) -> Iterable[str]:
 
 
 def _silent(c: str) -> bool:
-    """Whether a character stands for no sound: quotes, brackets, joiners, accents, variations."""
+    """Whether a character has no sound: quotes, brackets, joiners, accents, variations."""
     return (
         c in UNSPOKEN
         or c.isspace()
@@ -231,14 +231,14 @@ def encode(text: str, tokenizer: Vocabulary) -> np.ndarray:
 
 
 def is_speakable(text: str) -> bool:
-    """Whether there is a letter or a digit to say."""
+    """Whether a text has a letter or a digit."""
     return any(c.isalnum() for c in text)
 
 
 def split_sentences(text: str) -> list[str]:
     """Cuts after sentences and paragraphs: "".join(split_sentences(t)) == t.
 
-    Spaces stay with the sentence before them. "3.14", "Dr. Who", "10:30", "e.g. this" stay whole.
+    Spaces stay with the sentence before them. "3.14", "Dr. Who", "10:30", "e.g. this" are not cut.
     """
     cuts, start = [], 0
     for match in SENTENCE_END.finditer(text):
@@ -293,7 +293,7 @@ def pack(text: str, budget: float, size: Callable[[str], float] = byte_length) -
     """Packs sentences into chunks of at most `budget`: "".join(pack(t, b)) == t.
 
     A sentence beyond the budget is cut at clauses, else at words, else between characters. No
-    chunk reaches over a paragraph's end.
+    chunk goes beyond the end of a paragraph.
 
     Args:
         budget: largest size of a chunk; a single character may exceed it.
@@ -313,7 +313,7 @@ def _divide(
         return [text]
     parts = _slices(text, (m.end() for m in ends[0].finditer(text)))
     parts = [p for part in parts for p in _divide(part, budget, size, ends[1:])]
-    # about equal shares: a rest of one word would be spoken badly
+    # about equal parts: a last chunk of one word would be spoken badly
     share = size(text) / -(-size(text) // budget)
     return _merge(parts, min(budget, share * 1.2), size)
 

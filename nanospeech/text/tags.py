@@ -1,6 +1,6 @@
-"""Tags: tokens in brackets, such as "<laugh>", kept whole while the text around them is changed.
+"""Tags: tokens in brackets, such as "<laugh>", which rules for words leave alone.
 
-What is to be kept from rules for words is hidden: a character that no text has stands for it.
+While the rules run, a private character takes the place of each.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ HIDDEN = range(0x100000, 0x10FFFE)  # the last plane of Unicode, for private use
 
 
 def hide(text: str, tags: re.Pattern | None) -> tuple[str, dict[str, str]]:
-    """A text with a character in the place of each tag.
+    """Replaces each tag of a text by a private character.
 
     Args:
-        tags: matches them; None: there are none.
+        tags: matches them; None if there are none.
 
     Returns:
-        The text, and what each of its new characters stands for.
+        The text, and the tag of each private character.
     """
     found = sorted(set(match.group() for match in tags.finditer(text))) if tags else []
     free = (c for c in map(chr, HIDDEN) if c not in text)
@@ -29,5 +29,5 @@ def hide(text: str, tags: re.Pattern | None) -> tuple[str, dict[str, str]]:
 
 
 def show(text: str, tags: Mapping[str, str]) -> str:
-    """The text with its tags again."""
+    """The text with its tags put back."""
     return text.translate(str.maketrans(dict(tags)))

@@ -32,7 +32,7 @@ def named(letter: str) -> tuple[str, ...]:
 
 
 def any_of(tokens: Sequence[str]) -> re.Pattern | None:
-    """Matches any of these, the longest that fits; None where there are none."""
+    """A pattern for any of these, the longest first; None if there are none."""
     longest = sorted(tokens, key=len, reverse=True)
     return re.compile(f"({'|'.join(map(re.escape, longest))})") if tokens else None
 
@@ -41,15 +41,15 @@ class Tokenizer:
     """Maps text to token ids by a vocabulary.
 
     Args:
-        kind: "chars" (a token a character, where none of several characters fits), "bytes"
+        kind: "chars" (a token of several characters where one fits, else one each), "bytes"
             (UTF-8, needs no vocabulary) or "phonemes" (ARPAbet for words of the dictionary,
             letters for others, punctuation as it is).
         vocab: tokens in id order.
 
     Attributes:
-        whole: matches the tokens of several characters that texts are searched for first, the
-            longest first: all those of "chars", the tags of "phonemes". None: there are none.
-        tags: matches those in brackets, such as "<laugh>". None: there are none.
+        whole: matches the tokens of several characters, which are found first, the longest first:
+            all of them for "chars", the tags for "phonemes". None if there are none.
+        tags: matches those in brackets, such as "<laugh>". None if there are none.
     """
 
     def __init__(self, kind: str, vocab: Sequence[str]):
@@ -88,7 +88,7 @@ class Tokenizer:
         return out
 
     def pieces(self, text: str) -> list[str]:
-        """A text cut at its tokens of several characters, which have the odd places."""
+        """Cuts a text at its tokens of several characters, which have the odd indices."""
         return self.whole.split(text) if self.whole else [text]
 
     def phonemes(self, text: str, spell: Collection[int]) -> list[str]:

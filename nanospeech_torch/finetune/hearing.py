@@ -1,4 +1,4 @@
-"""Hearing: how much a voice sounds like recordings that were held back, and how clear it is."""
+"""Hearing: similarity of a voice to recordings that were held back, and its word errors."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from nanospeech.release.folder import Release
 
 from .recordings import Recording
 
-MORE_ERRORS = 0.05  # of the words: by so much more than before, and the new voice is less clear
+MORE_ERRORS = 0.05  # share of the words by which errors must rise for a warning
 
 
 @dataclass(frozen=True)
 class Heard:
-    """What was heard of a voice that said the words of the held-back recordings.
+    """Results for a voice that spoke the words of the held-back recordings.
 
     Attributes:
-        similarity: mean cosine to the recordings' mean embedding; None: nobody compared.
-        errors: words of the texts that were misheard; None: nobody listened.
-        words: of the texts.
+        similarity: mean cosine to the recordings' mean embedding; None if not measured.
+        errors: number of words misheard; None if not measured.
+        words: number of words in the texts.
     """
 
     similarity: float | None
@@ -35,7 +35,7 @@ class Heard:
     words: int
 
     def describe(self) -> str:
-        """The figures that there are."""
+        """The available figures in words."""
         parts = []
         if self.similarity is not None:
             parts.append(f"similarity {self.similarity:.2f}")
@@ -51,7 +51,7 @@ class Ears:
     Args:
         whisper: a faster-whisper size or folder.
         embed: a speaker encoder, for tests; None loads Resemblyzer where it is installed.
-        transcribe: what is heard in a wave, likewise; None loads Whisper.
+        transcribe: a function from wave to text, likewise; None loads Whisper.
     """
 
     whisper: str = "base"
@@ -66,7 +66,7 @@ class Ears:
             self.transcribe = self.attempt("word errors", self.recogniser)
 
     def attempt(self, what: str, load: Callable[[], Any]) -> Any:
-        """What load makes, or None and a line on why there is none."""
+        """The result of load, or None and the reason for its failure."""
         try:
             return load()
         except NanospeechError as e:
@@ -79,7 +79,7 @@ class Ears:
         return lambda wave: metrics.transcribe(model, wave)
 
     def hear(self, speaker: Any, held: Sequence[Recording]) -> Heard:
-        """Lets a nanospeech.Speaker say the words of recordings, and measures what it says."""
+        """Measures a nanospeech.Speaker on the words of recordings."""
         found = speaker.speak_many([r.text for r in held])
         said = [(r.text, u.wave) for r, u in zip(held, found) if not isinstance(u, Exception)]
         return Heard(self.similarity([wave for _, wave in said], held), *self.errors(said))
@@ -103,7 +103,7 @@ class Ears:
 
 
 def worse(before: Heard, after: Heard) -> list[str]:
-    """What is worse after finetuning than before, each as a sentence."""
+    """Warnings of what is worse after finetuning than before."""
     found = []
     was, now = before.similarity, after.similarity
     if was is not None and now is not None and now < was:
@@ -128,13 +128,13 @@ def compare(
     prompt: Recording,
     args: argparse.Namespace,
 ) -> None:
-    """Prints what a voice scores on held-back recordings, before and after finetuning.
+    """Prints similarity and word errors on held-back recordings, before and after finetuning.
 
     Args:
         held: recordings that were not trained on.
-        release: the model that it began with.
-        begun: its voice whose weights these were; a model that imitates, or that has no such voice,
-            speaks after the new voice's prompt instead.
+        release: the model that was finetuned.
+        begun: its voice whose weights training started from; a model that imitates, or has no
+            such voice, speaks with the new voice's prompt instead.
         prompt: the new voice's.
         args: of the command.
     """

@@ -1,6 +1,6 @@
 """Characters: signs and forms that stand for others or have an English name. No words, no numbers.
 
-What has no name here is left as it is; text.py tells of what a model then lacks.
+Characters without a name are left unchanged; sentences.py warns of those that a model lacks.
 """
 
 from __future__ import annotations

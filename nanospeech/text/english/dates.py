@@ -94,7 +94,7 @@ def _day_month(m: re.Match) -> str:
 
 
 def _ending(m: re.Match, whole: bool = False) -> str:
-    """The dot after a month or a weekday: of a sentence, always where the name is whole."""
+    """Keeps the dot after a month or a weekday if it ends the sentence, as after a full name."""
     return "." if m[0][-1] == "." and (whole or OPENS.match(m.string, m.end())) else ""
 
 
