@@ -98,7 +98,7 @@ def list_them(folder: Path) -> None:
     from nanospeech.release.folder import load_config
     from nanospeech.release.user_voices import USER
     from nanospeech.release.voice_facts import load_facts, table
-    from nanospeech.release.voices import own_voices, shipped_voices, user_voices
+    from nanospeech.release.voices import default_voice, own_voices, shipped_voices, user_voices
 
     own = own_voices(folder)
     voices = dict(sorted((own or shipped_voices()).items()))
@@ -111,7 +111,7 @@ def list_them(folder: Path) -> None:
     if not own and voices:
         print(f"{folder} has no voices of its own: these ship, and lend it their recordings")
     if preferred := load_config(folder).default_voice:
-        print(f"default: {preferred}")
+        print(f"default: {default_voice(folder, preferred).name if own else preferred}")
     if any(f.is_narrow for f in facts.values()):
         print("* narrow: no sound above that, so it is duller than the others")
     for parent in sorted({path.parent for path in voices.values()}):

@@ -133,7 +133,7 @@ def list_voices(release: str | Path | None = None) -> list[str]:
     return sorted(own_voices(release) or shipped_voices())
 
 
-def find_voice(name: str, release: str | Path | None = None, borrow: bool = False) -> Voice:
+def find_voice(name: str, release: str | Path | None = None) -> Voice:
     """Looks up a voice by name, in capitals or small letters.
 
     Names are matched against what the folders list, so none can lead out of them.
@@ -142,7 +142,6 @@ def find_voice(name: str, release: str | Path | None = None, borrow: bool = Fals
         name: of one of the release's own voices, else of one that the user added. "user/NAME" is
             the user's whatever the release has, "default/NAME" one of the package's, and so is NAME
             where the release has no voices of its own.
-        borrow: look in the package too where the release has others of its own.
 
     Raises:
         InputError: there is no such voice; the message lists the choices.
@@ -161,7 +160,7 @@ def find_voice(name: str, release: str | Path | None = None, borrow: bool = Fals
     if users:
         return _voice(users, is_users=True)
     shipped = None if name.startswith(USER) else _by_name(bare, shipped_voices())
-    if shipped and (bare != name or borrow or not own):
+    if shipped and (bare != name or not own):
         # without its weights and settings: what was measured with another model means nothing here
         return Voice(shipped.stem, shipped, _words(shipped), borrowed=release is not None)
     names = [*list_voices(release), *(f"{USER}{n}" for n in sorted(user_voices()))]
@@ -181,6 +180,9 @@ def _voice(recording: Path, weights: Path | None = None, is_users: bool = False)
 def default_voice(release: str | Path | None, preferred: str | None = None) -> Voice:
     """The preferred voice, else the first of the release, else the package's own default.
 
+    A release with voices of its own speaks with one of them, also where the preferred one is not
+    there (which is warned of): a voice of the package is borrowed by its name alone.
+
     Raises:
         InputError: there is none, or the preferred one is missing.
     """
@@ -192,7 +194,17 @@ def default_voice(release: str | Path | None, preferred: str | None = None) -> V
         preferred = preferred or next(iter(sorted(own or shipped)), None)
     if preferred is None:
         raise InputError("this model has no voices; give a reference recording and its words")
-    return find_voice(preferred, release, borrow=True)
+    own = own_voices(release)
+    if own and not preferred.startswith((SHIPPED, USER)) and not _by_name(preferred, own):
+        first = min(own)
+        log.warning(
+            "%s has no voice %s, which its config.json names as default_voice; %s speaks",
+            release,
+            preferred,
+            first,
+        )
+        preferred = first
+    return find_voice(preferred, release)
 
 
 def _by_name(name: str, voices: dict[str, Path]) -> Path | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import sys
 from pathlib import Path
 
@@ -92,6 +93,16 @@ def test_every_command_that_names_voices_finds_it(anna, tiny_release):
         find_voice("bert", DEFAULT)
     with pytest.raises(InputError, match="not found"):
         find_voice("default/anna", DEFAULT)
+
+
+def test_the_default_that_is_listed_is_the_one_that_speaks(tiny_release, tmp_path, capsys):
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_release, folder)
+    config = ModelConfig.load(folder / "config.json")
+    for named in ("tone", "kathleen"):  # the latter is the package's alone
+        dataclasses.replace(config, default_voice=named).save(folder / "config.json")
+        assert main(["voices", "--model", str(folder)]) == 0
+        assert "default: tone\n" in capsys.readouterr().out
 
 
 def test_no_voice_hides_another_in_silence(anna, tmp_path, recording, caplog, capsys):

@@ -335,12 +335,16 @@ def test_a_folder_without_voices_borrows_the_packages_default_and_says_so(tmp_pa
     Speaker(engine)
     assert f"has no voice {packaged} of its own" in caplog.text and STRANGER not in caplog.text
     assert find_voice("kumo", tmp_path).borrowed
-    # a config that names a voice of the package has it, lent
+    # a config that names a voice of the package has it, lent, where there are no others
     engine.config = dataclasses.replace(engine.config, default_voice="kumo")
+    Speaker(engine)
+    assert "has no voice kumo of its own" in caplog.text
     engine.folder = with_voice(tmp_path, "anna")
     caplog.clear()
     Speaker(engine)
-    assert "has no voice kumo of its own" in caplog.text
+    assert "has no voice kumo, which" in caplog.text and "anna speaks" in caplog.text
+    assert "lent" not in caplog.text and not default_voice(tmp_path, "kumo").borrowed
+    assert default_voice(tmp_path, "default/kumo").borrowed  # as it was asked for
 
 
 @pytest.mark.parametrize("text, fits", [("hm.", False), (TEXT, True), (TEXT * 5, False)])
