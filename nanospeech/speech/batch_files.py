@@ -11,9 +11,8 @@ from typing import Any
 
 from nanospeech.config import BatchLimits
 from nanospeech.errors import InputError
-from nanospeech.text.sentences import byte_length
 
-from .batching import length_bar, speak_each
+from .batching import effort, length_bar, speak_each
 from .chunks import Utterance
 
 NAME = re.compile(r"\w[\w.\- ]{0,99}(?<![. ])")  # no separators, nothing hidden
@@ -121,7 +120,7 @@ def speak_file(
     began = time.perf_counter()
     results = speak_each(speaker, [line.text for line in left], None, limits)
     try:
-        lengths = [byte_length(line.text) for line in left]
+        lengths = [effort(speaker, line.text) for line in left]
         with length_bar(lengths, "file", progress) as done:
             for index, result in results:
                 write(result, left[index], folder, outcome)

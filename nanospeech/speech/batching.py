@@ -110,6 +110,17 @@ def groups(texts: Mapping[int, Any], chunk_bytes: float, limits: BatchLimits) ->
     return found
 
 
+def effort(speaker: Any, text: Any) -> int:
+    """About how long a text takes to speak, in bytes of text; 0 of what is none.
+
+    The model goes through the prompt again with each chunk, so a word takes more than its share.
+    """
+    prompt, size = speaker.prompt, text_bytes(text)
+    again = prompt.rate * len(prompt.mel) / speaker.engine.config.audio.frame_rate
+    count = 1 + size // (prompt.rate * speaker.chunk_seconds)
+    return round(size + count * again) if size else 0
+
+
 def text_bytes(text: Any) -> int:
     """The length of a text in bytes; 0 for anything else."""
     return byte_length(text) if isinstance(text, str) else 0
@@ -189,10 +200,10 @@ def _utterance(
 
 @contextmanager
 def length_bar(lengths: Sequence[int], unit: str, shown: bool) -> Iterator[Callable[[int], None]]:
-    """A progress bar on stderr whose estimate goes by the lengths of texts.
+    """A progress bar on stderr whose estimate goes by the effort of texts.
 
     Args:
-        lengths: bytes of each text.
+        lengths: of each text, its effort().
         unit: what to call a text.
         shown: whether there is a bar.
 
@@ -201,7 +212,7 @@ def length_bar(lengths: Sequence[int], unit: str, shown: bool) -> Iterator[Calla
     """
     from tqdm import tqdm
 
-    shape = "{percentage:3.0f}% of the speech|{bar}| {postfix}[{elapsed}<{remaining}]"
+    shape = "{percentage:3.0f}% of the work|{bar}| {postfix}[{elapsed}<{remaining}]"
     count = 0
     with tqdm(
         total=sum(lengths),

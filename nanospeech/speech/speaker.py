@@ -367,7 +367,7 @@ class Speaker:
         """
         found: list[Any] = [None] * len(texts)
         results = batching.speak_each(self, texts, seeds, limits)
-        sizes = list(map(batching.text_bytes, texts))
+        sizes = [batching.effort(self, text) for text in texts]
         with batching.length_bar(sizes, "text", progress) as done:
             for index, result in results:
                 if raise_errors and isinstance(result, InputError):

@@ -20,7 +20,7 @@ from nanospeech.audio import wave as audio
 from nanospeech.config import BatchLimits
 from nanospeech.generate import main
 from nanospeech.speech.batch_files import read_lines, speak_file
-from nanospeech.speech.batching import batches, groups, length_bar, speak_each
+from nanospeech.speech.batching import batches, effort, groups, length_bar, speak_each
 from tests.speech.test_speaker import EchoEngine, speaker
 
 FAST = SampleOptions(steps=2)
@@ -157,12 +157,23 @@ def test_ctrl_c_keeps_what_is_done(tmp_path):
     assert outcome.interrupted and outcome.spoken == len(list(tmp_path.glob("*.wav"))) == 6
 
 
+def test_the_effort_of_a_text_counts_the_prompt_once_a_chunk():
+    one = speaker()
+    prompt = one.prompt.rate * len(one.prompt.mel) / one.engine.config.audio.frame_rate
+    full = int(one.prompt.rate * one.chunk_seconds)
+    assert prompt > 5  # bytes
+    assert effort(one, "Hi.") == round(3 + prompt)
+    assert effort(one, "a" * (full - 1)) == round(full - 1 + prompt)
+    assert effort(one, "a" * 2 * (full + 1)) == round(2 * (full + 1) + 3 * prompt)
+    assert effort(one, "") == effort(one, None) == 0
+
+
 def test_progress_goes_by_the_length_of_texts(capsys):
     with length_bar([10, 30, 60], "file", True) as done:
         done(0)
         done(2)
-    assert "0% of the speech" in (told := capsys.readouterr().err)
-    assert re.search(r"70% of the speech\|.*2/3 files", told)
+    assert "0% of the work" in (told := capsys.readouterr().err)
+    assert re.search(r"70% of the work\|.*2/3 files", told)
     with length_bar([1], "file", False) as done:
         done(0)
     assert not capsys.readouterr().err
