@@ -41,6 +41,12 @@ def test_words_whose_plain_form_is_known_are_said_by_the_dictionary(word):
     assert said(word) == [" ".join(pronounce(plain(word)))]
 
 
+def test_a_letter_a_with_a_ring_is_the_unit_where_it_stands_alone():
+    for word in ("Ångström", "Åse", "BÅT", "Århus"):
+        assert "angstrom" not in prepare(word, PHONEMES) and said(word) != said("angstroms")
+    assert prepare("5 Å, or 3Å.", PHONEMES) == "five angstroms, or three angstroms."
+
+
 def test_ascii_and_other_scripts_stay():
     for text in ("Lukasz went home.", "Что это? 你好 łąka's"):
         known = respelled(text, lambda word: True)

@@ -42,7 +42,6 @@ NAMED = {
     "№": "No. ",
     "℅": " care of ",
     "Ω": " ohms ",
-    "Å": " angstroms ",
     "ª": "a",
     "¿": "",
     "¡": "",
@@ -74,6 +73,7 @@ RULES = [
     # a footnote's number after a word, a power after a number or a unit
     (r"(?<=[^\W\d_]{4})[¹²³⁰⁴-⁹]+", lambda m: " " + power(m[0])),
     (r"(?<=[\w)])[⁻⁺]?[¹²³⁰⁴-⁹]+", lambda m: "^" + power(m[0])),
+    (r"(?<![^\W\d_])Å(?![^\W\d_])", lambda m: " angstroms "),  # not the letter of Åse
     (r"(?<![Α-ωά-ώ])[Α-Ψα-ω](?![Α-ωά-ώm])", lambda m: greek(m[0])),
 ]
 COMPILED = [(re.compile(pattern), rule) for pattern, rule in RULES]
