@@ -63,7 +63,7 @@ def vocoder_shapes(config: VocoderConfig) -> dict[str, tuple[int, ...]]:
 
 
 def beside(path: Path, config: VocoderConfig) -> VocoderConfig:
-    """A config read off shapes, with what a file beside the tensors tells besides."""
+    """A config read off shapes, completed from a config file in the folder of the tensors."""
     sides = path.with_name("config.json"), path.with_name("vocoder.json")  # of earlier versions
     if config.griffin_lim_iters and sides[1].is_file():
         values = current_names(

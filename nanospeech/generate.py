@@ -152,10 +152,10 @@ def list_voices(args: argparse.Namespace) -> int:
 
 
 def read_options(args: argparse.Namespace) -> tuple[SampleOptions, str | None, float | None]:
-    """What the flags ask for: solver options, the source of durations, or seconds.
+    """Solver options, the source of durations, and a length in seconds, from the flags.
 
     Raises:
-        InputError: flags that cannot be, or not beside each other.
+        InputError: flags that are out of range or exclude each other.
     """
     from nanospeech.release.voices import check_reference
     from nanospeech.speech.speaker import DURATIONS

@@ -59,7 +59,7 @@ def share_cores() -> None:
     """Sets OpenMP up for busy machines and containers; call it before torch is imported.
 
     GNU OpenMP's threads spin 300,000 times at each barrier before they sleep. On busy cores that
-    delays the threads that they wait for: beside two busy processes two threads trained at 174
+    delays the threads that they wait for: next to two busy processes two threads trained at 174
     frames a second and spoke at RTF 7. With 3,000 spins it is 3,800 and 0.3, and on free cores as
     fast as before. OpenMP also starts a thread for each core of the machine, even where a container
     has a quota of few. Variables that the user has set stay.

@@ -19,7 +19,7 @@ FLAGS = {
     "cfg_until": "--cfg-until",
     "temperature": "--temperature",
 }
-OWN = {  # what a folder tells
+OWN = {  # defaults that a release folder has
     "cfg_strength": "the voice's or the model's own, mostly 3",
     "temperature": "the model's own, mostly 1",
 }

@@ -64,8 +64,8 @@ class Memory(Output):
 class File(Output):
     """A WAV, FLAC, Ogg, Opus or MP3 file, by extension.
 
-    It is written beside its place and put there when it is whole. After Ctrl-C what was written by
-    then is put there, with a header that says how much; after an error nothing is.
+    It is written to a temporary file in its folder, which is renamed when it is complete. After
+    Ctrl-C the part written by then is kept, with a header of its length; after an error nothing is.
 
     Raises:
         InputError: it cannot be written there.

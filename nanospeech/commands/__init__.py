@@ -18,7 +18,7 @@ COMMANDS = {
     "prepare": "recordings to clips and shards to train on",
     "train": "train a model from a recipe or a YAML file",
     "finetune": "minutes of recordings to a voice",
-    "evaluate": "measure words, likeness, sound and speed",
+    "evaluate": "measure word errors, similarity, sound quality and speed",
     "convert": "a trained checkpoint to a folder that both backends read",
     "publish": "model card, listening page, voices of a folder",
 }

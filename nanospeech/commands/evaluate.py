@@ -8,13 +8,13 @@ from nanospeech.commands.group import run_group
 
 ABOUT = """Measures a model. Without the name of a tool it is `model`."""
 TOOLS = {
-    "model": ("nanospeech.evaluate.__main__:main", "word errors, likeness, sound, speed"),
+    "model": ("nanospeech.evaluate.__main__:main", "word errors, similarity, sound quality, speed"),
     "cloning": ("nanospeech.evaluate.cloning:main", "voices that the model has not heard"),
     "durations": ("nanospeech.evaluate.durations:main", "predicted lengths against recordings"),
     "steps": ("nanospeech.evaluate.steps:main", "solvers, steps and guidance against quality"),
     "curve": ("nanospeech.evaluate.curve:main", "a picture of a training log"),
     "bits": ("nanospeech.evaluate.bits:main", "what rounding each kind of layer costs"),
-    "vocoder": ("nanospeech_torch.evaluate.__main__:main", "a vocoder beside Griffin-Lim"),
+    "vocoder": ("nanospeech_torch.evaluate.__main__:main", "a vocoder against Griffin-Lim"),
     "griffin-lim": ("nanospeech.evaluate.griffin_lim:main", "a recording through Griffin-Lim"),
 }
 

@@ -14,7 +14,7 @@ layouts, CSV and JSON-lines manifests, folders of X.wav with X.txt and WebDatase
 TOOLS = {
     "shards": ("nanospeech.prepare.shards:main", "WebDataset shards of MP3 and JSON"),
     "vocab": ("nanospeech.prepare.vocab:main", "vocab.txt: the characters of the texts"),
-    "mp3": ("nanospeech.prepare.mp3s:main", "an MP3 beside each recording"),
+    "mp3": ("nanospeech.prepare.mp3s:main", "an MP3 of each recording, in its folder"),
     "curate": ("nanospeech.prepare.curate:main", "hold clips out, drop what is not what it says"),
     "hear": ("nanospeech.prepare.hear:main", "what a recogniser hears, many clips at once"),
     "levels": ("nanospeech.prepare.levels:main", "audio settings of a run, measured on its clips"),

@@ -15,7 +15,7 @@ TOOLS = {
     "card": ("nanospeech.publish.model_card:main", "README.md of a model: data, licences, figures"),
     "listen": ("nanospeech.publish.listen:main", "a page with players and pictures"),
     "push": ("nanospeech.publish.push:main", "a model to the Hugging Face Hub"),
-    "voice": ("nanospeech.publish.add_voice:main", "a finetuned voice beside those of its base"),
+    "voice": ("nanospeech.publish.add_voice:main", "a finetuned voice into its base's folder"),
 }
 
 

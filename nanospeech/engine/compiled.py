@@ -22,7 +22,7 @@ class FewLengths(ABC):
         limit: graphs to keep.
 
     Attributes:
-        graphs: by what a backend tells them apart by, the last used one last.
+        graphs: by a key of the backend; the last used one is last.
     """
 
     layers: Any  # the backend's layers module

@@ -39,7 +39,7 @@ class Settings:
     dtype: str | None = None
     options: dict[str, Any] = field(default_factory=dict)  # of SampleOptions
     speed: float = 1.0
-    duration: float | str | None = None  # seconds, or who tells them
+    duration: float | str | None = None  # seconds, or their source
     whisper: str = "base"
     language: str = "en"
     beam: int = 5
@@ -198,7 +198,7 @@ class Worker:
             result.leaks, result.leaked = len(found), " ".join(found)
 
     def compare(self, task: Task, result: Result, wave: np.ndarray) -> None:
-        """Likeness to the prompt and to the target; none for what is too short to tell."""
+        """Similarity to the prompt and to the target; none for utterances that are too short."""
         if len(wave) < metrics.MIN_SECONDS * audio.SAMPLE_RATE:
             return
         if self.encoder is None:

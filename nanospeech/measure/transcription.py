@@ -56,11 +56,11 @@ def hear_reference(
     say: Callable[[str], None],
     language: str = "en",
 ) -> Reference:
-    """A recording made ready, its words listened for where they are not given; tells of it.
+    """Prepares a recording as a voice, transcribes it if no text is given, and prints notes on it.
 
     Raises:
         InputError: a recording that cannot be used.
-        BackendError: it has to be listened to, and faster-whisper is not installed.
+        BackendError: a transcription is needed, and faster-whisper is not installed.
     """
     try:
         found = read_reference(recording, text, lambda: whisper_listener(whisper, language))

@@ -207,7 +207,7 @@ def select(
     return kept, skips
 
 
-def judge(clip: Clip, options: CurateOptions) -> Skip | dict[str, float]:
+def check_words(clip: Clip, options: CurateOptions) -> Skip | dict[str, float]:
     """Fields to add to the clip's JSON, or why it is dropped."""
     if clip.heard is None:
         return {}
@@ -279,12 +279,12 @@ def curate(
 def store(
     clip: Clip, writers: Mapping[str, ShardWriter], people: Speakers, options: CurateOptions
 ) -> Skip | None:
-    """Writes a clip to its side, with its copies to train on, or tells why it is dropped."""
+    """Writes a clip to its side, with its copies to train on, or returns why it is dropped."""
     sample = clip.sample
     side = "heldout" if is_held_out(sample.key, options.held_out) else "train"
     if side == "train" and people.full(sample):
         return Skip(sample.name, "enough of this speaker")
-    more = judge(clip, options)
+    more = check_words(clip, options)
     if isinstance(more, Skip):
         return more
     labelled = replace(sample, extra=sample.extra | more)

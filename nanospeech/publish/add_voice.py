@@ -2,7 +2,7 @@
 
     nanospeech finetune --data recordings/ --voice anna --output anna
     nanospeech publish voice anna FOLDER --voice anna
-    python -m nanospeech.generate --model FOLDER --voice anna --text "Hello."
+    nanospeech speak --model FOLDER --voice anna --text "Hello."
 
 FOLDER's other voices stay as they are. voices/anna.safetensors holds the difference between the
 two models' weights, compressed to a given size (nanospeech/release/voice_weights.py). The last line

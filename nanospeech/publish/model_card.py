@@ -34,7 +34,7 @@ PRECISIONS = {"bf16": "bfloat16", "fp16": "float16"}
 LIMITS = """## Limits and intended use
 
 Made for reading text aloud on one's own machine, and as an example to train from. It speaks as the
-recordings that it learned from do: read-aloud speech, in their language, manner and sound. It may
+recordings that it learned from do: read-aloud speech, in their language, style and sound. It may
 drop, repeat or mispronounce words, rare names and abbreviations above all, so what matters should
 be listened to before it is used. The figures above were made by other models (a speech recogniser,
 a speaker encoder, a quality estimator) and not by a panel of listeners.
@@ -247,7 +247,7 @@ def evaluation(folders: Sequence[Path]) -> str:
         if set(s.get("metrics", [])) & {"wer", "leak"}:
             how += f"; recogniser: Whisper {Path(str(s.get('whisper'))).name}, beam {s.get('beam')}"
         if "similarity" in s.get("metrics", []):
-            how += f"; likeness by {Path(str(s.get('speaker_model'))).name}"
+            how += f"; similarity by {Path(str(s.get('speaker_model'))).name}"
         parts.append(f"{table}\n\n{how}.")
     if not parts:
         return ""

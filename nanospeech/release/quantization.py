@@ -121,7 +121,7 @@ def packable(tensors: Mapping[str, tuple[int, ...]], size: int) -> list[str]:
 
 
 def bits_of(layer: str, bits: int) -> int:
-    """How many bits a layer gets where most get `bits`."""
+    """The bits of a layer in a model of which most layers have `bits`."""
     others = OTHERS_OF_4 if bits == 4 else {}
     return next((b for end, b in others.items() if layer.endswith(end)), bits)
 

@@ -128,7 +128,7 @@ def user_voices() -> dict[str, Path]:
 def list_voices(release: str | Path | None = None) -> list[str]:
     """Names, sorted, of a release's own voices; of one without any, those of the package.
 
-    Voices are recordings that have their words beside them.
+    A voice is a recording NAME.wav (or other audio) and its words, NAME.txt.
     """
     return sorted(own_voices(release) or shipped_voices())
 
@@ -263,7 +263,8 @@ def check_reference(
         listens: whether a recording's words are listened for where they are not given.
 
     Raises:
-        InputError: half a reference, one beside a voice, or a file that is missing or too long.
+        InputError: a reference without words or with a voice, or a file that is missing or too
+            long.
     """
     if listens and ref_audio is not None and ref_text is None:
         if voice is not None:

@@ -37,14 +37,14 @@ def some(text: str) -> str:
 
 
 def names_file(text: str | None) -> bool:
-    """Whether what is to be spoken is the name of a file, which is hardly what is meant."""
+    """Whether the text is the name of a file, probably by mistake."""
     return text is not None and os.path.isfile(text)
 
 
 def check_stdin() -> None:
     """
     Raises:
-        InputError: nobody has said what to speak, and standard input is a terminal.
+        InputError: there is no text to speak, and standard input is a terminal.
     """
     if sys.stdin is None or sys.stdin.isatty():
         raise InputError("no text; give --text or --file, or pipe it in")

@@ -1,4 +1,4 @@
-"""A vocoder's sound beside Griffin-Lim's, on recordings that it was not trained on."""
+"""A vocoder's sound against Griffin-Lim's, on recordings that it was not trained on."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def test_an_export_that_fails_leaves_the_checkpoint(tmp_path):
     export = {"step": 1, "ema_state_dict": {}}
     checkpoints.save(1, tensors(), {"step": 1}, {"data_rank": 0}, export)
     assert checkpoints.wait() and checkpoints.newest() == tmp_path / "step_00000001"
-    assert "could not write" in said[0] and "step_00000001/ beside it is whole" in said[0]
+    assert "could not write" in said[0] and "step_00000001/ is complete" in said[0]
     assert not list(tmp_path.glob("*.part"))
 
 
@@ -157,5 +157,5 @@ def test_a_sharded_export_that_fails_leaves_the_checkpoint(tmp_path):
     (tmp_path / "step_00000001.weights").write_text("in the way of the export")
     checkpoints.save(1, tensors(), {"step": 1}, {"data_rank": 0}, {"step": 1})
     assert checkpoints.wait() and checkpoints.newest() == tmp_path / "step_00000001"
-    assert "could not write" in said[0] and "step_00000001/ beside it is whole" in said[0]
+    assert "could not write" in said[0] and "step_00000001/ is complete" in said[0]
     assert not list(tmp_path.glob("*.part"))

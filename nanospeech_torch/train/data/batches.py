@@ -95,7 +95,7 @@ class StreamOptions:
         seed: of every draw.
         rank, world: which data-parallel process this is, of how many.
         places: per worker, where to go on.
-        consumed: batches already taken, which tells whose turn it is.
+        consumed: batches already taken, which decides whose turn it is.
         cache_bytes: decoded mels kept in memory by each worker (float16); 0 keeps none.
         shuffle_buffer: samples that each worker holds to draw from; 1 keeps the shards' order.
     """
@@ -176,7 +176,7 @@ class Batches(IterableDataset):
         Args:
             item: with "key" and, of samples of a source, "refs".
             epoch: that the draws are for.
-            which: tells several generators of an item apart.
+            which: number of the generator, if an item has several.
         """
         numbers = [ref[1:] for ref in item.get("refs", ())]
         name = json.dumps([self.seed, epoch, item["key"], numbers, which])

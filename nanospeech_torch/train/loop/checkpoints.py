@@ -181,7 +181,7 @@ class Checkpoints:
             os.replace(part, path)
         except (OSError, RuntimeError, SafetensorError, CheckpointError) as e:
             part.unlink(missing_ok=True)
-            self.say(f"could not write {path}: {root_cause(e)}; {path.stem}/ beside it is whole")
+            self.say(f"could not write {path}: {root_cause(e)}; {path.stem}/ is complete")
 
     def set_aside(self, step: int) -> None:
         """Moves checkpoints beyond a step away when a run starts or resumes there.
