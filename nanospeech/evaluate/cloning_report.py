@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nanospeech.measure import metrics
+from nanospeech.pictures import pyplot
 
 
 def summarize(rows: Iterable[Any]) -> dict[str, Any]:
@@ -56,12 +56,7 @@ def write(rows: Sequence[Any], people: Sequence[str], out: Path) -> dict[str, An
 
 def draw(summary: dict[str, Any], path: Path) -> None:
     """Similarity and word error rate of each prompt, over all speakers, as bars."""
-    metrics.check("pictures")
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
+    plt = pyplot()
     figure, axes = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
     names = list(summary)
     parts = (("similarity", "similarity to the speaker", 1.0), ("wer", "word error rate (%)", 100))

@@ -119,6 +119,7 @@ def rows() -> list[cloning.Row]:
 
 
 def test_the_summary_counts_words_and_people(tmp_path):
+    pytest.importorskip("matplotlib", reason="it is of the extra eval")
     found = cloning_report.write(rows(), ["anna", "bert"], tmp_path)["clean"]
     assert found["all"] == {
         "utterances": 2, "wer": 0.6, "similarity": 0.7, "nearest": 0.5, "leaks": 1,
