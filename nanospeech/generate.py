@@ -146,7 +146,7 @@ def list_voices(args: argparse.Namespace) -> int:
 
     folder = resolve(args.model)
     if not own_voices(folder):
-        say(f"{folder} has no voices of its own; these ship, and lend it their recordings")
+        say(f"{folder} has no voices of its own; it takes the recordings of those that ship")
     print("\n".join(dict.fromkeys([*names(folder), *sorted(user_voices())])))
     return 0
 

@@ -18,6 +18,18 @@ ABOUT = """Lists voices, shows what is known of one, and keeps recordings as voi
   nanospeech voices --model my_voice
   nanospeech voices show kumo
   nanospeech voices add anna me.wav      then: nanospeech "Hello." --voice anna"""
+ADD = """Keeps a recording as a voice of your own, for every model that imitates.
+
+  nanospeech voices add anna me.wav                          Whisper transcribes it
+  nanospeech voices add anna me.wav --text "What I say."     nothing is transcribed
+  nanospeech "Hello." --voice anna --model my_model"""
+SHOW = """Shows what is known of a voice.
+
+  nanospeech voices show robin
+  nanospeech voices show anna --model my_voice"""
+REMOVE = """Deletes a voice that you added.
+
+  nanospeech voices remove anna"""
 CONSENT = (
     "Keep and use a person's voice only with that person's consent, and do not pass off what it"
     " says as theirs."
@@ -33,17 +45,17 @@ def build_parser() -> argparse.ArgumentParser:
     known = "a voice a line, with what is known of it (the default)"
     tools.add_parser("list", help=known, parents=[model])
     known = "words, licence, files and settings of a voice"
-    show = tools.add_parser("show", help=known, parents=[model])
+    show = tools.add_parser("show", description=SHOW, help=known, parents=[model])
     show.add_argument("name")
-    add = tools.add_parser("add", help="keep a recording as a voice")
+    add = tools.add_parser("add", description=ADD, help="keep a recording as a voice")
     add.add_argument("name", help="of the voice: letters, digits, - and _")
     add.add_argument("recording", type=Path, help="3 to 12 seconds of one person's speech")
-    add.add_argument("--text", help="what is said in it; without it Whisper listens")
-    add.add_argument("--whisper", default="base", help="that listens: a size or a folder (base)")
+    add.add_argument("--text", help="what is said in it; without it Whisper transcribes")
+    add.add_argument("--whisper", default="base", help="its size or a folder (default: base)")
     add.add_argument("--language", default="en", help="that is spoken (default: %(default)s)")
     add.add_argument("--licence", default="", help="of the recording, in a few words")
     add.add_argument("--overwrite", action="store_true", help="replace a voice of that name")
-    remove = tools.add_parser("remove", help="delete a voice that you added")
+    remove = tools.add_parser("remove", description=REMOVE, help="delete a voice that you added")
     remove.add_argument("name")
     return parser
 
@@ -109,7 +121,7 @@ def list_them(folder: Path) -> None:
         print("\n" + "\n".join(["added by you:", *table(named)[1:]]))
         facts, voices = {**facts, **named}, {**voices, **yours}
     if not own and voices:
-        print(f"{folder} has no voices of its own: these ship, and lend it their recordings")
+        print(f"{folder} has no voices of its own: it takes the recordings of those that ship")
     if preferred := load_config(folder).default_voice:
         print(f"default: {default_voice(folder, preferred).name if own else preferred}")
     if any(f.is_narrow for f in facts.values()):

@@ -2,7 +2,7 @@
 
     nanospeech prepare prompts data/heldout data/train --out model/voices
 
-For each speaker of the INPUTs (whatever prepare.py reads) the best clip of 2 to 6 seconds:
+For each speaker of the INPUTs (as of nanospeech prepare shards) the best clip of 2 to 6 seconds:
 its transcript matches, its pace and loudness are usual for the speaker, its pauses are quiet and,
 with --dnsmos, its DNSMOS is high. A later INPUT is used only for speakers that earlier ones lack,
 so name held-out clips first. Writes NAME.flac, NAME.txt and NAME.license.txt; sources and licences

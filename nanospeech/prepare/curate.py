@@ -3,7 +3,7 @@
     nanospeech prepare curate recordings/ --out data --whisper base
     nanospeech prepare curate shards/kathleen-*.tar shards/asp-*.tar --out data --speakers kathleen
 
-INPUT is whatever prepare.py reads: folders, manifests, shards. Writes data/train/*.tar and
+INPUT is as of nanospeech prepare shards: folders, manifests, shards. Writes data/train/*.tar and
 data/heldout/*.tar (every clip whose key has a CRC-32 divisible by --held-out, so that a clip is
 always on the same side), data/dropped.csv with a reason for each clip left out, and
 data/curate.json: clips, hours, sources and licences of each speaker.
@@ -102,7 +102,7 @@ class CurateOptions:
         self.shards()  # checks the rest
 
     def shards(self) -> ShardOptions:
-        """The options of prepare.py that do the same."""
+        """The options of shards.py that do the same."""
         low, high = self.min_seconds, self.max_seconds
         return ShardOptions(self.size, self.seed, low, high, self.speaker)
 

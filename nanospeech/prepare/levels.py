@@ -53,7 +53,7 @@ def levels(samples: Sequence[Sample], clips: int = 300, seed: int = 0) -> dict[s
 
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser("nanospeech prepare levels", __doc__)
-    parser.add_argument("inputs", nargs="+", type=Path, metavar="INPUT", help="see prepare.py")
+    parser.add_argument("inputs", nargs="+", type=Path, metavar="INPUT", help="see prepare shards")
     parser.add_argument("--clips", type=int, default=300, help="how many to measure (300)")
     parser.add_argument("--out", type=Path, help="file to write the line to as well")
     return parser
