@@ -22,11 +22,11 @@ from nanospeech.text.sentences import encode, readable
 
 BLOCK = 0.005  # seconds over which a level is taken
 SILENT = -38.0  # dB to the loud blocks, the 98th percentile
-NEAR = 0.1  # seconds around a mark in which its silence is searched
+NEAR = 0.2  # seconds around a mark in which its silence is searched, a last stop's release apart
 
 
 def silence_at(wave: np.ndarray, rate: int, start: float, stop: float) -> float:
-    """Seconds of the silence nearest to a time, 0 where there is none.
+    """Seconds of the longest silence near a time, 0 where there is none.
 
     Args:
         wave: float32 (n,).

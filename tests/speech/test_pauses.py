@@ -227,6 +227,9 @@ def test_silences_are_measured_where_they_are():
     assert silence_at(wave, RATE, 1.0, 1.3) == pytest.approx(0.25, abs=0.011)
     assert silence_at(wave, RATE, 0.95, 0.96) == pytest.approx(0.25, abs=0.011)
     assert silence_at(wave, RATE, 2.0, 2.2) == 0
+    # the closure of a last "k", its release, then the pause, with a mark aligned at the closure
+    wave[int(0.82 * RATE) : int(0.92 * RATE)] = 0
+    assert silence_at(wave, RATE, 0.8, 0.85) == pytest.approx(0.25, abs=0.011)
 
 
 @pytest.fixture(scope="module")
