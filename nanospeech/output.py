@@ -46,6 +46,10 @@ class OutputOptions:
         return getattr(self, f"pause_{kind}")
 
 
+# of speech to be measured: speaker encoders and DNSMOS take another level for another voice
+MEASURED = OutputOptions(loudness=None)
+
+
 def number_or_off(text: str) -> float | None:
     """A number, or None for "off"."""
     return None if text.lower() in ("off", "none") else float(text)

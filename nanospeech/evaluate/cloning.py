@@ -39,6 +39,7 @@ from nanospeech.corpus.mp3 import decode
 from nanospeech.errors import InputError
 from nanospeech.measure import metrics
 from nanospeech.measure import wer as wer_text
+from nanospeech.output import MEASURED
 
 from . import cloning_report as report
 from .items import SENTENCES, read_texts
@@ -241,7 +242,8 @@ def measure(args: argparse.Namespace, people: People, rows: list[Row], path: Pat
             table.writeheader()
         for prompt, name, reference, seed, text in tqdm(tasks, "speaking", disable=None):
             wave = degraded(reference.wave, prompt)
-            speaker = Speaker(engine, ref_audio=wave, ref_text=reference.text, seed=seed)
+            said = {"ref_audio": wave, "ref_text": reference.text}
+            speaker = Speaker(engine, **said, seed=seed, output=MEASURED)
             spoken = speaker.speak(text).wave
             heard = metrics.transcribe(whisper, spoken)
             edits, words = wer_text.word_edits(text, heard)

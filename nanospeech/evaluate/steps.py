@@ -32,6 +32,7 @@ from nanospeech.engine.sampling import EVALUATIONS, evaluation_times, time_grid
 from nanospeech.errors import InputError, NanospeechError
 from nanospeech.measure import metrics
 from nanospeech.measure import wer as wer_text
+from nanospeech.output import MEASURED
 
 from . import steps_report
 from .items import read_texts
@@ -151,7 +152,7 @@ def load(args: argparse.Namespace) -> None:
     engine = load_engine(args.model, args.backend, args.device)
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
-    speaker = Speaker(engine, args.voice, args.ref_audio, args.ref_text, seed=0)
+    speaker = Speaker(engine, args.voice, args.ref_audio, args.ref_text, seed=0, output=MEASURED)
     _worker.update(speaker=speaker, whisper=metrics.load_whisper(args.whisper, 1))
     speak_and_measure((Cell("", SampleOptions()), 0, "This sentence is not counted."))
 

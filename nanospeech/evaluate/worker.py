@@ -19,6 +19,7 @@ from nanospeech.config import SampleOptions
 from nanospeech.errors import InputError, NanospeechError
 from nanospeech.measure import metrics
 from nanospeech.measure import wer as wer_text
+from nanospeech.output import MEASURED
 
 from .items import Item, Prompt
 from .results import Result
@@ -158,13 +159,12 @@ class Worker:
         key = task.voice or task.prompt
         if key not in self.speakers:
             prompt = task.prompt
-            reference = {}
+            reference: dict[str, Any] = {}
             if task.voice is None and prompt is not None:
                 reference = {"ref_audio": prompt.recording.wave(), "ref_text": prompt.text}
             how = s.duration if isinstance(s.duration, str) else None
-            speaker = Speaker(
-                self.engine, task.voice, speed=s.speed, seed=0, duration=how, **reference
-            )
+            reference |= {"duration": how, "output": MEASURED}
+            speaker = Speaker(self.engine, task.voice, speed=s.speed, seed=0, **reference)
             if not self.speakers:  # what is loaded or compiled at first is not measured
                 speaker.speak("This sentence is not measured.")
             self.speakers[key] = speaker

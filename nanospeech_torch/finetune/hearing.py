@@ -13,6 +13,7 @@ import numpy as np
 from nanospeech.audio import wave as audio
 from nanospeech.errors import NanospeechError
 from nanospeech.measure import metrics
+from nanospeech.output import MEASURED
 from nanospeech.release.folder import Release
 
 from .recordings import Recording
@@ -153,12 +154,13 @@ def compare(
 
     engine = load_engine(release.folder, backend="torch")
     if begun is None or release.config.imitates:
-        speaker = Speaker(engine, None, prompt.wave(), prompt.text, seed=args.seed)
+        speaker = Speaker(engine, None, prompt.wave(), prompt.text, seed=args.seed, output=MEASURED)
     else:
-        speaker = Speaker(engine, begun, seed=args.seed)
+        speaker = Speaker(engine, begun, seed=args.seed, output=MEASURED)
     before = ears.hear(speaker, held)
     print(f"before, as {begun or 'the model'}: {before.describe()} ({len(held)} held back)")
-    after = ears.hear(Speaker(load_engine(args.output, backend="torch"), seed=args.seed), held)
+    engine = load_engine(args.output, backend="torch")
+    after = ears.hear(Speaker(engine, seed=args.seed, output=MEASURED), held)
     print(f"after, as {args.voice}: {after.describe()}")
     for warning in worse(before, after):
         print(f"warning: {warning}", file=sys.stderr)
