@@ -22,7 +22,9 @@ from nanospeech.text.sentences import encode, readable
 
 BLOCK = 0.005  # seconds over which a level is taken
 SILENT = -38.0  # dB to the loud blocks, the 98th percentile
-NEAR = 0.2  # seconds around a mark in which its silence is searched, a last stop's release apart
+NEAR = (
+    0.2  # seconds around a mark in which its silence is searched; a stop's release may lie between
+)
 
 
 def silence_at(wave: np.ndarray, rate: int, start: float, stop: float) -> float:
