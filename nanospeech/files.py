@@ -46,6 +46,13 @@ def whole_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(part, ignore_errors=True)
 
 
+def drop_cut_line(path: Path) -> None:
+    """Removes the last line of a table that rows are appended to, where it was cut off."""
+    data = path.read_bytes()
+    if not data.endswith(b"\n"):
+        path.write_bytes(data[: data.rfind(b"\n") + 1])
+
+
 def write_json(path: Path, values: Any, indent: int | None = 1) -> None:
     """Writes values as UTF-8 JSON, whole or not at all."""
     text = json.dumps(values, indent=indent, ensure_ascii=False) + "\n"

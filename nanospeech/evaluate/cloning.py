@@ -37,6 +37,7 @@ from nanospeech.cli import Parser, command
 from nanospeech.corpus.layouts import Sample, find
 from nanospeech.corpus.mp3 import decode
 from nanospeech.errors import InputError
+from nanospeech.files import drop_cut_line
 from nanospeech.measure import metrics
 from nanospeech.measure import wer as wer_text
 from nanospeech.output import MEASURED
@@ -203,9 +204,10 @@ def seconds_of(prompt: str) -> float | None:
 
 
 def rows_of(path: Path) -> list[Row]:
-    """The utterances of an earlier run; a last line that was cut off is left out."""
+    """The utterances of an earlier run; a last line that was cut off is removed."""
     if not path.exists():
         return []
+    drop_cut_line(path)
     kinds = {"seed": int, "edits": int, "words": int, "similarity": float}
     with path.open(newline="", encoding="utf-8") as f:
         found = [r for r in csv.DictReader(f) if None not in r.values()]
@@ -235,10 +237,9 @@ def measure(args: argparse.Namespace, people: People, rows: list[Row], path: Pat
                     text = texts[(n + zlib.crc32(name.encode()) + 7 * seed) % len(texts)]
                     if (prompt, name, reference.key, seed, text) not in there:
                         tasks.append((prompt, name, reference, seed, text))
-    new = not path.exists()
     with path.open("a", newline="", encoding="utf-8") as f:
         table = csv.DictWriter(f, [x.name for x in fields(Row)])
-        if new:
+        if not f.tell():
             table.writeheader()
         for prompt, name, reference, seed, text in tqdm(tasks, "speaking", disable=None):
             wave = degraded(reference.wave, prompt)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from nanospeech.errors import InputError
+from nanospeech.files import drop_cut_line
 from nanospeech.measure.metrics import load_whisper, transcribe
 from nanospeech.measure.wer import cer, normalize, wer
 
@@ -56,9 +57,7 @@ class Heard:
         self.known: dict[str, dict[int, str]] = {}
         if not used or not path.exists():
             return
-        data = path.read_bytes()
-        if not data.endswith(b"\n"):  # the last line of a run that was killed
-            path.write_bytes(data[: data.rfind(b"\n") + 1])
+        drop_cut_line(path)  # of a run that was killed
         try:
             with path.open(newline="", encoding="utf-8") as f:
                 rows = csv.DictReader(f)

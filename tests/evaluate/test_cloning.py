@@ -143,6 +143,9 @@ def test_a_table_that_was_cut_off_goes_on_with_what_is_whole(tmp_path):
     whole = path.read_text()
     path.write_text(whole[: whole.rindex("anna") - 12])
     assert cloning.rows_of(path) == rows()[:1]
+    with path.open("a", newline="") as f:
+        csv.DictWriter(f, [*vars(rows()[0])]).writerow(vars(rows()[1]))
+    assert cloning.rows_of(path) == rows()
     path.write_text("a,b\n1,2\n")
     with pytest.raises(InputError, match="no table of this command"):
         cloning.rows_of(path)
