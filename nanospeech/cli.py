@@ -61,6 +61,12 @@ def add_fields(
         )
 
 
+def add_pause_after(parser: argparse.ArgumentParser, help: str) -> None:
+    """Adds --pause-after MINUTES, read as `minutes`: when work that can be resumed stops."""
+    flags = "--pause-after", "--minutes"  # its name before
+    parser.add_argument(*flags, dest="minutes", type=float, metavar="MINUTES", help=help)
+
+
 def read_fields(args: argparse.Namespace, options: type[T]) -> T:
     """The dataclass whose flags add_fields has added."""
     fields = dataclasses.fields(options)  # type: ignore[arg-type]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nanospeech.files import write_json
 from nanospeech.pictures import pyplot
 
 
@@ -49,7 +49,7 @@ def write(rows: Sequence[Any], people: Sequence[str], out: Path) -> dict[str, An
             )
     (out / "cloning.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     summary = {p: {n: c for (q, n), c in cells.items() if q == p} for p in prompts}
-    (out / "cloning.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    write_json(out / "cloning.json", summary, indent=2)
     draw(summary, out / "cloning.png")
     return summary
 

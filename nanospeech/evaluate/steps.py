@@ -26,10 +26,11 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from nanospeech.cli import Parser, command
+from nanospeech.cli import Parser, add_pause_after, command
 from nanospeech.config import SampleOptions
 from nanospeech.engine.sampling import EVALUATIONS, evaluation_times, time_grid
 from nanospeech.errors import InputError, NanospeechError
+from nanospeech.files import drop_cut_line
 from nanospeech.measure import metrics
 from nanospeech.measure import wer as wer_text
 from nanospeech.output import MEASURED
@@ -201,9 +202,7 @@ def read_rows(path: Path, wanted: dict[str, Any]) -> list[Row]:
         return []
     try:
         found = json.loads(beside.read_text(encoding="utf-8"))
-        data = path.read_bytes()
-        if not data.endswith(b"\n"):
-            path.write_bytes(data[: data.rfind(b"\n") + 1])
+        drop_cut_line(path)
         kinds = {"int": int, "float": float, "str": str}
         with path.open(newline="", encoding="utf-8") as f:
             rows = [
@@ -288,14 +287,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add("--whisper", default="base", help="faster-whisper size or folder")
     add("--workers", type=int, default=2, help="processes of one thread each (default: 2)")
-    add(
-        "--pause-after",
-        "--minutes",  # its name before
-        dest="minutes",
-        type=float,
-        metavar="MINUTES",
-        help="stop then; the same command resumes",
-    )
+    add_pause_after(p, "stop then; the same command resumes")
     add("--out", type=Path, default=Path("runs/steps"), help="folder of steps.csv and steps.png")
     add("--raw", type=Path, help="file of all utterances (default: OUT/utterances.csv)")
     add("--doc", type=Path, help="Markdown page whose picture and table are replaced")

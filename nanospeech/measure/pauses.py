@@ -8,7 +8,6 @@ Nothing is taken from how the pauses were made.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from nanospeech.audio.mel import log_mel
+from nanospeech.cli import Parser, command
 from nanospeech.speech.pauses import find_marks
 from nanospeech.text.headings import AFTER_HEADING
 from nanospeech.text.sentences import encode, readable
@@ -75,13 +75,14 @@ def measure(engine: Any, wave: np.ndarray, text: str) -> dict[str, list[float]]:
     return found
 
 
+@command
 def main(argv: list[str] | None = None) -> int:
     """Speaks a text whole and streamed, and prints the medians of its pauses."""
     from nanospeech.audio.loudness import loudness, true_peak
     from nanospeech.load import load_engine
     from nanospeech.speech.speaker import Speaker
 
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = Parser("nanospeech.measure.pauses", __doc__)
     parser.add_argument("--file", required=True, help="text to speak")
     parser.add_argument("--voice", nargs="+", default=[None])
     parser.add_argument("--model", help="release folder")

@@ -7,7 +7,6 @@ Streams are levelled by it, as they cannot wait for the whole; it is written int
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from typing import Any
@@ -15,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from nanospeech.audio.loudness import loudness
+from nanospeech.cli import Parser, command
+from nanospeech.files import write_json
 from nanospeech.output import OutputOptions
 from nanospeech.release.voices import find_voice, own_voices
 
@@ -39,11 +40,12 @@ def voice_loudness(engine: Any, name: str) -> float:
     return round(loudness(np.concatenate(waves), speaker.sample_rate), 1)
 
 
+@command
 def main(argv: list[str] | None = None) -> int:
     """Prints each voice's loudness."""
     from nanospeech.load import load_engine
 
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = Parser("nanospeech.measure.voice_loudness", __doc__)
     parser.add_argument("--model", help="release folder; the default voices' if not given")
     parser.add_argument("--voice", nargs="+", help="all of the model's if not given")
     parser.add_argument("--set", action="store_true", help="write it into NAME.json")
@@ -55,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
         if args.set:
             path = find_voice(name, engine.folder).audio.with_suffix(".json")
             old = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-            path.write_text(json.dumps({**old, "loudness": found}) + "\n", encoding="utf-8")
+            write_json(path, {**old, "loudness": found}, indent=None)
     return 0
 
 

@@ -16,7 +16,7 @@ import argparse
 import dataclasses
 import sys
 
-from nanospeech.cli import Parser, command
+from nanospeech.cli import Parser, add_pause_after, command
 from nanospeech.configs import find_recipe, recipes
 from nanospeech.errors import require
 from nanospeech.machine import share_cores
@@ -51,13 +51,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--resume", default="auto", help="auto (default), never, a run's folder or a step_N folder"
     )
-    parser.add_argument(
-        "--pause-after",
-        "--minutes",  # its name before
-        dest="minutes",
-        type=float,
-        metavar="MINUTES",
-        help="save and stop then; the same command resumes (train.minutes ends a run)",
+    add_pause_after(
+        parser, "save and stop then; the same command resumes (train.minutes ends a run)"
     )
     parser.add_argument("--threads", type=int, help="CPU threads of torch")
     parser.add_argument("--dry-run", action="store_true", help="print sizes, memory and work only")

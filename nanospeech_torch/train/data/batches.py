@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from nanospeech.errors import DataError
@@ -125,9 +124,7 @@ class Loaded:
         """The same with its tensors in page-locked memory (see DataLoader)."""
         if self.batch is None:
             return self
-        pinned = {f.name: getattr(self.batch, f.name) for f in dataclasses.fields(self.batch)}
-        pinned = {k: v.pin_memory() if torch.is_tensor(v) else v for k, v in pinned.items()}
-        return dataclasses.replace(self, batch=type(self.batch)(**pinned))
+        return dataclasses.replace(self, batch=self.batch.pin_memory())
 
 
 class Batches(IterableDataset):

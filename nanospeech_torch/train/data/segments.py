@@ -23,6 +23,7 @@ from nanospeech.corpus.held_out import is_held_out
 from nanospeech.errors import InputError
 
 from . import clips
+from .batch import Tensors
 from .batches import BatchPlan
 from .clips import Skip
 from .speech import SpeechBatches
@@ -57,7 +58,7 @@ class SegmentConfig:
 
 
 @dataclass
-class SegmentBatch:
+class SegmentBatch(Tensors):
     """Segments; tensors are on one device.
 
     wave_BS float32 in [-1, 1] or a little beyond, S = (N - 1) * hop_length; mel_BNM its log mel,
@@ -71,13 +72,6 @@ class SegmentBatch:
     def frames(self) -> int:
         """Mel frames in all."""
         return self.mel.shape[0] * self.mel.shape[1]
-
-    def to(self, device: torch.device | str) -> SegmentBatch:
-        move = {k: v.to(device, non_blocking=True) for k, v in vars(self).items()}
-        return SegmentBatch(**move)
-
-    def pin_memory(self) -> SegmentBatch:
-        return SegmentBatch(self.wave.pin_memory(), self.mel.pin_memory())
 
 
 class SegmentBatches(SpeechBatches):
