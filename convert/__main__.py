@@ -8,13 +8,17 @@ import sys
 from nanospeech.cli import Parser, command
 from nanospeech.release.quantization import CHOICES
 
+from .kinds import KINDS
+
 ABOUT = """Makes a release folder, which both backends read, from trained checkpoints or another
 such folder.
 
   nanospeech convert runs/nanospeech --vocoder vocos-mel-24khz --output mine
   nanospeech convert runs/nanospeech/step_01000000.pt --duration runs/duration --vocab vocab.txt \\
       --vocoder vocos-mel-24khz --output mine
-  nanospeech convert mine --quantize 4 --output mine-4bit"""
+  nanospeech convert mine --quantize 4 --output mine-4bit
+  nanospeech convert model_1250000.safetensors --from f5-v1 --vocab vocab.txt \\
+      --vocoder vocos-mel-24khz --accept-licence --output f5"""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -29,7 +33,14 @@ def build_parser() -> argparse.ArgumentParser:
         help="a vocoder's run, a release folder, or Vocos: folder of config.yaml and"
         " pytorch_model.bin, or file",
     )
-    parser.add_argument("--vocab", help="vocab.txt, where the checkpoint carries none")
+    parser.add_argument(
+        "--codec",
+        help="DAC-VAE's weights.pth, or a release folder: codec of a model of its latents; its"
+        " watermark is left out",
+    )
+    parser.add_argument(
+        "--vocab", help="vocab.txt, where the checkpoint carries none, or a tokenizer.json"
+    )
     parser.add_argument("--voices", help="folder of built-in voices to copy in")
     parser.add_argument(
         "--weights", choices=("ema", "raw"), default="ema", help="averaged (default) or raw"
@@ -43,6 +54,12 @@ def build_parser() -> argparse.ArgumentParser:
         choices=CHOICES,
         metavar="BITS",
         help="4 or 8: pack most layers into so many bits, for a folder of a third or a half",
+    )
+    parser.add_argument(
+        "--onnx",
+        action="store_true",
+        help="write the networks' ONNX graphs as well, for programs other than nanospeech, which"
+        " needs none; their weights are the folder's .safetensors",
     )
     parser.add_argument("--name", help="the model's name; default: the folder's")
     parser.add_argument("--default-voice", help="voice to speak with when none is named")
@@ -70,8 +87,38 @@ def build_parser() -> argparse.ArgumentParser:
         help="whether it speaks in the voice of any recording; with --no-imitates a recording"
         " (--ref-audio) gets a warning",
     )
+    add_foreign(parser)
     parser.add_argument("--card", help="Markdown file to include in the model card")
     return parser
+
+
+def add_foreign(parser: argparse.ArgumentParser) -> None:
+    """Flags for checkpoints of other projects."""
+    kinds = "; ".join(f"{kind.name}: {kind.about}" for kind in KINDS.values())
+    parser.add_argument(
+        "--from",
+        dest="kind",
+        choices=tuple(KINDS),
+        metavar="KIND",
+        help=f"whose checkpoint it is, where that cannot be told from the file. {kinds}",
+    )
+    parser.add_argument(
+        "--config",
+        help="YAML or JSON file of a foreign checkpoint; default: the YAML file beside it",
+    )
+    parser.add_argument(
+        "--licence",
+        "--license",
+        metavar="NAME",
+        help="licence of the weights, such as apache-2.0; default: that of the model card beside"
+        " them, or of the project's own weights",
+    )
+    parser.add_argument(
+        "--accept-licence",
+        "--accept-license",
+        action="store_true",
+        help="keep to a licence that allows no commercial use; remembered for the next time",
+    )
 
 
 @command
@@ -79,8 +126,15 @@ def main(argv: list[str] | None = None) -> int:
     args = vars(build_parser().parse_args(argv))
     from . import ConvertOptions, convert
 
-    config = convert(args.pop("model"), args.pop("output"), ConvertOptions(**args))
-    parts = [p for p in ("duration", "vocoder") if getattr(config, p)]
+    graphs, output = args.pop("onnx"), args.pop("output")
+    config = convert(args.pop("model"), output, ConvertOptions(**args))
+    if graphs:
+        from nanospeech_onnx.export import export
+
+        export(output)
+    parts = [p for p in ("duration", "vocoder", "codec") if getattr(config, p)]
+    if config.licence:
+        print(f"licence of the weights: {config.licence}")
     print(f"wrote model, vocab{''.join(', ' + p for p in parts)}, config and card")
     return 0
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from nanospeech.config import ModelConfig
 
 from .lazy import numbers
+from .licence import is_commercial
 
 
 def card_rows(
@@ -61,9 +62,9 @@ def model_card(
         extra: further Markdown: data, licences, figures, limits.
     """
     rows = card_rows(config, parts, dtype)
+    front = f"---\nlicense: {config.licence}\n---\n\n" if config.licence else ""
     trained = f", {step:,} optimiser steps" if step else ""
-    d = config.dit
-    return f"""# {config.name}
+    return f"""{front}# {config.name}
 
 A nanospeech text-to-speech model{trained}. PyTorch and MLX
 read the same files.
@@ -76,10 +77,32 @@ python -m nanospeech.generate --model . --text "Hello there." --output hello.wav
 |---|---|---|
 {chr(10).join(rows)}
 
-- Speech: DiT, {d.depth} blocks of width {d.dim}, {d.heads} heads, {d.patch_size} mel frame(s) a
-  patch, text upsampling "{d.text_upsampling}".
-- Text: {d.text_num_embeds} {config.tokenizer} (vocab.txt).
-- Audio: {config.audio.sample_rate} Hz, {config.audio.n_mels} mel bands, hop
-  {config.audio.hop_length}.
-
+{network_rows(config)}
+{licence_section(config.licence)}
 {extra}"""
+
+
+def network_rows(config: ModelConfig) -> str:
+    """What the network is, what it reads and what it speaks."""
+    a, d, e = config.audio, config.dit, config.echo
+    if e is not None:
+        return f"""- Speech: EchoDiT, {e.depth} blocks of width {e.dim}, {e.heads} heads.
+- Text: {e.text_vocab} ids ({config.tokenizer}).
+- Audio: {a.sample_rate} Hz, latents of {e.latent_dim}, hop {a.hop_length}."""
+    return f"""- Speech: DiT, {d.depth} blocks of width {d.dim}, {d.heads} heads,
+  {d.patch_size} mel frame(s) a patch, text upsampling "{d.text_upsampling}".
+- Text: {d.text_num_embeds} {config.tokenizer} (vocab.txt).
+- Audio: {a.sample_rate} Hz, {a.n_mels} mel bands, hop
+  {a.hop_length}."""
+
+
+def licence_section(licence: str | None) -> str:
+    """What the card says of the weights' licence."""
+    if licence is None:
+        return ""
+    limit = "" if is_commercial(licence) else " It allows no commercial use of them."
+    return f"""
+## Licence
+
+The weights are published under {licence}, which holds for this conversion too.{limit}
+"""

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from nanospeech.config import ModelConfig, PostfilterConfig
 from nanospeech.errors import InputError
 
 from .card import card_rows, model_card, renewed_card
-from .model import Model, add_duration, from_checkpoint, from_release
+from .codec import read_codec
+from .kinds import find_kind
+from .licence import check_accepted, licence_of
+from .model import Model, add_duration, from_release
 from .options import ConvertOptions
+from .settings import find_settings
+from .source import find_checkpoint, read_source
 from .vocoder import read_vocoder
 from .writer import check_release, is_release, quantized, write_release
 
@@ -36,19 +44,37 @@ def convert(
         InputError, CheckpointError: what cannot be read or does not fit together.
     """
     o = options or ConvertOptions(**settings)
-    if is_release(model):
+    if is_release(model) and o.kind in (None, "nanospeech"):
         check_release(model, output, o.weights, o.quantize)
         read = from_release(model, o.vocab)
     else:
-        read = from_checkpoint(model, o.vocab, o.weights, Path(output).name)
+        read = from_checkpoint(model, Path(output).name, o)
     read = changed(read, o)
     write(read, Path(output), o)
     return read.config
 
 
+def from_checkpoint(model: str | Path, name: str, o: ConvertOptions) -> Model:
+    """The parts of a model from a checkpoint of any kind.
+
+    Raises:
+        InputError: its kind or vocabulary is not known, or its licence was not accepted.
+        CheckpointError: it cannot be read, or contradicts itself.
+    """
+    path = find_checkpoint(model)
+    source = read_source(path, o.weights)
+    settings = find_settings(path, o.config)
+    kind = find_kind(path, source, settings, o.kind)
+    licence = licence_of(path, kind, o.licence)
+    check_accepted(path, kind, licence, o)
+    read = kind.read(path, source, settings, o)
+    config = dataclasses.replace(read.config, name=name, licence=licence)
+    return dataclasses.replace(read, config=config)
+
+
 def changed(read: Model, o: ConvertOptions) -> Model:
     """A model with other settings and other parts."""
-    known = ("name", "default_voice", "temperature", "leading_pause", "imitates")
+    known = ("name", "default_voice", "temperature", "leading_pause", "imitates", "licence")
     config, parts = dataclasses.replace(read.config, **o.chosen(*known)), dict(read.parts)
     if filters := o.chosen("smooth", "sharpen"):
         own = config.postfilter or PostfilterConfig()
@@ -58,9 +84,32 @@ def changed(read: Model, o: ConvertOptions) -> Model:
     if o.vocoder is not None:
         vocoder, parts["vocoder"] = read_vocoder(o.vocoder)
         config = dataclasses.replace(config, vocoder=vocoder)
+    if o.codec is not None:
+        config, parts["codec"] = add_codec(config, o.codec)
+    if o.quantize is not None and config.echo is not None:
+        raise InputError("models of latents are not packed yet; convert without --quantize")
     if o.quantize is not None:
         config = quantized(config, parts, o.quantize)
     return dataclasses.replace(read, config=config, parts=parts)
+
+
+def add_codec(config: ModelConfig, path: str | Path) -> tuple[ModelConfig, Mapping[str, Tensor]]:
+    """Reads the codec of a model of latents and adds it to the config.
+
+    Raises:
+        InputError: the model speaks no latents, or others.
+        CheckpointError: it is no codec that can be read.
+    """
+    codec, tensors = read_codec(path)
+    if config.echo is None or config.echo.latent_dim != codec.latent_dim:
+        speaks = f"latents of {config.echo.latent_dim}" if config.echo else "mels"
+        raise InputError(
+            f"the codec {path} makes latents of {codec.latent_dim}, but the model speaks {speaks}"
+        )
+    audio = dataclasses.replace(
+        config.audio, sample_rate=codec.sample_rate, hop_length=codec.hop_length
+    )
+    return dataclasses.replace(config, codec=codec, audio=audio, vocoder=None), tensors
 
 
 def write(read: Model, folder: Path, o: ConvertOptions) -> None:

@@ -75,6 +75,14 @@ def read_lazily(path: Path) -> LazyTensors:
     return LazyTensors({n: s for n, s in shapes.items() if not n.startswith(IGNORED)}, read)
 
 
+def read_metadata(path: Path) -> dict[str, str]:
+    """The strings in the header of a safetensors file; none of one in shards."""
+    if not path.is_file():
+        return {}
+    with opened(path) as f:
+        return f.metadata() or {}
+
+
 def read_checkpoint(path: Path, prefix: str) -> LazyTensors:
     """The tensors of a sharded checkpoint folder whose names begin with a prefix, without it.
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from nanospeech.release.shapes import dit_config_from_shapes, duration_config_fr
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 
 from .lazy import shapes_of
+from .options import ConvertOptions
 from .source import Source, read_source
 from .writer import read_release
 
@@ -35,27 +36,28 @@ def network_shapes(config: DiTConfig | DurationConfig) -> dict[str, tuple[int, .
         return shapes_of(DurationHead(DurationTransformer(config)).state_dict())
 
 
-def read_network(
-    path: str | Path, weights: str, section: str, kind: type[C], from_shapes: Callable
-) -> tuple[Source, C]:
-    """A network's weights, and its config from the checkpoint or else from the tensors' shapes.
+def network_config(
+    source: Source, path: str | Path, section: str, kind: type[C], from_shapes: Callable
+) -> C:
+    """A network's config, from its checkpoint or else from the tensors' shapes.
 
     Args:
+        source: the checkpoint.
+        path: of it, for messages.
         section: of the checkpoint's config, "dit" or "duration".
         kind: that section's dataclass.
         from_shapes: reads one off shapes.
 
     Raises:
-        CheckpointError: unreadable, or the tensors are not those of the config.
+        CheckpointError: the tensors are not those of the config.
     """
-    source = read_source(path, weights)
     shapes = shapes_of(source.tensors)
     if section in source.config:
         config = from_dict(kind, source.config[section], f"{path}: {section}")
     else:
         config = from_shapes(shapes, path)
     check_tensors(shapes, network_shapes(config), path)
-    return source, config
+    return config
 
 
 @dataclass
@@ -74,13 +76,30 @@ class Model:
         return path if path is not None and path.exists() else None
 
 
-def from_checkpoint(model: str | Path, vocab: str | Path | None, weights: str, name: str) -> Model:
-    """A speech model's checkpoint, with the vocabulary of `vocab` or its own."""
-    source, dit = read_network(model, weights, "dit", DiTConfig, dit_config_from_shapes)
+def fits(source: Source, settings: Mapping[str, Any], name: str) -> bool:
+    """Whether a file may be a speech model of this project's or of upstream nanospeech's."""
+    if "dit" in source.config:
+        return True
+    return any(n.startswith("transformer.") for n in source.tensors) and not any(
+        n.endswith((".to_out.0.bias", ".to_out.layers.0.bias")) for n in source.tensors
+    )
+
+
+def read(
+    path: Path, source: Source, settings: Mapping[str, Any], name: str, o: ConvertOptions
+) -> Model:
+    """A speech model's checkpoint, with the vocabulary of the options or its own.
+
+    Raises:
+        InputError: there is no vocabulary.
+        CheckpointError: not such a checkpoint, or a vocabulary of another size.
+    """
+    dit = network_config(source, path, "dit", DiTConfig, dit_config_from_shapes)
     kind = source.config.get("tokenizer", "chars")
-    tokenizer = find_tokenizer(kind, source.vocab, vocab, dit.text_num_embeds, str(model))
-    audio = from_dict(AudioConfig, source.config.get("audio") or {}, f"{model}: audio")
-    config = ModelConfig(name, kind, audio, dit)
+    tokenizer = find_tokenizer(kind, source.vocab, o.vocab, dit.text_num_embeds, str(path))
+    audio = from_dict(AudioConfig, source.config.get("audio") or {}, f"{path}: audio")
+    language = source.config.get("language", "")
+    config = ModelConfig(name, kind, audio, dit, language=language)
     if source.guided:
         config = dataclasses.replace(config, cfg_strength=0.0)
     if "imitates" in source.config:
@@ -97,7 +116,10 @@ def from_release(folder: str | Path, vocab: str | Path | None) -> Model:
             config.tokenizer, [], vocab, config.dit.text_num_embeds, str(folder)
         )
     config = dataclasses.replace(
-        config, quantization=None, vocoder=config.vocoder if "vocoder" in parts else None
+        config,
+        quantization=None,
+        vocoder=config.vocoder if "vocoder" in parts else None,
+        codec=config.codec if "codec" in parts else None,
     )
     return Model(config, tokenizer, parts, folder=release.folder)
 
@@ -125,9 +147,8 @@ def add_duration(
     config: ModelConfig, path: str | Path, weights: str
 ) -> tuple[ModelConfig, Mapping[str, Tensor]]:
     """Reads the duration model and adds it to the config."""
-    source, duration = read_network(
-        path, weights, "duration", DurationConfig, duration_config_from_shapes
-    )
+    source = read_source(path, weights)
+    duration = network_config(source, path, "duration", DurationConfig, duration_config_from_shapes)
     if duration.text_num_embeds != config.dit.text_num_embeds:
         raise CheckpointError(
             f"{path} was trained with {duration.text_num_embeds} tokens, the speech model with"

@@ -19,12 +19,18 @@ class ConvertOptions:
         duration: the duration model's checkpoint.
         vocoder: a vocoder's run or checkpoint, a release folder, safetensors, or a published Vocos:
             .bin with its config.yaml beside it, or a folder of the two.
-        vocab: vocab.txt, where the checkpoint does not carry its vocabulary.
+        codec: DAC-VAE's weights.pth, or a release folder, for models of its latents.
+        vocab: vocab.txt, where the checkpoint does not carry its vocabulary; or a tokenizer.json.
         voices: folder of built-in voices to copy, without their weights and paces; by default all
             that the source has.
         weights: "ema" or "raw".
         dtype: "float16" or "float32"; of what is not packed.
         name, default_voice, temperature, leading_pause, imitates: for config.json.
+        kind: whose checkpoint it is, a name of kinds.KINDS; None finds it out.
+        config: YAML or JSON file of a foreign checkpoint; by default the YAML file beside it.
+        licence: identifier of the weights' licence, such as "apache-2.0", for the model card; by
+            default that of the model card beside them, or of the kind's published weights.
+        accept_licence: keep to a licence that allows no commercial use; asked for once.
         card: Markdown to put into the model card below its table.
         smooth, sharpen: of the postfilter, see nanospeech/audio/postfilter.py.
         quantize: 4 or 8: pack most layers into so many bits (see
@@ -36,6 +42,7 @@ class ConvertOptions:
 
     duration: str | Path | None = None
     vocoder: str | Path | None = None
+    codec: str | Path | None = None
     vocab: str | Path | None = None
     voices: str | Path | None = None
     weights: str = "ema"
@@ -49,6 +56,10 @@ class ConvertOptions:
     sharpen: float | None = None
     quantize: int | None = None
     imitates: bool | None = None
+    kind: str | None = None
+    config: str | Path | None = None
+    licence: str | None = None
+    accept_licence: bool = False
 
     def __post_init__(self):
         if self.dtype not in DTYPES:

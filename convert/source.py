@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,12 @@ from nanospeech.config import from_dict
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.release.folder import IGNORED
 
-from .lazy import LazyTensors, read_checkpoint, read_lazily
+from .lazy import LazyTensors, read_checkpoint, read_lazily, read_metadata
 
 # Names under which trainers keep the averaged and the raw weights, best first.
 AVERAGED = ("ema_state_dict", "ema_model_state_dict", "average")
 RAW = ("model_state_dict", "state_dict")
+SUFFIXES = (".safetensors", ".pt", ".pth", ".bin")
 EXPORT = "export.json"  # of step_N.weights/, beside its shards
 
 
@@ -35,6 +36,7 @@ class Source:
     vocab: list[str]
     step: int | None = None
     guided: bool = False  # its targets held the guidance already (loss.model_guidance)
+    metadata: dict[str, str] = field(default_factory=dict)  # of a safetensors file
 
 
 def read_source(path: str | Path, weights: str = "ema") -> Source:
@@ -55,7 +57,7 @@ def read_source(path: str | Path, weights: str = "ema") -> Source:
         if path.name.endswith(".safetensors.index.json"):
             path = path.with_name(path.name.removesuffix(".index.json"))
         if path.suffix == ".safetensors":
-            return Source(clean(read_lazily(path)), {}, [])
+            return Source(clean(read_lazily(path)), {}, [], metadata=read_metadata(path))
         if path.is_dir():
             state: Any = read_folder(path)
         else:
@@ -92,7 +94,11 @@ def find_checkpoint(path: str | Path) -> Path:
     folders = [*path.glob("step_*[0-9]"), *path.glob("step_*.weights")]
     found = [*path.glob("step_*.pt"), *(p for p in folders if p.is_dir())]
     if not found:
-        raise CheckpointError(f"{path} holds no step_*; name a checkpoint")
+        files = sorted(p for p in path.glob("*") if p.suffix in SUFFIXES and p.is_file())
+        if len(files) == 1:  # as on the Hub
+            return files[0]
+        choices = f": {', '.join(p.name for p in files[:5])}" if files else ""
+        raise CheckpointError(f"{path} holds no step_*; name a checkpoint{choices}")
     return max(found, key=lambda p: (p.stem, p.suffix))
 
 

@@ -13,6 +13,7 @@ from nanospeech.config import ModelConfig
 from nanospeech.errors import InputError
 from nanospeech.release import sharded
 from nanospeech.release.folder import (
+    CODEC,
     CONFIG,
     DURATION,
     MODEL,
@@ -25,7 +26,7 @@ from nanospeech.release.quantization import PackedWeight, pack_layers, plan, sto
 
 from .lazy import read_lazily, shapes_of
 
-PARTS = {"model": MODEL, "duration": DURATION, "vocoder": VOCODER}
+PARTS = {"model": MODEL, "duration": DURATION, "vocoder": VOCODER, "codec": CODEC}
 
 
 def is_release(path: str | Path) -> bool:

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from .machine import cores
+from .machine import cores, processor_flags
 
 loaded: dict[str, ctypes.CDLL] = {}
 log = logging.getLogger("nanospeech")
@@ -84,12 +84,7 @@ def kernels() -> Iterator[None]:
 
 def best_kernels() -> str | None:
     """OpenBLAS's name of the best kernels for this processor, if it is an x86 one."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    found = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
-    flags = set(found.group(1).split()) if found else set()
+    flags = processor_flags()
     return next((name for name, needed in KERNELS if needed <= flags), None)
 
 

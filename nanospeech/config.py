@@ -6,10 +6,17 @@ import dataclasses
 import json
 import logging
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+from .architectures import (
+    CodecConfig,
+    EchoConfig,
+    EchoOptions,
+    QuantizationConfig,
+    TextEncoderConfig,
+)
 from .errors import CheckpointError, InputError
 from .fields import check_type, current_names, option
 
@@ -20,11 +27,11 @@ METHODS = ("euler", "midpoint", "rk4")
 SCHEDULES = ("epss", "uniform")
 GUIDANCES = ("cfg", "cfg-zero")
 UPSAMPLINGS = ("none", "average", "aligned")
+RULES = ("nanospeech", "f5")
 POOLINGS = ("mean", "tokens")
 PROMPTS = ("frames", "statistics")
-BITS = (2, 3, 4, 5, 6, 8)  # of a packed weight
-GROUP_SIZES = (32, 64, 128)
-TOKENIZERS = ("chars", "bytes", "phonemes")
+STEPS = 7  # of the solver, for models that were not made for another number
+TOKENIZERS = ("chars", "bytes", "phonemes", "pinyin", "echo", "pieces")
 
 
 def from_dict(cls: type[T], values: dict[str, Any], where: str = "config") -> T:
@@ -108,6 +115,12 @@ class DiTConfig:
     patch_size: int = 1  # mel frames per token
     adaln_zero: bool = True  # start blocks as identities (DiT, arXiv 2212.09748)
     dropout: float = 0.1
+    # Options of F5-TTS's own checkpoints (SWivid/F5-TTS).
+    output_biases: bool = False  # of each attention's output and of the last layer
+    grn_all_frames: bool = False  # with text_masking: GRN norms over all frames, not tokens alone
+    # with text_masking: text that is left out is filler at its tokens' places, not zero everywhere
+    null_text_places: bool = False
+    text_positions: int = 4096  # places of the text that differ
 
     @property
     def edge(self) -> str:
@@ -124,6 +137,8 @@ class DiTConfig:
             raise InputError(f"rope_heads is {self.rope_heads}, should be 1 to {self.heads}")
         if self.patch_size < 1:
             raise InputError(f"patch_size is {self.patch_size}, should be at least 1")
+        if self.text_positions < 1:
+            raise InputError(f"text_positions is {self.text_positions}, should be at least 1")
         if self.prompt_dim < 0:
             raise InputError(f"prompt_dim is {self.prompt_dim}; choose 0 (none) or such as 256")
         if self.aligner_dim and (self.text_upsampling != "aligned" or self.aligner_dim < 0):
@@ -202,27 +217,6 @@ class PostfilterConfig:
 
 
 @dataclass(frozen=True)
-class QuantizationConfig:
-    """Which layers' weights are packed into how many bits (see release/quantization.py).
-
-    A layer is named as its weight, with * for the number of a block:
-    "transformer.transformer_blocks.*.attn.to_q". All others are floats.
-    """
-
-    group_size: int = 64  # weights of a row that share a scale
-    model: dict[str, int] = field(default_factory=dict)  # bits by layer
-    duration: dict[str, int] = field(default_factory=dict)
-    vocoder: dict[str, int] = field(default_factory=dict)
-
-    def __post_init__(self):
-        if self.group_size not in GROUP_SIZES:
-            raise InputError(f"group_size is {self.group_size!r}; choose from {GROUP_SIZES}")
-        for layers in (self.model, self.duration, self.vocoder):
-            if bad := {k: v for k, v in layers.items() if v not in BITS or type(v) is not int}:
-                raise InputError(f"bits of layers are {bad}; choose from {BITS}")
-
-
-@dataclass(frozen=True)
 class ModelConfig:
     """A release folder's config.json."""
 
@@ -233,9 +227,13 @@ class ModelConfig:
     duration: DurationConfig | None = None
     vocoder: VocoderConfig | None = None
     default_voice: str | None = None
+    # Of the texts, such as "de"; "und" for several, each of which is named when it is spoken. "":
+    # unknown, English if the vocabulary has its letters and no digits.
+    language: str = ""
     # Guidance strength when none is asked for; 0 for models that learnt their guidance
     # (loss.model_guidance, arXiv 2502.12154).
     cfg_strength: float = 3.0
+    steps: int = STEPS  # of the solver when none are asked for
     # Standard deviation of the initial noise when none is asked for (Glow-TTS, arXiv 2005.11129,
     # section 5.1)
     temperature: float = 1.0
@@ -244,9 +242,19 @@ class ModelConfig:
     leading_pause: float = 0.0
     postfilter: PostfilterConfig | None = None
     quantization: QuantizationConfig | None = None
+    # The speech model is an EchoDiT, and `dit` stands for nothing. Where there is a codec, its
+    # rate, hop and width of latents are `audio`'s sample_rate, hop_length and n_mels.
+    echo: EchoConfig | None = None
+    echo_sampling: EchoOptions | None = None
+    codec: CodecConfig | None = None
+    text_encoder: TextEncoderConfig | None = None
     # Whether it imitates any recording (--ref-audio). None: unknown. False: it speaks only in the
     # voices that it was trained on, and another recording gets a warning.
     imitates: bool | None = None
+    licence: str | None = None  # identifier of the weights' licence, where it is known
+    # How a recording becomes a prompt, how long new speech lasts, and which counts of steps have a
+    # grid of EPSS: "f5" as in F5-TTS, for its checkpoints.
+    rules: str = "nanospeech"
 
     RENAMED: ClassVar[dict[str, str]] = {"lead": "leading_pause"}
 
@@ -257,11 +265,20 @@ class ModelConfig:
             raise InputError(f"leading_pause is {self.leading_pause} s, should be 0 to 1")
         if not 0 <= self.cfg_strength <= 100:
             raise InputError(f"cfg_strength is {self.cfg_strength}, should be 0 to 100")
+        if not 1 <= self.steps <= 1000:
+            raise InputError(f"steps is {self.steps}, should be 1 to 1000")
         if self.tokenizer not in TOKENIZERS:
             raise InputError(f"tokenizer {self.tokenizer!r}; choose from {TOKENIZERS}")
+        if self.rules not in RULES:
+            raise InputError(f"rules {self.rules!r}; choose from {RULES}")
+
+    @property
+    def text_count(self) -> int:
+        """Ids that the speech model knows."""
+        return self.echo.text_vocab if self.echo else self.dit.text_num_embeds
 
     def chosen(self, options: SampleOptions, name: str) -> float:
-        """A cfg_strength or temperature that is asked for, else the model's own."""
+        """A cfg_strength, temperature or steps that is asked for, else the model's own."""
         asked = getattr(options, name)
         return getattr(self, name) if asked is None else asked
 
@@ -289,6 +306,10 @@ SECTIONS: dict[str, type] = {
     "vocoder": VocoderConfig,
     "postfilter": PostfilterConfig,
     "quantization": QuantizationConfig,
+    "echo": EchoConfig,
+    "echo_sampling": EchoOptions,
+    "codec": CodecConfig,
+    "text_encoder": TextEncoderConfig,
 }
 
 
@@ -299,7 +320,7 @@ class SampleOptions:
     method: str = option(
         "euler", "solver: a step of euler evaluates the network once, of midpoint twice, of rk4 4x"
     )
-    steps: int = option(7, "solver steps; more is slower and finer")
+    steps: int | None = option(None, "solver steps; more is slower and finer")
     cfg_strength: float | None = option(
         None, "guidance strength: more is clearer and less varied; 0 is off and twice as fast"
     )
@@ -328,7 +349,7 @@ class SampleOptions:
             raise InputError(
                 f"schedule {self.schedule!r} not known; choose from {', '.join(SCHEDULES)}"
             )
-        if not 1 <= self.steps <= 1000:
+        if self.steps is not None and not 1 <= self.steps <= 1000:
             raise InputError(f"steps is {self.steps}; choose 1 to 1000")
         if self.cfg_strength is not None and not 0 <= self.cfg_strength <= 100:
             raise InputError(f"cfg_strength is {self.cfg_strength}; choose 0 to 100")
@@ -336,10 +357,11 @@ class SampleOptions:
             raise InputError(
                 f"guidance {self.guidance!r} not known; choose from {', '.join(GUIDANCES)}"
             )
-        if not 0 <= self.zero_init <= min(2, self.steps - 1):
+        steps = STEPS if self.steps is None else self.steps
+        if not 0 <= self.zero_init <= min(2, steps - 1):
             raise InputError(
-                f"zero_init is {self.zero_init} of {self.steps} steps; choose 0 to"
-                f" {min(2, self.steps - 1)}: a step at least must move"
+                f"zero_init is {self.zero_init} of {steps} steps; choose 0 to"
+                f" {min(2, steps - 1)}: a step at least must move"
             )
         if not 0 <= self.cfg_from <= self.cfg_until <= 1:
             raise InputError(

@@ -42,7 +42,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_texts(parser.add_argument_group("what is said, and where to").add_argument)
     add_voices(parser.add_argument_group("by whom").add_argument)
     add_sampling(parser.add_argument_group("how"))
-    add_output_flags(parser.add_argument_group("pauses and loudness").add_argument)
+    add_output_flags(parser.add_argument_group("pauses, loudness, words").add_argument)
     add_machine(parser.add_argument_group("with what").add_argument)
     parser.add_argument("--quiet", action="store_true", help="no progress, no figures")
     parser.add_argument("--version", action=Version, nargs=0, help="print the version")
@@ -62,6 +62,24 @@ def add_texts(add: Callable[..., Any]) -> None:
         "--output",
         metavar="FILE",
         help="wav, flac, ogg, opus or mp3; - writes WAV to standard output",
+    )
+    add(
+        "--markup",
+        action="store_true",
+        help="read [pause 500ms], [spell: ABC], [say: word | phonemes], [slow], [fast] and"
+        " [voice: NAME] in the text (docs/writers.md)",
+    )
+    add("--ssml", action="store_true", help="the text is SSML")
+    add(
+        "--subtitles",
+        metavar="FILE",
+        help="write when each word is heard: .srt, .vtt or .json; with --batch srt, vtt or json"
+        " alone, for a file beside each WAV",
+    )
+    add(
+        "--subtitle-words",
+        action="store_true",
+        help="with --subtitles: a cue for each word, not for each sentence",
     )
     add(
         "--stream",
@@ -106,10 +124,13 @@ def add_machine(add: Callable[..., Any]) -> None:
         "--backend",
         default="auto",
         metavar="NAME",
-        help="torch, mlx or another that is installed; auto chooses one",
+        help="torch, mlx, onnx or another that is installed; auto chooses one",
     )
     add("--device", help="for example cpu, cuda, cuda:1, mps or gpu; a GPU if there is one")
-    add("--dtype", help="float32, float16 or bfloat16 (default: the fastest on this device)")
+    add(
+        "--dtype",
+        help="float32, float16 or bfloat16; onnx: float32 or int8 (default: the fastest here)",
+    )
     add(
         "--quantize",
         type=int,
@@ -157,6 +178,7 @@ def read_options(args: argparse.Namespace) -> tuple[SampleOptions, str | None, f
     Raises:
         InputError: flags that are out of range or exclude each other.
     """
+    from nanospeech.release.user_lexicon import open_lexicon
     from nanospeech.release.voices import check_reference
     from nanospeech.speech.speaker import DURATIONS
 
@@ -168,13 +190,14 @@ def read_options(args: argparse.Namespace) -> tuple[SampleOptions, str | None, f
             f"--duration {how!r} not known; choose from {', '.join(DURATIONS)}, or give seconds"
         )
     check_reference(args.ref_audio, args.ref_text, args.voice, listens=True)
-    read_output(args)
+    open_lexicon(read_output(args).lexicon)
     return options, how, seconds
 
 
 def load_speaker(args: argparse.Namespace, options: SampleOptions, how: str | None) -> Any:
     """The model and the voice that are asked for, as a Speaker."""
     from nanospeech.speech.speaker import Speaker
+    from nanospeech.speech.words import is_aligned
 
     from .load import load_engine
 
@@ -186,42 +209,59 @@ def load_speaker(args: argparse.Namespace, options: SampleOptions, how: str | No
         reference = found.wave, found.text
     where = args.model, args.backend, args.device, args.dtype
     engine = load_engine(*where, args.quantize, args.compile or None)
-    speed, output = (args.speed, args.seed), read_output(args)
-    return Speaker(engine, args.voice, *reference, options, *speed, duration=how, output=output)
+    more: dict[str, Any] = {"duration": how, "output": read_output(args)}
+    if getattr(args, "subtitles", None) is not None and not is_aligned(engine):
+        more["aligner"] = load_engine(None, args.backend, args.device)
+    return Speaker(engine, args.voice, *reference, options, args.speed, args.seed, **more)
 
 
 def generate(args: argparse.Namespace) -> int:
     """Speaks. Bad input is found before the model is loaded, as far as it can be."""
     from nanospeech.audio.sinks import Memory
-    from nanospeech.speech.speaker import check_speech, step_bar
+    from nanospeech.speech.script import check_speech, spoken_text
+    from nanospeech.speech.speaker import step_bar
+    from nanospeech.speech.subtitles import check_subtitles, write_subtitles
+    from nanospeech.text.markup import read_markup
+    from nanospeech.text.ssml import read_ssml
 
     from .audio import wave as audio
 
     options, how, seconds = read_options(args)
-    text = choose_text(args)
+    text: Any = choose_text(args)
     arrives = not isinstance(text, str)
-    said = text if isinstance(text, str) else None
-    check_speech(said, args.speed, args.seed, seconds)
+    if args.ssml:
+        text = read_ssml(text)
+    elif args.markup:
+        text = read_markup(text)
+    check_speech(None if arrives else spoken_text(text), args.speed, args.seed, seconds)
     target, device = args.output, None
     if target is None and (device := audio.player()) is None:
         target = FALLBACK
     if target not in (None, "-"):
         audio.check_writable(target)
+    if args.subtitles is not None:
+        check_subtitles(args.subtitles)
     speaker = load_speaker(args, options, how)
     if target is not args.output and not args.quiet:
         say(f"no player here (pip install 'nanospeech-tts[play]'): writing to {target}")
     out = choose_output(target, device if args.stream else None, args.stream, speaker.sample_rate)
     began = time.perf_counter()
+    words: list[Any] = []
     try:
         with step_bar(not args.quiet and not arrives) as on_step:
-            first = deliver(speaker.stream(text, seconds, on_step, early=args.stream), out)
+            pieces = speaker.pieces(text, seconds, on_step, early=args.stream)
+            first = deliver(pieces, out, words)
     except KeyboardInterrupt:
         if isinstance(out, Memory) or not out.samples:
             raise
+        if args.subtitles is not None:
+            write_subtitles(args.subtitles, words, args.subtitle_words)
         where = "" if target in (None, "-") else f"; they are in {target}"
         say(f"interrupted; {out.seconds:.2f} s were spoken{where}")
         return 130
     elapsed = time.perf_counter() - began
+    if args.subtitles is not None:
+        write_subtitles(args.subtitles, words, args.subtitle_words)
     if target == "-" and isinstance(out, Memory):
         sys.stdout.buffer.write(audio.wav_bytes(out.wave, out.sample_rate))
         sys.stdout.buffer.flush()
@@ -254,7 +294,7 @@ def choose_text(args: argparse.Namespace) -> str | Iterator[str]:
     given = args.file if args.text is None else args.text
     if given is None:
         check_stdin()
-    if args.stream and given in (None, "-"):
+    if args.stream and given in (None, "-") and not (args.markup or args.ssml):
         return arriving_text(args.encoding)
     if args.file is not None:
         return some(read_file(args.file, args.encoding))
@@ -276,13 +316,15 @@ def choose_output(target: str | None, device: Any, streams: bool, sample_rate: i
     return Loudspeaker(device, sample_rate)
 
 
-def deliver(waves: Iterable[Any], out: Any) -> float:
-    """Writes waves as they come; returns when the first was there."""
+def deliver(pieces: Iterable[Any], out: Any, words: list[Any]) -> float:
+    """Writes pieces as they come, and collects their words; returns when the first was there."""
     first = 0.0
     with out:
-        for wave in waves:
+        for wave, said in pieces:
             first = first or time.perf_counter()
-            out.write(wave)
+            words += said
+            if len(wave):
+                out.write(wave)
     return first
 
 
@@ -303,18 +345,24 @@ def speak_batch(args: argparse.Namespace) -> int:
     """
     from nanospeech.speech.reading import read_file
     from nanospeech.speech.speaker import check_speech
+    from nanospeech.speech.subtitles import FORMATS
 
     from .speech import batch_files
 
     options, how, seconds = read_options(args)
     given = args.text is not None or args.file is not None
-    if given or args.stream or seconds is not None:
+    if given or args.stream or args.markup or args.ssml or seconds is not None:
         raise InputError(
-            "--batch speaks the lines of its file; give it without --text, --file, --stream and the"
-            " seconds of --duration"
+            "--batch speaks the lines of its file; give it without --text, --file, --stream,"
+            " --markup, --ssml and the seconds of --duration"
         )
     if args.output in (None, "-"):
         raise InputError("--batch writes into a folder; name it with --output FOLDER")
+    if args.subtitles not in (None, *FORMATS):
+        raise InputError(
+            f"--subtitles is {args.subtitles}; with --batch choose {', '.join(FORMATS)}: each line"
+            " has its own file"
+        )
     check_speech(None, args.speed, args.seed)
     limits = BatchLimits(items=args.batch_size)
     outcome = batch_files.speak_file(
@@ -324,6 +372,7 @@ def speak_batch(args: argparse.Namespace) -> int:
         limits,
         args.overwrite,
         progress=not args.quiet,
+        subtitles=args.subtitles and (args.subtitles, args.subtitle_words),
     )
     for number, why in sorted(outcome.failures.items()):
         say(f"line {number}: {why}")

@@ -6,8 +6,9 @@ import logging
 from pathlib import Path
 
 from . import plugins
+from .config import ModelConfig
 from .engine.backend import Backend
-from .engine.base import DTYPES, Engine
+from .engine.base import Engine
 from .errors import BackendError, InputError
 from .release.folder import Release, open_release
 
@@ -50,23 +51,42 @@ def installed(name: str) -> bool:
     return find_backend(name).installed()
 
 
-def pick_backend(backend: str = "auto") -> str:
+def ranked() -> list[str]:
+    """The installed backends, the one that "auto" prefers first.
+
+    Raises:
+        BackendError: there is none.
+    """
+    found = sorted(usable().items(), key=lambda item: item[1].rank())
+    names = [name for name, one in found if one.installed()]
+    if not names:
+        raise BackendError(f"no backend is installed; run: {found[0][1].install}")
+    return names
+
+
+def pick_backend(
+    backend: str = "auto",
+    config: ModelConfig | None = None,
+    device: str | None = None,
+    dtype: str | None = None,
+) -> str:
     """The name of the backend to use.
 
     Args:
-        backend: "torch", "mlx", one of another package, or "auto": the first installed of MLX (on
-            Apple silicon), PyTorch, MLX, and others.
+        backend: "torch", "mlx", "onnx", one of another package, or "auto": the fastest of those
+            that are installed, as docs/onnx.md has measured them, and that run the model.
+        config: the model's, for "auto".
+        device, dtype: as for load_engine.
 
     Raises:
         InputError: another name.
         BackendError: not installed; the message has the command that installs it.
     """
     if backend == "auto":
-        ranked = sorted(usable().items(), key=lambda item: item[1].rank())
-        found = [name for name, one in ranked if one.installed()]
-        if not found:
-            raise BackendError(f"no backend is installed; run: {ranked[0][1].install}")
-        return found[0]
+        config = config or ModelConfig()
+        names = ranked()
+        suited = [n for n in names if find_backend(n).suits(config, device, dtype)]
+        return (suited or names)[0]
     chosen = find_backend(backend)
     if not chosen.installed():
         raise BackendError(f"the {backend} backend is not installed; run: {chosen.install}")
@@ -85,11 +105,13 @@ def load_engine(
 
     Args:
         folder_or_repo: a release folder, a Hub name, or None for the voice that is shipped.
-        backend: "auto", "torch", "mlx" or one that another package adds; see pick_backend.
-        device: torch: "cpu", "cuda", "cuda:1", "mps"; mlx: "cpu", "gpu". None takes a GPU if any.
-        dtype: of the speech model's transformer: "float32", "float16" or "bfloat16". None is
-            float32 in MLX, and in PyTorch the type that the processor multiplies fastest. MLX on a
-            CPU is ten times slower in other types, and warns.
+        backend: "auto", "torch", "mlx", "onnx" or one that another package adds; see pick_backend.
+        device: torch: "cpu", "cuda", "cuda:1", "mps"; mlx: "cpu", "gpu"; None takes a GPU if any.
+            onnx: "cpu" (None), "cuda", "coreml", "directml".
+        dtype: of the speech model's transformer: "float32", "float16" or "bfloat16", in ONNX
+            Runtime "float32" or "int8". None is float32 in MLX and ONNX Runtime, and in PyTorch the
+            type that the processor multiplies fastest. MLX on a CPU is ten times slower in other
+            types, and warns.
         quantize: round the speech model's weights to 4 or 8 bits. MLX on a GPU computes with
             packed weights; elsewhere they are unpacked first. See nanospeech convert --quantize.
         compile: compile the network for a few lengths, to which others are padded. None compiles
@@ -101,10 +123,12 @@ def load_engine(
         CheckpointError: the release folder is incomplete, damaged or contradicts itself.
         BackendError: the backend or the device is not there.
     """
-    if dtype is not None and dtype not in DTYPES:
-        raise InputError(f"dtype {dtype!r} not known; choose from {', '.join(DTYPES)}")
-    name = pick_backend(backend)
+    pick_backend(backend)  # before a download
     release = open_release(folder_or_repo)
+    name = pick_backend(backend, release.config, device, dtype)
+    known = find_backend(name).dtypes
+    if dtype is not None and dtype not in known:
+        raise InputError(f"dtype {dtype!r} not known; {name} has {', '.join(known)}")
     if quantize is not None:
         release = release.quantize(quantize)
     return start(release, name, device, dtype, compile)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import os
+import re
+import shutil
 from pathlib import Path
 
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 OWN_GROUPS = Path("/proc/self/cgroup")
+GPU_DRIVERS = ("/dev/nvidiactl", "/dev/kfd")
 # how many threads a library starts: read when it is loaded
 THREADS = (
     "OMP_NUM_THREADS",
@@ -53,6 +56,21 @@ def quotas(groups: Path = CONTROL_GROUPS, own: Path = OWN_GROUPS) -> list[int]:
             if quota.isdecimal() and period.isdecimal():  # not max or -1: no limit
                 found.append(max(1, math.ceil(int(quota) / max(1, int(period)))))
     return found
+
+
+def processor_flags() -> set[str]:
+    """Names of what an x86 processor has, as Linux tells them; empty elsewhere."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return set()
+    found = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
+    return set(found.group(1).split()) if found else set()
+
+
+def has_gpu() -> bool:
+    """Whether there is a driver of an NVIDIA or AMD GPU, by its files or its tool."""
+    return any(Path(p).exists() for p in GPU_DRIVERS) or shutil.which("nvidia-smi") is not None
 
 
 def share_cores() -> None:

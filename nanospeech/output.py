@@ -1,10 +1,12 @@
-"""Output: pauses and loudness of speech, their defaults and their flags."""
+"""Output: pauses, loudness, pronunciation and language of speech, their defaults and flags."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from .config import option
@@ -12,14 +14,16 @@ from .errors import InputError
 
 LOUDNESS = (-40.0, -9.0)  # LUFS
 LONGEST_PAUSE = 10.0  # seconds
+WORDS = ("lexicon", "language")  # fields that are no numbers
 PAUSES = ("clause", "sentence", "paragraph", "heading")  # from the shortest to the longest
 
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """Pauses and loudness. None leaves a pause, or the level, as the model makes it.
+    """Pauses, loudness, words of a lexicon, and the language of texts.
 
-    Pauses are seconds of silence at speed 1; a speed of 2 halves them.
+    None leaves a pause, or the level, as the model makes it. Pauses are seconds of silence at
+    speed 1; a speed of 2 halves them. The lexicon is a path, or phonemes by word.
     """
 
     loudness: float | None = option(-18.0, "LUFS of the speech, by EBU R 128; off: the voice's own")
@@ -31,9 +35,20 @@ class OutputOptions:
     pause_heading: float | None = option(
         1.05, "the same after a heading: a line '# Title', or a short paragraph without a full stop"
     )
+    lexicon: str | Path | Mapping[str, str] | None = option(
+        None,
+        "file of words and their phonemes, a tab between them, that goes before your own"
+        " lexicon.txt; off: neither (default: your own)",
+    )
+
+    language: str | None = option(
+        None,
+        "of the text, such as en or de-AT: by whose rules numbers and signs are read (default:"
+        " the model's)",
+    )
 
     def __post_init__(self):
-        for field in dataclasses.fields(self):
+        for field in numbers():
             value = getattr(self, field.name)
             low, high = LOUDNESS if field.name == "loudness" else (0.0, LONGEST_PAUSE)
             if value is not None and not low <= value <= high:
@@ -46,8 +61,14 @@ class OutputOptions:
         return getattr(self, f"pause_{kind}")
 
 
-# of speech to be measured: speaker encoders and DNSMOS take another level for another voice
-MEASURED = OutputOptions(loudness=None)
+def numbers() -> list[dataclasses.Field]:
+    """The fields that are numbers."""
+    return [f for f in dataclasses.fields(OutputOptions) if f.name not in WORDS]
+
+
+# of speech to be measured: speaker encoders and DNSMOS take another level for another voice, and
+# a user's own words are no part of the model
+MEASURED = OutputOptions(loudness=None, lexicon="off")
 
 
 def number_or_off(text: str) -> float | None:
@@ -56,12 +77,12 @@ def number_or_off(text: str) -> float | None:
 
 
 def add_output_flags(add: Any) -> None:
-    """Flags of OutputOptions: --loudness, --pause-clause and so on.
+    """Flags of OutputOptions: --loudness, --pause-clause and so on, --lexicon, --language.
 
     Args:
         add: a parser's add_argument.
     """
-    for field in dataclasses.fields(OutputOptions):
+    for field in numbers():
         add(
             "--" + field.name.replace("_", "-"),
             dest=field.name,
@@ -70,6 +91,9 @@ def add_output_flags(add: Any) -> None:
             metavar="N",
             help=f"{field.metadata['help']} (default: %(default)s)",
         )
+    for name, value in zip(WORDS, ("FILE", "CODE")):
+        said = OutputOptions.__dataclass_fields__[name].metadata["help"]
+        add(f"--{name}", metavar=value, help=said)
 
 
 def read_output(args: argparse.Namespace) -> OutputOptions:

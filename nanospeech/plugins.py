@@ -1,4 +1,4 @@
-"""Plugins: backends and commands, found by name in the core's own table or by entry points.
+"""Plugins: backends, commands and languages, by name in the core's table or by entry points.
 
 What is in this repository is in BUILT_IN, so that a checkout works before it is installed, whatever
 version's metadata lies around; pyproject.toml declares the same as entry points. Other packages add
@@ -13,15 +13,25 @@ from typing import Any
 BACKENDS = "nanospeech.backends"  # subclasses of nanospeech.engine.backend.Backend
 COMMANDS = "nanospeech.commands"  # functions of a list of arguments that return an exit code
 
+LANGUAGES = "nanospeech.languages"  # subclasses of nanospeech.text.language.Language
+
 # group: name: "module:attribute"
 BUILT_IN = {
     BACKENDS: {
         "torch": "nanospeech_torch.backend:TorchBackend",
         "mlx": "nanospeech_mlx.backend:MlxBackend",
+        "onnx": "nanospeech_onnx.backend:OnnxBackend",
+    },
+    LANGUAGES: {
+        "en": "nanospeech.text.languages:English",
+        "de": "nanospeech.text.german.german:German",
     },
     COMMANDS: {
         "speak": "nanospeech.generate:main",
+        "book": "nanospeech.commands.book:main",
+        "serve": "nanospeech.commands.serve:main",
         "voices": "nanospeech.commands.voices:main",
+        "say-how": "nanospeech.commands.say_how:main",
         "prepare": "nanospeech.commands.prepare:main",
         "train": "nanospeech_torch.train.__main__:main",
         "finetune": "nanospeech_torch.finetune.__main__:main",

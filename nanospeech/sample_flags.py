@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from .config import GUIDANCES, METHODS, SCHEDULES, SampleOptions
+from .config import GUIDANCES, METHODS, SCHEDULES, STEPS, SampleOptions
 
 FLAGS = {
     "steps": "--steps",
@@ -20,6 +20,7 @@ FLAGS = {
     "temperature": "--temperature",
 }
 OWN = {  # defaults that a release folder has
+    "steps": f"the model's own, mostly {STEPS}",
     "cfg_strength": "the voice's or the model's own, mostly 3",
     "temperature": "the model's own, mostly 1",
 }
@@ -56,10 +57,11 @@ def add_sampling(parser: Any, measures: bool = False) -> None:
         flags = [FLAGS[field.name]]
         if measures and (whole := "--" + field.name.replace("_", "-")) not in flags:
             flags.append(whole)
-        kind: Any = {"int": int, "str": str, "float": float}.get(str(field.type), number_or_none)
+        kinds = {"int": int, "int | None": int, "str": str, "float": float}
+        kind: Any = kinds.get(str(field.type), number_or_none)
         default: Any = field.default
         if measures and field.name == "steps":
-            kind, default = integers, [field.default]
+            kind = integers
         choices = CHOICES.get(field.name)
         shown = OWN.get(field.name, field.default)
         parser.add_argument(

@@ -26,16 +26,19 @@ class MlxBackend(Backend):
         return find_spec("mlx") is not None and find_spec("mlx.core") is not None
 
     def rank(self) -> float:
-        """Before PyTorch on Apple silicon, after it elsewhere."""
-        return 1 if sys.platform == "darwin" and platform.machine() == "arm64" else 3
+        """First on Apple silicon, last elsewhere."""
+        return 1 if sys.platform == "darwin" and platform.machine() == "arm64" else 4
 
     def load(
         self, release: Release, device: str | None, dtype: str | None, compile: bool | None
     ) -> MlxEngine:
         prefer_fast_blas()
-        from .engine import MlxEngine
+        if release.config.echo is not None:
+            from .echo.engine import MlxLatentEngine as Chosen
+        else:
+            from .engine import MlxEngine as Chosen
 
-        engine = MlxEngine(release, device, dtype, compile)
+        engine = Chosen(release, device, dtype, compile)
         if engine.device == "cpu":
             advise_fast_blas()
         return engine

@@ -84,7 +84,7 @@ class DurationTransformer(layers.Module):
         text_mask = mask
         if self.config.text_masking:
             text_mask = text >= 0 if mask is None else (text >= 0) & mask
-        states = self.text_embed(text, text_mask)
+        states = self.text_embed(text, text_mask, text_mask)
         x = self.input_embed(layers.concat(layers.masked(mel_BNM, mask), states), mask)
         angles = layers.rotary_angles(places, self.config.dim_head, x)
         seen = layers.seen(mask, x, self.config.dim_head)

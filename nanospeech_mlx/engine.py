@@ -73,14 +73,8 @@ class MlxEngine(Engine):
         super().__init__(release, device, dtype, gpu if compile is None else compile)
 
     def load(self, name: str) -> nn.Module:
-        c, prefix = self.config, ""
-        if name == MODEL:
-            module, prefix = DiT(c.dit), "transformer."
-        elif name == DURATION:
-            module = DurationHead(DurationTransformer(c.duration))
-        else:
-            assert c.vocoder is not None
-            module = Vocos(c.vocoder)
+        prefix = "transformer." if name == MODEL else ""
+        module = self.network_of(name)
         path = self.release.path(name)
         tensors = self.release.weights(name, self.packed and name == MODEL)
         flat: Any = tree_flatten(module.parameters())
@@ -99,6 +93,16 @@ class MlxEngine(Engine):
         module.eval()
         mx.eval(module.parameters())
         return module
+
+    def network_of(self, name: str) -> nn.Module:
+        """MODEL, DURATION or VOCODER without weights."""
+        c = self.config
+        if name == MODEL:
+            return DiT(c.dit)
+        if name == DURATION:
+            return DurationHead(DurationTransformer(c.duration))
+        assert c.vocoder is not None
+        return Vocos(c.vocoder)
 
     def run(self, *inputs: Any) -> mx.array:
         if self.device != "cpu" or self.compiled:

@@ -98,10 +98,13 @@ def sinusoid(time_B: mx.array, dim: int, scale: float = 1000.0) -> mx.array:
     return mx.concatenate([mx.sin(angles), mx.cos(angles)], axis=-1)
 
 
-def text_positions(length: int, dim: int, like: mx.array) -> mx.array:
-    """Absolute positions of the text: cosine half, then sine half; float32 (length, dim)."""
+def text_positions(length: int, dim: int, like: mx.array, count: int = 4096) -> mx.array:
+    """Absolute positions of the text: cosine half, then sine half; float32 (length, dim).
+
+    Places from `count` on have that of the last.
+    """
     freqs = 10_000 ** -(mx.arange(0, dim, 2, dtype=mx.float32) / dim)
-    steps = mx.minimum(mx.arange(length, dtype=mx.float32), 4095)
+    steps = mx.minimum(mx.arange(length, dtype=mx.float32), count - 1)
     angles = steps[:, None] * freqs
     return mx.concatenate([mx.cos(angles), mx.sin(angles)], axis=-1)
 

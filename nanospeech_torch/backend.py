@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import platform
+import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from nanospeech.engine.backend import Backend
-from nanospeech.machine import share_cores
+from nanospeech.machine import has_gpu, processor_flags, share_cores
 
 if TYPE_CHECKING:
     from nanospeech.release.folder import Release
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 # oneDNN keeps what it compiled for each shape, by default for 1024 of them, and texts have ever new
 # lengths: ten minutes took 100 MB. With 32 speech is no slower. Read when torch is imported
 KERNELS = "ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32"
+FAST_BFLOAT16 = {"avx512_bf16", "amx_bf16"}
 
 
 class TorchBackend(Backend):
@@ -29,13 +32,19 @@ class TorchBackend(Backend):
         return find_spec("torch") is not None
 
     def rank(self) -> float:
-        return 2
+        """Before ONNX Runtime where there is a GPU, or fast bfloat16 on the CPU; else after it."""
+        apple = sys.platform == "darwin" and platform.machine() == "arm64"
+        fast = apple or has_gpu() or FAST_BFLOAT16 & processor_flags()
+        return 2 if fast else 3
 
     def load(
         self, release: Release, device: str | None, dtype: str | None, compile: bool | None
     ) -> TorchEngine:
         os.environ.setdefault(*KERNELS)
         share_cores()
-        from .engine import TorchEngine
+        if release.config.echo is not None:
+            from .echo.engine import TorchLatentEngine as Chosen
+        else:
+            from .engine import TorchEngine as Chosen
 
-        return TorchEngine(release, device, dtype, compile)
+        return Chosen(release, device, dtype, compile)

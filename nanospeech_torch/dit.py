@@ -39,7 +39,10 @@ class GRN(layers.Module):
 
 
 class ConvNeXtV2Block(layers.Module):
-    """Depthwise convolution, then a feed-forward with GRN; masked positions stay zero."""
+    """Depthwise convolution, then a feed-forward with GRN.
+
+    The convolution sees zeros where mask_BT is false; GRN norms over the places of norm_mask_BT.
+    """
 
     def __init__(self, dim: int, hidden: int):
         super().__init__()
@@ -50,29 +53,33 @@ class ConvNeXtV2Block(layers.Module):
         self.grn = GRN(hidden)
         self.pwconv2 = layers.Linear(hidden, dim)
 
-    def forward(self, x_BTD: Array, mask_BT: Array | None) -> Array:
+    def forward(self, x_BTD: Array, mask_BT: Array | None, norm_mask_BT: Array | None) -> Array:
         hidden = self.norm(self.dwconv(layers.masked(x_BTD, mask_BT)))
-        hidden = layers.masked(self.act(self.pwconv1(hidden)), mask_BT)
+        hidden = layers.masked(self.act(self.pwconv1(hidden)), norm_mask_BT)
         return x_BTD + self.pwconv2(self.grn(hidden))
 
 
 class TextEmbedding(layers.Module):
     """Token ids (padded with -1) to vectors; id -1 is the filler, row 0."""
 
-    def __init__(self, count: int, dim: int, conv_layers: int, positions: bool):
+    def __init__(
+        self, count: int, dim: int, conv_layers: int, positions: bool, max_positions: int = 4096
+    ):
         super().__init__()
         self.text_embed = layers.Embedding(count + 1, dim)
         self.text_blocks = layers.ModuleList(
             [ConvNeXtV2Block(dim, dim * 2) for _ in range(conv_layers)]
         )
         self.positions = positions and conv_layers > 0
+        self.max_positions = max_positions
 
-    def forward(self, text_BT: Array, mask_BT: Array | None) -> Array:
+    def forward(self, text_BT: Array, mask_BT: Array | None, norm_mask_BT: Array | None) -> Array:
         x = self.text_embed(text_BT + 1)
         if self.positions:
-            x = x + layers.cast(layers.text_positions(x.shape[1], x.shape[2], x), x)
+            places = layers.text_positions(x.shape[1], x.shape[2], x, self.max_positions)
+            x = x + layers.cast(places, x)
         for block in self.text_blocks:
-            x = block(x, mask_BT)
+            x = block(x, mask_BT, norm_mask_BT)
         return layers.masked(x, mask_BT)
 
 
@@ -176,7 +183,14 @@ class Attention(layers.Module):
     """Multi-head self-attention with rotary positions on the first heads."""
 
     def __init__(
-        self, dim: int, heads: int, dim_head: int, rope_heads: int, qk_norm: bool, dropout: float
+        self,
+        dim: int,
+        heads: int,
+        dim_head: int,
+        rope_heads: int,
+        qk_norm: bool,
+        dropout: float,
+        bias: bool = False,
     ):
         super().__init__()
         self.heads = heads
@@ -188,7 +202,7 @@ class Attention(layers.Module):
         self.q_norm = layers.RMSNorm(dim_head) if qk_norm else None
         self.k_norm = layers.RMSNorm(dim_head) if qk_norm else None
         self.to_out = layers.Sequential(
-            layers.Linear(inner, dim, bias=False), layers.Dropout(dropout)
+            layers.Linear(inner, dim, bias=bias), layers.Dropout(dropout)
         )
 
     def forward(self, x_BND: Array, mask_BN: Array | None, angles: tuple[Array, Array]) -> Array:
@@ -240,7 +254,9 @@ class DiTBlock(layers.Module):
         super().__init__()
         c = config
         self.attn_norm = AdaLayerNorm(c.dim, 6, c.adaln_zero)
-        self.attn = Attention(c.dim, c.heads, c.dim_head, c.rope_heads, c.qk_norm, c.dropout)
+        self.attn = Attention(
+            c.dim, c.heads, c.dim_head, c.rope_heads, c.qk_norm, c.dropout, c.output_biases
+        )
         self.ff_norm = layers.LayerNorm(c.dim)
         self.ff = FeedForward(c.dim, c.ff_mult, c.dropout)
 
@@ -271,7 +287,7 @@ class DiT(layers.Module):
         aligned = c.text_upsampling == "aligned"
         self.time_embed = TimestepEmbedding(c.dim)
         self.text_embed = TextEmbedding(
-            c.text_num_embeds, c.text_dim, c.conv_layers, positions=not aligned
+            c.text_num_embeds, c.text_dim, c.conv_layers, not aligned, c.text_positions
         )
         self.aligner = Aligner(c.text_dim, c.n_mels, c.aligner_dim) if aligned else None
         self.input_embed = InputEmbedding(2 * c.n_mels * c.patch_size + c.text_dim, c.dim)
@@ -279,13 +295,13 @@ class DiT(layers.Module):
         self.prompt_embed = PromptEmbedding(heard, c.prompt_dim, c.dim) if c.prompt_dim else None
         self.transformer_blocks = layers.ModuleList([DiTBlock(c) for _ in range(c.depth)])
         self.norm_out = AdaLayerNorm(c.dim, 2, c.adaln_zero)
-        self.proj_out = layers.Linear(c.dim, c.n_mels * c.patch_size, bias=False)
+        self.proj_out = layers.Linear(c.dim, c.n_mels * c.patch_size, bias=c.output_biases)
         if c.adaln_zero:
             layers.zero_(self.proj_out)
 
     def embed_tokens(self, text_BT: Array) -> Array:
         """Text states before upsampling, for "average" and "aligned": (B, T, text_dim)."""
-        return self.text_embed(text_BT, text_BT >= 0)
+        return self.text_embed(text_BT, text_BT >= 0, text_BT >= 0)
 
     def token_means(self, text_BT: Array, speaker_BM: Array) -> Array:
         """The aligner's normalised mean mel of each token: (B, T, M)."""
@@ -296,18 +312,28 @@ class DiT(layers.Module):
         """The state without text: (1, 1, text_dim)."""
         return self.text_embed.text_embed(like_BT[:1, :1] * 0)
 
-    def embed_text(self, text_BT: Array, frames: int, mask_BN: Array | None) -> Array:
+    def embed_text(
+        self,
+        text_BT: Array,
+        frames: int,
+        mask_BN: Array | None,
+        places_BT: Array | None = None,
+    ) -> Array:
         """Text states of each patch for text_upsampling "none": (B, N, text_dim).
 
         Args:
             frames: patches N to fill; text beyond them is cut, room behind it is filler.
             mask_BN: valid patches, or None for all.
+            places_BT: where text_BT is the text left out, the text itself: null_text_places
+                masks by its places. None: text_BT is the text.
         """
-        text = layers.pad_length(text_BT[:, :frames], frames, -1)
+        text = masking = layers.pad_length(text_BT[:, :frames], frames, -1)
+        if places_BT is not None and self.config.null_text_places:
+            masking = layers.pad_length(places_BT[:, :frames], frames, -1)
         mask = mask_BN
         if self.config.text_masking:
-            mask = text >= 0 if mask_BN is None else (text >= 0) & mask_BN
-        return self.text_embed(text, mask)
+            mask = masking >= 0 if mask_BN is None else (masking >= 0) & mask_BN
+        return self.text_embed(text, mask, mask_BN if self.config.grn_all_frames else mask)
 
     def patch(self, mel_BNM: Array) -> Array:
         """(B, N * p, M) to (B, N, p * M); the end is padded with zeros."""

@@ -50,15 +50,9 @@ class TorchEngine(Engine):
         super().__init__(release, pick_device(device), dtype, bool(compile))
 
     def load(self, name: str) -> nn.Module:
-        c, prefix = self.config, ""
+        prefix = "transformer." if name == MODEL else ""
         with torch.device("meta"), Unfilled():
-            if name == MODEL:
-                module, prefix = DiT(c.dit), "transformer."
-            elif name == DURATION:
-                module = DurationHead(DurationTransformer(c.duration))
-            else:
-                assert c.vocoder is not None
-                module = Vocos(c.vocoder)
+            module = self.network_of(name)
         path = self.release.path(name)
         tensors = self.release.weights(name)
         wanted = {prefix + n: tuple(t.shape) for n, t in module.state_dict().items()}
@@ -70,6 +64,16 @@ class TorchEngine(Engine):
         }
         module.load_state_dict(state, strict=True, assign=True)
         return module.eval()
+
+    def network_of(self, name: str) -> nn.Module:
+        """MODEL, DURATION or VOCODER without weights."""
+        c = self.config
+        if name == MODEL:
+            return DiT(c.dit)
+        if name == DURATION:
+            return DurationHead(DurationTransformer(c.duration))
+        assert c.vocoder is not None
+        return Vocos(c.vocoder)
 
     def usual_dtype(self, device: str) -> str:
         if device.startswith("cuda"):

@@ -98,10 +98,13 @@ def sinusoid(time_B: Tensor, dim: int, scale: float = 1000.0) -> Tensor:
     return torch.cat([angles.sin(), angles.cos()], dim=-1)
 
 
-def text_positions(length: int, dim: int, like: Tensor) -> Tensor:
-    """Absolute positions of the text: cosine half, then sine half; float32 (length, dim)."""
+def text_positions(length: int, dim: int, like: Tensor, count: int = 4096) -> Tensor:
+    """Absolute positions of the text: cosine half, then sine half; float32 (length, dim).
+
+    Places from `count` on have that of the last.
+    """
     freqs = 10_000 ** -(torch.arange(0, dim, 2, device=like.device, dtype=torch.float32) / dim)
-    steps = torch.arange(length, device=like.device, dtype=torch.float32).clamp(max=4095)
+    steps = torch.arange(length, device=like.device, dtype=torch.float32).clamp(max=count - 1)
     angles = steps[:, None] * freqs
     return torch.cat([angles.cos(), angles.sin()], dim=-1)
 

@@ -12,7 +12,8 @@ import pytest
 import soundfile
 
 GOLDEN = Path(__file__).parent / "golden"
-BACKENDS = ("torch", "mlx")
+BACKENDS = ("torch", "mlx", "onnx")
+LIBRARIES = {"torch": "torch", "mlx": "mlx.core", "onnx": "onnxruntime"}
 TONE_TEXT = "hello there, general."
 # one head of 64, so that a network of this size is still one of ours
 TINY = {
@@ -77,7 +78,7 @@ def user_data(tmp_path_factory, monkeypatch) -> Path:
 
 def needs(backend: str) -> None:
     """Skips a test where a backend is not installed."""
-    pytest.importorskip("mlx.core" if backend == "mlx" else backend, reason=f"no {backend} here")
+    pytest.importorskip(LIBRARIES[backend], reason=f"no {backend} here")
 
 
 @pytest.fixture(scope="session")

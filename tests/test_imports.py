@@ -11,7 +11,14 @@ from pathlib import Path
 import grimp
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("nanospeech", "nanospeech_torch", "nanospeech_mlx", "convert", "scripts")
+PACKAGES = (
+    "nanospeech",
+    "nanospeech_torch",
+    "nanospeech_mlx",
+    "nanospeech_onnx",
+    "convert",
+    "scripts",
+)
 
 
 def test_contracts_are_kept():

@@ -77,8 +77,10 @@ def test_wheel_and_sdist_hold_what_they_should(built):
         "nanospeech/default/config.json",
         "nanospeech/text/data/cmudict.txt.gz",
         "nanospeech_mlx/dit.py",
+        "nanospeech_onnx/dit.py",
         "nanospeech_torch/dit.py",
-        *(f"{p}/py.typed" for p in ("nanospeech", "nanospeech_torch", "nanospeech_mlx", "convert")),
+        *(f"nanospeech{p}/py.typed" for p in ("", "_torch", "_mlx", "_onnx")),
+        "convert/py.typed",
         "convert/__main__.py",
     ):
         assert needed in names
@@ -100,7 +102,7 @@ def test_readme_command_speaks(source):
 def test_import_loads_no_backend():
     code = "import sys, nanospeech.generate, nanospeech.speech.speaker; print(sorted(sys.modules))"
     names = run([sys.executable, "-c", code], ROOT).stdout
-    assert "'torch'" not in names and "'mlx" not in names and "'datasets'" not in names
+    assert not [n for n in ("'torch'", "'mlx", "'onnxruntime", "'datasets'") if n in names]
 
 
 def test_versions_types_and_names_are_declared():
@@ -233,6 +235,10 @@ def test_recordings_become_a_published_voice(nanospeech):
     run(f"speak {flags} --text", "Hello there.", *said)
     assert seconds_of(desk / "a.wav") == pytest.approx(1.5, abs=0.1)
 
+    (desk / "book.md").write_text("# One\n\nHello there.\n", encoding="utf-8")
+    run("book book.md --output book --backend torch --steps 2 --quiet")
+    assert seconds_of(desk / "book" / "01 One.opus") > 1
+
     tune = "--steps 4 --save-step 4 --threads 1 --precision no --prompt recordings/clip00.wav"
     run(f"finetune --model model --data recordings --voice anna --output anna {tune}")
     assert run("voices --model anna").splitlines()[1].startswith("anna ")
@@ -252,4 +258,5 @@ def test_recordings_become_a_published_voice(nanospeech):
     run("publish listen --model anna --out page --texts texts.txt --backends torch")
     assert (desk / "page" / "anna-1-torch.mp3").is_file() and (desk / "page.md").is_file()
 
+    assert "W IH1 N" in run("say-how win")
     assert run.done >= COMMANDS.keys()

@@ -23,6 +23,7 @@ SOON = 1.0  # and of a voice's first stream
 CORRECTIONS, MOST_CORRECTED = 2, 3.0  # rounds, and dB, that make up for what limiting takes away
 LOUDEST_GAIN = 30.0  # dB: what is nearly silent is not raised to noise
 OVERSAMPLING, TAPS = 8, 16  # 192 kHz from 24 (BS.1770-5, annex 2); taps to each side of a sample
+ROWS = 1 << 13  # windows that are interpolated at once
 CLIPPED = 0.999  # a magnitude from which samples count as clipped
 RUN = 3  # such samples in a row: a single one may be a peak that just fits
 
@@ -112,12 +113,24 @@ def interpolators() -> np.ndarray:
     return filters / filters.sum(1, keepdims=True)
 
 
-def peaks(wave: np.ndarray) -> np.ndarray:
-    """The highest magnitude at each sample and between it and the next: float64 (n,)."""
+def peaks(wave: np.ndarray, above: float = 0.0) -> np.ndarray:
+    """The highest magnitude at each sample and between it and the next: float64 (n,).
+
+    Args:
+        wave: float (n,).
+        above: what matters; where no higher one can be between two samples, none is looked for.
+    """
     padded = np.pad(np.asarray(wave, np.float64), (TAPS - 1, TAPS))
     found = np.abs(np.asarray(wave, np.float64))
-    for taps in interpolators() if len(wave) else ():
-        found = np.maximum(found, np.abs(np.convolve(padded, taps[::-1], "valid")))
+    if not len(wave):
+        return found
+    filters = interpolators()
+    windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * TAPS)
+    near = -lowest_around(-found, TAPS)  # the highest magnitude of each window, or of a wider one
+    at = np.flatnonzero(near * np.abs(filters).sum(1).max() > above)
+    for start in range(0, len(at), ROWS):
+        rows = at[start : start + ROWS]
+        found[rows] = np.maximum(found[rows], np.abs(windows[rows] @ filters.T).max(1))
     return found
 
 
@@ -255,7 +268,7 @@ def limited(waves: Iterable[np.ndarray], rate: int) -> Iterator[np.ndarray]:
 def _limit(wave: np.ndarray, reach: int) -> np.ndarray:
     """A wave with its peaks turned down; its ends count as followed by silence."""
     ceiling = 10 ** ((PEAK - SPARE) / 20)
-    found = peaks(wave)
+    found = peaks(wave, above=ceiling)
     if found.max(initial=0) <= ceiling:
         return wave
     found = np.maximum(found, np.pad(found, (1, 0))[:-1])  # between it and the one before, too

@@ -14,7 +14,10 @@ from nanospeech import plugins
 # what the help says of our own; plugins.py has where they are
 COMMANDS = {
     "speak": "speak a text to a file, a pipe or the loudspeakers",
+    "book": "an EPUB, text or Markdown file to an audiobook",
+    "serve": "speech for any client: OpenAI's interface, WebSocket, a page",
     "voices": "list, show, add and remove voices",
+    "say-how": "how words are said, and where that comes from",
     "prepare": "recordings to clips and shards to train on",
     "train": "train a model from a recipe or a YAML file",
     "finetune": "minutes of recordings to a voice",

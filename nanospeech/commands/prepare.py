@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from nanospeech.commands.group import run_group
@@ -10,7 +11,8 @@ ABOUT = """Recordings with their texts become what a model is trained on. LibriT
 layouts, CSV and JSON-lines manifests, folders of X.wav with X.txt and WebDataset shards are read.
 
   nanospeech prepare shards recordings/ --out shards
-  nanospeech prepare curate recordings/ --out data --whisper base"""
+  nanospeech prepare curate recordings/ --out data --whisper base
+  nanospeech prepare --features dacvae shards/*.tar --codec weights.pth --out latents"""
 TOOLS = {
     "shards": ("nanospeech.prepare.shards:main", "WebDataset shards of MP3 and JSON"),
     "vocab": ("nanospeech.prepare.vocab:main", "vocab.txt: the characters of the texts"),
@@ -18,6 +20,7 @@ TOOLS = {
     "curate": ("nanospeech.prepare.curate:main", "hold clips out, drop what is not what it says"),
     "hear": ("nanospeech.prepare.hear:main", "what a recogniser hears, many clips at once"),
     "levels": ("nanospeech.prepare.levels:main", "audio settings of a run, measured on its clips"),
+    "tags": ("nanospeech.prepare.tags:main", "breaths and pauses as tags in the texts"),
     "prompts": ("nanospeech.prepare.choose_prompts:main", "a prompt of each speaker, for voices/"),
     "features": (
         "nanospeech_torch.prepare.features:main",
@@ -31,4 +34,8 @@ TOOLS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    if argv is None:
+        argv = sys.argv[1:]
+    if argv[:1] == ["--features"]:  # prepare --features dacvae …
+        argv = ["features", "--encoder", *argv[1:]]
     return run_group("prepare", ABOUT, TOOLS, argv)

@@ -58,7 +58,8 @@ def decode(
                 raise BadAudio("too long", f"{seconds:.2f} s")
             wave = f.read(dtype="float32", always_2d=True).mean(axis=1)
     except (sf.LibsndfileError, OSError, RuntimeError) as e:
-        raise BadAudio("unreadable audio", str(e)) from e
+        # str(e) of libsndfile's has the address of the BytesIO
+        raise BadAudio("unreadable audio", getattr(e, "error_string", str(e))) from e
     if not len(wave):
         raise BadAudio("empty audio", "")
     if not np.isfinite(wave).all():

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from nanospeech.config import ModelConfig
     from nanospeech.release.folder import Release
 
     from .base import Engine
@@ -24,10 +25,12 @@ class Backend(ABC):
     Attributes:
         name: for `backend=` and `--backend`; that of its entry point.
         install: the command that installs its library.
+        dtypes: the types that `dtype` takes.
     """
 
     name: str
     install: str
+    dtypes: tuple[str, ...] = ("float32", "float16", "bfloat16")
 
     @abstractmethod
     def installed(self) -> bool:
@@ -36,6 +39,10 @@ class Backend(ABC):
     def rank(self) -> float:
         """Its rank among installed backends for "auto"; the lowest is chosen."""
         return 10
+
+    def suits(self, config: ModelConfig, device: str | None, dtype: str | None) -> bool:
+        """Whether "auto" may choose it for a model, a device and a type; see load_engine."""
+        return dtype is None or dtype in self.dtypes
 
     @abstractmethod
     def load(

@@ -23,7 +23,7 @@ from . import checks
 from .compiled import FewLengths
 from .conditioning import Conditioning
 from .hooks import Device
-from .sampling import best_scale, guide, integrate, time_grid
+from .sampling import OWN_EPSS, best_scale, guide, integrate, time_grid
 
 DTYPES = ("float32", "float16", "bfloat16")
 # Parts of the speech model that are always float32: they determine durations, which must not depend
@@ -39,7 +39,7 @@ class Engine(Conditioning):
     which are log mels for the published weights.
 
     Attributes:
-        backend: "torch" or "mlx".
+        backend: "torch", "mlx" or "onnx".
         config: the release's ModelConfig.
         tokenizer: text to ids.
         folder: the release folder.
@@ -149,8 +149,8 @@ class Engine(Conditioning):
             noise_BNM: float32 standard normal, see nanospeech.engine.sampling.noise.
             cond_BNM: log mel of the prompt, zero past it.
             text_BT: int64 token ids of prompt and new text, padded with -1.
-            options: solver, grid and guidance (arXiv 2207.12598); a cfg_strength or temperature
-                of None is the model's own.
+            options: solver, grid and guidance (arXiv 2207.12598); steps, a cfg_strength or a
+                temperature of None are the model's own.
             lens_B: total frames of each item (prompt and new speech), or None for N.
             prompt_frames_B: frames of each prompt; None counts those before the first all-zero
                 one. Aligned models use it, and cfg-zero.
@@ -181,14 +181,18 @@ class Engine(Conditioning):
             frames = None if lens_B is None else self.array(lens)
             fresh = checks.length_mask(lens, x.shape[1]) & ~checks.length_mask(prompt, x.shape[1])
             velocity = self.guided(options, (normal, states, frames), filler, fresh)
-            times = time_grid(options.steps, options.schedule, options.sway_sampling_coef)
+            count = int(self.config.chosen(options, "steps"))
+            schedule = options.schedule
+            if self.config.rules == "f5" and count in OWN_EPSS:
+                schedule = "uniform"
+            times = time_grid(count, schedule, options.sway_sampling_coef)
             spread = self.config.chosen(options, "temperature")
             state = self.array(x * np.float32(spread))
             steps = integrate(velocity, state, times, options.method, options.zero_init)
             for done, state in enumerate(steps, start=1):
                 self.ready(state)
                 if on_step is not None:
-                    on_step(done, options.steps)
+                    on_step(done, count)
             audio = self.config.audio
             return self.numpy(state) * audio.mel_std + audio.mel_mean
 

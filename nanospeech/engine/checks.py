@@ -34,7 +34,7 @@ def text(text_BT: np.ndarray, batch: int, config: ModelConfig, whole: bool = Fal
     if ids.size and ids.dtype.kind not in "iu":
         raise InputError(f"text_BT should hold integers, got {ids.dtype}")
     ids = np.ascontiguousarray(ids, np.int64)
-    count = config.dit.text_num_embeds
+    count = config.text_count
     if ids.size and (ids.max() >= count or ids.min() < -1):
         raise InputError(
             f"text_BT holds ids {ids.min()} to {ids.max()}; the vocabulary has 0 to {count - 1},"

@@ -167,7 +167,7 @@ class Conditioning(Hooks):
             mask = self.array(checks.length_mask(patch_lens, patches))
             return (
                 self.dit.embed_text(text, patches, mask),
-                self.dit.embed_text(text * 0 - 1, patches, mask),
+                self.dit.embed_text(text * 0 - 1, patches, mask, text),
             )
         count = (text_BT >= 0).sum(1)
         checks.some_text(count)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 # Evaluation points in 32nds (EPSS, arXiv 2505.19931): small steps early, where the path bends.
-# 3, 4 and 8 are this project's: points of the paper's next larger grid. 32 is the whole grid.
+# Those of OWN_EPSS are this project's: points of the paper's next larger grid. 32 is all of it.
+OWN_EPSS = (3, 4, 8)
 EPSS = {
     3: (0, 8, 16, 32),
     4: (0, 4, 8, 16, 32),

@@ -130,7 +130,7 @@ def check_arguments(args: argparse.Namespace) -> None:
     seconds = None if isinstance(args.duration, str) else args.duration
     check_speech(None, args.speed, None, seconds)
     check_reference(args.ref_audio, args.ref_text, args.voice)
-    for steps in args.steps:
+    for steps in args.steps or ():
         SampleOptions(**sampling(args) | {"steps": steps})
 
 

@@ -23,9 +23,10 @@ from typing import Any
 import numpy as np
 
 from nanospeech import load as backend
+from nanospeech.architectures import BITS
 from nanospeech.audio.mel import log_mel
 from nanospeech.cli import Parser, command
-from nanospeech.config import BITS, QuantizationConfig, SampleOptions
+from nanospeech.config import QuantizationConfig, SampleOptions
 from nanospeech.engine.sampling import noise
 from nanospeech.errors import InputError
 from nanospeech.release import quantization as quantized
@@ -161,7 +162,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--bits", type=int, default=4, choices=BITS, help="of each kind alone (default: 4)")
     add("--backend", default="auto", help="auto, torch or mlx: both round alike")
     add("--texts", nargs="+", default=TEXTS, help="sentences, not longer than 10 s")
-    add("--steps", type=int, default=SampleOptions().steps, help="solver steps (default: 7)")
+    add("--steps", type=int, help="solver steps (default: the model's own)")
     add("--seed", type=int, default=0, help="of the noise of the first sentence (default: 0)")
     return p
 

@@ -41,9 +41,11 @@ from nanospeech.files import drop_cut_line
 from nanospeech.measure import metrics
 from nanospeech.measure import wer as wer_text
 from nanospeech.output import MEASURED
+from nanospeech.release.folder import resolve
 
 from . import cloning_report as report
 from .items import SENTENCES, read_texts
+from .results import check_settings, digest
 
 SHORTEST, LONGEST = 3.0, 10.0  # seconds of a recording that serves as a prompt as it is
 IN_A_MEAN = 12  # recordings that a speaker's mean embedding is made of
@@ -91,6 +93,7 @@ class People:
 
     def __init__(self, samples: Iterable[Sample], embed: metrics.Embed):
         self.embed = embed
+        self.waves: dict[str, np.ndarray] = {}
         self.of: dict[str, list[Sample]] = defaultdict(list)
         for sample in samples:
             if sample.speaker:
@@ -101,10 +104,16 @@ class People:
             name: self._embedded(found) for name, found in self.of.items()
         }
 
+    def decoded(self, sample: Sample) -> np.ndarray:
+        """A recording, which is decoded once."""
+        if sample.key not in self.waves:
+            self.waves[sample.key] = decode(sample.audio.read())[0]
+        return self.waves[sample.key]
+
     def _embedded(self, samples: list[Sample]) -> dict[str, np.ndarray]:
         found: dict[str, np.ndarray] = {}
         for sample in samples:
-            wave, _ = decode(sample.audio.read())
+            wave = self.decoded(sample)
             if len(wave) >= 2 * SAMPLE_RATE:
                 found[sample.key] = self.embed(wave)
             if len(found) > IN_A_MEAN:
@@ -128,7 +137,7 @@ class People:
         found: list[Reference] = []
         parts: list[tuple[Sample, np.ndarray]] = []
         for sample in self.of[name]:
-            wave, _ = decode(sample.audio.read())
+            wave = self.decoded(sample)
             if seconds is None:
                 if SHORTEST <= len(wave) / SAMPLE_RATE <= LONGEST:
                     found.append(Reference(sample.key, wave, sample.text, (sample.key,)))
@@ -293,6 +302,17 @@ def build_parser() -> argparse.ArgumentParser:
     return p
 
 
+def settings(args: argparse.Namespace) -> dict[str, Any]:
+    """What changes an utterance's figures and is in no column of the table."""
+    return {
+        "model": digest(resolve(args.model)),
+        "backend": args.backend,
+        "whisper": args.whisper,
+        "speaker_model": args.speaker_model,
+        "people": sorted(args.people),
+    }
+
+
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Measures what is missing and writes the summary."""
     for name in ("whisper", metrics.speaker_package(args.speaker_model)):
@@ -306,6 +326,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         raise InputError(f"no recordings of {', '.join(unknown)}; there are {sorted(people.of)}")
     args.out.mkdir(parents=True, exist_ok=True)
     path = args.out / "cloning.csv"
+    check_settings(args.out, settings(args), path.name)
     rows = measure(args, people, rows_of(path), path)
     return report.write(rows, sorted(people.of), args.out)
 

@@ -41,7 +41,8 @@ from nanospeech.cli import Parser, command
 from nanospeech.corpus.held_out import is_held_out
 from nanospeech.corpus.layouts import find
 from nanospeech.errors import DataError, InputError
-from nanospeech.prepare.curate import CurateOptions, misheard, whisper
+from nanospeech.prepare.curate_clips import CurateOptions
+from nanospeech.prepare.recogniser import misheard, whisper
 from nanospeech.release.voices import PACES, Voice, find_voice
 from nanospeech.text.sentences import encode
 

@@ -54,7 +54,7 @@ def spoken_tasks(args: argparse.Namespace) -> Iterator[Task]:
         speakers = [(args.sentences.stem, None, None)]
     digests: dict[Prompt, str] = {}
     for name, voice, prompt in speakers:
-        for steps in args.steps:
+        for steps in args.steps or [load_config(resolve(args.model)).steps]:
             for seed in args.seeds:
                 for item in items:
                     own = item.prompt or prompt

@@ -137,15 +137,15 @@ class Results:
             writer.writerows(asdict(r) for r in self.rows.values())
 
 
-def check_settings(folder: Path, settings: dict[str, Any]) -> None:
-    """Writes OUT/settings.json, or compares with an existing one.
+def check_settings(folder: Path, settings: dict[str, Any], table: str = "results.csv") -> None:
+    """Writes OUT/settings.json, or compares with an existing one, where there is a table.
 
     Raises:
         InputError: something that changes figures differs; it is named.
     """
     path = folder / "settings.json"
     settings = json.loads(json.dumps(settings, default=str))
-    if path.exists() and (folder / "results.csv").exists():
+    if path.exists() and (folder / table).exists():
         try:
             before = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as e:

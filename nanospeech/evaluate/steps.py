@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from nanospeech.cli import Parser, add_pause_after, command
-from nanospeech.config import SampleOptions
+from nanospeech.config import STEPS, SampleOptions
 from nanospeech.engine.sampling import EVALUATIONS, evaluation_times, time_grid
 from nanospeech.errors import InputError, NanospeechError
 from nanospeech.files import drop_cut_line
@@ -59,7 +59,7 @@ class Cell:
     def times(self) -> list[float]:
         """When the network is evaluated."""
         o = self.options
-        grid = time_grid(o.steps, o.schedule, o.sway_sampling_coef)
+        grid = time_grid(o.steps or STEPS, o.schedule, o.sway_sampling_coef)
         return evaluation_times(grid, o.method, o.zero_init)
 
     @property
@@ -86,7 +86,7 @@ def cells(
         temperature: the model's own.
         lines: those wanted.
     """
-    base = SampleOptions(cfg_strength=strength, temperature=temperature)
+    base = SampleOptions(steps=STEPS, cfg_strength=strength, temperature=temperature)
     found = [
         Cell(method, replace(base, method=method, steps=count // each))
         for method, each in EVALUATIONS.items()
@@ -99,7 +99,7 @@ def cells(
     if strength:
         found += [
             Cell("cfg-zero", replace(base, steps=steps, guidance="cfg-zero", zero_init=k))
-            for steps in sorted({base.steps, *ZERO_STAR_STEPS})
+            for steps in sorted({STEPS, *ZERO_STAR_STEPS})
             for k in (0, 1, 2)
         ]
         found += [

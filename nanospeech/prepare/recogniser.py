@@ -85,6 +85,10 @@ class Heard:
 
     def add(self, key: str, data: bytes, text: str, heard: str) -> None:
         """Appends the transcript of a clip of these bytes."""
+        self.add_crc(key, zlib.crc32(data), text, heard)
+
+    def add_crc(self, key: str, crc: int, text: str, heard: str) -> None:
+        """Appends the transcript of a clip whose bytes have this CRC-32."""
         line = " ".join(text.split())  # one line a row, so that a truncated row can be detected
-        self.writer.writerow([key, zlib.crc32(data), self.recogniser, line, heard])
+        self.writer.writerow([key, crc, self.recogniser, line, heard])
         self.file.flush()

@@ -19,7 +19,9 @@ The second may be left out: what has no MP3 yet is encoded on the way. INPUT is 
 and several may be given at once. A shard holds, in shuffled order, {key}.mp3 (mono, 24 kHz,
 64 kbps) and {key}.json with "text", "duration" in seconds and, where it is known, "speaker".
 Recordings that cannot be used are left out, counted by reason, and listed in skipped.csv.
-The trainers take them as
+With --ray the machines of a Ray cluster do the work (docs/cluster.md): that of RAY_ADDRESS, or one
+of this machine alone. A run that was stopped goes on; shards are cut before samples are left out,
+so that they hold up to --size. The trainers take them as
 
     load_dataset("webdataset", data_files="shards/*.tar", split="train", streaming=True)
 
@@ -37,7 +39,7 @@ import random
 import sys
 import tarfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -50,6 +52,9 @@ from nanospeech.corpus.layouts import LAYOUTS, Sample, Skip, find
 from nanospeech.corpus.mp3 import BadAudio, decode, encode, in_parallel
 from nanospeech.corpus.skips import list_skips, nothing_usable, tell
 from nanospeech.errors import InputError
+
+from .portions import Known, Portions, Row, Runner, link
+from .ray_data import on_ray
 
 
 @dataclass(frozen=True)
@@ -138,6 +143,62 @@ class ShardWriter:
         self.tar, self.count = None, 0
 
 
+def pack_portion(
+    samples: list[Sample], known: Known, folder: Path, stem: str, options: ShardOptions
+) -> tuple[dict[str, list[str]], list[Row]]:
+    """A portion (portions.py) as one shard."""
+    rows: list[Row] = []
+    with ShardWriter(folder, stem, sys.maxsize) as writer:
+        for sample in samples:
+            result = pack(sample, options)
+            if isinstance(result, Skip):
+                rows.append({"reason": result.reason, "detail": result.detail})
+                continue
+            data, duration = result
+            writer.add(sample.key, {"mp3": data, "json": describe(sample, duration, options)})
+            rows.append({"seconds": duration})
+    return {"train": [p.name for p in writer.paths]}, rows
+
+
+class Counts:
+    """What a set of shards holds: samples, seconds, speakers; and what was left out of it."""
+
+    def __init__(self, unnamed: str | None):
+        self.unnamed = unnamed
+        self.samples, self.seconds = 0, 0.0
+        self.speakers: set[str | None] = set()
+        self.skips: list[Skip] = []
+
+    def add(self, sample: Sample, seconds: float) -> None:
+        self.samples, self.seconds = self.samples + 1, self.seconds + seconds
+        self.speakers.add(sample.speaker or self.unnamed)
+
+    def summary(self, shards: int) -> dict[str, Any]:
+        hours, speakers = round(self.seconds / 3600, 4), len(self.speakers - {None})
+        return {"samples": self.samples, "shards": shards, "hours": hours, "speakers": speakers}
+
+
+def old_shards(samples: Sequence[Sample], out: Path, prefix: str, overwrite: bool) -> list[Path]:
+    """Shards that are to be replaced.
+
+    Raises:
+        InputError: they are not to be, or are read.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    old = sorted(out.glob(f"{prefix}-*.tar"))
+    if old and not overwrite:
+        raise InputError(f"{out} holds {len(old)} shards already; pass --overwrite to replace them")
+    if used := {sample.audio.path.resolve() for sample in samples} & {p.resolve() for p in old}:
+        raise InputError(f"{min(used)} is read and would be replaced; choose another --out")
+    return old
+
+
+def shuffled(samples: Sequence[Sample], seed: int) -> list[Sample]:
+    samples = list(samples)
+    random.Random(seed).shuffle(samples)
+    return samples
+
+
 def make_shards(
     samples: Sequence[Sample],
     out: Path,
@@ -154,32 +215,58 @@ def make_shards(
         InputError: there are shards already.
         DataError: no sample can be used.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    old = sorted(out.glob(f"{options.prefix}-*.tar"))
-    if old and not overwrite:
-        raise InputError(f"{out} holds {len(old)} shards already; pass --overwrite to replace them")
-    if used := {sample.audio.path.resolve() for sample in samples} & {p.resolve() for p in old}:
-        raise InputError(f"{min(used)} is read and would be replaced; choose another --out")
-    samples = list(samples)
-    random.Random(options.seed).shuffle(samples)
+    old = old_shards(samples, out, options.prefix, overwrite)
+    samples = shuffled(samples, options.seed)
     packed = in_parallel(partial(pack, options=options), samples, min(jobs, len(samples)))
-    skips, seconds, speakers, written = [], 0.0, set(), 0
+    counts = Counts(options.speaker)
     bar = tqdm(packed, "shards", len(samples), unit=" samples", disable=None)
     with ShardWriter(out, options.prefix, options.size) as writer:
         for sample, result in zip(samples, bar):
             if isinstance(result, Skip):
-                skips.append(result)
+                counts.skips.append(result)
                 continue
             while old:  # all go, now that there is something new: the new set may be of fewer
                 old.pop().unlink()
             data, duration = result
             writer.add(sample.key, {"mp3": data, "json": describe(sample, duration, options)})
-            written, seconds = written + 1, seconds + duration
-            speakers.add(sample.speaker or options.speaker)
-    if not written:
-        raise nothing_usable(skips, [out])
-    counts = {"samples": written, "shards": len(writer.paths), "hours": round(seconds / 3600, 4)}
-    return counts | {"speakers": len(speakers - {None})}, skips
+            counts.add(sample, duration)
+    if not counts.samples:
+        raise nothing_usable(counts.skips, [out])
+    return counts.summary(len(writer.paths)), counts.skips
+
+
+def spread_shards(
+    samples: Sequence[Sample],
+    out: Path,
+    options: ShardOptions,
+    runner: Runner,
+    overwrite: bool = False,
+) -> tuple[dict[str, Any], list[Skip]]:
+    """make_shards on many machines, in portions: the same samples in the same order.
+
+    Args:
+        out: a folder that all machines have under this path.
+        runner: has portions worked on.
+    """
+    old = old_shards(samples, out, options.prefix, overwrite)
+    samples = shuffled(samples, options.seed)
+    settings = {"tool": "shards", **asdict(options)}
+    portions = Portions(out / ".portions", samples, options.size, settings)
+    for _ in portions.run(partial(pack_portion, options=options), runner):
+        pass
+    counts = Counts(options.speaker)
+    for sample, row in portions.results():
+        if "reason" in row:
+            counts.skips.append(Skip(sample.name, row["reason"], row["detail"]))
+        else:
+            counts.add(sample, row["seconds"])
+    if not counts.samples:
+        raise nothing_usable(counts.skips, [out])
+    for path in old:
+        path.unlink()
+    shards = link(portions.files("train"), out, options.prefix)
+    portions.remove()
+    return counts.summary(len(shards)), counts.skips
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -188,6 +275,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, default=Path("shards"), help="their folder")
     parser.add_argument("--layout", choices=["auto", *LAYOUTS], default="auto")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--ray", action="store_true", help="work on a Ray cluster, see above")
     parser.add_argument("--overwrite", action="store_true", help="replace the shards in --out")
     add_fields(parser, ShardOptions)
     return parser
@@ -202,7 +290,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     samples, skips = find(args.inputs, args.layout)
     if not samples:
         raise nothing_usable(skips, args.inputs)
-    counts, bad = make_shards(samples, args.out, options, args.jobs, args.overwrite)
+    if args.ray:
+        runner = on_ray(args.jobs)
+        counts, bad = spread_shards(samples, args.out, options, runner, args.overwrite)
+    else:
+        counts, bad = make_shards(samples, args.out, options, args.jobs, args.overwrite)
     list_skips(args.out / "skipped.csv", skips := [*skips, *bad])
     tell(counts | {"out": str(args.out)}, skips)
     return 0

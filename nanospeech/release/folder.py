@@ -18,7 +18,8 @@ import numpy as np
 
 from nanospeech.config import AudioConfig, ModelConfig
 from nanospeech.errors import CheckpointError, InputError
-from nanospeech.text.tokenizer import Tokenizer
+from nanospeech.text.pieces import PieceTokenizer
+from nanospeech.text.tokenizer import BYTES, Tokenizer
 
 from . import quantization as quantized
 from . import sharded, voice_weights
@@ -26,8 +27,11 @@ from .shapes import dit_config_from_shapes, duration_config_from_shapes, vocoder
 
 CONFIG, MODEL, VOCAB = "config.json", "model.safetensors", "vocab.txt"
 DURATION, VOCODER = "duration.safetensors", "vocoder.safetensors"
+CODEC, TEXT_ENCODER = "codec.safetensors", "text_encoder"  # of models of latents; the last a folder
+PIECES = "tokenizer.json"
 SHARDED = ("*-of-*.safetensors", "*.safetensors.index.json")
-RELEASE_FILES = (CONFIG, MODEL, DURATION, VOCODER, VOCAB, *SHARDED, "voices/*", "README.md")
+RELEASE_FILES = (CONFIG, MODEL, DURATION, VOCODER, CODEC, VOCAB, PIECES, *SHARDED, "voices/*")
+RELEASE_FILES += (f"{TEXT_ENCODER}/*.json", f"{TEXT_ENCODER}/*.safetensors", "README.md")
 # Tables of mels and windows that published files carry and that are computed here.
 IGNORED = ("mel_spec.", "feature_extractor.", "head.istft.")
 PACKED = (
@@ -182,10 +186,12 @@ def load_config(folder: str | Path) -> ModelConfig:
         getattr(config.audio, k) == getattr(mel, k)
         for k in ("sample_rate", "n_fft", "hop_length", "n_mels")
     )
-    if config.vocoder is None and sharded.there(path) and (usual or path.parent == folder):
+    known = config.vocoder is not None or config.codec is not None
+    if not known and sharded.there(path) and (usual or path.parent == folder):
         vocoder = vocoder_config_from_shapes(tensor_shapes(path))
         config = dataclasses.replace(config, vocoder=vocoder)
-    mels = {"audio": config.audio.n_mels, "dit": config.dit.n_mels}
+    speaks = config.echo.latent_dim if config.echo else config.dit.n_mels
+    mels = {"audio": config.audio.n_mels, "speech model": speaks}
     if config.duration:
         mels["duration"] = config.duration.n_mels
     if config.vocoder:
@@ -211,14 +217,19 @@ def open_release(folder_or_repo: str | Path | None = None) -> Release:
     folder = resolve(folder_or_repo)
     config = load_config(folder)
     path = folder / VOCAB
-    if config.tokenizer != "bytes":
+    if config.tokenizer == "pieces":
+        encoder = folder / config.text_encoder.folder if config.text_encoder else folder
+        own = folder / PIECES
+        pieces = own if own.is_file() else encoder / PIECES
+        return Release(folder, config, PieceTokenizer(pieces))
+    if config.tokenizer not in BYTES:
         check_size(path)
-    tokenizer = Tokenizer.load(config.tokenizer, path)
+    tokenizer = Tokenizer.load(config.tokenizer, path).with_language(config.language)
     # a file that ends with "\n" was counted by the published trainer as one token more
-    if config.dit.text_num_embeds - len(tokenizer) not in (0, 1):
+    if config.text_count - len(tokenizer) not in (0, 1):
         raise CheckpointError(
             f"{path} has {len(tokenizer)} tokens, but the model was trained with"
-            f" {config.dit.text_num_embeds}; take the {VOCAB} that came with it"
+            f" {config.text_count}; take the {VOCAB} that came with it"
         )
     return Release(folder, config, tokenizer)
 

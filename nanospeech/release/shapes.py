@@ -75,7 +75,8 @@ def dit_config_from_shapes(shapes: Shapes, path: str | Path) -> DiTConfig:
         2 * n_mels + common["text_dim"]
     ):
         raise CheckpointError(f"{path} needs the config.json that it was released with")
-    return DiTConfig(n_mels=n_mels, **common)
+    biases = "transformer.proj_out.bias" in shapes
+    return DiTConfig(n_mels=n_mels, output_biases=biases, **common)
 
 
 def duration_config_from_shapes(shapes: Shapes, path: str | Path) -> DurationConfig:

@@ -16,6 +16,7 @@ from nanospeech.errors import InputError
 from nanospeech.text.sentences import byte_length, encode, is_speakable, prepare
 from nanospeech.text.tokenizer import Tokenizer
 
+from .f5_reference import f5_reference, f5_text
 from .user_voices import USER, voices_folder
 from .voice_facts import ABOUT, read_settings
 
@@ -96,11 +97,13 @@ class Prompt:
     """A voice as the model's input.
 
     Attributes:
-        mel: float32 (N, M) log mel, whole patches, at the raised level.
+        mel: float32 (N, M) log mel, whole patches, at the raised level; for a model of latents
+            (N, C) of these.
         tokens: int64 ids of its words and the space that follows them.
         rate: UTF-8 bytes of its text a second.
         gain: factor by which the recording was scaled.
         settings: the Voice's.
+        text_bytes: UTF-8 bytes of its text, which F5-TTS's lengths go by.
     """
 
     mel: np.ndarray
@@ -108,6 +111,7 @@ class Prompt:
     rate: float
     gain: float
     settings: VoiceSettings = VoiceSettings()
+    text_bytes: int = 0
 
 
 def own_voices(release: str | Path | None) -> dict[str, Path]:
@@ -284,7 +288,7 @@ def check_reference(
 
 
 def make_prompt(wave: np.ndarray, text: str, config: ModelConfig, tokenizer: Tokenizer) -> Prompt:
-    """Trims, levels and analyses a recording.
+    """Trims, levels and analyses a recording, by the rules of the model's config.
 
     Args:
         wave: float32 (n,) at the model's rate.
@@ -293,6 +297,35 @@ def make_prompt(wave: np.ndarray, text: str, config: ModelConfig, tokenizer: Tok
     Raises:
         InputError: silent, too short, too long, or too short for so much text.
     """
+    wave, gain, text, seconds = levelled(wave, text, config)
+    mel = log_mel(wave, config.audio)
+    patch = config.dit.patch_size
+    mel = mel[: len(mel) // patch * patch]  # no patch is half prompt, half new
+    text = " ".join(prepare(text, tokenizer).split())
+    if config.rules == "f5":
+        text = f5_text(text)
+    else:  # a prompt that ends openly would run on into the new text
+        text += ". " if text[-1:].isalnum() else " "
+    tokens = encode(config.dit.edge + text, tokenizer)
+    if len(tokens) * patch > len(mel):
+        raise InputError(
+            f"the reference's text of {len(text)} characters cannot be said in its"
+            f" {seconds:.1f} s; write down just what is said in the recording"
+        )
+    return Prompt(mel, tokens, pace_of(text, seconds), gain, text_bytes=byte_length(text))
+
+
+def levelled(
+    wave: np.ndarray, text: str, config: ModelConfig
+) -> tuple[np.ndarray, float, str, float]:
+    """A recording trimmed and at the model's level.
+
+    Returns:
+        The wave, its gain, its text (cut with it, if it was), and its seconds of sound.
+
+    Raises:
+        InputError: silent, too short or too long.
+    """
     rate = config.audio.sample_rate
     if wave.ndim != 1 or not np.isfinite(wave).all():
         raise InputError("the reference should be one channel of finite samples")
@@ -300,28 +333,25 @@ def make_prompt(wave: np.ndarray, text: str, config: ModelConfig, tokenizer: Tok
         raise InputError("the reference recording is silent")
     if len(wave) > MAX_REFERENCE * rate + 1:
         raise InputError(f"the reference is longer than {MAX_REFERENCE:g} s")
-    wave = audio.trim(wave, rate, REFERENCE_TAIL)
+    f5 = config.rules == "f5"
+    if f5:
+        wave, text = f5_reference(wave, text, rate)
+    else:
+        wave = audio.trim(wave, rate, REFERENCE_TAIL)
     start, stop = audio.loud_span(wave, rate)
     seconds = (stop - start) / rate
     if seconds < MIN_REFERENCE:
         raise InputError(
             f"the reference holds {seconds:.2f} s of sound; at least {MIN_REFERENCE} s are needed"
         )
-    tail = max(0, int(REFERENCE_TAIL * rate) - (len(wave) - stop))
+    tail = 0 if f5 else max(0, int(REFERENCE_TAIL * rate) - (len(wave) - stop))
     wave, gain = audio.set_level(np.pad(wave, (0, tail)), config.audio.prompt_rms)
-    mel = log_mel(wave, config.audio)
-    patch = config.dit.patch_size
-    mel = mel[: len(mel) // patch * patch]  # no patch is half prompt, half new
-    text = " ".join(prepare(text, tokenizer).split())
-    if text[-1:].isalnum():
-        text += "."  # a prompt that ends openly would run on into the new text
-    tokens = encode(config.dit.edge + text + " ", tokenizer)
-    if len(tokens) * patch > len(mel):
-        raise InputError(
-            f"the reference's text of {len(text)} characters cannot be said in its"
-            f" {seconds:.1f} s; write down just what is said in the recording"
-        )
-    pace = byte_length(text) / seconds
+    return wave, gain, text, seconds
+
+
+def pace_of(text: str, seconds: float) -> float:
+    """Bytes of a reference's text a second, in plausible bounds; others are warned of."""
+    pace = byte_length(text.strip()) / seconds
     if not BYTES_PER_SECOND[0] <= pace <= BYTES_PER_SECOND[1]:
         log.warning(
             "the reference's text of %d characters does not go with its %.1f s of sound; write down"
@@ -329,4 +359,4 @@ def make_prompt(wave: np.ndarray, text: str, config: ModelConfig, tokenizer: Tok
             len(text),
             seconds,
         )
-    return Prompt(mel, tokens, float(np.clip(pace, *BYTES_PER_SECOND)), gain)
+    return float(np.clip(pace, *BYTES_PER_SECOND))

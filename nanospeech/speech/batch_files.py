@@ -14,6 +14,7 @@ from nanospeech.errors import InputError
 
 from .batching import effort, length_bar, speak_each
 from .chunks import Utterance
+from .subtitles import write_subtitles
 
 NAME = re.compile(r"\w[\w.\- ]{0,99}(?<![. ])")  # no separators, nothing hidden
 
@@ -91,6 +92,7 @@ def speak_file(
     limits: BatchLimits = BatchLimits(),
     overwrite: bool = False,
     progress: bool = False,
+    subtitles: tuple[str, bool] | None = None,
 ) -> Outcome:
     """Speaks the lines of a text, each into its WAV file as soon as it is done.
 
@@ -101,6 +103,7 @@ def speak_file(
         limits: of a batch.
         overwrite: speak lines again whose file is there.
         progress: show a bar on stderr.
+        subtitles: write a file of this format beside each WAV; and whether by words.
 
     Returns:
         The results so far, also after Ctrl-C.
@@ -123,7 +126,7 @@ def speak_file(
         lengths = [effort(speaker, line.text) for line in left]
         with length_bar(lengths, "file", progress) as done:
             for index, result in results:
-                write(result, left[index], folder, outcome)
+                write(result, left[index], folder, outcome, subtitles)
                 done(index)
     except KeyboardInterrupt:
         outcome.interrupted = True
@@ -131,11 +134,20 @@ def speak_file(
     return outcome
 
 
-def write(result: Utterance | InputError, line: Line, folder: Path, outcome: Outcome) -> None:
+def write(
+    result: Utterance | InputError,
+    line: Line,
+    folder: Path,
+    outcome: Outcome,
+    subtitles: tuple[str, bool] | None = None,
+) -> None:
     """Saves the speech of a line, as a complete file or none, and counts it."""
     try:
         if isinstance(result, InputError):
             raise result
+        if subtitles is not None:
+            form, by_word = subtitles
+            write_subtitles(folder / f"{line.name}.{form}", result.words, by_word)
         result.save(folder / line.file)
         outcome.spoken += 1
         outcome.seconds += result.seconds

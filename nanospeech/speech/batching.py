@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from nanospeech.text.sentences import byte_length
 
 from . import chunks as speech
 from .chunks import Chunk, Utterance
-from .pauses import set_pauses
+from .pauses import Paced, set_pauses
 
 WINDOW = 8  # times the items of a batch: texts that are taken together
 FIRST_GROUP, LAST_GROUP = 0.25, 2.0  # times the items of a batch: chunks that are sorted together
@@ -126,6 +126,14 @@ def text_bytes(text: Any) -> int:
     return byte_length(text) if isinstance(text, str) else 0
 
 
+class Spoken(NamedTuple):
+    """A chunk as speech: its wave, its mel as it was made (empty if it was aligned), its pauses."""
+
+    wave: np.ndarray
+    mel: np.ndarray
+    paced: Paced
+
+
 def _speak_group(
     speaker: Any, texts: dict[int, str], seeds: dict[int, int], limits: BatchLimits
 ) -> Iterator[tuple[int, Utterance | InputError]]:
@@ -139,23 +147,23 @@ def _speak_group(
     start = len(speaker.prompt.mel)
     items = [(index, place) for index in planned for place in range(len(planned[index]))]
     frames = [start + planned[index][place].frames for index, place in items]
-    waves: dict[int, dict[int, np.ndarray]] = defaultdict(dict)
+    spoken: dict[int, dict[int, Spoken]] = defaultdict(dict)
     spent: dict[int, float] = defaultdict(float)
     for batch in batches(frames, limits):
         began = time.perf_counter()
         places = [items[i] for i in batch]
-        spoken = _speak_batch(
+        done = _speak_batch(
             speaker,
             [planned[index][place] for index, place in places],
             [place == 0 for _, place in places],
             [place == len(planned[index]) - 1 for index, place in places],
         )
         each = (time.perf_counter() - began) / sum(frames[i] for i in batch)
-        for i, (index, place), wave in zip(batch, places, spoken):
-            waves[index][place] = wave
+        for i, (index, place), result in zip(batch, places, done):
+            spoken[index][place] = result
             spent[index] += each * frames[i]
-            if len(waves[index]) == len(planned[index]):
-                yield index, _utterance(speaker, planned[index], waves.pop(index), spent[index])
+            if len(spoken[index]) == len(planned[index]):
+                yield index, _utterance(speaker, planned[index], spoken.pop(index), spent[index])
 
 
 def plan(speaker: Any, text: str, seed: int) -> list[Chunk]:
@@ -167,15 +175,15 @@ def plan(speaker: Any, text: str, seed: int) -> list[Chunk]:
     if not isinstance(text, str):
         raise InputError(f"a text should be a string, got {type(text).__name__}")
     return [
-        speaker.chunk(part.text, seed + i, after=part.after)
+        speaker.chunk(part.text, seed + i, after=part.after, words=part.words)
         for i, part in enumerate(speaker.parts(text))
     ]
 
 
 def _speak_batch(
     speaker: Any, chunks: list[Chunk], firsts: list[bool], lasts: list[bool]
-) -> list[np.ndarray]:
-    """Waves of chunks, of which some are the first or the last of their texts."""
+) -> list[Spoken]:
+    """Chunks, of which some are the first or the last of their texts, as speech."""
     engine = speaker.engine
     mels = speech.sample(engine, speaker.prompt, chunks, speaker.options)
     paced = [
@@ -185,17 +193,24 @@ def _speak_batch(
     waves = speech.vocode(engine, speaker.prompt, [p.mel for p in paced])
     engine.clear_cache()
     hop = engine.config.audio.hop_length
-    return [w[: p.samples(hop)] if last else w for w, p, last in zip(waves, paced, lasts)]
+    return [
+        Spoken(w[: p.samples(hop)] if last else w, mel if p.ends is None else mel[:0], p)
+        for w, mel, p, last in zip(waves, mels, paced, lasts)
+    ]
 
 
 def _utterance(
-    speaker: Any, chunks: list[Chunk], waves: dict[int, np.ndarray], elapsed: float
+    speaker: Any, chunks: list[Chunk], spoken: dict[int, Spoken], elapsed: float
 ) -> Utterance:
     texts = tuple(chunk.text for chunk in chunks)
-    rate = speaker.sample_rate
-    joined = speech.join([waves[i] for i in range(len(chunks))], rate)
+    rate, timeline = speaker.sample_rate, speaker.timeline()
+    for i, chunk in enumerate(chunks):
+        timeline.add(spoken[i].mel, chunk, spoken[i].paced, i)
+        timeline.joined(len(spoken[i].wave))
+    joined = speech.join([spoken[i].wave for i in range(len(chunks))], rate)
     wave = np.concatenate(list(speaker.level([joined])))
-    return Utterance(wave, rate, elapsed, chunks[0].seed, texts)
+    words = timeline.take(len(wave), last=True) if speaker.aligner is not None else None
+    return Utterance(wave, rate, elapsed, chunks[0].seed, texts, words)
 
 
 @contextmanager
@@ -230,3 +245,17 @@ def length_bar(lengths: Sequence[int], unit: str, shown: bool) -> Iterator[Calla
             bar.update(lengths[index])
 
         yield done
+
+
+@contextmanager
+def step_bar(shown: bool) -> Iterator[Callable[[int, int], None]]:
+    """A bar of solver steps on stderr; gives what stream() takes as on_step."""
+    from tqdm import tqdm
+
+    with tqdm(unit="step", disable=not shown, leave=False) as bar:
+
+        def on_step(done: int, steps: int) -> None:
+            bar.total = steps
+            bar.update(done - bar.n)
+
+        yield on_step

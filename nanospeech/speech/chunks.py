@@ -6,7 +6,7 @@ A chunk is what is spoken in one go; an utterance is what comes of a text.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,32 @@ from nanospeech.config import SampleOptions
 from nanospeech.engine.sampling import noise
 from nanospeech.release.voices import Prompt
 from nanospeech.text.tokenizer import pad_tokens
+from nanospeech.text.written import Written
+
+from .latents import sample_latents
 
 CROSS_FADE = 0.03  # seconds
 CONTEXT = 16  # frames of the prompt that the vocoder sees before the new ones
 FADES = 200  # a chunk's edges fade over a second divided by this
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of the text, and when it is heard.
+
+    Attributes:
+        text: as written, with its marks: "9:30", "Dr.", "$5".
+        start: seconds from the beginning of the speech.
+        end: seconds; equal to the start for marks that stand alone and are not said.
+        chunk: number of the chunk that it begins in, from 0.
+        place: of its first character in the text that was given.
+    """
+
+    text: str
+    start: float
+    end: float
+    chunk: int
+    place: int
 
 
 @dataclass(frozen=True)
@@ -34,6 +56,8 @@ class Utterance:
         elapsed: seconds of work; in a batch its share of them, by frames.
         seed: makes the same samples again.
         chunks: texts of the chunks, as the model read them.
+        words: each as written, and when it is heard; None for a model that is not aligned, if no
+            other finds them (Speaker's aligner).
     """
 
     wave: np.ndarray
@@ -41,6 +65,7 @@ class Utterance:
     elapsed: float
     seed: int
     chunks: tuple[str, ...]
+    words: tuple[Word, ...] | None = None
 
     @property
     def seconds(self) -> float:
@@ -81,8 +106,10 @@ class Chunk:
         frames: mel frames of new speech, whole patches.
         seed: of its noise.
         marks: of an aligned model's chunk, in order.
-        after: kind of the pause after it, see text.pauses.pause_after.
+        after: kind of the pause after it, see text.pauses.pause_after; or its seconds.
         speed: by which its pauses are divided; None leaves its pauses and length unchanged.
+        words: as written, by their places in the text.
+        characters: float (T,) of the text that each token says; -1 for marks and spaces.
     """
 
     text: str
@@ -90,8 +117,10 @@ class Chunk:
     frames: int
     seed: int
     marks: tuple[Mark, ...] = ()
-    after: str = ""
+    after: str | float = ""
     speed: float | None = None
+    words: tuple[Written, ...] = ()
+    characters: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
 
 def sample(
@@ -101,11 +130,13 @@ def sample(
     options: SampleOptions,
     on_step: Callable[[int, int], None] | None = None,
 ) -> list[np.ndarray]:
-    """Log mels (N, M) of the new speech of each chunk, as one batch.
+    """Log mels (N, M), or latents, of the new speech of each chunk, as one batch.
 
     A chunk's mel does not depend on the others of the batch: its noise comes from its own seed, and
     padding is masked. Without cfg_strength in the options, that of the voice is taken.
     """
+    if engine.config.echo:
+        return sample_latents(engine, prompt, chunks, options, on_step)
     if options.cfg_strength is None:
         options = replace(options, cfg_strength=prompt.settings.cfg_strength)
     start, n_mels = len(prompt.mel), engine.config.audio.n_mels
@@ -129,18 +160,21 @@ def sample(
     return [postfilter(mel[start:frames], config) for mel, frames in zip(mels, lens)]
 
 
-def in_context(prompt: Prompt, mel_NM: np.ndarray) -> tuple[np.ndarray, int]:
+def in_context(engine: Any, prompt: Prompt, mel_NM: np.ndarray) -> tuple[np.ndarray, int]:
     """A chunk's mel after the last frames of the prompt, and the number of those frames.
 
     The vocoder starts on the prompt, which is cut off afterwards: no click, no sound of the prompt.
+    Latents are decoded by themselves.
     """
+    if engine.config.echo:
+        return mel_NM, 0
     context = prompt.mel[-CONTEXT:]
     return np.concatenate([context, mel_NM]), len(context)
 
 
 def vocode(engine: Any, prompt: Prompt, mels: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Waves of chunks' mels, as one batch, at the prompt recording's own level."""
-    rows, contexts = zip(*(in_context(prompt, mel) for mel in mels))
+    rows, contexts = zip(*(in_context(engine, prompt, mel) for mel in mels))
     skip = contexts[0] * engine.config.audio.hop_length
     if len(rows) == 1:
         waves = engine.vocode(rows[0][None])

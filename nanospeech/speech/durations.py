@@ -11,9 +11,12 @@ import numpy as np
 
 from nanospeech.config import ModelConfig
 from nanospeech.errors import CheckpointError, InputError
+from nanospeech.release.f5_reference import f5_frames
 from nanospeech.release.voices import Prompt
 from nanospeech.text.sentences import byte_length
 from nanospeech.text.tokenizer import pad_tokens
+
+from .latents import latents_of, rule_latents
 
 MODEL_SPEEDS = (0.8, 1.0)  # beyond them a model drops and slurs words (docs/output.md)
 MIN_SPEECH = 0.35  # seconds of new speech; without it "Hi." comes out clipped
@@ -119,6 +122,33 @@ def frames(config: ModelConfig, tokens: np.ndarray, seconds: float) -> int:
     patch = config.dit.patch_size
     least = max(1, len(tokens)) * patch
     return max(least, -(-round(seconds * config.audio.frame_rate) // patch) * patch)
+
+
+def asked_frames(engine: Any, tokens: np.ndarray, seconds: float) -> int:
+    """Mel frames or latents of a chunk whose seconds are asked for."""
+    if engine.config.echo:
+        return latents_of(engine, seconds, asked=True)
+    return frames(engine.config, tokens, seconds)
+
+
+def new_frames(
+    engine: Any, prompt: Prompt, text: str, tokens: np.ndarray, speed: float, source: str
+) -> int:
+    """Mel frames of new speech for a chunk.
+
+    Args:
+        text: the chunk.
+        tokens: its ids.
+        speed: at which the model speaks.
+        source: of DURATIONS; "rule" is that of the model's config.
+    """
+    if engine.config.echo:
+        return rule_latents(engine, prompt, text, speed)
+    if source == "rule" and engine.config.rules == "f5":
+        count = len(prompt.tokens) + len(tokens)
+        return f5_frames(len(prompt.mel), prompt.text_bytes, count, byte_length(text), speed)
+    seconds = estimate_seconds(engine, prompt, text, tokens, DURATION_SOURCES[source])
+    return frames(engine.config, tokens, max(seconds / speed, MIN_SPEECH))
 
 
 def split_seconds(seconds: float, chunks: Sequence[str], overlap: float) -> list[float]:

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from nanospeech.audio.mel import CLAMP
 from nanospeech.output import OutputOptions
 from nanospeech.text.pauses import pauses_within
-from nanospeech.text.sentences import fit
-from nanospeech.text.tokenizer import Tokenizer
+from nanospeech.text.places import encode_places
+from nanospeech.text.tokenizer import BYTES, Tokenizer
+from nanospeech.text.traced import Traced
 
 from .chunks import CROSS_FADE, Chunk, Mark
 from .durations import model_speed
@@ -35,6 +36,15 @@ CALM = 6  # quiet frames that are repeated to make a pause longer
 SLOPE = 2  # frames next to a sound over which it is lowered
 
 
+class Span(NamedTuple):
+    """Frames of a mel, how many they became, and their kind: one of _spread's, or "sound"."""
+
+    start: int
+    stop: int
+    count: int
+    kind: str
+
+
 @dataclass(frozen=True)
 class Paced:
     """A chunk's mel with its pauses.
@@ -42,14 +52,37 @@ class Paced:
     Attributes:
         mel: float32 (N, M), the silence before the next chunk included.
         last: frames of it that are wanted if no chunk follows.
+        spans: of the mel that it was made from, in order.
+        ends: int64 (T,), behind the last frame of each token of an aligned model's chunk, in the
+            mel that it was made from; else None.
     """
 
     mel: np.ndarray
     last: int
+    spans: tuple[Span, ...] = ()
+    ends: np.ndarray | None = None
 
     def samples(self, hop: int) -> int:
         """Samples of its wave that are wanted if no chunk follows."""
         return (self.last - 1) * hop
+
+    def place(self, frame: float, begins: bool) -> float:
+        """Where a frame of the mel that it was made from is now.
+
+        Args:
+            frame: an edge of a sound.
+            begins: whether the sound begins there; within a pause it does at the pause's end.
+        """
+        at = 0
+        for span in self.spans:
+            inside = frame < span.stop or (frame == span.stop and not begins)
+            if inside and span.kind == "sound":
+                share = (frame - span.start) / max(span.stop - span.start, 1)
+                return at + span.count * min(max(share, 0.0), 1.0)
+            if inside:
+                return at + span.count if begins else at
+            at += span.count
+        return at
 
 
 def find_marks(
@@ -67,21 +100,23 @@ def find_marks(
         before: number of tokens before those of the text.
         larger: pauses that replace those of pauses_within: kinds by place in the text.
     """
-    marks = []
+    marks, (_, middles) = [], encode_places(Traced.of(text), tokenizer)
     for place, kind in sorted({**pauses_within(text), **(larger or {})}.items()):
-        start = stop = before + len(tokenizer.encode(fit(text[:place], tokenizer)[0]))
-        while start > 0 and not _sounds(tokens[start - 1], tokenizer):
+        start = stop = before + int(np.searchsorted(middles, place))
+        while start > 0 and not sounds(tokens[start - 1], tokenizer):
             start -= 1
-        while stop < len(tokens) and not _sounds(tokens[stop], tokenizer):
+        while stop < len(tokens) and not sounds(tokens[stop], tokenizer):
             stop += 1
         if 0 < start < stop < len(tokens):
             marks.append(Mark(start, stop, kind))
     return tuple(marks)
 
 
-def _sounds(token: int, tokenizer: Tokenizer) -> bool:
+def sounds(token: int, tokenizer: Tokenizer) -> bool:
     """Whether a token is no mark and no space."""
-    if tokenizer.kind == "bytes":
+    if tokenizer.kind == "pieces":  # parts of words, most of them
+        return True
+    if tokenizer.kind in BYTES:
         return token >= 128 or chr(token).isalnum()
     return any(c.isalnum() for c in tokenizer.vocab[token])
 
@@ -103,15 +138,23 @@ def set_pauses(
         first: whether it is the first chunk.
     """
     speed = chunk.speed
+    if engine.config.echo:  # latents as they are, whose last one has samples too
+        whole = Span(0, len(mel_NM), len(mel_NM), "sound")
+        return Paced(mel_NM, len(mel_NM) + 1, (whole,))
+    aligned = engine.config.dit.text_upsampling == "aligned" and (chunk.marks or chunk.words)
+    ends = np.cumsum(engine.align(mel_NM, chunk.tokens)) if aligned and len(mel_NM) else None
     if speed is None or not len(mel_NM):
-        return Paced(mel_NM, len(mel_NM))
+        whole = Span(0, len(mel_NM), len(mel_NM), "sound")
+        return Paced(mel_NM, len(mel_NM), (whole,), ends)
     level, rate = levels(mel_NM), engine.config.audio.frame_rate
     loud = float(np.percentile(level, LOUD))
     quiet = level < loud - QUIET
     edges = np.flatnonzero(~quiet)
     begin, end = (int(edges[0]), int(edges[-1]) + 1) if len(edges) else (0, len(mel_NM))
 
-    def frames(kind: str) -> int | None:
+    def frames(kind: str | float) -> int | None:
+        if not isinstance(kind, str):
+            return round(kind * rate)
         seconds = output.pause(kind)
         return None if seconds is None else round(seconds / speed * rate)
 
@@ -119,23 +162,36 @@ def set_pauses(
     if first and begin < len(lead):
         lead = np.arange(begin)
     parts: list[tuple[np.ndarray, str]] = [(lead, "before")]
+    stops = [begin]
     at, factor = begin, speed / model_speed(speed)
-    for start, stop, wanted in _runs(engine, mel_NM, chunk, level, loud, frames):
+    for start, stop, wanted in _runs(ends, chunk, level, loud, frames):
         if at <= start and begin < start and stop <= end:
             parts += [
                 (_sped(at, start, factor), "sound"),
                 (_spread(start, stop, wanted, level, "between"), "between"),
             ]
+            stops += [start, stop]
             at = stop
     parts.append((_sped(at, end, factor), "sound"))
     spoken = sum(len(places) for places, _ in parts)
-    wanted, tail = frames(chunk.after) if chunk.after else round(WITHIN * rate), len(mel_NM) - end
+    wanted, tail = (
+        frames(chunk.after) if chunk.after != "" else round(WITHIN * rate),
+        len(mel_NM) - end,
+    )
     if wanted is not None:
         # the chunk's last frame makes no samples, and the cross-fade takes its share
         tail = max(1, wanted - round(LEAD * rate) + round(CROSS_FADE * rate) + 1)
     parts.append((_spread(end, len(mel_NM), tail, level, "after"), "after"))
     mel = np.concatenate([_quietened(_at(mel_NM, places), kind) for places, kind in parts])
-    return Paced(mel, spoken + min(tail, len(mel_NM) - end, round(TAIL * rate)))
+    stops += [end, len(mel_NM)]
+    spans = [
+        Span(start, stop, len(places), kind)
+        for start, stop, (places, kind) in zip([0, *stops], stops, parts)
+    ]
+    last = spoken + min(tail, len(mel_NM) - end, round(TAIL * rate))
+    if not isinstance(chunk.after, str):  # a pause that was asked for is kept at the end too
+        last = spoken + tail
+    return Paced(mel, last, tuple(spans), ends)
 
 
 def _quietened(mel_NM: np.ndarray, kind: str) -> np.ndarray:
@@ -153,12 +209,11 @@ def _quietened(mel_NM: np.ndarray, kind: str) -> np.ndarray:
 
 
 def _runs(
-    engine: Any, mel_NM: np.ndarray, chunk: Chunk, level: np.ndarray, loud: float, frames: Any
+    ends: np.ndarray | None, chunk: Chunk, level: np.ndarray, loud: float, frames: Any
 ) -> list[tuple[int, int, int]]:
     """The quiet frames at each mark, in order: start, stop and the wanted number of frames."""
-    if not chunk.marks:
+    if ends is None:
         return []
-    ends = np.cumsum(engine.align(mel_NM, chunk.tokens))
     runs: list[tuple[int, int, int]] = []
     for mark in chunk.marks:
         if (wanted := frames(mark.kind)) is None:

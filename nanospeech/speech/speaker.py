@@ -10,10 +10,9 @@ import dataclasses
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import repeat
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,56 +21,35 @@ from nanospeech.audio.loudness import Leveller
 from nanospeech.config import BatchLimits, SampleOptions
 from nanospeech.errors import InputError
 from nanospeech.output import OutputOptions
+from nanospeech.release.user_lexicon import tokenizer_of
 from nanospeech.release.voices import (
     MAX_REFERENCE,
     VoiceSettings,
     check_reference,
     default_voice,
     find_voice,
-    make_prompt,
     warn_of_strangers,
 )
-from nanospeech.text.headings import ending
+from nanospeech.text.markup import Marked, Span, Style
 from nanospeech.text.pauses import pause_after
-from nanospeech.text.sentences import encode, fold, is_speakable, readable
-from nanospeech.text.tags import hide, show
+from nanospeech.text.places import encode_places
+from nanospeech.text.sentences import encode, fold, front_end, is_speakable
+from nanospeech.text.traced import Traced
+from nanospeech.text.written import Written
 
-from . import batching, streaming
+from . import batching, script, streaming
 from . import chunks as speech
 from . import durations as lengths
+from .batching import step_bar
 from .chunks import CROSS_FADE, Chunk, Utterance
-from .durations import DURATIONS, MIN_SPEECH, Lengths, choose_durations
+from .durations import DURATIONS, Lengths, choose_durations
+from .latents import any_prompt
+from .marked import directed
 from .pauses import Paced, find_marks, set_pauses
+from .script import Part, check_speech, spoken_text
+from .words import Piece, Timeline, choose_aligner, heard
 
-__all__ = ["DURATIONS", "Speaker", "Utterance", "check_speech"]
-
-SPEEDS = (0.25, 4.0)
-MAX_SECONDS = 3600.0  # longest speech that --duration accepts
-
-
-def check_speech(
-    text: str | None, speed: float, seed: int | None, seconds: float | None = None
-) -> None:
-    """Checks arguments before any model is loaded.
-
-    Raises:
-        InputError: there is no text, or speed, seed or length are out of range.
-    """
-    if text is not None and not is_speakable(fold(text)):
-        raise InputError(f"there is no text to speak in {text[:40]!r}")
-    if not SPEEDS[0] <= speed <= SPEEDS[1]:
-        raise InputError(f"speed is {speed}; choose {SPEEDS[0]:g} to {SPEEDS[1]:g}")
-    if seed is not None and seed < 0:
-        raise InputError(f"seed is {seed}; choose 0 or more")
-    if seconds is not None and not 0 < seconds <= MAX_SECONDS:
-        raise InputError(f"duration is {seconds} s; choose more than 0, up to {MAX_SECONDS:g}")
-
-
-class Part(NamedTuple):
-    """A chunk's text, and the pause after it."""
-
-    text: str
-    after: str
+__all__ = ["DURATIONS", "Speaker", "Utterance", "check_speech", "step_bar"]
 
 
 class Speaker:
@@ -88,8 +66,9 @@ class Speaker:
             model's.
         speed: of the new speech, relative to the voice's own; 2 is twice as fast.
         seed: of the noise; None draws one.
-        output: pauses and loudness.
-        more: chunk_seconds and duration, see Lengths.
+        output: pauses, loudness and a lexicon.
+        more: chunk_seconds and duration, see Lengths; aligner: an engine of an aligned model that
+            finds the words of a model that is not.
 
     Raises:
         InputError: an unknown voice, a reference without words, or an unusable recording.
@@ -109,7 +88,7 @@ class Speaker:
         **more: Any,
     ):
         check_reference(ref_audio, ref_text, voice)
-        wanted = Lengths(**more)
+        aligner, wanted = more.pop("aligner", None), Lengths(**more)
         self.durations = choose_durations(engine, wanted.duration)
         check_speech(None, speed, seed)
         self.options, self.speed, self.output = options, speed, output
@@ -127,11 +106,14 @@ class Speaker:
             settings = found.settings
         warn_of_strangers(engine.config, engine.folder, found)
         self.engine = engine
+        self.aligner = choose_aligner(engine, aligner)
         if not isinstance(ref_audio, np.ndarray):
             ref_audio = audio.read(ref_audio, self.sample_rate, MAX_REFERENCE)
-        prompt = make_prompt(ref_audio, ref_text or "", engine.config, engine.tokenizer)
+        prompt = any_prompt(engine, ref_audio, ref_text or "")
+        self.tokenizer = tokenizer_of(engine.tokenizer, output.lexicon, output.language)
         self.prompt = dataclasses.replace(prompt, settings=settings)
         self.level = Leveller(self.sample_rate, output.loudness, settings.loudness)
+        self.casts: dict[Style, Speaker] = {}  # of markup
 
     def chunks(self, text: str, early: bool = False) -> list[str]:
         """The texts of the chunks: normalised, no words lost.
@@ -145,27 +127,22 @@ class Speaker:
         """
         return [part.text for part in self.parts(text, early)]
 
-    def parts(self, text: str, early: bool = False) -> list[Part]:
+    def parts(self, text: str | Marked, early: bool = False) -> list[Part]:
         """The texts of chunks(), with the pauses after them."""
-        chunks = list(self._texts([text], early))
-        if not chunks and is_speakable(fold(text)):
-            raise InputError(f"the model knows no character of {text[:40]!r}")
+        spans = text.spans if isinstance(text, Marked) else [text]
+        chunks = list(self._texts(spans, early))
+        if not chunks and is_speakable(fold(said := spoken_text(text))):
+            raise InputError(f"the model knows no character of {said[:40]!r}")
         if not chunks:
             raise InputError("there is no text to speak")
         return chunks
 
-    def _texts(self, parts: Iterable[str], early: bool) -> Iterator[Part]:
+    def _texts(self, texts: Iterable[str | Span], early: bool) -> Iterator[Part]:
         """The chunks of a text that comes in parts."""
         rate = self.prompt.rate * lengths.model_speed(self.speed)  # bytes a second
         full = max(16.0, rate * self.chunk_seconds)
         sizes = streaming.budgets(rate * streaming.FIRST_SECONDS if early else full, full)
-        least = rate * streaming.LEAST_SECONDS
-        for part in parts:
-            prepared = readable(part, self.engine.tokenizer)
-            hidden, tags = hide(prepared, self.engine.tokenizer.tags)  # which are never cut
-            for packed in streaming.pack_early(hidden + ending(part), sizes, full, least):
-                if is_speakable(chunk := show(packed, tags)):
-                    yield Part(" ".join(chunk.split()), pause_after(chunk))
+        return script.parts(texts, self.tokenizer, sizes, full, rate)
 
     def frames(self, text: str, tokens: np.ndarray, seconds: float | None = None) -> int:
         """Mel frames of new speech for a chunk.
@@ -175,15 +152,18 @@ class Speaker:
             tokens: its ids.
             seconds: its wanted length; None takes the estimate of the chosen source.
         """
-        if seconds is None:
-            sources = lengths.DURATION_SOURCES[self.durations]
-            seconds = lengths.estimate_seconds(self.engine, self.prompt, text, tokens, sources)
-            speed = lengths.model_speed(self.speed) * self.prompt.settings.speed
-            seconds = max(seconds / speed, MIN_SPEECH)
-        return lengths.frames(self.engine.config, tokens, seconds)
+        if seconds is not None:
+            return lengths.asked_frames(self.engine, tokens, seconds)
+        speed = lengths.model_speed(self.speed) * self.prompt.settings.speed
+        return lengths.new_frames(self.engine, self.prompt, text, tokens, speed, self.durations)
 
     def chunk(
-        self, text: str, seed: int, seconds: float | None = None, after: str | None = None
+        self,
+        text: str,
+        seed: int,
+        seconds: float | None = None,
+        after: str | float | None = None,
+        words: tuple[Written, ...] = (),
     ) -> Chunk:
         """One of chunks(), with its ids and its length.
 
@@ -193,26 +173,30 @@ class Speaker:
             text: the chunk.
             seed: of its noise.
             seconds: its wanted length; pauses are then left as the model makes them.
-            after: the next pause, see text.pauses.pause_after; None takes that of its last mark.
+            after: kind or seconds of the next pause; None takes that of its last mark.
+            words: as written, by their places in it.
 
         Raises:
             InputError: the model knows no character of it.
         """
         config = self.engine.config
-        tokens = encode(text + config.dit.edge, self.engine.tokenizer)
+        tokens, places = encode_places(Traced.of(text + config.dit.edge), self.tokenizer)
         if not len(tokens):
             raise InputError(f"the model knows no character of {text!r}")
         frames, before = self.frames(text, tokens, seconds), 0
         if seconds is not None:
-            return Chunk(text, tokens, frames, seed)
+            said = heard(tokens, places, self.tokenizer)
+            return Chunk(text, tokens, frames, seed, words=words, characters=said)
         if config.leading_pause and frames < lengths.SHORT * config.audio.frame_rate:
-            comma = encode(", ", self.engine.tokenizer)
+            comma = encode(", ", self.tokenizer)
             tokens, before = np.concatenate([comma, tokens]), len(comma)
+            places = np.pad(places, (before, 0), constant_values=-1)
             frames += lengths.frames(config, comma, config.leading_pause)
         aligned = config.dit.text_upsampling == "aligned"
-        marks = find_marks(text, tokens, before, self.engine.tokenizer) if aligned else ()
+        marks = find_marks(text, tokens, before, self.tokenizer) if aligned else ()
         after = pause_after(text) if after is None else after
-        return Chunk(text, tokens, frames, seed, marks, after, self.speed)
+        said = heard(tokens, places, self.tokenizer)
+        return Chunk(text, tokens, frames, seed, marks, after, self.speed, words, said)
 
     def stream(
         self,
@@ -239,15 +223,36 @@ class Speaker:
         Raises:
             InputError: there is no text to speak; for a string before anything is yielded.
         """
-        if isinstance(text, str):
-            check_speech(text, self.speed, self.seed, seconds)
-            return self._stream(self.parts(text, early), seconds, on_step, early)
+        pieces = self.pieces(text, seconds, on_step, early)
+        return (piece.wave for piece in pieces if len(piece.wave))
+
+    def pieces(
+        self,
+        text: str | Marked | Iterable[str],
+        seconds: float | None = None,
+        on_step: Callable[[int, int], None] | None = None,
+        early: bool = True,
+    ) -> Iterator[Piece]:
+        """The pieces of stream(), each with the words whose sound it completes.
+
+        The words of all pieces are those of the whole text, in order; there are none where nothing
+        finds them (see Utterance.words). The last piece may have words alone.
+        """
+        if isinstance(text, (str, Marked)):
+            check_speech(spoken_text(text), self.speed, self.seed, seconds)
+            who = directed(self, text)
+            return who._stream(who.parts(text, early), seconds, on_step, early)
         if seconds is not None:
             raise InputError("the length of a text that is still being written cannot be chosen")
         return self._stream(self._arriving(text, early), None, on_step, early)
 
+    def timeline(self) -> Timeline:
+        """Of the words of an utterance to come."""
+        return Timeline(self.engine, self.aligner)
+
     def _arriving(self, parts: Iterable[str], early: bool) -> Iterator[Part]:
-        chunks = streaming.Peekable(self._texts(streaming.whole_sentences(parts), early))
+        whole = streaming.whole_sentences(parts, front_end(self.tokenizer))
+        chunks = streaming.Peekable(self._texts(whole, early))
         if not chunks.more():
             raise InputError("there is no text to speak")
         yield from chunks
@@ -258,10 +263,15 @@ class Speaker:
         seconds: float | None,
         on_step: Callable[[int, int], None] | None,
         early: bool,
-    ) -> Iterator[np.ndarray]:
-        waves = self._waves(parts, seconds, on_step, early)
+    ) -> Iterator[Piece]:
+        timeline, done = self.timeline(), 0
+        waves = self._waves(parts, seconds, on_step, early, timeline)
         joined = audio.cross_fade(waves, int(CROSS_FADE * self.sample_rate))
-        return self.level(joined, early)
+        for wave in self.level(joined, early):
+            done += len(wave)
+            yield Piece(wave, timeline.take(done))
+        if left := timeline.take(done, last=True):
+            yield Piece(np.zeros(0, np.float32), left)
 
     def _waves(
         self,
@@ -269,9 +279,11 @@ class Speaker:
         seconds: float | None,
         on_step: Callable[[int, int], None] | None,
         early: bool,
+        timeline: Timeline,
     ) -> Iterator[Iterator[np.ndarray]]:
         """The waves of chunks, each in pieces."""
-        steps, known = self.options.steps, len(parts) if isinstance(parts, list) else 0
+        steps = int(self.engine.config.chosen(self.options, "steps"))
+        known = len(parts) if isinstance(parts, list) else 0
         shares = repeat(None)
         if seconds is not None:
             shares = lengths.split_seconds(seconds, [part.text for part in parts], CROSS_FADE)
@@ -282,10 +294,12 @@ class Speaker:
                 if on_step is not None:
                     on_step(index * steps + done, max(known, index + 1) * steps)
 
-            chunk = self.chunk(part.text, self.seed + index, share, part.after)
-            (mel,) = speech.sample(self.engine, self.prompt, [chunk], self.options, step)
-            paced = set_pauses(self.engine, mel, chunk, self.output, first=not index)
-            yield self._wave(paced, early, ahead)
+            who = self.casts.get(part.style, self)
+            chunk = who.chunk(part.text, self.seed + index, share, part.after, part.words)
+            (mel,) = speech.sample(who.engine, who.prompt, [chunk], self.options, step)
+            paced = set_pauses(who.engine, mel, chunk, self.output, first=not index)
+            timeline.add(mel, chunk, paced, index)
+            yield timeline.counted(who._wave(paced, early, ahead))
 
     def _wave(
         self, paced: Paced, early: bool, ahead: streaming.Peekable[Part]
@@ -310,14 +324,14 @@ class Speaker:
 
     def speak(
         self,
-        text: str,
+        text: str | Marked,
         seconds: float | None = None,
         progress: bool = False,
     ) -> Utterance:
         """Speaks a text of any length.
 
         Args:
-            text: what to say.
+            text: what to say; of nanospeech.text.markup.read_markup if it has markup.
             seconds: wanted length of the whole, instead of the model's.
             progress: show a bar on stderr.
 
@@ -325,16 +339,18 @@ class Speaker:
             InputError: there is nothing to say.
         """
         began = time.perf_counter()
-        check_speech(text, self.speed, self.seed, seconds)
-        parts = self.parts(text, early=False)  # once: what cannot be spoken is warned of once
+        check_speech(spoken_text(text), self.speed, self.seed, seconds)
+        who = directed(self, text)
+        parts = who.parts(text, early=False)  # once: what cannot be spoken is warned of once
         with step_bar(progress) as on_step:
-            waves = list(self._stream(parts, seconds, on_step, early=False))
+            pieces = list(who._stream(parts, seconds, on_step, early=False))
         return Utterance(
-            np.concatenate(waves),
+            np.concatenate([piece.wave for piece in pieces]),
             self.sample_rate,
             time.perf_counter() - began,
             self.seed,
             tuple(part.text for part in parts),
+            self.aligner and tuple(word for piece in pieces for word in piece.words),
         )
 
     def speak_many(
@@ -375,17 +391,3 @@ class Speaker:
                 found[index] = result
                 done(index)
         return found
-
-
-@contextmanager
-def step_bar(shown: bool) -> Iterator[Callable[[int, int], None]]:
-    """A bar of solver steps on stderr; gives what stream() takes as on_step."""
-    from tqdm import tqdm
-
-    with tqdm(unit="step", disable=not shown, leave=False) as bar:
-
-        def on_step(done: int, steps: int) -> None:
-            bar.total = steps
-            bar.update(done - bar.n)
-
-        yield on_step

@@ -12,6 +12,7 @@ import numpy as np
 
 from nanospeech.config import VocoderConfig
 from nanospeech.release.voices import Prompt
+from nanospeech.text.language import Language
 from nanospeech.text.sentences import byte_length, pack, split_clauses, split_sentences
 
 from .chunks import finish, in_context
@@ -100,14 +101,18 @@ def is_long_enough(whole: str, end: int, sentences: list[int], least: float) -> 
     return byte_length(whole[:end]) >= least and byte_length(whole[end:after]) >= least
 
 
-def whole_sentences(parts: Iterable[str]) -> Iterator[str]:
+def whole_sentences(parts: Iterable[str], language: Language | None = None) -> Iterator[str]:
     """Groups text that arrives in parts into complete sentences; no character is lost.
 
     A sentence is complete when text follows it, as a mark may go on in the next part ("3." "14").
+
+    Args:
+        parts: of a text as written.
+        language: of the text.
     """
     held = ""
     for part in parts:
-        *done, held = split_sentences(held + part) or [""]
+        *done, held = split_sentences(held + part, language) or [""]
         if done:
             yield "".join(done)
     if held:
@@ -157,9 +162,12 @@ def vocode(
 
 def vocode_chunk(engine: Any, prompt: Prompt, mel: np.ndarray) -> Iterator[np.ndarray]:
     """The wave of chunks.vocode for a chunk's mel, in pieces."""
-    whole, skip = in_context(prompt, mel)
+    whole, skip = in_context(engine, prompt, mel)
     hop, rate = engine.config.audio.hop_length, engine.config.audio.sample_rate
     done, total = 0, (len(mel) - 1) * hop
-    for wave in vocode(engine, whole, skip):
+    pieces = vocode(engine, whole, skip)
+    if engine.config.echo:
+        pieces, total = engine.vocode_stream(mel), len(mel) * hop
+    for wave in pieces:
         begins, done = done == 0, done + len(wave)
         yield finish(wave, prompt, rate, begins, done == total)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 
+from .traced import Edit, Traced, joined
+
 AFTER_HEADING = "\n\n\n"  # in prepared text; a paragraph ends in two
 MARKER = "\x1d"  # put after a heading while a text is cut
 BLANK = re.compile(r"(?<![^\S\n])[^\S\n]*\n[^\S\n]*\n\s*")
 # Markdown's headings (CommonMark 0.31, 4.2)
 ATX = re.compile(r"^ {0,3}#{1,6}[ \t]+(\S[^\n]*)$", re.MULTILINE)
+LINE_END = re.compile("\r\n?")
+EMPHASIS = "*_`"
 LONGEST = 60  # characters of a heading that has no sign
 
 
-def sections(text: str) -> list[str]:
+def sections(text: Traced) -> list[Traced]:
     """Cuts a text after its headings, and removes their # signs.
 
     A heading is a line "# Title", or a paragraph of one short line that begins with a capital or a
@@ -21,17 +25,17 @@ def sections(text: str) -> list[str]:
     Returns:
         Parts of the text; all but the last end with a heading.
     """
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    text = BLANK.sub("\n\n", text.replace(MARKER, " "))
+    text = text.sub(LINE_END, "\n").sub(re.compile(MARKER), " ").sub(BLANK, "\n\n")
+    titles = [edit for match in ATX.finditer(text.text) for edit in _titled(match)]
     parts = []
-    for part in ATX.sub(lambda m: f"\n\n{_titled(m[1])}{MARKER}", text).split(MARKER):
-        paragraphs = [p for p in BLANK.split(part) if p.strip()]
+    for part in text.edited(titles).split(re.compile(MARKER)):
+        paragraphs = [p for p in part.split(BLANK) if p.text.strip()]
         start = 0
         for i, paragraph in enumerate(paragraphs[:-1]):
-            if _is_heading(paragraph):
-                parts.append("\n\n".join(paragraphs[start : i + 1]))
+            if _is_heading(paragraph.text):
+                parts.append(joined(paragraphs[start : i + 1], "\n\n"))
                 start = i + 1
-        parts.append("\n\n".join(paragraphs[start:]))
+        parts.append(joined(paragraphs[start:], "\n\n"))
     return parts
 
 
@@ -51,12 +55,18 @@ def ending(text: str) -> str:
     return AFTER_HEADING if _is_heading(BLANK.split(said)[-1]) else "\n\n"
 
 
-def _titled(line: str) -> str:
-    """A heading's words, without closing signs and with a full stop if it has no mark."""
-    title = line.rstrip()
+def _titled(match: re.Match) -> list[Edit]:
+    """Leaves a heading's words, without signs and with a full stop if they have no mark."""
+    title = match[1].rstrip()
     bare = title.rstrip("#")
-    title = (bare.rstrip() if bare.endswith((" ", "\t")) else title).strip("*_`")
-    return f"{title}." if title[-1:].isalnum() else title
+    title = bare.rstrip() if bare.endswith((" ", "\t")) else title
+    start = match.start(1) + len(title) - len(title.lstrip(EMPHASIS))
+    title = title.strip(EMPHASIS)
+    stop = "." if title[-1:].isalnum() else ""
+    return [
+        (match.start(), start, "\n\n"),
+        (start + len(title), match.end(), stop + MARKER),
+    ]
 
 
 def _is_heading(paragraph: str) -> bool:

@@ -22,6 +22,7 @@ from nanospeech.text.english.number_words import (
 )
 
 from .english import abbreviations, addresses, dates, quantities
+from .traced import Traced
 
 __all__ = ["cardinal", "expand", "number", "ordinal", "year"]
 
@@ -78,10 +79,18 @@ STAGES = [
 ]
 
 
+SPACE_BEFORE_MARK = re.compile(r"(?<! ) +(?=[.,!?;:])")
+SPACES = re.compile(r" {2,}")
+
+
 def expand(text: str) -> str:
     """English text with its numbers, money, times, signs and abbreviations written out."""
+    return expanded(Traced.of(text)).text
+
+
+def expanded(text: Traced) -> Traced:
+    """expand() of a text whose characters are traced."""
     text = clean(text)
     for rules in STAGES:
-        for pattern, rule in rules:
-            text = pattern.sub(rule, text)
-    return re.sub(r" {2,}", " ", re.sub(r"(?<! ) +(?=[.,!?;:])", "", text))
+        text = text.run(rules)
+    return text.sub(SPACE_BEFORE_MARK, "").sub(SPACES, " ")

@@ -1,7 +1,7 @@
 """Phonemes: English words to ARPAbet by dictionary, and by the parts of regular formations.
 
 The dictionary is the CMU Pronouncing Dictionary (BSD licence, data/cmudict.LICENSE.txt), first
-pronunciations only. A word that is not in it is left to the caller, which spells it in letters.
+pronunciations only. A word that is not in it is left to the caller.
 """
 
 from __future__ import annotations
@@ -81,6 +81,7 @@ PREFERRED |= {
     "codec": "K OW1 D EH2 K",
     "covid": "K OW1 V IH0 D",
     "emoji": "IH0 M OW1 JH IY0",
+    "gif": "G IH1 F",
     "exoplanet": "EH1 K S OW0 P L AE2 N AH0 T",
     "kombucha": "K AA0 M B UW1 CH AH0",
     "kyiv": "K IY1 V",
@@ -223,19 +224,20 @@ def respelled(word: str, known: dict[str, str]) -> tuple[str, ...] | None:
 
 
 def compound(word: str, known: dict[str, str]) -> tuple[str, ...] | None:
-    """A compound of two known words of three letters or more ("snowplough"), split most evenly.
+    """A compound of two known words of four letters or more ("snowplough"), split most evenly.
 
-    The second word may be inflected, and the compound a possessive.
+    The second word may be inflected, and the compound a possessive. The first has the stress.
+    Shorter words are found in too many names ("Barn-ard").
     """
     for suffix in ("'s", "s'"):
         if word.endswith(suffix):
             whole = compound(word.removesuffix(suffix), known)
             return None if whole is None else (*whole, *ending(suffix, whole[-1]))
-    cuts = sorted(range(3, len(word) - 2), key=lambda i: abs(2 * i - len(word)))
+    cuts = sorted(range(4, len(word) - 3), key=lambda i: abs(2 * i - len(word)))
     for depth in (0, 1):
         for cut in cuts:
-            if depth and (cut < 4 or len(word) - cut < 5):
+            if depth and len(word) - cut < 5:
                 continue
             if word[:cut] in known and (second := inflected(word[cut:], known, depth)):
-                return (*known[word[:cut]].split(), *second)
+                return (*known[word[:cut]].split(), *(p.replace("1", "2") for p in second))
     return None

@@ -17,10 +17,13 @@ import numpy as np
 from nanospeech.errors import InputError
 
 from .english.foreign import plain, respelled
-from .headings import AFTER_HEADING, sections
-from .normalize import expand
+from .headings import AFTER_HEADING, LINE_END, sections
+from .language import Language
+from .languages import language_of, spells_numbers
+from .normalize import SPACES
 from .phonemes import pronounce
 from .tags import hide, show
+from .traced import Traced, joined
 
 log = logging.getLogger("nanospeech")
 
@@ -37,6 +40,9 @@ PARAGRAPH = re.compile(r"(?<![^\S\n])[^\S\n]*\n[^\S\n]*\n\s*")
 MARK = r"(?:[^\w\s\U00100000-\U0010FFFF]|_)"
 SAME_MARKS = re.compile(rf"(({MARK})(?:\s*\2){{2}})(?:\s*\2)+")  # one more than 3 times
 MARKS = re.compile(rf"({MARK}(?:\s*{MARK}){{7}})(?:\s*{MARK})+")  # more than 8, of any kind
+
+CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+WORD_OR_SPACE = re.compile(r"\S+|\s+")
 
 CLOSERS = r"[\"'”’)\]»」』）】]*"
 SENTENCE_END = re.compile(
@@ -77,6 +83,7 @@ class Vocabulary(Protocol):
 
     kind: str
     vocab: list[str]
+    language: str
     tags: re.Pattern | None
 
     def pieces(self, text: str) -> list[str]: ...
@@ -95,48 +102,57 @@ def fold(text: str) -> str:
         InputError: the text is not valid Unicode.
     """
     check_unicode(text)
-    text = shorten(unicodedata.normalize("NFC", text).translate(FOLD))
-    text = LATIN_FORMS.sub(lambda m: unicodedata.normalize("NFKC", m[0]), text)
-    paragraphs = PARAGRAPH.split(text.replace("\r\n", "\n").replace("\r", "\n"))
-    return "\n\n".join(filter(None, (" ".join(map(_printable, p.split())) for p in paragraphs)))
+    return folded(Traced.of(text)).text
 
 
-def shorten(text: str) -> str:
+def folded(text: Traced) -> Traced:
+    """fold() of a text whose characters are traced."""
+    if not unicodedata.is_normalized("NFC", text.text):
+        text = text.sub(WORD_OR_SPACE, lambda m: unicodedata.normalize("NFC", m[0]))
+    text = shorten(text.translate(FOLD))
+    text = text.sub(LATIN_FORMS, lambda m: unicodedata.normalize("NFKC", m[0]))
+    paragraphs = text.sub(LINE_END, "\n").split(PARAGRAPH)
+    lines = (p.in_one_line().sub(CONTROLS, "") for p in paragraphs)
+    return joined([line for line in lines if len(line)], "\n\n")
+
+
+def shorten(text: Traced) -> Traced:
     """Cuts runs of marks, with or without spaces between them, whose length has no meaning.
 
     Three of one mark stay ("..."), or eight of several; letters and digits all stay. A model gives
     each mark a duration, so 500 dots would last a quarter of a minute.
     """
-    return MARKS.sub(r"\1", SAME_MARKS.sub(r"\1", text))
+    return text.sub(SAME_MARKS, r"\1").sub(MARKS, r"\1")
 
 
-def _printable(word: str) -> str:
-    return "".join(c for c in word if unicodedata.category(c) != "Cc")
-
-
-def is_english(tokenizer: Vocabulary) -> bool:
-    """Whether numbers should be written out in English: the model spells, and knows no digits."""
-    known = set(tokenizer.vocab)
-    return tokenizer.kind != "bytes" and {"a", "e"} <= known and not known & set("0123456789")
+def front_end(tokenizer: Vocabulary) -> Language:
+    """The language that a tokenizer's text is read in."""
+    return language_of(tokenizer.language, tokenizer.vocab)
 
 
 def prepare(text: str, tokenizer: Vocabulary) -> str:
-    """Text as the model reads it: folded, and if it is English, written out; tags are unchanged.
+    """Text as the model reads it: folded, and written out in its language; tags are unchanged.
 
-    For a model of bytes only long runs of marks are cut. For others three line ends follow a
-    heading, and two any other paragraph.
+    A model that knows digits gets numbers as they are. For a model of bytes only long runs of
+    marks are cut. For others three line ends follow a heading, and two any other paragraph.
 
     Raises:
         InputError: the text is not valid Unicode.
     """
+    return prepared(Traced.of(text), tokenizer).text
+
+
+def prepared(text: Traced, tokenizer: Vocabulary) -> Traced:
+    """prepare() of a text whose characters are traced."""
+    check_unicode(text.text)
     if tokenizer.kind == "bytes":
-        check_unicode(text)
         return shorten(text)
     text, tags = hide(text, tokenizer.tags)
-    parts = filter(None, map(fold, sections(text)))
-    if is_english(tokenizer):
-        parts = filter(None, (fold(expand(part)) for part in parts))
-    return show(AFTER_HEADING.join(parts), tags)
+    parts = map(folded, sections(text))
+    if spells_numbers(tokenizer.vocab):
+        language = front_end(tokenizer)
+        parts = (folded(language.normalized(part)) for part in parts if len(part))
+    return show(joined([part for part in parts if len(part)], AFTER_HEADING), tags)
 
 
 def readable(text: str, tokenizer: Vocabulary) -> str:
@@ -144,18 +160,33 @@ def readable(text: str, tokenizer: Vocabulary) -> str:
 
     One warning names them all, so that encode of its parts does not warn again.
     """
-    text = prepare(text, tokenizer)
-    _, lost = fit(text, tokenizer)
+    return legible(Traced.of(text), tokenizer).text
+
+
+def legible(text: Traced, tokenizer: Vocabulary) -> Traced:
+    """readable() of a text whose characters are traced."""
+    text = prepared(text, tokenizer)
+    _, lost = fitted(text, tokenizer)
     warn_of(lost)
     return _respelled(text, dict.fromkeys(lost, ""), tokenizer)
 
 
-def _respelled(text: str, swap: Mapping[str, str], tokenizer: Vocabulary) -> str:
+def _respelled(text: Traced, swap: Mapping[str, str], tokenizer: Vocabulary) -> Traced:
     """Replaces characters of a text, except in tokens of several characters."""
-    pieces = tokenizer.pieces(text)
     table = str.maketrans(dict(swap))
-    pieces[::2] = [piece.translate(table) for piece in pieces[::2]]
-    return "".join(pieces)
+    return _outside_tokens(text, lambda part: part.translate(table), tokenizer) if swap else text
+
+
+def _outside_tokens(
+    text: Traced, change: Callable[[Traced], Traced], tokenizer: Vocabulary
+) -> Traced:
+    """Changes a text, except tokens of several characters."""
+    pieces, at = [], 0
+    for place, piece in enumerate(tokenizer.pieces(text.text)):
+        part = text[at : at + len(piece)]
+        pieces.append(part if place % 2 else change(part))
+        at += len(piece)
+    return joined(pieces)
 
 
 def warn_of(lost: set[str]) -> None:
@@ -181,25 +212,32 @@ def fit(text: str, tokenizer: Vocabulary) -> tuple[str, set[str]]:
     Returns:
         The text, and the characters that are left out because none is near.
     """
-    unknown = tokenizer.unknown(text)
+    found, lost = fitted(Traced.of(text), tokenizer)
+    return found.text, lost
+
+
+def fitted(text: Traced, tokenizer: Vocabulary) -> tuple[Traced, set[str]]:
+    """fit() of a text whose characters are traced."""
+    unknown = tokenizer.unknown(text.text)
     if not unknown:
         return text, set()
     if tokenizer.kind == "phonemes":
-        pieces = tokenizer.pieces(text)
-        pieces[::2] = [
-            respelled(piece, lambda w: pronounce(w) is not None) for piece in pieces[::2]
-        ]
-        text = "".join(pieces)
-        unknown = tokenizer.unknown(text)
+        text = _outside_tokens(
+            text, lambda part: respelled(part, lambda w: pronounce(w) is not None), tokenizer
+        )
+        unknown = tokenizer.unknown(text.text)
     swap, lost = {}, set()
+    language = front_end(tokenizer)
     for c in sorted(unknown):
         if len(c) != 1:
             continue
-        near = [s for s in _nearest(c) if not tokenizer.unknown(s)]
+        own = language.respelled(c)
+        choices = [c.lower(), *filter(None, (own, own.lower())), *_nearest(c)]
+        near = [s for s in choices if not tokenizer.unknown(s)]
         swap[c] = near[0] if near else ""
         if not near and not _silent(c):
             lost.add(c)
-    return re.sub(r" {2,}", " ", _respelled(text, swap, tokenizer)), lost
+    return _respelled(text, swap, tokenizer).sub(SPACES, " "), lost
 
 
 def _nearest(c: str) -> Iterable[str]:
@@ -235,14 +273,18 @@ def is_speakable(text: str) -> bool:
     return any(c.isalnum() for c in text)
 
 
-def split_sentences(text: str) -> list[str]:
+def split_sentences(text: str, language: Language | None = None) -> list[str]:
     """Cuts after sentences and paragraphs: "".join(split_sentences(t)) == t.
 
     Spaces stay with the sentence before them. "3.14", "Dr. Who", "10:30", "e.g. this" are not cut.
+
+    Args:
+        text: as written, or prepared.
+        language: whose abbreviations are known beside the general ones.
     """
     cuts, start = [], 0
     for match in SENTENCE_END.finditer(text):
-        if match["mark"] is None or _ends(text, start, match):
+        if match["mark"] is None or _ends(text, start, match, language):
             start = match.end()
             cuts.append(start)
     return _slices(text, cuts)
@@ -253,7 +295,7 @@ def split_clauses(text: str) -> list[str]:
     return _slices(text, (m.end() for m in CLAUSE_END.finditer(text)))
 
 
-def _ends(text: str, start: int, match: re.Match) -> bool:
+def _ends(text: str, start: int, match: re.Match, language: Language | None) -> bool:
     """Whether a mark such as "." that is followed by a space ends its sentence."""
     mark, following = match["mark"], text[match.end() : match.end() + 1]
     if not following:
@@ -266,6 +308,10 @@ def _ends(text: str, start: int, match: re.Match) -> bool:
     word = re.search(r"[^\s(\[\"'“‘]*\Z", before)[0]  # type: ignore[index]
     if mark != "." or closed:
         return True
+    if language is not None:
+        own = language.ends_sentence(before, text[match.end() : match.end() + LONGEST])
+        if own is not None:
+            return own
     name = word.lower()
     if name in CLOSING:
         return following.isupper()

@@ -6,12 +6,60 @@ While the rules run, a private character takes the place of each.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+
+from nanospeech.errors import InputError
+
+from .traced import Traced
 
 HIDDEN = range(0x100000, 0x10FFFE)  # the last plane of Unicode, for private use
 
+TAG = re.compile(r"<[^<>]+>|\[[^\[\]]+\]|\([^()]+\)|\{[^{}]+\}")
+# sounds that tags are made for; a text that has one in angle brackets means a tag
+SOUNDS = """breath|inhale|exhale|laugh|laughter|laughing|chuckle|giggle|sigh|cough|sneeze|sniff|
+sniffle|gasp|groan|moan|yawn|sob|cry|crying|scream|hum|humming|whistle|pause|silence|throat|
+clear[ _-]throat|clears[ _-]throat|lip[ _-]smack|breathe|breathing|snore|hiccup|grunt|gulp"""
+SOUND = re.compile(rf"<({''.join(SOUNDS.split())})(?:e?s)?>", re.IGNORECASE)
 
-def hide(text: str, tags: re.Pattern | None) -> tuple[str, dict[str, str]]:
+
+def as_tag(name: str) -> str:
+    """A tag of a name: "<breath>" of "breath"; a tag as it is.
+
+    Raises:
+        InputError: it cannot be one.
+    """
+    tag = name if TAG.fullmatch(name) else f"<{name}>"
+    if not TAG.fullmatch(tag) or tag != " ".join(tag.split()):
+        raise InputError(f"{name!r} cannot be a tag; write a name such as breath, or <breath>")
+    return tag
+
+
+def unknown_tags(text: str, vocab: Collection[str]) -> list[str]:
+    """Tags of sounds that a text has and a vocabulary lacks, each once."""
+    return list(dict.fromkeys(m[0] for m in SOUND.finditer(text) if m[0] not in vocab))
+
+
+def check_tags(text: str, kind: str, vocab: Collection[str]) -> None:
+    """
+    Args:
+        text: as written.
+        kind: of the tokenizer; bytes have no tags.
+        vocab: its tokens.
+
+    Raises:
+        InputError: a tag of a sound is none of the model's.
+    """
+    unknown = unknown_tags(text, vocab) if kind not in ("bytes", "echo") else []
+    if unknown:
+        known = [token for token in vocab if len(token) > 1 and TAG.fullmatch(token)]
+        has = f"it knows {', '.join(known)}" if known else "it knows no tags"
+        raise InputError(
+            f"the model cannot say {', '.join(unknown)}: {has}. Leave it out, or teach it by"
+            " nanospeech finetune --tags"
+        )
+
+
+def hide(text: Traced, tags: re.Pattern | None) -> tuple[Traced, dict[str, str]]:
     """Replaces each tag of a text by a private character.
 
     Args:
@@ -20,14 +68,14 @@ def hide(text: str, tags: re.Pattern | None) -> tuple[str, dict[str, str]]:
     Returns:
         The text, and the tag of each private character.
     """
-    found = sorted(set(match.group() for match in tags.finditer(text))) if tags else []
-    free = (c for c in map(chr, HIDDEN) if c not in text)
+    found = sorted(set(match.group() for match in tags.finditer(text.text))) if tags else []
+    free = (c for c in map(chr, HIDDEN) if c not in text.text)
     hidden = dict(zip(found, free))
     if tags is not None and hidden:
-        text = tags.sub(lambda match: hidden.get(match.group(), match.group()), text)
+        text = text.sub(tags, lambda m: hidden.get(m[0]) or m[0])
     return text, {c: tag for tag, c in hidden.items()}
 
 
-def show(text: str, tags: Mapping[str, str]) -> str:
+def show(text: Traced, tags: Mapping[str, str]) -> Traced:
     """The text with its tags put back."""
     return text.translate(str.maketrans(dict(tags)))

@@ -1,34 +1,36 @@
-"""Tokenizer: text to ids and back. Characters, bytes, or phonemes with letters as the fallback."""
+"""Tokenizer: text to ids and back. Characters, bytes, pinyin, or phonemes and else letters.
+
+Pieces of words, as a tokenizer.json has them, are in pieces.py.
+"""
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Collection, Sequence
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from nanospeech.config import TOKENIZERS
 from nanospeech.errors import CheckpointError, InputError
 
-from .phonemes import SYMBOLS, ending, pronounce
+from .lexicon import Hidden, Lexicon
+from .phonemes import SYMBOLS
+from .pinyin import FILLER, pinyin_parts, pinyin_tokens
+from .spoken import WORDS, Spoken, islands, say_word, spoken
+from .tags import TAG
+
+__all__ = ["WORDS", "Tokenizer", "pad_tokens", "phoneme_vocab"]
 
 PUNCTUATION = list(" .,!?;:-'\"()")
 LETTERS = list("abcdefghijklmnopqrstuvwxyz")
-FOLD = str.maketrans(
-    {"“": '"', "”": '"', "‘": "'", "’": "'", "–": "-", "—": "-", "…": ".", "\n": " ", "\t": " "}
+BYTES = "bytes", "echo"
+ECHO = str.maketrans(
+    {"…": "...", "’": "'", "”": '"', ":": ",", ";": ",", "—": ", ", "\n": " "}  # “ it leaves alone
 )
-VOWEL = re.compile("[AEIOUY]")
-SPELLED = {"AI", "ID"}  # though the dictionary has words of these letters
-INITIALS = re.compile("([A-Z]{2,5})['’]?s")
-CAMEL = re.compile("[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-WORDS = re.compile(r"[A-Za-z]+(?:['’][A-Za-z]+)*")
-TAG = re.compile(r"<[^<>]+>|\[[^\[\]]+\]|\([^()]+\)|\{[^{}]+\}")
-
-
-def named(letter: str) -> tuple[str, ...]:
-    """A letter's name; that of "a" is not the article."""
-    return ("EY1",) if letter in "aA" else pronounce(letter) or (letter.lower(),)
 
 
 def any_of(tokens: Sequence[str]) -> re.Pattern | None:
@@ -42,26 +44,56 @@ class Tokenizer:
 
     Args:
         kind: "chars" (a token of several characters where one fits, else one each), "bytes"
-            (UTF-8, needs no vocabulary) or "phonemes" (ARPAbet for words of the dictionary,
-            letters for others, punctuation as it is).
+            (UTF-8, needs no vocabulary), "phonemes" (ARPAbet, letters for what has no
+            vowel, punctuation as it is), "pinyin" (F5-TTS's, see pinyin.py) or "echo" (bytes
+            as Echo-TTS reads them: id 0 and "[S1] " first, some punctuation folded).
         vocab: tokens in id order.
+        lexicon: a user's words, for phonemes alone.
+
+    Raises:
+        InputError: an unknown kind, or a lexicon for a kind that has no phonemes.
 
     Attributes:
+        language: of its texts, see languages.language_of; "" for a model that does not say.
         whole: matches the tokens of several characters, which are found first, the longest first:
-            all of them for "chars", the tags for "phonemes". None if there are none.
-        tags: matches those in brackets, such as "<laugh>". None if there are none.
+            all of them for "chars", the tags for others. None if there are none.
+        tags: finds what normalisation leaves alone: tokens in brackets, such as "<laugh>", and
+            words of the lexicon. None if there are none.
     """
 
-    def __init__(self, kind: str, vocab: Sequence[str]):
+    language = ""
+
+    def __init__(self, kind: str, vocab: Sequence[str], lexicon: Lexicon | None = None):
         if kind not in TOKENIZERS:
             raise InputError(f"tokenizer {kind!r} not known; choose from {', '.join(TOKENIZERS)}")
         self.kind = kind
-        self.vocab = list(vocab) if kind != "bytes" else [str(i) for i in range(256)]
+        written = kind in BYTES
+        self.vocab = [str(i) for i in range(256)] if written else list(vocab)
         self.ids = {token: i for i, token in enumerate(self.vocab)}
-        several = [token for token in self.vocab if len(token) > 1] if kind != "bytes" else []
+        several = [token for token in self.vocab if len(token) > 1] if not written else []
         tags = [token for token in several if TAG.fullmatch(token)]
         self.whole = any_of(several if kind == "chars" else tags)
-        self.tags = any_of(tags)
+        self.tags: Any = any_of(tags)
+        self.lexicon = lexicon
+        if lexicon is not None:
+            if kind != "phonemes":
+                raise InputError(f"a lexicon says words in phonemes, and this model reads {kind}")
+            self.tags = Hidden(self.whole, lexicon)
+
+    def with_lexicon(self, lexicon: Lexicon | None) -> Tokenizer:
+        """The same with a user's words; for a kind that has no phonemes without them."""
+        lexicon = lexicon if self.kind == "phonemes" and lexicon else None
+        if lexicon is self.lexicon:
+            return self
+        return Tokenizer(self.kind, self.vocab, lexicon).with_language(self.language)
+
+    def with_language(self, language: str | None) -> Tokenizer:
+        """The same for texts of another language, such as "de"; None changes nothing."""
+        if language is None or language == self.language:
+            return self
+        other = copy.copy(self)
+        other.language = language
+        return other
 
     def __len__(self) -> int:
         return len(self.vocab)
@@ -73,57 +105,76 @@ class Tokenizer:
             spell: indices of the words to spell in letters although the dictionary knows them
                 (phonemes only; the trainer draws them so that the model learns to read letters).
         """
-        if self.kind == "bytes":
-            return [str(b) for b in text.encode("utf-8")]
+        if self.kind in BYTES:
+            head = ["0"] if self.kind == "echo" else []
+            text = echo_text(text) if self.kind == "echo" else text
+            return head + [str(b) for b in text.encode("utf-8")]
+        if self.kind == "phonemes":
+            return [token for piece in self.spoken(text, spell) for token in piece.tokens]
         out: list[str] = []
-        index = 0  # of the next word
         for place, piece in enumerate(self.pieces(text)):
             if place % 2:
                 out.append(piece)
-            elif self.kind == "chars":
-                out += list(piece)
             else:
-                out += self.phonemes(piece, {i - index for i in spell})
-            index += len(WORDS.findall(piece)) if spell else 0
+                out += pinyin_tokens(piece) if self.kind == "pinyin" else list(piece)
+        return out
+
+    def spoken(self, text: str, spell: Collection[int] = ()) -> list[Spoken]:
+        """The pieces that a text is read in, their tokens and where these come from; phonemes only.
+
+        Pieces follow each other and are all of the text; tokens() has their tokens.
+        """
+        return spoken(text, spell, self.lexicon, self.whole)
+
+    def places(self, text: str) -> list[tuple[str, float, float]]:
+        """The tokens of tokens(text), and where in the text each begins and ends.
+
+        Tokens of a word, or of a character that has several, share its length.
+        """
+        found: list[tuple[str, float, float]] = []
+        at = 0
+        for part, tokens in self._parts(text):
+            each = len(part) / max(len(tokens), 1)
+            edges = [at + each * i for i in range(len(tokens) + 1)]
+            found += zip(tokens, edges, edges[1:])
+            at += len(part)
+        return found
+
+    def _parts(self, text: str) -> list[tuple[str, Sequence[str]]]:
+        """A text in parts, with the tokens of each."""
+        if self.kind == "phonemes":
+            return [(text[p.start : p.stop], p.tokens) for p in self.spoken(text)]
+        out: list[tuple[str, Sequence[str]]] = []
+        for place, piece in enumerate(self.pieces(text)):
+            if place % 2:
+                out.append((piece, [piece]))
+            elif self.kind == "pinyin":
+                out += pinyin_parts(piece)
+            else:
+                out += [(c, self.tokens(c) if self.kind == "bytes" else [c]) for c in piece]
         return out
 
     def pieces(self, text: str) -> list[str]:
-        """Cuts a text at its tokens of several characters, which have the odd indices."""
-        return self.whole.split(text) if self.whole else [text]
+        """Cuts a text at its tokens of several characters, which have the odd indices.
 
-    def phonemes(self, text: str, spell: Collection[int]) -> list[str]:
-        """Phonemes and marks of a text without tags; see tokens."""
-        out: list[str] = []
-        at = 0
-        text = text.translate(FOLD)
-        for index, match in enumerate(WORDS.finditer(text)):
-            out += list(text[at : match.start()])
-            word = match.group()
-            out += self.word(word) if index not in spell else list(word.lower())
-            at = match.end()
-        return out + list(text[at:])
+        Words of the lexicon have such places too.
+        """
+        if self.lexicon is None:
+            return self.whole.split(text) if self.whole else [text]
+        edges = [0, *(e for i in islands(text, self.lexicon, self.whole) for e in i[:2]), len(text)]
+        return [text[a:b] for a, b in pairwise(edges)]
 
     def word(self, word: str) -> list[str]:
-        """Phonemes of one word; initials are named letter by letter; else its letters."""
-        several = INITIALS.fullmatch(word)  # "MPs", "MP's", "PCs"
-        if several and len(word) > len(several[1]) + 1:  # "BBC's" is "BBC" and an s
-            base = self.word(several[1])
-            return [*base, *ending("'s", base[-1])]
-        known = pronounce(word)
-        if known is not None and (several[1] if several else word) not in SPELLED:
-            return list(known)
-        if len(word) > 1 and word.isupper() and (len(word) <= 4 or not VOWEL.search(word)):
-            return [p for letter in word for p in named(letter)]
-        if several:
-            return [p for letter in several[1] for p in named(letter)] + ["Z"]
-        parts = CAMEL.findall(word)
-        if len(parts) > 1 and "'" not in word:  # "PyTorch"
-            return [p for part in parts for p in self.word(part)]
-        return list(word.lower())
+        """Phonemes of one word without its sentence, or its letters."""
+        return list(say_word(word)[0])
 
     def encode(self, text: str, spell: Sequence[int] = ()) -> np.ndarray:
-        """Token ids, int64 (T,). Characters outside the vocabulary are left out."""
-        ids = (self.ids.get(token) for token in self.tokens(text, spell))
+        """Token ids, int64 (T,). Characters outside the vocabulary are left out.
+
+        For pinyin they become the filler, as models of F5-TTS were trained.
+        """
+        other = FILLER if self.kind == "pinyin" else None
+        ids = (self.ids.get(token, other) for token in self.tokens(text, spell))
         return np.array([i for i in ids if i is not None], np.int64)
 
     def unknown(self, text: str) -> set[str]:
@@ -141,7 +192,7 @@ class Tokenizer:
         Raises:
             CheckpointError: missing, not UTF-8, empty, or a token stands there twice.
         """
-        if kind == "bytes":
+        if kind in BYTES:
             return cls(kind, [])
         try:
             raw = Path(path).read_bytes().decode("utf-8")
@@ -153,6 +204,13 @@ class Tokenizer:
         if not vocab or len(set(vocab)) != len(vocab):
             raise CheckpointError(f"{path} should hold a token a line, each once")
         return cls(kind, vocab)
+
+
+def echo_text(text: str) -> str:
+    """A text as Echo-TTS was trained to read it: folded, and with a speaker's tag in front."""
+    text = text.strip().translate(ECHO)
+    tagged = text.startswith(("[", "(")) or "S1" in text or "S2" in text
+    return text if tagged else f"[S1] {text}"
 
 
 def phoneme_vocab() -> list[str]:

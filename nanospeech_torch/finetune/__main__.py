@@ -28,6 +28,7 @@ from nanospeech.corpus.skips import by_reason
 from nanospeech.errors import InputError, require
 from nanospeech.machine import share_cores
 from nanospeech.release.folder import MODEL, VOCODER, Release, open_release
+from nanospeech.text.tags import as_tag
 
 from . import hearing
 from . import recordings as data
@@ -118,11 +119,13 @@ def build(args: argparse.Namespace, release: Release, texts: list[str]) -> tuple
     from nanospeech_torch.adapters import LoraConfig, add_lora
     from nanospeech_torch.train.initial import load_objective
 
+    tags = [as_tag(name) for name in args.tags or ()]
     extra = data.missing_characters(texts, release.tokenizer) if args.extend_vocab else []
-    objective = load_objective(release, extra)
+    objective = load_objective(release, [*tags, *extra])
+    data.check_tags(texts, tags, objective.tokenizer)  # type: ignore[arg-type]
     added = len(objective.tokenizer) - len(release.tokenizer)  # type: ignore[arg-type]
     if added:
-        print(f"{added} new tokens: {' '.join(extra)}")
+        print(f"{added} new tokens: {' '.join([*tags, *extra])}")
     elif lost := data.unknown_characters(texts, release.tokenizer):
         listed = ", ".join(f"{c!r} ({n} times)" for c, n in list(lost.items())[:8])
         print(f"the model has no {listed}; left out, unless with --extend-vocab", file=sys.stderr)
@@ -273,6 +276,13 @@ def build_parser() -> argparse.ArgumentParser:
     add("--whisper", default="base", help="that listens then: a size or a folder (base)")
     add("--minutes", type=float, help="train on so much of the data; set the rest aside")
     add("--rehearse", nargs="+", type=Path, help="recordings to mix in, of what to keep")
+    add(
+        "--tags",
+        nargs="+",
+        metavar="TAG",
+        help="sounds to learn as tokens of their own, such as breath, which the transcripts have"
+        " as <breath>; see prepare tags",
+    )
     add("--extend-vocab", action="store_true", help="new tokens for characters the model lacks")
     add(
         "--prompt",

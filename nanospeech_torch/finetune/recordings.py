@@ -30,6 +30,7 @@ from nanospeech.files import whole_folder
 from nanospeech.prepare.shards import ShardWriter
 from nanospeech.release.voices import make_prompt
 from nanospeech.text.sentences import fit, prepare
+from nanospeech.text.tags import unknown_tags as tags_of
 from nanospeech.text.tokenizer import WORDS, Tokenizer
 
 EDGE_SILENCE = 0.08  # seconds kept at both ends
@@ -241,6 +242,24 @@ def missing_characters(texts: Iterable[str], tokenizer: Tokenizer) -> list[str]:
     texts = [prepare(text, tokenizer) for text in texts]
     found = {c for text in texts for c in tokenizer.unknown(text) if len(c) == 1}
     return sorted(c for c in found if c.isalnum() or not c.isascii())
+
+
+def check_tags(texts: Sequence[str], tags: Sequence[str], tokenizer: Tokenizer) -> None:
+    """
+    Raises:
+        InputError: a tag to learn is in no transcript, or one in the transcripts is not learned.
+    """
+    for tag in tags:
+        if not any(tag in text for text in texts):
+            raise InputError(
+                f"no transcript has {tag}; write it where the sound is, see prepare tags"
+            )
+    if unknown := tags_of(" ".join(texts), tokenizer.ids):
+        names = " ".join(tag.strip("<>") for tag in unknown)
+        raise InputError(
+            f"the transcripts have {', '.join(unknown)}, which the model does not know; teach it by"
+            f" --tags {names}, or leave it out of them"
+        )
 
 
 def choose_prompt(

@@ -40,6 +40,7 @@ FIXED = (
     "targets",
     "thin",
     "extend_vocab",
+    "tags",
     "rehearse",
     "held_back",
 )

@@ -2,6 +2,7 @@
 
     nanospeech prepare features shards/*.tar --out encoded
     nanospeech prepare features shards/*.tar --out encoded --references --workers 4
+    nanospeech prepare features shards/*.tar --out latents --encoder dacvae --codec weights.pth
     nanospeech prepare features shards/*.tar --out latents --encoder my_codec:encode
 
 SHARDS are WebDataset tars (paths or URLs) of {key}.mp3 (or .flac, .wav, .ogg, .opus) and {key}.json
@@ -13,8 +14,9 @@ with "text". For each a tar of the same name is written to --out, which holds
                     text in the JSON as "ref_text"; in training it is the prompt
 
 The trainers read the new tars like the old ones (data.shards: [encoded/*.tar]). With mels
-the losses are bit-identical. An encoder is a function of a float32 wave (n,) at 24 kHz,
-mono, that returns an array (T, C); a model trained on its features needs audio.n_mels = C.
+the losses are bit-identical. dacvae is DAC-VAE's encoder: of 48 kHz, 25 latents of 128 numbers a
+second. Any other encoder is a function of a float32 wave (n,) at 24 kHz, mono, that returns an
+array (T, C); a model trained on its features needs audio.n_mels = C.
 
 After an interruption the same command resumes; finished shards are not written again. Unusable
 clips are left out and counted; the last line is the counts as JSON.
@@ -23,6 +25,7 @@ clips are left out and counted; the last line is the counts as JSON.
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import io
 import json
@@ -40,13 +43,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from tqdm import tqdm
 
+from convert.codec import read_codec
 from nanospeech.audio.mel import log_mel
 from nanospeech.cli import Parser, command
 from nanospeech.config import AudioConfig
+from nanospeech.engine.codec_streaming import whole_hops
 from nanospeech.errors import DataError, InputError
 from nanospeech.files import whole, write_json
+from nanospeech_torch.echo.codec import DACVAE
 from nanospeech_torch.train.data import clips
 from nanospeech_torch.train.data.sources import TarSource, find_shards
 
@@ -61,6 +68,37 @@ class Options:
     encoder: str = "mel"
     references: bool = False
     max_seconds: float = 60.0
+    codec: str | None = None  # of encoder "dacvae": weights.pth, or a release folder
+
+    @property
+    def audio(self) -> AudioConfig:
+        """Sample rate and hop of what is encoded."""
+        if self.encoder != "dacvae":
+            return AUDIO
+        c = codec_of(str(self.codec)).config
+        return AudioConfig(sample_rate=c.sample_rate, hop_length=c.hop_length, n_mels=c.latent_dim)
+
+
+@functools.cache
+def codec_of(path: str) -> DACVAE:
+    """DAC-VAE with its weights, on a GPU if there is one; read once in a process.
+
+    Raises:
+        CheckpointError: it cannot be read, or is no DAC-VAE.
+    """
+    config, tensors = read_codec(path)
+    codec = DACVAE(config)
+    codec.load_state_dict({n: tensors[n].float() for n in tensors})
+    codec.requires_grad_(False)
+    return codec.to("cuda" if torch.cuda.is_available() else "cpu").eval()
+
+
+def encode_dacvae(wave: np.ndarray, path: str) -> np.ndarray:
+    """Latents (T, C) of a wave at the codec's rate, the means of its distribution."""
+    codec = codec_of(path)
+    heard = torch.from_numpy(whole_hops(wave, codec.config.hop_length))[None]
+    with torch.inference_mode():
+        return codec.encode(heard.to(next(codec.parameters()).device))[0].cpu().numpy()
 
 
 def find_encoder(name: str) -> Callable[[np.ndarray], np.ndarray]:
@@ -71,7 +109,7 @@ def find_encoder(name: str) -> Callable[[np.ndarray], np.ndarray]:
     """
     module, colon, function = name.partition(":")
     if not colon:
-        raise InputError(f"--encoder {name!r} should be mel or MODULE:FUNCTION")
+        raise InputError(f"--encoder {name!r} should be mel, dacvae or MODULE:FUNCTION")
     sys.path.insert(0, os.getcwd())  # as python -m would have it
     try:
         found = getattr(importlib.import_module(module), function)
@@ -88,13 +126,17 @@ def encoded(item: dict, options: Options) -> tuple[np.ndarray, float]:
     Raises:
         Skip: it cannot be used.
     """
-    wave = clips.read_wave(item["data"], AUDIO, item, options.max_seconds)
-    seconds = len(wave) / AUDIO.sample_rate
-    if len(wave) <= AUDIO.n_fft // 2 or seconds > options.max_seconds:
+    audio = options.audio
+    wave = clips.read_wave(item["data"], audio, item, options.max_seconds)
+    seconds = len(wave) / audio.sample_rate
+    if len(wave) <= audio.n_fft // 2 or seconds > options.max_seconds:
         raise clips.Skip("too short" if seconds < 1 else "too long")
     if options.encoder == "mel":
         return log_mel(wave, AUDIO).astype(np.float16), seconds
-    array = np.asarray(find_encoder(options.encoder)(wave.astype(np.float32)))
+    if options.encoder == "dacvae":
+        array = encode_dacvae(wave.astype(np.float32), str(options.codec))
+    else:
+        array = np.asarray(find_encoder(options.encoder)(wave.astype(np.float32)))
     if array.ndim != 2:
         raise InputError(f"--encoder {options.encoder} gave shape {array.shape}, not (T, C)")
     return clips.features(array, array.shape[1]), seconds
@@ -104,7 +146,8 @@ def read_clips(path: str, options: Options, skipped: Counter) -> Iterator[tuple[
     """(key and arrays, metadata) of each usable clip of a shard."""
     for _, sample in TarSource([path]).open(0, skipped=skipped):
         try:
-            item = clips.describe({k: v for k, v in sample.items() if "npy" not in k}, AUDIO)
+            heard = {k: v for k, v in sample.items() if "npy" not in k}
+            item = clips.describe(heard, options.audio)
             array, seconds = encoded(item, options)
         except clips.Skip as e:
             skipped[str(e)] += 1
@@ -168,7 +211,10 @@ def check_settings(out: Path, options: Options) -> None:
     """
     path = out / SETTINGS
     settings = {k: v for k, v in asdict(options).items()}
-    settings |= {"sample_rate": AUDIO.sample_rate, "hop_length": AUDIO.hop_length}
+    if options.codec is None:
+        del settings["codec"]
+    audio = options.audio
+    settings |= {"sample_rate": audio.sample_rate, "hop_length": audio.hop_length}
     if path.exists():
         try:
             old = json.loads(path.read_text(encoding="utf-8"))
@@ -200,7 +246,12 @@ def extract_features(
         raise InputError(
             f"several shards are called {twice[0]}; encode them to folders of their own"
         )
-    if options.encoder != "mel":
+    if (options.encoder == "dacvae") != (options.codec is not None):
+        raise InputError(
+            "--encoder dacvae needs its weights, and no other does: --codec weights.pth of"
+            " facebook/dacvae-watermarked, or a release folder with a codec"
+        )
+    if options.encoder not in ("mel", "dacvae"):
         find_encoder(options.encoder)
     out.mkdir(parents=True, exist_ok=True)
     if same := [s for s in shards if Path(s).parent.resolve() == out.resolve()]:
@@ -244,7 +295,8 @@ def build_parser() -> argparse.ArgumentParser:
     p = Parser("nanospeech prepare features", __doc__)
     p.add_argument("shards", nargs="+", metavar="SHARDS", help="tars: paths, globs or URLs")
     p.add_argument("--out", type=Path, required=True, help="folder of the new tars")
-    p.add_argument("--encoder", default="mel", help="mel (default), or MODULE:FUNCTION")
+    p.add_argument("--encoder", default="mel", help="mel (default), dacvae, or MODULE:FUNCTION")
+    p.add_argument("--codec", help="of dacvae: its weights.pth, or a release folder")
     p.add_argument("--references", action="store_true", help="add {key}.ref.npy and ref_text")
     p.add_argument("--max-seconds", type=float, default=60.0, help="leave out longer clips (60)")
     p.add_argument("--workers", type=int, default=1, help="processes, each with a shard (1)")
@@ -256,7 +308,7 @@ def main(argv: list[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
     if args.workers < 1:
         raise InputError(f"--workers is {args.workers}; choose at least 1")
-    options = Options(args.encoder, args.references, args.max_seconds)
+    options = Options(args.encoder, args.references, args.max_seconds, args.codec)
     counts = extract_features(args.shards, args.out, options, args.workers)
     for reason, count in counts["skipped"].items():
         print(f"left out {count}: {reason}", file=sys.stderr)

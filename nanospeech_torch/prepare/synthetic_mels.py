@@ -79,7 +79,9 @@ def synthetic_mel(
         spread = c.chosen(options, "temperature") * (1 - since)
         state = spread * noise(lens[0], c.audio.n_mels, seed)[None]
         state = engine.array((state + since * engine.normalised(whole)).astype(np.float32))
-        grid = time_grid(options.steps, options.schedule, options.sway_sampling_coef)
+        grid = time_grid(
+            int(c.chosen(options, "steps")), options.schedule, options.sway_sampling_coef
+        )
         times = [since, *(t for t in grid if t > since + 0.01)]
         *_, last = integrate(velocity, state, times, options.method)
         found = engine.numpy(last)[0, start:]

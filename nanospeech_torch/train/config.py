@@ -34,8 +34,12 @@ class DataConfig:
     """Where samples come from and how they are batched."""
 
     shards: list = option((), "tar files: paths, globs, {000..123} ranges or URLs")
-    tokenizer: str = option("chars", "chars, bytes or phonemes")
+    tokenizer: str = option("chars", "chars, bytes, phonemes or pinyin")
     vocab: str | None = option(None, "vocab.txt of the characters; phonemes and bytes need none")
+    language: str = option(
+        "",
+        "of texts whose samples name none, such as de; und: several. Empty: English by its letters",
+    )
     workers: int = option(0, "processes that decode, for each training process; 0: a thread")
     cache_mb: int = option(0, "memory for decoded mels, for each worker")
     batch_size: int = option(64, "most samples a batch, on each process")

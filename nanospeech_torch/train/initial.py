@@ -75,7 +75,8 @@ def extend_vocab(tokenizer: Tokenizer, extra: Iterable[str]) -> tuple[Tokenizer,
     if bad := [t for t in extra if not t or "\n" in t or "\r" in t]:
         raise InputError(f"{bad[0]!r} cannot be a token: vocab.txt holds one a line")
     added = [t for t in extra if t not in tokenizer.ids]
-    return Tokenizer(tokenizer.kind, tokenizer.vocab + added), added
+    wider = Tokenizer(tokenizer.kind, tokenizer.vocab + added)
+    return wider.with_language(tokenizer.language), added
 
 
 def extend(

@@ -11,6 +11,7 @@ import torch
 from nanospeech.config import DiTConfig
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.release.folder import VOCODER, Release, open_release
+from nanospeech.text.languages import base_code
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.duration import DurationTransformer
@@ -47,10 +48,11 @@ def build_tokenizer(data: DataConfig) -> Tokenizer:
     Raises:
         InputError: characters without a vocab.txt, or one that cannot be read.
     """
+    language = base_code(data.language) if data.language else ""
     if data.tokenizer == "phonemes" and data.vocab is None:
-        return Tokenizer("phonemes", phoneme_vocab())
+        return Tokenizer("phonemes", phoneme_vocab()).with_language(language)
     if data.tokenizer == "bytes" or data.vocab:
-        return Tokenizer.load(data.tokenizer, data.vocab or "")
+        return Tokenizer.load(data.tokenizer, data.vocab or "").with_language(language)
     raise InputError("data.vocab should name the vocab.txt of the characters")
 
 

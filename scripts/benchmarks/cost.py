@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from nanospeech.cli import command
-from nanospeech.config import ModelConfig, SampleOptions, option
+from nanospeech.config import STEPS, ModelConfig, SampleOptions, option
 from nanospeech.engine.base import DTYPES
 from nanospeech.engine.sampling import evaluation_times, time_grid
 from nanospeech.errors import InputError
@@ -86,7 +86,7 @@ class Point:
 
 def passes(options: SampleOptions, strength: float) -> int:
     """Forward passes over one utterance: an evaluation with guidance is two."""
-    grid = time_grid(options.steps, options.schedule, options.sway_sampling_coef)
+    grid = time_grid(options.steps or STEPS, options.schedule, options.sway_sampling_coef)
     times = evaluation_times(grid, options.method, options.zero_init)
     guided = [strength > 0 and options.cfg_from <= t <= options.cfg_until for t in times]
     return len(times) + sum(guided)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from nanospeech.config import SampleOptions
+from nanospeech.config import STEPS
 from nanospeech.errors import InputError
 from nanospeech.evaluate.items import read_texts
 from nanospeech.load import pick_backend
@@ -141,7 +141,7 @@ def rungs(args: argparse.Namespace, backend: str) -> list[tuple[str, dict[str, A
     without = [name for name in UNDO if name not in TORCH_CPU or on_torch_cpu(backend, args.device)]
     found: list[tuple[str, dict[str, Any]]] = [
         ("upstream's settings", {"options": AS_UPSTREAM, "without": tuple(without)}),
-        (f"+ Euler, {SampleOptions().steps} steps, EPSS", {"options": ours}),
+        (f"+ Euler, {STEPS} steps, EPSS", {"options": ours}),
     ]
 
     def take_up(names: Iterable[str]) -> None:

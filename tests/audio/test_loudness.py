@@ -59,6 +59,17 @@ def test_true_peaks_lie_between_samples():
         assert ld.true_peak(recording(name)) == pytest.approx(peak, abs=0.05)
 
 
+def test_no_peak_above_what_matters_is_passed_over():
+    rng = np.random.default_rng(0)
+    spiky = rng.standard_normal(20_000) * rng.random(20_000) ** 8
+    for wave in (spiky, recording("kathleen").astype(np.float64), np.cos(np.pi * np.arange(99))):
+        full = ld.peaks(wave)
+        for above in (0.1, 0.5, 0.9):
+            some = ld.peaks(wave, above)
+            assert np.array_equal(some > above, full > above)
+            assert np.allclose(some[full > above], full[full > above], rtol=1e-12)
+
+
 @pytest.mark.parametrize("name", ["kathleen", "kumo", "robin"])
 @pytest.mark.parametrize("target", [-18.0, -12.0])
 def test_waves_are_levelled_and_never_clip(name, target):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from nanospeech.audio import mel
+from nanospeech_onnx import phase as numpy_phase
 from tests.backends.test_vocoder import BACKENDS, ROOT, TINY, build, tone
 
 
@@ -88,7 +89,7 @@ def test_true_phase_derivatives_integrate_to_the_recording(backend):
     assert np.median(same) > 0.95
 
 
-def test_both_backends_find_the_same_magnitudes_slopes_and_phases():
+def test_backends_find_the_same_magnitudes_slopes_and_phases():
     wanted = np.exp(mel.log_mel(speech()))[None]
     mask = np.ones((1, wanted.shape[1], 1), np.float32)
     mask[:, -9:] = 0
@@ -102,9 +103,15 @@ def test_both_backends_find_the_same_magnitudes_slopes_and_phases():
         found.append([get(x) for x in (magnitude, *slopes, turned)])
     for a, b in zip(*found, strict=True):
         assert np.abs(a - b).max() <= 1e-4 * np.abs(a).max()
+    magnitude = numpy_phase.mel_pseudo_inverse(wanted, 1024)
+    valid = wanted.shape[1] - 9  # it takes items without padding
+    slopes = numpy_phase.slopes(magnitude[:, :valid], 256)
+    turned = numpy_phase.integrate(few, 3 * few, 2 * few)
+    for a, b in zip(found[0], [magnitude, *slopes, turned], strict=True):
+        assert np.abs(a[:, : b.shape[1]] - b).max() <= 1e-4 * np.abs(a).max()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", [*BACKENDS, "onnx"])
 def test_each_griffin_lim_iteration_comes_nearer_to_the_mel(backend):
     log_mel = mel.log_mel(speech())
     apart = []
@@ -128,8 +135,10 @@ def plain_weights(rounds):
 def test_backends_with_rounds_make_the_same_mel():
     # not the same wave: where bins are loud alike the least rounding decides between their phases
     log_mel = mel.log_mel(speech())[None]
-    a, b = (build(x, dataclasses.replace(TINY, griffin_lim_iters=3))(log_mel)[0] for x in BACKENDS)
-    assert np.abs(mel.log_mel(a) - mel.log_mel(b)).mean() < 0.1
+    config = dataclasses.replace(TINY, griffin_lim_iters=3)
+    a, *others = (build(x, config)(log_mel)[0] for x in (*BACKENDS, "onnx"))
+    for b in others:
+        assert np.abs(mel.log_mel(a) - mel.log_mel(b)).mean() < 0.1
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -181,7 +190,7 @@ def test_the_inverse_transform_gives_the_wave_back(backend, n_fft):
 
 
 @pytest.mark.parametrize("rounds", [0, 3])
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", [*BACKENDS, "onnx"])
 def test_loud_and_silent_mels_stay_finite(backend, rounds):
     vocode = build(backend, dataclasses.replace(TINY, griffin_lim_iters=rounds))
     for level in (1e4, -1e4, np.log(mel.CLAMP)):

@@ -48,11 +48,13 @@ def add_package(tmp_path, monkeypatch):
 
 def test_another_package_adds_a_backend(add_package, tiny_release):
     add_package("beads", ABACUS.format(installed=True, rank=10), "abacus = beads:Abacus")
-    assert load.backend_names() == ["torch", "mlx", "abacus"]
+    assert load.backend_names() == ["torch", "mlx", "onnx", "abacus"]
     given = load.load_engine(tiny_release, "abacus", "left", "float16", compile=True)
     assert given == ("abacus", load.open_release(tiny_release).config.name, "left", "float16", True)
-    assert load.pick_backend("auto") in ("torch", "mlx")
-    with pytest.raises(InputError, match="'sand' not known; choose from auto, torch, mlx, abacus"):
+    assert load.pick_backend("auto") in ("torch", "mlx", "onnx")
+    with pytest.raises(
+        InputError, match="'sand' not known; choose from auto, torch, mlx, onnx, aba"
+    ):
         load.load_engine(tiny_release, "sand")
 
 
@@ -65,14 +67,14 @@ def test_a_plugin_may_be_preferred_but_not_replace_a_built_in(add_package):
 
 def test_one_that_is_not_installed_says_how_to_get_it(add_package):
     add_package("beads", ABACUS.format(installed=False, rank=0), "abacus = beads:Abacus")
-    assert load.pick_backend("auto") in ("torch", "mlx")
+    assert load.pick_backend("auto") in ("torch", "mlx", "onnx")
     with pytest.raises(BackendError, match="abacus backend is not installed; run: pip install aba"):
         load.pick_backend("abacus")
 
 
 def test_a_broken_plugin_is_left_out_and_reported(add_package, caplog):
     add_package("beads", "import no_such_module", "abacus = beads:Abacus")
-    assert load.pick_backend("auto") in ("torch", "mlx")
+    assert load.pick_backend("auto") in ("torch", "mlx", "onnx")
     assert "the backend abacus cannot be used: No module named 'no_such_module'" in caplog.text
 
 
@@ -88,4 +90,4 @@ def test_ours_are_found_in_a_checkout_that_is_not_installed(tmp_path):
     done = subprocess.run(
         [sys.executable, "-S", "-c", code], cwd=tmp_path, capture_output=True, text=True
     )
-    assert done.stdout.splitlines()[-1] == "['torch', 'mlx'] 0", done.stderr
+    assert done.stdout.splitlines()[-1] == "['torch', 'mlx', 'onnx'] 0", done.stderr

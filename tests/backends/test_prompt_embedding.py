@@ -1,4 +1,4 @@
-"""The prompt's statistics: what a vector of the given mel depends on, in both backends."""
+"""The prompt's statistics: what a vector of the given mel depends on, in all backends."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ def embed(backend):
         net = PromptEmbedding(DIM, HIDDEN, WIDTH)
         net.load_state_dict({n: torch.from_numpy(w) for n, w in weights.items()})
         return lambda cond: net(torch.from_numpy(cond)).detach().numpy(), weights
+    if backend == "onnx":
+        return in_a_graph(weights), weights
     import mlx.core as mx
 
     from nanospeech_mlx.dit import PromptEmbedding
@@ -34,6 +36,19 @@ def embed(backend):
     mlx = PromptEmbedding(DIM, HIDDEN, WIDTH)
     mlx.load_weights([(n, mx.array(w)) for n, w in weights.items()])
     return lambda cond: np.array(mlx(mx.array(cond))), weights
+
+
+def in_a_graph(weights):
+    """The same as a graph of ONNX Runtime."""
+    from nanospeech_onnx.dit import PromptEmbedding
+    from nanospeech_onnx.graph import BATCH, TOKENS, Graph
+    from nanospeech_onnx.session import Place
+
+    net, graph = PromptEmbedding(DIM, HIDDEN, WIDTH), Graph("prompt")
+    assert {p.name for p in net.parameters()} == weights.keys()
+    graph.output("vector", net(graph.input("cond", (BATCH, TOKENS, DIM))))
+    session = Place().session(graph, weights)
+    return lambda cond: session(cond=cond)[0]
 
 
 def prompts() -> np.ndarray:

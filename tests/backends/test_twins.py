@@ -1,4 +1,4 @@
-"""Twins: the networks of both backends are one program, but for the array library's names."""
+"""Twins: the networks of all backends are one program, but for the array library's names."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("nanospeech_torch", "nanospeech_mlx")
+ONNX = "nanospeech_onnx"
+GRAPHS = ("dit", "duration")  # of which there are graphs
 
 
 def tree(package: str, name: str) -> ast.Module:
@@ -47,13 +49,14 @@ def arguments(f: ast.FunctionDef) -> list[str]:
     return [a.arg for a in (*f.args.args, *f.args.kwonlyargs)]
 
 
-@pytest.mark.parametrize("name", ["dit", "duration"])
+@pytest.mark.parametrize("name", ["dit", "duration", "echo/network", "echo/codec"])
 def test_networks_are_the_same_program(name):
-    torch, mlx = (ast.dump(Neutral().visit(tree(p, name))) for p in PACKAGES)
-    assert torch == mlx
+    packages = (*PACKAGES, ONNX) if name in GRAPHS else PACKAGES
+    torch, *others = (ast.dump(Neutral().visit(tree(p, name))) for p in packages)
+    assert all(torch == other for other in others)
 
 
-@pytest.mark.parametrize("name", ["vocoder", "layers"])
+@pytest.mark.parametrize("name", ["vocoder", "layers", "echo/ops", "echo/convolutions"])
 def test_files_with_array_code_have_the_same_parts(name):
     torch, mlx = ({n.name: n for n in tree(p, name).body if hasattr(n, "name")} for p in PACKAGES)
     common = [n for n in torch if n in mlx]
@@ -75,13 +78,25 @@ def test_files_with_array_code_have_the_same_parts(name):
             assert ast.get_docstring(ours[m]) == ast.get_docstring(theirs[m]), f"{n}.{m}"
 
 
-def test_layers_offer_the_same_names():
-    def names(package):
-        body = tree(package, "layers").body
-        made = {n.name for n in body if hasattr(n, "name")}
-        return made | {t.id for n in body if isinstance(n, ast.Assign) for t in n.targets}
+def names_in(package: str, name: str) -> set[str]:
+    body = tree(package, name).body
+    made = {n.name for n in body if hasattr(n, "name")}
+    return made | {t.id for n in body if isinstance(n, ast.Assign) for t in n.targets}
 
-    assert names("nanospeech_torch") == names("nanospeech_mlx")
+
+@pytest.mark.parametrize("name", ["layers", "echo/ops", "echo/convolutions"])
+def test_layers_offer_the_same_names(name):
+    assert names_in("nanospeech_torch", name) == names_in("nanospeech_mlx", name)
+
+
+def test_graphs_have_every_layer_that_networks_use():
+    used = {
+        node.attr
+        for name in GRAPHS
+        for node in ast.walk(tree(ONNX, name))
+        if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "layers"
+    }
+    assert len(used) > 20 and used <= names_in(ONNX, "layers")
 
 
 @pytest.mark.parametrize(
@@ -104,20 +119,25 @@ def test_parameters_have_the_same_names_and_shapes(fields):
     from nanospeech_mlx import duration as mlx_duration
     from nanospeech_mlx import vocoder as mlx_vocoder
     from nanospeech_mlx.engine import published
+    from nanospeech_onnx import dit as onnx_dit
+    from nanospeech_onnx import duration as onnx_duration
+    from nanospeech_onnx.vocoder import VocosNetwork
     from nanospeech_torch import dit, duration, vocoder
 
     c = DiTConfig(**{"dim": 64, "depth": 2, "heads": 2, "text_dim": 32, **fields})
     d = DurationConfig(dim=64, depth=2, heads=2, text_dim=32)
     v = VocoderConfig(dim=16, intermediate_dim=32, num_layers=2)
-    pairs = [
-        (dit.DiT(c), mlx_dit.DiT(c)),
+    networks = [
+        (dit.DiT(c), mlx_dit.DiT(c), onnx_dit.DiT(c)),
         (
             duration.DurationHead(duration.DurationTransformer(d)),
             mlx_duration.DurationHead(mlx_duration.DurationTransformer(d)),
+            onnx_duration.DurationHead(onnx_duration.DurationTransformer(d)),
         ),
-        (vocoder.Vocos(v), mlx_vocoder.Vocos(v)),
+        (vocoder.Vocos(v), mlx_vocoder.Vocos(v), VocosNetwork(v)),
     ]
-    for torch_module, mlx_module in pairs:
+    for torch_module, mlx_module, onnx_module in networks:
         ours = {n: tuple(t.shape) for n, t in torch_module.state_dict().items()}
         flat = tree_flatten(mlx_module.parameters())
         assert ours == {n: published(n, tuple(p.shape)) for n, p in flat}
+        assert ours == {p.name: p.shape for p in onnx_module.parameters()}

@@ -37,6 +37,12 @@ def build(backend, config, weights=None):
             return model(torch.from_numpy(mels), lens).numpy()
 
         return call
+    if backend == "onnx":
+        from nanospeech_onnx.session import Place
+        from nanospeech_onnx.vocoder import Vocos
+
+        arrays = {k: v.numpy() for k, v in torch_vocoder.sanitize(weights).items()}
+        return Vocos(config, arrays, Path("vocoder"), Place())
     mx = pytest.importorskip("mlx.core")
     from nanospeech_mlx import vocoder as mlx_vocoder
 
@@ -56,7 +62,7 @@ def tone(samples, pitch=140.0):
     return (0.1 * harmonics * (1.2 + np.sin(9 * t)) + 0.005 * noise).astype(np.float32)
 
 
-@pytest.mark.parametrize(("backend", "tolerance"), [("torch", 1e-4), ("mlx", 5e-4)])
+@pytest.mark.parametrize(("backend", "tolerance"), [("torch", 1e-4), ("mlx", 5e-4), ("onnx", 1e-4)])
 def test_golden(golden, backend, tolerance):
     torch = pytest.importorskip("torch")
     weights = torch.load(golden / "vocos_pytorch_model.bin", weights_only=True)
@@ -70,11 +76,11 @@ def test_golden(golden, backend, tolerance):
 
 def test_backends_agree():
     mels = np.stack([mel.log_mel(tone(9000)), mel.log_mel(tone(9000, 200))])
-    a, b = (build(backend, TINY)(mels) for backend in BACKENDS)
-    assert np.abs(a - b).max() <= 1e-5
+    a, b, c = (build(backend, TINY)(mels) for backend in (*BACKENDS, "onnx"))
+    assert np.abs(a - b).max() <= 1e-5 and np.abs(a - c).max() <= 1e-5
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", [*BACKENDS, "onnx"])
 def test_a_batch_of_unequal_lengths_equals_the_items_alone(backend):
     vocode = build(backend, TINY)
     random = np.random.default_rng(1)

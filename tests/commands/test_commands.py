@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 def test_entry_points_are_those_of_the_table(group):
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     section = text.split(f'[project.entry-points."{group}"]\n')[1].split("\n\n")[0]
-    declared = dict(re.findall(r'^(\w+) = "(.+)"$', section, re.M))
+    declared = dict(re.findall(r'^([\w-]+) = "(.+)"$', section, re.M))
     assert declared == plugins.BUILT_IN[group]
     for where in declared.values():
         assert callable(plugins.load(where))

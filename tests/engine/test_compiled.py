@@ -1,4 +1,4 @@
-"""Compiled networks, of both backends: padded to few lengths, and the same speech."""
+"""Compiled networks, of the backends that compile: padded to few lengths, and the same speech."""
 
 from __future__ import annotations
 
@@ -17,7 +17,14 @@ from tests.conftest import needs
 
 KINDS = [("none", 1), ("average", 2), ("aligned", 2)]
 OPTIONS = SampleOptions("euler", 3)
+COMPILING = ("torch", "mlx")  # ONNX Runtime optimises each graph when it is loaded
 TEXTS = ("hello there, general.", "no.")
+
+
+@pytest.fixture(params=COMPILING)
+def backend(request) -> str:
+    needs(request.param)
+    return request.param
 
 
 def items(engine, *lens: int) -> dict:
@@ -81,6 +88,7 @@ Speaker(load_engine(sys.argv[1], "torch", "cpu", compile=True)).speak("Hello.")
 """
 
 
+@pytest.mark.slow
 def test_a_missing_compiler_is_named(tiny_aligned, tmp_path, monkeypatch):
     needs("torch")
     monkeypatch.setenv("CXX", str(tmp_path / "none"))

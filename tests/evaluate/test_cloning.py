@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from nanospeech.audio.wave import SAMPLE_RATE
 from nanospeech.corpus.mp3 import encode
 from nanospeech.errors import InputError
 from nanospeech.evaluate import cloning, cloning_report
+from nanospeech.evaluate.results import check_settings
 
 
 def pitched(hertz: float, seconds: float) -> np.ndarray:
@@ -149,3 +151,21 @@ def test_a_table_that_was_cut_off_goes_on_with_what_is_whole(tmp_path):
     path.write_text("a,b\n1,2\n")
     with pytest.raises(InputError, match="no table of this command"):
         cloning.rows_of(path)
+
+
+def test_another_models_rows_are_not_added_to_a_table(tiny_aligned, tmp_path):
+    def settings(*changes: str) -> dict:
+        words = [str(folder), "--people", "a.tar", "--out", str(tmp_path), *changes]
+        return cloning.settings(cloning.build_parser().parse_args(words))
+
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_aligned, folder)
+    check_settings(tmp_path, settings(), "cloning.csv")
+    (tmp_path / "cloning.csv").write_text("prompt\n")
+    check_settings(tmp_path, settings("--seeds", "3"), "cloning.csv")
+    with pytest.raises(InputError, match="whisper was base, is small"):
+        check_settings(tmp_path, settings("--whisper", "small"), "cloning.csv")
+    config = folder / "config.json"
+    config.write_text(config.read_text().replace("}", " }", 1))
+    with pytest.raises(InputError, match="model was"):
+        check_settings(tmp_path, settings(), "cloning.csv")

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nanospeech.config import SampleOptions
+from nanospeech.config import STEPS, SampleOptions
 from nanospeech.errors import InputError, NanospeechError
 from nanospeech.evaluate import steps, steps_report
 from nanospeech.evaluate.steps import COUNTS, Cell, Row, cells, read_rows
@@ -44,7 +44,7 @@ def test_cells_count_evaluations_and_not_steps():
     assert [c.forwards for c in by_line["strength"]] == [7, 14, 14, 14, 14]
     assert [c.options.temperature for c in by_line["temperature"]] == [0.2, 0.4, 0.6, 0.8, 1.0]
     assert all(7 < c.forwards < 14 for c in by_line["interval"])
-    default = cells(3.0, lines=["euler"])[COUNTS.index(SampleOptions().steps)]
+    default = cells(3.0, lines=["euler"])[COUNTS.index(STEPS)]
     for line in ("strength", "temperature"):  # and is measured once
         assert default.key in {c.key for c in by_line[line]}
 

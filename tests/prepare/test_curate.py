@@ -18,7 +18,8 @@ from nanospeech.corpus.layouts import find
 from nanospeech.errors import DataError, InputError
 from nanospeech.prepare.choose_prompts import by_speaker, choose, depth, measure
 from nanospeech.prepare.choose_prompts import main as prompts
-from nanospeech.prepare.curate import CurateOptions, curate, denoise, even, main
+from nanospeech.prepare.curate import curate, main
+from nanospeech.prepare.curate_clips import CurateOptions, denoise, even
 from nanospeech.prepare.levels import levels
 from nanospeech.prepare.recogniser import Heard, misheard, whisper
 

@@ -15,12 +15,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import save_file
 
+from nanospeech.commands.prepare import main as prepare
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 from nanospeech_torch.prepare.features import main
 from nanospeech_torch.train.data.batch import LossConfig
 from nanospeech_torch.train.data.sources import TarSource
 from nanospeech_torch.train.data.speech import BatchPlan, SpeechBatches
+from tests.echo import tiny
 from tests.train.test_data import until
 from tests.train.test_stream import write_tar
 from tests.training import samples, speech_model
@@ -148,7 +151,7 @@ def test_any_function_of_a_wave_is_an_encoder(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--encoder", "none"], "should be mel or MODULE:FUNCTION"),
+        (["--encoder", "none"], "should be mel, dacvae or MODULE:FUNCTION"),
         (["--encoder", "none_such:f"], "No module named"),
         (["--workers", "0"], "choose at least 1"),
         (["--references"], "choose another --out"),
@@ -170,3 +173,23 @@ def test_shards_of_nothing_usable_are_an_error_and_leave_nothing(tmp_path, capsy
     assert main([str(path), "--out", str(tmp_path / "out")]) == 2
     assert "1 unreadable audio" in capsys.readouterr().err
     assert not list((tmp_path / "out").glob("*.tar"))
+
+
+def test_dacvae_writes_latents_and_references(tmp_path, capsys):
+    codec = tmp_path / "dacvae.safetensors"
+    save_file(tiny.dacvae(), str(codec))
+    paths, out = audio_shards(tmp_path / "audio", 2, 3), tmp_path / "latents"
+    flags = ["--codec", str(codec), "--references", "--out", str(out), "--workers", "2"]
+    assert prepare(["--features", "dacvae", *paths, *flags]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["clips"] == 6
+    for path in paths:
+        for sample in contents(out / Path(path).name):
+            meta, latent = json.loads(sample["json"]), np.load(io.BytesIO(sample["npy"]))
+            assert latent.dtype == np.float16 and latent.shape[1] == 8
+            # 48 kHz, and a latent for each hop of 96 samples, the last one begun
+            assert len(latent) == pytest.approx(meta["target_duration"] * 500, abs=1)
+            assert meta["text"]
+    assert prepare(["features", *paths, "--encoder", "dacvae", *flags]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["already_there"] == 2
+    assert prepare(["features", *paths, "--encoder", "dacvae", "--out", str(out)]) == 2
+    assert "needs its weights" in capsys.readouterr().err

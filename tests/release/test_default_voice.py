@@ -99,10 +99,11 @@ def test_backends_say_the_same(voice):
         )
         .speak("Stop it!")
         .wave
-        for b in ("torch", "mlx")
+        for b in ("torch", "mlx", "onnx")
     ]
-    assert len(waves[0]) == len(waves[1])
+    assert len(waves[0]) == len(waves[1]) == len(waves[2])
     assert np.abs(waves[0] - waves[1]).max() < 5e-3
+    assert np.abs(waves[0] - waves[2]).max() < 1e-4
 
 
 def test_it_ships_within_bounds_and_says_where_it_is_from():

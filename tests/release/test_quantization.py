@@ -13,7 +13,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from nanospeech import load_engine
-from nanospeech.config import BITS, GROUP_SIZES, SampleOptions
+from nanospeech.architectures import BITS, GROUP_SIZES
+from nanospeech.config import SampleOptions
 from nanospeech.engine.sampling import noise
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.release import quantization as quantized

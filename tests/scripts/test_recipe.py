@@ -270,6 +270,7 @@ def test_a_recipe_without_arguments_tells_its_own(script):
     )
 
 
+@pytest.mark.slow
 def test_a_folder_gets_one_more_voice(tiny_aligned, tmp_path):
     folder = Path(shutil.copytree(tiny_aligned, tmp_path / "model"))
     weights = (folder / "model.safetensors").read_bytes()

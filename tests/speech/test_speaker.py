@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nanospeech import InputError, SampleOptions, Speaker
+from nanospeech import InputError, Speaker
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
-from nanospeech.config import DiTConfig, ModelConfig
+from nanospeech.config import STEPS, DiTConfig, ModelConfig
 from nanospeech.engine.sampling import noise
 from nanospeech.output import OutputOptions
 from nanospeech.release.folder import DEFAULT
@@ -62,8 +62,9 @@ class EchoEngine:
             text = "".join(self.tokenizer.vocab[i] for i in ids if i >= 0)
             texts = {"prompt": text[:known], "text": text[known:]}
             self.calls.append({**texts, "start": start, "new": n - start, "noise": x[None, :n]})
-        for step in range(options.steps if on_step else 0):
-            on_step(step + 1, options.steps)
+        steps = options.steps or STEPS
+        for step in range(steps if on_step else 0):
+            on_step(step + 1, steps)
         return np.where(cond_BNM != 0, cond_BNM, noise_BNM)
 
     def align(self, mel_NM, text_T):
@@ -227,7 +228,7 @@ def test_streamed_pieces_are_the_whole_and_nothing_is_left_unsaid():
     pieces = list(a.stream(text, None, lambda *counts: steps.append(counts), early=False))
     assert len(pieces) > len(whole.chunks) > 2
     assert np.array_equal(np.concatenate(pieces), whole.wave)
-    total = len(whole.chunks) * SampleOptions().steps
+    total = len(whole.chunks) * STEPS
     assert steps == [(i + 1, total) for i in range(total)]
 
 

@@ -262,7 +262,7 @@ def test_no_seam_clicks():
     text = (
         "It rained all night. The moon came out, and the road was wet. We wait."  # no s at a seam
     )
-    parts = voice._waves(voice.parts(text, early=True), None, None, early=True)
+    parts = voice._waves(voice.parts(text, early=True), None, None, True, voice.timeline())
     pieces = list(audio.cross_fade(parts, int(CROSS_FADE * RATE)))  # not yet levelled
     wave = np.concatenate(pieces)
     # a chunk's cross-fade begins where the piece before was cut off, and lasts 30 ms

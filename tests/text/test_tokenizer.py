@@ -121,17 +121,17 @@ def test_unknown_kind_names_the_choices():
 @pytest.mark.parametrize(
     ("word", "phonemes"),
     [
-        ("snowploughs", "S N OW1 P L AW1 Z"),
+        ("snowploughs", "S N OW1 P L AW2 Z"),
         ("unblocked", "AH0 N B L AA1 K T"),
         ("colourful", "K AH1 L ER0 F AH0 L"),
         ("auxiliaries", "AA0 G Z IH1 L Y ER0 IY0 Z"),
         ("paleness", "P EY1 L N AH0 S"),
-        ("PyTorch", "p y T AO1 R CH"),
+        ("PyTorch", "P AY1 T AO1 R CH"),
         ("MPs", "EH1 M P IY1 Z"),
         ("LGBT", "EH1 L JH IY1 B IY1 T IY1"),
         ("BAAF", "B IY1 EY1 EY1 EH1 F"),
         ("HTTPX", "EY1 CH T IY1 T IY1 P IY1 EH1 K S"),
-        ("Simbegwire", "s i m b e g w i r e"),
+        ("Simbegwire", "S IH1 M B AH0 G W AY2 ER0"),
         ("z" * 50_000, " ".join("z" * 50_000)),
     ],
     ids=lambda s: s[:20],
@@ -156,3 +156,19 @@ def test_the_dictionary_goes_before_all_rules():
     for word in plain[::17]:
         assert tokenizer.word(word) == dictionary()[word].split()
         assert tokenizer.word(word.upper()) == dictionary()[word].split()
+
+
+@pytest.mark.parametrize("kind", ["phonemes", "chars", "bytes"])
+def test_places_of_tokens_follow_each_other_over_the_whole_text(kind):
+    vocab = {"phonemes": [*phoneme_vocab(), "<laugh>"], "chars": [*" abch", "ch"], "bytes": []}
+    tokenizer = Tokenizer(kind, vocab[kind])
+    for text in ["A cab <laugh> chats; naïve 3\n", "", "tomato, x", "你 é"]:
+        places = tokenizer.places(text)
+        assert [token for token, _, _ in places] == tokenizer.tokens(text)
+        edges = [0.0, *(stop for _, _, stop in places)]
+        assert [start for _, start, _ in places] == pytest.approx(edges[:-1])
+        assert edges[-1] == pytest.approx(len(text))
+    if kind == "phonemes":  # T AH0 M EY1 T OW2 in six characters
+        assert [round(start, 3) for _, start, _ in tokenizer.places("tomato, x")[:8]] == [
+            *range(6), 6, 7,
+        ]  # fmt: skip

@@ -57,7 +57,7 @@ class Network(torch.nn.Module):
     def embed_tokens(self, text):
         return self.table[text + 1]
 
-    def embed_text(self, text, places, mask):
+    def embed_text(self, text, places, mask, given):
         self.masks.append(mask.numpy())
         room = torch.full((len(text), max(0, places - text.shape[1])), -1)
         return self.table[torch.cat([text[:, :places], room], 1) + 1]

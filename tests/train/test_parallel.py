@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -51,13 +52,17 @@ MORE = {
     "muon-fsdp": ("fsdp", {"optimizer": "muon"}),
 }
 
+# fuller forms of others: run with -m slow
+SLOW = {"accumulate-ddp", "ops-tp", "compile-ddp", "compile-tp", "empty-duration", "empty-fsdp+tp"}
+SLOW |= {"bf16-ddp", "bf16-hsdp", "spoiled-tp", "ddp+tp-aligned"}
+
 
 def world_of(split: dict) -> int:
     return split.get("replicate", 1) * split.get("shard", 1) * split.get("tensor", 1)
 
 
-def jobs(world: int) -> dict[str, dict]:
-    """Everything that `world` processes are to do."""
+def jobs(world: int, slow: bool) -> dict[str, dict]:
+    """What `world` processes are to do: what is slow, or all else."""
     two = ("ddp", "fsdp", "tp")
     found = {f"{s}-published": {"split": SPLITS[s], "model": "published"} for s in two}
     for name, split in SPLITS.items():
@@ -65,7 +70,18 @@ def jobs(world: int) -> dict[str, dict]:
     found |= {n: {"model": "aligned", **more, "split": SPLITS[s]} for n, (s, more) in MORE.items()}
     found["seeds"] = {"split": SPLITS["fsdp"], "model": "published", "other_seeds": True}
     found["held"] = {"split": SPLITS["fsdp"], "model": "published"}
-    return {name: job for name, job in found.items() if world_of(job["split"]) == world}
+    return {
+        name: job
+        for name, job in found.items()
+        if world_of(job["split"]) == world and (name in SLOW) == slow
+    }
+
+
+BY_NAME = {n: job for w in (2, 4) for slow in (False, True) for n, job in jobs(w, slow).items()}
+
+
+def marked(names: Iterable[str]) -> list:
+    return [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in names]
 
 
 @pytest.fixture(scope="module")
@@ -73,11 +89,12 @@ def together(tmp_path_factory):
     """Folder with the results of all jobs of so many processes."""
     done = {}
 
-    def run(world: int):
-        if world not in done:
-            done[world] = tmp_path_factory.mktemp(f"world{world}")
-            worker.launch(done[world], world, jobs(world))
-        return done[world]
+    def run(name: str):
+        key = world_of(BY_NAME[name]["split"]), name in SLOW
+        if key not in done:
+            done[key] = tmp_path_factory.mktemp(f"world{key[0]}")
+            worker.launch(done[key], key[0], jobs(*key))
+        return done[key]
 
     return run
 
@@ -123,11 +140,11 @@ def checkpoint(run: Path) -> dict[str, torch.Tensor]:
     return read_tensors(run / (run / "latest").read_text().strip())
 
 
-@pytest.mark.parametrize("name", [n for w in (2, 4) for n in jobs(w) if n != "held"])
+@pytest.mark.parametrize("name", marked(n for n in BY_NAME if n != "held"))
 def test_every_split_trains_as_one_process_does(together, alone, name):
     """The trainer's losses and norms of every step; weights, average and moments at the end."""
-    job = next(jobs(w)[name] for w in (2, 4) if name in jobs(w))
-    one, many = alone(job), together(world_of(job["split"])) / name
+    job = BY_NAME[name]
+    one, many = alone(job), together(name) / name
     want, got = rows(one), rows(many)
     assert want.keys() == got.keys()
     # Muon's iteration rounds to bfloat16; so does bf16's arithmetic, in another order
@@ -160,11 +177,11 @@ def compare(got: dict, want: dict, first: dict, rough: bool) -> None:
             assert away <= (0.2 if rough else 1e-2) * value.norm() + 1e-6, key
 
 
-@pytest.mark.parametrize("name", [f"{s}-aligned" for s in SPLITS])
+@pytest.mark.parametrize("name", marked(f"{s}-aligned" for s in SPLITS))
 def test_what_several_processes_hold_is_staged_by_one(together, name):
     """Of weights, average and moments all processes together copy one set to host memory."""
     world = world_of(SPLITS[name.removesuffix("-aligned")])
-    folder = together(world)
+    folder = together(name)
     staged = [int((folder / f"staged-{name}-{rank}").read_text()) for rank in range(world)]
     whole = sum(value.nbytes for value in checkpoint(folder / name).values())
     assert sum(staged) == whole
@@ -172,7 +189,7 @@ def test_what_several_processes_hold_is_staged_by_one(together, name):
 
 
 def test_shards_hold_half_of_the_weights_each(together):
-    held = list(map(int, (together(2) / "held-1").read_text().split()))
+    held = list(map(int, (together("held") / "held-1").read_text().split()))
     whole = sum(p.nbytes for p in worker.objective("published").parameters())
     assert sum(held) == whole and held[0] == pytest.approx(whole / 2, rel=0.02)
 

@@ -87,7 +87,8 @@ def test_another_number_of_processes_goes_on_without_repeating(tmp_path, shards,
 
 
 @pytest.mark.parametrize(
-    ("processes", "shard", "tensor", "batch"), [(2, 2, 1, 1), (2, 1, 2, 2), (4, 2, 1, 1)]
+    ("processes", "shard", "tensor", "batch"),
+    [(2, 2, 1, 1), (2, 1, 2, 2), pytest.param(4, 2, 1, 1, marks=pytest.mark.slow)],
 )
 def test_split_runs_learn_and_resume_as_one_process_does(
     tmp_path, shards, processes, shard, tensor, batch

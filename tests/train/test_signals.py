@@ -111,7 +111,7 @@ def everyone(launcher: subprocess.Popen) -> None:
         process.terminate()
 
 
-@pytest.mark.parametrize("shielded", [True, False])
+@pytest.mark.parametrize("shielded", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_torchrun_and_all_below_it_may_be_signalled(tmp_path, shards, shielded):
     """Left to itself torchrun passes the signal on and ends with 1; shielded from it, with 0."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]

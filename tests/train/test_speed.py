@@ -131,6 +131,7 @@ def gradients_compiled(model, step: int = 0):
     return {name: p.grad for name, p in model.named_parameters()}
 
 
+@pytest.mark.slow
 def test_inductor_compiles_a_block_once_for_all_of_its_kind():
     torch._dynamo.reset()
     plain, _ = gradients(shaken("duration"))

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from nanospeech.text.traced import Traced
+
 from . import words
 
 # signs that are read alike wherever they stand; "" for marks that nobody reads
@@ -99,10 +101,8 @@ def plain(character: str) -> str:
     return form if form.replace("°", "").isascii() else character
 
 
-def clean(text: str) -> str:
+def clean(text: Traced) -> Traced:
     """Text in which signs have become names or ASCII, where English has one for them."""
-    if text.isascii():
+    if text.text.isascii():
         return text
-    for pattern, rule in COMPILED:
-        text = pattern.sub(rule, text)
-    return OTHER.sub(lambda m: plain(m[0]), text.translate(TABLE))
+    return text.run(COMPILED).translate(TABLE).sub(OTHER, lambda m: plain(m[0]))

@@ -9,6 +9,8 @@ import re
 import unicodedata
 from collections.abc import Callable
 
+from nanospeech.text.traced import Traced
+
 # letters that no decomposition takes to ASCII
 PLAIN = {"ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "æ": "ae", "Æ": "Ae"}
 PLAIN |= {"œ": "oe", "Œ": "Oe", "þ": "th", "Þ": "Th", "ð": "th", "Ð": "Th", "ı": "i", "ħ": "h"}
@@ -33,16 +35,16 @@ def plain(text: str) -> str:
     return "".join(PLAIN.get(c, c) for c in bare)
 
 
-def respelled(text: str, is_known: Callable[[str], bool]) -> str:
+def respelled(text: Traced, is_known: Callable[[str], bool]) -> Traced:
     """A text whose foreign words are spelled by their sound, unless their plain form is known.
 
     Args:
         text: in composed Unicode (NFC).
         is_known: whether a plain word is said by the dictionary.
     """
-    if text.isascii():
+    if text.text.isascii():
         return text
-    return WORD.sub(lambda m: _word(m[0], is_known), text)
+    return text.sub(WORD, lambda m: _word(m[0], is_known))
 
 
 def _word(word: str, is_known: Callable[[str], bool]) -> str:

@@ -36,9 +36,10 @@ def describe(sample: dict, audio: AudioConfig) -> dict[str, Any]:
             and "json" {"text", "duration", …} or plain fields of these names.
 
     Returns:
-        key, text, frames (as the metadata has it), speaker or None, claimed seconds or None, and
-        data: encoded audio, or features (N, M); "reference", such an item, where there is one, its
-        text empty if the sample does not have it as "ref_text".
+        key, text, frames (as the metadata has it), speaker or None, claimed seconds or None,
+        language where the metadata names one, and data: encoded audio, or features (N, M);
+        "reference", such an item, where there is one, its text empty if the sample does not have
+        it as "ref_text".
 
     Raises:
         Skip: something is missing or malformed.
@@ -72,6 +73,8 @@ def describe(sample: dict, audio: AudioConfig) -> dict[str, Any]:
         "rate": meta.get("sample_rate"),
         "speaker": None if meta.get("speaker") is None else str(meta["speaker"]),
     }
+    if meta.get("language") not in (None, ""):
+        item["language"] = str(meta["language"])
     if sample.get("ref.npy") is not None:
         heard = features(sample["ref.npy"], audio.n_mels)
         item["reference"] = {

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 
 from nanospeech.config import AudioConfig
-from nanospeech.errors import NanospeechError
+from nanospeech.errors import InputError, NanospeechError
+from nanospeech.text.languages import base_code
 from nanospeech.text.sentences import fit, prepare
 from nanospeech.text.tokenizer import WORDS, Tokenizer, pad_tokens
 
@@ -74,7 +75,7 @@ class SpeechBatches(Batches):
     def describe(self, sample: dict, skipped: Counter) -> dict | None:
         """Text, data and frames of a sample without decoding it, or None with a reason counted."""
         try:
-            item = clips.describe(sample, self.audio)
+            item = self.in_its_language(clips.describe(sample, self.audio))
         except Skip as e:
             skipped[str(e)] += 1
             return None
@@ -82,6 +83,19 @@ class SpeechBatches(Batches):
         if long or item["frames"] < self.plan.min_duration:
             skipped["too long" if long else "too short"] += 1
             return None
+        return item
+
+    def in_its_language(self, item: dict) -> dict:
+        """The item with its text, and its reference's, read by the language that it names."""
+        if "language" not in item or not isinstance(self.tokenizer, Tokenizer):
+            return item
+        try:
+            tokenizer = self.tokenizer.with_language(base_code(item["language"]))
+            item = {**item, "text": prepare(item["text"], tokenizer)}
+            if said := item.get("reference", {}).get("text"):
+                item["reference"] = {**item["reference"], "text": prepare(said, tokenizer)}
+        except InputError as e:
+            raise Skip("invalid language or text") from e
         return item
 
     def on_sample(self, item: dict) -> list[dict]:

@@ -68,6 +68,7 @@ class DurationPredictor(DurationHead, Objective):
             "duration": asdict(self.transformer.config),
             "audio": asdict(self.audio),
             "tokenizer": getattr(self.tokenizer, "kind", "chars"),
+            "language": getattr(self.tokenizer, "language", ""),
         }
 
     def forward(

@@ -113,6 +113,7 @@ class Nanospeech(Objective):
             "dit": asdict(self.transformer.config),
             "audio": asdict(self.audio),
             "tokenizer": getattr(self.tokenizer, "kind", "chars"),
+            "language": getattr(self.tokenizer, "language", ""),
         }
 
     def forward(self, batch: Batch) -> Sums:
@@ -196,9 +197,10 @@ class Nanospeech(Objective):
         if hidden_BTD is None or index_BN is None:
             p = dit.config.patch_size
             patches, lens = -(-batch.mel.shape[1] // p), (batch.lens + p - 1) // p
-            text = batch.text.masked_fill(batch.drop_text[:, None], -1)
-            text = later(layers.pad_length(text[:, :patches], patches, -1), before, -1)
-            return dit.embed_text(text, patches, layers.length_mask(lens, patches))
+            given = layers.pad_length(batch.text[:, :patches], patches, -1)
+            given = later(given, before, -1)
+            text = given.masked_fill(batch.drop_text[:, None], -1)
+            return dit.embed_text(text, patches, layers.length_mask(lens, patches), given)
         states = layers.gather_tokens(hidden_BTD, index_BN)
         filler = dit.embed_filler(batch.text).to(states.dtype)
         silent = batch.drop_text[:, None] | layers.length_mask(before, states.shape[1])

@@ -1,0 +1,108 @@
+"""Echo: checkpoints of Echo-TTS and of Irodori-TTS, whose networks are EchoDiTs.
+
+Facts of the layouts are those of jordandarefsky/echo-tts and Aratako/Irodori-TTS.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nanospeech.architectures import EchoConfig, EchoOptions
+from nanospeech.config import AudioConfig, ModelConfig
+from nanospeech.errors import CheckpointError
+from nanospeech.release.folder import PIECES
+from nanospeech.text.pieces import PieceTokenizer
+from nanospeech.text.tokenizer import Tokenizer
+
+from .lazy import shapes_of
+from .model import Model
+from .options import ConvertOptions
+from .source import Source
+
+Shapes = Mapping[str, tuple[int, ...]]
+MARK = "blocks.0.attention.wk_speaker.weight"
+BYTES = 256
+# Sample rate and hop of the latents: Fish S1-DAC's and DAC-VAE's.
+RATES = {"echo": (44_100, 2048), "irodori": (48_000, 1920)}
+
+
+def fits(source: Source, settings: Mapping[str, Any], name: str) -> bool:
+    """Whether a file may be of a kind: Echo reads bytes, Irodori a language model's pieces."""
+    shapes = shapes_of(source.tensors)
+    vocab = shapes.get("text_encoder.text_embedding.weight", (0,))[0]
+    return MARK in shapes and (vocab == BYTES) == (name == "echo")
+
+
+def read(
+    path: Path, source: Source, settings: Mapping[str, Any], name: str, o: ConvertOptions
+) -> Model:
+    """A speech model of Echo's layout.
+
+    Raises:
+        CheckpointError: not such a checkpoint.
+    """
+    shapes = shapes_of(source.tensors)
+    stated = json.loads(source.metadata.get("config_json") or "{}")
+    if (patch := stated.get("latent_patch_size", 1)) != 1:
+        raise CheckpointError(
+            f"{path} was trained with latent_patch_size {patch}; only 1 is read here"
+        )
+    echo = network_config(shapes, name, path)
+    rate, hop = RATES[name]
+    audio = AudioConfig(sample_rate=rate, hop_length=hop, n_mels=echo.latent_dim)
+    tokenizer: Tokenizer
+    if name == "echo":
+        kind, tokenizer = "echo", Tokenizer("echo", [])
+        sampling = EchoOptions(cfg_speaker=8.0)
+    else:
+        kind, tokenizer = "pieces", PieceTokenizer(o.vocab or path.with_name(PIECES))
+        sampling = EchoOptions()
+    config = ModelConfig(
+        name=name,
+        tokenizer=kind,
+        language="ja" if name == "irodori" else "en",
+        audio=audio,
+        echo=echo,
+        echo_sampling=sampling,
+        steps=sampling.steps,
+        imitates=True,
+    )
+    names = {f"transformer.{n}": n for n in source.tensors}
+    tensors = {new: source.tensors[old] for new, old in names.items()}
+    return Model(config, tokenizer, {"model": tensors}, source.step)
+
+
+def network_config(shapes: Shapes, name: str, path: Path) -> EchoConfig:
+    """The network's sizes, read off its tensors, and the options of its project.
+
+    Raises:
+        CheckpointError: a tensor is missing, or there are unknown ones.
+    """
+    try:
+        sizes: dict[str, Any] = {
+            "latent_dim": shapes["in_proj.weight"][1],
+            "time_dim": shapes["cond_module.0.weight"][1],
+            "adaln_rank": shapes["blocks.0.mlp_adaln.gate_down.weight"][0],
+            "text_vocab": shapes["text_encoder.text_embedding.weight"][0],
+            "continues": "latent_norm.weight" in shapes,
+        }
+        for part, at in (("", ""), ("text_", "text_encoder."), ("speaker_", "speaker_encoder.")):
+            block = f"{at}blocks.0"
+            sizes[f"{part}ff_dim"], sizes[f"{part}dim"] = shapes[f"{block}.mlp.w1.weight"]
+            sizes[f"{part}heads"] = shapes[f"{block}.attention.q_norm.weight"][0]
+            sizes[f"{part}depth"] = depth(shapes, f"{at}blocks.")
+        sizes["speaker_patch"] = shapes["speaker_encoder.in_proj.weight"][1] // sizes["latent_dim"]
+    except (KeyError, ValueError, IndexError) as e:
+        raise CheckpointError(f"{path} is no whole checkpoint of {name}: {e} is missing") from e
+    if name == "irodori":
+        sizes |= {"speaker_causal": False, "speaker_mean": True, "zero_masked": True}
+    return EchoConfig(**sizes)
+
+
+def depth(shapes: Shapes, prefix: str) -> int:
+    """How many blocks there are under a prefix."""
+    found = {n.removeprefix(prefix).split(".")[0] for n in shapes if n.startswith(prefix)}
+    return len(found)

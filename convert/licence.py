@@ -1,0 +1,73 @@
+"""Licence: under which licence a checkpoint is published, and whether the user has accepted it."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nanospeech.errors import InputError
+from nanospeech.release.user_voices import data_folder
+
+if TYPE_CHECKING:
+    from .kinds import Kind
+    from .options import ConvertOptions
+
+ACCEPTED = "accepted_licences.json"  # in the user's data folder
+MAX_CARD_BYTES = 1_000_000
+HUB = "https://huggingface.co/docs/hub/repositories-licenses"
+
+
+def licence_of(path: Path, kind: Kind, stated: str | None) -> str | None:
+    """Identifier of a checkpoint's licence: as stated, by the card beside it, or its kind's.
+
+    Finetunes inherit the licence of what they were trained from, unless their card says another.
+    """
+    return stated or card_licence(path) or kind.licence
+
+
+def card_licence(path: Path) -> str | None:
+    """What the Hub's metadata in the README.md beside a checkpoint says."""
+    card = (path if path.is_dir() else path.parent) / "README.md"
+    if not card.is_file() or card.stat().st_size > MAX_CARD_BYTES:
+        return None
+    lines = card.read_text(encoding="utf-8", errors="replace").splitlines()
+    if not lines or lines[0].strip() != "---":
+        return None
+    for line in lines[1:]:
+        key, _, value = line.partition(":")
+        if line.strip() == "---":
+            break
+        if key == "license":
+            return value.strip().strip("'\"").lower() or None
+    return None
+
+
+def is_commercial(licence: str) -> bool:
+    """Whether a licence allows commercial use, as far as its identifier tells."""
+    return "-nc" not in licence.lower()
+
+
+def check_accepted(path: Path, kind: Kind, licence: str | None, o: ConvertOptions) -> None:
+    """Refuses non-commercial weights until their licence is accepted, which is remembered.
+
+    Raises:
+        InputError: it was not accepted yet.
+    """
+    if licence is None or is_commercial(licence):
+        return
+    what = f"{kind.project or kind.name}: {licence}"
+    file = data_folder() / ACCEPTED
+    accepted = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    if what in accepted:
+        return
+    if not o.accept_licence:
+        raise InputError(
+            f"the weights in {path} are published under {licence}, which allows no commercial use"
+            f" ({HUB}); convert with --accept-licence if you keep to it, or with --licence NAME if"
+            " these weights have another one"
+        )
+    file.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(accepted | {what: date.today().isoformat()}, indent=2) + "\n"
+    file.write_text(text, encoding="utf-8")

@@ -1,0 +1,61 @@
+"""Settings: the YAML or JSON file that a project keeps beside its checkpoints. Interprets none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from nanospeech.errors import CheckpointError, require
+
+SUFFIXES = (".yaml", ".yml", ".json")
+MAX_BYTES = 1_000_000
+
+
+def find_settings(path: Path, given: str | Path | None) -> dict[str, Any]:
+    """The settings of a checkpoint: a file that is given, or the only YAML file beside it.
+
+    Raises:
+        CheckpointError: the given one cannot be read, or is no mapping.
+    """
+    if given is not None:
+        return read_settings(Path(given))
+    folder = path if path.is_dir() else path.parent
+    beside = [f for f in sorted(folder.glob("*.y*ml")) if f.suffix in SUFFIXES]
+    return read_settings(beside[0]) if len(beside) == 1 else {}
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """A YAML or JSON mapping, of plain values alone.
+
+    Raises:
+        CheckpointError: it cannot be read, is too big, or is no mapping.
+        BackendError: a YAML file, and no pyyaml is installed.
+    """
+    try:
+        if (size := path.stat().st_size) > MAX_BYTES:
+            raise CheckpointError(f"{path} has {size:,} bytes, more than {MAX_BYTES:,}")
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise CheckpointError(f"cannot read {path}: {e}") from e
+    try:
+        values = json.loads(text) if path.suffix == ".json" else parse_yaml(text)
+    except ValueError as e:
+        reason = " ".join(str(e).split())
+        raise CheckpointError(f"{path} is neither YAML nor JSON: {reason}") from e
+    if not isinstance(values, dict):
+        raise CheckpointError(f"{path} should hold a mapping, got {type(values).__name__}")
+    return values
+
+
+def parse_yaml(text: str) -> Any:
+    """Plain values of YAML.
+
+    Raises:
+        ValueError: it is not YAML.
+    """
+    yaml = require("yaml", "vocos")
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as e:
+        raise ValueError(str(e)) from e

@@ -1,0 +1,177 @@
+"""Architectures: networks beside the DiT, and packed layers; sections of config.json."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .errors import InputError
+
+TEXT_ENCODERS = ("t5", "t5gemma", "t5gemma2")
+CODECS = ("dacvae",)
+BITS = (2, 3, 4, 5, 6, 8)  # of a packed weight
+GROUP_SIZES = (32, 64, 128)
+
+
+@dataclass(frozen=True)
+class EchoConfig:
+    """EchoDiT: latents by joint attention to themselves, a text and a speaker (Echo-TTS).
+
+    Defaults are scaled-echo's 800M model. Irodori has no 'speaker_causal', a speaker_scale of 1,
+    zero_masked and speaker_mean; Echo-TTS has a latent of 80 and its own text encoder.
+    """
+
+    latent_dim: int = 128
+    dim: int = 1280
+    depth: int = 24
+    heads: int = 10
+    ff_dim: int = 3520
+    text_vocab: int = 256  # ids of its own text encoder; bytes
+    text_dim: int = 768  # width of the text states
+    text_depth: int = 0  # blocks of its own text encoder; 0: states come from outside of it
+    text_heads: int = 6
+    text_ff_dim: int = 2112
+    text_input: int = 0  # width of states from outside, which a dense layer projects to text_dim
+    speaker_patch: int = 4  # latents that the speaker encoder reads as one
+    speaker_dim: int = 768
+    speaker_depth: int = 8
+    speaker_heads: int = 6
+    speaker_ff_dim: int = 2112
+    speaker_causal: bool = True  # each patch sees those before it alone, and no mask
+    speaker_scale: float = 6.0  # divisor of the speaker encoder's input
+    speaker_mean: bool = False  # the mean state goes before the others
+    zero_masked: bool = False  # encoders' states behind an item's end are zero after each block
+    continues: bool = False  # a third encoder, of the latents before a block of them
+    target_duration: bool = False  # seconds of speech as a condition, beside the time
+    time_dim: int = 512
+    adaln_rank: int = 256
+    eps: float = 1e-5
+    max_latents: int = 768
+    max_text: int = 192
+    max_speaker: int = 384
+
+    def __post_init__(self):
+        for part in ("", "text_", "speaker_"):
+            heads, dim = getattr(self, f"{part}heads"), getattr(self, f"{part}dim")
+            if heads < 1 or dim % heads or dim // heads % 2:
+                raise InputError(
+                    f"{part}dim is {dim} and {part}heads {heads}; choose a width that is an even"
+                    " multiple of the heads"
+                )
+        if self.heads % 2:
+            raise InputError(f"heads is {self.heads}; half of them rotate: choose an even number")
+        if (self.text_depth > 0) == (self.text_input > 0):
+            raise InputError(
+                f"text_depth is {self.text_depth} and text_input {self.text_input}; choose blocks"
+                " of its own, or the width of another encoder's states, and 0 for the other"
+            )
+        if self.speaker_patch < 1:
+            raise InputError(f"speaker_patch is {self.speaker_patch}, should be at least 1")
+
+
+@dataclass(frozen=True)
+class TextEncoderConfig:
+    """The encoder of T5, T5Gemma or T5Gemma 2, whose states a speech model reads.
+
+    Attributes:
+        kind: of TEXT_ENCODERS.
+        folder: its folder within the release, with config.json, model.safetensors, tokenizer.json.
+        frozen: whether it was left as published.
+    """
+
+    kind: str = "t5gemma2"
+    folder: str = "text_encoder"
+    frozen: bool = True
+
+    def __post_init__(self):
+        if self.kind not in TEXT_ENCODERS:
+            raise InputError(f"kind {self.kind!r}; choose from {', '.join(TEXT_ENCODERS)}")
+        if not self.folder or "/" in self.folder or "\\" in self.folder or ".." in self.folder:
+            raise InputError(f"folder is {self.folder!r}; choose a name within the release folder")
+
+
+@dataclass(frozen=True)
+class CodecConfig:
+    """DAC-VAE (facebookresearch/dacvae). Defaults are the published one: 48 kHz, 25 Hz."""
+
+    kind: str = "dacvae"
+    sample_rate: int = 48_000
+    encoder_dim: int = 64
+    encoder_rates: list[int] = (2, 8, 10, 12)  # type: ignore[assignment]
+    hidden_dim: int = 1024
+    decoder_dim: int = 1536
+    decoder_rates: list[int] = (12, 10, 8, 2)  # type: ignore[assignment]
+    latent_dim: int = 128
+
+    def __post_init__(self):
+        for name in ("encoder_rates", "decoder_rates"):
+            rates = getattr(self, name)
+            if not rates or any(type(r) is not int or not 1 <= r <= 64 for r in rates):
+                raise InputError(f"{name} is {rates}; choose strides of 1 to 64")
+            object.__setattr__(self, name, tuple(rates))
+        if self.kind not in CODECS:
+            raise InputError(f"kind {self.kind!r}; choose from {', '.join(CODECS)}")
+
+    @property
+    def hop_length(self) -> int:
+        """Samples of a latent: 1920."""
+        hop = 1
+        for rate in self.decoder_rates:
+            hop *= rate
+        return hop
+
+    @property
+    def frame_rate(self) -> float:
+        """Latents per second: 25."""
+        return self.sample_rate / self.hop_length
+
+
+@dataclass(frozen=True)
+class EchoOptions:
+    """How an EchoDiT is sampled, by Euler steps from noise (time 1) to speech (time 0)."""
+
+    steps: int = 40
+    cfg_text: float = 3.0  # guidance towards the text; 0 is off
+    cfg_speaker: float = 5.0  # guidance towards the speaker, apart from the text's
+    joint: bool = False  # guide away from neither text nor speaker, by cfg_text alone
+    cfg_min_t: float = 0.5  # guidance is for times from here
+    cfg_max_t: float = 1.0  # to here
+    truncation: float = 1.0  # standard deviation of the noise
+    rescale_k: float | None = None  # temporal score rescaling (arXiv 2510.01184); Echo: 1.2
+    rescale_sigma: float = 3.0
+    speaker_kv_scale: float | None = None  # factor of the speaker's keys and values; Echo: 1.5
+    speaker_kv_layers: int | None = None  # in so many first blocks; None: in all
+    speaker_kv_min_t: float = 0.0  # until the time falls below this
+
+    def __post_init__(self):
+        if not 1 <= self.steps <= 1000:
+            raise InputError(f"steps is {self.steps}; choose 1 to 1000")
+        for name in ("cfg_text", "cfg_speaker"):
+            if not 0 <= getattr(self, name) <= 100:
+                raise InputError(f"{name} is {getattr(self, name)}; choose 0 to 100")
+        if not 0 <= self.truncation <= 2:
+            raise InputError(f"truncation is {self.truncation}; choose 0 to 2")
+        for name in ("rescale_k", "rescale_sigma", "speaker_kv_scale"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value <= 100:
+                raise InputError(f"{name} is {value}; choose more than 0, up to 100")
+
+
+@dataclass(frozen=True)
+class QuantizationConfig:
+    """Which layers' weights are packed into how many bits (see release/quantization.py).
+
+    A layer is named as its weight, with * for the number of a block:
+    "transformer.transformer_blocks.*.attn.to_q". All others are floats.
+    """
+
+    group_size: int = 64  # weights of a row that share a scale
+    model: dict[str, int] = field(default_factory=dict)  # bits by layer
+    duration: dict[str, int] = field(default_factory=dict)
+    vocoder: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self):
+        if self.group_size not in GROUP_SIZES:
+            raise InputError(f"group_size is {self.group_size!r}; choose from {GROUP_SIZES}")
+        for layers in (self.model, self.duration, self.vocoder):
+            if bad := {k: v for k, v in layers.items() if v not in BITS or type(v) is not int}:
+                raise InputError(f"bits of layers are {bad}; choose from {BITS}")

@@ -1,0 +1,135 @@
+"""Archive: members of a ZIP file from anywhere, read within bounds and never written to a disk.
+
+Declared sizes are checked first and not trusted: decompression stops at the bound as well.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from nanospeech.errors import InputError
+
+MIB = 1 << 20
+LARGEST_FILE = 1024 * MIB
+LARGEST_DIRECTORY = 8 * MIB  # bytes of the central directory, which are read at once
+MOST_MEMBERS = 20_000
+LARGEST_MEMBER = 16 * MIB
+LARGEST_TOTAL = 512 * MIB  # decompressed, of all that is read of one archive
+LARGEST_RATIO = 200  # decompressed to compressed; text reaches about 10
+SMALL = 64 * 1024  # bytes that may have any ratio
+BLOCK = 64 * 1024
+END = b"PK\x05\x06"
+
+
+class Archive:
+    """A ZIP file, open for reading.
+
+    Raises:
+        InputError: it is none, or beyond the bounds.
+    """
+
+    def __init__(self, path: str | Path):
+        self.path, self.taken = Path(path), 0
+        try:
+            self._check_directory()
+            self.zip = zipfile.ZipFile(self.path)
+        except (zipfile.BadZipFile, OSError, ValueError, struct.error) as e:
+            raise InputError(f"cannot read {path}: it is no EPUB, or a damaged one ({e})") from e
+        infos = self.zip.infolist()
+        if len(infos) > MOST_MEMBERS:
+            raise InputError(f"{path} holds {len(infos)} files; at most {MOST_MEMBERS} are read")
+        self.members = {info.filename: info for info in infos if not info.is_dir()}
+
+    def _check_directory(self) -> None:
+        """Bounds what zipfile would read into memory at once."""
+        size = self.path.stat().st_size
+        if size > LARGEST_FILE:
+            raise InputError(
+                f"{self.path} has {size / MIB:.0f} MiB; at most {LARGEST_FILE // MIB} are read"
+            )
+        with self.path.open("rb") as f:
+            f.seek(max(0, size - 22 - 65_535))
+            tail = f.read()
+        if (at := tail.rfind(END)) < 0:
+            raise zipfile.BadZipFile("it has no directory")
+        directory = struct.unpack_from("<I", tail, at + 12)[0]
+        if directory > LARGEST_DIRECTORY:
+            raise InputError(
+                f"{self.path} has a directory of {directory} bytes; at most {LARGEST_DIRECTORY}"
+                " are read"
+            )
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.members
+
+    def read(self, name: str, most: int = LARGEST_MEMBER) -> bytes:
+        """A member's bytes.
+
+        Raises:
+            InputError: it is missing, damaged, encrypted, or larger than `most` bytes or than the
+                bounds of this module.
+        """
+        info = self.members.get(name)
+        if info is None:
+            raise InputError(f"{self.path.name} has no {name}")
+        if info.flag_bits & 1:
+            raise InputError(f"{name} is encrypted")
+        if info.file_size > most:
+            raise InputError(f"{name} has {info.file_size} bytes; at most {most} are read")
+        self._check_ratio(name, info.file_size, info.compress_size)
+        data = bytearray()
+        try:
+            with self.zip.open(info) as f:
+                while block := f.read(BLOCK):
+                    data += block
+                    self.taken += len(block)
+                    if len(data) > most or self.taken > LARGEST_TOTAL:
+                        raise InputError(
+                            f"{name} has more than {len(data) - 1} bytes; at most {most} of a file"
+                            f" and {LARGEST_TOTAL} of a book are read"
+                        )
+                    self._check_ratio(name, len(data), info.compress_size)
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            EOFError,
+            OSError,
+            NotImplementedError,
+            RuntimeError,
+        ) as e:
+            raise InputError(f"{name} is damaged ({e})") from e
+        return bytes(data)
+
+    def _check_ratio(self, name: str, size: int, compressed: int) -> None:
+        if size > SMALL and size > LARGEST_RATIO * max(1, compressed):
+            raise InputError(
+                f"{name} grows from {compressed} to {size} bytes or more; at most"
+                f" {LARGEST_RATIO} times are read"
+            )
+
+
+def resolve(base: str, href: str) -> tuple[str, str]:
+    """The member that a link within a book leads to, and the place in it.
+
+    Args:
+        base: name of the member that the link is in.
+        href: such as "../text/one.xhtml#start".
+
+    Returns:
+        The member's name and the fragment; "" for a name that is outside of the archive.
+    """
+    try:
+        parts = urlsplit(href)
+    except ValueError:
+        return "", ""
+    if parts.scheme or parts.netloc:
+        return "", ""
+    path = unquote(parts.path)
+    name = posixpath.normpath(posixpath.join(posixpath.dirname(base), path)) if path else base
+    outside = name.startswith(("/", "../")) or name == ".." or "\\" in name or "\0" in name
+    return ("" if outside else name), unquote(parts.fragment)

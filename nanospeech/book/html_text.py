@@ -1,0 +1,218 @@
+"""HTML: a page of a book to the paragraphs that are read aloud.
+
+Left out: scripts, styles, markers of notes and the notes themselves, page numbers, ruby readings.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+
+HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+
+
+def names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+BLOCKS = names(
+    """h1 h2 h3 h4 h5 h6 p div section article main header footer aside figure figcaption blockquote
+    ul ol li dl dt dd table caption tr pre hr body address center"""
+)
+SILENT = names(
+    """script style head title template svg math rt rp iframe object audio video noscript select
+    textarea nav"""
+)
+VOID = names("area base br col embed hr img input link meta param source track wbr")
+NOTES = {"noteref", "footnote", "footnotes", "endnote", "endnotes", "rearnote", "rearnotes"}
+NOTES |= {"doc-noteref", "doc-footnote", "doc-endnote", "doc-endnotes", "doc-backlink"}
+NOTES |= {"pagebreak", "doc-pagebreak", "page-list", "annoref"}
+PAGE_NUMBER = re.compile(r"\b(?:pagenum|pageno|page-?number|pgnum)\b", re.I)
+MARKER = re.compile(r"[\[(]?(?:\d{1,3}|[*†‡§]{1,3}|[a-z])[\])]?")  # of a note, as a link's text
+DIGITS = re.compile(r"\d{1,3}")
+
+
+@dataclass
+class Page:
+    """A page's text.
+
+    Attributes:
+        paragraphs: in order; headings begin with "# ".
+        places: index of the paragraph at which an id of interest stands.
+    """
+
+    paragraphs: list[str] = field(default_factory=list)
+    places: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class Held:
+    """Text of an element that may turn out to be a note's marker."""
+
+    tag: str
+    before: str  # what the paragraph was before it
+    linked: bool
+
+
+def read_page(html: str, ids: frozenset[str] = frozenset()) -> Page:
+    """The paragraphs of a page of XHTML or HTML, however broken.
+
+    Args:
+        html: the page.
+        ids: of elements whose places are wanted.
+    """
+    reader = Reader(ids)
+    reader.feed(html)
+    reader.close()
+    reader.flush()
+    return reader.page
+
+
+class Reader(HTMLParser):
+    """Collects a page's paragraphs as its tags go by."""
+
+    def __init__(self, ids: frozenset[str]):
+        super().__init__(convert_charrefs=True)
+        self.ids, self.page = ids, Page()
+        self.text = ""  # of the paragraph so far
+        self.heading = False
+        self.silent: list[str] = []  # open elements of what is left out, with those inside
+        self.held: list[Held] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        known = {name: value or "" for name, value in attrs}
+        for name in ("id", "name"):
+            if known.get(name) in self.ids:
+                self.flush()
+                self.page.places.setdefault(known[name], len(self.page.paragraphs))
+        if self.silent:
+            if tag not in VOID:
+                self.silent.append(tag)
+            return
+        if tag in SILENT or is_note(known):
+            if tag not in VOID:
+                self.silent.append(tag)
+            return
+        if tag in BLOCKS:
+            self.flush()
+            self.heading = tag in HEADINGS
+        elif tag == "br":
+            self.text += "\n"
+        elif tag in ("td", "th"):
+            self.text += ", " if self.text.strip() else ""
+        elif tag == "sup" or (tag == "a" and "#" in known.get("href", "")):
+            self.held.append(Held(tag, self.text, tag == "a"))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if self.silent:
+            if tag in self.silent:  # an element that was never closed ends with the one around it
+                while self.silent.pop() != tag:
+                    pass
+            return
+        if tag in BLOCKS:
+            self.flush()
+        elif tag in ("a", "sup") and any(held.tag == tag for held in self.held):
+            while True:
+                held = self.held.pop()
+                self.drop_marker(held)
+                if held.tag == tag:
+                    break
+
+    def drop_marker(self, held: Held) -> None:
+        """Removes what an element said if it marks a note: [1], *, a raised 12 after a dot."""
+        said = self.text[len(held.before) :].strip()
+        before = held.before.rstrip()[-1:]
+        if held.linked:
+            raised = any(other.tag == "sup" for other in self.held)
+            marker = MARKER.fullmatch(said) and (raised or not said.isalpha())
+        else:
+            marker = DIGITS.fullmatch(said) and before in ".,;:!?\"'”’)»"
+        if marker and before:
+            self.text = held.before
+
+    def handle_data(self, data: str) -> None:
+        if not self.silent:
+            self.text += data
+
+    def flush(self) -> None:
+        """Ends the paragraph."""
+        said = " ".join(self.text.split())
+        self.text, self.held = "", []
+        if any(c.isalnum() for c in said):
+            self.page.paragraphs.append(f"# {said}" if self.heading else said)
+        self.heading = False
+
+
+def is_note(attributes: dict[str, str]) -> bool:
+    """Whether an element is a note, its marker or a page's number, or hidden."""
+    kinds = f"{attributes.get('epub:type', '')} {attributes.get('role', '')}".lower().split()
+    return (
+        bool(NOTES & set(kinds))
+        or "hidden" in attributes
+        or bool(PAGE_NUMBER.search(attributes.get("class", "")))
+    )
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of a table of contents.
+
+    Attributes:
+        title: as printed.
+        href: where it leads to.
+        depth: 1 for the uppermost.
+    """
+
+    title: str
+    href: str
+    depth: int
+
+
+def read_nav(html: str) -> list[Entry]:
+    """The table of contents of an EPUB 3 navigation document; its other lists are left out."""
+    reader = Navigation()
+    reader.feed(html)
+    reader.close()
+    return reader.entries
+
+
+class Navigation(HTMLParser):
+    """Collects the links of <nav epub:type="toc">, with the depth of their lists."""
+
+    def __init__(self):
+        super().__init__(convert_charrefs=True)
+        self.entries: list[Entry] = []
+        self.inside, self.depth = False, 0
+        self.href: str | None = None
+        self.title = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        known = {name: value or "" for name, value in attrs}
+        if tag == "nav":
+            self.inside = "toc" in f"{known.get('epub:type', '')} {known.get('role', '')}".replace(
+                "doc-toc", "toc"
+            )
+            self.depth = 0
+        elif self.inside and tag == "ol":
+            self.depth += 1
+        elif self.inside and tag == "a" and known.get("href"):
+            self.href, self.title = known["href"], ""
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "nav":
+            self.inside = False
+        elif tag == "ol":
+            self.depth -= 1
+        elif tag == "a" and self.href is not None:
+            self.entries.append(Entry(" ".join(self.title.split()), self.href, max(1, self.depth)))
+            self.href = None
+
+    def handle_data(self, data: str) -> None:
+        if self.href is not None:
+            self.title += data

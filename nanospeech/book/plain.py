@@ -1,0 +1,213 @@
+"""Plain text and Markdown: chapters by headings, text without markup.
+
+Of Markdown (CommonMark 0.31) only what stands in prose is known: headings, emphasis, links,
+pictures, lists, quotations, tables, footnotes, front matter, code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from nanospeech.errors import InputError
+from nanospeech.speech.reading import read_file
+
+from .html_text import read_page
+from .pages import Book, Chapter
+
+LARGEST = 64 << 20  # bytes
+MARKDOWN = (".md", ".markdown")
+FRONT = re.compile(r"\A---[ \t]*\n(.*?\n)(?:---|\.\.\.)[ \t]*\n", re.S)
+FACT = re.compile(r"^(title|author|language|lang)[ \t]*:[ \t]*(.+?)[ \t]*$", re.M | re.I)
+ATX = re.compile(r"^ {0,3}(#{1,6})[ \t]+(\S[^\n]*?)[ \t]*#*[ \t]*$", re.M)
+UNDERLINED = re.compile(r"^(?! {4})[ \t]*(\S[^\n]*)\n {0,3}(=+|-{2,})[ \t]*$", re.M)
+# a line of its own that names a chapter, in some languages of books
+KINDS = """chapter|part|book|canto|act|scene|letter|section|kapitel|teil|buch|abschnitt|chapitre
+|partie|livre|capítulo|capitulo|parte|libro|capitolo|hoofdstuk|deel"""
+NUMBERS = r"""\d{1,4}|[ivxlcdm]{1,8}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve
+|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen|twenty|thirty|forty|fifty|first
+|second|third|last|eins|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|elf|zwölf|premier"""
+ALONE = """prologue|epilogue|preface|foreword|introduction|afterword|prolog|epilog|vorwort|nachwort
+|einleitung|prólogo|epílogo|prologo|epilogo|préface|avant-propos"""
+NAMED = re.compile(
+    rf"""(?:(?:{KINDS})\ (?:the\ )?(?:{NUMBERS})(?:-\w+)?\b
+    (?:[.:]?|\s*[.:—–-]\s*\S.{{0,60}}|\s.{{0,60}}(?<![.,;!?]))|(?:{ALONE})[.:]?)""",
+    re.I | re.X,
+)
+FENCED = re.compile(r"^ {0,3}(```+|~~~+)[^\n]*\n.*?^ {0,3}\1[`~]*[ \t]*$\n?", re.M | re.S)
+FOOTNOTE = re.compile(r"^\[\^[^\]\n]+\]:[^\n]*(?:\n(?: {4}|\t)[^\n]*)*\n?", re.M)
+RULE = re.compile(r"^ {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$", re.M)
+TABLE_RULE = re.compile(r"^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-*:?[ \t]*)*$", re.M)
+LISTED = 2  # headings that follow each other and are still no table of contents
+BLANK = re.compile(r"\n[ \t]*\n\s*")
+EMPHASIS = re.compile(r"(?<![\w\\])(\*\*\*|\*\*|\*|___|__|_)(?=\S)(.+?)(?<=\S)\1(?!\w)", re.S)
+SIMPLE: list[tuple[str, str | Callable[[re.Match], str]]] = [
+    (r"!\[([^\]\n]*)\](?:\([^)\n]*\)|\[[^\]\n]*\])", ""),  # a picture
+    (r"\[\^[^\]\n]+\]", ""),  # a footnote's marker
+    (r"\[([^\]\n]+)\]\([^)\n]*\)", lambda m: m[1]),  # links
+    (r"\[([^\]\n]+)\]\[[^\]\n]*\]", lambda m: m[1]),
+    (r"<(https?://[^>\s]+)>", lambda m: m[1]),
+    (r"`+([^`\n]+?)`+", lambda m: m[1]),
+    (r"^ {0,3}\[[^\]\n]+\]:[ \t]*\S[^\n]*$", ""),  # where links lead
+    (r"^[ \t]*(?:>[ \t]?)+", ""),  # quotations
+    (r"^[ \t]*[-*+][ \t]+(?:\[[ xX]\][ \t]+)?", ""),  # items
+    (r"[ \t]*\\$", ""),  # a hard line end
+]
+RULES = [(re.compile(pattern, re.M), rule) for pattern, rule in SIMPLE]
+ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
+TAGGED = re.compile(r"</?[a-zA-Z][^<>\n]*>")
+
+
+def read_plain(path: str | Path, encoding: str = "utf-8") -> Book:
+    """Reads a text or Markdown file.
+
+    Raises:
+        InputError: it cannot be read, is too large, or has no text.
+    """
+    path = Path(path)
+    if path.stat().st_size > LARGEST:
+        raise InputError(
+            f"{path} has {path.stat().st_size} bytes; at most {LARGEST} are read: cut it"
+        )
+    text = read_file(str(path), encoding).replace("\r\n", "\n").replace("\r", "\n")
+    if not text.strip():
+        raise InputError(f"{path} has no text")
+    facts = {}
+    if front := FRONT.match(text):
+        facts = {m[1].lower(): m[2].strip("\"'") for m in FACT.finditer(front[1])}
+        text = text[front.end() :]
+    if path.suffix.lower() in MARKDOWN:
+        text = FENCED.sub("", FOOTNOTE.sub("", text))
+        text = UNDERLINED.sub(lambda m: f"{'#' if m[2][0] == '=' else '##'} {m[1]}", text)
+        clean = strip_markdown
+    else:
+        clean = strip_text
+    title, parts = cut(text)
+    chapters = tuple(Chapter(name, lambda said=said: clean(said)) for name, said in parts)
+    return Book(
+        title=facts.get("title") or title or path.stem.replace("_", " "),
+        author=facts.get("author", ""),
+        language=facts.get("language") or facts.get("lang", ""),
+        chapters=tuple(Chapter(c.title or f"Part {n}", c.read) for n, c in enumerate(chapters, 1)),
+    )
+
+
+def cut(text: str) -> tuple[str, list[tuple[str, str]]]:
+    """A text's title and its chapters, by its headings: "# Title", or lines such as "Chapter 2".
+
+    The level of "#" that cuts is the uppermost one that stands more than once; a single heading
+    above it at the start is the title, and part of the first chapter if nothing else is.
+
+    Returns:
+        The title or "", and pairs of a chapter's title and its text, heading included. What stands
+        before the first heading is a chapter called by the title.
+    """
+    heads = list(ATX.finditer(text))
+    title = ""
+    if heads:
+        counts = [sum(len(m[1]) == level for m in heads) for level in range(1, 7)]
+        level = next((n for n, count in enumerate(counts, 1) if count > 1), len(heads[0][1]))
+        if len(heads[0][1]) < level and not text[: heads[0].start()].strip():
+            title = plain_title(heads[0][2])
+        starts = [(m.start(), plain_title(m[2])) for m in heads if len(m[1]) <= level]
+        if title and len(starts) > 1 and starts[0][0] == heads[0].start():
+            nothing = not text[heads[0].end() : starts[1][0]].strip()
+            starts = [(starts[0][0], starts[1][1]), *starts[2:]] if nothing else starts
+    else:
+        starts = named_lines(text)
+        text = mark_headings(text, starts)
+        starts = [(m.start(), m[2]) for m in ATX.finditer(text)]
+    if not starts:
+        return title, [(title, text)]
+    stops = [*(at for at, _ in starts[1:]), len(text)]
+    parts = [(name, text[at:stop]) for (at, name), stop in zip(starts, stops)]
+    before = text[: starts[0][0]]
+    return title, [*([(title, before)] if before.strip() else []), *parts]
+
+
+def named_lines(text: str) -> list[tuple[int, str]]:
+    """Paragraphs of one line, or of two, whose first names a chapter: its place and its words."""
+    found = []
+    place = 0
+    for paragraph in BLANK.split(text):
+        place = text.index(paragraph, place)
+        lines = paragraph.strip().split("\n")
+        if len(lines) <= 2 and NAMED.fullmatch(lines[0].strip()):
+            found.append((text.index(lines[0], place), " ".join(line.strip() for line in lines)))
+        place += len(paragraph)
+    return without_contents(text, found)
+
+
+def without_contents(text: str, found: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Headings without those that a table of contents lists: three or more with nothing between."""
+    stops = [*(at for at, _ in found[1:]), len(text)]
+    empty = [
+        not " ".join(text[at:stop].split())[len(name) :].strip()
+        for (at, name), stop in zip(found, stops)
+    ]
+    kept = []
+    for i, heading in enumerate(found):
+        first, last = i, i
+        while first and empty[first - 1]:
+            first -= 1
+        while last < len(found) - 1 and empty[last]:
+            last += 1
+        if not empty[i] or last - first < LISTED:
+            kept.append(heading)
+    return kept
+
+
+def mark_headings(text: str, starts: list[tuple[int, str]]) -> str:
+    """Puts "# " before headings, on lines of their own."""
+    out, done = [], 0
+    for at, name in starts:
+        out += [text[done:at], "\n\n# ", name, "\n\n"]
+        done = at
+        for line in text[at:].split("\n", 2)[:2]:
+            if line.strip() and line.strip() in name:
+                done += len(line) + 1
+    return "".join([*out, text[done:]])
+
+
+def plain_title(line: str) -> str:
+    """A heading's words without markup."""
+    return " ".join(inline(line).split())
+
+
+def inline(text: str) -> str:
+    """Text without the marks of emphasis, links and code."""
+    for pattern, rule in RULES:
+        text = pattern.sub(rule, text)
+    for _ in range(3):  # one within another
+        text = EMPHASIS.sub(lambda m: m[2], text)
+    return ESCAPED.sub(lambda m: m[1], text)
+
+
+def strip_markdown(text: str) -> str:
+    """A chapter's paragraphs; headings stay as lines "# Title" """
+    text = ATX.sub(lambda m: f"\n\n# {m[2]}\n\n", TABLE_RULE.sub("", RULE.sub("", text)))
+    paragraphs = []
+    for paragraph in BLANK.split(text):
+        if TAGGED.search(paragraph):
+            paragraphs += read_page(paragraph.replace("\n", " ")).paragraphs
+            continue
+        lines = [
+            ", ".join(filter(None, (cell.strip() for cell in line.strip("| \t").split("|"))))
+            if line.lstrip().startswith("|")
+            else line
+            for line in paragraph.split("\n")
+        ]
+        paragraphs.append("\n".join(lines))
+    return spoken(map(inline, paragraphs))
+
+
+def spoken(paragraphs: Iterable[str]) -> str:
+    """The paragraphs that have letters or digits."""
+    return "\n\n".join(p.strip() for p in paragraphs if any(map(str.isalnum, p)))
+
+
+def strip_text(text: str) -> str:
+    """A chapter's paragraphs: emphasis such as _this_ without its marks."""
+    text = EMPHASIS.sub(lambda m: m[2], RULE.sub("", text))
+    return spoken(BLANK.split(text))

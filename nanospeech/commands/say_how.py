@@ -1,0 +1,86 @@
+"""`nanospeech say-how`: how words will be said, and where that comes from."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+
+from nanospeech.cli import Parser, command
+from nanospeech.errors import InputError
+
+ABOUT = """Prints how words are said: the word, its phonemes (ARPAbet) and where these come from.
+
+  nanospeech say-how Nguyen CPU 9:30
+  nanospeech say-how "I read it yesterday"           words that depend on their sentence
+  nanospeech say-how Nguyen >> my_lexicon.txt        a line is one of a lexicon: edit it there
+  nanospeech say-how Nguyen --lexicon my_lexicon.txt"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = Parser("nanospeech say-how", ABOUT)
+    add = parser.add_argument
+    add("words", nargs="+", metavar="WORD", help="words or sentences")
+    add("--lexicon", metavar="FILE", help="goes before your own; off: neither")
+    add("--model", help="whose text this is (default: any that reads phonemes)")
+    return parser
+
+
+@command
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns 0, or 2 for bad input."""
+    args = build_parser().parse_args(argv)
+    tokenizer = choose_tokenizer(args)
+    for text in args.words:
+        for line in how(text, tokenizer):
+            print(line)
+    return 0
+
+
+def choose_tokenizer(args: argparse.Namespace):
+    """The model's tokenizer with the words to speak by.
+
+    Raises:
+        InputError: the model reads no phonemes, or a lexicon is wrong.
+    """
+    from nanospeech.release.user_lexicon import tokenizer_of
+    from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
+
+    tokenizer = Tokenizer("phonemes", phoneme_vocab())
+    if args.model is not None:
+        from nanospeech.release.folder import open_release
+
+        tokenizer = open_release(args.model).tokenizer
+        if tokenizer.kind != "phonemes":
+            raise InputError(
+                f"{args.model} reads {tokenizer.kind}, not phonemes: it learned from recordings how"
+                " words sound, and no dictionary says it"
+            )
+    return tokenizer_of(tokenizer, args.lexicon)
+
+
+def how(text: str, tokenizer) -> Iterator[str]:
+    """Lines of a lexicon that say what a text's words sound like; comments for what differs."""
+    from nanospeech.text.heteronyms import table
+    from nanospeech.text.sentences import fit, is_speakable, prepare
+    from nanospeech.text.spoken import HETERONYM
+
+    said, lost = fit(" ".join(prepare(text, tokenizer).split()), tokenizer)
+    if not is_speakable(said):
+        raise InputError(f"there is no word in {text!r}")
+    if said != text:
+        yield f"# {' '.join(text.split())} is read as: {said}"
+    if lost:
+        yield f"# left out: {' '.join(sorted(lost))}"
+    for piece in tokenizer.spoken(said):
+        word = said[piece.start : piece.stop]
+        if any(c.isalnum() for c in word):
+            phonemes = " ".join("|" if token == " " else token for token in piece.tokens)
+            yield f"{word}\t{phonemes}\t{piece.source}"
+            for name, other in table().get(word.lower(), {}).items():
+                if piece.source.startswith(HETERONYM) and other != piece.tokens:
+                    yield f"# {word} as {name} is {' '.join(other)}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""Codec streaming: a codec's waves in pieces that equal the whole. Knows no array library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from nanospeech.architectures import CodecConfig
+from nanospeech.errors import InputError
+
+REACH = 3 + 9 + 27  # samples to either side that a stage's residual units see
+
+
+def context(config: CodecConfig) -> int:
+    """Latents to either side on which a decoded latent's samples depend; 9 for the published."""
+    seen = 3.0  # samples to either side that the last convolution sees
+    for rate in reversed(config.decoder_rates):
+        padding = -(-rate // 2)
+        seen = (seen + REACH + max(padding, 2 * rate - 1 - padding)) // rate + 1
+    return int(seen) + 3
+
+
+def decode_pieces(
+    decode: Callable[[np.ndarray], np.ndarray],
+    latent_NC: np.ndarray,
+    config: CodecConfig,
+    size: int = 25,
+) -> Iterator[np.ndarray]:
+    """The wave of latents, `size` of them at a time.
+
+    Args:
+        decode: of (N, C) latents, the (N * hop_length,) samples.
+        latent_NC: all latents.
+        size: of a piece.
+
+    Yields:
+        Pieces that follow one another; together they are decode(latent_NC) but for rounding.
+    """
+    around, hop = context(config), config.hop_length
+    for start in range(0, len(latent_NC), size):
+        stop = min(start + size, len(latent_NC))
+        first = max(0, start - around)
+        wave = decode(latent_NC[first : stop + around])
+        yield wave[(start - first) * hop : (stop - first) * hop]
+
+
+def whole_hops(wave: np.ndarray, hop: int) -> np.ndarray:
+    """A wave lengthened to a multiple of the hop by its reflection, as DAC-VAE reads it.
+
+    Raises:
+        InputError: not (n,), or empty.
+    """
+    wave = np.ascontiguousarray(wave, np.float32)
+    if wave.ndim != 1 or len(wave) == 0:
+        raise InputError(f"the wave has shape {wave.shape}, should be (samples,)")
+    missing = -len(wave) % hop
+    # reflection takes no more than there is; what is shorter than half a hop is reflected again
+    while missing > 0 and len(wave) > 1:
+        step = min(missing, len(wave) - 1)
+        wave, missing = np.pad(wave, (0, step), mode="reflect"), missing - step
+    return np.pad(wave, (0, missing), mode="edge")

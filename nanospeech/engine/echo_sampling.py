@@ -1,0 +1,50 @@
+"""Echo sampling: Euler steps for EchoDiT, and where its speech ends. Knows no tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from nanospeech.architectures import EchoOptions
+
+LAST = 0.999  # of the times: at 1 the velocity says nothing
+WINDOW, FLAT_STD, FLAT_MEAN = 20, 0.05, 0.1  # of latents that are silence
+
+
+def euler(velocity: Callable[[float, Any], Any], x: Any, o: EchoOptions) -> Iterator[Any]:
+    """Steps along times that fall from almost 1 to 0, yielding the state after each."""
+    times = np.linspace(1, 0, o.steps + 1, dtype=np.float32) * np.float32(LAST)
+    for t, after in zip(times[:-1].tolist(), times[1:].tolist()):
+        v = velocity(t, x)
+        if o.rescale_k is not None:
+            v = rescaled(v, x, t, o.rescale_k, o.rescale_sigma)
+        x = x + (after - t) * v
+        yield x
+
+
+def rescaled(v: Any, x: Any, t: float, k: float, sigma: float) -> Any:
+    """Temporal score rescaling (arXiv 2510.01184): a sharper (k > 1) or wider distribution.
+
+    Args:
+        v: velocity towards the noise at x.
+        t: time in [0, 1], of which 1 is noise.
+        k: factor of the score's inverse variance.
+        sigma: size of what is sharpened.
+    """
+    if t >= 1:
+        return v
+    snr = ((1 - t) / t) ** 2
+    ratio = (snr * sigma**2 + 1) / (snr * sigma**2 / k + 1)
+    return (ratio * ((1 - t) * v + x) - x) / (1 - t)
+
+
+def end_of(latent_NC: np.ndarray) -> int:
+    """Latents before the silence at the end: the first window that is flat, or all of them."""
+    padded = np.concatenate([latent_NC, np.zeros((WINDOW, latent_NC.shape[1]), latent_NC.dtype)])
+    for i in range(len(latent_NC)):
+        window = padded[i : i + WINDOW]
+        if window.std() < FLAT_STD and abs(window.mean()) < FLAT_MEAN:
+            return i
+    return len(latent_NC)

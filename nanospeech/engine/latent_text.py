@@ -1,0 +1,72 @@
+"""Latent text: what an EchoDiT reads of a text: ids, or another encoder's states."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from nanospeech.architectures import EchoConfig
+from nanospeech.errors import CheckpointError
+from nanospeech.release.folder import TEXT_ENCODER
+from nanospeech.release.text_encoder import TextEncoderFiles, read_text_encoder
+
+from .hooks import Device, Hooks
+from .text_states import TextStates
+
+
+class ReadsTexts(Hooks):
+    """The part of an engine that reads texts.
+
+    Attributes:
+        backend: the engine's.
+        text_cache: keeps the states of texts, see cache_texts; None computes them each time.
+    """
+
+    backend: str
+    text_cache: TextStates | None = None
+
+    @property
+    def echo(self) -> EchoConfig:
+        assert self.config.echo is not None
+        return self.config.echo
+
+    def text_input(self, text_BT: np.ndarray) -> Device:
+        """What the network reads of a text: ids, or the states of another encoder."""
+        if self.echo.text_depth:
+            return self.array(text_BT)
+        if self.text_cache is None:
+            read = text_BT >= 0
+            ids = self.array(np.where(read, text_BT, 0))
+            return self.module(TEXT_ENCODER)(ids, self.array(read))
+        return self.array(self.text_cache.states(text_BT))
+
+    def cache_texts(self, folder: str | Path) -> None:
+        """Keeps the states of a frozen text encoder in a folder, a file a text."""
+        files = self.text_encoder_files()
+
+        def encode(ids_BT: np.ndarray, read_BT: np.ndarray) -> np.ndarray:
+            with self.context():
+                encoder = self.module(TEXT_ENCODER)
+                return self.numpy(encoder(self.array(ids_BT), self.array(read_BT)))
+
+        self.text_cache = TextStates(encode, f"{self.backend} {files.fingerprint}", folder)
+
+    def text_encoder_files(self) -> TextEncoderFiles:
+        """The text encoder's config and weights.
+
+        Raises:
+            CheckpointError: there is none, or its states have another width.
+        """
+        if self.config.text_encoder is None:
+            raise CheckpointError(
+                f"the model in {self.folder} reads another encoder's states, but its config.json"
+                " has no text_encoder"
+            )
+        files = read_text_encoder(self.folder / self.config.text_encoder.folder)
+        if files.width != self.echo.text_input:
+            raise CheckpointError(
+                f"the text encoder's states are {files.width} wide, the model was trained with"
+                f" {self.echo.text_input}"
+            )
+        return files

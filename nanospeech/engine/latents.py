@@ -1,0 +1,370 @@
+"""Latents: engines of EchoDiT, which speaks audio latents. Knows no array library.
+
+The seam is that of base.py with latents in the place of mels: `cond` is the speaker's, (B, S, C),
+and x, noise and results have a length of their own. Times are the network's: 1 is noise, 0 speech.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from nanospeech.architectures import EchoOptions
+from nanospeech.config import SampleOptions
+from nanospeech.errors import CheckpointError, InputError
+from nanospeech.release.folder import CODEC
+
+from . import checks
+from .base import Engine
+from .codec_streaming import decode_pieces, whole_hops
+from .echo_sampling import euler
+from .hooks import Device
+from .latent_text import ReadsTexts
+
+
+class LatentEngine(ReadsTexts, Engine):
+    """An EchoDiT on a device."""
+
+    @property
+    def aligned(self) -> bool:
+        return False
+
+    def velocity(  # type: ignore[override]
+        self,
+        x_BNC: np.ndarray,
+        cond_BSC: np.ndarray,
+        text_BT: np.ndarray,
+        time_B: np.ndarray,
+        *,
+        lens_B: np.ndarray | None = None,
+        prompt_frames_B: np.ndarray | None = None,
+        drop_audio: bool = False,
+        drop_text: bool = False,
+        prefix_BNC: np.ndarray | None = None,
+        seconds_B: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """The network alone: the velocity from speech to noise at one time.
+
+        Args:
+            x_BNC: float32 latents.
+            cond_BSC: the speaker's latents; S may be 0.
+            text_BT: int64 token ids, padded with -1.
+            time_B: float32 times in [0, 1], of which 1 is noise.
+            lens_B: latents of each item that its others see, or None for N.
+            prompt_frames_B: the speaker's latents; None counts those before the first all-zero one.
+            drop_audio: leave the speaker out.
+            drop_text: leave the text out.
+            prefix_BNC: the latents before x, for networks that continue speech.
+            seconds_B: target duration, for networks that were trained with one.
+
+        Returns:
+            float32 (B, N, C), zero past lens_B.
+
+        Raises:
+            InputError: shapes that do not fit together, or ids outside the vocabulary.
+        """
+        x = checks.mels(x_BNC, "x_BNC", self.config)
+        time = checks.times(time_B, len(x))
+        lens = checks.lengths(lens_B, "lens_B", len(x), x.shape[1])
+        own = checks.length_mask(lens, x.shape[1])
+        with self.context():
+            contexts, masks = self.conditions(cond_BSC, text_BT, len(x), prompt_frames_B)
+            start = 0
+            if prefix_BNC is not None:
+                start = prefix_BNC.shape[1]
+                contexts, before = self.continued(contexts, prefix_BNC, start, x.shape[1])
+                masks = [before, *masks]
+            masks[-2] = masks[-2] & (not drop_text)
+            masks[-1] = masks[-1] & (not drop_audio)
+            v = self.run_echo(
+                self.array(x),
+                self.array(time),
+                self.dit.joined(contexts),
+                np.concatenate([own, *masks], 1),
+                start,
+                seconds_B,
+            )
+            return np.where(own[..., None], self.numpy(v), 0)
+
+    def conditions(
+        self,
+        cond_BSC: np.ndarray,
+        text_BT: np.ndarray,
+        batch: int,
+        prompt_B: np.ndarray | None,
+    ) -> tuple[Any, list[np.ndarray]]:
+        """Each block's keys and values of text and speaker, and the masks of the two."""
+        text = checks.text(text_BT, batch, self.config)
+        cond = np.asarray(cond_BSC, np.float32)
+        if cond.ndim == 3 and cond.shape[1] == 0:  # no speaker
+            cond = np.zeros((batch, self.echo.speaker_patch, cond.shape[2]), np.float32)
+        cond = checks.mels(cond, "cond_BSC", self.config)
+        if len(cond) != batch:
+            raise InputError(f"cond_BSC has {len(cond)} items, but there are {batch} of latents")
+        if prompt_B is None:
+            lens = checks.leading_frames(cond)
+        else:
+            lens = checks.lengths(prompt_B, "prompt_frames_B", batch, cond.shape[1], cond)
+        heard = checks.length_mask(lens, cond.shape[1])
+        cond = np.where(heard[..., None], self.normalised(cond), 0).astype(np.float32)
+        read = text >= 0
+        if text.shape[1] == 0:
+            raise InputError("text_BT holds no tokens; this model needs some text, or padding")
+        states = self.dit.text_states(self.text_input(text), self.array(read))
+        speaker, counted = self.dit.speaker_states(
+            self.to_weights(self.array(cond)), self.array(heard)
+        )
+        return self.dit.contexts(states, speaker), [read, self.numpy(counted) > 0]
+
+    def continued(
+        self, contexts: Any, prefix_BNC: np.ndarray, start: int, extra: int
+    ) -> tuple[Any, np.ndarray]:
+        """Contexts with the latents before `start`, and the mask of these."""
+        p = self.echo.speaker_patch
+        if not self.echo.continues:
+            raise CheckpointError(
+                f"the model in {self.folder} cannot continue latents: it has no latent_encoder"
+            )
+        if start % p:
+            raise InputError(f"{start} latents come before x; they should be a multiple of {p}")
+        length = -(-(start + extra) // p) * p
+        whole = np.zeros((len(prefix_BNC), length, prefix_BNC.shape[2]), np.float32)
+        whole[:, :start] = self.normalised(prefix_BNC[:, :start])
+        states = self.dit.latent_states(self.to_weights(self.array(whole)))
+        latents = self.dit.latent_contexts(states)
+        before = np.arange(length // p) * p < start
+        joined = [(one, *rest) for one, rest in zip(latents, contexts)]
+        return joined, np.broadcast_to(before, (len(whole), length // p))
+
+    def run_echo(
+        self,
+        x: Device,
+        time: Device,
+        joined: Any,
+        mask_BK: np.ndarray,
+        start: int = 0,
+        seconds_B: np.ndarray | None = None,
+    ) -> Device:
+        """Runs the network in its weights' type; x and the velocity are float32."""
+        mask = None if mask_BK.all() else self.array(np.ascontiguousarray(mask_BK))
+        seconds = None
+        if self.echo.target_duration:
+            if seconds_B is None:  # as long as x
+                seconds_B = np.full(len(x), (start + x.shape[1]) / self.config.audio.frame_rate)
+            seconds = self.array(np.asarray(seconds_B, np.float32))
+        return self.to_float(self.dit(self.to_weights(x), time, joined, mask, start, seconds))
+
+    def sample(  # type: ignore[override]
+        self,
+        noise_BNC: np.ndarray,
+        cond_BSC: np.ndarray,
+        text_BT: np.ndarray,
+        options: SampleOptions | EchoOptions | None = None,
+        *,
+        lens_B: np.ndarray | None = None,
+        prompt_frames_B: np.ndarray | None = None,
+        prompt_tokens_B: np.ndarray | None = None,
+        on_step: Callable[[int, int], None] | None = None,
+        prefix_BNC: np.ndarray | None = None,
+        seconds_B: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Solves the ODE from noise to latents of speech.
+
+        Args:
+            noise_BNC: float32 standard normal.
+            cond_BSC, text_BT, lens_B, prompt_frames_B, prefix_BNC, seconds_B: as in velocity.
+            options: EchoOptions; of SampleOptions the steps, strength and temperature are taken,
+                and its times of guidance, which count from noise; None is the model's own.
+            prompt_tokens_B: without meaning here: the speaker's words are not read.
+            on_step: called as on_step(done, steps) after each step; it may raise.
+
+        Returns:
+            float32 (B, N, C).
+
+        Raises:
+            InputError: shapes that do not fit together, or ids outside the vocabulary.
+        """
+        o = self.echo_options(options)
+        x = checks.mels(noise_BNC, "noise_BNC", self.config)
+        lens = checks.lengths(lens_B, "lens_B", len(x), x.shape[1])
+        with self.context():
+            contexts, masks = self.conditions(cond_BSC, text_BT, len(x), prompt_frames_B)
+            start = 0
+            if prefix_BNC is not None:
+                start = prefix_BNC.shape[1]
+                contexts, before = self.continued(contexts, prefix_BNC, start, x.shape[1])
+                masks = [before, *masks]
+            masks = [checks.length_mask(lens, x.shape[1]), *masks]
+            velocity = self.echo_velocity(contexts, masks, o, start, seconds_B)
+            state = start_state = self.array(x * np.float32(o.truncation))
+            for done, state in enumerate(euler(velocity, start_state, o), start=1):
+                self.ready(state)
+                if on_step is not None:
+                    on_step(done, o.steps)
+            audio = self.config.audio
+            return self.numpy(state) * audio.mel_std + audio.mel_mean
+
+    def sample_blocks(
+        self,
+        noises: Sequence[np.ndarray],
+        cond_BSC: np.ndarray,
+        text_BT: np.ndarray,
+        options: SampleOptions | EchoOptions | None = None,
+        *,
+        prefix_BNC: np.ndarray | None = None,
+        prompt_frames_B: np.ndarray | None = None,
+    ) -> Iterator[np.ndarray]:
+        """Blocks of latents one after the other, each a continuation of those before.
+
+        Args:
+            noises: a (B, n, C) of noise for each block; n is a multiple of the speaker's patch.
+            prefix_BNC: latents that the first block continues.
+        """
+        total = sum(noise.shape[1] for noise in noises)
+        shape = noises[0].shape[0], 0, noises[0].shape[2]
+        said = np.zeros(shape, np.float32) if prefix_BNC is None else np.asarray(prefix_BNC)
+        total += said.shape[1]
+        for noise in noises:
+            # the encoder sees room for all that is to come
+            with self.context():
+                contexts, masks = self.conditions(cond_BSC, text_BT, len(noise), prompt_frames_B)
+                start = said.shape[1]
+                contexts, before = self.continued(contexts, said, start, total - start)
+                masks = [np.ones(noise.shape[:2], bool), before, *masks]
+                o = self.echo_options(options)
+                velocity = self.echo_velocity(contexts, masks, o, start, None)
+                state = start_state = self.array((noise * o.truncation).astype(np.float32))
+                for state in euler(velocity, start_state, o):
+                    self.ready(state)
+                audio = self.config.audio
+                block = self.numpy(state) * audio.mel_std + audio.mel_mean
+            yield block
+            said = np.concatenate([said, block], 1)
+
+    def echo_options(self, options: SampleOptions | EchoOptions | None) -> EchoOptions:
+        """Echo's own options, or those that the others amount to."""
+        own = self.config.echo_sampling or EchoOptions()
+        if options is None:
+            return own
+        if isinstance(options, EchoOptions):
+            return options
+        if options.method != "euler":
+            raise InputError(f"method is {options.method!r}; models of latents know euler alone")
+        strength = own.cfg_text if options.cfg_strength is None else options.cfg_strength
+        speaker = (
+            own.cfg_speaker
+            if options.cfg_strength is None or own.cfg_text == 0
+            else (own.cfg_speaker * strength / own.cfg_text)
+        )
+        asked = (options.cfg_from, options.cfg_until) != (0, 1)
+        return replace(
+            own,
+            steps=own.steps if options.steps is None else options.steps,
+            cfg_text=strength,
+            cfg_speaker=speaker,
+            cfg_min_t=1 - options.cfg_until if asked else own.cfg_min_t,
+            cfg_max_t=1 - options.cfg_from if asked else own.cfg_max_t,
+            truncation=own.truncation if options.temperature is None else options.temperature,
+        )
+
+    def echo_velocity(
+        self,
+        contexts: Any,
+        masks: list[np.ndarray],
+        o: EchoOptions,
+        start: int,
+        seconds_B: np.ndarray | None,
+    ) -> Callable[[float, Device], Device]:
+        """The guided velocity for `euler`: f(t, x).
+
+        The velocities with all conditions, without text and without speaker are one call on three
+        times the batch, in which masks alone differ.
+        """
+        *others, text, speaker = masks
+        rows = [masks]
+        if o.joint and o.cfg_text:
+            rows.append([*others, text & False, speaker & False])
+        elif o.cfg_text or o.cfg_speaker:
+            rows.append([*others, text & False, speaker])
+            rows.append([*others, text, speaker & False])
+        guided = np.concatenate([np.concatenate(row, 1) for row in rows])
+        plain = np.concatenate(masks, 1)
+        made: dict[tuple[int, float], Any] = {}
+
+        def velocity(t: float, x: Device) -> Device:
+            guides = len(rows) > 1 and o.cfg_min_t <= t <= o.cfg_max_t
+            copies = len(rows) if guides else 1
+            stronger = o.speaker_kv_scale is not None and t >= o.speaker_kv_min_t
+            key = copies, o.speaker_kv_scale if stronger and o.speaker_kv_scale else 1.0
+            if key not in made:
+                made.clear()
+                made[key] = self.dit.joined(contexts, *key, o.speaker_kv_layers)
+            wide = x
+            for _ in range(copies - 1):
+                wide = self.concat(wide, x)
+            seconds = None if seconds_B is None else np.tile(seconds_B, copies)
+            time = self.array(np.full(1, t, np.float32))
+            v = self.run_echo(wide, time, made[key], guided if guides else plain, start, seconds)
+            if copies == 1:
+                return v
+            n = len(x)
+            with_all, no_text = v[:n], v[n : 2 * n]
+            found = with_all + o.cfg_text * (with_all - no_text)
+            return found if copies == 2 else found + o.cfg_speaker * (with_all - v[2 * n :])
+
+        return velocity
+
+    def vocode(self, mel_BNM: np.ndarray, lens_B: np.ndarray | None = None) -> list[np.ndarray]:
+        """Latents to waves, by the folder's codec.
+
+        Args:
+            mel_BNM: float32 latents (B, N, C).
+            lens_B: latents of each item, or None for N.
+
+        Returns:
+            B waves, float32 at config.audio.sample_rate, of frames * hop_length samples. A model of
+            mels has a vocoder instead of a codec: see Engine.vocode.
+
+        Raises:
+            InputError: no latents.
+            CheckpointError: the folder has no codec.
+        """
+        if self.config.codec is None:
+            return super().vocode(mel_BNM, lens_B)
+        if not self.release.has(CODEC):
+            raise CheckpointError(
+                f"{self.folder} has no {CODEC}; convert DAC-VAE's weights.pth into it with:"
+                " nanospeech convert MODEL --codec weights.pth"
+            )
+        latent = checks.mels(mel_BNM, "latent_BNC", self.config)
+        lens = checks.lengths(lens_B, "lens_B", len(latent), latent.shape[1])
+        # one by one: the codec's convolutions have no mask for padding
+        return [self.decoded(row[:n]) for row, n in zip(latent, lens)]
+
+    def decoded(self, latent_NC: np.ndarray) -> np.ndarray:
+        """The codec's wave of one item's latents: (N * hop_length,)."""
+        with self.context():
+            wave = self.module(CODEC).decode(self.array(latent_NC[None]))
+            return self.numpy(wave)[0]
+
+    def vocode_stream(self, latent_NC: np.ndarray, size: int = 25) -> Iterator[np.ndarray]:
+        """The wave of one item's latents in pieces, which are those of the whole wave."""
+        assert self.config.codec is not None, "a model of mels streams by its vocoder"
+        return decode_pieces(self.decoded, latent_NC, self.config.codec, size)
+
+    def encode(self, wave: np.ndarray) -> np.ndarray:
+        """Latents (N, C) of a recording at config.audio.sample_rate, by the folder's codec.
+
+        Raises:
+            InputError: not a wave of one channel.
+            CheckpointError: the folder has no codec.
+        """
+        codec = self.config.codec
+        if codec is None or not self.release.has(CODEC):
+            raise CheckpointError(f"{self.folder} has no {CODEC}")
+        with self.context():
+            heard = self.array(whole_hops(wave, codec.hop_length)[None])
+            return self.numpy(self.module(CODEC).encode(heard))[0]

@@ -1,0 +1,95 @@
+"""Text encoder: reads the folder of a T5, T5Gemma or T5Gemma 2 encoder. Runs none.
+
+Such a folder has the model's config.json, model.safetensors (or its shards) and tokenizer.json, as
+the Hugging Face Hub has them; of a whole encoder-decoder the encoder alone is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nanospeech.architectures import TEXT_ENCODERS
+from nanospeech.errors import CheckpointError
+
+from .folder import CONFIG, MODEL, check_size, read_tensors
+
+# Where an encoder's tensors are in checkpoints, the longest prefix first.
+PREFIXES = ("model.encoder.text_model.", "encoder.text_model.", "model.encoder.", "encoder.")
+OTHERS = ("decoder.", "model.decoder.", "lm_head.", "model.encoder.vision_tower.")
+PICTURES = ("model.encoder.multi_modal_projector.", "encoder.vision_tower.")
+SHARED = "shared.weight"
+
+
+@dataclass(frozen=True)
+class TextEncoderFiles:
+    """What a folder holds.
+
+    Attributes:
+        kind: of TEXT_ENCODERS.
+        config: of the encoder, as its config.json has it.
+        whole: the whole config.json.
+        tensors: by the encoder's own names, such as layers.0.mlp.up_proj.weight.
+    """
+
+    kind: str
+    config: dict[str, Any]
+    whole: dict[str, Any]
+    tensors: dict[str, np.ndarray]
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells apart encoders whose states differ."""
+        found = hashlib.sha256(json.dumps(self.config, sort_keys=True).encode())
+        for name in sorted(self.tensors):
+            tensor = np.ascontiguousarray(self.tensors[name])
+            # a few rows of each tensor: gigabytes are not read again
+            found.update(f"{name} {tensor.shape}".encode() + tensor.reshape(-1)[:4096].tobytes())
+        return found.hexdigest()
+
+    @property
+    def width(self) -> int:
+        """Of its states."""
+        return self.config.get("d_model") or self.config["hidden_size"]
+
+
+def read_text_encoder(folder: str | Path) -> TextEncoderFiles:
+    """Reads an encoder's config and weights.
+
+    Raises:
+        CheckpointError: a file is missing, damaged, or of another kind of model.
+    """
+    folder = Path(folder)
+    check_size(folder / CONFIG)
+    try:
+        whole = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        name = str(whole["model_type"])
+    except (OSError, ValueError, KeyError, TypeError) as e:
+        raise CheckpointError(f"cannot read {folder / CONFIG}: {e!r}") from e
+    kind = name.removesuffix("_text").removesuffix("_module").replace("_", "")
+    if kind not in TEXT_ENCODERS:
+        raise CheckpointError(
+            f"{folder} holds a model of type {name!r}; encoders of {', '.join(TEXT_ENCODERS)} are"
+            " read"
+        )
+    config = whole.get("encoder") or whole
+    config = config.get("text_config") or config
+    return TextEncoderFiles(kind, config, whole, encoders_own(read_tensors(folder / MODEL)))
+
+
+def encoders_own(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """An encoder's tensors by its own names, without those of a decoder or of pictures."""
+    found = {}
+    for name, tensor in tensors.items():
+        if name.startswith(OTHERS + PICTURES) or name == SHARED:
+            continue
+        prefix = next((p for p in PREFIXES if name.startswith(p)), "")
+        found[name.removeprefix(prefix)] = tensor
+    if "embed_tokens.weight" not in found and SHARED in tensors:  # T5 ties them
+        found["embed_tokens.weight"] = tensors[SHARED]
+    return found

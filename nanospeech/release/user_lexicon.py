@@ -1,0 +1,59 @@
+"""User lexicon: words that a user keeps, for every model, and those of one command."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from nanospeech.text.languages import base_code
+from nanospeech.text.lexicon import Lexicon
+from nanospeech.text.tokenizer import Tokenizer
+
+from .user_voices import data_folder
+
+NAME = "lexicon.txt"
+OFF = "off"
+
+
+def lexicon_path() -> Path:
+    """Where the user's lexicon is, or would be."""
+    return data_folder() / NAME
+
+
+def open_lexicon(wanted: str | Path | Mapping[str, str] | None) -> Lexicon | None:
+    """The words to speak by; None if there are none.
+
+    Args:
+        wanted: a file, or phonemes by word, which go before the user's own; None for those alone;
+            OFF for no words at all.
+
+    Raises:
+        InputError: a lexicon cannot be read or has a wrong line.
+    """
+    if wanted == OFF:
+        return None
+    own = Lexicon.load(lexicon_path()) if lexicon_path().is_file() else None
+    if wanted is None:
+        return own
+    given = Lexicon(wanted) if isinstance(wanted, Mapping) else Lexicon.load(wanted)
+    return own | given if own else given
+
+
+def tokenizer_of(
+    tokenizer: Tokenizer,
+    wanted: str | Path | Mapping[str, str] | None,
+    language: str | None = None,
+) -> Tokenizer:
+    """A model's tokenizer with the words to speak by, see open_lexicon, and another language.
+
+    The user's own words are nothing to a model without phonemes; others are an error.
+
+    Raises:
+        InputError: as open_lexicon, or the model reads no phonemes.
+    """
+    lexicon = open_lexicon(wanted)
+    tokenizer = tokenizer.with_language(language and base_code(language))
+    if wanted is None or wanted == OFF:
+        return tokenizer.with_lexicon(lexicon)
+    known = Tokenizer(tokenizer.kind, tokenizer.vocab, lexicon)
+    return known.with_language(tokenizer.language)

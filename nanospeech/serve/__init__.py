@@ -1,0 +1,1 @@
+"""Serve: one warm engine behind HTTP, WebSocket and Wyoming."""

@@ -1,0 +1,212 @@
+"""Requests: the body of POST /v1/audio/speech, checked by field. Opens no file or address."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from nanospeech.config import SampleOptions
+from nanospeech.release.voices import PACKAGED
+from nanospeech.speech.script import SPEEDS
+from nanospeech.text.sentences import fold, is_speakable
+
+from .encoders import FORMATS, check_format
+from .errors import ApiError, bad
+from .service import SpeechService, Wish
+from .settings import Limits
+
+MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")  # OpenAI's; each stands for the model
+SEEDS = 2**53  # integers that JavaScript can write
+LEXICON, ENTRIES = 65_536, 500  # characters, and words, of a request's lexicon
+
+
+@dataclass(frozen=True)
+class SpeechRequest:
+    """What is asked of POST /v1/audio/speech.
+
+    Attributes:
+        text: what to say.
+        wish: how.
+        format: of FORMATS, or json.
+        events: whether server-sent events are wanted instead of the bytes alone.
+        whole: whether to wait for the end, for a header with the right lengths.
+    """
+
+    text: str
+    wish: Wish
+    format: str
+    events: bool
+    whole: bool
+
+
+def read_json(body: bytes) -> dict[str, Any]:
+    """A JSON object of a client.
+
+    Raises:
+        ApiError: it is none.
+    """
+    try:
+        values = json.loads(body.decode("utf-8"))
+    except (ValueError, RecursionError) as e:
+        raise bad(f"the body is no JSON in UTF-8: {str(e)[:100]}", code="invalid_json") from None
+    if not isinstance(values, dict):
+        raise bad("the body should be a JSON object", code="invalid_json")
+    return values
+
+
+def read_speech(values: dict[str, Any], service: SpeechService) -> SpeechRequest:
+    """Checks a request; unknown fields are ignored.
+
+    Raises:
+        ApiError: a field that cannot be; with its name.
+    """
+    check_model(values.get("model"), service)
+    text = check_text(values.get("input"), service.limits)
+    wish = read_wish(values, service)
+    name = values.get("response_format")
+    name = check_format("mp3" if name is None else name, ("json",))
+    stream_format = values.get("stream_format") or "audio"
+    if stream_format not in ("audio", "sse"):
+        raise bad(
+            f"stream_format should be audio or sse, got {short(stream_format)}", "stream_format"
+        )
+    events = stream_format == "sse"
+    if events and name == "json":
+        raise bad("events carry audio; choose another response_format than json", "response_format")
+    whole = name == "json" or (not events and not FORMATS[name].streams)
+    if flag(values, "stream", True) is False and not events:
+        whole = True
+    return SpeechRequest(text, wish, name, events, whole)
+
+
+def read_wish(values: dict[str, Any], service: SpeechService) -> Wish:
+    """Voice, speed, seed and the like.
+
+    Raises:
+        ApiError: a field that cannot be.
+    """
+    voice = values.get("voice")
+    if isinstance(voice, dict):
+        voice = voice.get("id")
+    if voice is not None and not isinstance(voice, str):
+        raise bad('voice should be a name, or an object {"id": name}', "voice")
+    speed = number(values, "speed", *SPEEDS)
+    seed = integer(values, "seed", 0, SEEDS)
+    steps = integer(values, "steps", 1, service.limits.max_steps)
+    cfg = number(values, "cfg", 0, 100)
+    check_language(values.get("language"), service)
+    return Wish(
+        voice=service.find(voice),
+        speed=1.0 if speed is None else speed,
+        seed=seed,
+        options=SampleOptions(steps=steps, cfg_strength=cfg),
+        lexicon=read_lexicon(values.get("lexicon")),
+        words=flag(values, "timestamps", values.get("response_format") == "json"),
+    )
+
+
+def read_lexicon(given: Any) -> dict[str, str] | None:
+    """Phonemes by word: an object, or lines of a word, a tab and its phonemes; never a path.
+
+    Raises:
+        ApiError: it is neither, or too large.
+    """
+    if given is None or given == "" or given == {}:
+        return None
+    if isinstance(given, str) and len(given) <= LEXICON:
+        lines = [x.split("\t") for x in given.splitlines() if x.strip() and not x.startswith("#")]
+        if any(len(line) < 2 for line in lines):
+            message = "lexicon should be an object, or lines of a word, a tab and its phonemes"
+            raise bad(message, "lexicon")
+        given = {line[0]: line[1] for line in lines}
+    found: dict[str, str] = given if isinstance(given, dict) else {"": given}
+    plain = "" not in found and all(isinstance(v, str) for v in found.values())
+    if not plain or sum(len(k) + len(v) for k, v in found.items()) > LEXICON:
+        message = f"lexicon should be phonemes by word, of at most {LEXICON} characters"
+        raise bad(message, "lexicon")
+    if len(found) > ENTRIES:
+        raise bad(f"lexicon has {len(found)} words; at most {ENTRIES} are taken", "lexicon")
+    return found
+
+
+def check_language(given: Any, service: SpeechService) -> None:
+    """The model that ships speaks English; others take any.
+
+    Raises:
+        ApiError: another language is asked of it, or none by name.
+    """
+    if given is None:
+        return
+    if not isinstance(given, str):
+        raise bad(f"language should be such as en, got {short(given)}", "language")
+    ships = service.engine.folder == PACKAGED / "default"
+    if ships and given.lower().replace("_", "-").split("-")[0] not in ("en", "english", ""):
+        message = f"the model {service.model} speaks English, not {short(given)}; name it en"
+        raise bad(message, "language", "language_not_available")
+
+
+def check_model(model: Any, service: SpeechService) -> None:
+    """
+    Raises:
+        ApiError: no name of a model, or of one that is not here.
+    """
+    if not isinstance(model, str) or not model:
+        raise bad(f"model should be a name such as {service.model}", "model", "model_required")
+    if model not in (service.model, *MODELS):
+        message = f"model {model[:64]!r} not found; choose {service.model}"
+        raise ApiError(404, message, "model_not_found", "model")
+
+
+def check_text(text: Any, limits: Limits) -> str:
+    """A text to speak.
+
+    Raises:
+        ApiError: there is none, it is too long, or nothing can be said of it.
+    """
+    if not isinstance(text, str):
+        raise bad("input should be the text to speak", "input", "input_required")
+    if len(text) > limits.max_chars:
+        message = f"input has {len(text)} characters; at most {limits.max_chars} are taken"
+        raise bad(message, "input", "string_above_max_length")
+    text = "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in text)
+    if not is_speakable(fold(text)):
+        raise bad(f"there is no text to speak in {text[:40]!r}", "input", "input_empty")
+    return text
+
+
+def flag(values: dict[str, Any], name: str, default: bool) -> bool:
+    """A field that is true or false."""
+    value = values.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, bool):
+        raise bad(f"{name} should be true or false, got {short(value)}", name)
+    return value
+
+
+def number(values: dict[str, Any], name: str, low: float, high: float) -> float | None:
+    """A field that is a number within bounds, or is not there."""
+    value = values.get(name)
+    if value is None:
+        return None
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value) or not low <= value <= high:
+        raise bad(f"{name} should be a number of {low:g} to {high:g}, got {short(value)}", name)
+    return float(value)
+
+
+def integer(values: dict[str, Any], name: str, low: int, high: int) -> int | None:
+    """A field that is a whole number within bounds, or is not there."""
+    value = values.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise bad(f"{name} should be a whole number of {low} to {high}, got {short(value)}", name)
+    return value
+
+
+def short(value: Any) -> str:
+    """A client's value, cut for a message."""
+    return ascii(value)[:60]

@@ -1,0 +1,384 @@
+"""Service: texts in, speech out, for any number of clients at once. Knows no network.
+
+HTTP, WebSocket, Wyoming and Ray Serve use the same one. A text has a thread of its own, which
+normalises, joins and encodes; the engine is used by turns (turns.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import logging
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from threading import Lock, Semaphore
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nanospeech.audio.loudness import Leveller
+from nanospeech.config import SampleOptions
+from nanospeech.engine.base import Engine
+from nanospeech.errors import InputError, NanospeechError
+from nanospeech.release.user_lexicon import tokenizer_of
+from nanospeech.release.user_voices import USER
+from nanospeech.release.voices import default_voice, list_voices, user_voices
+from nanospeech.speech.chunks import Word
+from nanospeech.speech.speaker import Speaker
+from nanospeech.speech.words import Piece, choose_aligner
+
+from .errors import ApiError, Cancelled, bad
+from .metrics import Metrics
+from .settings import Limits
+from .turns import Scheduler, Ticket
+
+log = logging.getLogger("nanospeech.serve")
+AHEAD = 4  # pieces that are made before a client reads them
+PROMPTS = 16  # voices that are kept ready
+ALIASES = (  # OpenAI's voices; each stands for one of the release, in turn
+    *("alloy", "ash", "ballad", "coral", "echo", "fable", "onyx", "nova", "sage", "shimmer"),
+    *("verse", "marin", "cedar"),
+)
+END = object()
+Encode = Callable[[Iterator[np.ndarray]], Iterator[Any]]
+
+
+class Sound(NamedTuple):
+    """What comes of a text, piece by piece: encoded sound, and the words that end in it."""
+
+    data: Any
+    words: tuple[Word, ...]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a client asks for, but for the text.
+
+    Attributes:
+        voice: one of SpeechService.voices() or an alias; None is the default one.
+        seed: None draws one. With a seed the same bytes come always: its chunks share no batch.
+        lexicon: phonemes by word, over those that the user keeps; never a path.
+        words: whether the times of words are wanted.
+    """
+
+    voice: str | None = None
+    speed: float = 1.0
+    seed: int | None = None
+    options: SampleOptions = SampleOptions()
+    lexicon: dict[str, str] | None = None
+    words: bool = False
+
+
+class SpeechService:
+    """A warm engine that many clients use at once.
+
+    Args:
+        load: makes the engine, for example `lambda: load_engine()`; it is called in the engine's
+            thread, and its exceptions are raised here.
+        limits: texts at once, texts that wait, chunks in a batch.
+    """
+
+    def __init__(self, load: Callable[[], Engine], limits: Limits = Limits()):
+        self.limits, self.metrics = limits, Metrics()
+        self.scheduler = Scheduler(load, limits.batch, limits.batch_frames, self.metrics.batched)
+        self.engine = self.scheduler.engine
+        self.created = int(time.time())
+        self.ready = self.draining = False
+        self._speakers: OrderedDict[str, Speaker] = OrderedDict()
+        self._lock = Lock()
+        self._open: set[Speech] = set()
+        self._pool = ThreadPoolExecutor(limits.active, "nanospeech-text")
+        self.metrics.watch(lambda: len(self._open))
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        return self.engine.config.name
+
+    @property
+    def sample_rate(self) -> int:
+        return self.engine.config.audio.sample_rate
+
+    @property
+    def open(self) -> int:
+        """Texts that are spoken or wait."""
+        return len(self._open)
+
+    def voices(self) -> list[str]:
+        """The names that a client may ask for: the model's, then those that the user added."""
+        own = list_voices(self.engine.folder)
+        return [*own, *(n if n not in own else f"{USER}{n}" for n in sorted(user_voices()))]
+
+    def default(self) -> str:
+        """The voice of a request that names none."""
+        return default_voice(self.engine.folder, self.engine.config.default_voice).name
+
+    def aliases(self) -> dict[str, str]:
+        """OpenAI's voices, and which voice each stands for; the first is the default one."""
+        first = self.default()
+        own = [first, *(n for n in list_voices(self.engine.folder) if n != first)]
+        return {a: own[i % len(own)] for i, a in enumerate(ALIASES) if a not in self.voices()}
+
+    def find(self, voice: str | None) -> str:
+        """The listed name of a voice that is asked for.
+
+        Raises:
+            ApiError: there is none of that name.
+        """
+        if voice is None:
+            return self.default()
+        known = {name.casefold(): name for name in reversed(self.voices())}
+        wanted = voice.casefold()
+        if wanted in known:
+            return known[wanted]
+        if wanted in (aliases := self.aliases()):
+            return aliases[wanted]
+        names = ", ".join(self.voices())
+        message = f"voice {voice[:64]!r} not found; choose from {names}"
+        raise bad(message, "voice", "voice_not_found")
+
+    def warm(self) -> None:
+        """Speaks a word with the default voice, so that the first client waits for nothing."""
+        ticket = self.scheduler.enter()
+        try:
+            for _ in self.speaker(Wish(seed=0), ticket).stream("Hello there, hello."):
+                pass
+        finally:
+            self.scheduler.leave(ticket)
+        self.ready = True
+
+    def speaker(self, wish: Wish, ticket: Ticket) -> Speaker:
+        """A Speaker for a wish, whose engine is used by turns."""
+        name = self.find(wish.voice)
+        with self._lock:
+            kept = self._speakers.get(name)
+        if kept is None:
+            kept = Speaker(self.scheduler.use(ticket), name, seed=0)
+            kept.engine = kept.engine._engine
+            with self._lock:
+                self._speakers[name] = kept
+                while len(self._speakers) > PROMPTS:
+                    self._speakers.popitem(last=False)
+        found = copy.copy(kept)
+        found.engine = self.scheduler.use(ticket, kept.engine)
+        found.options, found.speed = wish.options, wish.speed
+        found.chunk_seconds = self.limits.chunk_seconds
+        found.seed = secrets.randbits(31) if wish.seed is None else wish.seed
+        if wish.lexicon:
+            found.output = replace(found.output, lexicon=wish.lexicon)
+            try:
+                found.tokenizer = tokenizer_of(found.engine.tokenizer, wish.lexicon)
+            except InputError as e:
+                raise bad(str(e)[:500], "lexicon") from None
+        found.aligner = choose_aligner(found.engine) if wish.words else None
+        loudness = found.prompt.settings.loudness
+        found.level = Leveller(found.sample_rate, found.output.loudness, loudness)
+        return found
+
+    def speak(
+        self,
+        text: str | Iterable[str],
+        wish: Wish = Wish(),
+        encode: Encode = iter,
+    ) -> Speech:
+        """Takes a text; call it in an event loop.
+
+        Args:
+            text: what to say, or an iterable of its parts, which is read in the text's own thread.
+            wish: how.
+            encode: makes of the waves what the Speech yields, as Sounds; it runs in that thread.
+
+        Raises:
+            ApiError: an unknown voice, or more texts than may wait (429).
+        """
+        wish = replace(wish, voice=self.find(wish.voice))
+        if self.draining:
+            raise ApiError(503, "the server is being stopped; try again", "stopping", retry=1)
+        if not self.ready:
+            raise ApiError(503, "the model is being loaded; try again", "loading", retry=1)
+        if self.open >= self.limits.active + self.limits.queue:
+            seconds = self.metrics.wait(self.open)
+            message = f"{self.open} texts are waiting; try again in {seconds} s"
+            raise ApiError(429, message, "queue_full", retry=seconds)
+        speech = Speech(self, text, wish, encode)
+        self._open.add(speech)
+        speech.begin(self._pool)
+        return speech
+
+    def end(self, speech: Speech) -> None:
+        """Frees the place of a text; called by it."""
+        self._open.discard(speech)
+
+    async def drain(self, seconds: float) -> None:
+        """Takes no more texts; what waits is refused, what runs may end within so many seconds."""
+        self.draining = True
+        for speech in list(self._open):
+            if speech.waits:
+                speech.fail(ApiError(503, "the server is being stopped", "stopping", retry=1))
+        until = time.monotonic() + seconds
+        while self._open and time.monotonic() < until:
+            await asyncio.sleep(0.05)
+        for speech in list(self._open):
+            speech.fail(ApiError(503, "the server was stopped", "stopping", retry=1))
+
+    def close(self) -> None:
+        """Ends all work and the threads."""
+        self.draining = True
+        for speech in list(self._open):
+            speech.cancel()
+        self.scheduler.close()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+class Speech(AsyncIterator[Sound]):
+    """A text that is spoken; an asynchronous iterator of Sounds.
+
+    Who leaves before its end calls cancel(): the engine is then free after the solver's step.
+    """
+
+    def __init__(
+        self,
+        service: SpeechService,
+        text: str | Iterable[str],
+        wish: Wish,
+        encode: Encode,
+    ):
+        self.service, self.text, self.wish, self.encode = service, text, wish, encode
+        self.began = time.monotonic()
+        self.seconds = 0.0  # of sound
+        self.seed = wish.seed
+        self.waits, self.over = True, False
+        self._ticket: Ticket | None = None
+        self._loop = asyncio.get_running_loop()
+        self._items: asyncio.Queue[Any] = asyncio.Queue()
+        self._room = Semaphore(AHEAD)
+        self._work: Future | None = None
+
+    def begin(self, pool: ThreadPoolExecutor) -> None:
+        """Puts it into the queue of the threads."""
+        self._work = pool.submit(self._speak)
+        self._work.add_done_callback(lambda _: self.service.end(self))
+
+    def cancel(self) -> None:
+        """Ends the work, and whoever waits for its items; may be called at any time, and again."""
+        if not self.over:
+            self.over = True
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._items.put_nowait, Cancelled())
+        if self._ticket is not None:
+            self.service.scheduler.leave(self._ticket)
+        self._room.release()
+        if self._work is not None:
+            self._work.cancel()
+        if hasattr(self.text, "close_now"):
+            self.text.close_now()  # type: ignore[union-attr]
+
+    def usage(self) -> dict[str, int]:
+        """OpenAI's counts: bytes of text in, mel frames of sound out."""
+        audio = self.service.engine.config.audio
+        given = len(self.text.encode()) if isinstance(self.text, str) else 0
+        made = round(self.seconds * audio.frame_rate)
+        return {"input_tokens": given, "output_tokens": made, "total_tokens": given + made}
+
+    def fail(self, error: Exception) -> None:
+        """Ends it with an error; called in the event loop."""
+        self._items.put_nowait(error)
+        self.cancel()
+
+    async def __anext__(self) -> Sound:
+        """The next item.
+
+        Raises:
+            ApiError: the text cannot be spoken, or its time is over.
+            Cancelled: someone has called cancel().
+        """
+        if self.over and self._items.empty():
+            raise Cancelled
+        limits, now = self.service.limits, time.monotonic()
+        most = limits.start_deadline if not self.seconds else limits.deadline
+        try:
+            item = await asyncio.wait_for(self._items.get(), max(0.01, self.began + most - now))
+        except asyncio.TimeoutError:
+            self.cancel()
+            message = f"the speech was not made within {most:g} s; try a shorter text, or later"
+            raise ApiError(503, message, "deadline", retry=self.service.metrics.wait(1)) from None
+        self._room.release()
+        if item is END:
+            raise StopAsyncIteration
+        if isinstance(item, BaseException):
+            raise item
+        return item
+
+    def _put(self, item: Any) -> None:
+        """Hands an item over; waits while the client is far behind."""
+        self._room.acquire()
+        if self.over:
+            raise Cancelled
+        self._loop.call_soon_threadsafe(self._items.put_nowait, item)
+
+    def _speak(self) -> None:
+        """The thread of the text."""
+        self.waits = False
+        scheduler, metrics = self.service.scheduler, self.service.metrics
+        ticket = self._ticket = scheduler.enter(alone=self.wish.seed is not None)
+        outcome = "ok"
+        try:
+            if self.over:
+                raise Cancelled
+            speaker = self.service.speaker(self.wish, ticket)
+            self.seed = speaker.seed
+            for sound in self._sounds(speaker.pieces(self.text)):
+                self._put(sound)
+            self._put(END)
+        except Cancelled:
+            outcome = "cancelled"
+        except (ApiError, NanospeechError) as e:
+            outcome = "refused"
+            self._end(as_answer(e))
+        except BaseException:
+            outcome = "failed"
+            log.exception("speech failed")
+            self._end(ApiError(500, "the speech failed; the server's log says why", "internal"))
+        finally:
+            scheduler.leave(ticket)
+            metrics.ended(outcome, time.monotonic() - self.began, self.seconds)
+
+    def _end(self, error: Exception) -> None:
+        try:
+            self._put(error)
+        except (Cancelled, RuntimeError):  # nobody waits, or the loop is closed
+            pass
+
+    def _sounds(self, pieces: Iterator[Piece]) -> Iterator[Sound]:
+        """The encoded pieces, each with the words that were completed by then."""
+        words: list[Word] = []
+
+        def waves() -> Iterator[np.ndarray]:
+            for wave, said in pieces:
+                words.extend(said)
+                if not self.seconds:
+                    self.service.metrics.first(time.monotonic() - self.began)
+                self.seconds += len(wave) / self.service.sample_rate
+                if len(wave):
+                    yield wave
+
+        for data in self.encode(waves()):
+            found, words[:] = tuple(words), ()
+            yield Sound(data, found)
+        if words:
+            yield Sound(b"", tuple(words))
+
+
+def as_answer(error: Exception) -> ApiError:
+    """The answer to a client for an error of ours."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, InputError):
+        return bad(str(error), "input")
+    log.error("speech failed: %s", error)
+    return ApiError(500, "the model cannot speak; the server's log says why", "internal")

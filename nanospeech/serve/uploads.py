@@ -1,0 +1,95 @@
+"""Uploads: recordings that clients add as voices, where the server's owner allows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nanospeech.audio import wave as audio
+from nanospeech.audio.recording import bandwidth
+from nanospeech.errors import InputError
+from nanospeech.release.user_voices import check_name, save_voice
+from nanospeech.release.voices import user_voices
+from nanospeech.speech.reference import EDGE, KEPT, LEAST, finished, remarks
+from nanospeech.text.sentences import is_speakable
+
+from .errors import ApiError, bad
+from .service import SpeechService
+
+TEXT = 1000  # characters of a recording's words
+CONSENT = ("true", "1", "yes")
+
+
+async def read_upload(request: Any, most: int) -> dict[str, Any]:
+    """The fields of a multipart form: strings, and the recording's bytes.
+
+    Raises:
+        ApiError: no such form.
+    """
+    from starlette.exceptions import HTTPException
+
+    if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+        raise bad("send multipart/form-data with name, text, consent and audio_sample")
+    try:
+        async with request.form(max_files=1, max_fields=8, max_part_size=65_536) as form:
+            found: dict[str, Any] = {}
+            for name, value in form.items():
+                found[name] = value if isinstance(value, str) else await value.read(most + 1)
+            return found
+    except HTTPException as e:
+        raise bad(f"the form cannot be read: {str(e.detail)[:200]}") from None
+
+
+def add_voice(fields: dict[str, Any], service: SpeechService, most: int) -> dict[str, Any]:
+    """Keeps a recording as a voice of the server's user; runs in a thread.
+
+    Args:
+        most: voices that there may be.
+
+    Raises:
+        ApiError: no consent, a name that is taken, or a recording that cannot be used.
+    """
+    name, text, sound = (fields.get(n) for n in ("name", "text", "audio_sample"))
+    if str(fields.get("consent", "")).strip().lower() not in CONSENT:
+        message = "consent should be true: that the speaker of the recording agrees to this use"
+        raise bad(message, "consent", "consent_required")
+    if not isinstance(name, str) or not isinstance(text, str) or not isinstance(sound, bytes):
+        raise bad("give name, text (what is said) and audio_sample (a file)", "name")
+    if len(text) > TEXT or not is_speakable(text):
+        raise bad(f"text should be what is said, of at most {TEXT} characters", "text")
+    there = user_voices()
+    if len(there) >= most:
+        raise ApiError(409, f"there are {len(there)} voices; no more are taken", "too_many_voices")
+    try:
+        check_name(name)
+        if name.casefold() in map(str.casefold, (*there, *service.voices())):
+            raise ApiError(409, f"there is a voice {name!r}", "voice_exists", "name")
+        wave, notes = prepared(sound)
+    except InputError as e:
+        raise bad(str(e), "audio_sample") from None
+    about = {"bandwidth": round(bandwidth(wave, audio.SAMPLE_RATE)), "consent": "by the client"}
+    try:
+        save_voice(name, wave, " ".join(text.split()), about)
+    except InputError as e:
+        raise ApiError(507, str(e), "cannot_store") from None
+    if service.engine.config.imitates is False:
+        notes.append(f"{service.model} does not imitate: it will speak in a voice of its own")
+    return {"id": name, "name": name, "object": "audio.voice", "notes": notes}
+
+
+def prepared(sound: bytes) -> tuple[np.ndarray, list[str]]:
+    """A recording, trimmed and levelled, and what was found.
+
+    Raises:
+        InputError: it is no audio, silent, too short or too long.
+    """
+    wave = audio.trim(audio.read(sound, max_seconds=4 * KEPT[1]), keep_seconds=EDGE)
+    if audio.is_silent(wave):
+        raise InputError("the recording is silent")
+    seconds = len(wave) / audio.SAMPLE_RATE
+    if not LEAST <= seconds <= KEPT[1] + 1:
+        raise InputError(f"the recording has {seconds:.1f} s; send {KEPT[0]:g} to {KEPT[1]:g} s")
+    clipped = float(np.mean(np.abs(wave) > 0.999))
+    notes = remarks(clipped, wave)
+    return finished(wave, notes), notes

@@ -1,0 +1,238 @@
+"""Wyoming: Home Assistant's protocol over TCP; a service of speech for it.
+
+A client streams its text (synthesize-start, synthesize-chunk, synthesize-stop, with the whole text
+in synthesize before the end, for servers that do not stream), or sends synthesize alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+from nanospeech.audio.sinks import pcm16
+from nanospeech.errors import InputError, require
+
+from .errors import ApiError, Cancelled
+from .service import Speech, SpeechService, Wish
+from .settings import ServeSettings, is_loopback
+from .socket import Writing
+
+log = logging.getLogger("nanospeech.serve")
+LINE = 65_536  # bytes of an event's first line
+SAMPLES = 2048  # of a message of sound
+
+
+async def serve_wyoming(
+    service: SpeechService, settings: ServeSettings, host: str, port: int, ready: Any = None
+) -> None:
+    """Serves until it is cancelled.
+
+    Args:
+        ready: called with the port when it listens.
+
+    Raises:
+        InputError: other machines can reach the address, and no one waived a token, which the
+            protocol does not know; or the address cannot be had.
+    """
+    require("wyoming", "wyoming")
+    if not is_loopback(host) and not settings.insecure:
+        raise InputError(
+            f"Wyoming has no tokens, and {host} can be reached from other machines; allow that by"
+            " --insecure"
+        )
+    open_now = 0
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal open_now
+        if open_now >= settings.limits.sockets:
+            writer.close()
+            return
+        open_now += 1
+        try:
+            await Talk(service, settings, reader, writer).run()
+        except (ConnectionError, asyncio.TimeoutError, asyncio.IncompleteReadError):
+            pass
+        except ValueError as e:
+            log.warning("a Wyoming client sent what cannot be: %s", str(e)[:200])
+        finally:
+            open_now -= 1
+            writer.transport.abort()
+
+    try:
+        server = await asyncio.start_server(talk, host, port, limit=LINE)
+    except OSError as e:
+        raise InputError(f"cannot listen on {host} port {port}: {e.strerror or e}") from e
+    if ready is not None:
+        ready(server.sockets[0].getsockname()[1])
+    async with server:
+        await server.serve_forever()
+
+
+class Talk:
+    """One connection."""
+
+    def __init__(
+        self,
+        service: SpeechService,
+        settings: ServeSettings,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ):
+        self.service, self.limits = service, settings.limits
+        self.reader, self.writer = reader, writer
+        self.writing: Writing | None = None
+        self.speech: Speech | None = None
+        self.sender: asyncio.Task | None = None
+
+    async def run(self) -> None:
+        """Reads events until the client leaves."""
+        try:
+            while (event := await self._read()) is not None:
+                await self._act(event)
+        finally:
+            if self.speech is not None:
+                self.speech.cancel()
+            if self.sender is not None:
+                self.sender.cancel()
+
+    async def _read(self) -> Any:
+        """The next event; None at the end. The package's own reader takes events of any size."""
+        from wyoming.event import Event
+
+        line = await self._line()
+        if not line:
+            return None
+        head = json.loads(line)
+        if not isinstance(head, dict) or not isinstance(head.get("type"), str):
+            raise ValueError("no event")
+        data = head.get("data") or {}
+        parts = []
+        for name in ("data_length", "payload_length"):
+            size = head.get(name) or 0
+            if not isinstance(size, int) or not 0 <= size <= self.limits.max_body:
+                raise ValueError(f"{name} is {str(size)[:40]}")
+            wait = self.limits.body_deadline
+            parts.append(await asyncio.wait_for(self.reader.readexactly(size), wait))
+        more = json.loads(parts[0]) if parts[0] else {}
+        if not isinstance(data, dict) or not isinstance(more, dict):
+            raise ValueError("data that are no object")
+        return Event(head["type"], {**data, **more})
+
+    async def _line(self) -> bytes:
+        """The next event's first line; empty for a client that is silent and hears nothing."""
+        reading = asyncio.ensure_future(self.reader.readline())
+        try:
+            while not reading.done():
+                await asyncio.wait({reading}, timeout=self.limits.idle_deadline)
+                if not reading.done() and (self.sender is None or self.sender.done()):
+                    return b""
+            return reading.result()
+        finally:
+            reading.cancel()
+
+    async def _write(self, event: Any) -> None:
+        from wyoming.event import async_write_event
+
+        wait = self.limits.idle_deadline
+        await asyncio.wait_for(async_write_event(event, self.writer), wait)
+
+    async def _act(self, event: Any) -> None:
+        kind, data = event.type, event.data
+        if kind == "describe":
+            await self._write(describe(self.service).event())
+        elif kind == "ping":
+            from wyoming.ping import Pong
+
+            await self._write(Pong(text=data.get("text")).event())
+        elif kind == "synthesize-start":
+            await self._finished()
+            self.writing = Writing(self.limits.max_chars)
+            await self._speak(self.writing, data, streams=True)
+        elif kind == "synthesize-chunk" and self.writing is not None:
+            try:
+                self.writing.add(str(data.get("text", "")))
+            except ApiError as e:
+                await self._refuse(e)
+        elif kind == "synthesize" and self.writing is None:
+            await self._finished()
+            await self._speak(str(data.get("text", "")), data, streams=False)
+        elif kind == "synthesize-stop" and self.writing is not None:
+            self.writing.end()
+            await self._finished()
+            self.writing = None
+
+    async def _finished(self) -> None:
+        """Waits for what is being spoken."""
+        if self.sender is not None:
+            await self.sender
+
+    async def _speak(self, text: Any, data: dict[str, Any], streams: bool) -> None:
+        voice = data.get("voice")
+        name = voice.get("name") if isinstance(voice, dict) else None
+        try:
+            if isinstance(text, str) and len(text) > self.limits.max_chars:
+                message = f"the text has more than {self.limits.max_chars} characters"
+                raise ApiError(400, message, "string_above_max_length")
+            self.speech = self.service.speak(text, Wish(name if isinstance(name, str) else None))
+        except ApiError as e:
+            await self._refuse(e)
+            if streams:
+                await self._stopped()
+            return
+        self.sender = asyncio.ensure_future(self._send(self.speech, streams))
+
+    async def _send(self, speech: Speech, streams: bool) -> None:
+        from wyoming.audio import AudioChunk, AudioStart, AudioStop
+
+        form = {"rate": self.service.sample_rate, "width": 2, "channels": 1}
+        began = False
+        try:
+            async for sound in speech:
+                if not began:
+                    began = True
+                    await self._write(AudioStart(**form).event())
+                sent = pcm16(sound.data)
+                for at in range(0, len(sent), 2 * SAMPLES):
+                    await self._write(AudioChunk(audio=sent[at : at + 2 * SAMPLES], **form).event())
+        except ApiError as e:
+            await self._refuse(e)
+        except Cancelled:
+            return
+        finally:
+            speech.cancel()
+        if began:
+            await self._write(AudioStop().event())
+        if streams:
+            await self._stopped()
+
+    async def _refuse(self, e: ApiError) -> None:
+        from wyoming.error import Error
+
+        await self._write(Error(text=e.message, code=e.code).event())
+
+    async def _stopped(self) -> None:
+        from wyoming.tts import SynthesizeStopped
+
+        await self._write(SynthesizeStopped().event())
+
+
+def describe(service: SpeechService) -> Any:
+    """What Home Assistant asks a server for: its voices, and that it streams."""
+    from wyoming.info import Attribution, Info, TtsProgram, TtsVoice
+
+    maker = Attribution("nanospeech", "https://pypi.org/project/nanospeech-tts")
+    more = {"attribution": maker, "installed": True, "version": None}
+    first = service.default()
+    names = [first, *(name for name in service.voices() if name != first)]
+    voices = [TtsVoice(name=n, description=n, languages=["en"], **more) for n in names]
+    about = f"{service.model}, spoken by nanospeech"
+    program = TtsProgram(
+        name="nanospeech",
+        description=about,
+        voices=voices,
+        supports_synthesize_streaming=True,
+        **more,
+    )
+    return Info(tts=[program])

@@ -1,0 +1,56 @@
+"""Marked: speakers for the spans of a text with markup, each with its own speed or voice."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from typing import Any
+
+from nanospeech.errors import InputError
+from nanospeech.text.lexicon import Lexicon
+from nanospeech.text.markup import Marked, Style
+
+from .script import SPEEDS
+
+
+def directed(speaker: Any, text: str | Marked) -> Any:
+    """The speaker that speaks a text: itself, or for markup one that knows its words and styles.
+
+    Raises:
+        InputError: a voice that is not there, or sounds for a model that reads no phonemes.
+    """
+    if not isinstance(text, Marked):
+        return speaker
+    other = copy.copy(speaker)
+    if text.phonemes:
+        if speaker.tokenizer.kind != "phonemes":
+            word = next(iter(text.phonemes)).rstrip("\u2060")
+            raise InputError(
+                f"this model reads {speaker.tokenizer.kind}, not phonemes: it cannot say"
+                f" {word!r} by them; respell the word instead"
+            )
+        words = Lexicon(text.phonemes)
+        known = speaker.tokenizer.lexicon
+        other.tokenizer = speaker.tokenizer.with_lexicon(known | words if known else words)
+    other.casts = {}
+    for span in text.spans:
+        if span.style != Style() and span.style not in other.casts:
+            other.casts[span.style] = cast(other, span.style)
+    return other
+
+
+def cast(speaker: Any, style: Style) -> Any:
+    """A speaker for a style that is not the speaker's own."""
+    other = copy.copy(speaker)
+    if style.voice is not None:
+        more = {"chunk_seconds": speaker.chunk_seconds, "output": speaker.output}
+        other = type(speaker)(
+            speaker.engine, style.voice, options=speaker.options, seed=speaker.seed, **more
+        )
+        other.tokenizer, other.durations = speaker.tokenizer, speaker.durations
+        own, theirs = speaker.prompt.settings.loudness, other.prompt.settings.loudness
+        if own is not None and theirs is not None:  # both as loud as the speaker's own voice
+            gain = other.prompt.gain * 10 ** ((theirs - own) / 20)
+            other.prompt = dataclasses.replace(other.prompt, gain=gain)
+    other.speed = min(max(speaker.speed * style.rate, SPEEDS[0]), SPEEDS[1])
+    return other

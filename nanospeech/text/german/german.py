@@ -1,0 +1,80 @@
+"""German: runs the rules in order, and reads what is left: plain numbers and signs."""
+
+from __future__ import annotations
+
+import re
+
+from nanospeech.text.language import Language
+from nanospeech.text.traced import Traced
+
+from . import abbreviations, dates, quantities
+from .number_words import NUMBER, number
+
+SIGNS = {"&": " und ", "+": " plus ", "=": " gleich ", "@": " ät ", "%": " Prozent", "°": " Grad"}
+SIGNS |= {"€": " Euro", "$": " Dollar", "£": " Pfund", "¥": " Yen", "<": " kleiner als "}
+SIGNS |= {">": " größer als ", "#": " Nummer ", "|": ", ", "\\": " ", "^": " ", "*": " "}
+SIGNS |= {"_": " ", "~": " ", "/": " ", "×": " mal ", "÷": " geteilt durch ", "µ": " Mikro"}
+ADDRESS = re.compile(r"(?:https?://)?www\.[\w.-]+\w(?:/[\w./-]*\w)?|[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+
+
+def address(m: re.Match) -> str:
+    """A web or mail address, with its signs named."""
+    said = re.sub(r"\Ahttps?://", "", m[0])
+    said = re.sub(r"\Awww", "w w w", said)
+    names = {
+        ".": " Punkt ",
+        "@": " ät ",
+        "-": " Strich ",
+        "_": " Unterstrich ",
+        "/": " Schrägstrich ",
+    }
+    return re.sub(r"[.@_/-]", lambda c: names[c[0]], said)
+
+
+LEFT = [
+    (r"([=*_~#+<>|^\\/-])\1{2,}", lambda m: " "),  # ruled lines
+    (r"\b(\w+)/innen\b|\b(\w+)[:*_]innen\b", lambda m: f"{m[1] or m[2]}innen"),
+    (r"(?<!\d)-(?=\d)", lambda m: " "),
+    (NUMBER, lambda m: number(m[0])),
+    (f"[{re.escape(''.join(SIGNS))}]", lambda m: SIGNS[m[0]]),
+]
+STAGES = [
+    [(re.compile(pattern), rule) for pattern, rule in rules]
+    for rules in (
+        [(ADDRESS.pattern, address)],
+        abbreviations.NUMBERED,
+        dates.RULES,
+        quantities.RULES,
+        abbreviations.RULES,
+        LEFT,
+    )
+]
+SPACE_BEFORE_MARK = re.compile(r"(?<! ) +(?=[.,!?;:])")
+SPACES = re.compile(r" {2,}")
+NUMBERED = re.compile(r"(?:\A|[\s(])(\d{1,3})\Z")
+
+
+class German(Language):
+    """German as newspapers of Germany print it; years, dates and amounts of Austria and
+    Switzerland are read the same way."""
+
+    code = "de"
+    alphabet = " .,!?;:-'\"()abcdefghijklmnopqrstuvwxyzäöüß"
+
+    def normalized(self, text: Traced) -> Traced:
+        for rules in STAGES:
+            text = text.run(rules)
+        return text.sub(SPACE_BEFORE_MARK, "").sub(SPACES, " ")
+
+    def ends_sentence(self, before: str, following: str) -> bool | None:
+        if numbered := NUMBERED.search(before):
+            return not dates.is_ordinal(before[: numbered.start(1)], following) and not re.match(
+                dates.MONTH, following
+            )
+        known = abbreviations.goes_on(before, following)
+        return None if known is None else not known
+
+    def respelled(self, c: str) -> str:
+        return {"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue"}.get(
+            c, ""
+        )

@@ -1,0 +1,191 @@
+"""German amounts: money, measures, percentages, fractions, ranges, scores, signs of arithmetic."""
+
+from __future__ import annotations
+
+import re
+
+from .number_words import NUMBER, WHOLE, cardinal, counted, digits, last_stop, number, words
+
+CURRENCIES = {
+    "€": ("Euro", "Cent"),
+    "EUR": ("Euro", "Cent"),
+    "Euro": ("Euro", "Cent"),
+    "$": ("Dollar", "Cent"),
+    "USD": ("US-Dollar", "Cent"),
+    "£": ("Pfund", "Pence"),
+    "GBP": ("Pfund", "Pence"),
+    "¥": ("Yen", ""),
+    "CHF": ("Franken", "Rappen"),
+    "Fr": ("Franken", "Rappen"),
+}
+SIGN = "|".join(map(re.escape, CURRENCIES))
+LARGE = {
+    "Mio": ("Million", "Millionen"),
+    "Millionen": ("Million", "Millionen"),
+    "Million": ("Million", "Millionen"),
+    "Mrd": ("Milliarde", "Milliarden"),
+    "Milliarden": ("Milliarde", "Milliarden"),
+    "Milliarde": ("Milliarde", "Milliarden"),
+    "Bio": ("Billion", "Billionen"),
+    "Tsd": ("Tausend", "Tausend"),
+}
+MANY = rf"(?:(?:{'|'.join(LARGE)})\b\.?)"
+# one and several; whether the word is feminine
+UNITS = {
+    "km/h": ("Kilometer pro Stunde", "Kilometer pro Stunde", False),
+    "m/s": ("Meter pro Sekunde", "Meter pro Sekunde", False),
+    "km²": ("Quadratkilometer", "Quadratkilometer", False),
+    "m²": ("Quadratmeter", "Quadratmeter", False),
+    "qm": ("Quadratmeter", "Quadratmeter", False),
+    "cm²": ("Quadratzentimeter", "Quadratzentimeter", False),
+    "m³": ("Kubikmeter", "Kubikmeter", False),
+    "cm³": ("Kubikzentimeter", "Kubikzentimeter", False),
+    "km": ("Kilometer", "Kilometer", False),
+    "dm": ("Dezimeter", "Dezimeter", False),
+    "cm": ("Zentimeter", "Zentimeter", False),
+    "mm": ("Millimeter", "Millimeter", False),
+    "µm": ("Mikrometer", "Mikrometer", False),
+    "nm": ("Nanometer", "Nanometer", False),
+    "m": ("Meter", "Meter", False),
+    "kg": ("Kilogramm", "Kilogramm", False),
+    "mg": ("Milligramm", "Milligramm", False),
+    "g": ("Gramm", "Gramm", False),
+    "t": ("Tonne", "Tonnen", True),
+    "ml": ("Milliliter", "Milliliter", False),
+    "cl": ("Zentiliter", "Zentiliter", False),
+    "hl": ("Hektoliter", "Hektoliter", False),
+    "l": ("Liter", "Liter", False),
+    "ha": ("Hektar", "Hektar", False),
+    "°C": ("Grad Celsius", "Grad Celsius", False),
+    "°F": ("Grad Fahrenheit", "Grad Fahrenheit", False),
+    "°": ("Grad", "Grad", False),
+    "%": ("Prozent", "Prozent", False),
+    "‰": ("Promille", "Promille", False),
+    "kWh": ("Kilowattstunde", "Kilowattstunden", True),
+    "MWh": ("Megawattstunde", "Megawattstunden", True),
+    "kW": ("Kilowatt", "Kilowatt", False),
+    "MW": ("Megawatt", "Megawatt", False),
+    "W": ("Watt", "Watt", False),
+    "V": ("Volt", "Volt", False),
+    "A": ("Ampere", "Ampere", False),
+    "PS": ("PS", "PS", False),
+    "kHz": ("Kilohertz", "Kilohertz", False),
+    "MHz": ("Megahertz", "Megahertz", False),
+    "GHz": ("Gigahertz", "Gigahertz", False),
+    "Hz": ("Hertz", "Hertz", False),
+    "kB": ("Kilobyte", "Kilobyte", False),
+    "KB": ("Kilobyte", "Kilobyte", False),
+    "MB": ("Megabyte", "Megabyte", False),
+    "GB": ("Gigabyte", "Gigabyte", False),
+    "TB": ("Terabyte", "Terabyte", False),
+    "dB": ("Dezibel", "Dezibel", False),
+    "hPa": ("Hektopascal", "Hektopascal", False),
+    "kcal": ("Kilokalorie", "Kilokalorien", True),
+    "ms": ("Millisekunde", "Millisekunden", True),
+    "Std": ("Stunde", "Stunden", True),
+    "Stunden": ("Stunde", "Stunden", True),
+    "Minuten": ("Minute", "Minuten", True),
+    "Sekunden": ("Sekunde", "Sekunden", True),
+    "min": ("Minute", "Minuten", True),
+    "h": ("Stunde", "Stunden", True),
+    "s": ("Sekunde", "Sekunden", True),
+}
+UNIT = "|".join(sorted(map(re.escape, UNITS), key=len, reverse=True))
+FEMININE = words(
+    """Stunde Minute Sekunde Woche Million Milliarde Tonne Person Frau Seite Meile Flasche
+Tasse Packung Nacht Stimme Karte Tochter Schwester Katze Runde Etage Mark Kilowattstunde"""
+)
+PLAIN_FRACTIONS = {"½": "ein halb", "⅓": "ein Drittel", "⅔": "zwei Drittel", "¼": "ein Viertel"}
+PLAIN_FRACTIONS |= {"¾": "drei Viertel", "⅕": "ein Fünftel", "⅛": "ein Achtel"}
+PARTS = {2: "halb", 3: "Drittel", 4: "Viertel", 5: "Fünftel", 6: "Sechstel", 7: "Siebtel"}
+PARTS |= {8: "Achtel", 9: "Neuntel", 10: "Zehntel", 100: "Hundertstel"}
+DASH = r" ?[-–] ?"
+
+
+def amount(value: str, sign: str) -> str:
+    """5,50 and € as "fünf Euro fünfzig"."""
+    large, small = CURRENCIES[sign]
+    whole, comma, part = value.partition(",")
+    if comma and len(part) == 2 and small:
+        cents = int(part)
+        if not int(whole.replace(".", "")):
+            return counted(str(cents), small)
+        said = counted(whole, large)
+        return f"{said} {cardinal(cents)}" if cents else said
+    return counted(value, large)
+
+
+def large_amount(value: str, many: str, sign: str | None) -> str:
+    """1,5 Mio. €."""
+    one, several = LARGE[many.rstrip(".")]
+    said = number(value)
+    if said == "eins":
+        said = f"eine {one}" if one != "Tausend" else "eintausend"
+    else:
+        said = f"{said} {several}"
+    return f"{said} {CURRENCIES[sign][0]}" if sign else said
+
+
+def measure(m: re.Match) -> str:
+    """A number with its unit."""
+    one, several, feminine = UNITS[m[2]]
+    return counted(m[1], one if m[1] == "1" else several, feminine)
+
+
+def fraction(m: re.Match) -> str:
+    """3/4 as "drei Viertel"."""
+    top, bottom = int(m[1]), int(m[2])
+    if bottom == 2:
+        return "ein halb" if top == 1 else f"{cardinal(top)} halbe"
+    return f"{'ein' if top == 1 else cardinal(top)} {PARTS[bottom]}"
+
+
+def mixed(m: re.Match) -> str:
+    """2½ as "zweieinhalb"."""
+    whole = "ein" if m[1] == "1" else cardinal(int(m[1]))
+    if m[2] == "½":
+        return f"{whole}einhalb"
+    return f"{whole} {PLAIN_FRACTIONS[m[2]]}" if m[1] != "1" else f"eins {PLAIN_FRACTIONS[m[2]]}"
+
+
+def one(m: re.Match) -> str:
+    """1 before a noun."""
+    return f"{'eine' if m[1] in FEMININE else 'ein'} {m[1]}"
+
+
+def minus(m: re.Match) -> str:
+    return "minus "
+
+
+RULES = [
+    (r"(?:(?<=\s)|\A|(?<=\())[-−](?=\d)", minus),
+    (
+        rf"({SIGN}) ?({NUMBER}) ?({MANY})",
+        lambda m: large_amount(m[2], m[3], m[1]),
+    ),
+    (
+        rf"({NUMBER}) ?({MANY}) ?({SIGN})(?!\w)",
+        lambda m: large_amount(m[1], m[2], m[3]),
+    ),
+    (rf"(?<![\d.,])({NUMBER}) ?({MANY})", lambda m: large_amount(m[1], m[2], None) + last_stop(m)),
+    (
+        rf"(?<![\d.,])({NUMBER}){DASH}({NUMBER}) ?(?=(?:{SIGN}|{UNIT})(?![\w²³]))",
+        lambda m: f"{number(m[1])} bis {m[2]} ",
+    ),
+    (rf"(?<![\w.,])({WHOLE})(?:,[-–]{{1,2}}) ?({SIGN})(?!\w)", lambda m: amount(m[1], m[2])),
+    (rf"(?<![\d.,])({NUMBER}) ?({SIGN})(?!\w)", lambda m: amount(m[1], m[2])),
+    (rf"(?<!\w)({SIGN}) ?({NUMBER})(?![\d.,]\d)", lambda m: amount(m[2], m[1])),
+    (r"(?<![\d/])(\d+) ?([½⅓⅔¼¾⅕⅛])", mixed),
+    (r"[½⅓⅔¼¾⅕⅛]", lambda m: PLAIN_FRACTIONS[m[0]]),
+    (rf"(?<![\d.,])({NUMBER}) ?({UNIT})(?![\w²³/])", measure),
+    (r"(?<![\d/.,])(\d{1,2})/(2|3|4|5|6|7|8|9|10|100)(?![\d/.,]*\d)", fraction),
+    (r"\b(\d{1,3}) ?: ?(\d{1,6})\b", lambda m: f"{number(m[1])} zu {number(m[2])}"),
+    (
+        rf"(?<![\d.,-])({NUMBER}){DASH}({NUMBER})(?![\d-])",
+        lambda m: f"{number(m[1])} bis {number(m[2])}",
+    ),
+    (r"(?<=\d) ?[x×*·] ?(?=\d)", lambda m: " mal "),
+    (r"(?<=\d)(?=[^\W\d_])|(?<=[^\W\d_])(?=\d)", lambda m: " "),
+    (r"(?<![\w.,])0\d+(?:[ /-]\d+)+\b", lambda m: digits(m[0])),  # a telephone number
+    (r"\b1 ([A-ZÄÖÜ][a-zäöüß]\w*)", one),
+]

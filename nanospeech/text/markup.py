@@ -1,0 +1,247 @@
+"""Markup: brackets in a text, or SSML, that say how it is spoken: pauses, letters, sounds, voices.
+
+    [pause 500ms]  [spell: ABC]  [say: tomato | T AH0 M AA1 T OW0]
+    [slow]...[/slow]  [fast]...[/fast]  [voice: kumo]...[/voice]
+
+Other brackets are text. What is spoken stays traced to the text as written. ssml.py reads SSML.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from nanospeech.errors import InputError
+
+from .pronunciation import parse_phonemes
+from .traced import Traced, joined
+
+NAMES = "pause|spell|say|slow|fast|voice"
+MARKUP = re.compile(rf"\[\s*(/?)\s*({NAMES})\b([^\[\]]*)\]")
+TIME = re.compile(r"\s*(\d{1,5}(?:\.\d{1,3})?)\s*(ms|s)\s*")
+LONGEST_PAUSE = 10.0  # seconds
+RATES = {"slow": 0.8, "fast": 1.25}
+SLOWEST, FASTEST = 0.5, 2.0
+JOINER = "\u2060"  # behind a word with sounds of its own; more of them for each further one
+DEEPEST = 32
+
+
+class Style(NamedTuple):
+    """How a span is spoken: times the speed, and by whom; None is the speaker's own voice."""
+
+    rate: float = 1.0
+    voice: str | None = None
+
+
+@dataclass(frozen=True)
+class Span:
+    """A piece of a text that is spoken in one way.
+
+    Attributes:
+        written: without markup, traced from the text that was given.
+        said: what is to be read for it, traced from `written`.
+        style: how.
+        after: seconds of the pause behind it, or its kind, of output.PAUSES; None: that of its
+            marks.
+    """
+
+    written: Traced
+    said: Traced
+    style: Style = Style()
+    after: float | str | None = None
+
+
+@dataclass(frozen=True)
+class Marked:
+    """A text with markup, read.
+
+    Attributes:
+        spans: in order.
+        phonemes: of words of the spans, for a lexicon.
+    """
+
+    spans: tuple[Span, ...]
+    phonemes: dict[str, str]
+
+    @property
+    def text(self) -> str:
+        """The text as written, without markup."""
+        return "".join(span.written.text for span in self.spans)
+
+
+class Builder:
+    """Collects the spans of a text."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+        self.phonemes: dict[str, str] = {}
+        self.styles = [Style()]
+        self.written: list[Traced] = []
+        self.said: list[Traced] = []
+        self.length = 0
+
+    def text(self, text: str, place: int, said: str | None = None) -> None:
+        """Takes a piece of text, and what is said for it if that is something else."""
+        if not text:
+            return
+        own = Traced.of(text, self.length)
+        self.written.append(Traced.of(text, place))
+        self.said.append(own if said is None else own.edited([(0, len(text), said)]))
+        self.length += len(text)
+
+    def say(self, word: str, phonemes: str, alphabet: str, place: int) -> None:
+        """Takes a word and its sounds."""
+        parse_phonemes(phonemes, alphabet)
+        word = word.strip()
+        if not any(c.isalnum() for c in word):
+            raise InputError(f"{word!r} is no word that sounds could be for")
+        count = 1 + sum(known.rstrip(JOINER).lower() == word.lower() for known in self.phonemes)
+        marked = word + JOINER * count
+        self.phonemes[marked] = phonemes
+        self.text(word, place, marked)
+
+    def spell(self, word: str, place: int) -> None:
+        """Takes a word that is said letter by letter."""
+        letters = [c for c in word if c.isalnum()]
+        if not letters:
+            raise InputError("there is no letter to spell")
+        named = ("ay" if c in "aA" else c.upper() for c in letters)
+        self.text(word, place, " ".join(named))
+
+    def end(self, after: float | str | None = None) -> None:
+        """Ends the span, if there is any text in it, with a pause."""
+        written, said = joined(self.written), joined(self.said)
+        if not any(c.isalnum() for c in written.text) and written.text.strip():
+            if not self.spans and after is None:  # marks that begin the next span
+                return
+            self._add_marks(written, said)
+            written = written[:0]
+        if written.text.strip():
+            self.spans.append(Span(written, said, self.styles[-1], after))
+        elif after is not None and self.spans:
+            self.spans[-1] = replace(self.spans[-1], after=longer(self.spans[-1].after, after))
+        elif isinstance(after, float):
+            raise InputError("a pause stands before all text; begin with the text")
+        self.written, self.said, self.length = [], [], 0
+
+    def _add_marks(self, written: Traced, said: Traced) -> None:
+        """Puts marks without a letter to the span before them."""
+        if not self.spans:
+            return
+        last = self.spans[-1]
+        moved = Traced(said.text, *(at + len(last.written) for at in (said.starts, said.stops)))
+        both = joined([last.written, written]), joined([last.said, moved])
+        self.spans[-1] = replace(last, written=both[0], said=both[1])
+
+    def open(self, rate: float = 1.0, voice: str | None = None) -> None:
+        """Begins another style within the present one."""
+        if len(self.styles) > DEEPEST:
+            raise InputError(f"it is within {DEEPEST} others; at most so many are taken")
+        self.end()
+        old = self.styles[-1]
+        rate = min(max(old.rate * rate, SLOWEST), FASTEST)
+        self.styles.append(Style(rate, old.voice if voice is None else voice))
+
+    def close(self) -> None:
+        """Ends the last style."""
+        self.end()
+        self.styles.pop()
+
+    def marked(self) -> Marked:
+        """All of it."""
+        self.end()
+        if not self.spans:
+            raise InputError("there is no text to speak")
+        return Marked(tuple(self.spans), self.phonemes)
+
+
+def longer(first: float | str | None, second: float | str) -> float | str:
+    """Of two pauses at one place: seconds add up, and go before those of the text's structure."""
+    if isinstance(first, float) and isinstance(second, float):
+        return min(first + second, LONGEST_PAUSE)
+    return first if isinstance(first, float) else second
+
+
+def seconds(text: str) -> float:
+    """Reads "500ms" or "1.5s".
+
+    Raises:
+        InputError: it is no time, or too long.
+    """
+    match = TIME.fullmatch(text)
+    if not match:
+        raise InputError(f"{text.strip()!r} is no time; write 500ms or 1.5s")
+    found = float(match[1]) / (1000 if match[2] == "ms" else 1)
+    if found > LONGEST_PAUSE:
+        raise InputError(f"a pause of {found:g} s is too long; at most {LONGEST_PAUSE:g} s")
+    return found
+
+
+def where(text: str, place: int) -> str:
+    """Line and column of a place in a text, both from 1."""
+    return (
+        f"line {text.count(chr(10), 0, place) + 1}, column {place - text.rfind(chr(10), 0, place)}"
+    )
+
+
+def read_markup(text: str) -> Marked:
+    """Reads bracket markup.
+
+    Raises:
+        InputError: markup that is wrong, with what it is and where.
+    """
+    build, at, opened = Builder(), 0, []
+    for match in MARKUP.finditer(text):
+        build.text(text[at : match.start()], at)
+        at = match.end()
+        try:
+            _take(build, match, opened)
+        except InputError as e:
+            raise InputError(f"{match[0][:60]} at {where(text, match.start())}: {e}") from e
+    build.text(text[at:], at)
+    if opened:
+        name, place = opened[-1]
+        raise InputError(f"[{name}] at {where(text, place)} is not closed; add [/{name}]")
+    return build.marked()
+
+
+def _take(build: Builder, match: re.Match, opened: list[tuple[str, int]]) -> None:
+    """Takes one pair of brackets."""
+    closes, name, rest = match.groups()
+    rest = rest.strip()
+    if closes:
+        if rest or not opened or opened[-1][0] != name:
+            last = f"close [{opened[-1][0]}] first" if opened else f"there is no [{name}] before it"
+            raise InputError(last if not rest else f"write [/{name}]")
+        opened.pop()
+        build.close()
+    elif name == "pause":
+        build.end(seconds(rest))
+    elif name in RATES:
+        if rest:
+            raise InputError(f"write [{name}]")
+        build.open(rate=RATES[name])
+        opened.append((name, match.start()))
+    else:
+        _take_named(build, match, opened, rest)
+
+
+def _take_named(build: Builder, match: re.Match, opened: list[tuple[str, int]], rest: str) -> None:
+    """Takes [spell: ABC], [say: word | sounds] or [voice: NAME]."""
+    name = match[2]
+    value = rest[1:].strip()
+    if not rest.startswith(":") or not value:
+        samples = {"spell": "ABC", "say": "tomato | T AH0 M AA1 T OW0", "voice": "kumo"}
+        raise InputError(f"write [{name}: {samples[name]}]")
+    place = match.start() + match[0].index(value)
+    if name == "spell":
+        build.spell(value, place)
+    elif name == "say":
+        word, bar, sounds = value.partition("|")
+        if not bar:
+            raise InputError("write the word, | and its sounds: [say: tomato | T AH0 M AA1 T OW0]")
+        build.say(word, sounds.strip(), "", place)
+    else:
+        build.open(voice=value)
+        opened.append((name, match.start()))

@@ -1,0 +1,171 @@
+"""Spoken: the words of a text to phonemes, each with where they come from. Ids are tokenizer.py's.
+
+A user's lexicon goes first, then readings of heteronyms, the dictionary and its parts, initials,
+the network, and letters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from functools import lru_cache
+from typing import NamedTuple
+
+from .g2p import guess, readable
+from .heteronyms import say_heteronym
+from .lexicon import Lexicon
+from .phonemes import dictionary, ending, pronounce
+
+FOLD = str.maketrans(
+    {"“": '"', "”": '"', "‘": "'", "’": "'", "–": "-", "—": "-", "…": ".", "\n": " ", "\t": " "}
+)
+VOWEL = re.compile("[AEIOUY]")
+SPELLED = {"AI", "ID", "OS", "NGO", "OLED"}  # though the dictionary has words of these letters
+INITIALS = re.compile("([A-Z]{2,5})['’]?s")
+CAMEL = re.compile("[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+WORDS = re.compile(r"[A-Za-z]+(?:['’][A-Za-z]+)*")
+POSSESSIVE = re.compile(r"['’][sS](?![A-Za-z])")
+# where tokens come from; an entry of a lexicon names its file and line instead
+DICTIONARY, PARTS, LETTERS = "dictionary", "parts of the dictionary's words", "letters"
+MODEL = "network"
+INITIAL, TAG, MARK = "initials", "tag", "mark"
+HETERONYM = "reading by its sentence"
+
+
+class Spoken(NamedTuple):
+    """A piece of a text and its tokens.
+
+    Attributes:
+        start, stop: its characters in the text.
+        tokens: phonemes, letters, a tag or a mark.
+        source: where they come from.
+    """
+
+    start: int
+    stop: int
+    tokens: tuple[str, ...]
+    source: str
+
+
+Said = tuple[tuple[str, ...], str]  # tokens and their source
+
+
+def spoken(
+    text: str,
+    spell: Collection[int] = (),
+    lexicon: Lexicon | None = None,
+    tags: re.Pattern | None = None,
+) -> list[Spoken]:
+    """All of a text, piece by piece: words, entries of the lexicon, tags, and marks one by one.
+
+    Args:
+        text: prepared, see sentences.py.
+        spell: indices of words to spell in letters, as WORDS counts them.
+        lexicon: of the user.
+        tags: tokens that stay whole.
+    """
+    apart = islands(text, lexicon, tags)
+    text = text.translate(FOLD)
+    words = list(WORDS.finditer(text)) if spell else []
+    spelled = {words[i].start() for i in spell if i < len(words)}
+    guess_unknown(text)
+    out: list[Spoken] = []
+    at = 0
+    for island in (*apart, Spoken(len(text), len(text), (), "")):
+        for match in WORDS.finditer(text, at, island.start):
+            out += marks(text, at, match.start())
+            word = match.group()
+            letters = match.start() in spelled
+            if letters:
+                tokens, source = tuple(word.lower()), LETTERS
+            elif found := say_heteronym(text, match.start(), match.end()):
+                tokens, source = found[0], f"{HETERONYM}: {found[1]}"
+            else:
+                tokens, source = say_word(word)
+            out.append(Spoken(match.start(), match.end(), tokens, source))
+            at = match.end()
+        out += marks(text, at, island.start)
+        out += [island] if island.source else []
+        at = island.stop
+    return out
+
+
+def guess_unknown(text: str) -> None:
+    """Asks the network for all unknown words of a text together; say_word then finds them."""
+    found = (POSSESSIVE.sub("", word).lower() for word in WORDS.findall(text))
+    guess([w for w in found if pronounce(w) is None and readable(w)])
+
+
+def islands(
+    text: str, lexicon: Lexicon | None = None, tags: re.Pattern | None = None
+) -> list[Spoken]:
+    """What is no word to look up, in order: tags, and entries of the lexicon with their 's."""
+    found = [Spoken(*m.span(), (m[0],), TAG) for m in tags.finditer(text)] if tags else []
+    if lexicon:
+        rest = tags.sub(lambda m: "\0" * len(m[0]), text) if tags else text
+        for start, stop, entry in lexicon.find(rest):
+            tokens = entry.tokens
+            if owner := POSSESSIVE.match(rest, stop):
+                stop, tokens = owner.end(), (*tokens, *ending("'s", tokens[-1]))
+            found.append(Spoken(start, stop, tokens, entry.source))
+    return sorted(found)
+
+
+def marks(text: str, start: int, stop: int) -> list[Spoken]:
+    """What stands between words, character by character."""
+    return [Spoken(i, i + 1, (text[i],), MARK) for i in range(start, stop)]
+
+
+def named(letter: str) -> tuple[str, ...]:
+    """A letter's name; that of "a" is not the article."""
+    return ("EY1",) if letter in "aA" else pronounce(letter) or (letter.lower(),)
+
+
+def misspelled(word: str, known: tuple[str, ...]) -> bool:
+    """Whether the dictionary's initials have one wrong sound: it has G IY D IY P IY for "GDP"."""
+    if not (word.isupper() and 3 <= len(word) <= 5):
+        return False
+    names = [p.rstrip("012") for letter in word for p in named(letter)]
+    bare = [p.rstrip("012") for p in known]
+    return len(bare) == len(names) and sum(a != b for a, b in zip(bare, names)) == 1
+
+
+@lru_cache(maxsize=50_000)
+def say_word(word: str) -> Said:
+    """One word without its sentence.
+
+    Args:
+        word: letters and apostrophes.
+
+    Returns:
+        Phonemes, or the letters of a word that nothing is known of; and their source.
+    """
+    several = INITIALS.fullmatch(word)  # "MPs", "MP's", "PCs"
+    if several and len(word) > len(several[1]) + 1:  # "BBC's" is "BBC" and an s
+        base, source = say_word(several[1])
+        return (*base, *ending("'s", base[-1])), source
+    known = pronounce(word)
+    if known is not None and misspelled(word, known):
+        return tuple(p for letter in word for p in named(letter)), INITIAL
+    if known is not None and (several[1] if several else word) not in SPELLED:
+        return known, DICTIONARY if word.lower() in dictionary() else PARTS
+    if len(word) > 1 and word.isupper() and (len(word) <= 4 or not VOWEL.search(word)):
+        return tuple(p for letter in word for p in named(letter)), INITIAL
+    if several:
+        return (*(p for letter in several[1] for p in named(letter)), "Z"), INITIAL
+    parts = CAMEL.findall(word)
+    if len(parts) > 1 and "'" not in word:  # "PyTorch"
+        said = [say_word(part) for part in parts]
+        sources = dict.fromkeys(source for _, source in said)
+        return tuple(p for tokens, _ in said for p in tokens), ", ".join(sources)
+    return unknown(word)
+
+
+def unknown(word: str) -> Said:
+    """A word that nothing is known of: by the network; one without a vowel by its letters."""
+    owner = POSSESSIVE.search(word)
+    bare = (word[: owner.start()] if owner else word).lower().replace("’", "'")
+    if not readable(bare):
+        return tuple(word.lower()), LETTERS
+    said = guess([bare])[0]
+    return (*said, *ending("'s", said[-1])) if owner else said, MODEL

@@ -1,0 +1,1 @@
+"""Echo: EchoDiT, its text encoders and its latents' codec, in MLX."""

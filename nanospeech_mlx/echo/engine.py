@@ -1,0 +1,37 @@
+"""Engine: runs a model of latents with MLX; see nanospeech/engine/latents.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlx import nn
+
+from nanospeech.engine.latents import LatentEngine
+from nanospeech.release.folder import CODEC, MODEL, TEXT_ENCODER
+
+from ..engine import MlxEngine
+from .codec import DACVAE
+from .network import EchoDiT
+from .text_encoder import FrozenTextEncoder
+
+
+class MlxLatentEngine(LatentEngine, MlxEngine):
+    """An EchoDiT in MLX; its arguments are MlxEngine's. It is not compiled."""
+
+    def set_network(self, dit: nn.Module) -> None:
+        self.dit, self.compiled = dit, None
+
+    def load(self, name: str) -> Any:
+        if name != TEXT_ENCODER:
+            return super().load(name)
+        files = self.text_encoder_files()
+        dtype = "bfloat16" if self.device == "gpu" else "float32"
+        return FrozenTextEncoder(files, dtype)
+
+    def network_of(self, name: str) -> nn.Module:
+        if name == MODEL:
+            return EchoDiT(self.echo)
+        if name == CODEC:
+            assert self.config.codec is not None
+            return DACVAE(self.config.codec)
+        return super().network_of(name)

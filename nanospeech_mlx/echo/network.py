@@ -1,0 +1,383 @@
+"""Network: EchoDiT, the velocity of audio latents at one time; sampling and loss are elsewhere.
+
+Echo-TTS (github.com/jordandarefsky/echo-tts), Irodori-TTS and scaled-echo-tts: latents attend to
+themselves, to states of a text and to states of a speaker's latents in one softmax. Time 1 is noise
+and 0 is speech. Twin of the file of the same name in the other backend.
+"""
+
+from __future__ import annotations
+
+from nanospeech.architectures import EchoConfig
+
+from .. import layers
+from ..layers import Array
+from . import ops
+
+Pair = tuple[Array, Array]  # keys and values, (B, H, K, E) each
+
+
+class Norm(layers.Module):
+    """Root-mean-square norm over the last axis with a weight."""
+
+    def __init__(self, eps: float, *shape: int):
+        super().__init__()
+        self.eps = eps
+        self.weight = layers.parameter(1.0, *shape)
+
+    def __call__(self, x: Array) -> Array:
+        return ops.rms_norm(x, self.weight, self.eps)
+
+
+class GatedMLP(layers.Module):
+    """w2(silu(w1 x) * w3 x), without biases (arXiv 2002.05202)."""
+
+    def __init__(self, dim: int, hidden: int):
+        super().__init__()
+        self.w1 = layers.Linear(dim, hidden, bias=False)
+        self.w2 = layers.Linear(hidden, dim, bias=False)
+        self.w3 = layers.Linear(dim, hidden, bias=False)
+
+    def __call__(self, x_BND: Array) -> Array:
+        a, b = ops.linears(x_BND, self.w1, self.w3)
+        return self.w2(ops.silu(a) * b)
+
+
+class Attention(layers.Module):
+    """Gated self-attention with normed and rotated queries and keys."""
+
+    def __init__(self, dim: int, heads: int, eps: float):
+        super().__init__()
+        self.heads = heads
+        self.wq = layers.Linear(dim, dim, bias=False)
+        self.wk = layers.Linear(dim, dim, bias=False)
+        self.wv = layers.Linear(dim, dim, bias=False)
+        self.wo = layers.Linear(dim, dim, bias=False)
+        self.gate = layers.Linear(dim, dim, bias=False)
+        self.q_norm = Norm(eps, heads, dim // heads)
+        self.k_norm = Norm(eps, heads, dim // heads)
+
+    def split(self, x_BND: Array) -> Array:
+        """(B, N, H*E) to (B, N, H, E), for the norms."""
+        return x_BND.reshape(x_BND.shape[0], x_BND.shape[1], self.heads, -1)
+
+    def __call__(
+        self, x_BND: Array, mask_BN: Array | None, angles: tuple[Array, Array], causal: bool
+    ) -> Array:
+        q, k, v, gate = ops.linears(x_BND, self.wq, self.wk, self.wv, self.gate)
+        q = layers.rotate(self.q_norm(self.split(q)).swapaxes(1, 2), angles, self.heads)
+        k = layers.rotate(self.k_norm(self.split(k)).swapaxes(1, 2), angles, self.heads)
+        out = ops.attention(q, k, layers.split_heads(v, self.heads), mask_BN, causal)
+        return self.wo(layers.merge_heads(out) * ops.sigmoid(gate))
+
+
+class EncoderBlock(layers.Module):
+    """Attention and a gated feed-forward, each behind a norm."""
+
+    def __init__(self, dim: int, heads: int, hidden: int, eps: float):
+        super().__init__()
+        self.attention = Attention(dim, heads, eps)
+        self.mlp = GatedMLP(dim, hidden)
+        self.attention_norm = Norm(eps, dim)
+        self.mlp_norm = Norm(eps, dim)
+
+    def __call__(
+        self, x_BND: Array, mask_BN: Array | None, angles: tuple[Array, Array], causal: bool
+    ) -> Array:
+        x = x_BND + self.attention(self.attention_norm(x_BND), mask_BN, angles, causal)
+        return x + self.mlp(self.mlp_norm(x))
+
+
+class TextEncoder(layers.Module):
+    """Bidirectional states of token ids, of which those below 0 are padding."""
+
+    def __init__(self, config: EchoConfig):
+        super().__init__()
+        c = self.config = config
+        self.text_embedding = layers.Embedding(c.text_vocab, c.text_dim)
+        self.blocks = layers.ModuleList(
+            [
+                EncoderBlock(c.text_dim, c.text_heads, c.text_ff_dim, c.eps)
+                for _ in range(c.text_depth)
+            ]
+        )
+
+    def __call__(self, text_BT: Array, mask_BT: Array) -> Array:
+        c = self.config
+        x = self.text_embedding(text_BT * (text_BT > 0))
+        seen, kept = ops.any_or_all(mask_BT), mask_BT if c.zero_masked else None
+        x = layers.masked(x, kept)
+        angles = layers.rotary_angles(x.shape[1], c.text_dim // c.text_heads, x)
+        for block in self.blocks:
+            x = layers.masked(block(x, seen, angles, False), kept)
+        return x
+
+
+class LatentEncoder(layers.Module):
+    """States of patches of latents."""
+
+    def __init__(self, config: EchoConfig):
+        super().__init__()
+        c = self.config = config
+        self.in_proj = layers.Linear(c.latent_dim * c.speaker_patch, c.speaker_dim)
+        self.blocks = layers.ModuleList(
+            [
+                EncoderBlock(c.speaker_dim, c.speaker_heads, c.speaker_ff_dim, c.eps)
+                for _ in range(c.speaker_depth)
+            ]
+        )
+
+    def __call__(self, latent_BSC: Array, mask_BP: Array) -> Array:
+        """States (B, S / p, D) of S latents, a multiple of the patch; the mask is of patches."""
+        c = self.config
+        patches = latent_BSC.reshape(latent_BSC.shape[0], -1, c.speaker_patch * latent_BSC.shape[2])
+        x = self.in_proj(patches) / c.speaker_scale
+        seen = None if c.speaker_causal else ops.any_or_all(mask_BP)
+        kept = mask_BP if c.zero_masked else None
+        x = layers.masked(x, kept)
+        angles = layers.rotary_angles(x.shape[1], c.speaker_dim // c.speaker_heads, x)
+        for block in self.blocks:
+            x = layers.masked(block(x, seen, angles, c.speaker_causal), kept)
+        return x
+
+
+class AdaLN(layers.Module):
+    """Shift, scale and gate of the condition, each with a change of low rank."""
+
+    def __init__(self, dim: int, rank: int, eps: float):
+        super().__init__()
+        self.eps = eps
+        self.shift_down = layers.Linear(dim, rank, bias=False)
+        self.scale_down = layers.Linear(dim, rank, bias=False)
+        self.gate_down = layers.Linear(dim, rank, bias=False)
+        self.shift_up = layers.Linear(rank, dim)
+        self.scale_up = layers.Linear(rank, dim)
+        self.gate_up = layers.Linear(rank, dim)
+        for last in (self.shift_up, self.scale_up, self.gate_up):
+            layers.zero_(last)
+
+    def __call__(self, x_BND: Array, cond_B1D: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        """The normed, scaled and shifted input, and the gate of what is made of it."""
+        shift, scale, gate = cond_B1D
+        shift = shift + self.shift_up(self.shift_down(ops.silu(shift)))
+        scale = scale + self.scale_up(self.scale_down(ops.silu(scale)))
+        gate = gate + self.gate_up(self.gate_down(ops.silu(gate)))
+        return ops.rms_norm(x_BND, None, self.eps) * (1 + scale) + shift, ops.tanh(gate)
+
+
+class JointAttention(Attention):
+    """Gated attention of latents to themselves and to a context, in one softmax."""
+
+    def __init__(self, config: EchoConfig):
+        c = config
+        super().__init__(c.dim, c.heads, c.eps)
+        self.wk_text = layers.Linear(c.text_dim, c.dim, bias=False)
+        self.wv_text = layers.Linear(c.text_dim, c.dim, bias=False)
+        self.wk_speaker = layers.Linear(c.speaker_dim, c.dim, bias=False)
+        self.wv_speaker = layers.Linear(c.speaker_dim, c.dim, bias=False)
+        if c.continues:
+            self.wk_latent = layers.Linear(c.speaker_dim, c.dim, bias=False)
+            self.wv_latent = layers.Linear(c.speaker_dim, c.dim, bias=False)
+
+    def pair(self, k_BND: Array, v_BND: Array) -> Pair:
+        """Keys, normed, and values of a stream."""
+        return self.k_norm(self.split(k_BND)).swapaxes(1, 2), layers.split_heads(v_BND, self.heads)
+
+    def of_text(self, text_BTD: Array) -> Pair:
+        return self.pair(*ops.linears(text_BTD, self.wk_text, self.wv_text))
+
+    def of_speaker(self, speaker_BPD: Array) -> Pair:
+        return self.pair(*ops.linears(speaker_BPD, self.wk_speaker, self.wv_speaker))
+
+    def of_latents(self, latent_BPD: Array, angles: tuple[Array, Array]) -> Pair:
+        k, v = self.pair(*ops.linears(latent_BPD, self.wk_latent, self.wv_latent))
+        return layers.rotate(k, angles, self.heads // 2), v
+
+    def attend(
+        self, x_BND: Array, context: Pair, mask_BK: Array | None, angles: tuple[Array, Array]
+    ) -> Array:
+        """What the latents see; keys are their own, then the context's."""
+        q, k, v, gate = ops.linears(x_BND, self.wq, self.wk, self.wv, self.gate)
+        q = layers.rotate(self.q_norm(self.split(q)).swapaxes(1, 2), angles, self.heads // 2)
+        k, v = self.pair(k, v)
+        k = ops.join(layers.rotate(k, angles, self.heads // 2), context[0])
+        out = ops.attention(q, k, ops.join(v, context[1]), mask_BK)
+        return self.wo(layers.merge_heads(out) * ops.sigmoid(gate))
+
+
+class EchoBlock(layers.Module):
+    """Joint attention and a gated feed-forward, shifted, scaled and gated by the condition."""
+
+    def __init__(self, config: EchoConfig):
+        super().__init__()
+        c = config
+        self.attention = JointAttention(c)
+        self.mlp = GatedMLP(c.dim, c.ff_dim)
+        self.attention_adaln = AdaLN(c.dim, c.adaln_rank, c.eps)
+        self.mlp_adaln = AdaLN(c.dim, c.adaln_rank, c.eps)
+
+    def __call__(
+        self,
+        x_BND: Array,
+        cond_B1D: tuple[Array, Array, Array],
+        context: Pair,
+        mask_BK: Array | None,
+        angles: tuple[Array, Array],
+    ) -> Array:
+        hidden, gate = self.attention_adaln(x_BND, cond_B1D)
+        x = x_BND + gate * self.attention.attend(hidden, context, mask_BK, angles)
+        hidden, gate = self.mlp_adaln(x, cond_B1D)
+        return x + gate * self.mlp(hidden)
+
+
+class EchoDiT(layers.Module):
+    """The network and its options.
+
+    Args:
+        config: shapes and options; or leave it out and give EchoConfig's fields by name.
+    """
+
+    def __init__(self, config: EchoConfig | None = None, **fields):
+        super().__init__()
+        c = self.config = config or EchoConfig(**fields)
+        if c.text_depth:
+            self.text_encoder = TextEncoder(c)
+        else:
+            self.text_proj = layers.Linear(c.text_input, c.text_dim)
+        self.speaker_encoder = LatentEncoder(c)
+        self.text_norm = Norm(c.eps, c.text_dim)
+        self.speaker_norm = Norm(c.eps, c.speaker_dim)
+        if c.continues:
+            self.latent_encoder = LatentEncoder(c)
+            self.latent_norm = Norm(c.eps, c.speaker_dim)
+        self.cond_module = layers.Sequential(
+            layers.Linear(c.time_dim, c.dim, bias=False),
+            layers.SiLU(),
+            layers.Linear(c.dim, c.dim, bias=False),
+            layers.SiLU(),
+            layers.Linear(c.dim, 3 * c.dim, bias=False),
+        )
+        if c.target_duration:
+            self.duration_module = layers.Sequential(
+                layers.Linear(c.time_dim, c.dim, bias=False),
+                layers.SiLU(),
+                layers.Linear(c.dim, 3 * c.dim, bias=False),
+            )
+            layers.zero_(self.duration_module[2])
+        self.in_proj = layers.Linear(c.latent_dim, c.dim)
+        self.blocks = layers.ModuleList([EchoBlock(c) for _ in range(c.depth)])
+        self.out_norm = Norm(c.eps, c.dim)
+        self.out_proj = layers.Linear(c.dim, c.latent_dim)
+        layers.zero_(self.out_proj)
+
+    def text_states(self, text: Array, mask_BT: Array) -> Array:
+        """States (B, T, text_dim) of ids (B, T), or of states (B, T, text_input) of an encoder."""
+        if self.config.text_depth:
+            return self.text_norm(self.text_encoder(text, mask_BT))
+        return self.text_norm(self.text_proj(layers.cast(text, self.text_proj.weight)))
+
+    def speaker_states(self, latent_BSC: Array, mask_BS: Array) -> tuple[Array, Array]:
+        """States (B, P, speaker_dim) of a speaker's latents, and which of them count: (B, P)."""
+        c = self.config
+        length = -(-latent_BSC.shape[1] // c.speaker_patch) * c.speaker_patch
+        latent = layers.pad_length(latent_BSC, length)
+        whole = layers.pad_length(mask_BS, length, False)
+        whole = whole.reshape(whole.shape[0], -1, c.speaker_patch)
+        mask = whole[..., 0] if c.speaker_causal else whole.all(-1)
+        x = self.speaker_norm(self.speaker_encoder(latent, mask))
+        if c.speaker_mean:
+            some = mask.any(1)[:, None]
+            count = layers.cast(mask, x).sum(1)[:, None]
+            mean = layers.masked(x, mask).sum(1) / (count + layers.cast(count == 0, x))
+            x, mask = ops.join_rows(mean[:, None], x), ops.join_rows(some, mask)
+        return x, mask
+
+    def latent_states(self, latent_BSC: Array) -> Array:
+        """States of the latents before a block; zeros stand for those to come."""
+        return self.latent_norm(self.latent_encoder(latent_BSC, latent_BSC[:, :, 0] == 0))
+
+    def contexts(self, text_BTD: Array, speaker_BPD: Array) -> list[tuple[Pair, ...]]:
+        """Keys and values of each block's context: those of the text, then of the speaker."""
+        each = (block.attention for block in self.blocks)
+        return [(a.of_text(text_BTD), a.of_speaker(speaker_BPD)) for a in each]
+
+    def latent_contexts(self, latent_BPD: Array) -> list[Pair]:
+        """Keys and values for each block of the latents before a block."""
+        c, p = self.config, self.config.speaker_patch
+        cos, sin = layers.rotary_angles(latent_BPD.shape[1] * p, c.dim // c.heads, latent_BPD)
+        angles = cos[::p], sin[::p]
+        return [block.attention.of_latents(latent_BPD, angles) for block in self.blocks]
+
+    def joined(
+        self,
+        contexts: list[tuple[Pair, ...]],
+        copies: int = 1,
+        scale: float = 1.0,
+        scaled: int | None = None,
+    ) -> list[Pair]:
+        """Each block's context as one pair.
+
+        Args:
+            contexts: of `contexts`; the speaker is last.
+            copies: how many times the batch is wanted, one after the other.
+            scale: factor of the speaker's keys and values.
+            scaled: in so many first blocks; None: in all.
+        """
+        found = []
+        for i, (*others, (k, v)) in enumerate(contexts):
+            factor = scale if scaled is None or i < scaled else 1.0
+            keys = ops.join(*(pair[0] for pair in others), k * factor)
+            values = ops.join(*(pair[1] for pair in others), v * factor)
+            found.append((ops.repeated(keys, copies), ops.repeated(values, copies)))
+        return found
+
+    def condition(self, time_B: Array, seconds_B: Array | None = None) -> tuple[Array, ...]:
+        """Shift, scale and gate, (B, 1, D) each, of the time and perhaps of a target duration."""
+        like = self.cond_module[0].weight
+        cond = self.cond_module(layers.cast(ops.timesteps(time_B, self.config.time_dim), like))
+        if self.config.target_duration and seconds_B is not None:
+            # a hundredth of the seconds: the sinusoid is of times from 0 to 1
+            heard = ops.timesteps(seconds_B / 100, self.config.time_dim)
+            cond = cond + self.duration_module(layers.cast(heard, like))
+        return layers.chunks(cond[:, None], 3)
+
+    def run_blocks(
+        self,
+        x_BND: Array,
+        cond_B1D: tuple[Array, ...],
+        contexts: list[Pair],
+        mask_BK: Array | None,
+        angles: tuple[Array, Array],
+    ) -> Array:
+        """All blocks in turn: one function, which can be one graph."""
+        for block, context in zip(self.blocks, contexts):
+            x_BND = block(x_BND, cond_B1D, context, mask_BK, angles)
+        return x_BND
+
+    def __call__(
+        self,
+        x_BNC: Array,
+        time_B: Array,
+        contexts: list[Pair],
+        mask_BK: Array | None,
+        start: int = 0,
+        seconds_B: Array | None = None,
+    ) -> Array:
+        """The velocity: what is added, by unit of time, towards the noise.
+
+        Args:
+            x_BNC: latents between speech (time 0) and noise (time 1).
+            time_B: times in [0, 1].
+            contexts: keys and values of each block's context, joined.
+            mask_BK: keys that are seen, of N latents and then the context; or None for all.
+            start: position of the first latent.
+            seconds_B: target duration, for networks that were trained with one.
+
+        Returns:
+            (B, N, C).
+        """
+        c = self.config
+        x = self.in_proj(x_BNC)
+        long = layers.rotary_angles(start + x.shape[1], c.dim // c.heads, x)
+        angles = long[0][start:], long[1][start:]
+        x = self.run_blocks(x, self.condition(time_B, seconds_B), contexts, mask_BK, angles)
+        return self.out_proj(self.out_norm(x))

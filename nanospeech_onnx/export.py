@@ -1,0 +1,124 @@
+"""Export: a release folder's graphs as .onnx files, for programs that run ONNX without nanospeech.
+
+Weights stay where they are: a graph names the folder's safetensors as its external data, with
+offsets. The engine of this package reads no such file; it makes its graphs itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from nanospeech.errors import InputError
+from nanospeech.release.folder import DURATION, MODEL, VOCODER, Release, open_release
+
+from . import duration as durations
+from . import layers, proto
+from .dit import DiT
+from .graph import Derived, Graph, floats
+from .networks import SpeechGraphs, checked, duration_graph
+from .vocoder import VocosNetwork
+
+TYPES = {"F16": "float16", "F32": "float32", "BF16": "bfloat16"}
+# how a weight is made of what is stored: the operators that do so, and their attributes
+MADE: Mapping = {
+    floats: (),
+    layers.transposed: (("Transpose", {"perm": [1, 0]}),),
+    layers.picture: (("Unsqueeze", {}),),
+}
+
+
+def export(folder: str | Path) -> list[Path]:
+    """Writes the graphs of a release folder beside its weights.
+
+    Args:
+        folder: with weights in floats.
+
+    Returns:
+        The files: velocity.onnx; tokens.onnx or text.onnx; of an aligned model means.onnx and
+        log_durations.onnx; and where there are such models duration.onnx and vocoder.onnx.
+
+    Raises:
+        InputError: its weights are packed, or its network is an EchoDiT.
+        CheckpointError: the folder is incomplete or damaged.
+    """
+    release = open_release(folder)
+    if release.config.quantization is not None or release.config.echo is not None:
+        raise InputError(
+            f"{folder} has packed weights or an EchoDiT, for which no graphs are written; name the"
+            " release folder that it was made from"
+        )
+    written = []
+    for file, graphs in graphs_of(release).items():
+        where = stored(release, file)
+        for graph in graphs:
+            path = release.folder / f"{graph.name}.onnx"
+            path.write_bytes(with_files(graph, where))
+            written.append(path)
+    return written
+
+
+def graphs_of(release: Release) -> dict[str, list[Graph]]:
+    """The graphs of a folder, by the file of their weights; each is of that file's tensors."""
+    c = release.config
+    network = DiT(c.dit)
+    checked(network, release.weights(MODEL), release.path(MODEL), "transformer.")
+    speech = SpeechGraphs(c.dit, network)
+    found = {MODEL: [speech.velocity()]}
+    found[MODEL].append(speech.text() if c.dit.text_upsampling == "none" else speech.tokens())
+    if network.aligner is not None:
+        found[MODEL] += [speech.means(), speech.log_durations()]
+    if release.has(DURATION) and c.duration is not None:
+        head = durations.DurationHead(durations.DurationTransformer(c.duration))
+        checked(head, release.weights(DURATION), release.path(DURATION))
+        found[DURATION] = [duration_graph(c.duration, head)]
+    if (release.folder / VOCODER).is_file() and c.vocoder is not None:
+        vocoder = VocosNetwork(c.vocoder)
+        checked(vocoder, release.weights(VOCODER), release.path(VOCODER))
+        found[VOCODER] = [vocoder.graph()]
+    return found
+
+
+def stored(release: Release, name: str) -> dict[str, tuple[str, proto.Stored]]:
+    """The type and the place of each tensor of a part, from the headers of its files."""
+    found = {}
+    for path in release.files(name):
+        with open(path, "rb") as f:
+            length = int.from_bytes(f.read(8), "little")
+            header = json.loads(f.read(length))
+        header.pop("__metadata__", None)
+        for tensor, about in header.items():
+            first, last = about["data_offsets"]
+            place = proto.Stored(path.name, 8 + length + first, last - first)
+            found[tensor] = TYPES[about["dtype"]], place
+    return found
+
+
+def with_files(graph: Graph, where: Mapping[str, tuple[str, proto.Stored]]) -> bytes:
+    """A graph whose weights are made of tensors in files."""
+    nodes, tensors = [], [proto.tensor(n, a) for n, a in graph.constants.items()]
+    tensors.append(proto.tensor("axis", np.array([2])))
+    seen = set()
+    for name, weight in graph.weights.items():
+        dtype, place = where[weight.source.name]
+        file = f"{weight.source.name}:stored"
+        if file not in seen:
+            tensors.append(proto.outside(file, weight.source.shape, dtype, place))
+            seen.add(file)
+        nodes += made_of(file, name, weight)
+    return proto.model(graph.name, [*nodes, *graph.nodes], tensors, graph.inputs, graph.outputs)
+
+
+def made_of(file: str, name: str, weight: Derived) -> list[bytes]:
+    """Nodes that make a weight of a stored tensor."""
+    steps = [("Cast", {"to": proto.TYPES["float32"]}), *MADE[weight.make]]
+    nodes, before = [], file
+    for i, (kind, attributes) in enumerate(steps):
+        after = name if i == len(steps) - 1 else f"{name}:{kind}"
+        given = [before, "axis"] if kind == "Unsqueeze" else [before]
+        nodes.append(proto.node(kind, given, [after], "", attributes))
+        before = after
+    return nodes

@@ -1,0 +1,74 @@
+"""Text encoder: T5, T5Gemma and T5Gemma 2 by the package transformers. Trains nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nanospeech.errors import CheckpointError, InputError, require
+from nanospeech.release.text_encoder import TextEncoderFiles
+
+
+class FrozenTextEncoder(nn.Module):
+    """The states of token ids, without gradients and without dropout.
+
+    Args:
+        files: of a folder.
+        dtype: "float32" or "bfloat16"; these networks' numbers are too large for float16.
+
+    Raises:
+        InputError: another dtype.
+        CheckpointError: the weights do not fit the config.
+        BackendError: transformers is not installed, or too old for the kind.
+    """
+
+    def __init__(self, files: TextEncoderFiles, device: str = "cpu", dtype: str = "float32"):
+        super().__init__()
+        if dtype not in ("float32", "bfloat16"):
+            raise InputError(
+                f"a text encoder was asked for in {dtype}, in which it overflows; choose float32 or"
+                " bfloat16"
+            )
+        self.network = network_of(files)
+        state = {n: torch.from_numpy(t.copy()) for n, t in files.tensors.items()}
+        missing, unknown = self.network.load_state_dict(state, strict=False)
+        if missing or unknown:
+            raise CheckpointError(
+                f"the text encoder's weights do not fit its config: missing {missing[:3]}, unknown"
+                f" {unknown[:3]}"
+            )
+        self.to(device=device, dtype=getattr(torch, dtype)).eval()
+        self.requires_grad_(False)
+
+    def train(self, mode: bool = True) -> FrozenTextEncoder:
+        """Stays in eval mode, whatever it is part of."""
+        return super().train(False)
+
+    @torch.no_grad()
+    def forward(self, text_BT: Tensor, mask_BT: Tensor) -> Tensor:
+        """States (B, T, D) of ids; those where the mask is false mean nothing."""
+        states = self.network(input_ids=text_BT, attention_mask=mask_BT.long())
+        return states.last_hidden_state
+
+
+def network_of(files: TextEncoderFiles) -> nn.Module:
+    """The encoder without weights of its own; transformers' class for the kind."""
+    transformers: Any = require("transformers", "t5")
+    if files.kind == "t5":
+        config = transformers.T5Config.from_dict(files.config)
+        return transformers.T5EncoderModel(config).encoder
+    if files.kind == "t5gemma":
+        whole = {**files.whole, "is_encoder_decoder": False}
+        config = transformers.T5GemmaConfig.from_dict(whole)
+        return transformers.T5GemmaEncoderModel(config).encoder
+    module: Any = require("transformers.models.t5gemma2.modeling_t5gemma2", "t5")
+    configs: Any = require("transformers.models.t5gemma2.configuration_t5gemma2", "t5")
+    config = configs.T5Gemma2TextConfig.from_dict(files.config)
+    return module.T5Gemma2TextEncoder(config, eoi_token_index(files))
+
+
+def eoi_token_index(files: TextEncoderFiles) -> int:
+    """Id of the token that ends a picture, which has a vector of its own."""
+    return files.whole.get("eoi_token_index") or files.config.get("eoi_token_index") or 256_000

@@ -1,0 +1,140 @@
+"""ONNX Runtime's engine: eight bits, devices, threads, what it refuses and does without."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from convert.__main__ import main as convert_main
+from nanospeech.architectures import EchoConfig
+from nanospeech.config import ModelConfig
+from nanospeech.errors import BackendError, CheckpointError
+from nanospeech.load import find_backend, load_engine, open_release
+from nanospeech_onnx import layers, session
+from nanospeech_onnx.engine import OnnxEngine
+from nanospeech_onnx.graph import BATCH, TOKENS, Graph
+
+ROOT = Path(__file__).parents[2]
+
+
+def velocity(engine, arrays):
+    a = arrays
+    return engine.velocity(a["x"], a["cond"], a["text_ids"], a["time"], lens_B=a["lens"])
+
+
+def test_eight_bits_come_near(tiny_release, engine_of, arrays):
+    truth = velocity(engine_of(tiny_release, "onnx"), arrays)
+    engine = load_engine(tiny_release, "onnx", dtype="int8")
+    assert engine.dtype == "int8"
+    apart = velocity(engine, arrays) - truth
+    assert 1e-4 < np.linalg.norm(apart) / np.linalg.norm(truth) < 0.03
+
+
+def test_codes_and_scales_are_of_each_output():
+    weight = np.random.default_rng(0).standard_normal((5, 64)).astype(np.float16)
+    weight[3] *= 100
+    codes, scales = layers.int8_codes(weight), layers.int8_scales(weight)
+    assert codes.dtype == np.int8 and codes.shape == (64, 5) and np.abs(codes).max(0).min() == 127
+    assert np.all(np.abs(codes.T * scales[:, None] - weight) <= scales[:, None] * 0.5001)
+
+
+def test_layers_of_a_graph_compute_what_they_say():
+    net, graph = layers.Mish(), Graph("mish")
+    graph.output("y", net(graph.input("x", (BATCH, TOKENS))))
+    x = np.linspace(-30, 40, 71, dtype=np.float32)[None]
+    (y,) = session.Place().session(graph, {})(x=x)
+    wide = x.astype(np.float64)
+    np.testing.assert_allclose(y, wide * np.tanh(np.log1p(np.exp(wide))), rtol=1e-5, atol=1e-6)
+
+
+def test_a_device_that_is_not_there_names_those_that_are(tiny_release):
+    with pytest.raises(BackendError, match=r"'coreml' is not there; .* finds here: cpu\. Others"):
+        load_engine(tiny_release, "onnx", device="coreml")
+    assert load_engine(tiny_release, "onnx", device="CPU").device == "cpu"
+
+
+def test_auto_passes_over_what_does_not_suit():
+    backend, echo = (
+        find_backend("onnx"),
+        dataclasses.replace(ModelConfig(), echo=EchoConfig(text_depth=1)),
+    )
+    assert backend.suits(ModelConfig(), None, None) and backend.suits(ModelConfig(), "cpu", "int8")
+    assert not backend.suits(ModelConfig(), "cuda", None)
+    assert not backend.suits(ModelConfig(), None, "bfloat16")
+    assert not backend.suits(echo, None, None)
+
+
+def test_threads_are_the_users_choice(monkeypatch):
+    for set_to, wanted in (("3", 3), ("0", 1), ("", session.cores())):
+        monkeypatch.setenv("OMP_NUM_THREADS", set_to)
+        session.threads.cache_clear()
+        assert session.threads() == wanted
+    session.threads.cache_clear()
+
+
+def test_weights_of_another_config_are_named(tiny_release):
+    release = open_release(tiny_release)
+    dit = dataclasses.replace(release.config.dit, qk_norm=True)
+    other = dataclasses.replace(release, config=dataclasses.replace(release.config, dit=dit))
+    with pytest.raises(CheckpointError, match=r"missing .*k_norm\.weight"):
+        OnnxEngine(other)
+
+
+def test_it_speaks_without_torch_mlx_and_onnx(tiny_release, tmp_path):
+    code = (
+        "import sys\n"
+        "for name in ('torch', 'mlx', 'onnx', 'librosa', 'scipy'): sys.modules[name] = None\n"
+        "from nanospeech.commands import main\n"
+        f"code = main(['hello there.', '--model', {str(tiny_release)!r}, '--steps', '2',"
+        " '--output', 'a.wav', '--quiet'])\n"
+        "print(code, 'onnxruntime' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.split() == ["0", "True"], done.stderr
+    assert (tmp_path / "a.wav").stat().st_size > 10_000
+
+
+def test_exported_graphs_compute_the_same_from_the_folders_own_weights(
+    tiny_aligned, engine_of, arrays, tmp_path
+):
+    """Other programs run them: here onnxruntime alone, with no array of ours for a weight."""
+    folder = tmp_path / "made"
+    assert convert_main([str(tiny_aligned), "--output", str(folder), "--onnx"]) == 0
+    weights = sum(p.stat().st_size for p in folder.glob("*.safetensors"))
+    graphs = sorted(folder.glob("*.onnx"))
+    assert [p.stem for p in graphs] == ["log_durations", "means", "tokens", "velocity", "vocoder"]
+    assert sum(p.stat().st_size for p in graphs) < weights / 10
+    rng = np.random.default_rng(0)
+    x, cond = rng.standard_normal((2, 2, 60, 100)).astype("f")
+    given = {"x": x, "cond": cond, "text": rng.standard_normal((2, 30, 32)).astype("f")}
+    given["time"] = np.array([0.3], "f")
+    (got,) = onnxruntime.InferenceSession(folder / "velocity.onnx").run(None, given)
+    engine = load_engine(folder, "onnx")
+    wanted = engine.dit(given["x"], given["cond"], given["text"], given["time"])
+    assert np.abs(got - wanted).max() <= 1e-5
+    (out,) = onnxruntime.InferenceSession(folder / "vocoder.onnx").run(None, {"mel": x})
+    assert np.abs(out - engine.module("vocoder.safetensors").session(mel=x)[0]).max() <= 1e-4
+
+
+def test_packed_weights_are_not_exported(tiny_aligned, tmp_path, capsys):
+    given = [str(tiny_aligned), "--output", str(tmp_path / "made"), "--quantize", "8", "--onnx"]
+    assert convert_main(given) == 2
+    assert "packed weights" in capsys.readouterr().err
+
+
+def environment() -> dict[str, str]:
+    import os
+
+    return {**os.environ, "PYTHONPATH": str(ROOT)}

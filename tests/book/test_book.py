@@ -1,0 +1,291 @@
+"""Books: an EPUB to an audiobook and back, and what is kept of one that stopped."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tracemalloc
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from nanospeech.audio import wave as audio
+from nanospeech.book.joining import Chapter, Placed, chapter_waves, heard_words, lay_out
+from nanospeech.book.work import Work
+from nanospeech.book.writers import file_name, iso_639_2
+from nanospeech.commands.book import main
+from nanospeech.errors import InputError
+from nanospeech.output import OutputOptions
+from tests.conftest import needs, tone
+
+from .epubs import NAV, link, make_epub, png
+
+RATE = 24_000
+FAST = ("--backend", "torch", "--device", "cpu", "--steps", "1", "--voice", "tone", "--cfg", "0")
+PAGES = {
+    "one.xhtml": "<h1>The start</h1><p>hello there, general.</p><p>it is late.</p>",
+    "two.xhtml": "<p>the second one is short.</p>",
+    "three.xhtml": "<h1>At last</h1><p>and this is the end.</p>",
+}
+
+
+@pytest.fixture
+def book(tmp_path) -> Path:
+    nav = NAV.format(
+        link("Start", "one.xhtml") + link("Next/2", "two.xhtml") + link("Last", "three.xhtml"), ""
+    )
+    return make_epub(tmp_path / "b.epub", PAGES, nav=nav, cover=png())
+
+
+@pytest.fixture
+def run(tiny_release, capsys):
+    """run(file, output, more flags) -> exit code and what was said."""
+    needs("torch")
+
+    def run(file: Path, output: Path, *flags: str) -> tuple[int, str]:
+        words = [str(file), "--output", str(output), "--model", str(tiny_release), *FAST, *flags]
+        return main(words), capsys.readouterr().err
+
+    return run
+
+
+def test_an_audiobook_has_its_chapters_facts_cover_and_speech(book, run, tmp_path):
+    av = pytest.importorskip("av", reason="it is of the extra book")
+    target = tmp_path / "b.m4b"
+    code, said = run(book, target, "--subtitles", "srt")
+    assert code == 0 and "3 chapters" in said and not (tmp_path / "b.m4b.work").exists()
+    with av.open(str(target)) as made:
+        marks = made.chapters()
+        assert [m["metadata"]["title"] for m in marks] == ["Start", "Next/2", "Last"]
+        ends = [float(m["end"] * m["time_base"]) for m in marks]
+        starts = [float(m["start"] * m["time_base"]) for m in marks]
+        assert starts[0] == 0 and starts[1:] == pytest.approx(ends[:-1], abs=0.002)
+        assert made.duration / 1e6 == pytest.approx(ends[-1], abs=0.05)
+        facts = made.metadata
+        assert facts["title"] == "The Käfer" and facts["artist"] == "Ann Onym, Bob"
+        assert facts["genre"] == "Audiobook" and facts["major_brand"] == "M4B "
+        (stream,) = made.streams.audio
+        assert stream.metadata["language"] == "eng" and stream.codec_context.name == "aac"
+        (picture,) = made.streams.video
+        assert picture.disposition == av.stream.Disposition.attached_pic
+        packets = list(made.demux(picture))
+        assert bytes(packets[0]) == png()
+    with av.open(str(target)) as made:
+        wave = np.concatenate([f.to_ndarray()[0] for f in made.decode(audio=0)])
+    assert len(wave) / RATE == pytest.approx(ends[-1], abs=0.1)
+    for start, end in zip(starts, ends):  # silence, speech, silence
+        a, b = int(start * RATE), int(end * RATE)
+        assert audio.rms(wave[a : a + RATE // 3]) < 1e-3 > audio.rms(wave[b - RATE : b])
+        assert audio.rms(wave[a + RATE // 2 : b - 3 * RATE // 2]) > 0.01
+    cues = (tmp_path / "b.srt").read_text("utf-8").strip().split("\n\n")
+    assert "The start" in cues[0] and cues[-1].endswith("and this is the end.")
+    hours, minutes, seconds = cues[-1].split("\n")[1].split(" --> ")[0].split(":")
+    assert starts[2] < 60 * int(minutes) + float(seconds.replace(",", ".")) < ends[2]
+    code, said = run(book, target)
+    assert code == 2 and "add --overwrite" in said
+
+
+def test_a_folder_has_a_file_for_each_chapter_and_a_playlist(book, run, tmp_path):
+    target = tmp_path / "out"
+    code, said = run(book, target, "--chapters", "2-3", "--format", "mp3", "--title", "Mine")
+    assert code == 0, said
+    names = ["02 Next 2.mp3", "03 Last.mp3"]
+    assert sorted(p.name for p in target.iterdir()) == [*names, "cover.png", "playlist.m3u8"]
+    lines = (target / "playlist.m3u8").read_text("utf-8").splitlines()
+    assert lines[:2] == ["#EXTM3U", "#PLAYLIST:Mine"] and [lines[3], lines[5]] == names
+    with soundfile.SoundFile(str(target / names[1])) as file:
+        assert file.title == "Last" and file.album == "Mine" and file.artist == "Ann Onym, Bob"
+        seconds = file.frames / file.samplerate
+    assert lines[4] == f"#EXTINF:{round(seconds)},Last"
+
+
+def test_a_damaged_chapter_is_reported_and_the_rest_is_read(run, tmp_path):
+    pages = {**PAGES, "bad.xhtml": "<p>never heard</p>"}
+    path = make_epub(tmp_path / "b.epub", pages, more={"OEBPS/bad.xhtml": b"a" * 10_000_000})
+    target = tmp_path / "out"
+    code, said = run(path, target)
+    assert code == 1 and "chapter 4, Chapter 4: OEBPS/bad.xhtml grows from" in said
+    assert len(list(target.glob("*.opus"))) == 3 and "3 chapters" in said
+    # what was spoken is kept for a mended file
+    make_epub(path, {**PAGES, "bad.xhtml": "<p>it is heard now.</p>"})
+    code, said = run(path, target)
+    assert code == 0 and "1 passages spoken, 3 there already" in said
+    assert len(list(target.glob("*.opus"))) == 4 and not (tmp_path / "out.work").exists()
+
+
+def test_words_that_the_model_lacks_cost_their_passage_alone(run, tmp_path):
+    path = tmp_path / "b.md"
+    path.write_text("hello there.\n\n" + "漢" * 900 + "\n\nthe end.\n", "utf-8")
+    code, said = run(path, tmp_path / "out")
+    assert code == 1 and "left out '漢漢" in said and "1 chapters" in said
+
+
+def test_a_marked_speaker_has_a_voice_and_an_unknown_one_costs_the_chapter(
+    tiny_release, run, tmp_path
+):
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_release, folder)
+    for kind in ("wav", "txt"):
+        shutil.copy(folder / "voices" / f"tone.{kind}", folder / "voices" / f"other.{kind}")
+    soundfile.write(folder / "voices" / "other.wav", tone(1.0, 220), RATE)
+    path = tmp_path / "b.md"
+    flags = ("--model", str(folder), "--keep-work")
+    path.write_text("# One\n\nhello there. [voice: other]hello there.[/voice]\n", "utf-8")
+    code, said = run(path, tmp_path / "out", *flags)
+    assert code == 0 and "2 passages spoken" in said
+    # the book's own voice says the same words, which are not spoken again, for the other's
+    path.write_text("# One\n\nhello there.\n\n[voice: nobody]hello.[/voice]\n", "utf-8")
+    code, said = run(path, tmp_path / "other", *flags)
+    assert code == 2 and "chapter 1, One: " in said and "nobody" in said
+
+
+def test_ctrl_c_loses_no_passage_and_the_same_command_goes_on(tiny_release, tmp_path, run):
+    path, target = tmp_path / "b.md", tmp_path / "out"
+    chapters = (f"# {n}\n\n" + "hello there, general. " * 3 for n in range(200))
+    path.write_text("\n\n".join(chapters), "utf-8")
+    words = [str(path), "--output", str(target), "--model", str(tiny_release), *FAST]
+    command = [sys.executable, "-m", "nanospeech", "book", *words]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    kept = tmp_path / "out.work" / "passages"
+    ended = time.monotonic() + 60
+    while len(list(kept.glob("*.json"))) < 2 and time.monotonic() < ended:
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 130 and "the same command goes on" in said
+    there = {p: p.stat().st_mtime_ns for p in kept.glob("*.json")}
+    assert 2 <= len(there) < 200 and f"{len(there)} of 200 passages are kept" in said
+    assert not list(kept.glob(".*")), "no file that is not whole"
+    code, said = run(path, target, "--keep-work", "--chapters", f"1-{len(there)}")
+    assert code == 0 and f"0 passages spoken, {len(there)} there already" in said
+    assert {p: p.stat().st_mtime_ns for p in there} == there
+
+
+def test_a_full_disk_loses_no_passage(tmp_path, run):
+    path, target = tmp_path / "b.md", tmp_path / "out"
+    path.write_text("# One\n\nhello.\n\n# Two\n\n" + "hello there, general. " * 20, "utf-8")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, hard))  # larger files: as on a full disk
+    try:
+        code, said = run(path, target)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert code == 2 and "the disk is full" in said and "1 of 2 passages are kept" in said
+    kept = tmp_path / "out.work" / "passages"
+    assert len(list(kept.iterdir())) == 2
+    code, said = run(path, target)
+    assert code == 0 and "1 passages spoken, 1 there already" in said
+
+
+def test_a_kept_passage_that_is_damaged_is_made_anew(tmp_path, run):
+    path, target = tmp_path / "b.md", tmp_path / "out"
+    path.write_text("hello there.", "utf-8")
+    assert run(path, target, "--keep-work")[0] == 0
+    (flac,) = (tmp_path / "out.work" / "passages").glob("*.flac")
+    whole = flac.read_bytes()
+    flac.write_bytes(whole[: len(whole) // 2])
+    (target / "01 Part 1.opus").unlink()
+    code, said = run(path, target, "--keep-work")
+    assert code == 2 and "the same command makes it anew" in said
+    assert run(path, target, "--keep-work")[0] == 0 and flac.read_bytes() == whole
+
+
+def test_pauses_between_passages_are_those_asked_for(tmp_path):
+    work = Work(tmp_path / "w", RATE)
+    rest = np.zeros(RATE, np.float32)
+    for name in "ab":
+        work.save(name, np.concatenate([rest, tone(0.5), rest]))
+    output = OutputOptions(pause_paragraph=0.7, pause_sentence=None)
+    chapter = lay_out(["a", "b", "a"], ["paragraph", "sentence", "paragraph"], work, output, 2.0)
+    wave = np.concatenate(list(chapter_waves(chapter, work)))
+    assert len(wave) == chapter.samples and chapter.placed[1].low > 0
+    loud = np.abs(wave) > 1e-3
+    edges = np.flatnonzero(np.diff(loud.astype(int)))
+    gaps = [b - a for a, b in pairwise(edges) if b - a > RATE // 10]
+    # that at speed 1 divided by the speed; the default where it is off
+    assert [g / RATE for g in gaps] == pytest.approx([0.35, 0.21], abs=0.04)
+
+
+def test_words_are_heard_in_the_chapter_where_they_are_said_to_be(tmp_path):
+    work = Work(tmp_path / "w", RATE)
+    rest = np.zeros(RATE, np.float32)
+    rows = [("Hi,", 1.0, 1.3, 0, 0), ("you.", 1.3, 1.5, 0, 4)]
+    work.save("a", np.concatenate([rest, tone(0.5), rest]), words=rows)
+    chapter = lay_out(["a", "a"], ["paragraph", "paragraph"], work, OutputOptions(), 1.0)
+    wave = np.concatenate(list(chapter_waves(chapter, work)))
+    words = heard_words([Chapter((), 10 * RATE), chapter], work)
+    assert [w.text for w in words] == ["Hi,", "you.", "Hi,", "you."]
+    assert [w.chunk for w in words] == [0, 0, 1, 1] and words[2].place == 10
+    for word in words[::2]:
+        at = round((word.start - 10) * RATE)
+        assert audio.rms(wave[at - 480 : at]) < 1e-4 < 0.01 < audio.rms(wave[at : at + 4800])
+
+
+def test_memory_does_not_grow_with_the_book(tmp_path):
+    work = Work(tmp_path / "w", RATE)
+    work.save("a", tone(10))
+
+    def peak(count: int) -> int:
+        placed = tuple(Placed("a", 11 * RATE * i, 0, 10 * RATE) for i in range(count))
+        chapter = Chapter(placed, 11 * RATE * count)
+        tracemalloc.start()
+        samples = sum(len(wave) for wave in chapter_waves(chapter, work))
+        highest = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert samples == chapter.samples
+        return highest
+
+    assert peak(60) < 1.1 * peak(6)
+
+
+def test_a_book_in_another_language_is_noted(run, tmp_path):
+    path = tmp_path / "b.md"
+    for code, noted in ("fr", True), ("en-US", False), ("", False), ("klingon!", False):
+        path.write_text(f"---\nlanguage: {code}\n---\nhello there.\n", "utf-8")
+        said = run(path, tmp_path / "out", "--overwrite")[1]
+        assert ("the book is in fr, and read by the rules of en" in said) == noted, code
+
+
+def test_flags_that_cannot_be_met_are_refused_before_the_model_is_loaded(book, tmp_path, capsys):
+    for flags, why in (
+        (["--output", str(tmp_path / "a.wav")], "should be a file that ends in .m4b, or a folder"),
+        (["--output", str(tmp_path / "no" / "a.m4b")], "there is no folder"),
+        ([], "name the audiobook"),
+        (["--chapters", "2-9"], "the book has chapters 1 to 3"),
+        (["--chapters", "x"], "should be numbers"),
+        (["--output", str(tmp_path / "a.m4b"), "--bitrate", "5"], "choose 16 to 320"),
+        (["--cover", str(book)], "should be a JPEG or PNG"),
+    ):
+        assert main([str(book), "--model", "nowhere", *flags]) == 2
+        assert why in capsys.readouterr().err
+    assert main([str(book), "--list"]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[0] == "The Käfer - Ann Onym, Bob - en-GB" and "Next/2" in out
+
+
+def test_names_of_files_and_languages():
+    assert file_name(3, "../A: “B”/C?\n", "opus") == "03 A B C.opus"
+    assert file_name(1, "\u202e..", "mp3") == "01.mp3"
+    assert len(os.fsencode(file_name(1, "漢" * 200, "mp3"))) < 255
+    assert [iso_639_2(n) for n in ("de-AT", "en_GB", "fil", "xx", "")] == [
+        *("deu", "eng", "fil", "und", "und")
+    ]
+
+
+def test_a_book_that_cannot_be_spoken_at_all_is_an_error(run, tmp_path):
+    path = tmp_path / "b.txt"
+    path.write_text("* * *", "utf-8")
+    code, said = run(path, tmp_path / "out")
+    assert code == 2 and "no chapter can be spoken" in said
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(InputError, match="damaged"):
+        Work(tmp_path / "w", RATE).facts("none")

@@ -1,0 +1,201 @@
+"""EPUB: chapters, what is read of a page, and files that are broken or mean harm."""
+
+from __future__ import annotations
+
+import zipfile
+
+import pytest
+
+from nanospeech.book import archive
+from nanospeech.book.archive import Archive, resolve
+from nanospeech.book.html_text import read_page
+from nanospeech.book.opening import open_book
+from nanospeech.book.trees import parse_xml
+from nanospeech.errors import InputError
+
+from .epubs import NAV, PACKAGE, POINT, link, make_epub, png
+
+PAGES = {
+    "front.xhtml": "<p>For the beetle.</p>",
+    "one.xhtml": "<h1 id='a'>One</h1><p>First.</p><h2 id='b'>Within</h2><p>Second.</p>",
+    "two.xhtml": "<p>Third.</p>",
+    "more.xhtml": "<p>Fourth.</p><p id='c'>Fifth.</p>",
+}
+
+
+def texts(path, **options) -> list[tuple[str, str]]:
+    return [(c.title, c.read()) for c in open_book(path, **options).chapters]
+
+
+def test_chapters_are_those_of_the_contents_and_no_page_is_lost(tmp_path):
+    inner = (
+        f"<ol>{link('Within', 'one.xhtml#b', '<ol>' + link('Deep', 'more.xhtml') + '</ol>')}</ol>"
+    )
+    nav = NAV.format(
+        link("One", "one.xhtml#a", inner) + link("Two &amp; more", "two.xhtml"),
+        link("Not this", "more.xhtml"),
+    )
+    path = make_epub(tmp_path / "b.epub", PAGES, nav=nav, cover=png())
+    book = open_book(path)
+    assert (book.title, book.author, book.language) == ("The Käfer", "Ann Onym, Bob", "en-GB")
+    assert book.cover == png()
+    assert texts(path) == [
+        ("The Käfer", "For the beetle."),
+        ("One", "# One\n\nFirst."),
+        ("Within", "# Within\n\nSecond."),
+        ("Two & more", "# Two & more\n\nThird.\n\nFourth.\n\nFifth."),
+    ]
+    assert [title for title, _ in texts(path, depth=1)] == ["The Käfer", "One", "Two & more"]
+    assert texts(path, depth=3)[-1] == ("Deep", "# Deep\n\nFourth.\n\nFifth.")
+
+
+def test_an_ncx_is_read_where_there_is_no_nav(tmp_path):
+    inner = POINT.format("Within", "one.xhtml#b", "")
+    ncx = POINT.format("One", "one.xhtml", inner) + POINT.format("Five", "more.xhtml#c", "")
+    path = make_epub(tmp_path / "b.epub", PAGES, ncx=ncx)
+    assert texts(path) == [
+        ("The Käfer", "For the beetle."),
+        ("One", "# One\n\nFirst."),
+        ("Within", "# Within\n\nSecond.\n\nThird.\n\nFourth."),
+        ("Five", "# Five\n\nFifth."),
+    ]
+
+
+def test_pages_are_chapters_where_there_are_no_contents(tmp_path):
+    path = make_epub(tmp_path / "b.epub", {**PAGES, "empty.xhtml": "<img src='a.png'/>"})
+    assert [c.title for c in open_book(path).chapters] == [
+        "Chapter 1",
+        "One",
+        "Chapter 3",
+        "Chapter 4",
+    ]
+
+
+def test_what_is_no_text_of_the_book_is_not_read():
+    page = read_page(
+        "<script>a()</script><style>b</style><p>It<sup><a href='#n1'>1</a></sup> was"
+        " <b>so</b>.<a href='notes.xhtml#n2'>[2]</a> Said he.<sup>3</sup> Now"
+        "<a epub:type='noteref' href='#x'>see</a>.</p>"
+        "<span class='pagenum'>12</span><aside epub:type='footnote'><p>A note.</p></aside>"
+        "<p>H<sub>2</sub>O and the 1<sup>st</sup> of x<sup>2</sup>,<br/>then"
+        " <a href='#part'>the part</a> &amp; <ruby>漢<rt>kan</rt></ruby>.</p><p>* * *</p>"
+        "<table><tr><td>a</td><td>b</td></tr></table><h2>A<br/>B</h2><p hidden>no</p>"
+    )
+    assert page.paragraphs == [
+        "It was so. Said he. Now.",
+        "H2O and the 1st of x2, then the part & 漢.",
+        "a, b",
+        "# A B",
+    ]
+
+
+def test_broken_markup_is_read_as_far_as_it_goes():
+    assert read_page("<p>One<p>Two <b>three</p></i> four<script>x").paragraphs == [
+        "One",
+        "Two three",
+        "four",
+    ]
+    assert read_page("<p>a &bogus; b &#x110000; <").paragraphs
+
+
+def test_a_damaged_page_is_reported_and_the_others_are_read(tmp_path):
+    nav = NAV.format(link("One", "one.xhtml") + link("Two", "two.xhtml"), "")
+    path = make_epub(tmp_path / "b.epub", PAGES, nav=nav)
+    with zipfile.ZipFile(path) as file:
+        info = file.getinfo("OEBPS/one.xhtml")
+        at = info.header_offset + 30 + len(info.filename) + 5
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0xFF
+    path.write_bytes(data)
+    front, one, two = open_book(path).chapters
+    with pytest.raises(InputError, match=r"one\.xhtml is damaged"):
+        one.read()
+    assert front.read() == "For the beetle." and two.read().endswith("Fifth.")
+
+
+def test_copy_protection_is_named(tmp_path):
+    sealed = b"<encryption><CipherReference URI='OEBPS/one.xhtml'/></encryption>"
+    path = make_epub(tmp_path / "b.epub", PAGES, more={"META-INF/encryption.xml": sealed})
+    chapters = open_book(path).chapters
+    assert chapters[0].read()
+    with pytest.raises(InputError, match="copy protection"):
+        chapters[1].read()
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        '<!DOCTYPE a [<!ENTITY b "bbbb"><!ENTITY c "&b;&b;&b;">]><a>&c;</a>',
+        '<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><a>&x;</a>',
+        '<!DOCTYPE a [<!ENTITY % p SYSTEM "http://127.0.0.1/x"> %p;]><a/>',
+        "<a>" * 200,
+        "<a><b></a>",
+        "",
+    ],
+)
+def test_documents_with_entities_or_without_form_are_refused(tmp_path, document):
+    with pytest.raises(InputError, match="a document"):
+        parse_xml(document.encode(), "a document")
+    encoded = document.encode("utf-16")
+    path = make_epub(tmp_path / "b.epub", PAGES, more={"OEBPS/book.opf": encoded})
+    with pytest.raises(InputError, match=r"book\.opf"):
+        open_book(path)
+
+
+def test_zip_bombs_are_refused_before_they_grow(tmp_path, monkeypatch):
+    big = {"OEBPS/one.xhtml": b"<p>" + b"a" * (8 << 20)}
+    path = make_epub(tmp_path / "ratio.epub", PAGES, more=big)
+    assert path.stat().st_size < 20_000
+    with pytest.raises(InputError, match=r"one\.xhtml grows from"):
+        open_book(path).chapters[1].read()
+
+    monkeypatch.setattr(archive, "LARGEST_RATIO", 10**9)
+    monkeypatch.setattr(archive, "LARGEST_TOTAL", 1 << 20)
+    with pytest.raises(InputError, match="of a book are read"):
+        open_book(path).chapters[1].read()
+    with pytest.raises(InputError, match="at most 1000 are read"):
+        Archive(path).read("OEBPS/one.xhtml", 1000)
+
+    monkeypatch.setattr(archive, "MOST_MEMBERS", 5)
+    with pytest.raises(InputError, match="at most 5 are read"):
+        open_book(path)
+    monkeypatch.setattr(archive, "LARGEST_DIRECTORY", 100)
+    with pytest.raises(InputError, match="a directory of"):
+        open_book(path)
+
+
+def test_a_size_that_the_header_understates_is_no_way_in(tmp_path):
+    path = make_epub(tmp_path / "b.epub", PAGES, more={"OEBPS/one.xhtml": b"<p>" + b"ab" * 500_000})
+    data = path.read_bytes()
+    real = (1_000_003).to_bytes(4, "little")
+    assert data.count(real) == 2
+    path.write_bytes(data.replace(real, (900).to_bytes(4, "little")))
+    with pytest.raises(InputError, match="damaged"):
+        open_book(path).chapters[1].read()
+
+
+def test_links_stay_inside_of_the_archive(tmp_path):
+    assert resolve("OEBPS/text/a.xhtml", "../b%20c.xhtml#d") == ("OEBPS/b c.xhtml", "d")
+    assert resolve("OEBPS/a.xhtml", "#d") == ("OEBPS/a.xhtml", "d")
+    for href in ("../../etc/passwd", "/etc/passwd", "file:///etc/passwd", "//host/a", "..\\a"):
+        assert resolve("OEBPS/a.xhtml", href)[0] == ""
+    item = "<item id='p0' href='../../../../etc/passwd' media-type='application/xhtml+xml'/>"
+    package = PACKAGE.format(meta="", items=item, spine="<itemref idref='p0'/>", toc="")
+    path = make_epub(tmp_path / "b.epub", PAGES, more={"OEBPS/book.opf": package.encode()})
+    with pytest.raises(InputError, match="has no "):
+        open_book(path).chapters[0].read()
+
+
+def test_files_that_are_no_books_are_named(tmp_path):
+    (tmp_path / "a.epub").write_bytes(b"PK\x03\x04 nothing")
+    (tmp_path / "a.pdf").write_bytes(b"%PDF")
+    (tmp_path / "a.txt").write_text(" \n")
+    for name, why in ("a.epub", "no EPUB"), ("a.pdf", "wanted .epub"), ("a.txt", "no text"):
+        with pytest.raises(InputError, match=why):
+            open_book(tmp_path / name)
+    with pytest.raises(InputError, match="there is no file"):
+        open_book(tmp_path / "b.epub")
+    with zipfile.ZipFile(tmp_path / "c.epub", "w") as file:
+        file.writestr("a.txt", "a")
+    with pytest.raises(InputError, match="no package document"):
+        open_book(tmp_path / "c.epub")

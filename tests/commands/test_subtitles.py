@@ -1,0 +1,57 @@
+"""`speak --subtitles`: for a file, a stream and a batch, and refused before anything is spoken."""
+
+import json
+
+import pytest
+import soundfile as sf
+
+from nanospeech.generate import main
+
+FAST = ["--steps", "2", "--cfg", "0", "--device", "cpu", "--quiet", "--seed", "1"]
+TEXT = "At 9:30, Dr. Hall paid $5. He left."
+
+
+def test_subtitles_are_written_beside_speech(tmp_path):
+    wav, found = tmp_path / "a.wav", tmp_path / "a.json"
+    where = ["--output", str(wav), "--subtitles", str(found)]
+    for more in ([], ["--stream"]):
+        assert main(["--text", TEXT, *FAST, *where, *more]) == 0
+        words = json.loads(found.read_text())["words"]
+        assert [word["text"] for word in words] == TEXT.split()
+        assert 0 <= words[0]["start"] < words[-1]["end"] <= sf.info(wav).duration + 0.001
+    lines = tmp_path / "lines.txt"
+    lines.write_text("one|Hello there.\ntwo|Good bye.")
+    flags = ["--output", str(tmp_path / "out"), "--subtitles", "srt", "--subtitle-words"]
+    assert main(["--batch", str(lines), *FAST, *flags]) == 0
+    blocks = (tmp_path / "out" / "two.srt").read_text().strip().split("\n\n")
+    assert [block.split("\n")[2] for block in blocks] == ["Good", "bye."]
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        (["--text", "Hi.", "--subtitles", "a.txt"], ".srt, .vtt, .json"),
+        (["--text", "Hi.", "--subtitles", "nowhere/a.srt"], "there is no folder nowhere"),
+        (["--batch", "x", "--output", "y", "--subtitles", "a.srt"], "choose srt, vtt, json"),
+    ],
+)
+def test_bad_subtitles_are_refused_at_once(flags, why, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main([*flags, "--model", "nowhere"]) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_markup_and_ssml_reach_the_speech_and_its_subtitles(tmp_path):
+    where = ["--output", str(tmp_path / "a.wav"), "--subtitles", str(tmp_path / "a.json")]
+    marked = "Hello[pause 900ms] [voice: robin]Dr. Hall[/voice]."
+    ssml = "<speak>Hello<break time='900ms'/> <voice name='robin'>Dr. Hall</voice>.</speak>"
+    for text, flag in ((marked, "--markup"), (ssml, "--ssml")):
+        assert main(["--text", text, flag, *FAST, *where]) == 0
+        words = json.loads((tmp_path / "a.json").read_text())["words"]
+        assert [word["text"] for word in words] == ["Hello", "Dr.", "Hall."]
+        assert words[1]["start"] - words[0]["end"] == pytest.approx(0.9, abs=0.1)
+
+
+def test_wrong_markup_is_refused_at_once(capsys):
+    assert main(["--text", "Hi [pause x]", "--markup", "--model", "nowhere"]) == 2
+    assert "[pause x] at line 1, column 4" in capsys.readouterr().err

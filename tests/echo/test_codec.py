@@ -1,0 +1,137 @@
+"""The latents' codec and other projects' checkpoints: numbers, streaming, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from convert import convert
+from convert.codec import read_codec
+from nanospeech.architectures import CodecConfig
+from nanospeech.commands import main
+from nanospeech.engine.codec_streaming import context, decode_pieces, whole_hops
+from nanospeech.errors import CheckpointError, InputError
+from nanospeech.load import load_engine
+
+from . import tiny
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny.write_with_codec(tmp_path_factory.mktemp("codec"))
+
+
+@pytest.mark.parametrize("backend", ["torch", "mlx"])
+def test_codec_is_what_it_was_when_it_equalled_dacvae(folder, backend):
+    engine, golden = (
+        load_engine(folder, backend, dtype="float32"),
+        np.load(tiny.GOLDEN / "dacvae.npz"),
+    )
+    for name, got in tiny.codec_outputs(engine).items():
+        wanted = golden[name]
+        assert np.abs(got - wanted).max() <= 2e-5 * np.abs(wanted).max(), name
+    assert engine.config.audio.hop_length == 96 and len(golden["encode"]) == 10
+    latent = np.random.default_rng(0).standard_normal((50, 8)).astype(np.float32)
+    both = np.stack([latent, latent[::-1]])
+    long, short = engine.vocode(both, np.array([50, 20]))
+    assert long.shape == (4800,) and short.shape == (1920,)
+    assert np.abs(short - engine.vocode(both[1:, :20])[0]).max() <= 1e-6
+    pieces = list(engine.vocode_stream(latent, 7))
+    assert [len(p) for p in pieces] == [672] * 7 + [96]
+    assert np.abs(np.concatenate(pieces) - long).max() <= 1e-6
+
+
+def test_streaming_needs_the_context_that_it_takes(folder, monkeypatch):
+    engine = load_engine(folder, "torch", dtype="float32")
+    codec = engine.config.codec
+    latent = np.random.default_rng(0).standard_normal((40, 8)).astype(np.float32)
+    whole = engine.decoded(latent)
+    needed = context(codec)
+    monkeypatch.setattr("nanospeech.engine.codec_streaming.context", lambda _: needed // 2)
+    less = np.concatenate(list(decode_pieces(engine.decoded, latent, codec, 7)))
+    assert np.abs(less - whole).max() > 1e-5
+
+
+def test_published_sizes():
+    codec = CodecConfig()
+    assert (codec.hop_length, codec.frame_rate, context(codec)) == (1920, 25, 9)
+    torch = pytest.importorskip("torch")
+    from nanospeech_torch.echo.codec import DACVAE
+
+    with torch.device("meta"):
+        count = sum(p.numel() for p in DACVAE(codec).parameters())
+    assert count == 92_972_193  # of 107.7M with weight_norm's vectors and the watermark's layers
+
+
+def test_waves_are_reflected_to_whole_hops():
+    wave = np.arange(5, dtype=np.float32)
+    assert whole_hops(wave, 4).tolist() == [0, 1, 2, 3, 4, 3, 2, 1]
+    assert whole_hops(wave[:2], 6).tolist() == [0, 1, 0, 1, 0, 1]
+    assert whole_hops(wave[:4], 4).tolist() == [0, 1, 2, 3]
+    with pytest.raises(InputError, match="samples"):
+        whole_hops(np.zeros((2, 3)), 4)
+
+
+def test_watermark_is_left_out_and_weights_are_whole(tmp_path):
+    weights = tiny.dacvae()
+    _, tensors = read_codec(written(tmp_path / "a.safetensors", weights))
+    assert not any("wm_model" in n for n in tensors)
+    v, g = weights["decoder.model.1.block.1.weight_v"], weights["decoder.model.1.block.1.weight_g"]
+    rows = np.sqrt((v**2).sum((1, 2), keepdims=True))
+    folded = tensors["decoder.stages.0.conv.weight"].numpy()
+    assert np.allclose(folded, g * v / rows, atol=1e-6)
+    weights.pop("encoder.block.1.block.3.alpha")
+    with pytest.raises(CheckpointError, match=r"encoder\.block\.1\.block\.3\.alpha"):
+        read_codec(written(tmp_path / "b.safetensors", weights))
+
+
+def test_codec_comes_from_weights_pth_unpickled_without_code(tmp_path):
+    torch = pytest.importorskip("torch")
+    state = {n: torch.from_numpy(t) for n, t in tiny.dacvae().items()}
+    kwargs = {"kwargs": {"sample_rate": 48_000}}
+    torch.save({"state_dict": state, "metadata": kwargs}, tmp_path / "weights.pth")
+    config, _ = read_codec(tmp_path / "weights.pth")
+    assert config.encoder_rates == (2, 4, 2, 6) and config.decoder_rates == (6, 2, 4, 2)
+
+
+def written(path, weights):
+    save_file(weights, str(path))
+    return path
+
+
+def test_irodori_is_converted_by_the_command(tmp_path, capsys):
+    assert main(
+        ["convert", str(tiny.GOLDEN / "irodori.safetensors"), "--output", str(tmp_path / "out"),
+         "--dtype", "float32"]
+    ) == 0  # fmt: skip
+    assert "mit" in capsys.readouterr().out
+    config = load_engine(tmp_path / "out", "torch", dtype="float32").config
+    assert config.echo == tiny.IRODORI and config.imitates
+    assert "EchoDiT, 2 blocks" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_echo_is_converted_when_its_licence_is_accepted(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    weights = tiny.seeded(tiny.network_shapes(tiny.ECHO))
+    plain = {n.removeprefix("transformer."): t for n, t in weights.items()}
+    path = written(tmp_path / "pytorch_model.safetensors", plain)
+    with pytest.raises(InputError, match="accept-licence"):
+        convert(path, tmp_path / "out", dtype="float32")
+    config = convert(path, tmp_path / "out", dtype="float32", accept_licence=True)
+    assert config.echo == tiny.ECHO and config.audio.hop_length == 2048
+    kept = load_file(str(tmp_path / "out" / "model.safetensors"))
+    assert kept.keys() == weights.keys()
+    assert all(np.array_equal(kept[n], weights[n]) for n in kept)
+    plain.pop("blocks.1.mlp.w1.weight")
+    with pytest.raises(CheckpointError, match=r"blocks\.1\.mlp\.w1"):
+        convert(written(path, plain), tmp_path / "bad", dtype="float32", accept_licence=True)
+        load_engine(tmp_path / "bad", "torch")
+
+
+def test_a_codec_of_other_latents_is_refused(tmp_path):
+    path = written(tmp_path / "dacvae.safetensors", tiny.dacvae())
+    with pytest.raises(InputError, match="latents of 8, but the model speaks latents of 16"):
+        convert(tiny.GOLDEN / "irodori.safetensors", tmp_path / "out", codec=path)
+    with pytest.raises(CheckpointError, match="no DAC-VAE"):
+        read_codec(tiny.GOLDEN / "irodori.safetensors")

@@ -1,0 +1,187 @@
+"""EchoDiT: other implementations' numbers in both backends, and its laws."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from nanospeech.architectures import EchoConfig, EchoOptions
+from nanospeech.config import ModelConfig, SampleOptions
+from nanospeech.engine.echo_sampling import end_of, rescaled
+from nanospeech.errors import CheckpointError, InputError
+from nanospeech.load import load_engine
+from nanospeech.text.tokenizer import Tokenizer
+
+from . import tiny
+
+WITHIN = {"torch": 2e-5, "mlx": 1e-4}  # of the largest number
+
+
+def close(got, wanted, within):
+    assert got.shape == wanted.shape
+    assert np.abs(got - wanted).max() <= within * np.abs(wanted).max()
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    irodori = load_file(tiny.GOLDEN / "irodori.safetensors")
+    weights = {f"transformer.{n}": t for n, t in irodori.items()}
+    return {
+        "irodori": tiny.write(tmp_path_factory.mktemp("irodori"), tiny.IRODORI, weights),
+        "echo": tiny.write(
+            tmp_path_factory.mktemp("echo"), tiny.ECHO, tiny.seeded(tiny.network_shapes(tiny.ECHO))
+        ),
+    }
+
+
+@pytest.fixture(scope="module", params=["torch", "mlx"])
+def engines(request, folders):
+    return {n: load_engine(f, request.param, dtype="float32") for n, f in folders.items()}
+
+
+def irodori_inputs():
+    golden = np.load(tiny.GOLDEN / "irodori.npz")
+    text = np.where(golden["text_mask"], golden["text_ids"], -1)
+    return golden, text, {"prompt_frames_B": golden["ref_mask"].sum(1)}
+
+
+def test_irodori_is_what_its_own_code_computes(engines):
+    engine, (golden, text, heard) = engines["irodori"], irodori_inputs()
+    within = WITHIN[engine.backend]
+    given = golden["x"], golden["ref_latent"], text, golden["t"]
+    close(engine.velocity(*given, **heard), golden["v"], within)
+    close(engine.velocity(*given, **heard, drop_text=True), golden["v_no_text"], within)
+    close(engine.velocity(*given, **heard, drop_audio=True), golden["v_no_speaker"], within)
+    mask = golden["latent_mask"]
+    masked = engine.velocity(*given, **heard, lens_B=mask.sum(1))
+    close(masked[mask], golden["v_latent_mask"][mask], within)
+    assert not masked[~mask].any()
+    for name, fields in {
+        "sample": {},
+        "sample_joint": {"joint": True},
+        "sample_plain": {"cfg_text": 0, "cfg_speaker": 0},
+    }.items():
+        options = EchoOptions(steps=5, **fields)
+        got = engine.sample(golden["noise"], golden["ref_latent"], text, options, **heard)
+        close(got, golden[name], 2e-4)
+
+
+def test_irodori_states_are_what_its_own_code_computes(engines):
+    engine, (golden, text, _) = engines["irodori"], irodori_inputs()
+    within = WITHIN[engine.backend]
+    with engine.context():
+        states = engine.dit.text_states(engine.array(text), engine.array(golden["text_mask"]))
+        close(engine.numpy(states), golden["text_state"], within)
+        speaker, mask = engine.dit.speaker_states(
+            engine.array(golden["ref_latent"]), engine.array(golden["ref_mask"])
+        )
+        close(engine.numpy(speaker), golden["speaker_state"], within)
+        assert np.array_equal(engine.numpy(mask) > 0, golden["speaker_state_mask"])
+
+
+def test_echo_is_what_it_was_when_it_equalled_the_original(engines):
+    golden, engine = np.load(tiny.GOLDEN / "echo.npz"), engines["echo"]
+    outputs = tiny.echo_outputs(engine)
+    assert outputs.keys() == set(golden.files)
+    for name, got in outputs.items():
+        close(got, golden[name], 2e-4 if name in tiny.RUNS or name == "blocks" else 1e-4)
+
+
+def test_an_item_of_a_batch_is_what_it_is_alone(engines):
+    engine, i = engines["echo"], tiny.echo_inputs()
+    both = engine.velocity(
+        i["x"],
+        i["speaker"],
+        i["text"],
+        i["t"],
+        lens_B=np.array([13, 7]),
+        prompt_frames_B=i["speaker_lens"],
+    )
+    alone = engine.velocity(i["x"][1:, :7], i["speaker"][1:, :9], i["text"][1:, :9], i["t"][1:])
+    assert np.abs(both[1, :7] - alone[0]).max() <= 1e-4
+    assert not both[1, 7:].any()
+
+
+def test_without_a_speaker_is_a_dropped_speaker(engines):
+    engine, i = engines["echo"], tiny.echo_inputs()
+    none = engine.velocity(i["x"], i["speaker"][:, :0], i["text"], i["t"])
+    given = i["x"], i["speaker"], i["text"], i["t"]
+    assert np.abs(none - engine.velocity(*given, drop_audio=True)).max() <= 1e-5
+    assert np.abs(none - engine.velocity(*given)).max() > 1e-2
+
+
+def test_what_does_not_fit_is_refused(engines):
+    i = tiny.echo_inputs()
+    given = i["x"], i["speaker"], i["text"], i["t"]
+    with pytest.raises(InputError, match="multiple of 4"):
+        engines["echo"].velocity(*given, prefix_BNC=i["prefix"][:, :6])
+    with pytest.raises(InputError, match="vocabulary has 0 to 255"):
+        engines["echo"].velocity(*given[:2], i["text"] + 200, i["t"])
+    with pytest.raises(InputError, match="euler"):
+        engines["echo"].sample(*given[:3], SampleOptions(method="rk4"))
+    with pytest.raises(CheckpointError, match=r"no codec\.safetensors|no vocoder"):
+        engines["echo"].vocode(i["x"])
+    golden, text, _ = irodori_inputs()
+    with pytest.raises(CheckpointError, match="cannot continue"):
+        engines["irodori"].velocity(
+            golden["x"], golden["ref_latent"], text, golden["t"], prefix_BNC=golden["x"]
+        )
+    with pytest.raises(InputError, match="even number"):
+        EchoConfig(dim=30, heads=3)
+    with pytest.raises(InputError, match="text_input"):
+        EchoConfig(text_depth=2, text_input=64)
+
+
+def test_target_duration_starts_without_effect_and_then_has_one():
+    torch = pytest.importorskip("torch")
+    from nanospeech_torch.echo.network import EchoDiT
+
+    net = EchoDiT(tiny.SCALED)
+    time, seconds = torch.tensor([0.3]), torch.tensor([4.0])
+    plain = torch.cat(net.condition(time), -1)
+    assert torch.equal(plain, torch.cat(net.condition(time, seconds), -1))
+    torch.nn.init.normal_(net.duration_module[2].weight)
+    assert not torch.equal(plain, torch.cat(net.condition(time, seconds), -1))
+    # one block more is no gradient less: at the start the output is zero and its layer learns
+    assert not net.out_proj.weight.any() and not net.blocks[0].mlp_adaln.gate_up.weight.any()
+
+
+def test_rescaling_with_k_1_changes_nothing():
+    rng = np.random.default_rng(0)
+    v, x = rng.standard_normal((2, 5, 7))
+    assert np.allclose(rescaled(v, x, 0.37, 1.0, 3.0), v)
+    assert not np.allclose(rescaled(v, x, 0.37, 1.2, 3.0), v)
+    assert np.array_equal(rescaled(v, x, 1.0, 1.2, 3.0), v)
+
+
+def test_speech_ends_where_latents_are_flat():
+    latent = np.random.default_rng(0).standard_normal((60, 8))
+    assert end_of(latent) == 60
+    latent[41:] = 0.01
+    assert end_of(latent) == 41
+
+
+def test_echo_reads_text_as_the_original_does():
+    read = Tokenizer("echo", []).encode
+    texts = {
+        "Hello: world; it’s “fine”…": "[S1] Hello, world, it's “fine\"...",
+        "[S1] Naïve — yes.\nNew line": "[S1] Naïve ,  yes. New line",
+    }
+    for text, wanted in texts.items():
+        assert read(text).tolist() == [0, *wanted.encode()]
+
+
+def test_configs_survive_json(tmp_path):
+    config = ModelConfig(echo=tiny.SCALED, echo_sampling=EchoOptions(steps=9))
+    config.save(tmp_path / "config.json")
+    assert ModelConfig.load(tmp_path / "config.json") == config
+    values = json.loads((tmp_path / "config.json").read_text())
+    values["echo"]["width"] = 3
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    with pytest.raises(CheckpointError, match="width"):
+        ModelConfig.load(tmp_path / "config.json")
+    assert dataclasses.asdict(tiny.SCALED)["target_duration"]

@@ -1,0 +1,111 @@
+"""Speaking by models of latents: a recording becomes the speaker's latents, lengths have room."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import soundfile
+
+from nanospeech import Speaker
+from nanospeech.architectures import EchoOptions
+from nanospeech.commands import main
+from nanospeech.config import ModelConfig
+from nanospeech.engine.echo_sampling import FLAT_STD
+from nanospeech.errors import CheckpointError
+from nanospeech.load import load_engine
+from nanospeech.release.folder import CODEC
+from nanospeech.speech.latents import LEAST, latents_of, sample_latents
+from tests.conftest import tone
+
+from . import tiny
+
+RATE, HOP = 48_000, 96  # of the tiny codec: 500 latents a second
+SAID = "a tone that is held"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Echo's network with a codec; speech of at most 1,200 latents."""
+    made = tiny.write_with_codec(tmp_path_factory.mktemp("speech"))
+    config = ModelConfig.load(made / "config.json")
+    echo = dataclasses.replace(config.echo, max_latents=1200)
+    dataclasses.replace(config, echo=echo, echo_sampling=EchoOptions(steps=2)).save(
+        made / "config.json"
+    )
+    return made
+
+
+@pytest.fixture(scope="module")
+def engine(folder):
+    return load_engine(folder, "torch", "cpu", "float32")
+
+
+def recording() -> np.ndarray:
+    return np.repeat(tone(1.0), 2)  # 24 kHz held twice
+
+
+@pytest.mark.parametrize("backend", ["torch", "mlx"])
+def test_the_command_speaks(folder, tmp_path, backend):
+    pytest.importorskip("mlx.core" if backend == "mlx" else backend)
+    soundfile.write(tmp_path / "me.wav", recording(), RATE)
+    options = ["--model", folder, "--backend", backend, "--device", "cpu", "--seed", 1]
+    reference = ["--ref-audio", tmp_path / "me.wav", "--ref-text", SAID]
+    text = ["--text", "one two three four", "--output", tmp_path / "out.wav", "--duration", 0.5]
+    assert main([str(o) for o in ["speak", *text, *options, *reference]]) == 0
+    wave, rate = soundfile.read(tmp_path / "out.wav")
+    assert rate == RATE and len(wave) == RATE // 2 and np.abs(wave).max() > 0
+
+
+def test_streams_and_batches_are_what_is_spoken_at_once(engine):
+    speaker = Speaker(engine, ref_audio=recording(), ref_text=SAID, seed=3)
+    assert speaker.prompt.mel.shape[1] == 8 and not len(speaker.prompt.tokens)
+    text = "one two three."
+    whole = speaker.speak(text).wave
+    pieces = np.concatenate(list(speaker.stream(text, early=True)))
+    (batch,) = speaker.speak_many([text])
+    assert len(whole) == len(pieces) == len(batch.wave)
+    assert len(whole) % HOP == 0 and len(whole) <= 1200 * HOP
+    assert np.abs(whole - batch.wave).max() <= 1e-4
+
+
+def test_there_is_room_for_more_than_the_estimate(engine):
+    assert latents_of(engine, 1.0, asked=True) == 500
+    assert latents_of(engine, 0.5, asked=False) == (1.5 * 0.5 + 1) * 500
+    assert latents_of(engine, 60.0, asked=True) == 1200
+    assert latents_of(engine, 0.0, asked=True) == LEAST
+
+
+class Quiet:
+    """An engine whose speech is its noise, then nothing."""
+
+    def __init__(self, engine, end: int):
+        self.config, self.end = engine.config, end
+
+    def sample(self, noise, cond, text, options, *, lens_B, prompt_frames_B, on_step):
+        assert cond.shape[:2] == (len(noise), prompt_frames_B[0])
+        made = noise.copy()
+        made[:, self.end :] *= FLAT_STD / 10
+        return made
+
+
+def test_what_is_silent_is_cut_off_but_where_a_length_was_asked_for(engine):
+    speaker = Speaker(engine, ref_audio=recording(), ref_text=SAID, seed=3)
+    chunk = speaker.chunk("one two three.", 0)
+    assert chunk.frames > 100
+    asked = dataclasses.replace(chunk, speed=None)
+    quiet = Quiet(engine, 40)
+    found = sample_latents(quiet, speaker.prompt, [chunk, asked], speaker.options)
+    assert [len(row) for row in found] == [40, chunk.frames]
+    (least,) = sample_latents(Quiet(engine, 0), speaker.prompt, [chunk], speaker.options)
+    assert len(least) == LEAST
+
+
+def test_a_folder_without_a_codec_says_so(folder, tmp_path):
+    for file in folder.iterdir():
+        if file.name != CODEC and file.is_file():
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    bare = load_engine(tmp_path, "torch", "cpu", "float32")
+    with pytest.raises(CheckpointError, match="codec"):
+        Speaker(bare, ref_audio=recording(), ref_text=SAID)

@@ -1,0 +1,141 @@
+"""Tags: breaths are found by level, learned as tokens, spoken, and refused where not known."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nanospeech import InputError, SampleOptions, Speaker, load_engine
+from nanospeech.audio import wave as audio
+from nanospeech.commands import main
+from nanospeech.prepare.tags import find_gaps, write_tags
+from nanospeech.release.folder import MODEL, open_release
+from nanospeech.text.sentences import encode, prepare
+from nanospeech.text.tags import as_tag, check_tags
+from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
+from nanospeech_torch.finetune import __main__ as finetune
+from nanospeech_torch.train.initial import EMBEDDING
+from tests.training import samples
+
+RATE = 24_000
+
+
+def breathing(seconds: float = 0.5, level: float = 0.003) -> np.ndarray:
+    """A gap with a breath in its middle: noise between two silences."""
+    rng = np.random.default_rng(0)
+    wave = 1e-4 * rng.standard_normal(int(seconds * RATE))
+    middle = slice(len(wave) // 4, 3 * len(wave) // 4)
+    wave[middle] = level * rng.standard_normal(len(wave[middle]))
+    return wave.astype(np.float32)
+
+
+@pytest.fixture
+def recordings(tmp_path) -> Path:
+    """Sentences of the fixture, two to a recording, with a breath or silence between them."""
+    folder = tmp_path / "recordings"
+    folder.mkdir()
+    clips = [(audio.read(s["mp3"]["bytes"]), s["json"]["text"]) for s in samples()]
+    gaps = [breathing(), breathing(), breathing(level=1e-4)]
+    for n, ((first, said), (second, more), gap) in enumerate(zip(clips, clips[1:], gaps)):
+        wave = np.concatenate([audio.trim(first), gap, audio.trim(second)])
+        audio.write(folder / f"{n}.flac", wave)
+        (folder / f"{n}.txt").write_text(f"{said} {more}")
+    return folder
+
+
+@pytest.fixture
+def base(make_release, tmp_path) -> Path:
+    """A random aligned release that reads phonemes."""
+    fields = {"text_num_embeds": len(phoneme_vocab())}
+    folder = shutil.copytree(
+        make_release(text_upsampling="aligned", patch_size=2, **fields), tmp_path / "base"
+    )
+    Tokenizer("phonemes", phoneme_vocab()).save(folder / "vocab.txt")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"tokenizer": "phonemes"}))
+    return folder
+
+
+def test_a_gap_is_found_where_it_is_and_a_breath_in_it():
+    t = np.arange(RATE) / RATE
+    speech = (0.2 * np.sin(2 * np.pi * 200 * t)).astype(np.float32)
+    wave = np.concatenate([breathing(), speech, breathing(), speech, breathing(level=1e-4), speech])
+    first, second = find_gaps(wave)  # that before the speech is none
+    assert first.breath and not second.breath
+    assert first.start == pytest.approx(1.5, abs=0.03)
+    assert second.stop == pytest.approx(3.5, abs=0.03)
+    assert not find_gaps(wave, seconds=0.6) and not find_gaps(wave[:0]) and not find_gaps(0 * wave)
+    text = "one two three, four five six. seven eight nine"
+    gaps = find_gaps(wave[RATE // 2 :])
+    assert write_tags(text, gaps, gaps, 4.0, "<x>").count("<x>") == 2
+    wanted = "one two three, <x> four five six. seven eight nine"
+    assert write_tags(text, gaps, gaps[:1], 4.0, "<x>") == wanted
+
+
+def test_a_breath_of_the_recordings_becomes_a_token_that_is_spoken(
+    recordings, base, tmp_path, capsys
+):
+    tagged = tmp_path / "tagged"
+    assert main(["prepare", "tags", str(recordings), "--out", str(tagged), "--tag", "breath"]) == 0
+    assert "2 <breath> in 2 of 3 recordings" in capsys.readouterr().out
+    first, second = sorted(tagged.glob("*.txt"))
+    for path in (first, second):
+        before, _, behind = path.read_text().partition(" <breath> ")
+        assert before.endswith(".") and behind
+    small = ["--steps", "2", "--batch-size", "2", "--precision", "no", "--threads", "1"]
+    call = ["--model", base, "--data", tagged, "--voice", "anna", "--run", tmp_path / "run", *small]
+    call = [str(p) for p in [*call, "--output", tmp_path / "out", "--text", "Hi. <breath> You."]]
+    assert finetune.main(call) == 2
+    assert "--tags breath" in capsys.readouterr().err  # it is said before anything is trained
+    shutil.rmtree(tmp_path / "run")
+    assert finetune.main([*call, "--tags", "breath", "sigh"]) == 2
+    assert "no transcript has <sigh>" in capsys.readouterr().err
+    shutil.rmtree(tmp_path / "run")
+    assert finetune.main([*call, "--tags", "breath"]) == 0
+    assert "1 new tokens: <breath>" in capsys.readouterr().out
+    old, new = open_release(base), open_release(tmp_path / "out")
+    assert new.tokenizer.vocab == [*old.tokenizer.vocab, "<breath>"]
+    rows, more = old.weights(MODEL)[EMBEDDING], new.weights(MODEL)[EMBEDDING]
+    assert len(more) == 1 + len(new.tokenizer) and len(more) > 1 + len(old.tokenizer)
+    assert rows.shape[1] == more.shape[1]
+    text = "At 9:30 <breath> it rained."
+    speaker = Speaker(load_engine(tmp_path / "out", backend="torch"), seed=0)
+    speaker.options = SampleOptions(steps=1)
+    (chunk,) = speaker.chunks(text)
+    assert "nine thirty <breath> it" in chunk
+    tokens = speaker.chunk(chunk, 0).tokens
+    assert list(tokens).count(len(old.tokenizer)) == 1
+    assert len(speaker.speak(text).wave) > 0
+    with pytest.raises(InputError, match=r"cannot say <laugh>: it knows <breath>"):
+        speaker.chunks("Ha! <laugh>")
+
+
+def test_a_tag_that_a_model_lacks_is_refused_by_name(base):
+    speaker = Speaker(load_engine(base, backend="torch"), ref_audio=0.1 * np.ones(RATE, np.float32),
+                      ref_text="Hello.", seed=0)  # fmt: skip
+    with pytest.raises(InputError, match=r"cannot say <laughs>, <sigh>: it knows no tags"):
+        speaker.chunks("Oh <laughs> no <sigh>.")
+    (result,) = speaker.speak_many(["<breath> Hi."], raise_errors=False)
+    assert isinstance(result, InputError)
+    assert speaker.chunks("If a <b> c, or 3 <5.")  # signs
+    check_tags("<laugh>", "bytes", {})  # reads every sign
+
+
+@pytest.mark.parametrize("kind, vocab", [
+    ("phonemes", phoneme_vocab()), ("chars", [*" abcdefghijklmnopqrstuvwxyz.,!'"]),
+    ("pinyin", [*" abcdefghijklmnopqrstuvwxyz.,!'", "ni3"]),
+])  # fmt: skip
+def test_tags_stay_whole_in_every_vocabulary(kind, vocab):
+    tags = [as_tag(name) for name in ("laugh", "<breath>", "sigh", "clear throat")]
+    tokenizer = Tokenizer(kind, [*vocab, *tags])
+    text = f"oh {tags[0]} no, {tags[1]}{tags[2]} it is 5 {tags[3]}!"
+    ids = encode(prepare(text, tokenizer), tokenizer).tolist()
+    assert [i - len(vocab) for i in ids if i >= len(vocab)] == [0, 1, 2, 3]
+    check_tags(text, kind, tokenizer.ids)
+    for wrong in ("", "a>b", "two\nlines"):
+        with pytest.raises(InputError, match="cannot be a tag"):
+            as_tag(wrong)

@@ -1,0 +1,196 @@
+"""The page in a real browser: a text is typed, a button pressed, sound heard and words seen.
+
+Needs Playwright and Debian's chromium (or another, named by CHROMIUM); without them it is skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import wave
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nanospeech.audio.wave import read
+from nanospeech.serve.app import PAGE
+
+ROOT = Path(__file__).parents[2]
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+CLIP = ROOT / "tests/fixtures/ljspeech/wavs/LJ001-0008.wav"
+TEXT = "Seventeen boats left at dawn — nobody knew why. 😀 “They came back late,” she said."
+# What is played, as the loudspeakers get it, and whether the request was still running then.
+LISTEN = """
+window.heard = [];
+const start = AudioBufferSourceNode.prototype.start;
+AudioBufferSourceNode.prototype.start = function (at) {
+  window.heard.push({ samples: Array.from(this.buffer.getChannelData(0).slice(0, 2e5)),
+    rate: this.buffer.sampleRate, complete: made.done });
+  return start.apply(this, arguments);
+};
+window.lit = [];
+new MutationObserver(() => {
+  const word = document.querySelector('#said .now');
+  if (word && window.lit.at(-1) !== word.textContent) window.lit.push(word.textContent);
+}).observe(document, { subtree: true, attributes: true, childList: true });
+"""
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    """A server of the default voice, in a process of its own."""
+    for package in ("starlette", "uvicorn", "prometheus_client"):
+        pytest.importorskip(package)
+    home = tmp_path_factory.mktemp("home")
+    argv = ["serve", "--port", "0", "--allow-voices"]
+    server = subprocess.Popen(
+        [sys.executable, "-m", "nanospeech", *argv],
+        cwd=ROOT,
+        env=os.environ | {"NANOSPEECH_HOME": str(home)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        said = server.stderr.readline()
+        found = re.search(r"http://\S+", said)
+        assert found, said + server.stderr.read()
+        yield found[0]
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    sync_api = pytest.importorskip("playwright.sync_api")
+    if CHROMIUM is None:
+        pytest.skip("no Chromium: apt-get install chromium, or name one by CHROMIUM")
+    with sync_api.sync_playwright() as playwright:
+        found = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--mute-audio"]
+        )
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def page(browser, address):
+    context = browser.new_context(accept_downloads=True)
+    found = context.new_page()
+    found.complaints = []
+    found.on("console", lambda m: found.complaints.append(m.text) if m.type == "error" else None)
+    found.on("pageerror", lambda e: found.complaints.append(str(e)))
+    found.add_init_script(LISTEN)
+    found.set_default_timeout(20_000)
+    found.goto(address)
+    yield found
+    context.close()
+
+
+def until(page, expression: str) -> None:
+    """Waits for an expression; wait_for_function needs eval, which the policy forbids."""
+    for _ in range(400):
+        if page.evaluate(expression):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"never: {expression}; {page.locator('main').inner_text()}")
+
+
+def download(page, button: str, folder: Path) -> Path:
+    with page.expect_download() as found:
+        page.get_by_role("button", name=button).click()
+    path = folder / found.value.suggested_filename
+    found.value.save_as(path)
+    return path
+
+
+def test_a_text_is_typed_and_heard_while_it_is_made_and_its_words_are_seen(page, tmp_path):
+    page.get_by_label("Text", exact=True).fill(TEXT)
+    page.get_by_label("Speed").fill("2")
+    page.get_by_label("Seed").fill("7")
+    page.get_by_label("Text", exact=True).press("Control+Enter")
+    until(page, "window.lit.length > 2")
+    assert page.get_by_role("status").first.text_content() == "Speaking"
+    until(page, "!document.querySelector('[data-save=wav]').disabled")
+    heard = page.evaluate("window.heard")
+    assert {h["rate"] for h in heard} == {24_000}
+    assert not heard[0]["complete"]  # the first sound began before the last had come
+    samples = np.concatenate([h["samples"] for h in heard])
+    path = download(page, "WAV", tmp_path)
+    with wave.open(str(path)) as f:
+        assert (f.getnchannels(), f.getsampwidth(), f.getframerate()) == (1, 2, 24_000)
+        saved = np.frombuffer(f.readframes(f.getnframes()), "<i2") / 32768
+    assert len(saved) == len(samples) and np.abs(saved - samples).max() < 1e-4
+    assert np.abs(saved).max() > 0.05 and len(saved) > 24_000
+    until(page, "window.lit.at(-1) === 'said.'")
+    words = page.evaluate("window.lit")
+    in_order = iter(TEXT.split())
+    assert all(word in in_order for word in words) and len(words) >= 10
+    assert page.locator("#said").text_content() == TEXT
+    subtitles = download(page, "SRT", tmp_path).read_text(encoding="utf-8")
+    assert subtitles.startswith("1\n00:00:00,") and "“They came back late,”" in subtitles
+    mp3 = read(download(page, "MP3", tmp_path))
+    assert len(mp3) == pytest.approx(len(saved), abs=2400)
+    assert page.complaints == []
+
+
+def test_stopping_ends_the_sound_and_errors_are_told(page):
+    page.get_by_label("Text", exact=True).fill("A long story. " * 60)
+    page.get_by_role("button", name="Speak").click()
+    until(page, "window.heard.length > 0")
+    page.keyboard.press("Escape")
+    count = page.evaluate("window.heard.length")
+    page.wait_for_timeout(300)
+    assert page.evaluate("window.heard.length") == count
+    assert page.get_by_role("button", name="Stop", exact=True).is_disabled()
+    page.get_by_label("Text", exact=True).fill("...")
+    page.get_by_role("button", name="Speak").click()
+    until(page, "document.querySelector('#error').textContent")
+    assert "no text to speak" in page.get_by_role("alert").first.text_content()
+
+
+def test_a_recording_becomes_a_voice(page):
+    page.get_by_text("Add a voice from a recording").click()
+    page.get_by_label("or choose a file").set_input_files(str(CLIP))
+    until(page, "document.querySelector('#added').textContent.includes('ready')")
+    page.get_by_label("Name of the voice").fill("linda")
+    page.get_by_label("Words that are said").fill("has never been surpassed.")
+    page.get_by_label("The person who is heard agrees").check()
+    page.get_by_role("button", name="Add the voice").click()
+    until(page, "document.querySelector('#added').textContent.includes('is there')")
+    assert page.get_by_label("Voice", exact=True).input_value() == "linda"
+    assert page.complaints == []
+
+
+def test_nothing_foreign_is_loaded_or_run(page, address):
+    html = PAGE.read_text(encoding="utf-8")
+    assert not re.search(r"https?://|\bstyle=|\bon\w+=\"|innerHTML|eval\(", html)
+    requests = []
+    page.on("request", lambda r: requests.append(r.url))
+    answer = page.reload()
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy
+    assert all(url.startswith((address, "data:", "blob:")) for url in requests)
+    page.evaluate(
+        "document.body.append(Object.assign(document.createElement('script'),"
+        " {textContent: 'window.foreign = true'}))"
+    )
+    assert page.evaluate("window.foreign") is None
+    assert any("Content Security Policy" in c for c in page.complaints)
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_each_control_has_a_name_and_fits(page, width):
+    page.set_viewport_size({"width": width, "height": 800})
+    page.get_by_text("Add a voice from a recording").click()
+    for control in page.locator("input, textarea, select, button, canvas, audio").all():
+        if control.is_visible():
+            name = control.evaluate(
+                "e => e.ariaLabel || e.labels?.[0]?.textContent || e.textContent"
+            )
+            assert name.strip(), control.evaluate("e => e.outerHTML")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -1,0 +1,143 @@
+"""A server's life: voices that are added, a full disk, SIGTERM, WebSockets of growing texts."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+import soundfile
+
+from tests.conftest import tone
+from tests.serve.conftest import TEXT, speech
+from tests.serve.test_limits import settled
+
+LONG = TEXT * 40
+ROOT = Path(__file__).parents[2]
+
+
+def test_voices_are_taken_with_consent_where_that_is_allowed(server, serve):
+    sound = io.BytesIO()
+    soundfile.write(sound, tone(3.5), 24_000, format="FLAC")
+    fields = {"name": "anna", "text": "Hello there, general, how are you?", "consent": "true"}
+
+    def add(server, content=sound.getvalue(), **more):
+        files = {"audio_sample": ("../../x.wav", content)}
+        url = server.url + "/v1/audio/voices"
+        return httpx.post(url, data={**fields, **more}, files=files, timeout=30)
+
+    assert add(server).status_code == 403
+    with serve({"max_voices": 1}, allow_voices=True) as server:
+        assert add(server, consent="no").json()["error"]["code"] == "consent_required"
+        for name in ("../evil", "a/b", "", "tone"):
+            assert 400 <= add(server, name=name).status_code < 500
+        assert add(server, b"no sound").json()["error"]["param"] == "audio_sample"
+        made = add(server)
+        assert made.status_code == 201, made.text
+        listed = [v["id"] for v in httpx.get(server.url + "/v1/audio/voices").json()["data"]]
+        assert listed == ["tone", "anna"]
+        assert speech(server, voice="anna").status_code == 200
+        assert add(server, name="other").json()["error"]["code"] == "too_many_voices"
+
+
+def served(folder: Path, *more: str, env: dict | None = None) -> tuple:
+    """A `nanospeech serve` process that is ready, and its address."""
+    command = [sys.executable, "-m", "nanospeech", "serve", "--port", "0", "--device", "cpu"]
+    process = subprocess.Popen(
+        [*command, "--model", str(folder), *more],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
+    )
+    assert process.stderr is not None
+    said = ""
+    for line in process.stderr:
+        if " speaks at " in line:
+            return process, line.split(" speaks at ")[1].strip().rstrip("/")
+        said += line
+    raise AssertionError(f"the server ended: {said}")
+
+
+def test_sigterm_ends_what_runs_and_a_full_disk_is_told(tiny_release):
+    process, url = served(tiny_release, "--backend", "torch", "--allow-voices")
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1000, 1000))  # no file grows: a full disk
+    files = {"audio_sample": ("x.flac", wav())}
+    fields = {"name": "anna", "text": "Hello there, general.", "consent": "true"}
+    answer = httpx.post(url + "/v1/audio/voices", data=fields, files=files, timeout=30)
+    assert answer.status_code == 507 and answer.json()["error"]["code"] == "cannot_store"
+    body = {"model": "tts-1", "input": TEXT * 3, "response_format": "pcm", "seed": 1}
+    whole = httpx.post(url + "/v1/audio/speech", json=body, timeout=60).content
+    with httpx.stream("POST", url + "/v1/audio/speech", json=body, timeout=60) as running:
+        parts = running.iter_raw()
+        data = next(parts)
+        process.send_signal(signal.SIGTERM)
+        refused = False
+        until = time.monotonic() + 10
+        while not refused and time.monotonic() < until:
+            try:
+                refused = httpx.get(url + "/health/ready", timeout=5).status_code == 503
+            except httpx.TransportError:
+                refused = True
+        data += b"".join(parts)
+    assert refused and data == whole
+    assert process.wait(20) in (0, -signal.SIGTERM, 128 + signal.SIGTERM)
+    assert process.stderr is not None and "Traceback" not in process.stderr.read()
+
+
+def wav() -> bytes:
+    from nanospeech.audio.wave import wav_bytes
+
+    return wav_bytes(tone(3.5))
+
+
+def test_a_websocket_speaks_what_is_still_being_written(server):
+    from websockets.asyncio.client import connect as join
+
+    async def talk() -> None:
+        url = server.url.replace("http", "ws") + "/v1/audio/stream"
+        async with join(url) as socket:
+            await socket.send(json.dumps({"type": "start", "seed": 3, "timestamps": True}))
+            assert json.loads(await socket.recv())["sample_rate"] == 24_000
+            first = TEXT[:60]
+            await socket.send(json.dumps({"type": "text", "text": first}))
+            sound = await asyncio.wait_for(socket.recv(), 10)  # before the text is complete
+            assert isinstance(sound, bytes)
+            await socket.send(json.dumps({"type": "text", "text": TEXT[60:]}))
+            await socket.send(json.dumps({"type": "end"}))
+            words, done = [], None
+            while done is None:
+                message = await asyncio.wait_for(socket.recv(), 10)
+                if isinstance(message, bytes):
+                    sound += message
+                elif (told := json.loads(message))["type"] == "words":
+                    words += told["words"]
+                else:
+                    done = told
+            assert done["type"] == "done" and done["seconds"] == pytest.approx(
+                len(sound) / 48_000, abs=1e-3
+            )
+            assert [w["word"] for w in words] == TEXT.split()
+            await socket.send(json.dumps({"type": "start"}))
+            await socket.recv()
+            await socket.send(json.dumps({"type": "text", "text": LONG}))
+            await socket.recv()
+            await socket.send(json.dumps({"type": "cancel"}))
+            while isinstance(message := await asyncio.wait_for(socket.recv(), 10), bytes):
+                pass
+            assert json.loads(message)["type"] == "cancelled"
+            await socket.send("no json")
+            assert json.loads(await socket.recv())["error"]["code"] == "invalid_json"
+        with pytest.raises(Exception, match="HTTP 403"):
+            await join(url, origin="http://evil.example")
+
+    asyncio.run(talk())
+    assert settled(server)

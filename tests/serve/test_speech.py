@@ -1,0 +1,168 @@
+"""POST /v1/audio/speech: formats, fields, errors, lists, as OpenAI's clients see them."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+
+import httpx
+import numpy as np
+import pytest
+import soundfile
+
+from tests.serve.conftest import TEXT, speech
+
+
+def decoded(data: bytes, name: str) -> np.ndarray:
+    if name == "pcm":
+        return np.frombuffer(data, "<i2") / 2**15
+    if name == "aac":
+        av = pytest.importorskip("av")
+        with av.open(io.BytesIO(data)) as file:
+            return np.concatenate([f.to_ndarray()[0] for f in file.decode(audio=0)])
+    wave, rate = soundfile.read(io.BytesIO(data))
+    assert rate in (24_000, 48_000)
+    return wave if rate == 24_000 else wave[::2]
+
+
+@pytest.mark.parametrize("name", ["wav", "pcm", "flac", "opus", "mp3", "aac"])
+def test_each_format_holds_the_same_sound(server, name):
+    plain = decoded(speech(server, seed=3, response_format="pcm").content, "pcm")
+    answer = speech(server, seed=3, response_format=name)
+    assert answer.status_code == 200
+    media = {"mp3": "audio/mpeg", "opus": "audio/ogg"}.get(name, f"audio/{name}")
+    assert answer.headers["content-type"] == media
+    wave = decoded(answer.content, name)
+    assert abs(len(wave) - len(plain)) <= 0.1 * 24_000  # mp3 and aac add their delay
+    if name in ("wav", "flac"):
+        assert np.abs(wave - plain).max() * 2**15 <= 1.01  # libsndfile rounds flac otherwise
+    assert np.sqrt(np.mean(wave**2)) == pytest.approx(np.sqrt(np.mean(plain**2)), rel=0.1)
+
+
+def test_a_seed_gives_the_same_bytes_and_is_told(server):
+    first, second = (speech(server, seed=5, response_format="wav") for _ in range(2))
+    assert first.content == second.content and first.headers["x-seed"] == "5"
+    drawn = speech(server, response_format="wav")
+    again = speech(server, response_format="wav", seed=int(drawn.headers["x-seed"]))
+    assert again.content == drawn.content != first.content
+    assert speech(server, seed=5, response_format="wav", steps=3).content != first.content
+    assert speech(server, seed=5, response_format="wav", cfg=0).content != first.content
+
+
+def test_a_stream_is_chunked_and_a_whole_has_its_length(server):
+    streamed, whole = (
+        speech(server, seed=1, response_format="wav", stream=s) for s in (None, False)
+    )
+    assert streamed.headers["transfer-encoding"] == "chunked"
+    assert streamed.content[4:8] == b"\xff" * 4
+    assert int(whole.headers["content-length"]) == len(whole.content)
+    assert int.from_bytes(whole.content[4:8], "little") == len(whole.content) - 8
+    assert whole.content[44:] == streamed.content[44:]
+
+
+def test_speed_changes_the_length(server):
+    slow, fast = (
+        len(speech(server, response_format="pcm", seed=1, speed=s).content) for s in (1, 4)
+    )
+    assert fast < 0.6 * slow
+
+
+def test_events_carry_the_bytes_of_the_stream(server):
+    answer = speech(server, seed=2, response_format="pcm", stream_format="sse")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    events = [json.loads(line[6:]) for line in answer.text.split("\n\n") if line]
+    *deltas, done = events
+    assert {e["type"] for e in deltas} == {"speech.audio.delta"} and len(deltas) > 1
+    sound = b"".join(base64.b64decode(e["audio"]) for e in deltas)
+    assert sound == speech(server, seed=2, response_format="pcm").content
+    usage = done["usage"]
+    assert done["type"] == "speech.audio.done"
+    assert usage["input_tokens"] == len(TEXT)
+    assert usage["output_tokens"] == pytest.approx(len(sound) / 512, abs=1)
+    assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
+
+
+ERRORS = [
+    ({"voice": "../../etc/passwd"}, 400, "voice", "voice_not_found"),
+    ({"voice": {"id": "nobody"}}, 400, "voice", "voice_not_found"),
+    ({"voice": 3}, 400, "voice", "invalid_value"),
+    ({"model": "other"}, 404, "model", "model_not_found"),
+    ({"model": None}, 400, "model", "model_required"),
+    ({"input": None}, 400, "input", "input_required"),
+    ({"input": ""}, 400, "input", "input_empty"),
+    ({"input": " ... \n"}, 400, "input", "input_empty"),
+    ({"input": "语"}, 400, "input", "invalid_value"),
+    ({"input": "a" * 4097}, 400, "input", "string_above_max_length"),
+    ({"speed": 5}, 400, "speed", "invalid_value"),
+    ({"speed": True}, 400, "speed", "invalid_value"),
+    ({"seed": -1}, 400, "seed", "invalid_value"),
+    ({"steps": 10_000}, 400, "steps", "invalid_value"),
+    ({"cfg": "much"}, 400, "cfg", "invalid_value"),
+    ({"lexicon": "/etc/passwd"}, 400, "lexicon", "invalid_value"),
+    ({"lexicon": {"boat": 3}}, 400, "lexicon", "invalid_value"),
+    ({"lexicon": {"boat": "no phoneme"}}, 400, "lexicon", "invalid_value"),
+    ({"lexicon": {f"w{i}": "AA1" for i in range(501)}}, 400, "lexicon", "invalid_value"),
+    ({"language": 1}, 400, "language", "invalid_value"),
+    ({"response_format": "exe"}, 400, "response_format", "invalid_value"),
+    ({"stream_format": "smoke"}, 400, "stream_format", "invalid_value"),
+]
+
+
+@pytest.mark.parametrize(("fields", "status", "param", "code"), ERRORS)
+def test_a_wrong_field_is_named_before_any_sound(server, fields, status, param, code):
+    answer = speech(server, **fields)
+    assert answer.status_code == status
+    error = answer.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert (error["param"], error["code"]) == (param, code)
+    assert error["type"] == "invalid_request_error" and error["message"]
+
+
+def test_json_has_the_sound_and_its_words(server):
+    found = speech(server, seed=2, response_format="json").json()
+    wave, rate = soundfile.read(io.BytesIO(base64.b64decode(found["audio"])))
+    assert rate == found["sample_rate"] and found["seed"] == 2
+    assert found["seconds"] == pytest.approx(len(wave) / rate, abs=1e-3)
+    words = found["words"]
+    assert [w["word"] for w in words] == TEXT.split()
+    assert [TEXT[w["place"] :].startswith(w["word"].rstrip(",.")) for w in words] == [True] * 16
+    times = [t for w in words for t in (w["start"], w["end"])]
+    assert times == sorted(times) and times[0] >= 0 and times[-1] <= found["seconds"]
+    events = speech(server, seed=2, response_format="pcm", stream_format="sse", timestamps=True)
+    told = [json.loads(line[6:]) for line in events.text.split("\n\n") if line][:-1]
+    assert [w for event in told for w in event["words"]] == words
+
+
+def test_unknown_fields_are_ignored_and_aliases_known(server):
+    answer = speech(server, voice="alloy", seed=1, instructions="Whisper.", colour="red")
+    assert answer.status_code == 200
+    assert answer.content == speech(server, voice=None, seed=1).content
+    assert answer.content == speech(server, voice="TONE", seed=1, model="random").content
+
+
+def test_models_and_voices_have_the_keys_of_all_clients(server):
+    for path in ("/v1/models", "/audio/models", "/v1/audio/models"):
+        found = httpx.get(server.url + path).json()
+        assert found["object"] == "list" and found["data"] == found["models"]
+        assert [m["id"] for m in found["data"]][:2] == ["random", "tts-1"]
+        assert set(found["data"][0]) == {"id", "object", "created", "owned_by"}
+    assert httpx.get(server.url + "/v1/models/tts-1").json()["object"] == "model"
+    assert httpx.get(server.url + "/v1/models/x").json()["error"]["code"] == "model_not_found"
+    for path in ("/v1/audio/voices", "/audio/voices"):
+        found = httpx.get(server.url + path).json()
+        assert found["voices"] == found["data"] == [{"id": "tone", "name": "tone", "default": True}]
+        assert found["aliases"]["alloy"] == "tone"
+
+
+def test_health_metrics_and_unknown_paths(server):
+    assert httpx.get(server.url + "/health/live").status_code == 200
+    assert httpx.get(server.url + "/health/ready").json()["status"] == "ready"
+    speech(server)
+    text = httpx.get(server.url + "/metrics").text
+    for name in ("texts_total", "audio_seconds_total", "first_audio_seconds_count", "open_texts"):
+        assert f"nanospeech_{name}" in text
+    for method, path, status in (("GET", "/etc", 404), ("GET", "/v1/audio/speech", 405)):
+        answer = httpx.request(method, server.url + path)
+        assert answer.status_code == status
+        assert set(answer.json()["error"]) == {"message", "type", "param", "code"}

@@ -1,0 +1,55 @@
+"""Marked: markup is heard: pauses in seconds, speeds, sounds, and words as they were written."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from nanospeech import InputError, OutputOptions, Speaker
+from nanospeech.speech.marked import directed
+from nanospeech.text.markup import read_markup
+from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
+from tests.speech.test_speaker import TEXT, EchoEngine, sound, speaker
+from tests.speech.test_words import ToneEngine, tones
+
+
+def test_pauses_and_speeds_are_heard_and_words_stay_as_written():
+    voice = speaker(ToneEngine(), output=OutputOptions(loudness=None))
+    text = "one two[pause 700ms] three[pause 2s] [slow]four five[/slow] [spell: BC] nine [pause 1s]"
+    spoken = voice.speak(read_markup(text))
+    words = spoken.words
+    assert [w.text for w in words] == ["one", "two", "three", "four", "five", "BC", "nine"]
+    assert all(text[w.place :].startswith(w.text) for w in words)
+    heard = tones(spoken.wave)
+    assert len(heard) == 8  # two letters
+    gaps = [b[0] - a[1] for a, b in pairwise(heard)]
+    assert gaps[1] == pytest.approx(0.7, abs=0.05) and gaps[2] == pytest.approx(2.0, abs=0.05)
+    assert spoken.seconds - heard[-1][1] == pytest.approx(1.0, abs=0.1)
+    plain = voice.speak("four five").words
+    assert words[4].end - words[3].start == pytest.approx(
+        (plain[1].end - plain[0].start) / 0.8, rel=0.1
+    )
+    pieces = list(voice.pieces(read_markup(text), early=False))
+    assert tuple(w for piece in pieces for w in piece.words) == words
+    assert np.array_equal(np.concatenate([p.wave for p in pieces]), spoken.wave)
+
+
+class PhonemeEngine(EchoEngine):
+    """An engine whose tokens are phonemes."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokenizer = Tokenizer("phonemes", phoneme_vocab())
+
+
+def test_sounds_are_those_of_the_one_word_that_they_are_for():
+    text = read_markup("A tomato, [say: tomato | T OW1], and tomato, [say: Tomato | M OW1]!")
+    engine = PhonemeEngine()
+    who = directed(Speaker(engine, ref_audio=sound(2.5), ref_text=TEXT, seed=1), text)
+    (part,) = who.parts(text)
+    ids = who.chunk(part.text, 1, words=part.words).tokens
+    read = "".join(engine.tokenizer.vocab[i] for i in ids)
+    assert read == "AH0 TAH0MEY1TOW2, TOW1, AH0ND TAH0MEY1TOW2, MOW1!"
+    assert [word.text for word in part.words][2:3] == ["tomato,"]
+    with pytest.raises(InputError, match="reads chars, not phonemes: it cannot say 'x'"):
+        speaker().speak(read_markup("an [say: x | T OW1]"))

@@ -1,0 +1,103 @@
+"""Subtitles: cues that hold every word, in time and in bounds, in formats that others read."""
+
+import json
+import random
+import re
+from itertools import pairwise
+
+import av
+import pytest
+
+from nanospeech import InputError
+from nanospeech.speech.chunks import Word
+from nanospeech.speech.subtitles import LINE, cues, subtitles, write_subtitles
+
+
+def spoken(text: str, each: float = 0.3) -> list[Word]:
+    """Words of equal lengths; a dash alone has none."""
+    words, at = [], 0.5
+    for match in re.finditer(r"\S+", text):
+        length = each if any(c.isalnum() for c in match[0]) else 0.0
+        words.append(Word(match[0], at, at + length, 0, match.start()))
+        at += length + (0.4 if match[0][-1] in ".,!?" else 0.02)
+    return words
+
+
+TEXT = (
+    "Dr. Hall paid $5 million at 9:30 p.m. — he did. Nobody saw it, and nobody who was there in the"
+    " evening of that day, cold and long as it was, would have said a word about what they had seen"
+    " on the quay. <Bye> & so on!"
+)
+
+
+def test_cues_are_sentences_of_two_lines():
+    found = cues(spoken(TEXT))
+    assert found[0].lines == ("Dr. Hall paid $5 million", "at 9:30 p.m. — he did.")
+    assert found[-1].lines == ("<Bye> & so on!",)
+    assert found[1].lines[0].startswith("Nobody") and len(found) == 4
+    assert " ".join(line for cue in found for line in cue.lines) == TEXT
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_cues_of_any_words_hold_them_all_in_bounds_and_in_order(seed):
+    rng = random.Random(seed)
+    pieces = ["a", "word,", "and", "supercalifragilistic", "end.", "—", "x" * 100, "Oh!", "e.g."]
+    text = " ".join(rng.choice(pieces) for _ in range(rng.randrange(1, 80)))
+    words = spoken(text)
+    for by_word in (False, True):
+        found = cues(words, by_word)
+        shown = "".join("".join(cue.lines) for cue in found)
+        assert shown.replace(" ", "") == text.replace(" ", "")
+        for cue in found:
+            assert len(cue.lines) <= 2 and cue.end >= cue.start
+            assert by_word or all(0 < len(line) <= LINE for line in cue.lines)
+        assert all(a.end <= b.start + 1e-9 for a, b in pairwise(found))
+        assert found[0].start == words[0].start and found[-1].end >= words[-1].end - 1e-9
+
+
+def test_a_cue_for_each_word_takes_marks_along():
+    found = cues(spoken("So — it is."), by_word=True)
+    assert [cue.lines for cue in found] == [("So —",), ("it",), ("is.",)]
+
+
+def test_a_heading_without_a_mark_is_a_cue_of_its_own():
+    words = [Word("Chapter", 0, 0.4, 0, 0), Word("One", 0.4, 0.8, 0, 8)]
+    words += [Word("It", 1.9, 2.1, 1, 13), Word("rained.", 2.1, 2.6, 1, 16)]
+    assert [cue.lines for cue in cues(words)] == [("Chapter One",), ("It rained.",)]
+
+
+@pytest.mark.parametrize("form", ["srt", "vtt"])
+def test_another_program_reads_the_files(form, tmp_path):
+    path = tmp_path / f"speech.{form}"
+    write_subtitles(path, spoken(TEXT))
+    with av.open(str(path)) as file:
+        packets = [p for p in file.demux() if p.size]
+    found = cues(spoken(TEXT))
+    assert len(packets) == len(found)
+    for packet, cue in zip(packets, found):
+        assert float(packet.pts * packet.time_base) == pytest.approx(cue.start, abs=0.001)
+        assert float(packet.duration * packet.time_base) == pytest.approx(
+            cue.end - cue.start, abs=0.002
+        )
+        text = bytes(packet).decode()
+        for sign, name in (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")):
+            text = text.replace(sign, name) if form == "vtt" else text
+        assert tuple(text.split("\n")) == cue.lines
+
+
+def test_json_has_words_and_cues():
+    words = spoken("Hello — you.")
+    found = json.loads(subtitles(words, "json"))
+    assert found["words"][0] == {
+        "text": "Hello", "start": 0.5, "end": 0.8, "chunk": 0, "place": 0,
+    }  # fmt: skip
+    assert found["cues"] == [{"start": 0.5, "end": 1.14, "lines": ["Hello — you."]}]
+    assert subtitles([], "srt") == "\n" and subtitles([], "vtt") == "WEBVTT\n"
+
+
+def test_what_cannot_be_written_is_said(tmp_path):
+    with pytest.raises(InputError, match=r"\.srt, \.vtt, \.json"):
+        write_subtitles(tmp_path / "a.txt", spoken("Hi."))
+    with pytest.raises(InputError, match="aligner"):
+        write_subtitles(tmp_path / "a.srt", None)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,154 @@
+"""Words: each as written, heard when its times say so, whatever was done to the speech."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from nanospeech import CheckpointError, OutputOptions
+from nanospeech.speech.pauses import sounds
+from nanospeech.speech.script import parts, share
+from nanospeech.text.traced import Traced
+from nanospeech.text.written import Written
+from tests.speech.test_speaker import RATE, EchoEngine, speaker
+
+TEXT = (
+    "A Heading\n\nOn Jan. 5, 2024, at 9:30 p.m. — he (Dr. Hall) paid $5 million to me."
+    " Nobody in the U.S. saw it go… it went; slept—the end!\n\n*** Bye now 🙂"
+)
+FRAME = 256 / RATE
+
+
+class ToneEngine(EchoEngine):
+    """An aligned engine whose words are tones and whose spaces and marks are silent."""
+
+    def __init__(self, upsampling: str = "aligned"):
+        super().__init__(upsampling=upsampling)
+
+    def sample(self, noise_BNM, cond_BNM, text_BT, options, *, lens_B, prompt_frames_B,
+               prompt_tokens_B, on_step):  # fmt: skip
+        made = cond_BNM.copy()
+        for mel, ids, n, start, known in zip(
+            made, text_BT, lens_B, prompt_frames_B, prompt_tokens_B
+        ):
+            tokens = [i for i in ids[known:] if i >= 0]
+            each = self.align(mel[start:n], tokens)
+            loud = np.repeat([sounds(token, self.tokenizer) for token in tokens], each)
+            mel[start:n] = np.where(loud, 2.0, -9.0)[:, None]
+        return made
+
+    def vocode(self, mel_BNM, lens_B=None):
+        lens = [mel_BNM.shape[1]] * len(mel_BNM) if lens_B is None else lens_B
+        return [
+            np.repeat(np.exp(mel[1:n, 0]) / 40, 256).astype(np.float32)
+            for mel, n in zip(mel_BNM, lens)
+        ]
+
+
+def tones(wave: np.ndarray) -> list[tuple[float, float]]:
+    """Seconds in which tones begin and end."""
+    loud = np.concatenate([[False], np.abs(wave) > 0.09, [False]])
+    edges = np.flatnonzero(np.diff(loud.astype(int))).reshape(-1, 2)
+    return [(a / RATE, b / RATE) for a, b in edges]
+
+
+@pytest.mark.parametrize("speed", [1.0, 1.7, 0.6])
+@pytest.mark.parametrize(
+    "output",
+    [
+        OutputOptions(loudness=None),
+        OutputOptions(None, 0.5, 1.0, 2.0),
+        OutputOptions(None, 0.06, 0.1),
+    ],
+)
+def test_words_are_heard_when_their_times_say_so(speed, output):
+    voice = speaker(ToneEngine(), speed=speed, output=output, chunk_seconds=3.0)
+    spoken = voice.speak(TEXT)
+    assert "".join(word.text for word in spoken.words) == "".join(TEXT.split())
+    assert max(word.chunk for word in spoken.words) == len(spoken.chunks) - 1 >= 3
+    heard = tones(spoken.wave)
+    said = [word for word in spoken.words if word.end > word.start]
+    assert [w.text for w in spoken.words if w not in said] == ["—", "***", "🙂"]
+    edges = [start for start, _ in heard], [stop for _, stop in heard]
+    for word in said:
+        assert min(abs(word.start - edge) for edge in edges[0]) < 2.5 * FRAME, word
+        assert min(abs(word.end - edge) for edge in edges[1]) < 2.5 * FRAME, word
+    count = {"Jan.": 1, "2024,": 3, "9:30": 2, "p.m.": 2, "U.S.": 2, "million": 2, "slept—": 1}
+    for word in said:  # the tones of a word are its own
+        inside = [a for a, b in heard if word.start < (a + b) / 2 < word.end]
+        assert len(inside) == count.get(word.text.strip("()"), 1), word
+    assert all(a.end <= b.start for a, b in pairwise(spoken.words))
+    assert said[-1].end <= spoken.seconds
+
+
+def test_times_are_the_same_whole_streamed_and_in_batches():
+    voice = speaker(ToneEngine(), chunk_seconds=3.0)
+    words = voice.speak(TEXT).words
+    pieces = list(voice.pieces(TEXT, early=False))
+    assert tuple(word for piece in pieces for word in piece.words) == words
+    other, again = voice.speak_many(["something else. " * 5, TEXT])
+    assert again.words == words and other.words[-1].text == "else."
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_piece_completes_its_words(early):
+    voice, done, words = speaker(ToneEngine(), chunk_seconds=3.0), 0, []
+    for piece in voice.pieces(TEXT, early=early):
+        assert all(done <= word.end * RATE for word in piece.words)
+        done += len(piece.wave)
+        assert all(word.end * RATE <= done + 1 for word in piece.words)
+        words += piece.words
+    assert "".join(word.text for word in words) == "".join(TEXT.split())
+    assert all(TEXT[word.place :].startswith(word.text) for word in words)
+
+
+def test_places_count_through_the_parts_of_a_text_that_is_being_written():
+    voice = speaker(ToneEngine(), chunk_seconds=3.0)
+    letters = (TEXT[i : i + 7] for i in range(0, len(TEXT), 7))
+    words = [word for piece in voice.pieces(letters) for word in piece.words]
+    assert "".join(word.text for word in words) == "".join(TEXT.split())
+    assert all(TEXT[word.place :].startswith(word.text) for word in words)
+    assert all(a.end <= b.start for a, b in pairwise(words))
+
+
+def test_a_word_that_is_cut_is_one_word():
+    voice = speaker(ToneEngine(), chunk_seconds=1.5)
+    spoken = voice.speak("It was 123,456,789,123,456,789 then.")
+    number = spoken.words[2]
+    assert number.text == "123,456,789,123,456,789" and number.chunk < spoken.words[3].chunk - 1
+    assert number.end - number.start > 3 and spoken.words[3].start > number.end
+    lines = [Traced.of("ab cd")[:2], Traced.of("ab cd")[3:]]
+    cut = list(share([Written("x", 0, 0, 5), Written("-", 1, 5, 5)], lines))
+    assert [[(w.start, w.stop, w.whole) for w in line] for line in cut] == [
+        [(0, 2, False)], [(0, 2, True), (2, 2, True)],
+    ]  # fmt: skip
+
+
+def test_a_length_in_seconds_leaves_times_as_they_are():
+    spoken = speaker(ToneEngine()).speak("one two three", seconds=4.0)
+    heard = tones(spoken.wave)
+    times = [(word.start, word.end) for word in spoken.words]
+    assert np.allclose(times, heard, atol=1.5 * FRAME)
+
+
+def test_an_aligned_model_finds_the_words_of_one_that_is_not():
+    assert speaker(ToneEngine("none")).speak(TEXT).words is None
+    plain, helped = ToneEngine("none"), ToneEngine()
+    voice = speaker(plain, aligner=helped, output=OutputOptions(loudness=None))
+    spoken = voice.speak("one two, three")
+    heard = tones(spoken.wave)
+    assert [word.text for word in spoken.words] == ["one", "two,", "three"]
+    times = [(word.start, word.end) for word in spoken.words]
+    assert np.allclose(times, heard, atol=8 * FRAME)  # it hears a space more at both ends
+    with pytest.raises(CheckpointError, match="cannot find words"):
+        speaker(plain, aligner=plain)
+
+
+def test_parts_say_what_is_read_and_hold_every_word():
+    engine = ToneEngine()
+    found = list(parts([TEXT, " — ", "And more."], engine.tokenizer, iter([20.0] * 99), 20.0, 5.0))
+    texts = [word.text for part in found for word in part.words if word.whole]
+    assert "".join(texts) == "".join((TEXT + "—And more.").split())
+    for part in found:
+        for word in part.words:
+            assert 0 <= word.start <= word.stop <= len(part.text)

@@ -1,0 +1,125 @@
+"""Markup and SSML: what they say, in spans; what is wrong, by its name and place."""
+
+import pytest
+
+from nanospeech import InputError
+from nanospeech.text.markup import Marked, Style, read_markup
+from nanospeech.text.ssml import read_ssml
+
+
+def spans(found: Marked) -> list[tuple]:
+    return [(s.written.text.strip(), s.said.text.strip(), s.style, s.after) for s in found.spans]
+
+
+def test_brackets_say_how_a_text_is_spoken():
+    text = (
+        "I say [say: tomato | T AH0 M AA1 T OW0], you say tomato.[pause 500ms] [slow]My "
+        "[voice: kumo]name[/voice] is [spell: Ab3].[/slow][pause 1.5s][pause 1s] "
+        "[fast]Bye [sic] [1].[/fast]"
+    )
+    found = read_markup(text)
+    slow, fast = Style(0.8), Style(1.25)
+    assert spans(found) == [
+        ("I say tomato, you say tomato.", "I say tomato\u2060, you say tomato.", Style(), 0.5),
+        ("My", "My", slow, None),
+        ("name", "name", Style(0.8, "kumo"), None),
+        ("is Ab3.", "is ay B 3.", slow, 2.5),
+        ("Bye [sic] [1].", "Bye [sic] [1].", fast, None),
+    ]
+    assert found.phonemes == {"tomato\u2060": "T AH0 M AA1 T OW0"}
+    for span in found.spans:
+        for i, c in enumerate(span.written.text):
+            assert text[span.written.starts[i]] == c
+
+
+@pytest.mark.parametrize(
+    "text", ["See [1] and [sic], [a pause 5s], [slowly] [ voice.", "[[x]] a[0]"]
+)
+def test_other_brackets_are_text(text):
+    assert read_markup(text).text == text
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("Hi.\nOh [pause x] so.", r"\[pause x\] at line 2, column 4: 'x' is no time; write 500ms"),
+        ("Hi [pause 20s]", "at most 10 s"),
+        ("[pause 1s] Hi", "begin with the text"),
+        ("Hi [spell: !]", "no letter to spell"),
+        ("Hi [spell ABC]", r"write \[spell: ABC\]"),
+        ("Hi [say: tomato]", r"the word, \| and its sounds"),
+        ("Hi [say: tomato | QQ]", "QQ"),
+        ("Hi [slow]there", r"\[slow\] at line 1, column 4 is not closed; add \[/slow\]"),
+        ("Hi [slow]a[fast]b[/slow]", r"\[/slow\] at line 1, column 18: close \[fast\] first"),
+        ("Hi [/voice]", r"there is no \[voice\] before it"),
+        ("[slow] [/slow]", "there is no text"),
+        ("[slow]" * 40 + "a", "at most so many"),
+    ],
+)
+def test_wrong_markup_is_named_with_its_place(text, why):
+    with pytest.raises(InputError, match=why):
+        read_markup(text)
+
+
+SSML = """<?xml version="1.0"?><speak version="1.1" xmlns="http://www.w3.org/2001/10/synthesis">
+<p><s>I say <phoneme alphabet="x-arpabet" ph="T AH0 M AA1 T OW0">tomato</phoneme></s>
+<s>Nº &amp; é <sub alias="World Wide Web">WWW</sub></s></p>
+<prosody rate="80%">My <voice name="kumo">name</voice></prosody><break time="1.5s"/>
+<say-as interpret-as="characters">Ab</say-as> the <say-as interpret-as="ordinal">3</say-as>
+<break strength="strong"/></speak>"""
+
+
+def test_ssml_is_the_same_markup():
+    found = read_ssml(SSML)
+    assert spans(found) == [
+        ("I say tomato", "I say tomato\u2060", Style(), "sentence"),
+        ("Nº & é WWW", "Nº & é World Wide Web", Style(), "paragraph"),
+        ("My", "My", Style(0.8), None),
+        ("name", "name", Style(0.8, "kumo"), 1.5),
+        ("Ab the 3", "ay B the third", Style(), 0.8),
+    ]
+    for span in found.spans:
+        for i, c in enumerate(span.written.text):
+            if not c.isspace() and c != "&":
+                assert SSML[span.written.starts[i]] == c
+    assert read_ssml('<speak>a <phoneme alphabet="ipa" ph="təˈmeɪtoʊ">t</phoneme></speak>').phonemes
+
+
+@pytest.mark.parametrize(
+    ("inner", "why"),
+    [
+        ("<emphasis>a</emphasis>", "line 1, column 8: <emphasis> is not known; <speak>, <break>"),
+        ('<prosody pitch="high">a</prosody>', "<prosody> has no attribute 'pitch'"),
+        ('<prosody rate="9">a</prosody>', "rate '9'"),
+        ('a<break strength="huge"/>', "strength 'huge'"),
+        ('<phoneme alphabet="x-sampa" ph="a">a</phoneme>', "x-arpabet or ipa"),
+        ('<say-as interpret-as="magic">a</say-as>', "cannot be said as 'magic'"),
+        ("<sub>a</sub>", "needs an alias"),
+        ("<voice>a</voice>", "needs a name"),
+        ('<sub alias="b"><s>a</s></sub>', "text alone"),
+        ("<speak>a</speak>", "wrong place"),
+        ("<p>a", "not well-formed SSML at line 1"),
+        ("&bomb;", "not well-formed|entity"),
+        ("<p>" * 40 + "a" + "</p>" * 40, "at most so many"),
+    ],
+)
+def test_wrong_ssml_is_named_with_its_place(inner, why):
+    with pytest.raises(InputError, match=why):
+        read_ssml(f"<speak>{inner}</speak>")
+
+
+def test_entities_and_document_types_are_refused():
+    bomb = '<!DOCTYPE speak [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><speak>&b;</speak>'
+    for text in (bomb, '<!DOCTYPE speak SYSTEM "file:///etc/passwd"><speak>a</speak>'):
+        with pytest.raises(InputError, match="document type"):
+            read_ssml(text)
+    with pytest.raises(InputError, match="bytes; at most"):
+        read_ssml("<speak>" + "a" * (5 << 20) + "</speak>")
+
+
+def test_marks_alone_belong_to_the_span_before_them():
+    found = read_markup("— [slow]Oh[/slow]![pause 1s] ... [fast]a[/fast]")
+    assert [(s.written.text, s.said.text, s.after) for s in found.spans] == [
+        ("— Oh! ... ", "— Oh! ... ", 1.0), ("a", "a", None),
+    ]  # fmt: skip
+    assert found.spans[0].said.stops[-1] == len(found.spans[0].written)

@@ -1,0 +1,132 @@
+"""Echo's scales: weights, operations and kept memory on paper are those that torch counts."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from nanospeech.architectures import EchoConfig
+from nanospeech.errors import InputError
+from nanospeech_torch import layers
+from nanospeech_torch.echo.network import EchoBlock, EchoDiT
+from nanospeech_torch.train.scale import echo
+
+SMALL = EchoConfig(
+    latent_dim=16,
+    dim=128,
+    depth=2,
+    heads=4,
+    ff_dim=352,
+    text_dim=64,
+    text_heads=2,
+    text_input=48,
+    speaker_dim=64,
+    speaker_depth=2,
+    speaker_heads=2,
+    speaker_ff_dim=176,
+    time_dim=64,
+    adaln_rank=16,
+    max_latents=96,
+    max_text=24,
+    max_speaker=48,
+)
+OWN_TEXT = dataclasses.replace(
+    SMALL, text_input=0, text_depth=2, text_ff_dim=176, speaker_mean=True
+)
+
+
+def test_the_sizes_are_those_that_scaled_echo_states():
+    stated = {"800M": 780e6, "3B": 3.5e9, "8B": 8.2e9}
+    for name, config in echo.SCALES.items():
+        assert echo.count_weights(config)["total"] == pytest.approx(stated[name], rel=0.01)
+
+
+@pytest.mark.parametrize("config", [SMALL, OWN_TEXT], ids=["states", "own text"])
+@pytest.mark.parametrize("duration", [False, True])
+def test_flops_are_those_that_torch_counts(config, duration):
+    c, b = dataclasses.replace(config, target_duration=duration), 2
+    model = EchoDiT(c)
+    mask = torch.ones(b, c.max_text, dtype=torch.bool)
+    said = torch.ones(b, c.max_text, dtype=torch.long)
+    text = said if c.text_depth else torch.randn(b, c.max_text, c.text_input)
+    given = torch.randn(b, c.max_speaker, c.latent_dim)
+    counter = FlopCounterMode(display=False)
+    with sdpa_kernel(SDPBackend.MATH), counter:
+        speaker, _ = model.speaker_states(given, torch.ones(b, c.max_speaker, dtype=torch.bool))
+        contexts = model.joined(model.contexts(model.text_states(text, mask), speaker))
+        x = torch.randn(b, c.max_latents, c.latent_dim)
+        seconds = torch.full((b,), 3.0) if duration else None
+        model(x, torch.rand(b), contexts, None, seconds_B=seconds).square().sum().backward()
+    parts = echo.step_flops(c, b, c.max_latents, c.max_text, c.max_speaker)
+    assert all(parts.values())
+    assert sum(parts.values()) == pytest.approx(counter.get_total_flops(), rel=0.02)
+
+
+def test_a_block_keeps_as_much_as_is_estimated():
+    c, b = SMALL, 2
+    block, kept = EchoBlock(c), {}
+    own = {p.untyped_storage().data_ptr() for p in block.parameters()}
+
+    def keep(t: torch.Tensor) -> torch.Tensor:
+        if t.untyped_storage().data_ptr() not in own and t.device.type == "cpu":
+            kept[t.untyped_storage().data_ptr()] = (t, t.untyped_storage().nbytes())
+        return t
+
+    x = torch.randn(b, c.max_latents, c.dim, requires_grad=True)
+    cond = tuple(torch.randn(b, 1, c.dim, requires_grad=True) for _ in range(3))
+    text = torch.randn(b, c.max_text, c.text_dim, requires_grad=True)
+    work = echo.EchoWorkload(c, b, 1)
+    speaker = torch.randn(b, work.patches, c.speaker_dim, requires_grad=True)
+    angles = layers.rotary_angles(c.max_latents, c.dim // c.heads, x)
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
+        pairs = [(block.attention.of_text(text), block.attention.of_speaker(speaker))]
+        keys, values = (torch.cat(both, dim=2) for both in zip(*pairs[0]))
+        out = block(x, cond, (keys, values), None, angles)
+    inputs = {t.untyped_storage().data_ptr() for t in (text, speaker)}
+    counted = sum(size for place, (_, size) in kept.items() if place not in inputs)
+    assert echo.block_bytes(work, half=4) == pytest.approx(counted, rel=0.05)
+    assert out.requires_grad
+
+
+def test_splits_share_weights_and_send_what_rings_send():
+    c = echo.SCALES["3B"]
+    counts = echo.count_weights(c)
+    whole, shards = (echo.EchoWorkload(c, 4, 16, shard=n) for n in (1, 16))
+    assert echo.estimate(shards).weights == 4 * (counts["total"] // 16)
+    assert echo.estimate(whole).gradients == 4 * counts["total"]
+    # copies: in each of 4 machines, then each GPU a quarter of it between the machines
+    size = 2 * 4 * counts["total"]
+    sent = echo.traffic(whole)
+    assert (sent.near, sent.far) == (round(3 / 4 * size), round(3 / 4 * size / 4))
+    assert echo.traffic(shards) == sent and sent.tensor == 0  # float32 both times, or bf16 twice
+    alone = echo.traffic(dataclasses.replace(whole, gpus=4))
+    assert (alone.near, alone.far) == (sent.near, 0)
+    mixed = echo.traffic(dataclasses.replace(whole, shard=4))
+    assert mixed == sent  # shards within machines, a quarter of the gradients between them
+    tensor = echo.EchoWorkload(c, 4, 4, tensor=4)
+    ring = 2 * 3 / 4 * (4 * 768 * 2560 * 2)
+    assert echo.traffic(tensor).tensor == 4 * 32 * ring
+    lean = dataclasses.replace(whole, checkpoint_interval=1)
+    assert echo.estimate(lean).activations < echo.estimate(whole).activations / 5
+    with pytest.raises(InputError, match="shard 3"):
+        echo.EchoWorkload(c, 4, 16, shard=3)
+    with pytest.raises(InputError, match="20 heads"):
+        echo.EchoWorkload(c, 4, 16, tensor=8)
+
+
+def test_less_sending_and_fewer_passes_are_faster():
+    c = echo.SCALES["800M"]
+    near, far = (echo.EchoWorkload(c, 16, n) for n in (4, 64))
+    assert 0 < echo.expected(far).mfu <= echo.expected(near).mfu < 100 * echo.GH200.efficiency
+    assert echo.expected(near, fused=1 / 3).mfu > echo.expected(near).mfu
+    slow = dataclasses.replace(echo.GH200, far=1e9)
+    assert echo.expected(far, slow).sending > 10 * echo.expected(far).sending
+    # what each of 4 copies updates alone, shards update together
+    quarter = echo.expected(dataclasses.replace(near, shard=4)).update
+    assert quarter == pytest.approx(echo.expected(near).update / 4)
+    lean = dataclasses.replace(near, checkpoint_interval=1)
+    assert echo.expected(lean).products == pytest.approx(4 / 3 * echo.expected(near).products)
