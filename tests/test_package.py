@@ -6,14 +6,19 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
 import tarfile
+import urllib.request
 import venv
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import permutations
 from pathlib import Path
+from subprocess import PIPE
 
 import numpy as np
 import pytest
@@ -180,6 +185,21 @@ class Clean:
         self.done.add(words[1])
         return done.stdout
 
+    @contextmanager
+    def server(self, command: str) -> Iterator[str]:
+        """The address of a command that serves; it is to end well when it is told to."""
+        words = [str(self.bin / "nanospeech"), *command.split()]
+        process = subprocess.Popen(words, cwd=self.desk, env=self.env, stderr=PIPE, text=True)
+        try:
+            assert process.stderr is not None
+            lines = iter(process.stderr.readline, "")
+            yield next(m[0] for m in (re.search(r"http://127\S+:\d+", x) for x in lines) if m)
+        finally:
+            process.terminate()
+            process.communicate(timeout=60)
+        assert process.returncode in (0, -signal.SIGTERM)
+        self.done.add(words[1])
+
 
 @pytest.fixture(scope="module")
 def nanospeech(built, tmp_path_factory) -> Clean:
@@ -259,4 +279,11 @@ def test_recordings_become_a_published_voice(nanospeech):
     assert (desk / "page" / "anna-1-torch.mp3").is_file() and (desk / "page.md").is_file()
 
     assert "W IH1 N" in run("say-how win")
+    with run.server("serve --port 0 --backend torch --model anna") as url:
+        assert b"<html" in urllib.request.urlopen(url, timeout=30).read()
+        body = json.dumps({"model": "anna", "input": "Hello there.", "response_format": "wav"})
+        asked = urllib.request.Request(f"{url}/v1/audio/speech", body.encode())
+        asked.add_header("Content-Type", "application/json")
+        (desk / "served.wav").write_bytes(urllib.request.urlopen(asked, timeout=60).read())
+    assert seconds_of(desk / "served.wav") > 0.1
     assert run.done >= COMMANDS.keys()
