@@ -34,6 +34,12 @@ def build_parser() -> argparse.ArgumentParser:
         " pytorch_model.bin, or file",
     )
     parser.add_argument(
+        "--like",
+        metavar="RELEASE",
+        help="release folder whose duration model, vocoder, postfilter and voices are taken where"
+        " none are named, as for a distilled model those of its teacher",
+    )
+    parser.add_argument(
         "--codec",
         help="DAC-VAE's weights.pth, or a release folder: codec of a model of its latents; its"
         " watermark is left out",

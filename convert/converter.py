@@ -17,7 +17,7 @@ from .card import card_rows, model_card, renewed_card
 from .codec import read_codec
 from .kinds import find_kind
 from .licence import check_accepted, licence_of
-from .model import Model, add_duration, from_release
+from .model import Model, add_duration, completed, from_release
 from .options import ConvertOptions
 from .settings import find_settings
 from .source import find_checkpoint, read_source
@@ -84,6 +84,9 @@ def changed(read: Model, o: ConvertOptions) -> Model:
     if o.vocoder is not None:
         vocoder, parts["vocoder"] = read_vocoder(o.vocoder)
         config = dataclasses.replace(config, vocoder=vocoder)
+    if o.like is not None:
+        read = completed(dataclasses.replace(read, config=config, parts=parts), o.like)
+        config, parts = read.config, dict(read.parts)
     if o.codec is not None:
         config, parts["codec"] = add_codec(config, o.codec)
     if o.quantize is not None and config.echo is not None:
@@ -122,10 +125,26 @@ def write(read: Model, folder: Path, o: ConvertOptions) -> None:
         read.tokenizer.save(folder / "vocab.txt")
         if voices is not None:
             shutil.copytree(voices, folder / "voices", ignore=left_out, dirs_exist_ok=True)
+        if o.like is not None and voices is None:
+            copy_voices(Path(o.like), folder, read.config.default_voice)
         card = card_of(read, read.config, o.dtype, o.card)
         (folder / "README.md").write_text(card, encoding="utf-8")
     except OSError as e:
         raise InputError(f"cannot write {folder}: {e}") from e
+
+
+def copy_voices(source: Path, folder: Path, only: str | None) -> None:
+    """Copies the voices of a release that have no weights of their own, or one voice alone.
+
+    The one voice is what a model was distilled from, with the weights that it may have had.
+    """
+    files = [f for f in (source / "voices").glob("*") if f.suffix != ".safetensors"]
+    own = {f.stem for f in (source / "voices").glob("*.safetensors")}
+    (folder / "voices").mkdir(exist_ok=True)
+    for file in files:
+        name = file.name.partition(".")[0]
+        if name == only or (only is None and name not in own):
+            shutil.copy(file, folder / "voices")
 
 
 def card_of(read: Model, config: ModelConfig, dtype: str, extra: str | Path | None) -> str:

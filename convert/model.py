@@ -102,9 +102,47 @@ def read(
     config = ModelConfig(name, kind, audio, dit, language=language)
     if source.guided:
         config = dataclasses.replace(config, cfg_strength=0.0)
+    if "sampling" in source.config:
+        config = sampled(config, source.config["sampling"], f"{path}: sampling")
     if "imitates" in source.config:
         config = dataclasses.replace(config, imitates=source.config["imitates"])
     return Model(config, tokenizer, {"model": source.tensors}, source.step)
+
+
+SAMPLING = ("steps", "step_counts", "temperature", "cfg_strength", "default_voice")
+
+
+def sampled(config: ModelConfig, values: Any, where: str) -> ModelConfig:
+    """A config with the settings that a distilled model was made for.
+
+    Raises:
+        CheckpointError: others, or of wrong types.
+    """
+    known = dict(values) if isinstance(values, Mapping) else {"sampling": values}
+    if extra := known.keys() - set(SAMPLING):
+        raise CheckpointError(f"unknown keys {sorted(extra)} in {where}; it may hold {SAMPLING}")
+    known = dataclasses.asdict(from_dict(ModelConfig, known, where))
+    return dataclasses.replace(config, **{name: known[name] for name in SAMPLING})
+
+
+def completed(read: Model, folder: str | Path) -> Model:
+    """A model with the duration model, the vocoder and the postfilter of a release, if it has none.
+
+    Raises:
+        InputError: the release has another vocabulary.
+    """
+    other = from_release(folder, None)
+    if other.tokenizer.vocab != read.tokenizer.vocab:
+        raise InputError(f"{folder} has another vocabulary; its parts do not fit the model")
+    config, parts = read.config, dict(read.parts)
+    for part in ("duration", "vocoder"):
+        if part not in parts and part in other.parts:
+            parts[part] = other.parts[part]
+            config = dataclasses.replace(config, **{part: getattr(other.config, part)})
+    for name in ("postfilter", "leading_pause", "licence"):
+        if not getattr(config, name):
+            config = dataclasses.replace(config, **{name: getattr(other.config, name)})
+    return dataclasses.replace(read, config=config, parts=parts)
 
 
 def from_release(folder: str | Path, vocab: str | Path | None) -> Model:

@@ -111,6 +111,9 @@ class DiTConfig:
     text_upsampling: str = "none"  # none, average (ZipVoice), aligned (Glow-TTS search)
     aligner_dim: int = 0  # width of the aligner's speaker conditioning of each token; 0: none
     prompt_dim: int = 0  # width of the features of a prompt whose statistics every block hears
+    # Greatest guidance strength of a distilled model, which has it and the solver's step as inputs;
+    # 0: the model is not distilled.
+    max_strength: float = 0.0
     text_masking: bool = False  # keep the filler out of the text convolutions
     patch_size: int = 1  # mel frames per token
     adaln_zero: bool = True  # start blocks as identities (DiT, arXiv 2212.09748)
@@ -139,6 +142,8 @@ class DiTConfig:
             raise InputError(f"patch_size is {self.patch_size}, should be at least 1")
         if self.text_positions < 1:
             raise InputError(f"text_positions is {self.text_positions}, should be at least 1")
+        if not 0 <= self.max_strength <= 100:
+            raise InputError(f"max_strength is {self.max_strength}, should be 0 to 100")
         if self.prompt_dim < 0:
             raise InputError(f"prompt_dim is {self.prompt_dim}; choose 0 (none) or such as 256")
         if self.aligner_dim and (self.text_upsampling != "aligned" or self.aligner_dim < 0):
@@ -234,6 +239,7 @@ class ModelConfig:
     # (loss.model_guidance, arXiv 2502.12154).
     cfg_strength: float = 3.0
     steps: int = STEPS  # of the solver when none are asked for
+    step_counts: tuple = ()  # those that a distilled model was made for; (): any
     # Standard deviation of the initial noise when none is asked for (Glow-TTS, arXiv 2005.11129,
     # section 5.1)
     temperature: float = 1.0
@@ -259,14 +265,18 @@ class ModelConfig:
     RENAMED: ClassVar[dict[str, str]] = {"lead": "leading_pause"}
 
     def __post_init__(self):
+        object.__setattr__(self, "step_counts", tuple(self.step_counts))
+        counts = (*self.step_counts, self.steps)
+        if any(type(n) is not int or not 1 <= n <= 1000 for n in counts):
+            raise InputError(f"steps {counts} should be whole numbers of 1 to 1000")
+        if self.step_counts and self.steps not in self.step_counts:
+            raise InputError(f"steps is {self.steps}, should be one of {self.step_counts}")
         if not 0 <= self.temperature <= 2:
             raise InputError(f"temperature is {self.temperature}, should be 0 to 2")
         if not 0 <= self.leading_pause <= 1:
             raise InputError(f"leading_pause is {self.leading_pause} s, should be 0 to 1")
         if not 0 <= self.cfg_strength <= 100:
             raise InputError(f"cfg_strength is {self.cfg_strength}, should be 0 to 100")
-        if not 1 <= self.steps <= 1000:
-            raise InputError(f"steps is {self.steps}, should be 1 to 1000")
         if self.tokenizer not in TOKENIZERS:
             raise InputError(f"tokenizer {self.tokenizer!r}; choose from {TOKENIZERS}")
         if self.rules not in RULES:

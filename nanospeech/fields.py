@@ -48,7 +48,8 @@ def check_type(f: dataclasses.Field, value: Any, where: str) -> None:
     """Checks a plain field against its annotation ("int", "float | None", …)."""
     names = [n.strip() for n in str(f.type).split("|")]
     kinds: dict[str, Any] = {"int": int, "float": (int, float), "str": str, "bool": bool}
-    kinds["list"], kinds["dict"] = (list, tuple), dict
+    kinds["list"] = kinds["tuple"] = (list, tuple)
+    kinds["dict"] = dict
     for name in names:
         if name == "None" and value is None:
             return

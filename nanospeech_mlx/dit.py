@@ -13,13 +13,14 @@ from .layers import Array
 
 
 class TimestepEmbedding(layers.Module):
-    """Time in [0, 1] to (B, D)."""
+    """Time in [0, 1] to (B, D); `zero` is at first without effect."""
 
-    def __init__(self, dim: int):
+    def __init__(self, dim: int, zero: bool = False):
         super().__init__()
-        self.time_mlp = layers.Sequential(
-            layers.Linear(256, dim), layers.SiLU(), layers.Linear(dim, dim)
-        )
+        last = layers.Linear(dim, dim)
+        if zero:
+            layers.zero_(last)
+        self.time_mlp = layers.Sequential(layers.Linear(256, dim), layers.SiLU(), last)
 
     def __call__(self, time_B: Array) -> Array:
         hidden = layers.sinusoid(time_B, 256)
@@ -221,11 +222,8 @@ class FeedForward(layers.Module):
 
     def __init__(self, dim: int, mult: int, dropout: float):
         super().__init__()
-        self.ff = layers.Sequential(
-            layers.Sequential(layers.Linear(dim, dim * mult), layers.GELU("tanh")),
-            layers.Dropout(dropout),
-            layers.Linear(dim * mult, dim),
-        )
+        first = layers.Sequential(layers.Linear(dim, dim * mult), layers.GELU("tanh"))
+        self.ff = layers.Sequential(first, layers.Dropout(dropout), layers.Linear(dim * mult, dim))
 
     def __call__(self, x_BND: Array) -> Array:
         return self.ff(x_BND)
@@ -286,6 +284,8 @@ class DiT(layers.Module):
         c = self.config = config or DiTConfig(**fields)
         aligned = c.text_upsampling == "aligned"
         self.time_embed = TimestepEmbedding(c.dim)
+        self.strength_embed = TimestepEmbedding(c.dim, zero=True) if c.max_strength else None
+        self.step_embed = TimestepEmbedding(c.dim, zero=True) if c.max_strength else None
         self.text_embed = TextEmbedding(
             c.text_num_embeds, c.text_dim, c.conv_layers, not aligned, c.text_positions
         )
@@ -307,6 +307,13 @@ class DiT(layers.Module):
         """The aligner's normalised mean mel of each token: (B, T, M)."""
         assert self.aligner is not None
         return self.aligner.means(self.text_embed.text_embed(text_BT + 1), speaker_BM)
+
+    def embed_time(self, time_B: Array) -> Array:
+        """(B, D) of times (B,); of a distilled model's (B, 3): time, guidance and step's share."""
+        if self.strength_embed is None or self.step_embed is None:
+            return self.time_embed(time_B)
+        more = self.strength_embed(time_B[:, 1]) + self.step_embed(time_B[:, 2])
+        return self.time_embed(time_B[:, 0]) + more
 
     def embed_filler(self, like_BT: Array) -> Array:
         """The state without text: (1, 1, text_dim)."""
@@ -367,7 +374,7 @@ class DiT(layers.Module):
             x_BNM: state of the ODE, in normalised mel units.
             cond_BNM: condition mel in the same units, zero where there is none.
             text_BND: text states of each patch.
-            time_B: times in [0, 1], or a single one for all items.
+            time_B: times in [0, 1], or a single one for all items; see embed_time.
             lens_B: valid frames of each item, or None for all.
 
         Returns:
@@ -380,7 +387,7 @@ class DiT(layers.Module):
             mask = layers.length_mask((lens_B + p - 1) // p, -(-frames // p))
         x = self.patch(layers.masked(x_BNM, frame_mask))
         cond = self.patch(layers.masked(cond_BNM, frame_mask))
-        time = self.time_embed(time_B)
+        time = self.embed_time(time_B)
         if self.prompt_embed is not None:
             time = time + self.prompt_embed(cond)
         x = self.input_embed(layers.concat(x, cond, text_BND), mask)

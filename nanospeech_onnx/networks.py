@@ -102,7 +102,7 @@ class SpeechGraphs:
         x = g.input("x", (BATCH, frames, c.n_mels))
         cond = g.input("cond", (BATCH, frames, c.n_mels))
         text = g.input("text", (BATCH, PATCHES, c.text_dim))
-        time = g.input("time", (TIMES,))
+        time = g.input("time", (TIMES, 3) if c.max_strength else (TIMES,))
         g.output("velocity", self.network(x, cond, text, time))
         return g
 

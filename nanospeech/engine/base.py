@@ -102,7 +102,8 @@ class Engine(Conditioning):
             x_BNM: float32 state of the ODE, in normalised units.
             cond_BNM: log mel of the prompt, zero past it.
             text_BT: int64 token ids of prompt and new text, padded with -1.
-            time_B: float32 times in [0, 1].
+            time_B: float32 times in [0, 1]. Of a distilled model (B, 3): time, guidance strength
+                over dit.max_strength, one over the solver's steps.
             lens_B: frames of each item (prompt and new speech), or None for N.
             drop_audio: leave the condition out (for guidance).
             drop_text: leave the text out.
@@ -117,7 +118,7 @@ class Engine(Conditioning):
         x = checks.mels(x_BNM, "x_BNM", self.config)
         cond = checks.mels(cond_BNM, "cond_BNM", self.config, like=x)
         text = checks.text(text_BT, len(x), self.config)
-        time = checks.times(time_B, len(x))
+        time = checks.times(time_B, len(x), self.distilled)
         lens = checks.lengths(lens_B, "lens_B", len(x), x.shape[1])
         with self.context():
             states, filler = self.text_states(text, cond, lens)
@@ -181,11 +182,8 @@ class Engine(Conditioning):
             frames = None if lens_B is None else self.array(lens)
             fresh = checks.length_mask(lens, x.shape[1]) & ~checks.length_mask(prompt, x.shape[1])
             velocity = self.guided(options, (normal, states, frames), filler, fresh)
-            count = int(self.config.chosen(options, "steps"))
-            schedule = options.schedule
-            if self.config.rules == "f5" and count in OWN_EPSS:
-                schedule = "uniform"
-            times = time_grid(count, schedule, options.sway_sampling_coef)
+            times = self.grid(options)
+            count = len(times) - 1
             spread = self.config.chosen(options, "temperature")
             state = self.array(x * np.float32(spread))
             steps = integrate(velocity, state, times, options.method, options.zero_init)
@@ -195,6 +193,18 @@ class Engine(Conditioning):
                     on_step(done, count)
             audio = self.config.audio
             return self.numpy(state) * audio.mel_std + audio.mel_mean
+
+    @property
+    def distilled(self) -> bool:
+        """Whether the network has guidance and step as inputs: one forward an evaluation."""
+        return self.config.dit.max_strength > 0
+
+    def grid(self, options: SampleOptions) -> list[float]:
+        """The times at which the solver stops."""
+        count = int(self.config.chosen(options, "steps"))
+        own = self.config.rules == "f5" and count in OWN_EPSS
+        schedule = "uniform" if own or self.distilled else options.schedule
+        return time_grid(count, schedule, options.sway_sampling_coef)
 
     def guided(
         self,
@@ -206,7 +216,8 @@ class Engine(Conditioning):
         """The velocity function for integrate: f(t, x_BNM).
 
         Where there is guidance, velocities with and without conditions are one call on twice the
-        batch; at other times (strength 0, or outside cfg_from to cfg_until) one on the batch.
+        batch; at other times (strength 0, or outside cfg_from to cfg_until) one on the batch, and
+        so always in a distilled model, whose network has guidance and step as inputs.
 
         Args:
             conditions: normalised condition mel, text states of each patch, lengths or None.
@@ -216,6 +227,15 @@ class Engine(Conditioning):
         """
         normal, states, lens = conditions
         strength = self.config.chosen(options, "cfg_strength")
+        if self.distilled:
+            checks.distilled(self.config, options)
+            more = [
+                strength / self.config.dit.max_strength,
+                1 / self.config.chosen(options, "steps"),
+            ]
+            return lambda t, x: self.network(
+                x, normal, states, self.array(np.array([[t, *more]], np.float32)), lens
+            )
         twice = conditions
         if strength > 0:
             lens = None if lens is None else self.concat(lens, lens)

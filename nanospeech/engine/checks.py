@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nanospeech.config import ModelConfig
+from nanospeech.config import ModelConfig, SampleOptions
 from nanospeech.errors import InputError
 
 
@@ -47,11 +47,13 @@ def text(text_BT: np.ndarray, batch: int, config: ModelConfig, whole: bool = Fal
     return ids
 
 
-def times(time_B: np.ndarray, batch: int) -> np.ndarray:
-    """Float32 (B,) in [0, 1]."""
+def times(time_B: np.ndarray, batch: int, distilled: bool = False) -> np.ndarray:
+    """Float32 (B,) in [0, 1]; of a distilled model (B, 3): time, guidance and step of each item."""
     time = np.asarray(time_B, np.float32)
-    if time.shape != (batch,):
-        raise InputError(f"time_B has shape {time.shape}, should be ({batch},): a time an item")
+    wanted = (batch, 3) if distilled else (batch,)
+    if time.shape != wanted:
+        what = "time, guidance and step" if distilled else "a time"
+        raise InputError(f"time_B has shape {time.shape}, should be {wanted}: {what} an item")
     if not (np.all(time >= 0) and np.all(time <= 1)):
         raise InputError(f"time_B holds {time.min()} to {time.max()}, should be in 0 to 1")
     return time
@@ -131,3 +133,26 @@ def speakers(normal_BNM: np.ndarray, prompt_B: np.ndarray, patch_size: int) -> n
         for mel, n in zip(normal_BNM, prompt_B)
     ]
     return np.stack(means).astype(np.float32)
+
+
+def distilled(config: ModelConfig, options: SampleOptions) -> None:
+    """Raises InputError for options that a distilled model was not taught."""
+    usual = SampleOptions()
+    for name in ("method", "sway_sampling_coef", "guidance", "zero_init", "cfg_from", "cfg_until"):
+        if (got := getattr(options, name)) != (want := getattr(usual, name)):
+            raise InputError(
+                f"{name} is {got}, but {config.name} is distilled: its steps were taught with"
+                f" {name} {want}; leave it out, or speak with the model that it was made from"
+            )
+    steps = config.chosen(options, "steps")
+    if config.step_counts and steps not in config.step_counts:
+        counts = ", ".join(map(str, config.step_counts))
+        raise InputError(
+            f"steps is {steps}, but {config.name} is distilled: it was taught {counts} steps"
+        )
+    strength, most = config.chosen(options, "cfg_strength"), config.dit.max_strength
+    if strength > most:
+        raise InputError(
+            f"cfg_strength is {strength:g}, but {config.name} is distilled: it was taught"
+            f" strengths of 0 to {most:g}"
+        )

@@ -105,7 +105,7 @@ def evaluation_times(times: list[float], method: str = "euler", zero_init: int =
     return asked
 
 
-def guide(conditional: Any, unconditional: Any, strength: float) -> Any:
+def guide(conditional: Any, unconditional: Any, strength: Any) -> Any:
     """Classifier-free guidance (arXiv 2207.12598) in this project's convention: 0 is none."""
     return conditional + strength * (conditional - unconditional)
 

@@ -42,12 +42,12 @@ class TextStates:
             read = text_BT[missing] >= 0
             made = self.encode(np.where(read, text_BT[missing], 0), read)
             for i, states in zip(missing, made):
-                found[i] = states[: len(rows[i])].astype(np.float32)
-                self.store(rows[i], found[i])
-        width = next(row.shape[1] for row in found if row is not None)
-        both = np.zeros((*text_BT.shape, width), np.float32)
-        for place, row in zip(both, found):
-            place[: len(row)] = row
+                found[i] = fresh = states[: len(rows[i])].astype(np.float32)
+                self.store(rows[i], fresh)
+        known = [row for row in found if row is not None]
+        both = np.zeros((*text_BT.shape, known[0].shape[1]), np.float32)
+        for i, row in enumerate(known):
+            both[i, : len(row)] = row
         return both
 
     def stored(self, ids_T: np.ndarray) -> np.ndarray | None:

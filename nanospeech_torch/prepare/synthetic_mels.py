@@ -96,6 +96,10 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     engine = load_engine(args.model, backend="torch")
     if not engine.aligned:
         raise InputError(f"{engine.folder} is no aligned model: it cannot align texts")
+    if engine.distilled:
+        raise InputError(
+            f"{engine.folder} is distilled: it cannot begin between its steps; name its teacher"
+        )
     speaker = Speaker(engine, args.voice, seed=0)
     name = args.voice or engine.config.default_voice or "voice"
     seconds, left = 0.0, 3600 * args.hours

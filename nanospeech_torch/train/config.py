@@ -20,12 +20,13 @@ from nanospeech.config import (
 from nanospeech.errors import CheckpointError, InputError, require
 from nanospeech_torch.train.data.batch import LossConfig
 from nanospeech_torch.train.loop.config import LogConfig, TrainConfig
+from nanospeech_torch.train.objectives.distill import DistillConfig
 from nanospeech_torch.train.objectives.vocoder_gan import VocoderLossConfig
 from nanospeech_torch.train.optim.optimizers import OptimizerConfig
 from nanospeech_torch.train.scale.parallel import ParallelConfig
 from nanospeech_torch.train.scale.speed import SpeedConfig
 
-MODELS = ("speech", "duration", "vocoder")
+MODELS = ("speech", "distilled", "duration", "vocoder")
 PRECISIONS = ("no", "bf16", "fp16")
 
 
@@ -58,12 +59,15 @@ def section(default: type) -> Any:
 class RunConfig:
     """All settings of a run. Running the same file again resumes the run."""
 
-    model: str = option("speech", "what is trained: speech, duration or vocoder")
+    model: str = option("speech", "what is trained: speech, distilled, duration or vocoder")
     run_dir: str = option("runs/nanospeech", "where checkpoints, log.csv and samples go")
     initial: str | None = option(
         None,
         "release folder whose speech model, or vocoder, a fresh run starts from; its sizes are "
         "kept, but for dit.aligner_dim, prompt_dim and depth, which may grow",
+    )
+    teacher: str | None = option(
+        None, "release folder whose speech model a distilled one learns of, and starts as"
     )
     total_steps: int = option(100_000, "optimiser steps")
     warmup_steps: int = option(1000, "of them, until the rate is at its peak")
@@ -77,6 +81,7 @@ class RunConfig:
     duration: DurationConfig = section(DurationConfig)
     vocoder: VocoderConfig = section(VocoderConfig)
     loss: LossConfig = section(LossConfig)
+    distill: DistillConfig = section(DistillConfig)
     vocoder_loss: VocoderLossConfig = section(VocoderLossConfig)
     optimizer: OptimizerConfig = section(OptimizerConfig)
     parallel: ParallelConfig = section(ParallelConfig)
@@ -89,8 +94,13 @@ class RunConfig:
             if getattr(self, name) not in known:
                 choices = ", ".join(k for k in known if k)
                 raise InputError(f"{name} is {getattr(self, name)!r}; choose from {choices}")
-        if self.initial and self.model == "duration":
-            raise InputError("initial is for speech models and vocoders, and model is duration")
+        if self.initial and self.model not in ("speech", "vocoder"):
+            raise InputError(f"initial is for speech and vocoder, and model is {self.model}")
+        if bool(self.teacher) != (self.model == "distilled"):
+            raise InputError(
+                f"model is {self.model} and teacher {self.teacher!r}; a distilled model is made of"
+                " a teacher, a release folder (--set teacher=FOLDER), and no other is"
+            )
         for name in ("total_steps", "save_step"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}, should be at least 1")
@@ -98,12 +108,16 @@ class RunConfig:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, without the sections of other kinds of model."""
         values = dataclasses.asdict(self)
-        parts = {"speech": ("dit", "loss"), "duration": ("duration",)}
-        parts["vocoder"] = ("vocoder", "vocoder_loss")
-        for kind, names in parts.items():
-            if kind != self.model:
-                for name in names:
-                    del values[name]
+        parts = {
+            "speech": ("dit", "loss"),
+            "distilled": ("distill", "loss"),
+            "duration": ("duration",),
+            "vocoder": ("vocoder", "vocoder_loss"),
+        }
+        for name in {n for names in parts.values() for n in names} - {*parts[self.model]}:
+            del values[name]
+        if self.model != "distilled":
+            del values["teacher"]
         return values
 
 

@@ -46,6 +46,11 @@ def load_objective(
     release = folder if isinstance(folder, Release) else open_release(folder)
     tokenizer, added = extend_vocab(release.tokenizer, extra_vocab)
     config = release.config
+    if config.dit.max_strength:
+        raise InputError(
+            f"{release.folder} is distilled, which is not trained further this way; train the model"
+            " that it was made from, then distill that"
+        )
     tensors = float_weights(release, MODEL)
     network, tensors = extend(config.dit, tensors, len(release.tokenizer), len(added))
     with torch.device("meta"):

@@ -11,6 +11,7 @@ import torch
 from nanospeech.config import DiTConfig
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.release.folder import VOCODER, Release, open_release
+from nanospeech.release.voices import find_voice
 from nanospeech.text.languages import base_code
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 from nanospeech_torch.dit import DiT
@@ -23,6 +24,7 @@ from nanospeech_torch.train.loop.trainer import (
     Trainer,
     VocoderTrainer,
 )
+from nanospeech_torch.train.objectives.distill import Distilled
 from nanospeech_torch.train.objectives.duration import DurationPredictor
 from nanospeech_torch.train.objectives.flow import Nanospeech
 from nanospeech_torch.train.objectives.vocoder_gan import VocoderGAN
@@ -37,6 +39,7 @@ from .scale import estimate
 
 TRAINERS: dict[str, type[Trainer]] = {
     "speech": NanospeechTrainer,
+    "distilled": NanospeechTrainer,
     "duration": DurationTrainer,
     "vocoder": VocoderTrainer,
 }
@@ -64,6 +67,8 @@ def build_objective(config: RunConfig, tokenizer: Tokenizer | None) -> Any:
         if config.initial:
             take_vocoder(vocoder, open_release(config.initial))
         return VocoderGAN(vocoder, config.audio, config.vocoder_loss, config.train.seed)
+    if config.model == "distilled":
+        return build_student(config)
     assert tokenizer is not None
     if config.model == "speech":
         if config.initial:
@@ -72,6 +77,38 @@ def build_objective(config: RunConfig, tokenizer: Tokenizer | None) -> Any:
         return Nanospeech(network, tokenizer, config.audio, config.loss)
     transformer = DurationTransformer(replace(config.duration, text_num_embeds=len(tokenizer)))
     return DurationPredictor(transformer, tokenizer, config.audio)
+
+
+def find_teacher(config: RunConfig) -> Release:
+    """The release of config.teacher, with the weights of distill.voice.
+
+    Raises:
+        InputError: no such folder or voice, or it is distilled itself.
+    """
+    assert config.teacher is not None
+    release = open_release(config.teacher)
+    if release.config.dit.max_strength or release.config.echo:
+        raise InputError(f"{release.folder} is distilled itself, or no speech model of mels")
+    if name := config.distill.voice:
+        release = replace(release, voice=find_voice(name, release.folder).weights)
+    return release
+
+
+def build_student(config: RunConfig) -> Distilled:
+    """A student that begins as its teacher, but that guidance and step are inputs of it.
+
+    Raises:
+        InputError: see find_teacher; or the run splits its model.
+    """
+    if config.parallel.shard > 1 or config.parallel.tensor > 1:
+        raise InputError("a student is whole on every process; set parallel.shard, tensor: 1")
+    release, c = find_teacher(config), config.distill
+    teacher = load_objective(release)
+    network = teacher.transformer
+    student = DiT(replace(network.config, max_strength=c.max_strength))
+    student.load_state_dict({**student.state_dict(), **network.state_dict()})
+    tokenizer, seed = teacher.tokenizer, config.train.seed
+    return Distilled(student, release.config, network, c, tokenizer, config.loss, seed)
 
 
 def take_vocoder(vocoder: Vocos, release: Release) -> None:
@@ -150,7 +187,8 @@ def build_trainer(config: RunConfig, **accelerate_kwargs: Any) -> Trainer:
 
     A model that is split over processes is built on the meta device and filled part by part.
     """
-    tokenizer = None if config.model == "vocoder" else build_tokenizer(config.data)
+    carried = config.model in ("vocoder", "distilled")  # reads no texts, or as its teacher does
+    tokenizer = None if carried else build_tokenizer(config.data)
     split = config.parallel.shard > 1 or config.parallel.tensor > 1
     base = config.optimizer.mup_base_dim
     with torch.device("meta" if split and not base else "cpu"):
@@ -176,6 +214,11 @@ def build_trainer(config: RunConfig, **accelerate_kwargs: Any) -> Trainer:
 
 def dry_run(config: RunConfig) -> str:
     """Sizes, work and memory of a run; allocates no weights and reads its vocabulary alone."""
+    if config.model == "distilled":
+        release = find_teacher(config)
+        dit = replace(release.config.dit, max_strength=config.distill.max_strength)
+        config = replace(config, model="speech", teacher=None, dit=dit, audio=release.config.audio)
+        return estimate.dry_run(config, len(release.tokenizer))
     if config.model != "vocoder":
         try:
             tokens = len(build_tokenizer(config.data))

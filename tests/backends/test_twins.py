@@ -107,6 +107,7 @@ def test_graphs_have_every_layer_that_networks_use():
         {"text_upsampling": "aligned", "patch_size": 2},
         {"text_upsampling": "aligned", "aligner_dim": 24, "prompt_dim": 24},
         {"text_upsampling": "average", "conv_layers": 0},
+        {"max_strength": 5.0},
     ],
 )
 def test_parameters_have_the_same_names_and_shapes(fields):

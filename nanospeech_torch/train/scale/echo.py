@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -21,7 +22,12 @@ from nanospeech_torch.echo.network import EchoDiT
 from .estimate import Memory
 from .profile import linear
 
-SPEAKER = {"speaker_dim": 1024, "speaker_heads": 8, "speaker_ff_dim": 2816, "text_dim": 1024}
+SPEAKER: dict[str, Any] = {
+    "speaker_dim": 1024,
+    "speaker_heads": 8,
+    "speaker_ff_dim": 2816,
+    "text_dim": 1024,
+}
 SCALES = {
     "800M": EchoConfig(text_input=640),
     "3B": EchoConfig(
