@@ -10,7 +10,7 @@ from nanospeech.release.quantization import CHOICES
 
 from .kinds import KINDS
 
-ABOUT = """Makes a release folder, which both backends read, from trained checkpoints or another
+ABOUT = """Makes a release folder, which all backends read, from trained checkpoints or another
 such folder.
 
   nanospeech convert runs/nanospeech --vocoder vocos-mel-24khz --output mine

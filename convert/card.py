@@ -66,8 +66,8 @@ def model_card(
     trained = f", {step:,} optimiser steps" if step else ""
     return f"""{front}# {config.name}
 
-A nanospeech text-to-speech model{trained}. PyTorch and MLX
-read the same files.
+A nanospeech text-to-speech model{trained}. PyTorch, MLX
+and ONNX Runtime read the same files.
 
 ```sh
 python -m nanospeech.generate --model . --text "Hello there." --output hello.wav

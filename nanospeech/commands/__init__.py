@@ -22,7 +22,7 @@ COMMANDS = {
     "train": "train a model from a recipe or a YAML file",
     "finetune": "minutes of recordings to a voice",
     "evaluate": "measure word errors, similarity, sound quality and speed",
-    "convert": "a trained checkpoint to a folder that both backends read",
+    "convert": "a trained checkpoint to a folder that all backends read",
     "publish": "model card, listening page, voices of a folder",
 }
 USAGE = """usage: nanospeech COMMAND ...

@@ -71,7 +71,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--allow-voices", action="store_true", help="let clients add voices from recordings")
     machine = parser.add_argument_group("with what").add_argument
     machine("--model", help="release folder or Hugging Face repository (default: what ships)")
-    machine("--backend", default="auto", metavar="NAME", help="torch, mlx or another; auto chooses")
+    machine("--backend", default="auto", metavar="NAME", help="torch, mlx, onnx or another")
     machine("--device", help="for example cpu, cuda, mps or gpu; a GPU if there is one")
     machine("--dtype", help="float32, float16 or bfloat16")
     machine("--quantize", type=int, metavar="BITS", help="round the weights to 4 or 8 bits")

@@ -294,7 +294,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--sentences", type=Path, default=SENTENCES, help="one a line (default: 100 that ship)")
     add("--whisper", default="base", help="faster-whisper size or folder")
     add("--speaker-model", default="resemblyzer", help="as for nanospeech evaluate")
-    add("--backend", default="auto", help="auto, torch or mlx")
+    add("--backend", default="auto", help="auto, torch, mlx or onnx")
     add("--device", help="for example cpu or cuda")
     add("--threads", type=int, default=1, help="of the recogniser")
     add("--wavs", type=Path, help="folder that keeps the utterances")

@@ -277,7 +277,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--voice", help="built-in voice")
     add("--ref-audio", help="instead of a voice, a recording to imitate")
     add("--ref-text", help="what is said in it")
-    add("--backend", default="auto", help="auto, torch or mlx")
+    add("--backend", default="auto", help="auto, torch, mlx or onnx")
     add("--device", default="cpu", help="for example cpu, cuda or gpu (default: %(default)s)")
     add("--sentences", type=Path, default=SENTENCES, help="one a line; no test sentences")
     add("--limit", type=int, help="only the first so many of them")

@@ -98,8 +98,8 @@ def about(folder: Path, config: ModelConfig) -> str:
     d, audio = config.dit, config.audio
     return f"""# {config.name}
 
-A nanospeech text-to-speech model, {size:.1f} MB with its voices. PyTorch and MLX read the same
-files.
+A nanospeech text-to-speech model, {size:.1f} MB with its voices. PyTorch, MLX and ONNX
+Runtime read the same files.
 
 ```sh
 python -m nanospeech.generate --model . --text "Hello there." --output hello.wav

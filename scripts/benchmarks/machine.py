@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("nanospeech", "torch", "mlx", "accelerate", "numpy")
+PACKAGES = ("nanospeech", "torch", "mlx", "onnxruntime", "accelerate", "numpy")
 
 
 def surroundings(script: str, argv: Sequence[str]) -> dict[str, Any]:

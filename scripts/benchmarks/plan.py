@@ -32,6 +32,8 @@ AS_UPSTREAM: dict[str, Any] = {
     "cfg_strength": 2.0,
 }
 
+BACKENDS = ("auto", "torch", "mlx", "onnx", "both", "all")  # both: torch and mlx
+
 
 def backends(wanted: str) -> list[str]:
     """The backends of --backend.
@@ -39,7 +41,8 @@ def backends(wanted: str) -> list[str]:
     Raises:
         BackendError: one of them is not installed.
     """
-    return [pick_backend(name) for name in (("torch", "mlx") if wanted == "both" else (wanted,))]
+    several = {"both": ("torch", "mlx"), "all": ("torch", "mlx", "onnx")}
+    return [pick_backend(name) for name in several.get(wanted, (wanted,))]
 
 
 def thread_words(count: Any) -> list[str]:

@@ -1,7 +1,7 @@
 """Benchmarks speech: real-time factor, first audio, memory, cold start. The last line is JSON.
 
     python -m scripts.benchmarks.speech_cli   the voice that ships
-    python -m scripts.benchmarks.speech_cli MODEL --backend both --dtype float32,bfloat16
+    python -m scripts.benchmarks.speech_cli MODEL --backend all --dtype float32,bfloat16
     python -m scripts.benchmarks.speech_cli --upstream --ladder   beside nanospeech 0.0.6
     python -m scripts.benchmarks.speech_cli --external espeak='espeak-ng -w {out} {text}'
     python -m scripts.benchmarks.speech_cli --piper VOICE.onnx --batch 1,4
@@ -143,7 +143,7 @@ def parser() -> argparse.ArgumentParser:
     add("model", nargs="?", help="release folder or Hub repository; the packaged one if not given")
     add("--random", metavar="SIZE", help="random weights: a name in nanospeech/configs, or a YAML")
     add("--voice", help="built-in voice")
-    add("--backend", default=Cell.backend, choices=("auto", "torch", "mlx", "both"))
+    add("--backend", default=Cell.backend, choices=bench_plan.BACKENDS)
     add("--device", help="for example cpu, cuda or gpu")
     add("--dtype", type=types, default=[Cell.dtype], metavar="A,B", help="float32, bfloat16, …")
     add("--quantize", type=int, metavar="BITS", help="round weights to 4 or 8 bits on load")
