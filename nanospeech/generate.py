@@ -221,18 +221,14 @@ def generate(args: argparse.Namespace) -> int:
     from nanospeech.speech.script import check_speech, spoken_text
     from nanospeech.speech.speaker import step_bar
     from nanospeech.speech.subtitles import check_subtitles, write_subtitles
-    from nanospeech.text.markup import read_markup
-    from nanospeech.text.ssml import read_ssml
 
     from .audio import wave as audio
 
     options, how, seconds = read_options(args)
     text: Any = choose_text(args)
     arrives = not isinstance(text, str)
-    if args.ssml:
-        text = read_ssml(text)
-    elif args.markup:
-        text = read_markup(text)
+    if (read := markup_reader(args)) is not None:
+        text = read(text)
     check_speech(None if arrives else spoken_text(text), args.speed, args.seed, seconds)
     target, device = args.output, None
     if target is None and (device := audio.player()) is None:
@@ -272,6 +268,16 @@ def generate(args: argparse.Namespace) -> int:
     if device is not None and isinstance(out, Memory):
         audio.play(out.wave, out.sample_rate)
     return 0
+
+
+def markup_reader(args: argparse.Namespace) -> Callable[[str], Any] | None:
+    """What reads the markup that is asked for; None if none is."""
+    from nanospeech.text.markup import read_markup
+    from nanospeech.text.ssml import read_ssml
+
+    if args.ssml and args.markup:
+        raise InputError("give --markup or --ssml, not both")
+    return read_ssml if args.ssml else read_markup if args.markup else None
 
 
 def choose_text(args: argparse.Namespace) -> str | Iterator[str]:
@@ -351,10 +357,10 @@ def speak_batch(args: argparse.Namespace) -> int:
 
     options, how, seconds = read_options(args)
     given = args.text is not None or args.file is not None
-    if given or args.stream or args.markup or args.ssml or seconds is not None:
+    if given or args.stream or seconds is not None:
         raise InputError(
-            "--batch speaks the lines of its file; give it without --text, --file, --stream,"
-            " --markup, --ssml and the seconds of --duration"
+            "--batch speaks the lines of its file; give it without --text, --file, --stream"
+            " and the seconds of --duration"
         )
     if args.output in (None, "-"):
         raise InputError("--batch writes into a folder; name it with --output FOLDER")
@@ -373,6 +379,7 @@ def speak_batch(args: argparse.Namespace) -> int:
         args.overwrite,
         progress=not args.quiet,
         subtitles=args.subtitles and (args.subtitles, args.subtitle_words),
+        read=markup_reader(args),
     )
     for number, why in sorted(outcome.failures.items()):
         say(f"line {number}: {why}")

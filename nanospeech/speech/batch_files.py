@@ -11,6 +11,7 @@ from typing import Any
 
 from nanospeech.config import BatchLimits
 from nanospeech.errors import InputError
+from nanospeech.text.markup import Marked
 
 from .batching import effort, length_bar, speak_each
 from .chunks import Utterance
@@ -59,10 +60,14 @@ class Outcome:
     failures: dict[int, str] = field(default_factory=dict)
 
 
-def read_lines(text: str) -> tuple[list[Line], dict[int, str]]:
+def read_lines(text: str, marked: bool = False) -> tuple[list[Line], dict[int, str]]:
     """Parses the lines of a file: "text", named by its line number, or "id|text".
 
     Blank lines are skipped, but counted.
+
+    Args:
+        text: of the file.
+        marked: whether it has markup, within whose brackets a | may stand.
 
     Returns:
         The lines, and the number and fault of each invalid one.
@@ -72,6 +77,8 @@ def read_lines(text: str) -> tuple[list[Line], dict[int, str]]:
         if not line.strip():
             continue
         name, bar, said = line.partition("|")
+        if marked and set(name) & set("[<"):
+            name, bar, said = "", "", line
         name = name.strip() if bar else f"{number:04d}"
         if not NAME.fullmatch(name):
             faults[number] = (
@@ -93,6 +100,7 @@ def speak_file(
     overwrite: bool = False,
     progress: bool = False,
     subtitles: tuple[str, bool] | None = None,
+    read: Callable[[str], Marked] | None = None,
 ) -> Outcome:
     """Speaks the lines of a text, each into its WAV file as soon as it is done.
 
@@ -104,6 +112,7 @@ def speak_file(
         overwrite: speak lines again whose file is there.
         progress: show a bar on stderr.
         subtitles: write a file of this format beside each WAV; and whether by words.
+        read: read_markup or read_ssml, if the lines have markup.
 
     Returns:
         The results so far, also after Ctrl-C.
@@ -111,19 +120,20 @@ def speak_file(
     Raises:
         InputError: there are no lines, or the folder cannot be made.
     """
-    lines, faults = read_lines(text)
+    lines, faults = read_lines(text, marked=read is not None)
     if not lines and not faults:
         raise InputError("no text: the batch has no lines")
     folder = make_folder(folder)
     left = [line for line in lines if overwrite or not (folder / line.file).exists()]
     outcome = Outcome(there=len(lines) - len(left), failures=faults)
+    texts, left = read_texts(left, read, faults)
     if not left:
         return outcome
     speaker = load()
     began = time.perf_counter()
-    results = speak_each(speaker, [line.text for line in left], None, limits)
+    results = speak_each(speaker, texts, None, limits)
     try:
-        lengths = [effort(speaker, line.text) for line in left]
+        lengths = [effort(speaker, text) for text in texts]
         with length_bar(lengths, "file", progress) as done:
             for index, result in results:
                 write(result, left[index], folder, outcome, subtitles)
@@ -132,6 +142,20 @@ def speak_file(
         outcome.interrupted = True
     outcome.elapsed = time.perf_counter() - began
     return outcome
+
+
+def read_texts(
+    lines: list[Line], read: Callable[[str], Marked] | None, faults: dict[int, str]
+) -> tuple[list[str | Marked], list[Line]]:
+    """What lines say, and the lines without those whose markup is wrong, which become faults."""
+    texts, good = [], []
+    for line in lines:
+        try:
+            texts.append(line.text if read is None else read(line.text))
+            good.append(line)
+        except InputError as e:
+            faults[line.number] = str(e)
+    return texts, good
 
 
 def write(

@@ -16,11 +16,14 @@ import numpy as np
 
 from nanospeech.config import BatchLimits
 from nanospeech.errors import InputError
+from nanospeech.text.markup import Marked
 from nanospeech.text.sentences import byte_length
 
 from . import chunks as speech
 from .chunks import Chunk, Utterance
+from .marked import directed
 from .pauses import Paced, set_pauses
+from .script import spoken_text
 
 WINDOW = 8  # times the items of a batch: texts that are taken together
 FIRST_GROUP, LAST_GROUP = 0.25, 2.0  # times the items of a batch: chunks that are sorted together
@@ -49,7 +52,7 @@ def batches(frames: Sequence[int], limits: BatchLimits) -> list[list[int]]:
 
 def speak_each(
     speaker: Any,
-    texts: Iterable[str],
+    texts: Iterable[str | Marked],
     seeds: Iterable[int] | None = None,
     limits: BatchLimits = BatchLimits(),
 ) -> Iterator[tuple[int, Utterance | InputError]]:
@@ -60,7 +63,7 @@ def speak_each(
 
     Args:
         speaker: a nanospeech.Speaker.
-        texts: what to say.
+        texts: what to say; of nanospeech.text.markup.read_markup if it has markup.
         seeds: one for each text; None is the speaker's own for all.
         limits: of a batch.
 
@@ -77,12 +80,13 @@ def speak_each(
                 f"seeds are {len(seeds)}, from {min(seeds, default=0)}; give one for each of the"
                 f" {len(texts)} texts, 0 or more"
             )
-    left = enumerate(texts)
+    left, voices = enumerate(texts), {}
     while window := dict(islice(left, WINDOW * limits.items)):
         own = {i: speaker.seed if seeds is None else seeds[i] for i in window}
         chunk_bytes = speaker.prompt.rate * speaker.chunk_seconds
         for group in groups(window, chunk_bytes, limits):
-            yield from _speak_group(speaker, {i: window[i] for i in group}, own, limits)
+            texts_of = {i: window[i] for i in group}
+            yield from _speak_group(speaker, texts_of, own, limits, voices)
 
 
 def groups(texts: Mapping[int, Any], chunk_bytes: float, limits: BatchLimits) -> list[list[int]]:
@@ -123,7 +127,23 @@ def effort(speaker: Any, text: Any) -> int:
 
 def text_bytes(text: Any) -> int:
     """The length of a text in bytes; 0 for anything else."""
-    return byte_length(text) if isinstance(text, str) else 0
+    return byte_length(spoken_text(text)) if isinstance(text, (str, Marked)) else 0
+
+
+class Planned(NamedTuple):
+    """A chunk, who speaks it, and where it stands in its text.
+
+    Attributes:
+        who: the speaker, or one of a style of markup.
+        chunk: what is spoken.
+        first: whether its text begins with it.
+        last: whether its text ends with it.
+    """
+
+    who: Any
+    chunk: Chunk
+    first: bool
+    last: bool
 
 
 class Spoken(NamedTuple):
@@ -135,67 +155,91 @@ class Spoken(NamedTuple):
 
 
 def _speak_group(
-    speaker: Any, texts: dict[int, str], seeds: dict[int, int], limits: BatchLimits
+    speaker: Any,
+    texts: dict[int, Any],
+    seeds: dict[int, int],
+    limits: BatchLimits,
+    voices: dict[str, Any],
 ) -> Iterator[tuple[int, Utterance | InputError]]:
     """Speaks the texts of one group."""
-    planned: dict[int, list[Chunk]] = {}
+    planned: dict[int, list[Planned]] = {}
     for index, text in texts.items():
         try:
-            planned[index] = plan(speaker, text, seeds[index])
+            planned[index] = plan(speaker, text, seeds[index], voices)
         except InputError as e:
             yield index, e
-    start = len(speaker.prompt.mel)
-    items = [(index, place) for index in planned for place in range(len(planned[index]))]
-    frames = [start + planned[index][place].frames for index, place in items]
     spoken: dict[int, dict[int, Spoken]] = defaultdict(dict)
     spent: dict[int, float] = defaultdict(float)
-    for batch in batches(frames, limits):
+    for places in _batches_by_voice(planned, limits):
         began = time.perf_counter()
-        places = [items[i] for i in batch]
-        done = _speak_batch(
-            speaker,
-            [planned[index][place] for index, place in places],
-            [place == 0 for _, place in places],
-            [place == len(planned[index]) - 1 for index, place in places],
-        )
-        each = (time.perf_counter() - began) / sum(frames[i] for i in batch)
-        for i, (index, place), result in zip(batch, places, done):
+        batch = [planned[index][place] for index, place in places]
+        done = _speak_batch(batch)
+        elapsed = time.perf_counter() - began
+        frames = [_frames(one) for one in batch]
+        for (index, place), own, result in zip(places, frames, done):
             spoken[index][place] = result
-            spent[index] += each * frames[i]
+            spent[index] += elapsed * own / sum(frames)
             if len(spoken[index]) == len(planned[index]):
-                yield index, _utterance(speaker, planned[index], spoken.pop(index), spent[index])
+                chunks = [one.chunk for one in planned[index]]
+                yield index, _utterance(speaker, chunks, spoken.pop(index), spent[index])
 
 
-def plan(speaker: Any, text: str, seed: int) -> list[Chunk]:
+def _frames(planned: Planned) -> int:
+    """Mel frames of a chunk behind its prompt."""
+    return len(planned.who.prompt.mel) + planned.chunk.frames
+
+
+def _batches_by_voice(
+    planned: Mapping[int, Sequence[Planned]], limits: BatchLimits
+) -> Iterator[list[tuple[int, int]]]:
+    """The chunks of texts, as text and place in it, in batches of one voice each."""
+    voices: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for index, chunks in planned.items():
+        for place, one in enumerate(chunks):
+            voices[id(one.who.prompt)].append((index, place))
+    for items in voices.values():
+        frames = [_frames(planned[index][place]) for index, place in items]
+        for batch in batches(frames, limits):
+            yield [items[i] for i in batch]
+
+
+def plan(speaker: Any, text: Any, seed: int, voices: dict[str, Any]) -> list[Planned]:
     """The chunks of a text. Durations are predicted one by one, so they equal those of speak().
+
+    Args:
+        speaker: of the text.
+        text: a string or of read_markup.
+        seed: of its first chunk.
+        voices: speakers of the voices that markup names, see marked.directed.
 
     Raises:
         InputError: the text cannot be spoken.
     """
-    if not isinstance(text, str):
+    if not isinstance(text, (str, Marked)):
         raise InputError(f"a text should be a string, got {type(text).__name__}")
-    return [
-        speaker.chunk(part.text, seed + i, after=part.after, words=part.words)
-        for i, part in enumerate(speaker.parts(text))
-    ]
+    own = directed(speaker, text, voices)
+    parts, found = own.parts(text), []
+    for i, part in enumerate(parts):
+        who = own.casts.get(part.style, own)
+        chunk = who.part_chunk(part, seed + i)
+        found.append(Planned(who, chunk, i == 0, i == len(parts) - 1))
+    return found
 
 
-def _speak_batch(
-    speaker: Any, chunks: list[Chunk], firsts: list[bool], lasts: list[bool]
-) -> list[Spoken]:
-    """Chunks, of which some are the first or the last of their texts, as speech."""
-    engine = speaker.engine
-    mels = speech.sample(engine, speaker.prompt, chunks, speaker.options)
+def _speak_batch(batch: Sequence[Planned]) -> list[Spoken]:
+    """Chunks of one voice as speech."""
+    who, chunks = batch[0].who, [one.chunk for one in batch]
+    engine = who.engine
+    mels = speech.sample(engine, who.prompt, chunks, who.options)
     paced = [
-        set_pauses(engine, mel, chunk, speaker.output, first)
-        for mel, chunk, first in zip(mels, chunks, firsts)
+        set_pauses(engine, mel, one.chunk, who.output, one.first) for mel, one in zip(mels, batch)
     ]
-    waves = speech.vocode(engine, speaker.prompt, [p.mel for p in paced])
+    waves = speech.vocode(engine, who.prompt, [p.mel for p in paced])
     engine.clear_cache()
     hop = engine.config.audio.hop_length
     return [
-        Spoken(w[: p.samples(hop)] if last else w, mel if p.ends is None else mel[:0], p)
-        for w, mel, p, last in zip(waves, mels, paced, lasts)
+        Spoken(w[: p.samples(hop)] if one.last else w, mel if p.ends is None else mel[:0], p)
+        for w, mel, p, one in zip(waves, mels, paced, batch)
     ]
 
 

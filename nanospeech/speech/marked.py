@@ -13,8 +13,13 @@ from nanospeech.text.markup import Marked, Style
 from .script import SPEEDS
 
 
-def directed(speaker: Any, text: str | Marked) -> Any:
+def directed(speaker: Any, text: str | Marked, known: dict[str, Any] | None = None) -> Any:
     """The speaker that speaks a text: itself, or for markup one that knows its words and styles.
+
+    Args:
+        speaker: a nanospeech.Speaker.
+        text: what to say.
+        known: speakers of voices, by name, so that many texts share them; new ones are added.
 
     Raises:
         InputError: a voice that is not there, or sounds for a model that reads no phonemes.
@@ -30,27 +35,37 @@ def directed(speaker: Any, text: str | Marked) -> Any:
                 f" {word!r} by them; respell the word instead"
             )
         words = Lexicon(text.phonemes)
-        known = speaker.tokenizer.lexicon
-        other.tokenizer = speaker.tokenizer.with_lexicon(known | words if known else words)
-    other.casts = {}
+        lexicon = speaker.tokenizer.lexicon
+        other.tokenizer = speaker.tokenizer.with_lexicon(lexicon | words if lexicon else words)
+    other.casts, known = {}, {} if known is None else known
     for span in text.spans:
         if span.style != Style() and span.style not in other.casts:
-            other.casts[span.style] = cast(other, span.style)
+            other.casts[span.style] = cast(other, span.style, known)
     return other
 
 
-def cast(speaker: Any, style: Style) -> Any:
+def cast(speaker: Any, style: Style, known: dict[str, Any]) -> Any:
     """A speaker for a style that is not the speaker's own."""
     other = copy.copy(speaker)
     if style.voice is not None:
-        more = {"chunk_seconds": speaker.chunk_seconds, "output": speaker.output}
-        other = type(speaker)(
-            speaker.engine, style.voice, options=speaker.options, seed=speaker.seed, **more
-        )
+        if style.voice not in known:
+            known[style.voice] = voiced(speaker, style.voice)
+        other = copy.copy(known[style.voice])
         other.tokenizer, other.durations = speaker.tokenizer, speaker.durations
-        own, theirs = speaker.prompt.settings.loudness, other.prompt.settings.loudness
-        if own is not None and theirs is not None:  # both as loud as the speaker's own voice
-            gain = other.prompt.gain * 10 ** ((theirs - own) / 20)
-            other.prompt = dataclasses.replace(other.prompt, gain=gain)
     other.speed = min(max(speaker.speed * style.rate, SPEEDS[0]), SPEEDS[1])
+    return other
+
+
+def voiced(speaker: Any, voice: str) -> Any:
+    """A speaker with another voice of the model, as loud as the speaker's own.
+
+    Raises:
+        InputError: there is no such voice.
+    """
+    more = {"chunk_seconds": speaker.chunk_seconds, "output": speaker.output}
+    other = type(speaker)(speaker.engine, voice, options=speaker.options, seed=speaker.seed, **more)
+    own, theirs = speaker.prompt.settings.loudness, other.prompt.settings.loudness
+    if own is not None and theirs is not None:
+        gain = other.prompt.gain * 10 ** ((theirs - own) / 20)
+        other.prompt = dataclasses.replace(other.prompt, gain=gain)
     return other

@@ -158,8 +158,8 @@ def set_pauses(
         seconds = output.pause(kind)
         return None if seconds is None else round(seconds / speed * rate)
 
-    lead = _spread(0, begin, round(LEAD * rate), level, "before")
-    if first and begin < len(lead):
+    lead = _spread(0, begin, round((chunk.before or LEAD) * rate), level, "before")
+    if first and not chunk.before and begin < len(lead):
         lead = np.arange(begin)
     parts: list[tuple[np.ndarray, str]] = [(lead, "before")]
     stops = [begin]

@@ -50,12 +50,14 @@ class Part(NamedTuple):
         after: the pause behind it: a kind, or seconds.
         words: as written, by their places in the text.
         style: how it is spoken.
+        before: seconds of silence before it, if it is the first.
     """
 
     text: str
     after: str | float
     words: tuple[Written, ...] = ()
     style: Style = Style()
+    before: float = 0.0
 
 
 def parts(
@@ -74,7 +76,7 @@ def parts(
         full: the budget of later chunks, in bytes.
         rate: bytes a second.
     """
-    place = 0
+    place, before = 0, 0.0
     held: list[Written] = []  # words without a sound that came in a text without any
     for text in texts:
         span = text if isinstance(text, Span) else plain(text, place)
@@ -82,7 +84,7 @@ def parts(
         said = legible(span.said, tokenizer)
         words = written_words(span.written.text, said, lambda word: prepare(word, tokenizer))
         words = [replace(w, place=int(span.written.starts[w.place])) for w in words]
-        place += len(span.written)
+        place, before = place + len(span.written), before + span.before
         hidden, tags = hide(Traced.of(said.text), tokenizer.tags)  # which are never cut
         whole = joined([hidden, Traced.of(ending(span.written.text), len(said))])
         chunks, at = [], 0
@@ -97,7 +99,8 @@ def parts(
             after = pause_after(chunk.text)
             if line is lines[-1] and span.after is not None:
                 after = span.after
-            yield Part(line.text, after, own, span.style)
+            yield Part(line.text, after, own, span.style, before)
+            before = 0.0
         held = [] if chunks else words
 
 

@@ -164,6 +164,7 @@ class Speaker:
         seconds: float | None = None,
         after: str | float | None = None,
         words: tuple[Written, ...] = (),
+        before: float = 0.0,
     ) -> Chunk:
         """One of chunks(), with its ids and its length.
 
@@ -175,6 +176,7 @@ class Speaker:
             seconds: its wanted length; pauses are then left as the model makes them.
             after: kind or seconds of the next pause; None takes that of its last mark.
             words: as written, by their places in it.
+            before: seconds of silence at its beginning; 0 is the model's own.
 
         Raises:
             InputError: the model knows no character of it.
@@ -183,20 +185,24 @@ class Speaker:
         tokens, places = encode_places(Traced.of(text + config.dit.edge), self.tokenizer)
         if not len(tokens):
             raise InputError(f"the model knows no character of {text!r}")
-        frames, before = self.frames(text, tokens, seconds), 0
+        frames, added = self.frames(text, tokens, seconds), 0
         if seconds is not None:
             said = heard(tokens, places, self.tokenizer)
             return Chunk(text, tokens, frames, seed, words=words, characters=said)
         if config.leading_pause and frames < lengths.SHORT * config.audio.frame_rate:
             comma = encode(", ", self.tokenizer)
-            tokens, before = np.concatenate([comma, tokens]), len(comma)
-            places = np.pad(places, (before, 0), constant_values=-1)
+            tokens, added = np.concatenate([comma, tokens]), len(comma)
+            places = np.pad(places, (added, 0), constant_values=-1)
             frames += lengths.frames(config, comma, config.leading_pause)
         aligned = config.dit.text_upsampling == "aligned"
-        marks = find_marks(text, tokens, before, self.tokenizer) if aligned else ()
+        marks = find_marks(text, tokens, added, self.tokenizer) if aligned else ()
         after = pause_after(text) if after is None else after
         said = heard(tokens, places, self.tokenizer)
-        return Chunk(text, tokens, frames, seed, marks, after, self.speed, words, said)
+        return Chunk(text, tokens, frames, seed, marks, after, self.speed, words, said, before)
+
+    def part_chunk(self, part: Part, seed: int, seconds: float | None = None) -> Chunk:
+        """A part of a text as a chunk, see chunk()."""
+        return self.chunk(part.text, seed, seconds, part.after, part.words, part.before)
 
     def stream(
         self,
@@ -295,7 +301,7 @@ class Speaker:
                     on_step(index * steps + done, max(known, index + 1) * steps)
 
             who = self.casts.get(part.style, self)
-            chunk = who.chunk(part.text, self.seed + index, share, part.after, part.words)
+            chunk = who.part_chunk(part, self.seed + index, share)
             (mel,) = speech.sample(who.engine, who.prompt, [chunk], self.options, step)
             paced = set_pauses(who.engine, mel, chunk, self.output, first=not index)
             timeline.add(mel, chunk, paced, index)
@@ -355,7 +361,7 @@ class Speaker:
 
     def speak_many(
         self,
-        texts: Sequence[str],
+        texts: Sequence[str | Marked],
         seeds: Sequence[int] | None = None,
         progress: bool = False,
         raise_errors: bool = False,
@@ -367,7 +373,7 @@ class Speaker:
         cannot be heard or seen, in bfloat16 it is that of any other order of the same sums.
 
         Args:
-            texts: what to say.
+            texts: what to say, see speak().
             seeds: one for each text; None is the speaker's own for all.
             progress: show a bar on stderr.
             raise_errors: raise the first InputError instead of returning it.

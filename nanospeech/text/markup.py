@@ -44,12 +44,14 @@ class Span:
         style: how.
         after: seconds of the pause behind it, or its kind, of output.PAUSES; None: that of its
             marks.
+        before: seconds of silence before it; only where the text begins with a pause.
     """
 
     written: Traced
     said: Traced
     style: Style = Style()
     after: float | str | None = None
+    before: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ class Builder:
         self.written: list[Traced] = []
         self.said: list[Traced] = []
         self.length = 0
+        self.before = 0.0  # seconds of pauses before all text
 
     def text(self, text: str, place: int, said: str | None = None) -> None:
         """Takes a piece of text, and what is said for it if that is something else."""
@@ -113,22 +116,27 @@ class Builder:
         """Ends the span, if there is any text in it, with a pause."""
         written, said = joined(self.written), joined(self.said)
         if not any(c.isalnum() for c in written.text) and written.text.strip():
-            if not self.spans and after is None:  # marks that begin the next span
+            if not self.spans:  # marks that begin the next span
+                self._begin_later(after)
                 return
             self._add_marks(written, said)
             written = written[:0]
         if written.text.strip():
-            self.spans.append(Span(written, said, self.styles[-1], after))
+            before, self.before = self.before, 0.0
+            self.spans.append(Span(written, said, self.styles[-1], after, before))
         elif after is not None and self.spans:
             self.spans[-1] = replace(self.spans[-1], after=longer(self.spans[-1].after, after))
-        elif isinstance(after, float):
-            raise InputError("a pause stands before all text; begin with the text")
+        else:
+            self._begin_later(after)
         self.written, self.said, self.length = [], [], 0
+
+    def _begin_later(self, after: float | str | None) -> None:
+        """Takes a pause before all text."""
+        if isinstance(after, float):
+            self.before = min(self.before + after, LONGEST_PAUSE)
 
     def _add_marks(self, written: Traced, said: Traced) -> None:
         """Puts marks without a letter to the span before them."""
-        if not self.spans:
-            return
         last = self.spans[-1]
         moved = Traced(said.text, *(at + len(last.written) for at in (said.starts, said.stops)))
         both = joined([last.written, written]), joined([last.said, moved])

@@ -52,6 +52,23 @@ def test_markup_and_ssml_reach_the_speech_and_its_subtitles(tmp_path):
         assert words[1]["start"] - words[0]["end"] == pytest.approx(0.9, abs=0.1)
 
 
+def test_lines_of_a_batch_may_have_markup(tmp_path, capsys):
+    marked = "a|[pause 700ms]Hello [voice: robin]there[/voice].\nOne [say: two | T UW1].\nc|[slow]x"
+    ssml = "a|<speak><break time='700ms'/>Hello <voice name='robin'>there</voice>.</speak>"
+    for text, flag, code in ((marked, "--markup", 1), (ssml, "--ssml", 0)):
+        (tmp_path / "lines.txt").write_text(text)
+        out = tmp_path / flag
+        where = ["--batch", str(tmp_path / "lines.txt"), "--output", str(out)]
+        assert main([*where, flag, *FAST, "--subtitles", "json"]) == code
+        words = json.loads((out / "a.json").read_text())["words"]
+        assert [word["text"] for word in words] == ["Hello", "there."]
+        assert words[0]["start"] == pytest.approx(0.7, abs=0.1)
+    assert sorted(p.name for p in (tmp_path / "--markup").glob("*.wav")) == ["0002.wav", "a.wav"]
+    assert "line 3: [slow] at line 1, column 1 is not closed" in capsys.readouterr().err
+    with_both = ["--text", "Hi.", "--markup", "--ssml", "--model", "nowhere"]
+    assert main(with_both) == 2 and "not both" in capsys.readouterr().err
+
+
 def test_wrong_markup_is_refused_at_once(capsys):
     assert main(["--text", "Hi [pause x]", "--markup", "--model", "nowhere"]) == 2
     assert "[pause x] at line 1, column 4" in capsys.readouterr().err

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from nanospeech import InputError, OutputOptions, Speaker
+from nanospeech.config import BatchLimits
 from nanospeech.speech.marked import directed
 from nanospeech.text.markup import read_markup
+from nanospeech.text.ssml import read_ssml
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 from tests.speech.test_speaker import TEXT, EchoEngine, sound, speaker
 from tests.speech.test_words import ToneEngine, tones
@@ -53,3 +55,42 @@ def test_sounds_are_those_of_the_one_word_that_they_are_for():
     assert [word.text for word in part.words][2:3] == ["tomato,"]
     with pytest.raises(InputError, match="reads chars, not phonemes: it cannot say 'x'"):
         speaker().speak(read_markup("an [say: x | T OW1]"))
+
+
+def test_a_pause_before_all_text_is_heard_first():
+    voice = speaker(ToneEngine(), output=OutputOptions(loudness=None))
+    text = read_markup("[pause 800ms]one two")
+    spoken = voice.speak(text)
+    heard = tones(spoken.wave)
+    assert heard[0][0] == pytest.approx(0.8, abs=0.05) and spoken.words
+    assert spoken.words[0].start == pytest.approx(0.8, abs=0.05)
+    early = list(voice.pieces(text))
+    assert np.concatenate([p.wave for p in early]).shape == spoken.wave.shape
+    assert tuple(w for piece in early for w in piece.words) == spoken.words
+
+
+class CountingEngine(ToneEngine):
+    """A ToneEngine that notes the sizes of batches."""
+
+    def sample(self, noise_BNM, *args, **kwargs):
+        self.batches.append(len(noise_BNM))
+        return super().sample(noise_BNM, *args, **kwargs)
+
+
+def test_markup_in_a_batch_is_that_of_each_text_alone():
+    engine = CountingEngine()
+    voice = speaker(engine, output=OutputOptions(loudness=None))
+    texts = [
+        read_markup("[pause 300ms]one [slow]two three[/slow][pause 1s] four"),
+        "one two",
+        read_markup("[fast]five[/fast] six"),
+        read_ssml("<speak>seven<break time='900ms'/> <s>eight</s></speak>"),
+        read_markup("[voice: nobody]one[/voice]"),
+    ]
+    *good, bad = voice.speak_many(texts, limits=BatchLimits(items=3))
+    assert max(engine.batches) > 1
+    assert isinstance(bad, InputError) and "nobody" in str(bad)
+    for text, together in zip(texts, good):
+        alone = voice.speak(text)
+        assert isinstance(together, type(alone))
+        assert np.array_equal(together.wave, alone.wave) and together.words == alone.words

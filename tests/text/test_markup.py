@@ -44,7 +44,6 @@ def test_other_brackets_are_text(text):
     [
         ("Hi.\nOh [pause x] so.", r"\[pause x\] at line 2, column 4: 'x' is no time; write 500ms"),
         ("Hi [pause 20s]", "at most 10 s"),
-        ("[pause 1s] Hi", "begin with the text"),
         ("Hi [spell: !]", "no letter to spell"),
         ("Hi [spell ABC]", r"write \[spell: ABC\]"),
         ("Hi [say: tomato]", r"the word, \| and its sounds"),
@@ -115,6 +114,20 @@ def test_entities_and_document_types_are_refused():
             read_ssml(text)
     with pytest.raises(InputError, match="bytes; at most"):
         read_ssml("<speak>" + "a" * (5 << 20) + "</speak>")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[pause 1s] [slow][pause 200ms]Hi.[/slow] Bye.", "[pause 1.2s]... Hi. [slow]Bye.[/slow]"],
+)
+def test_a_pause_may_come_before_all_text(text):
+    first, last = read_markup(text).spans
+    assert first.before == pytest.approx(1.2) and last.before == 0
+    assert first.written.text + last.written.text in ("Hi. Bye.", "... Hi. Bye.")
+    assert read_ssml("<speak><break time='300ms'/><p>Hi.</p></speak>").spans[0].before == 0.3
+    for empty in ("[pause 1s]", "[pause 1s] ..."):
+        with pytest.raises(InputError, match="no text to speak"):
+            read_markup(empty)
 
 
 def test_marks_alone_belong_to_the_span_before_them():
