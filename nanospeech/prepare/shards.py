@@ -17,7 +17,8 @@ The second may be left out: what has no MP3 yet is encoded on the way. INPUT is 
     a .tar, or a folder of them                                          (WebDataset shards)
 
 and several may be given at once. A shard holds, in shuffled order, {key}.mp3 (mono, 24 kHz,
-64 kbps) and {key}.json with "text", "duration" in seconds and, where it is known, "speaker".
+64 kbps) and {key}.json with "text", "duration" in seconds and, where they are known, "speaker" and
+"language".
 Recordings that cannot be used are left out, counted by reason, and listed in skipped.csv.
 With --ray the machines of a Ray cluster do the work (docs/cluster.md): that of RAY_ADDRESS, or one
 of this machine alone. A run that was stopped goes on; shards are cut before samples are left out,
@@ -52,6 +53,7 @@ from nanospeech.corpus.layouts import LAYOUTS, Sample, Skip, find
 from nanospeech.corpus.mp3 import BadAudio, decode, encode, in_parallel
 from nanospeech.corpus.skips import list_skips, nothing_usable, tell
 from nanospeech.errors import InputError
+from nanospeech.text.languages import base_code
 
 from .portions import Known, Portions, Row, Runner, link
 from .ray_data import on_ray
@@ -67,6 +69,10 @@ class ShardOptions:
     max_seconds: float | None = field(default=None, metadata={"help": "leave out longer ones"})
     speaker: str | None = field(default=None, metadata={"help": "name of samples without one"})
     prefix: str = field(default="shard", metadata={"help": "first part of the shards' names"})
+    language: str | None = field(
+        default=None,
+        metadata={"help": "of samples that name none, such as de; written beside text"},
+    )
 
     def __post_init__(self):
         if self.size < 1:
@@ -76,6 +82,8 @@ class ShardOptions:
             raise InputError(f"--min-seconds {low} is more than --max-seconds {high}")
         if not self.prefix or "/" in self.prefix or os.sep in self.prefix:
             raise InputError(f"--prefix {self.prefix!r} should be the first part of a file's name")
+        if self.language is not None:
+            base_code(self.language)
 
 
 def pack(sample: Sample, options: ShardOptions) -> tuple[bytes, float] | Skip:
@@ -95,6 +103,8 @@ def describe(sample: Sample, duration: float, options: ShardOptions) -> bytes:
     meta: dict[str, Any] = {"text": sample.text, "duration": round(duration, 4)}
     if speaker := sample.speaker or options.speaker:
         meta["speaker"] = speaker
+    if options.language is not None:
+        meta["language"] = options.language
     return json.dumps(meta | sample.extra, ensure_ascii=False).encode("utf-8")
 
 

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from nanospeech.config import SampleOptions
+from nanospeech.errors import InputError
 from nanospeech.release.voices import PACKAGED
 from nanospeech.speech.script import SPEEDS
+from nanospeech.text.languages import base_code
 from nanospeech.text.sentences import fold, is_speakable
 
 from .encoders import FORMATS, check_format
@@ -96,7 +98,6 @@ def read_wish(values: dict[str, Any], service: SpeechService) -> Wish:
     seed = integer(values, "seed", 0, SEEDS)
     steps = integer(values, "steps", 1, service.limits.max_steps)
     cfg = number(values, "cfg", 0, 100)
-    check_language(values.get("language"), service)
     return Wish(
         voice=service.find(voice),
         speed=1.0 if speed is None else speed,
@@ -104,6 +105,7 @@ def read_wish(values: dict[str, Any], service: SpeechService) -> Wish:
         options=SampleOptions(steps=steps, cfg_strength=cfg),
         lexicon=read_lexicon(values.get("lexicon")),
         words=flag(values, "timestamps", values.get("response_format") == "json"),
+        language=read_language(values.get("language"), service),
     )
 
 
@@ -131,20 +133,25 @@ def read_lexicon(given: Any) -> dict[str, str] | None:
     return found
 
 
-def check_language(given: Any, service: SpeechService) -> None:
-    """The model that ships speaks English; others take any.
+def read_language(given: Any, service: SpeechService) -> str | None:
+    """The code of a text's language; the model that ships speaks English, others take any.
 
     Raises:
-        ApiError: another language is asked of it, or none by name.
+        ApiError: another language is asked of it, or none by its code.
     """
-    if given is None:
-        return
+    if given is None or given == "":
+        return None
     if not isinstance(given, str):
         raise bad(f"language should be such as en, got {short(given)}", "language")
-    ships = service.engine.folder == PACKAGED / "default"
-    if ships and given.lower().replace("_", "-").split("-")[0] not in ("en", "english", ""):
+    if service.engine.folder == PACKAGED / "default":
+        if given.lower().replace("_", "-").split("-")[0] in ("en", "english"):
+            return None
         message = f"the model {service.model} speaks English, not {short(given)}; name it en"
         raise bad(message, "language", "language_not_available")
+    try:
+        return base_code(given)
+    except InputError as e:
+        raise bad(str(e)[:200], "language") from None
 
 
 def check_model(model: Any, service: SpeechService) -> None:

@@ -64,6 +64,7 @@ class Wish:
         seed: None draws one. With a seed the same bytes come always: its chunks share no batch.
         lexicon: phonemes by word, over those that the user keeps; never a path.
         words: whether the times of words are wanted.
+        language: code of the text's; None is the model's own.
     """
 
     voice: str | None = None
@@ -72,6 +73,7 @@ class Wish:
     options: SampleOptions = SampleOptions()
     lexicon: dict[str, str] | None = None
     words: bool = False
+    language: str | None = None
 
 
 class SpeechService:
@@ -169,10 +171,11 @@ class SpeechService:
         found.options, found.speed = wish.options, wish.speed
         found.chunk_seconds = self.limits.chunk_seconds
         found.seed = secrets.randbits(31) if wish.seed is None else wish.seed
-        if wish.lexicon:
-            found.output = replace(found.output, lexicon=wish.lexicon)
+        if wish.lexicon or wish.language:
+            found.output = replace(found.output, lexicon=wish.lexicon, language=wish.language)
             try:
-                found.tokenizer = tokenizer_of(found.engine.tokenizer, wish.lexicon)
+                own = found.engine.tokenizer
+                found.tokenizer = tokenizer_of(own, wish.lexicon or None, wish.language)
             except InputError as e:
                 raise bad(str(e)[:500], "lexicon") from None
         found.aligner = choose_aligner(found.engine) if wish.words else None

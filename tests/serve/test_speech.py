@@ -104,6 +104,7 @@ ERRORS = [
     ({"lexicon": {"boat": "no phoneme"}}, 400, "lexicon", "invalid_value"),
     ({"lexicon": {f"w{i}": "AA1" for i in range(501)}}, 400, "lexicon", "invalid_value"),
     ({"language": 1}, 400, "language", "invalid_value"),
+    ({"language": "high german"}, 400, "language", "invalid_value"),
     ({"response_format": "exe"}, 400, "response_format", "invalid_value"),
     ({"stream_format": "smoke"}, 400, "stream_format", "invalid_value"),
 ]
@@ -117,6 +118,17 @@ def test_a_wrong_field_is_named_before_any_sound(server, fields, status, param, 
     assert set(error) == {"message", "type", "param", "code"}
     assert (error["param"], error["code"]) == (param, code)
     assert error["type"] == "invalid_request_error" and error["message"]
+
+
+def test_a_text_is_read_in_the_language_that_it_names(server):
+    pytest.importorskip("num2words")
+
+    def said(text: str, language: str | None = None) -> bytes:
+        return speech(server, input=text, language=language, seed=1, response_format="pcm").content
+
+    german = said("Es sind 3 Boote.", "de-AT")
+    assert german == said("Es sind drei Boote.", "de") != said("Es sind 3 Boote.")
+    assert said("Es sind 3 Boote.", "") == said("Es sind three Boote.")  # no other's is left
 
 
 def test_json_has_the_sound_and_its_words(server):
