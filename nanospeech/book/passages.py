@@ -10,16 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nanospeech.errors import InputError
 from nanospeech.text.headings import LONGEST
+from nanospeech.text.markup import voice_spans
 from nanospeech.text.pauses import pause_after
 from nanospeech.text.sentences import byte_length, is_speakable, pack
 
 LAYOUT = 1  # of the files that are kept; a change here makes all passages anew
 BUDGET = 600  # bytes of a passage: about 40 seconds of English
 MOST = 900  # bytes of a paragraph that is not cut
-VOICE = re.compile(r"\[\s*voice\s*:\s*([^\[\]]+?)\s*\](.*?)\[\s*/\s*voice\s*\]", re.S)
-STRAY = re.compile(r"\[\s*(?:voice\s*:[^\[\]]*|/\s*voice\s*)\]")
 BLANK = re.compile(r"\n[^\S\n]*\n\s*")
 EDGE = 1 << 20  # bytes at both ends of a file of weights that stand for it
 
@@ -48,20 +46,14 @@ def cut_passages(text: str, budget: int = BUDGET, most: int = MOST) -> list[Pass
     Raises:
         InputError: a voice that is opened is not closed, or the other way round.
     """
-    spans: list[tuple[str, str]] = []  # voices, and what they say
-    at = 0
-    for match in VOICE.finditer(text):
-        spans += [("", text[at : match.start()]), (match[1], match[2])]
-        at = match.end()
-    spans.append(("", text[at:]))
     found: list[Passage] = []
-    for (voice, said), (_, following) in zip(spans, [*spans[1:], ("", "\n\n")]):
-        spaces = following[: len(following) - len(following.lstrip())]
-        last = pause_after(BLANK.sub("\n\n", said + spaces))
+    for span in voice_spans(text):
+        said = span.written.text
+        last = pause_after(BLANK.sub("\n\n", said))
         own = own_passages(said, last, budget, most)
-        found += [dataclasses.replace(passage, voice=voice) for passage in own]
-    if stray := next((m for p in found for m in STRAY.findall(p.text)), None):
-        raise InputError(f"{stray} stands alone; wanted [voice: NAME] … [/voice] around a speech")
+        found += [dataclasses.replace(passage, voice=span.style.voice or "") for passage in own]
+    if found:  # the chapter ends
+        found[-1] = dataclasses.replace(found[-1], after="paragraph")
     return found
 
 

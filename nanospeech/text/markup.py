@@ -9,6 +9,7 @@ Other brackets are text. What is spoken stays traced to the text as written. ssm
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -114,7 +115,7 @@ class Builder:
 
     def end(self, after: float | str | None = None) -> None:
         """Ends the span, if there is any text in it, with a pause."""
-        written, said = joined(self.written), joined(self.said)
+        written, said = self._without_edge(joined(self.written), joined(self.said))
         if not any(c.isalnum() for c in written.text) and written.text.strip():
             if not self.spans:  # marks that begin the next span
                 self._begin_later(after)
@@ -135,8 +136,17 @@ class Builder:
         if isinstance(after, float):
             self.before = min(self.before + after, LONGEST_PAUSE)
 
+    def _without_edge(self, written: Traced, said: Traced) -> tuple[Traced, Traced]:
+        """A piece without the spaces it begins with; they go to the span before, as its pause."""
+        found = [len(t.text) - len(t.text.lstrip()) for t in (written, said)]
+        if not self.spans or not (edge := min(found)):
+            return written, said
+        self._add_marks(written[:edge], said[:edge])
+        rest = said[edge:]
+        return written[edge:], Traced(rest.text, rest.starts - edge, rest.stops - edge)
+
     def _add_marks(self, written: Traced, said: Traced) -> None:
-        """Puts marks without a letter to the span before them."""
+        """Puts marks or spaces to the span before them."""
         last = self.spans[-1]
         moved = Traced(said.text, *(at + len(last.written) for at in (said.starts, said.stops)))
         both = joined([last.written, written]), joined([last.said, moved])
@@ -199,8 +209,26 @@ def read_markup(text: str) -> Marked:
     Raises:
         InputError: markup that is wrong, with what it is and where.
     """
+    return _built(text, NAMES.split("|")).marked()
+
+
+def voice_spans(text: str) -> tuple[Span, ...]:
+    """The spans of a text between [voice: NAME] and [/voice], and outside; all else is text.
+
+    Raises:
+        InputError: a mark that is wrong, with what it is and where.
+    """
+    build = _built(text, ("voice",))
+    build.end()
+    return tuple(build.spans)
+
+
+def _built(text: str, names: Collection[str]) -> Builder:
+    """A text whose markup of these names is read."""
     build, at, opened = Builder(), 0, []
     for match in MARKUP.finditer(text):
+        if match[2] not in names:
+            continue
         build.text(text[at : match.start()], at)
         at = match.end()
         try:
@@ -211,7 +239,7 @@ def read_markup(text: str) -> Marked:
     if opened:
         name, place = opened[-1]
         raise InputError(f"[{name}] at {where(text, place)} is not closed; add [/{name}]")
-    return build.marked()
+    return build
 
 
 def _take(build: Builder, match: re.Match, opened: list[tuple[str, int]]) -> None:

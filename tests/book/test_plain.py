@@ -167,6 +167,11 @@ def test_speakers_that_are_marked_have_passages_of_their_own():
         Passage("The end.", "paragraph"),
     ]
     assert cut_passages("a [citation needed] b")[0].text == "a [citation needed] b"
-    for broken in ("[voice: kumo] a", "a [/voice]", "[voice: a]b[voice: c]d[/voice]e[/voice]"):
-        with pytest.raises(InputError, match="stands alone"):
+    assert cut_passages("a [pause 1s] b")[0].text == "a [pause 1s] b"  # other markup is text
+    nested = cut_passages("[voice: a]One. [voice: b]Two.[/voice] Three.[/voice]\n\nFour.")
+    assert [(p.text, p.voice) for p in nested] == [
+        ("One.", "a"), ("Two.", "b"), ("Three.", "a"), ("Four.", ""),
+    ]  # fmt: skip
+    for broken in ("a\n[voice: kumo] a", "a\n[/voice]", "a\n[voice]b[/voice]"):
+        with pytest.raises(InputError, match="at line 2, column 1"):
             cut_passages(broken)

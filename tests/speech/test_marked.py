@@ -69,6 +69,15 @@ def test_a_pause_before_all_text_is_heard_first():
     assert tuple(w for piece in early for w in piece.words) == spoken.words
 
 
+def test_a_paragraph_ends_where_a_style_does():
+    for text in ("[slow]One two.[/slow]\n\n[fast]Three.[/fast]", "[slow]One two.\n\n[/slow]Three."):
+        assert [p.after for p in speaker().parts(read_markup(text))] == ["paragraph", "sentence"]
+    found = read_markup("[slow]One.[/slow] \n\n [spell: AB] two")
+    assert [s.written.text for s in found.spans] == ["One. \n\n ", "AB two"]
+    last = found.spans[1].said
+    assert last.text == "ay B two" and list(last.starts) == [0, 0, 0, 0, 2, 3, 4, 5]
+
+
 class CountingEngine(ToneEngine):
     """A ToneEngine that notes the sizes of batches."""
 
