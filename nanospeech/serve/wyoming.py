@@ -85,13 +85,18 @@ class Talk:
         self.writing: Writing | None = None
         self.speech: Speech | None = None
         self.sender: asyncio.Task | None = None
+        self.coming: asyncio.Task | None = None  # the next event
 
     async def run(self) -> None:
-        """Reads events until the client leaves."""
+        """Reads events until the client leaves, one ahead of what is done, to see it leave."""
         try:
-            while (event := await self._read()) is not None:
+            self.coming = asyncio.ensure_future(self._read())
+            while (event := await self.coming) is not None:
+                self.coming = asyncio.ensure_future(self._read())
                 await self._act(event)
         finally:
+            if self.coming is not None:
+                self.coming.cancel()
             if self.speech is not None:
                 self.speech.cancel()
             if self.sender is not None:
@@ -164,9 +169,14 @@ class Talk:
             self.writing = None
 
     async def _finished(self) -> None:
-        """Waits for what is being spoken."""
-        if self.sender is not None:
-            await self.sender
+        """Waits for what is being spoken; ends it where the client leaves."""
+        if self.sender is None:
+            return
+        assert self.coming is not None
+        await asyncio.wait({self.sender, self.coming}, return_when=asyncio.FIRST_COMPLETED)
+        if not self.sender.done() and left(self.coming) and self.speech is not None:
+            self.speech.cancel()
+        await self.sender
 
     async def _speak(self, text: Any, data: dict[str, Any], streams: bool) -> None:
         voice = data.get("voice")
@@ -216,6 +226,11 @@ class Talk:
         from wyoming.tts import SynthesizeStopped
 
         await self._write(SynthesizeStopped().event())
+
+
+def left(coming: asyncio.Task) -> bool:
+    """Whether a client has left, by its next event."""
+    return coming.cancelled() or coming.exception() is not None or coming.result() is None
 
 
 def describe(service: SpeechService) -> Any:
