@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -199,7 +198,7 @@ def number(values: dict[str, Any], name: str, low: float, high: float) -> float 
     if value is None:
         return None
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or not low <= value <= high:
+    if not is_number or not low <= value <= high:  # false for nan
         raise bad(f"{name} should be a number of {low:g} to {high:g}, got {short(value)}", name)
     return float(value)
 

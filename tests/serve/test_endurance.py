@@ -168,6 +168,9 @@ def test_mixed_clients_get_what_each_would_get_alone(server, caplog, count):
     done = asyncio.run(talk())
     assert done.total() == count and settled(server)
     print(f"\n{count} mixed requests in {time.monotonic() - began:.0f} s: {dict(done)}")
+    until = time.monotonic() + 10  # connections that are kept for another request end as well
+    while held()[1] > before[1] + 1 and time.monotonic() < until:
+        time.sleep(0.1)
     assert held()[1] <= before[1] + 1
     assert not [r for r in caplog.records if r.exc_info]
 
@@ -221,7 +224,8 @@ def test_sixty_four_leavers_leave_nothing_behind(server):
         for i in range(count):
             with connect(server) as found:
                 name = FORMATS[i % len(FORMATS)]
-                found.sendall(request(input=TEXT * 40, response_format=name))
+                found.settimeout(60)
+                found.sendall(request(input=TEXT * 8, response_format=name))
                 wanted = chance.randrange(60_000) * (i % 4 > 0)
                 while wanted > 0 and (part := found.recv(min(wanted, 65_536))):
                     wanted -= len(part)
@@ -241,8 +245,10 @@ def test_ten_thousand_fuzzed_bodies_are_all_answered(server, caplog):
     chance, found = random.Random(2), Counter()
     with httpx.Client(base_url=server.url) as client:
         for i in range(10_000):
-            answer = client.post("/v1/audio/speech", content=fuzzed(chance))
-            assert 400 <= answer.status_code < 500 and set(answer.json()["error"]) == KEYS
+            body = fuzzed(chance)
+            answer = client.post("/v1/audio/speech", content=body)
+            assert 400 <= answer.status_code < 500, (answer.status_code, body[:200])
+            assert set(answer.json()["error"]) == KEYS
             found[answer.json()["error"]["code"]] += 1
             if i % 1000 == 0:
                 assert speech(server, input="Hello.").status_code == 200
@@ -260,20 +266,19 @@ def test_a_byte_a_second_is_not_waited_for(serve, part):
         found.sendall(data[:cut])
         began = time.monotonic()
         found.settimeout(1)
-        answer, i = None, cut
-        while answer is None and i < len(data):
+        answer, i, ended = b"", cut, False
+        while not ended and i < len(data):
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 found.sendall(data[i : i + 1])
             with contextlib.suppress(socket.timeout):
-                try:
+                with contextlib.suppress(ConnectionResetError):
                     answer = found.recv(10_000)
-                except ConnectionResetError:
-                    answer = b""
+                ended = True
             assert httpx.get(server.url + "/health/ready").status_code == 200
             i += 1
         took = time.monotonic() - began
     print(f"\n{part} a byte a second: ended after {took:.1f} s with {answer[:12]!r}")
-    assert (answer == b"") if part == "headers" else answer.startswith(b"HTTP/1.1 408")
+    assert ended and answer[:12] == (b"" if part == "headers" else b"HTTP/1.1 408")
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="reads /proc")

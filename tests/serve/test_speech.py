@@ -96,6 +96,7 @@ ERRORS = [
     ({"input": "a" * 4097}, 400, "input", "string_above_max_length"),
     ({"speed": 5}, 400, "speed", "invalid_value"),
     ({"speed": True}, 400, "speed", "invalid_value"),
+    ({"speed": 10**400}, 400, "speed", "invalid_value"),
     ({"seed": -1}, 400, "seed", "invalid_value"),
     ({"steps": 10_000}, 400, "steps", "invalid_value"),
     ({"cfg": "much"}, 400, "cfg", "invalid_value"),
