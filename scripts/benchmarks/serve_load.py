@@ -16,12 +16,16 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from nanospeech.cli import Parser, command
+from nanospeech.machine import cores
+from nanospeech.pictures import pyplot
 
 ABOUT = """Drives a server as careless and hostile clients do.
 
@@ -38,7 +42,7 @@ class Found:
         self.counts: Counter[str] = Counter()
         self.first: list[float] = []
         self.whole: list[float] = []
-        self.memory: list[int] = []
+        self.memory: list[float] = []  # MB, each second
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -47,30 +51,37 @@ def build_parser() -> argparse.ArgumentParser:
     add("--minutes", type=float, default=10, help="of load (default: 10)")
     add("--clients", type=int, default=8, help="that speak at once (default: 8)")
     add("--model", help="release folder (default: the one that ships)")
+    add("--backend", default="auto", help="of the server (default: auto)")
+    add("--json", type=Path, help="file for the figures")
+    add("--picture", type=Path, help="PNG of memory and latency over the time")
     add("--fuzz", type=int, default=10_000, help="fuzzed bodies (default: 10000)")
     add("--seed", type=int, default=0, help="of what the clients do (default: 0)")
     return parser
 
 
-def start(args: argparse.Namespace, port: int) -> tuple[subprocess.Popen, float]:
-    """A server that is ready, and the seconds that took."""
+def start(
+    args: argparse.Namespace, port: int, more: Sequence[str] = LIMITS
+) -> tuple[subprocess.Popen, float, str]:
+    """A server that is ready, the seconds that took, and which model on what it says it has."""
     words = [sys.executable, "-m", "nanospeech", "serve", "--port", str(port), "--device", "cpu"]
-    words += [*LIMITS, *(["--model", args.model] if args.model else [])]
+    words += ["--backend", args.backend, *more, *(["--model", args.model] if args.model else [])]
     began = time.perf_counter()
     process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     for line in process.stderr:
         if " speaks at " in line:
-            return process, time.perf_counter() - began
+            took = time.perf_counter() - began
+            threading.Thread(target=process.stderr.read, daemon=True).start()
+            return process, took, line.split(" speaks at ")[0]
     raise SystemExit("the server did not start")
 
 
-def resident(pid: int) -> tuple[int, int, int]:
+def resident(pid: int) -> tuple[float, int, int]:
     """MB of memory, threads and open files of a process; Linux."""
     status = Path(f"/proc/{pid}/status").read_text()
     lines = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
     files = len(os.listdir(f"/proc/{pid}/fd"))
-    return int(lines["VmRSS"].split()[0]) // 1024, int(lines["Threads"]), files
+    return round(int(lines["VmRSS"].split()[0]) / 1024, 1), int(lines["Threads"]), files
 
 
 def post(body: bytes) -> bytes:
@@ -85,6 +96,11 @@ def wish(chance: random.Random, sentences: int) -> bytes:
     return post(json.dumps({"model": "tts-1", "input": SENTENCE * sentences, **fields}).encode())
 
 
+def clean_end(head: bytes, data: bytes) -> bool:
+    """Whether an answer is whole."""
+    return data.endswith(b"0\r\n\r\n") or b"content-length" in head.lower()
+
+
 async def speaks(port: int, chance: random.Random, until: float, found: Found) -> None:
     """A client that speaks one text after the other, and waits where it is told to."""
     while time.monotonic() < until:
@@ -97,8 +113,7 @@ async def speaks(port: int, chance: random.Random, until: float, found: Found) -
         first = time.perf_counter() - began
         data += await reader.read()
         writer.close()
-        complete = data.endswith(b"0\r\n\r\n") or b"content-length" in head.lower()
-        if status == "200" and complete:
+        if status == "200" and clean_end(head, data):
             found.first.append(first)
             found.whole.append(time.perf_counter() - began)
             found.counts["spoken"] += 1
@@ -211,35 +226,65 @@ def free_port() -> int:
         return found.getsockname()[1]
 
 
+def draw(found: Found, path: Path) -> None:
+    """Memory over the time, and how long requests took."""
+    plt = pyplot()
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
+    left.plot([i / 60 for i in range(len(found.memory))], found.memory)
+    left.set(xlabel="minutes", ylabel="memory, MB", ylim=(0, None))
+    for values, name in ((found.first, "first byte"), (found.whole, "whole text")):
+        ordered = sorted(values)
+        right.plot(ordered, [(i + 1) / len(ordered) for i in range(len(ordered))], label=name)
+    right.set(xlabel="seconds", ylabel="share of requests", xscale="log", ylim=(0, 1))
+    right.legend(fontsize=8)
+    for axes in (left, right):
+        axes.grid(alpha=0.3)
+    figure.savefig(path, dpi=130)
+
+
+def figures(found: Found, before: tuple, after: tuple, ready: Sequence[float]) -> dict[str, Any]:
+    """All that was counted; lists are over time, or 50 / 90 / 99 %."""
+    memory = found.memory[:: max(1, len(found.memory) // 10)]
+    values: dict[str, Any] = {**found.counts}
+    for name, times in (("first byte", found.first), ("whole text", found.whole)):
+        shares = [round(percentile(times, share), 2) for share in (0.5, 0.9, 0.99)]
+        values[f"{name}, seconds, 50 / 90 / 99 %"] = shares
+    return {
+        **values,
+        "memory, MB: start, each tenth, end": [before[0], *memory, after[0]],
+        "threads, start and end": [before[1], after[1]],
+        "open files, start and end": [before[2], after[2]],
+        "seconds to ready, first and after kill -9": [round(one, 2) for one in ready],
+    }
+
+
 @command
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the load and prints a table; returns 1 where a request failed."""
     args = build_parser().parse_args(argv)
+    if args.picture is not None:
+        pyplot()  # before the time is spent
     found, port = Found(), free_port()
-    process, ready = start(args, port)
+    process, ready, said = start(args, port)
     before = resident(process.pid)
     asyncio.run(load(args, port, process.pid, found))
     time.sleep(8)
     after = resident(process.pid)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    again, second = start(args, port)
+    again, second, _ = start(args, port)
     again.terminate()
     again.wait()
-    half = found.memory[len(found.memory) // 2 :]
-    rows: list[tuple[str, object]] = [*found.counts.items()]
-    for name, values in (("first byte", found.first), ("whole text", found.whole)):
-        shares = [f"{percentile(values, share):.2f}" for share in (0.5, 0.9, 0.99)]
-        rows.append((f"{name}, seconds, 50 / 90 / 99 %", " / ".join(shares)))
-    rows += [
-        ("memory, MB: start / half time / end", f"{before[0]} / {half[0]} / {half[-1]}"),
-        ("threads, start / end", f"{before[1]} / {after[1]}"),
-        ("open files, start / end", f"{before[2]} / {after[2]}"),
-        ("seconds to ready / after kill -9", f"{ready:.1f} / {second:.1f}"),
-    ]
-    print(f"| {args.clients} clients, {args.minutes:g} minutes | |\n|---|---|")
-    for name, value in rows:
-        print(f"| {name} | {value} |")
+    values = figures(found, before, after, (ready, second))
+    print(f"| {said}, {args.clients} clients, {args.minutes:g} minutes | |\n|---|---|")
+    for name, value in values.items():
+        shown = " / ".join(map(str, value)) if isinstance(value, list) else value
+        print(f"| {name} | {shown} |")
+    if args.json is not None:
+        about = {"model": said, "cores": cores(), "clients": args.clients, "minutes": args.minutes}
+        args.json.write_text(json.dumps({**about, **values}, indent=1) + "\n", encoding="utf-8")
+    if args.picture is not None:
+        draw(found, args.picture)
     return 1 if any("errors" in n or "other" in n or "waited" in n for n in found.counts) else 0
 
 
