@@ -39,8 +39,11 @@ def cues(words: Sequence[Word], by_word: bool = False) -> list[Cue]:
     Args:
         words: of an utterance, in order.
         by_word: a cue for each word instead; one that is not said is in the cue before it.
+
+    The signs of headings, "# Title", are left out.
     """
-    words = [part for word in words for part in _parts(word)]
+    shown = [word for word in words if word.text.strip("#") or word.end > word.start]
+    words = [part for word in shown for part in _parts(word)]
     if by_word:
         runs = _runs(words, [i for i, w in enumerate(words) if i and w.end > w.start])
     else:

@@ -60,6 +60,16 @@ def test_a_cue_for_each_word_takes_marks_along():
     assert [cue.lines for cue in found] == [("So —",), ("it",), ("is.",)]
 
 
+def test_signs_of_headings_are_not_shown():
+    words = spoken("It was. ## The end It is.")
+    for by_word in (False, True):
+        assert "#" not in str(cues(words, by_word)) and "The" in str(cues(words, by_word))
+    assert cues(spoken("C# has a # 5"), by_word=True)[0].lines == ("C#",)
+    assert json.loads(subtitles(words, "json"))["words"][2]["text"] == "##"
+    heard = [Word("#", 0.1, 0.5, 0, 0), Word("5.", 0.5, 0.9, 0, 2)]  # "number five"
+    assert [cue.lines for cue in cues(heard)] == [("# 5.",)]
+
+
 def test_a_heading_without_a_mark_is_a_cue_of_its_own():
     words = [Word("Chapter", 0, 0.4, 0, 0), Word("One", 0.4, 0.8, 0, 8)]
     words += [Word("It", 1.9, 2.1, 1, 13), Word("rained.", 2.1, 2.6, 1, 16)]
