@@ -90,7 +90,7 @@ def read_wish(values: dict[str, Any], service: SpeechService) -> Wish:
     """
     voice = values.get("voice")
     if isinstance(voice, dict):
-        voice = voice.get("id")
+        voice = voice.get("id") or ()  # an object that names none is not the default
     if voice is not None and not isinstance(voice, str):
         raise bad('voice should be a name, or an object {"id": name}', "voice")
     speed = number(values, "speed", *SPEEDS)

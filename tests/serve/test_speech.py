@@ -87,6 +87,8 @@ ERRORS = [
     ({"voice": "../../etc/passwd"}, 400, "voice", "voice_not_found"),
     ({"voice": {"id": "nobody"}}, 400, "voice", "voice_not_found"),
     ({"voice": 3}, 400, "voice", "invalid_value"),
+    ({"voice": {"name": "tone"}}, 400, "voice", "invalid_value"),
+    ({"voice": {"id": None}}, 400, "voice", "invalid_value"),
     ({"model": "other"}, 404, "model", "model_not_found"),
     ({"model": None}, 400, "model", "model_required"),
     ({"input": None}, 400, "input", "input_required"),
