@@ -237,9 +237,10 @@ def _speak_batch(batch: Sequence[Planned]) -> list[Spoken]:
     waves = speech.vocode(engine, who.prompt, [p.mel for p in paced])
     engine.clear_cache()
     hop = engine.config.audio.hop_length
+    waves = [w[: p.samples(hop)] if one.last else w for w, p, one in zip(waves, paced, batch)]
     return [
-        Spoken(w[: p.samples(hop)] if one.last else w, mel if p.ends is None else mel[:0], p)
-        for w, mel, p, one in zip(waves, mels, paced, batch)
+        Spoken(np.concatenate(list(p.padded([w]))), mel if p.ends is None else mel[:0], p)
+        for w, mel, p in zip(waves, mels, paced)
     ]
 
 

@@ -7,8 +7,9 @@ streaming or batching. For models that are not aligned only the pauses between c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,12 +56,20 @@ class Paced:
         spans: of the mel that it was made from, in order.
         ends: int64 (T,), behind the last frame of each token of an aligned model's chunk, in the
             mel that it was made from; else None.
+        silence: samples of silence to put before and after its wave; for latents, in which no
+            pause can be set.
     """
 
     mel: np.ndarray
     last: int
     spans: tuple[Span, ...] = ()
     ends: np.ndarray | None = None
+    silence: tuple[int, int] = (0, 0)
+
+    def padded(self, pieces: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+        """The pieces of its wave, with the silence around them."""
+        before, after = (np.zeros(count, np.float32) for count in self.silence)
+        return (p for p in chain([before], pieces, [after]) if len(p))
 
     def samples(self, hop: int) -> int:
         """Samples of its wave that are wanted if no chunk follows."""
@@ -140,7 +149,9 @@ def set_pauses(
     speed = chunk.speed
     if engine.config.echo:  # latents as they are, whose last one has samples too
         whole = Span(0, len(mel_NM), len(mel_NM), "sound")
-        return Paced(mel_NM, len(mel_NM) + 1, (whole,))
+        asked = chunk.before, chunk.after if isinstance(chunk.after, float) else 0.0
+        before, after = (round(s * engine.config.audio.sample_rate) for s in asked)
+        return Paced(mel_NM, len(mel_NM) + 1, (whole,), silence=(before, after))
     aligned = engine.config.dit.text_upsampling == "aligned" and (chunk.marks or chunk.words)
     ends = np.cumsum(engine.align(mel_NM, chunk.tokens)) if aligned and len(mel_NM) else None
     if speed is None or not len(mel_NM):

@@ -305,7 +305,7 @@ class Speaker:
             (mel,) = speech.sample(who.engine, who.prompt, [chunk], self.options, step)
             paced = set_pauses(who.engine, mel, chunk, self.output, first=not index)
             timeline.add(mel, chunk, paced, index)
-            yield timeline.counted(who._wave(paced, early, ahead))
+            yield timeline.counted(paced.padded(who._wave(paced, early, ahead)))
 
     def _wave(
         self, paced: Paced, early: bool, ahead: streaming.Peekable[Part]

@@ -17,6 +17,7 @@ from nanospeech.errors import CheckpointError
 from nanospeech.load import load_engine
 from nanospeech.release.folder import CODEC
 from nanospeech.speech.latents import LEAST, latents_of, sample_latents
+from nanospeech.text.markup import read_markup
 from tests.conftest import tone
 
 from . import tiny
@@ -68,6 +69,20 @@ def test_streams_and_batches_are_what_is_spoken_at_once(engine):
     assert len(whole) == len(pieces) == len(batch.wave)
     assert len(whole) % HOP == 0 and len(whole) <= 1200 * HOP
     assert np.abs(whole - batch.wave).max() <= 1e-4
+
+
+def test_pauses_that_are_asked_for_are_silences_around_latents(engine):
+    speaker = Speaker(engine, ref_audio=recording(), ref_text=SAID, seed=3)
+    text = read_markup("[pause 200ms]one two.[pause 500ms] three.[pause 300ms]")
+    whole = speaker.speak(text).wave
+    pieces = np.concatenate(list(speaker.stream(text)))
+    (batch,) = speaker.speak_many([text])
+    assert len(whole) == len(pieces) == len(batch.wave)
+    assert np.abs(whole - batch.wave).max() <= 1e-4
+    silent = np.concatenate([[False], np.abs(whole) < 1e-9, [False]])
+    edges = np.flatnonzero(np.diff(silent.astype(int))).reshape(-1, 2)
+    long = [(b - a) / RATE for a, b in edges if b - a > 0.1 * RATE]
+    assert long == pytest.approx([0.2, 0.5, 0.3], abs=0.04)  # cross-faded for 30 ms
 
 
 def test_there_is_room_for_more_than_the_estimate(engine):
