@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from nanospeech.config import BatchLimits
 from nanospeech.errors import InputError, require
@@ -115,6 +118,32 @@ class Outcome:
     kept: int = 0
     wanted: int = 0
     failures: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def written_bar(
+    samples: int, shown: bool
+) -> Iterator[Callable[[Iterable[np.ndarray]], Iterator[np.ndarray]]]:
+    """A bar on stderr while a book is written, which for many hours takes minutes.
+
+    Args:
+        samples: of the whole book.
+        shown: whether there is a bar.
+
+    Yields:
+        a function of waves that returns the same, and moves the bar.
+    """
+    from tqdm import tqdm
+
+    shape = "{percentage:3.0f}% written|{bar}| [{elapsed}<{remaining}]"
+    with tqdm(total=samples, disable=not shown, leave=False, bar_format=shape) as bar:
+
+        def watched(waves: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+            for wave in waves:
+                yield wave
+                bar.update(len(wave))
+
+        yield watched
 
 
 class Narrator:
@@ -281,7 +310,9 @@ class Narrator:
         rate, target = self.work.rate, self.target
         titles = {part.number: part.title for part in parts}
         chapters = [self.marked(titles[number], place) for number, place in places.items()]
-        writers.write_m4b(target.path, self.book, chapters, rate, target.bitrate)
+        with written_bar(sum(c.samples for c in chapters), self.progress) as watched:
+            chapters = [replace(c, waves=watched(c.waves)) for c in chapters]
+            writers.write_m4b(target.path, self.book, chapters, rate, target.bitrate)
         self.write_words(target.path, list(places.values()))
         self.count(chapters)
 

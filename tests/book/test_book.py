@@ -62,6 +62,7 @@ def test_an_audiobook_has_its_chapters_facts_cover_and_speech(book, run, tmp_pat
     target = tmp_path / "b.m4b"
     code, said = run(book, target, "--subtitles", "srt")
     assert code == 0 and "3 chapters" in said and not (tmp_path / "b.m4b.work").exists()
+    assert "% written|" in said
     with av.open(str(target)) as made:
         marks = made.chapters()
         assert [m["metadata"]["title"] for m in marks] == ["Start", "Next/2", "Last"]
