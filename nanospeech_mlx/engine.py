@@ -11,7 +11,7 @@ from mlx import nn
 from mlx.utils import tree_flatten
 
 from nanospeech import blas
-from nanospeech.engine.base import Engine
+from nanospeech.engine.base import EXACT, Engine
 from nanospeech.errors import BackendError, InputError
 from nanospeech.release.folder import DURATION, MODEL, Release, check_tensors
 from nanospeech.release.quantization import PackedWeight, stored
@@ -36,8 +36,8 @@ class MlxEngine(Engine):
     Args:
         release: an opened folder.
         device: "cpu", "gpu", or None for the GPU if there is one.
-        dtype: of the speech model's transformer; None is float32. Others are slow on a CPU, which
-            has no fast products for them; that is warned of.
+        dtype: of the speech model's transformer; None is float32. On a CPU, where MLX has no fast
+            products for others, weights are rounded to them and computed with in float32.
         compile: compile the network for each of a few lengths; None does so on a GPU.
         packed: compute with packed weights as they are, which saves memory; else they are
             unpacked when loaded. None is True on a GPU: on a CPU floats are many times as fast.
@@ -50,6 +50,7 @@ class MlxEngine(Engine):
 
     backend = "mlx"
     layers = layers
+    half_on_cpu = False  # whether a CPU computes in short types as a GPU does, ten times slower
     compiler = CompiledNetwork
 
     def __init__(
@@ -62,12 +63,10 @@ class MlxEngine(Engine):
     ):
         device = pick_device(device)
         gpu = device == "gpu"
-        if not gpu and dtype not in (None, "float32"):
-            log.warning(
-                "MLX computes in %s on a CPU, about ten times slower than in float32; leave the"
-                " dtype out, or choose float32",
-                dtype,
-            )
+        self.rounding = None  # type that weights are rounded to before they are float32
+        if not gpu and not self.half_on_cpu and dtype in ("float16", "bfloat16"):
+            log.info("MLX rounds weights to %s and computes in float32 on a CPU", dtype)
+            self.rounding, dtype = dtype, "float32"
         self.packed = gpu if packed is None else packed
         mx.set_cache_limit(CACHE_BYTES)
         super().__init__(release, device, dtype, gpu if compile is None else compile)
@@ -85,14 +84,18 @@ class MlxEngine(Engine):
         insert(module, {n: t for n, t in weights.items() if isinstance(t, PackedWeight)})
         arrays = {n: mx.array(swapped(n, t)) for n, t in stored(weights).items()}
         # codes are uint32; all else is of the network's type
-        typed = [
-            (n, a if a.dtype == mx.uint32 else a.astype(getattr(mx, self.type_of(name, n))))
-            for n, a in arrays.items()
-        ]
-        module.load_weights(typed, strict=True)
+        module.load_weights([(n, self.typed(a, name, n)) for n, a in arrays.items()], strict=True)
         module.eval()
         mx.eval(module.parameters())
         return module
+
+    def typed(self, a: mx.array, part: str, name: str) -> mx.array:
+        """A tensor of MODEL, DURATION or VOCODER in its type; codes stay what they are."""
+        if a.dtype == mx.uint32:
+            return a
+        if self.rounding and part == MODEL and not name.startswith(EXACT):
+            a = a.astype(getattr(mx, self.rounding))
+        return a.astype(getattr(mx, self.type_of(part, name)))
 
     def network_of(self, name: str) -> nn.Module:
         """MODEL, DURATION or VOCODER without weights."""

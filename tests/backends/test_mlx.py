@@ -18,6 +18,9 @@ from tests.engine.test_compiled import OPTIONS, items
 
 pytest.importorskip("mlx.core", reason="no mlx here")
 
+import mlx.core as mx
+from mlx.utils import tree_flatten
+
 from nanospeech_mlx.compiled import CompiledNetwork
 from nanospeech_mlx.engine import MlxEngine
 
@@ -31,13 +34,24 @@ def steps_of(folder, step: int, limit: int = 16) -> MlxEngine:
     return engine
 
 
-@pytest.mark.parametrize("dtype", [None, "float32", "float16", "bfloat16"])
-def test_half_precision_on_a_cpu_is_warned_of(tiny_aligned, caplog, dtype):
-    engine = load_engine(tiny_aligned, "mlx", "cpu", dtype)
-    slow = dtype in ("float16", "bfloat16")
-    assert engine.dtype == (dtype or "float32")
-    assert (f"MLX computes in {dtype} on a CPU" in caplog.text) == slow
-    assert ("choose float32" in caplog.text) == slow
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_short_types_are_computed_in_float32_on_a_cpu(tiny_aligned, monkeypatch, dtype):
+    rounded = MlxEngine(open_release(tiny_aligned), "cpu", dtype)
+    assert (rounded.dtype, rounded.rounding) == ("float32", dtype)
+    weights = dict(tree_flatten(rounded.dit.parameters()))
+    exact = dict(tree_flatten(load_engine(tiny_aligned, "mlx", "cpu").dit.parameters()))
+    for name, weight in weights.items():
+        kept = name.startswith(("text_embed.", "aligner."))
+        wanted = exact[name] if kept else exact[name].astype(getattr(mx, dtype))
+        assert weight.dtype == mx.float32 and mx.array_equal(weight, wanted.astype(mx.float32))
+    # as a GPU computes: in the short type
+    monkeypatch.setattr(MlxEngine, "half_on_cpu", True)
+    short = MlxEngine(open_release(tiny_aligned), "cpu", dtype)
+    assert short.dtype == dtype and short.dit.proj_out.weight.dtype == getattr(mx, dtype)
+    x = np.random.default_rng(0).standard_normal((1, 40, 100)).astype(np.float32)
+    args = x, x * 0, np.array([[1, 5, 7]]), np.array([0.4], np.float32)
+    a, b = (engine.velocity(*args) for engine in (rounded, short))
+    assert a.dtype == b.dtype == np.float32 and 0 < np.abs(a - b).max() < 0.1
 
 
 # Compiled graphs.

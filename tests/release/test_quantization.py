@@ -198,10 +198,11 @@ def test_mlx_computes_alike_with_packed_weights(small, arrays, bits):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_packed_weights_of_short_types(small, engine_of, dtype):
+def test_packed_weights_of_short_types(small, engine_of, monkeypatch, dtype):
     pytest.importorskip("mlx.core")
     from nanospeech_mlx.engine import MlxEngine
 
+    monkeypatch.setattr(MlxEngine, "half_on_cpu", True)
     engine = MlxEngine(open_release(small[4]), "cpu", dtype, packed=True)
     x, text = noise(60, 100, 1)[None], engine.tokenizer.encode("hello.")[None]
     args = x, x * 0, text, np.array([0.4], np.float32)
