@@ -1,8 +1,8 @@
 """Latency: requests a second, and how long they take, against clients that speak at once.
 
 It starts `nanospeech serve` on loopback. At each level so many clients speak one sentence after the
-other without a break, as Kokoro-FastAPI's and other servers' own benchmarks have it, and what is
-timed is what a client sees: from the request to its first byte of sound, and to its last.
+other without a break, and what is timed is what a client sees: from the request to its first byte
+of sound, and to its last.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ SENTENCES = (
     "Thank you for calling, we will be with you in a moment.",
 )
 SHARES = (0.5, 0.9, 0.99)
+ONE_BY_ONE = "--active 1 --queue 64"
+TICKS = (0.1, 0.25, 0.5, 1, 2, 5, 10, 20)
 RATE = 2 * 24_000  # bytes of PCM a second
 
 
@@ -44,6 +46,12 @@ def build_parser() -> argparse.ArgumentParser:
     add("--model", help="release folder (default: the one that ships)")
     add("--backend", default="auto", help="of the server (default: auto)")
     add("--flags", default="", help="more flags of nanospeech serve, in one string")
+    add(
+        "--one-by-one",
+        action="store_true",
+        help="measure beside it a server that speaks one text after the other, as those with a lock"
+        " around their model do",
+    )
     add("--json", type=Path, help="file for the figures, which are printed as well")
     add("--picture", type=Path, help="PNG of them")
     return parser
@@ -93,31 +101,53 @@ async def level(port: int, clients: int, seconds: float) -> dict[str, Any]:
     }
 
 
-def draw(values: dict[str, Any], path: Path) -> None:
-    """Latency and throughput against clients."""
+def measure(args: argparse.Namespace, flags: str) -> dict[str, Any]:
+    """The figures of one server."""
+    port = free_port()
+    process, ready, said = start(args, port, flags.split())
+    found: dict[str, Any] = {"model": said, "flags": flags, "seconds_to_ready": round(ready, 2)}
+    try:
+        asyncio.run(speak(port, SENTENCES[0]))
+        found["levels"] = []
+        for clients in map(int, args.clients.split(",")):
+            found["levels"].append(asyncio.run(level(port, clients, args.seconds)))
+            say(json.dumps(found["levels"][-1]))
+    finally:
+        process.kill()
+        process.wait()
+    return found
+
+
+def draw(servers: list[dict[str, Any]], path: Path) -> None:
+    """Latency and throughput against clients; the second server is pale."""
     plt = pyplot()
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
-    levels = values["levels"]
-    clients = [one["clients"] for one in levels]
-    for i, (share, style) in enumerate(zip(SHARES, ("o-", "s--", "^:"))):
-        for key, colour, name in (
-            ("first_byte", "tab:blue", "first byte"),
-            ("whole", "tab:orange", "whole"),
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.8), layout="constrained")
+    clients = [one["clients"] for one in servers[0]["levels"]]
+    for server, alpha, what in zip(servers, (1.0, 0.4), ("", ", one by one")):
+        levels = server["levels"]
+        for i, (share, style) in enumerate(zip(SHARES, ("o-", "s--", "^:"))):
+            for key, colour, name in (
+                ("first_byte", "tab:blue", "first byte"),
+                ("whole", "tab:orange", "whole"),
+            ):
+                line, label = [one[key][i] for one in levels], f"{name}, {share:.0%}{what}"
+                left.plot(clients, line, style, color=colour, alpha=alpha, label=label)
+        for key, style, name in (
+            ("requests_a_second", "o-", "requests"),
+            ("speech_a_second", "s-", "seconds of speech"),
         ):
-            line = [one[key][i] for one in levels]
-            left.plot(clients, line, style, color=colour, label=f"{name}, {share:.0%}")
+            line = [one[key] for one in levels]
+            right.plot(clients, line, style, color="tab:green", alpha=alpha, label=f"{name}{what}")
     left.axhline(0.25, color="grey", lw=0.8)
     left.set(xscale="log", yscale="log", xlabel="clients at once", ylabel="seconds")
-    left.legend(fontsize=7)
-    right.plot(clients, [one["requests_a_second"] for one in levels], "o-", label="requests")
-    right.plot(clients, [one["speech_a_second"] for one in levels], "s-", label="seconds of speech")
+    left.set_yticks(TICKS, [f"{tick:g}" for tick in TICKS])
     right.set(xscale="log", xlabel="clients at once", ylabel="a second", ylim=(0, None))
-    right.legend(fontsize=7)
     for axes in (left, right):
         axes.set_xticks(clients, [str(n) for n in clients])
         axes.minorticks_off()
         axes.grid(alpha=0.3)
-    figure.suptitle(f"{values['model']}, {values['cores']} cores", fontsize=10)
+        axes.legend(fontsize=6)
+    figure.suptitle(f"{servers[0]['model']}, {cores()} cores", fontsize=10)
     figure.savefig(path, dpi=130)
 
 
@@ -127,24 +157,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
     if args.picture is not None:
         pyplot()  # before the time is spent
-    port = free_port()
-    process, ready, said = start(args, port, args.flags.split())
-    values: dict[str, Any] = {"model": said, "cores": cores(), "seconds_to_ready": round(ready, 2)}
-    try:
-        asyncio.run(speak(port, SENTENCES[0]))
-        values["levels"] = []
-        for clients in map(int, args.clients.split(",")):
-            values["levels"].append(asyncio.run(level(port, clients, args.seconds)))
-            say(json.dumps(values["levels"][-1]))
-    finally:
-        process.kill()
-        process.wait()
-    if args.picture is not None:
-        draw(values, args.picture)
-    text = json.dumps(values, indent=1)
+    servers = [measure(args, args.flags)]
+    if args.one_by_one:
+        servers.append(measure(args, f"{args.flags} {ONE_BY_ONE}"))
+    text = json.dumps({"cores": cores(), "servers": servers}, indent=1)
     print(text)
     if args.json is not None:
         args.json.write_text(text + "\n", encoding="utf-8")
+    if args.picture is not None:
+        draw(servers, args.picture)
     return 0
 
 

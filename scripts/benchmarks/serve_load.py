@@ -235,7 +235,7 @@ def draw(found: Found, path: Path) -> None:
     for values, name in ((found.first, "first byte"), (found.whole, "whole text")):
         ordered = sorted(values)
         right.plot(ordered, [(i + 1) / len(ordered) for i in range(len(ordered))], label=name)
-    right.set(xlabel="seconds", ylabel="share of requests", xscale="log", ylim=(0, 1))
+    right.set(xlabel="seconds", ylabel="share of requests", xlim=(0, None), ylim=(0, 1))
     right.legend(fontsize=8)
     for axes in (left, right):
         axes.grid(alpha=0.3)
