@@ -28,6 +28,7 @@ from nanospeech.errors import InputError, NanospeechError
 from nanospeech.release.user_lexicon import tokenizer_of
 from nanospeech.release.user_voices import USER
 from nanospeech.release.voices import default_voice, list_voices, user_voices
+from nanospeech.speech.beginning import choose_first
 from nanospeech.speech.chunks import Word
 from nanospeech.speech.speaker import Speaker
 from nanospeech.speech.words import Piece, choose_aligner
@@ -146,9 +147,9 @@ class SpeechService:
 
     def warm(self) -> None:
         """Speaks a word with the default voice, so that the first client waits for nothing."""
-        ticket = self.scheduler.enter()
+        ticket, once = self.scheduler.enter(), Wish(seed=0, options=SampleOptions(steps=1))
         try:
-            for _ in self.speaker(Wish(seed=0), ticket).stream("Hello there, hello."):
+            for _ in self.speaker(once, ticket).stream("Hello there, hello."):
                 pass
         finally:
             self.scheduler.leave(ticket)
@@ -161,6 +162,7 @@ class SpeechService:
             kept = self._speakers.get(name)
         if kept is None:
             kept = Speaker(self.scheduler.use(ticket), name, seed=0)
+            kept.first = choose_first(kept.engine, kept.prompt, self.limits.first_steps)
             kept.engine = kept.engine._engine
             with self._lock:
                 self._speakers[name] = kept

@@ -33,13 +33,14 @@ class Limits:
     idle_deadline: float = option(60.0, "seconds that a client may read nothing, or write no text")
     drain: float = option(30.0, "seconds that running work is given after SIGTERM")
     chunk_seconds: float = option(10.0, "about the longest turn, of speech; less waits less")
+    first_steps: int = option(5, "most steps of a text's first chunk; 0 makes it like the others")
     batch: int = option(1, "most chunks of concurrent texts in one batch; seeded ones go alone")
     batch_frames: int = option(8192, "most mel frames in a batch")
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            least = 0 if field.name in ("queue", "drain", "max_voices") else 1
+            least = 0 if field.name in ("queue", "drain", "max_voices", "first_steps") else 1
             if not least <= value:
                 raise InputError(f"{field.name} is {value}; choose {least} or more")
 

@@ -37,7 +37,7 @@ from nanospeech.text.sentences import encode, fold, front_end, is_speakable
 from nanospeech.text.traced import Traced
 from nanospeech.text.written import Written
 
-from . import batching, script, streaming
+from . import batching, beginning, script, streaming
 from . import chunks as speech
 from . import durations as lengths
 from .batching import step_bar
@@ -114,6 +114,7 @@ class Speaker:
         self.prompt = dataclasses.replace(prompt, settings=settings)
         self.level = Leveller(self.sample_rate, output.loudness, settings.loudness)
         self.casts: dict[Style, Speaker] = {}  # of markup
+        self.first: Any = None  # of beginning.py, where a stream should be heard sooner
 
     def chunks(self, text: str, early: bool = False) -> list[str]:
         """The texts of the chunks: normalised, no words lost.
@@ -302,7 +303,7 @@ class Speaker:
 
             who = self.casts.get(part.style, self)
             chunk = who.part_chunk(part, self.seed + index, share)
-            (mel,) = speech.sample(who.engine, who.prompt, [chunk], self.options, step)
+            mel = beginning.sample(who, chunk, self.options, step, early and not index)
             paced = set_pauses(who.engine, mel, chunk, self.output, first=not index)
             timeline.add(mel, chunk, paced, index)
             yield timeline.counted(paced.padded(who._wave(paced, early, ahead)))

@@ -1,0 +1,65 @@
+"""A stream's beginning is made with less, and what follows is made as without."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nanospeech import SampleOptions, Speaker, load_engine
+from nanospeech.speech.beginning import SECONDS, First, choose_first, last_words
+from nanospeech.speech.pauses import sounds
+
+TEXT = "The boat left at dawn, and nobody saw it go. It came back late, with fish."
+
+
+@pytest.fixture
+def speaker(tiny_aligned, engine_of) -> Speaker:
+    return Speaker(engine_of(tiny_aligned, "torch"), seed=1)
+
+
+def spoken(speaker: Speaker) -> list[np.ndarray]:
+    return list(speaker.stream(TEXT))
+
+
+def test_what_follows_the_first_chunk_is_the_same(speaker):
+    usual = np.concatenate(spoken(speaker))
+    counts = []
+    list(speaker.stream(TEXT, on_step=lambda done, of: counts.append(done)))
+    speaker.first = First(speaker.prompt, 2)
+    fewer = []
+    list(speaker.stream(TEXT, on_step=lambda done, of: fewer.append(done)))
+    assert len(fewer) == len(counts) - 7 + 2
+    sooner = np.concatenate(spoken(speaker))
+    half = min(len(usual), len(sooner)) // 2
+    assert np.array_equal(usual[-half:], sooner[-half:])
+    assert not np.array_equal(usual[:2000], sooner[:2000])
+
+
+def test_steps_that_a_caller_chose_are_kept(speaker):
+    speaker.options = SampleOptions(steps=4)
+    usual = np.concatenate(spoken(speaker))
+    speaker.first = First(speaker.prompt, 2)
+    assert np.array_equal(np.concatenate(spoken(speaker)), usual)
+    assert choose_first(speaker.engine, speaker.prompt, 7) is None
+    assert choose_first(speaker.engine, speaker.prompt, 0) is None
+    assert choose_first(speaker.engine, speaker.prompt, 5) == First(speaker.prompt, 5)
+
+
+@pytest.mark.parametrize("voice", ["kathleen", "darshan", "robin"])
+def test_a_shorter_prompt_is_the_end_of_the_voices_own(voice):
+    pytest.importorskip("onnxruntime", reason="no onnxruntime here")
+    speaker = Speaker(load_engine(None, "onnx", "cpu"), voice, seed=1)
+    whole, engine = speaker.prompt, speaker.engine
+    for seconds in (SECONDS, 1.5, 0.8):
+        cut = last_words(engine, whole, seconds)
+        count, frames = len(cut.tokens), len(cut.mel)
+        assert np.array_equal(cut.tokens, whole.tokens[-count:])
+        assert np.array_equal(cut.mel, whole.mel[-frames:])
+        assert frames >= seconds * engine.config.audio.frame_rate or frames == len(whole.mel)
+        assert (len(whole.mel) - frames) % engine.config.dit.patch_size == 0
+        assert sounds(cut.tokens[0], engine.tokenizer) or count == len(whole.tokens)
+        if count < len(whole.tokens):  # it begins with a word
+            assert not sounds(whole.tokens[-count - 1], engine.tokenizer)
+    assert len(last_words(engine, whole, 60).mel) == len(whole.mel)
+    first = choose_first(engine, whole, 5)
+    assert first is not None and len(first.prompt.mel) <= len(whole.mel)
