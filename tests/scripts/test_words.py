@@ -1,5 +1,7 @@
 """The benchmark of word times: what it takes for the truth is where the sound begins."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -26,12 +28,9 @@ def test_an_s_is_found_where_it_sets_in_and_a_silence_where_it_ends():
     assert list(found) == [3] and found[3] == pytest.approx(0.731, abs=0.006)
     assert silence_ends(wave, RATE) == [pytest.approx(1.403, abs=0.006)]
 
-    class Spoken:
-        sample_rate = RATE
-
-    Spoken.wave, Spoken.words = wave, words
+    spoken = SimpleNamespace(wave=wave, sample_rate=RATE, words=words)
     errors = Errors()
-    errors.take(Spoken, [Word(w.text, w.start - 0.1, w.end, 0, 0) for w in words], 0.07)
+    errors.take(spoken, [Word(w.text, w.start - 0.1, w.end, 0, 0) for w in words], 0.07)
     assert errors["at_an_s"] == [pytest.approx(0.029, abs=0.006)]
     assert errors["whisper_at_an_s"] == [pytest.approx(-0.071, abs=0.006)]
     assert errors["after_silence"] == [pytest.approx(-0.003, abs=0.006)]
