@@ -21,6 +21,7 @@ class EchoConfig:
     """
 
     latent_dim: int = 128
+    latent_patch: int = 1  # latents that the network reads and writes as one
     dim: int = 1280
     depth: int = 24
     heads: int = 10
@@ -42,6 +43,11 @@ class EchoConfig:
     zero_masked: bool = False  # encoders' states behind an item's end are zero after each block
     continues: bool = False  # a third encoder, of the latents before a block of them
     target_duration: bool = False  # seconds of speech as a condition, beside the time
+    # Text keys rotate too, their places spread over the speech's (LARoPE, arXiv 2509.11084).
+    text_rotary: bool = False
+    # The last layer's output is the speech, from which the velocity follows (arXiv 2511.13720): for
+    # patches of more numbers than the network is wide.
+    predicts_speech: bool = False
     time_dim: int = 512
     adaln_rank: int = 256
     eps: float = 1e-5
@@ -64,8 +70,11 @@ class EchoConfig:
                 f"text_depth is {self.text_depth} and text_input {self.text_input}; choose blocks"
                 " of its own, or the width of another encoder's states, and 0 for the other"
             )
-        if self.speaker_patch < 1:
-            raise InputError(f"speaker_patch is {self.speaker_patch}, should be at least 1")
+        for name in ("latent_patch", "speaker_patch"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}, should be at least 1")
+        if self.continues and self.latent_patch > 1:
+            raise InputError("a network that continues has a latent_patch of 1")
 
 
 @dataclass(frozen=True)

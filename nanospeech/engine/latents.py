@@ -70,8 +70,9 @@ class LatentEngine(ReadsTexts, Engine):
         time = checks.times(time_B, len(x))
         lens = checks.lengths(lens_B, "lens_B", len(x), x.shape[1])
         own = checks.length_mask(lens, x.shape[1])
+        span = self.span(lens, seconds_B)
         with self.context():
-            contexts, masks = self.conditions(cond_BSC, text_BT, len(x), prompt_frames_B)
+            contexts, masks = self.conditions(cond_BSC, text_BT, span, prompt_frames_B)
             start = 0
             if prefix_BNC is not None:
                 start = prefix_BNC.shape[1]
@@ -83,7 +84,7 @@ class LatentEngine(ReadsTexts, Engine):
                 self.array(x),
                 self.array(time),
                 self.dit.joined(contexts),
-                np.concatenate([own, *masks], 1),
+                np.concatenate([self.patched(lens, x.shape[1]), *masks], 1),
                 start,
                 seconds_B,
             )
@@ -93,10 +94,15 @@ class LatentEngine(ReadsTexts, Engine):
         self,
         cond_BSC: np.ndarray,
         text_BT: np.ndarray,
-        batch: int,
+        span_B: np.ndarray,
         prompt_B: np.ndarray | None,
     ) -> tuple[Any, list[np.ndarray]]:
-        """Each block's keys and values of text and speaker, and the masks of the two."""
+        """Each block's keys and values of text and speaker, and the masks of the two.
+
+        Args:
+            span_B: latents of each item's speech.
+        """
+        batch = len(span_B)
         text = checks.text(text_BT, batch, self.config)
         cond = np.asarray(cond_BSC, np.float32)
         if cond.ndim == 3 and cond.shape[1] == 0:  # no speaker
@@ -117,7 +123,20 @@ class LatentEngine(ReadsTexts, Engine):
         speaker, counted = self.dit.speaker_states(
             self.to_weights(self.array(cond)), self.array(heard)
         )
-        return self.dit.contexts(states, speaker), [read, self.numpy(counted) > 0]
+        span = self.array(np.asarray(span_B, np.float32))
+        angles = self.dit.text_angles(self.array(read), span)
+        return self.dit.contexts(states, speaker, angles), [read, self.numpy(counted) > 0]
+
+    def patched(self, lens_B: np.ndarray, length: int) -> np.ndarray:
+        """Which of the network's patches of latents are within each item: bool (B, N / p)."""
+        p = self.echo.latent_patch
+        return checks.length_mask(-(-lens_B // p), -(-length // p))
+
+    def span(self, lens_B: np.ndarray, seconds_B: np.ndarray | None) -> np.ndarray:
+        """Latents of each item's speech: of its target duration, or all."""
+        if seconds_B is None:
+            return lens_B
+        return np.asarray(seconds_B, np.float32) * self.config.audio.frame_rate
 
     def continued(
         self, contexts: Any, prefix_BNC: np.ndarray, start: int, extra: int
@@ -190,14 +209,17 @@ class LatentEngine(ReadsTexts, Engine):
         o = self.echo_options(options)
         x = checks.mels(noise_BNC, "noise_BNC", self.config)
         lens = checks.lengths(lens_B, "lens_B", len(x), x.shape[1])
+        span = self.span(lens, seconds_B)
+        if seconds_B is None and self.echo.target_duration:  # of each item, not of the batch
+            seconds_B = lens / self.config.audio.frame_rate
         with self.context():
-            contexts, masks = self.conditions(cond_BSC, text_BT, len(x), prompt_frames_B)
+            contexts, masks = self.conditions(cond_BSC, text_BT, span, prompt_frames_B)
             start = 0
             if prefix_BNC is not None:
                 start = prefix_BNC.shape[1]
                 contexts, before = self.continued(contexts, prefix_BNC, start, x.shape[1])
                 masks = [before, *masks]
-            masks = [checks.length_mask(lens, x.shape[1]), *masks]
+            masks = [self.patched(lens, x.shape[1]), *masks]
             velocity = self.echo_velocity(contexts, masks, o, start, seconds_B)
             state = start_state = self.array(x * np.float32(o.truncation))
             for done, state in enumerate(euler(velocity, start_state, o), start=1):
@@ -230,8 +252,9 @@ class LatentEngine(ReadsTexts, Engine):
         for noise in noises:
             # the encoder sees room for all that is to come
             with self.context():
-                contexts, masks = self.conditions(cond_BSC, text_BT, len(noise), prompt_frames_B)
                 start = said.shape[1]
+                span = np.full(len(noise), total)
+                contexts, masks = self.conditions(cond_BSC, text_BT, span, prompt_frames_B)
                 contexts, before = self.continued(contexts, said, start, total - start)
                 masks = [np.ones(noise.shape[:2], bool), before, *masks]
                 o = self.echo_options(options)

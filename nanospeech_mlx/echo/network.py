@@ -7,6 +7,8 @@ and 0 is speech. Twin of the file of the same name in the other backend.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from nanospeech.architectures import EchoConfig
 
 from .. import layers
@@ -14,6 +16,15 @@ from ..layers import Array
 from . import ops
 
 Pair = tuple[Array, Array]  # keys and values, (B, H, K, E) each
+LEAST_TIME = 0.05  # of those that the velocity divides by, where the speech is predicted
+
+
+class States(NamedTuple):
+    """A context that each block makes its own keys and values of, as in training."""
+
+    text: Array  # (B, T, text_dim)
+    speaker: Array  # (B, P, speaker_dim)
+    angles: tuple[Array, Array] | None  # of the text's keys
 
 
 class Norm(layers.Module):
@@ -170,6 +181,7 @@ class JointAttention(Attention):
     def __init__(self, config: EchoConfig):
         c = config
         super().__init__(c.dim, c.heads, c.eps)
+        self.rotated = c.heads // 2  # first heads that rotate
         self.wk_text = layers.Linear(c.text_dim, c.dim, bias=False)
         self.wv_text = layers.Linear(c.text_dim, c.dim, bias=False)
         self.wk_speaker = layers.Linear(c.speaker_dim, c.dim, bias=False)
@@ -182,24 +194,36 @@ class JointAttention(Attention):
         """Keys, normed, and values of a stream."""
         return self.k_norm(self.split(k_BND)).swapaxes(1, 2), layers.split_heads(v_BND, self.heads)
 
-    def of_text(self, text_BTD: Array) -> Pair:
-        return self.pair(*ops.linears(text_BTD, self.wk_text, self.wv_text))
+    def of_text(self, text_BTD: Array, angles: tuple[Array, Array] | None = None) -> Pair:
+        k, v = self.pair(*ops.linears(text_BTD, self.wk_text, self.wv_text))
+        return (k if angles is None else layers.rotate(k, angles, self.rotated)), v
 
     def of_speaker(self, speaker_BPD: Array) -> Pair:
         return self.pair(*ops.linears(speaker_BPD, self.wk_speaker, self.wv_speaker))
 
     def of_latents(self, latent_BPD: Array, angles: tuple[Array, Array]) -> Pair:
         k, v = self.pair(*ops.linears(latent_BPD, self.wk_latent, self.wv_latent))
-        return layers.rotate(k, angles, self.heads // 2), v
+        return layers.rotate(k, angles, self.rotated), v
+
+    def of_states(self, states: States) -> Pair:
+        """Keys and values of a text and a speaker, joined."""
+        text = self.of_text(states.text, states.angles)
+        speaker = self.of_speaker(states.speaker)
+        return ops.join(text[0], speaker[0]), ops.join(text[1], speaker[1])
 
     def attend(
-        self, x_BND: Array, context: Pair, mask_BK: Array | None, angles: tuple[Array, Array]
+        self,
+        x_BND: Array,
+        context: Pair | States,
+        mask_BK: Array | None,
+        angles: tuple[Array, Array],
     ) -> Array:
         """What the latents see; keys are their own, then the context's."""
+        context = self.of_states(context) if isinstance(context, States) else context
         q, k, v, gate = ops.linears(x_BND, self.wq, self.wk, self.wv, self.gate)
-        q = layers.rotate(self.q_norm(self.split(q)).swapaxes(1, 2), angles, self.heads // 2)
+        q = layers.rotate(self.q_norm(self.split(q)).swapaxes(1, 2), angles, self.rotated)
         k, v = self.pair(k, v)
-        k = ops.join(layers.rotate(k, angles, self.heads // 2), context[0])
+        k = ops.join(layers.rotate(k, angles, self.rotated), context[0])
         out = ops.attention(q, k, ops.join(v, context[1]), mask_BK)
         return self.wo(layers.merge_heads(out) * ops.sigmoid(gate))
 
@@ -219,7 +243,7 @@ class EchoBlock(layers.Module):
         self,
         x_BND: Array,
         cond_B1D: tuple[Array, Array, Array],
-        context: Pair,
+        context: Pair | States,
         mask_BK: Array | None,
         angles: tuple[Array, Array],
     ) -> Array:
@@ -263,10 +287,10 @@ class EchoDiT(layers.Module):
                 layers.Linear(c.dim, 3 * c.dim, bias=False),
             )
             layers.zero_(self.duration_module[2])
-        self.in_proj = layers.Linear(c.latent_dim, c.dim)
+        self.in_proj = layers.Linear(c.latent_dim * c.latent_patch, c.dim)
         self.blocks = layers.ModuleList([EchoBlock(c) for _ in range(c.depth)])
         self.out_norm = Norm(c.eps, c.dim)
-        self.out_proj = layers.Linear(c.dim, c.latent_dim)
+        self.out_proj = layers.Linear(c.dim, c.latent_dim * c.latent_patch)
         layers.zero_(self.out_proj)
 
     def text_states(self, text: Array, mask_BT: Array) -> Array:
@@ -295,10 +319,24 @@ class EchoDiT(layers.Module):
         """States of the latents before a block; zeros stand for those to come."""
         return self.latent_norm(self.latent_encoder(latent_BSC, latent_BSC[:, :, 0] == 0))
 
-    def contexts(self, text_BTD: Array, speaker_BPD: Array) -> list[tuple[Pair, ...]]:
+    def text_angles(self, mask_BT: Array, lens_B: Array) -> tuple[Array, Array] | None:
+        """Angles by which the text's keys rotate, for speech of so many latents; None: not at all.
+
+        Args:
+            mask_BT: tokens that are read.
+            lens_B: latents of the speech, without what follows it.
+        """
+        c = self.config
+        if not c.text_rotary:
+            return None
+        return ops.spread_angles(mask_BT, lens_B / c.latent_patch, c.dim // c.heads)
+
+    def contexts(
+        self, text_BTD: Array, speaker_BPD: Array, angles: tuple[Array, Array] | None = None
+    ) -> list[tuple[Pair, ...]]:
         """Keys and values of each block's context: those of the text, then of the speaker."""
         each = (block.attention for block in self.blocks)
-        return [(a.of_text(text_BTD), a.of_speaker(speaker_BPD)) for a in each]
+        return [(a.of_text(text_BTD, angles), a.of_speaker(speaker_BPD)) for a in each]
 
     def latent_contexts(self, latent_BPD: Array) -> list[Pair]:
         """Keys and values for each block of the latents before a block."""
@@ -344,7 +382,7 @@ class EchoDiT(layers.Module):
         self,
         x_BND: Array,
         cond_B1D: tuple[Array, ...],
-        contexts: list[Pair],
+        contexts: list[Pair] | list[States],
         mask_BK: Array | None,
         angles: tuple[Array, Array],
     ) -> Array:
@@ -357,7 +395,7 @@ class EchoDiT(layers.Module):
         self,
         x_BNC: Array,
         time_B: Array,
-        contexts: list[Pair],
+        contexts: list[Pair] | list[States],
         mask_BK: Array | None,
         start: int = 0,
         seconds_B: Array | None = None,
@@ -367,17 +405,25 @@ class EchoDiT(layers.Module):
         Args:
             x_BNC: latents between speech (time 0) and noise (time 1).
             time_B: times in [0, 1].
-            contexts: keys and values of each block's context, joined.
-            mask_BK: keys that are seen, of N latents and then the context; or None for all.
+            contexts: keys and values of each block's context, joined; or what they are made of.
+            mask_BK: keys that are seen, of the N latents' patches and then the context; or None for
+                all.
             start: position of the first latent.
             seconds_B: target duration, for networks that were trained with one.
 
         Returns:
             (B, N, C).
         """
-        c = self.config
-        x = self.in_proj(x_BNC)
+        c, count = self.config, x_BNC.shape[1]
+        length = -(-count // c.latent_patch) * c.latent_patch
+        patches = layers.pad_length(x_BNC, length)
+        x = self.in_proj(patches.reshape(x_BNC.shape[0], length // c.latent_patch, -1))
         long = layers.rotary_angles(start + x.shape[1], c.dim // c.heads, x)
         angles = long[0][start:], long[1][start:]
         x = self.run_blocks(x, self.condition(time_B, seconds_B), contexts, mask_BK, angles)
-        return self.out_proj(self.out_norm(x))
+        out = self.out_proj(self.out_norm(x))
+        out = out.reshape(x_BNC.shape[0], length, c.latent_dim)[:, :count]
+        if not c.predicts_speech:
+            return out
+        time = layers.cast(ops.at_least(time_B, LEAST_TIME), x_BNC)
+        return (x_BNC - out) / time[:, None, None]

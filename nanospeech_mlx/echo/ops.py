@@ -28,6 +28,25 @@ def timesteps(time_B: mx.array, dim: int) -> mx.array:
     return mx.concatenate([mx.cos(angles), mx.sin(angles)], axis=-1)
 
 
+def spread_angles(mask_BT: mx.array, span_B: mx.array, dim_head: int) -> tuple[mx.array, mx.array]:
+    """Cosine and sine of the rotary angles of tokens spread evenly over so many places.
+
+    Token i of T stands in the middle of its share, at (i + 1/2) span / T - 1/2 (LARoPE, arXiv
+    2509.11084). Each is float32 (B, 1, T, dim_head / 2).
+    """
+    steps = mx.arange(0, dim_head, 2, dtype=mx.float32)
+    tokens = mx.arange(mask_BT.shape[1], dtype=mx.float32)
+    share_B1 = (span_B.astype(mx.float32) / mx.maximum(mask_BT.sum(1), 1))[:, None]
+    places_BT = (tokens + 0.5) * share_B1 - 0.5
+    angles = places_BT[:, None, :, None] * 10_000 ** -(steps / dim_head)
+    return mx.cos(angles), mx.sin(angles)
+
+
+def at_least(x: mx.array, value: float) -> mx.array:
+    """x, or the value where x is smaller."""
+    return mx.maximum(x, value)
+
+
 def attention(
     q_BHNE: mx.array,
     k_BHKE: mx.array,

@@ -29,6 +29,25 @@ def timesteps(time_B: Tensor, dim: int) -> Tensor:
     return torch.cat([angles.cos(), angles.sin()], dim=-1)
 
 
+def spread_angles(mask_BT: Tensor, span_B: Tensor, dim_head: int) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of the rotary angles of tokens spread evenly over so many places.
+
+    Token i of T stands in the middle of its share, at (i + 1/2) span / T - 1/2 (LARoPE, arXiv
+    2509.11084). Each is float32 (B, 1, T, dim_head / 2).
+    """
+    steps = torch.arange(0, dim_head, 2, device=mask_BT.device, dtype=torch.float32)
+    tokens = torch.arange(mask_BT.shape[1], device=mask_BT.device, dtype=torch.float32)
+    share_B1 = (span_B.float() / mask_BT.sum(1).clamp(min=1))[:, None]
+    places_BT = (tokens + 0.5) * share_B1 - 0.5
+    angles = places_BT[:, None, :, None] * 10_000 ** -(steps / dim_head)
+    return angles.cos(), angles.sin()
+
+
+def at_least(x: Tensor, value: float) -> Tensor:
+    """x, or the value where x is smaller."""
+    return x.clamp(min=value)
+
+
 def attention(
     q_BHNE: Tensor,
     k_BHKE: Tensor,
