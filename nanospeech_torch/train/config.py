@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nanospeech.architectures import EchoConfig
 from nanospeech.config import (
     AudioConfig,
     DiTConfig,
@@ -19,6 +20,7 @@ from nanospeech.config import (
 )
 from nanospeech.errors import CheckpointError, InputError, require
 from nanospeech_torch.train.data.batch import LossConfig
+from nanospeech_torch.train.data.latents import EchoLossConfig
 from nanospeech_torch.train.loop.config import LogConfig, TrainConfig
 from nanospeech_torch.train.objectives.distill import DistillConfig
 from nanospeech_torch.train.objectives.vocoder_gan import VocoderLossConfig
@@ -26,7 +28,7 @@ from nanospeech_torch.train.optim.optimizers import OptimizerConfig
 from nanospeech_torch.train.scale.parallel import ParallelConfig
 from nanospeech_torch.train.scale.speed import SpeedConfig
 
-MODELS = ("speech", "distilled", "duration", "vocoder")
+MODELS = ("speech", "echo", "distilled", "duration", "vocoder")
 PRECISIONS = ("no", "bf16", "fp16")
 
 
@@ -35,8 +37,10 @@ class DataConfig:
     """Where samples come from and how they are batched."""
 
     shards: list = option((), "tar files: paths, globs, {000..123} ranges or URLs")
-    tokenizer: str = option("chars", "chars, bytes, phonemes or pinyin")
-    vocab: str | None = option(None, "vocab.txt of the characters; phonemes and bytes need none")
+    tokenizer: str = option("chars", "chars, bytes, phonemes, pinyin, echo or pieces")
+    vocab: str | None = option(
+        None, "vocab.txt of the characters, or tokenizer.json of pieces; others need none"
+    )
     language: str = option(
         "",
         "of texts whose samples name none, such as de; und: several. Empty: English by its letters",
@@ -59,7 +63,7 @@ def section(default: type) -> Any:
 class RunConfig:
     """All settings of a run. Running the same file again resumes the run."""
 
-    model: str = option("speech", "what is trained: speech, distilled, duration or vocoder")
+    model: str = option("speech", "what is trained: speech, echo, distilled, duration or vocoder")
     run_dir: str = option("runs/nanospeech", "where checkpoints, log.csv and samples go")
     initial: str | None = option(
         None,
@@ -80,8 +84,10 @@ class RunConfig:
     dit: DiTConfig = section(DiTConfig)
     duration: DurationConfig = section(DurationConfig)
     vocoder: VocoderConfig = section(VocoderConfig)
+    echo: EchoConfig = field(default_factory=lambda: EchoConfig(text_input=640))
     loss: LossConfig = section(LossConfig)
     distill: DistillConfig = section(DistillConfig)
+    echo_loss: EchoLossConfig = section(EchoLossConfig)
     vocoder_loss: VocoderLossConfig = section(VocoderLossConfig)
     optimizer: OptimizerConfig = section(OptimizerConfig)
     parallel: ParallelConfig = section(ParallelConfig)
@@ -110,6 +116,7 @@ class RunConfig:
         values = dataclasses.asdict(self)
         parts = {
             "speech": ("dit", "loss"),
+            "echo": ("echo", "echo_loss"),
             "distilled": ("distill", "loss"),
             "duration": ("duration",),
             "vocoder": ("vocoder", "vocoder_loss"),
@@ -126,6 +133,7 @@ SECTIONS: dict[str, type] = {
     for f in dataclasses.fields(RunConfig)
     if f.default_factory is not dataclasses.MISSING
 }
+SECTIONS["echo"] = EchoConfig
 
 
 def run_config(values: dict[str, Any], where: str = "config") -> RunConfig:

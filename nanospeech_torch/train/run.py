@@ -8,25 +8,32 @@ from typing import Any
 
 import torch
 
-from nanospeech.config import DiTConfig
+from nanospeech.architectures import CodecConfig
+from nanospeech.config import AudioConfig, DiTConfig
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.release.folder import VOCODER, Release, open_release
+from nanospeech.release.text_encoder import read_text_encoder
 from nanospeech.release.voices import find_voice
 from nanospeech.text.languages import base_code
+from nanospeech.text.pieces import PieceTokenizer
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.duration import DurationTransformer
+from nanospeech_torch.echo.network import EchoDiT
 from nanospeech_torch.train.data.sources import find_shards
 from nanospeech_torch.train.loop.config import TrainerOptions, TrainOptions
 from nanospeech_torch.train.loop.trainer import (
     DurationTrainer,
+    EchoTrainer,
     NanospeechTrainer,
     Trainer,
     VocoderTrainer,
 )
 from nanospeech_torch.train.objectives.distill import Distilled
 from nanospeech_torch.train.objectives.duration import DurationPredictor
+from nanospeech_torch.train.objectives.echo import Echo
 from nanospeech_torch.train.objectives.flow import Nanospeech
+from nanospeech_torch.train.objectives.text_reader import TextReader, find_encoder
 from nanospeech_torch.train.objectives.vocoder_gan import VocoderGAN
 from nanospeech_torch.train.optim.mup import base_shapes, scale_outputs_
 from nanospeech_torch.train.optim.optimizers import build_optimizers
@@ -39,6 +46,7 @@ from .scale import estimate
 
 TRAINERS: dict[str, type[Trainer]] = {
     "speech": NanospeechTrainer,
+    "echo": EchoTrainer,
     "distilled": NanospeechTrainer,
     "duration": DurationTrainer,
     "vocoder": VocoderTrainer,
@@ -54,9 +62,13 @@ def build_tokenizer(data: DataConfig) -> Tokenizer:
     language = base_code(data.language) if data.language else ""
     if data.tokenizer == "phonemes" and data.vocab is None:
         return Tokenizer("phonemes", phoneme_vocab()).with_language(language)
-    if data.tokenizer == "bytes" or data.vocab:
+    if data.tokenizer == "pieces" and data.vocab:
+        return PieceTokenizer(data.vocab).with_language(language)
+    if data.tokenizer in ("bytes", "echo") or data.vocab:
         return Tokenizer.load(data.tokenizer, data.vocab or "").with_language(language)
-    raise InputError("data.vocab should name the vocab.txt of the characters")
+    raise InputError(
+        "data.vocab should name the vocab.txt of the characters, or the tokenizer.json of pieces"
+    )
 
 
 def build_objective(config: RunConfig, tokenizer: Tokenizer | None) -> Any:
@@ -75,6 +87,8 @@ def build_objective(config: RunConfig, tokenizer: Tokenizer | None) -> Any:
             return start_from(config, tokenizer)
         network = DiT(replace(config.dit, text_num_embeds=len(tokenizer)))
         return Nanospeech(network, tokenizer, config.audio, config.loss)
+    if config.model == "echo":
+        return build_echo(config, tokenizer)
     transformer = DurationTransformer(replace(config.duration, text_num_embeds=len(tokenizer)))
     return DurationPredictor(transformer, tokenizer, config.audio)
 
@@ -109,6 +123,37 @@ def build_student(config: RunConfig) -> Distilled:
     student.load_state_dict({**student.state_dict(), **network.state_dict()})
     tokenizer, seed = teacher.tokenizer, config.train.seed
     return Distilled(student, release.config, network, c, tokenizer, config.loss, seed)
+
+
+def build_echo(config: RunConfig, tokenizer: Tokenizer) -> Echo:
+    """An EchoDiT with its loss.
+
+    Raises:
+        InputError: latents of another width than the network's, or no text encoder.
+        CheckpointError: the text encoder cannot be read, or its states have another width.
+    """
+    network, audio, loss = config.echo, config.audio, config.echo_loss
+    if loss.latents == "dacvae" and audio == AudioConfig():
+        codec = CodecConfig()
+        audio = AudioConfig(codec.sample_rate, hop_length=codec.hop_length, n_mels=codec.latent_dim)
+    if audio.n_mels != network.latent_dim:
+        raise InputError(
+            f"the latents ({loss.latents}) are {audio.n_mels} wide, echo.latent_dim is"
+            f" {network.latent_dim}; make them equal"
+        )
+    reader = None
+    if network.text_depth:
+        network = replace(network, text_vocab=len(tokenizer))
+    elif loss.text_encoder is not None:
+        files = read_text_encoder(find_encoder(loss.text_encoder))
+        if files.width != network.text_input:
+            raise CheckpointError(
+                f"the states of {loss.text_encoder} are {files.width} wide, echo.text_input is"
+                f" {network.text_input}; make them equal"
+            )
+        with torch.device("cpu"):  # published weights, which are not drawn
+            reader = TextReader(files, not loss.text_encoder_lr, loss.text_cache)
+    return Echo(EchoDiT(network), tokenizer, audio, loss, reader)
 
 
 def take_vocoder(vocoder: Vocos, release: Release) -> None:

@@ -199,8 +199,7 @@ class Batches(IterableDataset):
         self.worker, self.skipped, self.reasons = worker, Counter(), Counter()
         self.batches, self.empty_epochs = place.batches, place.empty_epochs
         self.waiting: dict[int, list[dict]] = {}  # bucket -> items of a batch to be
-        limits = self.plan.max_duration, self.plan.min_duration, self.plan.pair_mb * 10**6
-        self.unpaired = Waiting(*limits)  # described samples without a partner
+        self.unpaired = self.waiting_room()  # described samples without a partner
         self.stream = SampleStream(
             self.source, self.seed, stream, streams, self.shuffle_buffer, place, self.skipped
         )
@@ -219,6 +218,11 @@ class Batches(IterableDataset):
                 for gone in self.unpaired.add(item):  # if pair_mb is smaller than before
                     self.wait_unpaired(gone)
         found.clear()
+
+    def waiting_room(self) -> Waiting:
+        """Where samples wait for a partner; a pair is no longer than an item may be."""
+        p = self.plan
+        return Waiting(p.max_duration, p.min_duration, p.pair_mb * 10**6)
 
     def epoch(self) -> Iterator[Loaded]:
         """The batches of what is left of the stream's epoch."""

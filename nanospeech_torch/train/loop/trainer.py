@@ -36,11 +36,18 @@ from .log import Log, LogOptions
 from .samples import SpokenSamples
 from .signals import Agreement, StopSignals
 
-__all__ = ["DurationTrainer", "NanospeechTrainer", "TrainConfig", "Trainer", "VocoderTrainer"]
+__all__ = [
+    "DurationTrainer",
+    "EchoTrainer",
+    "NanospeechTrainer",
+    "TrainConfig",
+    "Trainer",
+    "VocoderTrainer",
+]
 
 
 class Trainer(Learner):
-    """Trains an objective: Nanospeech, DurationPredictor, VocoderGAN or another Objective.
+    """Trains an objective: Nanospeech, Echo, DurationPredictor, VocoderGAN or another one.
 
     Args:
         model: the objective; it returns sums and counts of losses for a batch.
@@ -379,6 +386,12 @@ class DurationTrainer(Trainer):
     """Trains the duration model; see Trainer."""
 
     default_run = "runs/duration"
+
+
+class EchoTrainer(Trainer):
+    """Trains an EchoDiT; see Trainer."""
+
+    default_run = "runs/echo"
 
 
 class VocoderTrainer(Trainer):

@@ -52,6 +52,10 @@ class Objective(nn.Module):
         """Learning rate of a phase in this step, relative to the schedule's."""
         return 1.0
 
+    def rates(self) -> dict[str, float]:
+        """Peak rates of parameters that learn slower or faster, by name, relative to the others."""
+        return {}
+
     def begin_step(self, step: int, total: float) -> None:
         """Called before optimiser step `step` of `total`; random draws depend on these alone."""
 

@@ -77,6 +77,8 @@ def build_optimizers(
     if base is None and config.mup_base_dim:
         base = base_shapes(owner, config.mup_base_dim)
     factors = width_multipliers(owner, base) if base else {}
+    if hasattr(owner, "rates"):  # an objective's
+        factors = {**factors, **owner.rates()}  # type: ignore[operator]
     wanted = None if parameters is None else {id(p) for p in parameters}
     named = {
         name: p

@@ -1,0 +1,91 @@
+"""Text reader: a published text encoder beside an EchoDiT in training, frozen or trained too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nanospeech.engine.text_states import TextStates
+from nanospeech.errors import InputError, require
+from nanospeech.release.text_encoder import TextEncoderFiles
+from nanospeech_torch.echo.text_encoder import FrozenTextEncoder, network_of
+
+PATTERNS = ("config.json", "tokenizer.json", "*.safetensors", "*.safetensors.index.json")
+
+
+def find_encoder(name: str) -> Path:
+    """The folder of a text encoder, fetched if it is a Hub repository.
+
+    Raises:
+        InputError: neither a folder nor a Hub repository.
+    """
+    if Path(name).is_dir():
+        return Path(name)
+    hub: Any = require("huggingface_hub", "t5")
+    try:
+        return Path(hub.snapshot_download(name, allow_patterns=list(PATTERNS)))
+    except (OSError, ValueError) as e:
+        raise InputError(
+            f"the text encoder {name!r} is neither a folder nor a Hub repository that can be"
+            f" fetched: {e}"
+        ) from e
+
+
+class TextReader(nn.Module):
+    """States of texts by a T5, T5Gemma or T5Gemma 2.
+
+    Frozen it is no part of the model: neither its weights nor an average of them is in checkpoints,
+    and it runs without gradients, in eval mode, in bfloat16 on GPUs and in float32 elsewhere.
+
+    Args:
+        files: of its folder.
+        frozen: whether it stays as it is.
+        cache: folder in which states of texts are kept, for a frozen one.
+    """
+
+    def __init__(self, files: TextEncoderFiles, frozen: bool = True, cache: str | None = None):
+        super().__init__()
+        self.files, self.cache = files, cache
+        self.states: TextStates | None = None
+        self.frozen: tuple[FrozenTextEncoder, ...] = ()  # in a tuple: not a part of this model
+        self.is_frozen = frozen
+        if not frozen:
+            self.network = network_of(files)
+            known = {n: torch.from_numpy(t.copy()) for n, t in files.tensors.items()}
+            self.network.load_state_dict(known)
+
+    def described(self) -> dict[str, Any]:
+        """For a converter: where the published weights are, and whether they were trained."""
+        return {"text_encoder": {"kind": self.files.kind, "frozen": self.is_frozen}}
+
+    def forward(self, text_BT: Tensor, read_BT: Tensor) -> Tensor:
+        """States (B, T, D) of ids padded with -1."""
+        ids = text_BT.clamp(min=0)
+        if not self.is_frozen:
+            # outside of autocast: these networks' numbers are too large for float16
+            with torch.autocast(ids.device.type, enabled=False):
+                found = self.network(input_ids=ids, attention_mask=read_BT.long())
+            return found.last_hidden_state
+        if self.cache is None:
+            return self.encode(ids, read_BT).float()
+        if self.states is None:
+            self.states = TextStates(
+                self.encode_arrays, f"torch {self.files.fingerprint}", self.cache
+            )
+        return torch.from_numpy(self.states.states(text_BT.cpu().numpy())).to(ids.device)
+
+    def encode(self, ids_BT: Tensor, read_BT: Tensor) -> Tensor:
+        """States by the frozen network, which is loaded when it is first used."""
+        if not self.frozen:
+            dtype = "bfloat16" if ids_BT.device.type == "cuda" else "float32"
+            self.frozen = (FrozenTextEncoder(self.files, str(ids_BT.device), dtype),)
+        with torch.autocast(ids_BT.device.type, enabled=False):
+            return self.frozen[0](ids_BT, read_BT)
+
+    def encode_arrays(self, ids_BT: Any, read_BT: Any) -> Any:
+        """The same of NumPy arrays."""
+        found = self.encode(torch.from_numpy(ids_BT), torch.from_numpy(read_BT))
+        return found.float().cpu().numpy()
