@@ -66,7 +66,7 @@ F5 = {"module": "f5", "project": "F5-TTS (SWivid/F5-TTS)", "licence": "cc-by-nc-
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind("nanospeech", "this project's or upstream nanospeech's", "model"),
+        Kind("nanospeech", "this project's or upstream nanospeech's", "own"),
         Kind("f5-v1", "F5-TTS v1 and its finetunes", **F5),
         Kind("f5-v0", "F5-TTS v0 (F5TTS_Base) and its finetunes; give --vocab", **F5),
         Kind("f5-mlx", "F5-TTS v1 in the layout of f5-tts-mlx", **F5),

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from nanospeech.architectures import EchoConfig
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.duration import DurationTransformer
+from nanospeech_torch.echo.network import EchoDiT
 from nanospeech_torch.train.data.batch import Batch, LossConfig
 from nanospeech_torch.train.data.batches import Loaded, StreamOptions
+from nanospeech_torch.train.data.latents import EchoBatch
 from nanospeech_torch.train.data.order import StreamState
 from nanospeech_torch.train.loop.trainer import Trainer
 from nanospeech_torch.train.objectives.duration import DurationPredictor
+from nanospeech_torch.train.objectives.echo import Echo
 from nanospeech_torch.train.objectives.flow import Nanospeech
 from nanospeech_torch.train.scale.parallel import Parallel, ParallelConfig, local
 from nanospeech_torch.train.scale.speed import SpeedConfig, apply_speed
@@ -33,6 +37,12 @@ MODELS: dict[str, dict[str, Any]] = {
     "duration": {**SPEECH, "rope_heads": 2, "qk_norm": True},
 }
 MODELS["shallow"] = {**MODELS["aligned"], "depth": 1}
+ECHO = EchoConfig(
+    latent_dim=20, latent_patch=2, dim=32, depth=2, heads=4, ff_dim=88, text_vocab=30, text_dim=16,
+    text_depth=1, text_heads=2, text_ff_dim=40, speaker_dim=16, speaker_depth=1, speaker_heads=2,
+    speaker_ff_dim=40, target_duration=True, text_rotary=True, time_dim=16, adaln_rank=4,
+    max_latents=48, max_text=8, max_speaker=16,
+)  # fmt: skip
 GLOBAL_BATCH, STEPS = 4, 5
 CLIPPED = 0.5  # every gradient of these models is larger
 
@@ -41,6 +51,8 @@ def objective(name: str, seed: int = 0, device: str = "cpu") -> Any:
     """A tiny model with its loss; the same weights at every call."""
     torch.manual_seed(seed)
     with torch.device(device):
+        if name == "echo":
+            return ReadyEcho(EchoDiT(ECHO))
         if name == "duration":
             return ReadyDuration(DurationTransformer(**MODELS[name]))
         return ReadySpeech(DiT(**MODELS[name]), loss=LossConfig())
@@ -68,9 +80,27 @@ def global_batch(step: int) -> Batch:
     )
 
 
-def part(batch: Batch, rank: int, world: int) -> Batch:
+def echo_batch(step: int) -> EchoBatch:
+    """The same clips with another one's beginning for a speaker."""
+    batch = global_batch(step)
+    heard = torch.tensor([16, 11, 9, 14])
+    speaker = batch.mel.roll(1, 0)[:, :16]
+    return EchoBatch(
+        mel=batch.mel,
+        lens=batch.lens,
+        text=batch.text,
+        noise=batch.noise,
+        time=batch.time,
+        speaker=speaker.masked_fill((torch.arange(16) >= heard[:, None])[..., None], 0),
+        heard=heard,
+        drop_text=batch.drop_text,
+        drop_speaker=batch.drop_audio,
+    )
+
+
+def part(batch: Any, rank: int, world: int) -> Any:
     """The clips of one data rank."""
-    return Batch(**{k: v[rank::world] for k, v in vars(batch).items()})
+    return type(batch)(**{k: v[rank::world] for k, v in vars(batch).items()})
 
 
 def optimizers(model: torch.nn.Module, kind: str) -> list[torch.optim.Optimizer]:
@@ -96,12 +126,13 @@ class ReadyMade:
     """In front of an objective: gives the trainer the global batches' clips of each process."""
 
     accumulate, spoiled = 1, -1
+    batch: Callable[[int], Any] = staticmethod(global_batch)
 
     def batches(self, source: Any, plan: Any, stream: StreamOptions) -> Iterator[Loaded]:
         """Endless batches, a micro-batch being a part of a step's; one step's may be spoiled."""
         for number in itertools.count():
             step, micro = divmod(number, self.accumulate)
-            batch = global_batch(step)
+            batch = self.batch(step)
             if step == self.spoiled:
                 batch.mel[0, 0] = torch.nan  # of one clip, so of one process
             mine = part(part(batch, micro, self.accumulate), stream.rank, stream.world)
@@ -110,6 +141,10 @@ class ReadyMade:
 
 class ReadySpeech(ReadyMade, Nanospeech):
     pass
+
+
+class ReadyEcho(ReadyMade, Echo):
+    batch = staticmethod(echo_batch)
 
 
 class ReadyDuration(ReadyMade, DurationPredictor):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from nanospeech.architectures import EchoOptions
+from nanospeech.audio.mel import log_mel
 from nanospeech.config import SampleOptions
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.release.folder import CODEC
@@ -131,6 +132,11 @@ class LatentEngine(ReadsTexts, Engine):
         """Which of the network's patches of latents are within each item: bool (B, N / p)."""
         p = self.echo.latent_patch
         return checks.length_mask(-(-lens_B // p), -(-length // p))
+
+    def scaled(self, latent_NC: np.ndarray) -> np.ndarray:
+        """Latents in the network's units, in which silence behind speech is zero."""
+        audio = self.config.audio
+        return (latent_NC - audio.mel_mean) / audio.mel_std
 
     def span(self, lens_B: np.ndarray, seconds_B: np.ndarray | None) -> np.ndarray:
         """Latents of each item's speech: of its target duration, or all."""
@@ -381,11 +387,15 @@ class LatentEngine(ReadsTexts, Engine):
     def encode(self, wave: np.ndarray) -> np.ndarray:
         """Latents (N, C) of a recording at config.audio.sample_rate, by the folder's codec.
 
+        Those of a model that speaks mels are the log mel.
+
         Raises:
             InputError: not a wave of one channel.
             CheckpointError: the folder has no codec.
         """
         codec = self.config.codec
+        if codec is None and self.config.vocoder is not None:
+            return log_mel(wave, self.config.audio)
         if codec is None or not self.release.has(CODEC):
             raise CheckpointError(f"{self.folder} has no {CODEC}")
         with self.context():

@@ -54,8 +54,9 @@ def latents_of(engine: Any, seconds: float, asked: bool) -> int:
     config = engine.config
     if not asked and not config.echo.target_duration:
         seconds = ROOM[0] * seconds + ROOM[1]
+    patch = config.echo.latent_patch
     wanted = max(LEAST, math.ceil(seconds * config.audio.frame_rate))
-    return min(wanted, config.echo.max_latents)
+    return min(-(-wanted // patch) * patch, config.echo.max_latents)
 
 
 def rule_latents(engine: Any, prompt: Prompt, text: str, speed: float) -> int:
@@ -92,6 +93,6 @@ def sample_latents(
     )
     rows = (row[:n] for row, n in zip(found, lens))
     return [
-        row if chunk.speed is None else row[: max(LEAST, end_of(row))]
+        row if chunk.speed is None else row[: max(LEAST, end_of(engine.scaled(row)))]
         for row, chunk in zip(rows, chunks)
     ]

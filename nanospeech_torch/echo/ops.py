@@ -16,6 +16,8 @@ def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
     if weight is None or weight.ndim == 1:
         kept = None if weight is None else weight.to(x.dtype)
         return F.rms_norm(x, x.shape[-1:], kept, eps)
+    if hasattr(weight, "to_local"):  # of this process's heads
+        weight = weight.to_local()  # type: ignore[operator]
     return F.rms_norm(x, x.shape[-1:], None, eps) * weight.to(x.dtype)
 
 

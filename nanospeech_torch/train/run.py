@@ -37,6 +37,7 @@ from nanospeech_torch.train.objectives.text_reader import TextReader, find_encod
 from nanospeech_torch.train.objectives.vocoder_gan import VocoderGAN
 from nanospeech_torch.train.optim.mup import base_shapes, scale_outputs_
 from nanospeech_torch.train.optim.optimizers import build_optimizers
+from nanospeech_torch.train.scale.echo_page import echo_page
 from nanospeech_torch.train.scale.profile import vocoder_flops
 from nanospeech_torch.vocoder import Vocos, sanitize
 
@@ -264,6 +265,11 @@ def dry_run(config: RunConfig) -> str:
         dit = replace(release.config.dit, max_strength=config.distill.max_strength)
         config = replace(config, model="speech", teacher=None, dit=dit, audio=release.config.audio)
         return estimate.dry_run(config, len(release.tokenizer))
+    if config.model == "echo":
+        network = config.echo
+        if network.text_depth:
+            network = replace(network, text_vocab=len(build_tokenizer(config.data)))
+        return echo_page(network, config)
     if config.model != "vocoder":
         try:
             tokens = len(build_tokenizer(config.data))

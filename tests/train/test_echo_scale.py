@@ -45,7 +45,12 @@ def test_the_sizes_are_those_that_scaled_echo_states():
         assert echo.count_weights(config)["total"] == pytest.approx(stated[name], rel=0.01)
 
 
-@pytest.mark.parametrize("config", [SMALL, OWN_TEXT], ids=["states", "own text"])
+PATCHED = dataclasses.replace(OWN_TEXT, latent_patch=3, text_rotary=True, predicts_speech=True)
+
+
+@pytest.mark.parametrize(
+    "config", [SMALL, OWN_TEXT, PATCHED], ids=["states", "own text", "patches"]
+)
 @pytest.mark.parametrize("duration", [False, True])
 def test_flops_are_those_that_torch_counts(config, duration):
     c, b = dataclasses.replace(config, target_duration=duration), 2

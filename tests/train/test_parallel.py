@@ -43,6 +43,12 @@ MORE = {
     "empty-tp": ("tp", {"device": "meta"}),
     "empty-duration": ("fsdp", {"device": "meta", "model": "duration"}),
     "empty-fsdp+tp": ("fsdp+tp", {"device": "meta"}),
+    # an EchoDiT: its first 20 losses
+    **{f"echo-{split}": (split, {"model": "echo", "steps": 20}) for split in SPLITS},
+    "echo-empty": ("fsdp+tp", {"model": "echo", "device": "meta"}),
+    "echo-checkpoint": ("fsdp", {"model": "echo", "speed": {"checkpoint_interval": 2}}),
+    "echo-compile": ("ddp", {"model": "echo", "speed": {"compile": "default"}, "steps": 2}),
+    "echo-bf16": ("tp", {"model": "echo", "precision": "bf16"}),
     # one step is spoiled by a clip of one process: all skip it, and only it
     "bf16-ddp": ("ddp", {"precision": "bf16", "spoiled": 2}),
     "bf16-fsdp": ("fsdp", {"precision": "bf16", "spoiled": 2}),
@@ -54,6 +60,7 @@ MORE = {
 
 # fuller forms of others: run with -m slow
 SLOW = {"accumulate-ddp", "ops-tp", "compile-ddp", "compile-tp", "empty-duration", "empty-fsdp+tp"}
+SLOW |= {"echo-ddp", "echo-hsdp", "echo-ddp+tp", "echo-compile", "echo-bf16", "echo-checkpoint"}
 SLOW |= {"bf16-ddp", "bf16-hsdp", "spoiled-tp", "ddp+tp-aligned"}
 
 

@@ -74,6 +74,11 @@ class EchoWorkload:
             )
 
     @property
+    def rows(self) -> int:
+        """Places of the latents of all items."""
+        return self.batch * -(-self.config.max_latents // self.config.latent_patch)
+
+    @property
     def patches(self) -> int:
         """Places of the speaker's states."""
         return -(-self.config.max_speaker // self.config.speaker_patch)
@@ -104,9 +109,10 @@ def step_flops(
         batch: items.
         latents, text, speaker: padded lengths of each item; the speaker's in latents.
     """
-    c, rows = config, batch * latents
+    c, places = config, -(-latents // config.latent_patch)
+    rows, patch = batch * places, c.latent_dim * c.latent_patch
     patches = -(-speaker // c.speaker_patch)
-    keys = latents + text + patches + c.speaker_mean
+    keys = places + text + patches + c.speaker_mean
     context = linear(batch * text, c.text_dim, 2 * c.dim)
     context += linear(batch * (patches + c.speaker_mean), c.speaker_dim, 2 * c.dim)
     adaln = 6 * (linear(batch, c.dim, c.adaln_rank) + linear(batch, c.adaln_rank, c.dim))
@@ -126,7 +132,7 @@ def step_flops(
         "projections": c.depth * linear(rows, c.dim, 5 * c.dim),
         "attention": c.depth * 12 * rows * c.dim * keys,
         "feed_forward": c.depth * linear(rows, c.dim, 3 * c.ff_dim),
-        "ends": linear(rows, c.latent_dim, c.dim, first=True) + linear(rows, c.dim, c.latent_dim),
+        "ends": linear(rows, patch, c.dim, first=True) + linear(rows, c.dim, patch),
     }
 
 
@@ -150,7 +156,7 @@ def block_bytes(work: EchoWorkload, half: int = 2) -> int:
         half: bytes of a number in the network.
     """
     c, t = work.config, work.tensor
-    rows = work.batch * c.max_latents
+    rows = work.rows
     context = work.batch * (c.max_text + work.patches + c.speaker_mean)
     # norm: input and output; the layers' input; what the gate scales: in both halves
     whole = 8 * rows * c.dim
@@ -172,7 +178,7 @@ def estimate(work: EchoWorkload) -> Memory:
     rest = held - block * c.depth
     copies = 2 * held if work.shard == 1 else 2 * block * 2 + 4 * block + 6 * rest
     lean = c.depth // work.checkpoint_interval if work.checkpoint_interval else 0
-    one, kept = block_bytes(work), 2 * work.batch * c.max_latents * c.dim
+    one, kept = block_bytes(work), 2 * work.rows * c.dim
     speaker = 23 * c.speaker_dim + 4 * c.speaker_ff_dim
     voice = 2 * c.speaker_depth * work.batch * work.patches * speaker
     return Memory(
@@ -228,7 +234,7 @@ def traffic(work: EchoWorkload, machine: int = 4) -> Traffic:
     for size, ranks, room in each.values():
         one = scattered(size, ranks, max(1, min(ranks, room)))
         near, far = near + one[0], far + one[1]
-    rows = work.batch * c.max_latents
+    rows = work.rows
     # an all-reduce behind attention and one behind the feed-forward, both forward and backward
     ring = 2 * (work.tensor - 1) / work.tensor
     return Traffic(round(near), round(far), round(4 * c.depth * ring * rows * c.dim * 2))

@@ -15,6 +15,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_module_registration_hook
 
+from nanospeech_torch.echo.network import EchoDiT
+
+from .tensor_split import blocks as blocks_of
+
 
 def broadcast_weights(objective: nn.Module) -> None:
     """Gives every process the weights and buffers of rank 0."""
@@ -51,12 +55,14 @@ def fill_empty(objective: nn.Module, device: torch.device, seed: int = 0) -> Non
 def draw(objective: Any, put: Callable[[str, nn.Module], None]) -> None:
     """Builds all parts of an objective in the usual order, and hands over each with its prefix."""
     network = objective.transformer
-    config, blocks = network.config, network.transformer_blocks
+    config, blocks = network.config, blocks_of(objective)
+    own = "blocks" if isinstance(network, EchoDiT) else "transformer_blocks"
 
     def when_blocks_are_due(module: nn.Module, name: str, child: nn.Module | None) -> None:
-        if name == "transformer_blocks":
+        # an EchoDiT's encoders have blocks too, which are drawn with the rest
+        if name == own and type(module) is plain_class(network):
             for index, block in enumerate(blocks):
-                put(f"transformer.transformer_blocks.{index}.", plain_class(block)(config))
+                put(f"transformer.{own}.{index}.", plain_class(block)(config))
 
     # a network without blocks draws what comes before and after them; blocks draw in between
     handle = register_module_module_registration_hook(when_blocks_are_due)
@@ -66,7 +72,7 @@ def draw(objective: Any, put: Callable[[str, nn.Module], None]) -> None:
         handle.remove()
     put("transformer.", rest)
     for name, module in objective.named_children():  # the duration model's head
-        if name != "transformer":
+        if name not in ("transformer", "reader"):
             linear = module[0]
             new = nn.Linear(linear.in_features, linear.out_features, linear.bias is not None)
             put(f"{name}.0.", new)

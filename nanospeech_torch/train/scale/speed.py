@@ -19,6 +19,8 @@ from nanospeech.config import option
 from nanospeech.errors import InputError
 from nanospeech_torch import packed
 
+from .tensor_split import blocks as blocks_of
+
 MODES = ("off", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 GRAPHS = ("reduce-overhead", "max-autotune")  # those with CUDA graphs
 
@@ -68,7 +70,8 @@ def apply_speed(
     so that a shared block would be recorded, and launched, once for each block.
 
     Args:
-        objective: Nanospeech, DurationPredictor or any module with transformer.transformer_blocks.
+        objective: Nanospeech, DurationPredictor, Echo or any module with
+            transformer.transformer_blocks.
         shapes: batch shapes to expect (BatchPlan.buckets); sets how often blocks may be compiled.
         backend: torch.compile's.
         sharded: blocks fetch their weights one by one (FSDP2): they cannot be one function.
@@ -79,7 +82,7 @@ def apply_speed(
     if config.compile == "off" and not config.interval:
         return
     network = getattr(objective, "transformer", None)
-    blocks = list(getattr(network, "transformer_blocks", []))
+    blocks = blocks_of(objective)
     if not blocks:
         raise InputError(
             f"speed.* works on transformer blocks, and {type(objective).__name__} has none; "

@@ -13,12 +13,14 @@ from typing import Any
 from torch import Tensor, nn
 
 from nanospeech.errors import InputError
+from nanospeech_torch.echo.network import EchoDiT
 
 
 def blocks(objective: nn.Module) -> list[nn.Module]:
-    """The transformer blocks of a speech or duration model, first to last."""
+    """The transformer blocks of a speech or duration model or an EchoDiT, first to last."""
     network = getattr(objective, "transformer", None)
-    return list(getattr(network, "transformer_blocks", []))
+    name = "blocks" if isinstance(network, EchoDiT) else "transformer_blocks"
+    return list(getattr(network, name, []))
 
 
 def check_widths(objective: nn.Module, tensor: int) -> None:
@@ -30,7 +32,10 @@ def check_widths(objective: nn.Module, tensor: int) -> None:
                 f"parallel.tensor={tensor} splits plain linear layers, and {name} has been "
                 "replaced (by an adapter?); use parallel.shard or parallel.replicate"
             )
-    sizes = {"heads": block.attn.heads, "feed-forward width": block.ff.ff[2].in_features}
+    if joint(block):
+        sizes = {"heads": block.attention.heads, "feed-forward width": block.mlp.w2.in_features}
+    else:
+        sizes = {"heads": block.attn.heads, "feed-forward width": block.ff.ff[2].in_features}
     if "attn_norm.linear" in plan(block):
         sizes["adaLN width"] = block.attn_norm.linear.out_features
     for what, size in sizes.items():
@@ -47,8 +52,14 @@ def plan(block: nn.Module) -> dict[str, Any]:
     from torch.distributed.tensor import Replicate
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 
+    found: dict[str, Any]
+    if joint(block):
+        attention = ("wq", "wk", "wv", "gate", "wk_text", "wv_text", "wk_speaker", "wv_speaker")
+        inputs = [*(f"attention.{name}" for name in attention), "mlp.w1", "mlp.w3"]
+        found = {name: ColwiseParallel() for name in inputs}
+        return found | {name: RowwiseParallel() for name in ("attention.wo", "mlp.w2")}
     columns = ("attn.to_q", "attn.to_k", "attn.to_v", "ff.ff.0.0")
-    found: dict[str, Any] = {name: ColwiseParallel() for name in columns}
+    found = {name: ColwiseParallel() for name in columns}
     found |= {name: RowwiseParallel() for name in ("attn.to_out.0", "ff.ff.2")}
     if hasattr(block.attn_norm, "linear"):
         found["attn_norm.linear"] = ColwiseParallel(output_layouts=Replicate())
@@ -61,12 +72,32 @@ def split_layers(objective: nn.Module, mesh: Any, rank: int) -> None:
 
     for block in blocks(objective):
         parallelize_module(block, mesh, plan(block))
+        if joint(block):
+            split_joint(block.attention, mesh, rank)
+            continue
         attn: Any = block.attn
         attn.heads //= mesh.size()
         # the first heads of the model rotate: they are those of the first ranks
         attn.rope_heads = min(max(attn.rope_heads - rank * attn.heads, 0), attn.heads)
         if attn.q_norm is not None:
             attn.q_norm, attn.k_norm = SharedNorm(attn.q_norm, mesh), SharedNorm(attn.k_norm, mesh)
+
+
+def joint(block: nn.Module) -> bool:
+    """Whether a block is an EchoDiT's."""
+    return hasattr(block, "attention_adaln")
+
+
+def split_joint(attention: Any, mesh: Any, rank: int) -> None:
+    """Gives each process its heads of a joint attention, with their norms."""
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    heads = attention.heads = attention.heads // mesh.size()
+    attention.rotated = min(max(attention.rotated - rank * heads, 0), heads)
+    for norm in (attention.q_norm, attention.k_norm):
+        # every process has the same whole weight: nothing has to be sent
+        part = distribute_tensor(norm.weight.detach(), mesh, [Shard(0)], src_data_rank=None)
+        norm.weight = nn.Parameter(part)
 
 
 class SharedNorm(nn.Module):

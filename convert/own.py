@@ -1,0 +1,82 @@
+"""Own: checkpoints of this project's runs, of models of mels and of latents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nanospeech.architectures import EchoConfig, EchoOptions, TextEncoderConfig
+from nanospeech.config import AudioConfig, ModelConfig, from_dict
+from nanospeech.errors import CheckpointError
+from nanospeech.release.folder import PIECES, check_tensors
+from nanospeech.text.pieces import PieceTokenizer
+from nanospeech.text.tokenizer import Tokenizer
+
+from . import model
+from .lazy import shapes_of
+from .model import Model, find_tokenizer
+from .options import ConvertOptions
+from .source import Source
+
+READER = "reader.network."  # tensors of a text encoder that was trained too
+
+
+def fits(source: Source, settings: Mapping[str, Any], name: str) -> bool:
+    """Whether a file may be a speech model of this project's or of upstream nanospeech's."""
+    return "echo" in source.config or model.fits(source, settings, name)
+
+
+def read(
+    path: Path, source: Source, settings: Mapping[str, Any], name: str, o: ConvertOptions
+) -> Model:
+    """A speech model's checkpoint, with the vocabulary of the options or its own.
+
+    Raises:
+        InputError: there is no vocabulary.
+        CheckpointError: not such a checkpoint, or a vocabulary of another size.
+    """
+    if "echo" not in source.config:
+        return model.read(path, source, settings, name, o)
+    config = source.config
+    echo = from_dict(EchoConfig, config["echo"], f"{path}: echo")
+    tensors = {n: t for n, t in source.tensors.items() if not n.startswith(READER)}
+    check_tensors(shapes_of(tensors), network_shapes(echo), path)
+    kind = config.get("tokenizer", "bytes")
+    tokenizer: Tokenizer
+    if kind == "pieces":
+        tokenizer = PieceTokenizer(o.vocab or path.with_name(PIECES))
+    elif echo.text_depth and kind != "echo":
+        tokenizer = find_tokenizer(kind, source.vocab, o.vocab, echo.text_vocab, str(path))
+    else:
+        tokenizer = Tokenizer(kind, source.vocab)
+    encoder = config.get("text_encoder")
+    if encoder is not None:
+        encoder = from_dict(TextEncoderConfig, encoder, f"{path}: text_encoder")
+    sampling = EchoOptions()
+    made = ModelConfig(
+        tokenizer=kind,
+        language=config.get("language", ""),
+        audio=from_dict(AudioConfig, config.get("audio") or {}, f"{path}: audio"),
+        echo=echo,
+        echo_sampling=sampling,
+        steps=sampling.steps,
+        text_encoder=encoder,
+    )
+    if READER in "".join(source.tensors):
+        raise CheckpointError(
+            f"{path} has a text encoder that was trained too, which is not converted yet; train"
+            " with echo_loss.text_encoder_lr=0"
+        )
+    return Model(made, tokenizer, {"model": tensors}, source.step)
+
+
+def network_shapes(config: EchoConfig) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of an EchoDiT's tensors, without allocating anything."""
+    from nanospeech_torch.echo.network import EchoDiT
+
+    with torch.device("meta"):
+        state = EchoDiT(config).state_dict()
+    return {f"transformer.{name}": tuple(t.shape) for name, t in state.items()}

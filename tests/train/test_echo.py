@@ -1,0 +1,264 @@
+"""Training of an EchoDiT: its loss and draws by hand, its batches, resuming, and what it makes."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+from collections import Counter
+from pathlib import Path
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+import torch
+
+from nanospeech.config import AudioConfig
+from nanospeech.configs import find_recipe
+from nanospeech.errors import InputError
+from nanospeech.load import load_engine
+from nanospeech.text.tokenizer import Tokenizer
+from nanospeech_torch.echo.network import EchoDiT
+from nanospeech_torch.train.config import read_run
+from nanospeech_torch.train.data.batches import BatchPlan, StreamOptions
+from nanospeech_torch.train.data.latents import EchoBatches, EchoLossConfig
+from nanospeech_torch.train.loop.trainer import EchoTrainer
+from nanospeech_torch.train.objectives.echo import Echo
+from nanospeech_torch.train.scale.echo import count_weights
+from tests import parallel_worker as worker
+from tests.training import CPU, samples
+
+AUDIO = AudioConfig(mel_mean=-3.0, mel_std=2.0)
+BYTES = Tokenizer("bytes", [])
+NETWORK = dataclasses.replace(
+    worker.ECHO, latent_dim=100, text_vocab=256, max_latents=256, max_text=200, max_speaker=64
+)
+PLAN = BatchPlan(4, 2000, 200, buckets=2)
+
+
+def objective(**loss) -> Echo:
+    torch.manual_seed(0)
+    return Echo(EchoDiT(NETWORK), BYTES, AUDIO, EchoLossConfig(latents="mels", **loss))
+
+
+def batches(given=None, plan=PLAN, **loss) -> EchoBatches:
+    found = EchoLossConfig(latents="mels", **loss)
+    return EchoBatches(given or samples(), BYTES, plan, AUDIO, found, NETWORK)
+
+
+def first(stream) -> tuple:
+    loaded = next(iter(stream))
+    return loaded.batch, loaded.texts
+
+
+class Plain(torch.nn.Module):
+    """In the place of a network: a velocity that is easily worked out, and what it was given."""
+
+    def __init__(self):
+        super().__init__()
+        self.config = dataclasses.replace(worker.ECHO, latent_patch=2)
+        self.given = ()
+
+    def text_states(self, text, mask):
+        return text
+
+    def speaker_states(self, latents, mask):
+        return latents, mask
+
+    def text_angles(self, mask, lens):
+        return None
+
+    def forward(self, *given):
+        self.given = given
+        return 0.5 * given[0] + given[1][:, None, None]
+
+
+def test_the_loss_is_that_of_a_batch_worked_out_by_hand():
+    batch = worker.echo_batch(0)
+    audio = dataclasses.replace(AUDIO, n_mels=20)
+    plain = Plain()
+    model = Echo(worker.objective("echo").transformer, BYTES, audio, EchoLossConfig())
+    model.transformer = plain  # type: ignore[assignment]
+    total, count = model(batch)["flow"]
+    mel, noise, time = (getattr(batch, k).double().numpy() for k in ("mel", "noise", "time"))
+    want, states = 0.0, np.zeros_like(mel)
+    for b in range(4):
+        for n in range(48):
+            # zero past the end, in the ODE's units: the tail is learned as well
+            clean = (mel[b, n] + 3) / 2 if n < batch.lens[b] else np.zeros(20)
+            states[b, n] = (1 - time[b]) * clean + time[b] * noise[b, n]
+            velocity = 0.5 * states[b, n] + time[b]
+            want += np.mean((velocity - (noise[b, n] - clean)) ** 2)
+    assert float(total) == pytest.approx(want, rel=1e-5)
+    assert int(count) == 4 * 48 == int(model.counts(batch)["flow"])
+    state, times, contexts, mask, start, seconds = plain.given
+    np.testing.assert_allclose(state, states, atol=1e-5)
+    assert torch.equal(times, batch.time) and start == 0 and len(contexts) == 2
+    np.testing.assert_allclose(seconds, batch.lens.numpy() / (24_000 / 256), rtol=1e-6)
+    own, text, speaker = mask[:, :24], mask[:, 24:32], mask[:, 32:]
+    assert own.all()
+    for b in range(4):
+        read = [int(i) >= 0 and not batch.drop_text[b] for i in batch.text[b]]
+        heard = [n < batch.heard[b] and not batch.drop_speaker[b] for n in range(16)]
+        assert text[b].tolist() == read and speaker[b].tolist() == heard
+        for n in range(16):
+            given = contexts[0].speaker[b, n].double().numpy()
+            raw = batch.speaker[b, n].double().numpy()
+            clean = (raw + 3) / 2 if n < batch.heard[b] else np.zeros(20)
+            np.testing.assert_allclose(given, clean, atol=1e-5)
+
+
+def test_times_are_logit_normal_and_one_in_each_part_of_a_batch():
+    drawn = np.array([[0.9, 0.25], [0.1, 0.5], [0.4, 0.75], [0.2, 0.0]])
+    # ranks of the first draws 3, 0, 2, 1; the second draws place each within its quarter
+    uniform = [(3 + 0.25) / 4, (0 + 0.5) / 4, (2 + 0.75) / 4, (1 + 0.0) / 4]
+    want = [1 / (1 + np.exp(-(0.3 + 1.2 * NormalDist().inv_cdf(u)))) for u in uniform]
+    stream = batches(time_mean=0.3, time_std=1.2)
+    np.testing.assert_allclose(stream.times(drawn), want, rtol=1e-6)
+    free = batches(time_mean=0.3, time_std=1.2, stratify=False).times(drawn)
+    want = [1 / (1 + np.exp(-(0.3 + 1.2 * NormalDist().inv_cdf(u)))) for u in drawn[:, 0]]
+    np.testing.assert_allclose(free, want, rtol=1e-6)
+
+
+def test_a_batch_is_padded_with_silence_and_hears_other_clips():
+    batch, texts = first(batches())
+    rows = len(texts)
+    assert batch.mel.shape == batch.noise.shape == (rows, 256, 100)
+    assert batch.noise.std() == pytest.approx(1, abs=0.02)  # in the silence too
+    for row, n, ids, text in zip(batch.mel, batch.lens, batch.text, texts):
+        assert row[:n].abs().sum(1).min() > 0 and not row[n:].any()
+        assert bytes(ids[ids >= 0].tolist()).decode() == text
+    own = [
+        (batch.mel[i, : batch.lens[i]].unfold(0, int(n), 1) == row[:n].T).all(-1).all(-1).any()
+        for i, (row, n) in enumerate(zip(batch.speaker, batch.heard))
+    ]
+    named = {s["json"].get("speaker") for s in samples()}
+    assert len(named) < len(samples())  # some have a partner
+    assert not all(own) and (batch.heard <= 64).all() and (batch.heard > 0).all()
+
+
+def test_a_tail_is_shorter_where_it_is_asked_for():
+    batch, _ = first(batches(tail=16))
+    assert batch.mel.shape[1] in (100 + 16, 200 + 16)
+
+
+def npy(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def test_encoded_shards_are_read_with_their_references():
+    rng = np.random.default_rng(0)
+    clip, heard = (rng.standard_normal((n, 100)).astype(np.float16) for n in (150, 40))
+    meta = json.dumps({"text": "Hello.", "target_duration": 150 / AUDIO.frame_rate}).encode()
+    sample = {"__key__": "a", "npy": npy(clip), "ref.npy": npy(heard), "json": meta}
+    alone = {"__key__": "b", "npy": npy(clip), "json": meta}
+    batch, _ = first(batches([sample]))
+    np.testing.assert_array_equal(batch.mel[0, :150], clip.astype(np.float32))
+    np.testing.assert_array_equal(batch.speaker[0], heard.astype(np.float32))
+    batch, _ = first(batches([alone]))
+    assert batch.heard[0] == 64  # a part of the clip itself, no more than half of it
+    assert any(np.array_equal(batch.speaker[0], clip[i : i + 64]) for i in range(87))
+
+
+def test_conditions_are_dropped_apart():
+    stream = batches(drop_text=0.3, drop_speaker=0.1)
+    item = {"mel": np.zeros((20, 100), np.float16)}
+    found = Counter()
+    for seed in range(2000):
+        drawn = stream.draw({**item, "rng": np.random.default_rng(seed)}, 1)
+        found[drawn["drop_text"], drawn["drop_speaker"]] += 1
+    assert found[True, True] / 2000 == pytest.approx(0.03, abs=0.015)
+    assert found[True, False] / 2000 == pytest.approx(0.27, abs=0.04)
+    assert found[False, True] / 2000 == pytest.approx(0.07, abs=0.02)
+
+
+def test_too_long_texts_are_left_out():
+    stream = EchoBatches(
+        samples(),
+        BYTES,
+        PLAN,
+        AUDIO,
+        EchoLossConfig(latents="mels"),
+        dataclasses.replace(NETWORK, max_text=40),
+    )
+    loaded = next(iter(stream))
+    assert loaded.skipped["text too long"] and all(len(t.encode()) <= 40 for t in loaded.texts)
+
+
+def run(folder: Path, steps: int) -> EchoTrainer:
+    model = objective(tail=8)
+    torch.manual_seed(1)
+    for p in model.parameters():  # no layer at zero
+        p.data += 0.02 * torch.randn_like(p)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    found = EchoTrainer(model, optimizer, 2, CPU, folder, log_every=1, ema_decay=0.9, buckets=1)
+    found.train(samples(), steps, batch_size=2, max_duration=200, save_step=100)
+    return found
+
+
+def test_a_resumed_run_is_the_same_to_the_last_bit(tmp_path):
+    whole = run(tmp_path / "whole", 6).weights("model")
+    run(tmp_path / "parts", 3)
+    parts = run(tmp_path / "parts", 6).weights("model")
+    assert all(torch.equal(value, parts[name]) for name, value in whole.items())
+
+
+def test_a_run_becomes_a_folder_that_both_backends_read(tmp_path):
+    from convert import convert
+
+    trained = run(tmp_path / "run", 2)
+    convert(tmp_path / "run", tmp_path / "model", dtype="float32", weights="raw")
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal((1, 50, 100)).astype(np.float32)
+    heard = rng.standard_normal((1, 24, 100)).astype(np.float32)
+    text = BYTES.encode("hello")[None]
+    time = np.array([0.4], np.float32)
+    engine = load_engine(tmp_path / "model", "torch")
+    got = engine.velocity(noise, heard, text, time)
+    batch = first(batches([{"__key__": "a", "npy": npy(noise[0]), "json": {"text": "hello"}}]))[0]
+    exact = dataclasses.replace(
+        batch,
+        lens=torch.tensor([50]),
+        time=torch.tensor(time),
+        speaker=torch.tensor(heard),
+        heard=torch.tensor([24]),
+        drop_text=torch.tensor([False]),
+        drop_speaker=torch.tensor([False]),
+    )
+    with torch.no_grad():
+        want = trained.core.velocity(exact, torch.tensor(noise))  # type: ignore[operator]
+    np.testing.assert_allclose(got, want.numpy(), atol=2e-5 * np.abs(got).max())
+    pytest.importorskip("mlx.core")
+    other = load_engine(tmp_path / "model", "mlx").velocity(noise, heard, text, time)
+    np.testing.assert_allclose(other, got, atol=1e-4 * np.abs(got).max())
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"continues": True, "latent_patch": 1}, "continues is of checkpoints"),
+        ({"text_depth": 0, "text_input": 8}, "read by one of the two"),
+    ],
+)
+def test_networks_that_cannot_be_trained_are_refused(changes, said):
+    network = EchoDiT(dataclasses.replace(NETWORK, **changes))
+    with pytest.raises(InputError, match=said):
+        Echo(network, BYTES, AUDIO)
+
+
+def test_clips_are_no_longer_than_the_latents():
+    with pytest.raises(InputError, match="max_latents is 256"):
+        objective().batches(samples(), dataclasses.replace(PLAN, max_duration=300), StreamOptions())
+
+
+@pytest.mark.parametrize(("name", "weights"), [("800M", 780e6), ("3B", 3.5e9), ("8B", 8.2e9)])
+def test_recipes_have_the_sizes_that_scaled_echo_states(name, weights):
+    config = read_run(find_recipe(f"echo_{name}"))
+    assert count_weights(config.echo)["total"] == pytest.approx(weights, rel=0.01)
+    assert (config.echo.max_latents, config.echo.max_text, config.echo.max_speaker) == (
+        768,
+        192,
+        384,
+    )
