@@ -61,8 +61,7 @@ class LatentEngine(ReadsTexts, Engine):
             prefix_BNC: the latents before x, for networks that continue speech.
             seconds_B: target duration, for networks that were trained with one.
 
-        Returns:
-            float32 (B, N, C), zero past lens_B.
+        Returns: float32 (B, N, C), zero past lens_B.
 
         Raises:
             InputError: shapes that do not fit together, or ids outside the vocabulary.
@@ -135,8 +134,7 @@ class LatentEngine(ReadsTexts, Engine):
 
     def scaled(self, latent_NC: np.ndarray) -> np.ndarray:
         """Latents in the network's units, in which silence behind speech is zero."""
-        audio = self.config.audio
-        return (latent_NC - audio.mel_mean) / audio.mel_std
+        return (latent_NC - self.config.audio.mel_mean) / self.config.audio.mel_std
 
     def span(self, lens_B: np.ndarray, seconds_B: np.ndarray | None) -> np.ndarray:
         """Latents of each item's speech: of its target duration, or all."""
@@ -385,9 +383,7 @@ class LatentEngine(ReadsTexts, Engine):
         return decode_pieces(self.decoded, latent_NC, self.config.codec, size)
 
     def encode(self, wave: np.ndarray) -> np.ndarray:
-        """Latents (N, C) of a recording at config.audio.sample_rate, by the folder's codec.
-
-        Those of a model that speaks mels are the log mel.
+        """Latents (N, C) of a recording at config.audio.sample_rate: by the codec, or its log mel.
 
         Raises:
             InputError: not a wave of one channel.

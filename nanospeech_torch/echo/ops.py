@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -16,9 +17,9 @@ def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
     if weight is None or weight.ndim == 1:
         kept = None if weight is None else weight.to(x.dtype)
         return F.rms_norm(x, x.shape[-1:], kept, eps)
-    if hasattr(weight, "to_local"):  # of this process's heads
-        weight = weight.to_local()  # type: ignore[operator]
-    return F.rms_norm(x, x.shape[-1:], None, eps) * weight.to(x.dtype)
+    # where heads are split, the weight is of this process's
+    own: Any = weight.to_local() if hasattr(weight, "to_local") else weight  # type: ignore
+    return F.rms_norm(x, x.shape[-1:], None, eps) * own.to(x.dtype)
 
 
 def timesteps(time_B: Tensor, dim: int) -> Tensor:

@@ -49,7 +49,7 @@ def arguments(f: ast.FunctionDef) -> list[str]:
     return [a.arg for a in (*f.args.args, *f.args.kwonlyargs)]
 
 
-@pytest.mark.parametrize("name", ["dit", "duration", "echo/network", "echo/codec"])
+@pytest.mark.parametrize("name", ["dit", "duration", "echo/network", "echo/encoders", "echo/codec"])
 def test_networks_are_the_same_program(name):
     packages = (*PACKAGES, ONNX) if name in GRAPHS else PACKAGES
     torch, *others = (ast.dump(Neutral().visit(tree(p, name))) for p in packages)

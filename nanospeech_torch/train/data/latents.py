@@ -116,7 +116,7 @@ class EchoBatches(SpeechBatches):
         **settings: Any,
     ):
         super().__init__(samples, tokenizer, plan, audio, loss, stream, **settings)
-        self.network = network
+        self.network, self.options = network, loss
 
     def waiting_room(self) -> Waiting:
         """Clips without a partner; any two of a speaker fit together."""
@@ -181,7 +181,7 @@ class EchoBatches(SpeechBatches):
         Args:
             length: latents of the padded item.
         """
-        c, rng, mel = self.loss, item["rng"], item["mel"]
+        c, rng, mel = self.options, item["rng"], item["mel"]
         drawn = {
             "time": (rng.random(), rng.random()),
             "drop_text": rng.random() < c.drop_text,
@@ -228,19 +228,19 @@ class EchoBatches(SpeechBatches):
     def length(self, longest: int) -> int:
         """Latents that a batch is padded to."""
         c = self.network
-        if self.loss.tail is None:
+        if self.options.tail is None:
             return c.max_latents
-        wanted = self.plan.padded(self.plan.bucket(longest)) + self.loss.tail
+        wanted = self.plan.padded(self.plan.bucket(longest)) + self.options.tail
         return min(wanted, c.max_latents)
 
     def times(self, drawn_B2: np.ndarray) -> Tensor:
         """Logit-normal times (arXiv 2403.03206) of uniform draws; stratified: one in each of B
         equal parts of the distribution, by the order of the first draws."""
         first, second = drawn_B2.T
-        if self.loss.stratify:
+        if self.options.stratify:
             first = (first.argsort().argsort() + second) / len(first)
         uniform = torch.from_numpy(first).clamp(1e-6, 1 - 1e-6)
-        logit = self.loss.time_mean + self.loss.time_std * torch.special.ndtri(uniform)
+        logit = self.options.time_mean + self.options.time_std * torch.special.ndtri(uniform)
         return logit.sigmoid().float()
 
 

@@ -108,7 +108,7 @@ class Echo(Objective):
         if self.reader is None:
             return {}
         names = (name for name, _ in self.named_parameters() if name.startswith("reader."))
-        return dict.fromkeys(names, self.loss.text_encoder_lr)
+        return {name: self.loss.text_encoder_lr for name in names}
 
     def counts(self, batch: EchoBatch, phase: str = "") -> dict[str, Tensor]:
         """Latents of a batch, those after its clips included."""
