@@ -160,7 +160,8 @@ def test_every_split_trains_as_one_process_does(together, alone, name):
         close = pytest.approx(values, rel=3e-2 if rough else 1e-4, abs=1e-4, nan_ok=True)
         assert got[column] == close, column
     norms = want["grad_norm"]
-    assert all(norm > worker.CLIPPED for norm in norms if norm == norm)  # all are clipped
+    if job["model"] != "echo":  # whose gradients are small at first, as its last layer is zero
+        assert all(norm > worker.CLIPPED for norm in norms if norm == norm)  # all are clipped
     spoiled = [step for step, norm in enumerate(norms) if norm != norm]
     assert spoiled == ([job["spoiled"]] if "spoiled" in job else [])
     assert want["skipped_steps"][-1] == len(spoiled)
