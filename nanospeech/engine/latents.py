@@ -132,10 +132,6 @@ class LatentEngine(ReadsTexts, Engine):
         p = self.echo.latent_patch
         return checks.length_mask(-(-lens_B // p), -(-length // p))
 
-    def scaled(self, latent_NC: np.ndarray) -> np.ndarray:
-        """Latents in the network's units, in which silence behind speech is zero."""
-        return (latent_NC - self.config.audio.mel_mean) / self.config.audio.mel_std
-
     def span(self, lens_B: np.ndarray, seconds_B: np.ndarray | None) -> np.ndarray:
         """Latents of each item's speech: of its target duration, or all."""
         if seconds_B is None:

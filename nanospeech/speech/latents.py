@@ -91,8 +91,10 @@ def sample_latents(
         prompt_frames_B=np.full(len(chunks), len(prompt.mel)),
         on_step=on_step,
     )
-    rows = (row[:n] for row, n in zip(found, lens))
-    return [
-        row if chunk.speed is None else row[: max(LEAST, end_of(engine.scaled(row)))]
+    rows, audio = (row[:n] for row, n in zip(found, lens)), engine.config.audio
+    return [  # silence is zero in the network's units
+        row
+        if chunk.speed is None
+        else row[: max(LEAST, end_of((row - audio.mel_mean) / audio.mel_std))]
         for row, chunk in zip(rows, chunks)
     ]

@@ -32,7 +32,7 @@ from tests.training import CPU, samples
 AUDIO = AudioConfig(mel_mean=-3.0, mel_std=2.0)
 BYTES = Tokenizer("bytes", [])
 NETWORK = dataclasses.replace(
-    worker.ECHO, latent_dim=100, text_vocab=256, max_latents=256, max_text=200, max_speaker=64
+    worker.ECHO, latent_dim=100, text_vocab=256, max_latents=256, max_text=250, max_speaker=64
 )
 PLAN = BatchPlan(4, 2000, 200, buckets=2)
 
@@ -182,10 +182,10 @@ def test_too_long_texts_are_left_out():
         PLAN,
         AUDIO,
         EchoLossConfig(latents="mels"),
-        dataclasses.replace(NETWORK, max_text=20),
+        dataclasses.replace(NETWORK, max_text=25),
     )
     loaded = next(iter(stream))
-    assert loaded.skipped["text too long"] and all(len(t.encode()) <= 20 for t in loaded.texts)
+    assert loaded.skipped["text too long"] and all(len(t.encode()) <= 25 for t in loaded.texts)
 
 
 def run(folder: Path, steps: int) -> EchoTrainer:
