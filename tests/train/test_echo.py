@@ -75,7 +75,9 @@ class Plain(torch.nn.Module):
 
 
 def test_the_loss_is_that_of_a_batch_worked_out_by_hand():
-    batch = worker.echo_batch(0)
+    drops = {"drop_text": [1, 0, 1, 0], "drop_speaker": [0, 0, 1, 1]}
+    dropped = {name: torch.tensor(rows, dtype=torch.bool) for name, rows in drops.items()}
+    batch = dataclasses.replace(worker.echo_batch(0), **dropped)
     audio = dataclasses.replace(AUDIO, n_mels=20)
     plain = Plain()
     model = Echo(worker.objective("echo").transformer, BYTES, audio, EchoLossConfig())

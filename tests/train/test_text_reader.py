@@ -1,0 +1,76 @@
+"""A text encoder beside an EchoDiT in training: left alone or trained at a rate of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+
+from nanospeech.errors import CheckpointError, InputError
+from nanospeech.release.text_encoder import read_text_encoder
+from nanospeech_torch.echo.text_encoder import FrozenTextEncoder
+from nanospeech_torch.train.config import run_config
+from nanospeech_torch.train.optim.optimizers import build_optimizers
+from nanospeech_torch.train.run import build_objective, build_tokenizer
+from tests.echo.test_text_encoder import encoder_folder
+from tests.parallel_worker import ECHO, echo_batch
+
+pytest.importorskip("transformers")
+SIZES = {**dataclasses.asdict(ECHO), "text_depth": 0, "text_input": 32}
+
+
+@pytest.fixture
+def model(tmp_path):
+    folder = encoder_folder(tmp_path / "t5", "t5_v11")
+
+    def build(text_input: int = 32, **loss):
+        config = run_config(
+            {
+                "model": "echo",
+                "data": {"tokenizer": "pieces", "vocab": str(folder / "tokenizer.json")},
+                "audio": {"n_mels": 20},
+                "echo": {**SIZES, "text_input": text_input},
+                "echo_loss": {"latents": "mels", "text_encoder": str(folder), **loss},
+                "optimizer": {"lr": 1e-3},
+            }
+        )
+        return build_objective(config, build_tokenizer(config.data)), config, folder
+
+    return build
+
+
+def test_a_frozen_encoder_is_no_part_of_the_model(model, tmp_path):
+    frozen, _, folder = model()
+    cached, _, _ = model(text_cache=str(tmp_path / "cache"))
+    assert not [n for n in frozen.state_dict() if n.startswith("reader")]
+    text = torch.tensor([[3, 4, 1, -1], [4, 1, -1, -1]])
+    read = text >= 0
+    want = FrozenTextEncoder(read_text_encoder(folder))(text.clamp(min=0), read)[read]
+    frozen.train()
+    found = frozen.text_input(text, read)
+    assert not found.requires_grad and torch.equal(found[read], want)
+    for _ in range(2):  # computed, then read from the disk
+        assert torch.allclose(cached.text_input(text, read)[read], want, atol=1e-6)
+    assert list((tmp_path / "cache").rglob("*.npy"))
+    assert frozen.model_config()["text_encoder"] == {"kind": "t5", "frozen": True}
+
+
+def test_another_encoder_may_learn_at_a_rate_of_its_own(model):
+    trained, config, _ = model(text_encoder_lr=0.1)
+    own = {n: p for n, p in trained.named_parameters() if n.startswith("reader.")}
+    assert own
+    (optimizer,) = build_optimizers(trained, config.optimizer)
+    rates = {id(p): g["lr"] for g in optimizer.param_groups for p in g["params"]}
+    for name, p in trained.named_parameters():
+        assert rates[id(p)] == pytest.approx(1e-4 if name in own else 1e-3)
+    torch.nn.init.ones_(trained.transformer.out_proj.weight)
+    trained(echo_batch(0))["flow"][0].backward()
+    assert any(p.grad is not None and p.grad.abs().sum() > 0 for p in own.values())
+
+
+def test_states_of_another_width_and_missing_folders_are_refused(model, tmp_path):
+    with pytest.raises(CheckpointError, match="are 32 wide"):
+        model(text_input=48)
+    with pytest.raises(InputError, match="neither a folder nor a Hub repository"):
+        model(text_encoder="no such/folder at all")
