@@ -9,6 +9,7 @@ import time
 
 import httpx
 import pytest
+import torch
 
 from nanospeech.errors import InputError
 from nanospeech.serve.ray_serve import Replicas, read_replicas, start
@@ -33,6 +34,15 @@ def test_replicas_are_read_and_mistakes_named(tmp_path):
         path.write_text(text, encoding="utf-8")
         with pytest.raises(InputError, match=said):
             read_replicas(path)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """As many threads as a replica has: another number rounds sums otherwise."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def replica_pids() -> set[int]:
