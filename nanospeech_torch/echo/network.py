@@ -7,7 +7,7 @@ and 0 is speech. Twin of the file of the same name in the other backend.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nanospeech.architectures import EchoConfig
 
@@ -43,7 +43,7 @@ class AdaLN(layers.Module):
         for last in (self.shift_up, self.scale_up, self.gate_up):
             layers.zero_(last)
 
-    def forward(self, x_BND: Array, cond_B1D: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+    def forward(self, x_BND: Array, cond_B1D: tuple[Array, ...]) -> tuple[Array, Array]:
         """The normed, scaled and shifted input, and the gate of what is made of it."""
         shift, scale, gate = cond_B1D
         shift = shift + self.shift_up(self.shift_down(ops.silu(shift)))
@@ -119,7 +119,7 @@ class EchoBlock(layers.Module):
     def forward(
         self,
         x_BND: Array,
-        cond_B1D: tuple[Array, Array, Array],
+        cond_B1D: tuple[Array, ...],
         context: Pair | States,
         mask_BK: Array | None,
         angles: tuple[Array, Array],
@@ -158,12 +158,11 @@ class EchoDiT(layers.Module):
             layers.Linear(c.dim, 3 * c.dim, bias=False),
         )
         if c.target_duration:
+            last = layers.Linear(c.dim, 3 * c.dim, bias=False)
+            layers.zero_(last)
             self.duration_module = layers.Sequential(
-                layers.Linear(c.time_dim, c.dim, bias=False),
-                layers.SiLU(),
-                layers.Linear(c.dim, 3 * c.dim, bias=False),
+                layers.Linear(c.time_dim, c.dim, bias=False), layers.SiLU(), last
             )
-            layers.zero_(self.duration_module[2])
         self.in_proj = layers.Linear(c.latent_dim * c.latent_patch, c.dim)
         self.blocks = layers.ModuleList([EchoBlock(c) for _ in range(c.depth)])
         self.out_norm = Norm(c.eps, c.dim)
@@ -208,11 +207,15 @@ class EchoDiT(layers.Module):
             return None
         return ops.spread_angles(mask_BT, lens_B / c.latent_patch, c.dim // c.heads)
 
+    def attentions(self) -> list[Any]:
+        """The attention of each block."""
+        return [block.attention for block in self.blocks]
+
     def contexts(
         self, text_BTD: Array, speaker_BPD: Array, angles: tuple[Array, Array] | None = None
     ) -> list[tuple[Pair, ...]]:
         """Keys and values of each block's context: those of the text, then of the speaker."""
-        each = (block.attention for block in self.blocks)
+        each = self.attentions()
         return [(a.of_text(text_BTD, angles), a.of_speaker(speaker_BPD)) for a in each]
 
     def latent_contexts(self, latent_BPD: Array) -> list[Pair]:
@@ -220,7 +223,7 @@ class EchoDiT(layers.Module):
         c, p = self.config, self.config.speaker_patch
         cos, sin = layers.rotary_angles(latent_BPD.shape[1] * p, c.dim // c.heads, latent_BPD)
         angles = cos[::p], sin[::p]
-        return [block.attention.of_latents(latent_BPD, angles) for block in self.blocks]
+        return [a.of_latents(latent_BPD, angles) for a in self.attentions()]
 
     def joined(
         self,

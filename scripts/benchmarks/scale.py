@@ -13,6 +13,7 @@ import argparse
 import dataclasses
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 from nanospeech.cli import Parser, command
 from nanospeech_torch.train.scale import echo
@@ -34,7 +35,7 @@ class Plan:
 
     name: str
     split: str
-    work: dict[str, int]
+    work: dict[str, Any]
     reported: float | None = None
 
     def workload(self) -> echo.EchoWorkload:

@@ -113,11 +113,12 @@ def irodori(engine: Any, z: Any) -> Iterator[Line]:
     yield "v_latent_mask", masked[mask], z["v_latent_mask"][mask]
     yield "v_no_text", engine.velocity(*given, **heard, drop_text=True), z["v_no_text"]
     yield "v_no_speaker", engine.velocity(*given, **heard, drop_audio=True), z["v_no_speaker"]
-    for name, fields in (
-        ("sample", {}),
-        ("sample_joint", {"joint": True}),
-        ("sample_plain", {"cfg_text": 0, "cfg_speaker": 0}),
-    ):
+    guided: dict[str, dict[str, Any]] = {
+        "sample": {},
+        "sample_joint": {"joint": True},
+        "sample_plain": {"cfg_text": 0, "cfg_speaker": 0},
+    }
+    for name, fields in guided.items():
         o = EchoOptions(steps=5, **fields)
         yield name, engine.sample(z["noise"], z["ref_latent"], text, o, **heard), z[name]
 
