@@ -125,13 +125,14 @@ def draw(servers: list[dict[str, Any]], path: Path) -> None:
     clients = [one["clients"] for one in servers[0]["levels"]]
     for server, alpha, what in zip(servers, (1.0, 0.4), ("", ", one by one")):
         levels = server["levels"]
-        for i, (share, style) in enumerate(zip(SHARES, ("o-", "s--", "^:"))):
-            for key, colour, name in (
-                ("first_byte", "tab:blue", "first byte"),
-                ("whole", "tab:orange", "whole"),
-            ):
-                line, label = [one[key][i] for one in levels], f"{name}, {share:.0%}{what}"
-                left.plot(clients, line, style, color=colour, alpha=alpha, label=label)
+        for key, colour, name in (
+            ("first_byte", "tab:blue", "first byte"),
+            ("whole", "tab:orange", "whole"),
+        ):
+            low, _, high = zip(*(one[key] for one in levels))
+            label = f"{name}{what}, 50 to 99%"
+            left.plot(clients, low, "o-", color=colour, alpha=alpha, label=label)
+            left.fill_between(clients, low, high, color=colour, alpha=alpha / 5, lw=0)
         for key, style, name in (
             ("requests_a_second", "o-", "requests"),
             ("speech_a_second", "s-", "seconds of speech"),
@@ -146,7 +147,7 @@ def draw(servers: list[dict[str, Any]], path: Path) -> None:
         axes.set_xticks(clients, [str(n) for n in clients])
         axes.minorticks_off()
         axes.grid(alpha=0.3)
-        axes.legend(fontsize=6)
+        axes.legend(fontsize=7)
     figure.suptitle(f"{servers[0]['model']}, {cores()} cores", fontsize=10)
     figure.savefig(path, dpi=130)
 
