@@ -218,7 +218,7 @@ def test_a_run_becomes_a_folder_that_both_backends_read(tmp_path):
     heard = rng.standard_normal((1, 24, 100)).astype(np.float32)
     text = BYTES.encode("hello")[None]
     time = np.array([0.4], np.float32)
-    engine = load_engine(tmp_path / "model", "torch")
+    engine = load_engine(tmp_path / "model", "torch", dtype="float32")
     got = engine.velocity(noise, heard, text, time)
     batch = first(batches([{"__key__": "a", "npy": npy(noise[0]), "json": {"text": "hello"}}]))[0]
     exact = dataclasses.replace(
@@ -234,7 +234,8 @@ def test_a_run_becomes_a_folder_that_both_backends_read(tmp_path):
         want = trained.core.velocity(exact, torch.tensor(noise))  # type: ignore[operator]
     np.testing.assert_allclose(got, want.numpy(), atol=2e-5 * np.abs(got).max())
     pytest.importorskip("mlx.core")
-    other = load_engine(tmp_path / "model", "mlx").velocity(noise, heard, text, time)
+    other = load_engine(tmp_path / "model", "mlx", dtype="float32")
+    other = other.velocity(noise, heard, text, time)
     np.testing.assert_allclose(other, got, atol=1e-4 * np.abs(got).max())
 
 
