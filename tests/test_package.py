@@ -156,6 +156,31 @@ SHORT = "total_steps=20 warmup_steps=2 save_step=20 mixed_precision=no log.sampl
 DATA = "batch_size=4 max_batch_frames=2000 workers=0"
 
 
+# runs the script of the command for each line that it reads, in processes that have what others
+# made of the imports: those of the wheel itself are each one's own
+FORKS = """
+import atexit, gc, json, os, runpy, sys
+import accelerate, datasets, peft, torch, torch._dynamo
+gc.freeze()
+print("ready", flush=True)
+for line in sys.stdin:
+    words, *outputs = json.loads(line)
+    if child := os.fork():
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        continue
+    for number, path in enumerate(outputs, 1):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    sys.argv = words
+    try:
+        runpy.run_path(words[0], run_name="__main__")
+    except SystemExit as end:
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(end.code or 0)  # to take all modules down takes a second
+"""
+
+
 class Clean:
     """An environment that holds the wheel, and sees the packages of this one."""
 
@@ -176,14 +201,23 @@ class Clean:
         self.env = {k: v for k, v in os.environ.items() if k not in hidden}
         self.env |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
         self.done: set[str] = set()
+        self.forks = subprocess.Popen(
+            [python, "-c", FORKS], cwd=self.desk, env=self.env, stdin=PIPE, stdout=PIPE, text=True
+        )
+        assert self.forks.stdin is not None and self.forks.stdout is not None
+        self.ask, self.codes = self.forks.stdin, iter(self.forks.stdout.readline, "")
+        assert next(self.codes) == "ready\n"
 
     def __call__(self, command: str, *more: object) -> str:
         """Runs nanospeech with the words of a line, and others; what it printed."""
         words = [str(self.bin / "nanospeech"), *command.split(), *map(str, more)]
-        done = subprocess.run(words, cwd=self.desk, env=self.env, capture_output=True, text=True)
-        assert done.returncode == 0, f"{command}: {done.stdout[-2000:]}{done.stderr[-3000:]}"
+        said = [self.desk.parent / name for name in ("stdout", "stderr")]
+        print(json.dumps([words, *map(str, said)]), file=self.ask, flush=True)
+        code = int(next(self.codes))
+        out, err = (path.read_text(encoding="utf-8") for path in said)
+        assert code == 0, f"{command}: {out[-2000:]}{err[-3000:]}"
         self.done.add(words[1])
-        return done.stdout
+        return out
 
     @contextmanager
     def server(self, command: str) -> Iterator[str]:
@@ -202,12 +236,17 @@ class Clean:
 
 
 @pytest.fixture(scope="module")
-def nanospeech(built, tmp_path_factory) -> Clean:
-    return Clean(*built.glob("*.whl"), tmp_path_factory.mktemp("clean"))
+def nanospeech(built, tmp_path_factory) -> Iterator[Clean]:
+    clean = Clean(*built.glob("*.whl"), tmp_path_factory.mktemp("clean"))
+    yield clean
+    with clean.forks:  # end where there is no more to read
+        clean.ask.close()
+    assert clean.forks.returncode == 0
 
 
 def test_the_wheel_speaks_in_the_voice_that_it_brings(nanospeech):
-    nanospeech("speak --backend mlx", *SPOKEN)
+    words = [nanospeech.bin / "nanospeech", "speak", "--backend", "mlx", "--steps", "2", *SPOKEN]
+    subprocess.run(words, cwd=nanospeech.desk, env=nanospeech.env, check=True)
     assert 0.5 < speech_in(nanospeech.desk / "hello.wav") < 6
     assert "kathleen" in nanospeech("speak --list-voices").split()
 
