@@ -23,14 +23,17 @@ TEXTS = [
     "We planted three apple trees behind the barn last spring.",
 ]
 VOICES = list_voices(DEFAULT)
+# one with weights of its own, and the one whose the model itself is; all with -m slow
+FEW = ("kathleen", "kumo")
+EACH = [pytest.param(v, marks=[] if v in FEW else pytest.mark.slow) for v in VOICES]
 
 
 @pytest.fixture(scope="module")
 def engine():
-    return load_engine(backend="torch")
+    return load_engine(backend="torch", dtype="float32")
 
 
-@pytest.fixture(scope="module", params=VOICES)
+@pytest.fixture(scope="module", params=EACH)
 def speaker(request, engine):
     """Each built-in voice."""
     return Speaker(engine, request.param, seed=3, output=OutputOptions(loudness=None))
@@ -78,25 +81,18 @@ def test_word_times_come_from_the_alignment(speaker, spoken):
     assert frames.sum() == len(spoken[0]) and (frames > 0).all()
 
 
-def test_speed_changes_the_length_of_the_new_speech():
-    engine = load_engine(backend="torch")
+def test_speed_changes_the_length_of_the_new_speech(engine):
     slow, fast = (Speaker(engine, seed=1, speed=s).speak(TEXTS[2]).seconds for s in (0.8, 1.6))
     assert slow / fast == pytest.approx(2, rel=0.15)
 
 
-@pytest.mark.parametrize("voice", VOICES)
-def test_backends_say_the_same(voice):
+@pytest.mark.parametrize("voice", EACH)
+def test_backends_say_the_same(voice, engine_of):
     pytest.importorskip("mlx.core")
     options = SampleOptions(steps=2)
     own_level = OutputOptions(loudness=None)
     waves = [
-        Speaker(
-            load_engine(backend=b, dtype="float32"),
-            voice,
-            options=options,
-            seed=1,
-            output=own_level,
-        )
+        Speaker(engine_of(DEFAULT, b), voice, options=options, seed=1, output=own_level)
         .speak("Stop it!")
         .wave
         for b in ("torch", "mlx", "onnx")

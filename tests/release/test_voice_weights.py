@@ -89,10 +89,11 @@ def test_a_file_of_another_model_is_refused(change, tmp_path):
         added(models()[0], change, tmp_path / "anna.safetensors")
 
 
-@pytest.fixture
-def two_voices(tiny_aligned, tmp_path):
-    """A folder with the voices "tone" and, with weights, "other"; and a folder of the latter's."""
-    folder, alone = tmp_path / "two", tmp_path / "alone"
+@pytest.fixture(scope="module")
+def made_once(tiny_aligned, tmp_path_factory):
+    """What two_voices gives a copy of."""
+    made = tmp_path_factory.mktemp("voices")
+    folder, alone = made / "two", made / "alone"
     for path in (folder, alone):
         shutil.copytree(tiny_aligned, path)
     base = {n: t.astype(np.float32) for n, t in read_tensors(folder / MODEL).items()}
@@ -107,7 +108,15 @@ def two_voices(tiny_aligned, tmp_path):
         voices = folder / "voices"
         shutil.copy(voices / f"tone{suffix}", voices / f"other{suffix}")
     save_file(change, folder / "voices" / "other.safetensors")
-    return folder, alone
+    return made
+
+
+@pytest.fixture
+def two_voices(made_once, tmp_path):
+    """A folder with the voices "tone" and, with weights, "other"; and a folder of the latter's."""
+    for name in ("two", "alone"):
+        shutil.copytree(made_once / name, tmp_path / name)
+    return tmp_path / "two", tmp_path / "alone"
 
 
 def spoken(engine, voice: str) -> np.ndarray:
