@@ -216,7 +216,7 @@ def check_page(folder: Path) -> Page:
     return page
 
 
-def test_the_page_can_be_heard_seen_and_read(tmp_path, capsys):
+def test_the_page_can_be_heard_seen_and_read(tmp_path, capsys, tiny_release):
     pytest.importorskip("matplotlib")
     texts, figures = tmp_path / "texts", tmp_path / "evaluation"
     texts.write_text('Yes <and> "no"!\n')
@@ -224,6 +224,10 @@ def test_the_page_can_be_heard_seen_and_read(tmp_path, capsys):
     (figures / "summary.md").write_text("| | WER |\n|---|---|\n| kumo & co | 4.25 % |\n\nmore\n")
     out = tmp_path / "listen"
     argv = ["--out", str(out), "--texts", str(texts), "--backends", "torch"]
+    model = Path(shutil.copytree(tiny_release, tmp_path / "model"))
+    for suffix in (".wav", ".txt"):
+        shutil.copy(model / f"voices/tone{suffix}", model / f"voices/other{suffix}")
+    argv += ["--model", str(model)]
     assert listen([*argv, "--evaluation", str(figures)]) == 0
     page = check_page(out)
     assert len(page.all("audio")) >= 2 and len(page.all("th")) == 3

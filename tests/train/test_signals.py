@@ -80,8 +80,15 @@ def left_over(run: Path) -> list[str]:
     return [p.name for p in run.glob("*.part")]
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-@pytest.mark.parametrize("when", ["training", "saving"])
+@pytest.mark.parametrize(
+    ("when", "processes"),
+    [
+        ("saving", 1),
+        ("training", 2),
+        pytest.param("saving", 2, marks=pytest.mark.slow),
+        pytest.param("training", 1, marks=pytest.mark.slow),
+    ],
+)
 def test_a_signal_to_the_whole_group_saves_and_the_run_goes_on_exactly(
     tmp_path, shards, processes, when
 ):
