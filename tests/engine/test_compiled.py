@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -37,13 +38,38 @@ def items(engine, *lens: int) -> dict:
     }
 
 
-def compiled_for(folder, backend: str, step: int):
-    """An engine that compiles for multiples of `step` patches."""
-    if backend == "torch" and not (shutil.which("c++") or shutil.which("g++")):
-        pytest.skip("torch.compile needs a C++ compiler")
-    engine = load_engine(folder, backend, "cpu", "float32", compile=True)
+def compiled_for(folder, backend: str, step: int, compiler: str = "aot_eager"):
+    """An engine that compiles for multiples of `step` patches.
+
+    PyTorch traces blocks as it always does; to machine code they go with "inductor" alone, which
+    takes most of a minute.
+    """
+    if backend == "mlx":
+        engine = load_engine(folder, backend, "cpu", "float32", compile=True)
+    else:
+        import torch
+
+        if compiler == "inductor" and not (shutil.which("c++") or shutil.which("g++")):
+            pytest.skip("torch.compile needs a C++ compiler")
+        pytest.importorskip("torch._inductor.config").compile_threads = 1  # others take a start
+        torch._dynamo.reset()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(torch, "compile", partial(torch.compile, backend=compiler))
+            engine = load_engine(folder, backend, "cpu", "float32", compile=True)
     engine.compiled.step = step  # type: ignore[attr-defined]
     return engine
+
+
+def check_alike(plain, compiled, lens: tuple[int, ...], without: bool = True) -> None:
+    """That both say the same to items of these lengths, and to whole ones."""
+    given = items(plain, *lens)
+    a, b = (e.sample(**given, options=OPTIONS) for e in (plain, compiled))
+    for n, x, y in zip(lens, a, b):
+        assert np.abs(x[:n] - y[:n]).max() <= 1e-3
+    if without:
+        del given["lens_B"]
+        a, b = (e.sample(**given, options=OPTIONS) for e in (plain, compiled))
+        assert a.shape == b.shape and np.abs(a - b).max() <= 1e-3
 
 
 @pytest.mark.parametrize(("kind", "p"), KINDS)
@@ -51,13 +77,21 @@ def test_compiled_and_padded_is_the_same_speech(make_release, engine_of, backend
     folder = make_release(text_upsampling=kind, patch_size=p)
     plain, compiled = engine_of(folder, backend), compiled_for(folder, backend, 32)
     for lens in ((75,), (131, 98)):
-        given = items(plain, *lens)
-        a, b = (e.sample(**given, options=OPTIONS) for e in (plain, compiled))
-        for n, x, y in zip(lens, a, b):
-            assert np.abs(x[:n] - y[:n]).max() <= 1e-3
-        del given["lens_B"]
-        a, b = (e.sample(**given, options=OPTIONS) for e in (plain, compiled))
-        assert a.shape == b.shape and np.abs(a - b).max() <= 1e-3
+        check_alike(plain, compiled, lens)
+
+
+def test_machine_code_says_the_same(tiny_aligned, engine_of):
+    plain = engine_of(tiny_aligned, "torch")
+    check_alike(plain, compiled_for(tiny_aligned, "torch", 32, "inductor"), (131, 98), False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "p"), KINDS)
+def test_machine_code_says_the_same_of_all_kinds(make_release, engine_of, kind, p):
+    folder = make_release(text_upsampling=kind, patch_size=p)
+    plain, compiled = engine_of(folder, "torch"), compiled_for(folder, "torch", 32, "inductor")
+    for lens in ((75,), (131, 98)):
+        check_alike(plain, compiled, lens)
 
 
 def test_velocities_past_the_end_stay_zero(tiny_aligned, backend):
@@ -73,7 +107,7 @@ def test_torch_compiles_once_for_all_lengths_and_batches(tiny_aligned):
     from nanospeech_torch.train.scale.speed import recompiles
 
     engine = compiled_for(tiny_aligned, "torch", 16)
-    for lens in ((60,), (60, 40)):
+    for lens in ((90,), (90, 70)):  # 48 patches, which no other size of the model is
         engine.sample(**items(engine, *lens), options=OPTIONS)
     before = recompiles()
     for lens in ((100,), (140, 90), (170,)):

@@ -39,13 +39,23 @@ MORE = {
         "fsdp",
         {"speed": {"compile": "default", "checkpoint_interval": 2}, "steps": 2},
     ),
+    "compile-shallow": (
+        "fsdp",
+        {
+            "model": "shallow",
+            "speed": {"compile": "default", "checkpoint_interval": 1},
+            "steps": 2,
+        },
+    ),
     "compile-tp": ("tp", {"model": "shallow", "speed": {"compile": "default"}, "steps": 2}),
     "empty-tp": ("tp", {"device": "meta"}),
     "empty-duration": ("fsdp", {"device": "meta", "model": "duration"}),
     "empty-fsdp+tp": ("fsdp+tp", {"device": "meta"}),
     # an EchoDiT: its first 20 losses
     **{f"echo-{split}": (split, {"model": "echo", "steps": 20}) for split in SPLITS},
-    "echo-empty": ("fsdp+tp", {"model": "echo", "device": "meta"}),
+    "echo-few": ("fsdp", {"model": "echo"}),
+    "echo-empty": ("tp", {"model": "echo", "device": "meta"}),
+    "echo-empty-fsdp+tp": ("fsdp+tp", {"model": "echo", "device": "meta"}),
     "echo-checkpoint": ("fsdp", {"model": "echo", "speed": {"checkpoint_interval": 2}}),
     "echo-compile": ("ddp", {"model": "echo", "speed": {"compile": "default"}, "steps": 2}),
     "echo-bf16": ("tp", {"model": "echo", "precision": "bf16"}),
@@ -62,6 +72,8 @@ MORE = {
 SLOW = {"accumulate-ddp", "ops-tp", "compile-ddp", "compile-tp", "empty-duration", "empty-fsdp+tp"}
 SLOW |= {"echo-ddp", "echo-hsdp", "echo-ddp+tp", "echo-compile", "echo-bf16", "echo-checkpoint"}
 SLOW |= {"bf16-ddp", "bf16-hsdp", "spoiled-tp", "ddp+tp-aligned"}
+SLOW |= {"compile-fsdp", "bf16-tp", "echo-fsdp", "echo-tp", "echo-fsdp+tp", "fsdp-published"}
+SLOW |= {"echo-empty-fsdp+tp"}
 
 
 def world_of(split: dict) -> int:

@@ -205,12 +205,12 @@ def test_there_are_no_more_graphs_than_shapes():
     apply_speed(model, SpeedConfig(compile="default"), shapes=20, backend="aot_eager")
     before = recompiles()
     for _ in range(2):
-        for frames in range(42, 48):
+        for frames in range(45, 48):
             batch = global_batch(0)
             batch.mel, batch.noise = batch.mel[:, :frames], batch.noise[:, :frames]
             batch.span, batch.lens = batch.span[:, :frames], batch.lens.clamp(max=frames)
             total(model(batch)).backward()
-    assert recompiles() - before == 6
+    assert recompiles() - before == 3
 
 
 def test_what_cannot_be_asked_is_said():
