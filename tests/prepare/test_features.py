@@ -112,7 +112,7 @@ def test_bad_clips_are_counted_and_broken_shards_give_what_they_had(tmp_path, ca
 
 
 def test_a_killed_run_leaves_whole_shards_and_goes_on(tmp_path, capsys):
-    paths, out = audio_shards(tmp_path / "audio", 6, 60), tmp_path / "out"
+    paths, out = audio_shards(tmp_path / "audio", 6, 30), tmp_path / "out"
     command = [sys.executable, "-m", "nanospeech_torch.prepare.features", *paths, "--out", str(out)]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     run = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -124,12 +124,12 @@ def test_a_killed_run_leaves_whole_shards_and_goes_on(tmp_path, capsys):
     assert 0 < len(done) < 6
     skipped: Counter = Counter()
     for path in done:
-        assert len(list(TarSource([path]).open(0, skipped=skipped))) == 60 and not skipped
+        assert len(list(TarSource([path]).open(0, skipped=skipped))) == 30 and not skipped
     assert main([*paths, "--out", str(out)]) == 0
     document = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (document["shards"], document["already_there"]) == (6 - len(done), len(done))
     assert all(path.stat().st_mtime_ns == then for path, then in done.items())
-    assert all(len(contents(out / Path(p).name)) == 60 for p in paths)
+    assert all(len(contents(out / Path(p).name)) == 30 for p in paths)
     assert not list(out.glob(".*.part"))
 
 

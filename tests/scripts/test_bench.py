@@ -70,7 +70,7 @@ def check_spread(found: dict, count: int) -> None:
 def test_every_cell_has_paired_figures_and_a_failed_one_says_why(tiny_release, capsys):
     for backend in ("torch", "mlx"):
         needs(backend)
-    command = [str(tiny_release), "--backend", "both", "--seconds", "1", "--repeats", "2"]
+    command = [str(tiny_release), "--backend", "both", "--seconds", "1", "--repeats", "1"]
     command += ["--threads", "1", "--steps", "2", "--timeout", "300", "--row"]
     quoted = f'"{SILENCE}"'
     command += ["--external", f"quiet={sys.executable} -c {quoted} 2 {{out}}"]
@@ -84,15 +84,15 @@ def test_every_cell_has_paired_figures_and_a_failed_one_says_why(tiny_release, c
         assert cell["status"] == "ok" and cell["resident"] > 10e6 and cell["peak_memory"] > 0
         figures = cell["figures"]
         for name in ("rtf", "rtf_cpu", "rtf_speech", "rtf_vocoder", "first_audio"):
-            check_spread(figures[name], 2)
+            check_spread(figures[name], 1)
         for name in ("cold_start", "help"):
-            check_spread(figures[name], 2)
+            check_spread(figures[name], 1)
         assert figures["rtf_speech"]["median"] < figures["rtf"]["high"]
         assert figures["audio_seconds"]["low"] == figures["audio_seconds"]["high"] > 0
     assert quiet["figures"]["audio_seconds"]["median"] == pytest.approx(2)
     assert broken["status"] == "error" and broken["note"] and not broken["figures"]
     for pair in document["ratios"]:
-        check_spread(pair["first"], 2)
+        check_spread(pair["first"], 1)
     assert [pair["cell"] for pair in document["ratios"]] == [ours[1]["name"], "quiet"]
     assert {"command", "hardware", "versions", "date"} <= document.keys()
     rows = [line for line in out.splitlines() if line.startswith("| ")]

@@ -21,6 +21,7 @@ from nanospeech.config import BatchLimits
 from nanospeech.generate import main
 from nanospeech.speech.batch_files import read_lines, speak_file
 from nanospeech.speech.batching import batches, effort, groups, length_bar, speak_each
+from tests.conftest import BACKENDS
 from tests.speech.test_speaker import EchoEngine, speaker
 
 FAST = SampleOptions(steps=2)
@@ -60,7 +61,20 @@ def check_alike(together: list, alone: list, tolerance: float) -> None:
         assert a.elapsed > 0
 
 
-@pytest.mark.parametrize("kind", ["none", "average", "aligned", "durations"])
+KINDS = ("none", "average", "aligned", "durations")
+# MLX takes longest, and what a batch does there is the same in all backends
+SLOW = [("mlx", "none"), ("mlx", "average")]
+
+
+@pytest.mark.parametrize(
+    ("backend", "kind"),
+    [
+        pytest.param(b, k, marks=pytest.mark.slow if (b, k) in SLOW else [])
+        for b in BACKENDS
+        for k in KINDS
+    ],
+    indirect=["backend"],
+)
 def test_a_batch_equals_its_texts_alone(make_release, tiny_release, engine_of, backend, kind):
     folder = tiny_release
     if kind != "durations":

@@ -246,7 +246,7 @@ def check(engine, wave: np.ndarray) -> None:
         assert low - 0.03 <= np.median(found[kind]) <= high + 0.03, (kind, found)
 
 
-@pytest.mark.parametrize("voice", ["kathleen", "robin"])
+@pytest.mark.parametrize("voice", ["kathleen", pytest.param("robin", marks=pytest.mark.slow)])
 def test_readers_pauses_and_one_loudness_in_real_speech(engine, voice):
     reader = Speaker(engine, voice, options=SampleOptions(steps=4), seed=1)
     for wave, off in ((reader.speak(TEXT).wave, 0.3), (np.concatenate([*reader.stream(TEXT)]), 1)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -86,17 +87,32 @@ def test_another_number_of_processes_goes_on_without_repeating(tmp_path, shards,
     assert all(p["streams"] == after for found in places for p in found.values())
 
 
+@pytest.fixture(scope="module")
+def by_one(tmp_path_factory, shards):
+    """by_one(steps, clips) -> the folder of a run of one process."""
+    made: dict[tuple[int, int], Path] = {}
+
+    def run(steps: int, clips: int) -> Path:
+        key = steps, clips
+        if key not in made:
+            made[key] = tmp_path_factory.mktemp("one")
+            finish(start(1, made[key], shards, steps, 99, 1, 1, clips))
+        return made[key]
+
+    return run
+
+
 @pytest.mark.parametrize(
     ("processes", "shard", "tensor", "batch"),
     [(2, 2, 1, 1), (2, 1, 2, 2), pytest.param(4, 2, 1, 1, marks=pytest.mark.slow)],
 )
 def test_split_runs_learn_and_resume_as_one_process_does(
-    tmp_path, shards, processes, shard, tensor, batch
+    tmp_path, shards, by_one, processes, shard, tensor, batch
 ):
     """FSDP2 x2, tensor x2, HSDP 2x2: 10 losses as one process's; saved by one, resumed by many."""
     whole = batch * processes // tensor
-    finish(start(1, tmp_path / "one", shards, 10, 99, 1, 1, whole))
-    finish(start(1, tmp_path / "many", shards, 4, 99, 1, 1, whole))
+    shutil.copytree(by_one(10, whole), tmp_path / "one")
+    shutil.copytree(by_one(4, whole), tmp_path / "many")
     out = finish(start(processes, tmp_path / "many", shards, 10, 99, shard, tensor, batch))
     assert "at step 4" in out
     one, many = (losses(tmp_path / name) for name in ("one", "many"))
