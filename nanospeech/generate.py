@@ -50,6 +50,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def add_texts(add: Callable[..., Any]) -> None:
+    add("words", nargs="?", metavar="TEXT", help="the same as --text TEXT")
     add("--text", help="what to say; - or nothing reads it from standard input")
     add("--file", metavar="FILE", help="instead of --text: a text file to speak")
     add(
@@ -65,9 +66,10 @@ def add_texts(add: Callable[..., Any]) -> None:
     )
     add(
         "--markup",
-        action="store_true",
-        help="read [pause 500ms], [spell: ABC], [say: word | phonemes], [slow], [fast] and"
-        " [voice: NAME] in the text (docs/writers.md)",
+        action=argparse.BooleanOptionalAction,
+        help="whether [pause 500ms], [spell: ABC], [say: word | phonemes], [slow], [fast] and"
+        " [voice: NAME] are read (docs/writers.md); default: yes, but in SSML and in text that"
+        " is spoken as it arrives",
     )
     add("--ssml", action="store_true", help="the text is SSML")
     add(
@@ -154,6 +156,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         input, 130 if interrupted.
     """
     args = build_parser().parse_args(argv)
+    if args.words is not None and args.text is not None:
+        raise InputError("give one text: --text, or the same without a flag")
+    args.text = args.words if args.text is None else args.text
     if args.list_voices:
         return list_voices(args)
     return speak_batch(args) if args.batch is not None else generate(args)
@@ -218,6 +223,7 @@ def load_speaker(args: argparse.Namespace, options: SampleOptions, how: str | No
 def generate(args: argparse.Namespace) -> int:
     """Speaks. Bad input is found before the model is loaded, as far as it can be."""
     from nanospeech.audio.sinks import Memory
+    from nanospeech.speech.reading import choose_markup
     from nanospeech.speech.script import check_speech, spoken_text
     from nanospeech.speech.speaker import step_bar
     from nanospeech.speech.subtitles import check_subtitles, write_subtitles
@@ -227,7 +233,7 @@ def generate(args: argparse.Namespace) -> int:
     options, how, seconds = read_options(args)
     text: Any = choose_text(args)
     arrives = not isinstance(text, str)
-    if (read := markup_reader(args)) is not None:
+    if not arrives and (read := choose_markup(args.markup, args.ssml)) is not None:
         text = read(text)
     check_speech(None if arrives else spoken_text(text), args.speed, args.seed, seconds)
     target, device = args.output, None
@@ -268,16 +274,6 @@ def generate(args: argparse.Namespace) -> int:
     if device is not None and isinstance(out, Memory):
         audio.play(out.wave, out.sample_rate)
     return 0
-
-
-def markup_reader(args: argparse.Namespace) -> Callable[[str], Any] | None:
-    """What reads the markup that is asked for; None if none is."""
-    from nanospeech.text.markup import read_markup
-    from nanospeech.text.ssml import read_ssml
-
-    if args.ssml and args.markup:
-        raise InputError("give --markup or --ssml, not both")
-    return read_ssml if args.ssml else read_markup if args.markup else None
 
 
 def choose_text(args: argparse.Namespace) -> str | Iterator[str]:
@@ -349,7 +345,7 @@ def speak_batch(args: argparse.Namespace) -> int:
     Returns:
         0, 1 if lines failed, 130 if interrupted.
     """
-    from nanospeech.speech.reading import read_file
+    from nanospeech.speech.reading import choose_markup, read_file
     from nanospeech.speech.speaker import check_speech
     from nanospeech.speech.subtitles import FORMATS
 
@@ -379,7 +375,7 @@ def speak_batch(args: argparse.Namespace) -> int:
         args.overwrite,
         progress=not args.quiet,
         subtitles=args.subtitles and (args.subtitles, args.subtitle_words),
-        read=markup_reader(args),
+        read=choose_markup(args.markup, args.ssml),
     )
     for number, why in sorted(outcome.failures.items()):
         say(f"line {number}: {why}")

@@ -10,8 +10,11 @@ from nanospeech.config import SampleOptions
 from nanospeech.errors import InputError
 from nanospeech.release.voices import PACKAGED
 from nanospeech.speech.script import SPEEDS
+from nanospeech.text import markup
 from nanospeech.text.languages import base_code
+from nanospeech.text.markup import Marked
 from nanospeech.text.sentences import fold, is_speakable
+from nanospeech.text.ssml import read_ssml
 
 from .encoders import FORMATS, check_format
 from .errors import ApiError, bad
@@ -28,14 +31,14 @@ class SpeechRequest:
     """What is asked of POST /v1/audio/speech.
 
     Attributes:
-        text: what to say.
+        text: what to say; with markup, where that is asked for.
         wish: how.
         format: of FORMATS, or json.
         events: whether server-sent events are wanted instead of the bytes alone.
         whole: whether to wait for the end, for a header with the right lengths.
     """
 
-    text: str
+    text: str | Marked
     wish: Wish
     format: str
     events: bool
@@ -64,7 +67,7 @@ def read_speech(values: dict[str, Any], service: SpeechService) -> SpeechRequest
         ApiError: a field that cannot be; with its name.
     """
     check_model(values.get("model"), service)
-    text = check_text(values.get("input"), service.limits)
+    text = read_markup(values, check_text(values.get("input"), service.limits), service)
     wish = read_wish(values, service)
     name = values.get("response_format")
     name = check_format("mp3" if name is None else name, ("json",))
@@ -180,6 +183,22 @@ def check_text(text: Any, limits: Limits) -> str:
     if not is_speakable(fold(text)):
         raise bad(f"there is no text to speak in {text[:40]!r}", "input", "input_empty")
     return text
+
+
+def read_markup(values: dict[str, Any], text: str, service: SpeechService) -> str | Marked:
+    """The text with its markup read, where `markup` or `ssml` is true; voices by listed name alone.
+
+    Raises:
+        ApiError: markup that is wrong, with its place, or a voice that is not there.
+    """
+    ssml = flag(values, "ssml", False)
+    if not flag(values, "markup", False) and not ssml:
+        return text
+    try:
+        read = (read_ssml if ssml else markup.read_markup)(text)
+    except InputError as e:
+        raise bad(str(e)[:500], "input", "invalid_markup") from None
+    return read.with_voices(service.find)
 
 
 def flag(values: dict[str, Any], name: str, default: bool) -> bool:

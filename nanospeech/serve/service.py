@@ -30,8 +30,10 @@ from nanospeech.release.user_voices import USER
 from nanospeech.release.voices import default_voice, list_voices, user_voices
 from nanospeech.speech.beginning import choose_first
 from nanospeech.speech.chunks import Word
+from nanospeech.speech.script import spoken_text
 from nanospeech.speech.speaker import Speaker
 from nanospeech.speech.words import Piece, choose_aligner
+from nanospeech.text.markup import Marked
 
 from .errors import ApiError, Cancelled, bad
 from .metrics import Metrics
@@ -187,7 +189,7 @@ class SpeechService:
 
     def speak(
         self,
-        text: str | Iterable[str],
+        text: str | Marked | Iterable[str],
         wish: Wish = Wish(),
         encode: Encode = iter,
     ) -> Speech:
@@ -249,7 +251,7 @@ class Speech(AsyncIterator[Sound]):
     def __init__(
         self,
         service: SpeechService,
-        text: str | Iterable[str],
+        text: str | Marked | Iterable[str],
         wish: Wish,
         encode: Encode,
     ):
@@ -286,7 +288,7 @@ class Speech(AsyncIterator[Sound]):
     def usage(self) -> dict[str, int]:
         """OpenAI's counts: bytes of text in, mel frames of sound out."""
         audio = self.service.engine.config.audio
-        given = len(self.text.encode()) if isinstance(self.text, str) else 0
+        given = len(spoken_text(self.text).encode()) if isinstance(self.text, (str, Marked)) else 0
         made = round(self.seconds * audio.frame_rate)
         return {"input_tokens": given, "output_tokens": made, "total_tokens": given + made}
 

@@ -100,7 +100,7 @@ def speak_file(
     overwrite: bool = False,
     progress: bool = False,
     subtitles: tuple[str, bool] | None = None,
-    read: Callable[[str], Marked] | None = None,
+    read: Callable[[str], str | Marked] | None = None,
 ) -> Outcome:
     """Speaks the lines of a text, each into its WAV file as soon as it is done.
 
@@ -112,7 +112,7 @@ def speak_file(
         overwrite: speak lines again whose file is there.
         progress: show a bar on stderr.
         subtitles: write a file of this format beside each WAV; and whether by words.
-        read: read_markup or read_ssml, if the lines have markup.
+        read: what reads the markup of lines, if they may have some.
 
     Returns:
         The results so far, also after Ctrl-C.
@@ -145,7 +145,7 @@ def speak_file(
 
 
 def read_texts(
-    lines: list[Line], read: Callable[[str], Marked] | None, faults: dict[int, str]
+    lines: list[Line], read: Callable[[str], str | Marked] | None, faults: dict[int, str]
 ) -> tuple[list[str | Marked], list[Line]]:
     """What lines say, and the lines without those whose markup is wrong, which become faults."""
     texts, good = [], []

@@ -5,10 +5,12 @@ from __future__ import annotations
 import codecs
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from nanospeech.errors import InputError
+from nanospeech.text.markup import MARKUP, Marked, read_markup
+from nanospeech.text.ssml import read_ssml
 
 BYTES = 65_536  # of standard input that are taken at once
 UTF8 = "utf-8"
@@ -34,6 +36,35 @@ def some(text: str) -> str:
     if not text.strip():
         raise InputError("no text: it is empty")
     return text
+
+
+def choose_markup(brackets: bool | None, ssml: bool) -> Callable[[str], str | Marked] | None:
+    """What reads the markup of a text; None if there is to be none.
+
+    Args:
+        brackets: of --markup and --no-markup; None reads it unless the text is SSML.
+        ssml: of --ssml.
+
+    Raises:
+        InputError: both are asked for.
+    """
+    if ssml and brackets:
+        raise InputError("give --markup or --ssml, not both")
+    return read_ssml if ssml else None if brackets is False else read_brackets
+
+
+def read_brackets(text: str) -> str | Marked:
+    """A text with its markup read; the text itself where it has none.
+
+    Raises:
+        InputError: markup that is wrong, with its place.
+    """
+    if not MARKUP.search(text):
+        return text
+    try:
+        return read_markup(text)
+    except InputError as e:
+        raise InputError(f"{e}; or give --no-markup, and all brackets are text") from e
 
 
 def names_file(text: str | None) -> bool:

@@ -9,7 +9,7 @@ Other brackets are text. What is spoken stays traced to the text as written. ssm
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -71,6 +71,10 @@ class Marked:
     def text(self) -> str:
         """The text as written, without markup."""
         return "".join(span.written.text for span in self.spans)
+
+    def with_voices(self, find: Callable[[str], str]) -> Marked:
+        """The same, with the names of its voices as find() gives them; it may raise."""
+        return replace(self, spans=tuple(_in_voice(span, find) for span in self.spans))
 
 
 class Builder:
@@ -210,6 +214,13 @@ def read_markup(text: str) -> Marked:
         InputError: markup that is wrong, with what it is and where.
     """
     return _built(text, NAMES.split("|")).marked()
+
+
+def _in_voice(span: Span, find: Callable[[str], str]) -> Span:
+    voice = span.style.voice
+    if voice is None:
+        return span
+    return replace(span, style=span.style._replace(voice=find(voice)))
 
 
 def voice_spans(text: str) -> tuple[Span, ...]:

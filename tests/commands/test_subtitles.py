@@ -45,8 +45,8 @@ def test_markup_and_ssml_reach_the_speech_and_its_subtitles(tmp_path):
     where = ["--output", str(tmp_path / "a.wav"), "--subtitles", str(tmp_path / "a.json")]
     marked = "Hello[pause 900ms] [voice: robin]Dr. Hall[/voice]."
     ssml = "<speak>Hello<break time='900ms'/> <voice name='robin'>Dr. Hall</voice>.</speak>"
-    for text, flag in ((marked, "--markup"), (ssml, "--ssml")):
-        assert main(["--text", text, flag, *FAST, *where]) == 0
+    for text, *flag in ((marked,), (marked, "--markup"), (ssml, "--ssml")):
+        assert main([text, *flag, *FAST, *where]) == 0
         words = json.loads((tmp_path / "a.json").read_text())["words"]
         assert [word["text"] for word in words] == ["Hello", "Dr.", "Hall."]
         assert words[1]["start"] - words[0]["end"] == pytest.approx(0.9, abs=0.1)
@@ -70,5 +70,16 @@ def test_lines_of_a_batch_may_have_markup(tmp_path, capsys):
 
 
 def test_wrong_markup_is_refused_at_once(capsys):
-    assert main(["--text", "Hi [pause x]", "--markup", "--model", "nowhere"]) == 2
-    assert "[pause x] at line 1, column 4" in capsys.readouterr().err
+    assert main(["--text", "Hi [pause x]", "--model", "nowhere"]) == 2
+    assert "[pause x] at line 1, column 4" in (said := capsys.readouterr().err)
+    assert "--no-markup" in said
+    assert main(["Hi", "--text", "Hi", "--model", "nowhere"]) == 2
+    assert "one text" in capsys.readouterr().err
+
+
+def test_brackets_are_text_where_markup_is_not_wanted(tmp_path):
+    for text, *flags in (("Hi [slow down].", "--no-markup"), ("Hi [sic] you.",)):
+        where = ["--output", str(tmp_path / "a.wav"), "--subtitles", str(tmp_path / "a.json")]
+        assert main([text, *flags, *FAST, *where]) == 0
+        words = json.loads((tmp_path / "a.json").read_text())["words"]
+        assert " ".join(word["text"] for word in words) == text

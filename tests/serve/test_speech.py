@@ -106,6 +106,12 @@ ERRORS = [
     ({"lexicon": {"boat": 3}}, 400, "lexicon", "invalid_value"),
     ({"lexicon": {"boat": "no phoneme"}}, 400, "lexicon", "invalid_value"),
     ({"lexicon": {f"w{i}": "AA1" for i in range(501)}}, 400, "lexicon", "invalid_value"),
+    ({"markup": "yes"}, 400, "markup", "invalid_value"),
+    ({"markup": True, "input": "Hi [pause x]."}, 400, "input", "invalid_markup"),
+    ({"markup": True, "input": "[slow]...[/slow]"}, 400, "input", "invalid_markup"),
+    ({"markup": True, "input": "[voice: ../../etc]Hi[/voice]"}, 400, "voice", "voice_not_found"),
+    ({"ssml": True, "input": "<speak>Hi"}, 400, "input", "invalid_markup"),
+    ({"ssml": True, "input": "<speak><audio src='a'/></speak>"}, 400, "input", "invalid_markup"),
     ({"language": 1}, 400, "language", "invalid_value"),
     ({"language": "high german"}, 400, "language", "invalid_value"),
     ({"response_format": "exe"}, 400, "response_format", "invalid_value"),
@@ -121,6 +127,21 @@ def test_a_wrong_field_is_named_before_any_sound(server, fields, status, param, 
     assert set(error) == {"message", "type", "param", "code"}
     assert (error["param"], error["code"]) == (param, code)
     assert error["type"] == "invalid_request_error" and error["message"]
+
+
+def test_markup_is_read_where_it_is_asked_for(server):
+    def said(text: str, **fields) -> dict:
+        return speech(server, input=text, seed=1, response_format="json", **fields).json()
+
+    for text, how in (
+        ("Hello [pause 900ms] [voice: ALLOY]there[/voice].", "markup"),
+        ("<speak>Hello <break time='900ms'/> <voice name='alloy'>there</voice>.</speak>", "ssml"),
+    ):
+        words = said(text, **{how: True})["words"]
+        assert [word["word"] for word in words] == ["Hello", "there."]
+        assert words[1]["start"] - words[0]["end"] == pytest.approx(0.9, abs=0.1)
+    plain = said("Hello [sic] there.")["words"]
+    assert [word["word"] for word in plain] == ["Hello", "[sic]", "there."]
 
 
 def test_a_text_is_read_in_the_language_that_it_names(server):
