@@ -245,7 +245,14 @@ def test_bodies_that_are_too_large_are_not_read(tight):
 def fuzzed(chance: random.Random) -> bytes:
     """A body that is no request that can be answered."""
     base = {"model": "tts-1", "voice": "tone", "input": "Hello."}
-    kind = chance.randrange(6)
+    kind = chance.randrange(7)
+    if kind == 6:
+        entity = "<!DOCTYPE a [<!ENTITY b 'Hello.'>]><speak>&b;</speak>"
+        deep = "p>" * chance.randrange(1, 900)
+        broken = {"ssml": [entity, f"<speak><{deep.replace('>p', '><p')}", "<speak>\x01</speak>"]}
+        broken["markup"] = ["[slow]" * chance.randrange(1, 700), "[say: Hi | XX]", "Hi [/fast]"]
+        field = chance.choice(("ssml", "markup"))
+        return json.dumps({**base, field: True, "input": chance.choice(broken[field])}).encode()
     if kind == 0:
         return chance.randbytes(chance.randrange(200))
     if kind == 1:
