@@ -138,6 +138,16 @@ def test_a_text_is_typed_and_heard_while_it_is_made_and_its_words_are_seen(page,
     assert page.complaints == []
 
 
+def test_where_frames_are_slow_the_last_word_is_seen_and_does_not_stay(page):
+    page.evaluate("() => { requestAnimationFrame = (draw) => setTimeout(draw, 2000); }")
+    page.get_by_label("Text", exact=True).fill(TEXT)
+    page.get_by_label("Speed").fill("2")
+    page.get_by_label("Text", exact=True).press("Control+Enter")
+    until(page, "window.lit.at(-1) === 'said.'")
+    until(page, "!document.querySelector('#said .now')")
+    assert page.complaints == []
+
+
 def test_stopping_ends_the_sound_and_errors_are_told(page):
     page.get_by_label("Text", exact=True).fill("A long story. " * 60)
     page.get_by_role("button", name="Speak").click()
