@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +16,7 @@ from nanospeech_torch.train.objectives.duration import DurationPredictor
 from nanospeech_torch.train.objectives.flow import Nanospeech
 from nanospeech_torch.train.optim.guards import Guard, GuardConfig, guarded_step
 from nanospeech_torch.train.optim.optimizers import EMA, OptimizerConfig, build_optimizers
+from tests.forked import Forked, finish
 from tests.no_sync import forbid_sync
 
 NAMES = ["adamw", "muon"]
@@ -334,19 +332,5 @@ def worker(rank: int, folder: Path) -> None:
 
 
 def test_sharded_weights_take_the_same_steps(tmp_path):
-    root = Path(__file__).parents[2]
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(root)}
-    code = "import sys; from pathlib import Path; from tests.train.test_optimizers import worker; "
-    code += "worker(int(sys.argv[1]), Path(sys.argv[2]))"
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, str(rank), str(tmp_path)],
-            env=env,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    for rank in ranks:
-        _, errors = rank.communicate(timeout=120)
-        assert rank.returncode == 0, errors
+    env = {"OMP_NUM_THREADS": "1"}
+    finish([Forked(worker, rank, tmp_path, env=env) for rank in range(2)])
