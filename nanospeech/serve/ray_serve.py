@@ -118,7 +118,11 @@ def start(where: tuple[Any, ...], settings: ServeSettings, replicas: Replicas) -
         max_ongoing_requests=limits.active + limits.queue + 8,
         max_queued_requests=replicas.waiting,
         graceful_shutdown_timeout_s=limits.drain,
-        ray_actor_options={"num_cpus": replicas.cpus, "num_gpus": replicas.gpus},
+        ray_actor_options={
+            "num_cpus": replicas.cpus,
+            "num_gpus": replicas.gpus,
+            "runtime_env": {"env_vars": {"OMP_NUM_THREADS": str(max(1, int(replicas.cpus)))}},
+        },
         **scaling,
     )
     @serve.ingress(Application(where, settings))

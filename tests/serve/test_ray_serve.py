@@ -9,13 +9,13 @@ import time
 
 import httpx
 import pytest
-import torch
 
 from nanospeech.errors import InputError
 from nanospeech.serve.ray_serve import Replicas, read_replicas, start
 from nanospeech.serve.settings import ServeSettings
 
 from .conftest import TEXT, speech
+from .test_life import served
 
 LONG = TEXT * 40
 
@@ -34,15 +34,6 @@ def test_replicas_are_read_and_mistakes_named(tmp_path):
         path.write_text(text, encoding="utf-8")
         with pytest.raises(InputError, match=said):
             read_replicas(path)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """As many threads as a replica has: another number rounds sums otherwise."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def replica_pids() -> set[int]:
@@ -81,12 +72,22 @@ def cluster(make_release):
         ray.shutdown()
 
 
-def test_two_replicas_speak_alike_and_one_that_dies_is_replaced(cluster, server):
+def test_two_replicas_speak_alike_and_one_that_dies_is_replaced(cluster, tiny_aligned):
     class Cluster:
         url = cluster
 
+    class Single:
+        url = ""
+
     fields = {"response_format": "pcm", "seed": 3}
-    wanted = speech(server, **fields).content
+    # of as many threads as a replica: another number rounds sums otherwise
+    one = "--backend", "torch", "--dtype", "float32"
+    process, Single.url = served(tiny_aligned, *one, env={"OMP_NUM_THREADS": "1"})
+    try:
+        wanted = speech(Single, **fields).content
+    finally:
+        process.kill()
+        process.wait()
     assert len(wanted) > 10_000
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda _: speech(Cluster, **fields), range(6)))
