@@ -118,11 +118,7 @@ def start(where: tuple[Any, ...], settings: ServeSettings, replicas: Replicas) -
         max_ongoing_requests=limits.active + limits.queue + 8,
         max_queued_requests=replicas.waiting,
         graceful_shutdown_timeout_s=limits.drain,
-        ray_actor_options={
-            "num_cpus": replicas.cpus,
-            "num_gpus": replicas.gpus,
-            "runtime_env": {"env_vars": {"OMP_NUM_THREADS": str(max(1, int(replicas.cpus)))}},
-        },
+        ray_actor_options={"num_cpus": replicas.cpus, "num_gpus": replicas.gpus},
         **scaling,
     )
     @serve.ingress(Application(where, settings))

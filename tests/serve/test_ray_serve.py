@@ -6,6 +6,7 @@ import concurrent.futures
 import os
 import signal
 import time
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -73,26 +74,21 @@ def cluster(make_release):
 
 
 def test_two_replicas_speak_alike_and_one_that_dies_is_replaced(cluster, tiny_aligned):
-    class Cluster:
-        url = cluster
-
-    class Single:
-        url = ""
-
+    replicas = SimpleNamespace(url=cluster)
     fields = {"response_format": "pcm", "seed": 3}
     # of as many threads as a replica: another number rounds sums otherwise
     one = "--backend", "torch", "--dtype", "float32"
-    process, Single.url = served(tiny_aligned, *one, env={"OMP_NUM_THREADS": "1"})
+    process, url = served(tiny_aligned, *one, env={"OMP_NUM_THREADS": "1"})
     try:
-        wanted = speech(Single, **fields).content
+        wanted = speech(SimpleNamespace(url=url), **fields).content
     finally:
         process.kill()
         process.wait()
     assert len(wanted) > 10_000
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        answers = list(pool.map(lambda _: speech(Cluster, **fields), range(6)))
+        answers = list(pool.map(lambda _: speech(replicas, **fields), range(6)))
     assert {a.content for a in answers} == {wanted}
-    assert speech(Cluster, voice="nobody").json()["error"]["code"] == "voice_not_found"
+    assert speech(replicas, voice="nobody").json()["error"]["code"] == "voice_not_found"
 
     before = replica_pids()
     used = {pid: cpu(pid) for pid in before}
@@ -108,7 +104,7 @@ def test_two_replicas_speak_alike_and_one_that_dies_is_replaced(cluster, tiny_al
             for _ in parts:
                 pass
     for _ in range(4):
-        assert speech(Cluster, **fields).content == wanted
+        assert speech(replicas, **fields).content == wanted
     until(60, lambda: len(replica_pids()) == 2 and busy not in replica_pids())
 
 
