@@ -10,9 +10,8 @@ from nanospeech.config import SampleOptions
 from nanospeech.errors import InputError
 from nanospeech.release.voices import PACKAGED
 from nanospeech.speech.script import SPEEDS
-from nanospeech.text import markup
 from nanospeech.text.languages import base_code
-from nanospeech.text.markup import Marked
+from nanospeech.text.markup import Marked, read_markup
 from nanospeech.text.sentences import fold, is_speakable
 from nanospeech.text.ssml import read_ssml
 
@@ -67,7 +66,7 @@ def read_speech(values: dict[str, Any], service: SpeechService) -> SpeechRequest
         ApiError: a field that cannot be; with its name.
     """
     check_model(values.get("model"), service)
-    text = read_markup(values, check_text(values.get("input"), service.limits), service)
+    text = check_markup(values, check_text(values.get("input"), service.limits), service)
     wish = read_wish(values, service)
     name = values.get("response_format")
     name = check_format("mp3" if name is None else name, ("json",))
@@ -185,7 +184,7 @@ def check_text(text: Any, limits: Limits) -> str:
     return text
 
 
-def read_markup(values: dict[str, Any], text: str, service: SpeechService) -> str | Marked:
+def check_markup(values: dict[str, Any], text: str, service: SpeechService) -> str | Marked:
     """The text with its markup read, where `markup` or `ssml` is true; voices by listed name alone.
 
     Raises:
@@ -195,7 +194,7 @@ def read_markup(values: dict[str, Any], text: str, service: SpeechService) -> st
     if not flag(values, "markup", False) and not ssml:
         return text
     try:
-        read = (read_ssml if ssml else markup.read_markup)(text)
+        read = (read_ssml if ssml else read_markup)(text)
     except InputError as e:
         raise bad(str(e)[:500], "input", "invalid_markup") from None
     return read.with_voices(service.find)
