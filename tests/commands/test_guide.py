@@ -73,7 +73,7 @@ def go(kind, steps):
         batch_size=2,
         max_batch_frames=2 * longest,
         max_duration=longest,
-        num_workers=2,
+        num_workers=8,
         save_step=1,
     )
 
