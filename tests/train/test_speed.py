@@ -199,7 +199,7 @@ def test_one_graph_computes_checkpointed_blocks_again():
     assert recorded("aligned", "max-autotune", checkpoint_interval=2) == (1, 1)
 
 
-def test_there_are_no_more_graphs_than_shapes():
+def test_there_are_no_more_graphs_than_shapes_and_one_on_a_cpu():
     torch._dynamo.reset()
     model = shaken("duration")
     apply_speed(model, SpeedConfig(compile="default"), shapes=20, backend="aot_eager")
@@ -210,7 +210,7 @@ def test_there_are_no_more_graphs_than_shapes():
             batch.mel, batch.noise = batch.mel[:, :frames], batch.noise[:, :frames]
             batch.span, batch.lens = batch.span[:, :frames], batch.lens.clamp(max=frames)
             total(model(batch)).backward()
-    assert recompiles() - before == 3
+    assert recompiles() - before == (3 if torch.cuda.is_available() else 1)
 
 
 def test_what_cannot_be_asked_is_said():
