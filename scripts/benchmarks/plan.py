@@ -160,8 +160,12 @@ def rungs(args: argparse.Namespace, backend: str) -> list[tuple[str, dict[str, A
     found += [(f"+ {dtype}", {"dtype": dtype}) for dtype in dtypes]
     take_up(list(without))  # they matter most for bfloat16; from here on all is default
     found += [(f"+ {thread_words(n)[0]}", {"threads": n}) for n in args.threads[1:]]
-    unguided = {"options": {"cfg_strength": 0.0}}
-    return found + [("+ no guidance, as models that learnt it", unguided)]
+    unguided = {"cfg_strength": 0.0}
+    return [
+        *found,
+        ("+ no guidance, as models that learnt it", {"options": unguided}),
+        ("+ 4 steps, as a distilled student", {"options": {**unguided, "steps": 4}}),
+    ]
 
 
 def ladder(args: argparse.Namespace, whole: bool) -> list[Cell]:
@@ -179,7 +183,7 @@ def ladder(args: argparse.Namespace, whole: bool) -> list[Cell]:
             cell = replace(cell, **changes, name=f"{backend}: {name}")
             steps.append(cell)
         if not whole:
-            ready = [c for c in steps if not c.without][:-1]
+            ready = [c for c in steps if not c.without and c.options.get("cfg_strength") != 0]
             plain = replace(ready[0], dtype="float32", name=f"{backend}: our defaults in float32")
             named = f"{backend}: our defaults in {ready[0].dtype}"
             steps = [replace(ready[0], name=named), *ready[1:]]

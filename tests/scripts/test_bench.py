@@ -105,8 +105,8 @@ def test_rungs_of_a_ladder_are_measured_from_upstreams_settings_to_ours(recipe, 
     needs("torch")
     words = ["--random", recipe, "--ladder", "--backend", "torch", "--seconds", "1"]
     results = bench.plan(bench.parser().parse_args([*words, "--threads", "1"]), tmp_path)
-    assert len(results) == 9
-    turns(some := results[::4], 1, 300, lambda _: None)
+    assert len(results) == 10
+    turns(some := results[:9:4], 1, 300, lambda _: None)
     for cell in (r.document() for r in some):
         check_spread(cell["figures"]["rtf"], 1)
         # the prompt's seconds count, as in the figure that is to be beaten
@@ -146,12 +146,14 @@ def test_rungs_of_the_ladder_begin_at_upstreams_defaults_and_end_at_ours():
     assert SampleOptions(**euler.options) == SampleOptions(cfg_strength=strength)
     assert set(euler.without) - set(together.without) == {"guidance in one call"}
     for rungs_of, undone in ((torch, bench_undo.UNDO), (mlx, mlx[0].without)):
-        assert len(rungs_of) == 5 + len(undone) + (rungs_of is mlx)
+        assert len(rungs_of) == 6 + len(undone) + (rungs_of is mlx)
         counts = [len(c.without) for c in rungs_of]
-        assert counts == sorted(counts, reverse=True) and counts[-3:] == [0, 0, 0]
-        assert [c.threads for c in rungs_of[-3:]] == [1, 2, 2]
+        assert counts == sorted(counts, reverse=True) and counts[-4:] == [0, 0, 0, 0]
+        assert [c.threads for c in rungs_of[-4:]] == [1, 2, 2, 2]
+        assert [c.options.get("steps") for c in rungs_of[-2:]] == [None, 4]
     few = bench_plan.ladder(args, whole=False)
     assert few and not any(c.without or c.options.get("method") == "rk4" for c in few)
+    assert all(c.options["cfg_strength"] for c in few)
     assert {c.dtype for c in few} == {"float32", "bfloat16"}
 
 
