@@ -135,6 +135,41 @@ def test_the_target_is_the_mean_of_two_steps_of_the_teacher(kind, patch, count):
     assert len(student.calls) == 2
 
 
+@pytest.mark.parametrize(("kind", "patch"), [("none", 1), ("aligned", 2)])
+@pytest.mark.parametrize("parts", [1, 3])
+def test_a_trajectory_is_the_teachers_own_way_from_the_noise(kind, patch, parts):
+    """Every step of it is learnt, with guidance of the strength that the time says."""
+    model, student, teacher, average = distilled(
+        kind, patch, method="trajectory", steps=2, substeps=parts
+    )
+    assert not model.guided and model.distill.counts == (2,)
+    model.begin_step(7, 10)
+    batch = golden_batch()
+    got = numbers(model(batch))["flow"]
+    total = frames = 0
+    for b, n in enumerate(LENS):
+        share = batch.time[b].item()
+        cond = normal(batch, b)
+        cond[slice(*SPANS[b])] = 0
+        text = of_frames(text_states(batch, b, kind, patch), patch, n)
+        filler = of_frames(np.repeat(STATES[:1], -(-n // patch), 0), patch, n)
+        times, x = grid(2 * parts), SPREAD * batch.noise[b, :n].numpy()
+        for step in range(2):
+            begin, state = times[step * parts], x
+            for low, high in pairwise(times[step * parts : (step + 1) * parts + 1]):
+                given, free = (
+                    answer(x, c, t, low, 0.7) for c, t in ((cond, text), (0 * cond, filler))
+                )
+                x = x + (high - low) * (given + MOST * share * (given - free))
+            aim = (x - state) / (times[(step + 1) * parts] - begin)
+            said = answer(state, cond, text, begin, 1.0) + 0.3 * share - 2.0 / 2
+            for i in range(*SPANS[b]):
+                total, frames = total + np.square(said[i] - aim[i]).mean(), frames + 1
+    assert got == pytest.approx((total / 2, frames // 2), rel=2e-4)
+    assert {k: v.item() for k, v in model.counts(batch).items()} == {"flow": frames // 2}
+    assert (len(teacher.calls), len(average.calls), len(student.calls)) == (2 * parts, 0, 1)
+
+
 def test_what_does_not_learn():
     model = distilled("aligned", 2)[0]
     held = {id(p) for p in model.parameters()}
@@ -175,7 +210,13 @@ def test_which_grid_is_learnt_when():
         model.begin_step(step, 100)
         drawn.append(model.count)
     assert drawn[0] == drawn[2]
-    for wrong in ({"steps": 3, "method": "shortcut"}, {"method": "x"}, {"max_strength": 0}):
+    assert grids(range(0, 100, 9), 100, method="trajectory", steps=3) == {3: 12}
+    for wrong in (
+        {"steps": 3, "method": "shortcut"},
+        {"method": "x"},
+        {"max_strength": 0},
+        {"substeps": 0},
+    ):
         with pytest.raises(InputError):
             DistillConfig(**wrong)  # type: ignore[arg-type]
 
@@ -298,9 +339,11 @@ def test_all_backends_speak_alike(make_release, engine_of, backend):
     np.testing.assert_allclose(got, wanted, atol=1e-3)
 
 
-def test_it_learns_to_go_where_its_teacher_goes(tiny_aligned, tmp_path, shards):
+@pytest.mark.parametrize("method", ["trajectory", "two-stage"])
+def test_it_learns_to_go_where_its_teacher_goes(tiny_aligned, tmp_path, shards, method):
     """On the finest grid: a student's loss falls well below that of the teacher as a student."""
-    values = settings(tmp_path / "run", tiny_aligned, shards, 60, second_stage=1.0)
+    fields = {"second_stage": 1.0, "method": method}
+    values = settings(tmp_path / "run", tiny_aligned, shards, 60, **fields)
     values = {**values, "save_step": 60, "optimizer": {"lr": 3e-3}}
     train(run_config(values))
     rows = (tmp_path / "run" / "log.csv").read_text().splitlines()
