@@ -188,10 +188,12 @@ def check_markup(values: dict[str, Any], text: str, service: SpeechService) -> s
     """The text with its markup read, where `markup` or `ssml` is true; voices by listed name alone.
 
     Raises:
-        ApiError: markup that is wrong, with its place, or a voice that is not there.
+        ApiError: both are true, markup that is wrong, with its place, or a voice that is not there.
     """
-    ssml = flag(values, "ssml", False)
-    if not flag(values, "markup", False) and not ssml:
+    ssml, brackets = flag(values, "ssml", False), flag(values, "markup", False)
+    if ssml and brackets:
+        raise bad("markup and ssml are both true; an input is one or the other", "ssml")
+    if not ssml and not brackets:
         return text
     try:
         read = (read_ssml if ssml else read_markup)(text)

@@ -107,6 +107,7 @@ ERRORS = [
     ({"lexicon": {"boat": "no phoneme"}}, 400, "lexicon", "invalid_value"),
     ({"lexicon": {f"w{i}": "AA1" for i in range(501)}}, 400, "lexicon", "invalid_value"),
     ({"markup": "yes"}, 400, "markup", "invalid_value"),
+    ({"markup": True, "ssml": True, "input": "<speak>Hi</speak>"}, 400, "ssml", "invalid_value"),
     ({"markup": True, "input": "Hi [pause x]."}, 400, "input", "invalid_markup"),
     ({"markup": True, "input": "[slow]...[/slow]"}, 400, "input", "invalid_markup"),
     ({"markup": True, "input": "[voice: ../../etc]Hi[/voice]"}, 400, "voice", "voice_not_found"),
