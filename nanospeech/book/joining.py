@@ -45,28 +45,37 @@ class Chapter:
 
 
 def lay_out(
-    keys: Sequence[str], afters: Sequence[str], work: Work, output: OutputOptions, speed: float
+    keys: Sequence[str],
+    afters: Sequence[str | float],
+    work: Work,
+    output: OutputOptions,
+    speed: float,
+    before: float = 0.0,
 ) -> Chapter:
     """Places passages one after another; reads what is known of them, and no speech.
 
     Args:
         keys: of the passages.
-        afters: kinds of the pauses behind them; the last one is the chapter's end.
+        afters: kinds of the pauses behind them, or seconds; the last one is the chapter's end.
         work: where they are.
         output: lengths of pauses; one that is off gets the usual length.
-        speed: by which pauses are divided.
+        speed: by which pauses are divided, but for those in seconds.
+        before: seconds of silence that the chapter asks to begin with.
     """
     rate, usual = work.rate, OutputOptions()
-    at, placed, tail = round(BEFORE * rate), [], 0
+    at, placed, tail = round(max(BEFORE, before) * rate), [], 0
     for index, key in enumerate(keys):
         facts = work.facts(key)
         low = max(0, facts["start"] - round(HEAD * rate))
         high = min(facts["samples"], facts["stop"] + round(TAIL * rate))
         if index:
             kind = afters[index - 1]
-            wanted = output.pause(kind) if kind else WITHIN
-            seconds = (usual.pause(kind) or 0.0) if wanted is None else wanted
-            silence = round(seconds / speed * rate) - tail - (facts["start"] - low)
+            if isinstance(kind, str):
+                wanted = output.pause(kind) if kind else WITHIN
+                seconds = ((usual.pause(kind) or 0.0) if wanted is None else wanted) / speed
+            else:
+                seconds = kind
+            silence = round(seconds * rate) - tail - (facts["start"] - low)
             at += max(0, silence)
         placed.append(Placed(key, at, low, high))
         at, tail = at + high - low, high - facts["stop"]

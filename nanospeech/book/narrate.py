@@ -155,6 +155,7 @@ class Narrator:
         target: where it goes.
         voiced: makes a Speaker of another voice, for the passages that name one.
         progress: whether there is a bar, and a line for each chapter, on stderr.
+        markup: whether the text may have markup; else all its brackets are text.
     """
 
     def __init__(
@@ -164,9 +165,10 @@ class Narrator:
         target: Target,
         voiced: Callable[[str], Any] | None = None,
         progress: bool = False,
+        markup: bool = True,
     ):
         self.book, self.speaker, self.target = book, speaker, target
-        self.progress = progress
+        self.progress, self.markup = progress, markup
         self.voiced = voiced
         self.voices: dict[str, tuple[Any, dict[str, Any]]] = {"": (speaker, speaker_facts(speaker))}
         self.work = Work(target.work, speaker.sample_rate, target.subtitles is not None)
@@ -232,8 +234,8 @@ class Narrator:
         for number in numbers:
             chapter = self.book.chapters[number - 1]
             try:
-                passages = cut_passages(chapter.read())
-                keys = [key(passage.text, self.voice(passage.voice)[1]) for passage in passages]
+                passages = cut_passages(chapter.read(), markup=self.markup)
+                keys = [key(passage.content, self.voice(passage.voice)[1]) for passage in passages]
             except InputError as e:
                 self.outcome.failures.append(f"chapter {number}, {chapter.title}: {e}")
                 continue
@@ -278,14 +280,15 @@ class Narrator:
         """Speaks passages of a chapter, voice by voice; yields the index and speech of each."""
         for name in dict.fromkeys(part.passages[i].voice for i in missing):
             own = [i for i in missing if part.passages[i].voice == name]
-            texts = [part.passages[i].text for i in own]
+            texts = [part.passages[i].marked or part.passages[i].text for i in own]
             for place, result in speak_each(self.voice(name)[0], texts, None, limits):
                 yield own[place], result
 
     def laid_out(self, part: Part) -> Chapter:
         """A chapter's passages in their places."""
         afters = [passage.after for passage in part.passages]
-        return lay_out(part.keys, afters, self.work, self.speaker.output, self.speaker.speed)
+        how = self.work, self.speaker.output, self.speaker.speed, part.passages[0].before
+        return lay_out(part.keys, afters, *how)
 
     def marked(self, title: str, chapter: Chapter) -> Marked:
         """A chapter with its speech, which is read as it is written."""

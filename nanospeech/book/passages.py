@@ -6,14 +6,19 @@ import dataclasses
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from nanospeech.text.headings import LONGEST
-from nanospeech.text.markup import voice_spans
+from nanospeech.text.markup import MARKUP, Marked, Span, read_markup
 from nanospeech.text.pauses import pause_after
 from nanospeech.text.sentences import byte_length, is_speakable, pack
+from nanospeech.text.traced import Traced
 
 LAYOUT = 1  # of the files that are kept; a change here makes all passages anew
 BUDGET = 600  # bytes of a passage: about 40 seconds of English
@@ -27,56 +32,150 @@ class Passage:
     """A few paragraphs, or a part of a long one.
 
     Attributes:
-        text: what to say.
-        after: kind of the pause behind it, of output.PAUSES; "" within a clause.
+        text: what to say, without markup.
+        after: kind of the pause behind it, of output.PAUSES, or its seconds; "" within a clause.
         voice: its name; "" for the book's.
+        marked: the same text with its markup; None where it has none.
+        before: seconds of silence before it; only at a chapter's beginning.
     """
 
     text: str
-    after: str
+    after: str | float
     voice: str = ""
+    marked: Marked | None = None
+    before: float = 0.0
+
+    @property
+    def content(self) -> str | list[Any]:
+        """What its speech depends on, for key()."""
+        if self.marked is None:
+            return self.text
+        spans = [[s.said.text, s.style.rate, s.after] for s in self.marked.spans]
+        said = "".join(text for text, *_ in spans)
+        sounds = self.marked.phonemes.items()
+        return [*spans, {word: how for word, how in sounds if word in said}]
 
 
-def cut_passages(text: str, budget: int = BUDGET, most: int = MOST) -> list[Passage]:
+Cut = tuple[int, int, str | float]  # a passage's characters in a text, and the pause behind it
+
+
+def cut_passages(
+    text: str, budget: int = BUDGET, most: int = MOST, markup: bool = True
+) -> list[Passage]:
     """Cuts a chapter between paragraphs; a paragraph of more than `most` bytes between sentences.
 
     A heading stays with what follows it. Passages without a letter or a digit are left out. What
     stands between [voice: NAME] and [/voice] is a passage of that voice.
 
+    Args:
+        markup: whether there is any; else all brackets are text.
+
     Raises:
-        InputError: a voice that is opened is not closed, or the other way round.
+        InputError: markup that is wrong, such as a voice that is not closed.
     """
+    if markup:
+        whole = read_markup(text, lenient=True)
+    else:
+        whole = plain_marked(MARKUP.sub(lambda m: m[0].removeprefix("\\"), text))
     found: list[Passage] = []
-    for span in voice_spans(text):
-        said = span.written.text
-        last = pause_after(BLANK.sub("\n\n", said))
-        own = own_passages(said, last, budget, most)
-        found += [dataclasses.replace(passage, voice=span.style.voice or "") for passage in own]
-    if found:  # the chapter ends
+    for voice, group in groupby(whole.spans, lambda span: span.style.voice):
+        spans = list(group)
+        said = "".join(span.written.text for span in spans)
+        last = spans[-1].after
+        last = pause_after(BLANK.sub("\n\n", said)) if last is None else last
+        for start, stop, after in own_passages(said, last, budget, most):
+            parts, more = part_of(spans, start, stop)
+            after = after if more is None else more
+            lines = between([said[a:b] for a, b in blocks(said, start, stop)])
+            marked = Marked(tuple(parts), whole.phonemes) if any(map(is_marked, parts)) else None
+            found.append(Passage(lines, after, voice or "", marked))
+    if found:  # the chapter begins and ends
+        found[0] = dataclasses.replace(found[0], before=whole.spans[0].before)
         found[-1] = dataclasses.replace(found[-1], after="paragraph")
     return found
 
 
-def own_passages(text: str, last: str, budget: int, most: int) -> list[Passage]:
-    """cut_passages of a text of one voice, with the pause that is due behind it."""
-    found: list[Passage] = []
-    held: list[str] = []
-    for block in filter(None, (b.strip() for b in BLANK.split(text))):
-        if held and byte_length(between(held)) + byte_length(block) > budget:
+def plain_marked(text: str) -> Marked:
+    """A text in which nothing is markup."""
+    return Marked((Span(Traced.of(text), Traced.of(text)),), {})
+
+
+def is_marked(span: Span) -> bool:
+    """Whether a span is spoken in another way than its text alone would be."""
+    return span.style.rate != 1 or span.after is not None or span.said.text != span.written.text
+
+
+def part_of(spans: Sequence[Span], start: int, stop: int) -> tuple[list[Span], float | str | None]:
+    """The spans of a passage, and the pause that is asked for at its end.
+
+    Args:
+        spans: of one voice.
+        start: of the passage in their text as written.
+        stop: behind its last character, which is no space.
+    """
+    found, at, after = [], 0, None
+    for span in spans:
+        low, high = max(start - at, 0), min(stop - at, len(span.written))
+        at += len(span.written)
+        if low >= high:
+            continue
+        ended = not span.written.text[high:].strip()
+        after = span.after if ended and at >= stop else None
+        style = span.style._replace(voice=None)
+        pause = span.after if ended and at < stop else None
+        found.append(Span(*sliced(span, low, high), style, pause))
+    return found, after
+
+
+def sliced(span: Span, start: int, stop: int) -> tuple[Traced, Traced]:
+    """A part of a span: as written, and what is said for it."""
+    low, high = np.searchsorted(span.said.starts, [start, stop])
+    part = span.said[low:high]
+    ends = np.minimum(part.stops, stop) - start
+    return span.written[start:stop], Traced(part.text, part.starts - start, ends)
+
+
+def blocks(text: str, start: int = 0, stop: int | None = None) -> list[tuple[int, int]]:
+    """The paragraphs of a part of a text, without the spaces around them."""
+    stop = len(text) if stop is None else stop
+    edges = [start, *(e for m in BLANK.finditer(text, start, stop) for e in m.span()), stop]
+    found = []
+    for low, high in zip(edges[::2], edges[1::2]):
+        said = text[low:high].strip()
+        if said:
+            low = text.index(said[0], low)
+            found.append((low, low + len(said)))
+    return found
+
+
+def own_passages(text: str, last: str | float, budget: int, most: int) -> list[Cut]:
+    """Where cut_passages cuts a text of one voice, with the pause that is due behind it."""
+    found: list[Cut] = []
+    held: list[tuple[int, int]] = []
+
+    def size(ranges: list[tuple[int, int]]) -> int:
+        return byte_length(between([text[a:b] for a, b in ranges]))
+
+    for start, stop in blocks(text):
+        if held and size(held) + size([(start, stop)]) > budget:
             count = len(held)  # of paragraphs before the headings that this block is under
-            while count and is_heading(held[count - 1]):
+            while count and is_heading(text[slice(*held[count - 1])]):
                 count -= 1
             if count:
-                found.append(Passage(between(held[:count]), "paragraph"))
+                found.append((held[0][0], held[count - 1][1], "paragraph"))
             held = held[count:]
+        block = text[start:stop]
         parts = pack(block, budget) if byte_length(block) > most else [block]
         for part in parts[:-1]:
-            found.append(Passage(between([*held, part.strip()]), "sentence"))
-            held = []
-        held.append(parts[-1].strip())
+            stop = start + len(part)
+            begin = held[0][0] if held else start
+            found.append((begin, begin + len(text[begin:stop].rstrip()), "sentence"))
+            held, start = [], stop
+        start += len(parts[-1]) - len(parts[-1].lstrip())
+        held.append((start, start + len(parts[-1].strip())))
     if held:
-        found.append(Passage(between(held), last))
-    return [passage for passage in found if is_speakable(passage.text)]
+        found.append((held[0][0], held[-1][1], last))
+    return [cut for cut in found if is_speakable(text[cut[0] : cut[1]])]
 
 
 def between(paragraphs: list[str]) -> str:
@@ -132,7 +231,12 @@ def model_digest(folder: str | Path | None) -> str:
     return digest.hexdigest()
 
 
-def key(text: str, facts: dict[str, Any]) -> str:
-    """The name under which a passage is kept: the same for the same words, voice and settings."""
-    said = json.dumps([text, facts], sort_keys=True, ensure_ascii=False, default=str)
+def key(content: str | list[Any], facts: dict[str, Any]) -> str:
+    """The name under which a passage is kept: the same for the same words, voice and settings.
+
+    Args:
+        content: of a passage.
+        facts: of its speaker.
+    """
+    said = json.dumps([content, facts], sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:32]

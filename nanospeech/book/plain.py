@@ -12,6 +12,7 @@ from pathlib import Path
 
 from nanospeech.errors import InputError
 from nanospeech.speech.reading import read_file
+from nanospeech.text.markup import MARKUP, is_formed, without_markup
 
 from .html_text import read_page
 from .pages import Book, Chapter
@@ -47,7 +48,6 @@ SIMPLE: list[tuple[str, str | Callable[[re.Match], str]]] = [
     (r"\[\^[^\]\n]+\]", ""),  # a footnote's marker
     (r"\[([^\]\n]+)\]\([^)\n]*\)", lambda m: m[1]),  # links
     (r"\[([^\]\n]+)\]\[[^\]\n]*\]", lambda m: m[1]),
-    (r"<(https?://[^>\s]+)>", lambda m: m[1]),
     (r"`+([^`\n]+?)`+", lambda m: m[1]),
     (r"^ {0,3}\[[^\]\n]+\]:[ \t]*\S[^\n]*$", ""),  # where links lead
     (r"^[ \t]*(?:>[ \t]?)+", ""),  # quotations
@@ -57,6 +57,10 @@ SIMPLE: list[tuple[str, str | Callable[[re.Match], str]]] = [
 RULES = [(re.compile(pattern, re.M), rule) for pattern, rule in SIMPLE]
 ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 TAGGED = re.compile(r"</?[a-zA-Z][^<>\n]*>")
+AUTOLINK = re.compile(r"<((?:https?://|mailto:)[^<>\s]+|[^<>\s@]+@[^<>\s@]+\.[^<>\s@]+)>")
+CODE = re.compile(r"(`+)[^`\n]+?\1")
+TARGET = re.compile(r"\([^()\s]*[/.#:][^()\s]*\)")  # where a link leads, behind its text
+HIDDEN = 0x100000  # private characters, which take the place of markup
 
 
 def read_plain(path: str | Path, encoding: str = "utf-8") -> Book:
@@ -172,20 +176,45 @@ def mark_headings(text: str, starts: list[tuple[int, str]]) -> str:
 
 def plain_title(line: str) -> str:
     """A heading's words without markup."""
-    return " ".join(inline(line).split())
+    return " ".join(without_markup(inline(line)).split())
 
 
 def inline(text: str) -> str:
-    """Text without the marks of emphasis, links and code."""
+    """Text without the marks of emphasis, links and code; markup such as [pause 1s] stays.
+
+    A bracket that was escaped, or is code, keeps a backslash where it would be markup.
+    """
+    text, marks = hide_markup(text)
     for pattern, rule in RULES:
         text = pattern.sub(rule, text)
     for _ in range(3):  # one within another
         text = EMPHASIS.sub(lambda m: m[2], text)
-    return ESCAPED.sub(lambda m: m[1], text)
+    text = ESCAPED.sub(lambda m: m[1], text)
+    text = MARKUP.sub(lambda m: "\\" * (is_formed(m) and not m[1]) + m[0], text)
+    return text.translate({HIDDEN + i: mark for i, mark in enumerate(marks)})
+
+
+def hide_markup(text: str) -> tuple[str, list[str]]:
+    """A text with a private character in the place of each piece of markup, and the pieces.
+
+    What is code, escaped or the text of a link is none.
+    """
+    code = [m.span() for m in CODE.finditer(text)]
+    marks: list[str] = []
+
+    def hide(match: re.Match) -> str:
+        within = any(a <= match.start() < b for a, b in code)
+        if within or match[1] or not is_formed(match) or TARGET.match(text, match.end()):
+            return match[0]
+        marks.append(match[0])
+        return chr(HIDDEN + len(marks) - 1)
+
+    return MARKUP.sub(hide, text), marks
 
 
 def strip_markdown(text: str) -> str:
     """A chapter's paragraphs; headings stay as lines "# Title" """
+    text = AUTOLINK.sub(lambda m: m[1].removeprefix("mailto:"), text)
     text = ATX.sub(lambda m: f"\n\n# {m[2]}\n\n", TABLE_RULE.sub("", RULE.sub("", text)))
     paragraphs = []
     for paragraph in BLANK.split(text):

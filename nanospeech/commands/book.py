@@ -57,6 +57,7 @@ def build_parser() -> argparse.ArgumentParser:
         choices=("srt", "vtt", "json"),
         help="write when each word is heard, beside the .m4b or beside each chapter's file",
     )
+    add("--no-markup", action="store_true", help="brackets such as [pause 1s] are text")
     add("--encoding", default="utf-8", metavar="NAME", help="of a .txt or .md file (utf-8)")
     add("--overwrite", action="store_true", help="replace a finished book")
     add("--keep-work", action="store_true", help="keep the passages of a finished book")
@@ -206,7 +207,8 @@ def narrate(args: argparse.Namespace, book: Any, numbers: Sequence[int]) -> int:
             aligner=speaker.aligner,
         )
 
-    narrator = Narrator(book, speaker, target, voiced, progress=not args.quiet)
+    how_read = {"progress": not args.quiet, "markup": not args.no_markup}
+    narrator = Narrator(book, speaker, target, voiced, **how_read)
     size = args.batch_size or (1 if speaker.engine.device == "cpu" else BatchLimits().items)
     try:
         outcome = narrator.run(numbers, BatchLimits(items=size))

@@ -3,13 +3,14 @@
     [pause 500ms]  [spell: ABC]  [say: tomato | T AH0 M AA1 T OW0]
     [slow]...[/slow]  [fast]...[/fast]  [voice: kumo]...[/voice]
 
-Other brackets are text. What is spoken stays traced to the text as written. ssml.py reads SSML.
+Other brackets are text, and so is one behind a backslash. What is spoken stays traced to the text
+as written. ssml.py reads SSML.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -19,11 +20,16 @@ from .pronunciation import parse_phonemes
 from .traced import Traced, joined
 
 NAMES = "pause|spell|say|slow|fast|voice"
-MARKUP = re.compile(rf"\[\s*(/?)\s*({NAMES})\b([^\[\]]*)\]")
+MARKUP = re.compile(rf"(\\?)\[\s*(/?)\s*({NAMES})\b(?!-[a-z])([^\[\]]*)\]", re.I)
+# what stands behind the name in markup of the right form, and in hardly anything else
+FORMS = {"pause": r"[\s:]*\d.*", "say": r"\s*:.*\|.*", "spell": r"\s*:.*", "voice": r"\s*:.*"}
 TIME = re.compile(r"\s*(\d{1,5}(?:\.\d{1,3})?)\s*(ms|s)\s*")
 LONGEST_PAUSE = 10.0  # seconds
 RATES = {"slow": 0.8, "fast": 1.25}
 SLOWEST, FASTEST = 0.5, 2.0
+# marks that belong to the word before a style's end, or behind its beginning
+CLOSING = re.compile(r"[,.;:!?…)\]}»”’\"']+(?=\s|$)")
+OPENING = re.compile(r"(?:^|(?<=\s))[(\[{«“‘„\"']+$")
 JOINER = "\u2060"  # behind a word with sounds of its own; more of them for each further one
 DEEPEST = 32
 
@@ -117,9 +123,22 @@ class Builder:
         named = ("ay" if c in "aA" else c.upper() for c in letters)
         self.text(word, place, " ".join(named))
 
-    def end(self, after: float | str | None = None) -> None:
-        """Ends the span, if there is any text in it, with a pause."""
+    def end(self, after: float | str | None = None, last: bool = False) -> None:
+        """Ends the span, if there is any text in it, with a pause.
+
+        Args:
+            after: the pause.
+            last: whether no text follows; a quote or bracket that opens stays with what it opens.
+        """
         written, said = self._without_edge(joined(self.written), joined(self.said))
+        left: list[Traced] = []
+        begun = bool(self.spans) or any(c.isalnum() for c in written.text)
+        if begun and not last and (match := OPENING.search(written.text)):
+            cut = match.start() - len(written)
+            if said.text[cut:] == match[0]:
+                opening, at = said[len(said) + cut :], match.start()
+                left = [written[at:], Traced(match[0], opening.starts - at, opening.stops - at)]
+                written, said = written[:at], said[: len(said) + cut]
         if not any(c.isalnum() for c in written.text) and written.text.strip():
             if not self.spans:  # marks that begin the next span
                 self._begin_later(after)
@@ -133,7 +152,8 @@ class Builder:
             self.spans[-1] = replace(self.spans[-1], after=longer(self.spans[-1].after, after))
         else:
             self._begin_later(after)
-        self.written, self.said, self.length = [], [], 0
+        self.written, self.said = left[:1], left[1:]
+        self.length = len(left[0]) if left else 0
 
     def _begin_later(self, after: float | str | None) -> None:
         """Takes a pause before all text."""
@@ -141,9 +161,16 @@ class Builder:
             self.before = min(self.before + after, LONGEST_PAUSE)
 
     def _without_edge(self, written: Traced, said: Traced) -> tuple[Traced, Traced]:
-        """A piece without the spaces it begins with; they go to the span before, as its pause."""
+        """A piece without what it begins with of the span before: marks, and spaces, its pause."""
+        if not self.spans:
+            return written, said
         found = [len(t.text) - len(t.text.lstrip()) for t in (written, said)]
-        if not self.spans or not (edge := min(found)):
+        edge, before = min(found), self.spans[-1].written.text
+        marks = CLOSING.match(written.text)
+        if marks and not before[-1:].isspace() and said.text.startswith(marks[0]):
+            found = [len(t.text) - len(t.text[marks.end() :].lstrip()) for t in (written, said)]
+            edge = min(found)
+        if not edge:
             return written, said
         self._add_marks(written[:edge], said[:edge])
         rest = said[edge:]
@@ -172,7 +199,7 @@ class Builder:
 
     def marked(self) -> Marked:
         """All of it."""
-        self.end()
+        self.end(last=True)
         if not self.spans:
             raise InputError("there is no text to speak")
         return Marked(tuple(self.spans), self.phonemes)
@@ -207,13 +234,52 @@ def where(text: str, place: int) -> str:
     )
 
 
-def read_markup(text: str) -> Marked:
+def read_markup(text: str, lenient: bool = False) -> Marked:
     """Reads bracket markup.
+
+    Args:
+        text: as written.
+        lenient: for texts by others, such as books: brackets that begin like markup and have not
+            its form, as [pause for effect], are text; and a text without words has no spans.
 
     Raises:
         InputError: markup that is wrong, with what it is and where.
     """
-    return _built(text, NAMES.split("|")).marked()
+    build, at, opened = Builder(), 0, []
+    for match in MARKUP.finditer(text):
+        if lenient and not is_formed(match):
+            continue
+        escape = match[1]
+        build.text(text[at : match.start()], at)
+        at = match.start() + 1 if escape else match.end()
+        try:
+            if not escape:
+                _take(build, match, opened)
+        except InputError as e:
+            raise InputError(f"{match[0][:60]} at {where(text, match.start())}: {e}") from e
+    build.text(text[at:], at)
+    if opened:
+        name, place = opened[-1]
+        raise InputError(f"[{name}] at {where(text, place)} is not closed; add [/{name}]")
+    if not lenient:
+        return build.marked()
+    build.end(last=True)
+    return Marked(tuple(build.spans), build.phonemes)
+
+
+def is_formed(match: re.Match) -> bool:
+    """Whether a match of MARKUP has its form, right or wrong: "[pause 5]", not "[pause]"."""
+    _, closes, name, rest = match.groups()
+    form = r"\s*" if closes else FORMS.get(name.lower(), r"\s*")
+    return bool(re.fullmatch(form, rest, re.S))
+
+
+def without_markup(line: str) -> str:
+    """A line without its markup; as it is where that is wrong, or ends in another line."""
+    try:
+        return read_markup(line, lenient=True).text.strip()
+    except InputError:
+        return line
 
 
 def _in_voice(span: Span, find: Callable[[str], str]) -> Span:
@@ -223,40 +289,10 @@ def _in_voice(span: Span, find: Callable[[str], str]) -> Span:
     return replace(span, style=span.style._replace(voice=find(voice)))
 
 
-def voice_spans(text: str) -> tuple[Span, ...]:
-    """The spans of a text between [voice: NAME] and [/voice], and outside; all else is text.
-
-    Raises:
-        InputError: a mark that is wrong, with what it is and where.
-    """
-    build = _built(text, ("voice",))
-    build.end()
-    return tuple(build.spans)
-
-
-def _built(text: str, names: Collection[str]) -> Builder:
-    """A text whose markup of these names is read."""
-    build, at, opened = Builder(), 0, []
-    for match in MARKUP.finditer(text):
-        if match[2] not in names:
-            continue
-        build.text(text[at : match.start()], at)
-        at = match.end()
-        try:
-            _take(build, match, opened)
-        except InputError as e:
-            raise InputError(f"{match[0][:60]} at {where(text, match.start())}: {e}") from e
-    build.text(text[at:], at)
-    if opened:
-        name, place = opened[-1]
-        raise InputError(f"[{name}] at {where(text, place)} is not closed; add [/{name}]")
-    return build
-
-
 def _take(build: Builder, match: re.Match, opened: list[tuple[str, int]]) -> None:
     """Takes one pair of brackets."""
-    closes, name, rest = match.groups()
-    rest = rest.strip()
+    _, closes, name, rest = match.groups()
+    name, rest = name.lower(), rest.strip()
     if closes:
         if rest or not opened or opened[-1][0] != name:
             last = f"close [{opened[-1][0]}] first" if opened else f"there is no [{name}] before it"
@@ -276,7 +312,7 @@ def _take(build: Builder, match: re.Match, opened: list[tuple[str, int]]) -> Non
 
 def _take_named(build: Builder, match: re.Match, opened: list[tuple[str, int]], rest: str) -> None:
     """Takes [spell: ABC], [say: word | sounds] or [voice: NAME]."""
-    name = match[2]
+    name = match[3].lower()
     value = rest[1:].strip()
     if not rest.startswith(":") or not value:
         samples = {"spell": "ABC", "say": "tomato | T AH0 M AA1 T OW0", "voice": "kumo"}

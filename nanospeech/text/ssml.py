@@ -6,6 +6,8 @@ refused.
 
 from __future__ import annotations
 
+import datetime
+import re
 from collections.abc import Callable
 from typing import Any
 from xml.parsers import expat
@@ -14,6 +16,7 @@ from nanospeech.errors import InputError
 
 from .markup import DEEPEST, Builder, Marked, seconds
 from .normalize import ordinal
+from .sentences import check_unicode
 
 LARGEST = 4 << 20  # bytes
 ALPHABETS = {"x-arpabet": "arpabet", "ipa": "ipa", "": ""}
@@ -32,6 +35,9 @@ ATTRIBUTES = {
     "p": {"xml:lang"},
     "s": {"xml:lang"},
 }
+ORDINAL = re.compile(r"(\d{1,3}(?:,\d{3}){1,4}|\d{1,15})(?:st|nd|rd|th|\.)?", re.I)
+DATE = re.compile(r"(\d{1,4})([-/. ])(\d{1,2})\2(\d{1,4})")
+ORDERS = ("mdy", "dmy", "ymd")  # of the parts of a date
 WHOLE = ("phoneme", "sub", "say-as")  # elements of text alone
 
 
@@ -41,6 +47,7 @@ def read_ssml(text: str) -> Marked:
     Raises:
         InputError: no well-formed XML, or elements that are not known, with what and where.
     """
+    check_unicode(text)
     data = text.encode("utf-8")
     if len(data) > LARGEST:
         raise InputError(f"the SSML has {len(data):,} bytes; at most {LARGEST:,} are taken")
@@ -154,19 +161,46 @@ class _Reader:
                 raise InputError('<sub> needs an alias: <sub alias="et cetera">etc</sub>')
             self.build.text(word, place, values["alias"])
         else:
-            self.say_as(values.get("interpret-as", ""), word, place)
+            self.say_as(values, word, place)
 
-    def say_as(self, kind: str, word: str, place: int) -> None:
-        digits = word.strip().replace(",", "")
+    def say_as(self, values: dict[str, str], word: str, place: int) -> None:
+        kind, order = values.get("interpret-as", ""), values.get("format")
+        number = ORDINAL.fullmatch(word.strip())
         if kind in LETTERS:
             self.build.spell(word, place)
-        elif kind == "ordinal" and digits.isdecimal() and len(digits) <= 15:
-            self.build.text(word, place, ordinal(int(digits)))
+        elif kind == "ordinal" and number:
+            self.build.text(word, place, ordinal(int(number[1].replace(",", ""))))
+        elif kind == "date" and order is not None:
+            self.build.text(word, place, date(word, order))
         elif kind in PLAIN:
             self.build.text(word, place)
         else:
             known = ", ".join((*LETTERS, "ordinal", *PLAIN))
             raise InputError(f"{word[:20]!r} cannot be said as {kind!r}; of {known}")
+
+
+def date(word: str, order: str) -> str:
+    """A date of digits as 2024-12-31, which every language reads.
+
+    Args:
+        word: such as 31.12.2024.
+        order: of ORDERS.
+
+    Raises:
+        InputError: it is none, or of another order.
+    """
+    if order not in ORDERS:
+        raise InputError(f"format {order!r} is not known; choose from {', '.join(ORDERS)}")
+    match = DATE.fullmatch(word.strip())
+    found = dict(zip(order, match.group(1, 3, 4))) if match else {"y": ""}
+    try:
+        if len(found["y"]) != 4:
+            raise ValueError("no year")
+        return datetime.date(*(int(found[part]) for part in "ymd")).isoformat()
+    except ValueError as e:
+        raise InputError(
+            f"{word[:20]!r} is no date of the format {order}, with a year of four digits"
+        ) from e
 
 
 def pause(values: dict[str, str]) -> float:
@@ -180,7 +214,7 @@ def pause(values: dict[str, str]) -> float:
 
 
 def rate(text: str) -> float:
-    """The rate of a <prosody>: a word, "80%" or "0.8".
+    """The rate of a <prosody>: a word, "80%", "-20%" or "0.8".
 
     Raises:
         InputError: it is none, or out of 0.5 to 2.
@@ -190,9 +224,13 @@ def rate(text: str) -> float:
     number, percent = text.removesuffix("%"), text.endswith("%")
     try:
         found = float(number) / (100 if percent else 1)
+        if percent and number[:1] in ("+", "-"):  # a change
+            found += 1
     except ValueError:
         found = 0.0
     if not 0.5 <= found <= 2:
         names = ", ".join(RATES)
-        raise InputError(f"rate {text!r} should be one of {names}, or 50% to 200%")
+        raise InputError(
+            f"rate {text!r} should be one of {names}, or 50% to 200%, or -50% to +100%"
+        )
     return found

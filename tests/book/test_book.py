@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import shutil
@@ -146,6 +147,25 @@ def test_a_marked_speaker_has_a_voice_and_an_unknown_one_costs_the_chapter(
     path.write_text("# One\n\nhello there.\n\n[voice: nobody]hello.[/voice]\n", "utf-8")
     code, said = run(path, tmp_path / "other", *flags)
     assert code == 2 and "chapter 1, One: " in said and "nobody" in said
+
+
+@pytest.mark.parametrize("name", ["b.md", "b.txt", "b.epub"])
+def test_markup_of_a_book_is_spoken_unless_it_is_to_be_text(run, tmp_path, name):
+    path, found = tmp_path / name, {}
+    for pause in ("3s", "9s"):
+        text = f"hello there. [pause {pause}] [slow]hello there.[/slow] [pause for effect]"
+        if name == "b.epub":
+            make_epub(path, {"one.xhtml": f"<p>{text}</p>"})
+        else:
+            path.write_text(text, "utf-8")
+        for flag in ("--quiet", "--no-markup"):
+            target = tmp_path / f"out{pause}{flag}"
+            code, said = run(path, target, "--keep-work", flag)
+            assert code == 0, said
+            (kept,) = (target.with_name(target.name + ".work") / "passages").glob("*.json")
+            found[pause, flag] = json.loads(kept.read_text())["samples"] / RATE
+    assert found["9s", "--quiet"] - found["3s", "--quiet"] == pytest.approx(6, abs=0.1)
+    assert abs(found["9s", "--no-markup"] - found["3s", "--no-markup"]) < 1
 
 
 def test_ctrl_c_loses_no_passage_and_the_same_command_goes_on(tiny_release, tmp_path, run):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from nanospeech.book.opening import open_book
 from nanospeech.book.passages import Passage, cut_passages, key
 from nanospeech.errors import InputError
+from nanospeech.text.markup import Style, read_markup
 from nanospeech.text.sentences import byte_length
 
 MARKDOWN = """---
@@ -167,11 +170,99 @@ def test_speakers_that_are_marked_have_passages_of_their_own():
         Passage("The end.", "paragraph"),
     ]
     assert cut_passages("a [citation needed] b")[0].text == "a [citation needed] b"
-    assert cut_passages("a [pause 1s] b")[0].text == "a [pause 1s] b"  # other markup is text
+    assert cut_passages("a [pause 1s] b", markup=False)[0] == Passage("a [pause 1s] b", "paragraph")
     nested = cut_passages("[voice: a]One. [voice: b]Two.[/voice] Three.[/voice]\n\nFour.")
     assert [(p.text, p.voice) for p in nested] == [
         ("One.", "a"), ("Two.", "b"), ("Three.", "a"), ("Four.", ""),
     ]  # fmt: skip
-    for broken in ("a\n[voice: kumo] a", "a\n[/voice]", "a\n[voice]b[/voice]"):
+    for broken in ("a\n[voice: kumo] a", "a\n[/voice]", "a\n[voice:]b[/voice]"):
         with pytest.raises(InputError, match="at line 2, column 1"):
             cut_passages(broken)
+
+
+def marked(passage: Passage) -> list[tuple]:
+    spans = passage.marked.spans if passage.marked else ()
+    return [(s.written.text.strip(), s.said.text.strip(), s.style, s.after) for s in spans]
+
+
+def test_a_book_is_spoken_as_its_markup_says():
+    (first, second, last) = cut_passages(
+        "[pause 2s]# One\n\nWell [pause 500ms] it is [slow]very[/slow], [say: late | L EY1 T]."
+        "[pause 1s] [voice: kumo][fast]Is it?[/fast][/voice][pause 3s] Yes [pause for effect] so."
+    )
+    assert first.before == 2.0 and not second.before
+    assert (first.text, first.after) == ("# One\n\nWell  it is very, late.", 1.0)
+    assert marked(first) == [
+        ("# One\n\nWell", "# One\n\nWell", Style(), 0.5),
+        ("it is", "it is", Style(), None),
+        ("very,", "very,", Style(0.8), None),
+        ("late.", "late\u2060.", Style(), None),
+    ]
+    assert (second.voice, second.after) == ("kumo", 3.0)
+    assert marked(second) == [("Is it?", "Is it?", Style(1.25), None)]  # whose voice it has
+    assert last == Passage("Yes [pause for effect] so.", "paragraph")
+    assert key(first.content, {}) != key(first.text, {}) == key(Passage(first.text, "").content, {})
+
+
+PIECES = [
+    "One two three.",
+    "a, b",
+    "\n\n",
+    "\n\n\n",
+    "[slow]s t.[/slow]",
+    "[pause 300ms]",
+    "# H\n\n",
+    "[say: New York | N UW1 | Y AO1 R K]",
+    "[spell: ABC]",
+    "[fast]p. q\n\nr[/fast]",
+    "[voice: v]u. w\n\n[slow]x[/slow] y[/voice]",
+    "word " * 30,
+]
+
+
+def test_markup_is_cut_with_its_paragraphs_and_no_word_of_it_is_lost():
+    def solid(texts) -> str:
+        return "".join("".join(texts).split())
+
+    def seconds(pauses) -> float:
+        return sum(pause for pause in pauses if isinstance(pause, float))
+
+    rng = random.Random(0)
+    for _ in range(300):
+        text = " ".join(rng.choices(PIECES, k=rng.randint(1, 25)))
+        whole = read_markup(text, lenient=True).spans
+        found = cut_passages(text, budget=60, most=90)
+        spans = [s for p in found for s in (p.marked.spans if p.marked else ())]
+        assert solid(p.text for p in found) == solid(s.written.text for s in whole)
+        said = ([s.said.text for s in p.marked.spans] if p.marked else [p.text] for p in found)
+        assert solid(solid(texts) for texts in said) == solid(s.said.text for s in whole)
+        for span in spans:
+            assert len(span.said) == len(span.said.starts) == len(span.said.stops)
+            assert span.said.starts.min() >= 0 and span.said.stops.max() <= len(span.written)
+        asked = seconds(s.after for s in whole[:-1])  # a chapter's end has a rest of its own
+        kept = seconds(s.after for s in spans) + seconds(p.after for p in found)
+        assert kept == pytest.approx(asked)
+
+
+def test_markup_of_markdown_is_no_link_and_code_is_no_markup(tmp_path):
+    text = (
+        '# One [pause 1s]\n\n[voice: a]"Hi."[/voice][voice: b]"Yes."[/voice] [slow](see)[/slow], '
+        r"**[fast]x[/fast]**, `[pause 1s]`, ``[slow]``, \[pause 2s\], [slow](docs/slow.md) [t](u)."
+    )
+    assert read(tmp_path / "b.md", text) == [
+        (
+            "One",
+            '# One [pause 1s]\n\n[voice: a]"Hi."[/voice][voice: b]"Yes."[/voice] '
+            r"[slow](see)[/slow], [fast]x[/fast], \[pause 1s], \[slow], \[pause 2s], slow t.",
+        )
+    ]
+    (_, said) = read(tmp_path / "b.md", text)[0]
+    last = cut_passages(said)[-1]
+    assert last.text.endswith("x, [pause 1s], [slow], [pause 2s], slow t.")
+    assert cut_passages(said, markup=False)[0].text.endswith("[slow], [pause 2s], slow t.")
+
+
+def test_links_in_angle_brackets_are_read(tmp_path):
+    text = "See <https://a.b/c> or <me@x.org>, <mailto:you@x.org> and <b>bold</b>."
+    ((_, said),) = read(tmp_path / "b.md", text)
+    assert said == "See https://a.b/c or me@x.org, you@x.org and bold."

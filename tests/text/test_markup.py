@@ -32,8 +32,58 @@ def test_brackets_say_how_a_text_is_spoken():
             assert text[span.written.starts[i]] == c
 
 
+def test_the_case_of_a_name_does_not_matter():
+    found = read_markup("[Slow]One[/SLOW] [Voice: Kumo]two[/voice]")
+    assert spans(found)[0][2:] == (Style(0.8), None)
+    assert spans(found)[1][2:] == (Style(1.0, "Kumo"), None)
+
+
+def test_a_bracket_behind_a_backslash_is_text():
+    found = read_markup(r"Write \[slow] or \[pause 1s], [fast]please[/fast]. \[1]")
+    assert [s.written.text for s in found.spans] == [
+        "Write [slow] or [pause 1s], ", "please. ", r"\[1]"
+    ]  # fmt: skip
+    assert found.spans[0].written.starts[6] == 7  # the bracket, not the backslash
+
+
 @pytest.mark.parametrize(
-    "text", ["See [1] and [sic], [a pause 5s], [slowly] [ voice.", "[[x]] a[0]"]
+    "text", ["A [pause for effect], a [slow motion] [say what?] [pause] [voice of God].",
+             "[slow](see there) [spell check] [/slow down]"])  # fmt: skip
+def test_what_only_begins_like_markup_is_text_in_texts_by_others(text):
+    with pytest.raises(InputError):
+        read_markup(text)
+    if "[slow]" not in text:
+        assert read_markup(text, lenient=True).text == text
+    for wrong in ("[pause 5]", "[say: a | QQ]", "[voice:]a[/voice]", "[slow]a", "a[/fast]"):
+        with pytest.raises(InputError):
+            read_markup(wrong, lenient=True)
+    assert read_markup("a[pause 1s] b", lenient=True).spans[0].after == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("Well [slow]very[/slow], late", ["Well ", "very, ", "late"]),
+        ('so "[slow]quoted[/slow]" and (see [fast]this[/fast]).',
+         ["so ", '"quoted" ', "and (see ", "this)."]),
+        ("[slow]a[/slow] “[fast]b[/fast]” (", ["a ", "“b” ("]),
+        ("[slow]a[/slow].5 [slow]b[/slow] , c", ["a", ".5 ", "b ", ", c"]),
+        ('"[slow]a[/slow]"', ['"a"']),
+    ],
+)  # fmt: skip
+def test_marks_stay_with_the_word_that_they_stand_at(text, wanted):
+    found = read_markup(text)
+    assert [s.written.text for s in found.spans] == wanted
+    assert "".join(s.written.text for s in found.spans) == found.text
+    for span in found.spans:
+        assert [text[i] for i in span.written.starts] == list(span.written.text)
+        assert span.said.text == span.written.text
+        assert list(span.said.starts) == list(range(len(span.said)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["See [1] and [sic], [a pause 5s], [slowly] [ voice.", "[[x]] a[0]", "a [voice-over] [say-so]"],
 )
 def test_other_brackets_are_text(text):
     assert read_markup(text).text == text
@@ -104,6 +154,40 @@ def test_ssml_is_the_same_markup():
 )
 def test_wrong_ssml_is_named_with_its_place(inner, why):
     with pytest.raises(InputError, match=why):
+        read_ssml(f"<speak>{inner}</speak>")
+
+
+@pytest.mark.parametrize(
+    ("inner", "said", "rate"),
+    [
+        ('<prosody rate="+20%">a</prosody>', "a", 1.2),
+        ('<prosody rate="-50%">a</prosody>', "a", 0.5),
+        ('<say-as interpret-as="ordinal">23rd</say-as>', "twenty-third", 1.0),
+        ('<say-as interpret-as="date" format="dmy">1/2/2020</say-as>', "2020-02-01", 1.0),
+        ('<say-as interpret-as="date" format="mdy">1.2.2020</say-as>', "2020-01-02", 1.0),
+        ('<say-as interpret-as="date" format="ymd">2020-12-31</say-as>', "2020-12-31", 1.0),
+    ],
+)
+def test_rates_may_be_changes_and_dates_have_an_order(inner, said, rate):
+    (span,) = read_ssml(f"<speak>{inner}</speak>").spans
+    assert (span.said.text, span.style.rate) == (said, pytest.approx(rate))
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        '<say-as interpret-as="date" format="dmy">31/31/2020</say-as>',
+        '<say-as interpret-as="date" format="dmy">1/2/20</say-as>',
+        '<say-as interpret-as="date" format="dmy">May</say-as>',
+        '<say-as interpret-as="date" format="md">1/2</say-as>',
+        '<say-as interpret-as="ordinal">x3rd</say-as>',
+        '<prosody rate="-60%">a</prosody>',
+        '<prosody rate="+0.2">a</prosody>',
+        "\ud800",
+    ],
+)
+def test_a_date_or_a_rate_that_cannot_be_meant_is_refused(inner):
+    with pytest.raises(InputError):
         read_ssml(f"<speak>{inner}</speak>")
 
 
