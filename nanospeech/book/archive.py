@@ -130,6 +130,8 @@ def resolve(base: str, href: str) -> tuple[str, str]:
     if parts.scheme or parts.netloc:
         return "", ""
     path = unquote(parts.path)
+    if path.startswith("/"):  # the archive's own root
+        base, path = "", path.lstrip("/")
     name = posixpath.normpath(posixpath.join(posixpath.dirname(base), path)) if path else base
     outside = name.startswith(("/", "../")) or name == ".." or "\\" in name or "\0" in name
     return ("" if outside else name), unquote(parts.fragment)

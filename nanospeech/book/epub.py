@@ -6,10 +6,12 @@ cover are read; nothing is run, fetched or written.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
@@ -20,9 +22,12 @@ from .html_text import Entry, Page, read_nav, read_page
 from .pages import Book, Chapter
 from .trees import first_text, parse_xml
 
+log = logging.getLogger("nanospeech")
+
 CONTAINER = "META-INF/container.xml"
 ENCRYPTION = "META-INF/encryption.xml"
-PAGES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml")
+PAGES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml", "text/x-oeb1-document")
+PAGE_NAMES = (".xhtml", ".html", ".htm")  # of pages whatever type they are listed with
 PICTURES = {b"\xff\xd8\xff": "jpeg", b"\x89PNG\r\n\x1a\n": "png"}
 MOST_PAGES = 10_000
 ENCODING = re.compile(rb"^<\?xml[^>]*encoding=[\"']([A-Za-z0-9._-]+)[\"']")
@@ -68,7 +73,11 @@ def read_epub(path: str | Path, depth: int = 2) -> Book:
     spine = find_spine(package, items)
     if not spine:
         raise InputError(f"{path} has no pages that can be read")
-    entries = contents(archive, package, items)
+    try:
+        entries = contents(archive, package, items)
+    except InputError as e:
+        log.warning("a chapter for each page, as there is no table of contents to go by: %s", e)
+        entries = []
     starts = find_starts(entries, spine, depth)
     title = first_text(package, "title") or Path(path).stem
     reader = Pages(archive, spine, starts)
@@ -101,7 +110,7 @@ def manifest(package: Element, name: str) -> dict[str, Item]:
     """The files that a package lists, by id."""
     return {
         e.get("id", ""): Item(
-            resolve(name, e.get("href", ""))[0],
+            resolve(name, href := e.get("href", ""))[0] or f"{href!r} (outside of the book)",
             e.get("media-type", "").lower(),
             e.get("properties", ""),
         )
@@ -114,7 +123,9 @@ def find_spine(package: Element, items: dict[str, Item]) -> list[str]:
     found = []
     for reference in package.iter("itemref"):
         item = items.get(reference.get("idref", ""))
-        if item is None or reference.get("linear") == "no" or item.kind not in PAGES:
+        if item is None or reference.get("linear") == "no":
+            continue
+        if item.kind not in PAGES and not item.name.lower().endswith(PAGE_NAMES):
             continue
         if "nav" not in item.properties.split() and item.name not in found:
             found.append(item.name)
@@ -180,13 +191,35 @@ class Pages:
     """
 
     def __init__(self, archive: Archive, spine: list[str], starts: list[Start]):
-        self.archive, self.spine, self.starts = archive, spine, starts
+        self.archive, self.spine = archive, spine
         self.sealed = encrypted(archive)
         self.ids = {
             page: frozenset(s.place for s in starts if s.page == page and s.place)
             for page in {s.page for s in starts}
         }
         self.page = lru_cache(maxsize=2)(self._page)
+        grouped = groupby(starts, lambda start: start.page)
+        self.starts = [start for page, some in grouped for start in self._ordered(page, [*some])]
+
+    def _ordered(self, page: int, starts: list[Start]) -> list[Start]:
+        """The starts of a page in the order of the page, whatever the contents have.
+
+        One whose place is not there is at the page's beginning; of several at one place the last
+        counts. What begins with the page has no place.
+        """
+        if not any(start.place for start in starts):
+            return starts
+        try:
+            places = self.page(page).places
+        except InputError:  # told when the chapter is read
+            return starts
+        found: dict[int, Start] = {}
+        for start in starts:
+            known = start.place in places
+            at = places[start.place] if known else 0
+            if known or at not in found:
+                found[at] = Start(start.title, page, start.place if at else "")
+        return [found[at] for at in sorted(found)]
 
     def _page(self, index: int) -> Page:
         name = self.spine[index]
@@ -196,8 +229,7 @@ class Pages:
 
     def by_contents(self, book_title: str) -> list[Chapter]:
         """A chapter for each start, and one for pages before the first."""
-        first = self.starts[0]
-        starts = self.starts
+        first, starts = self.starts[0], self.starts
         if first.page or first.place:
             starts = [Start(book_title, 0, ""), *starts]
         stops = [*starts[1:], Start("", len(self.spine), "")]

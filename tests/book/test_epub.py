@@ -177,13 +177,43 @@ def test_a_size_that_the_header_understates_is_no_way_in(tmp_path):
 def test_links_stay_inside_of_the_archive(tmp_path):
     assert resolve("OEBPS/text/a.xhtml", "../b%20c.xhtml#d") == ("OEBPS/b c.xhtml", "d")
     assert resolve("OEBPS/a.xhtml", "#d") == ("OEBPS/a.xhtml", "d")
-    for href in ("../../etc/passwd", "/etc/passwd", "file:///etc/passwd", "//host/a", "..\\a"):
+    assert resolve("OEBPS/a.xhtml", "/OEBPS/b.xhtml") == ("OEBPS/b.xhtml", "")  # the archive's root
+    for href in ("../../etc/passwd", "/../etc/passwd", "file:///etc/passwd", "//host/a", "..\\a"):
         assert resolve("OEBPS/a.xhtml", href)[0] == ""
     item = "<item id='p0' href='../../../../etc/passwd' media-type='application/xhtml+xml'/>"
     package = PACKAGE.format(meta="", items=item, spine="<itemref idref='p0'/>", toc="")
     path = make_epub(tmp_path / "b.epub", PAGES, more={"OEBPS/book.opf": package.encode()})
-    with pytest.raises(InputError, match="has no "):
+    with pytest.raises(InputError, match=r"has no '../../../../etc/passwd' \(outside of the book"):
         open_book(path).chapters[0].read()
+
+
+def test_no_text_is_read_twice_or_lost_where_the_contents_are_out_of_order(tmp_path):
+    page = "<h2 id='a'>A</h2><p>first.</p><h2 id='b'>B</h2><p>second.</p>"
+    toc = link("B", "one.xhtml#b") + link("A", "one.xhtml#a") + link("C", "one.xhtml#nowhere")
+    path = make_epub(tmp_path / "b.epub", {"one.xhtml": page}, nav=NAV.format(toc, ""))
+    assert [(c.title, c.read()) for c in open_book(path).chapters] == [
+        ("A", "# A\n\nfirst."), ("B", "# B\n\nsecond."),
+    ]  # fmt: skip
+    toc = link("One", "one.xhtml") + link("Two", "one.xhtml#nowhere")
+    path = make_epub(tmp_path / "b.epub", {"one.xhtml": page}, nav=NAV.format(toc, ""))
+    assert [c.read()[:8] for c in open_book(path).chapters] == ["# A\n\nfir"]
+
+
+def test_contents_that_cannot_be_read_cost_no_page(tmp_path, caplog):
+    more = {"OEBPS/toc.ncx": b"<ncx><navMap>"}
+    path = make_epub(tmp_path / "b.epub", PAGES, ncx="<ncx/>", more=more)
+    assert len(open_book(path).chapters) == len(PAGES)
+    assert "no table of contents to go by: OEBPS/toc.ncx" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["application/xml", "text/xml", "", "text/x-oeb1-document"])
+def test_a_page_is_read_whatever_type_it_is_listed_with(tmp_path, kind):
+    item = f"<item id='p0' href='one.xhtml' media-type='{kind}'/>"
+    item += "<item id='p1' href='cover.svg' media-type='image/svg+xml'/>"
+    spine = "<itemref idref='p0'/><itemref idref='p1'/>"
+    package = PACKAGE.format(meta="", items=item, spine=spine, toc="")
+    path = make_epub(tmp_path / "b.epub", PAGES, more={"OEBPS/book.opf": package.encode()})
+    assert len(open_book(path).chapters) == 1 and open_book(path).chapters[0].read()
 
 
 def test_files_that_are_no_books_are_named(tmp_path):
