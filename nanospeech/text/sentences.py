@@ -60,11 +60,9 @@ def words(text: str) -> frozenset[str]:
 # abbreviations that stand before a name, that may end a sentence too, that stand before a number
 TITLES = words(
     """mr mrs ms dr drs prof st mt ft capt gen col lt sgt maj cpl adm cmdr rev hon gov sen rep pres
-    supt vs messrs"""
+    supt vs messrs cf approx viz incl excl"""
 )
-CLOSING = words(
-    "etc inc ltd co corp bros jr sr dept approx est ave blvd rd a.m p.m ft lb lbs oz cf al"
-)
+CLOSING = words("etc inc ltd co corp bros jr sr dept est ave blvd rd a.m p.m ft lb lbs oz al")
 COUNTING = words(
     """no nos fig figs vol p pp ch sec eq art op pt jan feb mar apr jun jul aug sep sept oct nov
     dec"""

@@ -42,6 +42,8 @@ OTHERS |= {
 }
 OTHERS |= {"tel.": "telephone", "Tel.": "telephone", "misc.": "miscellaneous", "ext.": "extension"}
 OTHERS |= {"a.m.": "ay em", "p.m.": "pee em"}
+# what never ends a sentence, whatever follows: "e.g. London"
+LEADING = {"e.g.", "i.e.", "E.g.", "I.e.", "cf.", "viz.", "vs.", "ca.", "incl.", "excl.", "approx."}
 # parts of names: a capital after them is mostly not a new sentence
 FIRMS = {"Inc": "Incorporated", "Ltd": "Limited", "Co": "Company", "Corp": "Corporation"}
 FIRMS |= {"St": "Street", "Ave": "Avenue", "Blvd": "Boulevard", "Rd": "Road", "Hwy": "Highway"}
@@ -69,6 +71,7 @@ QUARTERS = {"NW": "northwest", "NE": "northeast", "SW": "southwest", "SE": "sout
 # capitals that are named letter by letter although they look like words
 SPELLED = "US|UN|AI|ID|OS|LA|AD|DA|ER|LED|BCE"
 SENTENCE = re.compile(rf"\s*\Z|\s+[\"'(]?{STARTS}\b|[\"')]*\s*\Z")
+END = re.compile(r"[\"')]*\s*\Z")
 MONARCHS = words(
     """Henry Louis George Edward James Charles William Richard Elizabeth Mary Napoleon Philip
     Ferdinand Frederick Nicholas Alexander Peter Catherine Ivan John Paul Pius Benedict Leo
@@ -149,6 +152,11 @@ def _century(m: re.Match) -> str:
     return ordinal(value) if value else m[0]
 
 
+def _other(m: re.Match) -> str:
+    ends = END.match(m.string, m.end()) if m[1] in LEADING else None
+    return OTHERS[m[1]] + ("." if ends else "" if m[1] in LEADING else stop(m, m[1][-1]))
+
+
 def _title(m: re.Match) -> str:
     return TITLES[(m[1] or m[2]).capitalize()] + " "
 
@@ -164,7 +172,7 @@ RULES = [
     (rf"\b({any_of(FIRMS)})\.(?!\w)", lambda m: FIRMS[m[1]] + in_name(m)),
     (r"\bPh\.D\.?s\b", lambda m: "PhDs"),
     (r"\bmin\.(?= (?:wage|age|order|size|height|deposit|charge|purchase)\b)", lambda m: "minimum"),
-    (rf"(?<![\w.])({any_of(OTHERS)})(?!\w)", lambda m: OTHERS[m[1]] + stop(m, m[1][-1])),
+    (rf"(?<![\w.])({any_of(OTHERS)})(?!\w)", _other),
     (rf"\b({any_of(COUNTED)})\.\s*(?=\d|[IVXLC]+\b)", lambda m: COUNTED[m[1]] + " "),
     (
         r"\b([NS][EW])\b(?= of\b)|(?:(?<=Avenue )|(?<=Street ))([NS][EW])\b",
@@ -191,7 +199,11 @@ RULES = [
     (r"\b(World War) (I)\b", _roman),
     (rf"\b({'|'.join(COUNTED_ROMAN)}) {ROMAN}", _roman),
     (rf"\b({'|'.join(COUNTED_ROMAN)}) (I)\b{AFTER_FIRST}", _roman),
-    (rf"\b([A-Z][a-z]{{2,}}|{'|'.join(COUNTED_ROMAN).lower()}) ([IVX]{{2,}})\b", _roman),
+    (
+        rf"\b((?!Celsius|Fahrenheit)[A-Z][a-z]{{2,}}|{'|'.join(COUNTED_ROMAN).lower()})"
+        r" ([IVX]{2,})\b",
+        _roman,
+    ),
     (
         rf"(?<![A-Z][A-Z] )(?<![A-Z][A-Z][.,!?] )(?<![^\W\d_])({SPELLED})(s?)(?![^\W\d_])"
         r"(?! [A-Z]{2})(?!\$)",

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 
+from .number_words import number
+
 # without those that a forgotten space makes of a sentence's end: "there.in", "him.me", "Stop.no"
 ENDINGS = "com org net edu gov mil info biz io ai tv app dev uk ca au de fr nl eu jp cn ru br nz ch"
 SPELLED = {"www": "W W W", "uk": "U K", "us": "U S", "io": "I O", "tv": "T V", "ai": "ay I"}
+SPELLED |= {"a": "ay"}  # the letter, not the article
 SPELLED |= {"ie": "I E", "eu": "E U", "ca": "C ay", "au": "ay U", "de": "D E", "nz": "N Z"}
 MARKS = {".": "dot", "/": "slash", "-": "dash", "_": "underscore", "?": "question mark"}
 MARKS |= {"=": "equals", "&": "and", "#": "hash", "%": "percent", ":": "colon", "~": "tilde"}
 MARKS |= {"+": "plus", "@": "at", "\\": "backslash"}
-PARTS = re.compile(r"[^\W_]+|[./\-_?=&#%:~+@\\]")
+PARTS = re.compile(r"\d+|[^\W\d_]+|[./\-_?=&#%:~+@\\]")
 NAME = r"[\w-]{1,63}(?:\.[\w-]{1,63})*"
 TAIL = r"(?::\d{2,5})?(?:[/?#][^\s<>\"'(){}\[\]]*)?"
 
@@ -19,7 +22,8 @@ TAIL = r"(?::\d{2,5})?(?:[/?#][^\s<>\"'(){}\[\]]*)?"
 def spoken(text: str) -> str:
     """An address part by part, its marks by name."""
     words = (MARKS.get(p) or SPELLED.get(p) or p for p in PARTS.findall(text))
-    return " ".join(words)
+    # a year is left for later; what stands before a letter is no amount: "10s" is "ten s"
+    return " ".join(number(w) if w.isdecimal() and len(w) != 4 else w for w in words)
 
 
 def _address(m: re.Match) -> str:

@@ -133,7 +133,26 @@ def _decade(m: re.Match) -> str:
     return several(year(int(m[1])) if len(m[1]) == 4 else cardinal(int(m[1])))
 
 
+def _lasting(m: re.Match) -> str:
+    """1h30m and 5m 20s as 1 h 30 min and 5 min 20 sec, which quantities.py reads."""
+    parts = zip(m.groups(), ("h", "min", "sec"))
+    return " ".join(f"{value} {unit}" for value, unit in parts if value)
+
+
+def _dotted(m: re.Match) -> str:
+    """25.12.2024, which is written with the day first; the other order where only that can be."""
+    first, second, of = int(m[1]), int(m[2]), int(m[3])
+    return _date(first, second, of) or _date(second, first, of) or m[0]
+
+
 RULES = [
+    (r"(?<![\w.,])(\d{1,3})h ?(\d{1,2})m(?:in)?(?: ?(\d{1,2})s)?(?!\w)", _lasting),
+    (r"(?<![\w.,])(\d{1,3})h(\d\d)(?!\w)", _lasting),
+    (r"(?<![\w.,])()(\d{1,3})m(?:in)? ?(\d{1,2})s(?!\w)", _lasting),
+    (r"(?<=\d:\d\d)(?:\.\d{1,9})?Z\b", lambda m: " UTC"),
+    (r"(?<![\w./-])(\d{1,2})\.(\d{1,2})\.((?:19|20)\d\d)(?![\w/-]|\.\d)", _dotted),
+    (r"(?<![\w/.])((?:19|20)\d\d)/(\d\d?)/(\d\d?)()(?![\w/]|\.\d)", _iso),
+    (r"(?<![\w/.-])(\d{1,2})-(\d{1,2})-((?:19|20)\d\d)(?![\w/-]|\.\d)", _slashed),
     (r"(?<![\w-])(\d{4})-(\d\d)-(\d\d)(?:(T)(?=\d\d:)|(?![\w-]))", _iso),
     (r"(?<![\w/])(\d{1,2})/(\d{1,2})/(\d{4}|\d\d)(?![\w/])", _slashed),
     (r"(?<![\w,.-])([12]\d)(\d\d)-(\d\d)(?![\w-]|[.,]\d)", _years),

@@ -181,6 +181,26 @@ def _short_number(m: re.Match) -> str:
     return m[1] + digits(m[2])
 
 
+def _grouped(m: re.Match) -> str:
+    """1.234,56 as it is written in English."""
+    return f"{m[1].replace('.', ',')}.{m[2]}"
+
+
+def _euros(m: re.Match) -> str:
+    return f"€{_grouped(m)}"
+
+
+def _spaced(m: re.Match) -> str:
+    """1 000 000 as it is written in English."""
+    return m[1].replace(" ", ",")
+
+
+def _book_number(m: re.Match) -> str:
+    """An ISBN, digit by digit."""
+    groups = re.findall(r"[\dX]+", m[2])
+    return m[1] + ", ".join(" ".join(digits(c) or c for c in group) for group in groups)
+
+
 def _clause(m: re.Match) -> str:
     """401(k) and 501(c)(3)."""
     first = f"{cardinal(int(m[1][0]))} oh {cardinal(int(m[1][2]))}"
@@ -219,10 +239,19 @@ def _scientific(m: re.Match) -> str:
     return f"{amount(m[1])} times ten to the power of {_signed(m[2])}"
 
 
+SPACED, ALONE = r"(?<![\w.,-])(?<!\d )", r"(?! ?\d)(?![\w-]|[.,]\d)"  # of a number with spaces
 RANGE = rf"{START}((?<![\w^-]){WHOLE}(?:\.\d+)?%?)"
 RULES = [
+    (r"(?<![\w$£€¥])([$£€¥])\s?-(?=\.?\d)", lambda m: f"-{m[1]}"),
+    # as written elsewhere: 1.234,56 and 1 000 000
+    (r"(?<![\w.,])(\d{1,3}(?:\.\d{3}){0,4}),(\d\d)\s?(?:€|EUR\b)", _euros),
+    (r"(?<![\w.,])(\d{1,3}(?:\.\d{3}){1,4}),(\d\d)(?!\w|[.,]\d)", _grouped),
+    (r"(?<=€)(\d{1,3}),(\d\d)(?!\w|[.,]\d)", _grouped),
+    (rf"{SPACED}([1-9]\d?(?: \d{{3}}){{2,4}}){ALONE}", _spaced),
+    (rf"{SPACED}([1-9]\d{{0,2}}(?: \d{{3}}){{0,3}} 000){ALONE}", _spaced),
+    (r"\b(ISBN(?:-1[03])?:? ?)(97[89][\d -]{10,14}|\d[\d -]{8,11}[\dX])(?![\w-])", _book_number),
     (rf"(?<![\w$£€])([$£€])({NUMBER})\s?-\s?[$£€]?({NUMBER}){SCALE}(?!-?\w)", _money_range),
-    (r"(?<=[\dkKmMbBn])\s?-\s?(?=[$£€]\d)", lambda m: " to "),
+    (r"(?:(?<=\d)|(?<=\d[kKmMbB])|(?<=\d[bmt]n))\s?-\s?(?=[$£€]\d)", lambda m: " to "),
     (
         rf"(?<![\w$£€])(\b[Aa]n? )?(-)?{SIGN}({WHOLE})(?:\.(\d+))?{SCALE}(?=(\s[a-z]+\b)?)",
         _money,
