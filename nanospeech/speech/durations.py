@@ -14,6 +14,7 @@ from nanospeech.errors import CheckpointError, InputError
 from nanospeech.release.f5_reference import f5_frames
 from nanospeech.release.voices import Prompt
 from nanospeech.text.sentences import byte_length
+from nanospeech.text.tags import has_tag
 from nanospeech.text.tokenizer import pad_tokens
 
 from .latents import latents_of, rule_latents
@@ -147,7 +148,10 @@ def new_frames(
     if source == "rule" and engine.config.rules == "f5":
         count = len(prompt.tokens) + len(tokens)
         return f5_frames(len(prompt.mel), prompt.text_bytes, count, byte_length(text), speed)
-    seconds = estimate_seconds(engine, prompt, text, tokens, DURATION_SOURCES[source])
+    sources = DURATION_SOURCES[source]
+    if True in sources and has_tag(tokens, engine.tokenizer.vocab):
+        sources = (True,)  # finetuning teaches a tag's length to these alone
+    seconds = estimate_seconds(engine, prompt, text, tokens, sources)
     return frames(engine.config, tokens, max(seconds / speed, MIN_SPEECH))
 
 

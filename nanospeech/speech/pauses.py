@@ -18,6 +18,7 @@ from nanospeech.audio.mel import CLAMP
 from nanospeech.output import OutputOptions
 from nanospeech.text.pauses import pauses_within
 from nanospeech.text.places import encode_places
+from nanospeech.text.tags import has_tag
 from nanospeech.text.tokenizer import BYTES, Tokenizer
 from nanospeech.text.traced import Traced
 
@@ -101,7 +102,7 @@ def find_marks(
     tokenizer: Tokenizer,
     larger: Mapping[int, str] | None = None,
 ) -> tuple[Mark, ...]:
-    """The tokens at which pauses are due.
+    """The tokens at which pauses are due. What a tag stands beside is as long as the tag makes it.
 
     Args:
         text: as the model reads it.
@@ -116,7 +117,8 @@ def find_marks(
             start -= 1
         while stop < len(tokens) and not sounds(tokens[stop], tokenizer):
             stop += 1
-        if 0 < start < stop < len(tokens):
+        around = tokens[[start - 1, stop]] if 0 < start < stop < len(tokens) else []
+        if len(around) and not has_tag(around, tokenizer.vocab):
             marks.append(Mark(start, stop, kind))
     return tuple(marks)
 

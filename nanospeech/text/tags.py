@@ -6,12 +6,14 @@ While the rules run, a private character takes the place of each.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from nanospeech.errors import InputError
 
 from .traced import Traced
 
+T = TypeVar("T")
 HIDDEN = range(0x100000, 0x10FFFE)  # the last plane of Unicode, for private use
 
 TAG = re.compile(r"<[^<>]+>|\[[^\[\]]+\]|\([^()]+\)|\{[^{}]+\}")
@@ -20,6 +22,8 @@ SOUNDS = """breath|inhale|exhale|laugh|laughter|laughing|chuckle|giggle|sigh|cou
 sniffle|gasp|groan|moan|yawn|sob|cry|crying|scream|hum|humming|whistle|pause|silence|throat|
 clear[ _-]throat|clears[ _-]throat|lip[ _-]smack|breathe|breathing|snore|hiccup|grunt|gulp"""
 SOUND = re.compile(rf"<({''.join(SOUNDS.split())})(?:e?s)?>", re.IGNORECASE)
+QUIET = re.compile(r"<(pause|silence|breath|breathe|breathing|inhale|exhale|sigh)(?:e?s)?>", re.I)
+BESIDE = (" ", ",")  # tokens that a tag stands for if they are next to it
 
 
 def as_tag(name: str) -> str:
@@ -32,6 +36,39 @@ def as_tag(name: str) -> str:
     if not TAG.fullmatch(tag) or tag != " ".join(tag.split()):
         raise InputError(f"{name!r} cannot be a tag; write a name such as breath, or <breath>")
     return tag
+
+
+def is_tag(token: str) -> bool:
+    """Whether a token of a vocabulary is a tag."""
+    return len(token) > 1 and TAG.fullmatch(token) is not None
+
+
+def has_tag(ids: Iterable[int], vocab: Sequence[str]) -> bool:
+    """Whether one of some tokens is a tag."""
+    return any(is_tag(vocab[i]) for i in ids)
+
+
+def standing_alone(tokens: Sequence[T], name: Callable[[T], str]) -> list[T]:
+    """Tokens without the spaces and commas beside a tag.
+
+    What is heard between two words is then the tag's alone: an aligner would give a pause to the
+    space, which it knows as silence already, and the tag would never be learned.
+
+    Args:
+        tokens: of a text, in order.
+        name: of one of them.
+    """
+    names = [name(token) for token in tokens]
+    if not any(map(is_tag, names)):
+        return list(tokens)
+    taken: set[int] = set()
+    for i in (i for i, token in enumerate(names) if is_tag(token)):
+        for step in (-1, 1):
+            at = i + step
+            while 0 <= at < len(names) and names[at] in BESIDE:
+                taken.add(at)
+                at += step
+    return [token for i, token in enumerate(tokens) if i not in taken]
 
 
 def unknown_tags(text: str, vocab: Collection[str]) -> list[str]:

@@ -9,6 +9,7 @@ import copy
 import re
 from collections.abc import Collection, Sequence
 from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from .lexicon import Hidden, Lexicon
 from .phonemes import SYMBOLS
 from .pinyin import FILLER, pinyin_parts, pinyin_tokens
 from .spoken import WORDS, Spoken, islands, say_word, spoken
-from .tags import TAG
+from .tags import TAG, standing_alone
 
 __all__ = ["WORDS", "Tokenizer", "pad_tokens", "phoneme_vocab"]
 
@@ -101,6 +102,8 @@ class Tokenizer:
     def tokens(self, text: str, spell: Sequence[int] = ()) -> list[str]:
         """The tokens of a text before look-up; unknown characters are still among them.
 
+        Spaces and commas beside a tag are left out, see tags.standing_alone.
+
         Args:
             spell: indices of the words to spell in letters although the dictionary knows them
                 (phonemes only; the trainer draws them so that the model learns to read letters).
@@ -117,14 +120,19 @@ class Tokenizer:
                 out.append(piece)
             else:
                 out += pinyin_tokens(piece) if self.kind == "pinyin" else list(piece)
-        return out
+        return standing_alone(out, str) if self.whole else out
 
     def spoken(self, text: str, spell: Collection[int] = ()) -> list[Spoken]:
         """The pieces that a text is read in, their tokens and where these come from; phonemes only.
 
         Pieces follow each other and are all of the text; tokens() has their tokens.
         """
-        return spoken(text, spell, self.lexicon, self.whole)
+        pieces = spoken(text, spell, self.lexicon, self.whole)
+        if self.whole is None:
+            return pieces
+        names = ["".join(piece.tokens) for piece in pieces]
+        kept = set(standing_alone(range(len(pieces)), lambda i: names[i]))
+        return [p if i in kept else p._replace(tokens=()) for i, p in enumerate(pieces)]
 
     def places(self, text: str) -> list[tuple[str, float, float]]:
         """The tokens of tokens(text), and where in the text each begins and ends.
@@ -138,7 +146,7 @@ class Tokenizer:
             edges = [at + each * i for i in range(len(tokens) + 1)]
             found += zip(tokens, edges, edges[1:])
             at += len(part)
-        return found
+        return standing_alone(found, itemgetter(0)) if self.whole else found
 
     def _parts(self, text: str) -> list[tuple[str, Sequence[str]]]:
         """A text in parts, with the tokens of each."""

@@ -6,7 +6,7 @@ Its vocabulary may get more tokens; adapters are added by nanospeech_torch/adapt
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from torch import Tensor
 from nanospeech.config import DurationConfig
 from nanospeech.errors import InputError
 from nanospeech.release.folder import DURATION, MODEL, Release, check_tensors, open_release
+from nanospeech.text.tags import QUIET
 from nanospeech.text.tokenizer import Tokenizer
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.train.data.batch import LossConfig
@@ -52,7 +53,7 @@ def load_objective(
             " that it was made from, then distill that"
         )
     tensors = float_weights(release, MODEL)
-    network, tensors = extend(config.dit, tensors, len(release.tokenizer), len(added))
+    network, tensors = extend(config.dit, tensors, release.tokenizer, added)
     with torch.device("meta"):
         transformer = DiT(network)
     wanted = {f"transformer.{n}": tuple(t.shape) for n, t in transformer.state_dict().items()}
@@ -85,27 +86,29 @@ def extend_vocab(tokenizer: Tokenizer, extra: Iterable[str]) -> tuple[Tokenizer,
 
 
 def extend(
-    config: Any, tensors: dict[str, Tensor], known: int, added: int, seed: int = 0
+    config: Any, tensors: dict[str, Tensor], old: Tokenizer, added: Sequence[str], seed: int = 0
 ) -> tuple[Any, dict[str, Tensor]]:
     """A network's config and tensors with rows for new tokens behind the old ones.
 
     Args:
         config: DiTConfig or DurationConfig.
         tensors: by their published names.
-        known: tokens of the old vocabulary. A model may hold one row more than these and the
-            filler; it was never used, and the first new token takes it.
-        added: how many tokens are new. Their rows are the old ones' mean, with a little noise
-            that makes them differ.
+        old: the vocabulary of the tensors. A model may hold one row more than it has tokens and
+            the filler; it was never used, and the first new token takes it.
+        added: the new tokens. Their rows are the old ones' mean, or the space's for a tag of
+            something quiet, with a little noise that makes them differ. The space is what a model
+            knows as silence: an aligner gives a gap to it, and to such a tag, from the first step.
         seed: of the noise.
     """
     if not added:
         return config, tensors
-    old = tensors[EMBEDDING]
-    rows = old[1 : known + 1]  # row 0 is the filler, ids are shifted by one
-    draw = torch.randn(added, old.shape[1], generator=torch.Generator().manual_seed(seed))
-    new = rows.mean(0) + NOISE * rows.std(0) * draw
-    table = torch.cat([old[: known + 1], new])
-    config = dataclasses.replace(config, text_num_embeds=known + added)
+    known, whole = len(old), tensors[EMBEDDING]
+    rows = whole[1 : known + 1]  # row 0 is the filler, ids are shifted by one
+    draw = torch.randn(len(added), whole.shape[1], generator=torch.Generator().manual_seed(seed))
+    silence = rows[old.ids[" "]] if " " in old.ids else rows.mean(0)
+    starts = [silence if QUIET.fullmatch(token) else rows.mean(0) for token in added]
+    table = torch.cat([whole[: known + 1], torch.stack(starts) + NOISE * rows.std(0) * draw])
+    config = dataclasses.replace(config, text_num_embeds=known + len(added))
     return config, {**tensors, EMBEDDING: table}
 
 
@@ -118,8 +121,7 @@ def duration_state(release: Release, objective: Nanospeech) -> dict[str, Any] | 
     if config is None:
         return None
     tokenizer: Any = objective.tokenizer
-    known, added = len(release.tokenizer), len(tokenizer) - len(release.tokenizer)
-    tensors = float_weights(release, DURATION)
-    config, tensors = extend(config, tensors, known, added)
+    added = tokenizer.vocab[len(release.tokenizer) :]
+    config, tensors = extend(config, float_weights(release, DURATION), release.tokenizer, added)
     assert isinstance(config, DurationConfig)
     return {"model_state_dict": tensors, "config": {"duration": asdict(config)}}

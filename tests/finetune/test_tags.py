@@ -8,17 +8,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from nanospeech import InputError, SampleOptions, Speaker, load_engine
 from nanospeech.audio import wave as audio
+from nanospeech.audio.mel import log_mel
 from nanospeech.commands import main
+from nanospeech.engine.upsampling import searched_durations
 from nanospeech.prepare.tags import find_gaps, write_tags
 from nanospeech.release.folder import MODEL, open_release
+from nanospeech.release.voices import find_voice
+from nanospeech.speech import durations
 from nanospeech.text.sentences import encode, prepare
 from nanospeech.text.tags import as_tag, check_tags
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 from nanospeech_torch.finetune import __main__ as finetune
-from nanospeech_torch.train.initial import EMBEDDING
+from nanospeech_torch.train.initial import EMBEDDING, load_objective
 from tests.training import samples
 
 RATE = 24_000
@@ -139,3 +144,65 @@ def test_tags_stay_whole_in_every_vocabulary(kind, vocab):
     for wrong in ("", "a>b", "two\nlines"):
         with pytest.raises(InputError, match="cannot be a tag"):
             as_tag(wrong)
+
+
+@pytest.mark.parametrize("kind", ["phonemes", "chars", "pinyin"])
+def test_a_tag_stands_for_the_spaces_and_the_comma_beside_it(kind):
+    vocab = phoneme_vocab() if kind == "phonemes" else [*" abcdefghijklmnopqrstuvwxyz.,!'"]
+    tokenizer = Tokenizer(kind, [*vocab, "<pause>", "<laugh>"])
+    plain = Tokenizer(kind, vocab)
+    word = plain.tokens("no")
+    for text in ("no, <pause> no", "no <pause>no", "no<pause> , no"):
+        assert tokenizer.tokens(text) == [*word, "<pause>", *word]
+    assert tokenizer.tokens("no. <pause> <laugh>, no") == [*word, ".", "<pause>", "<laugh>", *word]
+    assert tokenizer.tokens("no, no") == plain.tokens("no, no")
+    found = tokenizer.places("no, <pause> no")
+    assert [token for token, *_ in found] == tokenizer.tokens("no, <pause> no")
+    assert found[len(word)] == ("<pause>", 4, 11)
+
+
+def test_a_pause_takes_the_silence_before_anything_is_trained():
+    release = open_release(None)
+    objective = load_objective(release, ["<pause>", "<laugh>", "<sigh>"])
+    rows = objective.state_dict()[EMBEDDING][1:]
+    space, mean = rows[release.tokenizer.ids[" "]], rows[:-3].mean(0)
+    for row, start in zip(rows[-3:], (space, mean, space)):
+        assert (row - start).abs().mean() < 0.2 * rows.std(0).mean()
+    voice = find_voice("kathleen", release.folder)
+    said = audio.trim(audio.read(voice.audio, RATE))
+    silence = 1e-4 * np.random.default_rng(0).standard_normal(RATE // 2).astype(np.float32)
+    mel = log_mel(np.concatenate([said, silence, said]), release.config.audio)
+    text = prepare(f"{voice.text} <pause> {voice.text}", objective.tokenizer)
+    ids = objective.tokenizer.encode(" ".join(text.split()))
+    normal = (mel - release.config.audio.mel_mean) / release.config.audio.mel_std
+    with torch.no_grad():
+        tokens, speaker = torch.tensor(ids)[None], torch.tensor(normal.mean(0))[None].float()
+        means = objective.transformer.token_means(tokens, speaker)[0].numpy()
+    p = release.config.dit.patch_size
+    each = searched_durations(normal, means, p) * p / release.config.audio.frame_rate
+    (at,) = np.flatnonzero(ids == len(release.tokenizer))
+    assert each[at] == pytest.approx(0.5, abs=0.15)
+    begin = len(said) / RATE
+    assert each[:at].sum() == pytest.approx(begin, abs=0.12)
+
+
+def test_a_tag_is_as_long_as_the_tokens_say_and_no_pause_is_set_beside_it(
+    tiny_aligned, tiny_release, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(durations, "SLOW_START", -9.0)  # random weights speak too fast
+    folder = shutil.copytree(tiny_aligned, tmp_path / "tagged")
+    shutil.copy(tiny_release / "duration.safetensors", folder)
+    configs = [json.loads((f / "config.json").read_text()) for f in (folder, tiny_release)]
+    config = {**configs[0], "duration": configs[1]["duration"]}
+    (folder / "config.json").write_text(json.dumps(config))
+    vocab = (folder / "vocab.txt").read_text().split("\n")
+    (folder / "vocab.txt").write_text("\n".join([*vocab[:-1], "<breath>"]))
+    speaker = Speaker(load_engine(folder, backend="torch"), "tone", seed=0, duration="both")
+    own = Speaker(speaker.engine, "tone", seed=0, duration="tokens")
+    text = "hello there. <breath> it is late, and so"
+    chunk = speaker.chunk(text, 0)
+    assert chunk.frames == own.chunk(text, 0).frames
+    bare = text.replace("<breath> ", "")
+    assert speaker.chunk(bare, 0).frames != own.chunk(bare, 0).frames
+    assert [m.kind for m in chunk.marks] == ["clause"]
+    assert [m.kind for m in speaker.chunk(bare, 0).marks] == ["sentence", "clause"]

@@ -248,7 +248,7 @@ def test_what_is_written_in_a_tag_is_not_read_as_english():
 def test_tags_stay_whole_where_signs_of_theirs_are_unknown_elsewhere():
     """A model that is not English: "<" has no name, and is left out but for the tag."""
     russian = Tokenizer("chars", [*"абв ,.", "<смех>"])
-    assert encode("а < б <смех> в", russian).tolist() == [0, 3, 1, 3, 6, 3, 2]
+    assert encode("а < б <смех> в", russian).tolist() == [0, 3, 1, 6, 2]
     assert readable("а < б <смех> в", russian) == "а  б <смех> в"
     # characters that stand for hidden tags are nothing special in a text
-    assert encode("а \U00100000 <смех>", russian).tolist() == [0, 3, 6]
+    assert encode("а \U00100000 <смех>", russian).tolist() == [0, 6]
