@@ -20,6 +20,9 @@ AHEAD = 0.015  # seconds that the limiter looks ahead, and takes to let go
 EDGE = 0.01  # seconds of the fades at both ends
 MEASURED = 30.0  # seconds of a long wave that its gain goes by
 SOON = 1.0  # and of a voice's first stream
+KNOWN = 1.0  # seconds of speech that what is known of a voice weighs as much as, in a stream
+AGAIN = 0.25  # seconds more that a stream's loudness is measured again after
+SLOPE = 4.0  # dB a second that a stream's gain moves by at most
 CORRECTIONS, MOST_CORRECTED = 2, 3.0  # rounds, and dB, that make up for what limiting takes away
 LOUDEST_GAIN = 30.0  # dB: what is nearly silent is not raised to noise
 OVERSAMPLING, TAPS = 8, 16  # 192 kHz from 24 (BS.1770-5, annex 2); taps to each side of a sample
@@ -87,21 +90,24 @@ def loudness(wave: np.ndarray, rate: int) -> float:
     Returns:
         LUFS; -inf for silence.
     """
+    return level(heard(wave, rate))
+
+
+def level(blocks: np.ndarray) -> float:
+    """LUFS of the mean power of gating blocks; -inf for none."""
+    return float(OFFSET + 10 * np.log10(blocks.mean())) if len(blocks) else -np.inf
+
+
+def heard(wave: np.ndarray, rate: int) -> np.ndarray:
+    """Power of the gating blocks that count, one for each STEP in which something is heard."""
     if not len(wave):
-        return -np.inf
+        return np.zeros(0)
     power = np.concatenate([[0.0], np.cumsum(np.square(filtered(wave, k_weighting(rate))))])
     block = min(len(wave), round(BLOCK * rate))
     starts = np.arange(0, len(wave) - block + 1, round(STEP * rate))
     mean = (power[starts + block] - power[starts]) / block
-
-    def level(blocks: np.ndarray) -> float:
-        return OFFSET + 10 * np.log10(blocks.mean()) if len(blocks) else -np.inf
-
-    least = 10 ** ((ABSOLUTE - OFFSET) / 10)
-    heard = mean[mean > least]
-    if not len(heard):
-        return -np.inf
-    return float(level(heard[heard > heard.mean() * 10 ** (RELATIVE / 10)]))
+    found = mean[mean > 10 ** ((ABSOLUTE - OFFSET) / 10)]
+    return found[found > found.mean() * 10 ** (RELATIVE / 10)] if len(found) else found
 
 
 @lru_cache
@@ -156,68 +162,144 @@ def clipped_share(wave: np.ndarray) -> float:
 
 
 class Leveller:
-    """Brings waves that come in pieces to a loudness; the pieces' borders change nothing.
+    """Brings waves that come in pieces to a loudness.
 
-    Both ends fade over 10 ms, and no true peak exceeds -1 dBTP.
+    Both ends fade over 10 ms, and no true peak exceeds -1 dBTP. Where pieces end changes nothing,
+    but in a stream, whose gain follows what is heard of it.
 
     Args:
         rate: samples a second.
         target: LUFS; None leaves the level as it is, but for what would clip.
         known: LUFS of the voice before it is levelled, for streams; None measures the first
-            second of the first stream, and keeps its gain for those that follow.
+            second of the first stream, and keeps that for those that follow.
     """
 
     def __init__(self, rate: int, target: float | None, known: float | None = None):
-        self.rate, self.target = rate, target
-        self.gain = None if target is None or known is None else target - known
+        self.rate, self.target, self.known = rate, target, known
 
     def __call__(self, waves: Iterable[np.ndarray], early: bool = False) -> Iterator[np.ndarray]:
         """
         Args:
             waves: float32 (n,) pieces that follow each other.
-            early: go by what is known of the voice; else by the first 30 seconds of these waves,
-                which are waited for.
+            early: wait for nothing: go by what is known of the voice, then more and more by what
+                was heard; else by the first 30 seconds of these waves, which are waited for.
 
         Yields:
             float32 pieces; as many samples as came in.
         """
-        waves, gain = iter(waves), self.gain if early else None
-        interrupted: KeyboardInterrupt | None = None
+        edge = int(EDGE * self.rate)
         if self.target is None:
-            gain = 0.0
-        if gain is None:
-            wanted = round((SOON if early else MEASURED) * self.rate)
-            first: list[np.ndarray] = []
-            try:
-                while sum(map(len, first)) < wanted and (wave := next(waves, None)) is not None:
-                    first.append(wave)
-            except KeyboardInterrupt as e:  # what was spoken by then is not lost
-                waves, interrupted = iter(()), e
-            start = np.concatenate([np.zeros(0, np.float32), *first])
-            gain = gain_to(self.target, start if early else start[:wanted], self.rate)
-            waves = chain([start], waves)
-            if early:
-                self.gain = gain
-        factor = np.float32(10 ** (gain / 20))
-        louder = (wave * factor for wave in waves)
-        yield from limited(faded(louder, int(EDGE * self.rate)), self.rate)
+            yield from limited(faded(waves, edge), self.rate)
+        elif early:
+            yield from limited(faded(self._following(iter(waves), self.target), edge), self.rate)
+        else:
+            yield from self._measured(iter(waves), self.target, edge)
+
+    def _following(self, waves: Iterator[np.ndarray], target: float) -> Iterator[np.ndarray]:
+        """The pieces of a stream at a gain that follows its loudness.
+
+        Its second piece is heard before it is handed on; the gain is then what brings the mean of
+        what is known and what was heard to the target.
+        """
+        if self.known is None:
+            first, waves, interrupted = begun(waves, round(SOON * self.rate))
+            found = target - gain_to(target, first, self.rate)
+            self.known = found if len(heard(first, self.rate)) else None
+            waves = chain([first], waves)
+        else:
+            found, interrupted = self.known, None
+        start = gain = goal = min(target - found, LOUDEST_GAIN)
+        seen, measured = np.zeros(0, np.float32), 0
+        for wave in waves:
+            if len(seen) < MEASURED * self.rate:
+                seen = np.concatenate([seen, wave])
+            if measured and len(seen) - measured >= AGAIN * self.rate:
+                goal = self._gain(seen, target, start)
+                measured = len(seen)
+            measured = measured or len(seen)
+            moved = np.arange(1, len(wave) + 1) * (SLOPE / self.rate)
+            gains = gain + np.sign(goal - gain) * np.minimum(moved, abs(goal - gain))
+            gain = float(gains[-1]) if len(gains) else gain
+            yield wave * (10 ** (gains / 20)).astype(np.float32)
+        if interrupted is not None:
+            raise interrupted
+
+    def _gain(self, seen: np.ndarray, target: float, start: float) -> float:
+        """dB for a stream of which so much was heard, and which began with so much gain."""
+        blocks = heard(seen, self.rate)
+        seconds = len(blocks) * STEP
+        if not seconds:
+            return start
+        own = target - level(blocks)
+        return min((KNOWN * start + seconds * own) / (KNOWN + seconds), LOUDEST_GAIN)
+
+    def _measured(
+        self, waves: Iterator[np.ndarray], target: float, edge: int
+    ) -> Iterator[np.ndarray]:
+        """The pieces at one gain, that of their first 30 seconds."""
+        wanted = round(MEASURED * self.rate)
+        first, waves, interrupted = begun(waves, wanted + 1)
+        if len(first) <= wanted:  # all of it: its peaks are looked for once
+            whole = np.concatenate([np.zeros(0, np.float32), *faded([first], edge)])
+            if len(whole):
+                yield Levelled(whole, target, self.rate).wave
+        else:
+            gain = gain_to(target, first[:wanted], self.rate)
+            factor = np.float32(10 ** (gain / 20))
+            louder = (wave * factor for wave in chain([first], waves))
+            yield from limited(faded(louder, edge), self.rate)
         if interrupted is not None:
             raise interrupted
 
 
-def gain_to(target: float | None, wave: np.ndarray, rate: int) -> float:
+def begun(
+    waves: Iterator[np.ndarray], samples: int
+) -> tuple[np.ndarray, Iterator[np.ndarray], KeyboardInterrupt | None]:
+    """The first samples of waves, at least so many if there are; the rest; and Ctrl-C, which ends
+    them: what was spoken by then is not lost.
+    """
+    first: list[np.ndarray] = [np.zeros(0, np.float32)]
+    try:
+        while sum(map(len, first)) < samples and (wave := next(waves, None)) is not None:
+            first.append(wave)
+    except KeyboardInterrupt as e:
+        return np.concatenate(first), iter(()), e
+    return np.concatenate(first), waves, None
+
+
+class Levelled:
+    """A wave at a loudness, with what the limiter takes away made up for.
+
+    Args:
+        wave: float32 (n,).
+        target: LUFS.
+        rate: samples a second.
+
+    Attributes:
+        gain: dB; 0 for silence.
+        wave: float32 (n,), limited.
+    """
+
+    def __init__(self, wave: np.ndarray, target: float, rate: int):
+        measured, reach = loudness(wave, rate), max(1, int(AHEAD * rate))
+        self.gain = 0.0
+        if np.isfinite(measured):
+            self.gain = min(target - measured, LOUDEST_GAIN)
+        most = min(self.gain + MOST_CORRECTED, LOUDEST_GAIN)
+        ceiling = 10 ** ((PEAK - SPARE) / 20)
+        found = peaks(wave, above=ceiling / 10 ** (max(most, 0.0) / 20))
+        for left in range(CORRECTIONS, -1, -1):
+            factor = np.float32(10 ** (self.gain / 20))
+            louder = wave * factor
+            self.wave = _limit(louder, reach, found * factor)
+            if not left or self.wave is louder or not np.isfinite(measured):
+                break
+            self.gain = min(self.gain + target - loudness(self.wave, rate), most)
+
+
+def gain_to(target: float, wave: np.ndarray, rate: int) -> float:
     """dB that bring a wave to a loudness, with what the limiter takes away; none for silence."""
-    measured = loudness(wave, rate)
-    if target is None or not np.isfinite(measured):
-        return 0.0
-    gain = target - measured
-    for _ in range(CORRECTIONS):
-        louder = wave * np.float32(10 ** (gain / 20))
-        limit = _limit(louder, max(1, int(AHEAD * rate)))
-        if limit is louder:
-            break
-        gain += target - loudness(limit, rate)
-    return min(gain, target - measured + MOST_CORRECTED, LOUDEST_GAIN)
+    return Levelled(wave, target, rate).gain
 
 
 def faded(waves: Iterable[np.ndarray], samples: int) -> Iterator[np.ndarray]:
@@ -265,10 +347,14 @@ def limited(waves: Iterable[np.ndarray], rate: int) -> Iterator[np.ndarray]:
         yield _limit(held, reach)[done:]
 
 
-def _limit(wave: np.ndarray, reach: int) -> np.ndarray:
-    """A wave with its peaks turned down; its ends count as followed by silence."""
+def _limit(wave: np.ndarray, reach: int, found: np.ndarray | None = None) -> np.ndarray:
+    """A wave with its peaks turned down; its ends count as followed by silence.
+
+    Args:
+        found: its peaks, where they are known.
+    """
     ceiling = 10 ** ((PEAK - SPARE) / 20)
-    found = peaks(wave, above=ceiling)
+    found = peaks(wave, above=ceiling) if found is None else found
     if found.max(initial=0) <= ceiling:
         return wave
     found = np.maximum(found, np.pad(found, (1, 0))[:-1])  # between it and the one before, too

@@ -24,11 +24,19 @@ TEXTS = (
     "Where is everyone? Nobody waited on the quay, for the bell had not been rung.",
     "They tied up at the old pier, the only one still standing, and went ashore.",
     "The captain bought bread, cheese and a small cup of tea, and he listened.",
+    "Have you seen my keys? I left them on the kitchen table last night.",
+    "The meeting will begin at nine, and it should not take more than an hour.",
+    "Snow fell on the hills all day.",
+    "My sister plays the violin in a small orchestra.",
+    "If you need any help, please call me before Friday.",
+    "This bridge was built by hand more than three hundred years ago!",
+    "He opened the window, looked at the garden, and said nothing.",
+    "Thank you very much.",
 )
 
 
 def voice_loudness(engine: Any, name: str) -> float:
-    """LUFS of what a voice speaks, before it is levelled; to a tenth.
+    """LUFS of a sentence that a voice speaks, before it is levelled: the mean of some; to a tenth.
 
     Raises:
         InputError: there is no such voice.
@@ -36,8 +44,8 @@ def voice_loudness(engine: Any, name: str) -> float:
     from nanospeech.speech.speaker import Speaker
 
     speaker = Speaker(engine, name, seed=1, output=OutputOptions(loudness=None))
-    waves = [speaker.speak(text).wave for text in TEXTS]
-    return round(loudness(np.concatenate(waves), speaker.sample_rate), 1)
+    found = [loudness(speaker.speak(text).wave, speaker.sample_rate) for text in TEXTS]
+    return round(float(np.mean(found)), 1)
 
 
 @command

@@ -100,6 +100,41 @@ def test_a_stream_waits_for_nothing_where_its_voice_is_known():
     assert np.allclose(first[middle], noise(1, 0.01)[middle] * 10 ** (6 / 20), rtol=1e-4)
 
 
+@pytest.mark.parametrize("off", [-4.0, 3.0])
+def test_a_stream_comes_closer_to_its_loudness_as_it_is_heard(off):
+    wave = (0.03 * np.random.default_rng(0).normal(size=4 * RATE)).astype(np.float32)
+    sizes = np.cumsum([RATE // 2, RATE, RATE])
+    known = ld.loudness(wave, RATE) + off  # of the voice; this sentence is said otherwise
+    pieces = list(ld.Leveller(RATE, -20.0, known)(iter(np.split(wave, sizes)), early=True))
+    out = np.concatenate(pieces)
+    assert len(out) == len(wave)
+    assert ld.loudness(out, RATE) == pytest.approx(-20, abs=abs(off) / 2)
+    assert ld.loudness(out[-RATE:], RATE) == pytest.approx(-20, abs=1.0)
+    start = out[RATE // 8 : RATE // 4] / wave[RATE // 8 : RATE // 4]
+    assert 20 * np.log10(np.median(start)) == pytest.approx(-20 - known, abs=0.01)
+    gains = 20 * np.log10(np.abs(out[300:-300]) / np.maximum(np.abs(wave[300:-300]), 1e-9))
+    gains = gains[np.abs(wave[300:-300]) > 1e-4]
+    assert np.abs(np.diff(gains)).max() < 0.01  # no step is heard
+
+
+def test_silence_does_not_move_a_streams_gain():
+    quiet = np.zeros(3 * RATE, np.float32)
+    level = ld.Leveller(RATE, -20.0, -26.0)
+    out = np.concatenate(list(level([quiet[:RATE], quiet, noise(1, 0.02)], early=True)))
+    speech = slice(4 * RATE + RATE // 8, 4 * RATE + RATE // 4)
+    gain = out[speech] / noise(1, 0.02)[RATE // 8 : RATE // 4]
+    assert np.isfinite(out).all() and not out[: 4 * RATE].any()
+    assert abs(20 * np.log10(np.median(gain)) - 6) < 1  # a quarter of a second at 4 dB a second
+
+
+def test_the_peaks_of_an_utterance_are_looked_for_once(monkeypatch):
+    looked, peaks = [], ld.peaks
+    monkeypatch.setattr(ld, "peaks", lambda w, above=0.0: looked.append(len(w)) or peaks(w, above))
+    out = levelled(np.array_split(recording("kumo"), 9), -14.0)
+    assert looked == [len(recording("kumo"))]
+    assert ld.true_peak(np.concatenate(out)) <= ld.PEAK
+
+
 def test_streams_of_an_unknown_voice_keep_the_gain_of_the_first():
     level = ld.Leveller(RATE, -20.0)
     first = np.concatenate(list(level([noise(1, 0.02), noise(2, 0.04, 1)], early=True)))
