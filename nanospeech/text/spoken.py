@@ -20,7 +20,19 @@ FOLD = str.maketrans(
     {"“": '"', "”": '"', "‘": "'", "’": "'", "–": "-", "—": "-", "…": ".", "\n": " ", "\t": " "}
 )
 VOWEL = re.compile("[AEIOUY]")
-SPELLED = {"AI", "ID", "OS", "NGO", "OLED"}  # though the dictionary has words of these letters
+SPELLED = {
+    "AI",
+    "ID",
+    "OS",
+    "NGO",
+    "OLED",
+    "IDE",
+    "IOS",
+    "iOS",
+    "ROI",
+    "SEO",
+    "EV",
+}  # though the dictionary has words of these letters
 INITIALS = re.compile("([A-Z]{2,5})['’]?s")
 CAMEL = re.compile("[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 WORDS = re.compile(r"[A-Za-z]+(?:['’][A-Za-z]+)*")
@@ -145,10 +157,16 @@ def say_word(word: str) -> Said:
         base, source = say_word(several[1])
         return (*base, *ending("'s", base[-1])), source
     known = pronounce(word)
+    whole = word.lower() in dictionary()
+    if known is not None and not whole:
+        if several:  # "EVs" is no plural of a word "ev"
+            base, source = say_word(several[1])
+            return (*base, *ending("'s", base[-1])), source
+        known = None if word.isupper() and len(word) <= 3 else known  # "AWS" is no "aw" and an s
     if known is not None and misspelled(word, known):
         return tuple(p for letter in word for p in named(letter)), INITIAL
     if known is not None and (several[1] if several else word) not in SPELLED:
-        return known, DICTIONARY if word.lower() in dictionary() else PARTS
+        return known, DICTIONARY if whole else PARTS
     if len(word) > 1 and word.isupper() and (len(word) <= 4 or not VOWEL.search(word)):
         return tuple(p for letter in word for p in named(letter)), INITIAL
     if several:
