@@ -45,6 +45,9 @@ class EchoConfig:
     target_duration: bool = False  # seconds of speech as a condition, beside the time
     # Text keys rotate too, their places spread over the speech's (LARoPE, arXiv 2509.11084).
     text_rotary: bool = False
+    # Patches; half of the heads see the text through a window of this standard deviation around
+    # each patch. Tokens' places are by durations that the network predicts. 0: no window.
+    text_window: float = 0.0
     # The last layer's output is the speech, from which the velocity follows (arXiv 2511.13720): for
     # patches of more numbers than the network is wide.
     predicts_speech: bool = False
@@ -69,6 +72,11 @@ class EchoConfig:
             raise InputError(
                 f"text_depth is {self.text_depth} and text_input {self.text_input}; choose blocks"
                 " of its own, or the width of another encoder's states, and 0 for the other"
+            )
+        if self.text_window < 0 or (self.text_window and (self.continues or not self.text_depth)):
+            raise InputError(
+                f"text_window is {self.text_window}; choose more than 0 for a network that reads"
+                " tokens by itself (text_depth) and continues nothing, else 0"
             )
         for name in ("latent_patch", "speaker_patch"):
             if getattr(self, name) < 1:

@@ -1,7 +1,7 @@
 """Training on the CPU: attention written out, a few heads at a time, and dropout. Torch only.
 
 The library's fused attention computes the scores again in backward, which on some processors takes
-three times as long; plain autograd moves the (N, N) scores through memory about twice as often.
+three times as long; plain autograd moves the (N, K) scores through memory about twice as often.
 """
 
 from __future__ import annotations
@@ -15,15 +15,18 @@ ROOM = 4 * 2**20  # bytes of scores worked on at a time, so that they stay in th
 
 
 class AttentionOnCPU(torch.autograd.Function):
-    """softmax(q k^T / sqrt(E) + bias) v over (H, N, E), H heads of all items; all of one type."""
+    """softmax(q k^T / sqrt(E) + bias) v over (H, N, E), H heads of all items; all of one type.
+
+    The bias is (H, N, K), or (H, 1, K) of all queries alike.
+    """
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias_H1N: Tensor) -> Tensor:
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
         H, N, E = q.shape
-        weights, out = q.new_empty(H, N, N), torch.empty_like(q)
+        weights, out = q.new_empty(H, N, k.shape[1]), torch.empty_like(q)
         for few in some(weights):
             scores = weights[few]
-            torch.baddbmm(bias_H1N[few], q[few], k[few].mT, alpha=E**-0.5, out=scores)
+            torch.baddbmm(bias[few], q[few], k[few].mT, alpha=E**-0.5, out=scores)
             torch.softmax(scores, -1, out=scores)  # row by row: in place is safe
             torch.bmm(scores, v[few], out=out[few])
         ctx.save_for_backward(q, k, v, weights)
@@ -48,22 +51,30 @@ class AttentionOnCPU(torch.autograd.Function):
         return dq.mul_(scale), dk.mul_(scale), dv, None
 
 
-def some(weights_HNN: Tensor) -> list[slice]:
+def some(weights_HNK: Tensor) -> list[slice]:
     """The heads, a few at a time."""
-    heads = len(weights_HNN)
-    step = max(1, ROOM // max(1, weights_HNN[0].nbytes))
+    heads = len(weights_HNK)
+    step = max(1, ROOM // max(1, weights_HNK[0].nbytes))
     return [slice(i, i + step) for i in range(0, heads, step)]
 
 
-def attention(q: Tensor, k: Tensor, v: Tensor, mask_BN: Tensor | None) -> Tensor:
-    """Attention over (B, H, N, E) in the type of autocast, or of v; see layers.attention."""
+def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Attention over (B, H, N, E) in the type of autocast, or of v; see layers.attention.
+
+    Args:
+        mask: (B, K), true where a key is seen; or (B, H, N, K), what is added to the scores.
+    """
     B, H, N, E = q.shape
+    K = k.shape[2]
     kind = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else v.dtype
-    bias = torch.zeros(B, N, dtype=kind)
-    if mask_BN is not None:
-        bias.masked_fill_(~mask_BN, torch.finfo(kind).min / 2)
-    bias = bias[:, None, None].expand(B, H, 1, N).reshape(B * H, 1, N)
-    q, k, v = (t.to(kind).reshape(B * H, N, E) for t in (q, k, v))
+    if mask is not None and mask.ndim == 4:
+        bias = mask.to(kind).reshape(B * H, N, K)
+    else:
+        bias = torch.zeros(B, K, dtype=kind)
+        if mask is not None:
+            bias.masked_fill_(~mask, torch.finfo(kind).min / 2)
+        bias = bias[:, None, None].expand(B, H, 1, K).reshape(B * H, 1, K)
+    q, k, v = (t.to(kind).reshape(B * H, -1, E) for t in (q, k, v))
     return AttentionOnCPU.apply(q, k, v, bias).view(B, H, N, E)  # type: ignore[union-attr]
 
 

@@ -72,7 +72,7 @@ class LatentEngine(ReadsTexts, Engine):
         own = checks.length_mask(lens, x.shape[1])
         span = self.span(lens, seconds_B)
         with self.context():
-            contexts, masks = self.conditions(cond_BSC, text_BT, span, prompt_frames_B)
+            contexts, masks, places = self.conditions(cond_BSC, text_BT, span, prompt_frames_B)
             start = 0
             if prefix_BNC is not None:
                 start = prefix_BNC.shape[1]
@@ -81,12 +81,13 @@ class LatentEngine(ReadsTexts, Engine):
             masks[-2] = masks[-2] & (not drop_text)
             masks[-1] = masks[-1] & (not drop_audio)
             v = self.run_echo(
-                self.array(x),
+                self.array(np.where(own[..., None], x, 0)),
                 self.array(time),
                 self.dit.joined(contexts),
                 np.concatenate([self.patched(lens, x.shape[1]), *masks], 1),
                 start,
                 seconds_B,
+                places,
             )
             return np.where(own[..., None], self.numpy(v), 0)
 
@@ -96,8 +97,8 @@ class LatentEngine(ReadsTexts, Engine):
         text_BT: np.ndarray,
         span_B: np.ndarray,
         prompt_B: np.ndarray | None,
-    ) -> tuple[Any, list[np.ndarray]]:
-        """Each block's keys and values of text and speaker, and the masks of the two.
+    ) -> tuple[Any, list[np.ndarray], np.ndarray | None]:
+        """Each block's keys and values of text and speaker, the masks of the two, tokens' places.
 
         Args:
             span_B: latents of each item's speech.
@@ -124,8 +125,10 @@ class LatentEngine(ReadsTexts, Engine):
             self.to_weights(self.array(cond)), self.array(heard)
         )
         span = self.array(np.asarray(span_B, np.float32))
-        angles = self.dit.text_angles(self.array(read), span)
-        return self.dit.contexts(states, speaker, angles), [read, self.numpy(counted) > 0]
+        places = self.dit.text_places(states, self.array(read), span)
+        contexts = self.dit.contexts(states, speaker, self.dit.text_angles(places))
+        found = None if places is None else self.numpy(places)
+        return contexts, [read, self.numpy(counted) > 0], found
 
     def patched(self, lens_B: np.ndarray, length: int) -> np.ndarray:
         """Which of the network's patches of latents are within each item: bool (B, N / p)."""
@@ -166,15 +169,20 @@ class LatentEngine(ReadsTexts, Engine):
         mask_BK: np.ndarray,
         start: int = 0,
         seconds_B: np.ndarray | None = None,
+        places_BT: np.ndarray | None = None,
     ) -> Device:
         """Runs the network in its weights' type; x and the velocity are float32."""
-        mask = None if mask_BK.all() else self.array(np.ascontiguousarray(mask_BK))
+        windowed = self.echo.text_window > 0 and places_BT is not None
+        places = self.array(places_BT) if windowed else None
+        unseen = windowed or not mask_BK.all()
+        mask = self.array(np.ascontiguousarray(mask_BK)) if unseen else None
         seconds = None
         if self.echo.target_duration:
             if seconds_B is None:  # as long as x
                 seconds_B = np.full(len(x), (start + x.shape[1]) / self.config.audio.frame_rate)
             seconds = self.array(np.asarray(seconds_B, np.float32))
-        return self.to_float(self.dit(self.to_weights(x), time, joined, mask, start, seconds))
+        v = self.dit(self.to_weights(x), time, joined, mask, start, seconds, places)
+        return self.to_float(v)
 
     def sample(  # type: ignore[override]
         self,
@@ -213,14 +221,14 @@ class LatentEngine(ReadsTexts, Engine):
         if seconds_B is None and self.echo.target_duration:  # of each item, not of the batch
             seconds_B = lens / self.config.audio.frame_rate
         with self.context():
-            contexts, masks = self.conditions(cond_BSC, text_BT, span, prompt_frames_B)
+            contexts, masks, places = self.conditions(cond_BSC, text_BT, span, prompt_frames_B)
             start = 0
             if prefix_BNC is not None:
                 start = prefix_BNC.shape[1]
                 contexts, before = self.continued(contexts, prefix_BNC, start, x.shape[1])
                 masks = [before, *masks]
             masks = [self.patched(lens, x.shape[1]), *masks]
-            velocity = self.echo_velocity(contexts, masks, o, start, seconds_B)
+            velocity = self.echo_velocity(contexts, masks, o, start, seconds_B, places, lens)
             state = start_state = self.array(x * np.float32(o.truncation))
             for done, state in enumerate(euler(velocity, start_state, o), start=1):
                 self.ready(state)
@@ -254,7 +262,7 @@ class LatentEngine(ReadsTexts, Engine):
             with self.context():
                 start = said.shape[1]
                 span = np.full(len(noise), total)
-                contexts, masks = self.conditions(cond_BSC, text_BT, span, prompt_frames_B)
+                contexts, masks, _ = self.conditions(cond_BSC, text_BT, span, prompt_frames_B)
                 contexts, before = self.continued(contexts, said, start, total - start)
                 masks = [np.ones(noise.shape[:2], bool), before, *masks]
                 o = self.echo_options(options)
@@ -300,6 +308,8 @@ class LatentEngine(ReadsTexts, Engine):
         o: EchoOptions,
         start: int,
         seconds_B: np.ndarray | None,
+        places_BT: np.ndarray | None = None,
+        lens_B: np.ndarray | None = None,
     ) -> Callable[[float, Device], Device]:
         """The guided velocity for `euler`: f(t, x).
 
@@ -318,6 +328,10 @@ class LatentEngine(ReadsTexts, Engine):
         made: dict[tuple[int, float], Any] = {}
 
         def velocity(t: float, x: Device) -> Device:
+            if lens_B is not None and (lens_B % self.echo.latent_patch).any():
+                # an item's last patch ends in zeros, as it does alone
+                own = checks.length_mask(lens_B, x.shape[1])[..., None]
+                x = x * self.array(own.astype(np.float32))
             guides = len(rows) > 1 and o.cfg_min_t <= t <= o.cfg_max_t
             copies = len(rows) if guides else 1
             stronger = o.speaker_kv_scale is not None and t >= o.speaker_kv_min_t
@@ -329,8 +343,10 @@ class LatentEngine(ReadsTexts, Engine):
             for _ in range(copies - 1):
                 wide = self.concat(wide, x)
             seconds = None if seconds_B is None else np.tile(seconds_B, copies)
+            places = None if places_BT is None else np.tile(places_BT, (copies, 1))
             time = self.array(np.full(1, t, np.float32))
-            v = self.run_echo(wide, time, made[key], guided if guides else plain, start, seconds)
+            mask = guided if guides else plain
+            v = self.run_echo(wide, time, made[key], mask, start, seconds, places)
             if copies == 1:
                 return v
             n = len(x)

@@ -144,6 +144,10 @@ class EchoDiT(layers.Module):
             self.text_encoder = TextEncoder(c)
         else:
             self.text_proj = layers.Linear(c.text_input, c.text_dim)
+        if c.text_window:
+            self.text_duration = layers.Sequential(
+                layers.Linear(c.text_dim, c.text_dim), layers.SiLU(), layers.Linear(c.text_dim, 1)
+            )
         self.speaker_encoder = LatentEncoder(c)
         self.text_norm = Norm(c.eps, c.text_dim)
         self.speaker_norm = Norm(c.eps, c.speaker_dim)
@@ -195,17 +199,36 @@ class EchoDiT(layers.Module):
         """States of the latents before a block; zeros stand for those to come."""
         return self.latent_norm(self.latent_encoder(latent_BSC, latent_BSC[:, :, 0] == 0))
 
-    def text_angles(self, mask_BT: Array, lens_B: Array) -> tuple[Array, Array] | None:
-        """Angles by which the text's keys rotate, for speech of so many latents; None: not at all.
+    def log_durations(self, text_BTD: Array) -> Array:
+        """Log of how long each token lasts: (B, T), for networks with a window."""
+        return self.text_duration(text_BTD)[..., 0]
+
+    def text_places(
+        self, text_BTD: Array, mask_BT: Array, lens_B: Array, durations_BT: Array | None = None
+    ) -> Array | None:
+        """Where the tokens are spoken, in patches: (B, T); None: that is not known.
 
         Args:
+            text_BTD: the text's states.
             mask_BT: tokens that are read.
             lens_B: latents of the speech, without what follows it.
+            durations_BT: how long each token lasts, in any unit; None: as predicted, or all the
+                same in networks without a window.
         """
         c = self.config
-        if not c.text_rotary:
+        if not c.text_rotary and not c.text_window:
             return None
-        return ops.spread_angles(mask_BT, lens_B / c.latent_patch, c.dim // c.heads)
+        if durations_BT is None:
+            log_BT = self.log_durations(text_BTD) if c.text_window else None
+            durations_BT = ops.durations(log_BT, mask_BT)
+        return ops.middles(durations_BT, lens_B / c.latent_patch)
+
+    def text_angles(self, places_BT: Array | None) -> tuple[Array, Array] | None:
+        """Angles by which the text's keys rotate; None: not at all."""
+        c = self.config
+        if places_BT is None or not c.text_rotary:
+            return None
+        return ops.place_angles(places_BT, c.dim // c.heads)
 
     def attentions(self) -> list[Any]:
         """The attention of each block."""
@@ -279,6 +302,7 @@ class EchoDiT(layers.Module):
         mask_BK: Array | None,
         start: int = 0,
         seconds_B: Array | None = None,
+        places_BT: Array | None = None,
     ) -> Array:
         """The velocity: what is added, by unit of time, towards the noise.
 
@@ -287,9 +311,11 @@ class EchoDiT(layers.Module):
             time_B: times in [0, 1].
             contexts: keys and values of each block's context, joined; or what they are made of.
             mask_BK: keys that are seen, of the N latents' patches and then the context; or None for
-                all.
+                all, without a window.
             start: position of the first latent.
             seconds_B: target duration, for networks that were trained with one.
+            places_BT: where the text's tokens are spoken, for networks with a window; the text is
+                the first context.
 
         Returns:
             (B, N, C).
@@ -300,6 +326,10 @@ class EchoDiT(layers.Module):
         x = self.in_proj(patches.reshape(x_BNC.shape[0], length // c.latent_patch, -1))
         long = layers.rotary_angles(start + x.shape[1], c.dim // c.heads, x)
         angles = long[0][start:], long[1][start:]
+        if c.text_window and places_BT is not None:
+            own = self.blocks[0].attention
+            shape = x.shape[1], own.heads, own.rotated
+            mask_BK = ops.window(mask_BK, places_BT, *shape, c.text_window, x)
         x = self.run_blocks(x, self.condition(time_B, seconds_B), contexts, mask_BK, angles)
         out = self.out_proj(self.out_norm(x))
         out = out.reshape(x_BNC.shape[0], length, c.latent_dim)[:, :count]

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from nanospeech_torch import training_cpu
 from nanospeech_torch.layers import Linear
 
 
@@ -32,18 +33,61 @@ def timesteps(time_B: Tensor, dim: int) -> Tensor:
     return torch.cat([angles.cos(), angles.sin()], dim=-1)
 
 
-def spread_angles(mask_BT: Tensor, span_B: Tensor, dim_head: int) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of the rotary angles of tokens spread evenly over so many places.
+def durations(log_BT: Tensor | None, mask_BT: Tensor) -> Tensor:
+    """How long each token lasts, float32 (B, T): of its log, or one; zero where nothing is read."""
+    if log_BT is None:
+        return mask_BT.float()
+    return log_BT.float().clamp(max=7).exp().masked_fill(~mask_BT, 0)
 
-    Token i of T stands in the middle of its share, at (i + 1/2) span / T - 1/2 (LARoPE, arXiv
-    2509.11084). Each is float32 (B, 1, T, dim_head / 2).
+
+def middles(durations_BT: Tensor, span_B: Tensor) -> Tensor:
+    """Where each token is spoken: the middle of its share of so many places, float32 (B, T).
+
+    Token i of T that last equally long is at (i + 1/2) span / T - 1/2 (LARoPE, arXiv 2509.11084).
     """
-    steps = torch.arange(0, dim_head, 2, device=mask_BT.device, dtype=torch.float32)
-    tokens = torch.arange(mask_BT.shape[1], device=mask_BT.device, dtype=torch.float32)
-    share_B1 = (span_B.float() / mask_BT.sum(1).clamp(min=1))[:, None]
-    places_BT = (tokens + 0.5) * share_B1 - 0.5
+    lasts_BT = durations_BT.float()
+    total_B1 = lasts_BT.sum(1, keepdim=True)
+    share_B1 = span_B.float()[:, None] / (total_B1 + (total_B1 == 0))
+    return (lasts_BT.cumsum(1) - lasts_BT / 2) * share_B1 - 0.5
+
+
+def place_angles(places_BT: Tensor, dim_head: int) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of the rotary angles of places, each float32 (B, 1, T, dim_head / 2)."""
+    steps = torch.arange(0, dim_head, 2, device=places_BT.device, dtype=torch.float32)
     angles = places_BT[:, None, :, None] * 10_000 ** -(steps / dim_head)
     return angles.cos(), angles.sin()
+
+
+def window(
+    mask_BK: Tensor,
+    places_BT: Tensor,
+    count: int,
+    heads: int,
+    windowed: int,
+    width: float,
+    like: Tensor,
+) -> Tensor:
+    """What is added to the scores of each head: (B, H, N, K), in the type of another array.
+
+    Keys that are not seen have -inf. In the first heads a token's has log L - (n - place)^2 / (2
+    width^2) at query n, so that at its place it weighs as much as all L latents that are seen.
+
+    Args:
+        mask_BK: keys that are seen: those of N latents, of T tokens, and others.
+        places_BT: where the tokens are spoken.
+        count: N.
+        heads: H.
+        windowed: how many of them have the window.
+        width: its standard deviation.
+    """
+    at_N1 = torch.arange(count, device=places_BT.device, dtype=torch.float32)[:, None]
+    seen_B11 = mask_BK[:, :count].sum(1)[:, None, None]
+    near_BNT = seen_B11.log() - ((at_N1 - places_BT[:, None]) / width).square() / 2
+    after = mask_BK.shape[1] - count - places_BT.shape[1]
+    near_B1NK = F.pad(near_BNT, (count, after))[:, None]
+    first_H11 = torch.arange(heads, device=places_BT.device)[:, None, None] < windowed
+    added_BHNK = (near_B1NK * first_H11).masked_fill(~mask_BK[:, None, None], -torch.inf)
+    return added_BHNK.to(like.dtype)
 
 
 def at_least(x: Tensor, value: float) -> Tensor:
@@ -58,8 +102,15 @@ def attention(
     mask_BK: Tensor | None = None,
     causal: bool = False,
 ) -> Tensor:
-    """Softmax attention of N queries to K keys; keys where the mask is false are ignored."""
-    mask = None if mask_BK is None else mask_BK[:, None, None, :]
+    """Softmax attention of N queries to K keys; keys where the mask is false are ignored.
+
+    Or the mask is what `window` makes.
+    """
+    if not causal and torch.is_grad_enabled() and torch.is_autocast_enabled("cpu"):
+        # in bfloat16 the fused one is slow there
+        if q_BHNE.device.type == "cpu" and not torch.compiler.is_compiling():
+            return training_cpu.attention(q_BHNE, k_BHKE, v_BHKE, mask_BK)
+    mask = mask_BK[:, None, None, :] if mask_BK is not None and mask_BK.ndim == 2 else mask_BK
     return F.scaled_dot_product_attention(q_BHNE, k_BHKE, v_BHKE, attn_mask=mask, is_causal=causal)
 
 

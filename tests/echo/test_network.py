@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 
 import numpy as np
@@ -106,6 +107,67 @@ def test_an_item_of_a_batch_is_what_it_is_alone(engines):
     assert not both[1, 7:].any()
 
 
+@pytest.fixture(scope="module")
+def windowed(tmp_path_factory):
+    weights = tiny.seeded(tiny.network_shapes(tiny.WINDOWED))
+    return tiny.write(tmp_path_factory.mktemp("windowed"), tiny.WINDOWED, weights)
+
+
+def test_a_window_is_the_same_in_both_backends_and_in_a_batch(windowed):
+    i, options = tiny.echo_inputs(), tiny.RUNS["all"]
+    lens = {"lens_B": np.array([13, 7]), "prompt_frames_B": i["speaker_lens"]}
+    found = []
+    for backend in ("torch", "mlx"):
+        engine = load_engine(windowed, backend, dtype="float32")
+        both = engine.velocity(i["x"], i["speaker"], i["text"], i["t"], **lens)
+        one = i["x"][1:, :7], i["speaker"][1:, :9], i["text"][1:, :9]
+        close(both[1:, :7], engine.velocity(*one, i["t"][1:]), WITHIN["mlx"])
+        sampled = engine.sample(i["x"], i["speaker"], i["text"], options, **lens)
+        close(sampled[1:, :7], engine.sample(*one, options), 2e-4)
+        found.append((both, sampled))
+    close(found[1][0], found[0][0], WITHIN["mlx"])
+    close(found[1][1], found[0][1], 2e-4)
+
+
+def test_a_window_lets_tokens_be_heard_near_their_place(windowed):
+    torch = pytest.importorskip("torch")
+    engine = load_engine(windowed, "torch", dtype="float32")
+    net, ops = engine.dit, importlib.import_module("nanospeech_torch.echo.ops")
+    read = torch.tensor([[True, True, True, False]])
+    # 1, 3 and 4 eighths of 16 patches: shares of 2, 6 and 8
+    places = net.text_places(None, read, torch.tensor([32]), torch.tensor([[1.0, 3.0, 4.0, 0.0]]))
+    np.testing.assert_allclose(places[0, :3], [0.5, 4.5, 11.5], atol=1e-6)
+    with torch.no_grad():
+        states = torch.tensor(np.random.default_rng(0).standard_normal((1, 4, 24), np.float32))
+        lasts = net.text_duration(states)[0, :3, 0].exp()
+        ends = lasts.cumsum(0) / lasts.sum() * 16
+        want = ends - lasts / lasts.sum() * 8 - 0.5
+        got = net.text_places(states, read, torch.tensor([32]))[0, :3]
+    np.testing.assert_allclose(got, want, atol=1e-5)
+    # 5 latents, of which 3 are within the item; 4 tokens; 2 states of a speaker
+    mask = torch.tensor([[1, 1, 1, 0, 0, 1, 1, 1, 0, 1, 0]], dtype=torch.bool)
+    added = ops.window(mask, places, 5, 4, 2, 1.5, torch.zeros(1)).numpy()
+    assert added.shape == (1, 4, 5, 11)
+    for head in range(4):
+        for n in range(5):
+            for key in range(11):
+                want = 0.0
+                if head < 2 and 5 <= key < 9:
+                    want = np.log(3) - (n - float(places[0, key - 5])) ** 2 / (2 * 1.5**2)
+                want = want if mask[0, key] else -np.inf
+                assert added[0, head, n, key] == pytest.approx(want, rel=1e-5)
+
+
+def test_tokens_without_durations_share_the_speech_evenly():
+    torch = pytest.importorskip("torch")
+    from nanospeech_torch.echo.network import EchoDiT
+
+    net = EchoDiT(dataclasses.replace(tiny.WINDOWED, text_window=0.0))
+    places = net.text_places(None, torch.tensor([[True] * 4 + [False]]), torch.tensor([24]))
+    np.testing.assert_allclose(places[0, :4], [1, 4, 7, 10], atol=1e-6)
+    assert EchoDiT(tiny.ECHO).text_places(None, torch.ones(1, 3), torch.tensor([8])) is None
+
+
 def test_without_a_speaker_is_a_dropped_speaker(engines):
     engine, i = engines["echo"], tiny.echo_inputs()
     none = engine.velocity(i["x"], i["speaker"][:, :0], i["text"], i["t"])
@@ -134,6 +196,9 @@ def test_what_does_not_fit_is_refused(engines):
         EchoConfig(dim=30, heads=3)
     with pytest.raises(InputError, match="text_input"):
         EchoConfig(text_depth=2, text_input=64)
+    for fields in ({"text_window": -1.0}, {"text_window": 1.0, "text_input": 8, "text_depth": 0}):
+        with pytest.raises(InputError, match="text_window"):
+            dataclasses.replace(tiny.WINDOWED, **fields)
 
 
 def test_target_duration_starts_without_effect_and_then_has_one():

@@ -36,6 +36,11 @@ SCALED = EchoConfig(
     speaker_dim=16, speaker_depth=1, speaker_heads=2, speaker_ff_dim=44, text_heads=2,
     target_duration=True, time_dim=32, adaln_rank=4,
 )  # fmt: skip
+WINDOWED = EchoConfig(
+    latent_dim=12, latent_patch=2, dim=32, depth=2, heads=4, ff_dim=40, text_dim=24, text_depth=1,
+    text_heads=2, text_ff_dim=30, speaker_dim=16, speaker_depth=1, speaker_heads=2,
+    speaker_ff_dim=20, text_rotary=True, text_window=1.5, time_dim=32, adaln_rank=4,
+)  # fmt: skip
 RUNS = {
     "plain": EchoOptions(steps=5, cfg_text=0, cfg_speaker=0),
     "all": EchoOptions(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import itertools
 import json
 from collections import Counter
 from pathlib import Path
@@ -37,9 +38,10 @@ NETWORK = dataclasses.replace(
 PLAN = BatchPlan(4, 2000, 200, buckets=2)
 
 
-def objective(**loss) -> Echo:
+def objective(window: float = 0.0, **loss) -> Echo:
     torch.manual_seed(0)
-    return Echo(EchoDiT(NETWORK), BYTES, AUDIO, EchoLossConfig(latents="mels", **loss))
+    network = EchoDiT(dataclasses.replace(NETWORK, text_window=window))
+    return Echo(network, BYTES, AUDIO, EchoLossConfig(latents="mels", **loss))
 
 
 def batches(given=None, plan=PLAN, **loss) -> EchoBatches:
@@ -66,7 +68,10 @@ class Plain(torch.nn.Module):
     def speaker_states(self, latents, mask):
         return latents, mask
 
-    def text_angles(self, mask, lens):
+    def text_places(self, text, mask, lens, durations):
+        return None
+
+    def text_angles(self, places):
         return None
 
     def forward(self, *given):
@@ -94,9 +99,10 @@ def test_the_loss_is_that_of_a_batch_worked_out_by_hand():
             want += np.mean((velocity - (noise[b, n] - clean)) ** 2)
     assert float(total) == pytest.approx(want, rel=1e-5)
     assert int(count) == 4 * 48 == int(model.counts(batch)["flow"])
-    state, times, contexts, mask, start, seconds = plain.given
+    state, times, contexts, mask, start, seconds, places = plain.given
     np.testing.assert_allclose(state, states, atol=1e-5)
     assert torch.equal(times, batch.time) and start == 0 and len(contexts) == 2
+    assert places is None
     np.testing.assert_allclose(seconds, batch.lens.numpy() / (24_000 / 256), rtol=1e-6)
     own, text, speaker = mask[:, :24], mask[:, 24:32], mask[:, 32:]
     assert own.all()
@@ -109,6 +115,58 @@ def test_the_loss_is_that_of_a_batch_worked_out_by_hand():
             raw = batch.speaker[b, n].double().numpy()
             clean = (raw + 3) / 2 if n < batch.heard[b] else np.zeros(20)
             np.testing.assert_allclose(given, clean, atol=1e-5)
+
+
+def best_path(score_NT: np.ndarray) -> list[int]:
+    """Steps of each token on the best way from the first to the last, of all ways."""
+    n, t = score_NT.shape
+    ways = [np.diff([0, *cuts, n]) for cuts in itertools.combinations(range(1, n), t - 1)]
+    tokens = [np.repeat(np.arange(t), way) for way in ways]
+    return ways[int(np.argmax([score_NT[np.arange(n), way].sum() for way in tokens]))].tolist()
+
+
+def test_the_losses_of_the_aligner_are_those_worked_out_by_hand():
+    torch.manual_seed(0)
+    network = dataclasses.replace(worker.ECHO, text_window=1.5)
+    model = Echo(EchoDiT(network), BYTES, dataclasses.replace(AUDIO, n_mels=20))
+    batch = worker.echo_batch(0)
+    lens = torch.tensor([17, 12, 20, 9])  # 9, 6, 10 and 5 steps of two latents
+    batch = dataclasses.replace(batch, lens=lens, text=batch.text[:, :5])
+    seen: dict[str, Any] = {}
+    plain = model.transformer.log_durations
+    model.transformer.log_durations = lambda text: seen.setdefault("log", plain(text))  # type: ignore
+    model.transformer.register_forward_hook(lambda _, given, out: seen.update(places=given[6]))
+    with torch.no_grad():
+        sums = model(batch)
+        means = model.aligner(batch.text).double().numpy()
+    prior = duration = 0.0
+    for b, length in enumerate(lens.tolist()):
+        clean = (batch.mel[b].double().numpy() + 3) / 2
+        steps = [clean[i : min(i + 2, length)].mean(0) for i in range(0, length, 2)]
+        count = int((batch.text[b] >= 0).sum())
+        apart = ((np.array(steps)[:, None] - means[b, None, :count]) ** 2).sum(-1)
+        lasts = best_path(-apart / 2)
+        prior += apart[np.arange(len(steps)), np.repeat(np.arange(count), lasts)].sum() / 2 / 20
+        for i, n in enumerate(lasts):
+            guess = float(seen["log"][b, i])
+            duration += np.exp(guess) - n - n * (guess - np.log(n))
+        middles = (np.cumsum(lasts) - np.array(lasts) / 2) * length / 2 / len(steps) - 0.5
+        np.testing.assert_allclose(seen["places"][b, :count], middles, atol=1e-5)
+    assert float(sums["prior"][0]) == pytest.approx(prior, rel=1e-5)
+    assert float(sums["duration"][0]) == pytest.approx(duration, rel=1e-4)
+    known = model.counts(batch)
+    assert {n: int(count) for n, (_, count) in sums.items()} == {n: int(c) for n, c in known.items()}
+    assert int(known["prior"]) == 9 + 6 + 10 + 5
+    assert model.weights() == {"flow": 1.0, "prior": 1.0, "duration": 0.1}
+
+
+def test_durations_teach_neither_the_text_encoder_nor_the_network():
+    torch.manual_seed(0)
+    network = dataclasses.replace(worker.ECHO, text_window=1.5)
+    model = Echo(EchoDiT(network), BYTES, dataclasses.replace(AUDIO, n_mels=20))
+    model(worker.echo_batch(0))["duration"][0].backward()
+    taught = {n for n, p in model.named_parameters() if p.grad is not None and p.grad.any()}
+    assert taught == {f"transformer.text_duration.{i}.{k}" for i in (0, 2) for k in ("weight", "bias")}
 
 
 def test_times_are_logit_normal_and_one_in_each_part_of_a_batch():
@@ -190,8 +248,8 @@ def test_too_long_texts_are_left_out():
     assert loaded.skipped["text too long"] and all(len(t.encode()) <= 25 for t in loaded.texts)
 
 
-def run(folder: Path, steps: int) -> EchoTrainer:
-    model = objective(tail=8)
+def run(folder: Path, steps: int, window: float = 0.0) -> EchoTrainer:
+    model = objective(window, tail=8)
     torch.manual_seed(1)
     for p in model.parameters():  # no layer at zero
         p.data += 0.02 * torch.randn_like(p)
@@ -208,10 +266,11 @@ def test_a_resumed_run_is_the_same_to_the_last_bit(tmp_path):
     assert all(torch.equal(value, parts[name]) for name, value in whole.items())
 
 
-def test_a_run_becomes_a_folder_that_both_backends_read(tmp_path):
+@pytest.mark.parametrize("window", [0.0, 1.5])
+def test_a_run_becomes_a_folder_that_both_backends_read(tmp_path, window):
     from convert import convert
 
-    trained = run(tmp_path / "run", 2)
+    trained = run(tmp_path / "run", 2, window)
     convert(tmp_path / "run", tmp_path / "model", dtype="float32", weights="raw")
     rng = np.random.default_rng(0)
     noise = rng.standard_normal((1, 50, 100)).astype(np.float32)

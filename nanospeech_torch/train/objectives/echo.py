@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nanospeech.config import AudioConfig
 from nanospeech.errors import InputError
@@ -18,7 +18,29 @@ from nanospeech_torch.train.data.latents import EchoBatch, EchoBatches, EchoLoss
 from nanospeech_torch.train.scale.echo import step_flops
 
 from .base import Objective, Sums
+from .flow import search
+from .placing import patch_means
 from .text_reader import TextReader
+
+FINE = 2  # latents of a step of the search for tokens' durations
+MEANS = 64  # width of the tokens' vectors of which their means are made
+
+
+class TokenMeans(nn.Module):
+    """Mean latents of each token, for the search of its durations (Glow-TTS, arXiv 2005.11129).
+
+    Without context, with which a space would take over the sounds beside it. It is a part of
+    training alone.
+    """
+
+    def __init__(self, count: int, width: int):
+        super().__init__()
+        self.embed = nn.Embedding(count, MEANS)
+        self.to_mean = nn.Linear(MEANS, width)
+
+    def forward(self, text_BT: Tensor) -> Tensor:
+        """Normalised means (B, T, C) of ids padded with -1."""
+        return self.to_mean(self.embed(text_BT.clamp(min=0)))
 
 
 class Echo(Objective):
@@ -65,9 +87,11 @@ class Echo(Objective):
                 f" {self.loss.text_encoder!r}; the text is read by one of the two"
             )
         self.reader = reader
+        if c.text_window:
+            self.aligner = TokenMeans(c.text_vocab, c.latent_dim)
 
     def weights(self) -> dict[str, float]:
-        return {"flow": 1.0}
+        return {"flow": 1.0, "prior": self.loss.prior, "duration": self.loss.duration}
 
     def batches(self, samples: Any, plan: BatchPlan, stream: StreamOptions) -> EchoBatches:
         """Latents with texts and speakers.
@@ -111,17 +135,40 @@ class Echo(Objective):
         return {name: self.loss.text_encoder_lr for name in names}
 
     def counts(self, batch: EchoBatch, phase: str = "") -> dict[str, Tensor]:
-        """Latents of a batch, those after its clips included."""
-        return {"flow": torch.ones_like(batch.mel[..., 0]).sum()}
+        """Latents of a batch, those after its clips included; and the aligner's steps and tokens."""
+        found = {"flow": torch.ones_like(batch.mel[..., 0]).sum()}
+        if self.transformer.config.text_window:
+            found["prior"] = (-(-batch.lens // FINE)).sum()
+            found["duration"] = (batch.text >= 0).sum()
+        return found
 
     def forward(self, batch: EchoBatch) -> Sums:
-        """Sum and count of the squared error of the velocity, over all latents of the batch."""
+        """Sum and count of the squared error of the velocity, over all latents of the batch.
+
+        And of the aligner's losses, where the text is read through a window.
+        """
         latents = self.normalised(batch.mel, batch.lens)
         time = batch.time[:, None, None]
         state = (1 - time) * latents + time * batch.noise
-        velocity = self.velocity(batch, state).float()
-        error = (velocity - (batch.noise - latents)).square().mean(-1)
-        return {"flow": (error.sum(), torch.ones_like(error).sum())}
+        durations, sums = self.align(batch, latents)
+        velocity, log_BT = self.predict(batch, state, durations)
+        if durations is not None and log_BT is not None:
+            sums["duration"] = duration_loss(log_BT, durations, batch.text >= 0)
+        error = (velocity.float() - (batch.noise - latents)).square().mean(-1)
+        return {"flow": (error.sum(), torch.ones_like(error).sum()), **sums}
+
+    def align(self, batch: EchoBatch, latents_BNC: Tensor) -> tuple[Tensor | None, Sums]:
+        """The searched duration of each token, in steps of FINE latents; the loss of the means."""
+        if not self.transformer.config.text_window:
+            return None, {}
+        target = patch_means(latents_BNC, batch.lens, FINE)
+        lens = -(-batch.lens // FINE)
+        mask = layers.length_mask(lens, target.shape[1])
+        means = self.aligner(batch.text).float()
+        with torch.no_grad(), torch.autocast(target.device.type, enabled=False):
+            durations, index = search(target, means, lens, (batch.text >= 0).sum(1))
+        error = 0.5 * (target - layers.gather_tokens(means, index)).square().mean(-1)
+        return durations, {"prior": (error.masked_fill(~mask, 0).sum(), mask.sum())}
 
     def normalised(self, latents_BNC: Tensor, lens_B: Tensor) -> Tensor:
         """Latents in the ODE's units, zero past each item's end."""
@@ -130,19 +177,36 @@ class Echo(Objective):
 
     def velocity(self, batch: EchoBatch, state_BNC: Tensor) -> Tensor:
         """The network's velocity under the batch's conditions, some of which are dropped."""
+        return self.predict(batch, state_BNC, None)[0]
+
+    def predict(
+        self, batch: EchoBatch, state_BNC: Tensor, durations_BT: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """The velocity, for tokens of these durations or of predicted ones; logs of the latter."""
         dit = self.transformer
         read = batch.text >= 0
         text = dit.text_states(self.text_input(batch.text, read), read)
         heard = layers.length_mask(batch.heard, batch.speaker.shape[1])
         speaker = self.normalised(batch.speaker, batch.heard)
         speaker, counted = dit.speaker_states(speaker, heard)
-        states = States(text, speaker, dit.text_angles(read, batch.lens))
+        # the text's states are not to become better at durations alone
+        log_BT = dit.log_durations(text.detach()) if dit.config.text_window else None
+        places = dit.text_places(text, read, batch.lens, durations_BT)
+        states = States(text, speaker, dit.text_angles(places))
         own = torch.ones_like(state_BNC[:, :: dit.config.latent_patch, 0], dtype=torch.bool)
         seen = [own, read & ~batch.drop_text[:, None], counted & ~batch.drop_speaker[:, None]]
         seconds = batch.lens / self.audio.frame_rate
         contexts = [states] * dit.config.depth
-        return dit(state_BNC, batch.time, contexts, torch.cat(seen, 1), 0, seconds)
+        mask = torch.cat(seen, 1)
+        return dit(state_BNC, batch.time, contexts, mask, 0, seconds, places), log_BT
 
     def text_input(self, text_BT: Tensor, read_BT: Tensor) -> Tensor:
         """What the network reads of a text: ids, or another network's states."""
         return text_BT if self.reader is None else self.reader(text_BT, read_BT)
+
+
+def duration_loss(log_BT: Tensor, durations_BT: Tensor, real_BT: Tensor) -> tuple[Tensor, Tensor]:
+    """Sum and count of the Poisson deviance, up to a constant, which is least at the mean."""
+    lasts, guess = durations_BT.float(), log_BT.float().clamp(max=7)
+    miss = guess.exp() - lasts - lasts * (guess - lasts.clamp(min=1).log())
+    return miss.masked_fill(~real_BT, 0).sum(), real_BT.sum()
