@@ -11,6 +11,7 @@ from nanospeech.config import ModelConfig
 
 from .lazy import numbers
 from .licence import is_commercial
+from .writer import ENCODER, file_of
 
 
 def card_rows(
@@ -18,13 +19,15 @@ def card_rows(
 ) -> list[str]:
     """Rows of the table of files, one for each part."""
     return [
-        f"| {part}.safetensors | {numbers(tensors):,} | {stored_as(config, part, dtype)} |"
+        f"| {file_of(part)} | {numbers(tensors):,} | {stored_as(config, part, dtype)} |"
         for part, tensors in parts.items()
     ]
 
 
 def stored_as(config: ModelConfig, part: str, dtype: str) -> str:
     """How a part's weights are stored: "float16", or "3 to 8 bits, float16"."""
+    if part in ENCODER:
+        return "float32"
     bits = sorted(getattr(config.quantization, part).values()) if config.quantization else []
     if not bits:
         return dtype

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from nanospeech.config import ModelConfig, PostfilterConfig
 from nanospeech.errors import InputError
+from nanospeech.release.folder import CONFIG
 
 from .card import card_rows, model_card, renewed_card
 from .codec import read_codec
@@ -123,6 +125,7 @@ def write(read: Model, folder: Path, o: ConvertOptions) -> None:
     try:
         write_release(folder, read.config, read.parts, o.dtype)
         read.tokenizer.save(folder / "vocab.txt")
+        write_encoder(read, folder)
         if voices is not None:
             shutil.copytree(voices, folder / "voices", ignore=left_out, dirs_exist_ok=True)
         if o.like is not None and voices is None:
@@ -131,6 +134,18 @@ def write(read: Model, folder: Path, o: ConvertOptions) -> None:
         (folder / "README.md").write_text(card, encoding="utf-8")
     except OSError as e:
         raise InputError(f"cannot write {folder}: {e}") from e
+
+
+def write_encoder(read: Model, folder: Path) -> None:
+    """Writes what is beside a text encoder's weights, or copies a release's whole encoder."""
+    if read.config.text_encoder is None:
+        return
+    name = read.config.text_encoder.folder
+    if read.encoder is not None:
+        written = json.dumps(read.encoder, indent=2) + "\n"
+        (folder / name / CONFIG).write_text(written, encoding="utf-8")
+    elif own := read.file(name):
+        shutil.copytree(own, folder / name, dirs_exist_ok=True)
 
 
 def copy_voices(source: Path, folder: Path, only: str | None) -> None:

@@ -66,9 +66,11 @@ class Model:
 
     config: ModelConfig
     tokenizer: Tokenizer
-    parts: dict[str, Mapping[str, Tensor]]  # of "model", and perhaps "duration" and "vocoder"
+    # of "model", and perhaps "duration", "vocoder", "codec" and a trained "text_encoder"
+    parts: dict[str, Mapping[str, Tensor]]
     step: int | None = None
     folder: Path | None = None  # of the release that it is read from
+    encoder: dict[str, Any] | None = None  # config.json of the text encoder that was trained
 
     def file(self, name: str) -> Path | None:
         """A file or folder of that release, if it has it."""

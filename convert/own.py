@@ -66,12 +66,17 @@ def read(
         steps=sampling.steps,
         text_encoder=encoder,
     )
-    if READER in "".join(source.tensors):
+    parts: dict[str, Mapping[str, torch.Tensor]] = {"model": tensors}
+    trained = {n.removeprefix(READER): t for n, t in source.tensors.items() if n.startswith(READER)}
+    described = config.get("text_encoder_config")
+    if trained and described is None:
         raise CheckpointError(
-            f"{path} has a text encoder that was trained too, which is not converted yet; train"
-            " with echo_loss.text_encoder_lr=0"
+            f"{path} has a text encoder that was trained too, and not its config.json; resume the"
+            " run for a step, which saves it"
         )
-    return Model(made, tokenizer, {"model": tensors}, source.step)
+    if trained:
+        parts["text_encoder"] = trained
+    return Model(made, tokenizer, parts, source.step, encoder=described if trained else None)
 
 
 def network_shapes(config: EchoConfig) -> dict[str, tuple[int, ...]]:

@@ -17,6 +17,7 @@ from nanospeech.release.folder import (
     CONFIG,
     DURATION,
     MODEL,
+    TEXT_ENCODER,
     VOCODER,
     Release,
     load_config,
@@ -27,6 +28,7 @@ from nanospeech.release.quantization import PackedWeight, pack_layers, plan, sto
 from .lazy import read_lazily, shapes_of
 
 PARTS = {"model": MODEL, "duration": DURATION, "vocoder": VOCODER, "codec": CODEC}
+ENCODER = {"text_encoder": f"{TEXT_ENCODER}/{MODEL}"}  # where it was trained too
 
 
 def is_release(path: str | Path) -> bool:
@@ -57,24 +59,31 @@ def write_release(
 ) -> None:
     """Writes config.json and weights; what config.quantization names is packed.
 
-    A tensor is read, packed and written before the next: memory holds one file's worth.
+    A tensor is read, packed and written before the next: memory holds one file's worth. A text
+    encoder is written in float32: its numbers may be too large for float16.
     """
     folder.mkdir(parents=True, exist_ok=True)
     q = config.quantization
     for part, tensors in parts.items():
-        with sharded.ShardWriter(
-            folder / PARTS[part], sharded.write_whole, sharded.SHARD_BYTES
-        ) as out:
+        path = folder / file_of(part)
+        path.parent.mkdir(exist_ok=True)
+        kind = "float32" if part in ENCODER else dtype
+        with sharded.ShardWriter(path, sharded.write_whole, sharded.SHARD_BYTES) as out:
             for name in sorted(tensors):
                 one = {name: tensors[name].float().numpy()}
                 packed = pack_layers(one, getattr(q, part), q.group_size) if q else one
                 floats = {
-                    n: t if isinstance(t, PackedWeight) else t.astype(dtype)
+                    n: t if isinstance(t, PackedWeight) else t.astype(kind)
                     for n, t in packed.items()
                 }
                 for stored_name, array in stored(floats).items():
                     out.add(stored_name, array)
     config.save(folder / CONFIG)
+
+
+def file_of(part: str) -> str:
+    """Where a part's weights are in a release folder."""
+    return (PARTS | ENCODER)[part]
 
 
 def quantized(

@@ -58,4 +58,4 @@ class PieceTokenizer(Tokenizer):
     def save(self, path: str | Path) -> None:
         """Writes tokenizer.json beside where a vocab.txt would be."""
         if self.model is not None:
-            self.model.save(str(Path(path).with_name(self.path.name)))
+            self.model.save(str(Path(path).with_name("tokenizer.json")))

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 
+import numpy as np
 import pytest
 import torch
 
+from convert import convert
 from nanospeech.errors import CheckpointError, InputError
+from nanospeech.load import load_engine
 from nanospeech.release.text_encoder import read_text_encoder
 from nanospeech_torch.echo.text_encoder import FrozenTextEncoder
 from nanospeech_torch.train.config import run_config
@@ -74,3 +78,50 @@ def test_states_of_another_width_and_missing_folders_are_refused(model, tmp_path
         model(text_input=48)
     with pytest.raises(InputError, match="neither a folder nor a Hub repository"):
         model(text_encoder="no such/folder at all")
+
+
+def test_an_encoder_that_was_trained_goes_into_the_folder(model, tmp_path):
+    trained, _, folder = model(text_encoder_lr=0.1)
+    with torch.no_grad():
+        for p in trained.parameters():  # no layer at zero, no encoder as it was published
+            p.add_(0.02 * torch.randn_like(p))
+    trained.eval()
+    saved = {"model_state_dict": trained.state_dict(), "config": trained.model_config(), "step": 9}
+    torch.save(saved, tmp_path / "step_9.pt")
+    pieces = tmp_path / "t5.json"  # of another name
+    shutil.copy(folder / "tokenizer.json", pieces)
+    convert(tmp_path / "step_9.pt", tmp_path / "once", vocab=pieces, dtype="float32")
+    convert(tmp_path / "once", tmp_path / "twice", dtype="float32")
+    assert "| text_encoder/model.safetensors |" in (tmp_path / "once" / "README.md").read_text()
+    batch = echo_batch(0)
+    text = batch.text[:, :6].clamp(max=4)
+    kept = dataclasses.replace(
+        batch,
+        text=text,
+        lens=torch.full_like(batch.lens, 48),
+        drop_text=torch.zeros(4, dtype=torch.bool),
+        drop_speaker=torch.zeros(4, dtype=torch.bool),
+    )
+    with torch.no_grad():
+        want = trained.velocity(kept, kept.noise).numpy()
+    for name, backend, within in (
+        ("once", "torch", 2e-5),
+        ("twice", "torch", 2e-5),
+        ("twice", "mlx", 1e-4),
+    ):
+        engine = load_engine(tmp_path / name, backend, dtype="float32")
+        assert engine.tokenizer.encode("hello there").tolist() == [3, 4]
+        heard = (kept.speaker.numpy() * (np.arange(16) < kept.heard[:, None].numpy())[..., None])
+        given = kept.noise.numpy(), heard, text.numpy(), kept.time.numpy()
+        got = engine.velocity(*given, prompt_frames_B=kept.heard.numpy())
+        assert np.abs(got - want).max() <= within * np.abs(want).max()
+
+
+def test_one_without_its_config_is_refused(model, tmp_path):
+    trained, _, folder = model(text_encoder_lr=0.1)
+    config = trained.model_config()
+    del config["text_encoder_config"]
+    saved = {"model_state_dict": trained.state_dict(), "config": config, "step": 9}
+    torch.save(saved, tmp_path / "step_9.pt")
+    with pytest.raises(CheckpointError, match=r"not its config\.json"):
+        convert(tmp_path / "step_9.pt", tmp_path / "out", vocab=folder / "tokenizer.json")

@@ -58,8 +58,9 @@ class TextReader(nn.Module):
             self.network.load_state_dict(known)
 
     def described(self) -> dict[str, Any]:
-        """For a converter: where the published weights are, and whether they were trained."""
-        return {"text_encoder": {"kind": self.files.kind, "frozen": self.is_frozen}}
+        """For a converter: whose it is, and all that is not weights of one that was trained."""
+        found = {"text_encoder": {"kind": self.files.kind, "frozen": self.is_frozen}}
+        return found if self.is_frozen else {**found, "text_encoder_config": self.files.whole}
 
     def forward(self, text_BT: Tensor, read_BT: Tensor) -> Tensor:
         """States (B, T, D) of ids padded with -1."""
