@@ -22,7 +22,6 @@ from .options import ConvertOptions
 from .source import Source
 
 READER = "reader.network."  # tensors of a text encoder that was trained too
-ALIGNER = "aligner."  # what training alone needs
 
 
 def fits(source: Source, settings: Mapping[str, Any], name: str) -> bool:
@@ -43,7 +42,7 @@ def read(
         return model.read(path, source, settings, name, o)
     config = source.config
     echo = from_dict(EchoConfig, config["echo"], f"{path}: echo")
-    tensors = {n: t for n, t in source.tensors.items() if not n.startswith((READER, ALIGNER))}
+    tensors = {n: t for n, t in source.tensors.items() if not n.startswith(READER)}
     check_tensors(shapes_of(tensors), network_shapes(echo), path)
     kind = config.get("tokenizer", "bytes")
     tokenizer: Tokenizer

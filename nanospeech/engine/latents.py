@@ -172,10 +172,11 @@ class LatentEngine(ReadsTexts, Engine):
         places_BT: np.ndarray | None = None,
     ) -> Device:
         """Runs the network in its weights' type; x and the velocity are float32."""
-        windowed = self.echo.text_window > 0 and places_BT is not None
-        places = self.array(places_BT) if windowed else None
-        unseen = windowed or not mask_BK.all()
-        mask = self.array(np.ascontiguousarray(mask_BK)) if unseen else None
+        places = None
+        if self.echo.text_window and places_BT is not None:
+            places = self.array(places_BT)
+        whole = places is None and mask_BK.all()
+        mask = None if whole else self.array(np.ascontiguousarray(mask_BK))
         seconds = None
         if self.echo.target_duration:
             if seconds_B is None:  # as long as x

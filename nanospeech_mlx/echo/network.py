@@ -326,8 +326,8 @@ class EchoDiT(layers.Module):
         x = self.in_proj(patches.reshape(x_BNC.shape[0], length // c.latent_patch, -1))
         long = layers.rotary_angles(start + x.shape[1], c.dim // c.heads, x)
         angles = long[0][start:], long[1][start:]
-        if c.text_window and places_BT is not None:
-            own = self.blocks[0].attention
+        if c.text_window and places_BT is not None and mask_BK is not None:
+            own = self.attentions()[0]
             shape = x.shape[1], own.heads, own.rotated
             mask_BK = ops.window(mask_BK, places_BT, *shape, c.text_window, x)
         x = self.run_blocks(x, self.condition(time_B, seconds_B), contexts, mask_BK, angles)

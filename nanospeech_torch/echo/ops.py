@@ -106,10 +106,10 @@ def attention(
 
     Or the mask is what `window` makes.
     """
-    if not causal and torch.is_grad_enabled() and torch.is_autocast_enabled("cpu"):
-        # in bfloat16 the fused one is slow there
-        if q_BHNE.device.type == "cpu" and not torch.compiler.is_compiling():
-            return training_cpu.attention(q_BHNE, k_BHKE, v_BHKE, mask_BK)
+    lower = q_BHNE.device.type == "cpu" and torch.is_autocast_enabled("cpu")
+    if lower and torch.is_grad_enabled() and not causal and not torch.compiler.is_compiling():
+        # the fused one takes twice as long there
+        return training_cpu.attention(q_BHNE, k_BHKE, v_BHKE, mask_BK)
     mask = mask_BK[:, None, None, :] if mask_BK is not None and mask_BK.ndim == 2 else mask_BK
     return F.scaled_dot_product_attention(q_BHNE, k_BHKE, v_BHKE, attn_mask=mask, is_causal=causal)
 

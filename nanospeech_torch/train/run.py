@@ -33,6 +33,7 @@ from nanospeech_torch.train.objectives.distill import Distilled
 from nanospeech_torch.train.objectives.duration import DurationPredictor
 from nanospeech_torch.train.objectives.echo import Echo
 from nanospeech_torch.train.objectives.flow import Nanospeech
+from nanospeech_torch.train.objectives.text_aligner import TextAligner
 from nanospeech_torch.train.objectives.text_reader import TextReader, find_encoder
 from nanospeech_torch.train.objectives.vocoder_gan import VocoderGAN
 from nanospeech_torch.train.optim.mup import base_shapes, scale_outputs_
@@ -154,7 +155,32 @@ def build_echo(config: RunConfig, tokenizer: Tokenizer) -> Echo:
             )
         with torch.device("cpu"):  # published weights, which are not drawn
             reader = TextReader(files, not loss.text_encoder_lr, loss.text_cache)
-    return Echo(EchoDiT(network), tokenizer, audio, loss, reader)
+    aligner = None
+    if network.text_window:
+        aligner = find_aligner(loss.aligner, loss.latents, audio, tokenizer)
+    return Echo(EchoDiT(network), tokenizer, audio, loss, reader, aligner)
+
+
+def find_aligner(
+    folder: str | None, latents: str, audio: AudioConfig, tokenizer: Tokenizer
+) -> TextAligner:
+    """The speech model of a release that aligns tokens.
+
+    Raises:
+        InputError: it aligns nothing, or other mels or tokens.
+    """
+    release = open_release(folder)
+    dit, own = release.config.dit, release.config.audio
+    mels = [(a.sample_rate, a.hop_length, a.n_mels) for a in (audio, own)]
+    fits = latents == "mels" and mels[0] == mels[1] and release.tokenizer.vocab == tokenizer.vocab
+    if not fits or release.config.echo or dit.text_upsampling != "aligned":
+        raise InputError(
+            f"echo.text_window needs the durations of tokens, and {release.folder} has none for"
+            f" {latents} {mels[0]} and these tokens; name a model of the same mels and tokens with"
+            " dit.text_upsampling=aligned as echo_loss.aligner, or set echo.text_window=0"
+        )
+    with torch.device("cpu"):
+        return TextAligner(load_objective(release).transformer, own)
 
 
 def take_vocoder(vocoder: Vocos, release: Release) -> None:

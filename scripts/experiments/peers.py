@@ -29,8 +29,8 @@ from convert.codec import read_codec
 from convert.writer import write_release
 from nanospeech.architectures import EchoOptions
 from nanospeech.audio.mel import log_mel
-from nanospeech.engine.echo_sampling import end_of, euler, rescaled
 from nanospeech.config import SampleOptions
+from nanospeech.engine.echo_sampling import end_of, euler, rescaled
 from nanospeech.load import load_engine
 from nanospeech.release.folder import CODEC
 from nanospeech.release.text_encoder import read_text_encoder
@@ -303,9 +303,7 @@ def main() -> int:
         for name in ("t5_v10", "t5_v11", "t5gemma", "t5gemma2"):
             for backend in LIMITS:
                 z = np.load(peers / "t5.npz")
-                wrong += compared(
-                    "t5", backend, text_encoder(backend, name, peers, Path(made), z)
-                )
+                wrong += compared("t5", backend, text_encoder(backend, name, peers, Path(made), z))
     return 1 if wrong else 0
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import itertools
 import json
 from collections import Counter
 from pathlib import Path
@@ -19,13 +18,19 @@ from nanospeech.config import AudioConfig
 from nanospeech.configs import find_recipe
 from nanospeech.errors import InputError
 from nanospeech.load import load_engine
+from nanospeech.release.folder import open_release
 from nanospeech.text.tokenizer import Tokenizer
+from nanospeech_torch.dit import DiT
+from nanospeech_torch.echo import ops
 from nanospeech_torch.echo.network import EchoDiT
-from nanospeech_torch.train.config import read_run
+from nanospeech_torch.train.config import read_run, run_config
 from nanospeech_torch.train.data.batches import BatchPlan, StreamOptions
-from nanospeech_torch.train.data.latents import EchoBatches, EchoLossConfig
+from nanospeech_torch.train.data.latents import EchoBatch, EchoBatches, EchoLossConfig
+from nanospeech_torch.train.initial import load_objective
 from nanospeech_torch.train.loop.trainer import EchoTrainer
 from nanospeech_torch.train.objectives.echo import Echo
+from nanospeech_torch.train.objectives.text_aligner import TextAligner
+from nanospeech_torch.train.run import build_objective, build_tokenizer
 from nanospeech_torch.train.scale.echo import count_weights
 from tests import parallel_worker as worker
 from tests.training import CPU, samples
@@ -41,7 +46,20 @@ PLAN = BatchPlan(4, 2000, 200, buckets=2)
 def objective(window: float = 0.0, **loss) -> Echo:
     torch.manual_seed(0)
     network = EchoDiT(dataclasses.replace(NETWORK, text_window=window))
-    return Echo(network, BYTES, AUDIO, EchoLossConfig(latents="mels", **loss))
+    aligner = TextAligner(small_aligner(), AUDIO) if window else None
+    return Echo(network, BYTES, AUDIO, EchoLossConfig(latents="mels", **loss), aligner=aligner)
+
+
+def small_aligner() -> DiT:
+    sizes: dict[str, Any] = {
+        "dim": 16,
+        "depth": 1,
+        "heads": 2,
+        "dim_head": 8,
+        "text_dim": 16,
+        "conv_layers": 1,
+    }
+    return DiT(**sizes, text_num_embeds=256, text_upsampling="aligned", patch_size=2)
 
 
 def batches(given=None, plan=PLAN, **loss) -> EchoBatches:
@@ -117,56 +135,83 @@ def test_the_loss_is_that_of_a_batch_worked_out_by_hand():
             np.testing.assert_allclose(given, clean, atol=1e-5)
 
 
-def best_path(score_NT: np.ndarray) -> list[int]:
-    """Steps of each token on the best way from the first to the last, of all ways."""
-    n, t = score_NT.shape
-    ways = [np.diff([0, *cuts, n]) for cuts in itertools.combinations(range(1, n), t - 1)]
-    tokens = [np.repeat(np.arange(t), way) for way in ways]
-    return ways[int(np.argmax([score_NT[np.arange(n), way].sum() for way in tokens]))].tolist()
+class Known:
+    """In the place of an aligner: durations that are known."""
+
+    def __init__(self, durations_BT: torch.Tensor):
+        self.lasts = durations_BT
+
+    def durations(self, batch: EchoBatch) -> torch.Tensor:
+        return self.lasts
 
 
-def test_the_losses_of_the_aligner_are_those_worked_out_by_hand():
+def windowed() -> tuple[Echo, EchoBatch]:
+    """A small model with a window, and a batch of known durations."""
     torch.manual_seed(0)
     network = dataclasses.replace(worker.ECHO, text_window=1.5)
-    model = Echo(EchoDiT(network), BYTES, dataclasses.replace(AUDIO, n_mels=20))
     batch = worker.echo_batch(0)
-    lens = torch.tensor([17, 12, 20, 9])  # 9, 6, 10 and 5 steps of two latents
-    batch = dataclasses.replace(batch, lens=lens, text=batch.text[:, :5])
+    lasts = torch.arange(1, 9).repeat(4, 1) * (batch.text >= 0)
+    audio = dataclasses.replace(AUDIO, n_mels=20)
+    return Echo(EchoDiT(network), BYTES, audio, aligner=Known(lasts)), batch  # type: ignore[arg-type]
+
+
+def test_the_loss_of_durations_is_that_worked_out_by_hand():
+    model, batch = windowed()
     seen: dict[str, Any] = {}
     plain = model.transformer.log_durations
     model.transformer.log_durations = lambda text: seen.setdefault("log", plain(text))  # type: ignore
     model.transformer.register_forward_hook(lambda _, given, out: seen.update(places=given[6]))
     with torch.no_grad():
         sums = model(batch)
-        means = model.aligner(batch.text).double().numpy()
-    prior = duration = 0.0
-    for b, length in enumerate(lens.tolist()):
-        clean = (batch.mel[b].double().numpy() + 3) / 2
-        steps = [clean[i : min(i + 2, length)].mean(0) for i in range(0, length, 2)]
-        count = int((batch.text[b] >= 0).sum())
-        apart = ((np.array(steps)[:, None] - means[b, None, :count]) ** 2).sum(-1)
-        lasts = best_path(-apart / 2)
-        prior += apart[np.arange(len(steps)), np.repeat(np.arange(count), lasts)].sum() / 2 / 20
-        for i, n in enumerate(lasts):
-            guess = float(seen["log"][b, i])
-            duration += np.exp(guess) - n - n * (guess - np.log(n))
-        middles = (np.cumsum(lasts) - np.array(lasts) / 2) * length / 2 / len(steps) - 0.5
+    want, tokens = 0.0, (batch.text >= 0).sum(1).tolist()
+    for b, count in enumerate(tokens):
+        for i in range(count):
+            guess, n = float(seen["log"][b, i]), i + 1
+            want += np.exp(guess) - n - n * (guess - np.log(n))
+        lasts = np.arange(1, count + 1)
+        share = int(batch.lens[b]) / 2 / lasts.sum()  # patches of two latents
+        middles = (np.cumsum(lasts) - lasts / 2) * share - 0.5
         np.testing.assert_allclose(seen["places"][b, :count], middles, atol=1e-5)
-    assert float(sums["prior"][0]) == pytest.approx(prior, rel=1e-5)
-    assert float(sums["duration"][0]) == pytest.approx(duration, rel=1e-4)
-    known = model.counts(batch)
-    assert {n: int(count) for n, (_, count) in sums.items()} == {n: int(c) for n, c in known.items()}
-    assert int(known["prior"]) == 9 + 6 + 10 + 5
-    assert model.weights() == {"flow": 1.0, "prior": 1.0, "duration": 0.1}
+    assert float(sums["duration"][0]) == pytest.approx(want, rel=1e-4)
+    known = {name: int(count) for name, count in model.counts(batch).items()}
+    assert known == {"flow": 4 * 48, "duration": sum(tokens)}
+    assert known == {name: int(count) for name, (_, count) in sums.items()}
+    assert model.weights() == {"flow": 1.0, "duration": 0.1}
 
 
 def test_durations_teach_neither_the_text_encoder_nor_the_network():
-    torch.manual_seed(0)
-    network = dataclasses.replace(worker.ECHO, text_window=1.5)
-    model = Echo(EchoDiT(network), BYTES, dataclasses.replace(AUDIO, n_mels=20))
-    model(worker.echo_batch(0))["duration"][0].backward()
+    model, batch = windowed()
+    model(batch)["duration"][0].backward()
     taught = {n for n, p in model.named_parameters() if p.grad is not None and p.grad.any()}
-    assert taught == {f"transformer.text_duration.{i}.{k}" for i in (0, 2) for k in ("weight", "bias")}
+    layers = ("0.weight", "0.bias", "2.weight", "2.bias")
+    assert taught == {f"transformer.text_duration.{name}" for name in layers}
+
+
+def test_tokens_last_as_long_as_another_model_hears():
+    release = open_release("nanospeech/default")
+    teacher = load_objective(release)
+    aligner = TextAligner(teacher.transformer, release.config.audio)
+    tokens = release.tokenizer
+    sample = next(s for s in samples() if 1 < s["json"].get("duration", 2) < 4)
+    stream = EchoBatches([sample], tokens, PLAN, AUDIO, EchoLossConfig(latents="mels"), NETWORK)
+    batch, _ = first(stream)
+    engine = load_engine("nanospeech/default", "torch", "cpu", "float32")
+    read = batch.text[0][batch.text[0] >= 0]
+    found = aligner.durations(batch)[0][: len(read)]
+    p = release.config.dit.patch_size
+    assert int(found.sum()) == -(-int(batch.lens[0]) // p) and found.min() > 0
+    wanted = engine.align(batch.mel[0, : batch.lens[0]].numpy(), read.numpy())
+    np.testing.assert_allclose(found.numpy() * p, wanted, atol=p)
+
+
+def test_an_aligner_of_other_mels_or_tokens_is_refused():
+    recipe = {"model": "echo", "data": {"tokenizer": "bytes"}, "echo_loss": {"latents": "mels"}}
+    sizes = {**dataclasses.asdict(NETWORK), "text_window": 1.0}
+    config = run_config({**recipe, "echo": sizes})
+    with pytest.raises(InputError, match=r"durations of tokens.*echo_loss\.aligner"):
+        build_objective(config, build_tokenizer(config.data))
+    with pytest.raises(InputError, match="another model that aligns"):
+        Echo(EchoDiT(dataclasses.replace(NETWORK, text_window=1.0)), BYTES, AUDIO)
 
 
 def test_times_are_logit_normal_and_one_in_each_part_of_a_batch():
@@ -325,3 +370,23 @@ def test_recipes_have_the_sizes_that_scaled_echo_states(name, weights):
         192,
         384,
     )
+
+
+@pytest.mark.parametrize("window", [False, True])
+def test_attention_on_a_cpu_in_bfloat16_is_the_plain_one(window):
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 4, n, 16, requires_grad=True) for n in (5, 11, 11))
+    mask = torch.rand(2, 11) < 0.7
+    mask[:, 0] = True
+    if window:
+        places = torch.tensor([[0.5, 1.5, 3.0], [1.0, 2.0, 4.0]])
+        mask = ops.window(mask, places, 5, 4, 2, 1.0, q)
+    seen = mask if window else mask[:, None, None]
+    want = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=seen)
+    wanted = torch.autograd.grad(want.square().sum(), (q, k, v))
+    with torch.autocast("cpu", torch.bfloat16):
+        got = ops.attention(q, k, v, mask)
+    assert got.dtype == torch.bfloat16
+    found = torch.autograd.grad(got.float().square().sum(), (q, k, v))
+    for one, other in ((got.float(), want), *zip(found, wanted)):
+        assert (one - other).abs().max() <= 0.03 * other.abs().max()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+from typing import Any
 
 import numpy as np
 import pytest
@@ -109,9 +110,9 @@ def test_an_encoder_that_was_trained_goes_into_the_folder(model, tmp_path):
         ("twice", "torch", 2e-5),
         ("twice", "mlx", 1e-4),
     ):
-        engine = load_engine(tmp_path / name, backend, dtype="float32")
+        engine: Any = load_engine(tmp_path / name, backend, dtype="float32")
         assert engine.tokenizer.encode("hello there").tolist() == [3, 4]
-        heard = (kept.speaker.numpy() * (np.arange(16) < kept.heard[:, None].numpy())[..., None])
+        heard = kept.speaker.numpy() * (np.arange(16) < kept.heard[:, None].numpy())[..., None]
         given = kept.noise.numpy(), heard, text.numpy(), kept.time.numpy()
         got = engine.velocity(*given, prompt_frames_B=kept.heard.numpy())
         assert np.abs(got - want).max() <= within * np.abs(want).max()

@@ -46,8 +46,12 @@ class EchoLossConfig:
     time_mean: float = option(0.0, "mean of the logit of the times, of which 1 is noise")
     time_std: float = option(1.0, "standard deviation of the logit of the times")
     stratify: bool = option(True, "spread a batch's times evenly over their distribution")
-    prior: float = option(1.0, "weight of the aligner's mean loss (echo.text_window)")
-    duration: float = option(0.1, "weight of the duration loss (echo.text_window)")
+    aligner: str | None = option(
+        None,
+        "release folder whose speech model aligns the clips' tokens (echo.text_window); None: the"
+        " one that ships",
+    )
+    duration: float = option(0.1, "weight of the durations' loss (echo.text_window)")
     text_encoder: str | None = option(
         None, "folder or Hub name of a T5, T5Gemma or T5Gemma 2 that reads the text"
     )
@@ -66,11 +70,8 @@ class EchoLossConfig:
                 raise InputError(f"echo_loss.{name} is {getattr(self, name)}; choose 0 to 1")
         if self.tail is not None and self.tail < 0:
             raise InputError(f"echo_loss.tail is {self.tail}, should be 0 or more, or left out")
-        if self.prior < 0 or self.duration < 0:
-            raise InputError(
-                f"echo_loss.prior is {self.prior} and echo_loss.duration {self.duration}; choose 0"
-                " or more"
-            )
+        if self.duration < 0:
+            raise InputError(f"echo_loss.duration is {self.duration}; choose 0 or more")
         if self.time_std <= 0:
             raise InputError(f"echo_loss.time_std is {self.time_std}, should be above 0")
         if self.text_encoder_lr < 0:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from nanospeech.config import AudioConfig
 from nanospeech.errors import InputError
@@ -18,29 +18,8 @@ from nanospeech_torch.train.data.latents import EchoBatch, EchoBatches, EchoLoss
 from nanospeech_torch.train.scale.echo import step_flops
 
 from .base import Objective, Sums
-from .flow import search
-from .placing import patch_means
+from .text_aligner import TextAligner
 from .text_reader import TextReader
-
-FINE = 2  # latents of a step of the search for tokens' durations
-MEANS = 64  # width of the tokens' vectors of which their means are made
-
-
-class TokenMeans(nn.Module):
-    """Mean latents of each token, for the search of its durations (Glow-TTS, arXiv 2005.11129).
-
-    Without context, with which a space would take over the sounds beside it. It is a part of
-    training alone.
-    """
-
-    def __init__(self, count: int, width: int):
-        super().__init__()
-        self.embed = nn.Embedding(count, MEANS)
-        self.to_mean = nn.Linear(MEANS, width)
-
-    def forward(self, text_BT: Tensor) -> Tensor:
-        """Normalised means (B, T, C) of ids padded with -1."""
-        return self.to_mean(self.embed(text_BT.clamp(min=0)))
 
 
 class Echo(Objective):
@@ -55,6 +34,7 @@ class Echo(Objective):
         audio: the latents' rate, width and normalisation.
         loss: conditions and times.
         reader: another network that reads the text, where the transformer does not.
+        aligner: finds how long each token lasts, for a transformer with a window.
 
     Raises:
         InputError: a network with parts that this loss does not train, or without its text.
@@ -69,6 +49,7 @@ class Echo(Objective):
         audio: AudioConfig | None = None,
         loss: EchoLossConfig | None = None,
         reader: TextReader | None = None,
+        aligner: TextAligner | None = None,
     ):
         super().__init__()
         c = transformer.config
@@ -87,11 +68,12 @@ class Echo(Objective):
                 f" {self.loss.text_encoder!r}; the text is read by one of the two"
             )
         self.reader = reader
-        if c.text_window:
-            self.aligner = TokenMeans(c.text_vocab, c.latent_dim)
+        self.aligner = () if aligner is None else (aligner,)  # in a tuple: not a part of this model
+        if c.text_window and aligner is None:
+            raise InputError("echo.text_window needs another model that aligns the clips' tokens")
 
     def weights(self) -> dict[str, float]:
-        return {"flow": 1.0, "prior": self.loss.prior, "duration": self.loss.duration}
+        return {"flow": 1.0, "duration": self.loss.duration}
 
     def batches(self, samples: Any, plan: BatchPlan, stream: StreamOptions) -> EchoBatches:
         """Latents with texts and speakers.
@@ -135,40 +117,27 @@ class Echo(Objective):
         return {name: self.loss.text_encoder_lr for name in names}
 
     def counts(self, batch: EchoBatch, phase: str = "") -> dict[str, Tensor]:
-        """Latents of a batch, those after its clips included; and the aligner's steps and tokens."""
+        """Latents of a batch, those after its clips included; and tokens that have durations."""
         found = {"flow": torch.ones_like(batch.mel[..., 0]).sum()}
         if self.transformer.config.text_window:
-            found["prior"] = (-(-batch.lens // FINE)).sum()
             found["duration"] = (batch.text >= 0).sum()
         return found
 
     def forward(self, batch: EchoBatch) -> Sums:
         """Sum and count of the squared error of the velocity, over all latents of the batch.
 
-        And of the aligner's losses, where the text is read through a window.
+        And of the durations' loss, where the text is read through a window.
         """
         latents = self.normalised(batch.mel, batch.lens)
         time = batch.time[:, None, None]
         state = (1 - time) * latents + time * batch.noise
-        durations, sums = self.align(batch, latents)
+        durations = self.aligner[0].durations(batch) if self.aligner else None
         velocity, log_BT = self.predict(batch, state, durations)
+        error = (velocity.float() - (batch.noise - latents)).square().mean(-1)
+        sums = {"flow": (error.sum(), torch.ones_like(error).sum())}
         if durations is not None and log_BT is not None:
             sums["duration"] = duration_loss(log_BT, durations, batch.text >= 0)
-        error = (velocity.float() - (batch.noise - latents)).square().mean(-1)
-        return {"flow": (error.sum(), torch.ones_like(error).sum()), **sums}
-
-    def align(self, batch: EchoBatch, latents_BNC: Tensor) -> tuple[Tensor | None, Sums]:
-        """The searched duration of each token, in steps of FINE latents; the loss of the means."""
-        if not self.transformer.config.text_window:
-            return None, {}
-        target = patch_means(latents_BNC, batch.lens, FINE)
-        lens = -(-batch.lens // FINE)
-        mask = layers.length_mask(lens, target.shape[1])
-        means = self.aligner(batch.text).float()
-        with torch.no_grad(), torch.autocast(target.device.type, enabled=False):
-            durations, index = search(target, means, lens, (batch.text >= 0).sum(1))
-        error = 0.5 * (target - layers.gather_tokens(means, index)).square().mean(-1)
-        return durations, {"prior": (error.masked_fill(~mask, 0).sum(), mask.sum())}
+        return sums
 
     def normalised(self, latents_BNC: Tensor, lens_B: Tensor) -> Tensor:
         """Latents in the ODE's units, zero past each item's end."""
