@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 
 from nanospeech.architectures import EchoConfig
+from nanospeech.config import AudioConfig
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.duration import DurationTransformer
 from nanospeech_torch.echo.network import EchoDiT
@@ -22,6 +24,7 @@ from nanospeech_torch.train.loop.trainer import Trainer
 from nanospeech_torch.train.objectives.duration import DurationPredictor
 from nanospeech_torch.train.objectives.echo import Echo
 from nanospeech_torch.train.objectives.flow import Nanospeech
+from nanospeech_torch.train.objectives.text_aligner import TextAligner
 from nanospeech_torch.train.scale.parallel import Parallel, ParallelConfig, local
 from nanospeech_torch.train.scale.speed import SpeedConfig, apply_speed
 from tests.forked import CONTEXT, free_port
@@ -53,6 +56,10 @@ def objective(name: str, seed: int = 0, device: str = "cpu") -> Any:
     with torch.device(device):
         if name == "echo":
             return ReadyEcho(EchoDiT(ECHO))
+        if name == "window":
+            network = EchoDiT(dataclasses.replace(ECHO, text_window=1.0))
+            aligner = TextAligner(DiT(**MODELS["aligned"]), AudioConfig(n_mels=20))
+            return ReadyEcho(network, aligner=aligner)
         if name == "duration":
             return ReadyDuration(DurationTransformer(**MODELS[name]))
         return ReadySpeech(DiT(**MODELS[name]), loss=LossConfig())

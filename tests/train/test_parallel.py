@@ -54,6 +54,7 @@ MORE = {
     # an EchoDiT: its first 20 losses
     **{f"echo-{split}": (split, {"model": "echo", "steps": 20}) for split in SPLITS},
     "echo-few": ("fsdp", {"model": "echo"}),
+    "echo-window": ("tp", {"model": "window"}),
     "echo-empty": ("tp", {"model": "echo", "device": "meta"}),
     "echo-empty-fsdp+tp": ("fsdp+tp", {"model": "echo", "device": "meta"}),
     "echo-checkpoint": ("fsdp", {"model": "echo", "speed": {"checkpoint_interval": 2}}),
