@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from nanospeech.cli import Parser, command
+from nanospeech.config import ModelConfig
+from nanospeech.release.folder import CONFIG, PIECES
 from nanospeech.release.quantization import CHOICES
 
 from .kinds import KINDS
@@ -127,6 +130,21 @@ def add_foreign(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def missing(config: ModelConfig, folder: Path) -> list[str]:
+    """What a model of latents needs beside what was written."""
+    if config.echo is None:
+        return []
+    found, encoder = [], config.text_encoder
+    inner = folder / encoder.folder if encoder else folder
+    if encoder is not None and not (inner / CONFIG).is_file():
+        found.append(f"it reads another encoder's states: copy that encoder's folder to {inner}")
+    elif config.tokenizer == "pieces" and not any((f / PIECES).is_file() for f in (folder, inner)):
+        found.append(f"it reads no texts without a {PIECES}: name it by --vocab")
+    if config.codec is None and config.vocoder is None:
+        found.append("it makes latents, not sound: it has no codec (--codec) and no vocoder")
+    return found
+
+
 @command
 def main(argv: list[str] | None = None) -> int:
     args = vars(build_parser().parse_args(argv))
@@ -142,6 +160,8 @@ def main(argv: list[str] | None = None) -> int:
     if config.licence:
         print(f"licence of the weights: {config.licence}")
     print(f"wrote model, vocab{''.join(', ' + p for p in parts)}, config and card")
+    for line in missing(config, Path(output)):
+        print(line)
     return 0
 
 

@@ -35,17 +35,31 @@ def stored_as(config: ModelConfig, part: str, dtype: str) -> str:
     return f"{span} bits, {dtype}"
 
 
-def renewed_card(card: str, rows: Iterable[str]) -> str:
+def renewed_card(card: str, rows: Iterable[str], licence: str | None = None) -> str:
     """A release's model card with other rows in its table of files.
 
     Args:
         card: Markdown.
         rows: of card_rows; each takes the place of its file's row.
+        licence: takes the place of the one that the card states.
     """
+    if licence:
+        card = relicensed(card, licence)
     for row in rows:
         file = re.escape(row.split("|")[1])
         card = re.sub(rf"^\|{file}\|.*$", lambda _, row=row: row, card, flags=re.M)
     return card
+
+
+def relicensed(card: str, licence: str) -> str:
+    """A card that states a licence in its front matter and in its section, where it has them."""
+    section = licence_section(licence)
+    card = re.sub(r"\n## Licence\n\nThe weights are published under .*\n", lambda _: section, card)
+    if not card.startswith("---\n"):
+        return f"---\nlicense: {licence}\n---\n\n{card}"
+    front, end, rest = card[4:].partition("\n---\n")
+    front = re.sub(r"^license:.*$", f"license: {licence}", front, flags=re.M)
+    return f"---\n{front}{end}{rest}"
 
 
 def model_card(
@@ -67,10 +81,10 @@ def model_card(
     rows = card_rows(config, parts, dtype)
     front = f"---\nlicense: {config.licence}\n---\n\n" if config.licence else ""
     trained = f", {step:,} optimiser steps" if step else ""
+    readers = "PyTorch, MLX\nand ONNX Runtime" if config.echo is None else "PyTorch\nand MLX"
     return f"""{front}# {config.name}
 
-A nanospeech text-to-speech model{trained}. PyTorch, MLX
-and ONNX Runtime read the same files.
+A nanospeech text-to-speech model{trained}. {readers} read the same files.
 
 ```sh
 python -m nanospeech.generate --model . --text "Hello there." --output hello.wav
@@ -89,8 +103,10 @@ def network_rows(config: ModelConfig) -> str:
     """What the network is, what it reads and what it speaks."""
     a, d, e = config.audio, config.dit, config.echo
     if e is not None:
+        other = config.text_encoder
+        text = f"{e.text_vocab} ids" if other is None else f"states of a {other.kind} encoder"
         return f"""- Speech: EchoDiT, {e.depth} blocks of width {e.dim}, {e.heads} heads.
-- Text: {e.text_vocab} ids ({config.tokenizer}).
+- Text: {text} ({config.tokenizer}).
 - Audio: {a.sample_rate} Hz, latents of {e.latent_dim}, hop {a.hop_length}."""
     return f"""- Speech: DiT, {d.depth} blocks of width {d.dim}, {d.heads} heads,
   {d.patch_size} mel frame(s) a patch, text upsampling "{d.text_upsampling}".

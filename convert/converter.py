@@ -165,6 +165,7 @@ def copy_voices(source: Path, folder: Path, only: str | None) -> None:
 def card_of(read: Model, config: ModelConfig, dtype: str, extra: str | Path | None) -> str:
     """The model card: a release's own with its table renewed, or a new one."""
     if extra is None and (own := read.file("README.md")):
-        return renewed_card(own.read_text(encoding="utf-8"), card_rows(config, read.parts, dtype))
+        rows = card_rows(config, read.parts, dtype)
+        return renewed_card(own.read_text(encoding="utf-8"), rows, config.licence)
     more = Path(extra).read_text(encoding="utf-8") if extra else ""
     return model_card(config, read.parts, dtype, read.step, more)

@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from nanospeech.architectures import EchoConfig, EchoOptions
 from nanospeech.config import AudioConfig, ModelConfig
-from nanospeech.errors import CheckpointError
-from nanospeech.release.folder import PIECES
+from nanospeech.errors import CheckpointError, InputError
+from nanospeech.release.folder import PIECES, check_tensors
 from nanospeech.text.pieces import PieceTokenizer
 from nanospeech.text.tokenizer import Tokenizer
 
@@ -45,6 +47,12 @@ def read(
         CheckpointError: not such a checkpoint.
     """
     shapes = shapes_of(source.tensors)
+    if not fits(source, settings, name):
+        others = [kind for kind in RATES if fits(source, settings, kind)]
+        raise CheckpointError(
+            f"{path} is no checkpoint of {name}: "
+            + (f"its text is that of {others[0]}" if others else f"it has no {MARK}")
+        )
     stated = json.loads(source.metadata.get("config_json") or "{}")
     if (patch := stated.get("latent_patch_size", 1)) != 1:
         raise CheckpointError(
@@ -58,7 +66,7 @@ def read(
         kind, tokenizer = "echo", Tokenizer("echo", [])
         sampling = EchoOptions(cfg_speaker=8.0)
     else:
-        kind, tokenizer = "pieces", PieceTokenizer(o.vocab or path.with_name(PIECES))
+        kind, tokenizer = "pieces", find_pieces(o.vocab, path, echo.text_vocab)
         sampling = EchoOptions()
     config = ModelConfig(
         name=name,
@@ -71,6 +79,7 @@ def read(
         imitates=True,
     )
     names = {f"transformer.{n}": n for n in source.tensors}
+    check_tensors({new: shapes[old] for new, old in names.items()}, network_shapes(echo), path)
     tensors = {new: source.tensors[old] for new, old in names.items()}
     return Model(config, tokenizer, {"model": tensors}, source.step)
 
@@ -100,6 +109,37 @@ def network_config(shapes: Shapes, name: str, path: Path) -> EchoConfig:
     if name == "irodori":
         sizes |= {"speaker_causal": False, "speaker_mean": True, "zero_masked": True}
     return EchoConfig(**sizes)
+
+
+def network_shapes(config: EchoConfig) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of an EchoDiT's tensors, without allocating anything."""
+    from nanospeech_torch.echo.network import EchoDiT
+
+    with torch.device("meta"):
+        state = EchoDiT(config).state_dict()
+    return {f"transformer.{name}": tuple(t.shape) for name, t in state.items()}
+
+
+def find_pieces(named: str | Path | None, model: Path, count: int) -> PieceTokenizer:
+    """The tokenizer.json that is named, or lies beside a checkpoint, or none.
+
+    Args:
+        named: its path.
+        model: the checkpoint.
+        count: tokens that the model knows; 0: not known.
+
+    Raises:
+        InputError: the named one is missing.
+        CheckpointError: it has more tokens than the model.
+    """
+    if named is not None and not Path(named).is_file():
+        raise InputError(f"{named} not found; name the tokenizer.json of the model's text")
+    found = PieceTokenizer(named or model.with_name(PIECES))
+    if 0 < count < len(found):
+        raise CheckpointError(
+            f"{found.path} has {len(found)} tokens, but {model} was trained with {count}"
+        )
+    return found
 
 
 def depth(shapes: Shapes, prefix: str) -> int:

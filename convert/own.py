@@ -11,11 +11,11 @@ import torch
 from nanospeech.architectures import EchoConfig, EchoOptions, TextEncoderConfig
 from nanospeech.config import AudioConfig, ModelConfig, from_dict
 from nanospeech.errors import CheckpointError
-from nanospeech.release.folder import PIECES, check_tensors
-from nanospeech.text.pieces import PieceTokenizer
+from nanospeech.release.folder import check_tensors
 from nanospeech.text.tokenizer import Tokenizer
 
 from . import model
+from .echo import find_pieces, network_shapes
 from .lazy import shapes_of
 from .model import Model, find_tokenizer
 from .options import ConvertOptions
@@ -47,7 +47,7 @@ def read(
     kind = config.get("tokenizer", "bytes")
     tokenizer: Tokenizer
     if kind == "pieces":
-        tokenizer = PieceTokenizer(o.vocab or path.with_name(PIECES))
+        tokenizer = find_pieces(o.vocab, path, echo.text_vocab if echo.text_depth else 0)
     elif echo.text_depth and kind != "echo":
         tokenizer = find_tokenizer(kind, source.vocab, o.vocab, echo.text_vocab, str(path))
     else:
@@ -76,12 +76,3 @@ def read(
     if trained:
         parts["text_encoder"] = trained
     return Model(made, tokenizer, parts, source.step, encoder=described if trained else None)
-
-
-def network_shapes(config: EchoConfig) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of an EchoDiT's tensors, without allocating anything."""
-    from nanospeech_torch.echo.network import EchoDiT
-
-    with torch.device("meta"):
-        state = EchoDiT(config).state_dict()
-    return {f"transformer.{name}": tuple(t.shape) for name, t in state.items()}

@@ -6,6 +6,7 @@ Nothing is ever unpickled beyond tensors and plain containers (torch.load with w
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,6 +67,11 @@ def read_source(path: str | Path, weights: str = "ema") -> Source:
         raise
     except FileNotFoundError as e:
         raise CheckpointError(f"{path} not found") from e
+    except pickle.UnpicklingError as e:
+        raise CheckpointError(
+            f"cannot read {path} as plain tensors: it holds something else, which could run code as"
+            " it is read, or is no checkpoint; ask whoever made it for .safetensors"
+        ) from e
     except Exception as e:  # zip, pickle, safetensors and OS errors share no base class
         reason = str(e).strip().split("\n")[0]
         raise CheckpointError(f"cannot read {path} as plain tensors: {reason}") from e

@@ -372,12 +372,12 @@ class LatentEngine(ReadsTexts, Engine):
             InputError: no latents.
             CheckpointError: the folder has no codec.
         """
-        if self.config.codec is None:
+        if self.config.codec is None and self.config.vocoder is not None:
             return super().vocode(mel_BNM, lens_B)
-        if not self.release.has(CODEC):
+        if self.config.codec is None or not self.release.has(CODEC):
             raise CheckpointError(
-                f"{self.folder} has no {CODEC}; convert DAC-VAE's weights.pth into it with:"
-                " nanospeech convert MODEL --codec weights.pth"
+                f"{self.folder} has no {CODEC}: it makes latents, not sound; if they are DAC-VAE's,"
+                " convert it again: nanospeech convert FOLDER --codec weights.pth --output OTHER"
             )
         latent = checks.mels(mel_BNM, "latent_BNC", self.config)
         lens = checks.lengths(lens_B, "lens_B", len(latent), latent.shape[1])

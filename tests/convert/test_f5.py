@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from convert import convert
 from convert.__main__ import main
+from convert.card import renewed_card
 from nanospeech.config import ModelConfig, SampleOptions
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.generate import main as speak
@@ -186,6 +187,32 @@ def test_a_licence_without_commercial_use_is_accepted_once(tmp_path, capsys):
     assert main([str(tmp_path / "second"), "--output", str(tmp_path / "third")]) == 0
     assert ModelConfig.load(tmp_path / "third" / "config.json").licence == "cc-by-nc-4.0"
     assert "no commercial use" in (tmp_path / "third" / "README.md").read_text()
+
+
+def test_a_licence_that_is_named_later_is_that_of_config_and_card(tmp_path):
+    one = command("--from", "f5-v0", "--licence", "cc-by-nc-4.0", "--accept-licence")
+    assert main([*one, "--output", str(tmp_path / "one")]) == 0
+    again = [str(tmp_path / "one"), "--licence", "apache-2.0", "--output", str(tmp_path / "two")]
+    assert main(again) == 0
+    assert ModelConfig.load(tmp_path / "two" / "config.json").licence == "apache-2.0"
+    card = (tmp_path / "two" / "README.md").read_text()
+    assert card.startswith("---\nlicense: apache-2.0\n---\n\n# one")
+    assert "under apache-2.0" in card and "cc-by-nc" not in card and "no commercial" not in card
+    unlicensed = card.replace("---\nlicense: apache-2.0\n---\n\n", "")
+    assert renewed_card(unlicensed, [], "mit").startswith("---\nlicense: mit\n---\n\n# one")
+
+
+class Code:
+    def __reduce__(self):
+        return print, ("this must not run",)
+
+
+def test_a_file_that_holds_code_is_refused(tmp_path, capsys):
+    torch.save({"ema_model_state_dict": {}, "other": Code()}, tmp_path / "model.pt")
+    assert main([str(tmp_path / "model.pt"), "--output", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr()
+    assert "could run code" in said.err and "weights_only" not in said.err
+    assert "must not run" not in said.out + said.err
 
 
 def test_a_finetune_has_the_licence_of_its_card(tmp_path, capsys):

@@ -1,0 +1,87 @@
+"""Echo's and Irodori's checkpoints: other files are refused, and what is missing is said."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from safetensors.numpy import save_file
+
+from convert import convert
+from convert.__main__ import main
+from nanospeech.errors import CheckpointError, InputError
+from nanospeech.load import load_engine
+from tests.echo import tiny
+
+
+def weights(config) -> dict:
+    made = tiny.seeded(tiny.network_shapes(config))
+    return {name.removeprefix("transformer."): tensor for name, tensor in made.items()}
+
+
+@pytest.fixture
+def echo(tmp_path):
+    save_file(weights(tiny.ECHO), tmp_path / "echo.safetensors")
+    return tmp_path / "echo.safetensors"
+
+
+@pytest.fixture
+def irodori(tmp_path):
+    save_file(weights(tiny.IRODORI), tmp_path / "irodori.safetensors")
+    return tmp_path / "irodori.safetensors"
+
+
+def pieces(path, count: int):
+    words = {**{f"w{i}": i for i in range(count - 1)}, "<unk>": count - 1}
+    model = {"type": "WordLevel", "vocab": words, "unk_token": "<unk>"}
+    path.write_text(json.dumps({"version": "1.0", "added_tokens": [], "model": model}))
+    return path
+
+
+def test_one_project_does_not_pass_for_the_other(echo, irodori, tmp_path):
+    """Their networks differ in what no tensor tells, and their licences do."""
+    with pytest.raises(CheckpointError, match="no checkpoint of irodori: its text is that of echo"):
+        convert(echo, tmp_path / "out", kind="irodori", licence="mit")
+    with pytest.raises(CheckpointError, match="no checkpoint of echo: its text is that of irodori"):
+        convert(irodori, tmp_path / "out", kind="echo", licence="mit")
+    save_file({"a": torch.zeros(2).numpy()}, tmp_path / "other.safetensors")
+    with pytest.raises(CheckpointError, match="no checkpoint of echo: it has no blocks"):
+        convert(tmp_path / "other.safetensors", tmp_path / "out", kind="echo", licence="mit")
+
+
+@pytest.mark.parametrize("change", ["missing", "unknown"])
+def test_tensors_that_do_not_make_a_network_are_named(tmp_path, change):
+    held, name = weights(tiny.ECHO), "blocks.1.attention.wo.weight"
+    tensor = held.pop(name)
+    if change == "unknown":
+        held |= {name: tensor, "blocks.1.other.weight": tensor}
+        name = "blocks.1.other.weight"
+    save_file(held, tmp_path / "echo.safetensors")
+    with pytest.raises(CheckpointError, match=f"{change} transformer.{name}"):
+        convert(tmp_path / "echo.safetensors", tmp_path / "out", licence="mit")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_tokenizer_has_to_be_there_and_no_larger_than_the_model(irodori, tmp_path):
+    with pytest.raises(InputError, match=r"nope\.json not found"):
+        convert(irodori, tmp_path / "out", vocab=tmp_path / "nope.json")
+    large = pieces(tmp_path / "large.json", 200)
+    with pytest.raises(CheckpointError, match=r"200 tokens, but .* was trained with 90"):
+        convert(irodori, tmp_path / "out", vocab=large)
+
+
+def test_what_a_folder_lacks_is_said(echo, irodori, tmp_path, capsys):
+    assert main([str(irodori), "--output", str(tmp_path / "bare")]) == 0
+    said = capsys.readouterr().out
+    assert "reads no texts without a tokenizer.json" in said and "not sound" in said
+    vocab = str(pieces(tmp_path / "small.json", 80))
+    assert main([str(irodori), "--vocab", vocab, "--output", str(tmp_path / "read")]) == 0
+    assert "reads no texts" not in capsys.readouterr().out
+    assert (tmp_path / "read" / "tokenizer.json").is_file()
+    assert load_engine(tmp_path / "read", "torch").tokenizer.encode("w5").tolist() == [5]
+    convert(echo, tmp_path / "echo", licence="mit")
+    engine = load_engine(tmp_path / "echo", "torch")
+    with pytest.raises(CheckpointError, match="makes latents, not sound"):
+        engine.vocode(tiny.echo_inputs()["x"])
+    assert "ONNX" not in (tmp_path / "echo" / "README.md").read_text()
