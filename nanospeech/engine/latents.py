@@ -78,6 +78,8 @@ class LatentEngine(ReadsTexts, Engine):
                 start = prefix_BNC.shape[1]
                 contexts, before = self.continued(contexts, prefix_BNC, start, x.shape[1])
                 masks = [before, *masks]
+            if seconds_B is None and self.echo.target_duration:  # of each item, not of the batch
+                seconds_B = (start + lens) / self.config.audio.frame_rate
             masks[-2] = masks[-2] & (not drop_text)
             masks[-1] = masks[-1] & (not drop_audio)
             v = self.run_echo(

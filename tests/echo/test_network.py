@@ -107,6 +107,21 @@ def test_an_item_of_a_batch_is_what_it_is_alone(engines):
     assert not both[1, 7:].any()
 
 
+@pytest.mark.parametrize("backend", ["torch", "mlx"])
+def test_an_item_of_a_batch_has_a_duration_and_a_last_patch_of_its_own(tmp_path, backend):
+    network = dataclasses.replace(
+        tiny.WINDOWED, latent_patch=3, target_duration=True, predicts_speech=True
+    )
+    folder = tiny.write(tmp_path, network, tiny.seeded(tiny.network_shapes(network)))
+    engine, i = load_engine(folder, backend, dtype="float32"), tiny.echo_inputs()
+    lens = {"lens_B": np.array([13, 7]), "prompt_frames_B": i["speaker_lens"]}
+    one = i["x"][1:, :7], i["speaker"][1:, :9], i["text"][1:, :9]
+    both = engine.velocity(i["x"], i["speaker"], i["text"], i["t"], **lens)
+    close(both[1:, :7], engine.velocity(*one, i["t"][1:]), WITHIN["mlx"])
+    both = engine.sample(i["x"], i["speaker"], i["text"], tiny.RUNS["all"], **lens)
+    close(both[1:, :7], engine.sample(*one, tiny.RUNS["all"]), 2e-4)
+
+
 @pytest.fixture(scope="module")
 def windowed(tmp_path_factory):
     weights = tiny.seeded(tiny.network_shapes(tiny.WINDOWED))
