@@ -24,6 +24,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from nanospeech.architectures import EchoConfig
+from nanospeech_torch.train.scale.echo import SCALES
+
 from .cells import run_cell, run_process
 from .machine import surroundings
 from .model import sizes
@@ -32,6 +35,18 @@ from .worker import Spec
 TINY = {"dim": 64, "depth": 2, "heads": 2, "dim_head": 32, "text_dim": 32, "conv_layers": 1}
 ALIGNED = {"text_upsampling": "aligned", "text_masking": True}
 MODES = ("off", "default", "reduce-overhead")
+# EchoDiT on DAC-VAE latents: items of full length
+ECHO: dict[str, Any] = {
+    "latent_dim": 16,
+    "dim": 64,
+    "depth": 2,
+    "heads": 2,
+    "ff_dim": 176,
+    "text_dim": 32,
+}
+ECHO |= {"text_heads": 2, "text_input": 48, "speaker_dim": 32, "speaker_depth": 1, "time_dim": 32}
+ECHO |= {"speaker_heads": 2, "speaker_ff_dim": 88, "adaln_rank": 8, "max_speaker": 16}
+ECHO_ITEMS = (4, 16)
 # batch and frames, of 10 s and 20 s clips; the last fills a GPU of 80 GB
 SHAPES = {"82M": [(16, 937), (112, 937), (32, 1875)], "800M": [(4, 937), (16, 937), (12, 1875)]}
 
@@ -68,6 +83,23 @@ def training(name: str, shape: tuple[int, int], args: argparse.Namespace, **chan
         precision="no" if args.cpu else "bf16",
         cpu=args.cpu,
         **changes,
+    )
+
+
+def echo_training(items: int, mode: str, args: argparse.Namespace) -> Spec:
+    """The spec of a training cell of an EchoDiT."""
+    network = EchoConfig(**ECHO) if args.tiny else SCALES["800M"]
+    return Spec(
+        model="echo",
+        config=asdict(network),
+        batch=2 if args.tiny else items,
+        frames=24 if args.tiny else network.max_latents,
+        tokens=8 if args.tiny else network.max_text,
+        steps=2 if args.tiny else 15,
+        last=1 if args.tiny else 8,
+        precision="no" if args.cpu else "bf16",
+        compile=mode,
+        cpu=args.cpu,
     )
 
 
@@ -111,6 +143,10 @@ def plan(args: argparse.Namespace) -> Iterator[Cell]:
         name = f"82M aligned, {'loop' if loop else 'kernel'}"
         yield trained("search in a step", name, replace(aligned, loop_search=loop))
     yield Cell("speaking", "82M, eager and compiled", part("speaking", args))
+    for items in ECHO_ITEMS[:1] if args.tiny else ECHO_ITEMS:
+        for mode in ("off",) if args.tiny and not args.compile else ("off", "default"):
+            name = f"echo 800M, {items} items, compile {mode}"
+            yield trained("echo", name, echo_training(items, mode, args))
     for model, shapes in models.items():
         for shape in shapes[1:]:
             name = f"{model}, {shape[0]} x {shape[1]}"

@@ -4,6 +4,7 @@
     python -m scripts.benchmarks.train --config FILE --autotune-batch
     python -m scripts.benchmarks.train --config FILE --ablate precision=no,bf16 checkpoint=0,1,ops
     python -m scripts.benchmarks.train --config FILE --upstream OTHER/bin/python
+    python -m scripts.benchmarks.train --preset echo_800M --ablate parallel=4x1x1,1x4x1,2x2x1,2x1x2
 
 Batches are synthetic, without padding; 50 steps, of which the last 10 are timed. Each
 configuration runs in a process of its own, so one that runs out of memory does not affect the
@@ -47,6 +48,8 @@ def specify(path: str, args: argparse.Namespace) -> Spec:
     from nanospeech_torch.train.scale.estimate import workload
 
     run = read_run(path, args.set)
+    if run.model == "echo":
+        return specify_echo(run, args)
     work = workload(run)
     frames = args.frames or work.frames
     return Spec(
@@ -63,6 +66,30 @@ def specify(path: str, args: argparse.Namespace) -> Spec:
         checkpoint_ops=work.checkpoint_ops,
         optimizer=asdict(run.optimizer),
         parallel=(max(1, work.replicate), work.shard, work.tensor),
+        memory=int(args.memory * 1e9) if args.memory else None,
+        threads=args.threads,
+        cpu=args.cpu or not torch.accelerator.is_available(),
+    )
+
+
+def specify_echo(run: Any, args: argparse.Namespace) -> Spec:
+    """The cell of a run of an EchoDiT: full latents, texts and speakers, without a text encoder."""
+    import torch
+
+    split = run.parallel
+    return Spec(
+        model="echo",
+        config=asdict(run.echo),
+        batch=args.batch or run.data.batch_size,
+        frames=args.frames or run.echo.max_latents,
+        tokens=run.echo.max_text,
+        steps=args.steps,
+        last=args.last,
+        precision=args.precision or run.mixed_precision or "no",
+        compile=run.speed.compile,
+        checkpoint_interval=run.speed.interval,
+        optimizer=asdict(run.optimizer),
+        parallel=(max(1, split.replicate), split.shard, split.tensor),
         memory=int(args.memory * 1e9) if args.memory else None,
         threads=args.threads,
         cpu=args.cpu or not torch.accelerator.is_available(),

@@ -28,8 +28,9 @@ class Spec:
     """One cell: a model, a batch, and how it is trained.
 
     Args:
-        model: speech or duration; `config` are the fields of DiTConfig or DurationConfig.
-        batch, frames, tokens: of one process.
+        model: speech, duration or echo; `config` are the fields of DiTConfig, DurationConfig or
+            EchoConfig.
+        batch, frames, tokens: of one process; an EchoDiT's frames are latents.
         steps, last: steps to do, and the last ones of these to time.
         parallel: replicate, shard, tensor; their product is the number of processes.
         memory: bytes of data that each process may have (CPU); None for no limit.
@@ -80,6 +81,8 @@ def build(spec: Spec, meta: bool) -> Any:
 
     torch.manual_seed(0)
     with torch.device("meta" if meta else "cpu"):
+        if spec.model == "echo":
+            return echo_objective(spec)
         if spec.model == "speech":
             return Nanospeech(DiT(from_dict(DiTConfig, spec.config, "dit")))
         network = DurationTransformer(from_dict(DurationConfig, spec.config, "duration"))
@@ -117,6 +120,51 @@ def make_batch(spec: Spec, vocab: int, mels: int, seed: int) -> Any:
     )
 
 
+def echo_objective(spec: Spec) -> Any:
+    """An EchoDiT with its loss; the states of a text encoder are as those of a cache."""
+    import torch
+    from torch import nn
+
+    from nanospeech.architectures import EchoConfig
+    from nanospeech.config import from_dict
+    from nanospeech_torch.echo.network import EchoDiT
+    from nanospeech_torch.train.objectives.echo import Echo
+
+    class KeptStates(nn.Module):
+        def forward(self, text: torch.Tensor, read: torch.Tensor) -> torch.Tensor:
+            states = torch.linspace(-1, 1, network.text_input, device=text.device)
+            return states.expand(*text.shape, -1)
+
+    network = from_dict(EchoConfig, spec.config, "echo")
+    reader: Any = None if network.text_depth else KeptStates()
+    return Echo(EchoDiT(network), reader=reader)
+
+
+def make_echo_batch(spec: Spec, seed: int) -> Any:
+    """A batch of random latents, texts and speakers, all of full length."""
+    import torch
+
+    from nanospeech_torch.train.data.latents import EchoBatch
+
+    c, b = spec.config, spec.batch
+    draw = torch.Generator().manual_seed(seed)
+
+    def normal(length: int) -> torch.Tensor:
+        return torch.randn(b, length, c["latent_dim"], generator=draw)
+
+    return EchoBatch(
+        mel=normal(spec.frames),
+        lens=torch.full((b,), spec.frames),
+        text=torch.randint(0, c["text_vocab"], (b, spec.tokens), generator=draw),
+        noise=normal(spec.frames),
+        time=torch.rand(b, generator=draw),
+        speaker=normal(c["max_speaker"]),
+        heard=torch.full((b,), c["max_speaker"]),
+        drop_text=torch.rand(b, generator=draw) < 0.1,
+        drop_speaker=torch.rand(b, generator=draw) < 0.1,
+    )
+
+
 class Steps:
     """A trainer with a batch that never changes, and its step."""
 
@@ -146,9 +194,12 @@ class Steps:
         self.parallel = self.trainer.parallel
         self.trainer.model.train()
         self.log = self.trainer.new_log(spec.steps)
-        batch = make_batch(
-            spec, self.config.text_num_embeds, self.config.n_mels, self.parallel.data_rank
-        )
+        rank = self.parallel.data_rank
+        if spec.model == "echo":
+            batch = make_echo_batch(spec, rank)
+        else:
+            batch = make_batch(spec, self.config.text_num_embeds, self.config.n_mels, rank)
+        self.flops = self.core.flops(batch)
         self.batches = itertools.repeat(Loaded(batch.to(self.device), 0, StreamState()))
 
     def step(self) -> None:
@@ -167,7 +218,7 @@ def run(spec: Spec) -> dict[str, Any]:
     """Times the steps: the figures of one cell."""
     import torch
 
-    from nanospeech_torch.train.scale.profile import mfu, peak_flops, train_flops
+    from nanospeech_torch.train.scale.profile import mfu, peak_flops
 
     limit(spec.memory)
     if spec.threads:
@@ -187,7 +238,7 @@ def run(spec: Spec) -> dict[str, Any]:
     busy = (time.process_time() - busy) / last
     memory = memory_used(device)
     batch = spec.batch * steps.parallel.data_world
-    flops = train_flops(steps.config, batch, spec.frames, spec.tokens)
+    flops = steps.flops * steps.parallel.data_world
     # processes on one machine's CPU share what it can do
     devices = spec.processes if device.type == "cuda" else 1
     peak = peak_flops(device, spec.precision)
@@ -196,7 +247,7 @@ def run(spec: Spec) -> dict[str, Any]:
         "seconds_per_step": seconds,
         "cpu_seconds_per_step": busy,
         "frames_per_second": batch * spec.frames / seconds,
-        "audio_seconds_per_second": batch * spec.frames / seconds / 93.75,
+        "audio_seconds_per_second": batch * spec.frames / seconds / steps.core.audio.frame_rate,
         "mfu": mfu(flops, seconds, device, spec.precision, devices),
         "flops_per_step": flops,
         "peak_flops": peak.flops * devices,

@@ -12,6 +12,9 @@ from scripts.benchmarks import worker
 from scripts.benchmarks.gpu_parts import PARTS
 
 
+TRAINING = {"mask", "compile", "search in a step", "echo"}
+
+
 def options(*given: str) -> argparse.Namespace:
     return bench_gpu.parser().parse_args(["--tiny", "--cpu", *given])
 
@@ -34,7 +37,7 @@ def test_every_training_cell_has_figures(monkeypatch):
     """In this process, for all of them."""
     monkeypatch.setattr(search, "kernel", search.kernel)  # put back what a cell takes away
     cells = [c for c in bench_gpu.plan(options()) if isinstance(c.run, partial)]
-    assert {c.group for c in cells} == {"mask", "compile", "search in a step"}
+    assert {c.group for c in cells} == TRAINING
     for cell in cells:
         row = worker.run(*cell.run.args)
         assert row["status"] == "ok" and row["mfu"] > 0 and row["seconds_per_step"] > 0, cell.name
@@ -43,7 +46,7 @@ def test_every_training_cell_has_figures(monkeypatch):
 def test_every_part_has_figures():
     found = {name: json.loads(json.dumps(part("cpu", True))) for name, part in PARTS.items()}
     groups = {c.group for c in bench_gpu.plan(options())}
-    assert found.keys() == groups - {"mask", "compile", "search in a step"}
+    assert found.keys() == groups - TRAINING
     assert found["correctness"]["CPU against device"]["gradient"] < 1e-3
     assert found["speaking"]["eager"]["rtf"] > 0 and found["search"]["loop"] > 0
     assert all(t > 0 for row in found["attention"]["rows"] for t in row["seconds"].values())

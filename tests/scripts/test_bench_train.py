@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from nanospeech.architectures import EchoConfig
+from nanospeech.config import AudioConfig
 from nanospeech.errors import InputError
 from scripts.benchmarks import cells as bench_cells
 from scripts.benchmarks import train as bench_train
@@ -47,6 +49,39 @@ def test_the_last_line_is_one_document_with_figures_and_surroundings(config, cap
     assert result["peak_memory"] > 50e6 and "measured" in result["peak_source"]
     assert {"command", "hardware", "versions", "date"} <= document.keys()
     assert "scripts.benchmarks.train" in document["command"] and document["versions"]["torch"]
+
+
+ECHO = """
+model: echo
+mixed_precision: "no"
+data: {batch_size: 3, tokenizer: bytes}
+echo: {latent_dim: 16, dim: 64, depth: 2, heads: 2, ff_dim: 176, text_dim: 32, text_heads: 2,
+  TEXT, speaker_dim: 32, speaker_depth: 1, speaker_heads: 2, speaker_ff_dim: 88, time_dim: 32,
+  adaln_rank: 8, max_latents: 24, max_text: 8, max_speaker: 16}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "split"),
+    [("text_input: 48", "1x1x1"), ("text_depth: 1, text_ff_dim: 88", "1x1x2,1x2x1")],
+)
+def test_an_echodit_is_measured_alone_and_split(tmp_path, capsys, text, split):
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "echo.yaml"
+    path.write_text(ECHO.replace("TEXT", text), encoding="utf-8")
+    command = ["--config", str(path), *COMMON, "--out", str(tmp_path / "out")]
+    assert bench_train.main([*command, "--ablate", f"parallel={split}"]) == 0
+    document = last_line(capsys)
+    network = EchoConfig(**document["spec"]["config"])
+    for cell, parts in zip(document["cells"], split.split(",")):
+        assert cell["status"] == "ok", cell
+        items = 3 * (2 if parts == "1x2x1" else 1)  # each shard has a batch of its own
+        assert cell["frames_per_second"] == pytest.approx(items * 24 / cell["seconds_per_step"])
+        rate = AudioConfig(48_000, hop_length=1920).frame_rate
+        seconds = cell["frames_per_second"] / rate
+        assert cell["audio_seconds_per_second"] == pytest.approx(seconds)
+        assert cell["mfu"] > 0
+    assert document["spec"]["tokens"] == network.max_text == 8
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits a process's memory")
