@@ -57,6 +57,7 @@ WORDS = {
     "Abs": "Absatz",
     "Abschn": "Abschnitt",
     "Anm": "Anmerkung",
+    "Aufl": "Auflage",
     "Bd": "Band",
     "Hrsg": "Herausgeber",
     "Jg": "Jahrgang",

@@ -134,6 +134,10 @@ RULES = [
         lambda m: f"{year(int(m[1]))} bis {year(int(m[2]))}",
     ),
     (rf"(?<![\d.,€$£-])(1[1-9]\d\d)(?![\d.,]\d|\d| ?{COUNTED})", lambda m: year(int(m[1]))),
+    (
+        r"(?<![\d.,\w])(\d{1,3})\. ?(?=Aufl\.)",
+        lambda m: f"{ordinal(int(m[1]), ending_after(m.string[: m.start()]))} ",
+    ),
     # an ordinal: a number with a stop that goes on; the end of a sentence is none
     (
         r"(?<![\d.,\w])(\d{1,3})\. (?=[a-zäöüß]|[A-ZÄÖÜ][\w-]*)",

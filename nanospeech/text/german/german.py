@@ -14,21 +14,22 @@ SIGNS = {"&": " und ", "+": " plus ", "=": " gleich ", "@": " ät ", "%": " Proz
 SIGNS |= {"€": " Euro", "$": " Dollar", "£": " Pfund", "¥": " Yen", "<": " kleiner als "}
 SIGNS |= {">": " größer als ", "#": " Nummer ", "|": ", ", "\\": " ", "^": " ", "*": " "}
 SIGNS |= {"_": " ", "~": " ", "/": " ", "×": " mal ", "÷": " geteilt durch ", "µ": " Mikro"}
-ADDRESS = re.compile(r"(?:https?://)?www\.[\w.-]+\w(?:/[\w./-]*\w)?|[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+ADDRESS = re.compile(
+    r"(?:https?://|\bwww\.)[\w.-]+\w(?:/[\w./?=&#%-]*[\w/])?"
+    r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+"
+)
+ADDRESS_SIGNS = {".": "Punkt", "@": "ät", "-": "Strich", "_": "Unterstrich", "/": "Schrägstrich"}
+ADDRESS_SIGNS |= {"?": "Fragezeichen", "=": "gleich", "&": "und", "#": "Raute", "%": "Prozent"}
 
 
 def address(m: re.Match) -> str:
     """A web or mail address, with its signs named."""
     said = re.sub(r"\Ahttps?://", "", m[0])
     said = re.sub(r"\Awww", "w w w", said)
-    names = {
-        ".": " Punkt ",
-        "@": " ät ",
-        "-": " Strich ",
-        "_": " Unterstrich ",
-        "/": " Schrägstrich ",
-    }
-    return re.sub(r"[.@_/-]", lambda c: names[c[0]], said)
+    said = re.sub("[.@_/?=&#%-]", lambda c: f" {ADDRESS_SIGNS[c[0]]} ", said.rstrip("/"))
+    # before a letter a number is no amount: "10s" is "zehn s"
+    said = re.sub(r"\d+(?=[^\W\d])", lambda c: f"{number(c[0])} ", said)
+    return said.strip()
 
 
 LEFT = [

@@ -44,6 +44,8 @@ UNITS = {
     "dm": ("Dezimeter", "Dezimeter", False),
     "cm": ("Zentimeter", "Zentimeter", False),
     "mm": ("Millimeter", "Millimeter", False),
+    "ct": ("Cent", "Cent", False),
+    "Ct": ("Cent", "Cent", False),
     "µm": ("Mikrometer", "Mikrometer", False),
     "nm": ("Nanometer", "Nanometer", False),
     "m": ("Meter", "Meter", False),
@@ -153,11 +155,18 @@ def one(m: re.Match) -> str:
     return f"{'eine' if m[1] in FEMININE else 'ein'} {m[1]}"
 
 
+def telephone(m: re.Match) -> str:
+    """+49 (0)30 123456, digit by digit; the zero in brackets is said within the country alone."""
+    groups = re.findall(r"\d+", m[0].replace("(0)", " "))
+    return "plus " + ", ".join(map(digits, groups))
+
+
 def minus(m: re.Match) -> str:
     return "minus "
 
 
 RULES = [
+    (r"(?<![\w+])\+\d{1,3}[ /-]?(?:\(0\) ?)?\d{2,5}(?:[ /-]\d{2,8}){1,4}(?![\w-])", telephone),
     (r"(?:(?<=\s)|\A|(?<=\())[-−](?=\d)", minus),
     (
         rf"({SIGN}) ?({NUMBER}) ?({MANY})",
