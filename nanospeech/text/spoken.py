@@ -112,7 +112,9 @@ def islands(
     text: str, lexicon: Lexicon | None = None, tags: re.Pattern | None = None
 ) -> list[Spoken]:
     """What is no word to look up, in order: tags, and entries of the lexicon with their 's."""
-    found = [Spoken(*m.span(), (m[0],), TAG) for m in tags.finditer(text)] if tags else []
+    found = []
+    if tags:
+        found = [Spoken(m.start(), m.end(), (m[0],), TAG) for m in tags.finditer(text)]
     if lexicon:
         rest = tags.sub(lambda m: "\0" * len(m[0]), text) if tags else text
         for start, stop, entry in lexicon.find(rest):

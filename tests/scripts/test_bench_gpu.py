@@ -11,7 +11,6 @@ from scripts.benchmarks import gpu as bench_gpu
 from scripts.benchmarks import worker
 from scripts.benchmarks.gpu_parts import PARTS
 
-
 TRAINING = {"mask", "compile", "search in a step", "echo"}
 
 

@@ -118,7 +118,9 @@ def compiled(function: Callable, mode: str, backend: str | Callable) -> Callable
     if backend == "inductor":
         options["mode"] = None if mode == "default" else mode
         if on_cpu:  # two small graphs: a pool of processes takes longer to start than to compile
-            torch._inductor.config.compile_threads = 1
+            from torch._inductor import config
+
+            config.compile_threads = 1
     return torch.compile(function, **options)
 
 
