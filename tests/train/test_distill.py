@@ -339,7 +339,9 @@ def test_all_backends_speak_alike(make_release, engine_of, backend):
     np.testing.assert_allclose(got, wanted, atol=1e-3)
 
 
-@pytest.mark.parametrize("method", ["trajectory", "two-stage"])
+@pytest.mark.parametrize(
+    "method", ["trajectory", pytest.param("two-stage", marks=pytest.mark.slow)]
+)
 def test_it_learns_to_go_where_its_teacher_goes(tiny_aligned, tmp_path, shards, method):
     """On the finest grid: a student's loss falls well below that of the teacher as a student."""
     fields = {"second_stage": 1.0, "method": method}

@@ -107,7 +107,12 @@ def test_dropout_is_the_same_when_computed_again():
     same(plain, gradients(model)[0])
 
 
-@pytest.mark.parametrize("options", [{}, *CHECKPOINTS[1:3]], ids=str)
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "options", [{}, pytest.param(CHECKPOINTS[1], marks=SLOW), CHECKPOINTS[2]], ids=str
+)
 def test_compiled_blocks_keep_names_and_gradients(options):
     torch._dynamo.reset()
     plain, _ = gradients(shaken("aligned"))
