@@ -18,6 +18,7 @@ from nanospeech_torch.train.data.latents import EchoBatch, EchoBatches, EchoLoss
 from nanospeech_torch.train.scale.echo import step_flops
 
 from .base import Objective, Sums
+from .placing import duration_loss
 from .text_aligner import TextAligner
 from .text_reader import TextReader
 
@@ -172,10 +173,3 @@ class Echo(Objective):
     def text_input(self, text_BT: Tensor, read_BT: Tensor) -> Tensor:
         """What the network reads of a text: ids, or another network's states."""
         return text_BT if self.reader is None else self.reader(text_BT, read_BT)
-
-
-def duration_loss(log_BT: Tensor, durations_BT: Tensor, real_BT: Tensor) -> tuple[Tensor, Tensor]:
-    """Sum and count of the Poisson deviance, up to a constant, which is least at the mean."""
-    lasts, guess = durations_BT.float(), log_BT.float().clamp(max=7)
-    miss = guess.exp() - lasts - lasts * (guess - lasts.clamp(min=1).log())
-    return miss.masked_fill(~real_BT, 0).sum(), real_BT.sum()

@@ -24,7 +24,7 @@ from nanospeech_torch.train.scale.profile import train_flops
 
 from .alignment import monotonic_search
 from .base import Objective, Sums
-from .placing import average_path, earlier, later, patch_means
+from .placing import average_path, duration_loss, earlier, later, patch_means
 
 
 class Nanospeech(Objective):
@@ -228,15 +228,10 @@ class Nanospeech(Objective):
             index = later(index, before, 0)
             mask = mask & ~layers.length_mask(before, target.shape[1])
         error = 0.5 * (target - layers.gather_tokens(means, index)).square().mean(-1)
-        guess = aligner.log_durations(hidden_BTD.detach(), speaker).float().clamp(max=7)
-        real = spoken > 0
-        # Poisson deviance is minimal at the mean duration, so totals are right; squared error of
-        # logs is minimal at the geometric mean, which gives hurried speech
-        miss = guess.exp() - spoken - spoken * (guess - spoken.clamp(min=1).log())
-        miss = miss.masked_fill(~real, 0)
+        guess = aligner.log_durations(hidden_BTD.detach(), speaker)
         return index, {
             "prior": (error.masked_fill(~mask, 0).sum(), mask.sum()),
-            "duration": (miss.sum(), real.sum()),
+            "duration": duration_loss(guess, spoken, spoken > 0),
         }
 
 

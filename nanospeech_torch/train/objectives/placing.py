@@ -38,3 +38,14 @@ def earlier(x_BNM: Tensor, by_B: Tensor) -> Tensor:
     place = torch.arange(x_BNM.shape[1], device=x_BNM.device) + by_B[:, None]
     place = place.clamp(max=x_BNM.shape[1] - 1)
     return x_BNM.gather(1, place[..., None].expand_as(x_BNM))
+
+
+def duration_loss(log_BT: Tensor, durations_BT: Tensor, real_BT: Tensor) -> tuple[Tensor, Tensor]:
+    """Sum and count of the Poisson deviance, up to a constant.
+
+    It is least at the mean duration, so totals are right; squared error of logs is least at the
+    geometric mean, which gives hurried speech.
+    """
+    lasts, guess = durations_BT.float(), log_BT.float().clamp(max=7)
+    miss = guess.exp() - lasts - lasts * (guess - lasts.clamp(min=1).log())
+    return miss.masked_fill(~real_BT, 0).sum(), real_BT.sum()
