@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +129,8 @@ def write(read: Model, folder: Path, o: ConvertOptions) -> None:
         if voices is not None:
             shutil.copytree(voices, folder / "voices", ignore=left_out, dirs_exist_ok=True)
         if o.like is not None and voices is None:
-            copy_voices(Path(o.like), folder, read.config.default_voice)
+            one = () if read.config.default_voice is None else (read.config.default_voice,)
+            copy_voices(Path(o.like), folder, read.voices or one)
         card = card_of(read, read.config, o.dtype, o.card)
         (folder / "README.md").write_text(card, encoding="utf-8")
     except OSError as e:
@@ -148,17 +149,19 @@ def write_encoder(read: Model, folder: Path) -> None:
         shutil.copytree(own, folder / name, dirs_exist_ok=True)
 
 
-def copy_voices(source: Path, folder: Path, only: str | None) -> None:
-    """Copies the voices of a release that have no weights of their own, or one voice alone.
+def copy_voices(source: Path, folder: Path, taught: Sequence[str]) -> None:
+    """Copies those voices of a teacher that its student was taught.
 
-    The one voice is what a model was distilled from, with the weights that it may have had.
+    A student of all voices adds their weights to its own; a student of one voice has them in its
+    own. Without such voices, those of the release are copied that have no weights of their own.
     """
-    files = [f for f in (source / "voices").glob("*") if f.suffix != ".safetensors"]
     own = {f.stem for f in (source / "voices").glob("*.safetensors")}
     (folder / "voices").mkdir(exist_ok=True)
-    for file in files:
+    for file in (source / "voices").glob("*"):
         name = file.name.partition(".")[0]
-        if name == only or (only is None and name not in own):
+        if file.suffix == ".safetensors" and len(taught) < 2:
+            continue
+        if name in taught or (not taught and name not in own):
             shutil.copy(file, folder / "voices")
 
 

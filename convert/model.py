@@ -71,6 +71,7 @@ class Model:
     step: int | None = None
     folder: Path | None = None  # of the release that it is read from
     encoder: dict[str, Any] | None = None  # config.json of the text encoder that was trained
+    voices: tuple[str, ...] = ()  # of its teacher, whose weights are for it too
 
     def file(self, name: str) -> Path | None:
         """A file or folder of that release, if it has it."""
@@ -104,11 +105,16 @@ def read(
     config = ModelConfig(name, kind, audio, dit, language=language)
     if source.guided:
         config = dataclasses.replace(config, cfg_strength=0.0)
+    voices: tuple[str, ...] = ()
     if "sampling" in source.config:
-        config = sampled(config, source.config["sampling"], f"{path}: sampling")
+        sampling = source.config["sampling"]
+        if isinstance(sampling, Mapping) and "voices" in sampling:
+            voices = tuple(map(str, sampling["voices"]))
+            sampling = {k: v for k, v in sampling.items() if k != "voices"}
+        config = sampled(config, sampling, f"{path}: sampling")
     if "imitates" in source.config:
         config = dataclasses.replace(config, imitates=source.config["imitates"])
-    return Model(config, tokenizer, {"model": source.tensors}, source.step)
+    return Model(config, tokenizer, {"model": source.tensors}, source.step, voices=voices)
 
 
 SAMPLING = ("steps", "step_counts", "temperature", "cfg_strength", "default_voice")

@@ -26,6 +26,7 @@ TOOLS = {
         "nanospeech_torch.prepare.features:main",
         "mels or latents, computed once and stored",
     ),
+    "spoken": ("nanospeech.prepare.spoken:main", "mels that a model makes of texts, to distil it"),
     "mels": (
         "nanospeech_torch.prepare.synthetic_mels:main",
         "mels made by a model, for its vocoder",

@@ -13,7 +13,7 @@ from nanospeech.config import AudioConfig, DiTConfig
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.release.folder import VOCODER, Release, open_release
 from nanospeech.release.text_encoder import read_text_encoder
-from nanospeech.release.voices import find_voice
+from nanospeech.release.voices import find_voice, own_voices
 from nanospeech.text.languages import base_code
 from nanospeech.text.pieces import PieceTokenizer
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
@@ -29,7 +29,7 @@ from nanospeech_torch.train.loop.trainer import (
     Trainer,
     VocoderTrainer,
 )
-from nanospeech_torch.train.objectives.distill import Distilled
+from nanospeech_torch.train.objectives.distill import ALL, Distilled
 from nanospeech_torch.train.objectives.duration import DurationPredictor
 from nanospeech_torch.train.objectives.echo import Echo
 from nanospeech_torch.train.objectives.flow import Nanospeech
@@ -96,7 +96,7 @@ def build_objective(config: RunConfig, tokenizer: Tokenizer | None) -> Any:
 
 
 def find_teacher(config: RunConfig) -> Release:
-    """The release of config.teacher, with the weights of distill.voice.
+    """The release of config.teacher, with the weights of distill.voice if that is one voice.
 
     Raises:
         InputError: no such folder or voice, or it is distilled itself.
@@ -105,9 +105,25 @@ def find_teacher(config: RunConfig) -> Release:
     release = open_release(config.teacher)
     if release.config.dit.max_strength or release.config.echo:
         raise InputError(f"{release.folder} is distilled itself, or no speech model of mels")
-    if name := config.distill.voice:
+    name = config.distill.voice
+    if name and name != ALL:
         release = replace(release, voice=find_voice(name, release.folder).weights)
     return release
+
+
+def load_voices(release: Release, base: DiT) -> dict[str, DiT]:
+    """A release's network with the weights of each of its voices, by name.
+
+    Raises:
+        InputError: it has no voices.
+    """
+    voices = {name: find_voice(name, release.folder).weights for name in own_voices(release.folder)}
+    if not voices:
+        raise InputError(f"{release.folder} has no voices; leave distill.voice out")
+    return {
+        name: load_objective(replace(release, voice=weights)).transformer if weights else base
+        for name, weights in sorted(voices.items())
+    }
 
 
 def build_student(config: RunConfig) -> Distilled:
@@ -124,7 +140,8 @@ def build_student(config: RunConfig) -> Distilled:
     student = DiT(replace(network.config, max_strength=c.max_strength))
     student.load_state_dict({**student.state_dict(), **network.state_dict()})
     tokenizer, seed = teacher.tokenizer, config.train.seed
-    return Distilled(student, release.config, network, c, tokenizer, config.loss, seed)
+    voices = load_voices(release, network) if c.voice == ALL else None
+    return Distilled(student, release.config, network, c, tokenizer, config.loss, seed, voices)
 
 
 def build_echo(config: RunConfig, tokenizer: Tokenizer) -> Echo:

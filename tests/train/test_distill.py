@@ -173,7 +173,7 @@ def test_a_trajectory_is_the_teachers_own_way_from_the_noise(kind, patch, parts)
 def test_what_does_not_learn():
     model = distilled("aligned", 2)[0]
     held = {id(p) for p in model.parameters()}
-    assert not held & {id(p) for p in model.teacher[0].parameters()}
+    assert not held & {id(p) for p in model.voices[0].network.parameters()}
     reads, aligns = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
     student = Student("none", 1, 1.0)
     student.text_embed, student.aligner = reads, aligns  # type: ignore[assignment]

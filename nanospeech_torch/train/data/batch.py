@@ -74,7 +74,8 @@ class Batch(Tensors):
     mel_BNM log mel, zero past lens_B; text_BT ids padded with -1; noise_BNM standard normal;
     time_B in [0, 1]; span_BN true in the frames that are trained on; drop_audio_B and drop_text_B;
     prompt_B frames that a duration model sees; wordless_B frames of a reference before the clip
-    whose words are not in the text, 0 without one.
+    whose words are not in the text, 0 without one; voice_B the number of the speaker among a
+    student's voices, 0 elsewhere.
     """
 
     mel: Tensor
@@ -87,10 +88,12 @@ class Batch(Tensors):
     drop_text: Tensor
     prompt: Tensor
     wordless: Tensor = None  # type: ignore[assignment]
+    voice: Tensor = None  # type: ignore[assignment]
 
     def __post_init__(self):
-        if self.wordless is None:
-            self.wordless = torch.zeros_like(self.lens)
+        for name in ("wordless", "voice"):
+            if getattr(self, name) is None:
+                setattr(self, name, torch.zeros_like(self.lens))
 
 
 @dataclass

@@ -71,6 +71,7 @@ class SpeechBatches(Batches):
         self.tokenizer, self.edge = tokenizer, edge
         self.audio, self.loss = audio or AudioConfig(), loss or LossConfig()
         self.cache_left, self.cache = stream.cache_bytes, {}
+        self.voices: tuple[str, ...] = ()  # speakers of these names alone, if it has some
 
     def describe(self, sample: dict, skipped: Counter) -> dict | None:
         """Text, data and frames of a sample without decoding it, or None with a reason counted."""
@@ -82,6 +83,9 @@ class SpeechBatches(Batches):
         long = item["frames"] > self.plan.max_duration
         if long or item["frames"] < self.plan.min_duration:
             skipped["too long" if long else "too short"] += 1
+            return None
+        if self.voices and item["speaker"] not in self.voices:
+            skipped["of none of the teacher's voices"] += 1
             return None
         return item
 
@@ -208,7 +212,10 @@ class SpeechBatches(Batches):
         length = self.plan.padded(max(self.plan.bucket(len(m)) for m in mels))
         tokens = max(map(len, ids))
         width = next(w for w in self.plan.text_widths(length) if w >= tokens)
-        return pad(mels, ids, draws, length, width), [i["text"] for i in ready]
+        batch = pad(mels, ids, draws, length, width)
+        if self.voices:
+            batch.voice = torch.tensor([self.voices.index(i["speaker"]) for i in ready])
+        return batch, [i["text"] for i in ready]
 
     def decoded_now(self, item: dict, epoch: int, skipped: Counter) -> dict | None:
         """A described sample, decoded out of turn."""

@@ -8,30 +8,38 @@ trajectory begins at the noise and goes as the teacher goes, with guidance, so t
 learns where it will be when it speaks (Luhman and Luhman, arXiv 2101.02388; each step of the way,
 not its end alone). Guidance strength and step are inputs of the student, so each evaluation is one
 forward of the network (Meng et al., arXiv 2210.03142).
+
+A teacher whose voices have weights of their own has one student for all of them: what a voice adds
+to its teacher's weights is added to the student's, which learn in every voice, and are shared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.func import functional_call
 
 from nanospeech.config import ModelConfig, option
 from nanospeech.engine.sampling import guide, time_grid
 from nanospeech.errors import InputError
+from nanospeech.release.voice_weights import is_thin
 from nanospeech_torch import layers
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.train.data.batch import Batch, LossConfig
+from nanospeech_torch.train.data.batches import BatchPlan, StreamOptions
+from nanospeech_torch.train.data.speech import SpeechBatches
 
 from .base import Sums
 from .flow import Nanospeech
 
 METHODS = ("trajectory", "two-stage", "shortcut")
+ALL = "all"
 Velocity = Callable[[Tensor, Tensor], Tensor]  # (times (B,), states (B, N, M)) -> (B, N, M)
 
 
@@ -39,7 +47,11 @@ Velocity = Callable[[Tensor, Tensor], Tensor]  # (times (B,), states (B, N, M)) 
 class DistillConfig:
     """What a student learns of its teacher."""
 
-    voice: str | None = option(None, "teach this built-in voice, with its weights if it has some")
+    voice: str | None = option(
+        None,
+        "teach this built-in voice, with its weights if it has some; or all: every voice with its "
+        "own, on clips whose speaker is its name",
+    )
     method: str = option(
         "two-stage",
         "trajectory: steps alone, on the teacher's own way; two-stage: 2 x steps, then steps; "
@@ -64,6 +76,11 @@ class DistillConfig:
             raise InputError(f"distill.substeps is {self.substeps}; choose 1 to 64, best 2")
         if not 0 < self.max_strength <= 100:
             raise InputError(f"distill.max_strength is {self.max_strength}; choose 0 to 100")
+        if self.voice == ALL and self.method != "trajectory":
+            raise InputError(
+                f"distill.voice is all and distill.method {self.method}; all voices learn by"
+                " trajectory, or name one voice"
+            )
         for name in ("second_stage", "keep"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"distill.{name} is {getattr(self, name)}; choose 0 to 1")
@@ -78,6 +95,44 @@ class DistillConfig:
         return tuple(2**k for k in range(self.steps.bit_length() + 1))
 
 
+class Voice:
+    """A voice of the teacher.
+
+    Args:
+        base: the teacher's network as it is.
+        network: with the voice's weights; the base itself for a voice that has none.
+
+    Attributes:
+        added: what the voice adds to each of the student's weights.
+        whole: its own values of the thin tensors, which are not the student's to learn.
+    """
+
+    def __init__(self, base: DiT, network: DiT):
+        self.network = network.requires_grad_(False).eval()
+        self.added: dict[str, Tensor] = {}
+        self.whole: dict[str, Tensor] = {}
+        if network is base:
+            return
+        old = dict(base.named_parameters())
+        for name, new in network.named_parameters():
+            if is_thin(new):
+                self.whole[name] = new.detach()
+            elif not torch.equal(new, old[name]):
+                self.added[name] = new.detach() - old[name].detach()
+
+    def to(self, device: torch.device) -> Voice:
+        """The same on a device."""
+        self.network.to(device)
+        for tensors in (self.added, self.whole):
+            tensors.update({n: t.to(device) for n, t in tensors.items()})
+        return self
+
+    def weights(self, student: DiT) -> dict[str, Tensor]:
+        """The student's weights as this voice has them; gradients are the student's."""
+        own = dict(student.named_parameters())
+        return self.whole | {name: own[name] + more for name, more in self.added.items()}
+
+
 class Distilled(Nanospeech):
     """A student with its loss: the mean velocity of two steps of its teacher.
 
@@ -90,6 +145,8 @@ class Distilled(Nanospeech):
         network: the teacher's network.
         distill: see there.
         tokenizer, audio, loss: as of Nanospeech; conditions are never dropped.
+        seed: of the grids that are learnt.
+        voices: with distill.voice "all", the teacher's network with each voice's weights, by name.
     """
 
     def __init__(
@@ -101,14 +158,18 @@ class Distilled(Nanospeech):
         tokenizer: Any,
         loss: LossConfig | None = None,
         seed: int = 0,
+        voices: Mapping[str, DiT] | None = None,
     ):
         super().__init__(transformer, tokenizer, teacher.audio, loss)
         self.distill, self.seed, self.about = distill, seed, teacher
-        # in a tuple: not a part of this model
-        self.teacher = (network.requires_grad_(False).eval(),)
+        self.names = tuple(voices or ())
+        # in a tuple: not parts of this model
+        self.voices = tuple(Voice(network, own) for own in (voices or {"": network}).values())
         transformer.text_embed.requires_grad_(False)
         if transformer.aligner is not None:
             transformer.aligner.requires_grad_(False)
+        for name in {name for voice in self.voices for name in voice.whole}:
+            transformer.get_parameter(name).requires_grad_(False)
         self.count = distill.counts[-1]
 
     @property
@@ -127,7 +188,10 @@ class Distilled(Nanospeech):
             "temperature": self.about.temperature,
             "cfg_strength": min(self.about.cfg_strength, c.max_strength),
         }
-        if c.voice is not None:
+        if c.voice == ALL:
+            sampling["voices"] = list(self.names)
+            sampling["default_voice"] = self.about.default_voice
+        elif c.voice is not None:
             sampling["default_voice"] = c.voice
         return {**super().model_config(), "sampling": sampling}
 
@@ -145,6 +209,12 @@ class Distilled(Nanospeech):
         valid = layers.length_mask(batch.lens, batch.mel.shape[1])
         return {"flow": (batch.span & valid).sum()}
 
+    def batches(self, samples: Any, plan: BatchPlan, stream: StreamOptions) -> SpeechBatches:
+        """Speech with its text, of the voices that are taught alone."""
+        made = super().batches(samples, plan, stream)
+        made.voices = self.names
+        return made
+
     def forward(self, batch: Batch) -> Sums:
         """Sum and count of the squared error of the velocity.
 
@@ -152,21 +222,38 @@ class Distilled(Nanospeech):
         the step, to base `count`, and the rest is the strength. For a trajectory, of which all
         steps are learnt, all of it is the strength.
         """
-        finest, (network,) = self.distill.counts[-1], self.teacher
+        sums = [self.taught_by(voice, part) for voice, part in self.by_voice(batch)]
+        errors, counts = zip(*sums)
+        return {"flow": (sum(errors[1:], errors[0]), sum(counts[1:], counts[0]))}
+
+    def by_voice(self, batch: Batch) -> Iterator[tuple[Voice, Batch]]:
+        """The voices of a batch, each with its items."""
+        if not self.names:
+            yield self.voices[0], batch
+            return
+        for number in batch.voice.unique().tolist():
+            rows = (batch.voice == number).nonzero()[:, 0]
+            items = {f.name: getattr(batch, f.name)[rows] for f in fields(batch)}
+            yield self.voices[number], Batch(**items)
+
+    def taught_by(self, voice: Voice, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Sum and count of the squared error of items of one voice."""
+        finest, voice = self.distill.counts[-1], voice.to(batch.mel.device)
         count = self.count if self.training else finest
-        network.to(batch.mel.device)
         valid = layers.length_mask(batch.lens, batch.mel.shape[1])
         mel = layers.masked((batch.mel - self.audio.mel_mean) / self.audio.mel_std, valid)
         cond = layers.masked(mel, ~batch.span)
         number, share = self.split_time(batch.time, count)
         noise = self.about.temperature * batch.noise
+        # text embedding and aligner do not learn: a voice's teacher has those of its student
+        reader = voice.network if self.names else self.transformer
         with torch.no_grad():
             batch = replace(batch, drop_text=torch.zeros_like(batch.drop_text))
-            hidden, index, _ = self.place_tokens(batch, mel)
-            text = self.text_states(self.transformer, batch, hidden, index)
+            hidden, index, _ = self.place_tokens(batch, mel, reader)
+            text = self.text_states(reader, batch, hidden, index)
             if count == finest:
                 strength = share * self.distill.max_strength
-                source = self.guided_by(network, batch, cond, (hidden, index), strength)
+                source = self.guided_by(voice.network, batch, cond, (hidden, index), strength)
             else:
                 source = self.averaged_by(batch, cond, text, share, 2 * count)
             if self.distill.method == "trajectory":
@@ -177,10 +264,16 @@ class Distilled(Nanospeech):
         share, lens = share.repeat(each), batch.lens.repeat(each)
         cond, text = cond.repeat(each, 1, 1), text.repeat(each, 1, 1)
         inputs = torch.stack([begin, share, torch.full_like(share, 1 / count)], 1)
-        velocity = self.transformer(state, cond, text, inputs, lens).float()
+        velocity = self.student(voice, state, cond, text, inputs, lens).float()
         error = (velocity - target).square().mean(-1)
         learned = (batch.span & valid).repeat(each, 1)
-        return {"flow": (error.masked_fill(~learned, 0).sum() / each, learned.sum() // each)}
+        return error.masked_fill(~learned, 0).sum() / each, learned.sum() // each
+
+    def student(self, voice: Voice, *inputs: Tensor) -> Tensor:
+        """The student's velocity in a voice."""
+        if not (voice.added or voice.whole):
+            return self.transformer(*inputs)
+        return functional_call(self.transformer, voice.weights(self.transformer), inputs)
 
     def split_time(self, time_B: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """The number of a step, of `count`, and the share of the strongest guidance: (B,) each."""

@@ -172,19 +172,21 @@ class Nanospeech(Objective):
         moved = moved[:, None, None]
         return (c.model_guidance * (conditional - unconditional)).masked_fill(~moved, 0)
 
-    def place_tokens(self, batch: Batch, mel: Tensor) -> tuple[Tensor | None, Tensor | None, Sums]:
+    def place_tokens(
+        self, batch: Batch, mel: Tensor, dit: DiT | None = None
+    ) -> tuple[Tensor | None, Tensor | None, Sums]:
         """Token states and the token of each patch, for text_upsampling average and aligned.
 
-        With the aligner's losses, if there is one.
+        With the aligner's losses, if there is one; of another network with these parts if given.
         """
-        dit = self.transformer
+        dit = dit or self.transformer
         p = dit.config.patch_size
         if dit.config.text_upsampling == "none":
             return None, None, {}
         tokens = (batch.text >= 0).sum(1)
         hidden = dit.embed_tokens(batch.text)
         if dit.config.text_upsampling == "aligned":
-            return hidden, *self.align(batch, hidden, mel, tokens)
+            return hidden, *self.align(dit, batch, hidden, mel, tokens)
         patches, lens = -(-mel.shape[1] // p), (batch.lens + p - 1) // p
         before = batch.wordless // p
         return hidden, later(average_path(tokens, lens - before, patches), before, 0), {}
@@ -207,12 +209,12 @@ class Nanospeech(Objective):
         return torch.where(silent[..., None], filler, states)
 
     def align(
-        self, batch: Batch, hidden_BTD: Tensor, mel_BNM: Tensor, tokens_B: Tensor
+        self, dit: DiT, batch: Batch, hidden_BTD: Tensor, mel_BNM: Tensor, tokens_B: Tensor
     ) -> tuple[Tensor, Sums]:
         """The searched token of each patch, the mean loss and the duration loss."""
-        aligner = self.transformer.aligner
+        aligner = dit.aligner
         assert aligner is not None
-        p = self.transformer.config.patch_size
+        p = dit.config.patch_size
         target = patch_means(mel_BNM, batch.lens, p)
         lens = (batch.lens + p - 1) // p
         mask = layers.length_mask(lens, target.shape[1])
@@ -220,7 +222,7 @@ class Nanospeech(Objective):
         heard = (batch.prompt + p - 1) // p
         part = layers.masked(target, layers.length_mask(heard, target.shape[1]))
         speaker = part.sum(1) / heard[:, None]
-        means = self.transformer.token_means(batch.text, speaker).float()
+        means = dit.token_means(batch.text, speaker).float()
         with torch.no_grad(), torch.autocast(mel_BNM.device.type, enabled=False):
             # a text without the reference's words begins where that ends
             before = batch.wordless // p

@@ -1,0 +1,183 @@
+"""One student for all of a teacher's voices: what learns, of which data, and what comes of it."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import tarfile
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import save_file
+
+from convert import convert
+from nanospeech.errors import InputError
+from nanospeech.load import load_engine
+from nanospeech.prepare import spoken
+from nanospeech.release.folder import MODEL, load_config, read_tensors
+from nanospeech.release.voice_weights import added, difference, is_thin
+from nanospeech.speech.speaker import Speaker
+from nanospeech_torch.train.config import run_config
+from nanospeech_torch.train.data.batch import Batch
+from nanospeech_torch.train.data.batches import BatchPlan, StreamOptions
+from nanospeech_torch.train.objectives.distill import Distilled
+from nanospeech_torch.train.run import build_objective, build_student, train
+from tests.train.test_distill import TINY
+
+
+@pytest.fixture(scope="module")
+def teacher(tiny_aligned, tmp_path_factory) -> Path:
+    """A release with the voices "tone" and "other", which has weights of its own."""
+    folder = tmp_path_factory.mktemp("teacher") / "release"
+    shutil.copytree(tiny_aligned, folder)
+    base = {n: t.astype(np.float32) for n, t in read_tensors(folder / MODEL).items()}
+    rng = np.random.default_rng(0)
+    tuned = {n: t + 0.02 * rng.standard_normal(t.shape).astype(np.float32) for n, t in base.items()}
+    change = difference(base, tuned, sum(t.size for t in base.values()) // 2)
+    for suffix in (".wav", ".txt"):
+        shutil.copy(folder / f"voices/tone{suffix}", folder / f"voices/other{suffix}")
+    save_file(change, folder / "voices" / "other.safetensors")
+    return folder
+
+
+def settings(teacher: Path, run: Path, shards: Any = (), **distill: Any) -> dict:
+    return {
+        "model": "distilled", "teacher": str(teacher), "run_dir": str(run), "total_steps": 3,
+        "warmup_steps": 1, "save_step": 3, "mixed_precision": "no",
+        "data": {"shards": [str(s) for s in shards], "batch_size": 4, "max_duration": 900},
+        "distill": {"steps": 2, "method": "trajectory", **distill}, "train": TINY,
+        "loss": {"pair": 1.0},
+    }  # fmt: skip
+
+
+def batch_of(voices: list[int], frames: int = 60) -> Batch:
+    g = torch.Generator().manual_seed(3)
+    count = len(voices)
+    lens = torch.full((count,), frames)
+    span = torch.arange(frames)[None].repeat(count, 1) >= 20
+    return Batch(
+        mel=torch.randn(count, frames, 100, generator=g) - 4,
+        lens=lens,
+        text=torch.randint(1, 20, (count, 9), generator=g),
+        noise=torch.randn(count, frames, 100, generator=g),
+        time=torch.rand(count, generator=g),
+        span=span,
+        drop_audio=torch.zeros(count, dtype=torch.bool),
+        drop_text=torch.zeros(count, dtype=torch.bool),
+        prompt=torch.full((count,), 20),
+        voice=torch.tensor(voices),
+    )
+
+
+def test_each_item_is_taught_by_its_voice_and_all_move_the_same_weights(teacher, tmp_path):
+    """The losses are those of students of one voice, which have its weights in their own."""
+    model = begun(settings(teacher, tmp_path, voice="all"))
+    assert model.names == ("other", "tone")
+    batch = batch_of([1, 0, 1])
+    flow, count = model(batch)["flow"]
+    flow.backward()
+    total, gradients = 0.0, {}
+    for voice, rows in (("other", [1]), ("tone", [0, 2])):
+        alone = begun(settings(teacher, tmp_path, voice=voice))
+        part = Batch(**{f.name: getattr(batch, f.name)[rows] for f in fields(Batch)})
+        own, _ = alone(replace(part, voice=None))["flow"]
+        own.backward()
+        total += own.item()
+        for name, p in alone.transformer.named_parameters():
+            if p.grad is not None:
+                gradients[name] = gradients.get(name, 0) + p.grad
+    assert flow.item() == pytest.approx(total, rel=1e-5) and count.item() == 3 * 40
+    learn = {n: p for n, p in model.transformer.named_parameters() if p.requires_grad}
+    assert not any(n.startswith(("text_embed.", "aligner.")) for n in learn)
+    assert "transformer_blocks.0.attn.to_q.weight" in learn
+    # thin tensors are each voice's own: only those that take the guidance and the step learn
+    start = dict(load_named(teacher))
+    assert {n for n, p in learn.items() if is_thin(p)} == {
+        n for n, p in learn.items() if n not in start and is_thin(p)
+    }
+    for name, p in learn.items():
+        assert p.grad is not None, name
+        torch.testing.assert_close(p.grad, gradients[name], rtol=1e-3, atol=1e-5)
+
+
+def begun(values: dict) -> Distilled:
+    """A student without dropout; what it has beyond its teacher is drawn with the run's seed."""
+    return build_objective(run_config(values), None).eval()
+
+
+def load_named(folder: Path) -> dict[str, np.ndarray]:
+    return {n.removeprefix("transformer."): t for n, t in read_tensors(folder / MODEL).items()}
+
+
+def test_a_model_speaks_its_own_lessons_and_a_student_of_all_voices_comes_of_them(
+    teacher, tmp_path, capsys
+):
+    texts, without = tmp_path / "texts.txt", tmp_path / "test.txt"
+    texts.write_text("Hello there.\nA red fox ran.\nNot this one.\n", encoding="utf-8")
+    without.write_text("Not this one.\n", encoding="utf-8")
+    command = [str(teacher), str(texts), "--out", str(tmp_path / "made"), "--clips", "8"]
+    assert spoken.main([*command, "--exclude", str(without), "--backend", "torch"]) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert {n: told[n]["clips"] for n in told} == {"other": 4, "tone": 4}
+    [shard] = (tmp_path / "made").glob("*.tar")
+    with tarfile.open(shard) as tar:
+        files = {m.name: tar.extractfile(m).read() for m in tar}  # type: ignore[union-attr]
+    about = json.loads(files["other_000000.json"])
+    assert about["speaker"] == "other" and about["ref_text"] and about["text"] != "Not this one."
+    mel, prompt = (np.load(io.BytesIO(files[f"other_000000.{e}"])) for e in ("npy", "ref.npy"))
+    assert mel.dtype == np.float16 and mel.shape[1] == prompt.shape[1] == 100
+    assert about["target_duration"] == pytest.approx(len(mel) * 256 / 24000)
+    assert len(prompt) == len(Speaker(load_engine(teacher, "torch", "cpu"), "tone").prompt.mel)
+
+    run = tmp_path / "run"
+    train(run_config(settings(teacher, run, [shard], voice="all")))
+    folder = tmp_path / "student"
+    convert(run, folder, like=teacher, dtype="float32")
+    config = load_config(folder)
+    assert (config.steps, config.dit.max_strength) == (2, 5)
+    assert config.default_voice == load_config(teacher).default_voice
+    names = {p.name for p in (teacher / "voices").iterdir()}
+    assert {p.name for p in (folder / "voices").iterdir()} == names
+    # a voice of it is the student's weights and what the voice adds
+    base, other = read_tensors(folder / MODEL), folder / "voices" / "other.safetensors"
+    wanted = added({n: t.astype(np.float32) for n, t in base.items()}, read_tensors(other), other)
+    engine = load_engine(folder, "torch", "cpu", "float32").with_voice(other)
+    key = "transformer_blocks.0.attn.to_q.weight"
+    got = engine.dit.state_dict()[key].numpy()
+    np.testing.assert_allclose(got, wanted[f"transformer.{key}"], atol=1e-6)
+    waves = [Speaker(engine, n, seed=1).speak("Hello there.").wave for n in ("tone", "other")]
+    assert all(np.isfinite(w).all() for w in waves) and not np.array_equal(*waves)
+
+
+def test_clips_of_other_speakers_are_left_out(teacher, tmp_path):
+    model = build_student(run_config(settings(teacher, tmp_path, voice="all")))
+    mel = np.zeros((90, 100), np.float16)
+    out = io.BytesIO()
+    np.save(out, mel)
+    samples = [
+        {"__key__": f"{i}", "npy": out.getvalue(), "json": {"text": "hi", "speaker": name}}
+        for i, name in enumerate(["tone", "nobody", "other"])
+    ]
+    plan = BatchPlan(2, 4000, 900, buckets=1)
+    found = next(iter(model.batches(samples, plan, StreamOptions())))
+    assert sorted(found.batch.voice.tolist()) == [0, 1]
+    assert found.skipped["of none of the teacher's voices"] == 1
+
+
+def test_what_cannot_be_taught_is_told(teacher, tiny_release, tmp_path, capsys):
+    with pytest.raises(InputError, match="all voices learn by trajectory"):
+        run_config(settings(teacher, tmp_path, voice="all", method="shortcut"))
+    bare = tmp_path / "bare"
+    shutil.copytree(teacher, bare)
+    shutil.rmtree(bare / "voices")
+    with pytest.raises(InputError, match="has no voices"):
+        build_student(run_config(settings(bare, tmp_path, voice="all")))
+    empty = tmp_path / "empty.txt"
+    empty.write_text("\n", encoding="utf-8")
+    assert spoken.main([str(teacher), str(empty), "--out", str(tmp_path / "x")]) == 2
+    assert "has no line to speak" in capsys.readouterr().err
