@@ -27,6 +27,7 @@ from nanospeech_torch.train.data.batch import Batch
 from nanospeech_torch.train.data.batches import BatchPlan, StreamOptions
 from nanospeech_torch.train.objectives.distill import Distilled
 from nanospeech_torch.train.run import build_objective, build_student, train
+from nanospeech_torch.train.scale.speed import SpeedConfig, apply_speed
 from tests.train.test_distill import TINY
 
 
@@ -181,3 +182,21 @@ def test_what_cannot_be_taught_is_told(teacher, tiny_release, tmp_path, capsys):
     empty.write_text("\n", encoding="utf-8")
     assert spoken.main([str(teacher), str(empty), "--out", str(tmp_path / "x")]) == 2
     assert "has no line to speak" in capsys.readouterr().err
+
+
+def test_the_teachers_blocks_are_compiled_with_the_students(teacher, tmp_path):
+    values = settings(teacher, tmp_path, voice="all")
+    model, batch = begun(values), batch_of([0, 1])
+    wanted = model(batch)["flow"][0].item()
+    compiled = []
+
+    def backend(graph, inputs):
+        compiled.append(graph)
+        return graph.forward
+
+    apply_speed(model, SpeedConfig(compile="default"), backend=backend)
+    assert model(batch)["flow"][0].item() == pytest.approx(wanted, rel=1e-5)
+    forwards = [b.forward for n in model.teachers() for b in n.transformer_blocks]
+    assert len(model.teachers()) == 2 and len({f.__func__ for f in forwards}) == 1
+    assert forwards[0].__func__ is model.transformer.transformer_blocks[0].forward.__func__
+    assert len(compiled) <= 4  # with gradients and without, not one a voice

@@ -70,6 +70,10 @@ class Objective(nn.Module):
         """The part that the moving average follows."""
         return self
 
+    def teachers(self) -> tuple[nn.Module, ...]:
+        """Networks that forward runs beside the one that learns, to be compiled as it is."""
+        return ()
+
     @property
     def guided(self) -> bool:
         """Whether targets contain the average's guidance; the loop then calls guide_with."""

@@ -195,6 +195,10 @@ class Distilled(Nanospeech):
             sampling["default_voice"] = c.voice
         return {**super().model_config(), "sampling": sampling}
 
+    def teachers(self) -> tuple[DiT, ...]:
+        """The networks of the voices, each once."""
+        return tuple({id(v.network): v.network for v in self.voices}.values())
+
     def begin_step(self, step: int, total: float) -> None:
         """Chooses the grid of this step, the same in every process."""
         c = self.distill

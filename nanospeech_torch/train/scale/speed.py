@@ -71,7 +71,7 @@ def apply_speed(
 
     Args:
         objective: Nanospeech, DurationPredictor, Echo or any module with
-            transformer.transformer_blocks.
+            transformer.transformer_blocks; its teachers' blocks are compiled with its own.
         shapes: batch shapes to expect (BatchPlan.buckets); sets how often blocks may be compiled.
         backend: torch.compile's.
         sharded: blocks fetch their weights one by one (FSDP2): they cannot be one function.
@@ -102,6 +102,10 @@ def apply_speed(
         again = bool(config.interval) and (index + 1) % config.interval == 0
         if kinds[again] is not forward:
             block.forward = types.MethodType(kinds[again], block)
+    if config.compile != "off" and not one:
+        for teacher in getattr(objective, "teachers", tuple)():
+            for block in teacher.transformer_blocks:
+                block.forward = types.MethodType(kinds[False], block)
     if one:
         run: Any = compiled(type(network).run_blocks, config.compile, backend)  # type: ignore
         network.run_blocks = types.MethodType(run, network)  # type: ignore[union-attr]
