@@ -50,6 +50,11 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--vocab", help="vocab.txt, where the checkpoint carries none, or a tokenizer.json"
     )
+    parser.add_argument(
+        "--student",
+        help="run of `nanospeech train distill` of this model for all its voices: added to the"
+        " model, it speaks for it",
+    )
     parser.add_argument("--voices", help="folder of built-in voices to copy in")
     parser.add_argument(
         "--weights", choices=("ema", "raw"), default="ema", help="averaged (default) or raw"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,12 +20,14 @@ from .card import card_rows, model_card, renewed_card
 from .codec import read_codec
 from .kinds import find_kind
 from .licence import check_accepted, licence_of
-from .model import Model, add_duration, completed, from_release
+from .model import Model, add_duration, add_student, completed, from_release
 from .options import ConvertOptions
 from .settings import find_settings
 from .source import find_checkpoint, read_source
 from .vocoder import read_vocoder
 from .writer import check_release, is_release, quantized, write_release
+
+log = logging.getLogger("nanospeech")
 
 
 def convert(
@@ -89,6 +92,12 @@ def changed(read: Model, o: ConvertOptions) -> Model:
     if o.like is not None:
         read = completed(dataclasses.replace(read, config=config, parts=parts), o.like)
         config, parts = read.config, dict(read.parts)
+    if o.student is not None:
+        config, parts["student"] = add_student(config, o.student, o.weights)
+    elif config.student is not None and o.temperature not in (None, read.config.temperature):
+        log.warning("the student is left out: it was taught at another temperature")
+        config = dataclasses.replace(config, student=None)
+        del parts["student"]
     if o.codec is not None:
         config, parts["codec"] = add_codec(config, o.codec)
     if o.quantize is not None and config.echo is not None:

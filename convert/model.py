@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from nanospeech.architectures import StudentConfig
 from nanospeech.config import AudioConfig, DiTConfig, DurationConfig, ModelConfig, from_dict
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.release.folder import check_tensors
@@ -19,7 +20,7 @@ from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 
 from .lazy import shapes_of
 from .options import ConvertOptions
-from .source import Source, read_source
+from .source import Source, find_checkpoint, read_source
 from .writer import read_release
 
 C = TypeVar("C", DiTConfig, DurationConfig)
@@ -153,6 +154,31 @@ def completed(read: Model, folder: str | Path) -> Model:
     return dataclasses.replace(read, config=config, parts=parts)
 
 
+def add_student(
+    config: ModelConfig, path: str | Path, weights: str
+) -> tuple[ModelConfig, Mapping[str, Tensor]]:
+    """Reads a student of a model's voices and adds it to the model's config.
+
+    Raises:
+        InputError: it knows one voice alone, or its network is not the model's.
+        CheckpointError: it is no student.
+    """
+    source = read_source(find_checkpoint(path), weights)
+    dit = network_config(source, path, "dit", DiTConfig, dit_config_from_shapes)
+    sampling = source.config.get("sampling")
+    if not dit.max_strength or not isinstance(sampling, Mapping):
+        raise CheckpointError(f"{path} is no student; name a run of nanospeech train distill")
+    voices = sampling.get("voices")
+    if not voices:
+        raise InputError(f"{path} knows a single voice; distil with distill.voice=all")
+    if dataclasses.replace(dit, max_strength=config.dit.max_strength) != config.dit:
+        raise InputError(f"{path} is not a student of {config.name}: their networks differ")
+    values = {k: sampling[k] for k in ("steps", "step_counts")}
+    values |= {"voices": list(voices), "max_strength": dit.max_strength}
+    student = from_dict(StudentConfig, values, f"{path}: sampling")
+    return dataclasses.replace(config, student=student), source.tensors
+
+
 def from_release(folder: str | Path, vocab: str | Path | None) -> Model:
     """A whole release folder; packed weights are unpacked."""
     release, parts = read_release(folder)
@@ -166,6 +192,7 @@ def from_release(folder: str | Path, vocab: str | Path | None) -> Model:
         quantization=None,
         vocoder=config.vocoder if "vocoder" in parts else None,
         codec=config.codec if "codec" in parts else None,
+        student=config.student if "student" in parts else None,
     )
     return Model(config, tokenizer, parts, folder=release.folder)
 

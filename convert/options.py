@@ -21,6 +21,8 @@ class ConvertOptions:
             .bin with its config.yaml beside it, or a folder of the two.
         like: release folder whose duration model, vocoder, settings and voices are taken, as by a
             distilled model of its teacher.
+        student: run of `nanospeech train distill` with this model as teacher, of all its voices;
+            it is added to the model, which it then speaks for.
         codec: DAC-VAE's weights.pth, or a release folder, for models of its latents.
         vocab: vocab.txt, where the checkpoint does not carry its vocabulary; or a tokenizer.json.
         voices: folder of built-in voices to copy, without their weights and paces; by default all
@@ -45,6 +47,7 @@ class ConvertOptions:
     duration: str | Path | None = None
     vocoder: str | Path | None = None
     like: str | Path | None = None
+    student: str | Path | None = None
     codec: str | Path | None = None
     vocab: str | Path | None = None
     voices: str | Path | None = None

@@ -17,6 +17,7 @@ from nanospeech.release.folder import (
     CONFIG,
     DURATION,
     MODEL,
+    STUDENT,
     TEXT_ENCODER,
     VOCODER,
     Release,
@@ -27,7 +28,13 @@ from nanospeech.release.quantization import PackedWeight, pack_layers, plan, sto
 
 from .lazy import read_lazily, shapes_of
 
-PARTS = {"model": MODEL, "duration": DURATION, "vocoder": VOCODER, "codec": CODEC}
+PARTS = {
+    "model": MODEL,
+    "student": STUDENT,
+    "duration": DURATION,
+    "vocoder": VOCODER,
+    "codec": CODEC,
+}
 ENCODER = {"text_encoder": f"{TEXT_ENCODER}/{MODEL}"}  # where it was trained too
 
 

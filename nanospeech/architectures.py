@@ -174,6 +174,28 @@ class EchoOptions:
 
 
 @dataclass(frozen=True)
+class StudentConfig:
+    """student.safetensors: the speech model distilled, which speaks where it was taught to.
+
+    Voices' weights are added to it as to the model. In other voices, and by other solvers or steps,
+    the model itself speaks.
+    """
+
+    voices: tuple = ()  # names of those that it was taught
+    max_strength: float = 5.0  # greatest guidance strength
+    steps: int = 4  # of the solver when none are asked for
+    step_counts: tuple = (4,)  # all that it was taught
+
+    def __post_init__(self):
+        for name in ("voices", "step_counts"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        if not self.voices or any(type(v) is not str for v in self.voices):
+            raise InputError(f"voices are {self.voices}; name those that the student was taught")
+        if not 0 < self.max_strength <= 100:
+            raise InputError(f"max_strength is {self.max_strength}; choose more than 0, up to 100")
+
+
+@dataclass(frozen=True)
 class QuantizationConfig:
     """Which layers' weights are packed into how many bits (see release/quantization.py).
 
@@ -183,12 +205,13 @@ class QuantizationConfig:
 
     group_size: int = 64  # weights of a row that share a scale
     model: dict[str, int] = field(default_factory=dict)  # bits by layer
+    student: dict[str, int] = field(default_factory=dict)
     duration: dict[str, int] = field(default_factory=dict)
     vocoder: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self):
         if self.group_size not in GROUP_SIZES:
             raise InputError(f"group_size is {self.group_size!r}; choose from {GROUP_SIZES}")
-        for layers in (self.model, self.duration, self.vocoder):
+        for layers in (self.model, self.student, self.duration, self.vocoder):
             if bad := {k: v for k, v in layers.items() if v not in BITS or type(v) is not int}:
                 raise InputError(f"bits of layers are {bad}; choose from {BITS}")

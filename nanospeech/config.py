@@ -15,6 +15,7 @@ from .architectures import (
     EchoConfig,
     EchoOptions,
     QuantizationConfig,
+    StudentConfig,
     TextEncoderConfig,
 )
 from .errors import CheckpointError, InputError
@@ -252,6 +253,7 @@ class ModelConfig:
     # rate, hop and width of latents are `audio`'s sample_rate, hop_length and n_mels.
     echo: EchoConfig | None = None
     echo_sampling: EchoOptions | None = None
+    student: StudentConfig | None = None
     codec: CodecConfig | None = None
     text_encoder: TextEncoderConfig | None = None
     # Whether it imitates any recording (--ref-audio). None: unknown. False: it speaks only in the
@@ -281,6 +283,16 @@ class ModelConfig:
             raise InputError(f"tokenizer {self.tokenizer!r}; choose from {TOKENIZERS}")
         if self.rules not in RULES:
             raise InputError(f"rules {self.rules!r}; choose from {RULES}")
+
+    def as_student(self) -> ModelConfig:
+        """The config of the folder's student."""
+        if self.student is None:
+            raise InputError(f"{self.name} has no student")
+        s = self.student
+        dit = dataclasses.replace(self.dit, max_strength=s.max_strength)
+        return dataclasses.replace(
+            self, dit=dit, steps=s.steps, step_counts=s.step_counts, student=None
+        )
 
     @property
     def text_count(self) -> int:
@@ -318,6 +330,7 @@ SECTIONS: dict[str, type] = {
     "quantization": QuantizationConfig,
     "echo": EchoConfig,
     "echo_sampling": EchoOptions,
+    "student": StudentConfig,
     "codec": CodecConfig,
     "text_encoder": TextEncoderConfig,
 }

@@ -100,6 +100,7 @@ def load_engine(
     dtype: str | None = None,
     quantize: int | None = None,
     compile: bool | None = None,
+    student: bool = True,
 ) -> Engine:
     """Loads a model into one of the backends.
 
@@ -117,6 +118,7 @@ def load_engine(
         compile: compile the network for a few lengths, to which others are padded. None compiles
             in MLX on a GPU. PyTorch compiles only with True: it takes most of a minute, which
             pays for long work on a CUDA GPU.
+        student: whether the folder's student may speak, if it has one; see docs/distillation.md.
 
     Raises:
         InputError: no such model, backend, device, type or bits.
@@ -129,6 +131,8 @@ def load_engine(
     known = find_backend(name).dtypes
     if dtype is not None and dtype not in known:
         raise InputError(f"dtype {dtype!r} not known; {name} has {', '.join(known)}")
+    if not student:
+        release = release.without_student()
     if quantize is not None:
         release = release.quantize(quantize)
     return start(release, name, device, dtype, compile)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from nanospeech.errors import InputError
-from nanospeech.release.folder import DURATION, MODEL, VOCODER, Release, open_release
+from nanospeech.release.folder import DURATION, MODEL, STUDENT, VOCODER, Release, open_release
 
 from . import duration as durations
 from . import layers, proto
@@ -39,7 +39,8 @@ def export(folder: str | Path) -> list[Path]:
 
     Returns:
         The files: velocity.onnx; tokens.onnx or text.onnx; of an aligned model means.onnx and
-        log_durations.onnx; and where there are such models duration.onnx and vocoder.onnx.
+        log_durations.onnx; and where there are such models student.onnx (the student's velocity),
+        duration.onnx and vocoder.onnx.
 
     Raises:
         InputError: its weights are packed, or its network is an EchoDiT.
@@ -71,6 +72,13 @@ def graphs_of(release: Release) -> dict[str, list[Graph]]:
     found[MODEL].append(speech.text() if c.dit.text_upsampling == "none" else speech.tokens())
     if network.aligner is not None:
         found[MODEL] += [speech.means(), speech.log_durations()]
+    if c.student is not None and (release.folder / STUDENT).is_file():
+        own = release.student()
+        student = DiT(own.config.dit)
+        checked(student, own.weights(MODEL), own.path(MODEL), "transformer.")
+        graph = SpeechGraphs(own.config.dit, student).velocity()
+        graph.name = "student"
+        found[STUDENT] = [graph]
     if release.has(DURATION) and c.duration is not None:
         head = durations.DurationHead(durations.DurationTransformer(c.duration))
         checked(head, release.weights(DURATION), release.path(DURATION))

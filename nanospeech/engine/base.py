@@ -59,31 +59,49 @@ class Engine(Conditioning):
         self.dtype = dtype or self.usual_dtype(device)
         self.compiles = compiles
         self.modules: dict[str, Any] = {}
-        self.voice_engines: dict[Path | None, Engine] = {None: self}
+        self.voice_engines: dict[tuple[Path | None, bool], Engine] = {(None, False): self}
+        self.whole = release  # whichever voice and network speak
+        self._dit: Any = None
+        if release.config.student is None:  # else it may never be needed
+            self.load_network()
+
+    @property
+    def dit(self) -> Any:
+        """The network that samples."""
+        if self._dit is None:
+            self.load_network()
+        return self._dit
+
+    def load_network(self) -> None:
+        """Reads the network that samples."""
         with self.context():
             self.set_network(self.load(MODEL))
 
     def set_network(self, dit: Any) -> None:
         """Makes this the network that samples, compiled if the engine compiles."""
-        self.dit = dit
+        self._dit = dit
         self.compiled = self.compiler(dit) if self.compiles else None
 
-    def with_voice(self, weights: Path | None) -> Engine:
+    def with_voice(self, weights: Path | None, student: bool = False) -> Engine:
         """The engine of a voice with weights of its own; they share all but the network.
 
         Args:
             weights: a Voice's; None gives the engine of the model as it is.
+            student: whether the model's student speaks.
 
         Raises:
             CheckpointError: the file is damaged, or of another model.
         """
-        if weights not in self.voice_engines:
+        key = weights, student
+        if key not in self.voice_engines:
             other = copy.copy(self)
-            other.release = dataclasses.replace(self.release, voice=weights)
-            with self.context():
-                other.set_network(other.load(MODEL))
-            self.voice_engines[weights] = other
-        return self.voice_engines[weights]
+            release = dataclasses.replace(self.whole, voice=weights)
+            other.release = release.student() if student else release
+            other.config, other._dit = other.release.config, None
+            if student or self.whole.config.student is None:
+                other.load_network()
+            self.voice_engines[key] = other
+        return self.voice_engines[key]
 
     def velocity(
         self,
@@ -303,7 +321,8 @@ class Engine(Conditioning):
 
     def run(self, *inputs: Device | None) -> Device:
         """Runs the DiT, compiled or not."""
-        return (self.compiled or self.dit)(*inputs)
+        dit = self.dit  # which may be loaded, and compiled, by now
+        return (self.compiled or dit)(*inputs)
 
     def usual_dtype(self, device: str) -> str:
         """The transformer's default type on a device."""

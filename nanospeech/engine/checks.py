@@ -135,6 +135,17 @@ def speakers(normal_BNM: np.ndarray, prompt_B: np.ndarray, patch_size: int) -> n
     return np.stack(means).astype(np.float32)
 
 
+def taught(config: ModelConfig, options: SampleOptions) -> bool:
+    """Whether a distilled model was taught to speak so, its temperature included."""
+    if options.temperature not in (None, config.temperature):
+        return False
+    try:
+        distilled(config, options)
+    except InputError:
+        return False
+    return True
+
+
 def distilled(config: ModelConfig, options: SampleOptions) -> None:
     """Raises InputError for options that a distilled model was not taught."""
     usual = SampleOptions()

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
+from nanospeech.config import SampleOptions
+from nanospeech.engine.checks import taught
 from nanospeech.errors import InputError
 from nanospeech.release.folder import load_config, resolve
 from nanospeech.release.voices import default_voice, find_voice, list_voices
@@ -17,6 +19,8 @@ from nanospeech.release.voices import default_voice, find_voice, list_voices
 from .items import Prompt, Recording, read_items, read_recordings
 from .results import Results
 from .worker import Settings, Task
+
+SOLVER = [f for f in fields(SampleOptions) if f.name != "steps"]
 
 
 def names(text: str) -> list[str]:
@@ -54,7 +58,7 @@ def spoken_tasks(args: argparse.Namespace) -> Iterator[Task]:
         speakers = [(args.sentences.stem, None, None)]
     digests: dict[Prompt, str] = {}
     for name, voice, prompt in speakers:
-        for steps in args.steps or [load_config(resolve(args.model)).steps]:
+        for steps in args.steps or [usual_steps(args, voice)]:
             for seed in args.seeds:
                 for item in items:
                     own = item.prompt or prompt
@@ -62,6 +66,15 @@ def spoken_tasks(args: argparse.Namespace) -> Iterator[Task]:
                     code = digests.get(own) or own.digest
                     digests[own] = code
                     yield Task(name, item, steps, seed, voice, own, code)
+
+
+def usual_steps(args: argparse.Namespace, voice: str | None) -> int:
+    """The solver's steps where none are asked for: in its voices those of the model's student."""
+    config = load_config(resolve(args.model))
+    options = SampleOptions(**{f.name: getattr(args, f.name, f.default) for f in SOLVER})
+    if config.student is None or voice not in config.student.voices:
+        return config.steps
+    return config.student.steps if taught(config.as_student(), options) else config.steps
 
 
 def recorded_tasks(args: argparse.Namespace) -> Iterator[Task]:

@@ -172,7 +172,7 @@ class Worker:
                 self.speakers.popitem(last=False)
         speaker = self.speakers[key]
         options: dict[str, Any] = {**s.options, "steps": task.steps}
-        speaker.options = SampleOptions(**options)
+        speaker.use(SampleOptions(**options))
         speaker.seed = task.seed
         return speaker
 

@@ -62,7 +62,7 @@ def read_lines(path: Path, excluded: list[Path]) -> list[str]:
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Writes the shards; returns clips and hours of each voice."""
-    engine = load_engine(args.model, backend=args.backend)
+    engine = load_engine(args.model, backend=args.backend, student=False)
     if engine.config.echo or engine.distilled:
         raise InputError(f"{engine.folder} is no teacher: it speaks latents, or is distilled")
     names = args.voices or sorted(own_voices(engine.folder))

@@ -26,11 +26,23 @@ from . import sharded, voice_weights
 from .shapes import dit_config_from_shapes, duration_config_from_shapes, vocoder_config_from_shapes
 
 CONFIG, MODEL, VOCAB = "config.json", "model.safetensors", "vocab.txt"
+STUDENT = "student.safetensors"  # see architectures.StudentConfig
 DURATION, VOCODER = "duration.safetensors", "vocoder.safetensors"
 CODEC, TEXT_ENCODER = "codec.safetensors", "text_encoder"  # of models of latents; the last a folder
 PIECES = "tokenizer.json"
 SHARDED = ("*-of-*.safetensors", "*.safetensors.index.json")
-RELEASE_FILES = (CONFIG, MODEL, DURATION, VOCODER, CODEC, VOCAB, PIECES, *SHARDED, "voices/*")
+RELEASE_FILES = (
+    CONFIG,
+    MODEL,
+    STUDENT,
+    DURATION,
+    VOCODER,
+    CODEC,
+    VOCAB,
+    PIECES,
+    *SHARDED,
+    "voices/*",
+)
 RELEASE_FILES += (f"{TEXT_ENCODER}/*.json", f"{TEXT_ENCODER}/*.safetensors", "README.md")
 # Tables of mels and windows that published files carry and that are computed here.
 IGNORED = ("mel_spec.", "feature_extractor.", "head.istft.")
@@ -52,9 +64,20 @@ class Release:
     tokenizer: Tokenizer
     packs: bool = False  # the folder holds floats, which are packed as they are read
     voice: Path | None = None  # voices/NAME.safetensors of the voice that speaks, if it has one
+    speech: str = MODEL  # the file of the network that speaks: MODEL, or STUDENT
+
+    def student(self) -> Release:
+        """The same, of which the student speaks; MODEL is then its name."""
+        return dataclasses.replace(self, config=self.config.as_student(), speech=STUDENT)
+
+    def without_student(self) -> Release:
+        """The same, of which the model itself always speaks."""
+        return dataclasses.replace(self, config=dataclasses.replace(self.config, student=None))
 
     def path(self, name: str) -> Path:
         """Path of a file: in the folder, or for a missing vocoder in the package."""
+        if name == MODEL:
+            return self.folder / self.speech
         return vocoder_path(self.folder) if name == VOCODER else self.folder / name
 
     def files(self, name: str) -> list[Path]:
@@ -78,7 +101,9 @@ class Release:
                 f"{self.folder} is quantised already; load it as it is, or name the folder that"
                 " it was made from"
             )
-        layers = quantized.plan({"model": tensor_shapes(self.path(MODEL))}, bits)
+        files = {"model": MODEL} | ({"student": STUDENT} if self.config.student else {})
+        shapes = {part: tensor_shapes(self.folder / file) for part, file in files.items()}
+        layers = quantized.plan(shapes, bits)
         config = dataclasses.replace(self.config, quantization=layers)
         return dataclasses.replace(self, config=config, packs=True)
 
@@ -94,7 +119,7 @@ class Release:
                 weights are of another model.
         """
         path, q = self.path(name), self.config.quantization
-        layers = getattr(q, Path(name).stem) if q else {}
+        layers = getattr(q, path.stem) if q else {}
         size = q.group_size if q else 0
         if self.packs:
             tensors: dict[str, Any] = quantized.pack_layers(read_tensors(path), layers, size)

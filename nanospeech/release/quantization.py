@@ -92,7 +92,8 @@ def plan(shapes: Mapping[str, Mapping[str, tuple[int, ...]]], bits: int) -> Quan
     """Which layers to pack, and into how many bits.
 
     Args:
-        shapes: of each part ("model", "duration", "vocoder"), shapes of its tensors by name.
+        shapes: of each part ("model", "student", "duration", "vocoder"), shapes of its tensors by
+            name.
         bits: 4 or 8: of most layers, see OTHERS_OF_4.
 
     Raises:

@@ -149,7 +149,8 @@ class SpeechService:
 
     def warm(self) -> None:
         """Speaks a word with the default voice, so that the first client waits for nothing."""
-        ticket, once = self.scheduler.enter(), Wish(seed=0, options=SampleOptions(steps=1))
+        steps = None if self.engine.config.student else 1  # of the network that will speak
+        ticket, once = self.scheduler.enter(), Wish(seed=0, options=SampleOptions(steps=steps))
         try:
             for _ in self.speaker(once, ticket).stream("Hello there, hello."):
                 pass
@@ -172,7 +173,8 @@ class SpeechService:
                     self._speakers.popitem(last=False)
         found = copy.copy(kept)
         found.engine = self.scheduler.use(ticket, kept.engine)
-        found.options, found.speed = wish.options, wish.speed
+        found.use(wish.options)
+        found.speed = wish.speed
         found.chunk_seconds = self.limits.chunk_seconds
         found.seed = secrets.randbits(31) if wish.seed is None else wish.seed
         if wish.lexicon or wish.language:

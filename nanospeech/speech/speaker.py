@@ -18,7 +18,8 @@ import numpy as np
 
 from nanospeech.audio import wave as audio
 from nanospeech.audio.loudness import Leveller
-from nanospeech.config import BatchLimits, SampleOptions
+from nanospeech.config import BatchLimits, ModelConfig, SampleOptions
+from nanospeech.engine import checks
 from nanospeech.errors import InputError
 from nanospeech.output import OutputOptions
 from nanospeech.release.user_lexicon import tokenizer_of
@@ -102,8 +103,11 @@ class Speaker:
             else:
                 found = find_voice(voice, engine.folder)
             ref_audio, ref_text = found.audio, found.text
-            engine = engine.with_voice(found.weights)
             settings = found.settings
+        self.voice, self.by_student = found, False
+        if found is not None:
+            self.by_student = self.taught(engine.whole.config, options)
+            engine = engine.with_voice(found.weights, self.by_student)
         warn_of_strangers(engine.config, engine.folder, found)
         self.engine = engine
         self.aligner = choose_aligner(engine, aligner)
@@ -115,6 +119,21 @@ class Speaker:
         self.level = Leveller(self.sample_rate, output.loudness, settings.loudness)
         self.casts: dict[Style, Speaker] = {}  # of markup
         self.first: Any = None  # of beginning.py, where a stream should be heard sooner
+
+    def taught(self, config: ModelConfig, options: SampleOptions) -> bool:
+        """Whether the model has a student that was taught to speak so in this voice."""
+        student, voice = config.student, self.voice
+        if student is None or voice is None or voice.borrowed or voice.is_users:
+            return False
+        return voice.name in student.voices and checks.taught(config.as_student(), options)
+
+    def use(self, options: SampleOptions) -> None:
+        """Sets how the ODE is solved, and by which network: the model's student or itself."""
+        self.options = options
+        by_student = self.taught(self.engine.whole.config, options)
+        if self.voice is not None and by_student != self.by_student:
+            self.engine = self.engine.with_voice(self.voice.weights, by_student)
+            self.by_student = by_student
 
     def chunks(self, text: str, early: bool = False) -> list[str]:
         """The texts of the chunks: normalised, no words lost.

@@ -19,7 +19,7 @@ class MlxLatentEngine(LatentEngine, MlxEngine):
     """An EchoDiT in MLX; its arguments are MlxEngine's. It is not compiled."""
 
     def set_network(self, dit: nn.Module) -> None:
-        self.dit, self.compiled = dit, None
+        self._dit, self.compiled = dit, None
 
     def load(self, name: str) -> Any:
         if name != TEXT_ENCODER:

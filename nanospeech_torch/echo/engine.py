@@ -19,7 +19,7 @@ class TorchLatentEngine(LatentEngine, TorchEngine):
     """An EchoDiT in PyTorch; its arguments are TorchEngine's. It is not compiled."""
 
     def set_network(self, dit: nn.Module) -> None:
-        self.dit, self.compiled = dit, None
+        self._dit, self.compiled = dit, None
 
     def load(self, name: str) -> Any:
         if name != TEXT_ENCODER:

@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import save_file
 
 from convert import convert
 from nanospeech.errors import InputError
 from nanospeech.load import load_engine
 from nanospeech.prepare import spoken
 from nanospeech.release.folder import MODEL, load_config, read_tensors
-from nanospeech.release.voice_weights import added, difference, is_thin
+from nanospeech.release.voice_weights import added, is_thin
 from nanospeech.speech.speaker import Speaker
 from nanospeech_torch.train.config import run_config
 from nanospeech_torch.train.data.batch import Batch
@@ -29,21 +28,13 @@ from nanospeech_torch.train.objectives.distill import Distilled
 from nanospeech_torch.train.run import build_objective, build_student, train
 from nanospeech_torch.train.scale.speed import SpeedConfig, apply_speed
 from tests.train.test_distill import TINY
+from tests.two_voices import copy_with_two_voices
 
 
 @pytest.fixture(scope="module")
 def teacher(tiny_aligned, tmp_path_factory) -> Path:
     """A release with the voices "tone" and "other", which has weights of its own."""
-    folder = tmp_path_factory.mktemp("teacher") / "release"
-    shutil.copytree(tiny_aligned, folder)
-    base = {n: t.astype(np.float32) for n, t in read_tensors(folder / MODEL).items()}
-    rng = np.random.default_rng(0)
-    tuned = {n: t + 0.02 * rng.standard_normal(t.shape).astype(np.float32) for n, t in base.items()}
-    change = difference(base, tuned, sum(t.size for t in base.values()) // 2)
-    for suffix in (".wav", ".txt"):
-        shutil.copy(folder / f"voices/tone{suffix}", folder / f"voices/other{suffix}")
-    save_file(change, folder / "voices" / "other.safetensors")
-    return folder
+    return copy_with_two_voices(tiny_aligned, tmp_path_factory.mktemp("teacher") / "release")
 
 
 def settings(teacher: Path, run: Path, shards: Any = (), **distill: Any) -> dict:

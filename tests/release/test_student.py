@@ -1,0 +1,214 @@
+"""A student beside its teacher: when it speaks, in which voices, what converting keeps of it."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from safetensors.numpy import save_file
+
+from convert import convert
+from nanospeech import SampleOptions, Speaker, load_engine
+from nanospeech.errors import CheckpointError, InputError
+from nanospeech.evaluate.plan import usual_steps
+from nanospeech.prepare import spoken
+from nanospeech.release.folder import MODEL, STUDENT, load_config, open_release, read_tensors
+from nanospeech_onnx.export import export
+from nanospeech_torch.dit import DiT
+from nanospeech_torch.train.config import run_config
+from nanospeech_torch.train.run import train
+from tests.train.test_distill_voices import settings
+from tests.train.test_distill_voices import teacher as teacher
+from tests.two_voices import copy_with_two_voices
+
+TEXT = "Hello there."
+
+
+@pytest.fixture(scope="module")
+def both(tiny_aligned, tmp_path_factory) -> tuple[Path, Path]:
+    """A release with a student of "other" and "tone", and a release that is the student alone."""
+    made = tmp_path_factory.mktemp("student")
+    folder, alone = (copy_with_two_voices(tiny_aligned, made / n) for n in ("both", "alone"))
+    config = load_config(folder)
+    torch.manual_seed(1)
+    network = DiT(dataclasses.replace(config.dit, max_strength=4.0))
+    fresh = {f"transformer.{n}": t.numpy() for n, t in network.state_dict().items()}
+    rng = np.random.default_rng(2)
+    weights = {n: t.astype(np.float32) for n, t in fresh.items()}
+    weights |= {n: t.astype(np.float32) for n, t in read_tensors(folder / MODEL).items()}
+    apart = {n for n in weights if "text_embed" not in n and "aligner" not in n}
+    for name in apart:
+        move = rng.standard_normal(weights[name].shape) * 0.02
+        weights[name] = weights[name] + move.astype(np.float32)
+    save_file(weights, folder / STUDENT)
+    save_file(weights, alone / MODEL)
+    values = json.loads((folder / "config.json").read_text())
+    student = {"voices": ["tone", "other"], "max_strength": 4.0, "steps": 3, "step_counts": [3]}
+    (folder / "config.json").write_text(json.dumps({**values, "student": student}))
+    load_config(folder).as_student().save(alone / "config.json")
+    return folder, alone
+
+
+def said(engine, voice: str | None = None, steps: int | None = None, **more) -> np.ndarray:
+    return (
+        Speaker(engine, voice, options=SampleOptions(steps=steps), seed=1, **more).speak(TEXT).wave
+    )
+
+
+@pytest.mark.parametrize("voice", ["tone", "other"])
+def test_the_student_speaks_unless_something_else_is_asked_for(both, backend, engine_of, voice):
+    folder, alone = both
+    engine = engine_of(folder, backend)
+    got, wanted = said(engine, voice), said(engine_of(alone, backend), voice)
+    np.testing.assert_allclose(got, wanted, atol=1e-5)
+    assert np.array_equal(said(engine, voice, 3), got)
+    plain = dataclasses.replace(
+        engine.whole, config=dataclasses.replace(engine.whole.config, student=None)
+    )
+    itself = type(engine)(plain, "cpu", "float32")
+    slow = said(engine, voice, 7)
+    np.testing.assert_allclose(slow, said(itself, voice, 7), atol=1e-5)
+    assert slow.shape != got.shape or np.abs(slow - got).max() > 1e-3
+
+
+def test_one_evaluation_a_step_and_two_of_the_model_itself(both, monkeypatch):
+    engine = load_engine(both[0], "torch", "cpu", "float32")
+    assert engine._dit is None  # not read before it is needed
+    speaker = Speaker(engine, "other", seed=1)
+    calls: list[int] = []
+
+    run = type(engine).run
+    monkeypatch.setattr(type(engine), "run", lambda e, *a: calls.append(len(a[0])) or run(e, *a))
+    speaker.speak(TEXT)
+    assert calls == [1, 1, 1] and engine._dit is None
+    speaker.use(SampleOptions(steps=2, cfg_strength=1.5))
+    calls.clear()
+    speaker.speak(TEXT)
+    assert calls == [2, 2]
+    speaker.use(SampleOptions(cfg_strength=1.5))
+    calls.clear()
+    speaker.speak(TEXT)
+    assert calls == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"steps": 4},
+        {"method": "midpoint"},
+        {"cfg_strength": 4.5},
+        {"cfg_until": 0.5},
+        {"temperature": 0.2},
+    ],
+)
+def test_what_it_was_not_taught_the_model_does_itself(both, asked):
+    speaker = Speaker(load_engine(both[0], "torch", "cpu"), "tone", options=SampleOptions(**asked))
+    assert not speaker.by_student and not speaker.engine.distilled
+
+
+def test_other_voices_are_not_the_students(both, tmp_path):
+    folder = tmp_path / "three"
+    shutil.copytree(both[0], folder)
+    for suffix in (".wav", ".txt"):
+        shutil.copy(folder / f"voices/tone{suffix}", folder / f"voices/new{suffix}")
+    engine = load_engine(folder, "torch", "cpu")
+    recording = folder / "voices" / "new.wav"
+    text = (folder / "voices" / "new.txt").read_text()
+    for who in (Speaker(engine, "new"), Speaker(engine, None, recording, text)):
+        assert not who.by_student
+        who.use(SampleOptions())
+        assert not who.by_student and not who.engine.distilled
+    assert Speaker(engine, "tone").by_student
+
+
+def test_converting_keeps_it_packs_it_and_leaves_it_out_at_another_temperature(both, tmp_path):
+    folder = both[0]
+    convert(folder, tmp_path / "again", dtype="float32")
+    assert load_config(tmp_path / "again").student == load_config(folder).student
+    old, new = read_tensors(folder / STUDENT), read_tensors(tmp_path / "again" / STUDENT)
+    assert old.keys() == new.keys() and all(np.array_equal(old[n], new[n]) for n in old)
+    convert(folder, tmp_path / "packed", quantize=8)
+    config = load_config(tmp_path / "packed")
+    assert config.quantization is not None and config.quantization.student
+    size = (tmp_path / "packed" / STUDENT).stat().st_size
+    assert size < 0.5 * (tmp_path / "again" / STUDENT).stat().st_size
+    packed = open_release(tmp_path / "packed").student().weights(MODEL)
+    loaded = open_release(folder).quantize(8).student().weights(MODEL)
+    for name, wanted in old.items():
+        assert np.abs(packed[name] - wanted).max() <= 0.02 * np.abs(wanted).max() + 1e-3, name
+        np.testing.assert_allclose(packed[name], loaded[name], atol=2e-3)
+    speaker = Speaker(load_engine(tmp_path / "packed", "torch", "cpu"), "other", seed=1)
+    assert speaker.by_student and np.isfinite(speaker.speak(TEXT).wave).all()
+    convert(folder, tmp_path / "warm", temperature=0.9)
+    assert load_config(tmp_path / "warm").student is None
+    assert not (tmp_path / "warm" / STUDENT).exists()
+
+
+def test_a_run_of_all_voices_is_added_to_its_teacher(teacher, both, tmp_path):
+    mels = tmp_path / "made"
+    (tmp_path / "t.txt").write_text(f"{TEXT}\n")
+    command = [str(teacher), str(tmp_path / "t.txt"), "--out", str(mels), "--clips", "4"]
+    assert spoken.main([*command, "--backend", "torch"]) == 0
+    run = tmp_path / "run"
+    train(run_config(settings(teacher, run, mels.glob("*.tar"), voice="all")))
+    folder = tmp_path / "release"
+    convert(teacher, folder, student=run, dtype="float32")
+    config = load_config(folder)
+    assert config.student is not None and config.student.voices == ("other", "tone")
+    assert (config.student.steps, config.student.max_strength) == (2, 5.0)
+    assert config.dit == load_config(teacher).dit and config.steps == load_config(teacher).steps
+    assert Speaker(load_engine(folder, "torch", "cpu"), "other").by_student
+    [last] = run.glob("step_*.pt")
+    state = torch.load(last, weights_only=True)
+    del state["config"]["sampling"]
+    torch.save(state, tmp_path / "speech.pt")
+    with pytest.raises(CheckpointError, match="is no student"):
+        convert(teacher, tmp_path / "x", student=tmp_path / "speech.pt")
+    one = tmp_path / "one"
+    train(run_config(settings(teacher, one, mels.glob("*.tar"), voice="tone")))
+    with pytest.raises(InputError, match="knows a single voice"):
+        convert(teacher, tmp_path / "y", student=one)
+
+
+def test_the_exported_graph_is_the_students(both, tmp_path):
+    convert(both[0], tmp_path / "made", dtype="float32")
+    names = {p.name for p in export(tmp_path / "made")}
+    assert {"velocity.onnx", "student.onnx"} <= names
+    rng = np.random.default_rng(0)
+    x, cond = rng.standard_normal((2, 1, 40, 100)).astype("f")
+    text = rng.standard_normal((1, 20, 32)).astype("f")
+    time = np.array([[0.3, 0.5, 1 / 3]], "f")
+    given = {"x": x, "cond": cond, "text": text, "time": time}
+    (got,) = onnxruntime.InferenceSession(tmp_path / "made" / "student.onnx").run(None, given)
+    engine = load_engine(tmp_path / "made", "onnx").with_voice(None, student=True)
+    assert np.abs(got - engine.dit(x, cond, text, time)).max() <= 1e-5
+
+
+def test_a_config_that_cannot_be_is_told(both, tmp_path):
+    folder = tmp_path / "wrong"
+    shutil.copytree(both[0], folder)
+    values = json.loads((folder / "config.json").read_text())
+    for wrong in ({"voices": []}, {"voices": ["tone"], "max_strength": 0}):
+        (folder / "config.json").write_text(json.dumps({**values, "student": wrong}))
+        with pytest.raises(CheckpointError):
+            load_engine(folder, "torch", "cpu")
+    (folder / "config.json").write_text(json.dumps(values))
+    (folder / STUDENT).unlink()
+    with pytest.raises(CheckpointError, match=r"student\.safetensors"):
+        Speaker(load_engine(folder, "torch", "cpu"), "tone")
+
+
+def test_an_evaluation_takes_the_students_steps_in_its_voices_alone(both):
+    more = {"model": str(both[0]), "sentences": "s.txt", **dataclasses.asdict(SampleOptions())}
+    args = argparse.Namespace(**more)
+    assert usual_steps(args, "tone") == 3
+    assert usual_steps(args, None) == usual_steps(args, "new") == load_config(both[0]).steps
+    args.temperature = 0.1
+    assert usual_steps(args, "tone") == load_config(both[0]).steps

@@ -1,0 +1,25 @@
+"""A release folder of two voices, one with weights of its own."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from nanospeech.release.folder import MODEL, read_tensors
+from nanospeech.release.voice_weights import difference
+
+
+def copy_with_two_voices(release: Path, folder: Path) -> Path:
+    """A copy of a folder with its voice "tone" and, with weights, "other"."""
+    shutil.copytree(release, folder)
+    base = {n: t.astype(np.float32) for n, t in read_tensors(folder / MODEL).items()}
+    rng = np.random.default_rng(0)
+    tuned = {n: t + 0.02 * rng.standard_normal(t.shape).astype(np.float32) for n, t in base.items()}
+    change = difference(base, tuned, sum(t.size for t in base.values()) // 2)
+    for suffix in (".wav", ".txt"):
+        shutil.copy(folder / f"voices/tone{suffix}", folder / f"voices/other{suffix}")
+    save_file(change, folder / "voices" / "other.safetensors")
+    return folder
