@@ -154,10 +154,15 @@ def completed(read: Model, folder: str | Path) -> Model:
     return dataclasses.replace(read, config=config, parts=parts)
 
 
+READING = ("transformer.text_embed.", "transformer.aligner.")  # a student has its teacher's
+
+
 def add_student(
     config: ModelConfig, path: str | Path, weights: str
 ) -> tuple[ModelConfig, Mapping[str, Tensor]]:
     """Reads a student of a model's voices and adds it to the model's config.
+
+    Its text embedding and aligner are the model's, and are left out.
 
     Raises:
         InputError: it knows one voice alone, or its network is not the model's.
@@ -176,7 +181,8 @@ def add_student(
     values = {k: sampling[k] for k in ("steps", "step_counts")}
     values |= {"voices": list(voices), "max_strength": dit.max_strength}
     student = from_dict(StudentConfig, values, f"{path}: sampling")
-    return dataclasses.replace(config, student=student), source.tensors
+    learnt = [n for n in source.tensors if not n.startswith(READING)]
+    return dataclasses.replace(config, student=student), {n: source.tensors[n] for n in learnt}
 
 
 def from_release(folder: str | Path, vocab: str | Path | None) -> Model:

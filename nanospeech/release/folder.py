@@ -107,6 +107,15 @@ class Release:
         config = dataclasses.replace(self.config, quantization=layers)
         return dataclasses.replace(self, config=config, packs=True)
 
+    def stored(self, path: Path) -> dict[str, Any]:
+        """Tensors of a file as they are stored, or as they are to be packed."""
+        q = self.config.quantization
+        layers = getattr(q, path.stem) if q else {}
+        size = q.group_size if q else 0
+        if self.packs:
+            return quantized.pack_layers(read_tensors(path), layers, size)
+        return quantized.joined(read_tensors(path, bool(layers)), layers, size, path)
+
     def weights(self, name: str, packed: bool = False) -> dict[str, Any]:
         """Tensors of a file: NumPy floats by name, shaped as the network's.
 
@@ -118,13 +127,9 @@ class Release:
             CheckpointError: unreadable, packed in another way than config.json says, or a voice's
                 weights are of another model.
         """
-        path, q = self.path(name), self.config.quantization
-        layers = getattr(q, path.stem) if q else {}
-        size = q.group_size if q else 0
-        if self.packs:
-            tensors: dict[str, Any] = quantized.pack_layers(read_tensors(path), layers, size)
-        else:
-            tensors = quantized.joined(read_tensors(path, bool(layers)), layers, size, path)
+        tensors = self.stored(self.path(name))
+        if name == MODEL and self.speech == STUDENT:  # which has not what did not learn
+            tensors = self.stored(self.folder / MODEL) | tensors
         if self.voice is None or name != MODEL:
             return tensors if packed else quantized.unpacked(tensors)
         change = read_tensors(self.voice)

@@ -86,10 +86,12 @@ def test_speed_changes_the_length_of_the_new_speech(engine):
     assert slow / fast == pytest.approx(2, rel=0.15)
 
 
+@pytest.mark.parametrize("steps", [None, 2])
 @pytest.mark.parametrize("voice", EACH)
-def test_backends_say_the_same(voice, engine_of):
+def test_backends_say_the_same(voice, steps, engine_of):
+    """By the student, and by the model itself."""
     pytest.importorskip("mlx.core")
-    options = SampleOptions(steps=2)
+    options = SampleOptions(steps=steps)
     own_level = OutputOptions(loudness=None)
     waves = [
         Speaker(engine_of(DEFAULT, b), voice, options=options, seed=1, output=own_level)
@@ -103,7 +105,7 @@ def test_backends_say_the_same(voice, engine_of):
 
 
 def test_it_ships_within_bounds_and_says_where_it_is_from():
-    assert sum(f.stat().st_size for f in DEFAULT.rglob("*") if f.is_file()) < 40e6
+    assert sum(f.stat().st_size for f in DEFAULT.rglob("*") if f.is_file()) < 60e6
     config = ModelConfig.load(DEFAULT / "config.json")
     assert config.default_voice == "kathleen"
     card = (DEFAULT / "README.md").read_text(encoding="utf-8")

@@ -164,6 +164,8 @@ def test_a_run_of_all_voices_is_added_to_its_teacher(teacher, both, tmp_path):
     assert config.student is not None and config.student.voices == ("other", "tone")
     assert (config.student.steps, config.student.max_strength) == (2, 5.0)
     assert config.dit == load_config(teacher).dit and config.steps == load_config(teacher).steps
+    names = read_tensors(folder / STUDENT).keys()  # what did not learn is the model's
+    assert names and not any(".text_embed." in n or ".aligner." in n for n in names)
     assert Speaker(load_engine(folder, "torch", "cpu"), "other").by_student
     [last] = run.glob("step_*.pt")
     state = torch.load(last, weights_only=True)
