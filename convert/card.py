@@ -40,14 +40,20 @@ def renewed_card(card: str, rows: Iterable[str], licence: str | None = None) -> 
 
     Args:
         card: Markdown.
-        rows: of card_rows; each takes the place of its file's row.
+        rows: of card_rows; each takes the place of its file's row, or follows the one before.
         licence: takes the place of the one that the card states.
     """
     if licence:
         card = relicensed(card, licence)
+    last = ""
     for row in rows:
         file = re.escape(row.split("|")[1])
-        card = re.sub(rf"^\|{file}\|.*$", lambda _, row=row: row, card, flags=re.M)
+        old = rf"^\|{file}\|.*$"
+        if re.search(old, card, re.M):
+            card = re.sub(old, lambda _, row=row: row, card, flags=re.M)
+        elif last:  # a part that is new
+            card = re.sub(last, lambda m, row=row: f"{m[0]}\n{row}", card, flags=re.M)
+        last = old
     return card
 
 

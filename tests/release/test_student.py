@@ -164,6 +164,9 @@ def test_a_run_of_all_voices_is_added_to_its_teacher(teacher, both, tmp_path):
     assert config.student is not None and config.student.voices == ("other", "tone")
     assert (config.student.steps, config.student.max_strength) == (2, 5.0)
     assert config.dit == load_config(teacher).dit and config.steps == load_config(teacher).steps
+    card = (folder / "README.md").read_text(encoding="utf-8").splitlines()
+    [row] = [i for i, line in enumerate(card) if line.startswith(f"| {STUDENT} |")]
+    assert card[row - 1].startswith("| vocoder.safetensors |")
     names = read_tensors(folder / STUDENT).keys()  # what did not learn is the model's
     assert names and not any(".text_embed." in n or ".aligner." in n for n in names)
     assert Speaker(load_engine(folder, "torch", "cpu"), "other").by_student
