@@ -31,7 +31,6 @@ from pathlib import Path
 from typing import Any
 
 from nanospeech.cli import command
-from nanospeech.config import STEPS
 from nanospeech.engine.base import DTYPES
 from nanospeech.errors import InputError
 from nanospeech.release.folder import resolve
@@ -148,8 +147,7 @@ def parser() -> argparse.ArgumentParser:
     add("--dtype", type=types, default=[Cell.dtype], metavar="A,B", help="float32, bfloat16, …")
     add("--quantize", type=int, metavar="BITS", help="round weights to 4 or 8 bits on load")
     add("--compile", type=switches, default=[None], metavar="off,on", help="compile the network")
-    steps = [STEPS]
-    add("--steps", type=numbers, default=steps, metavar="N,M", help=f"default: {steps[0]}")
+    add("--steps", type=numbers, default=[None], metavar="N,M", help="default: the model's own")
     add("--batch", type=numbers, default=[Cell.batch], metavar="1,4", help="utterances at a time")
     add("--threads", type=numbers, default=[None], metavar="N,M", help="of the CPU")
     add("--seconds", type=float, default=Cell.seconds, help="of speech (default: %(default)g)")
