@@ -262,7 +262,7 @@ def test_the_speedrun_trains_the_default_network():
     assert ours.train.minutes and ours.train.schedule == "wsd"
 
 
-@pytest.mark.parametrize("script", ["speedrun.sh", "default_voice.sh", "voice.sh"])
+@pytest.mark.parametrize("script", ["speedrun.sh", "default_voice.sh", "voice.sh", "student.sh"])
 def test_a_recipe_without_arguments_tells_its_own(script):
     done = subprocess.run(
         ["sh", str(ROOT / "scripts" / "recipes" / script)], capture_output=True, text=True
@@ -289,6 +289,21 @@ def test_a_folder_gets_one_more_voice(tiny_aligned, tmp_path):
     assert (folder / "voices/anna.safetensors").stat().st_size < 2.8e6
     speech = Speaker(load_engine(folder, backend="torch"), "anna", seed=0).speak("Hello there.")
     assert np.isfinite(speech.wave).all() and speech.seconds > 0.2
+
+
+@pytest.mark.slow
+def test_a_model_gets_a_student(tiny_aligned, tmp_path):
+    """And goes on with more minutes where it stopped."""
+    (tmp_path / "texts.txt").write_text("Hello there.\nA red fox ran.\n", encoding="utf-8")
+    env = os.environ | {"PYTHON": sys.executable, "CLIPS": "4", "CUDA_VISIBLE_DEVICES": ""}
+    env |= {"SET": "total_steps=2 mixed_precision=no save_step=1 warmup_steps=1", "THREADS": "1"}
+    command = ["sh", str(ROOT / "scripts/recipes/student.sh"), str(tiny_aligned)]
+    command += [str(tmp_path / "texts.txt"), str(tmp_path / "out"), "5"]
+    for _ in range(2):
+        done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    speaker = Speaker(load_engine(tmp_path / "out", backend="torch"), "tone", seed=0)
+    assert speaker.by_student and np.isfinite(speaker.speak("Hello there.").wave).all()
 
 
 def test_recordings_become_a_voice_that_speaks(tmp_path):
