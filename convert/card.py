@@ -105,6 +105,8 @@ def network_rows(config: ModelConfig) -> str:
     if e is not None:
         other = config.text_encoder
         text = f"{e.text_vocab} ids" if other is None else f"states of a {other.kind} encoder"
+        if e.text_tags:
+            text += f", and the tags {', '.join(e.text_tags)}"
         return f"""- Speech: EchoDiT, {e.depth} blocks of width {e.dim}, {e.heads} heads.
 - Text: {text} ({config.tokenizer}).
 - Audio: {a.sample_rate} Hz, latents of {e.latent_dim}, hop {a.hop_length}."""

@@ -221,7 +221,8 @@ def open_release(folder_or_repo: str | Path | None = None) -> Release:
         encoder = folder / config.text_encoder.folder if config.text_encoder else folder
         own = folder / PIECES
         pieces = own if own.is_file() else encoder / PIECES
-        return Release(folder, config, PieceTokenizer(pieces))
+        tags = config.echo.text_tags if config.echo else ()
+        return Release(folder, config, PieceTokenizer(pieces, tags))
     if config.tokenizer not in BYTES:
         check_size(path)
     tokenizer = Tokenizer.load(config.tokenizer, path).with_language(config.language)
