@@ -28,7 +28,7 @@ def stored_as(config: ModelConfig, part: str, dtype: str) -> str:
     """How a part's weights are stored: "float16", or "3 to 8 bits, float16"."""
     if part in ENCODER:
         return "float32"
-    bits = sorted(getattr(config.quantization, part).values()) if config.quantization else []
+    bits = sorted(getattr(config.quantization, part, {}).values())  # none of a codec's
     if not bits:
         return dtype
     span = f"{bits[0]} to {bits[-1]}" if bits[0] < bits[-1] else f"{bits[0]}"

@@ -94,7 +94,7 @@ class Release:
                 weights are of another model.
         """
         path, q = self.path(name), self.config.quantization
-        layers = getattr(q, Path(name).stem) if q else {}
+        layers = getattr(q, Path(name).stem, {})  # a codec stays floats
         size = q.group_size if q else 0
         if self.packs:
             tensors: dict[str, Any] = quantized.pack_layers(read_tensors(path), layers, size)
