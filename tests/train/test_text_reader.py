@@ -160,7 +160,7 @@ def test_tags_go_into_the_folder(model, tmp_path):
     given = {"vocab": folder / "tokenizer.json", "dtype": "float32"}
     convert(tmp_path / "step_9.pt", tmp_path / "once", **given)
     shutil.copytree(folder, tmp_path / "once" / "text_encoder")
-    convert(tmp_path / "once", tmp_path / "twice", dtype="float32")
+    convert(tmp_path / "once", tmp_path / "twice", **given)
     for name in ("once", "twice"):
         tokenizer = open_release(tmp_path / name).tokenizer
         assert tokenizer.encode("hello <sigh> there").tolist() == [3, TEXT_TAG + 1, 4]
