@@ -28,7 +28,7 @@ def stored_as(config: ModelConfig, part: str, dtype: str) -> str:
     """How a part's weights are stored: "float16", or "3 to 8 bits, float16"."""
     if part in ENCODER:
         return "float32"
-    bits = sorted(getattr(config.quantization, part).values()) if config.quantization else []
+    bits = sorted(getattr(config.quantization, part, {}).values())  # none of a codec's
     if not bits:
         return dtype
     span = f"{bits[0]} to {bits[-1]}" if bits[0] < bits[-1] else f"{bits[0]}"
@@ -111,6 +111,8 @@ def network_rows(config: ModelConfig) -> str:
     if e is not None:
         other = config.text_encoder
         text = f"{e.text_vocab} ids" if other is None else f"states of a {other.kind} encoder"
+        if e.text_tags:
+            text += f", and the tags {', '.join(e.text_tags)}"
         return f"""- Speech: EchoDiT, {e.depth} blocks of width {e.dim}, {e.heads} heads.
 - Text: {text} ({config.tokenizer}).
 - Audio: {a.sample_rate} Hz, latents of {e.latent_dim}, hop {a.hop_length}."""

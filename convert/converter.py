@@ -100,8 +100,6 @@ def changed(read: Model, o: ConvertOptions) -> Model:
         del parts["student"]
     if o.codec is not None:
         config, parts["codec"] = add_codec(config, o.codec)
-    if o.quantize is not None and config.echo is not None:
-        raise InputError("models of latents are not packed yet; convert without --quantize")
     if o.quantize is not None:
         config = quantized(config, parts, o.quantize)
     return dataclasses.replace(read, config=config, parts=parts)

@@ -14,13 +14,12 @@ import torch
 
 from nanospeech.architectures import EchoConfig, EchoOptions
 from nanospeech.config import AudioConfig, ModelConfig
-from nanospeech.errors import CheckpointError, InputError
-from nanospeech.release.folder import PIECES, check_tensors
-from nanospeech.text.pieces import PieceTokenizer
+from nanospeech.errors import CheckpointError
+from nanospeech.release.folder import check_tensors
 from nanospeech.text.tokenizer import Tokenizer
 
 from .lazy import shapes_of
-from .model import Model
+from .model import Model, find_pieces
 from .options import ConvertOptions
 from .source import Source
 
@@ -66,7 +65,7 @@ def read(
         kind, tokenizer = "echo", Tokenizer("echo", [])
         sampling = EchoOptions(cfg_speaker=8.0)
     else:
-        kind, tokenizer = "pieces", find_pieces(o.vocab, path, echo.text_vocab)
+        kind, tokenizer = "pieces", find_pieces(o.vocab, path, echo)
         sampling = EchoOptions()
     config = ModelConfig(
         name=name,
@@ -118,28 +117,6 @@ def network_shapes(config: EchoConfig) -> dict[str, tuple[int, ...]]:
     with torch.device("meta"):
         state = EchoDiT(config).state_dict()
     return {f"transformer.{name}": tuple(t.shape) for name, t in state.items()}
-
-
-def find_pieces(named: str | Path | None, model: Path, count: int) -> PieceTokenizer:
-    """The tokenizer.json that is named, or lies beside a checkpoint, or none.
-
-    Args:
-        named: its path.
-        model: the checkpoint.
-        count: tokens that the model knows; 0: not known.
-
-    Raises:
-        InputError: the named one is missing.
-        CheckpointError: it has more tokens than the model.
-    """
-    if named is not None and not Path(named).is_file():
-        raise InputError(f"{named} not found; name the tokenizer.json of the model's text")
-    found = PieceTokenizer(named or model.with_name(PIECES))
-    if 0 < count < len(found):
-        raise CheckpointError(
-            f"{found.path} has {len(found)} tokens, but {model} was trained with {count}"
-        )
-    return found
 
 
 def depth(shapes: Shapes, prefix: str) -> int:

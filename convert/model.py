@@ -11,11 +11,12 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from nanospeech.architectures import StudentConfig
+from nanospeech.architectures import EchoConfig, StudentConfig
 from nanospeech.config import AudioConfig, DiTConfig, DurationConfig, ModelConfig, from_dict
 from nanospeech.errors import CheckpointError, InputError
-from nanospeech.release.folder import check_tensors
+from nanospeech.release.folder import PIECES, check_tensors
 from nanospeech.release.shapes import dit_config_from_shapes, duration_config_from_shapes
+from nanospeech.text.pieces import PieceTokenizer
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 
 from .lazy import shapes_of
@@ -189,10 +190,11 @@ def from_release(folder: str | Path, vocab: str | Path | None) -> Model:
     """A whole release folder; packed weights are unpacked."""
     release, parts = read_release(folder)
     config, tokenizer = release.config, release.tokenizer
-    if vocab is not None:
-        tokenizer = find_tokenizer(
-            config.tokenizer, [], vocab, config.dit.text_num_embeds, str(folder)
-        )
+    if vocab is not None and config.tokenizer == "pieces":
+        unbound = EchoConfig(text_input=1)  # a model of mels reads pieces of any count
+        tokenizer = find_pieces(vocab, Path(folder), config.echo or unbound)
+    elif vocab is not None:
+        tokenizer = find_tokenizer(config.tokenizer, [], vocab, config.text_count, str(folder))
     config = dataclasses.replace(
         config,
         quantization=None,
@@ -220,6 +222,29 @@ def find_tokenizer(
             f"the vocabulary has {len(tokenizer)} tokens, but {model} was trained with {count}"
         )
     return tokenizer
+
+
+def find_pieces(named: str | Path | None, model: Path, echo: EchoConfig) -> PieceTokenizer:
+    """The tokenizer.json that is named, or lies beside a checkpoint, or none.
+
+    Args:
+        named: its path.
+        model: the checkpoint.
+        echo: the model's network.
+
+    Raises:
+        InputError: the named one is missing.
+        CheckpointError: it has more tokens than the model.
+    """
+    if named is not None and not Path(named).is_file():
+        raise InputError(f"{named} not found; name the tokenizer.json of the model's text")
+    found = PieceTokenizer(named or model.with_name(PIECES), echo.text_tags)
+    count = echo.text_vocab
+    if echo.text_depth and count < len(found):
+        raise CheckpointError(
+            f"{found.path} has {len(found)} tokens, but {model} was trained with {count}"
+        )
+    return found
 
 
 def add_duration(

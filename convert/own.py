@@ -15,9 +15,9 @@ from nanospeech.release.folder import check_tensors
 from nanospeech.text.tokenizer import Tokenizer
 
 from . import model
-from .echo import find_pieces, network_shapes
+from .echo import network_shapes
 from .lazy import shapes_of
-from .model import Model, find_tokenizer
+from .model import Model, find_pieces, find_tokenizer
 from .options import ConvertOptions
 from .source import Source
 
@@ -47,7 +47,7 @@ def read(
     kind = config.get("tokenizer", "bytes")
     tokenizer: Tokenizer
     if kind == "pieces":
-        tokenizer = find_pieces(o.vocab, path, echo.text_vocab if echo.text_depth else 0)
+        tokenizer = find_pieces(o.vocab, path, echo)
     elif echo.text_depth and kind != "echo":
         tokenizer = find_tokenizer(kind, source.vocab, o.vocab, echo.text_vocab, str(path))
     else:

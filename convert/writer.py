@@ -35,6 +35,7 @@ PARTS = {
     "vocoder": VOCODER,
     "codec": CODEC,
 }
+PACKED = ("model", "student", "duration", "vocoder")  # parts that few bits are for
 ENCODER = {"text_encoder": f"{TEXT_ENCODER}/{MODEL}"}  # where it was trained too
 
 
@@ -78,7 +79,7 @@ def write_release(
         with sharded.ShardWriter(path, sharded.write_whole, sharded.SHARD_BYTES) as out:
             for name in sorted(tensors):
                 one = {name: tensors[name].float().numpy()}
-                packed = pack_layers(one, getattr(q, part), q.group_size) if q else one
+                packed = pack_layers(one, getattr(q, part, {}), q.group_size) if q else one
                 floats = {
                     n: t if isinstance(t, PackedWeight) else t.astype(kind)
                     for n, t in packed.items()
@@ -97,7 +98,7 @@ def quantized(
     config: ModelConfig, parts: Mapping[str, Mapping[str, Tensor]], bits: int
 ) -> ModelConfig:
     """The config of the same model with most layers in few bits."""
-    shapes = {part: shapes_of(tensors) for part, tensors in parts.items()}
+    shapes = {n: shapes_of(tensors) for n, tensors in parts.items() if n in PACKED}
     return dataclasses.replace(config, quantization=plan(shapes, bits))
 
 

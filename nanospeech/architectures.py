@@ -10,6 +10,7 @@ TEXT_ENCODERS = ("t5", "t5gemma", "t5gemma2")
 CODECS = ("dacvae",)
 BITS = (2, 3, 4, 5, 6, 8)  # of a packed weight
 GROUP_SIZES = (32, 64, 128)
+TEXT_TAG = 1 << 24  # id of the first of EchoConfig.text_tags; no encoder has so many tokens
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,9 @@ class EchoConfig:
     text_heads: int = 6
     text_ff_dim: int = 2112
     text_input: int = 0  # width of states from outside, which a dense layer projects to text_dim
+    # Tags in texts, such as "<laugh>", which the encoder outside does not read: each has a state
+    # among the encoder's, a learnt vector beside the state of what comes before it.
+    text_tags: list[str] = ()  # type: ignore[assignment]
     speaker_patch: int = 4  # latents that the speaker encoder reads as one
     speaker_dim: int = 768
     speaker_depth: int = 8
@@ -72,6 +76,16 @@ class EchoConfig:
             raise InputError(
                 f"text_depth is {self.text_depth} and text_input {self.text_input}; choose blocks"
                 " of its own, or the width of another encoder's states, and 0 for the other"
+            )
+        object.__setattr__(self, "text_tags", tuple(self.text_tags))
+        if any(type(tag) is not str for tag in self.text_tags) or (
+            len(set(self.text_tags)) < len(self.text_tags)
+        ):
+            raise InputError(f"text_tags is {list(self.text_tags)}; name each tag once")
+        if self.text_tags and not self.text_input:
+            raise InputError(
+                f"text_tags is {list(self.text_tags)}; they are for networks that read another"
+                " encoder's states (text_input): put them into the vocabulary of this one"
             )
         if self.text_window < 0 or (self.text_window and (self.continues or not self.text_depth)):
             raise InputError(

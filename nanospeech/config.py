@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from .architectures import (
+    TEXT_TAG,
     CodecConfig,
     EchoConfig,
     EchoOptions,
@@ -296,7 +297,9 @@ class ModelConfig:
 
     @property
     def text_count(self) -> int:
-        """Ids that the speech model knows."""
+        """Ids that the speech model knows; another encoder has its own below those of tags."""
+        if self.echo and self.echo.text_input:
+            return TEXT_TAG + len(self.echo.text_tags)
         return self.echo.text_vocab if self.echo else self.dit.text_num_embeds
 
     def chosen(self, options: SampleOptions, name: str) -> float:

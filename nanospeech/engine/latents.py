@@ -122,7 +122,7 @@ class LatentEngine(ReadsTexts, Engine):
         read = text >= 0
         if text.shape[1] == 0:
             raise InputError("text_BT holds no tokens; this model needs some text, or padding")
-        states = self.dit.text_states(self.text_input(text), self.array(read))
+        states = self.dit.text_states(self.text_input(text), self.array(read), self.array(text))
         speaker, counted = self.dit.speaker_states(
             self.to_weights(self.array(cond)), self.array(heard)
         )

@@ -1,14 +1,42 @@
-"""Text states: a frozen encoder's states of texts, kept on disk. Knows no array library."""
+"""Text states: an encoder's states of texts, kept on disk; its part of texts with tags.
+
+Knows no array library.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from nanospeech.architectures import TEXT_TAG
 from nanospeech.files import whole
+
+
+def without_tags(text_BT: Any) -> tuple[Any, tuple[Any, Any], Any]:
+    """What an encoder reads of texts with tags, and where in it each token of the texts is.
+
+    A tag is where the token before it is: what is said around it is in that one's state.
+
+    Args:
+        text_BT: ids padded with -1, of NumPy or another library that has its operators.
+
+    Returns:
+        Ids (B, T) without the tags, padded with -1, of which a text of tags alone has one; rows
+        and columns (B, T) by which states of these are those of the texts; and whether there is
+        such a state, (B, T): not for tags before all else.
+    """
+    known = (text_BT >= 0) & (text_BT < TEXT_TAG)
+    every = known | ~known  # counted, as libraries have no common word for a range
+    rows, columns = every.cumsum(0) - 1, every.cumsum(1) - 1
+    moved = rows, (columns + text_BT.shape[1] * ~known).argsort(1)
+    ids = (text_BT[moved] + 1) * known[moved] - 1
+    ids[:, 0] += ~known.any(1)  # encoders have no states of nothing
+    count = known.cumsum(1)
+    return ids, (rows, (count - 1).clip(min=0)), count > 0
 
 
 class TextStates:

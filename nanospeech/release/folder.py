@@ -110,7 +110,7 @@ class Release:
     def stored(self, path: Path) -> dict[str, Any]:
         """Tensors of a file as they are stored, or as they are to be packed."""
         q = self.config.quantization
-        layers = getattr(q, path.stem) if q else {}
+        layers = getattr(q, path.stem, {})  # a codec stays floats
         size = q.group_size if q else 0
         if self.packs:
             return quantized.pack_layers(read_tensors(path), layers, size)
@@ -251,7 +251,8 @@ def open_release(folder_or_repo: str | Path | None = None) -> Release:
         encoder = folder / config.text_encoder.folder if config.text_encoder else folder
         own = folder / PIECES
         pieces = own if own.is_file() else encoder / PIECES
-        return Release(folder, config, PieceTokenizer(pieces))
+        tags = config.echo.text_tags if config.echo else ()
+        return Release(folder, config, PieceTokenizer(pieces, tags))
     if config.tokenizer not in BYTES:
         check_size(path)
     tokenizer = Tokenizer.load(config.tokenizer, path).with_language(config.language)

@@ -30,6 +30,16 @@ KEPT = (
     "to_duration.0",
     "to_duration.2",
     "to_pred.0",
+    # of EchoDiT; the norms are matrices there, a row for each head
+    "text_embedding",
+    "text_tag",
+    "text_proj",
+    "text_duration.0",
+    "text_duration.2",
+    "cond_module.0",
+    "duration_module.0",
+    ".q_norm",
+    ".k_norm",
 )
 # Layers that get other bits where most get 4, as nanospeech evaluate bits measured on the
 # default voice: text and outputs are sensitive, the scales and shifts of the time are not.
@@ -40,6 +50,8 @@ OTHERS_OF_4 = {
     "attn_norm.linear": 3,
     "head.out": 6,
     "head.delay": 6,
+    "transformer.in_proj": 8,  # EchoDiT's ends; its bits are not measured
+    "transformer.out_proj": 8,
 }
 CHOICES = (4, 8)  # that --quantize takes
 OTHER_PARTS = 6  # bits of duration model and vocoder then

@@ -53,6 +53,11 @@ class TextEncoderFiles:
         return found.hexdigest()
 
     @property
+    def count(self) -> int:
+        """Ids that it knows."""
+        return len(self.tensors["embed_tokens.weight"])
+
+    @property
     def width(self) -> int:
         """Of its states."""
         return self.config.get("d_model") or self.config["hidden_size"]

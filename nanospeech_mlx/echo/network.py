@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from nanospeech.architectures import EchoConfig
+from nanospeech.architectures import TEXT_TAG, EchoConfig
 
 from .. import layers
 from ..layers import Array
@@ -144,6 +144,8 @@ class EchoDiT(layers.Module):
             self.text_encoder = TextEncoder(c)
         else:
             self.text_proj = layers.Linear(c.text_input, c.text_dim)
+        if c.text_tags:
+            self.text_tag = layers.Embedding(len(c.text_tags), c.text_dim)
         if c.text_window:
             self.text_duration = layers.Sequential(
                 layers.Linear(c.text_dim, c.text_dim), layers.SiLU(), layers.Linear(c.text_dim, 1)
@@ -173,11 +175,22 @@ class EchoDiT(layers.Module):
         self.out_proj = layers.Linear(c.dim, c.latent_dim * c.latent_patch)
         layers.zero_(self.out_proj)
 
-    def text_states(self, text: Array, mask_BT: Array) -> Array:
-        """States (B, T, text_dim) of ids (B, T), or of states (B, T, text_input) of an encoder."""
+    def text_states(self, text: Array, mask_BT: Array, ids_BT: Array | None = None) -> Array:
+        """States (B, T, text_dim) of ids (B, T), or of states (B, T, text_input) of an encoder.
+
+        Args:
+            text: ids or states.
+            mask_BT: tokens that are read.
+            ids_BT: for networks with tags; the vector of a tag is added at its place.
+        """
         if self.config.text_depth:
             return self.text_norm(self.text_encoder(text, mask_BT))
-        return self.text_norm(self.text_proj(layers.cast(text, self.text_proj.weight)))
+        x = self.text_proj(layers.cast(text, self.text_proj.weight))
+        if self.config.text_tags and ids_BT is not None:
+            tags = ids_BT - TEXT_TAG
+            learnt = self.text_tag(tags * (tags >= 0))
+            x = x + layers.cast(layers.masked(learnt, tags >= 0), x)
+        return self.text_norm(x)
 
     def speaker_states(self, latent_BSC: Array, mask_BS: Array) -> tuple[Array, Array]:
         """States (B, P, speaker_dim) of a speaker's latents, and which of them count: (B, P)."""

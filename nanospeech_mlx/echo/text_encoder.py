@@ -36,7 +36,7 @@ class FrozenTextEncoder:
                 f"a text encoder was asked for in {dtype}, in which it overflows; choose float32 or"
                 " bfloat16"
             )
-        kind = getattr(mx, dtype)
+        kind, self.count = getattr(mx, dtype), files.count
         self.weights = {n: mx.array(t).astype(kind) for n, t in files.tensors.items()}
         self.network = T5(files, self.weights) if files.kind == "t5" else Gemma(files, self.weights)
 

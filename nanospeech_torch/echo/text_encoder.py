@@ -31,7 +31,7 @@ class FrozenTextEncoder(nn.Module):
                 f"a text encoder was asked for in {dtype}, in which it overflows; choose float32 or"
                 " bfloat16"
             )
-        self.network = network_of(files)
+        self.network, self.count = network_of(files), files.count
         state = {n: torch.from_numpy(t.copy()) for n, t in files.tensors.items()}
         missing, unknown = self.network.load_state_dict(state, strict=False)
         if missing or unknown:

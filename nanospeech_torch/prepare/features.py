@@ -34,11 +34,13 @@ import os
 import posixpath
 import sys
 import tarfile
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
@@ -287,8 +289,24 @@ def in_processes(work: Callable, shards: list[str], workers: int) -> Iterator[It
         yield map(work, shards)
         return
     # a started process shares nothing with this one: encoders may use a GPU in each
-    with multiprocessing.get_context("spawn").Pool(min(workers, len(shards))) as pool:
+    count = min(workers, len(shards))
+    with multiprocessing.get_context("spawn").Pool(count, end_with_parent) as pool:
         yield pool.imap_unordered(work, shards)
+
+
+def end_with_parent() -> None:
+    """Ends this process when the one that started it is killed.
+
+    It would write on, beside the run that goes on where the killed one was.
+    """
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def build_parser() -> argparse.ArgumentParser:

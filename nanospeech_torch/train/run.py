@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -55,17 +55,26 @@ TRAINERS: dict[str, type[Trainer]] = {
 }
 
 
-def build_tokenizer(data: DataConfig) -> Tokenizer:
+def build_tokenizer(data: DataConfig, tags: Sequence[str] = ()) -> Tokenizer:
     """The tokenizer of a run.
 
+    Args:
+        tags: of an EchoDiT (echo.text_tags), beside the pieces of a tokenizer.json.
+
     Raises:
-        InputError: characters without a vocab.txt, or one that cannot be read.
+        InputError: characters without a vocab.txt, or one that cannot be read; or tags for another
+            tokenizer than pieces.
     """
+    if tags and data.tokenizer != "pieces":
+        raise InputError(
+            f"echo.text_tags is {list(tags)}, which is for data.tokenizer=pieces, and it is"
+            f" {data.tokenizer}"
+        )
     language = base_code(data.language) if data.language else ""
     if data.tokenizer == "phonemes" and data.vocab is None:
         return Tokenizer("phonemes", phoneme_vocab()).with_language(language)
     if data.tokenizer == "pieces" and data.vocab:
-        return PieceTokenizer(data.vocab).with_language(language)
+        return PieceTokenizer(data.vocab, tags).with_language(language)
     if data.tokenizer in ("bytes", "echo") or data.vocab:
         return Tokenizer.load(data.tokenizer, data.vocab or "").with_language(language)
     raise InputError(
@@ -277,7 +286,8 @@ def build_trainer(config: RunConfig, **accelerate_kwargs: Any) -> Trainer:
     A model that is split over processes is built on the meta device and filled part by part.
     """
     carried = config.model in ("vocoder", "distilled")  # reads no texts, or as its teacher does
-    tokenizer = None if carried else build_tokenizer(config.data)
+    tags = config.echo.text_tags if config.model == "echo" else ()
+    tokenizer = None if carried else build_tokenizer(config.data, tags)
     split = config.parallel.shard > 1 or config.parallel.tensor > 1
     base = config.optimizer.mup_base_dim
     with torch.device("meta" if split and not base else "cpu"):

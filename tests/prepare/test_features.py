@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -131,6 +132,30 @@ def test_a_killed_run_leaves_whole_shards_and_goes_on(tmp_path, capsys):
     assert all(path.stat().st_mtime_ns == then for path, then in done.items())
     assert all(len(contents(out / Path(p).name)) == 30 for p in paths)
     assert not list(out.glob(".*.part"))
+
+
+def test_processes_of_a_killed_run_end_with_it(tmp_path):
+    """They would write on, under the names under which the next run writes."""
+    paths = audio_shards(tmp_path / "audio", 2, 2)
+    (tmp_path / "endless.py").write_text(
+        "import pathlib, os, time\n"
+        "def encode(wave):\n"
+        "    pathlib.Path(f'began.{os.getpid()}').touch()\n"
+        "    time.sleep(1000)\n"
+    )
+    command = [sys.executable, "-m", "nanospeech_torch.prepare.features", *paths]
+    command += ["--out", "out", "--encoder", "endless:encode", "--workers", "2"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    run = subprocess.Popen(command, env=env, cwd=tmp_path, stdout=subprocess.PIPE)
+    while run.poll() is None and len(list(tmp_path.glob("began.*"))) < 2:
+        time.sleep(0.1)
+    run.send_signal(signal.SIGKILL)
+    try:
+        run.communicate(timeout=60)  # until the last of them has closed its end
+    finally:
+        for path in tmp_path.glob("began.*"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(path.suffix[1:]), signal.SIGKILL)
 
 
 def test_any_function_of_a_wave_is_an_encoder(tmp_path, monkeypatch):

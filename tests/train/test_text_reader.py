@@ -11,8 +11,10 @@ import pytest
 import torch
 
 from convert import convert
+from nanospeech.architectures import TEXT_TAG
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.load import load_engine
+from nanospeech.release.folder import open_release
 from nanospeech.release.text_encoder import read_text_encoder
 from nanospeech_torch.echo.text_encoder import FrozenTextEncoder
 from nanospeech_torch.train.config import run_config
@@ -29,18 +31,19 @@ SIZES = {**dataclasses.asdict(ECHO), "text_depth": 0, "text_input": 32}
 def model(tmp_path):
     folder = encoder_folder(tmp_path / "t5", "t5_v11")
 
-    def build(text_input: int = 32, **loss):
+    def build(text_input: int = 32, tags: tuple[str, ...] = (), **loss):
         config = run_config(
             {
                 "model": "echo",
                 "data": {"tokenizer": "pieces", "vocab": str(folder / "tokenizer.json")},
                 "audio": {"n_mels": 20},
-                "echo": {**SIZES, "text_input": text_input},
+                "echo": {**SIZES, "text_input": text_input, "text_tags": list(tags)},
                 "echo_loss": {"latents": "mels", "text_encoder": str(folder), **loss},
                 "optimizer": {"lr": 1e-3},
             }
         )
-        return build_objective(config, build_tokenizer(config.data)), config, folder
+        tokenizer = build_tokenizer(config.data, config.echo.text_tags)
+        return build_objective(config, tokenizer), config, folder
 
     return build
 
@@ -94,8 +97,12 @@ def test_an_encoder_that_was_trained_goes_into_the_folder(model, tmp_path):
     convert(tmp_path / "step_9.pt", tmp_path / "once", vocab=pieces, dtype="float32")
     convert(tmp_path / "once", tmp_path / "twice", dtype="float32")
     assert "| text_encoder/model.safetensors |" in (tmp_path / "once" / "README.md").read_text()
+    check_folders(trained, tmp_path, echo_batch(0).text[:, :6].clamp(max=4))
+
+
+def check_folders(trained, folder, text: torch.Tensor) -> None:
+    """The folders "once" and "twice" have the velocity of what was trained."""
     batch = echo_batch(0)
-    text = batch.text[:, :6].clamp(max=4)
     kept = dataclasses.replace(
         batch,
         text=text,
@@ -110,12 +117,62 @@ def test_an_encoder_that_was_trained_goes_into_the_folder(model, tmp_path):
         ("twice", "torch", 2e-5),
         ("twice", "mlx", 1e-4),
     ):
-        engine: Any = load_engine(tmp_path / name, backend, dtype="float32")
+        engine: Any = load_engine(folder / name, backend, dtype="float32")
         assert engine.tokenizer.encode("hello there").tolist() == [3, 4]
         heard = kept.speaker.numpy() * (np.arange(16) < kept.heard[:, None].numpy())[..., None]
         given = kept.noise.numpy(), heard, text.numpy(), kept.time.numpy()
         got = engine.velocity(*given, prompt_frames_B=kept.heard.numpy())
         assert np.abs(got - want).max() <= within * np.abs(want).max()
+
+
+def with_tag(batch, *columns: int):
+    """A batch whose first text has the first tag in some places, and the text is not dropped."""
+    text = batch.text.clamp(max=4)
+    text[0, list(columns)] = TEXT_TAG
+    return dataclasses.replace(batch, text=text, drop_text=torch.zeros(4, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("lr", [0.0, 0.1])
+def test_tags_learn_beside_an_encoder(model, lr):
+    trained, config, _ = model(tags=("<laugh>", "<sigh>"), text_encoder_lr=lr)
+    torch.nn.init.ones_(trained.transformer.out_proj.weight)
+    own = {n: p for n, p in trained.named_parameters() if "text_tag" in n or "reader" in n}
+    assert [n for n in own if "text_tag" in n] == ["transformer.text_tag.weight"]
+    trained(with_tag(echo_batch(0), 0, 2))["flow"][0].backward()
+    grads = own["transformer.text_tag.weight"].grad
+    assert grads[0].abs().min() > 0 and not grads[1].any()
+    assert (len(own) > 1) == (lr > 0)  # a frozen encoder is no part of the model
+    if lr:
+        assert any(p.grad.abs().sum() > 0 for n, p in own.items() if "reader" in n)
+    trained.zero_grad()
+    trained(with_tag(echo_batch(0)))["flow"][0].backward()
+    assert not own["transformer.text_tag.weight"].grad.any()  # and not None, in every process
+
+
+def test_tags_go_into_the_folder(model, tmp_path):
+    trained, _, folder = model(tags=("<laugh>", "<sigh>"))
+    with torch.no_grad():
+        for p in trained.parameters():
+            p.add_(0.02 * torch.randn_like(p))
+    trained.eval()
+    saved = {"model_state_dict": trained.state_dict(), "config": trained.model_config(), "step": 9}
+    torch.save(saved, tmp_path / "step_9.pt")
+    given = {"vocab": folder / "tokenizer.json", "dtype": "float32"}
+    convert(tmp_path / "step_9.pt", tmp_path / "once", **given)
+    shutil.copytree(folder, tmp_path / "once" / "text_encoder")
+    convert(tmp_path / "once", tmp_path / "twice", **given)
+    for name in ("once", "twice"):
+        tokenizer = open_release(tmp_path / name).tokenizer
+        assert tokenizer.encode("hello <sigh> there").tolist() == [3, TEXT_TAG + 1, 4]
+        assert "<laugh>, <sigh>" in (tmp_path / name / "README.md").read_text()
+    check_folders(trained, tmp_path, with_tag(echo_batch(0), 0, 2).text[:, :6])
+
+
+def test_tags_need_an_encoder_and_its_pieces():
+    values = {"model": "echo", "echo": {"text_tags": ["<laugh>"], "text_input": 640}}
+    config = run_config(values)
+    with pytest.raises(InputError, match=r"for data\.tokenizer=pieces, and it is chars"):
+        build_tokenizer(config.data, config.echo.text_tags)
 
 
 def test_one_without_its_config_is_refused(model, tmp_path):

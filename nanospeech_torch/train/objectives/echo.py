@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from nanospeech.config import AudioConfig
+from nanospeech.engine.text_states import without_tags
 from nanospeech.errors import InputError
 from nanospeech_torch import layers
 from nanospeech_torch.echo.network import EchoDiT, States
@@ -155,7 +156,7 @@ class Echo(Objective):
         """The velocity, for tokens of these durations or of predicted ones; logs of the latter."""
         dit = self.transformer
         read = batch.text >= 0
-        text = dit.text_states(self.text_input(batch.text, read), read)
+        text = dit.text_states(self.text_input(batch.text, read), read, batch.text)
         heard = layers.length_mask(batch.heard, batch.speaker.shape[1])
         speaker = self.normalised(batch.speaker, batch.heard)
         speaker, counted = dit.speaker_states(speaker, heard)
@@ -172,4 +173,9 @@ class Echo(Objective):
 
     def text_input(self, text_BT: Tensor, read_BT: Tensor) -> Tensor:
         """What the network reads of a text: ids, or another network's states."""
-        return text_BT if self.reader is None else self.reader(text_BT, read_BT)
+        if self.reader is None:
+            return text_BT
+        if not self.transformer.config.text_tags:
+            return self.reader(text_BT, read_BT)
+        ids_BT, places, there_BT = without_tags(text_BT)
+        return self.reader(ids_BT, ids_BT >= 0)[places] * there_BT[..., None]
