@@ -12,12 +12,17 @@ from nanospeech.release.folder import MODEL, read_tensors
 from nanospeech.release.voice_weights import difference
 
 
-def copy_with_two_voices(release: Path, folder: Path) -> Path:
-    """A copy of a folder with its voice "tone" and, with weights, "other"."""
+def copy_with_two_voices(release: Path, folder: Path, slower: float = 0.0) -> Path:
+    """A copy of a folder with its voice "tone" and, with weights, "other".
+
+    Args:
+        slower: added to the logarithm of the durations of the second voice's tokens.
+    """
     shutil.copytree(release, folder)
     base = {n: t.astype(np.float32) for n, t in read_tensors(folder / MODEL).items()}
     rng = np.random.default_rng(0)
     tuned = {n: t + 0.02 * rng.standard_normal(t.shape).astype(np.float32) for n, t in base.items()}
+    tuned["transformer.aligner.to_duration.2.bias"] += slower
     change = difference(base, tuned, sum(t.size for t in base.values()) // 2)
     for suffix in (".wav", ".txt"):
         shutil.copy(folder / f"voices/tone{suffix}", folder / f"voices/other{suffix}")

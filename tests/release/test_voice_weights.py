@@ -7,6 +7,7 @@ import dataclasses
 import json
 import shutil
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from nanospeech.release.voice_weights import DOWN, UP, added, difference, is_thi
 from nanospeech.release.voices import find_voice
 from tests.conftest import needs
 from tests.training import SHARD
+from tests.two_voices import copy_with_two_voices
 
 OPTIONS = SampleOptions("euler", 2)
 TEXT = "hello there."
@@ -93,21 +95,12 @@ def test_a_file_of_another_model_is_refused(change, tmp_path):
 def made_once(tiny_aligned, tmp_path_factory):
     """What two_voices gives a copy of."""
     made = tmp_path_factory.mktemp("voices")
-    folder, alone = made / "two", made / "alone"
-    for path in (folder, alone):
-        shutil.copytree(tiny_aligned, path)
+    folder = copy_with_two_voices(tiny_aligned, made / "two", slower=2.0)
+    alone = Path(shutil.copytree(tiny_aligned, made / "alone"))
     base = {n: t.astype(np.float32) for n, t in read_tensors(folder / MODEL).items()}
-    rng = np.random.default_rng(0)
-    tuned = {n: t + 0.02 * rng.standard_normal(t.shape).astype(np.float32) for n, t in base.items()}
-    tuned["transformer.aligner.to_duration.2.bias"] += 2  # a slower voice
     assert not all(map(is_thin, base.values()))
-    numbers = sum(t.size for t in base.values()) // 2
-    change = difference(base, tuned, numbers)
+    change = read_tensors(folder / "voices" / "other.safetensors")
     save_file(added(base, change, folder), alone / MODEL)
-    for suffix in (".wav", ".txt"):
-        voices = folder / "voices"
-        shutil.copy(voices / f"tone{suffix}", voices / f"other{suffix}")
-    save_file(change, folder / "voices" / "other.safetensors")
     return made
 
 
