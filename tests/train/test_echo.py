@@ -80,7 +80,7 @@ class Plain(torch.nn.Module):
         self.config = dataclasses.replace(worker.ECHO, latent_patch=2)
         self.given: Any = ()
 
-    def text_states(self, text, mask):
+    def text_states(self, text, mask, ids):
         return text
 
     def speaker_states(self, latents, mask):
