@@ -137,7 +137,7 @@ def write(read: Model, folder: Path, o: ConvertOptions) -> None:
             shutil.copytree(voices, folder / "voices", ignore=left_out, dirs_exist_ok=True)
         if o.like is not None and voices is None:
             one = () if read.config.default_voice is None else (read.config.default_voice,)
-            copy_voices(Path(o.like), folder, read.voices or one)
+            copy_voices(Path(o.like), folder, read.voices or one, bool(read.voices))
         card = card_of(read, read.config, o.dtype, o.card)
         (folder / "README.md").write_text(card, encoding="utf-8")
     except OSError as e:
@@ -156,17 +156,20 @@ def write_encoder(read: Model, folder: Path) -> None:
         shutil.copytree(own, folder / name, dirs_exist_ok=True)
 
 
-def copy_voices(source: Path, folder: Path, taught: Sequence[str]) -> None:
+def copy_voices(source: Path, folder: Path, taught: Sequence[str], weights: bool) -> None:
     """Copies those voices of a teacher that its student was taught.
 
-    A student of all voices adds their weights to its own; a student of one voice has them in its
-    own. Without such voices, those of the release are copied that have no weights of their own.
+    Without such voices, those of the release are copied that have no weights of their own.
+
+    Args:
+        weights: whether their weights go along: a student of all voices adds them to its own; a
+            student of one voice has them in its own.
     """
     own = {f.stem for f in (source / "voices").glob("*.safetensors")}
     (folder / "voices").mkdir(exist_ok=True)
     for file in (source / "voices").glob("*"):
         name = file.name.partition(".")[0]
-        if file.suffix == ".safetensors" and len(taught) < 2:
+        if file.suffix == ".safetensors" and not weights:
             continue
         if name in taught or (not taught and name not in own):
             shutil.copy(file, folder / "voices")

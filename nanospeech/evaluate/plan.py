@@ -11,10 +11,10 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from nanospeech.config import SampleOptions
-from nanospeech.engine.checks import taught
 from nanospeech.errors import InputError
 from nanospeech.release.folder import load_config, resolve
 from nanospeech.release.voices import default_voice, find_voice, list_voices
+from nanospeech.speech.speaker import is_taught
 
 from .items import Prompt, Recording, read_items, read_recordings
 from .results import Results
@@ -70,11 +70,10 @@ def spoken_tasks(args: argparse.Namespace) -> Iterator[Task]:
 
 def usual_steps(args: argparse.Namespace, voice: str | None) -> int:
     """The solver's steps where none are asked for: in its voices those of the model's student."""
-    config = load_config(resolve(args.model))
+    folder = resolve(args.model)
+    config, found = load_config(folder), None if voice is None else find_voice(voice, folder)
     options = SampleOptions(**{f.name: getattr(args, f.name, f.default) for f in SOLVER})
-    if config.student is None or voice not in config.student.voices:
-        return config.steps
-    return config.student.steps if taught(config.as_student(), options) else config.steps
+    return (config.as_student() if is_taught(config, found, options) else config).steps
 
 
 def recorded_tasks(args: argparse.Namespace) -> Iterator[Task]:

@@ -45,6 +45,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
 from nanospeech.audio.wave import SAMPLE_RATE
@@ -106,6 +107,13 @@ def describe(sample: Sample, duration: float, options: ShardOptions) -> bytes:
     if options.language is not None:
         meta["language"] = options.language
     return json.dumps(meta | sample.extra, ensure_ascii=False).encode("utf-8")
+
+
+def npy(array: np.ndarray) -> bytes:
+    """An array as a file of NumPy's, in float16."""
+    file = io.BytesIO()
+    np.save(file, array.astype(np.float16))
+    return file.getvalue()
 
 
 class ShardWriter:

@@ -14,7 +14,6 @@ are more than one chunk, and those of --exclude, are left out. The last line is 
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import sys
 from collections import Counter
@@ -25,22 +24,16 @@ import numpy as np
 from tqdm import tqdm
 
 from nanospeech.cli import Parser, command
+from nanospeech.corpus.layouts import lines_of
 from nanospeech.errors import InputError
 from nanospeech.load import load_engine
 from nanospeech.release.voices import find_voice, own_voices
 from nanospeech.speech.chunks import sample
 from nanospeech.speech.speaker import Speaker
 
-from .shards import ShardWriter
+from .shards import ShardWriter, npy
 
 PACES = 0.85, 1.15  # speeds of clips
-
-
-def npy(mel: np.ndarray) -> bytes:
-    """A mel as float16, as a file of NumPy's."""
-    out = io.BytesIO()
-    np.save(out, mel.astype(np.float16))
-    return out.getvalue()
 
 
 def read_lines(path: Path, excluded: list[Path]) -> list[str]:
@@ -49,12 +42,8 @@ def read_lines(path: Path, excluded: list[Path]) -> list[str]:
     Raises:
         InputError: a file cannot be read, or no line is left.
     """
-    try:
-        texts = [p.read_text(encoding="utf-8").splitlines() for p in (path, *excluded)]
-    except (OSError, UnicodeDecodeError) as e:
-        raise InputError(f"cannot read {e}") from e
-    without = {line.strip() for lines in texts[1:] for line in lines}
-    kept = [line.strip() for line in texts[0] if line.strip() and line.strip() not in without]
+    without = {line.strip() for file in excluded for line in lines_of(file)} | {""}
+    kept = [line.strip() for line in lines_of(path) if line.strip() not in without]
     if not kept:
         raise InputError(f"{path} has no line to speak")
     return kept
@@ -69,7 +58,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     if not names:
         raise InputError(f"{engine.folder} has no voices of its own")
     speakers = [Speaker(engine, name, seed=0) for name in names]
-    said = [find_voice(name, engine.folder).text for name in names]
+    voices = [find_voice(name, engine.folder) for name in names]
     texts = read_lines(args.texts, args.exclude)
     rng = np.random.default_rng(args.seed)
     clips: Counter[str] = Counter()
@@ -78,8 +67,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     bar = tqdm(total=args.clips, unit=" clips", disable=None)
     with ShardWriter(args.out, "spoken", 200) as writer:
         for turn in range(args.clips):
-            place = turn % len(names)
-            name, who = names[place], speakers[place]
+            who, voice = speakers[turn % len(names)], voices[turn % len(names)]
             text, seed = texts[rng.integers(len(texts))], int(rng.integers(2**31))
             who.speed = float(rng.uniform(*PACES))
             try:
@@ -89,17 +77,19 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
                 (mel,) = sample(who.engine, who.prompt, [chunk], who.options)
             except InputError:  # a line that cannot be said
                 continue
-            about = {"text": text, "speaker": name, "ref_text": said[place]}
+            about: dict[str, Any] = {"text": text, "speaker": voice.name, "ref_text": voice.text}
             about["target_duration"] = len(mel) / engine.config.audio.frame_rate
             files = {"npy": npy(mel), "ref.npy": npy(who.prompt.mel)}
-            writer.add(f"{name}_{turn:06d}", files | {"json": json.dumps(about).encode()})
-            clips[name] += 1
-            frames[name] += len(mel)
+            writer.add(f"{voice.name}_{turn:06d}", files | {"json": json.dumps(about).encode()})
+            clips[voice.name] += 1
+            frames[voice.name] += len(mel)
             bar.update()
     if not clips:
         raise InputError(f"no line of {args.texts} is of one chunk")
     rate = 3600 * engine.config.audio.frame_rate
-    return {n: {"clips": clips[n], "hours": round(frames[n] / rate, 4)} for n in names}
+    return {
+        v.name: {"clips": clips[v.name], "hours": round(frames[v.name] / rate, 4)} for v in voices
+    }
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -25,6 +25,7 @@ from nanospeech.output import OutputOptions
 from nanospeech.release.user_lexicon import tokenizer_of
 from nanospeech.release.voices import (
     MAX_REFERENCE,
+    Voice,
     VoiceSettings,
     check_reference,
     default_voice,
@@ -51,6 +52,14 @@ from .script import Part, check_speech, spoken_text
 from .words import Piece, Timeline, choose_aligner, heard
 
 __all__ = ["DURATIONS", "Speaker", "Utterance", "check_speech", "step_bar"]
+
+
+def is_taught(config: ModelConfig, voice: Voice | None, options: SampleOptions) -> bool:
+    """Whether a model has a student that was taught to speak so in a voice, None: a recording."""
+    student = config.student
+    if student is None or voice is None or voice.borrowed or voice.is_users:
+        return False
+    return voice.name in student.voices and checks.taught(config.as_student(), options)
 
 
 class Speaker:
@@ -106,7 +115,7 @@ class Speaker:
             settings = found.settings
         self.voice, self.by_student = found, False
         if found is not None:
-            self.by_student = self.taught(engine.whole.config, options)
+            self.by_student = is_taught(engine.whole.config, found, options)
             engine = engine.with_voice(found.weights, self.by_student)
         warn_of_strangers(engine.config, engine.folder, found)
         self.engine = engine
@@ -120,17 +129,10 @@ class Speaker:
         self.casts: dict[Style, Speaker] = {}  # of markup
         self.first: Any = None  # of beginning.py, where a stream should be heard sooner
 
-    def taught(self, config: ModelConfig, options: SampleOptions) -> bool:
-        """Whether the model has a student that was taught to speak so in this voice."""
-        student, voice = config.student, self.voice
-        if student is None or voice is None or voice.borrowed or voice.is_users:
-            return False
-        return voice.name in student.voices and checks.taught(config.as_student(), options)
-
     def use(self, options: SampleOptions) -> None:
         """Sets how the ODE is solved, and by which network: the model's student or itself."""
         self.options = options
-        by_student = self.taught(self.engine.whole.config, options)
+        by_student = is_taught(self.engine.whole.config, self.voice, options)
         if self.voice is not None and by_student != self.by_student:
             self.engine = self.engine.with_voice(self.voice.weights, by_student)
             self.by_student = by_student

@@ -55,6 +55,7 @@ from nanospeech.config import AudioConfig
 from nanospeech.engine.codec_streaming import whole_hops
 from nanospeech.errors import DataError, InputError
 from nanospeech.files import whole, write_json
+from nanospeech.prepare.shards import npy
 from nanospeech_torch.echo.codec import DACVAE
 from nanospeech_torch.train.data import clips
 from nanospeech_torch.train.data.sources import TarSource, find_shards
@@ -176,12 +177,6 @@ def add_references(found: list[tuple[dict, dict]]) -> None:
 def shard_name(path: str) -> str:
     """The file's name of a path or URL."""
     return posixpath.basename(path.partition("?")[0].replace(os.sep, "/"))
-
-
-def npy(array: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array.astype(np.float16))
-    return file.getvalue()
 
 
 def extract_shard(path: str, out: Path, options: Options) -> tuple[int, Counter]:

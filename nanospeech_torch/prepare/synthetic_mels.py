@@ -34,11 +34,9 @@ from nanospeech.corpus.skips import by_reason
 from nanospeech.engine.sampling import integrate, noise, time_grid
 from nanospeech.errors import InputError
 from nanospeech.load import load_engine
-from nanospeech.prepare.shards import ShardWriter
+from nanospeech.prepare.shards import ShardWriter, npy
 from nanospeech.speech.speaker import Speaker
 from nanospeech.text.sentences import encode
-
-from .features import npy
 
 
 def synthetic_mel(

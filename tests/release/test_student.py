@@ -113,11 +113,17 @@ def test_what_it_was_not_taught_the_model_does_itself(both, asked):
     assert not speaker.by_student and not speaker.engine.distilled
 
 
-def test_other_voices_are_not_the_students(both, tmp_path):
-    folder = tmp_path / "three"
-    shutil.copytree(both[0], folder)
+@pytest.fixture
+def three(both, tmp_path) -> Path:
+    """The same folder with one more voice, "new"."""
+    folder = Path(shutil.copytree(both[0], tmp_path / "three"))
     for suffix in (".wav", ".txt"):
         shutil.copy(folder / f"voices/tone{suffix}", folder / f"voices/new{suffix}")
+    return folder
+
+
+def test_other_voices_are_not_the_students(three):
+    folder = three
     engine = load_engine(folder, "torch", "cpu")
     recording = folder / "voices" / "new.wav"
     text = (folder / "voices" / "new.txt").read_text()
@@ -210,10 +216,11 @@ def test_a_config_that_cannot_be_is_told(both, tmp_path):
         Speaker(load_engine(folder, "torch", "cpu"), "tone")
 
 
-def test_an_evaluation_takes_the_students_steps_in_its_voices_alone(both):
-    more = {"model": str(both[0]), "sentences": "s.txt", **dataclasses.asdict(SampleOptions())}
+def test_an_evaluation_takes_the_students_steps_in_its_voices_alone(three):
+    more = {"model": str(three), "sentences": "s.txt", **dataclasses.asdict(SampleOptions())}
     args = argparse.Namespace(**more)
-    assert usual_steps(args, "tone") == 3
-    assert usual_steps(args, None) == usual_steps(args, "new") == load_config(both[0]).steps
+    assert usual_steps(args, "tone") == usual_steps(args, "Tone") == 3
+    assert usual_steps(args, None) == usual_steps(args, "new") == load_config(three).steps
     args.temperature = 0.1
-    assert usual_steps(args, "tone") == load_config(both[0]).steps
+    assert usual_steps(args, "tone") == load_config(three).steps
+    assert Speaker(load_engine(three, "torch", "cpu"), "Tone").by_student
