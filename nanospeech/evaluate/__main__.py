@@ -24,7 +24,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,7 @@ from nanospeech.speech.speaker import DURATIONS, check_speech
 
 from . import report as evaluate_report
 from .items import SENTENCES, waves
-from .plan import missing, names, plan
+from .plan import missing, names, plan, sampling
 from .results import METRICS, Result, Results, check_settings, digest
 from .worker import Recogniser, Settings, Task, Worker, start, work
 
@@ -132,11 +131,6 @@ def check_arguments(args: argparse.Namespace) -> None:
     check_reference(args.ref_audio, args.ref_text, args.voice)
     for steps in args.steps or ():
         SampleOptions(**sampling(args) | {"steps": steps})
-
-
-def sampling(args: argparse.Namespace) -> dict[str, Any]:
-    """The fields of SampleOptions but for the steps, of which there may be several."""
-    return {f.name: getattr(args, f.name) for f in fields(SampleOptions) if f.name != "steps"}
 
 
 def available(wanted: Sequence[str], speaker_model: str, has_recogniser: bool) -> list[str]:

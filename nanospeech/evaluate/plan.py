@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 from nanospeech.config import SampleOptions
 from nanospeech.errors import InputError
@@ -19,8 +20,6 @@ from nanospeech.speech.speaker import is_taught
 from .items import Prompt, Recording, read_items, read_recordings
 from .results import Results
 from .worker import Settings, Task
-
-SOLVER = [f for f in fields(SampleOptions) if f.name != "steps"]
 
 
 def names(text: str) -> list[str]:
@@ -43,6 +42,11 @@ def voices(args: argparse.Namespace) -> list[tuple[str, str | None, Prompt]]:
         found = [default_voice(folder, load_config(folder).default_voice)]
         wanted = [found[0].name]
     return [(v.name, name, Prompt(Recording(v.audio), v.text)) for name, v in zip(wanted, found)]
+
+
+def sampling(args: argparse.Namespace) -> dict[str, Any]:
+    """The fields of SampleOptions but for the steps, of which there may be several."""
+    return {f.name: getattr(args, f.name) for f in fields(SampleOptions) if f.name != "steps"}
 
 
 def spoken_tasks(args: argparse.Namespace) -> Iterator[Task]:
@@ -72,8 +76,8 @@ def usual_steps(args: argparse.Namespace, voice: str | None) -> int:
     """The solver's steps where none are asked for: in its voices those of the model's student."""
     folder = resolve(args.model)
     config, found = load_config(folder), None if voice is None else find_voice(voice, folder)
-    options = SampleOptions(**{f.name: getattr(args, f.name, f.default) for f in SOLVER})
-    return (config.as_student() if is_taught(config, found, options) else config).steps
+    taught = is_taught(config, found, SampleOptions(**sampling(args)))
+    return (config.as_student() if taught else config).steps
 
 
 def recorded_tasks(args: argparse.Namespace) -> Iterator[Task]:
