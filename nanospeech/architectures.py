@@ -187,6 +187,15 @@ class EchoOptions:
                 raise InputError(f"{name} is {value}; choose more than 0, up to 100")
 
 
+def check_steps(steps: int, counts: tuple) -> None:
+    """Raises InputError where the usual steps, or those that a model knows, cannot be; (): any."""
+    both = (*counts, steps)
+    if any(type(n) is not int or not 1 <= n <= 1000 for n in both):
+        raise InputError(f"steps {both} should be whole numbers of 1 to 1000")
+    if counts and steps not in counts:
+        raise InputError(f"steps is {steps}, should be one of {counts}")
+
+
 @dataclass(frozen=True)
 class StudentConfig:
     """student.safetensors: the speech model distilled, which speaks where it was taught to.
@@ -199,14 +208,19 @@ class StudentConfig:
     max_strength: float = 5.0  # greatest guidance strength
     steps: int = 4  # of the solver when none are asked for
     step_counts: tuple = (4,)  # all that it was taught
+    # The least seconds of whole words at the end of a voice's recording that are its prompt; 0: all
+    prompt_seconds: float = 0.0
 
     def __post_init__(self):
         for name in ("voices", "step_counts"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if not self.voices or any(type(v) is not str for v in self.voices):
             raise InputError(f"voices are {self.voices}; name those that the student was taught")
+        check_steps(self.steps, self.step_counts)
         if not 0 < self.max_strength <= 100:
             raise InputError(f"max_strength is {self.max_strength}; choose more than 0, up to 100")
+        if not 0 <= self.prompt_seconds <= 60:
+            raise InputError(f"prompt_seconds is {self.prompt_seconds} s; choose 0 to 60")
 
 
 @dataclass(frozen=True)

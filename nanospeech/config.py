@@ -18,6 +18,7 @@ from .architectures import (
     QuantizationConfig,
     StudentConfig,
     TextEncoderConfig,
+    check_steps,
 )
 from .errors import CheckpointError, InputError
 from .fields import check_type, current_names, option
@@ -269,11 +270,7 @@ class ModelConfig:
 
     def __post_init__(self):
         object.__setattr__(self, "step_counts", tuple(self.step_counts))
-        counts = (*self.step_counts, self.steps)
-        if any(type(n) is not int or not 1 <= n <= 1000 for n in counts):
-            raise InputError(f"steps {counts} should be whole numbers of 1 to 1000")
-        if self.step_counts and self.steps not in self.step_counts:
-            raise InputError(f"steps is {self.steps}, should be one of {self.step_counts}")
+        check_steps(self.steps, self.step_counts)
         if not 0 <= self.temperature <= 2:
             raise InputError(f"temperature is {self.temperature}, should be 0 to 2")
         if not 0 <= self.leading_pause <= 1:

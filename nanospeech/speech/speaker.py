@@ -25,6 +25,7 @@ from nanospeech.output import OutputOptions
 from nanospeech.release.user_lexicon import tokenizer_of
 from nanospeech.release.voices import (
     MAX_REFERENCE,
+    Prompt,
     Voice,
     VoiceSettings,
     check_reference,
@@ -124,7 +125,9 @@ class Speaker:
             ref_audio = audio.read(ref_audio, self.sample_rate, MAX_REFERENCE)
         prompt = any_prompt(engine, ref_audio, ref_text or "")
         self.tokenizer = tokenizer_of(engine.tokenizer, output.lexicon, output.language)
-        self.prompt = dataclasses.replace(prompt, settings=settings)
+        # lengths follow the whole recording; the network is given as much of it as it needs
+        self.recording = dataclasses.replace(prompt, settings=settings)
+        self.prompt = self._needed_prompt()
         self.level = Leveller(self.sample_rate, output.loudness, settings.loudness)
         self.casts: dict[Style, Speaker] = {}  # of markup
         self.first: Any = None  # of beginning.py, where a stream should be heard sooner
@@ -136,6 +139,14 @@ class Speaker:
         if self.voice is not None and by_student != self.by_student:
             self.engine = self.engine.with_voice(self.voice.weights, by_student)
             self.by_student = by_student
+            self.prompt = self._needed_prompt()
+
+    def _needed_prompt(self) -> Prompt:
+        """The voice's recording, or the end of it that the student needs."""
+        student = self.engine.whole.config.student
+        if not self.by_student or student is None or not student.prompt_seconds:
+            return self.recording
+        return beginning.last_words(self.engine, self.recording, student.prompt_seconds)
 
     def chunks(self, text: str, early: bool = False) -> list[str]:
         """The texts of the chunks: normalised, no words lost.
@@ -177,7 +188,7 @@ class Speaker:
         if seconds is not None:
             return lengths.asked_frames(self.engine, tokens, seconds)
         speed = lengths.model_speed(self.speed) * self.prompt.settings.speed
-        return lengths.new_frames(self.engine, self.prompt, text, tokens, speed, self.durations)
+        return lengths.new_frames(self.engine, self.recording, text, tokens, speed, self.durations)
 
     def chunk(
         self,
