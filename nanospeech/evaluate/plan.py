@@ -15,7 +15,7 @@ from nanospeech.config import SampleOptions
 from nanospeech.errors import InputError
 from nanospeech.release.folder import load_config, resolve
 from nanospeech.release.voices import default_voice, find_voice, list_voices
-from nanospeech.speech.speaker import is_taught
+from nanospeech.speech.student import is_taught
 
 from .items import Prompt, Recording, read_items, read_recordings
 from .results import Results

@@ -18,15 +18,12 @@ import numpy as np
 
 from nanospeech.audio import wave as audio
 from nanospeech.audio.loudness import Leveller
-from nanospeech.config import BatchLimits, ModelConfig, SampleOptions
-from nanospeech.engine import checks
+from nanospeech.config import BatchLimits, SampleOptions
 from nanospeech.errors import InputError
 from nanospeech.output import OutputOptions
 from nanospeech.release.user_lexicon import tokenizer_of
 from nanospeech.release.voices import (
     MAX_REFERENCE,
-    Prompt,
-    Voice,
     VoiceSettings,
     check_reference,
     default_voice,
@@ -50,17 +47,10 @@ from .latents import any_prompt
 from .marked import directed
 from .pauses import Paced, find_marks, set_pauses
 from .script import Part, check_speech, spoken_text
+from .student import is_taught, needed_prompt
 from .words import Piece, Timeline, choose_aligner, heard
 
 __all__ = ["DURATIONS", "Speaker", "Utterance", "check_speech", "step_bar"]
-
-
-def is_taught(config: ModelConfig, voice: Voice | None, options: SampleOptions) -> bool:
-    """Whether a model has a student that was taught to speak so in a voice, None: a recording."""
-    student = config.student
-    if student is None or voice is None or voice.borrowed or voice.is_users:
-        return False
-    return voice.name in student.voices and checks.taught(config.as_student(), options)
 
 
 class Speaker:
@@ -127,7 +117,7 @@ class Speaker:
         self.tokenizer = tokenizer_of(engine.tokenizer, output.lexicon, output.language)
         # lengths follow the whole recording; the network is given as much of it as it needs
         self.recording = dataclasses.replace(prompt, settings=settings)
-        self.prompt = self._needed_prompt()
+        self.prompt = needed_prompt(engine, self.recording, self.by_student)
         self.level = Leveller(self.sample_rate, output.loudness, settings.loudness)
         self.casts: dict[Style, Speaker] = {}  # of markup
         self.first: Any = None  # of beginning.py, where a stream should be heard sooner
@@ -139,14 +129,7 @@ class Speaker:
         if self.voice is not None and by_student != self.by_student:
             self.engine = self.engine.with_voice(self.voice.weights, by_student)
             self.by_student = by_student
-            self.prompt = self._needed_prompt()
-
-    def _needed_prompt(self) -> Prompt:
-        """The voice's recording, or the end of it that the student needs."""
-        student = self.engine.whole.config.student
-        if not self.by_student or student is None or not student.prompt_seconds:
-            return self.recording
-        return beginning.last_words(self.engine, self.recording, student.prompt_seconds)
+            self.prompt = needed_prompt(self.engine, self.recording, by_student)
 
     def chunks(self, text: str, early: bool = False) -> list[str]:
         """The texts of the chunks: normalised, no words lost.
