@@ -208,8 +208,6 @@ class StudentConfig:
     max_strength: float = 5.0  # greatest guidance strength
     steps: int = 4  # of the solver when none are asked for
     step_counts: tuple = (4,)  # all that it was taught
-    # The least seconds of whole words at the end of a voice's recording that are its prompt; 0: all
-    prompt_seconds: float = 0.0
 
     def __post_init__(self):
         for name in ("voices", "step_counts"):
@@ -219,8 +217,6 @@ class StudentConfig:
         check_steps(self.steps, self.step_counts)
         if not 0 < self.max_strength <= 100:
             raise InputError(f"max_strength is {self.max_strength}; choose more than 0, up to 100")
-        if not 0 <= self.prompt_seconds <= 60:
-            raise InputError(f"prompt_seconds is {self.prompt_seconds} s; choose 0 to 60")
 
 
 @dataclass(frozen=True)

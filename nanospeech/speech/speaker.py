@@ -47,7 +47,7 @@ from .latents import any_prompt
 from .marked import directed
 from .pauses import Paced, find_marks, set_pauses
 from .script import Part, check_speech, spoken_text
-from .student import is_taught, needed_prompt
+from .student import is_taught
 from .words import Piece, Timeline, choose_aligner, heard
 
 __all__ = ["DURATIONS", "Speaker", "Utterance", "check_speech", "step_bar"]
@@ -115,9 +115,7 @@ class Speaker:
             ref_audio = audio.read(ref_audio, self.sample_rate, MAX_REFERENCE)
         prompt = any_prompt(engine, ref_audio, ref_text or "")
         self.tokenizer = tokenizer_of(engine.tokenizer, output.lexicon, output.language)
-        # lengths follow the whole recording; the network is given as much of it as it needs
-        self.recording = dataclasses.replace(prompt, settings=settings)
-        self.prompt = needed_prompt(engine, self.recording, self.by_student)
+        self.prompt = dataclasses.replace(prompt, settings=settings)
         self.level = Leveller(self.sample_rate, output.loudness, settings.loudness)
         self.casts: dict[Style, Speaker] = {}  # of markup
         self.first: Any = None  # of beginning.py, where a stream should be heard sooner
@@ -129,7 +127,6 @@ class Speaker:
         if self.voice is not None and by_student != self.by_student:
             self.engine = self.engine.with_voice(self.voice.weights, by_student)
             self.by_student = by_student
-            self.prompt = needed_prompt(self.engine, self.recording, by_student)
 
     def chunks(self, text: str, early: bool = False) -> list[str]:
         """The texts of the chunks: normalised, no words lost.
@@ -171,7 +168,7 @@ class Speaker:
         if seconds is not None:
             return lengths.asked_frames(self.engine, tokens, seconds)
         speed = lengths.model_speed(self.speed) * self.prompt.settings.speed
-        return lengths.new_frames(self.engine, self.recording, text, tokens, speed, self.durations)
+        return lengths.new_frames(self.engine, self.prompt, text, tokens, speed, self.durations)
 
     def chunk(
         self,

@@ -20,7 +20,6 @@ from nanospeech.errors import CheckpointError, InputError
 from nanospeech.evaluate.plan import usual_steps
 from nanospeech.prepare import spoken
 from nanospeech.release.folder import MODEL, STUDENT, load_config, open_release, read_tensors
-from nanospeech.speech.beginning import last_words
 from nanospeech_onnx.export import export
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.train.config import run_config
@@ -112,32 +111,6 @@ def test_one_evaluation_a_step_and_two_of_the_model_itself(both, monkeypatch):
 def test_what_it_was_not_taught_the_model_does_itself(both, asked):
     speaker = Speaker(load_engine(both[0], "torch", "cpu"), "tone", options=SampleOptions(**asked))
     assert not speaker.by_student and not speaker.engine.distilled
-
-
-def test_a_student_may_be_given_the_last_words_of_a_recording(both, tmp_path, monkeypatch):
-    folder = Path(shutil.copytree(both[0], tmp_path / "short"))
-    values = json.loads((folder / "config.json").read_text())
-    values["student"]["prompt_seconds"] = 0.5
-    (folder / "config.json").write_text(json.dumps(values))
-    whole = Speaker(load_engine(both[0], "torch", "cpu", "float32"), "other", seed=1)
-    speaker = Speaker(load_engine(folder, "torch", "cpu", "float32"), "other", seed=1)
-    assert speaker.recording.mel.shape == whole.prompt.mel.shape
-    expected = last_words(speaker.engine, whole.prompt, 0.5)
-    assert 0.5 * 93.75 <= len(expected.mel) < len(whole.prompt.mel)
-    rows: list[int] = []
-    run = type(speaker.engine).run
-    monkeypatch.setattr(
-        type(speaker.engine), "run", lambda e, *a: rows.append(a[0].shape[1]) or run(e, *a)
-    )
-    (one,), (other,) = ([who.parts(TEXT)[0]] for who in (speaker, whole))
-    frames = speaker.part_chunk(one, 1).frames
-    assert frames == whole.part_chunk(other, 1).frames  # as the whole recording says
-    speaker.speak(TEXT)
-    assert rows == [len(expected.mel) + frames] * 3
-    speaker.use(SampleOptions(steps=7))  # the model itself
-    assert len(speaker.prompt.mel) == len(whole.prompt.mel)
-    speaker.use(SampleOptions())
-    assert len(speaker.prompt.mel) == len(expected.mel)
 
 
 @pytest.fixture
@@ -236,7 +209,6 @@ def test_a_config_that_cannot_be_is_told(both, tmp_path):
     for wrong in (
         {"voices": []},
         {"voices": ["tone"], "max_strength": 0},
-        {"voices": ["a"], "prompt_seconds": -1},
         {"voices": ["a"], "steps": 3},
     ):
         (folder / "config.json").write_text(json.dumps({**values, "student": wrong}))
