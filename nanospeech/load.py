@@ -51,13 +51,13 @@ def installed(name: str) -> bool:
     return find_backend(name).installed()
 
 
-def ranked() -> list[str]:
-    """The installed backends, the one that "auto" prefers first.
+def ranked(config: ModelConfig) -> list[str]:
+    """The installed backends, the one that "auto" prefers for a model first.
 
     Raises:
         BackendError: there is none.
     """
-    found = sorted(usable().items(), key=lambda item: item[1].rank())
+    found = sorted(usable().items(), key=lambda item: item[1].rank_for(config))
     names = [name for name, one in found if one.installed()]
     if not names:
         raise BackendError(f"no backend is installed; run: {found[0][1].install}")
@@ -84,7 +84,7 @@ def pick_backend(
     """
     if backend == "auto":
         config = config or ModelConfig()
-        names = ranked()
+        names = ranked(config)
         suited = [n for n in names if find_backend(n).suits(config, device, dtype)]
         return (suited or names)[0]
     chosen = find_backend(backend)
@@ -127,12 +127,12 @@ def load_engine(
     """
     pick_backend(backend)  # before a download
     release = open_release(folder_or_repo)
+    if not student:
+        release = release.without_student()
     name = pick_backend(backend, release.config, device, dtype)
     known = find_backend(name).dtypes
     if dtype is not None and dtype not in known:
         raise InputError(f"dtype {dtype!r} not known; {name} has {', '.join(known)}")
-    if not student:
-        release = release.without_student()
     if quantize is not None:
         release = release.quantize(quantize)
     return start(release, name, device, dtype, compile)

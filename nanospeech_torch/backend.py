@@ -12,6 +12,7 @@ from nanospeech.engine.backend import Backend
 from nanospeech.machine import has_gpu, processor_flags, share_cores
 
 if TYPE_CHECKING:
+    from nanospeech.config import ModelConfig
     from nanospeech.release.folder import Release
 
     from .engine import TorchEngine
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
 # lengths: ten minutes took 100 MB. With 32 speech is no slower. Read when torch is imported
 KERNELS = "ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32"
 FAST_BFLOAT16 = {"avx512_bf16", "amx_bf16"}
+BEFORE_ONNX, AFTER_ONNX = 2, 3  # ranks; see docs/onnx.md
+
+
+def on_gpu() -> bool:
+    """Whether PyTorch would find a GPU, Apple's among them."""
+    return has_gpu() or (sys.platform == "darwin" and platform.machine() == "arm64")
 
 
 class TorchBackend(Backend):
@@ -33,9 +40,11 @@ class TorchBackend(Backend):
 
     def rank(self) -> float:
         """Before ONNX Runtime where there is a GPU, or fast bfloat16 on the CPU; else after it."""
-        apple = sys.platform == "darwin" and platform.machine() == "arm64"
-        fast = apple or has_gpu() or FAST_BFLOAT16 & processor_flags()
-        return 2 if fast else 3
+        return BEFORE_ONNX if on_gpu() or FAST_BFLOAT16 & processor_flags() else AFTER_ONNX
+
+    def rank_for(self, config: ModelConfig) -> float:
+        """On a CPU after ONNX Runtime for a student, whose forwards are of half the rows."""
+        return AFTER_ONNX if config.student and not on_gpu() else self.rank()
 
     def load(
         self, release: Release, device: str | None, dtype: str | None, compile: bool | None

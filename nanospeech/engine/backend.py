@@ -40,6 +40,10 @@ class Backend(ABC):
         """Its rank among installed backends for "auto"; the lowest is chosen."""
         return 10
 
+    def rank_for(self, config: ModelConfig) -> float:
+        """Its rank where that depends on the model."""
+        return self.rank()
+
     def suits(self, config: ModelConfig, device: str | None, dtype: str | None) -> bool:
         """Whether "auto" may choose it for a model, a device and a type; see load_engine."""
         return dtype is None or dtype in self.dtypes

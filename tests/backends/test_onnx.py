@@ -12,13 +12,15 @@ import onnxruntime
 import pytest
 
 from convert.__main__ import main as convert_main
-from nanospeech.architectures import EchoConfig
+from nanospeech.architectures import EchoConfig, StudentConfig
 from nanospeech.config import ModelConfig
 from nanospeech.errors import BackendError, CheckpointError
-from nanospeech.load import find_backend, load_engine, open_release
+from nanospeech.load import find_backend, load_engine, open_release, pick_backend
+from nanospeech_mlx.backend import MlxBackend
 from nanospeech_onnx import layers, session
 from nanospeech_onnx.engine import OnnxEngine
 from nanospeech_onnx.graph import BATCH, TOKENS, Graph
+from nanospeech_torch import backend as torch_backend
 
 ROOT = Path(__file__).parents[2]
 
@@ -68,6 +70,18 @@ def test_auto_passes_over_what_does_not_suit():
     assert not backend.suits(ModelConfig(), "cuda", None)
     assert not backend.suits(ModelConfig(), None, "bfloat16")
     assert not backend.suits(echo, None, None)
+
+
+def test_auto_takes_it_for_a_student_on_a_cpu(monkeypatch):
+    student = dataclasses.replace(ModelConfig(), student=StudentConfig(voices=("anna",)))
+    monkeypatch.setattr(MlxBackend, "installed", lambda self: False)
+    monkeypatch.setattr(torch_backend, "processor_flags", lambda: {"avx512_bf16"})
+    monkeypatch.setattr(torch_backend, "on_gpu", lambda: False)
+    assert pick_backend("auto", student) == "onnx"
+    assert pick_backend("auto", ModelConfig()) == "torch"
+    assert pick_backend("auto", student, dtype="bfloat16") == "torch"
+    monkeypatch.setattr(torch_backend, "on_gpu", lambda: True)
+    assert pick_backend("auto", student) == "torch"
 
 
 def test_threads_are_the_users_choice(monkeypatch):
