@@ -93,9 +93,14 @@ def changed(read: Model, o: ConvertOptions) -> Model:
         read = completed(dataclasses.replace(read, config=config, parts=parts), o.like)
         config, parts = read.config, dict(read.parts)
     if o.student is not None:
-        config, parts["student"] = add_student(config, o.student, o.weights)
-    elif config.student is not None and o.temperature not in (None, read.config.temperature):
-        log.warning("the student is left out: it was taught at another temperature")
+        if o.voices is not None:
+            raise InputError("--student has learnt the model's voices; --voices replaces them")
+        config, parts["student"] = add_student(config, parts["model"], o.student, o.weights)
+    elif config.student is not None and (
+        o.voices is not None or o.temperature not in (None, read.config.temperature)
+    ):
+        what = "other voices" if o.voices is not None else "another temperature"
+        log.warning("the student is left out: it was taught with %s", what)
         config = dataclasses.replace(config, student=None)
         del parts["student"]
     if o.codec is not None:

@@ -155,18 +155,26 @@ def completed(read: Model, folder: str | Path) -> Model:
     return dataclasses.replace(read, config=config, parts=parts)
 
 
+ROUNDED = 0.05  # how far apart weights are at most that were rounded to 4 bits or more, relative
 READING = ("transformer.text_embed.", "transformer.aligner.")  # a student has its teacher's
 
 
 def add_student(
-    config: ModelConfig, path: str | Path, weights: str
+    config: ModelConfig, model: Mapping[str, Tensor], path: str | Path, weights: str
 ) -> tuple[ModelConfig, Mapping[str, Tensor]]:
     """Reads a student of a model's voices and adds it to the model's config.
 
     Its text embedding and aligner are the model's, and are left out.
 
+    Args:
+        config: the model's.
+        model: its speech model's weights.
+        path: of the student's run.
+        weights: which of its weights, see ConvertOptions.
+
     Raises:
-        InputError: it knows one voice alone, or its network is not the model's.
+        InputError: it knows one voice alone, or is a student of another model, at another
+            temperature or up to less guidance than the model's.
         CheckpointError: it is no student.
     """
     source = read_source(find_checkpoint(path), weights)
@@ -179,11 +187,29 @@ def add_student(
         raise InputError(f"{path} knows a single voice; distil with distill.voice=all")
     if dataclasses.replace(dit, max_strength=config.dit.max_strength) != config.dit:
         raise InputError(f"{path} is not a student of {config.name}: their networks differ")
+    for name in (n for n in source.tensors if n.startswith(READING)):
+        if name not in model or apart(source.tensors[name], model[name]) > ROUNDED:
+            raise InputError(f"{path} is not a student of {config.name}: it reads text by others")
+    if (taught := sampling.get("temperature", config.temperature)) != config.temperature:
+        raise InputError(f"{path} was taught at temperature {taught}, not {config.temperature}")
+    if config.cfg_strength > dit.max_strength:
+        raise InputError(
+            f"{path} was taught guidance up to {dit.max_strength:g}; {config.name} speaks with"
+            f" {config.cfg_strength:g}"
+        )
     values = {k: sampling[k] for k in ("steps", "step_counts")}
     values |= {"voices": list(voices), "max_strength": dit.max_strength}
     student = from_dict(StudentConfig, values, f"{path}: sampling")
     learnt = [n for n in source.tensors if not n.startswith(READING)]
     return dataclasses.replace(config, student=student), {n: source.tensors[n] for n in learnt}
+
+
+def apart(a: Tensor, b: Tensor) -> float:
+    """The relative distance of two tensors; 1 where their shapes differ."""
+    if a.shape != b.shape:
+        return 1.0
+    a, b = a.float(), b.float()
+    return float((a - b).norm() / b.norm().clamp(min=1e-12))
 
 
 def from_release(folder: str | Path, vocab: str | Path | None) -> Model:

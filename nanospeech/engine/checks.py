@@ -136,8 +136,10 @@ def speakers(normal_BNM: np.ndarray, prompt_B: np.ndarray, patch_size: int) -> n
 
 
 def taught(config: ModelConfig, options: SampleOptions) -> bool:
-    """Whether a distilled model was taught to speak so, its temperature included."""
+    """Whether a distilled model was taught to speak so, temperature and time grid included."""
     if options.temperature not in (None, config.temperature):
+        return False
+    if options.schedule != SampleOptions().schedule:
         return False
     try:
         distilled(config, options)

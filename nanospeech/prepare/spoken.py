@@ -14,6 +14,7 @@ are more than one chunk, and those of --exclude, are left out. The last line is 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
 from collections import Counter
@@ -26,12 +27,13 @@ from tqdm import tqdm
 from nanospeech.cli import Parser, command
 from nanospeech.corpus.layouts import lines_of
 from nanospeech.errors import InputError
-from nanospeech.load import load_engine
+from nanospeech.load import pick_backend, start
+from nanospeech.release.folder import open_release
 from nanospeech.release.voices import find_voice, own_voices
 from nanospeech.speech.chunks import sample
 from nanospeech.speech.speaker import Speaker
 
-from .shards import ShardWriter, npy
+from .shards import ShardWriter, npy, old_shards
 
 PACES = 0.85, 1.15  # speeds of clips
 
@@ -51,7 +53,11 @@ def read_lines(path: Path, excluded: list[Path]) -> list[str]:
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Writes the shards; returns clips and hours of each voice."""
-    engine = load_engine(args.model, backend=args.backend, student=False)
+    release = open_release(args.model).without_student()
+    # no comma before short texts: it would be in the sound and not in the text
+    config = dataclasses.replace(release.config, leading_pause=0.0)
+    release = dataclasses.replace(release, config=config)
+    engine = start(release, pick_backend(args.backend, config))
     if engine.config.echo or engine.distilled:
         raise InputError(f"{engine.folder} is no teacher: it speaks latents, or is distilled")
     names = args.voices or sorted(own_voices(engine.folder))
@@ -63,7 +69,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     rng = np.random.default_rng(args.seed)
     clips: Counter[str] = Counter()
     frames: Counter[str] = Counter()
-    args.out.mkdir(parents=True, exist_ok=True)
+    for path in old_shards([], args.out, "spoken", args.overwrite):
+        path.unlink()
     bar = tqdm(total=args.clips, unit=" clips", disable=None)
     with ShardWriter(args.out, "spoken", 200) as writer:
         for turn in range(args.clips):
@@ -71,13 +78,15 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             text, seed = texts[rng.integers(len(texts))], int(rng.integers(2**31))
             who.speed = float(rng.uniform(*PACES))
             try:
-                if len(who.chunks(text)) != 1:
+                part, *more = who.parts(text)
+                if more:
                     continue
-                chunk = who.chunk(text, seed)
+                chunk = who.part_chunk(part, seed)
                 (mel,) = sample(who.engine, who.prompt, [chunk], who.options)
             except InputError:  # a line that cannot be said
                 continue
-            about: dict[str, Any] = {"text": text, "speaker": voice.name, "ref_text": voice.text}
+            about: dict[str, Any] = {"text": part.text, "speaker": voice.name}
+            about["ref_text"] = voice.text
             about["target_duration"] = len(mel) / engine.config.audio.frame_rate
             files = {"npy": npy(mel), "ref.npy": npy(who.prompt.mel)}
             writer.add(f"{voice.name}_{turn:06d}", files | {"json": json.dumps(about).encode()})
@@ -102,6 +111,7 @@ def build_parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--exclude", type=Path, nargs="*", default=[], help="files of sentences to leave out"
     )
+    p.add_argument("--overwrite", action="store_true", help="replace the shards in --out")
     p.add_argument("--backend", default="auto", help="as of nanospeech speak")
     p.add_argument("--seed", type=int, default=0, help="of lines, paces and noise")
     return p

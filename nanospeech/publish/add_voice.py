@@ -12,6 +12,7 @@ is one JSON document: the file's size, and the share of the difference that it h
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import shutil
 import sys
@@ -21,7 +22,8 @@ import numpy as np
 
 from nanospeech.cli import Parser, command
 from nanospeech.errors import InputError
-from nanospeech.release.folder import MODEL, Release, open_release
+from nanospeech.files import whole
+from nanospeech.release.folder import CONFIG, MODEL, Release, open_release
 from nanospeech.release.sharded import write_whole
 from nanospeech.release.voice_weights import added, difference
 from nanospeech.release.voices import find_voice, list_voices
@@ -51,6 +53,8 @@ def add_voice(
     old = list(folder.glob(f"{name}.*"))
     if old and not overwrite:
         raise InputError(f"{base.folder} has a voice {name!r}; pass --overwrite to replace it")
+    if old:
+        forget(base, name)
     before, after = base.weights(MODEL), tuned.weights(MODEL)
     change = difference(before, after, int(megabytes * 1e6 / 2))
     folder.mkdir(exist_ok=True)
@@ -61,8 +65,19 @@ def add_voice(
     for file in set(old) - set(written):
         file.unlink()
     kept = added(before, change, path)
-    lost, whole = (sum(square(t, after[n]) for n, t in m.items()) for m in (kept, before))
-    return {"megabytes": path.stat().st_size / 1e6, "kept": 1 - lost / max(whole, 1e-12)}
+    lost, total = (sum(square(t, after[n]) for n, t in m.items()) for m in (kept, before))
+    return {"megabytes": path.stat().st_size / 1e6, "kept": 1 - lost / max(total, 1e-12)}
+
+
+def forget(release: Release, name: str) -> None:
+    """Takes a voice from those of a folder's student, which has not learnt the one to come."""
+    student = release.config.student
+    if student is None or name not in student.voices:
+        return
+    left = tuple(voice for voice in student.voices if voice != name)
+    fewer = dataclasses.replace(student, voices=left) if left else None
+    with whole(release.folder / CONFIG) as part:
+        dataclasses.replace(release.config, student=fewer).save(part)
 
 
 def square(a: np.ndarray, b: np.ndarray) -> float:

@@ -152,7 +152,8 @@ def compare(
     from nanospeech.load import load_engine
     from nanospeech.speech.speaker import Speaker
 
-    engine = load_engine(release.folder, backend="torch")
+    # training begins with the model's own weights
+    engine = load_engine(release.folder, backend="torch", student=False)
     if begun is None or release.config.imitates:
         speaker = Speaker(engine, None, prompt.wave(), prompt.text, seed=args.seed, output=MEASURED)
     else:

@@ -139,7 +139,8 @@ def build_student(config: RunConfig) -> Distilled:
     """A student that begins as its teacher, but that guidance and step are inputs of it.
 
     Raises:
-        InputError: see find_teacher; or the run splits its model.
+        InputError: see find_teacher; or the run splits its model, or computes blocks again whose
+            weights would then be without their voice's.
     """
     if config.parallel.shard > 1 or config.parallel.tensor > 1:
         raise InputError("a student is whole on every process; set parallel.shard, tensor: 1")
@@ -150,6 +151,12 @@ def build_student(config: RunConfig) -> Distilled:
     student.load_state_dict({**student.state_dict(), **network.state_dict()})
     tokenizer, seed = teacher.tokenizer, config.train.seed
     voices = load_voices(release, network) if c.voice == ALL else None
+    if config.speed.interval and any(own is not network for own in (voices or {}).values()):
+        raise InputError(
+            "a student of voices with weights of their own keeps its activations: leave"
+            " speed.checkpoint_interval and checkpoint_ops off, and set a smaller"
+            " data.max_batch_frames where memory runs out"
+        )
     return Distilled(student, release.config, network, c, tokenizer, config.loss, seed, voices)
 
 

@@ -19,6 +19,7 @@ from nanospeech import SampleOptions, Speaker, load_engine
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.evaluate.plan import usual_steps
 from nanospeech.prepare import spoken
+from nanospeech.publish.add_voice import add_voice
 from nanospeech.release.folder import MODEL, STUDENT, load_config, open_release, read_tensors
 from nanospeech_onnx.export import export
 from nanospeech_torch.dit import DiT
@@ -106,6 +107,7 @@ def test_one_evaluation_a_step_and_two_of_the_model_itself(both, monkeypatch):
         {"cfg_strength": 4.5},
         {"cfg_until": 0.5},
         {"temperature": 0.2},
+        {"schedule": "uniform"},
     ],
 )
 def test_what_it_was_not_taught_the_model_does_itself(both, asked):
@@ -134,6 +136,31 @@ def test_other_voices_are_not_the_students(three):
     assert Speaker(engine, "tone").by_student
 
 
+def test_a_voice_whose_own_guidance_is_stronger_is_not_the_students(three):
+    settings = three / "voices" / "tone.json"
+    values = json.loads(settings.read_text()) if settings.is_file() else {}
+    settings.write_text(json.dumps({**values, "cfg_strength": 6}))
+    speaker = Speaker(load_engine(three, "torch", "cpu"), "tone", seed=1)
+    assert not speaker.by_student and np.isfinite(speaker.speak(TEXT).wave).all()
+    speaker.use(SampleOptions(cfg_strength=3))
+    assert speaker.by_student
+
+
+def test_a_voice_that_is_replaced_is_no_longer_the_students(three, tmp_path):
+    tuned = Path(shutil.copytree(three, tmp_path / "tuned"))
+    with pytest.raises(InputError, match="--overwrite"):
+        add_voice(open_release(tuned), open_release(three), "tone", 3)
+    assert load_config(three).student.voices == ("tone", "other")
+    add_voice(open_release(tuned), open_release(three), "tone", 3, overwrite=True)
+    assert load_config(three).student.voices == ("other",)
+    engine = load_engine(three, "torch", "cpu")
+    assert not Speaker(engine, "tone").by_student and Speaker(engine, "other").by_student
+    add_voice(open_release(tuned), open_release(three), "new", 3, overwrite=True)
+    assert load_config(three).student.voices == ("other",)
+    add_voice(open_release(tuned), open_release(three), "other", 3, overwrite=True)
+    assert load_config(three).student is None
+
+
 def test_converting_keeps_it_packs_it_and_leaves_it_out_at_another_temperature(both, tmp_path):
     folder = both[0]
     convert(folder, tmp_path / "again", dtype="float32")
@@ -152,9 +179,10 @@ def test_converting_keeps_it_packs_it_and_leaves_it_out_at_another_temperature(b
         np.testing.assert_allclose(packed[name], loaded[name], atol=2e-3)
     speaker = Speaker(load_engine(tmp_path / "packed", "torch", "cpu"), "other", seed=1)
     assert speaker.by_student and np.isfinite(speaker.speak(TEXT).wave).all()
-    convert(folder, tmp_path / "warm", temperature=0.9)
-    assert load_config(tmp_path / "warm").student is None
-    assert not (tmp_path / "warm" / STUDENT).exists()
+    for name, change in (("warm", {"temperature": 0.9}), ("new", {"voices": folder / "voices"})):
+        convert(folder, tmp_path / name, **change)
+        assert load_config(tmp_path / name).student is None
+        assert not (tmp_path / name / STUDENT).exists()
 
 
 def test_a_run_of_all_voices_is_added_to_its_teacher(teacher, both, tmp_path):
@@ -176,6 +204,17 @@ def test_a_run_of_all_voices_is_added_to_its_teacher(teacher, both, tmp_path):
     names = read_tensors(folder / STUDENT).keys()  # what did not learn is the model's
     assert names and not any(".text_embed." in n or ".aligner." in n for n in names)
     assert Speaker(load_engine(folder, "torch", "cpu"), "other").by_student
+    for wrong, match in (
+        ({"temperature": 0.9}, "was taught at temperature"),
+        ({"voices": teacher / "voices"}, "--voices replaces"),
+    ):
+        with pytest.raises(InputError, match=match):
+            convert(teacher, tmp_path / "z", student=run, **wrong)
+    other = Path(shutil.copytree(teacher, tmp_path / "other"))
+    weights = read_tensors(other / MODEL)
+    save_file({n: t * 2 if ".aligner." in n else t for n, t in weights.items()}, other / MODEL)
+    with pytest.raises(InputError, match="is not a student of"):
+        convert(other, tmp_path / "z", student=run)
     [last] = run.glob("step_*.pt")
     state = torch.load(last, weights_only=True)
     del state["config"]["sampling"]

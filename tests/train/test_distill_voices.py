@@ -146,6 +146,22 @@ def test_a_model_speaks_its_own_lessons_and_a_student_of_all_voices_comes_of_the
     assert all(np.isfinite(w).all() for w in waves) and not np.array_equal(*waves)
 
 
+def test_what_the_teacher_says_is_the_text_that_is_kept(teacher, tmp_path, capsys):
+    texts, out = tmp_path / "texts.txt", tmp_path / "made"
+    texts.write_text("Dr. Ann is 9.\n", encoding="utf-8")
+    command = [str(teacher), str(texts), "--out", str(out), "--clips", "1", "--backend", "torch"]
+    assert spoken.main(command) == 0
+    with tarfile.open(out / "spoken-000000.tar") as tar:
+        files = {m.name: tar.extractfile(m).read() for m in tar}  # type: ignore[union-attr]
+    [about] = (json.loads(data) for name, data in files.items() if name.endswith(".json"))
+    assert about["text"] == "Doctor Ann is nine."
+    assert spoken.main(command) == 2
+    assert "pass --overwrite" in capsys.readouterr().err
+    (out / "spoken-000007.tar").write_bytes(b"of another run")
+    assert spoken.main([*command, "--overwrite"]) == 0
+    assert [p.name for p in out.glob("*.tar")] == ["spoken-000000.tar"]
+
+
 def test_clips_of_other_speakers_are_left_out(teacher, tmp_path):
     model = build_student(run_config(settings(teacher, tmp_path, voice="all")))
     mel = np.zeros((90, 100), np.float16)
@@ -164,6 +180,9 @@ def test_clips_of_other_speakers_are_left_out(teacher, tmp_path):
 def test_what_cannot_be_taught_is_told(teacher, tiny_release, tmp_path, capsys):
     with pytest.raises(InputError, match="all voices learn by trajectory"):
         run_config(settings(teacher, tmp_path, voice="all", method="shortcut"))
+    again = settings(teacher, tmp_path, voice="all") | {"speed": {"checkpoint_interval": 1}}
+    with pytest.raises(InputError, match="leave speed"):
+        build_student(run_config(again))
     bare = tmp_path / "bare"
     shutil.copytree(teacher, bare)
     shutil.rmtree(bare / "voices")
