@@ -19,6 +19,10 @@ from .dit import DiT
 from .duration import DurationHead, DurationTransformer
 from .vocoder import Vocos
 
+# Width of networks from which bfloat16 is faster on a CPU that has it: 14 ms a forward for 17 of
+# float32 at 128, 8.4 for 7.7 at 64 (4 blocks, 400 frames, one core of an AMD EPYC).
+WIDE = 128
+
 
 class TorchEngine(Engine):
     """A model in PyTorch.
@@ -27,7 +31,8 @@ class TorchEngine(Engine):
         release: an opened folder.
         device: "cpu", "cuda", "cuda:1", "mps", or None for the first there of CUDA, MPS, CPU.
         dtype: of the speech model's transformer; None is bfloat16 where the processor multiplies
-            in it (float16 on older NVIDIA GPUs), else float32.
+            in it (float16 on older NVIDIA GPUs), but for networks so narrow that float32 is as
+            fast on a CPU; else float32.
         compile: compile the network's blocks and, on CUDA, replay its launches as graphs.
 
     Raises:
@@ -78,7 +83,9 @@ class TorchEngine(Engine):
     def usual_dtype(self, device: str) -> str:
         if device.startswith("cuda"):
             return "bfloat16" if torch.cuda.is_bf16_supported() else "float16"
-        return "bfloat16" if device == "cpu" and has_bfloat16() else "float32"
+        width = self.config.echo.dim if self.config.echo else self.config.dit.dim
+        halves = device == "cpu" and width >= WIDE and has_bfloat16()
+        return "bfloat16" if halves else "float32"
 
     def context(self) -> Any:
         return torch.inference_mode()

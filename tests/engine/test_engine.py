@@ -112,6 +112,16 @@ def test_on_step_is_called_and_may_raise(tiny_release, engine_of, arrays, backen
         engine.sample(**a, options=OPTIONS, on_step=stop)
 
 
+def test_narrow_networks_are_computed_in_float32(tiny_release, make_release, monkeypatch):
+    engine_module = pytest.importorskip("nanospeech_torch.engine", reason="no torch here")
+    monkeypatch.setattr(engine_module, "has_bfloat16", lambda: True)
+    assert load_engine(tiny_release, "torch", "cpu").dtype == "float32"
+    wide = make_release(dim=engine_module.WIDE, depth=1, heads=2)
+    assert load_engine(wide, "torch", "cpu").dtype == "bfloat16"
+    monkeypatch.setattr(engine_module, "has_bfloat16", lambda: False)
+    assert load_engine(wide, "torch", "cpu").dtype == "float32"
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_short_weights_come_near(tiny_release, engine_of, arrays, backend, dtype):
     if dtype not in find_backend(backend).dtypes:
