@@ -60,7 +60,9 @@ def build_parser() -> argparse.ArgumentParser:
         "--weights", choices=("ema", "raw"), default="ema", help="averaged (default) or raw"
     )
     parser.add_argument(
-        "--dtype", choices=("float16", "float32"), default="float16", help="default: float16"
+        "--dtype",
+        choices=("float16", "float32"),
+        help="default: float16; float32 for other projects' checkpoints that are not float16",
     )
     parser.add_argument(
         "--quantize",

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from nanospeech.config import ModelConfig, PostfilterConfig
@@ -28,6 +29,8 @@ from .vocoder import read_vocoder
 from .writer import check_release, is_release, quantized, write_release
 
 log = logging.getLogger("nanospeech")
+
+OWN = "own"  # the module of this project's checkpoints
 
 
 def convert(
@@ -74,6 +77,10 @@ def from_checkpoint(model: str | Path, name: str, o: ConvertOptions) -> Model:
     check_accepted(path, kind, licence, o)
     read = kind.read(path, source, settings, o)
     config = dataclasses.replace(read.config, name=name, licence=licence)
+    if kind.module != OWN and o.quantize is None:
+        floats = (t for t in source.tensors.values() if t.is_floating_point())
+        if next(floats, torch.zeros(0)).dtype != torch.float16:
+            read = dataclasses.replace(read, dtype="float32")
     return dataclasses.replace(read, config=config)
 
 
@@ -135,7 +142,8 @@ def write(read: Model, folder: Path, o: ConvertOptions) -> None:
     left_out = shutil.ignore_patterns("*.safetensors", "*.json") if o.voices else None
     voices = o.voices or read.file("voices")
     try:
-        write_release(folder, read.config, read.parts, o.dtype)
+        dtype = o.dtype or read.dtype
+        write_release(folder, read.config, read.parts, dtype)
         read.tokenizer.save(folder / "vocab.txt")
         write_encoder(read, folder)
         if voices is not None:
@@ -143,7 +151,7 @@ def write(read: Model, folder: Path, o: ConvertOptions) -> None:
         if o.like is not None and voices is None:
             one = () if read.config.default_voice is None else (read.config.default_voice,)
             copy_voices(Path(o.like), folder, read.voices or one, bool(read.voices))
-        card = card_of(read, read.config, o.dtype, o.card)
+        card = card_of(read, read.config, dtype, o.card)
         (folder / "README.md").write_text(card, encoding="utf-8")
     except OSError as e:
         raise InputError(f"cannot write {folder}: {e}") from e

@@ -74,6 +74,7 @@ class Model:
     folder: Path | None = None  # of the release that it is read from
     encoder: dict[str, Any] | None = None  # config.json of the text encoder that was trained
     voices: tuple[str, ...] = ()  # of its teacher, whose weights are for it too
+    dtype: str = "float16"  # in which it is written where no other is asked for
 
     def file(self, name: str) -> Path | None:
         """A file or folder of that release, if it has it."""

@@ -28,7 +28,8 @@ class ConvertOptions:
         voices: folder of built-in voices to copy, without their weights and paces; by default all
             that the source has.
         weights: "ema" or "raw".
-        dtype: "float16" or "float32"; of what is not packed.
+        dtype: "float16" or "float32", of what is not packed; None is float16, but for other
+            projects' checkpoints that are not, which are kept as they are in float32.
         name, default_voice, temperature, leading_pause, imitates: for config.json.
         kind: whose checkpoint it is, a name of kinds.KINDS; None finds it out.
         config: YAML or JSON file of a foreign checkpoint; by default the YAML file beside it.
@@ -52,7 +53,7 @@ class ConvertOptions:
     vocab: str | Path | None = None
     voices: str | Path | None = None
     weights: str = "ema"
-    dtype: str = "float16"
+    dtype: str | None = None
     name: str | None = None
     default_voice: str | None = None
     card: str | Path | None = None
@@ -68,7 +69,7 @@ class ConvertOptions:
     accept_licence: bool = False
 
     def __post_init__(self):
-        if self.dtype not in DTYPES:
+        if self.dtype not in (None, *DTYPES):
             raise InputError(f"dtype is {self.dtype!r}; choose from {', '.join(DTYPES)}")
 
     def chosen(self, *names: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ PEERS = Path(__file__).resolve().parents[1] / "golden" / "peers"
 
 @pytest.fixture(scope="session")
 def f5_release(tmp_path_factory, golden):
-    """f5_release("v1" or "v0") -> its release folder, converted once, in float32."""
+    """f5_release("v1" or "v0") -> its release folder, converted once."""
     made: dict[str, Path] = {}
 
     def make(version: str) -> Path:
@@ -25,7 +25,6 @@ def f5_release(tmp_path_factory, golden):
                 kind=f"f5-{version}",
                 vocab=PEERS / "f5_vocab.txt",
                 vocoder=golden / "vocos_pytorch_model.bin",
-                dtype="float32",
                 licence="mit",
             )
             made[version] = folder

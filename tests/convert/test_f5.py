@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import soundfile
@@ -158,7 +160,6 @@ def test_f5_mlx_has_the_same_weights(tmp_path, f5_release):
         tmp_path / "out",
         kind="f5-mlx",
         vocab=VOCAB,
-        dtype="float32",
         licence="mit",
     )
     made, wanted = (
@@ -166,6 +167,20 @@ def test_f5_mlx_has_the_same_weights(tmp_path, f5_release):
     )
     assert made.keys() == wanted.keys()
     assert all(torch.equal(made[n], wanted[n]) for n in wanted)
+
+
+def test_weights_are_as_exact_as_they_were_published(tmp_path, f5_release):
+    def kind(folder: Path) -> torch.dtype:
+        return load_file(folder / "model.safetensors")["transformer.proj_out.weight"].dtype
+
+    assert kind(f5_release("v1")) == torch.float32
+    tensors = load_file(PEERS / "f5_v1.safetensors")
+    halves = {n: t.half() if t.is_floating_point() else t for n, t in tensors.items()}
+    save_file(halves, tmp_path / "halves.safetensors")
+    shared = {"kind": "f5-v1", "vocab": VOCAB, "licence": "mit"}
+    convert(tmp_path / "halves.safetensors", tmp_path / "halves", **shared)
+    convert(PEERS / "f5_v1.safetensors", tmp_path / "asked", dtype="float16", **shared)
+    assert kind(tmp_path / "halves") == kind(tmp_path / "asked") == torch.float16
 
 
 def command(*options) -> list[str]:
