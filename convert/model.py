@@ -115,8 +115,8 @@ def read(
             voices = tuple(map(str, sampling["voices"]))
             sampling = {k: v for k, v in sampling.items() if k != "voices"}
         config = sampled(config, sampling, f"{path}: sampling")
-    if "imitates" in source.config:
-        config = dataclasses.replace(config, imitates=source.config["imitates"])
+    kept = {k: source.config[k] for k in ("imitates", "rules") if k in source.config}
+    config = dataclasses.replace(config, **kept)
     return Model(config, tokenizer, {"model": source.tensors}, source.step, voices=voices)
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import logging
 import sys
 import zlib
 from collections import defaultdict
@@ -35,17 +36,20 @@ from nanospeech.audio import wave as audio
 from nanospeech.audio.wave import SAMPLE_RATE
 from nanospeech.cli import Parser, command
 from nanospeech.corpus.layouts import Sample, find
-from nanospeech.corpus.mp3 import decode
+from nanospeech.corpus.mp3 import BadAudio, decode
 from nanospeech.errors import InputError
 from nanospeech.files import drop_cut_line
 from nanospeech.measure import metrics
 from nanospeech.measure import wer as wer_text
 from nanospeech.output import MEASURED
 from nanospeech.release.folder import resolve
+from nanospeech.text.sentences import is_speakable
 
 from . import cloning_report as report
 from .items import SENTENCES, read_texts
 from .results import check_settings, digest
+
+log = logging.getLogger("nanospeech")
 
 SHORTEST, LONGEST = 3.0, 10.0  # seconds of a recording that serves as a prompt as it is
 IN_A_MEAN = 12  # recordings that a speaker's mean embedding is made of
@@ -93,7 +97,7 @@ class People:
 
     def __init__(self, samples: Iterable[Sample], embed: metrics.Embed):
         self.embed = embed
-        self.waves: dict[str, np.ndarray] = {}
+        self.waves: dict[str, np.ndarray | None] = {}
         self.of: dict[str, list[Sample]] = defaultdict(list)
         for sample in samples:
             if sample.speaker:
@@ -104,17 +108,21 @@ class People:
             name: self._embedded(found) for name, found in self.of.items()
         }
 
-    def decoded(self, sample: Sample) -> np.ndarray:
-        """A recording, which is decoded once."""
+    def decoded(self, sample: Sample) -> np.ndarray | None:
+        """A recording, which is decoded once; None with a warning where it cannot be."""
         if sample.key not in self.waves:
-            self.waves[sample.key] = decode(sample.audio.read())[0]
+            try:
+                self.waves[sample.key] = decode(sample.audio.read())[0]
+            except BadAudio as e:
+                log.warning("%s of %s is left out: %s", sample.key, sample.speaker, e)
+                self.waves[sample.key] = None
         return self.waves[sample.key]
 
     def _embedded(self, samples: list[Sample]) -> dict[str, np.ndarray]:
         found: dict[str, np.ndarray] = {}
         for sample in samples:
             wave = self.decoded(sample)
-            if len(wave) >= 2 * SAMPLE_RATE:
+            if wave is not None and len(wave) >= 2 * SAMPLE_RATE:
                 found[sample.key] = self.embed(wave)
             if len(found) > IN_A_MEAN:
                 break
@@ -138,6 +146,8 @@ class People:
         parts: list[tuple[Sample, np.ndarray]] = []
         for sample in self.of[name]:
             wave = self.decoded(sample)
+            if wave is None or not is_speakable(sample.text):
+                continue
             if seconds is None:
                 if SHORTEST <= len(wave) / SAMPLE_RATE <= LONGEST:
                     found.append(Reference(sample.key, wave, sample.text, (sample.key,)))
@@ -150,17 +160,28 @@ class People:
                     parts = []
             if len(found) == count:
                 break
+        # with nothing to compare with, likeness is unknown
+        found = [r for r in found if self.mean(name, r.used) is not None]
         if not found:
-            raise InputError(f"{name} has no recordings for a prompt of that length")
+            raise InputError(
+                f"{name} has no recordings for a prompt of {seconds or 'any'} seconds and others"
+                " to compare with"
+            )
         return found
 
 
-def named(path: str) -> list[Sample]:
-    """The samples of "PATH", or of "NAME=PATH" as that speaker's."""
-    name, equals, rest = path.partition("=")
-    if not equals or Path(path).exists():
-        return find([Path(path)])[0]
-    return [replace(s, speaker=name, key=f"{name}-{s.key}") for s in find([Path(rest)])[0]]
+def samples_of(paths: Sequence[str]) -> list[Sample]:
+    """The samples of each "PATH", and of each "NAME=PATH" as that speaker's; each key is one's."""
+    together: list[Path] = []
+    found: list[Sample] = []
+    for path in paths:
+        name, equals, rest = path.partition("=")
+        if not equals or Path(path).exists():
+            together.append(Path(path))
+            continue
+        own = find([Path(rest)])[0]
+        found += [replace(s, speaker=name, key=f"{name}-{s.key}") for s in own]
+    return [*(find(together)[0] if together else []), *found]
 
 
 def joined(parts: Sequence[tuple[Sample, np.ndarray]]) -> Reference:
@@ -240,12 +261,18 @@ def measure(args: argparse.Namespace, people: People, rows: list[Row], path: Pat
     tasks = []
     for prompt in args.prompts:
         for name in args.imitate:
-            found = people.references(name, args.references, seconds_of(prompt))
+            try:
+                found = people.references(name, args.references, seconds_of(prompt))
+            except InputError as e:
+                log.warning("prompts %s are left out: %s", prompt, e)
+                continue
             for seed in args.seeds:
                 for n, reference in enumerate(found):
                     text = texts[(n + zlib.crc32(name.encode()) + 7 * seed) % len(texts)]
                     if (prompt, name, reference.key, seed, text) not in there:
                         tasks.append((prompt, name, reference, seed, text))
+    if not tasks and not rows:
+        raise InputError("none of --imitate has recordings for any of --prompts")
     with path.open("a", newline="", encoding="utf-8") as f:
         table = csv.DictWriter(f, [x.name for x in fields(Row)])
         if not f.tell():
@@ -319,8 +346,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         metrics.check(name)
     for prompt in args.prompts:
         seconds_of(prompt)
-    samples = [sample for path in args.people for sample in named(path)]
-    people = People(samples, metrics.load_encoder(args.speaker_model))
+    people = People(samples_of(args.people), metrics.load_encoder(args.speaker_model))
     args.imitate = args.imitate or sorted(people.of)
     if unknown := [name for name in args.imitate if name not in people.of]:
         raise InputError(f"no recordings of {', '.join(unknown)}; there are {sorted(people.of)}")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -36,17 +37,33 @@ def whisper_listener(name: str = "base", language: str = "en") -> Listener:
             condition_on_previous_text=False,
             word_timestamps=True,
         )
-        words = [
-            Word(word.word.strip(), float(word.start), float(word.end))
-            for segment in segments
-            for word in segment.words or ()
-            if word.word.strip()
-        ]
+        words = whole_words(word for segment in segments for word in segment.words or ())
         if not words:
             raise InputError("no words were heard in the recording; write them down with the text")
         return words
 
     return listen
+
+
+def whole_words(pieces: Iterable[Any]) -> list[Word]:
+    """Whisper's pieces as words.
+
+    It cuts at punctuation within a word too ("$10,000", "twenty-five"); what begins with a space
+    begins a word. In writing without spaces each piece is one.
+
+    Args:
+        pieces: of faster-whisper, with word, start and end.
+    """
+    pieces = [p for p in pieces if p.word.strip()]
+    spaced = any(p.word[0].isspace() for p in pieces[1:])
+    words: list[Word] = []
+    for piece in pieces:
+        text, start, end = piece.word.strip(), float(piece.start), float(piece.end)
+        if words and spaced and not piece.word[0].isspace():
+            before = words.pop()
+            text, start = before.text + text, before.start
+        words.append(Word(text, start, end))
+    return words
 
 
 def hear_reference(

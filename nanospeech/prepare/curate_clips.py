@@ -97,12 +97,13 @@ def examine(
     """Opens a sample, and transcribes it unless that was done.
 
     Args:
-        item: the sample, and earlier transcripts under its key, by the CRC-32 of the MP3.
+        item: the sample, and earlier transcripts under its key, by the CRC-32 of the MP3 that was
+            made of it, or of its file as it was (prepare hear).
         load: returns the recogniser; None: no transcripts.
     """
     sample, known = item
     try:
-        data = sample.audio.read()
+        data = raw = sample.audio.read()
         wave, ready = decode(data, options.min_seconds, options.max_seconds)
     except BadAudio as e:
         return Skip(sample.name, *e.args)
@@ -115,6 +116,8 @@ def examine(
         ready, wave = ready and evened is None, wave if evened is None else evened
     data = data if ready else encode(wave)
     heard = known.get(zlib.crc32(data))
+    if heard is None and options.denoise is None and options.level is None:
+        heard = known.get(zlib.crc32(raw))
     fresh = False
     if heard is None and load is not None:
         heard, fresh = load()(audio.read(data)), True

@@ -12,6 +12,7 @@ import numpy as np
 
 from nanospeech.audio import wave as audio
 from nanospeech.errors import InputError
+from nanospeech.files import whole
 
 from .voice_facts import ABOUT
 
@@ -78,13 +79,15 @@ def save_voice(
     path = voices_folder() / f"{name}{SUFFIX}"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # the words come last: a recording without them is no voice yet
-        for file in old:
-            file.unlink()
-        audio.write(path, wave)
         settings = json.dumps({ABOUT: about}, ensure_ascii=False)
-        path.with_suffix(".json").write_text(settings + "\n", encoding="utf-8")
-        path.with_suffix(".txt").write_text(text + "\n", encoding="utf-8")
+        made = [path, path.with_suffix(".json"), path.with_suffix(".txt")]
+        with whole(made[1]) as facts, whole(made[2]) as words:
+            facts.write_text(settings + "\n", encoding="utf-8")
+            words.write_text(text + "\n", encoding="utf-8")
+            audio.write(path, wave)
+        for file in old:  # of a name in other letters, which may be the same files
+            if file.exists() and not any(file.samefile(new) for new in made):
+                file.unlink()
     except OSError as e:
         raise InputError(
             f"cannot keep voices in {path.parent}: {e.strerror or e}; name another folder by the"

@@ -14,6 +14,7 @@ from nanospeech.audio import wave as audio
 from nanospeech.audio.recording import CLIPPING, bandwidth, clipping, denoised, depth
 from nanospeech.errors import InputError
 from nanospeech.release.voice_facts import NARROW
+from nanospeech.text.sentences import is_speakable
 
 LONGEST_READ = 600.0  # seconds of a recording that are read
 KEPT = (3.0, 12.0)  # seconds that a voice's recording should have; what is longer is cut
@@ -73,6 +74,8 @@ def read_reference(
             to do.
         BackendError: a transcription is needed, and no recogniser is installed.
     """
+    if text is not None and not is_speakable(text):
+        raise InputError(f"the text {text!r} has no words; write down what is said in {path}")
     whole = audio.read(path, max_seconds=LONGEST_READ)
     peak = float(np.abs(whole).max(initial=0))
     if audio.is_silent(whole):

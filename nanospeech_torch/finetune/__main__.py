@@ -23,7 +23,7 @@ from typing import Any
 
 from nanospeech.audio import wave as audio
 from nanospeech.cli import Parser, add_fields, command, read_fields
-from nanospeech.config import option
+from nanospeech.config import PostfilterConfig, option
 from nanospeech.corpus.skips import by_reason
 from nanospeech.errors import InputError, require
 from nanospeech.machine import share_cores
@@ -198,7 +198,10 @@ def export(
 
     source = read_source(args.run)
     tensors = blend(float_weights(release, MODEL), source.tensors, strength)
-    carried = {**source.config, "imitates": release.config.imitates}
+    base, filters = release.config, release.config.postfilter or PostfilterConfig()
+    sampling = {"steps": base.steps, "cfg_strength": base.cfg_strength}
+    carried = {**source.config, "imitates": base.imitates, "sampling": sampling}
+    carried["rules"] = base.rules
     state = {"model_state_dict": tensors, "config": carried, "vocab": source.vocab}
     torch.save(state | {"step": source.step}, args.run / "finetuned.pt")
     duration = None
@@ -232,6 +235,11 @@ def export(
         vocoder=release.path(VOCODER) if release.has(VOCODER) else None,
         voices=voices,
         default_voice=args.voice,
+        temperature=base.temperature,
+        leading_pause=base.leading_pause,
+        smooth=filters.smooth,
+        sharpen=filters.sharpen,
+        licence=base.licence,
         card=card,
     )
 

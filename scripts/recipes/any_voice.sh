@@ -30,16 +30,19 @@ run_stage() { "$python" -m scripts.recipes.run_stage "$runs/record.json" "$@"; }
 mkdir -p "$runs"
 
 if [ -n "${WHEELS:-}" ]; then
-  part=0
+  : "${TEXTS:?names the file of sentences that WHEELS are to speak}"
+  part=0 ids=''
   # shellcheck disable=SC2086
   while [ "$part" -lt "$jobs" ]; do  # each takes its own shards, and passes over those there are
     OMP_NUM_THREADS=1 "$python" -m scripts.recipes.synthesize "$WHEELS" "$TEXTS" \
       --out "$runs/synthetic" --hours "${HOURS:-25}" --speakers "${SPEAKERS:-320}" \
       ${VOICES:+--voices "$VOICES"} ${VOICES_WITHOUT:+--without $VOICES_WITHOUT} \
       --part "$part/$jobs" >"$runs/synthesize-$part.log" 2>&1 &
-    part=$((part + 1))
+    ids="$ids $!" part=$((part + 1))
   done
-  wait
+  for id in $ids; do
+    wait "$id" || { tail -n 3 "$runs"/synthesize-*.log >&2; exit 1; }
+  done
   set -- "$@" "$runs/synthetic/"*.tar
 fi
 vary="--vary ${VARY:-0.08 0.16}"

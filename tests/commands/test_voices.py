@@ -15,6 +15,7 @@ from nanospeech.commands import main
 from nanospeech.config import ModelConfig, SampleOptions
 from nanospeech.errors import InputError
 from nanospeech.evaluate.plan import find_voice as evaluated
+from nanospeech.measure import transcription
 from nanospeech.release.folder import DEFAULT
 from nanospeech.release.user_voices import data_folder
 from nanospeech.release.voice_facts import load_facts
@@ -142,6 +143,33 @@ def test_a_bad_recording_or_folder_ends_in_one_line(tmp_path, recording, monkeyp
     monkeypatch.setenv("NANOSPEECH_HOME", str(recording))  # a file: nothing can be made below it
     assert main(["voices", "add", "anna", str(recording), "--text", TEXT]) == 2
     assert "NANOSPEECH_HOME" in capsys.readouterr().err
+
+
+def test_a_voice_stays_where_another_cannot_be_written(
+    anna, recording, user_data, monkeypatch, capsys
+):
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    files = {p: p.read_bytes() for p in (user_data / "voices").iterdir()}
+    monkeypatch.setattr(audio, "write", full)
+    assert main(["voices", "add", "Anna", str(recording), "--text", "x", "--overwrite"]) == 2
+    assert "No space left" in capsys.readouterr().err
+    assert {p: p.read_bytes() for p in (user_data / "voices").iterdir()} == files
+    monkeypatch.undo()
+
+
+def test_a_recording_is_heard_in_the_language_of_the_text(recording, monkeypatch, tmp_path):
+    asked: list[str] = []
+
+    def listener(name: str, language: str = "en"):
+        asked.append(language)
+        raise InputError("enough")
+
+    monkeypatch.setattr(transcription, "whisper_listener", listener)
+    words = ["speak", "--text", "hallo.", "--ref-audio", str(recording), "--language", "de-AT"]
+    assert main([*words, "--output", str(tmp_path / "out.wav")]) == 2
+    assert asked == ["de"]
 
 
 def test_without_a_recogniser_the_text_is_asked_for(recording, monkeypatch, tmp_path, capsys):

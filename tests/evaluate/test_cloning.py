@@ -7,11 +7,13 @@ import io
 import json
 import shutil
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from nanospeech.audio import wave as audio
 from nanospeech.audio.wave import SAMPLE_RATE
 from nanospeech.corpus.mp3 import encode
 from nanospeech.errors import InputError
@@ -50,7 +52,7 @@ def shard(tmp_path) -> Path:
 
 @pytest.fixture
 def people(shard) -> cloning.People:
-    return cloning.People(cloning.named(str(shard)), by_pitch)
+    return cloning.People(cloning.samples_of([str(shard)]), by_pitch)
 
 
 def test_a_speaker_is_nearest_to_the_mean_of_the_own_other_recordings(people):
@@ -102,8 +104,42 @@ def test_a_telephone_keeps_300_to_3400_hertz():
 
 
 def test_others_recordings_can_be_named_on_the_command_line(shard):
-    assert {s.speaker for s in cloning.named(f"carla={shard}")} == {"carla"}
-    assert {s.speaker for s in cloning.named(str(shard))} == {"anna", "bert"}
+    assert {s.speaker for s in cloning.samples_of([f"carla={shard}"])} == {"carla"}
+    assert {s.speaker for s in cloning.samples_of([str(shard)])} == {"anna", "bert"}
+
+
+def test_people_of_two_sets_with_equal_keys_are_told_apart(shard, tmp_path):
+    for name, hertz in (("carla", 300.0), ("dan", 800.0)):
+        for n in range(3):
+            path = tmp_path / name / f"{n}.wav"
+            path.parent.mkdir(exist_ok=True)
+            audio.write(path, pitched(hertz, 3.0 + n))
+            path.with_suffix(".txt").write_text("Some words.\n")
+    both = [f"{name}={tmp_path / name}" for name in ("carla", "dan")]
+    copy = Path(shutil.copy(shard, tmp_path / "again.tar"))
+    people = cloning.People(cloning.samples_of([str(shard), *both, str(copy)]), by_pitch)
+    for name, hertz in (("anna", 200.0), ("carla", 300.0), ("dan", 800.0)):
+        for reference in people.references(name, 2, None):
+            assert by_pitch(reference.wave) @ by_pitch(pitched(hertz, 2.0)) > 0.99
+    assert len({s.key for found in people.of.values() for s in found}) == 2 * 12 + 6
+
+
+def test_recordings_that_cannot_be_used_are_left_out(shard, caplog):
+    samples = cloning.samples_of([str(shard)])
+    broken, silent, *rest = samples
+
+    class Bad:
+        def read(self) -> bytes:
+            return b"no audio"
+
+    used = [replace(broken, audio=Bad()), replace(silent, text="..."), *rest]
+    people = cloning.People(used, by_pitch)
+    found = people.references(broken.speaker, 8, None)
+    assert not {broken.key, silent.key} & {r.key for r in found} and found
+    assert "is left out" in caplog.text
+    alone = cloning.People([s for s in samples if s.speaker == "anna"][:1], by_pitch)
+    with pytest.raises(InputError, match="others to compare with"):
+        alone.references("anna", 8, None)
 
 
 @pytest.mark.parametrize("prompt", ["loud", "0.5", "99"])

@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from convert import convert, find_checkpoint, read_source
 from nanospeech import load_engine
 from nanospeech.audio import wave as audio
+from nanospeech.config import PostfilterConfig
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.release.folder import open_release
 from nanospeech.release.voice_weights import is_thin
@@ -252,7 +253,11 @@ def test_a_folder_of_recordings_becomes_a_voice(phonemes, tmp_path, capsys, how)
     base = tmp_path / "base"
     shutil.copytree(phonemes, base)
     imitates = how == "lora"
-    dataclasses.replace(open_release(base).config, imitates=imitates).save(base / "config.json")
+    settings = {
+        "imitates": imitates, "temperature": 0.4, "leading_pause": 0.1, "cfg_strength": 2.0,
+        "steps": 5, "postfilter": PostfilterConfig(sharpen=0.6), "licence": "cc-by-4.0",
+    }  # fmt: skip
+    dataclasses.replace(open_release(base).config, **settings).save(base / "config.json")
     call = command(base, tmp_path, data, "--license", "CC0 1.0", *options)
     assert finetune.main(call) == 0
     out, err = capsys.readouterr()
@@ -262,7 +267,8 @@ def test_a_folder_of_recordings_becomes_a_voice(phonemes, tmp_path, capsys, how)
     release = open_release(tmp_path / "out")
     assert (release.tokenizer.vocab[-1] == "ə") == (how == "lora")
     assert release.config.default_voice == "kathleen"
-    assert release.config.imitates is imitates  # as the model that it began with
+    # as the model that it began with
+    assert {name: getattr(release.config, name) for name in settings} == settings
     voices = tmp_path / "out" / "voices"
     assert sorted(p.name for p in voices.iterdir()) == [
         f"kathleen{suffix}" for suffix in (".flac", ".license.txt", ".txt")

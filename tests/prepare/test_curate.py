@@ -19,7 +19,7 @@ from nanospeech.errors import DataError, InputError
 from nanospeech.prepare.choose_prompts import by_speaker, choose, depth, measure
 from nanospeech.prepare.choose_prompts import main as prompts
 from nanospeech.prepare.curate import curate, main
-from nanospeech.prepare.curate_clips import CurateOptions, denoise, even
+from nanospeech.prepare.curate_clips import Clip, CurateOptions, denoise, even, examine
 from nanospeech.prepare.levels import levels
 from nanospeech.prepare.recogniser import Heard, misheard, whisper
 
@@ -157,6 +157,21 @@ def test_listening_goes_on_where_it_was_stopped(tmp_path):
         f.write("torn")  # in the middle of a line
     curate(samples, tmp_path, options, load=lambda: ear, recogniser="ear")
     assert ear.calls == 4 and clips(tmp_path, "train").keys() == TEXTS.keys()
+
+
+def test_files_of_other_formats_that_were_heard_are_not_listened_to_again(tmp_path):
+    rng = np.random.default_rng(0)
+    (tmp_path / "in").mkdir()
+    audio.write(tmp_path / "in" / "a.wav", 0.1 * rng.standard_normal(48_000).astype(np.float32))
+    (tmp_path / "in" / "a.txt").write_text("hello there\n")
+    [sample] = find([tmp_path / "in"])[0]
+    known = {zlib.crc32(sample.audio.read()): "hello there"}
+
+    def load():
+        raise AssertionError("listened again")
+
+    clip = examine((sample, known), CurateOptions(), load)
+    assert isinstance(clip, Clip) and clip.heard == "hello there" and not clip.fresh
 
 
 def test_letters_count_where_there_are_few_words():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import soundfile
 from nanospeech.audio import wave as audio
 from nanospeech.audio.recording import bandwidth, denoised, depth
 from nanospeech.errors import BackendError, InputError
+from nanospeech.measure.transcription import whole_words
 from nanospeech.release.folder import DEFAULT
 from nanospeech.speech.reference import Word, read_reference, spoken_before
 
@@ -44,6 +46,41 @@ def test_silence_level_and_edges_are_dealt_with(tmp_path):
     told = " ".join(found.notes)
     assert "s of silence were cut off" in told and "level was raised by" in told
     assert "clipped" not in told and "noisy" not in told and "only" not in told
+
+
+@pytest.mark.parametrize("text", ["", "..."])
+def test_a_text_without_words_is_refused(tmp_path, text):
+    with pytest.raises(InputError, match="has no words; write down what is said"):
+        kept(tmp_path, speech(4.0), text)
+
+
+def test_a_word_that_whisper_cuts_is_one():
+    class Piece:
+        def __init__(self, word: str, start: float):
+            self.word, self.start, self.end = word, start, start + 0.5
+
+    def heard(*pieces: str) -> list[str]:
+        words = whole_words(Piece(p, i) for i, p in enumerate(pieces))
+        assert all(a.end <= b.start for a, b in pairwise(words))
+        return [w.text for w in words]
+
+    said = (
+        " I",
+        " paid",
+        " $10",
+        ",000",
+        " for",
+        " twenty",
+        "-five",
+        " ",
+        " flags,",
+        " at",
+        " 7",
+        ":30.",
+    )
+    assert heard(*said) == ["I", "paid", "$10,000", "for", "twenty-five", "flags,", "at", "7:30."]
+    assert heard("Hello", " there.") == ["Hello", "there."]
+    assert heard("\u4f60\u597d", "\u5417") == ["\u4f60\u597d", "\u5417"]  # written without spaces
 
 
 @pytest.mark.parametrize(
