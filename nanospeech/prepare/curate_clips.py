@@ -116,7 +116,7 @@ def examine(
         ready, wave = ready and evened is None, wave if evened is None else evened
     data = data if ready else encode(wave)
     heard = known.get(zlib.crc32(data))
-    if heard is None and options.denoise is None and options.level is None:
+    if heard is None and data is not raw and options.denoise is None and options.level is None:
         heard = known.get(zlib.crc32(raw))
     fresh = False
     if heard is None and load is not None:
