@@ -12,6 +12,7 @@ from .sampling import share_frames
 PACE = (
     0.3  # power by which durations of an aligned model follow the prompt's pace (see total_seconds)
 )
+MASKED = 0.5  # of the means' variance; in clear recordings, bands have no less than 1.1 of it
 LONGEST = 6.0  # log of 403 patches; larger predictions come from broken weights
 
 
@@ -65,6 +66,9 @@ def searched_durations(normal_NM: np.ndarray, means_TM: np.ndarray, p: int) -> n
     """Patches of each token in a recording: int64 (T,), by monotonic search (arXiv 2005.11129).
 
     With fewer patches than tokens there is no such path, and the patches are distributed evenly.
+    Where noise or a narrow band hides the speech, bands vary less than the means do. Each band is
+    then taken for an offset and a gain of 0 to 1 of what it would have been, which are fitted to
+    the path, and the search is done again (as signal bias removal, Rahim and Juang 1996).
 
     Args:
         normal_NM: normalised mel.
@@ -75,9 +79,23 @@ def searched_durations(normal_NM: np.ndarray, means_TM: np.ndarray, p: int) -> n
     tokens = len(means_TM)
     if len(patches) < tokens:
         return share_frames(np.ones(tokens), len(patches), least=0)
+    found = best_path(patches, means_TM)
+    for _ in range(2):
+        spoken = np.repeat(means_TM, found, axis=0)
+        if (patches.var(0) >= MASKED * spoken.var(0)).all():
+            break
+        here, there = patches - patches.mean(0), spoken - spoken.mean(0)
+        gain = (here * there).mean(0) / np.maximum(np.square(there).mean(0), 1e-6)
+        found = best_path(here, (means_TM - spoken.mean(0)) * np.clip(gain, 0, 1))
+    return found
+
+
+def best_path(patches_NM: np.ndarray, means_TM: np.ndarray) -> np.ndarray:
+    """Patches of each token on the monotonic path that is nearest to its tokens' means."""
     # -0.5 |y - mu|^2 without |y|^2, which is the same on every path
-    score = patches @ means_TM.T - 0.5 * np.square(means_TM).sum(-1)
-    return monotonic_search(score[None], np.array([len(patches)]), np.array([tokens]))[0]
+    score = patches_NM @ means_TM.T - 0.5 * np.square(means_TM).sum(-1)
+    counts = np.array([len(patches_NM)]), np.array([len(means_TM)])
+    return monotonic_search(score[None], *counts)[0]
 
 
 def planned_durations(

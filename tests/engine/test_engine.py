@@ -12,7 +12,12 @@ import pytest
 
 from nanospeech.config import SampleOptions
 from nanospeech.engine.sampling import noise
-from nanospeech.engine.upsampling import average_durations, patch_means, searched_durations
+from nanospeech.engine.upsampling import (
+    average_durations,
+    best_path,
+    patch_means,
+    searched_durations,
+)
 from nanospeech.errors import BackendError, CheckpointError, InputError
 from nanospeech.load import find_backend, load_engine, pick_backend
 from tests.engine.items import Items, alone
@@ -181,6 +186,25 @@ def test_the_search_finds_the_true_durations():
     for p in (1, 2):
         mel = np.repeat(means, truth * p, axis=0) + 0.1 * rng.standard_normal((p * truth.sum(), 20))
         assert np.array_equal(searched_durations(mel, means, p), truth)
+
+
+@pytest.mark.parametrize("how", ["noise", "narrow", "both"])
+def test_the_search_hears_through_noise_and_narrow_bands(how):
+    """Half of the bands or more say nothing, at a level of their own; the others are enough."""
+    rng = np.random.default_rng(0)
+    off, plain = [], []
+    for _ in range(20):
+        means = rng.standard_normal((12, 20)).astype(np.float32)
+        truth = rng.integers(2, 9, 12)
+        mel = np.repeat(means, truth, axis=0) + 0.5 * rng.standard_normal((truth.sum(), 20))
+        if how != "narrow":
+            mel = np.logaddexp(2 * mel, 2 * 0.5) / 2
+        if how != "noise":
+            mel[:, 8:] = -5
+        found = searched_durations(mel.astype(np.float32), means, 1)
+        off.append(np.abs(np.cumsum(found) - np.cumsum(truth)).mean())
+        plain.append(np.abs(np.cumsum(best_path(mel, means)) - np.cumsum(truth)).mean())
+    assert np.mean(off) < 0.8 < np.mean(plain)
 
 
 def test_a_prompt_too_short_for_its_text_still_speaks(tiny_aligned, engine_of, arrays, backend):

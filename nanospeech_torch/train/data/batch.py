@@ -38,6 +38,11 @@ class LossConfig:
         "applies a smooth random equaliser to half of the clips and pairs, of about so many "
         "nats, as other speakers and microphones; for data of few speakers, 0.4",
     )
+    spoil: float = option(
+        0.0,
+        "chance that the prompt of a pair is a poor recording (noise, narrow band), and "
+        "what follows is clean; 0.3 for prompts that users bring",
+    )
     prior: float = option(1.0, "weight of the aligner's mean loss")
     duration: float = option(0.1, "weight of the aligner's duration loss")
     model_guidance: float = option(
@@ -50,6 +55,8 @@ class LossConfig:
             raise InputError(f"loss.warp is {self.warp}; choose 0 to 0.5")
         if not 0 <= self.colour <= 2:
             raise InputError(f"loss.colour is {self.colour}; choose 0 to 2, best 0.4")
+        if not 0 <= self.spoil <= 1:
+            raise InputError(f"loss.spoil is {self.spoil}; choose 0 to 1, best 0.3")
         if not 0 <= self.model_guidance < 1:
             # targets feed back through the average and diverge at 1 and beyond
             raise InputError(f"loss.model_guidance is {self.model_guidance}; choose 0 to below 1")
@@ -75,7 +82,8 @@ class Batch(Tensors):
     time_B in [0, 1]; span_BN true in the frames that are trained on; drop_audio_B and drop_text_B;
     prompt_B frames that a duration model sees; wordless_B frames of a reference before the clip
     whose words are not in the text, 0 without one; voice_B the number of the speaker among a
-    student's voices, 0 elsewhere.
+    student's voices, 0 elsewhere; heard_BPM the first frames of mel_BNM as a condition, where some
+    prompts are poor recordings, and no frames elsewhere.
     """
 
     mel: Tensor
@@ -89,11 +97,14 @@ class Batch(Tensors):
     prompt: Tensor
     wordless: Tensor = None  # type: ignore[assignment]
     voice: Tensor = None  # type: ignore[assignment]
+    heard: Tensor = None  # type: ignore[assignment]
 
     def __post_init__(self):
         for name in ("wordless", "voice"):
             if getattr(self, name) is None:
                 setattr(self, name, torch.zeros_like(self.lens))
+        if self.heard is None:
+            self.heard = self.mel[:, :0]
 
 
 @dataclass

@@ -1,10 +1,11 @@
-"""Heard: mels augmented by pace, pitch and colour, and where their sound begins. Draws nothing."""
+"""Heard: mels augmented by pace, pitch, colour and poor recording, and where their sound begins."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from nanospeech.audio.mel import to_hertz, to_mels
+from nanospeech.audio.mel import CLAMP, to_hertz, to_mels
+from nanospeech.config import AudioConfig
 
 
 def quiet_start(mel_NM: np.ndarray) -> int:
@@ -54,3 +55,48 @@ def coloured(mel_NM: np.ndarray, strength: float, rng: np.random.Generator) -> n
     weights = rng.standard_normal(6) * strength / orders
     curve = weights @ np.cos(np.pi * orders[:, None] * place)
     return mel_NM + curve.astype(mel_NM.dtype)
+
+
+def spoiled(mel_NM: np.ndarray, audio: AudioConfig, rng: np.random.Generator) -> np.ndarray:
+    """The log mel as of a poor recording: with noise, through a narrow band, or both.
+
+    For a prompt alone: what follows it stays clean, so that a model learns the voice and not the
+    recording. Noise is steady, 5 to 30 dB below the speech and falls with frequency by 0 to 9 dB an
+    octave; the band begins at 50 to 400 Hz and ends at 2,500 to 8,000 Hz, with 40 to 200 dB an
+    octave beyond, where it sinks to a floor 50 to 110 dB below the speech.
+
+    Args:
+        mel_NM: log of the magnitudes' mel.
+        audio: its bands.
+        rng: everything is drawn from it.
+    """
+    width = audio.sample_rate / audio.n_fft
+    hertz = to_hertz(np.linspace(0, to_mels(audio.sample_rate / 2), audio.n_mels + 2))
+    bins = np.maximum((hertz[2:] - hertz[:-2]) / (2 * width), 1)  # that a band is the sum of
+    hertz = hertz[1:-1]
+    kind = rng.random()
+    mel = mel_NM.astype(np.float64)
+
+    def level_of(mel: np.ndarray) -> float:
+        # a band of k bins of magnitude a is ka, and its power ka^2
+        return float(0.5 * np.log(np.mean(np.sum(np.exp(2 * mel) / bins, 1))))
+
+    level = level_of(mel)
+
+    def with_noise(mel: np.ndarray, below: float, slope: float) -> np.ndarray:
+        curve = np.log(bins) - slope * np.log(hertz)
+        curve += level - below - 0.5 * np.log(np.sum(np.exp(2 * curve) / bins))
+        # Rayleigh magnitudes, averaged over the bins
+        texture = 0.52 / np.sqrt(bins) * rng.standard_normal(mel.shape)
+        return 0.5 * np.logaddexp(2 * mel, 2 * (curve + np.clip(texture, -1.5, 1.0)))
+
+    decibels = np.log(10) / 20
+    if kind < 0.7:
+        mel = with_noise(mel, rng.uniform(5, 30) * decibels, rng.uniform(0, 1.5))
+    if kind > 0.4:
+        low, high = rng.uniform(50, 400), np.exp(rng.uniform(np.log(2500), np.log(8000)))
+        octaves = np.maximum(np.log2(low / hertz), np.log2(hertz / high))
+        mel -= rng.uniform(40, 200) * decibels * np.maximum(octaves, 0)
+        mel = with_noise(mel, rng.uniform(50, 110) * decibels, 0.0)
+    mel += level - level_of(mel)  # as a prompt, it is brought to the level of others
+    return np.maximum(mel, np.log(CLAMP)).astype(mel_NM.dtype)

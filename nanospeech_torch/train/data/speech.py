@@ -24,7 +24,7 @@ from . import clips
 from .batch import Batch, DurationBatch, LossConfig
 from .batches import Batches, BatchPlan, Loaded, Prefetch, StreamOptions
 from .clips import AUDIO_KEYS, Skip
-from .heard import coloured, quiet_start, stretched, warped
+from .heard import coloured, quiet_start, spoiled, stretched, warped
 from .order import StreamState
 
 STRETCH = 0.15  # log of the largest factor of speed on a pair
@@ -191,6 +191,8 @@ class SpeechBatches(Batches):
             item = {**item, "mel": warped(item["mel"], float(stretch), self.audio.sample_rate)}
         if self.loss.colour and rng.random() < 0.5:
             item = {**item, "mel": coloured(item["mel"], self.loss.colour, rng)}
+        if self.loss.spoil and "seam" in item and rng.random() < self.loss.spoil:
+            item = {**item, "heard": spoiled(item["mel"][: item["seam"]], self.audio, rng)}
         return {**item, "ids": ids, "rng": rng}
 
     def collate(
@@ -206,7 +208,8 @@ class SpeechBatches(Batches):
         if not ready:
             return None, []
         draws = [
-            self.draw(len(i["mel"]), i["rng"], i.get("seam"), i.get("wordless", 0)) for i in ready
+            self.draw(len(i["mel"]), i["rng"], i.get("seam"), i.get("wordless", 0), i.get("heard"))
+            for i in ready
         ]
         mels, ids = [i["mel"] for i in ready], [i["ids"] for i in ready]
         length = self.plan.padded(max(self.plan.bucket(len(m)) for m in mels))
@@ -245,7 +248,12 @@ class SpeechBatches(Batches):
         return self.tokenizer.encode(text, set(spelled.tolist()))  # type: ignore[arg-type]
 
     def draw(
-        self, frames: int, rng: np.random.Generator, seam: int | None = None, wordless: int = 0
+        self,
+        frames: int,
+        rng: np.random.Generator,
+        seam: int | None = None,
+        wordless: int = 0,
+        heard: np.ndarray | None = None,
     ) -> dict:
         """The random part of an item: time, span, drops, prompt and noise.
 
@@ -254,6 +262,7 @@ class SpeechBatches(Batches):
             seam: where the second clip of a pair begins; the first is then the prompt, and the span
                 is mostly the second.
             wordless: frames at the beginning whose words are not in the text; never in the span.
+            heard: the first clip's mel as a poor recording; the span is then the second.
         """
         c, worded = self.loss, frames - wordless
         span = min(worded, max(1, round(worded * rng.uniform(c.min_span, c.max_span))))
@@ -261,7 +270,7 @@ class SpeechBatches(Batches):
         prompt = max(1, round(frames * rng.uniform(0.1, 0.9)))
         if seam is not None:
             prompt = seam
-            if rng.random() < 0.7:
+            if rng.random() < 0.7 or heard is not None:
                 start, span = seam, frames - seam
         both = rng.random() < c.drop_both
         return {
@@ -271,6 +280,7 @@ class SpeechBatches(Batches):
             "drop_text": both,
             "prompt": prompt,
             "wordless": wordless,
+            "heard": heard,
             "noise": rng.standard_normal((frames, self.audio.n_mels), dtype=np.float32),
         }
 
@@ -370,6 +380,10 @@ def pad(mels: list, tokens: list, draws: list, length: int, width: int) -> Batch
         mel[i, : len(m)] = m
         noise[i, : len(m)] = d["noise"]
         span[i, d["span"][0] : d["span"][1]] = True
+    poor = {i: d["heard"] for i, d in enumerate(draws) if d["heard"] is not None}
+    heard = mel[:, : max(map(len, poor.values()), default=0)].copy()
+    for i, prompt in poor.items():
+        heard[i, : len(prompt)] = prompt
     text = pad_tokens(tokens)
     text = np.pad(text, ((0, 0), (0, width - text.shape[1])), constant_values=-1)
 
@@ -378,6 +392,7 @@ def pad(mels: list, tokens: list, draws: list, length: int, width: int) -> Batch
 
     return Batch(
         mel=torch.from_numpy(mel),
+        heard=torch.from_numpy(heard),
         lens=torch.tensor([len(m) for m in mels]),
         text=torch.from_numpy(text),
         noise=torch.from_numpy(noise),

@@ -228,7 +228,7 @@ class Distilled(Nanospeech):
         """
         sums = [self.taught_by(voice, part) for voice, part in self.by_voice(batch)]
         errors, counts = zip(*sums)
-        return {"flow": (sum(errors[1:], errors[0]), sum(counts[1:], counts[0]))}
+        return {"flow": (torch.stack(errors).sum(), torch.stack(counts).sum())}
 
     def by_voice(self, batch: Batch) -> Iterator[tuple[Voice, Batch]]:
         """The voices of a batch, each with its items."""
@@ -245,15 +245,15 @@ class Distilled(Nanospeech):
         finest, voice = self.distill.counts[-1], voice.to(batch.mel.device)
         count = self.count if self.training else finest
         valid = layers.length_mask(batch.lens, batch.mel.shape[1])
-        mel = layers.masked((batch.mel - self.audio.mel_mean) / self.audio.mel_std, valid)
-        cond = layers.masked(mel, ~batch.span)
+        mel, heard = self.spoken_and_heard(batch, valid)
+        cond = layers.masked(heard, ~batch.span)
         number, share = self.split_time(batch.time, count)
         noise = self.about.temperature * batch.noise
         # text embedding and aligner do not learn: a voice's teacher has those of its student
         reader = voice.network if self.names else self.transformer
         with torch.no_grad():
             batch = replace(batch, drop_text=torch.zeros_like(batch.drop_text))
-            hidden, index, _ = self.place_tokens(batch, mel, reader)
+            hidden, index, _ = self.place_tokens(batch, mel, heard, reader)
             text = self.text_states(reader, batch, hidden, index)
             if count == finest:
                 strength = share * self.distill.max_strength

@@ -120,11 +120,11 @@ class Nanospeech(Objective):
         """Sums and counts of the losses of a batch."""
         dit = self.transformer
         valid = layers.length_mask(batch.lens, batch.mel.shape[1])
-        mel = layers.masked((batch.mel - self.audio.mel_mean) / self.audio.mel_std, valid)
+        mel, heard = self.spoken_and_heard(batch, valid)
         time = batch.time[:, None, None]
         state = (1 - time) * batch.noise + time * mel
-        cond = layers.masked(mel, ~(batch.span | batch.drop_audio[:, None]))
-        hidden, index, sums = self.place_tokens(batch, mel)
+        cond = layers.masked(heard, ~(batch.span | batch.drop_audio[:, None]))
+        hidden, index, sums = self.place_tokens(batch, mel, heard)
         text = self.text_states(dit, batch, hidden, index)
         velocity = dit(state, cond, text, batch.time, batch.lens).float()
         target = mel - batch.noise
@@ -133,6 +133,16 @@ class Nanospeech(Objective):
         error = (velocity - target).square().mean(-1)
         learned = batch.span & valid
         return {"flow": (error.masked_fill(~learned, 0).sum(), learned.sum()), **sums}
+
+    def spoken_and_heard(self, batch: Batch, valid_BN: Tensor) -> tuple[Tensor, Tensor]:
+        """The mel, and what is heard of it as a condition, in the ODE's units."""
+
+        audio, prompts = self.audio, batch.heard.shape[1]
+        mel = layers.masked((batch.mel - audio.mel_mean) / audio.mel_std, valid_BN)
+        if not prompts:
+            return mel, mel
+        heard = (batch.heard - audio.mel_mean) / audio.mel_std
+        return mel, torch.cat([layers.masked(heard, valid_BN[:, :prompts]), mel[:, prompts:]], 1)
 
     def counts(self, batch: Batch, phase: str = "") -> dict[str, Tensor]:
         """Elements of each loss of a batch, those of forward, without running the network.
@@ -173,11 +183,12 @@ class Nanospeech(Objective):
         return (c.model_guidance * (conditional - unconditional)).masked_fill(~moved, 0)
 
     def place_tokens(
-        self, batch: Batch, mel: Tensor, dit: DiT | None = None
+        self, batch: Batch, mel: Tensor, heard: Tensor, dit: DiT | None = None
     ) -> tuple[Tensor | None, Tensor | None, Sums]:
         """Token states and the token of each patch, for text_upsampling average and aligned.
 
         With the aligner's losses, if there is one; of another network with these parts if given.
+        mel and heard are those of spoken_and_heard.
         """
         dit = dit or self.transformer
         p = dit.config.patch_size
@@ -186,7 +197,7 @@ class Nanospeech(Objective):
         tokens = (batch.text >= 0).sum(1)
         hidden = dit.embed_tokens(batch.text)
         if dit.config.text_upsampling == "aligned":
-            return hidden, *self.align(dit, batch, hidden, mel, tokens)
+            return hidden, *self.align(dit, batch, hidden, (mel, heard), tokens)
         patches, lens = -(-mel.shape[1] // p), (batch.lens + p - 1) // p
         before = batch.wordless // p
         return hidden, later(average_path(tokens, lens - before, patches), before, 0), {}
@@ -209,9 +220,15 @@ class Nanospeech(Objective):
         return torch.where(silent[..., None], filler, states)
 
     def align(
-        self, dit: DiT, batch: Batch, hidden_BTD: Tensor, mel_BNM: Tensor, tokens_B: Tensor
+        self,
+        dit: DiT,
+        batch: Batch,
+        hidden_BTD: Tensor,
+        sound_BNM: tuple[Tensor, Tensor],
+        tokens_B: Tensor,
     ) -> tuple[Tensor, Sums]:
         """The searched token of each patch, the mean loss and the duration loss."""
+        mel_BNM, heard_BNM = sound_BNM
         aligner = dit.aligner
         assert aligner is not None
         p = dit.config.patch_size
@@ -219,9 +236,10 @@ class Nanospeech(Objective):
         lens = (batch.lens + p - 1) // p
         mask = layers.length_mask(lens, target.shape[1])
         # as at inference, the speaker embedding is of the prompt, not of the whole clip
-        heard = (batch.prompt + p - 1) // p
-        part = layers.masked(target, layers.length_mask(heard, target.shape[1]))
-        speaker = part.sum(1) / heard[:, None]
+        known = (batch.prompt + p - 1) // p
+        prompt = target if heard_BNM is mel_BNM else patch_means(heard_BNM, batch.lens, p)
+        part = layers.masked(prompt, layers.length_mask(known, target.shape[1]))
+        speaker = part.sum(1) / known[:, None]
         means = dit.token_means(batch.text, speaker).float()
         with torch.no_grad(), torch.autocast(mel_BNM.device.type, enabled=False):
             # a text without the reference's words begins where that ends
