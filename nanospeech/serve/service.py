@@ -174,8 +174,6 @@ class SpeechService:
         found = copy.copy(kept)
         found.engine = self.scheduler.use(ticket, kept.engine)
         found.use(wish.options)
-        if found.by_student != kept.by_student:
-            found.first = choose_first(found.engine, found.prompt, self.limits.first_steps)
         found.speed = wish.speed
         found.chunk_seconds = self.limits.chunk_seconds
         found.seed = secrets.randbits(31) if wish.seed is None else wish.seed

@@ -28,18 +28,18 @@ class First:
 
     Attributes:
         prompt: the voice's, or its end.
-        steps: of the solver, on a uniform grid; None leaves them as they are.
+        steps: most of the solver, on a uniform grid. A distilled network keeps its own, which it
+            was taught.
     """
 
     prompt: Prompt
-    steps: int | None
+    steps: int
 
 
 def choose_first(engine: Any, prompt: Prompt, steps: int) -> First | None:
-    """A voice's First; None where nothing can be made less.
+    """A voice's First, whichever network speaks; None where nothing is to be made less.
 
     The prompt is shortened where the voice is in the weights, and the model can find its words.
-    A distilled model keeps the steps that it was taught.
 
     Args:
         engine: of the voice.
@@ -47,11 +47,10 @@ def choose_first(engine: Any, prompt: Prompt, steps: int) -> First | None:
         steps: of the solver; 0 for a chunk that is made like the others.
     """
     config = engine.config
-    fewer = steps < int(config.chosen(SampleOptions(), "steps")) and not config.dit.max_strength
-    shorter = config.imitates is False and config.dit.text_upsampling == "aligned"
-    if not steps or config.echo or not (fewer or shorter):
+    if not steps or config.echo:
         return None
-    return First(last_words(engine, prompt) if shorter else prompt, steps if fewer else None)
+    shorter = config.imitates is False and config.dit.text_upsampling == "aligned"
+    return First(last_words(engine, prompt) if shorter else prompt, steps)
 
 
 def sample(who: Any, chunk: Chunk, options: SampleOptions, on_step: Any, begins: bool) -> Any:
@@ -66,8 +65,9 @@ def sample(who: Any, chunk: Chunk, options: SampleOptions, on_step: Any, begins:
     """
     prompt, first = who.prompt, who.first
     if first is not None and begins and options.steps is None:
-        prompt = first.prompt
-        if first.steps is not None:
+        prompt, config = first.prompt, who.engine.config
+        fewer = first.steps < int(config.chosen(options, "steps"))
+        if fewer and not config.dit.max_strength:
             options = replace(options, steps=first.steps, schedule="uniform")
     (mel,) = chunks.sample(who.engine, prompt, [chunk], options, on_step)
     return mel

@@ -42,7 +42,10 @@ def test_steps_that_a_caller_chose_are_kept(speaker):
     usual = np.concatenate(spoken(speaker))
     speaker.first = First(speaker.prompt, 2)
     assert np.array_equal(np.concatenate(spoken(speaker)), usual)
-    assert choose_first(speaker.engine, speaker.prompt, 7) is None
+    speaker.options, speaker.first = SampleOptions(), First(speaker.prompt, 7)  # its own number
+    more = np.concatenate(spoken(speaker))
+    speaker.first = None
+    assert np.array_equal(np.concatenate(spoken(speaker)), more)
     assert choose_first(speaker.engine, speaker.prompt, 0) is None
     assert choose_first(speaker.engine, speaker.prompt, 5) == First(speaker.prompt, 5)
 
