@@ -12,8 +12,11 @@ and those of the prompt that were heard again.
 
 --prompts changes the recordings: `clean` is as they are, a number is that many seconds of the
 speaker (recordings joined), `noise` has 15 dB more speech than pink noise, `telephone` keeps 300 to
-3,400 Hz at 8 kHz. OUT gets cloning.csv (a row an utterance, kept: the same command does only what
-is missing), cloning.json, cloning.md and cloning.png. The last line of the output is the summary.
+3,400 Hz at 8 kHz. All are then prepared as `nanospeech voices add` and --ref-audio do it: hiss is
+lowered, ends are trimmed, the level is set.
+
+OUT gets cloning.csv (a row an utterance, kept: the same command does only what is missing),
+cloning.json, cloning.md and cloning.png. The last line of the output is the summary.
 """
 
 from __future__ import annotations
@@ -252,6 +255,7 @@ def measure(args: argparse.Namespace, people: People, rows: list[Row], path: Pat
     from tqdm import tqdm
 
     from nanospeech.load import load_engine
+    from nanospeech.speech.reference import finished
     from nanospeech.speech.speaker import Speaker
 
     texts = read_texts(args.sentences)
@@ -278,7 +282,7 @@ def measure(args: argparse.Namespace, people: People, rows: list[Row], path: Pat
         if not f.tell():
             table.writeheader()
         for prompt, name, reference, seed, text in tqdm(tasks, "speaking", disable=None):
-            wave = degraded(reference.wave, prompt)
+            wave = finished(degraded(reference.wave, prompt), [])
             said = {"ref_audio": wave, "ref_text": reference.text}
             speaker = Speaker(engine, **said, seed=seed, output=MEASURED)
             spoken = speaker.speak(text).wave

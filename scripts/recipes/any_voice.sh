@@ -56,7 +56,7 @@ run_stage curate --needs hear --makes "$runs/data/curate.json" -- \
   "$python" -m nanospeech prepare curate "$@" --out "$runs/data" --overwrite --whisper "$whisper" \
   --max-seconds 16 --max-wer 0.2 --jobs "$jobs" $vary ${WITHOUT:+--without $WITHOUT}
 # shellcheck disable=SC2086
-run_stage speech --extends --needs curate --makes "$runs/speech/latest" --clean "$runs/speech" -- \
+run_stage speech --extends --needs curate --makes "$runs/speech/latest" --aside "$runs/speech" -- \
   "$python" -m nanospeech train any_voice --threads "${THREADS:-$jobs}" --set \
   initial="${BASE:-$here/scripts/recipes/any_voice}" data.shards="[$runs/data/train/*.tar]" \
   run_dir="$runs/speech" total_steps=1000000 train.minutes="$minutes" \

@@ -73,7 +73,7 @@ if [ -n "${VOCODER:-}" ]; then
 else
   vocoder=$runs/vocoder sources="--vocoder-data $runs/data/curate.json"
   sources="$sources ${VOCODER_SOURCES:+--vocoder-sources $VOCODER_SOURCES}"
-  run_stage vocoder --extends --needs curate --makes "$runs/vocoder/latest" --clean "$runs/vocoder" -- \
+  run_stage vocoder --extends --needs curate --makes "$runs/vocoder/latest" --aside "$runs/vocoder" -- \
     $launch -m nanospeech.train --config "$here/nanospeech/configs/vocoder.yaml" \
     --threads "$threads" --set run_dir="$runs/vocoder" total_steps=1000000 \
     train.minutes="$(((minutes + 1) / 2))" $gpu_vocoder ${VOCODER_SET:-} \
@@ -84,7 +84,7 @@ if [ "${DURATION:-1}" != 0 ]; then
   durations="--duration $runs/durations"
   # shellcheck disable=SC2046,SC2086
   run_stage durations --extends --needs levels --makes "$runs/durations/latest" \
-    --clean "$runs/durations" -- \
+    --aside "$runs/durations" -- \
     "$python" -m nanospeech train --config "$here/nanospeech/configs/duration_small.yaml" \
     --threads "$threads" --set data.shards="[$runs/data/train/*.tar]" run_dir="$runs/durations" \
     $(cat "$runs/levels.txt") ${DURATION_SET:-}
@@ -94,7 +94,7 @@ heldout=''
 set -- "$runs/data/heldout/"*.tar
 [ ! -e "$1" ] || heldout="log.held_out=[$runs/data/heldout/*.tar]"
 # shellcheck disable=SC2046,SC2086
-run_stage speech --extends --needs levels --makes "$runs/speech/latest" --clean "$runs/speech" -- \
+run_stage speech --extends --needs levels --makes "$runs/speech/latest" --aside "$runs/speech" -- \
   $launch -m nanospeech.train --config "$here/nanospeech/configs/default_voice.yaml" \
   --threads "$threads" --set data.shards="[$runs/data/train/*.tar]" run_dir="$runs/speech" \
   total_steps=1000000 train.minutes="$minutes" $(cat "$runs/levels.txt") $compile $heldout $gpu \

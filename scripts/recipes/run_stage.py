@@ -144,6 +144,14 @@ def follow(command: list[str], say: Any) -> int:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
+def put_aside(path: Path) -> Path:
+    """Renames a file or folder to the first NAME.1, NAME.2, … that is free."""
+    number = 1
+    while (kept := path.with_name(f"{path.name}.{number}")).exists():
+        number += 1
+    return path.rename(kept)
+
+
 def run_stage(
     record: Record,
     name: str,
@@ -152,11 +160,13 @@ def run_stage(
     makes: list[Path],
     clean: list[Path],
     extends: bool = False,
+    aside: list[Path] | None = None,
 ) -> int:
     """Runs a stage unless it is done; records its time even if it fails.
 
     Args:
         clean: what is removed first, unless the stage only goes on.
+        aside: what is then kept under another name, as hours of training are.
         extends: it can go on from where it was finished, or with another command.
     """
     log = record.path.with_suffix(".log")
@@ -183,6 +193,10 @@ def run_stage(
     record.save()
     for path in clean if not goes_on else []:
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    for path in (aside or []) if not goes_on else []:
+        if path.exists():
+            kept = put_aside(path)
+            say(f"== {name}: what it needs has changed, it begins again; {path} is now {kept}")
     say(f"== {name}{', going on' if goes_on else ''}  (elapsed {clock(before)})")
     status = 1
     try:
@@ -209,6 +223,7 @@ def main(argv: list[str] | None = None) -> int:
     paths: dict[str, Any] = {"nargs": "+", "default": [], "type": Path, "metavar": "PATH"}
     p.add_argument("--makes", **paths, help="its results")
     p.add_argument("--clean", **paths, help="removed first, unless the stage was only stopped")
+    p.add_argument("--aside", **paths, help="renamed first, unless the stage was only stopped")
     p.add_argument("--extends", action="store_true", help="it goes on even from its end")
     p.add_argument("--table", action="store_true", help="print the stages' times and end")
     given = sys.argv[1:] if argv is None else argv
@@ -220,7 +235,8 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     if not args.name or not command:
         p.error("a stage needs its name and, after --, its command")
-    status = run_stage(record, args.name, command, args.needs, args.makes, args.clean, args.extends)
+    paths = args.makes, args.clean, args.extends, args.aside
+    status = run_stage(record, args.name, command, args.needs, *paths)
     return status if status >= 0 else 128 - status
 
 

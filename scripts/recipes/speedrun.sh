@@ -51,7 +51,7 @@ run_stage prompt --needs prepare --makes "$out/voices" --clean "$out/voices" -- 
   "$python" -m nanospeech prepare prompts "$out/data/heldout" "$out/data/train" --out "$out/voices" \
   --speaker "$voice"
 # shellcheck disable=SC2046,SC2086
-run_stage train --extends --needs levels --makes "$out/run/latest" --clean "$out/run" -- \
+run_stage train --extends --needs levels --makes "$out/run/latest" --aside "$out/run" -- \
   $train -m nanospeech.train --config "$here/nanospeech/configs/speedrun.yaml" \
   --threads "$threads" --set data.shards="[$out/data/train/*.tar]" run_dir="$out/run" \
   train.minutes="$minutes" $(cat "$out/levels.txt") $compile ${SET:-}

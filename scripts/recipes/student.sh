@@ -28,7 +28,7 @@ run_stage spoken --makes "$runs/spoken/spoken-000000.tar" --clean "$runs/spoken"
   "$python" -m nanospeech prepare spoken "$teacher" "$texts" --out "$runs/spoken" \
   --clips "${CLIPS:-900}" ${EXCLUDE:+--exclude $EXCLUDE}
 # shellcheck disable=SC2086
-run_stage student --extends --needs spoken --makes "$runs/run/latest" --clean "$runs/run" -- \
+run_stage student --extends --needs spoken --makes "$runs/run/latest" --aside "$runs/run" -- \
   "$python" -m nanospeech train distill --threads "${THREADS:-2}" --set teacher="$teacher" \
   distill.voice=all loss.pair=1.0 data.shards="[$runs/spoken/*.tar]" run_dir="$runs/run" \
   total_steps=100000 train.minutes="$minutes" ${SET:-}

@@ -21,6 +21,7 @@ from nanospeech.evaluate.plan import usual_steps
 from nanospeech.prepare import spoken
 from nanospeech.publish.add_voice import add_voice
 from nanospeech.release.folder import MODEL, STUDENT, load_config, open_release, read_tensors
+from nanospeech.speech.beginning import First
 from nanospeech_onnx.export import export
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.train.config import run_config
@@ -267,3 +268,22 @@ def test_an_evaluation_takes_the_students_steps_in_its_voices_alone(three):
     args.temperature = 0.1
     assert usual_steps(args, "tone") == load_config(three).steps
     assert Speaker(load_engine(three, "torch", "cpu"), "Tone").by_student
+
+
+def test_a_first_chunk_has_fewer_steps_unless_the_student_speaks(both):
+    """One choice serves both networks: the student keeps the steps that it was taught."""
+    folder, _ = both
+    speaker = Speaker(load_engine(folder, "torch"), "tone", seed=0)
+    speaker.first = First(speaker.prompt, 2)
+    steps = []
+
+    def counted() -> int:
+        steps.clear()
+        list(speaker.stream(TEXT, on_step=lambda done, of: steps.append(done)))
+        return len(steps)
+
+    assert speaker.by_student and counted() == 3
+    speaker.use(SampleOptions(method="midpoint"))
+    assert not speaker.by_student and counted() == 2
+    speaker.first = First(speaker.prompt, 100)
+    assert counted() == load_config(folder).steps

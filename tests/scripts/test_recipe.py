@@ -114,6 +114,24 @@ def test_a_stage_is_run_once_and_again_when_something_changed(tmp_path, capsys):
     assert other.read_text() == "xx"
 
 
+def test_hours_of_training_are_put_aside_where_their_data_have_changed(tmp_path, capsys):
+    record, trained = tmp_path / "record.json", tmp_path / "speech"
+    again = [sys.executable, "-c", f"open({str(trained)!r}, 'a').write('x')"]
+    argv = ["--needs", "data", "--extends", "--aside", str(trained), "--", *again]
+    run(record, "data", "--", sys.executable, "-c", "")
+    for _ in range(2):
+        run(record, "speech", *argv)
+    run(record, "speech", *argv, "more minutes")
+    assert trained.read_text() == "xx" and not list(tmp_path.glob("speech.*"))
+    for number in (1, 2):
+        run(record, "data", "--", sys.executable, "-c", str(number))
+        run(record, "speech", *argv)
+        assert (
+            trained.read_text() == "x" and f"is now {trained}.{number}" in capsys.readouterr().out
+        )
+    assert (tmp_path / "speech.1").read_text() == "xx"
+
+
 def test_a_stage_that_fails_goes_on_and_keeps_its_time(tmp_path, capsys):
     record, flag, part = (tmp_path / n for n in ("record.json", "flag", "part"))
     code = f"import os, sys; open({str(part)!r}, 'a').write('x'); "
