@@ -52,6 +52,7 @@ def convert(
         InputError, CheckpointError: what cannot be read or does not fit together.
     """
     o = options or ConvertOptions(**settings)
+    check_files(Path(output), o)
     if is_release(model) and o.kind in (None, "nanospeech"):
         check_release(model, output, o.weights, o.quantize)
         read = from_release(model, o.vocab)
@@ -60,6 +61,24 @@ def convert(
     read = changed(read, o)
     write(read, Path(output), o)
     return read.config
+
+
+def check_files(output: Path, o: ConvertOptions) -> None:
+    """Refuses files that are missing, and an output that is still to be read.
+
+    Raises:
+        InputError: the message names the option.
+    """
+    target = output.resolve()
+    voices = None if o.voices is None else Path(o.voices)
+    if voices is not None and not voices.is_dir():
+        raise InputError(f"--voices {voices} is no folder; name one with recordings")
+    if o.card is not None and not Path(o.card).is_file():
+        raise InputError(f"--card {o.card} is no file")
+    if o.like is not None and Path(o.like).resolve() == target:
+        raise InputError(f"--like {o.like} is the folder --output; name another")
+    if voices is not None and voices.resolve() == target / "voices":
+        raise InputError(f"--voices {voices} lies in the folder --output; name another")
 
 
 def from_checkpoint(model: str | Path, name: str, o: ConvertOptions) -> Model:
@@ -98,7 +117,8 @@ def changed(read: Model, o: ConvertOptions) -> Model:
         config = dataclasses.replace(config, vocoder=vocoder)
     if o.like is not None:
         read = completed(dataclasses.replace(read, config=config, parts=parts), o.like)
-        config, parts = read.config, dict(read.parts)
+        config = dataclasses.replace(read.config, **o.chosen("leading_pause", "licence"))
+        parts = dict(read.parts)
     if o.student is not None:
         if o.voices is not None:
             raise InputError("--student has learnt the model's voices; --voices replaces them")
@@ -139,18 +159,23 @@ def add_codec(config: ModelConfig, path: str | Path) -> tuple[ModelConfig, Mappi
 def write(read: Model, folder: Path, o: ConvertOptions) -> None:
     """Writes a model's folder."""
     # a voice's weights and pace belong to one model
-    left_out = shutil.ignore_patterns("*.safetensors", "*.json") if o.voices else None
+    own = ("*.safetensors", "*.json")
     voices = o.voices or read.file("voices")
     try:
         dtype = o.dtype or read.dtype
         write_release(folder, read.config, read.parts, dtype)
         read.tokenizer.save(folder / "vocab.txt")
         write_encoder(read, folder)
+        new = voices is not None or read.like is not None
+        for old in [f for p in own for f in (folder / "voices").glob(p)] if new else []:
+            old.unlink()  # of an earlier conversion into the same folder
         if voices is not None:
+            left_out = shutil.ignore_patterns(*own) if o.voices else None
             shutil.copytree(voices, folder / "voices", ignore=left_out, dirs_exist_ok=True)
-        if o.like is not None and voices is None:
-            one = () if read.config.default_voice is None else (read.config.default_voice,)
-            copy_voices(Path(o.like), folder, read.voices or one, bool(read.voices))
+        elif read.like is not None:
+            spoken = None if o.default_voice is not None else read.config.default_voice
+            one = () if spoken is None else (spoken,)
+            copy_voices(read.like, folder, read.voices or one, bool(read.voices))
         card = card_of(read, read.config, dtype, o.card)
         (folder / "README.md").write_text(card, encoding="utf-8")
     except OSError as e:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nanospeech.errors import InputError
+from nanospeech.files import write_json
 from nanospeech.release.user_voices import data_folder
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def check_accepted(path: Path, kind: Kind, licence: str | None, o: ConvertOption
         return
     what = f"{kind.project or kind.name}: {licence}"
     file = data_folder() / ACCEPTED
-    accepted = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    accepted = accepted_in(file)
     if what in accepted:
         return
     if not o.accept_licence:
@@ -69,5 +70,13 @@ def check_accepted(path: Path, kind: Kind, licence: str | None, o: ConvertOption
             " these weights have another one"
         )
     file.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(accepted | {what: date.today().isoformat()}, indent=2) + "\n"
-    file.write_text(text, encoding="utf-8")
+    write_json(file, accepted | {what: date.today().isoformat()}, indent=2)
+
+
+def accepted_in(file: Path) -> dict[str, str]:
+    """The licences that were accepted, and when; none where the file cannot be read."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

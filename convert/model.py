@@ -14,7 +14,7 @@ from torch import Tensor
 from nanospeech.architectures import EchoConfig, StudentConfig
 from nanospeech.config import AudioConfig, DiTConfig, DurationConfig, ModelConfig, from_dict
 from nanospeech.errors import CheckpointError, InputError
-from nanospeech.release.folder import PIECES, check_tensors
+from nanospeech.release.folder import DURATION, PIECES, check_tensors
 from nanospeech.release.shapes import dit_config_from_shapes, duration_config_from_shapes
 from nanospeech.text.pieces import PieceTokenizer
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
@@ -22,7 +22,7 @@ from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 from .lazy import shapes_of
 from .options import ConvertOptions
 from .source import Source, find_checkpoint, read_source
-from .writer import read_release
+from .writer import is_release, read_release
 
 C = TypeVar("C", DiTConfig, DurationConfig)
 
@@ -74,6 +74,7 @@ class Model:
     folder: Path | None = None  # of the release that it is read from
     encoder: dict[str, Any] | None = None  # config.json of the text encoder that was trained
     voices: tuple[str, ...] = ()  # of its teacher, whose weights are for it too
+    like: Path | None = None  # the release that lent it what it had not
     dtype: str = "float16"  # in which it is written where no other is asked for
 
     def file(self, name: str) -> Path | None:
@@ -153,7 +154,7 @@ def completed(read: Model, folder: str | Path) -> Model:
     for name in ("postfilter", "leading_pause", "licence"):
         if not getattr(config, name):
             config = dataclasses.replace(config, **{name: getattr(other.config, name)})
-    return dataclasses.replace(read, config=config, parts=parts)
+    return dataclasses.replace(read, config=config, parts=parts, like=other.folder)
 
 
 ROUNDED = 0.05  # how far apart weights are at most that were rounded to 4 bits or more, relative
@@ -277,12 +278,29 @@ def find_pieces(named: str | Path | None, model: Path, echo: EchoConfig) -> Piec
 def add_duration(
     config: ModelConfig, path: str | Path, weights: str
 ) -> tuple[ModelConfig, Mapping[str, Tensor]]:
-    """Reads the duration model and adds it to the config."""
-    source = read_source(path, weights)
-    duration = network_config(source, path, "duration", DurationConfig, duration_config_from_shapes)
+    """Reads the duration model of a checkpoint or a release folder and adds it to the config."""
+    duration, tensors = read_duration(Path(path), weights)
     if duration.text_num_embeds != config.dit.text_num_embeds:
         raise CheckpointError(
             f"{path} was trained with {duration.text_num_embeds} tokens, the speech model with"
             f" {config.dit.text_num_embeds}: train both with one vocabulary"
         )
-    return dataclasses.replace(config, duration=duration), source.tensors
+    return dataclasses.replace(config, duration=duration), tensors
+
+
+def read_duration(path: Path, weights: str) -> tuple[DurationConfig, Mapping[str, Tensor]]:
+    """A duration model and its weights, from a checkpoint, a release folder or its file there.
+
+    Raises:
+        InputError: the release folder has none.
+        CheckpointError: it cannot be read, or is no duration model.
+    """
+    folder = path.parent if path.name == DURATION and is_release(path.parent) else path
+    if is_release(folder):
+        release, parts = read_release(folder)
+        if release.config.duration is None or "duration" not in parts:
+            raise InputError(f"{folder} has no duration model; name a folder or checkpoint of one")
+        return release.config.duration, parts["duration"]
+    source = read_source(path, weights)
+    config = network_config(source, path, "duration", DurationConfig, duration_config_from_shapes)
+    return config, source.tensors

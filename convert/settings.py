@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
-from nanospeech.errors import CheckpointError, require
+from nanospeech.errors import BackendError, CheckpointError, require
+
+log = logging.getLogger("nanospeech")
 
 SUFFIXES = (".yaml", ".yml", ".json")
 MAX_BYTES = 1_000_000
@@ -15,6 +18,8 @@ MAX_BYTES = 1_000_000
 def find_settings(path: Path, given: str | Path | None) -> dict[str, Any]:
     """The settings of a checkpoint: a file that is given, or the only YAML file beside it.
 
+    One that is merely beside it, and cannot be read, may be about something else: none is taken.
+
     Raises:
         CheckpointError: the given one cannot be read, or is no mapping.
     """
@@ -22,7 +27,11 @@ def find_settings(path: Path, given: str | Path | None) -> dict[str, Any]:
         return read_settings(Path(given))
     folder = path if path.is_dir() else path.parent
     beside = [f for f in sorted(folder.glob("*.y*ml")) if f.suffix in SUFFIXES]
-    return read_settings(beside[0]) if len(beside) == 1 else {}
+    try:
+        return read_settings(beside[0]) if len(beside) == 1 else {}
+    except (CheckpointError, BackendError) as e:
+        log.warning("%s is left out: %s", beside[0], e)
+        return {}
 
 
 def read_settings(path: Path) -> dict[str, Any]:

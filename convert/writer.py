@@ -86,6 +86,8 @@ def write_release(
                 }
                 for stored_name, array in stored(floats).items():
                     out.add(stored_name, array)
+    for part in PARTS.keys() - parts.keys():  # of an earlier conversion into the same folder
+        sharded.remove(folder / file_of(part))
     config.save(folder / CONFIG)
 
 

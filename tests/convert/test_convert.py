@@ -178,3 +178,79 @@ def test_a_release_folder_converts_to_itself(tiny_release, tmp_path):
     assert config.default_voice == "tone"
     tensors = load_file(changed / "model.safetensors")
     assert {t.dtype for t in tensors.values()} == {np.dtype(np.float16)}
+
+
+def test_a_folder_that_is_still_read_is_not_written_over(runs, golden, tiny_release, tmp_path):
+    """Nor is anything written where an option names nothing: the old release stays as it is."""
+    out = tmp_path / "out"
+    release(runs, golden, out)
+    shutil.copytree(tiny_release / "voices", out / "voices")
+    was = {f: f.read_bytes() for f in sorted(out.rglob("*")) if f.is_file()}
+    other = str(runs / "speech" / "step_00000003.pt")
+    for options in (
+        ["--like", str(out)],
+        ["--voices", str(out / "voices")],
+        ["--voices", str(tmp_path / "nowhere")],
+        ["--card", str(tmp_path / "nowhere.md")],
+    ):
+        assert main([other, "--output", str(out), "--temperature", "0.3", *options]) == 2
+        assert {f: f.read_bytes() for f in sorted(out.rglob("*")) if f.is_file()} == was
+
+
+def test_nothing_of_an_earlier_conversion_is_left(runs, golden, tiny_release, tmp_path):
+    """A part or a voice's weights of another model would be opened with the new one."""
+    like, out = tmp_path / "like", tmp_path / "out"
+    release(runs, golden, like, "--lead", "0.2")
+    shutil.copytree(tiny_release / "voices", like / "voices")
+    shutil.copy(like / "voices/tone.wav", like / "voices/mine.wav")
+    shutil.copy(like / "voices/tone.txt", like / "voices/mine.txt")
+    release(runs, golden, out, "--quantize", "8")
+    shutil.copytree(like / "voices", out / "voices")
+    for name in ("tone.safetensors", "tone.json"):
+        (out / "voices" / name).write_bytes(b"of another model")
+    speech = str(runs / "speech" / "step_00000003.pt")
+    assert main([speech, "--output", str(out), "--voices", str(like / "voices")]) == 0
+    assert (
+        not (out / "duration.safetensors").exists() and not (out / "vocoder.safetensors").exists()
+    )
+    assert {f.name for f in (out / "voices").glob("tone.*")} == {"tone.wav", "tone.txt"}
+    load_engine(out, backend="torch")
+    assert main([speech, "--output", str(out), "--like", str(like), "--default-voice", "mine"]) == 0
+    assert {f.stem for f in (out / "voices").iterdir()} == {"tone", "mine"}
+    assert ModelConfig.load(out / "config.json").leading_pause == 0.2
+    assert main([speech, "--output", str(out), "--like", str(like), "--lead", "0"]) == 0
+    assert ModelConfig.load(out / "config.json").leading_pause == 0
+
+
+def test_voices_of_a_hub_release_come_along(runs, golden, tiny_release, tmp_path, monkeypatch):
+    like = tmp_path / "like"
+    release(runs, golden, like)
+    shutil.copytree(tiny_release / "voices", like / "voices")
+    monkeypatch.setattr("nanospeech.release.folder.resolve", lambda model: like)
+    speech = str(runs / "speech" / "step_00000003.pt")
+    assert main([speech, "--output", str(tmp_path / "out"), "--like", "someone/model"]) == 0
+    assert (tmp_path / "out/voices/tone.wav").exists()
+
+
+def test_a_duration_model_may_lie_in_a_release_folder(runs, golden, tmp_path):
+    release(runs, golden, tmp_path / "one")
+    speech = str(runs / "speech" / "step_00000003.pt")
+    kept = load_file(tmp_path / "one/duration.safetensors")
+    for n, given in enumerate((tmp_path / "one", tmp_path / "one/duration.safetensors")):
+        out = tmp_path / f"out{n}"
+        assert main([speech, "--output", str(out), "--duration", str(given)]) == 0
+        found = load_file(out / "duration.safetensors")
+        assert all(np.array_equal(found[name], kept[name]) for name in kept)
+    assert main([speech, "--output", str(tmp_path / "bare")]) == 0
+    words = [speech, "--output", str(tmp_path / "no"), "--duration", str(tmp_path / "bare")]
+    assert main(words) == 2
+
+
+def test_a_yaml_file_beside_a_checkpoint_may_be_about_something_else(runs, tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    shutil.copy(runs / "speech" / "step_00000003.pt", folder)
+    (folder / "notes.yml").write_text("- buy bread\n")
+    assert main([str(folder / "step_00000003.pt"), "--output", str(tmp_path / "out")]) == 0
+    named = ["--config", str(folder / "notes.yml")]
+    assert main([str(folder / "step_00000003.pt"), "--output", str(tmp_path / "out"), *named]) == 2
