@@ -38,7 +38,8 @@ def f5_reference(wave: np.ndarray, text: str, rate: int) -> tuple[np.ndarray, st
     """
     wave = without_edges(wave, rate)
     if (end := cut_at_silence(wave, rate)) < len(wave):
-        share = sounding(wave[:end], rate) / max(sounding(wave, rate), 1)
+        heard = sounding(wave, rate)  # 0: all of it is quieter than a sound has to be
+        share = sounding(wave[:end], rate) / heard if heard else end / len(wave)
         kept = first_part(text, share)
         log.warning(
             "the reference lasts %.1f s and was cut at %.1f s; its text was cut to %r, by its"

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from nanospeech.config import VocoderConfig
+from nanospeech.engine.codec_streaming import decode_pieces
 from nanospeech.release.voices import Prompt
 from nanospeech.text.language import Language
 from nanospeech.text.sentences import byte_length, pack, split_clauses, split_sentences
@@ -165,9 +166,10 @@ def vocode_chunk(engine: Any, prompt: Prompt, mel: np.ndarray) -> Iterator[np.nd
     whole, skip = in_context(engine, prompt, mel)
     hop, rate = engine.config.audio.hop_length, engine.config.audio.sample_rate
     done, total = 0, (len(mel) - 1) * hop
-    pieces = vocode(engine, whole, skip)
-    if engine.config.echo:
-        pieces, total = engine.vocode_stream(mel), len(mel) * hop
+    pieces, codec = vocode(engine, whole, skip), engine.config.codec
+    if codec is not None:
+        # a call of the engine for each piece, as it may be used by turns or in a thread of its own
+        pieces, total = decode_pieces(engine.decoded, mel, codec), len(mel) * hop
     for wave in pieces:
         begins, done = done == 0, done + len(wave)
         yield finish(wave, prompt, rate, begins, done == total)

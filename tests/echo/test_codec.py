@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
@@ -11,8 +13,12 @@ from convert.codec import read_codec
 from nanospeech.architectures import CodecConfig
 from nanospeech.commands import main
 from nanospeech.engine.codec_streaming import context, decode_pieces, whole_hops
+from nanospeech.engine.latents import LatentEngine
+from nanospeech.engine.worker import Worker
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.load import load_engine
+from nanospeech.release.voices import Prompt
+from nanospeech.speech.streaming import vocode_chunk
 
 from . import tiny
 
@@ -40,6 +46,22 @@ def test_codec_is_what_it_was_when_it_equalled_dacvae(folder, backend):
     pieces = list(engine.vocode_stream(latent, 7))
     assert [len(p) for p in pieces] == [672] * 7 + [96]
     assert np.abs(np.concatenate(pieces) - long).max() <= 1e-6
+
+
+def test_pieces_are_decoded_where_the_engine_works(folder, monkeypatch):
+    """By turns and in its thread, as arrays of MLX on a GPU belong to the thread that made them."""
+    worker, threads = Worker(lambda: load_engine(folder, "torch", dtype="float32")), []
+    decoded = LatentEngine.decoded
+
+    def seen(self, latent):
+        threads.append(threading.current_thread().name)
+        return decoded(self, latent)
+
+    monkeypatch.setattr(LatentEngine, "decoded", seen)
+    latent = np.random.default_rng(0).standard_normal((60, 8)).astype(np.float32)
+    prompt = Prompt(np.zeros((0, 8), np.float32), np.zeros(0, np.int64), 15.0, 1.0)
+    waves = list(vocode_chunk(worker, prompt, latent))
+    assert len(waves) > 1 and set(threads) == {"nanospeech"}
 
 
 def test_streaming_needs_the_context_that_it_takes(folder, monkeypatch):

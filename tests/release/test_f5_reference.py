@@ -71,6 +71,13 @@ def test_the_text_of_what_is_cut_off_goes_with_it(caplog):
     assert not kept[-round(0.05 * RATE) :].any()
 
 
+def test_a_quiet_recording_keeps_as_much_of_its_text_as_of_its_sound():
+    wave = 0.01 * steady(14.0)
+    kept, words = f5_reference(wave, "one two three four five six seven eight nine ten", RATE)
+    assert abs(len(kept) / RATE - 12.05) <= 0.02
+    assert words == "one two three four five six seven eight"
+
+
 def test_a_part_of_a_text_is_cut_at_a_mark_near_it_or_after_a_word():
     assert first_part("aa bb, cc dd ee ff", 0.4) == "aa bb,"
     assert first_part("aa bb, cc dd ee ff", 0.9) == "aa bb, cc dd ee"
