@@ -22,7 +22,7 @@ from nanospeech.errors import DataError, InputError
 
 AUDIO = (".mp3", ".wav", ".flac", ".ogg")
 TRANSCRIPT = ".normalized.txt"
-RESERVED = ("audio", "text", "speaker", "duration", "__key__", "__url__")
+RESERVED = ("audio", "text", "speaker", "duration", "sample_rate", "__key__", "__url__")
 
 
 @dataclass(frozen=True)
@@ -242,15 +242,25 @@ def rows_of(path: Path) -> Iterator[tuple[int, Any]]:
                 except ValueError as e:
                     yield number, e
         return
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
-    reader = csv.DictReader((line + "\n" for line in lines), delimiter=delimiter)
+    # tables with tabs are mostly written without quoting, and a text may begin with a quote
+    tabs = path.suffix.lower() == ".tsv"
+    form: dict[str, Any] = (
+        {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {"strict": True}
+    )
+    reader = csv.DictReader((line + "\n" for line in lines), **form)
     if not {"audio", "text"} <= set(reader.fieldnames or []):
         raise InputError(
             f"the first line of {path} should name the columns audio and text (and perhaps "
             f"speaker), got {reader.fieldnames}"
         )
-    for row in reader:
-        yield reader.line_num, row
+    try:
+        for row in reader:
+            yield reader.line_num, row
+    except csv.Error as e:
+        raise InputError(
+            f"line {reader.reader.line_num} of {path} is no CSV ({e}); write a quote in a text twice, and"
+            " quotes around that text"
+        ) from e
 
 
 def webdataset(path: Path) -> Iterator[Sample | Skip]:

@@ -251,7 +251,11 @@ def rows_of(path: Path) -> list[Row]:
 
 
 def measure(args: argparse.Namespace, people: People, rows: list[Row], path: Path) -> list[Row]:
-    """Speaks and compares what `rows` do not have yet; each row is written when it is known."""
+    """Speaks and compares what `rows` do not have yet; each row is written when it is known.
+
+    Returns:
+        The rows that are asked for, not those of other sentences, seeds or people.
+    """
     from tqdm import tqdm
 
     from nanospeech.load import load_engine
@@ -262,7 +266,7 @@ def measure(args: argparse.Namespace, people: People, rows: list[Row], path: Pat
     engine = load_engine(args.model, args.backend, args.device)
     whisper = metrics.load_whisper(args.whisper, args.threads)
     there = {row.key for row in rows}
-    tasks = []
+    asked, tasks = set(), []
     for prompt in args.prompts:
         for name in args.imitate:
             try:
@@ -273,8 +277,10 @@ def measure(args: argparse.Namespace, people: People, rows: list[Row], path: Pat
             for seed in args.seeds:
                 for n, reference in enumerate(found):
                     text = texts[(n + zlib.crc32(name.encode()) + 7 * seed) % len(texts)]
-                    if (prompt, name, reference.key, seed, text) not in there:
+                    asked.add(key := (prompt, name, reference.key, seed, text))
+                    if key not in there:
                         tasks.append((prompt, name, reference, seed, text))
+    rows = [row for row in rows if row.key in asked]
     if not tasks and not rows:
         raise InputError("none of --imitate has recordings for any of --prompts")
     with path.open("a", newline="", encoding="utf-8") as f:

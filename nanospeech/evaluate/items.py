@@ -178,17 +178,26 @@ def from_tar(path: Path) -> list[Item]:
 
 
 def from_folder(folder: Path, texts: Path = SENTENCES) -> list[Item]:
-    """Waves of a folder in order of their names, each with its .txt, or else the line of texts."""
+    """Waves of a folder in order of their names, each with its .txt, or else the line of texts.
+
+    Raises:
+        InputError: no waves, too few lines, or some have a .txt and others none.
+    """
     paths = sorted(p for p in folder.iterdir() if p.suffix.lower() in audio.FORMATS)
     if not paths:
         raise InputError(f"there are no {', '.join(audio.FORMATS)} files in {folder}")
-    lines = None if all(p.with_suffix(".txt").exists() for p in paths) else read_texts(texts)
+    bare = [p for p in paths if not p.with_suffix(".txt").exists()]
+    if 0 < len(bare) < len(paths):
+        raise InputError(
+            f"{bare[0]} has no {bare[0].stem}.txt, as {len(paths) - len(bare)} others have"
+        )
+    lines = read_texts(texts) if bare else None
     if lines is not None and len(lines) < len(paths):
         raise InputError(f"{folder} holds {len(paths)} waves, but {texts} only {len(lines)} lines")
     return [
         Item(
             p.stem,
-            lines[i] if lines else read_texts(p.with_suffix(".txt"))[0],
+            lines[i] if lines else " ".join(read_texts(p.with_suffix(".txt"))),
             truth=Recording(p),
         )
         for i, p in enumerate(paths)

@@ -106,7 +106,7 @@ def curate(
         InputError: there are shards already, or a speaker is not there.
         DataError: no clip can be used.
     """
-    keep_old(out, overwrite)
+    keep_old(samples, out, overwrite)
     kept, dropped = select(samples, speakers, options)
     people = Speakers(options.max_hours, options.speaker)
     work = partial(examine, options=options, load=load)
@@ -133,12 +133,16 @@ def curate(
     return summarise(people, dropped, options)
 
 
-def keep_old(out: Path, overwrite: bool) -> None:
+def keep_old(samples: Sequence[Sample], out: Path, overwrite: bool) -> None:
     """Makes the folder.
 
     Raises:
-        InputError: it has shards already.
+        InputError: it has shards already, or samples are read from it, which would replace both of
+            its sets by one of them.
     """
+    sides = {(out / side).resolve() for side in SIDES}
+    if used := {s.audio.path for s in samples if s.audio.path.resolve().parent in sides}:
+        raise InputError(f"{min(used)} is read and would be replaced; choose another --out")
     if not overwrite and (old := [p for side in SIDES for p in (out / side).glob("*.tar")]):
         raise InputError(f"{old[0].parent} holds shards already; pass --overwrite to replace them")
     out.mkdir(parents=True, exist_ok=True)
@@ -186,7 +190,7 @@ def spread_curate(
         runner: has portions worked on.
         load, recogniser: as of curate; all machines must be able to import it.
     """
-    keep_old(out, overwrite)
+    keep_old(samples, out, overwrite)
     kept, dropped = select(samples, speakers, options)
     each = replace(options, max_hours=None)
     settings = {"tool": "curate", "recogniser": recogniser, **asdict(each)}

@@ -235,8 +235,8 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     if not args.name or not command:
         p.error("a stage needs its name and, after --, its command")
-    paths = args.makes, args.clean, args.extends, args.aside
-    status = run_stage(record, args.name, command, args.needs, *paths)
+    a = args
+    status = run_stage(record, a.name, command, a.needs, a.makes, a.clean, a.extends, a.aside)
     return status if status >= 0 else 128 - status
 
 

@@ -251,6 +251,8 @@ def main(argv: list[str] | None = None) -> int:
     excluded = {key(t) for p in a.exclude for t in p.read_text(encoding="utf-8").splitlines()}
     texts = [t.strip() for t in a.texts.read_text(encoding="utf-8").splitlines()]
     texts = [t for t in texts if t and key(t) not in excluded]
+    if not texts:
+        raise InputError(f"{a.texts} has no sentences but those of --exclude; name more of them")
     a.out.mkdir(parents=True, exist_ok=True)
     kokoro = Kokoro(a.wheels, a.threads, a.voices, a.only, a.without)
     if a.plain:
@@ -269,7 +271,10 @@ def main(argv: list[str] | None = None) -> int:
                 found = [tar.extractfile(m) for m in tar if m.name.endswith(".json")]
                 seconds += sum(json.load(f)["duration"] for f in found if f)
         else:
-            seconds += write_shard(path, kokoro, lines, a)
+            made = write_shard(path, kokoro, lines, a)
+            if not made:
+                raise InputError(f"nothing could be made of {len(lines)} sentences of {a.texts}")
+            seconds += made
             print(
                 f"{path.name}: {seconds / 3600:.2f} of {a.hours / of:.2f} hours after "
                 f"{(time.monotonic() - start) / 60:.0f} minutes",

@@ -205,3 +205,25 @@ def test_another_models_rows_are_not_added_to_a_table(tiny_aligned, tmp_path):
     config.write_text(config.read_text().replace("}", " }", 1))
     with pytest.raises(InputError, match="model was"):
         check_settings(tmp_path, settings(), "cloning.csv")
+
+
+def test_the_report_is_of_what_is_asked_alone(people, tiny_aligned, tmp_path, monkeypatch):
+    """Rows of other seeds and sentences stay in the table, and out of the figures."""
+    monkeypatch.setattr(cloning.metrics, "load_whisper", lambda *_: None)
+    monkeypatch.setattr(cloning.metrics, "transcribe", lambda *_: "nothing")
+    table = tmp_path / "cloning.csv"
+    sentences = tmp_path / "sentences.txt"
+    sentences.write_text("good morning\n")
+    words = [str(tiny_aligned), "--people", "a.tar", "--out", str(tmp_path), "--backend", "torch"]
+    words += ["--sentences", str(sentences), "--references", "1"]
+    name = sorted(people.of)[0]
+
+    def measured(*seeds: str) -> list[cloning.Row]:
+        args = cloning.build_parser().parse_args([*words, "--imitate", name, "--seeds", *seeds])
+        return cloning.measure(args, people, cloning.rows_of(table), table)
+
+    assert [row.seed for row in measured("0", "1")] == [0, 1]
+    assert [row.seed for row in measured("1", "2")] == [1, 2]
+    sentences.write_text("good evening\n")
+    assert [row.text for row in measured("1")] == ["good evening"]
+    assert len(cloning.rows_of(table)) == 4

@@ -61,6 +61,15 @@ def test_every_clip_is_on_the_side_of_its_key(tmp_path):
     assert not any(is_held_out(key, 0) for key in TEXTS)
 
 
+def test_a_set_that_is_read_is_not_replaced(tmp_path):
+    """Its held-out clips are not among those of training, and would be lost."""
+    _, sides = split(tmp_path, held_out=2)
+    samples = find([tmp_path / "train"])[0]
+    with pytest.raises(InputError, match="is read and would be replaced"):
+        curate(samples, tmp_path, CurateOptions(held_out=2), overwrite=True)
+    assert {side: set(clips(tmp_path, side)) for side in sides} == sides
+
+
 def test_copies_at_another_speed_are_trained_on_only_and_make_no_voices(tmp_path):
     plain, _ = split(tmp_path / "plain", held_out=2)
     summary, sides = split(tmp_path / "varied", held_out=2, vary=(0.1,))

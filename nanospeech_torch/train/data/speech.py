@@ -314,7 +314,8 @@ class DurationBatches(SpeechBatches):
         if seam is not None:
             prompt = seam + quiet_start(item["mel"][seam:])
         pace = np.exp(rng.uniform(-STRETCH, STRETCH)) if rng.random() < 0.5 else 1.0
-        pace = 1.0 if frames * pace > self.plan.max_duration else pace
+        longest = frames * pace > self.plan.max_duration
+        pace = 1.0 if longest or len(ids) > (frames * pace - wordless) // 2 - 1 else pace
         heard = stretched(item["mel"][:prompt], pace)
         total = max(1, round((frames - prompt) * pace)) + (0 if wordless else len(heard))
         return {**item, "ids": ids, "rng": rng, "known": len(said), "heard": heard, "total": total}
