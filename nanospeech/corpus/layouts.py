@@ -258,8 +258,8 @@ def rows_of(path: Path) -> Iterator[tuple[int, Any]]:
             yield reader.line_num, row
     except csv.Error as e:
         raise InputError(
-            f"line {reader.reader.line_num} of {path} is no CSV ({e}); write a quote in a text twice, and"
-            " quotes around that text"
+            f"{path} is no CSV near line {reader.reader.line_num}: {e}; put quotes around a text"
+            " that has some, and write each of these twice"
         ) from e
 
 
