@@ -42,7 +42,7 @@ from nanospeech.corpus.held_out import is_held_out
 from nanospeech.corpus.layouts import find
 from nanospeech.errors import DataError, InputError
 from nanospeech.prepare.curate_clips import CurateOptions
-from nanospeech.prepare.recogniser import misheard, whisper
+from nanospeech.prepare.recogniser import Heard, misheard, whisper
 from nanospeech.release.voices import PACES, Voice, find_voice
 from nanospeech.text.sentences import encode
 
@@ -92,16 +92,18 @@ def read_clips(shards: Sequence[str], one_in: int) -> Iterator[Clip]:
 def audible(clips: list[Clip], recogniser: str, out: Path) -> tuple[list[Clip], list[str]]:
     """The clips whose words a recogniser finds, and the keys of the others.
 
-    What it heard is kept in out/heard.json.
+    What it heard is kept in out/heard.csv, by recogniser and sound, and not heard again.
     """
-    kept = out / "heard.json"
-    heard = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
-    for clip in tqdm(clips, "listening", unit="clip", leave=False):
-        if clip.key not in heard:
-            heard[clip.key] = whisper(recogniser)(clip.wave)
-    kept.write_text(json.dumps(heard, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    found: dict[str, str] = {}
+    with Heard(out / "heard.csv", recogniser) as heard:
+        for clip in tqdm(clips, "listening", unit="clip", leave=False):
+            crc = zlib.crc32(clip.wave.tobytes())
+            if (known := heard.known.get(clip.key, {}).get(crc)) is None:
+                known = whisper(recogniser)(clip.wave)
+                heard.add_crc(clip.key, crc, clip.text, known)
+            found[clip.key] = known
     limit = CurateOptions().max_wer
-    bad = [c.key for c in clips if misheard(c.text, heard[c.key]) > limit]
+    bad = [c.key for c in clips if misheard(c.text, found[c.key]) > limit]
     return [c for c in clips if c.key not in bad], bad
 
 

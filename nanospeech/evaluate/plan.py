@@ -85,6 +85,7 @@ def recorded_tasks(args: argparse.Namespace) -> Iterator[Task]:
     rows: dict[str, list[Path]] = {}
     for given in args.recordings:
         name, equals, path = given.partition("=")
+        equals = "" if Path(given).exists() else equals  # folders such as set=1 are no names
         path = Path(path if equals else given)
         rows.setdefault(name if equals else path.stem, []).append(path)
     one = args.ref_audio or (args.voice and args.voice != "all" and "," not in args.voice)

@@ -88,7 +88,13 @@ def transcribe(
         sample_rate: of the wave, in Hz.
         language: code of the spoken language; it is not detected.
         beam: beam width.
+
+    Raises:
+        InputError: the recogniser does not know the language.
     """
+    known = getattr(model, "supported_languages", [language])
+    if language not in known:
+        raise InputError(f"Whisper has no language {language!r}; choose a code such as en, de, zh")
     # Whisper falls back to random sampling where beam search fails: seed it
     require("ctranslate2", "eval").set_random_seed(0)
     segments, _ = model.transcribe(

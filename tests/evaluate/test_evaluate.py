@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -18,6 +19,7 @@ from nanospeech.audio import wave as audio
 from nanospeech.errors import InputError
 from nanospeech.evaluate import __main__ as evaluate
 from nanospeech.evaluate import items as evaluate_items
+from nanospeech.evaluate.plan import plan
 from nanospeech.evaluate.results import Results
 from nanospeech.measure import metrics
 from tests.evaluate.conftest import TEXTS
@@ -177,6 +179,11 @@ def test_recordings_are_rows_too_and_tables_are_joined(arguments, tmp_path):
     assert asked == row["utterances"] == 4 and row["perfect"] == 1
     assert row["name"] == "human" and row["steps"] is None and not {"rtf", "leaks"} & row.keys()
     assert not list(args.out.rglob("*.wav"))
+    part = tmp_path / "set=1" / "speech.tar"
+    part.parent.mkdir()
+    shutil.copy(SHARD, part)
+    args.recordings = [str(part)]
+    assert {task.name for task in plan(args)} == {"speech"}
     args = arguments("--compare", str(tmp_path / "h"))
     joined, _ = run(args)
     assert [r["name"] for r in joined["compared"]] == ["human (h)"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -118,3 +119,10 @@ def test_a_recogniser_measures_recordings(tmp_path, capsys):
     assert evaluate.main([*argv, "--metrics", "wer", "--jobs", "1"]) == 0
     (row,) = json.loads(capsys.readouterr().out.splitlines()[-1])["rows"]
     assert row["utterances"] == 4 and row["wer"] < 0.2
+
+
+def test_a_language_that_the_recogniser_lacks_is_named():
+    pytest.importorskip("ctranslate2")
+    model = SimpleNamespace(supported_languages=["en", "de"])
+    with pytest.raises(InputError, match="no language 'english'"):
+        metrics.transcribe(model, np.zeros(100, np.float32), language="english")

@@ -327,3 +327,26 @@ def test_wrong_wishes_end_with_a_line(with_both, tmp_path, capsys):
     assert "could be its prompt" in capsys.readouterr().err
     assert durations.main(["--shards", path, "--set-pace", *flags]) == 2
     assert "--set-pace needs --own" in capsys.readouterr().err
+
+
+def test_what_another_recogniser_or_of_another_sound_was_heard_does_not_count(
+    tmp_path, monkeypatch
+):
+    calls = []
+
+    def whisper(name: str):
+        def listen(wave: np.ndarray) -> str:
+            calls.append((name, len(wave)))
+            return "good morning to you" if name == "large" else "goo mourning two ewe"
+
+        return listen
+
+    monkeypatch.setattr(durations, "whisper", whisper)
+    wave = np.ones(24_000, np.float32)
+    clips = [durations.Clip("one", "good morning to you", "", wave)]
+    for _ in range(2):
+        assert durations.audible(clips, "tiny", tmp_path) == ([], ["one"])
+    assert durations.audible(clips, "large", tmp_path) == (clips, [])
+    longer = [durations.Clip("one", "good evening", "", wave[:-1])]
+    assert durations.audible(longer, "large", tmp_path)[1] == ["one"]
+    assert calls == [("tiny", 24_000), ("large", 24_000), ("large", 23_999)]
