@@ -181,13 +181,14 @@ def from_folder(folder: Path, texts: Path = SENTENCES) -> list[Item]:
     """Waves of a folder in order of their names, each with its .txt, or else the line of texts.
 
     Raises:
-        InputError: no waves, too few lines, or some have a .txt and others none.
+        InputError: no waves, too few lines, or some have a .txt and others none, and no texts are
+            named.
     """
     paths = sorted(p for p in folder.iterdir() if p.suffix.lower() in audio.FORMATS)
     if not paths:
         raise InputError(f"there are no {', '.join(audio.FORMATS)} files in {folder}")
     bare = [p for p in paths if not p.with_suffix(".txt").exists()]
-    if 0 < len(bare) < len(paths):
+    if texts == SENTENCES and 0 < len(bare) < len(paths):
         raise InputError(
             f"{bare[0]} has no {bare[0].stem}.txt, as {len(paths) - len(bare)} others have"
         )

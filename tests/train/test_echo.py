@@ -187,7 +187,8 @@ def test_durations_teach_neither_the_text_encoder_nor_the_network():
     assert taught == {f"transformer.text_duration.{name}" for name in layers}
 
 
-def test_tokens_last_as_long_as_another_model_hears():
+def test_tokens_last_as_long_as_another_model_hears(monkeypatch):
+    monkeypatch.setattr("nanospeech.engine.upsampling.MASKED", 0.0)  # as of clear recordings
     release = open_release("nanospeech/default")
     teacher = load_objective(release)
     aligner = TextAligner(teacher.transformer, release.config.audio)

@@ -183,13 +183,14 @@ class Nanospeech(Objective):
         return (c.model_guidance * (conditional - unconditional)).masked_fill(~moved, 0)
 
     def place_tokens(
-        self, batch: Batch, mel: Tensor, heard: Tensor, dit: DiT | None = None
+        self, batch: Batch, mel: Tensor, heard: Tensor | None = None, dit: DiT | None = None
     ) -> tuple[Tensor | None, Tensor | None, Sums]:
         """Token states and the token of each patch, for text_upsampling average and aligned.
 
         With the aligner's losses, if there is one; of another network with these parts if given.
-        mel and heard are those of spoken_and_heard.
+        mel and heard are those of spoken_and_heard; without heard, it is the mel.
         """
+        heard = mel if heard is None else heard
         dit = dit or self.transformer
         p = dit.config.patch_size
         if dit.config.text_upsampling == "none":

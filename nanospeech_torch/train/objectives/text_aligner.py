@@ -32,7 +32,10 @@ class TextAligner:
 
     @torch.no_grad()
     def durations(self, batch: EchoBatch) -> Tensor:
-        """How long each token lasts, in patches of that model: int64 (B, T), 0 past the text."""
+        """How long each token lasts, in patches of that model: int64 (B, T), 0 past the text.
+
+        As engine.align finds it in clear recordings; nothing is fitted to noise or narrow bands.
+        """
         device = batch.mel.device
         self.dit.to(device)
         with torch.autocast(device.type, enabled=False):
