@@ -116,9 +116,9 @@ def changed(read: Model, o: ConvertOptions) -> Model:
         vocoder, parts["vocoder"] = read_vocoder(o.vocoder)
         config = dataclasses.replace(config, vocoder=vocoder)
     if o.like is not None:
-        read = completed(dataclasses.replace(read, config=config, parts=parts), o.like)
-        config = dataclasses.replace(read.config, **o.chosen("leading_pause", "licence"))
-        parts = dict(read.parts)
+        read = dataclasses.replace(read, config=config, parts=parts)
+        read = completed(read, o.like, o.chosen(*known))
+        config, parts = read.config, dict(read.parts)
     if o.student is not None:
         if o.voices is not None:
             raise InputError("--student has learnt the model's voices; --voices replaces them")
@@ -166,9 +166,8 @@ def write(read: Model, folder: Path, o: ConvertOptions) -> None:
         write_release(folder, read.config, read.parts, dtype)
         read.tokenizer.save(folder / "vocab.txt")
         write_encoder(read, folder)
-        new = voices is not None or read.like is not None
-        for old in [f for p in own for f in (folder / "voices").glob(p)] if new else []:
-            old.unlink()  # of an earlier conversion into the same folder
+        if voices is not None or read.like is not None:
+            remove(folder / "voices", own)  # of an earlier conversion into the same folder
         if voices is not None:
             left_out = shutil.ignore_patterns(*own) if o.voices else None
             shutil.copytree(voices, folder / "voices", ignore=left_out, dirs_exist_ok=True)
@@ -180,6 +179,13 @@ def write(read: Model, folder: Path, o: ConvertOptions) -> None:
         (folder / "README.md").write_text(card, encoding="utf-8")
     except OSError as e:
         raise InputError(f"cannot write {folder}: {e}") from e
+
+
+def remove(folder: Path, patterns: Sequence[str]) -> None:
+    """Deletes the files of a folder whose names are of some patterns."""
+    for pattern in patterns:
+        for file in folder.glob(pattern):
+            file.unlink()
 
 
 def write_encoder(read: Model, folder: Path) -> None:

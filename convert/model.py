@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -137,8 +137,11 @@ def sampled(config: ModelConfig, values: Any, where: str) -> ModelConfig:
     return dataclasses.replace(config, **{name: known[name] for name in SAMPLING})
 
 
-def completed(read: Model, folder: str | Path) -> Model:
+def completed(read: Model, folder: str | Path, chosen: Container[str] = ()) -> Model:
     """A model with the duration model, the vocoder and the postfilter of a release, if it has none.
+
+    Args:
+        chosen: settings that the user chose, which stay even where they are 0.
 
     Raises:
         InputError: the release has another vocabulary.
@@ -152,7 +155,7 @@ def completed(read: Model, folder: str | Path) -> Model:
             parts[part] = other.parts[part]
             config = dataclasses.replace(config, **{part: getattr(other.config, part)})
     for name in ("postfilter", "leading_pause", "licence"):
-        if not getattr(config, name):
+        if name not in chosen and not getattr(config, name):
             config = dataclasses.replace(config, **{name: getattr(other.config, name)})
     return dataclasses.replace(read, config=config, parts=parts, like=other.folder)
 

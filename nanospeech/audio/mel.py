@@ -29,12 +29,17 @@ def to_hertz(mels: np.ndarray | float) -> Any:
     return 700 * (10 ** (mels / 2595) - 1)
 
 
+def band_edges(sample_rate: int, n_mels: int) -> np.ndarray:
+    """Hz at which bands begin, peak and end: (M + 2,), of band i those at i, i + 1 and i + 2."""
+    return to_hertz(np.linspace(0, to_mels(sample_rate / 2), n_mels + 2))
+
+
 @lru_cache
 def filterbank(sample_rate: int, n_fft: int, n_mels: int) -> np.ndarray:
     """Triangular filters on the HTK mel scale from 0 to Nyquist, peak 1: float32 (n_fft/2+1, M)."""
     nyquist = sample_rate / 2
     bins = np.linspace(0, nyquist, n_fft // 2 + 1)
-    edges = to_hertz(np.linspace(0, to_mels(nyquist), n_mels + 2))
+    edges = band_edges(sample_rate, n_mels)
     width = np.diff(edges)
     distance = edges[None, :] - bins[:, None]
     rising = -distance[:, :-2] / width[:-1]

@@ -49,7 +49,7 @@ from nanospeech.release.folder import resolve
 from nanospeech.text.sentences import is_speakable
 
 from . import cloning_report as report
-from .items import SENTENCES, read_texts
+from .items import SENTENCES, named, read_texts
 from .results import check_settings, digest
 
 log = logging.getLogger("nanospeech")
@@ -178,11 +178,11 @@ def samples_of(paths: Sequence[str]) -> list[Sample]:
     together: list[Path] = []
     found: list[Sample] = []
     for path in paths:
-        name, equals, rest = path.partition("=")
-        if not equals or Path(path).exists():
-            together.append(Path(path))
+        name, place = named(path)
+        if name is None:
+            together.append(place)
             continue
-        own = find([Path(rest)])[0]
+        own = find([place])[0]
         found += [replace(s, speaker=name, key=f"{name}-{s.key}") for s in own]
     return [*(find(together)[0] if together else []), *found]
 

@@ -177,6 +177,12 @@ def from_tar(path: Path) -> list[Item]:
     ]
 
 
+def named(given: str) -> tuple[str | None, Path]:
+    """The name and the path of "NAME=PATH"; of a path alone, which may have a = in it, no name."""
+    name, equals, path = given.partition("=")
+    return (name, Path(path)) if equals and not Path(given).exists() else (None, Path(given))
+
+
 def from_folder(folder: Path, texts: Path = SENTENCES) -> list[Item]:
     """Waves of a folder in order of their names, each with its .txt, or else the line of texts.
 

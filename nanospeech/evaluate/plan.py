@@ -17,7 +17,7 @@ from nanospeech.release.folder import load_config, resolve
 from nanospeech.release.voices import default_voice, find_voice, list_voices
 from nanospeech.speech.student import is_taught
 
-from .items import Prompt, Recording, read_items, read_recordings
+from .items import Prompt, Recording, named, read_items, read_recordings
 from .results import Results
 from .worker import Settings, Task
 
@@ -84,10 +84,8 @@ def recorded_tasks(args: argparse.Namespace) -> Iterator[Task]:
     """Recordings to measure; with similarity to the prompt where one voice is named."""
     rows: dict[str, list[Path]] = {}
     for given in args.recordings:
-        name, equals, path = given.partition("=")
-        equals = "" if Path(given).exists() else equals  # folders such as set=1 are no names
-        path = Path(path if equals else given)
-        rows.setdefault(name if equals else path.stem, []).append(path)
+        name, path = named(given)
+        rows.setdefault(path.stem if name is None else name, []).append(path)
     one = args.ref_audio or (args.voice and args.voice != "all" and "," not in args.voice)
     prompt = voices(args)[0][2] if one else None
     for name, paths in rows.items():

@@ -20,6 +20,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +161,7 @@ def run_stage(
     makes: list[Path],
     clean: list[Path],
     extends: bool = False,
-    aside: list[Path] | None = None,
+    aside: Sequence[Path] = (),
 ) -> int:
     """Runs a stage unless it is done; records its time even if it fails.
 
@@ -193,7 +194,7 @@ def run_stage(
     record.save()
     for path in clean if not goes_on else []:
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    for path in (aside or []) if not goes_on else []:
+    for path in aside if not goes_on else []:
         if path.exists():
             kept = put_aside(path)
             say(f"== {name}: what it needs has changed, it begins again; {path} is now {kept}")
@@ -235,8 +236,9 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     if not args.name or not command:
         p.error("a stage needs its name and, after --, its command")
-    a = args
-    status = run_stage(record, a.name, command, a.needs, a.makes, a.clean, a.extends, a.aside)
+    status = run_stage(
+        record, args.name, command, args.needs, args.makes, args.clean, args.extends, args.aside
+    )
     return status if status >= 0 else 128 - status
 
 

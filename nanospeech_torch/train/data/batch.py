@@ -41,7 +41,7 @@ class LossConfig:
     spoil: float = option(
         0.0,
         "chance that the prompt of a pair is a poor recording (noise, narrow band), and "
-        "what follows is clean; 0.3 for prompts that users bring",
+        "what follows is clean; what 0.3 gives and costs is in docs/any_voice.md",
     )
     prior: float = option(1.0, "weight of the aligner's mean loss")
     duration: float = option(0.1, "weight of the aligner's duration loss")
@@ -56,7 +56,7 @@ class LossConfig:
         if not 0 <= self.colour <= 2:
             raise InputError(f"loss.colour is {self.colour}; choose 0 to 2, best 0.4")
         if not 0 <= self.spoil <= 1:
-            raise InputError(f"loss.spoil is {self.spoil}; choose 0 to 1, best 0.3")
+            raise InputError(f"loss.spoil is {self.spoil}; choose 0 to 1")
         if not 0 <= self.model_guidance < 1:
             # targets feed back through the average and diverge at 1 and beyond
             raise InputError(f"loss.model_guidance is {self.model_guidance}; choose 0 to below 1")

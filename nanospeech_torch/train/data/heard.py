@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nanospeech.audio.mel import CLAMP, to_hertz, to_mels
+from nanospeech.audio.mel import CLAMP, band_edges, to_mels
 from nanospeech.config import AudioConfig
 
 
@@ -35,7 +35,7 @@ def warped(mel_NM: np.ndarray, stretch: float, sample_rate: int) -> np.ndarray:
     """
     bands = mel_NM.shape[1]
     top = to_mels(sample_rate / 2)
-    hertz = to_hertz(np.linspace(0, top, bands + 2)[1:-1])
+    hertz = band_edges(sample_rate, bands)[1:-1]
     # the band, as a fraction, whose frequency is mapped to each band
     at = np.clip(to_mels(hertz / stretch) / top * (bands + 1) - 1, 0, bands - 1)
     low = np.minimum(at.astype(int), bands - 2)
@@ -71,9 +71,9 @@ def spoiled(mel_NM: np.ndarray, audio: AudioConfig, rng: np.random.Generator) ->
         rng: everything is drawn from it.
     """
     width = audio.sample_rate / audio.n_fft
-    hertz = to_hertz(np.linspace(0, to_mels(audio.sample_rate / 2), audio.n_mels + 2))
-    bins = np.maximum((hertz[2:] - hertz[:-2]) / (2 * width), 1)  # that a band is the sum of
-    hertz = hertz[1:-1]
+    edges = band_edges(audio.sample_rate, audio.n_mels)
+    bins = np.maximum((edges[2:] - edges[:-2]) / (2 * width), 1)  # that a band is the sum of
+    hertz = edges[1:-1]
     kind = rng.random()
     mel = mel_NM.astype(np.float64)
 

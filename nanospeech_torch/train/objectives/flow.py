@@ -136,7 +136,6 @@ class Nanospeech(Objective):
 
     def spoken_and_heard(self, batch: Batch, valid_BN: Tensor) -> tuple[Tensor, Tensor]:
         """The mel, and what is heard of it as a condition, in the ODE's units."""
-
         audio, prompts = self.audio, batch.heard.shape[1]
         mel = layers.masked((batch.mel - audio.mel_mean) / audio.mel_std, valid_BN)
         if not prompts:
@@ -195,10 +194,10 @@ class Nanospeech(Objective):
         p = dit.config.patch_size
         if dit.config.text_upsampling == "none":
             return None, None, {}
-        tokens = (batch.text >= 0).sum(1)
         hidden = dit.embed_tokens(batch.text)
         if dit.config.text_upsampling == "aligned":
-            return hidden, *self.align(dit, batch, hidden, (mel, heard), tokens)
+            return hidden, *self.align(dit, batch, hidden, mel, heard)
+        tokens = (batch.text >= 0).sum(1)
         patches, lens = -(-mel.shape[1] // p), (batch.lens + p - 1) // p
         before = batch.wordless // p
         return hidden, later(average_path(tokens, lens - before, patches), before, 0), {}
@@ -225,11 +224,10 @@ class Nanospeech(Objective):
         dit: DiT,
         batch: Batch,
         hidden_BTD: Tensor,
-        sound_BNM: tuple[Tensor, Tensor],
-        tokens_B: Tensor,
+        mel_BNM: Tensor,
+        heard_BNM: Tensor,
     ) -> tuple[Tensor, Sums]:
         """The searched token of each patch, the mean loss and the duration loss."""
-        mel_BNM, heard_BNM = sound_BNM
         aligner = dit.aligner
         assert aligner is not None
         p = dit.config.patch_size
@@ -245,7 +243,9 @@ class Nanospeech(Objective):
         with torch.no_grad(), torch.autocast(mel_BNM.device.type, enabled=False):
             # a text without the reference's words begins where that ends
             before = batch.wordless // p
-            spoken, index = search(earlier(target, before), means, lens - before, tokens_B)
+            spoken, index = search(
+                earlier(target, before), means, lens - before, (batch.text >= 0).sum(1)
+            )
             index = later(index, before, 0)
             mask = mask & ~layers.length_mask(before, target.shape[1])
         error = 0.5 * (target - layers.gather_tokens(means, index)).square().mean(-1)
