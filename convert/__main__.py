@@ -55,6 +55,12 @@ def build_parser() -> argparse.ArgumentParser:
         help="run of `nanospeech train distill` of this model for all its voices: added to the"
         " model, it speaks for it",
     )
+    parser.add_argument(
+        "--imitator",
+        metavar="RELEASE",
+        help="release folder of a model that imitates: added to this one, it speaks in the voice of"
+        " recordings",
+    )
     parser.add_argument("--voices", help="folder of built-in voices to copy in")
     parser.add_argument(
         "--weights", choices=("ema", "raw"), default="ema", help="averaged (default) or raw"

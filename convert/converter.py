@@ -15,7 +15,7 @@ from torch import Tensor
 
 from nanospeech.config import ModelConfig, PostfilterConfig
 from nanospeech.errors import InputError
-from nanospeech.release.folder import CONFIG
+from nanospeech.release.folder import CONFIG, PIECES, VOCAB, open_release
 
 from .card import card_rows, model_card, renewed_card
 from .codec import read_codec
@@ -31,6 +31,7 @@ from .writer import check_release, is_release, quantized, write_release
 log = logging.getLogger("nanospeech")
 
 OWN = "own"  # the module of this project's checkpoints
+IMITATOR = "imitator"  # folder in a release of the model that speaks after recordings
 
 
 def convert(
@@ -130,11 +131,27 @@ def changed(read: Model, o: ConvertOptions) -> Model:
         log.warning("the student is left out: it was taught with %s", what)
         config = dataclasses.replace(config, student=None)
         del parts["student"]
+    if o.imitator is not None:
+        read = dataclasses.replace(read, imitator=check_imitator(config, o.imitator))
+        config = dataclasses.replace(config, imitator=IMITATOR)
     if o.codec is not None:
         config, parts["codec"] = add_codec(config, o.codec)
     if o.quantize is not None:
         config = quantized(config, parts, o.quantize)
     return dataclasses.replace(read, config=config, parts=parts)
+
+
+def check_imitator(config: ModelConfig, folder: str | Path) -> Path:
+    """The folder of a model that can imitate for another.
+
+    Raises:
+        InputError: it does not imitate, or its mels are others.
+    """
+    own = open_release(folder)
+    if not own.config.imitates:
+        raise InputError(f"--imitator {folder} does not imitate; name a model that does")
+    config.as_imitator(own.config)
+    return own.folder
 
 
 def add_codec(config: ModelConfig, path: str | Path) -> tuple[ModelConfig, Mapping[str, Tensor]]:
@@ -166,6 +183,8 @@ def write(read: Model, folder: Path, o: ConvertOptions) -> None:
         write_release(folder, read.config, read.parts, dtype)
         read.tokenizer.save(folder / "vocab.txt")
         write_encoder(read, folder)
+        if read.imitator is not None and read.config.imitator is not None:
+            copy_imitator(read.imitator, folder / read.config.imitator)
         if voices is not None or read.like is not None:
             remove(folder / "voices", own)  # of an earlier conversion into the same folder
         if voices is not None:
@@ -198,6 +217,14 @@ def write_encoder(read: Model, folder: Path) -> None:
         (folder / name / CONFIG).write_text(written, encoding="utf-8")
     elif own := read.file(name):
         shutil.copytree(own, folder / name, dirs_exist_ok=True)
+
+
+def copy_imitator(source: Path, folder: Path) -> None:
+    """Copies what of a release folder a model needs of its imitator."""
+    folder.mkdir(exist_ok=True)
+    for pattern in (CONFIG, "model*.safetensors*", VOCAB, PIECES, "README.md"):
+        for file in source.glob(pattern):
+            shutil.copy(file, folder)
 
 
 def copy_voices(source: Path, folder: Path, taught: Sequence[str], weights: bool) -> None:

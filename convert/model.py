@@ -75,6 +75,7 @@ class Model:
     encoder: dict[str, Any] | None = None  # config.json of the text encoder that was trained
     voices: tuple[str, ...] = ()  # of its teacher, whose weights are for it too
     like: Path | None = None  # the release that lent it what it had not
+    imitator: Path | None = None  # folder of the model that speaks after recordings
     dtype: str = "float16"  # in which it is written where no other is asked for
 
     def file(self, name: str) -> Path | None:
@@ -233,7 +234,8 @@ def from_release(folder: str | Path, vocab: str | Path | None) -> Model:
         codec=config.codec if "codec" in parts else None,
         student=config.student if "student" in parts else None,
     )
-    return Model(config, tokenizer, parts, folder=release.folder)
+    imitator = config.imitator and release.folder / config.imitator
+    return Model(config, tokenizer, parts, folder=release.folder, imitator=imitator or None)
 
 
 def find_tokenizer(

@@ -23,6 +23,8 @@ class ConvertOptions:
             distilled model of its teacher.
         student: run of `nanospeech train distill` with this model as teacher, of all its voices;
             it is added to the model, which it then speaks for.
+        imitator: release folder of a model that imitates, whose mels are this one's: it is added to
+            the model, and speaks after recordings.
         codec: DAC-VAE's weights.pth, or a release folder, for models of its latents.
         vocab: vocab.txt, where the checkpoint does not carry its vocabulary; or a tokenizer.json.
         voices: folder of built-in voices to copy, without their weights and paces; by default all
@@ -49,6 +51,7 @@ class ConvertOptions:
     vocoder: str | Path | None = None
     like: str | Path | None = None
     student: str | Path | None = None
+    imitator: str | Path | None = None
     codec: str | Path | None = None
     vocab: str | Path | None = None
     voices: str | Path | None = None

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import logging
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -31,6 +32,7 @@ SCHEDULES = ("epss", "uniform")
 GUIDANCES = ("cfg", "cfg-zero")
 UPSAMPLINGS = ("none", "average", "aligned")
 RULES = ("nanospeech", "f5")
+FOLDER_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 POOLINGS = ("mean", "tokens")
 PROMPTS = ("frames", "statistics")
 STEPS = 7  # of the solver, for models that were not made for another number
@@ -256,6 +258,9 @@ class ModelConfig:
     echo: EchoConfig | None = None
     echo_sampling: EchoOptions | None = None
     student: StudentConfig | None = None
+    # Folder beside the weights of a whole model, which speaks in the voice of recordings. It has
+    # neither vocoder nor durations of its own.
+    imitator: str | None = None
     codec: CodecConfig | None = None
     text_encoder: TextEncoderConfig | None = None
     # Whether it imitates any recording (--ref-audio). None: unknown. False: it speaks only in the
@@ -281,6 +286,13 @@ class ModelConfig:
             raise InputError(f"tokenizer {self.tokenizer!r}; choose from {TOKENIZERS}")
         if self.rules not in RULES:
             raise InputError(f"rules {self.rules!r}; choose from {RULES}")
+        if self.imitator is not None and not FOLDER_NAME.fullmatch(str(self.imitator)):
+            raise InputError(f"imitator {self.imitator!r} should be the plain name of a folder")
+
+    @property
+    def takes_recordings(self) -> bool:
+        """Whether it speaks in the voice of any recording, as far as is known."""
+        return self.imitates is not False or self.imitator is not None
 
     def as_student(self) -> ModelConfig:
         """The config of the folder's student."""
@@ -290,6 +302,30 @@ class ModelConfig:
         dit = dataclasses.replace(self.dit, max_strength=s.max_strength)
         return dataclasses.replace(
             self, dit=dit, steps=s.steps, step_counts=s.step_counts, student=None
+        )
+
+    def as_imitator(self, own: ModelConfig) -> ModelConfig:
+        """The config of the folder's imitator.
+
+        Args:
+            own: in the imitator's folder.
+
+        Raises:
+            InputError: its mels or its kind are not this model's.
+        """
+        mine, its = (
+            (a.sample_rate, a.n_fft, a.hop_length, a.n_mels) for a in (self.audio, own.audio)
+        )
+        if mine != its or self.echo or own.echo:
+            raise InputError(f"{self.name} and its imitator {own.name} make different mels")
+        return dataclasses.replace(
+            own,
+            duration=None,
+            vocoder=self.vocoder,
+            default_voice=None,
+            student=None,
+            imitator=None,
+            imitates=True,
         )
 
     @property

@@ -22,7 +22,7 @@ from .graph import Derived, Graph, floats
 from .networks import SpeechGraphs, checked, duration_graph
 from .vocoder import VocosNetwork
 
-TYPES = {"F16": "float16", "F32": "float32", "BF16": "bfloat16"}
+TYPES = {"F16": "float16", "F32": "float32", "BF16": "bfloat16", "U32": "uint8"}
 # how a weight is made of what is stored: the operators that do so, and their attributes
 MADE: Mapping = {
     floats: (),
@@ -35,22 +35,22 @@ def export(folder: str | Path) -> list[Path]:
     """Writes the graphs of a release folder beside its weights.
 
     Args:
-        folder: with weights in floats.
+        folder: with weights in floats or in 8 bits.
 
     Returns:
         The files: velocity.onnx; tokens.onnx or text.onnx; of an aligned model means.onnx and
         log_durations.onnx; and where there are such models student.onnx (the student's velocity),
-        duration.onnx and vocoder.onnx.
+        duration.onnx, vocoder.onnx, and an imitator's graphs in its folder.
 
     Raises:
-        InputError: its weights are packed, or its network is an EchoDiT.
+        InputError: its weights are packed in fewer bits, or its network is an EchoDiT.
         CheckpointError: the folder is incomplete or damaged.
     """
     release = open_release(folder)
-    if release.config.quantization is not None or release.config.echo is not None:
+    if few_bits(release) or release.config.echo is not None:
         raise InputError(
-            f"{folder} has packed weights or an EchoDiT, for which no graphs are written; name the"
-            " release folder that it was made from"
+            f"{folder} has packed weights of fewer than 8 bits or an EchoDiT, for which no graphs"
+            " are written; name the release folder that it was made from"
         )
     written = []
     for file, graphs in graphs_of(release).items():
@@ -59,7 +59,16 @@ def export(folder: str | Path) -> list[Path]:
             path = release.folder / f"{graph.name}.onnx"
             path.write_bytes(with_files(graph, where))
             written.append(path)
+    if release.config.imitator is not None:
+        written += export(release.folder / release.config.imitator)
     return written
+
+
+def few_bits(release: Release) -> bool:
+    """Whether weights are packed in other than whole bytes."""
+    q = release.config.quantization
+    parts = (q.model, q.student, q.duration, q.vocoder) if q else ()
+    return any(bits != 8 for layers in parts for bits in layers.values())
 
 
 def graphs_of(release: Release) -> dict[str, list[Graph]]:
@@ -113,11 +122,43 @@ def with_files(graph: Graph, where: Mapping[str, tuple[str, proto.Stored]]) -> b
     for name, weight in graph.weights.items():
         dtype, place = where[weight.source.name]
         file = f"{weight.source.name}:stored"
-        if file not in seen:
+        if file not in seen and dtype == "uint8":
+            more, some = unpacked(weight.source.name, file, weight.source.shape, where)
+            tensors, nodes = tensors + more, nodes + some
+        elif file not in seen:
             tensors.append(proto.outside(file, weight.source.shape, dtype, place))
-            seen.add(file)
+        seen.add(file)
         nodes += made_of(file, name, weight)
     return proto.model(graph.name, [*nodes, *graph.nodes], tensors, graph.inputs, graph.outputs)
+
+
+def unpacked(
+    name: str, result: str, shape: tuple[int, ...], where: Mapping[str, tuple[str, proto.Stored]]
+) -> tuple[list[bytes], list[bytes]]:
+    """Tensors and nodes that make the floats of a weight of 8 bits, see release/quantization.py.
+
+    Args:
+        name: of the weight.
+        result: name of the floats.
+        shape: of them.
+        where: see stored.
+    """
+    parts = {"codes": name}
+    parts |= {n: f"{name.removesuffix('.weight')}.{n}" for n in ("scales", "biases")}
+    groups = where[parts["scales"]][1].length // 2 // shape[0]  # of float16
+    shapes = {"codes": (shape[0], groups, shape[1] // groups)}
+    tensors, nodes = [], []
+    for part, stored_name in parts.items():
+        dtype, place = where[stored_name]
+        given, floats = f"{result}:{part}", f"{result}:{part}:floats"
+        tensors.append(proto.outside(given, shapes.get(part, (shape[0], groups, 1)), dtype, place))
+        nodes.append(proto.node("Cast", [given], [floats], "", {"to": proto.TYPES["float32"]}))
+    codes, scales, biases = (f"{result}:{part}:floats" for part in parts)
+    tensors.append(proto.tensor(f"{result}:shape", np.array(shape)))
+    nodes.append(proto.node("Mul", [codes, scales], [f"{result}:scaled"]))
+    nodes.append(proto.node("Add", [f"{result}:scaled", biases], [f"{result}:groups"]))
+    nodes.append(proto.node("Reshape", [f"{result}:groups", f"{result}:shape"], [result]))
+    return tensors, nodes
 
 
 def made_of(file: str, name: str, weight: Derived) -> list[bytes]:

@@ -98,7 +98,7 @@ def warn_of_imitation(name: str) -> None:
     from nanospeech.release.folder import DEFAULT, MODEL, load_config
     from nanospeech.release.sharded import there
 
-    if there(DEFAULT / MODEL) and load_config(DEFAULT).imitates is False:
+    if there(DEFAULT / MODEL) and not load_config(DEFAULT).takes_recordings:
         print(
             f"the model that ships does not imitate: with it, --voice {name} is spoken in a voice"
             f" of its own. Give --model one that imitates, or: nanospeech finetune --voice {name}"

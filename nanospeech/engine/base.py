@@ -59,11 +59,16 @@ class Engine(Conditioning):
         self.dtype = dtype or self.usual_dtype(device)
         self.compiles = compiles
         self.modules: dict[str, Any] = {}
-        self.voice_engines: dict[tuple[Path | None, bool], Engine] = {(None, False): self}
+        self.voice_engines: dict[tuple[Path | None, str], Engine] = {(None, "model"): self}
         self.whole = release  # whichever voice and network speak
         self._dit: Any = None
-        if release.config.student is None:  # else it may never be needed
+        if not self.waits:
             self.load_network()
+
+    @property
+    def waits(self) -> bool:
+        """Whether the model's own network is read when it is first needed, as it may never be."""
+        return self.whole.config.student is not None or self.whole.config.imitator is not None
 
     @property
     def dit(self) -> Any:
@@ -82,23 +87,23 @@ class Engine(Conditioning):
         self._dit = dit
         self.compiled = self.compiler(dit) if self.compiles else None
 
-    def with_voice(self, weights: Path | None, student: bool = False) -> Engine:
+    def with_voice(self, weights: Path | None, network: str = "model") -> Engine:
         """The engine of a voice with weights of its own; they share all but the network.
 
         Args:
             weights: a Voice's; None gives the engine of the model as it is.
-            student: whether the model's student speaks.
+            network: which of the folder's speaks: "model", "student" or "imitator".
 
         Raises:
             CheckpointError: the file is damaged, or of another model.
         """
-        key = weights, student
+        key = weights, network
         if key not in self.voice_engines:
             other = copy.copy(self)
-            release = dataclasses.replace(self.whole, voice=weights)
-            other.release = release.student() if student else release
-            other.config, other._dit = other.release.config, None
-            if student or self.whole.config.student is None:
+            release = dataclasses.replace(self.whole, voice=weights).of_network(network)
+            other.release, other.config, other._dit = release, release.config, None
+            other.tokenizer = release.tokenizer
+            if network != "model" or not self.waits:
                 other.load_network()
             self.voice_engines[key] = other
         return self.voice_engines[key]

@@ -13,9 +13,9 @@ from typing import Any
 
 from nanospeech.config import SampleOptions
 from nanospeech.errors import InputError
-from nanospeech.release.folder import load_config, resolve
+from nanospeech.release.folder import load_config, open_release, resolve
 from nanospeech.release.voices import default_voice, find_voice, list_voices
-from nanospeech.speech.student import is_taught
+from nanospeech.speech.network import network_for
 
 from .items import Prompt, Recording, named, read_items, read_recordings
 from .results import Results
@@ -74,10 +74,10 @@ def spoken_tasks(args: argparse.Namespace) -> Iterator[Task]:
 
 def usual_steps(args: argparse.Namespace, voice: str | None) -> int:
     """The solver's steps where none are asked for: in its voices those of the model's student."""
-    folder = resolve(args.model)
-    config, found = load_config(folder), None if voice is None else find_voice(voice, folder)
-    taught = is_taught(config, found, SampleOptions(**sampling(args)))
-    return (config.as_student() if taught else config).steps
+    release = open_release(args.model)
+    found = None if voice is None else find_voice(voice, release.folder)
+    network = network_for(release.config, found, SampleOptions(**sampling(args)))
+    return release.of_network(network).config.steps
 
 
 def recorded_tasks(args: argparse.Namespace) -> Iterator[Task]:

@@ -1,8 +1,8 @@
 """Folder: the release folder on disk or on the Hub. Reads and checks it; runs no model.
 
 A folder holds config.json, model.safetensors, vocab.txt and perhaps duration.safetensors,
-vocoder.safetensors, voices/ and README.md. Big weights are in several files, see sharded.py.
-Nothing in it is ever unpickled.
+vocoder.safetensors, voices/, README.md and the folder of an imitator. Big weights are in several
+files, see sharded.py. Nothing in it is ever unpickled.
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ RELEASE_FILES = (
     PIECES,
     *SHARDED,
     "voices/*",
+    f"*/{CONFIG}",  # of an imitator
+    f"*/{MODEL}",
+    f"*/{VOCAB}",
 )
 RELEASE_FILES += (f"{TEXT_ENCODER}/*.json", f"{TEXT_ENCODER}/*.safetensors", "README.md")
 # Tables of mels and windows that published files carry and that are computed here.
@@ -65,10 +68,32 @@ class Release:
     packs: bool = False  # the folder holds floats, which are packed as they are read
     voice: Path | None = None  # voices/NAME.safetensors of the voice that speaks, if it has one
     speech: str = MODEL  # the file of the network that speaks: MODEL, or STUDENT
+    beside: Release | None = None  # of an imitator: the release that it is in, with all other parts
+
+    def of_network(self, network: str) -> Release:
+        """The same, of which "model", "student" or "imitator" speaks."""
+        if network == "model":
+            return self
+        return self.student() if network == "student" else self.imitator()
 
     def student(self) -> Release:
         """The same, of which the student speaks; MODEL is then its name."""
         return dataclasses.replace(self, config=self.config.as_student(), speech=STUDENT)
+
+    def imitator(self) -> Release:
+        """The release of the imitator, with this one's vocoder. It is not packed here.
+
+        Raises:
+            CheckpointError: there is no such folder, or its model is not of this one's mels.
+        """
+        if (name := self.config.imitator) is None:
+            raise CheckpointError(f"{self.folder} has no imitator")
+        own = open_release(self.folder / name)
+        try:
+            config = self.config.as_imitator(own.config)
+        except InputError as e:
+            raise CheckpointError(str(e)) from e
+        return dataclasses.replace(own, config=config, beside=self)
 
     def without_student(self) -> Release:
         """The same, of which the model itself always speaks."""
@@ -78,6 +103,8 @@ class Release:
         """Path of a file: in the folder, or for a missing vocoder in the package."""
         if name == MODEL:
             return self.folder / self.speech
+        if self.beside is not None:
+            return self.beside.path(name)
         return vocoder_path(self.folder) if name == VOCODER else self.folder / name
 
     def files(self, name: str) -> list[Path]:
@@ -85,10 +112,9 @@ class Release:
         return list(sharded.files_of(self.path(name)))
 
     def has(self, name: str) -> bool:
-        """Whether there is such a file, and for a vocoder one of this model's mel."""
-        return sharded.there(self.path(name)) and (
-            name != VOCODER or self.config.vocoder is not None
-        )
+        """Whether there is such a file, and the network that speaks is for it."""
+        parts = {VOCODER: self.config.vocoder, DURATION: self.config.duration}
+        return sharded.there(self.path(name)) and parts.get(name, True) is not None
 
     def quantize(self, bits: int) -> Release:
         """The same, with the speech model's weights rounded to few bits as they are read.
@@ -127,6 +153,8 @@ class Release:
             CheckpointError: unreadable, packed in another way than config.json says, or a voice's
                 weights are of another model.
         """
+        if name != MODEL and self.beside is not None:
+            return self.beside.weights(name, packed)
         tensors = self.stored(self.path(name))
         if name == MODEL and self.speech == STUDENT:  # which has not what did not learn
             tensors = self.stored(self.folder / MODEL) | tensors

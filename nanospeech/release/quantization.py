@@ -85,9 +85,12 @@ class PackedWeight:
     def unpack(self) -> np.ndarray:
         """The weight: float32 (out, in)."""
         rows, columns = self.shape
-        words = np.ascontiguousarray(self.codes, "<u4").view(np.uint8)
-        bits = np.unpackbits(words, axis=1, bitorder="little").reshape(rows, columns, self.bits)
-        codes = np.packbits(bits, axis=2, bitorder="little").reshape(*self.scales.shape, -1)
+        codes = np.ascontiguousarray(self.codes, "<u4").view(np.uint8)
+        if self.bits != 8:
+            bits = np.unpackbits(codes, axis=1, bitorder="little")
+            bits = bits.reshape(rows, columns, self.bits)
+            codes = np.packbits(bits, axis=2, bitorder="little")
+        codes = codes.reshape(*self.scales.shape, -1)
         scales, biases = (a[..., None].astype(np.float32) for a in (self.scales, self.biases))
         return (scales * codes + biases).reshape(rows, columns)
 

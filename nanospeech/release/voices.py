@@ -242,7 +242,7 @@ def warn_of_strangers(config: ModelConfig, release: Path, voice: Voice | None) -
             release,
             voice.name,
         )
-    if config.imitates is False:
+    if not config.takes_recordings:
         log.warning(
             "the model %r does not imitate: it will speak in a voice of its own, not in the"
             " recording's; choose one of its voices, name a model that imitates, or finetune this"

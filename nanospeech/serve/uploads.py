@@ -73,7 +73,7 @@ def add_voice(fields: dict[str, Any], service: SpeechService, most: int) -> dict
         save_voice(name, wave, " ".join(text.split()), about)
     except InputError as e:
         raise ApiError(507, str(e), "cannot_store") from None
-    if service.engine.config.imitates is False:
+    if not service.engine.config.takes_recordings:
         notes.append(f"{service.model} does not imitate: it will speak in a voice of its own")
     return {"id": name, "name": name, "object": "audio.voice", "notes": notes}
 

@@ -45,9 +45,9 @@ from .chunks import CROSS_FADE, Chunk, Utterance
 from .durations import DURATIONS, Lengths, choose_durations
 from .latents import any_prompt
 from .marked import directed
+from .network import network_for
 from .pauses import Paced, find_marks, set_pauses
 from .script import Part, check_speech, spoken_text
-from .student import is_taught
 from .words import Piece, Timeline, choose_aligner, heard
 
 __all__ = ["DURATIONS", "Speaker", "Utterance", "check_speech", "step_bar"]
@@ -90,7 +90,6 @@ class Speaker:
     ):
         check_reference(ref_audio, ref_text, voice)
         aligner, wanted = more.pop("aligner", None), Lengths(**more)
-        self.durations = choose_durations(engine, wanted.duration)
         check_speech(None, speed, seed)
         self.options, self.speed, self.output = options, speed, output
         self.seed = secrets.randbits(31) if seed is None else seed
@@ -104,12 +103,13 @@ class Speaker:
                 found = find_voice(voice, engine.folder)
             ref_audio, ref_text = found.audio, found.text
             settings = found.settings
-        self.voice, self.by_student = found, False
-        if found is not None:
-            self.by_student = is_taught(engine.whole.config, found, options)
-            engine = engine.with_voice(found.weights, self.by_student)
+        self.voice = found
+        self.network = network_for(engine.whole.config, found, options)
+        if found is not None or self.network != "model":
+            engine = engine.with_voice(found and found.weights, self.network)
         warn_of_strangers(engine.config, engine.folder, found)
         self.engine = engine
+        self.durations = choose_durations(engine, wanted.duration)
         self.aligner = choose_aligner(engine, aligner)
         if not isinstance(ref_audio, np.ndarray):
             ref_audio = audio.read(ref_audio, self.sample_rate, MAX_REFERENCE)
@@ -123,10 +123,10 @@ class Speaker:
     def use(self, options: SampleOptions) -> None:
         """Sets how the ODE is solved, and by which network: the model's student or itself."""
         self.options = options
-        by_student = is_taught(self.engine.whole.config, self.voice, options)
-        if self.voice is not None and by_student != self.by_student:
-            self.engine = self.engine.with_voice(self.voice.weights, by_student)
-            self.by_student = by_student
+        network = network_for(self.engine.whole.config, self.voice, options)
+        if network != self.network:
+            self.engine = self.engine.with_voice(self.voice and self.voice.weights, network)
+            self.network = network
 
     def chunks(self, text: str, early: bool = False) -> list[str]:
         """The texts of the chunks: normalised, no words lost.

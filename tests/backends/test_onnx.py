@@ -142,10 +142,24 @@ def test_exported_graphs_compute_the_same_from_the_folders_own_weights(
     assert np.abs(out - engine.module("vocoder.safetensors").session(mel=x)[0]).max() <= 1e-4
 
 
-def test_packed_weights_are_not_exported(tiny_aligned, tmp_path, capsys):
-    given = [str(tiny_aligned), "--output", str(tmp_path / "made"), "--quantize", "8", "--onnx"]
+def test_weights_of_8_bits_are_exported_and_of_4_refused(make_release, tmp_path, capsys):
+    whole = make_release(text_upsampling="aligned", patch_size=2, aligner_dim=24, dim=64)
+    given = [str(whole), "--output", str(tmp_path / "made"), "--quantize", "8", "--onnx"]
+    assert convert_main(given) == 0
+    rng = np.random.default_rng(0)
+    x, cond = rng.standard_normal((2, 2, 60, 100)).astype("f")
+    given = {"x": x, "cond": cond, "text": rng.standard_normal((2, 30, 32)).astype("f")}
+    given["time"] = np.array([0.3], "f")
+    (got,) = onnxruntime.InferenceSession(tmp_path / "made" / "velocity.onnx").run(None, given)
+    engine = load_engine(tmp_path / "made", "onnx")
+    assert engine.config.quantization.model
+    wanted = engine.dit(given["x"], given["cond"], given["text"], given["time"])
+    assert np.abs(got - wanted).max() <= 1e-5
+    other = load_engine(whole, "onnx").dit(given["x"], given["cond"], given["text"], given["time"])
+    assert np.abs(got - other).max() > 1e-4
+    given = [str(whole), "--output", str(tmp_path / "few"), "--quantize", "4", "--onnx"]
     assert convert_main(given) == 2
-    assert "packed weights" in capsys.readouterr().err
+    assert "fewer than 8 bits" in capsys.readouterr().err
 
 
 def environment() -> dict[str, str]:

@@ -113,7 +113,7 @@ def test_one_evaluation_a_step_and_two_of_the_model_itself(both, monkeypatch):
 )
 def test_what_it_was_not_taught_the_model_does_itself(both, asked):
     speaker = Speaker(load_engine(both[0], "torch", "cpu"), "tone", options=SampleOptions(**asked))
-    assert not speaker.by_student and not speaker.engine.distilled
+    assert speaker.network == "model" and not speaker.engine.distilled
 
 
 @pytest.fixture
@@ -131,10 +131,10 @@ def test_other_voices_are_not_the_students(three):
     recording = folder / "voices" / "new.wav"
     text = (folder / "voices" / "new.txt").read_text()
     for who in (Speaker(engine, "new"), Speaker(engine, None, recording, text)):
-        assert not who.by_student
+        assert who.network == "model"
         who.use(SampleOptions())
-        assert not who.by_student and not who.engine.distilled
-    assert Speaker(engine, "tone").by_student
+        assert who.network == "model" and not who.engine.distilled
+    assert Speaker(engine, "tone").network == "student"
 
 
 def test_a_voice_whose_own_guidance_is_stronger_is_not_the_students(three):
@@ -142,9 +142,9 @@ def test_a_voice_whose_own_guidance_is_stronger_is_not_the_students(three):
     values = json.loads(settings.read_text()) if settings.is_file() else {}
     settings.write_text(json.dumps({**values, "cfg_strength": 6}))
     speaker = Speaker(load_engine(three, "torch", "cpu"), "tone", seed=1)
-    assert not speaker.by_student and np.isfinite(speaker.speak(TEXT).wave).all()
+    assert speaker.network == "model" and np.isfinite(speaker.speak(TEXT).wave).all()
     speaker.use(SampleOptions(cfg_strength=3))
-    assert speaker.by_student
+    assert speaker.network == "student"
 
 
 def test_a_voice_that_is_replaced_is_no_longer_the_students(three, tmp_path):
@@ -155,7 +155,8 @@ def test_a_voice_that_is_replaced_is_no_longer_the_students(three, tmp_path):
     add_voice(open_release(tuned), open_release(three), "tone", 3, overwrite=True)
     assert load_config(three).student.voices == ("other",)
     engine = load_engine(three, "torch", "cpu")
-    assert not Speaker(engine, "tone").by_student and Speaker(engine, "other").by_student
+    assert Speaker(engine, "tone").network == "model"
+    assert Speaker(engine, "other").network == "student"
     add_voice(open_release(tuned), open_release(three), "new", 3, overwrite=True)
     assert load_config(three).student.voices == ("other",)
     add_voice(open_release(tuned), open_release(three), "other", 3, overwrite=True)
@@ -179,7 +180,7 @@ def test_converting_keeps_it_packs_it_and_leaves_it_out_at_another_temperature(b
         assert np.abs(packed[name] - wanted).max() <= 0.02 * np.abs(wanted).max() + 1e-3, name
         np.testing.assert_allclose(packed[name], loaded[name], atol=2e-3)
     speaker = Speaker(load_engine(tmp_path / "packed", "torch", "cpu"), "other", seed=1)
-    assert speaker.by_student and np.isfinite(speaker.speak(TEXT).wave).all()
+    assert speaker.network == "student" and np.isfinite(speaker.speak(TEXT).wave).all()
     for name, change in (("warm", {"temperature": 0.9}), ("new", {"voices": folder / "voices"})):
         convert(folder, tmp_path / name, **change)
         assert load_config(tmp_path / name).student is None
@@ -204,7 +205,7 @@ def test_a_run_of_all_voices_is_added_to_its_teacher(teacher, both, tmp_path):
     assert card[row - 1].startswith("| vocoder.safetensors |")
     names = read_tensors(folder / STUDENT).keys()  # what did not learn is the model's
     assert names and not any(".text_embed." in n or ".aligner." in n for n in names)
-    assert Speaker(load_engine(folder, "torch", "cpu"), "other").by_student
+    assert Speaker(load_engine(folder, "torch", "cpu"), "other").network == "student"
     for wrong, match in (
         ({"temperature": 0.9}, "was taught at temperature"),
         ({"voices": teacher / "voices"}, "--voices replaces"),
@@ -238,7 +239,7 @@ def test_the_exported_graph_is_the_students(both, tmp_path):
     time = np.array([[0.3, 0.5, 1 / 3]], "f")
     given = {"x": x, "cond": cond, "text": text, "time": time}
     (got,) = onnxruntime.InferenceSession(tmp_path / "made" / "student.onnx").run(None, given)
-    engine = load_engine(tmp_path / "made", "onnx").with_voice(None, student=True)
+    engine = load_engine(tmp_path / "made", "onnx").with_voice(None, "student")
     assert np.abs(got - engine.dit(x, cond, text, time)).max() <= 1e-5
 
 
@@ -267,7 +268,7 @@ def test_an_evaluation_takes_the_students_steps_in_its_voices_alone(three):
     assert usual_steps(args, None) == usual_steps(args, "new") == load_config(three).steps
     args.temperature = 0.1
     assert usual_steps(args, "tone") == load_config(three).steps
-    assert Speaker(load_engine(three, "torch", "cpu"), "Tone").by_student
+    assert Speaker(load_engine(three, "torch", "cpu"), "Tone").network == "student"
 
 
 def test_a_first_chunk_has_fewer_steps_unless_the_student_speaks(both):
@@ -282,8 +283,8 @@ def test_a_first_chunk_has_fewer_steps_unless_the_student_speaks(both):
         list(speaker.stream(TEXT, on_step=lambda done, of: steps.append(done)))
         return len(steps)
 
-    assert speaker.by_student and counted() == 3
+    assert speaker.network == "student" and counted() == 3
     speaker.use(SampleOptions(method="midpoint"))
-    assert not speaker.by_student and counted() == 2
+    assert speaker.network == "model" and counted() == 2
     speaker.first = First(speaker.prompt, 100)
     assert counted() == load_config(folder).steps

@@ -321,7 +321,7 @@ def test_a_model_gets_a_student(tiny_aligned, tmp_path):
         done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     speaker = Speaker(load_engine(tmp_path / "out", backend="torch"), "tone", seed=0)
-    assert speaker.by_student and np.isfinite(speaker.speak("Hello there.").wave).all()
+    assert speaker.network == "student" and np.isfinite(speaker.speak("Hello there.").wave).all()
 
 
 def test_recordings_become_a_voice_that_speaks(tmp_path):

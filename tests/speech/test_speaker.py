@@ -42,7 +42,7 @@ class EchoEngine:
         self.seconds_per_token = seconds_per_token
         self.has_duration = seconds_per_token > 0
 
-    def with_voice(self, weights, student=False):
+    def with_voice(self, weights, network="model"):
         return self
 
     @property

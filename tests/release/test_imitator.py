@@ -1,0 +1,139 @@
+"""An imitator beside a model: when it speaks, and what converting keeps of it."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import logging
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from convert import convert
+from nanospeech import SampleOptions, Speaker, load_engine
+from nanospeech.config import ModelConfig
+from nanospeech.errors import CheckpointError, InputError
+from nanospeech.evaluate.plan import usual_steps
+from nanospeech.publish.push import RELEASE_FILES
+from nanospeech.release.folder import MODEL, load_config, open_release
+from nanospeech.release.user_voices import save_voice
+from tests.conftest import TONE_TEXT, tone
+from tests.two_voices import copy_with_two_voices
+
+TEXT = "Hello there."
+OWN = {"imitates": True, "steps": 3, "temperature": 0.5, "cfg_strength": 1.0}
+
+
+def change(folder: Path, **values) -> None:
+    """Changes values of a folder's config.json."""
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+@pytest.fixture(scope="module")
+def both(tiny_aligned, make_release, tmp_path_factory) -> tuple[Path, Path]:
+    """A release of two voices with an imitator, and the imitator's own release."""
+    made = tmp_path_factory.mktemp("imitator")
+    alone = Path(shutil.copytree(make_release(prompt_dim=24, text_upsampling="none"), made / "own"))
+    change(alone, **OWN)
+    plain = copy_with_two_voices(tiny_aligned, made / "plain")
+    change(plain, imitates=False)
+    convert(plain, made / "both", imitator=alone, dtype="float32")
+    return made / "both", alone
+
+
+def said(engine, voice: str | None = None, **more) -> np.ndarray:
+    return Speaker(engine, voice, seed=1, **more).speak(TEXT).wave
+
+
+def test_a_recording_is_spoken_by_the_imitator_and_voices_by_the_model(
+    both, backend, engine_of, caplog
+):
+    folder, alone = both
+    engine = engine_of(folder, backend)
+    given = {"ref_audio": tone(1.5, 220.0), "ref_text": TONE_TEXT}
+    with caplog.at_level(logging.WARNING):
+        got = said(engine, **given)
+    assert not [r for r in caplog.records if "imitate" in r.getMessage()]
+    np.testing.assert_allclose(got, said(engine_of(alone, backend), **given), atol=1e-5)
+    for voice in ("tone", "other"):
+        speaker = Speaker(engine, voice, seed=1)
+        assert speaker.network == "model" and speaker.engine.config.imitates is False
+        itself = said(engine_of(folder.parent / "plain", backend), voice)
+        np.testing.assert_allclose(speaker.speak(TEXT).wave, itself, atol=1e-5)
+
+
+def test_the_users_voices_and_those_that_ship_are_recordings(both, user_data):
+    save_voice("anna", tone(1.5), TONE_TEXT, {})
+    engine = load_engine(both[0], "torch", "cpu")
+    for name in ("anna", "default/kathleen"):
+        speaker = Speaker(engine, name, seed=1)
+        assert speaker.network == "imitator" and speaker.engine.config.steps == OWN["steps"]
+        assert np.isfinite(speaker.speak(TEXT).wave).all()
+        assert speaker.durations == "rule"  # the model has durations, the imitator none
+    assert engine.voice_engines.keys() == {(None, "model"), (None, "imitator")}
+    assert engine._dit is None  # the model's own was not needed
+
+
+def test_options_are_kept_and_the_vocoder_is_shared(both):
+    engine = load_engine(both[0], "torch", "cpu", "float32")
+    speaker = Speaker(engine, ref_audio=tone(), ref_text=TONE_TEXT, seed=1)
+    first = speaker.speak(TEXT).wave
+    assert engine.modules.keys() == {"vocoder.safetensors"}
+    assert speaker.engine.modules is engine.modules
+    speaker.use(SampleOptions(steps=9))
+    assert speaker.network == "imitator"
+    other = speaker.speak(TEXT).wave
+    assert other.shape == first.shape and np.abs(other - first).max() > 1e-4
+
+
+def test_steps_to_evaluate_with_are_those_of_whoever_speaks(both):
+    more = {"model": str(both[0]), "sentences": "s.txt", **dataclasses.asdict(SampleOptions())}
+    args = argparse.Namespace(**more)
+    assert (usual_steps(args, None), usual_steps(args, "tone")) == (3, 7)
+
+
+def test_converting_keeps_it_and_few_bits_leave_it(both, tmp_path):
+    folder, alone = both
+    convert(folder, tmp_path / "again", quantize=8)
+    config = load_config(tmp_path / "again")
+    assert config.imitator == "imitator" and config.quantization and config.takes_recordings
+    whole = (tmp_path / "again" / "imitator" / MODEL).read_bytes()
+    assert whole == (alone / MODEL).read_bytes()
+    names = {p.name for p in (tmp_path / "again" / "imitator").iterdir()}
+    assert names == {"config.json", MODEL, "vocab.txt"}
+    given = {"ref_audio": tone(1.5), "ref_text": TONE_TEXT}
+    waves = [said(load_engine(f, "torch", "cpu"), **given) for f in (folder, tmp_path / "again")]
+    np.testing.assert_allclose(*waves, atol=5e-3)  # the vocoder's weights are rounded
+    packed = load_engine(folder, "torch", "cpu", quantize=8)
+    np.testing.assert_array_equal(said(packed, **given), waves[0])
+
+
+def test_what_can_not_be_an_imitator_is_told(both, tmp_path, tiny_aligned):
+    folder, alone = both
+    with pytest.raises(InputError, match="does not imitate"):
+        convert(folder, tmp_path / "x", imitator=tiny_aligned)
+    other = Path(shutil.copytree(alone, tmp_path / "other"))
+    audio = json.loads((other / "config.json").read_text())["audio"]
+    change(other, audio=audio | {"hop_length": 300})
+    with pytest.raises(InputError, match="different mels"):
+        convert(folder, tmp_path / "x", imitator=other)
+    for name in ("../own", "/tmp", "", ".", "a/b", 3):  # no plain names
+        with pytest.raises((InputError, CheckpointError), match="imitator"):
+            load = Path(shutil.copytree(folder, tmp_path / "bad", dirs_exist_ok=True))
+            change(load, imitator=name)
+            ModelConfig.load(load / "config.json")
+    change(load, imitator="gone")
+    with pytest.raises(InputError, match="gone"):
+        Speaker(load_engine(load, "torch", "cpu"), ref_audio=tone(), ref_text=TONE_TEXT)
+
+
+def test_the_hub_is_asked_for_it(both):
+    from fnmatch import fnmatch
+
+    inside = [f"imitator/{p.name}" for p in (both[0] / "imitator").iterdir()]
+    assert all(any(fnmatch(name, pattern) for pattern in RELEASE_FILES) for name in inside)
+    assert open_release(both[0]).imitator().path(MODEL).is_file()
