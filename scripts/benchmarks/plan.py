@@ -75,9 +75,11 @@ def speaking(args: argparse.Namespace) -> list[Cell]:
 
 
 def others(args: argparse.Namespace, texts: tuple[str, ...]) -> list[Cell]:
-    """Piper, and the programs of --external, on the same texts."""
+    """Piper, Kokoro, and the programs of --external, on the same texts."""
     base = Cell(texts=texts, threads=args.threads[0], seconds=args.seconds)
     found = [replace(base, name="Piper", kind="piper", model=args.piper)] if args.piper else []
+    if args.kokoro:
+        found.append(replace(base, name="Kokoro-82M, int8", kind="kokoro", model=args.kokoro))
     for given in args.external:
         name, _, command = given.partition("=")
         words = tuple(shlex.split(command))

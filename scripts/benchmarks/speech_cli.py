@@ -4,7 +4,7 @@
     python -m scripts.benchmarks.speech_cli MODEL --backend all --dtype float32,bfloat16
     python -m scripts.benchmarks.speech_cli --upstream --ladder   beside nanospeech 0.0.6
     python -m scripts.benchmarks.speech_cli --external espeak='espeak-ng -w {out} {text}'
-    python -m scripts.benchmarks.speech_cli --piper VOICE.onnx --batch 1,4
+    python -m scripts.benchmarks.speech_cli --piper VOICE.onnx --kokoro WHEELS --batch 1,4
 
 Each combination of backend, type, threads, steps and batch is a cell. A cell has a process of its
 own that loads, warms up and stays; cells are measured in turn, A B A B …, one at a time, so that
@@ -160,6 +160,11 @@ def parser() -> argparse.ArgumentParser:
     add("--upstream-python", metavar="PATH", help="interpreter that has it; nothing is installed")
     add("--external", action="append", default=[], metavar="NAME=COMMAND", help="another program")
     add("--piper", metavar="VOICE", help="a voice of Piper, whose package must be installed")
+    add(
+        "--kokoro",
+        metavar="WHEELS",
+        help="Kokoro's unzipped wheels, see scripts.recipes.synthesize",
+    )
     add("--row", action="store_true", help="print rows for BENCHMARKS.md instead of the table")
     return p
 

@@ -33,6 +33,7 @@ WORKERS = {
     "stream": "scripts.benchmarks.speech",
     "sample": "scripts.benchmarks.speech",
     "piper": "scripts.benchmarks.speech",
+    "kokoro": "scripts.benchmarks.speech",
     "upstream": str(Path(__file__).with_name("upstream_sample.py")),
     "matmul": "scripts.benchmarks.parts",
     "parts": "scripts.benchmarks.parts",
