@@ -74,6 +74,7 @@ def model_card(
     dtype: str,
     step: int | None,
     extra: str = "",
+    more: Iterable[str] = (),
 ) -> str:
     """Markdown that says what the files are and how to speak with them.
 
@@ -83,8 +84,9 @@ def model_card(
         dtype: in which floats are stored.
         step: optimiser steps of the speech model, if known.
         extra: further Markdown: data, licences, figures, limits.
+        more: rows of the table of files.
     """
-    rows = card_rows(config, parts, dtype)
+    rows = [*card_rows(config, parts, dtype), *more]
     front = f"---\nlicense: {config.licence}\n---\n\n" if config.licence else ""
     trained = f", {step:,} optimiser steps" if step else ""
     readers = "PyTorch, MLX\nand ONNX Runtime" if config.echo is None else "PyTorch\nand MLX"

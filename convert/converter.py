@@ -7,6 +7,7 @@ import json
 import logging
 import shutil
 from collections.abc import Mapping, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,12 @@ from torch import Tensor
 
 from nanospeech.config import ModelConfig, PostfilterConfig
 from nanospeech.errors import InputError
-from nanospeech.release.folder import CONFIG, PIECES, VOCAB, open_release
+from nanospeech.release.folder import CONFIG, IMITATOR, MODEL, PIECES, VOCAB, open_release
 
 from .card import card_rows, model_card, renewed_card
 from .codec import read_codec
 from .kinds import find_kind
-from .licence import check_accepted, licence_of
+from .licence import check_accepted, is_commercial, licence_of
 from .model import Model, add_duration, add_student, completed, from_release
 from .options import ConvertOptions
 from .settings import find_settings
@@ -31,7 +32,6 @@ from .writer import check_release, is_release, quantized, write_release
 log = logging.getLogger("nanospeech")
 
 OWN = "own"  # the module of this project's checkpoints
-IMITATOR = "imitator"  # folder in a release of the model that speaks after recordings
 
 
 def convert(
@@ -78,6 +78,8 @@ def check_files(output: Path, o: ConvertOptions) -> None:
         raise InputError(f"--card {o.card} is no file")
     if o.like is not None and Path(o.like).resolve() == target:
         raise InputError(f"--like {o.like} is the folder --output; name another")
+    if o.imitator is not None and Path(o.imitator).resolve() in (target, target / IMITATOR):
+        raise InputError(f"--imitator {o.imitator} is in the folder --output; name another")
     if voices is not None and voices.resolve() == target / "voices":
         raise InputError(f"--voices {voices} lies in the folder --output; name another")
 
@@ -133,7 +135,7 @@ def changed(read: Model, o: ConvertOptions) -> Model:
         del parts["student"]
     if o.imitator is not None:
         read = dataclasses.replace(read, imitator=check_imitator(config, o.imitator))
-        config = dataclasses.replace(config, imitator=IMITATOR)
+        config = dataclasses.replace(config, imitator=True)
     if o.codec is not None:
         config, parts["codec"] = add_codec(config, o.codec)
     if o.quantize is not None:
@@ -151,6 +153,8 @@ def check_imitator(config: ModelConfig, folder: str | Path) -> Path:
     if not own.config.imitates:
         raise InputError(f"--imitator {folder} does not imitate; name a model that does")
     config.as_imitator(own.config)
+    if (licence := own.config.licence) and not is_commercial(licence):
+        log.warning("the imitator's weights are under %s: no commercial use", licence)
     return own.folder
 
 
@@ -183,8 +187,9 @@ def write(read: Model, folder: Path, o: ConvertOptions) -> None:
         write_release(folder, read.config, read.parts, dtype)
         read.tokenizer.save(folder / "vocab.txt")
         write_encoder(read, folder)
-        if read.imitator is not None and read.config.imitator is not None:
-            copy_imitator(read.imitator, folder / read.config.imitator)
+        shutil.rmtree(folder / IMITATOR, ignore_errors=True)  # of an earlier conversion
+        if read.imitator is not None:
+            copy_imitator(read.imitator, folder / IMITATOR)
         if voices is not None or read.like is not None:
             remove(folder / "voices", own)  # of an earlier conversion into the same folder
         if voices is not None:
@@ -249,7 +254,18 @@ def copy_voices(source: Path, folder: Path, taught: Sequence[str], weights: bool
 def card_of(read: Model, config: ModelConfig, dtype: str, extra: str | Path | None) -> str:
     """The model card: a release's own with its table renewed, or a new one."""
     if extra is None and (own := read.file("README.md")):
-        rows = card_rows(config, read.parts, dtype)
+        rows = [*card_rows(config, read.parts, dtype), *imitator_rows(read.imitator)]
         return renewed_card(own.read_text(encoding="utf-8"), rows, config.licence)
     more = Path(extra).read_text(encoding="utf-8") if extra else ""
-    return model_card(config, read.parts, dtype, read.step, more)
+    return model_card(config, read.parts, dtype, read.step, more, imitator_rows(read.imitator))
+
+
+def imitator_rows(folder: Path | None) -> list[str]:
+    """The card's row of an imitator, with its licence where that is known."""
+    if folder is None:
+        return []
+    own = open_release(folder)
+    count = sum(prod(shape) for shape in own.shapes(MODEL).values())
+    about = ["packed" if own.config.quantization else "floats"]
+    about += [f"licence {own.config.licence}"] if own.config.licence else []
+    return [f"| {IMITATOR}/{MODEL} | {count:,} | {', '.join(about)} |"]

@@ -234,8 +234,8 @@ def from_release(folder: str | Path, vocab: str | Path | None) -> Model:
         codec=config.codec if "codec" in parts else None,
         student=config.student if "student" in parts else None,
     )
-    imitator = config.imitator and release.folder / config.imitator
-    return Model(config, tokenizer, parts, folder=release.folder, imitator=imitator or None)
+    imitator = release.imitator().folder if config.imitator else None
+    return Model(config, tokenizer, parts, folder=release.folder, imitator=imitator)
 
 
 def find_tokenizer(

@@ -24,7 +24,13 @@ from nanospeech.release.folder import (
     load_config,
     open_release,
 )
-from nanospeech.release.quantization import PackedWeight, pack_layers, plan, stored
+from nanospeech.release.quantization import (
+    PackedWeight,
+    check_fewer,
+    pack_layers,
+    plan,
+    stored,
+)
 
 from .lazy import read_lazily, shapes_of
 
@@ -108,7 +114,7 @@ def check_release(folder: str | Path, output: str | Path, weights: str, bits: in
     """Refuses what cannot be made of a release folder.
 
     Raises:
-        InputError: it would be written over itself, holds no raw weights, or is packed already.
+        InputError: it would be written over itself, holds no raw weights, or has fewer bits.
         CheckpointError: its config cannot be read.
     """
     if Path(output).resolve() == Path(folder).resolve():
@@ -117,7 +123,5 @@ def check_release(folder: str | Path, output: str | Path, weights: str, bits: in
         raise InputError(
             f"{folder} is a release folder and holds no raw weights; name a checkpoint"
         )
-    if bits is not None and load_config(folder).quantization is not None:
-        raise InputError(
-            f"{folder} is quantised already; name the folder or checkpoint that it was made from"
-        )
+    if bits is not None:
+        check_fewer(load_config(folder).quantization, bits, Path(folder))

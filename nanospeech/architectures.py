@@ -201,7 +201,7 @@ class StudentConfig:
     """student.safetensors: the speech model distilled, which speaks where it was taught to.
 
     Voices' weights are added to it as to the model. In other voices, and by other solvers or steps,
-    the model itself speaks.
+    the model itself speaks; after recordings an imitator, where there is one.
     """
 
     voices: tuple = ()  # names of those that it was taught

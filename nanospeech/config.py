@@ -6,7 +6,6 @@ import dataclasses
 import json
 import logging
 import math
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -32,7 +31,6 @@ SCHEDULES = ("epss", "uniform")
 GUIDANCES = ("cfg", "cfg-zero")
 UPSAMPLINGS = ("none", "average", "aligned")
 RULES = ("nanospeech", "f5")
-FOLDER_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 POOLINGS = ("mean", "tokens")
 PROMPTS = ("frames", "statistics")
 STEPS = 7  # of the solver, for models that were not made for another number
@@ -258,9 +256,9 @@ class ModelConfig:
     echo: EchoConfig | None = None
     echo_sampling: EchoOptions | None = None
     student: StudentConfig | None = None
-    # Folder beside the weights of a whole model, which speaks in the voice of recordings. It has
-    # neither vocoder nor durations of its own.
-    imitator: str | None = None
+    # The folder imitator/ holds a model that speaks in the voice of recordings. It has neither
+    # vocoder nor duration model of its own.
+    imitator: bool = False
     codec: CodecConfig | None = None
     text_encoder: TextEncoderConfig | None = None
     # Whether it imitates any recording (--ref-audio). None: unknown. False: it speaks only in the
@@ -286,13 +284,11 @@ class ModelConfig:
             raise InputError(f"tokenizer {self.tokenizer!r}; choose from {TOKENIZERS}")
         if self.rules not in RULES:
             raise InputError(f"rules {self.rules!r}; choose from {RULES}")
-        if self.imitator is not None and not FOLDER_NAME.fullmatch(str(self.imitator)):
-            raise InputError(f"imitator {self.imitator!r} should be the plain name of a folder")
 
     @property
     def takes_recordings(self) -> bool:
         """Whether it speaks in the voice of any recording, as far as is known."""
-        return self.imitates is not False or self.imitator is not None
+        return self.imitates is not False or self.imitator
 
     def as_student(self) -> ModelConfig:
         """The config of the folder's student."""
@@ -324,7 +320,7 @@ class ModelConfig:
             vocoder=self.vocoder,
             default_voice=None,
             student=None,
-            imitator=None,
+            imitator=False,
             imitates=True,
         )
 

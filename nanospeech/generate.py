@@ -202,7 +202,7 @@ def read_options(args: argparse.Namespace) -> tuple[SampleOptions, str | None, f
 def load_speaker(args: argparse.Namespace, options: SampleOptions, how: str | None) -> Any:
     """The model and the voice that are asked for, as a Speaker."""
     from nanospeech.speech.speaker import Speaker
-    from nanospeech.speech.words import is_aligned
+    from nanospeech.speech.words import choose_aligner, is_aligned
 
     from .load import load_engine
 
@@ -217,9 +217,11 @@ def load_speaker(args: argparse.Namespace, options: SampleOptions, how: str | No
     where = args.model, args.backend, args.device, args.dtype
     engine = load_engine(*where, args.quantize, args.compile or None)
     more: dict[str, Any] = {"duration": how, "output": read_output(args)}
-    if getattr(args, "subtitles", None) is not None and not is_aligned(engine):
-        more["aligner"] = load_engine(None, args.backend, args.device)
-    return Speaker(engine, args.voice, *reference, options, args.speed, args.seed, **more)
+    speaker = Speaker(engine, args.voice, *reference, options, args.speed, args.seed, **more)
+    if getattr(args, "subtitles", None) is not None and speaker.aligner is None:
+        finder = engine if is_aligned(engine) else load_engine(None, args.backend, args.device)
+        speaker.aligner = choose_aligner(speaker.engine, finder)
+    return speaker
 
 
 def generate(args: argparse.Namespace) -> int:

@@ -100,7 +100,7 @@ def load_engine(
     dtype: str | None = None,
     quantize: int | None = None,
     compile: bool | None = None,
-    student: bool = True,
+    itself: bool = False,
 ) -> Engine:
     """Loads a model into one of the backends.
 
@@ -118,7 +118,8 @@ def load_engine(
         compile: compile the network for a few lengths, to which others are padded. None compiles
             in MLX on a GPU. PyTorch compiles only with True: it takes most of a minute, which
             pays for long work on a CUDA GPU.
-        student: whether the folder's student may speak, if it has one; see docs/distillation.md.
+        itself: the model itself always speaks, neither its student nor its imitator
+            (docs/distillation.md, docs/voices.md).
 
     Raises:
         InputError: no such model, backend, device, type or bits.
@@ -127,8 +128,8 @@ def load_engine(
     """
     pick_backend(backend)  # before a download
     release = open_release(folder_or_repo)
-    if not student:
-        release = release.without_student()
+    if itself:
+        release = release.itself()
     name = pick_backend(backend, release.config, device, dtype)
     known = find_backend(name).dtypes
     if dtype is not None and dtype not in known:

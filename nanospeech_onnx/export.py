@@ -59,8 +59,8 @@ def export(folder: str | Path) -> list[Path]:
             path = release.folder / f"{graph.name}.onnx"
             path.write_bytes(with_files(graph, where))
             written.append(path)
-    if release.config.imitator is not None:
-        written += export(release.folder / release.config.imitator)
+    if release.config.imitator:
+        written += export(release.imitator().folder)
     return written
 
 

@@ -68,7 +68,7 @@ class Engine(Conditioning):
     @property
     def waits(self) -> bool:
         """Whether the model's own network is read when it is first needed, as it may never be."""
-        return self.whole.config.student is not None or self.whole.config.imitator is not None
+        return self.whole.config.student is not None or self.whole.config.imitator
 
     @property
     def dit(self) -> Any:

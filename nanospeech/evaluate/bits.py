@@ -28,9 +28,8 @@ from nanospeech.audio.mel import log_mel
 from nanospeech.cli import Parser, command
 from nanospeech.config import QuantizationConfig, SampleOptions
 from nanospeech.engine.sampling import noise
-from nanospeech.errors import InputError
 from nanospeech.release import quantization as quantized
-from nanospeech.release.folder import DURATION, MODEL, VOCODER, Release, open_release, tensor_shapes
+from nanospeech.release.folder import DURATION, MODEL, VOCODER, Release, open_release
 from nanospeech.release.sharded import there
 from nanospeech.speech import chunks as speech
 from nanospeech.speech.speaker import Speaker
@@ -111,7 +110,7 @@ def distance(x: np.ndarray, wanted: np.ndarray) -> float:
 def shapes_of(release: Release) -> dict[str, dict[str, tuple[int, ...]]]:
     """Shapes of the tensors of a folder's own parts, by part."""
     files = [n for n in (MODEL, DURATION, VOCODER) if there(release.folder / n)]
-    return {Path(n).stem: tensor_shapes(release.folder / n) for n in files}
+    return {Path(n).stem: release.shapes(n) for n in files}
 
 
 def plans(shapes: Mapping[str, Mapping[str, tuple[int, ...]]], bits: int) -> Iterator[tuple]:
@@ -140,14 +139,13 @@ def saved(plan: QuantizationConfig, shapes: Mapping[str, Mapping[str, tuple[int,
 
 def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
     """A row for each plan."""
-    release, name = open_release(args.model), backend.pick_backend(args.backend)
-    if release.config.quantization is not None:
-        raise InputError(f"{release.folder} is quantised already; name the folder it is made from")
+    release, name = open_release(args.model).itself(), backend.pick_backend(args.backend)
     reference = Reference(backend.start(release, name, "cpu", "float32"), args)
     shapes, rows = shapes_of(release), []
     for title, plan in plans(shapes, args.bits):
         config = dataclasses.replace(release.config, quantization=plan)
-        packed = dataclasses.replace(release, config=config, packs=True)
+        held = release.config.quantization
+        packed = dataclasses.replace(release, config=config, packs=True, held=held)
         found = reference.distances(backend.start(packed, name, "cpu", "float32"))
         rows.append({"layers": title, "saved": saved(plan, shapes), **found})
         cells = [f"{found[f]:.4f}" if f in found else "" for f in FIGURES]

@@ -242,7 +242,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 
     if args.set_pace and not args.own:
         raise InputError("--set-pace needs --own SPEAKER=VOICE: whose pace?")
-    engine = load_engine(args.model, args.backend, args.device)
+    engine = load_engine(args.model, args.backend, args.device, itself=True)
     ways = sources_of(engine, args.set_pace)
     args.out.mkdir(parents=True, exist_ok=True)
     clips = list(tqdm(read_clips(args.shards, args.held_out), "reading", unit="clip", leave=False))

@@ -165,7 +165,7 @@ def check_settings(folder: Path, settings: dict[str, Any], table: str = "results
 def digest(folder: Path) -> str:
     """A digest of a model folder: its config, and both ends of each file of weights."""
     found = sha256()
-    for path in [*sorted(folder.glob("*")), *sorted(folder.glob("voices/*"))]:
+    for path in [*sorted(folder.glob("*")), *sorted(folder.glob("*/*"))]:
         if path.suffix not in (".safetensors", ".json", ".txt"):
             continue
         size = path.stat().st_size

@@ -150,7 +150,7 @@ def load(args: argparse.Namespace) -> None:
     from nanospeech.load import load_engine
     from nanospeech.speech.speaker import Speaker
 
-    engine = load_engine(args.model, args.backend, args.device, student=False)
+    engine = load_engine(args.model, args.backend, args.device, itself=True)
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
     speaker = Speaker(engine, args.voice, args.ref_audio, args.ref_text, seed=0, output=MEASURED)

@@ -53,7 +53,7 @@ def read_lines(path: Path, excluded: list[Path]) -> list[str]:
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Writes the shards; returns clips and hours of each voice."""
-    release = open_release(args.model).without_student()
+    release = open_release(args.model).itself()
     # no comma before short texts: it would be in the sound and not in the text
     config = dataclasses.replace(release.config, leading_pause=0.0)
     release = dataclasses.replace(release, config=config)

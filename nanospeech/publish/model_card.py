@@ -28,6 +28,7 @@ from nanospeech.config import ModelConfig
 from nanospeech.errors import InputError
 from nanospeech.measure.machine import clock
 from nanospeech.prepare.choose_prompts import ATTRIBUTIONS, read_attributions
+from nanospeech.release.folder import IMITATOR
 from nanospeech.release.voices import SUFFIXES
 
 PRECISIONS = {"bf16": "bfloat16", "fp16": "float16"}
@@ -91,9 +92,10 @@ def tensors(path: Path) -> tuple[int, str]:
 def about(folder: Path, config: ModelConfig) -> str:
     """What the model is: its files and sizes."""
     rows = []
-    for path in sorted(folder.glob("*.safetensors")):
+    for path in sorted([*folder.glob("*.safetensors"), *folder.glob(f"{IMITATOR}/*.safetensors")]):
         count, kinds = tensors(path)
-        rows.append((path.name, f"{count:,}", kinds, f"{path.stat().st_size / 1e6:.1f} MB"))
+        name, megabytes = str(path.relative_to(folder)), path.stat().st_size / 1e6
+        rows.append((name, f"{count:,}", kinds, f"{megabytes:.1f} MB"))
     size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) / 1e6
     d, audio = config.dit, config.audio
     return f"""# {config.name}

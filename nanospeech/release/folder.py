@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from nanospeech.architectures import QuantizationConfig
 from nanospeech.config import AudioConfig, ModelConfig
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.text.pieces import PieceTokenizer
@@ -27,6 +28,7 @@ from .shapes import dit_config_from_shapes, duration_config_from_shapes, vocoder
 
 CONFIG, MODEL, VOCAB = "config.json", "model.safetensors", "vocab.txt"
 STUDENT = "student.safetensors"  # see architectures.StudentConfig
+IMITATOR = "imitator"  # folder of a model that speaks after recordings
 DURATION, VOCODER = "duration.safetensors", "vocoder.safetensors"
 CODEC, TEXT_ENCODER = "codec.safetensors", "text_encoder"  # of models of latents; the last a folder
 PIECES = "tokenizer.json"
@@ -42,10 +44,8 @@ RELEASE_FILES = (
     PIECES,
     *SHARDED,
     "voices/*",
-    f"*/{CONFIG}",  # of an imitator
-    f"*/{MODEL}",
-    f"*/{VOCAB}",
 )
+RELEASE_FILES += tuple(f"{IMITATOR}/{n}" for n in (CONFIG, MODEL, VOCAB, PIECES, "README.md"))
 RELEASE_FILES += (f"{TEXT_ENCODER}/*.json", f"{TEXT_ENCODER}/*.safetensors", "README.md")
 # Tables of mels and windows that published files carry and that are computed here.
 IGNORED = ("mel_spec.", "feature_extractor.", "head.istft.")
@@ -65,7 +65,8 @@ class Release:
     folder: Path
     config: ModelConfig
     tokenizer: Tokenizer
-    packs: bool = False  # the folder holds floats, which are packed as they are read
+    packs: bool = False  # weights are packed as they are read, as the config says
+    held: QuantizationConfig | None = None  # then: how the folder has them
     voice: Path | None = None  # voices/NAME.safetensors of the voice that speaks, if it has one
     speech: str = MODEL  # the file of the network that speaks: MODEL, or STUDENT
     beside: Release | None = None  # of an imitator: the release that it is in, with all other parts
@@ -86,18 +87,29 @@ class Release:
         Raises:
             CheckpointError: there is no such folder, or its model is not of this one's mels.
         """
-        if (name := self.config.imitator) is None:
-            raise CheckpointError(f"{self.folder} has no imitator")
-        own = open_release(self.folder / name)
+        folder = self.folder / IMITATOR
+        if not (self.config.imitator and folder.is_dir()):  # else a Hub's name to open_release
+            raise CheckpointError(
+                f"{folder} is not there; take the whole release, or put a model that imitates there"
+                " with: nanospeech convert MODEL --imitator RELEASE --output FOLDER"
+            )
+        own = open_release(folder)
         try:
             config = self.config.as_imitator(own.config)
         except InputError as e:
             raise CheckpointError(str(e)) from e
         return dataclasses.replace(own, config=config, beside=self)
 
-    def without_student(self) -> Release:
-        """The same, of which the model itself always speaks."""
-        return dataclasses.replace(self, config=dataclasses.replace(self.config, student=None))
+    def itself(self) -> Release:
+        """The same without student and imitator: the model itself speaks, whatever is asked."""
+        config = dataclasses.replace(self.config, student=None, imitator=False)
+        return dataclasses.replace(self, config=config)
+
+    def shapes(self, file: str) -> dict[str, tuple[int, ...]]:
+        """Shapes by name of a file's tensors, packed ones as they are unpacked."""
+        q, path = self.config.quantization, self.folder / file
+        shapes = tensor_shapes(path)
+        return quantized.float_shapes(shapes, getattr(q, path.stem, {})) if q else shapes
 
     def path(self, name: str) -> Path:
         """Path of a file: in the folder, or for a missing vocoder in the package."""
@@ -120,27 +132,29 @@ class Release:
         """The same, with the speech model's weights rounded to few bits as they are read.
 
         Raises:
-            InputError: the bits are not 4 or 8, or the folder's weights are rounded already.
+            InputError: the bits are not 4 or 8, or the folder has its weights in fewer.
         """
-        if self.config.quantization is not None:
-            raise InputError(
-                f"{self.folder} is quantised already; load it as it is, or name the folder that"
-                " it was made from"
-            )
+        held = self.config.quantization
+        quantized.check_fewer(held, bits, self.folder)
         files = {"model": MODEL} | ({"student": STUDENT} if self.config.student else {})
-        shapes = {part: tensor_shapes(self.folder / file) for part, file in files.items()}
-        layers = quantized.plan(shapes, bits)
+        layers = quantized.plan({part: self.shapes(file) for part, file in files.items()}, bits)
+        if held is not None:
+            others = {n: getattr(held, n) for n in ("duration", "vocoder")}
+            layers = dataclasses.replace(layers, **others)
         config = dataclasses.replace(self.config, quantization=layers)
-        return dataclasses.replace(self, config=config, packs=True)
+        return dataclasses.replace(self, config=config, packs=True, held=held)
 
     def stored(self, path: Path) -> dict[str, Any]:
         """Tensors of a file as they are stored, or as they are to be packed."""
         q = self.config.quantization
-        layers = getattr(q, path.stem, {})  # a codec stays floats
-        size = q.group_size if q else 0
-        if self.packs:
-            return quantized.pack_layers(read_tensors(path), layers, size)
-        return quantized.joined(read_tensors(path, bool(layers)), layers, size, path)
+        held = self.held if self.packs else q
+        layers = getattr(held, path.stem, {})  # a codec stays floats
+        size = held.group_size if held else 0
+        tensors = quantized.joined(read_tensors(path, bool(layers)), layers, size, path)
+        if not (self.packs and q):
+            return tensors
+        floats = quantized.unpacked(tensors)
+        return quantized.pack_layers(floats, getattr(q, path.stem, {}), q.group_size)
 
     def weights(self, name: str, packed: bool = False) -> dict[str, Any]:
         """Tensors of a file: NumPy floats by name, shaped as the network's.

@@ -125,6 +125,42 @@ def plan(shapes: Mapping[str, Mapping[str, tuple[int, ...]]], bits: int) -> Quan
     return QuantizationConfig(size, **found)
 
 
+def check_fewer(held: QuantizationConfig | None, bits: int, folder: Path) -> None:
+    """Refuses to round weights to more bits than they have.
+
+    Args:
+        held: how a folder has them.
+
+    Raises:
+        InputError: the message says what to do.
+    """
+    parts = (held.model, held.student, held.duration, held.vocoder) if held else ()
+    if any(least < bits for least in (min(p.values()) for p in parts if p)):
+        raise InputError(
+            f"{folder} is quantised already, to fewer bits than {bits}; load it as it is, or name"
+            " the folder that it was made from"
+        )
+
+
+def float_shapes(
+    shapes: Mapping[str, tuple[int, ...]], layers: Mapping[str, int]
+) -> dict[str, tuple[int, ...]]:
+    """The shapes of a part's tensors unpacked.
+
+    Args:
+        shapes: as they are stored.
+        layers: bits by layer.
+    """
+    found = {}
+    for name, shape in shapes.items():
+        bits = layers.get(layer_of(name)) if name.endswith(".weight") else None
+        if bits:
+            found[name] = (shape[0], shape[1] * 32 // bits)
+        elif not name.endswith((".scales", ".biases")):
+            found[name] = shape
+    return found
+
+
 def packable(tensors: Mapping[str, tuple[int, ...]], size: int) -> list[str]:
     """The layers of a part whose rows are whole numbers of groups, each kind once.
 

@@ -81,7 +81,9 @@ def choose_durations(engine: Any, wanted: str | None) -> str:
         )
     if wanted == "both" and not both:
         lack = "duration.safetensors" if aligned else "aligned model"
-        raise CheckpointError(f"{engine.folder} has no {lack}: choose duration model or rule")
+        raise CheckpointError(
+            f"{engine.folder} has no {lack} for this voice: choose duration model or rule"
+        )
     return wanted
 
 

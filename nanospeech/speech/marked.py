@@ -51,7 +51,8 @@ def cast(speaker: Any, style: Style, known: dict[str, Any]) -> Any:
         if style.voice not in known:
             known[style.voice] = voiced(speaker, style.voice)
         other = copy.copy(known[style.voice])
-        other.tokenizer, other.durations = speaker.tokenizer, speaker.durations
+        if other.engine.tokenizer.vocab == speaker.engine.tokenizer.vocab:
+            other.tokenizer = speaker.tokenizer
     other.speed = min(max(speaker.speed * style.rate, SPEEDS[0]), SPEEDS[1])
     return other
 
@@ -63,6 +64,7 @@ def voiced(speaker: Any, voice: str) -> Any:
         InputError: there is no such voice.
     """
     more = {"chunk_seconds": speaker.chunk_seconds, "output": speaker.output}
+    more["duration"] = speaker.duration
     other = type(speaker)(speaker.engine, voice, options=speaker.options, seed=speaker.seed, **more)
     own, theirs = speaker.prompt.settings.loudness, other.prompt.settings.loudness
     if own is not None and theirs is not None:

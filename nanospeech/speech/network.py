@@ -15,7 +15,7 @@ def network_for(config: ModelConfig, voice: Voice | None, options: SampleOptions
     An imitator speaks after recordings, and a student as it was taught to.
     """
     if voice is None or voice.borrowed or voice.is_users:
-        return "model" if config.imitator is None else "imitator"
+        return "imitator" if config.imitator else "model"
     student = config.student
     if student is None or voice.name not in student.voices:
         return "model"

@@ -109,7 +109,7 @@ class Speaker:
             engine = engine.with_voice(found and found.weights, self.network)
         warn_of_strangers(engine.config, engine.folder, found)
         self.engine = engine
-        self.durations = choose_durations(engine, wanted.duration)
+        self.duration, self.durations = wanted.duration, choose_durations(engine, wanted.duration)
         self.aligner = choose_aligner(engine, aligner)
         if not isinstance(ref_audio, np.ndarray):
             ref_audio = audio.read(ref_audio, self.sample_rate, MAX_REFERENCE)

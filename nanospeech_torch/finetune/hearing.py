@@ -153,7 +153,7 @@ def compare(
     from nanospeech.speech.speaker import Speaker
 
     # training begins with the model's own weights
-    engine = load_engine(release.folder, backend="torch", student=False)
+    engine = load_engine(release.folder, backend="torch", itself=True)
     if begun is None or release.config.imitates:
         speaker = Speaker(engine, None, prompt.wave(), prompt.text, seed=args.seed, output=MEASURED)
     else:

@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     low, high = args.since
     if not 0 <= low <= high < 1:
         raise InputError(f"--since is {low:g} to {high:g}; choose 0 up to 1, the lower one first")
-    engine = load_engine(args.model, backend="torch", student=False)
+    engine = load_engine(args.model, backend="torch", itself=True)
     if not engine.aligned:
         raise InputError(f"{engine.folder} is no aligned model: it cannot align texts")
     if engine.distilled:

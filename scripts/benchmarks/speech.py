@@ -286,12 +286,14 @@ class KokoroModel(Other):
         return super().about() | {"model": "kokoro-82m int8", "dtype": "int8"}
 
     def pieces(self, text: str) -> Iterator[float]:
+        from nanospeech.errors import InputError
         from nanospeech.text.sentences import split_sentences
 
         for sentence in split_sentences(text):
-            wave = self.kokoro.speak(sentence, self.speaker)
-            if wave is not None:
-                yield len(wave) / KOKORO_RATE
+            wave = self.kokoro.speak(sentence, self.speaker, trims=False)
+            if wave is None:
+                raise InputError(f"Kokoro cannot say {sentence!r}: too long, or without a letter")
+            yield len(wave) / KOKORO_RATE
 
 
 def passage(length: float) -> str:

@@ -159,8 +159,13 @@ class Kokoro:
             phonemes = phonemes.replace(ours, theirs)
         return [self.vocab[c] for c in phonemes.replace("ɹɹ", "ɹ") if c in self.vocab]
 
-    def speak(self, text: str, speaker: Speaker, speed: float = 1.0) -> np.ndarray | None:
-        """What a speaker says: float32 (n,) at SAMPLE_RATE; None where nothing can be said."""
+    def speak(
+        self, text: str, speaker: Speaker, speed: float = 1.0, trims: bool = True
+    ) -> np.ndarray | None:
+        """What a speaker says: float32 (n,) at SAMPLE_RATE; None where nothing can be said.
+
+        Without `trims` it is as Kokoro makes it, silence and level too.
+        """
         ids = self.tokens(text)
         if not 2 <= len(ids) <= MAX_TOKENS:
             return None
@@ -174,7 +179,7 @@ class Kokoro:
         wave = np.asarray(self.net.run(None, inputs)[0]).reshape(-1)
         # read as if recorded at factor times the rate: all frequencies times factor
         wave = audio.resample(wave, SAMPLE_RATE * speaker.factor, SAMPLE_RATE)
-        return finish(wave)
+        return finish(wave) if trims else wave
 
 
 def finish(wave: np.ndarray) -> np.ndarray | None:

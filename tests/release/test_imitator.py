@@ -14,12 +14,16 @@ import pytest
 
 from convert import convert
 from nanospeech import SampleOptions, Speaker, load_engine
+from nanospeech.audio import wave as audio
+from nanospeech.commands import main
 from nanospeech.config import ModelConfig
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.evaluate.plan import usual_steps
 from nanospeech.publish.push import RELEASE_FILES
 from nanospeech.release.folder import MODEL, load_config, open_release
 from nanospeech.release.user_voices import save_voice
+from nanospeech.speech.marked import directed
+from nanospeech.text.markup import read_markup
 from tests.conftest import TONE_TEXT, tone
 from tests.two_voices import copy_with_two_voices
 
@@ -100,7 +104,7 @@ def test_converting_keeps_it_and_few_bits_leave_it(both, tmp_path):
     folder, alone = both
     convert(folder, tmp_path / "again", quantize=8)
     config = load_config(tmp_path / "again")
-    assert config.imitator == "imitator" and config.quantization and config.takes_recordings
+    assert config.imitator and config.quantization and config.takes_recordings
     whole = (tmp_path / "again" / "imitator" / MODEL).read_bytes()
     assert whole == (alone / MODEL).read_bytes()
     names = {p.name for p in (tmp_path / "again" / "imitator").iterdir()}
@@ -112,7 +116,7 @@ def test_converting_keeps_it_and_few_bits_leave_it(both, tmp_path):
     np.testing.assert_array_equal(said(packed, **given), waves[0])
 
 
-def test_what_can_not_be_an_imitator_is_told(both, tmp_path, tiny_aligned):
+def test_what_can_not_be_an_imitator_is_told(both, tmp_path, tiny_aligned, monkeypatch):
     folder, alone = both
     with pytest.raises(InputError, match="does not imitate"):
         convert(folder, tmp_path / "x", imitator=tiny_aligned)
@@ -121,14 +125,19 @@ def test_what_can_not_be_an_imitator_is_told(both, tmp_path, tiny_aligned):
     change(other, audio=audio | {"hop_length": 300})
     with pytest.raises(InputError, match="different mels"):
         convert(folder, tmp_path / "x", imitator=other)
-    for name in ("../own", "/tmp", "", ".", "a/b", 3):  # no plain names
-        with pytest.raises((InputError, CheckpointError), match="imitator"):
-            load = Path(shutil.copytree(folder, tmp_path / "bad", dirs_exist_ok=True))
-            change(load, imitator=name)
-            ModelConfig.load(load / "config.json")
-    change(load, imitator="gone")
-    with pytest.raises(InputError, match="gone"):
-        Speaker(load_engine(load, "torch", "cpu"), ref_audio=tone(), ref_text=TONE_TEXT)
+    for there in (other, other / "imitator"):
+        with pytest.raises(InputError, match=r"--imitator .* is in the folder"):
+            convert(folder, other, imitator=there)
+    gone = Path(shutil.copytree(folder, tmp_path / "mine"))
+    shutil.rmtree(gone / "imitator")
+    monkeypatch.chdir(tmp_path)  # "mine/imitator" could be a name on the Hub
+    with pytest.raises(CheckpointError, match="is not there"):
+        Speaker(load_engine("mine", "torch", "cpu"), ref_audio=tone(), ref_text=TONE_TEXT)
+    with pytest.raises(CheckpointError, match="is not there"):
+        convert("mine", tmp_path / "x")
+    change(gone, imitator="own")
+    with pytest.raises(CheckpointError, match="imitator"):
+        ModelConfig.load(gone / "config.json")
 
 
 def test_the_hub_is_asked_for_it(both):
@@ -137,3 +146,22 @@ def test_the_hub_is_asked_for_it(both):
     inside = [f"imitator/{p.name}" for p in (both[0] / "imitator").iterdir()]
     assert all(any(fnmatch(name, pattern) for pattern in RELEASE_FILES) for name in inside)
     assert open_release(both[0]).imitator().path(MODEL).is_file()
+
+
+def test_subtitles_of_an_imitator_that_cannot_find_words_are_the_models(both, tmp_path, capsys):
+    audio.write(tmp_path / "me.wav", tone(1.5))
+    out, words = tmp_path / "out.wav", tmp_path / "out.srt"
+    given = ["--model", str(both[0]), "--backend", "torch", "--ref-audio", str(tmp_path / "me.wav")]
+    given += ["--ref-text", TONE_TEXT, "--text", TEXT, "--output", str(out)]
+    assert main([*given, "--subtitles", str(words), "--seed", "1", "--quiet"]) == 0
+    assert "Hello there." in words.read_text()
+
+
+def test_a_voice_of_markup_has_the_lengths_of_its_own_network(both, user_data):
+    save_voice("anna", tone(1.5), TONE_TEXT, {})
+    speaker = Speaker(load_engine(both[0], "torch", "cpu"), "tone", seed=1)
+    marked = directed(speaker, read_markup("Hello [voice: anna]there[/voice]."))
+    (other,) = marked.casts.values()
+    assert (speaker.durations, other.durations) == ("model", "rule")
+    assert other.network == "imitator" and speaker.network == "model"
+    assert np.isfinite(speaker.speak(read_markup("Hello [voice: anna]there[/voice].")).wave).all()

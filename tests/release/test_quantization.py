@@ -139,15 +139,17 @@ def test_every_large_matrix_of_the_published_sizes_is_packed_but_few(bits):
 
 @pytest.mark.parametrize(("bits", "most"), [(4, 0.35), (8, 0.58)])
 def test_the_default_voice_becomes_small(tmp_path, bits, most):
-    assert convert(DEFAULT, tmp_path / "out", "--quantize", bits) == 0
+    floats = tmp_path / "floats"
+    assert convert(DEFAULT, floats) == 0 and not load_config(floats).quantization
+    assert convert(floats, tmp_path / "out", "--quantize", bits) == 0
 
     def size(folder: Path, *names: str) -> int:
         return sum((folder / n).stat().st_size for n in names)
 
     # rows of the duration model's width, 96, are no whole groups: few of its layers are packed
     small = ("model.safetensors", "vocoder.safetensors")
-    assert size(tmp_path / "out", *small) <= most * size(DEFAULT, *small)
-    assert size(tmp_path / "out", "duration.safetensors") < size(DEFAULT, "duration.safetensors")
+    assert size(tmp_path / "out", *small) <= most * size(floats, *small)
+    assert size(tmp_path / "out", "duration.safetensors") < size(floats, "duration.safetensors")
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "8 bits, float16 |" in card and "## Data, licences, attributions" in card
     assert sorted(p.name for p in (tmp_path / "out" / "voices").iterdir()) == sorted(
@@ -295,13 +297,26 @@ def test_packing_that_config_and_file_do_not_agree_on(small, tmp_path, backend, 
         load_engine(folder, backend, "cpu")
 
 
-def test_a_folder_is_quantised_once(small, tmp_path, capsys):
-    for bits in (4, 8):
-        with pytest.raises(InputError, match="quantised already"):
-            load_engine(small[bits], "torch", quantize=8)
-        assert convert(small[bits], tmp_path / "out", "--quantize", 8) == 2
-        assert "quantised already" in capsys.readouterr().err
+def test_a_folder_is_rounded_to_fewer_bits_and_never_to_more(small, tmp_path, capsys):
+    with pytest.raises(InputError, match="quantised already"):
+        load_engine(small[4], "torch", quantize=8)
+    assert convert(small[4], tmp_path / "out", "--quantize", 8) == 2
+    assert "quantised already" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+    assert convert(small[8], tmp_path / "four", "--quantize", 4) == 0
+    loaded, made = (
+        open_release(small[8]).quantize(4).weights(MODEL),
+        open_release(tmp_path / "four").weights(MODEL),
+    )
+    before = open_release(small[8]).weights(MODEL)
+    assert loaded.keys() == made.keys() == before.keys()
+    for name, tensor in loaded.items():
+        assert np.array_equal(tensor, made[name]), name
+    assert any(np.abs(made[n] - before[n]).max() > 1e-3 for n in made)
+    again = open_release(small[8]).quantize(8).weights(MODEL)
+    for name, tensor in before.items():
+        scale = np.abs(tensor).max()
+        assert np.abs(again[name] - tensor).max() <= 0.005 * scale, name
 
 
 def test_wishes_that_cannot_be(source, tmp_path, capsys):

@@ -251,7 +251,7 @@ def test_the_rule_is_there_beside_any_model(tiny_release, engine_of, backend):
     assert speaker.speak("x" * 40).seconds == pytest.approx(said, abs=0.05)
     with pytest.raises(CheckpointError, match="not an aligned one; choose duration rule"):
         Speaker(engine, duration="tokens")
-    with pytest.raises(CheckpointError, match="no aligned model: choose"):
+    with pytest.raises(CheckpointError, match="no aligned model for this voice: choose"):
         Speaker(engine, duration="both")
     with pytest.raises(InputError, match="choose from both, model, tokens, rule"):
         Speaker(engine, duration="bytes")
