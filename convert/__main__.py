@@ -9,7 +9,7 @@ from pathlib import Path
 from nanospeech.cli import Parser, command
 from nanospeech.config import ModelConfig
 from nanospeech.release.folder import CONFIG, PIECES
-from nanospeech.release.quantization import CHOICES
+from nanospeech.release.quantization import CHOICES, PACKED_PARTS
 
 from .kinds import KINDS
 
@@ -76,6 +76,13 @@ def build_parser() -> argparse.ArgumentParser:
         choices=CHOICES,
         metavar="BITS",
         help="4 or 8: pack most layers into so many bits, for a folder of a third or a half",
+    )
+    parser.add_argument(
+        "--quantize-only",
+        nargs="+",
+        choices=PACKED_PARTS,
+        metavar="PART",
+        help=f"with --quantize: of these parts, {', '.join(PACKED_PARTS)} (default: all)",
     )
     parser.add_argument(
         "--onnx",

@@ -17,6 +17,7 @@ from torch import Tensor
 from nanospeech.config import ModelConfig, PostfilterConfig
 from nanospeech.errors import InputError
 from nanospeech.release.folder import CONFIG, IMITATOR, MODEL, PIECES, VOCAB, open_release
+from nanospeech.release.quantization import PACKED_PARTS
 
 from .card import card_rows, model_card, renewed_card
 from .codec import read_codec
@@ -139,7 +140,10 @@ def changed(read: Model, o: ConvertOptions) -> Model:
     if o.codec is not None:
         config, parts["codec"] = add_codec(config, o.codec)
     if o.quantize is not None:
-        config = quantized(config, parts, o.quantize)
+        wanted = PACKED_PARTS if o.quantize_only is None else o.quantize_only
+        config = quantized(config, {n: p for n, p in parts.items() if n in wanted}, o.quantize)
+    elif o.quantize_only is not None:
+        raise InputError("--quantize-only goes with --quantize: to how many bits?")
     return dataclasses.replace(read, config=config, parts=parts)
 
 

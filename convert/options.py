@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ class ConvertOptions:
         smooth, sharpen: of the postfilter, see nanospeech/audio/postfilter.py.
         quantize: 4 or 8: pack most layers into so many bits (see
             nanospeech/release/quantization.py).
+        quantize_only: of these parts, "model", "student", "duration" or "vocoder"; None: of all.
 
     Raises:
         InputError: another dtype.
@@ -65,6 +67,7 @@ class ConvertOptions:
     smooth: float | None = None
     sharpen: float | None = None
     quantize: int | None = None
+    quantize_only: Sequence[str] | None = None
     imitates: bool | None = None
     kind: str | None = None
     config: str | Path | None = None

@@ -25,6 +25,7 @@ from nanospeech.release.folder import (
     open_release,
 )
 from nanospeech.release.quantization import (
+    PACKED_PARTS,
     PackedWeight,
     check_fewer,
     pack_layers,
@@ -41,7 +42,6 @@ PARTS = {
     "vocoder": VOCODER,
     "codec": CODEC,
 }
-PACKED = ("model", "student", "duration", "vocoder")  # parts that few bits are for
 ENCODER = {"text_encoder": f"{TEXT_ENCODER}/{MODEL}"}  # where it was trained too
 
 
@@ -106,7 +106,7 @@ def quantized(
     config: ModelConfig, parts: Mapping[str, Mapping[str, Tensor]], bits: int
 ) -> ModelConfig:
     """The config of the same model with most layers in few bits."""
-    shapes = {n: shapes_of(tensors) for n, tensors in parts.items() if n in PACKED}
+    shapes = {n: shapes_of(tensors) for n, tensors in parts.items() if n in PACKED_PARTS}
     return dataclasses.replace(config, quantization=plan(shapes, bits))
 
 

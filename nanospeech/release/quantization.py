@@ -53,6 +53,7 @@ OTHERS_OF_4 = {
     "transformer.in_proj": 8,  # EchoDiT's ends; its bits are not measured
     "transformer.out_proj": 8,
 }
+PACKED_PARTS = ("model", "student", "duration", "vocoder")  # that few bits are for
 CHOICES = (4, 8)  # that --quantize takes
 OTHER_PARTS = 6  # bits of duration model and vocoder then
 

@@ -352,3 +352,13 @@ def test_choosing_bits_measures_each_kind_of_layer(source, capsys):
     )
     assert by_layer["--quantize 8"]["mel"] < by_layer["--quantize 4"]["mel"]
     assert main([str(source / "nothing")]) == 2
+
+
+def test_some_parts_alone_are_packed(source, tmp_path, capsys):
+    assert convert(source, tmp_path / "out", "--quantize", 8, "--quantize-only", "model") == 0
+    q = load_config(tmp_path / "out").quantization
+    assert q.model and not q.vocoder and not q.duration
+    names = open_release(tmp_path / "out").weights(VOCODER)
+    assert all(t.dtype == np.float16 for t in names.values())
+    assert convert(source, tmp_path / "no", "--quantize-only", "model") == 2
+    assert "how many bits" in capsys.readouterr().err
