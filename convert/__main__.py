@@ -61,6 +61,12 @@ def build_parser() -> argparse.ArgumentParser:
         help="release folder of a model that imitates: added to this one, it speaks in the voice of"
         " recordings",
     )
+    parser.add_argument(
+        "--average",
+        metavar="RELEASE",
+        help="take the mean of the speech model's weights and another release's, as of a model"
+        " before and after more training",
+    )
     parser.add_argument("--voices", help="folder of built-in voices to copy in")
     parser.add_argument(
         "--weights", choices=("ema", "raw"), default="ema", help="averaged (default) or raw"

@@ -22,6 +22,7 @@ from nanospeech.release.quantization import PACKED_PARTS
 from .card import card_rows, model_card, renewed_card
 from .codec import read_codec
 from .kinds import find_kind
+from .lazy import shapes_of
 from .licence import check_accepted, is_commercial, licence_of
 from .model import Model, add_duration, add_student, completed, from_release
 from .options import ConvertOptions
@@ -123,6 +124,8 @@ def changed(read: Model, o: ConvertOptions) -> Model:
         read = dataclasses.replace(read, config=config, parts=parts)
         read = completed(read, o.like, o.chosen(*known))
         config, parts = read.config, dict(read.parts)
+    if o.average is not None:
+        parts["model"] = averaged(parts["model"], o.average)
     if o.student is not None:
         if o.voices is not None:
             raise InputError("--student has learnt the model's voices; --voices replaces them")
@@ -145,6 +148,20 @@ def changed(read: Model, o: ConvertOptions) -> Model:
     elif o.quantize_only is not None:
         raise InputError("--quantize-only goes with --quantize: to how many bits?")
     return dataclasses.replace(read, config=config, parts=parts)
+
+
+def averaged(model: Mapping[str, Tensor], folder: str | Path) -> dict[str, Tensor]:
+    """The means of a speech model's weights and a release's.
+
+    Raises:
+        InputError: their networks differ.
+    """
+    other = from_release(folder, None).parts["model"]
+    shapes, theirs = shapes_of(model), shapes_of(other)
+    if shapes != theirs:
+        odd = min(n for n in shapes.keys() | theirs.keys() if shapes.get(n) != theirs.get(n))
+        raise InputError(f"--average {folder} is of another network: its {odd} differs")
+    return {n: (model[n].float() + other[n].float()) / 2 for n in shapes}
 
 
 def check_imitator(config: ModelConfig, folder: str | Path) -> Path:

@@ -26,6 +26,8 @@ class ConvertOptions:
             it is added to the model, which it then speaks for.
         imitator: release folder of a model that imitates, whose mels are this one's: it is added to
             the model, and speaks after recordings.
+        average: release folder of the same network, with whose speech model's weights the mean is
+            taken: of before and after more training (WiSE-FT, arXiv 2109.01903).
         codec: DAC-VAE's weights.pth, or a release folder, for models of its latents.
         vocab: vocab.txt, where the checkpoint does not carry its vocabulary; or a tokenizer.json.
         voices: folder of built-in voices to copy, without their weights and paces; by default all
@@ -54,6 +56,7 @@ class ConvertOptions:
     like: str | Path | None = None
     student: str | Path | None = None
     imitator: str | Path | None = None
+    average: str | Path | None = None
     codec: str | Path | None = None
     vocab: str | Path | None = None
     voices: str | Path | None = None

@@ -14,6 +14,7 @@
 # WHEELS=folder     Kokoro's unzipped wheels (scripts/recipes/synthesize.py): makes HOURS=25 of
 # VOICES=folder     its voices beyond the wheels' five (kokoro-js), VOICES_WITHOUT="a b" less these
 # TEXTS=file        these sentences by SPEAKERS=320 speakers, in JOBS=2 processes
+# AVERAGE=1         the release is the mean of BASE and what was trained: clearer and more alike
 # WITHOUT="a b"     speakers that are never trained on; the model is measured on them
 # VARY="0.08 0.16"  each clip slower and faster by so much too, as other speakers; 0: not
 # WHISPER=base      faster-whisper size or folder that listens
@@ -63,7 +64,8 @@ run_stage speech --extends --needs curate --makes "$runs/speech/latest" --aside 
   log.held_out="[$runs/data/heldout/*.tar]" ${SET:-}
 run_stage convert --needs speech --makes "$output/config.json" -- \
   "$python" -m convert "$runs/speech" --output "$output" --vocoder "$here/nanospeech/default" \
-  --name "$(basename "$output")" --temperature 0.4 --sharpen 0.6 --imitates
+  --name "$(basename "$output")" --temperature 0.4 --sharpen 0.6 --imitates \
+  ${AVERAGE:+--average "${BASE:-$here/nanospeech/default/imitator}"}
 # shellcheck disable=SC2086
 [ -z "${WITHOUT:-}" ] || run_stage evaluate --needs convert --makes "$runs/cloning/cloning.json" \
   --clean "$runs/cloning" -- \

@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from convert import read_source, read_vocoder
 from convert.__main__ import main
@@ -254,3 +254,18 @@ def test_a_yaml_file_beside_a_checkpoint_may_be_about_something_else(runs, tmp_p
     assert main([str(folder / "step_00000003.pt"), "--output", str(tmp_path / "out")]) == 0
     named = ["--config", str(folder / "notes.yml")]
     assert main([str(folder / "step_00000003.pt"), "--output", str(tmp_path / "out"), *named]) == 2
+
+
+def test_the_mean_of_two_models(make_release, tiny_aligned, tmp_path, capsys):
+    one = make_release(text_upsampling="none", patch_size=2)
+    two = tmp_path / "two"
+    shutil.copytree(one, two)
+    given = load_file(two / "model.safetensors")
+    save_file({n: t + 1.0 for n, t in given.items()}, two / "model.safetensors")
+    assert main([str(one), "--output", str(tmp_path / "mean"), "--average", str(two),
+                 "--dtype", "float32"]) == 0  # fmt: skip
+    found = load_file(tmp_path / "mean" / "model.safetensors")
+    assert found.keys() == given.keys()
+    assert all(np.allclose(found[n], t + 0.5, atol=1e-6) for n, t in given.items())
+    assert main([str(one), "--output", str(tmp_path / "x"), "--average", str(tiny_aligned)]) == 2
+    assert "another network" in capsys.readouterr().err
