@@ -32,7 +32,7 @@ def write(rows: Sequence[Any], people: Sequence[str], out: Path) -> dict[str, An
         groups[row.prompt, row.speaker].append(row)
         groups[row.prompt, "all"].append(row)
     cells = {key: summarize(found) for key, found in groups.items()}
-    prompts = list(dict.fromkeys(prompt for prompt, _ in cells))
+    prompts = sorted(dict.fromkeys(prompt for prompt, _ in cells), key=place)
     lines = [
         f"Nearest of {len(people)}: {', '.join(people)}.",
         "",
@@ -54,6 +54,12 @@ def write(rows: Sequence[Any], people: Sequence[str], out: Path) -> dict[str, An
     return summary
 
 
+def place(prompt: str) -> tuple[int, float, str]:
+    """Where a kind of prompt stands: clean, then seconds from short to long, then the others."""
+    seconds = prompt.replace(".", "", 1).isdecimal()
+    return (0 if prompt == "clean" else 1 if seconds else 2), float(seconds and prompt), prompt
+
+
 def draw(summary: dict[str, Any], path: Path) -> None:
     """Similarity and word error rate of each prompt, over all speakers, as bars."""
     plt = pyplot()
@@ -62,7 +68,8 @@ def draw(summary: dict[str, Any], path: Path) -> None:
     parts = (("similarity", "similarity to the speaker", 1.0), ("wer", "word error rate (%)", 100))
     for axis, (measure, label, scale) in zip(axes, parts):
         values = [summary[name]["all"][measure] * scale for name in names]
-        axis.bar(names, values)
+        axis.bar([f"{n} s" if place(n)[0] == 1 else n for n in names], values)
+        axis.tick_params(axis="x", labelsize=7)
         axis.set_title(label, fontsize=10)
         axis.bar_label(axis.containers[0], fmt="%.2f" if scale == 1.0 else "%.1f", fontsize=8)
         axis.spines[["top", "right"]].set_visible(False)

@@ -227,3 +227,15 @@ def test_the_report_is_of_what_is_asked_alone(people, tiny_aligned, tmp_path, mo
     sentences.write_text("good evening\n")
     assert [row.text for row in measured("1")] == ["good evening"]
     assert len(cloning.rows_of(table)) == 4
+
+
+def test_kinds_of_prompts_stand_in_one_order():
+    kinds = ["telephone", "10", "noise", "2.5", "clean", "3"]
+    assert sorted(kinds, key=cloning_report.place) == [
+        "clean",
+        "2.5",
+        "3",
+        "10",
+        "noise",
+        "telephone",
+    ]
