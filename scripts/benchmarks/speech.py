@@ -19,7 +19,6 @@ from .undo import undo
 
 SENTENCES = Path(__file__).parents[2] / "nanospeech" / "evaluate" / "dev_sentences.txt"
 WARM = 300  # letters of a long text, to warm up
-KOKORO_RATE = 24_000
 
 
 @dataclass(frozen=True)
@@ -286,6 +285,7 @@ class KokoroModel(Other):
         return super().about() | {"model": "kokoro-82m int8", "dtype": "int8"}
 
     def pieces(self, text: str) -> Iterator[float]:
+        from nanospeech.audio.wave import SAMPLE_RATE
         from nanospeech.errors import InputError
         from nanospeech.text.sentences import split_sentences
 
@@ -293,7 +293,7 @@ class KokoroModel(Other):
             wave = self.kokoro.speak(sentence, self.speaker, trims=False)
             if wave is None:
                 raise InputError(f"Kokoro cannot say {sentence!r}: too long, or without a letter")
-            yield len(wave) / KOKORO_RATE
+            yield len(wave) / SAMPLE_RATE
 
 
 def passage(length: float) -> str:
