@@ -233,9 +233,14 @@ class QuantizationConfig:
     duration: dict[str, int] = field(default_factory=dict)
     vocoder: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def parts(self) -> tuple[dict[str, int], ...]:
+        """Bits by layer of each part."""
+        return self.model, self.student, self.duration, self.vocoder
+
     def __post_init__(self):
         if self.group_size not in GROUP_SIZES:
             raise InputError(f"group_size is {self.group_size!r}; choose from {GROUP_SIZES}")
-        for layers in (self.model, self.student, self.duration, self.vocoder):
+        for layers in self.parts:
             if bad := {k: v for k, v in layers.items() if v not in BITS or type(v) is not int}:
                 raise InputError(f"bits of layers are {bad}; choose from {BITS}")

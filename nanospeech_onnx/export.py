@@ -67,8 +67,7 @@ def export(folder: str | Path) -> list[Path]:
 def few_bits(release: Release) -> bool:
     """Whether weights are packed in other than whole bytes."""
     q = release.config.quantization
-    parts = (q.model, q.student, q.duration, q.vocoder) if q else ()
-    return any(bits != 8 for layers in parts for bits in layers.values())
+    return q is not None and any(bits != 8 for layers in q.parts for bits in layers.values())
 
 
 def graphs_of(release: Release) -> dict[str, list[Graph]]:

@@ -135,8 +135,8 @@ def check_fewer(held: QuantizationConfig | None, bits: int, folder: Path) -> Non
     Raises:
         InputError: the message says what to do.
     """
-    parts = (held.model, held.student, held.duration, held.vocoder) if held else ()
-    if any(least < bits for least in (min(p.values()) for p in parts if p)):
+    parts = held.parts if held else ()
+    if any(least < bits for p in parts for least in p.values()):
         raise InputError(
             f"{folder} is quantised already, to fewer bits than {bits}; load it as it is, or name"
             " the folder that it was made from"
