@@ -139,6 +139,8 @@ def start(
     options.log_severity_level = QUIET
     # plans of memory are kept for each shape, and texts have ever new lengths
     options.enable_mem_pattern = False
+    # after a run the threads of one graph would spin for a while beside those of the next
+    options.add_session_config_entry("session.force_spinning_stop", "1")
     values = graph.tensors(stored)
     if values:
         # these must live until the session has copied or packed them

@@ -1,14 +1,15 @@
 """What speech costs: RTF and memory against length, prompt, batch and size, beside a floor.
 
-    python -m scripts.benchmarks.cost --backend both --doc docs/cost.md
+    python -m scripts.benchmarks.cost --backend all --doc docs/cost.md
     python -m scripts.benchmarks.cost --sizes 82M,f5,800M --device cuda --dtype bfloat16
 
-Each point is a process of its own; the points of a sweep are measured in turn, as in speech_cli.py,
-and with them the rate at which the backend multiplies large matrices. The floor of a point is the
-operations of its utterance over that rate, a lower bound for the same network. Time is also
-measured by part of the model for both backends, and with PyTorch by kind of operation. Writes
-cost.json, cost.png, batch.png and parts.png to --out, and with --doc the pictures and tables into a
-page, between its markers. The last line is the JSON document. Needs the extras "torch" and "eval".
+A model with a student speaks by it, as it does for users; --itself has it speak without. Each point
+is a process of its own; the points of a sweep are measured in turn, as in speech_cli.py, and with
+them the rate at which the backend multiplies large matrices. The floor of a point is the operations
+of its utterance over that rate, a lower bound for the same network. Time is also measured by part
+of the model with PyTorch and MLX, and with PyTorch by kind of operation. Writes cost.json,
+cost.png, batch.png and parts.png to --out, and with --doc the pictures and tables into a page,
+between its markers. The last line is the JSON document. Needs the extras "torch" and "eval".
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from nanospeech.release.folder import open_release, resolve
 from . import cost_report
 from .machine import surroundings
 from .model import random_release
-from .plan import LETTERS, backends
+from .plan import BACKENDS, LETTERS, backends
 from .report import Result
 from .serve import FRAME_RATE, TOKENS_PER_SECOND
 from .speech import Cell, passage
@@ -84,9 +85,15 @@ class Point:
         return {**about, **self.result.document()}
 
 
-def passes(options: SampleOptions, strength: float) -> int:
-    """Forward passes over one utterance: an evaluation with guidance is two."""
-    grid = time_grid(options.steps or STEPS, options.schedule, options.sway_sampling_coef)
+def passes(options: SampleOptions, strength: float, steps: int = STEPS) -> int:
+    """Forward passes over one utterance: an evaluation with guidance is two.
+
+    Args:
+        options: as they were given.
+        strength: of the guidance; 0 for a distilled model, which is told the strength.
+        steps: a model's own.
+    """
+    grid = time_grid(options.steps or steps, options.schedule, options.sway_sampling_coef)
     times = evaluation_times(grid, options.method, options.zero_init)
     guided = [strength > 0 and options.cfg_from <= t <= options.cfg_until for t in times]
     return len(times) + sum(guided)
@@ -103,11 +110,11 @@ def operations(cell: Cell, config: ModelConfig) -> tuple[float, float]:
     frames = round(cell.seconds * FRAME_RATE)
     new = frames - round(cell.prompt_seconds * FRAME_RATE)
     tokens = round(cell.seconds * TOKENS_PER_SECOND)
-    strength = config.chosen(options, "cfg_strength")
+    strength = 0 if c.max_strength else config.chosen(options, "cfg_strength")
     parts = step_flops(c, cell.batch, frames, tokens)
     # text states are computed once; if they fill the frames, also those without text
     once = parts.pop("text") * (2 if c.text_upsampling == "none" else 1) + parts.pop("aligner")
-    speech = passes(options, strength) * sum(parts.values()) + once
+    speech = passes(options, strength, config.steps) * sum(parts.values()) + once
     vocoder = vocoder_flops(config.vocoder, cell.batch, new) if config.vocoder else 0
     return speech / 3, vocoder / 3
 
@@ -146,6 +153,10 @@ def points(sweep: str, args: argparse.Namespace, models: dict[str, str]) -> list
     for backend in backends(args.backend):
         for at, cell in placed[sweep]:
             config = open_release(cell.model).config
+            if config.student and not args.itself:
+                cell, config = replace(cell, network="student"), config.as_student()
+            if sweep in WHOLE:
+                cell = replace(cell, itself=args.itself)
             at = weights(config) if sweep == "size" else at
             size = f"{config.name}, " if sweep == "size" else ""
             name = f"{backend}, {size}{sweep} {at:.3g}"
@@ -178,9 +189,13 @@ def measure(found: Sequence[Point], args: argparse.Namespace, model: str) -> Non
 def profiles(args: argparse.Namespace, model: str) -> list[Result]:
     """Where the time of one utterance goes: by part, and with PyTorch by kind of operation."""
     found = []
+    has_student = open_release(model).config.student and not args.itself
     for backend in backends(args.backend):
+        if backend == "onnx":  # one call computes all
+            continue
         cell = Cell(model=model, backend=backend, device=args.device, dtype=args.dtype)
         cell = replace(cell, threads=args.threads, vocode=True, compile=False)
+        cell = replace(cell, network="student" if has_student else "model")
         cell = replace(cell, seconds=args.prompt + args.new, prompt_seconds=args.prompt)
         kinds = ("parts", "kinds") if backend == "torch" else ("parts",)
         found += [Result(replace(cell, kind=k, name=f"{backend}, {k}")) for k in kinds]
@@ -194,11 +209,12 @@ def parser() -> argparse.ArgumentParser:
     )
     add = p.add_argument
     add("model", nargs="?", help="release folder or Hub repository; the packaged one if not given")
-    add("--backend", default=Cell.backend, choices=("auto", "torch", "mlx", "both"))
+    add("--backend", default=Cell.backend, choices=BACKENDS)
     add("--device", help="for example cpu, cuda or gpu")
     add("--dtype", choices=DTYPES, help="of the network (default: each backend's own)")
     add("--threads", type=int, help="of the CPU")
     add("--compile", action="store_true", help="compile the network")
+    add("--itself", action="store_true", help="the model speaks though it has a student")
     add("--sweeps", type=names, default=SWEEPS, metavar="A,B", help=", ".join(SWEEPS))
     lists = dict.fromkeys(("lengths", "prompts", "texts"), seconds)
     lists |= {"sizes": names, "batches": numbers}

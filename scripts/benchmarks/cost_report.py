@@ -22,7 +22,7 @@ AXES = {
     "text": "seconds of text",
 }
 MANY = "Speaker.speak_many, texts at a time"
-COLOURS = {"torch": "tab:orange", "mlx": "tab:blue"}
+COLOURS = {"torch": "tab:orange", "mlx": "tab:blue", "onnx": "tab:green"}
 PICTURES = {
     "cost.png": "RTF and memory against length, prompt, batch, size and the length of a text",
     "batch.png": "seconds of speech made in a second, against the batch",

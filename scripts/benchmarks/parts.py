@@ -17,7 +17,7 @@ from typing import Any
 from .serve import serve
 from .speech import Cell, Job, Sampling
 
-SIDE = 1024  # of the matrices whose product's rate is measured with MLX
+SIDE = 1024  # of the matrices whose product's rate is measured with MLX and ONNX Runtime
 # parts of an utterance, and the class of both backends whose calls they are
 PARTS = {
     "text": ("dit", "TextEmbedding"),
@@ -42,7 +42,7 @@ KINDS = {
 
 
 class Parts(Sampling):
-    """Seconds of each part of an utterance, alike for both backends."""
+    """Seconds of each part of an utterance, for PyTorch and MLX: in ONNX all are one call."""
 
     def __init__(self, cell: Cell):
         super().__init__(cell)
@@ -108,6 +108,8 @@ class Matmul(Job):
     def measure(self) -> dict[str, float]:
         if self.engine.backend == "mlx":
             return {"rate": mlx_rate(self.engine, self.engine.dtype)}
+        if self.engine.backend == "onnx":
+            return {"rate": onnx_rate(self.engine)}
         import torch
 
         from nanospeech_torch.train.scale import profile
@@ -129,6 +131,27 @@ def mlx_rate(engine: Any, dtype: str) -> float:
             begin = time.perf_counter()
             mx.eval(a @ a)
             best = min(best, time.perf_counter() - begin)
+    return 2 * SIDE**3 / best
+
+
+def onnx_rate(engine: Any) -> float:
+    """FLOP/s of the best square matrix product in about a second, with one side a weight."""
+    import numpy as np
+
+    from nanospeech_onnx.graph import Graph
+    from nanospeech_onnx.layers import Linear
+
+    g, side = Graph("matmul"), np.ones((SIDE, SIDE), np.float32)
+    layer = Linear(SIDE, SIDE, bias=False)
+    layer.weight.name = "weight"
+    g.output("product", layer(g.input("x", (SIDE, SIDE))))
+    session = engine.place.session(g, {"weight": side})
+    session(x=side)
+    best, end = float("inf"), time.perf_counter() + 1.0
+    while time.perf_counter() < end:
+        begin = time.perf_counter()
+        session(x=side)
+        best = min(best, time.perf_counter() - begin)
     return 2 * SIDE**3 / best
 
 

