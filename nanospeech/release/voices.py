@@ -45,12 +45,14 @@ class VoiceSettings:
         speed: speaking rate relative to the speaker's own.
         cfg_strength: guidance strength where none is asked for; None is the model's.
         loudness: LUFS of the speech before it is levelled; None: not measured.
+        imitated: the folder's imitator speaks, as it does after any other recording.
     """
 
     pace: float = 1.0
     speed: float = 1.0
     cfg_strength: float | None = None
     loudness: float | None = None
+    imitated: bool = False
 
     def __post_init__(self):
         for name, x in ("pace", self.pace), ("speed", self.speed):

@@ -12,9 +12,10 @@ from nanospeech.release.voices import Voice
 def network_for(config: ModelConfig, voice: Voice | None, options: SampleOptions) -> str:
     """The network for a voice, None: a recording: "model", "student" or "imitator".
 
-    An imitator speaks after recordings, and a student as it was taught to.
+    An imitator speaks after recordings and in the voices that are no more than one, and a student
+    as it was taught to.
     """
-    if voice is None or voice.borrowed or voice.is_users:
+    if voice is None or voice.borrowed or voice.is_users or voice.settings.imitated:
         return "imitator" if config.imitator else "model"
     student = config.student
     if student is None or voice.name not in student.voices:

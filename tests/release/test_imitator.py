@@ -22,6 +22,7 @@ from nanospeech.evaluate.plan import usual_steps
 from nanospeech.publish.push import RELEASE_FILES
 from nanospeech.release.folder import MODEL, load_config, open_release
 from nanospeech.release.user_voices import save_voice
+from nanospeech.release.voices import find_voice
 from nanospeech.speech.marked import directed
 from nanospeech.text.markup import read_markup
 from tests.conftest import TONE_TEXT, tone
@@ -80,6 +81,20 @@ def test_the_users_voices_and_those_that_ship_are_recordings(both, user_data):
         assert speaker.durations == "rule"  # the model has durations, the imitator none
     assert engine.voice_engines.keys() == {(None, "model"), (None, "imitator")}
     assert engine._dit is None  # the model's own was not needed
+
+
+def test_a_voice_of_the_folder_may_be_no_more_than_a_recording(both, tmp_path, backend, engine_of):
+    folder, alone = both
+    there = Path(shutil.copytree(folder, tmp_path / "there"))
+    (there / "voices" / "tone.json").write_text('{"imitated": true}')
+    speaker = Speaker(engine_of(there, backend), "tone", seed=1)
+    assert speaker.network == "imitator"
+    tone_of = {"ref_audio": there / "voices" / "tone.wav", "ref_text": TONE_TEXT}
+    expected = said(engine_of(alone, backend), **tone_of)
+    np.testing.assert_allclose(speaker.speak(TEXT).wave, expected, atol=1e-5)
+    assert Speaker(engine_of(there, backend), "other").network == "model"
+    convert(there, tmp_path / "again", dtype="float32")
+    assert find_voice("tone", tmp_path / "again").settings.imitated
 
 
 def test_options_are_kept_and_the_vocoder_is_shared(both):
