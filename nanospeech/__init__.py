@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .machine import let_blas_sleep
+
 if TYPE_CHECKING:
     from nanospeech.speech.speaker import Speaker, Utterance
 
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from .output import OutputOptions
 
     __version__: str
+
+let_blas_sleep()
 
 # what is exported, and the module that it is taken from when it is first asked for
 EXPORTS = {

@@ -157,7 +157,7 @@ def attention(q_BHNE: Tensor, k_BHNE: Tensor, v_BHNE: Tensor, mask_BN: Tensor | 
     """Softmax attention; keys where the mask is false are ignored."""
     if mask_BN is not None and mask_BN.dtype == torch.int32:  # segments, as `seen` makes them
         return packed.attention(q_BHNE, k_BHNE, v_BHNE, mask_BN)
-    if inference_cpu.speaks(q_BHNE) and q_BHNE.dtype == torch.bfloat16:
+    if inference_cpu.writes_attention(q_BHNE):
         return inference_cpu.attention(q_BHNE, k_BHNE, v_BHNE, mask_BN)
     mask = None if mask_BN is None else mask_BN[:, None, None, :]
     if q_BHNE.device.type == "cpu" and torch.is_grad_enabled():

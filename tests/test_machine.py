@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,3 +73,16 @@ def test_pytorch_gets_threads_for_the_quota_unless_set(monkeypatch, variables):
 
 def test_a_system_without_control_groups_has_no_quotas(tmp_path):
     assert machine.quotas(tmp_path, tmp_path / "none") == []
+
+
+@pytest.mark.parametrize(
+    ("variables", "found"), [({}, "4"), ({"OPENBLAS_THREAD_TIMEOUT": "9"}, "9")]
+)
+def test_blas_is_told_to_sleep_before_numpy_is_there(variables, found):
+    code = "import sys, os, nanospeech; print('numpy' in sys.modules, os.environ[sys.argv[1]])"
+    kept = {k: v for k, v in os.environ.items() if k != "OPENBLAS_THREAD_TIMEOUT"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, "OPENBLAS_THREAD_TIMEOUT"],
+        capture_output=True, text=True, check=True, env=kept | variables,
+    )  # fmt: skip
+    assert done.stdout.split() == ["False", found]
