@@ -67,8 +67,8 @@ class RunConfig:
     run_dir: str = option("runs/nanospeech", "where checkpoints, log.csv and samples go")
     initial: str | None = option(
         None,
-        "release folder whose speech model, or vocoder, a fresh run starts from; its sizes are "
-        "kept, but for dit.aligner_dim, prompt_dim and depth, which may grow",
+        "release folder whose speech model, vocoder or student a fresh run starts from; its sizes "
+        "are kept, but for dit.aligner_dim, prompt_dim and depth, which may grow",
     )
     teacher: str | None = option(
         None, "release folder whose speech model a distilled one learns of, and starts as"
@@ -100,8 +100,9 @@ class RunConfig:
             if getattr(self, name) not in known:
                 choices = ", ".join(k for k in known if k)
                 raise InputError(f"{name} is {getattr(self, name)!r}; choose from {choices}")
-        if self.initial and self.model not in ("speech", "vocoder"):
-            raise InputError(f"initial is for speech and vocoder, and model is {self.model}")
+        if self.initial and self.model not in ("speech", "vocoder", "distilled"):
+            kinds = "speech, vocoder and distilled"
+            raise InputError(f"initial is for {kinds}, and model is {self.model}")
         if bool(self.teacher) != (self.model == "distilled"):
             raise InputError(
                 f"model is {self.model} and teacher {self.teacher!r}; a distilled model is made of"

@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from nanospeech.architectures import CodecConfig
 from nanospeech.config import AudioConfig, DiTConfig
 from nanospeech.errors import CheckpointError, InputError
-from nanospeech.release.folder import VOCODER, Release, open_release
+from nanospeech.release.folder import MODEL, VOCODER, Release, open_release
 from nanospeech.release.text_encoder import read_text_encoder
 from nanospeech.release.voices import find_voice, own_voices
 from nanospeech.text.languages import base_code
@@ -136,11 +137,11 @@ def load_voices(release: Release, base: DiT) -> dict[str, DiT]:
 
 
 def build_student(config: RunConfig) -> Distilled:
-    """A student that begins as its teacher, but that guidance and step are inputs of it.
+    """A student that begins as config.initial's or as its teacher, but with guidance and step.
 
     Raises:
-        InputError: see find_teacher; or the run splits its model, or computes blocks again whose
-            weights would then be without their voice's.
+        InputError: see find_teacher and earlier_student; or the run splits its model, or computes
+            blocks again whose weights would then be without their voice's.
     """
     if config.parallel.shard > 1 or config.parallel.tensor > 1:
         raise InputError("a student is whole on every process; set parallel.shard, tensor: 1")
@@ -149,6 +150,8 @@ def build_student(config: RunConfig) -> Distilled:
     network = teacher.transformer
     student = DiT(replace(network.config, max_strength=c.max_strength))
     student.load_state_dict({**student.state_dict(), **network.state_dict()})
+    if config.initial:
+        student.load_state_dict(earlier_student(config.initial, student.config))
     tokenizer, seed = teacher.tokenizer, config.train.seed
     voices = load_voices(release, network) if c.voice == ALL else None
     if config.speed.interval and any(own is not network for own in (voices or {}).values()):
@@ -158,6 +161,23 @@ def build_student(config: RunConfig) -> Distilled:
             " data.max_batch_frames where memory runs out"
         )
     return Distilled(student, release.config, network, c, tokenizer, config.loss, seed, voices)
+
+
+def earlier_student(folder: str, wanted: DiTConfig) -> dict[str, Tensor]:
+    """The weights of a folder's student, or of one that is a student itself, to go on from.
+
+    Raises:
+        InputError: it has none, or one of other sizes.
+    """
+    release = open_release(folder)
+    if release.config.student:
+        release = release.student()
+    if not release.config.dit.max_strength:
+        raise InputError(f"initial is {folder}, which has no student and is none")
+    if (got := release.config.dit) != wanted:
+        raise InputError(f"{folder} has another student: {got}; the run makes {wanted}")
+    tensors = float_weights(release, MODEL)
+    return {name.removeprefix("transformer."): t for name, t in tensors.items()}
 
 
 def build_echo(config: RunConfig, tokenizer: Tokenizer) -> Echo:

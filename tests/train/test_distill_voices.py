@@ -145,6 +145,19 @@ def test_a_model_speaks_its_own_lessons_and_a_student_of_all_voices_comes_of_the
     waves = [Speaker(engine, n, seed=1).speak("Hello there.").wave for n in ("tone", "other")]
     assert all(np.isfinite(w).all() for w in waves) and not np.array_equal(*waves)
 
+    # a student of fewer steps goes on from it, whether it is alone or beside its teacher
+    convert(teacher, tmp_path / "beside", student=run, dtype="float32")
+    fewer = settings(teacher, tmp_path / "one", [shard], voice="all", steps=1)
+    for there in (folder, tmp_path / "beside"):
+        student = begun({**fewer, "initial": str(there)})
+        for name, tensor in student.transformer.state_dict().items():
+            np.testing.assert_array_equal(tensor.numpy(), base[f"transformer.{name}"], name)
+    with pytest.raises(InputError, match="has no student and is none"):
+        begun({**fewer, "initial": str(teacher)})
+    fewer["distill"]["max_strength"] = 2.0
+    with pytest.raises(InputError, match="has another student"):
+        begun({**fewer, "initial": str(folder)})
+
 
 def test_what_the_teacher_says_is_the_text_that_is_kept(teacher, tmp_path, capsys):
     texts, out = tmp_path / "texts.txt", tmp_path / "made"
