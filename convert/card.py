@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from torch import Tensor
 
 from nanospeech.config import ModelConfig
+from nanospeech.release.folder import opened
+from nanospeech.release.sharded import files_of
 
 from .lazy import numbers
 from .licence import is_commercial
 from .writer import ENCODER, file_of
+
+FLOATS = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
 def card_rows(
@@ -33,6 +38,16 @@ def stored_as(config: ModelConfig, part: str, dtype: str) -> str:
         return dtype
     span = f"{bits[0]} to {bits[-1]}" if bits[0] < bits[-1] else f"{bits[0]}"
     return f"{span} bits, {dtype}"
+
+
+def float_types(path: Path) -> str:
+    """Types of the floats in a safetensors file, or in its shards: "float16"."""
+    kinds = set()
+    for file in files_of(path):
+        with opened(file) as f:
+            names = list(f.keys())
+            kinds |= {f.get_slice(name).get_dtype() for name in names}
+    return ", ".join(sorted(FLOATS[kind] for kind in kinds & FLOATS.keys()))
 
 
 def renewed_card(card: str, rows: Iterable[str], licence: str | None = None) -> str:

@@ -19,7 +19,7 @@ from nanospeech.errors import InputError
 from nanospeech.release.folder import CONFIG, IMITATOR, MODEL, PIECES, VOCAB, open_release
 from nanospeech.release.quantization import PACKED_PARTS
 
-from .card import card_rows, model_card, renewed_card
+from .card import card_rows, float_types, model_card, renewed_card, stored_as
 from .codec import read_codec
 from .kinds import find_kind
 from .lazy import shapes_of
@@ -287,6 +287,6 @@ def imitator_rows(folder: Path | None) -> list[str]:
         return []
     own = open_release(folder)
     count = sum(prod(shape) for shape in own.shapes(MODEL).values())
-    about = ["packed" if own.config.quantization else "floats"]
+    about = [stored_as(own.config, "model", float_types(own.path(MODEL)))]
     about += [f"licence {own.config.licence}"] if own.config.licence else []
     return [f"| {IMITATOR}/{MODEL} | {count:,} | {', '.join(about)} |"]

@@ -124,6 +124,12 @@ def test_converting_keeps_it_and_few_bits_leave_it(both, tmp_path):
     assert whole == (alone / MODEL).read_bytes()
     names = {p.name for p in (tmp_path / "again" / "imitator").iterdir()}
     assert names == {"config.json", MODEL, "vocab.txt"}
+    count = sum(np.prod(shape) for shape in open_release(alone).shapes(MODEL).values())
+    row = f"| imitator/{MODEL} | {count:,} | float32 |"
+    assert row in (tmp_path / "again" / "README.md").read_text()
+    convert(alone, tmp_path / "few", quantize=8, dtype="float16")
+    convert(folder, tmp_path / "other", imitator=tmp_path / "few")
+    assert f"| {count:,} | 8 bits, float16 |" in (tmp_path / "other" / "README.md").read_text()
     given = {"ref_audio": tone(1.5), "ref_text": TONE_TEXT}
     waves = [said(load_engine(f, "torch", "cpu"), **given) for f in (folder, tmp_path / "again")]
     np.testing.assert_allclose(*waves, atol=5e-3)  # the vocoder's weights are rounded
