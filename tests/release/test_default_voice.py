@@ -23,8 +23,9 @@ TEXTS = [
     "We planted three apple trees behind the barn last spring.",
 ]
 VOICES = list_voices(DEFAULT)
-# one with weights of its own, and the one whose the model itself is; all with -m slow
-FEW = ("kathleen", "kumo")
+# one with weights of its own, the one whose the model itself is, and one of the imitator's; all with
+# -m slow
+FEW = ("kathleen", "kumo", "michael")
 EACH = [pytest.param(v, marks=[] if v in FEW else pytest.mark.slow) for v in VOICES]
 
 
@@ -117,10 +118,12 @@ def test_it_ships_within_bounds_and_says_where_it_is_from():
     card = (DEFAULT / "README.md").read_text(encoding="utf-8")
     for word in ("Apache-2.0", "CC BY", "consent", "Whisper", "step"):
         assert word in card
-    assert config.default_voice in VOICES and len(VOICES) == 6
+    assert config.default_voice in VOICES and len(VOICES) == 8
     for voice in VOICES:
         assert (DEFAULT / "voices" / f"{voice}.license.txt").is_file() and voice in card
         wave = audio.read(DEFAULT / "voices" / f"{voice}.flac")
         assert 1.9 < len(wave) / audio.SAMPLE_RATE < 6.2
         own = DEFAULT / "voices" / f"{voice}.safetensors"
-        assert own.is_file() == (voice != "kumo")  # whose the model itself is
+        # the model itself is kumo's; the imitator speaks after the last two's recordings
+        assert own.is_file() == (voice not in ("kumo", "heart", "michael"))
+        assert find_voice(voice, DEFAULT).settings.imitated == (voice in ("heart", "michael"))
