@@ -55,6 +55,7 @@ from .results import check_settings, digest
 log = logging.getLogger("nanospeech")
 
 SHORTEST, LONGEST = 3.0, 10.0  # seconds of a recording that serves as a prompt as it is
+KEY_BYTES = 120  # of a key in a file name: several that are joined can have hundreds
 IN_A_MEAN = 12  # recordings that a speaker's mean embedding is made of
 JOINED_PAUSE = 0.2  # seconds between recordings that are joined
 
@@ -315,8 +316,17 @@ def measure(args: argparse.Namespace, people: People, rows: list[Row], path: Pat
             rows.append(row)
             if args.wavs:
                 args.wavs.mkdir(parents=True, exist_ok=True)
-                audio.write(args.wavs / f"{prompt}-{name}-{reference.key}-{seed}.wav", spoken)
+                file = f"{prompt}-{name}-{short(reference.key)}-{seed}.wav"
+                audio.write(args.wavs / file, spoken)
     return rows
+
+
+def short(key: str) -> str:
+    """A recording's key as a part of a file's name, which has at most 255 bytes."""
+    if len(key.encode()) <= KEY_BYTES:
+        return key
+    begun = key.encode()[:KEY_BYTES].decode(errors="ignore")
+    return f"{begun}-{zlib.crc32(key.encode()):08x}"
 
 
 def build_parser() -> argparse.ArgumentParser:

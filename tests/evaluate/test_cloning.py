@@ -142,6 +142,14 @@ def test_recordings_that_cannot_be_used_are_left_out(shard, caplog):
         alone.references("anna", 8, None)
 
 
+def test_keys_of_many_joined_recordings_name_a_file(tmp_path):
+    long = [cloning.short("+".join([f"{who}\u00fc" * 30] * 9)) for who in "ab"]
+    ends = [cloning.short("a" + "\u00fc" * n + end) for n, end in ((200, ""), (199, "o"))]
+    for name in (*long, *ends):
+        (tmp_path / f"telephone-anna-{name}-12345.wav").write_bytes(b"")
+    assert len([*tmp_path.iterdir()]) == 4 and cloning.short("anna-01") == "anna-01"
+
+
 @pytest.mark.parametrize("prompt", ["loud", "0.5", "99"])
 def test_unknown_prompts_are_refused(prompt):
     with pytest.raises(InputError, match="--prompts"):
