@@ -23,8 +23,8 @@ TEXTS = [
     "We planted three apple trees behind the barn last spring.",
 ]
 VOICES = list_voices(DEFAULT)
-# one with weights of its own, the one whose the model itself is, and one of the imitator's; all with
-# -m slow
+# one with weights of its own, the one whose the model itself is, one of the imitator's; all with -m
+# slow
 FEW = ("kathleen", "kumo", "michael")
 EACH = [pytest.param(v, marks=[] if v in FEW else pytest.mark.slow) for v in VOICES]
 
