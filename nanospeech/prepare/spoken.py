@@ -29,7 +29,7 @@ from nanospeech.corpus.layouts import lines_of
 from nanospeech.errors import InputError
 from nanospeech.load import pick_backend, start
 from nanospeech.release.folder import open_release
-from nanospeech.release.voices import find_voice, own_voices
+from nanospeech.release.voices import find_voice, model_voices
 from nanospeech.speech.chunks import sample
 from nanospeech.speech.speaker import Speaker
 
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     engine = start(release, pick_backend(args.backend, config))
     if engine.config.echo or engine.distilled:
         raise InputError(f"{engine.folder} is no teacher: it speaks latents, or is distilled")
-    names = args.voices or sorted(own_voices(engine.folder))
+    names = args.voices or list(model_voices(engine.folder))
     if not names:
         raise InputError(f"{engine.folder} has no voices of its own")
     speakers = [Speaker(engine, name, seed=0) for name in names]

@@ -121,6 +121,16 @@ def own_voices(release: str | Path | None) -> dict[str, Path]:
     return {} if release is None else _in_folder(Path(release) / "voices")
 
 
+def model_voices(release: str | Path) -> dict[str, Voice]:
+    """Those of a release's own voices that its model speaks, sorted: the imitator does the others.
+
+    Raises:
+        InputError, CheckpointError: see find_voice.
+    """
+    voices = {name: find_voice(name, release) for name in sorted(own_voices(release))}
+    return {name: voice for name, voice in voices.items() if not voice.settings.imitated}
+
+
 def shipped_voices() -> dict[str, Path]:
     """The package's voices: recordings by name."""
     return {**_in_folder(PACKAGED / "voices"), **_in_folder(PACKAGED / "default" / "voices")}

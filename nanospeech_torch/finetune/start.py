@@ -21,7 +21,7 @@ import numpy as np
 from nanospeech.audio.mel import log_mel
 from nanospeech.errors import InputError
 from nanospeech.release.folder import MODEL, Release
-from nanospeech.release.voices import find_voice, own_voices
+from nanospeech.release.voices import find_voice, model_voices
 from nanospeech.text.sentences import encode, prepare
 
 from .recordings import Recording
@@ -77,8 +77,9 @@ def candidates(release: Release) -> dict[str, Path | None]:
     """Weights that a model's voices speak with, by name; those of the model itself once."""
     found: dict[str, Path | None] = {}
     preferred = release.config.default_voice
-    for name in sorted(own_voices(release.folder), key=lambda name: (name != preferred, name)):
-        weights = find_voice(name, release.folder).weights
+    voices = model_voices(release.folder)
+    for name in sorted(voices, key=lambda name: (name != preferred, name)):
+        weights = voices[name].weights
         if weights is not None or None not in found.values():
             found[name] = weights
     return found
@@ -88,15 +89,15 @@ def own_weights(voice: str, release: Release) -> Start:
     """The start that --from-voice asks for.
 
     Raises:
-        InputError: the model has no such voice.
+        InputError: the model has no such voice, or it is the imitator that speaks it.
     """
     if voice == NONE:
         return Start(None, None, {})
     found = find_voice(voice, release.folder)
-    if found.audio.parent != release.folder / "voices":
+    if found.audio.parent != release.folder / "voices" or found.settings.imitated:
         raise InputError(
-            f"{release.folder} has no voice {voice!r} of its own; choose from"
-            f" {', '.join([*sorted(own_voices(release.folder)), NONE])}"
+            f"{release.folder} has no voice {voice!r} that its model speaks; choose from"
+            f" {', '.join([*model_voices(release.folder), NONE])}"
         )
     return Start(found.name, found.weights, {})
 

@@ -14,7 +14,7 @@ from nanospeech.config import AudioConfig, DiTConfig
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.release.folder import MODEL, VOCODER, Release, open_release
 from nanospeech.release.text_encoder import read_text_encoder
-from nanospeech.release.voices import find_voice, own_voices
+from nanospeech.release.voices import find_voice, model_voices
 from nanospeech.text.languages import base_code
 from nanospeech.text.pieces import PieceTokenizer
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
@@ -127,7 +127,7 @@ def load_voices(release: Release, base: DiT) -> dict[str, DiT]:
     Raises:
         InputError: it has no voices.
     """
-    voices = {name: find_voice(name, release.folder).weights for name in own_voices(release.folder)}
+    voices = {name: voice.weights for name, voice in model_voices(release.folder).items()}
     if not voices:
         raise InputError(f"{release.folder} has no voices; leave distill.voice out")
     return {

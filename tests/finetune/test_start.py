@@ -72,6 +72,8 @@ def test_the_start_can_be_chosen(two, tmp_path):
         assert (own.weights is None) == (asked != "Robin")
     with pytest.raises(InputError, match="'anna' not found"):
         choose_start("anna", release, [], tmp_path)
+    with pytest.raises(InputError, match=r"no voice 'heart' that its model speaks; .*kumo"):
+        choose_start("heart", release, [], tmp_path)
 
 
 def test_a_model_with_weights_for_no_voice_leaves_no_choice(tiny_release, kathleen, tmp_path):

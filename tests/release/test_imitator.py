@@ -22,7 +22,7 @@ from nanospeech.evaluate.plan import usual_steps
 from nanospeech.publish.push import RELEASE_FILES
 from nanospeech.release.folder import MODEL, load_config, open_release
 from nanospeech.release.user_voices import save_voice
-from nanospeech.release.voices import find_voice
+from nanospeech.release.voices import find_voice, model_voices
 from nanospeech.speech.marked import directed
 from nanospeech.text.markup import read_markup
 from tests.conftest import TONE_TEXT, tone
@@ -93,6 +93,7 @@ def test_a_voice_of_the_folder_may_be_no_more_than_a_recording(both, tmp_path, b
     expected = said(engine_of(alone, backend), **tone_of)
     np.testing.assert_allclose(speaker.speak(TEXT).wave, expected, atol=1e-5)
     assert Speaker(engine_of(there, backend), "other").network == "model"
+    assert [*model_voices(there)] == ["other"] and [*model_voices(folder)] == ["other", "tone"]
     convert(there, tmp_path / "again", dtype="float32")
     assert find_voice("tone", tmp_path / "again").settings.imitated
 
