@@ -96,7 +96,7 @@ def own_weights(voice: str, release: Release) -> Start:
     found = find_voice(voice, release.folder)
     if found.audio.parent != release.folder / "voices" or found.settings.imitated:
         raise InputError(
-            f"{release.folder} has no voice {voice!r} that its model speaks; choose from"
+            f"{release.folder} has no voice {voice!r} of its own that its model speaks; choose from"
             f" {', '.join([*model_voices(release.folder), NONE])}"
         )
     return Start(found.name, found.weights, {})

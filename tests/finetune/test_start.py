@@ -72,7 +72,9 @@ def test_the_start_can_be_chosen(two, tmp_path):
         assert (own.weights is None) == (asked != "Robin")
     with pytest.raises(InputError, match="'anna' not found"):
         choose_start("anna", release, [], tmp_path)
-    with pytest.raises(InputError, match=r"no voice 'heart' that its model speaks; .*kumo"):
+    with pytest.raises(
+        InputError, match=r"no voice 'heart' of its own that its model speaks; .*kumo"
+    ):
         choose_start("heart", release, [], tmp_path)
 
 

@@ -277,7 +277,9 @@ def test_training_starts_from_a_voice_where_it_is_asked_for(two_voices):
     assert found.keys() == wanted.keys()
     assert all(np.allclose(found[n], wanted[n], atol=1e-6) for n in wanted)
     assert own_weights("tone", release).weights is None  # it speaks with the model's
-    with pytest.raises(InputError, match=r"no voice .* of its own; .*other, tone, none"):
+    with pytest.raises(
+        InputError, match=r"no voice .* of its own that its model speaks; .*other, tone, none"
+    ):
         own_weights("default/kumo", release)
 
 
