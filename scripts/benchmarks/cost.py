@@ -126,6 +126,14 @@ def weights(config: ModelConfig) -> float:
     return count_weights(config.dit)["total"] / 1e6
 
 
+def speaking(model: str | None, args: argparse.Namespace) -> tuple[str, ModelConfig]:
+    """The network of a folder that speaks, and its config: the student, if there is one."""
+    config = open_release(model).config
+    if config.student is None or args.itself:
+        return "model", config
+    return "student", config.as_student()
+
+
 def points(sweep: str, args: argparse.Namespace, models: dict[str, str]) -> list[Point]:
     """The cells of one sweep, backend by backend.
 
@@ -135,7 +143,7 @@ def points(sweep: str, args: argparse.Namespace, models: dict[str, str]) -> list
     folder = next(iter(models.values()))
     base = Cell(kind="sample", device=args.device, dtype=args.dtype, vocode=True)
     base = replace(base, threads=args.threads, compile=args.compile or None)
-    base = replace(base, prompt_seconds=args.prompt)
+    base = replace(base, prompt_seconds=args.prompt, itself=args.itself)
     base = replace(base, model=folder, seconds=args.prompt + args.new)
     many = replace(base, kind="speak", texts=(passage(LETTERS * args.new),))
     streams = [(n, (passage(LETTERS * n),)) for n in args.texts]
@@ -152,11 +160,8 @@ def points(sweep: str, args: argparse.Namespace, models: dict[str, str]) -> list
     found = []
     for backend in backends(args.backend):
         for at, cell in placed[sweep]:
-            config = open_release(cell.model).config
-            if config.student and not args.itself:
-                cell, config = replace(cell, network="student"), config.as_student()
-            if sweep in WHOLE:
-                cell = replace(cell, itself=args.itself)
+            network, config = speaking(cell.model, args)
+            cell = replace(cell, network=network)
             at = weights(config) if sweep == "size" else at
             size = f"{config.name}, " if sweep == "size" else ""
             name = f"{backend}, {size}{sweep} {at:.3g}"
@@ -189,13 +194,13 @@ def measure(found: Sequence[Point], args: argparse.Namespace, model: str) -> Non
 def profiles(args: argparse.Namespace, model: str) -> list[Result]:
     """Where the time of one utterance goes: by part, and with PyTorch by kind of operation."""
     found = []
-    has_student = open_release(model).config.student and not args.itself
+    network, _ = speaking(model, args)
     for backend in backends(args.backend):
         if backend == "onnx":  # one call computes all
             continue
         cell = Cell(model=model, backend=backend, device=args.device, dtype=args.dtype)
         cell = replace(cell, threads=args.threads, vocode=True, compile=False)
-        cell = replace(cell, network="student" if has_student else "model")
+        cell = replace(cell, network=network)
         cell = replace(cell, seconds=args.prompt + args.new, prompt_seconds=args.prompt)
         kinds = ("parts", "kinds") if backend == "torch" else ("parts",)
         found += [Result(replace(cell, kind=k, name=f"{backend}, {k}")) for k in kinds]
