@@ -38,6 +38,11 @@ class LossConfig:
         "applies a smooth random equaliser to half of the clips and pairs, of about so many "
         "nats, as other speakers and microphones; for data of few speakers, 0.4",
     )
+    room: float = option(
+        0.0,
+        "chance that a clip or pair is put into another room (reverberation and faint noise, the "
+        "prompt alike); for data of few rooms, 0.3",
+    )
     spoil: float = option(
         0.0,
         "chance that the prompt of a pair is a poor recording (noise, narrow band), and "
@@ -55,8 +60,9 @@ class LossConfig:
             raise InputError(f"loss.warp is {self.warp}; choose 0 to 0.5")
         if not 0 <= self.colour <= 2:
             raise InputError(f"loss.colour is {self.colour}; choose 0 to 2, best 0.4")
-        if not 0 <= self.spoil <= 1:
-            raise InputError(f"loss.spoil is {self.spoil}; choose 0 to 1")
+        for name in ("room", "spoil"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"loss.{name} is {getattr(self, name)}; choose 0 to 1")
         if not 0 <= self.model_guidance < 1:
             # targets feed back through the average and diverge at 1 and beyond
             raise InputError(f"loss.model_guidance is {self.model_guidance}; choose 0 to below 1")
