@@ -54,6 +54,7 @@ class Cell:
 
     line: str
     options: SampleOptions
+    student: bool = False  # the model's student speaks, not the model itself
 
     @property
     def times(self) -> list[float]:
@@ -64,8 +65,10 @@ class Cell:
 
     @property
     def forwards(self) -> int:
-        """Passes over one utterance: two where an evaluation is guided."""
+        """Passes over one utterance: two where an evaluation of the model itself is guided."""
         o = self.options
+        if self.student:
+            return len(self.times)
         return sum(
             2 if o.cfg_strength and o.cfg_from <= t <= o.cfg_until else 1 for t in self.times
         )
@@ -73,11 +76,15 @@ class Cell:
     @property
     def key(self) -> str:
         """Names the options in the file of utterances; the same ones have the same key."""
-        return json.dumps(asdict(self.options), sort_keys=True)
+        named = asdict(self.options) | ({"student": True} if self.student else {})
+        return json.dumps(named, sort_keys=True)
 
 
 def cells(
-    strength: float, temperature: float = 1.0, lines: Sequence[str] = steps_report.LINES
+    strength: float,
+    temperature: float = 1.0,
+    lines: Sequence[str] = steps_report.LINES,
+    student_steps: Sequence[int] = (),
 ) -> list[Cell]:
     """The sweep: solvers over the counts that they divide, then kinds of guidance.
 
@@ -85,9 +92,11 @@ def cells(
         strength: the model's own guidance strength; with 0 there is no guidance to vary but it.
         temperature: the model's own.
         lines: those wanted.
+        student_steps: numbers of steps that the model's student was taught, where it has one.
     """
     base = SampleOptions(steps=STEPS, cfg_strength=strength, temperature=temperature)
-    found = [
+    found = [Cell("student", SampleOptions(steps=count), student=True) for count in student_steps]
+    found += [
         Cell(method, replace(base, method=method, steps=count // each))
         for method, each in EVALUATIONS.items()
         for count in COUNTS
@@ -155,7 +164,24 @@ def load(args: argparse.Namespace) -> None:
         torch.set_num_threads(1)
     speaker = Speaker(engine, args.voice, args.ref_audio, args.ref_text, seed=0, output=MEASURED)
     _worker.update(speaker=speaker, whisper=metrics.load_whisper(args.whisper, 1))
-    speak_and_measure((Cell("", SampleOptions()), 0, "This sentence is not counted."))
+    cells = [Cell("", SampleOptions())]
+    if taught := student_steps(args):
+        engine = load_engine(args.model, args.backend, args.device)
+        _worker["student"] = Speaker(engine, args.voice, seed=0, output=MEASURED)
+        cells.append(Cell("", SampleOptions(steps=taught[0]), student=True))
+    for cell in cells:
+        speak_and_measure((cell, 0, "This sentence is not counted."))
+
+
+def student_steps(args: argparse.Namespace) -> tuple[int, ...]:
+    """The numbers of steps in which the model's student speaks in the chosen voice; () if none."""
+    from nanospeech.release.folder import open_release
+
+    own = open_release(args.model).config
+    voice = args.voice or own.default_voice
+    if own.student is None or args.ref_audio or voice not in own.student.voices:
+        return ()
+    return own.student.step_counts
 
 
 def speak_and_measure(task: tuple[Cell, int, str]) -> Row:
@@ -163,7 +189,7 @@ def speak_and_measure(task: tuple[Cell, int, str]) -> Row:
     if error := _worker.get("error"):
         raise error
     cell, seed, text = task
-    speaker = _worker["speaker"]
+    speaker = _worker["student" if cell.student else "speaker"]
     speaker.options, speaker.seed = cell.options, seed
     clock = time.process_time if speaker.engine.device == "cpu" else time.perf_counter
     began = clock()
@@ -242,7 +268,8 @@ def sweep(args: argparse.Namespace) -> None:
         metrics.check(name)
     texts = read_texts(args.sentences, args.limit)
     own = open_release(args.model).config
-    wanted = cells(own.cfg_strength, own.temperature, args.lines or steps_report.LINES)
+    lines = args.lines or steps_report.LINES
+    wanted = cells(own.cfg_strength, own.temperature, lines, student_steps(args))
     unique = list({cell.key: cell for cell in wanted}.values())
     rows = read_rows(args.raw, about(args))
     there = {(r.key, r.seed, r.text) for r in rows}

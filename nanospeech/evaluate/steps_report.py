@@ -14,8 +14,10 @@ from nanospeech.pictures import pyplot
 
 from .pages import put_between
 
-LINES = ("euler", "uniform", "midpoint", "rk4", "cfg-zero", "interval", "strength", "temperature")
+LINES = ("student", "euler", "uniform", "midpoint", "rk4")
+LINES += ("cfg-zero", "interval", "strength", "temperature")
 SOLVERS = {
+    "student": "student, Euler",
     "euler": "Euler, EPSS",
     "uniform": "Euler, uniform",
     "midpoint": "midpoint, EPSS",

@@ -56,6 +56,24 @@ def test_a_model_without_guidance_has_no_kinds_of_it_to_compare():
     assert all(c.forwards == len(c.times) for c in found if c.line != "strength")
 
 
+def test_a_student_takes_one_pass_an_evaluation_beside_the_model_in_as_many_steps():
+    found = cells(3.0, student_steps=(2, 3))
+    taught = [c for c in found if c.student]
+    assert [c.line for c in taught] == ["student", "student"]
+    assert [(len(c.times), c.forwards) for c in taught] == [(2, 2), (3, 3)]
+    assert len({c.key for c in found}) == len({c.key for c in cells(3.0)}) + 2
+    assert cells(3.0, lines=["student"]) == []
+
+
+@pytest.mark.parametrize(
+    ("voice", "recording", "steps_taught"),
+    [(None, None, (2,)), ("kumo", None, (2,)), ("sora", None, ()), (None, "me.wav", ())],
+)
+def test_the_student_is_measured_in_voices_that_it_was_taught(voice, recording, steps_taught):
+    args = SimpleNamespace(model=None, voice=voice, ref_audio=recording)
+    assert steps.student_steps(args) == steps_taught
+
+
 def test_figures_are_those_of_the_utterances():
     cell = euler(7)
     (result,) = steps_report.summarize([cell], rows(cell, [0] * 8 + [1, 3]))
