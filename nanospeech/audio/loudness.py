@@ -16,6 +16,7 @@ ABSOLUTE, RELATIVE = -70.0, -10.0  # LUFS, and LU below the mean of the louder b
 OFFSET = -0.691  # dB, so that a sine of 997 Hz at full scale has -3.01 LUFS
 PEAK = -1.0  # dBTP that no output exceeds
 SPARE = 0.2  # dB: how far below the limiter aims, for peaks between the points that it looks at
+CEILING = 10 ** ((PEAK - SPARE) / 20)
 AHEAD = 0.015  # seconds that the limiter looks ahead, and takes to let go
 EDGE = 0.01  # seconds of the fades at both ends
 MEASURED = 30.0  # seconds of a long wave that its gain goes by
@@ -27,13 +28,14 @@ CORRECTIONS, MOST_CORRECTED = 2, 3.0  # rounds, and dB, that make up for what li
 LOUDEST_GAIN = 30.0  # dB: what is nearly silent is not raised to noise
 OVERSAMPLING, TAPS = 8, 16  # 192 kHz from 24 (BS.1770-5, annex 2); taps to each side of a sample
 ROWS = 1 << 13  # windows that are interpolated at once
+POOL = 16  # samples, at most, that a correction has one gain for
 CLIPPED = 0.999  # a magnitude from which samples count as clipped
 RUN = 3  # such samples in a row: a single one may be a peak that just fits
 
 
 @lru_cache
 def k_weighting(rate: int) -> np.ndarray:
-    """Impulse response of the K weighting at a sample rate: float64 (n,), 0.35 s long.
+    """Impulse response of the K weighting at a sample rate: float32 (n,), 0.35 s long.
 
     A high shelf and a high pass, bilinear transforms of analogue filters whose digital form at 48
     kHz is that of BS.1770 (De Man, "Evaluation of implementations of the EBU R128 loudness
@@ -48,7 +50,7 @@ def k_weighting(rate: int) -> np.ndarray:
     passed = biquad(z, k, 0.5003270373238773, (1.0, 0.0, 0.0)) * (
         1 + k / 0.5003270373238773 + k * k
     )
-    return np.fft.irfft(shelf * passed, n)[: int(0.35 * rate)]
+    return np.fft.irfft(shelf * passed, n)[: int(0.35 * rate)].astype(np.float32)
 
 
 def biquad(z: np.ndarray, k: float, q: float, zeros: tuple[float, float, float]) -> np.ndarray:
@@ -68,14 +70,21 @@ def biquad(z: np.ndarray, k: float, q: float, zeros: tuple[float, float, float])
     return quadratic(*zeros) / quadratic(1.0, 1.0, 1.0)
 
 
-def filtered(wave: np.ndarray, kernel: np.ndarray) -> np.ndarray:
-    """The first len(wave) samples of a convolution, by transforms of bounded length."""
-    size = 1 << (4 * len(kernel)).bit_length()
-    room = size - len(kernel) + 1
-    spectrum = np.fft.rfft(kernel, size)
-    out = np.zeros(len(wave) + size)
+@lru_cache
+def k_spectrum(rate: int) -> np.ndarray:
+    """Transform of the K weighting, of a length that suits it: complex64."""
+    kernel = k_weighting(rate)
+    return np.fft.rfft(kernel, 1 << (4 * len(kernel)).bit_length())
+
+
+def weighted(wave: np.ndarray, rate: int) -> np.ndarray:
+    """The wave with the K weighting, float32 (n,), by transforms of bounded length."""
+    spectrum, wave = k_spectrum(rate), np.asarray(wave, np.float32)
+    size = 2 * (len(spectrum) - 1)
+    room = size - len(k_weighting(rate)) + 1
+    out = np.zeros(len(wave) + size, np.float32)
     for start in range(0, len(wave), room):
-        part = np.fft.rfft(np.asarray(wave[start : start + room], np.float64), size)
+        part = np.fft.rfft(wave[start : start + room], size)
         out[start : start + size] += np.fft.irfft(part * spectrum, size)
     return out[: len(wave)]
 
@@ -102,32 +111,37 @@ def heard(wave: np.ndarray, rate: int) -> np.ndarray:
     """Power of the gating blocks that count, one for each STEP in which something is heard."""
     if not len(wave):
         return np.zeros(0)
-    power = np.concatenate([[0.0], np.cumsum(np.square(filtered(wave, k_weighting(rate))))])
-    block = min(len(wave), round(BLOCK * rate))
-    starts = np.arange(0, len(wave) - block + 1, round(STEP * rate))
-    mean = (power[starts + block] - power[starts]) / block
+    power = np.square(weighted(wave, rate))
+    return gated(power, min(len(wave), round(BLOCK * rate)), round(STEP * rate))
+
+
+def gated(power: np.ndarray, block: int, step: int) -> np.ndarray:
+    """Mean power of the blocks that count of weighted samples, one a step."""
+    total = np.concatenate([[0.0], np.cumsum(power, dtype=np.float64)])
+    starts = np.arange(0, len(power) - block + 1, step)
+    mean = (total[starts + block] - total[starts]) / block
     found = mean[mean > 10 ** ((ABSOLUTE - OFFSET) / 10)]
     return found[found > found.mean() * 10 ** (RELATIVE / 10)] if len(found) else found
 
 
 @lru_cache
 def interpolators() -> np.ndarray:
-    """Filters for the points between samples: float64 (OVERSAMPLING - 1, 2 * TAPS)."""
+    """Filters for the points between samples: float32 (OVERSAMPLING - 1, 2 * TAPS)."""
     at = np.arange(1, OVERSAMPLING)[:, None] / OVERSAMPLING
     x = np.arange(-TAPS + 1, TAPS + 1)[None] - at
     filters = np.sinc(x) * np.cos(np.pi * x / (2 * TAPS + 1)) ** 2
-    return filters / filters.sum(1, keepdims=True)
+    return (filters / filters.sum(1, keepdims=True)).astype(np.float32)
 
 
 def peaks(wave: np.ndarray, above: float = 0.0) -> np.ndarray:
-    """The highest magnitude at each sample and between it and the next: float64 (n,).
+    """The highest magnitude at each sample and between it and the next: float32 (n,).
 
     Args:
         wave: float (n,).
         above: what matters; where no higher one can be between two samples, none is looked for.
     """
-    padded = np.pad(np.asarray(wave, np.float64), (TAPS - 1, TAPS))
-    found = np.abs(np.asarray(wave, np.float64))
+    padded = np.pad(np.asarray(wave, np.float32), (TAPS - 1, TAPS))
+    found = np.abs(np.asarray(wave, np.float32))
     if not len(wave):
         return found
     filters = interpolators()
@@ -281,20 +295,30 @@ class Levelled:
     """
 
     def __init__(self, wave: np.ndarray, target: float, rate: int):
-        measured, reach = loudness(wave, rate), max(1, int(AHEAD * rate))
-        self.gain = 0.0
+        self.gain, self.wave, reach = 0.0, wave, max(1, int(AHEAD * rate))
+        power = np.square(weighted(wave, rate))
+        block, step = min(len(wave), round(BLOCK * rate)), round(STEP * rate)
+        measured = level(gated(power, block, step)) if len(wave) else -np.inf
         if np.isfinite(measured):
             self.gain = min(target - measured, LOUDEST_GAIN)
         most = min(self.gain + MOST_CORRECTED, LOUDEST_GAIN)
-        ceiling = 10 ** ((PEAK - SPARE) / 20)
-        found = peaks(wave, above=ceiling / 10 ** (max(most, 0.0) / 20))
-        for left in range(CORRECTIONS, -1, -1):
-            factor = np.float32(10 ** (self.gain / 20))
-            louder = wave * factor
-            self.wave = _limit(louder, reach, found * factor)
-            if not left or self.wave is louder or not np.isfinite(measured):
+        found = peaks(wave, above=CEILING / 10 ** (max(most, 0.0) / 20))
+        # Gains move slowly beside the weighting's response: they may as well come after it
+        pool = next(n for n in range(POOL, 0, -1) if block % n == step % n == 0)
+        power, highest = pooled(power, pool).mean(1), pooled(found, pool).max(1)
+        for _ in range(CORRECTIONS if np.isfinite(measured) else 0):
+            factor = 10 ** (self.gain / 20)
+            if (gains := limiting(highest * factor, max(1, reach // pool))) is None:
                 break
-            self.gain = min(self.gain + target - loudness(self.wave, rate), most)
+            now = level(gated(power * np.square(gains * factor), block // pool, step // pool))
+            self.gain = min(self.gain + target - now, most)
+        factor = np.float32(10 ** (self.gain / 20))
+        self.wave = _limit(wave * factor, reach, found * factor)
+
+
+def pooled(values: np.ndarray, pool: int) -> np.ndarray:
+    """Rows of so many values each, zeros after the last: (n, pool)."""
+    return np.pad(values, (0, -len(values) % pool)).reshape(-1, pool)
 
 
 def gain_to(target: float, wave: np.ndarray, rate: int) -> float:
@@ -353,16 +377,21 @@ def _limit(wave: np.ndarray, reach: int, found: np.ndarray | None = None) -> np.
     Args:
         found: its peaks, where they are known.
     """
-    ceiling = 10 ** ((PEAK - SPARE) / 20)
-    found = peaks(wave, above=ceiling) if found is None else found
-    if found.max(initial=0) <= ceiling:
-        return wave
+    found = peaks(wave, above=CEILING) if found is None else found
+    gains = limiting(found, reach)
+    return wave if gains is None else (wave * gains).astype(np.float32)
+
+
+def limiting(found: np.ndarray, reach: int) -> np.ndarray | None:
+    """The gain at each sample, float64 (n,), that takes its peaks below the ceiling; None for 1."""
+    if found.max(initial=0) <= CEILING:
+        return None
     found = np.maximum(found, np.pad(found, (1, 0))[:-1])  # between it and the one before, too
-    wanted = np.minimum(1, ceiling / np.maximum(found, ceiling))
+    wanted = np.minimum(1, CEILING / np.maximum(found, CEILING))
     lowest = lowest_around(wanted, reach)
-    smooth = np.pad(np.cumsum(np.pad(lowest, reach, mode="edge")), (1, 0))
+    smooth = np.pad(np.cumsum(np.pad(lowest, reach, mode="edge"), dtype=np.float64), (1, 0))
     gain = (smooth[2 * reach + 1 :] - smooth[: -2 * reach - 1]) / (2 * reach + 1)
-    return (wave * np.minimum(gain, 1)).astype(np.float32)
+    return np.minimum(gain, 1)
 
 
 def lowest_around(values: np.ndarray, reach: int) -> np.ndarray:
