@@ -5,6 +5,8 @@ Token ids become states of patches, whose durations are searched in a recording 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from nanospeech.errors import CheckpointError, InputError
@@ -25,6 +27,8 @@ from .upsampling import (
 
 class Conditioning(Hooks):
     """What a text and a prompt make of each other, before anything is sampled."""
+
+    embedded: tuple[Any, Any, Device] = (None, None, None)  # a network, token ids and their states
 
     @property
     def aligned(self) -> bool:
@@ -86,13 +90,12 @@ class Conditioning(Hooks):
         tokens = checks.prompt_tokens(prompt_tokens_B, text, lens)
         frame = 1 / self.config.audio.frame_rate
         with self.context():
-            ids = self.array(text)
             if own or not self.has_duration_model:
-                each, pace = self.own_seconds(ids, cond, lens), PACE
+                each, pace = self.own_seconds(text, cond, lens), PACE
             else:
                 head = self.module(DURATION)
                 mel = np.where(checks.length_mask(lens, cond.shape[1])[..., None], cond, 0)
-                heard = self.array(mel), ids, self.array(lens)
+                heard = self.array(mel), self.array(text), self.array(lens)
                 if head.transformer.config.pooling == "mean":
                     return self.numpy(head(*heard))
                 each, pace = self.numpy(head.token_seconds(*heard)), head.transformer.config.pace
@@ -101,11 +104,11 @@ class Conditioning(Hooks):
         return np.array([total_seconds(w, k, n, pace) for w, k, n in items], np.float32)
 
     def own_seconds(
-        self, text_BT: Device, cond_BNM: np.ndarray, prompt_B: np.ndarray
+        self, text_BT: np.ndarray, cond_BNM: np.ndarray, prompt_B: np.ndarray
     ) -> np.ndarray:
         """Seconds of each token (B, T), as an aligned model predicts them."""
-        hidden = self.dit.embed_tokens(text_BT)
-        _, guesses = self.token_guesses(text_BT, hidden, self.normalised(cond_BNM), prompt_B)
+        speaker = self.speaker(self.normalised(cond_BNM), prompt_B)
+        guesses = self.numpy(self.dit.aligner.log_durations(self.token_states(text_BT), speaker))
         frame = 1 / self.config.audio.frame_rate
         return predicted_patches(guesses) * self.config.dit.patch_size * frame
 
@@ -138,10 +141,10 @@ class Conditioning(Hooks):
             )
         lens = np.array([frames])
         with self.context():
-            hidden = self.dit.embed_tokens(self.array(text))
             normal = self.normalised(mel)
-            means, _ = self.token_guesses(self.array(text), hidden, normal, lens)
-        patches = searched_durations(normal[0], means[0], p)
+            means = self.dit.token_means(self.array(text), self.speaker(normal, lens))
+            means_TM = self.numpy(means)[0]
+        patches = searched_durations(normal[0], means_TM, p)
         return np.diff(np.minimum(np.cumsum(patches) * p, frames), prepend=0)
 
     def normalised(self, cond_BNM: np.ndarray) -> np.ndarray:
@@ -171,18 +174,20 @@ class Conditioning(Hooks):
             )
         count = (text_BT >= 0).sum(1)
         checks.some_text(count)
-        hidden = self.dit.embed_tokens(text)
+        hidden = self.token_states(text_BT)
         if kind == "average":
             durations = average_durations(count, patch_lens, text_BT.shape[1], p)
         else:
             prompt = checks.leading_frames(cond_BNM) if prompt_B is None else prompt_B
             tokens = count * 0 if prompt_tokens_B is None else prompt_tokens_B
             normal = self.normalised(cond_BNM)
-            means, log_durations = self.token_guesses(text, hidden, normal, prompt)
+            speaker = self.speaker(normal, prompt)
+            means = self.numpy(self.dit.token_means(text, speaker))
+            log_durations = self.dit.aligner.log_durations(hidden, speaker)
             durations = planned_durations(
                 normal,
                 means,
-                predicted_patches(log_durations),
+                predicted_patches(self.numpy(log_durations)),
                 count,
                 patch_lens,
                 prompt,
@@ -193,11 +198,17 @@ class Conditioning(Hooks):
         states = self.layers.gather_tokens(hidden, self.array(index))
         return states, states * 0 + self.dit.embed_filler(text)
 
-    def token_guesses(
-        self, text_BT: Device, hidden_BTD: Device, normal_BNM: np.ndarray, prompt_B: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The aligner's mean mels (B, T, M) and log durations (B, T), for the prompts' speakers."""
-        speaker = self.array(checks.speakers(normal_BNM, prompt_B, self.config.dit.patch_size))
-        means = self.dit.token_means(text_BT, speaker)
-        guesses = self.dit.aligner.log_durations(hidden_BTD, speaker)
-        return self.numpy(means), self.numpy(guesses)
+    def token_states(self, text_BT: np.ndarray) -> Device:
+        """Text states of each token (B, T, text_dim); the last ones are kept, as a chunk's length
+        and its speech are computed from the same.
+        """
+        dit, key = self.dit, (text_BT.shape, text_BT.tobytes())
+        whose, what, states = self.embedded
+        if whose is not dit or what != key:
+            states = dit.embed_tokens(self.array(text_BT))
+            self.embedded = dit, key, states
+        return states
+
+    def speaker(self, normal_BNM: np.ndarray, prompt_B: np.ndarray) -> Device:
+        """What the aligner knows of the prompts' speakers: (B, M)."""
+        return self.array(checks.speakers(normal_BNM, prompt_B, self.config.dit.patch_size))
