@@ -29,8 +29,8 @@ Array = Tensor
 class Conv1d(nn.Conv1d):
     """Same-length convolution over (B, N, C), with zeros past the ends."""
 
-    def __init__(self, dim: int, kernel_size: int, groups: int):
-        super().__init__(dim, dim, kernel_size, padding=kernel_size // 2, groups=groups)
+    def __init__(self, dim: int, kernel_size: int, groups: int = 1, dim_out: int | None = None):
+        super().__init__(dim, dim_out or dim, kernel_size, padding=kernel_size // 2, groups=groups)
 
     def forward(self, x_BND: Tensor) -> Tensor:
         if x_BND.device.type != "cpu":

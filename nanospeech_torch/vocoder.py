@@ -12,7 +12,7 @@ from torch import nn
 from nanospeech.config import VocoderConfig
 from nanospeech.errors import InputError
 
-from . import phase
+from . import layers, phase
 from .stft import frame_mask, istft, masked, middle
 
 KERNEL = 7
@@ -27,22 +27,12 @@ def sanitize(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {k: v for k, v in tensors.items() if not k.startswith(IGNORED)}
 
 
-class FrameConv(nn.Conv1d):
-    """A convolution over frames that keeps their number. (B, N, in) to (B, N, out)."""
-
-    def __init__(self, dim_in: int, dim_out: int, groups: int = 1):
-        super().__init__(dim_in, dim_out, KERNEL, padding=KERNEL // 2, groups=groups)
-
-    def forward(self, x_BND: torch.Tensor) -> torch.Tensor:
-        return super().forward(x_BND.mT).mT
-
-
 class ConvNeXtBlock(nn.Module):
     """Depthwise convolution, then a two-layer perceptron on every frame, scaled by gamma."""
 
     def __init__(self, dim: int, intermediate_dim: int, layer_scale: float):
         super().__init__()
-        self.dwconv = FrameConv(dim, dim, groups=dim)
+        self.dwconv = layers.Conv1d(dim, KERNEL, groups=dim)
         self.norm = nn.LayerNorm(dim, eps=1e-6)
         self.pwconv1 = nn.Linear(dim, intermediate_dim)
         self.pwconv2 = nn.Linear(intermediate_dim, dim)
@@ -51,7 +41,7 @@ class ConvNeXtBlock(nn.Module):
     def forward(self, x_BND: torch.Tensor) -> torch.Tensor:
         h = self.norm(self.dwconv(x_BND))
         h = self.pwconv2(F.gelu(self.pwconv1(h)))
-        return x_BND + self.gamma * h
+        return layers.gated(x_BND, self.gamma, h)
 
 
 class Backbone(nn.Module):
@@ -59,11 +49,11 @@ class Backbone(nn.Module):
 
     def __init__(self, config: VocoderConfig):
         super().__init__()
-        dim, layers = config.dim, config.num_layers
-        self.embed = FrameConv(config.n_mels, dim)
+        dim, depth = config.dim, config.num_layers
+        self.embed = layers.Conv1d(config.n_mels, KERNEL, dim_out=dim)
         self.norm = nn.LayerNorm(dim, eps=1e-6)
         self.convnext = nn.ModuleList(
-            [ConvNeXtBlock(dim, config.intermediate_dim, 1 / layers) for _ in range(layers)]
+            [ConvNeXtBlock(dim, config.intermediate_dim, 1 / depth) for _ in range(depth)]
         )
         self.final_layer_norm = nn.LayerNorm(dim, eps=1e-6)
 
