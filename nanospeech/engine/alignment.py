@@ -22,20 +22,23 @@ def monotonic_search(score_BNT: np.ndarray, frames_B: np.ndarray, tokens_B: np.n
     """
     score = np.asarray(score_BNT, np.float32)
     batch, frames, tokens = score.shape
-    rows = np.arange(batch)
-    moved = np.zeros((frames, batch, tokens), bool)
+    moved = np.empty((batch, frames, tokens), bool)
     best = np.full((batch, tokens + 1), -np.inf, np.float32)  # one column ahead of token 0
-    best[:, 1] = score[:, 0, 0]
+    before, here = best[:, :-1], best[:, 1:]
+    better = np.empty_like(here)
+    here[:, 0] = score[:, 0, 0]
     for n in range(1, frames):
-        moved[n] = best[:, :-1] > best[:, 1:]
-        best[:, 1:] = np.maximum(best[:, :-1], best[:, 1:]) + score[:, n]
-        best[:, 0] = -np.inf
+        np.greater(before, here, out=moved[:, n])
+        np.maximum(before, here, out=better)
+        np.add(better, score[:, n], out=here)
     durations = np.zeros((batch, tokens), np.int64)
-    token = np.asarray(tokens_B, np.int64) - 1
-    for n in range(frames - 1, -1, -1):
-        inside = n < np.asarray(frames_B)
-        durations[rows, token] += inside
-        token = token - (inside & moved[n, rows, token])
+    for b, count in enumerate(np.asarray(frames_B)):
+        token, steps, path = int(tokens_B[b]) - 1, moved[b].tobytes(), []
+        for n in range(int(count) - 1, 0, -1):
+            path.append(token)
+            token -= steps[n * tokens + token]
+        path.append(token)
+        durations[b] = np.bincount(path, minlength=tokens)
     return durations
 
 
