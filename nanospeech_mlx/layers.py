@@ -39,8 +39,8 @@ class Sequential(list):
 class Conv1d(nn.Conv1d):
     """Same-length convolution over (B, N, C), with zeros past the ends."""
 
-    def __init__(self, dim: int, kernel_size: int, groups: int):
-        super().__init__(dim, dim, kernel_size, padding=kernel_size // 2, groups=groups)
+    def __init__(self, dim: int, kernel_size: int, groups: int = 1, dim_out: int | None = None):
+        super().__init__(dim, dim_out or dim, kernel_size, padding=kernel_size // 2, groups=groups)
 
 
 class LayerNorm(nn.LayerNorm):

@@ -11,7 +11,7 @@ from mlx import nn
 from nanospeech.config import VocoderConfig
 from nanospeech.errors import InputError
 
-from . import phase
+from . import layers, phase
 from .activations import gelu
 from .stft import frame_mask, istft, masked, middle
 
@@ -31,19 +31,12 @@ def sanitize(tensors: dict[str, mx.array]) -> dict[str, mx.array]:
     }
 
 
-class FrameConv(nn.Conv1d):
-    """A convolution over frames that keeps their number. (B, N, in) to (B, N, out)."""
-
-    def __init__(self, dim_in: int, dim_out: int, groups: int = 1):
-        super().__init__(dim_in, dim_out, KERNEL, padding=KERNEL // 2, groups=groups)
-
-
 class ConvNeXtBlock(nn.Module):
     """Depthwise convolution, then a two-layer perceptron on every frame, scaled by gamma."""
 
     def __init__(self, dim: int, intermediate_dim: int, layer_scale: float):
         super().__init__()
-        self.dwconv = FrameConv(dim, dim, groups=dim)
+        self.dwconv = layers.Conv1d(dim, KERNEL, groups=dim)
         self.norm = nn.LayerNorm(dim, eps=1e-6)
         self.pwconv1 = nn.Linear(dim, intermediate_dim)
         self.pwconv2 = nn.Linear(intermediate_dim, dim)
@@ -52,7 +45,7 @@ class ConvNeXtBlock(nn.Module):
     def __call__(self, x_BND: mx.array) -> mx.array:
         h = self.norm(self.dwconv(x_BND))
         h = self.pwconv2(gelu(self.pwconv1(h)))
-        return x_BND + self.gamma * h
+        return layers.gated(x_BND, self.gamma, h)
 
 
 class Backbone(nn.Module):
@@ -60,11 +53,11 @@ class Backbone(nn.Module):
 
     def __init__(self, config: VocoderConfig):
         super().__init__()
-        dim, layers = config.dim, config.num_layers
-        self.embed = FrameConv(config.n_mels, dim)
+        dim, depth = config.dim, config.num_layers
+        self.embed = layers.Conv1d(config.n_mels, KERNEL, dim_out=dim)
         self.norm = nn.LayerNorm(dim, eps=1e-6)
         self.convnext = [
-            ConvNeXtBlock(dim, config.intermediate_dim, 1 / layers) for _ in range(layers)
+            ConvNeXtBlock(dim, config.intermediate_dim, 1 / depth) for _ in range(depth)
         ]
         self.final_layer_norm = nn.LayerNorm(dim, eps=1e-6)
 

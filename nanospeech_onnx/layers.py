@@ -167,7 +167,7 @@ class GELU(Module):
 class Conv1d(Module):
     """Same-length convolution over (B, N, C), with zeros past the ends."""
 
-    def __init__(self, dim: int, kernel_size: int, groups: int, dim_out: int = 0):
+    def __init__(self, dim: int, kernel_size: int, groups: int = 1, dim_out: int | None = None):
         super().__init__()
         self.weight = Parameter((dim_out or dim, dim // groups, kernel_size))
         self.bias = Parameter((dim_out or dim,))

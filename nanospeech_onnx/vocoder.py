@@ -50,7 +50,7 @@ class Backbone(Module):
     def __init__(self, config: VocoderConfig):
         super().__init__()
         dim = config.dim
-        self.embed = Conv1d(config.n_mels, KERNEL, 1, dim)
+        self.embed = Conv1d(config.n_mels, KERNEL, dim_out=dim)
         self.norm = LayerNorm(dim, affine=True)
         self.convnext = ModuleList(
             ConvNeXtBlock(dim, config.intermediate_dim) for _ in range(config.num_layers)

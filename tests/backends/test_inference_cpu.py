@@ -40,6 +40,21 @@ def test_one_pass_norm_and_gate_are_those_of_training(items):
         np.testing.assert_allclose(layers.gated(x, gate, change), want[1], atol=1e-5)
 
 
+@pytest.mark.parametrize("scale", [1.0, 1e-4, 0.0])
+def test_root_mean_square_norm_is_that_of_training(scale):
+    """Also where the mean square is near its eps, or nothing."""
+    norm = layers.RMSNorm(64)
+    x = scale * torch.randn(2, 4, 9, 64)
+    with torch.no_grad():
+        norm.weight.copy_(torch.randn(64))
+    want = norm(x.requires_grad_()).detach()
+    with torch.inference_mode():
+        np.testing.assert_allclose(norm(x), want, atol=1e-6)
+        short = norm(x.bfloat16())
+        assert short.dtype == torch.bfloat16
+        np.testing.assert_allclose(short.float(), want, rtol=0.02, atol=0.02)
+
+
 def test_gelu_by_erf_is_within_the_rounding_of_bfloat16():
     x = torch.linspace(-8, 8, 4001)
     exact = torch.nn.functional.gelu(x, approximate="tanh")
