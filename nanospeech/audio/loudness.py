@@ -109,14 +109,18 @@ def level(blocks: np.ndarray) -> float:
 
 def heard(wave: np.ndarray, rate: int) -> np.ndarray:
     """Power of the gating blocks that count, one for each STEP in which something is heard."""
-    if not len(wave):
-        return np.zeros(0)
-    power = np.square(weighted(wave, rate))
-    return gated(power, min(len(wave), round(BLOCK * rate)), round(STEP * rate))
+    return gated(np.square(weighted(wave, rate)), *block_and_step(len(wave), rate))
+
+
+def block_and_step(samples: int, rate: int) -> tuple[int, int]:
+    """Samples of a gating block, at most all of them, and of a step."""
+    return min(samples, round(BLOCK * rate)), round(STEP * rate)
 
 
 def gated(power: np.ndarray, block: int, step: int) -> np.ndarray:
     """Mean power of the blocks that count of weighted samples, one a step."""
+    if not len(power):
+        return np.zeros(0)
     total = np.concatenate([[0.0], np.cumsum(power, dtype=np.float64)])
     starts = np.arange(0, len(power) - block + 1, step)
     mean = (total[starts + block] - total[starts]) / block
@@ -295,10 +299,10 @@ class Levelled:
     """
 
     def __init__(self, wave: np.ndarray, target: float, rate: int):
-        self.gain, self.wave, reach = 0.0, wave, max(1, int(AHEAD * rate))
+        self.gain, reach = 0.0, max(1, int(AHEAD * rate))
         power = np.square(weighted(wave, rate))
-        block, step = min(len(wave), round(BLOCK * rate)), round(STEP * rate)
-        measured = level(gated(power, block, step)) if len(wave) else -np.inf
+        block, step = block_and_step(len(wave), rate)
+        measured = level(gated(power, block, step))
         if np.isfinite(measured):
             self.gain = min(target - measured, LOUDEST_GAIN)
         most = min(self.gain + MOST_CORRECTED, LOUDEST_GAIN)

@@ -41,7 +41,7 @@ class LossConfig:
     room: float = option(
         0.0,
         "chance that a clip or pair is put into another room (reverberation and faint noise, the "
-        "prompt alike); for data of few rooms, 0.3",
+        "prompt alike); what 0.3 gives and costs is in docs/any_voice.md",
     )
     spoil: float = option(
         0.0,

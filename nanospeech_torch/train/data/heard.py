@@ -80,9 +80,12 @@ def noisy(
     bins = bins_of(audio)
     curve = np.log(bins) - slope * np.log(band_edges(audio.sample_rate, audio.n_mels)[1:-1])
     curve += level - 0.5 * np.log(np.sum(np.exp(2 * curve) / bins))
-    # Rayleigh magnitudes, averaged over the bins
-    texture = 0.52 / np.sqrt(bins) * rng.standard_normal(mel_NM.shape)
-    return 0.5 * np.logaddexp(2 * mel_NM, 2 * (curve + np.clip(texture, -1.5, 1.0)))
+    return 0.5 * np.logaddexp(2 * mel_NM, 2 * (curve + texture(mel_NM.shape, bins, rng)))
+
+
+def texture(shape: tuple[int, ...], bins: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Nats by which magnitudes of noise differ from their mean: Rayleigh's, averaged over bins."""
+    return np.clip(0.52 / np.sqrt(bins) * rng.standard_normal(shape), -1.5, 1.0)
 
 
 def in_room(mel_NM: np.ndarray, audio: AudioConfig, rng: np.random.Generator) -> np.ndarray:
@@ -105,14 +108,13 @@ def in_room(mel_NM: np.ndarray, audio: AudioConfig, rng: np.random.Generator) ->
     seconds = np.exp(rng.uniform(np.log(0.1), np.log(0.6))) * rng.uniform(0.4, 0.9) ** octaves
     kept = 10 ** (-6 * audio.hop_length / audio.sample_rate / seconds)  # power, a frame later
     late = 10 ** (-rng.uniform(6, 25) / 10) * (1 - kept) / kept  # all later frames: this share
-    texture = 0.52 / np.sqrt(bins_of(audio)) * rng.standard_normal(mel.shape)
     power = np.exp(2 * mel)
     tail, tails = np.zeros(audio.n_mels), np.empty_like(power)
     for n, now in enumerate(power):
         tail = tail * kept  # of all earlier frames
         tails[n] = tail
         tail = tail + now
-    power += late * tails * np.exp(2 * np.clip(texture, -1.5, 1.0))
+    power += late * tails * np.exp(2 * texture(mel.shape, bins_of(audio), rng))
     mel = noisy(
         0.5 * np.log(power), audio, level - rng.uniform(25, 60) * DECIBELS, rng.uniform(0, 1), rng
     )
