@@ -206,6 +206,7 @@ class Conditioning(Hooks):
         whose, what, states = self.embedded
         if whose is not dit or what != key:
             states = dit.embed_tokens(self.array(text_BT))
+            self.ready(states)  # another thread may take them: two cannot compute one lazy array
             self.embedded = dit, key, states
         return states
 
