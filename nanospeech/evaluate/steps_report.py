@@ -162,10 +162,17 @@ def insert(text: str, page: Path, folder: Path) -> None:
 
 
 def draw(results: Sequence[dict[str, Any]], path: Path) -> None:
-    """WER, DNSMOS and RTF against evaluations, a line a solver; below against other settings."""
+    """WER, DNSMOS and RTF against evaluations, a line a solver; below against other settings.
+
+    A row of pictures whose lines were not swept is left out.
+    """
     plt = pyplot()
 
-    figure, axes = plt.subplots(3, 3, figsize=(12, 10), constrained_layout=True)
+    swept = {r["line"] for r in results}
+    settings = {line: across for line, across in SETTINGS.items() if line in swept}
+    rows = 1 + len(settings)
+    size = (12, 3.4 * rows)
+    figure, axes = plt.subplots(rows, 3, figsize=size, constrained_layout=True, squeeze=False)
     labels = {"wer": "WER, %", "dnsmos": "DNSMOS OVRL", "rtf": "RTF"}
     chosen = next((r for r in results if r["knee"]), None)
     for column, (measure, label) in enumerate(labels.items()):
@@ -183,7 +190,7 @@ def draw(results: Sequence[dict[str, Any]], path: Path) -> None:
         shown = [n for n in (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 32) if n in counts]
         top.set_xticks(shown, [str(n) for n in shown], minor=False)
         top.set_xticks([], minor=True)
-        for axis, (line, across) in zip(axes[1:, column], SETTINGS.items()):
+        for axis, (line, across) in zip(axes[1:, column], settings.items()):
             found = [r for r in results if r["line"] == line]
             plot(axis, found, across, measure, "s-", "Euler, default steps")
             axis.set(xlabel="guidance strength" if line == "strength" else line, ylabel=label)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -111,6 +112,13 @@ def test_the_knee_is_the_fewest_within_noise_of_the_best(few, wanted):
     assert [r["evaluations"] for r in chosen] == [wanted]
 
 
+def height(png: Path) -> int:
+    """Of a picture, in pixels."""
+    data = png.read_bytes()
+    assert data.startswith(b"\x89PNG")
+    return int.from_bytes(data[20:24], "big")
+
+
 def test_table_csv_and_picture(tmp_path):
     pytest.importorskip("matplotlib")
     found = cells(3.0)
@@ -123,7 +131,9 @@ def test_table_csv_and_picture(tmp_path):
     assert len(read) == len(found) and sum(r["knee"] == "True" for r in read) == 1
     assert {r["guidance"] for r in read} == {"cfg", "cfg-zero"}
     steps_report.draw(results, tmp_path / "steps.png")
-    assert (tmp_path / "steps.png").read_bytes().startswith(b"\x89PNG")
+    assert height(tmp_path / "steps.png") == 1122
+    steps_report.draw([r for r in results if r["line"] == "euler"], tmp_path / "euler.png")
+    assert height(tmp_path / "euler.png") == 374  # no empty pictures of what was not swept
     page = tmp_path / "page.md"
     page.write_text(f"before\n{steps_report.BEGIN}\nold\n{steps_report.END}\nafter\n")
     for _ in range(2):
