@@ -16,7 +16,15 @@ from torch import Tensor
 
 from nanospeech.config import ModelConfig, PostfilterConfig
 from nanospeech.errors import InputError
-from nanospeech.release.folder import CONFIG, IMITATOR, MODEL, PIECES, VOCAB, open_release
+from nanospeech.release.folder import (
+    CONFIG,
+    IMITATOR,
+    MODEL,
+    PIECES,
+    STUDENT,
+    VOCAB,
+    open_release,
+)
 from nanospeech.release.quantization import PACKED_PARTS
 
 from .card import card_rows, float_types, model_card, renewed_card, stored_as
@@ -248,7 +256,7 @@ def write_encoder(read: Model, folder: Path) -> None:
 def copy_imitator(source: Path, folder: Path) -> None:
     """Copies what of a release folder a model needs of its imitator."""
     folder.mkdir(exist_ok=True)
-    for pattern in (CONFIG, "model*.safetensors*", VOCAB, PIECES, "README.md"):
+    for pattern in (CONFIG, "model*.safetensors*", STUDENT, VOCAB, PIECES, "README.md"):
         for file in source.glob(pattern):
             shutil.copy(file, folder)
 
@@ -282,11 +290,15 @@ def card_of(read: Model, config: ModelConfig, dtype: str, extra: str | Path | No
 
 
 def imitator_rows(folder: Path | None) -> list[str]:
-    """The card's row of an imitator, with its licence where that is known."""
+    """The card's rows of an imitator and its student, with its licence where that is known."""
     if folder is None:
         return []
-    own = open_release(folder)
-    count = sum(prod(shape) for shape in own.shapes(MODEL).values())
-    about = [stored_as(own.config, "model", float_types(own.path(MODEL)))]
-    about += [f"licence {own.config.licence}"] if own.config.licence else []
-    return [f"| {IMITATOR}/{MODEL} | {count:,} | {', '.join(about)} |"]
+    own, rows = open_release(folder), []
+    for part, file in {"model": MODEL, "student": STUDENT}.items():
+        if part == "student" and own.config.student is None:
+            continue
+        count = sum(prod(shape) for shape in own.shapes(file).values())
+        about = [stored_as(own.config, part, float_types(own.folder / file))]
+        about += [f"licence {own.config.licence}"] if own.config.licence else []
+        rows.append(f"| {IMITATOR}/{file} | {count:,} | {', '.join(about)} |")
+    return rows

@@ -179,8 +179,9 @@ def add_student(
         weights: which of its weights, see ConvertOptions.
 
     Raises:
-        InputError: it knows one voice alone, or is a student of another model, at another
-            temperature or up to less guidance than the model's.
+        InputError: it knows one voice alone, or none by name and the model does not imitate; or it
+            is a student of another model, at another temperature or up to less guidance than the
+            model's.
         CheckpointError: it is no student.
     """
     source = read_source(find_checkpoint(path), weights)
@@ -188,9 +189,12 @@ def add_student(
     sampling = source.config.get("sampling")
     if not dit.max_strength or not isinstance(sampling, Mapping):
         raise CheckpointError(f"{path} is no student; name a run of nanospeech train distill")
-    voices = sampling.get("voices")
-    if not voices:
-        raise InputError(f"{path} knows a single voice; distil with distill.voice=all")
+    voices = sampling.get("voices", ())
+    if not voices and (sampling.get("default_voice") or not config.imitates):
+        raise InputError(
+            f"{path} knows a single voice, or recordings, which {config.name} does not imitate;"
+            " distil with distill.voice=all"
+        )
     if dataclasses.replace(dit, max_strength=config.dit.max_strength) != config.dit:
         raise InputError(f"{path} is not a student of {config.name}: their networks differ")
     for name in (n for n in source.tensors if n.startswith(READING)):

@@ -201,10 +201,11 @@ class StudentConfig:
     """student.safetensors: the speech model distilled, which speaks where it was taught to.
 
     Voices' weights are added to it as to the model. In other voices, and by other solvers or steps,
-    the model itself speaks; after recordings an imitator, where there is one.
+    the model itself speaks; after recordings an imitator, where there is one, which may have a
+    student of its own.
     """
 
-    voices: tuple = ()  # names of those that it was taught
+    voices: tuple = ()  # names of those that it was taught; (): whatever a model imitates
     max_strength: float = 5.0  # greatest guidance strength
     steps: int = 4  # of the solver when none are asked for
     step_counts: tuple = (4,)  # all that it was taught
@@ -212,7 +213,7 @@ class StudentConfig:
     def __post_init__(self):
         for name in ("voices", "step_counts"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
-        if not self.voices or any(type(v) is not str for v in self.voices):
+        if any(type(v) is not str for v in self.voices):
             raise InputError(f"voices are {self.voices}; name those that the student was taught")
         check_steps(self.steps, self.step_counts)
         if not 0 < self.max_strength <= 100:

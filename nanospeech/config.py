@@ -282,6 +282,8 @@ class ModelConfig:
             raise InputError(f"cfg_strength is {self.cfg_strength}, should be 0 to 100")
         if self.tokenizer not in TOKENIZERS:
             raise InputError(f"tokenizer {self.tokenizer!r}; choose from {TOKENIZERS}")
+        if self.student and not self.student.voices and not self.imitates:
+            raise InputError("student.voices is empty; name those that it was taught")
         if self.rules not in RULES:
             raise InputError(f"rules {self.rules!r}; choose from {RULES}")
 
@@ -319,7 +321,6 @@ class ModelConfig:
             duration=None,
             vocoder=self.vocoder,
             default_voice=None,
-            student=None,
             imitator=False,
             imitates=True,
         )

@@ -92,7 +92,7 @@ class Engine(Conditioning):
 
         Args:
             weights: a Voice's; None gives the engine of the model as it is.
-            network: which of the folder's speaks: "model", "student" or "imitator".
+            network: which of the folder's speaks, see Release.of_network.
 
         Raises:
             CheckpointError: the file is damaged, or of another model.

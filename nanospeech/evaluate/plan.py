@@ -76,7 +76,7 @@ def usual_steps(args: argparse.Namespace, voice: str | None) -> int:
     """The solver's steps where none are asked for: in its voices those of the model's student."""
     release = open_release(args.model)
     found = None if voice is None else find_voice(voice, release.folder)
-    network = network_for(release.config, found, SampleOptions(**sampling(args)))
+    network = network_for(release, found, SampleOptions(**sampling(args)))
     return release.of_network(network).config.steps
 
 

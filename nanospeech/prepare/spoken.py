@@ -3,9 +3,11 @@ r"""Spoken mels: what a model makes of texts, as shards to distil it from.
     nanospeech prepare spoken my_voice/release texts.txt --out spoken
     nanospeech train distill --set teacher=my_voice/release distill.voice=all \
         data.shards='spoken/*.tar'
+    nanospeech prepare spoken my_imitator texts.txt --recordings shards/*.tar --out spoken
 
 A student learns where its teacher goes, so that no recordings are needed: texts are enough, spoken
-in each of the teacher's voices after the voice's own prompt, as it will be asked to. Writes tars of
+in each of the teacher's voices after the voice's own prompt, as it will be asked to; or, by a
+teacher that imitates, after --recordings, whose speakers take turns. Writes tars of
 {key}.npy, the mel as float16; {key}.ref.npy, the prompt's, which training puts before it; and
 {key}.json with the text, the voice as "speaker" and the prompt's words as "ref_text". Lines that
 are more than one chunk, and those of --exclude, are left out. The last line is one JSON document.
@@ -18,6 +20,7 @@ import dataclasses
 import json
 import sys
 from collections import Counter
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +28,75 @@ import numpy as np
 from tqdm import tqdm
 
 from nanospeech.cli import Parser, command
-from nanospeech.corpus.layouts import lines_of
+from nanospeech.corpus.layouts import Sample, lines_of
+from nanospeech.corpus.mp3 import BadAudio, decode
 from nanospeech.errors import InputError
 from nanospeech.load import pick_backend, start
 from nanospeech.release.folder import open_release
-from nanospeech.release.voices import find_voice, model_voices
+from nanospeech.release.voices import model_voices
 from nanospeech.speech.chunks import sample
 from nanospeech.speech.speaker import Speaker
 
+from .choose_prompts import by_speaker
 from .shards import ShardWriter, npy, old_shards
 
 PACES = 0.85, 1.15  # speeds of clips
+SECONDS = 1.5, 12.0  # of the recordings that are imitated
+
+
+class Voices:
+    """The voices of a teacher, each with its prompt.
+
+    Args:
+        engine: the teacher.
+        names: of its voices.
+    """
+
+    def __init__(self, engine: Any, names: Sequence[str]):
+        self.names = list(names)
+        self.speakers = {name: Speaker(engine, name, seed=0) for name in names}
+
+    def speaker(self, name: str, rng: np.random.Generator) -> tuple[Speaker, str]:
+        """One that speaks in a voice, and the words of its prompt."""
+        speaker = self.speakers[name]
+        assert speaker.voice is not None
+        return speaker, speaker.voice.text
+
+
+class Recordings:
+    """Speakers whose recordings a teacher imitates.
+
+    Args:
+        engine: the teacher.
+        paths: whatever `nanospeech prepare shards` reads.
+        without: speakers to leave out.
+
+    Raises:
+        InputError: nobody is left, or a speaker to leave out is not there.
+    """
+
+    def __init__(self, engine: Any, paths: Sequence[Path], without: Collection[str] = ()):
+        self.engine = engine
+        found = by_speaker(paths, "unnamed")
+        if strangers := sorted(set(without) - found.keys()):
+            raise InputError(f"no recordings of {strangers}; there are {sorted(found)}")
+        self.of = {name: samples for name, samples in found.items() if name not in without}
+        if not self.of:
+            raise InputError(f"{', '.join(map(str, paths))}: all speakers are left out")
+        self.names = sorted(self.of)
+
+    def speaker(self, name: str, rng: np.random.Generator) -> tuple[Speaker, str]:
+        """One that imitates some recording of a speaker, and the words of that.
+
+        Raises:
+            InputError: the recording is unreadable, too short or too long.
+        """
+        recording: Sample = self.of[name][rng.integers(len(self.of[name]))]
+        try:
+            wave, _ = decode(recording.audio.read(), *SECONDS)
+        except BadAudio as e:
+            raise InputError(f"{recording.name}: {e}") from e
+        return Speaker(self.engine, None, wave, recording.text, seed=0), recording.text
 
 
 def read_lines(path: Path, excluded: list[Path]) -> list[str]:
@@ -60,11 +121,13 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     engine = start(release, pick_backend(args.backend, config))
     if engine.config.echo or engine.distilled:
         raise InputError(f"{engine.folder} is no teacher: it speaks latents, or is distilled")
-    names = args.voices or list(model_voices(engine.folder))
+    if args.recordings:
+        voices: Voices | Recordings = Recordings(engine, args.recordings, args.without)
+    else:
+        voices = Voices(engine, args.voices or list(model_voices(engine.folder)))
+    names = voices.names
     if not names:
         raise InputError(f"{engine.folder} has no voices of its own")
-    speakers = [Speaker(engine, name, seed=0) for name in names]
-    voices = [find_voice(name, engine.folder) for name in names]
     texts = read_lines(args.texts, args.exclude)
     rng = np.random.default_rng(args.seed)
     clips: Counter[str] = Counter()
@@ -74,31 +137,31 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     bar = tqdm(total=args.clips, unit=" clips", disable=None)
     with ShardWriter(args.out, "spoken", 200) as writer:
         for turn in range(args.clips):
-            who, voice = speakers[turn % len(names)], voices[turn % len(names)]
-            text, seed = texts[rng.integers(len(texts))], int(rng.integers(2**31))
-            who.speed = float(rng.uniform(*PACES))
+            name, text = names[turn % len(names)], texts[rng.integers(len(texts))]
+            seed, pace = int(rng.integers(2**31)), float(rng.uniform(*PACES))
             try:
+                who, said = voices.speaker(name, rng)
+                who.speed = pace
                 part, *more = who.parts(text)
                 if more:
                     continue
                 chunk = who.part_chunk(part, seed)
                 (mel,) = sample(who.engine, who.prompt, [chunk], who.options)
-            except InputError:  # a line that cannot be said
+            except InputError:  # a line that cannot be said, or a recording that cannot be imitated
                 continue
-            about: dict[str, Any] = {"text": part.text, "speaker": voice.name}
-            about["ref_text"] = voice.text
+            about: dict[str, Any] = {"text": part.text, "speaker": name, "ref_text": said}
             about["target_duration"] = len(mel) / engine.config.audio.frame_rate
             files = {"npy": npy(mel), "ref.npy": npy(who.prompt.mel)}
-            writer.add(f"{voice.name}_{turn:06d}", files | {"json": json.dumps(about).encode()})
-            clips[voice.name] += 1
-            frames[voice.name] += len(mel)
+            writer.add(f"{name}_{turn:06d}", files | {"json": json.dumps(about).encode()})
+            clips[name] += 1
+            frames[name] += len(mel)
             bar.update()
     if not clips:
-        raise InputError(f"no line of {args.texts} is of one chunk")
+        raise InputError(
+            f"no line of {args.texts} is of one chunk, or no recording can be imitated"
+        )
     rate = 3600 * engine.config.audio.frame_rate
-    return {
-        v.name: {"clips": clips[v.name], "hours": round(frames[v.name] / rate, 4)} for v in voices
-    }
+    return {n: {"clips": clips[n], "hours": round(frames[n] / rate, 4)} for n in names}
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -107,6 +170,14 @@ def build_parser() -> argparse.ArgumentParser:
     p.add_argument("texts", type=Path, help="file with a sentence in each line")
     p.add_argument("--out", type=Path, required=True, help="folder for the shards")
     p.add_argument("--voices", nargs="*", default=[], help="default: all of the model's own")
+    p.add_argument(
+        "--recordings",
+        type=Path,
+        nargs="+",
+        help="imitate these instead: whatever prepare shards reads, %g to %g seconds each"
+        % SECONDS,
+    )
+    p.add_argument("--without", nargs="*", default=[], help="speakers that are not imitated")
     p.add_argument("--clips", type=int, default=1200, help="tried, of all voices (%(default)d)")
     p.add_argument(
         "--exclude", type=Path, nargs="*", default=[], help="files of sentences to leave out"

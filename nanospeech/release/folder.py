@@ -45,7 +45,9 @@ RELEASE_FILES = (
     *SHARDED,
     "voices/*",
 )
-RELEASE_FILES += tuple(f"{IMITATOR}/{n}" for n in (CONFIG, MODEL, VOCAB, PIECES, "README.md"))
+RELEASE_FILES += tuple(
+    f"{IMITATOR}/{n}" for n in (CONFIG, MODEL, STUDENT, VOCAB, PIECES, "README.md")
+)
 RELEASE_FILES += (f"{TEXT_ENCODER}/*.json", f"{TEXT_ENCODER}/*.safetensors", "README.md")
 # Tables of mels and windows that published files carry and that are computed here.
 IGNORED = ("mel_spec.", "feature_extractor.", "head.istft.")
@@ -72,10 +74,12 @@ class Release:
     beside: Release | None = None  # of an imitator: the release that it is in, with all other parts
 
     def of_network(self, network: str) -> Release:
-        """The same, of which "model", "student" or "imitator" speaks."""
+        """The same, of which "model", "student", "imitator" or "imitator/student" speaks."""
         if network == "model":
             return self
-        return self.student() if network == "student" else self.imitator()
+        if network == "student":
+            return self.student()
+        return self.imitator().student() if network == "imitator/student" else self.imitator()
 
     def student(self) -> Release:
         """The same, of which the student speaks; MODEL is then its name."""

@@ -1,4 +1,4 @@
-"""Network: which of a model's networks speaks: itself, its student or its imitator."""
+"""Network: which of a release's networks speaks: the model's own, its student's or its imitator's."""
 
 from __future__ import annotations
 
@@ -6,20 +6,43 @@ from dataclasses import replace
 
 from nanospeech.config import ModelConfig, SampleOptions
 from nanospeech.engine import checks
+from nanospeech.release.folder import Release
 from nanospeech.release.voices import Voice
 
 
-def network_for(config: ModelConfig, voice: Voice | None, options: SampleOptions) -> str:
-    """The network for a voice, None: a recording: "model", "student" or "imitator".
+def network_for(release: Release, voice: Voice | None, options: SampleOptions) -> str:
+    """The network for a voice, None: a recording; a name for Release.of_network.
 
-    An imitator speaks after recordings and in the voices that are no more than one, and a student
-    as it was taught to.
+    An imitator speaks after recordings and in the voices that are no more than one, and a student,
+    the model's or the imitator's, as it was taught to.
+
+    Raises:
+        CheckpointError: the imitator is not there, or of other mels.
     """
-    if voice is None or voice.borrowed or voice.is_users or voice.settings.imitated:
-        return "imitator" if config.imitator else "model"
-    student = config.student
-    if student is None or voice.name not in student.voices:
-        return "model"
-    if options.cfg_strength is None:
+    if options.cfg_strength is None and voice is not None:
         options = replace(options, cfg_strength=voice.settings.cfg_strength)
-    return "student" if checks.taught(config.as_student(), options) else "model"
+    if is_recording(voice) and release.config.imitator:
+        own = release.imitator().config
+        return "imitator/student" if student_speaks(own, voice, options) else "imitator"
+    return "student" if student_speaks(release.config, voice, options) else "model"
+
+
+def is_recording(voice: Voice | None) -> bool:
+    """Whether a voice is no more to the model than any recording."""
+    return voice is None or voice.borrowed or voice.is_users or voice.settings.imitated
+
+
+def student_speaks(config: ModelConfig, voice: Voice | None, options: SampleOptions) -> bool:
+    """Whether a model has a student that was taught a voice, None: any recording, and to speak so.
+
+    Args:
+        config: of the model, which imitates if its student was taught no voices by name.
+    """
+    student = config.student
+    if student is None:
+        return False
+    if student.voices:
+        known = voice is not None and not is_recording(voice) and voice.name in student.voices
+    else:
+        known = voice is None or voice.weights is None
+    return known and checks.taught(config.as_student(), options)

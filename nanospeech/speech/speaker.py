@@ -104,7 +104,7 @@ class Speaker:
             ref_audio, ref_text = found.audio, found.text
             settings = found.settings
         self.voice = found
-        self.network = network_for(engine.whole.config, found, options)
+        self.network = network_for(engine.whole, found, options)
         if found is not None or self.network != "model":
             engine = engine.with_voice(found and found.weights, self.network)
         warn_of_strangers(engine.config, engine.folder, found)
@@ -123,7 +123,7 @@ class Speaker:
     def use(self, options: SampleOptions) -> None:
         """Sets how the ODE is solved, and by which network: the model's student or itself."""
         self.options = options
-        network = network_for(self.engine.whole.config, self.voice, options)
+        network = network_for(self.engine.whole, self.voice, options)
         if network != self.network:
             self.engine = self.engine.with_voice(self.voice and self.voice.weights, network)
             self.network = network

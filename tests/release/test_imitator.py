@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import io
 import json
 import logging
 import shutil
+import tarfile
+from fnmatch import fnmatch
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from safetensors.numpy import save_file
 
 from convert import convert
 from nanospeech import SampleOptions, Speaker, load_engine
@@ -19,13 +24,19 @@ from nanospeech.commands import main
 from nanospeech.config import ModelConfig
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.evaluate.plan import usual_steps
+from nanospeech.prepare import spoken
 from nanospeech.publish.push import RELEASE_FILES
-from nanospeech.release.folder import MODEL, load_config, open_release
+from nanospeech.release.folder import MODEL, STUDENT, load_config, open_release, read_tensors
 from nanospeech.release.user_voices import save_voice
 from nanospeech.release.voices import find_voice, model_voices
 from nanospeech.speech.marked import directed
 from nanospeech.text.markup import read_markup
+from nanospeech_onnx.export import export
+from nanospeech_torch.dit import DiT
+from nanospeech_torch.train.config import run_config
+from nanospeech_torch.train.run import train
 from tests.conftest import TONE_TEXT, tone
+from tests.train.test_distill_voices import settings
 from tests.two_voices import copy_with_two_voices
 
 TEXT = "Hello there."
@@ -163,8 +174,6 @@ def test_what_can_not_be_an_imitator_is_told(both, tmp_path, tiny_aligned, monke
 
 
 def test_the_hub_is_asked_for_it(both):
-    from fnmatch import fnmatch
-
     inside = [f"imitator/{p.name}" for p in (both[0] / "imitator").iterdir()]
     assert all(any(fnmatch(name, pattern) for pattern in RELEASE_FILES) for name in inside)
     assert open_release(both[0]).imitator().path(MODEL).is_file()
@@ -187,3 +196,138 @@ def test_a_voice_of_markup_has_the_lengths_of_its_own_network(both, user_data):
     assert (speaker.durations, other.durations) == ("model", "rule")
     assert other.network == "imitator" and speaker.network == "model"
     assert np.isfinite(speaker.speak(read_markup("Hello [voice: anna]there[/voice].")).wave).all()
+
+
+@pytest.fixture(scope="module")
+def fast(both, tmp_path_factory) -> tuple[Path, Path, Path]:
+    """A release whose imitator has a student of 2 and 4 steps; the two alone; the student alone."""
+    made = tmp_path_factory.mktemp("fast")
+    own, student = (Path(shutil.copytree(both[1], made / n)) for n in ("own", "student"))
+    config = load_config(own)
+    torch.manual_seed(1)
+    network = DiT(dataclasses.replace(config.dit, max_strength=4.0))
+    rng = np.random.default_rng(2)
+    weights = {f"transformer.{n}": t.numpy() for n, t in network.state_dict().items()}
+    weights |= {n: t.astype(np.float32) for n, t in read_tensors(own / MODEL).items()}
+    for name in weights:
+        if "text_embed" not in name:
+            move = rng.standard_normal(weights[name].shape) * 0.02
+            weights[name] = weights[name] + move.astype(np.float32)
+    learnt = {n: t for n, t in weights.items() if "text_embed" not in n}
+    save_file(learnt, own / STUDENT)
+    save_file(weights, student / MODEL)
+    change(own, student={"voices": [], "max_strength": 4.0, "steps": 2, "step_counts": [2, 4]})
+    load_config(own).as_student().save(student / "config.json")
+    convert(both[0].parent / "plain", made / "fast", imitator=own, dtype="float32")
+    return made / "fast", own, student
+
+
+RECORDED = {"ref_audio": tone(1.5, 220.0), "ref_text": TONE_TEXT}
+
+
+def test_an_imitators_student_speaks_after_recordings(fast, backend, engine_of):
+    folder, own, student = fast
+    wanted = said(engine_of(student, backend), **RECORDED)
+    for there, name in ((folder, "imitator/student"), (own, "student")):
+        speaker = Speaker(engine_of(there, backend), seed=1, **RECORDED)
+        assert speaker.network == name and speaker.engine.config.steps == 2
+        np.testing.assert_allclose(speaker.speak(TEXT).wave, wanted, atol=1e-5)
+    speaker = Speaker(engine_of(folder, backend), "tone", seed=1)
+    assert speaker.network == "model" and not speaker.engine.distilled
+
+
+def test_what_its_student_was_not_taught_the_imitator_does_itself(fast, both):
+    speaker = Speaker(load_engine(fast[0], "torch", "cpu"), seed=1, **RECORDED)
+    for options, name in (
+        (SampleOptions(steps=4), "imitator/student"),
+        (SampleOptions(steps=3), "imitator"),
+        (SampleOptions(cfg_strength=4.5), "imitator"),
+        (SampleOptions(method="midpoint"), "imitator"),
+        (SampleOptions(), "imitator/student"),
+    ):
+        speaker.use(options)
+        assert speaker.network == name, options
+        assert speaker.engine.distilled == (name != "imitator")
+    speaker.use(SampleOptions(steps=3))
+    slow = Speaker(load_engine(both[0], "torch", "cpu"), seed=1, **RECORDED)
+    np.testing.assert_allclose(speaker.speak(TEXT).wave, slow.speak(TEXT).wave, atol=1e-5)
+
+
+def test_users_voices_and_imitated_ones_are_its_students_too(fast, tmp_path, user_data):
+    save_voice("anna", tone(1.5), TONE_TEXT, {})
+    folder = Path(shutil.copytree(fast[0], tmp_path / "there"))
+    (folder / "voices" / "tone.json").write_text('{"imitated": true}')
+    engine = load_engine(folder, "torch", "cpu")
+    for name in ("anna", "tone", "default/kathleen"):
+        assert Speaker(engine, name).network == "imitator/student"
+    assert Speaker(engine, "other").network == "model"
+    (folder / "voices" / "tone.json").write_text('{"imitated": true, "cfg_strength": 5}')
+    assert Speaker(engine, "tone").network == "imitator"
+    more = {"sentences": "s.txt", **dataclasses.asdict(SampleOptions())}
+    args = argparse.Namespace(model=str(folder), **more)
+    assert (usual_steps(args, None), usual_steps(args, "tone")) == (2, 3)
+    alone = load_engine(fast[1], "torch", "cpu")
+    assert Speaker(alone, "anna").network == "student"
+
+
+def test_converting_keeps_an_imitators_student(fast, tmp_path):
+    folder, own, _ = fast
+    convert(folder, tmp_path / "again", quantize=8)
+    names = {p.name for p in (tmp_path / "again" / "imitator").iterdir()}
+    assert names == {"config.json", MODEL, STUDENT, "vocab.txt"}
+    rows = [r for r in (tmp_path / "again" / "README.md").read_text().splitlines() if "| imi" in r]
+    assert [r.split("|")[1].strip() for r in rows] == [f"imitator/{MODEL}", f"imitator/{STUDENT}"]
+    convert(own, tmp_path / "few", quantize=8)
+    config = load_config(tmp_path / "few")
+    assert config.quantization and config.quantization.student and not config.student.voices
+    speaker = Speaker(load_engine(tmp_path / "few", "torch", "cpu"), seed=1, **RECORDED)
+    assert speaker.network == "student" and np.isfinite(speaker.speak(TEXT).wave).all()
+    engine = load_engine(folder, "torch", "cpu", itself=True)
+    assert Speaker(engine, seed=1, **RECORDED).network == "model"
+    inside = [f"imitator/{p.name}" for p in (folder / "imitator").iterdir()]
+    assert f"imitator/{STUDENT}" in inside
+    assert all(any(fnmatch(name, pattern) for pattern in RELEASE_FILES) for name in inside)
+
+
+def test_graphs_of_an_imitators_student_are_written(fast, tmp_path, engine_of):
+    folder = Path(shutil.copytree(fast[0], tmp_path / "there"))
+    written = {str(p.relative_to(folder)) for p in export(folder)}
+    assert {"velocity.onnx", "imitator/velocity.onnx", "imitator/student.onnx"} <= written
+
+
+def test_a_student_of_recordings_goes_on_from_its_teacher(both, tmp_path, capsys):
+    """Spoken lessons after recordings, a run of them, and what is made of the run."""
+    people = tmp_path / "people"
+    for name, pitch in (("ann", 180.0), ("ben", 240.0), ("short", 200.0)):
+        (people / name).mkdir(parents=True)
+        length = 0.7 if name == "short" else 1.6
+        audio.write(people / name / "1.wav", tone(length, pitch))
+    names = ("ann", "ben", "short")
+    rows = [{"audio": f"{n}/1.wav", "text": TONE_TEXT, "speaker": n} for n in names]
+    (people / "m.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "t.txt").write_text("A red fox ran.\n")
+    out, run = tmp_path / "made", tmp_path / "run"
+    command = [str(both[1]), str(tmp_path / "t.txt"), "--recordings", str(people / "m.jsonl")]
+    command += ["--out", str(out), "--clips", "6", "--backend", "torch"]
+    assert spoken.main(command) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert {n: told[n]["clips"] for n in told} == {"ann": 2, "ben": 2, "short": 0}
+    with tarfile.open(out / "spoken-000000.tar") as tar:
+        files = {m.name: tar.extractfile(m).read() for m in tar}  # type: ignore[union-attr]
+    mel = np.load(io.BytesIO(files["ann_000000.ref.npy"]))
+    expected = Speaker(
+        load_engine(both[1], "torch", "cpu"), None, people / "ann" / "1.wav", TONE_TEXT
+    )
+    np.testing.assert_allclose(mel, expected.prompt.mel, atol=2e-2)
+    assert json.loads(files["ann_000000.json"])["ref_text"] == TONE_TEXT
+    assert spoken.main([*command, "--overwrite", "--without", "ann", "carl"]) == 2
+    assert "no recordings of ['carl']" in capsys.readouterr().err
+
+    train(run_config(settings(both[1], run, [out / "spoken-000000.tar"], also=[1])))
+    convert(both[1], tmp_path / "two", student=run, dtype="float32")
+    student = load_config(tmp_path / "two").student
+    assert (student.voices, student.steps, student.step_counts) == ((), 2, (1, 2))
+    speaker = Speaker(load_engine(tmp_path / "two", "torch", "cpu"), seed=1, **RECORDED)
+    assert speaker.network == "student" and np.isfinite(speaker.speak(TEXT).wave).all()
+    with pytest.raises(InputError, match=r"or recordings, which .* does not imitate"):
+        convert(both[0].parent / "plain", tmp_path / "x", student=run)

@@ -136,14 +136,15 @@ def test_the_target_is_the_mean_of_two_steps_of_the_teacher(kind, patch, count):
 
 
 @pytest.mark.parametrize(("kind", "patch"), [("none", 1), ("aligned", 2)])
-@pytest.mark.parametrize("parts", [1, 3])
-def test_a_trajectory_is_the_teachers_own_way_from_the_noise(kind, patch, parts):
+@pytest.mark.parametrize(("count", "parts"), [(2, 1), (2, 3), (3, 2), (6, 1)])
+def test_a_trajectory_is_the_teachers_own_way_from_the_noise(kind, patch, count, parts):
     """Every step of it is learnt, with guidance of the strength that the time says."""
+    also = () if count == 2 else (count,)
     model, student, teacher, average = distilled(
-        kind, patch, method="trajectory", steps=2, substeps=parts
+        kind, patch, method="trajectory", steps=2, substeps=parts * count // 2, also=also
     )
-    assert not model.guided and model.distill.counts == (2,)
-    model.begin_step(7, 10)
+    assert not model.guided and model.distill.counts == (2, *also)
+    model.count = count
     batch = golden_batch()
     got = numbers(model(batch))["flow"]
     total = frames = 0
@@ -153,8 +154,8 @@ def test_a_trajectory_is_the_teachers_own_way_from_the_noise(kind, patch, parts)
         cond[slice(*SPANS[b])] = 0
         text = of_frames(text_states(batch, b, kind, patch), patch, n)
         filler = of_frames(np.repeat(STATES[:1], -(-n // patch), 0), patch, n)
-        times, x = grid(2 * parts), SPREAD * batch.noise[b, :n].numpy()
-        for step in range(2):
+        times, x = grid(count * parts), SPREAD * batch.noise[b, :n].numpy()
+        for step in range(count):
             begin, state = times[step * parts], x
             for low, high in pairwise(times[step * parts : (step + 1) * parts + 1]):
                 given, free = (
@@ -162,12 +163,12 @@ def test_a_trajectory_is_the_teachers_own_way_from_the_noise(kind, patch, parts)
                 )
                 x = x + (high - low) * (given + MOST * share * (given - free))
             aim = (x - state) / (times[(step + 1) * parts] - begin)
-            said = answer(state, cond, text, begin, 1.0) + 0.3 * share - 2.0 / 2
+            said = answer(state, cond, text, begin, 1.0) + 0.3 * share - 2.0 / count
             for i in range(*SPANS[b]):
                 total, frames = total + np.square(said[i] - aim[i]).mean(), frames + 1
-    assert got == pytest.approx((total / 2, frames // 2), rel=2e-4)
-    assert {k: v.item() for k, v in model.counts(batch).items()} == {"flow": frames // 2}
-    assert (len(teacher.calls), len(average.calls), len(student.calls)) == (2 * parts, 0, 1)
+    assert got == pytest.approx((total / count, frames // count), rel=2e-4)
+    assert {k: v.item() for k, v in model.counts(batch).items()} == {"flow": frames // count}
+    assert (len(teacher.calls), len(average.calls), len(student.calls)) == (count * parts, 0, 1)
 
 
 def test_what_does_not_learn():
@@ -211,11 +212,16 @@ def test_which_grid_is_learnt_when():
         drawn.append(model.count)
     assert drawn[0] == drawn[2]
     assert grids(range(0, 100, 9), 100, method="trajectory", steps=3) == {3: 12}
+    both = grids(range(1000), 1000, method="trajectory", steps=2, substeps=4, also=[4])
+    assert both.keys() == {2, 4} and both[2] == pytest.approx(500, abs=50)
     for wrong in (
         {"steps": 3, "method": "shortcut"},
         {"method": "x"},
         {"max_strength": 0},
         {"substeps": 0},
+        {"steps": 2, "also": [4], "substeps": 4},
+        {"steps": 2, "also": [3], "substeps": 4, "method": "trajectory"},
+        {"steps": 2, "also": [0], "method": "trajectory"},
     ):
         with pytest.raises(InputError):
             DistillConfig(**wrong)  # type: ignore[arg-type]

@@ -60,6 +60,11 @@ class DistillConfig:
     steps: int = option(4, "steps of the solver, each one evaluation, that the model is made for")
     max_strength: float = option(5.0, "guidance strengths of 0 to this are learnt")
     substeps: int = option(2, "steps of the teacher for each one of the student, of trajectory")
+    also: list[int] = option(
+        (),
+        "trajectory: other numbers of steps that are learnt, in turn with `steps`; each a divisor"
+        " of steps x substeps",
+    )
     second_stage: float = option(0.5, "share of the run at which two-stage halves its steps")
     keep: float = option(
         0.25, "share of steps in which the finest grid goes on to be learnt of the teacher"
@@ -76,6 +81,15 @@ class DistillConfig:
             raise InputError(f"distill.substeps is {self.substeps}; choose 1 to 64, best 2")
         if not 0 < self.max_strength <= 100:
             raise InputError(f"distill.max_strength is {self.max_strength}; choose 0 to 100")
+        object.__setattr__(self, "also", tuple(self.also))
+        finest = self.steps * self.substeps
+        if any(type(n) is not int or n < 1 or finest % n for n in self.also):
+            raise InputError(
+                f"distill.also is {list(self.also)}; choose divisors of {finest}, the teacher's"
+                " steps (distill.steps x distill.substeps)"
+            )
+        if self.also and self.method != "trajectory":
+            raise InputError(f"distill.also is for trajectory; distill.method is {self.method}")
         if self.voice == ALL and self.method != "trajectory":
             raise InputError(
                 f"distill.voice is all and distill.method {self.method}; all voices learn by"
@@ -87,9 +101,12 @@ class DistillConfig:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """The numbers of steps that are learnt, ascending; the last of the teacher."""
+        """The numbers of steps that are learnt, ascending; the last of the teacher.
+
+        By trajectory all are learnt of it.
+        """
         if self.method == "trajectory":
-            return (self.steps,)
+            return tuple(sorted({self.steps, *self.also}))
         if self.method == "two-stage":
             return self.steps, 2 * self.steps
         return tuple(2**k for k in range(self.steps.bit_length() + 1))
@@ -175,7 +192,7 @@ class Distilled(Nanospeech):
     @property
     def guided(self) -> bool:
         """Whether the average teaches coarser grids."""
-        return len(self.distill.counts) > 1
+        return self.distill.method != "trajectory" and len(self.distill.counts) > 1
 
     def weights(self) -> dict[str, float]:
         return {"flow": 1.0}
@@ -202,10 +219,13 @@ class Distilled(Nanospeech):
     def begin_step(self, step: int, total: float) -> None:
         """Chooses the grid of this step, the same in every process."""
         c = self.distill
+        draw = np.random.default_rng((self.seed, step))
+        if c.method == "trajectory":
+            self.count = int(draw.choice(c.counts))
+            return
         *coarser, finest = c.counts
         if c.method == "two-stage" and step < c.second_stage * total:
             coarser = []
-        draw = np.random.default_rng((self.seed, step))
         known = not coarser or draw.random() < c.keep
         self.count = finest if known else int(draw.choice(coarser))
 
@@ -224,7 +244,7 @@ class Distilled(Nanospeech):
 
         Where a step begins, and the guidance's strength, come of batch.time: its first digits are
         the step, to base `count`, and the rest is the strength. For a trajectory, of which all
-        steps are learnt, all of it is the strength.
+        steps are learnt, it is the strength alone.
         """
         sums = [self.taught_by(voice, part) for voice, part in self.by_voice(batch)]
         errors, counts = zip(*sums)
@@ -244,6 +264,7 @@ class Distilled(Nanospeech):
         """Sum and count of the squared error of items of one voice."""
         finest, voice = self.distill.counts[-1], voice.to(batch.mel.device)
         count = self.count if self.training else finest
+        whole = self.distill.method == "trajectory"  # of which the teacher knows all steps
         valid = layers.length_mask(batch.lens, batch.mel.shape[1])
         mel, heard = self.spoken_and_heard(batch, valid)
         cond = layers.masked(heard, ~batch.span)
@@ -255,13 +276,13 @@ class Distilled(Nanospeech):
             batch = replace(batch, drop_text=torch.zeros_like(batch.drop_text))
             hidden, index, _ = self.place_tokens(batch, mel, heard, reader)
             text = self.text_states(reader, batch, hidden, index)
-            if count == finest:
+            if whole or count == finest:
                 strength = share * self.distill.max_strength
                 source = self.guided_by(voice.network, batch, cond, (hidden, index), strength)
             else:
                 source = self.averaged_by(batch, cond, text, share, 2 * count)
-            if self.distill.method == "trajectory":
-                begin, state, target = self.along(source, noise)
+            if whole:
+                begin, state, target = self.along(source, noise, count)
             else:
                 begin, state, target = between(source, noise, mel, number, count)
         each = len(begin) // len(share)  # steps of each item, which are items of the student's
@@ -287,16 +308,18 @@ class Distilled(Nanospeech):
         number = place.floor().clamp(max=count - 1)
         return number, (place - number).clamp(0, 1)
 
-    def along(self, source: Velocity, noise_BNM: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The student's steps on the way that the teacher goes from the noise.
+    def along(
+        self, source: Velocity, noise_BNM: Tensor, count: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The student's `count` steps on the way that the teacher goes from the noise.
 
         Returns:
             Times (S * B,), states and mean velocities (S * B, N, M) of all S steps, step by step.
         """
-        count, parts = self.distill.steps, self.distill.substeps
-        grid, state = time_grid(count * parts, "uniform"), noise_BNM
+        total = self.distill.steps * self.distill.substeps
+        parts, grid, state = total // count, time_grid(total, "uniform"), noise_BNM
         begins, states, means = [], [], []
-        for start in range(0, count * parts, parts):
+        for start in range(0, total, parts):
             begins.append(torch.full_like(noise_BNM[:, 0, 0], grid[start]))
             states.append(state)
             for low, high in pairwise(grid[start : start + parts + 1]):
