@@ -174,8 +174,8 @@ def build_parser() -> argparse.ArgumentParser:
         "--recordings",
         type=Path,
         nargs="+",
-        help="imitate these instead: whatever prepare shards reads, %g to %g seconds each"
-        % SECONDS,
+        help=f"imitate these instead, of {SECONDS[0]:g} to {SECONDS[1]:g} seconds: whatever prepare"
+        " shards reads",
     )
     p.add_argument("--without", nargs="*", default=[], help="speakers that are not imitated")
     p.add_argument("--clips", type=int, default=1200, help="tried, of all voices (%(default)d)")

@@ -1,4 +1,4 @@
-"""Network: which of a release's networks speaks: the model's own, its student's or its imitator's."""
+"""Network: which network of a release speaks: the model's, a student's or an imitator's."""
 
 from __future__ import annotations
 
