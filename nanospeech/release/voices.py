@@ -93,6 +93,11 @@ class Voice:
     borrowed: bool = False
     is_users: bool = False
 
+    @property
+    def is_recording(self) -> bool:
+        """Whether it is no more to the folder's model than any recording."""
+        return self.borrowed or self.is_users or self.settings.imitated
+
 
 @dataclass(frozen=True)
 class Prompt:
@@ -246,7 +251,7 @@ def warn_of_strangers(config: ModelConfig, release: Path, voice: Voice | None) -
     Args:
         voice: the voice; None for a recording of the user's.
     """
-    if voice is not None and not (voice.borrowed or voice.is_users):
+    if voice is not None and not voice.is_recording:
         return
     if voice is not None and voice.borrowed:
         log.warning(

@@ -21,15 +21,10 @@ def network_for(release: Release, voice: Voice | None, options: SampleOptions) -
     """
     if options.cfg_strength is None and voice is not None:
         options = replace(options, cfg_strength=voice.settings.cfg_strength)
-    if is_recording(voice) and release.config.imitator:
+    if (voice is None or voice.is_recording) and release.config.imitator:
         own = release.imitator().config
         return "imitator/student" if student_speaks(own, voice, options) else "imitator"
     return "student" if student_speaks(release.config, voice, options) else "model"
-
-
-def is_recording(voice: Voice | None) -> bool:
-    """Whether a voice is no more to the model than any recording."""
-    return voice is None or voice.borrowed or voice.is_users or voice.settings.imitated
 
 
 def student_speaks(config: ModelConfig, voice: Voice | None, options: SampleOptions) -> bool:
@@ -42,7 +37,7 @@ def student_speaks(config: ModelConfig, voice: Voice | None, options: SampleOpti
     if student is None:
         return False
     if student.voices:
-        known = voice is not None and not is_recording(voice) and voice.name in student.voices
+        known = voice is not None and not voice.is_recording and voice.name in student.voices
     else:
         known = voice is None or voice.weights is None
     return known and checks.taught(config.as_student(), options)

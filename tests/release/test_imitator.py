@@ -94,7 +94,9 @@ def test_the_users_voices_and_those_that_ship_are_recordings(both, user_data):
     assert engine._dit is None  # the model's own was not needed
 
 
-def test_a_voice_of_the_folder_may_be_no_more_than_a_recording(both, tmp_path, backend, engine_of):
+def test_a_voice_of_the_folder_may_be_no_more_than_a_recording(
+    both, tmp_path, backend, engine_of, caplog
+):
     folder, alone = both
     there = Path(shutil.copytree(folder, tmp_path / "there"))
     (there / "voices" / "tone.json").write_text('{"imitated": true}')
@@ -104,6 +106,10 @@ def test_a_voice_of_the_folder_may_be_no_more_than_a_recording(both, tmp_path, b
     expected = said(engine_of(alone, backend), **tone_of)
     np.testing.assert_allclose(speaker.speak(TEXT).wave, expected, atol=1e-5)
     assert Speaker(engine_of(there, backend), "other").network == "model"
+    with caplog.at_level(logging.WARNING):
+        itself = load_engine(there, backend, "cpu", itself=True)
+        assert Speaker(itself, "tone").network == "model"
+    assert "does not imitate" in caplog.text
     assert [*model_voices(there)] == ["other"] and [*model_voices(folder)] == ["other", "tone"]
     convert(there, tmp_path / "again", dtype="float32")
     assert find_voice("tone", tmp_path / "again").settings.imitated
