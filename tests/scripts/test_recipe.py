@@ -23,7 +23,7 @@ from nanospeech.prepare.choose_prompts import ATTRIBUTIONS, read_attributions
 from nanospeech.prepare.curate import main as curate
 from nanospeech.publish.listen import main as listen
 from nanospeech.publish.model_card import main as model_card
-from nanospeech.release.folder import DEFAULT
+from nanospeech.release.folder import DEFAULT, load_config
 from nanospeech_torch.train.config import read_run
 from nanospeech_torch.train.loop.config import TrainConfig
 from nanospeech_torch.train.optim.optimizers import lr_factor, steps_in_all
@@ -310,16 +310,23 @@ def test_a_folder_gets_one_more_voice(tiny_aligned, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_model_gets_a_student(tiny_aligned, tmp_path):
-    """And goes on with more minutes where it stopped."""
+@pytest.mark.parametrize("imitates", [False, True])
+def test_a_model_gets_a_student(tiny_aligned, tmp_path, imitates):
+    """And goes on with more minutes where it stopped; one that imitates is given recordings."""
+    teacher = Path(shutil.copytree(tiny_aligned, tmp_path / "teacher"))
+    config = load_config(teacher)
+    replace(config, imitates=imitates).save(teacher / "config.json")
     (tmp_path / "texts.txt").write_text("Hello there.\nA red fox ran.\n", encoding="utf-8")
     env = os.environ | {"PYTHON": sys.executable, "CLIPS": "4", "CUDA_VISIBLE_DEVICES": ""}
     env |= {"SET": "total_steps=2 mixed_precision=no save_step=1 warmup_steps=1", "THREADS": "1"}
-    command = ["sh", str(ROOT / "scripts/recipes/student.sh"), str(tiny_aligned)]
+    command = ["sh", str(ROOT / "scripts/recipes/student.sh"), str(teacher)]
     command += [str(tmp_path / "texts.txt"), str(tmp_path / "out"), "5"]
+    if imitates:
+        env["RECORDINGS"] = str(FIXTURES / "speech-000000.tar")
     for _ in range(2):
         done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert bool(load_config(tmp_path / "out").student.voices) != imitates
     speaker = Speaker(load_engine(tmp_path / "out", backend="torch"), "tone", seed=0)
     assert speaker.network == "student" and np.isfinite(speaker.speak("Hello there.").wave).all()
 
