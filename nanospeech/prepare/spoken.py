@@ -35,6 +35,7 @@ from nanospeech.load import pick_backend, start
 from nanospeech.release.folder import open_release
 from nanospeech.release.voices import model_voices
 from nanospeech.speech.chunks import sample
+from nanospeech.speech.reference import finished
 from nanospeech.speech.speaker import Speaker
 
 from .choose_prompts import by_speaker
@@ -86,17 +87,18 @@ class Recordings:
         self.names = sorted(self.of)
 
     def speaker(self, name: str, rng: np.random.Generator) -> tuple[Speaker, str]:
-        """One that imitates some recording of a speaker, and the words of that.
+        """One that imitates some recording of a speaker, prepared as users' are, and its words.
 
         Raises:
-            InputError: the recording is unreadable, too short or too long.
+            InputError: the recording is unreadable, silent, too short or too long.
         """
         recording: Sample = self.of[name][rng.integers(len(self.of[name]))]
         try:
             wave, _ = decode(recording.audio.read(), *SECONDS)
         except BadAudio as e:
             raise InputError(f"{recording.name}: {e}") from e
-        return Speaker(self.engine, None, wave, recording.text, seed=0), recording.text
+        prompt = finished(wave, [])
+        return Speaker(self.engine, None, prompt, recording.text, seed=0), recording.text
 
 
 def read_lines(path: Path, excluded: list[Path]) -> list[str]:

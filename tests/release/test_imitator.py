@@ -30,6 +30,7 @@ from nanospeech.release.folder import MODEL, STUDENT, load_config, open_release,
 from nanospeech.release.user_voices import save_voice
 from nanospeech.release.voices import find_voice, model_voices
 from nanospeech.speech.marked import directed
+from nanospeech.speech.reference import finished
 from nanospeech.text.markup import read_markup
 from nanospeech_onnx.export import export
 from nanospeech_torch.dit import DiT
@@ -321,9 +322,8 @@ def test_a_student_of_recordings_goes_on_from_its_teacher(both, tmp_path, capsys
     with tarfile.open(out / "spoken-000000.tar") as tar:
         files = {m.name: tar.extractfile(m).read() for m in tar}  # type: ignore[union-attr]
     mel = np.load(io.BytesIO(files["ann_000000.ref.npy"]))
-    expected = Speaker(
-        load_engine(both[1], "torch", "cpu"), None, people / "ann" / "1.wav", TONE_TEXT
-    )
+    wave = finished(audio.read(people / "ann" / "1.wav"), [])
+    expected = Speaker(load_engine(both[1], "torch", "cpu"), None, wave, TONE_TEXT)
     np.testing.assert_allclose(mel, expected.prompt.mel, atol=2e-2)
     assert json.loads(files["ann_000000.json"])["ref_text"] == TONE_TEXT
     assert spoken.main([*command, "--overwrite", "--without", "ann", "carl"]) == 2
