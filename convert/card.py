@@ -9,8 +9,8 @@ from pathlib import Path
 from torch import Tensor
 
 from nanospeech.config import ModelConfig
-from nanospeech.release.folder import opened
 from nanospeech.release.sharded import files_of
+from nanospeech.release.tensors import opened
 
 from .lazy import numbers
 from .licence import is_commercial

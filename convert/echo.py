@@ -15,7 +15,7 @@ import torch
 from nanospeech.architectures import EchoConfig, EchoOptions
 from nanospeech.config import AudioConfig, ModelConfig
 from nanospeech.errors import CheckpointError
-from nanospeech.release.folder import check_tensors
+from nanospeech.release.tensors import check_tensors
 from nanospeech.text.tokenizer import Tokenizer
 
 from .lazy import shapes_of

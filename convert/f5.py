@@ -14,8 +14,8 @@ from torch import Tensor
 
 from nanospeech.config import AudioConfig, DiTConfig, ModelConfig
 from nanospeech.errors import CheckpointError
-from nanospeech.release.folder import check_tensors
 from nanospeech.release.shapes import sizes, transformer_sizes
+from nanospeech.release.tensors import check_tensors
 
 from .lazy import LazyTensors, shapes_of
 from .model import Model, find_tokenizer, network_shapes

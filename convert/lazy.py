@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nanospeech.errors import CheckpointError
 from nanospeech.release import sharded
-from nanospeech.release.folder import IGNORED, PACKED, held, opened
+from nanospeech.release.tensors import IGNORED, PACKED, held, opened
 
 
 class LazyTensors(Mapping[str, Tensor]):

@@ -14,8 +14,9 @@ from torch import Tensor
 from nanospeech.architectures import EchoConfig, StudentConfig
 from nanospeech.config import AudioConfig, DiTConfig, DurationConfig, ModelConfig, from_dict
 from nanospeech.errors import CheckpointError, InputError
-from nanospeech.release.folder import DURATION, PIECES, check_tensors
+from nanospeech.release.folder import DURATION, PIECES
 from nanospeech.release.shapes import dit_config_from_shapes, duration_config_from_shapes
+from nanospeech.release.tensors import check_tensors
 from nanospeech.text.pieces import PieceTokenizer
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 

@@ -11,7 +11,7 @@ import torch
 from nanospeech.architectures import EchoConfig, EchoOptions, TextEncoderConfig
 from nanospeech.config import AudioConfig, ModelConfig, from_dict
 from nanospeech.errors import CheckpointError
-from nanospeech.release.folder import check_tensors
+from nanospeech.release.tensors import check_tensors
 from nanospeech.text.tokenizer import Tokenizer
 
 from . import model

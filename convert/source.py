@@ -17,7 +17,7 @@ from torch import Tensor
 
 from nanospeech.config import from_dict
 from nanospeech.errors import CheckpointError, InputError
-from nanospeech.release.folder import IGNORED
+from nanospeech.release.tensors import IGNORED
 
 from .lazy import LazyTensors, read_checkpoint, read_lazily, read_metadata
 

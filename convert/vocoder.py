@@ -12,8 +12,8 @@ from torch import Tensor
 
 from nanospeech.config import ModelConfig, VocoderConfig, current_names, from_dict
 from nanospeech.errors import CheckpointError
-from nanospeech.release.folder import check_tensors
 from nanospeech.release.shapes import vocoder_config_from_shapes
+from nanospeech.release.tensors import check_tensors
 
 from .lazy import shapes_of
 from .source import Source, read_source

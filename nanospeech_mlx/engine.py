@@ -13,8 +13,9 @@ from mlx.utils import tree_flatten
 from nanospeech import blas
 from nanospeech.engine.base import EXACT, Engine
 from nanospeech.errors import BackendError, InputError
-from nanospeech.release.folder import DURATION, MODEL, Release, check_tensors
+from nanospeech.release.folder import DURATION, MODEL, Release
 from nanospeech.release.quantization import PackedWeight, stored
+from nanospeech.release.tensors import check_tensors
 
 from . import cpu, layers
 from .compiled import CompiledNetwork

@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from nanospeech.config import DiTConfig, DurationConfig
-from nanospeech.release.folder import check_tensors
+from nanospeech.release.tensors import check_tensors
 
 from . import duration as durations
 from .dit import DiT

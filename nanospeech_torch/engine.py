@@ -11,7 +11,8 @@ from torch.overrides import TorchFunctionMode
 
 from nanospeech.engine.base import Engine
 from nanospeech.errors import BackendError, InputError
-from nanospeech.release.folder import DURATION, MODEL, Release, check_tensors
+from nanospeech.release.folder import DURATION, MODEL, Release
+from nanospeech.release.tensors import check_tensors
 
 from . import layers
 from .compiled import CompiledNetwork

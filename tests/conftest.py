@@ -120,7 +120,7 @@ def vocoder_file(tmp_path_factory) -> Path:
     torch = pytest.importorskip("torch")
     from safetensors.numpy import save_file
 
-    from nanospeech.release.folder import IGNORED
+    from nanospeech.release.tensors import IGNORED
 
     state = torch.load(GOLDEN / "vocos_pytorch_model.bin", weights_only=True)
     path = tmp_path_factory.mktemp("vocoder") / "vocoder.safetensors"
@@ -163,8 +163,8 @@ def random_release(folder: Path, vocoder_file: Path, **fields) -> Path:
     from safetensors.torch import save_file
 
     from nanospeech.config import AudioConfig, DiTConfig, ModelConfig
-    from nanospeech.release.folder import tensor_shapes
     from nanospeech.release.shapes import vocoder_config_from_shapes
+    from nanospeech.release.tensors import tensor_shapes
     from nanospeech_torch.dit import DiT
 
     config = ModelConfig(

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save_file
 
-from nanospeech.release.folder import MODEL, read_tensors
+from nanospeech.release.folder import MODEL
+from nanospeech.release.tensors import read_tensors
 from nanospeech.release.voice_weights import difference
 
 

@@ -17,7 +17,8 @@ import numpy as np
 from nanospeech.architectures import TEXT_ENCODERS
 from nanospeech.errors import CheckpointError
 
-from .folder import CONFIG, MODEL, check_size, read_tensors
+from .folder import CONFIG, MODEL, check_size
+from .tensors import read_tensors
 
 # Where an encoder's tensors are in checkpoints, the longest prefix first.
 PREFIXES = ("model.encoder.text_model.", "encoder.text_model.", "model.encoder.", "encoder.")

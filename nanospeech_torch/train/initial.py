@@ -16,7 +16,8 @@ from torch import Tensor
 
 from nanospeech.config import DurationConfig
 from nanospeech.errors import InputError
-from nanospeech.release.folder import DURATION, MODEL, Release, check_tensors, open_release
+from nanospeech.release.folder import DURATION, MODEL, Release, open_release
+from nanospeech.release.tensors import check_tensors
 from nanospeech.text.tags import QUIET
 from nanospeech.text.tokenizer import Tokenizer
 from nanospeech_torch.dit import DiT

@@ -10,7 +10,7 @@ import torch
 import yaml
 
 from convert.__main__ import main as convert
-from nanospeech.release.folder import read_tensors
+from nanospeech.release.tensors import read_tensors
 from nanospeech.text.tokenizer import phoneme_vocab
 from nanospeech_torch.train.__main__ import main
 from nanospeech_torch.train.config import read_run

@@ -20,6 +20,7 @@ from nanospeech.errors import CheckpointError, InputError
 from nanospeech.load import load_engine
 from nanospeech.release import folder as checkpoint
 from nanospeech.release.shapes import dit_config_from_shapes, duration_config_from_shapes
+from nanospeech.release.tensors import check_tensors, read_tensors
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -147,7 +148,7 @@ def test_truncated_weights(folder, name, keep):
     data = path.read_bytes()
     path.write_bytes(data[: int(len(data) * keep) if isinstance(keep, float) else keep])
     with pytest.raises(CheckpointError, match=rf"{name}\.safetensors"):
-        checkpoint.read_tensors(path)
+        read_tensors(path)
 
 
 def edit(path: Path, change) -> None:
@@ -177,7 +178,7 @@ def test_tensors_that_do_not_fit_are_named(folder, backend, change, word):
 def test_many_wrong_tensors_make_a_short_message():
     wanted = {f"w{i}": (1,) for i in range(1000)}
     with pytest.raises(CheckpointError, match="and 997 more") as e:
-        checkpoint.check_tensors({}, wanted, "file")
+        check_tensors({}, wanted, "file")
     assert len(str(e.value)) < 300
 
 
@@ -200,7 +201,7 @@ def test_bfloat16_is_read_as_float32(tmp_path):
 
     tensors = {"a": torch.randn(3, 5).bfloat16(), "b": torch.randn(4), "mel_spec.x": torch.ones(2)}
     save_torch(tensors, tmp_path / "t.safetensors")
-    got = checkpoint.read_tensors(tmp_path / "t.safetensors")
+    got = read_tensors(tmp_path / "t.safetensors")
     assert set(got) == {"a", "b"}
     assert got["a"].dtype == np.float32
     for name, array in got.items():
@@ -210,7 +211,7 @@ def test_bfloat16_is_read_as_float32(tmp_path):
 def test_integers_are_no_weights(tmp_path):
     save_file({"a": np.arange(3)}, tmp_path / "t.safetensors")
     with pytest.raises(CheckpointError, match="I64"):
-        checkpoint.read_tensors(tmp_path / "t.safetensors")
+        read_tensors(tmp_path / "t.safetensors")
 
 
 class Bomb:
@@ -223,7 +224,7 @@ def test_nothing_is_unpickled(folder, tmp_path, monkeypatch):
     for name in ("model", "duration", "vocoder"):
         (folder / f"{name}.safetensors").write_bytes(pickle.dumps(Bomb()))
         with pytest.raises(CheckpointError):
-            checkpoint.read_tensors(folder / f"{name}.safetensors")
+            read_tensors(folder / f"{name}.safetensors")
     assert not Path("unpickled").exists()
 
 

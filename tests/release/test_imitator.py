@@ -26,7 +26,8 @@ from nanospeech.errors import CheckpointError, InputError
 from nanospeech.evaluate.plan import usual_steps
 from nanospeech.prepare import spoken
 from nanospeech.publish.push import RELEASE_FILES
-from nanospeech.release.folder import MODEL, STUDENT, load_config, open_release, read_tensors
+from nanospeech.release.folder import MODEL, STUDENT, load_config, open_release
+from nanospeech.release.tensors import read_tensors
 from nanospeech.release.user_voices import save_voice
 from nanospeech.release.voices import find_voice, model_voices
 from nanospeech.speech.marked import directed

@@ -19,7 +19,8 @@ from nanospeech import load_engine
 from nanospeech.config import AudioConfig, DiTConfig
 from nanospeech.errors import CheckpointError
 from nanospeech.release import sharded
-from nanospeech.release.folder import MODEL, open_release, read_tensors, tensor_shapes
+from nanospeech.release.folder import MODEL, open_release
+from nanospeech.release.tensors import read_tensors, tensor_shapes
 from nanospeech_torch.checkpoint_reader import read_tensors as read_checkpoint
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.train.loop.checkpoints import Checkpoints

@@ -20,7 +20,8 @@ from nanospeech.errors import CheckpointError, InputError
 from nanospeech.evaluate.plan import usual_steps
 from nanospeech.prepare import spoken
 from nanospeech.publish.add_voice import add_voice
-from nanospeech.release.folder import MODEL, STUDENT, load_config, open_release, read_tensors
+from nanospeech.release.folder import MODEL, STUDENT, load_config, open_release
+from nanospeech.release.tensors import read_tensors
 from nanospeech.speech.beginning import First
 from nanospeech_onnx.export import export
 from nanospeech_torch.dit import DiT

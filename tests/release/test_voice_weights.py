@@ -19,7 +19,8 @@ from nanospeech.engine.worker import Worker
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.evaluate import durations
 from nanospeech.publish import add_voice
-from nanospeech.release.folder import MODEL, open_release, read_tensors
+from nanospeech.release.folder import MODEL, open_release
+from nanospeech.release.tensors import read_tensors
 from nanospeech.release.voice_weights import DOWN, UP, added, difference, is_thin
 from nanospeech.release.voices import find_voice
 from tests.conftest import needs

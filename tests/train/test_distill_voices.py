@@ -18,7 +18,8 @@ from convert import convert
 from nanospeech.errors import InputError
 from nanospeech.load import load_engine
 from nanospeech.prepare import spoken
-from nanospeech.release.folder import MODEL, load_config, read_tensors
+from nanospeech.release.folder import MODEL, load_config
+from nanospeech.release.tensors import read_tensors
 from nanospeech.release.voice_weights import added, is_thin
 from nanospeech.speech.speaker import Speaker
 from nanospeech_torch.train.config import run_config
