@@ -13,11 +13,15 @@ from typing import Any, ClassVar, TypeVar
 from .architectures import (
     TEXT_TAG,
     CodecConfig,
+    DiTConfig,
+    DurationConfig,
     EchoConfig,
     EchoOptions,
+    PostfilterConfig,
     QuantizationConfig,
     StudentConfig,
     TextEncoderConfig,
+    VocoderConfig,
     check_steps,
 )
 from .errors import CheckpointError, InputError
@@ -29,10 +33,7 @@ log = logging.getLogger("nanospeech")
 METHODS = ("euler", "midpoint", "rk4")
 SCHEDULES = ("epss", "uniform")
 GUIDANCES = ("cfg", "cfg-zero")
-UPSAMPLINGS = ("none", "average", "aligned")
 RULES = ("nanospeech", "f5")
-POOLINGS = ("mean", "tokens")
-PROMPTS = ("frames", "statistics")
 STEPS = 7  # of the solver, for models that were not made for another number
 TOKENIZERS = ("chars", "bytes", "phonemes", "pinyin", "echo", "pieces")
 
@@ -94,134 +95,6 @@ class AudioConfig:
     def frame_rate(self) -> float:
         """Mel frames per second: 93.75."""
         return self.sample_rate / self.hop_length
-
-
-@dataclass(frozen=True)
-class DiTConfig:
-    """The speech model. Defaults are the published 82M one (F5-TTS, arXiv 2410.06885)."""
-
-    dim: int = 512
-    depth: int = 18
-    heads: int = 12
-    dim_head: int = 64
-    ff_mult: int = 2
-    text_dim: int = 512
-    conv_layers: int = 4  # ConvNeXt-V2 blocks over the text
-    text_num_embeds: int = 256  # tokens, without the filler
-    n_mels: int = 100
-    rope_heads: int = 1  # heads that rotate; 1 for the published weights
-    qk_norm: bool = False  # RMSNorm on queries and keys, per head
-    text_upsampling: str = "none"  # none, average (ZipVoice), aligned (Glow-TTS search)
-    aligner_dim: int = 0  # width of the aligner's speaker conditioning of each token; 0: none
-    prompt_dim: int = 0  # width of the features of a prompt whose statistics every block hears
-    # Greatest guidance strength of a distilled model, which has it and the solver's step as inputs;
-    # 0: the model is not distilled.
-    max_strength: float = 0.0
-    text_masking: bool = False  # keep the filler out of the text convolutions
-    patch_size: int = 1  # mel frames per token
-    adaln_zero: bool = True  # start blocks as identities (DiT, arXiv 2212.09748)
-    dropout: float = 0.1
-    # Options of F5-TTS's own checkpoints (SWivid/F5-TTS).
-    output_biases: bool = False  # of each attention's output and of the last layer
-    grn_all_frames: bool = False  # with text_masking: GRN norms over all frames, not tokens alone
-    # with text_masking: text that is left out is filler at its tokens' places, not zero everywhere
-    null_text_places: bool = False
-    text_positions: int = 4096  # places of the text that differ
-
-    @property
-    def edge(self) -> str:
-        """Put before and after each text: a space for an aligned model, else nothing.
-
-        The frames of silence at the ends are aligned to it, not to the first and last sound.
-        """
-        return " " if self.text_upsampling == "aligned" else ""
-
-    def __post_init__(self):
-        if self.text_upsampling not in UPSAMPLINGS:
-            raise InputError(f"text_upsampling {self.text_upsampling!r}; choose from {UPSAMPLINGS}")
-        if not 1 <= self.rope_heads <= self.heads:
-            raise InputError(f"rope_heads is {self.rope_heads}, should be 1 to {self.heads}")
-        if self.patch_size < 1:
-            raise InputError(f"patch_size is {self.patch_size}, should be at least 1")
-        if self.text_positions < 1:
-            raise InputError(f"text_positions is {self.text_positions}, should be at least 1")
-        if not 0 <= self.max_strength <= 100:
-            raise InputError(f"max_strength is {self.max_strength}, should be 0 to 100")
-        if self.prompt_dim < 0:
-            raise InputError(f"prompt_dim is {self.prompt_dim}; choose 0 (none) or such as 256")
-        if self.aligner_dim and (self.text_upsampling != "aligned" or self.aligner_dim < 0):
-            raise InputError(
-                f"aligner_dim is {self.aligner_dim} with text_upsampling {self.text_upsampling!r}; "
-                "choose 0, or with 'aligned' a width such as 256"
-            )
-
-
-@dataclass(frozen=True)
-class DurationConfig:
-    """The duration model. Defaults are the published one: (prompt mel, all text) -> seconds."""
-
-    dim: int = 512
-    depth: int = 12
-    heads: int = 8
-    dim_head: int = 64
-    ff_mult: int = 2
-    text_dim: int = 512
-    conv_layers: int = 0
-    text_num_embeds: int = 256
-    n_mels: int = 100
-    rope_heads: int = 1
-    qk_norm: bool = False
-    text_masking: bool = False
-    dropout: float = 0.1
-    pooling: str = "mean"  # mean (published): one number for all; tokens: seconds of each token
-    prompt: str = "frames"  # frames (published) or statistics: what the network sees of the prompt
-    edge: str = ""  # put before and after a text: the speech model's DiTConfig.edge
-    pace: float = 0.0  # power by which token durations follow the prompt's pace, 0 to 1
-
-    def __post_init__(self):
-        if self.pooling not in POOLINGS:
-            raise InputError(f"pooling {self.pooling!r}; choose from {POOLINGS}")
-        if self.prompt not in PROMPTS:
-            raise InputError(f"prompt {self.prompt!r}; choose from {PROMPTS}")
-        if not 0 <= self.pace <= 1:
-            raise InputError(f"pace is {self.pace}, should be 0 to 1")
-        if self.pace and self.pooling != "tokens":
-            raise InputError('pace is of token durations: it needs pooling "tokens"')
-
-
-@dataclass(frozen=True)
-class VocoderConfig:
-    """Vocos (arXiv 2306.00814). Defaults are the published 24 kHz mel one."""
-
-    dim: int = 512
-    intermediate_dim: int = 1536
-    num_layers: int = 8
-    n_mels: int = 100
-    n_fft: int = 1024
-    hop_length: int = 256
-    # 0: the phases are the network's own, as in Vocos. More: they are integrated from their
-    # derivatives, which the network predicts, then improved by so many Griffin-Lim iterations.
-    griffin_lim_iters: int = 0
-
-    RENAMED: ClassVar[dict[str, str]] = {"rounds": "griffin_lim_iters"}
-
-    def __post_init__(self):
-        if self.griffin_lim_iters < 0:
-            raise InputError(f"griffin_lim_iters is {self.griffin_lim_iters}, should be at least 0")
-
-
-@dataclass(frozen=True)
-class PostfilterConfig:
-    """Filters on mels before the vocoder (see audio/postfilter.py)."""
-
-    smooth: float = 0.0  # weight of either neighbouring frame; 1/4 removes all flicker
-    sharpen: float = 0.0  # strength of unsharp masking over bands
-
-    def __post_init__(self):
-        if not 0 <= self.smooth <= 0.5:
-            raise InputError(f"smooth is {self.smooth}, should be 0 to 0.5")
-        if not 0 <= self.sharpen <= 5:
-            raise InputError(f"sharpen is {self.sharpen}, should be 0 to 5")
 
 
 @dataclass(frozen=True)
