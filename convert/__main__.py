@@ -56,6 +56,13 @@ def build_parser() -> argparse.ArgumentParser:
         " model, it speaks for it",
     )
     parser.add_argument(
+        "--student-voices",
+        nargs="+",
+        metavar="NAME",
+        help="of a student taught after recordings: it speaks for voices of these names, and after"
+        " other recordings where --steps asks for one of its numbers; default: after all",
+    )
+    parser.add_argument(
         "--imitator",
         metavar="RELEASE",
         help="release folder of a model that imitates: added to this one, it speaks in the voice of"

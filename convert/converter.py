@@ -137,7 +137,9 @@ def changed(read: Model, o: ConvertOptions) -> Model:
     if o.student is not None:
         if o.voices is not None:
             raise InputError("--student has learnt the model's voices; --voices replaces them")
-        config, parts["student"] = add_student(config, parts["model"], o.student, o.weights)
+        config, parts["student"] = add_student(
+            config, parts["model"], o.student, o.weights, o.student_voices
+        )
     elif config.student is not None and (
         o.voices is not None or o.temperature not in (None, read.config.temperature)
     ):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -167,7 +167,11 @@ READING = ("transformer.text_embed.", "transformer.aligner.")  # a student has i
 
 
 def add_student(
-    config: ModelConfig, model: Mapping[str, Tensor], path: str | Path, weights: str
+    config: ModelConfig,
+    model: Mapping[str, Tensor],
+    path: str | Path,
+    weights: str,
+    named: Sequence[str] | None = None,
 ) -> tuple[ModelConfig, Mapping[str, Tensor]]:
     """Reads a student of a model's voices and adds it to the model's config.
 
@@ -178,6 +182,7 @@ def add_student(
         model: its speech model's weights.
         path: of the student's run.
         weights: which of its weights, see ConvertOptions.
+        named: student_voices, see there.
 
     Raises:
         InputError: it knows one voice alone, or none by name and the model does not imitate; or it
@@ -209,7 +214,9 @@ def add_student(
             f" {config.cfg_strength:g}"
         )
     values = {k: sampling[k] for k in ("steps", "step_counts")}
-    values |= {"voices": list(voices), "max_strength": dit.max_strength}
+    if named is not None and voices:
+        raise InputError(f"{path} was taught {', '.join(voices)} by name; leave out student_voices")
+    values |= {"voices": list(voices or named or ()), "max_strength": dit.max_strength}
     student = from_dict(StudentConfig, values, f"{path}: sampling")
     learnt = [n for n in source.tensors if not n.startswith(READING)]
     return dataclasses.replace(config, student=student), {n: source.tensors[n] for n in learnt}

@@ -24,6 +24,8 @@ class ConvertOptions:
             distilled model of its teacher.
         student: run of `nanospeech train distill` with this model as teacher, of all its voices;
             it is added to the model, which it then speaks for.
+        student_voices: of a student of recordings: names of voices for which it speaks; for other
+            recordings it then does where its number of steps is asked for. None: for all.
         imitator: release folder of a model that imitates, whose mels are this one's: it is added to
             the model, and speaks after recordings.
         average: release folder of the same network, with whose speech model's weights the mean is
@@ -55,6 +57,7 @@ class ConvertOptions:
     vocoder: str | Path | None = None
     like: str | Path | None = None
     student: str | Path | None = None
+    student_voices: Sequence[str] | None = None
     imitator: str | Path | None = None
     average: str | Path | None = None
     codec: str | Path | None = None

@@ -337,7 +337,9 @@ class StudentConfig:
     student of its own.
     """
 
-    voices: tuple = ()  # names of those that it was taught; (): whatever a model imitates
+    # Names of those that it was taught. Of a model that imitates: of recordings for which it speaks
+    # where no steps are asked for; (): for all.
+    voices: tuple = ()
     max_strength: float = 5.0  # greatest guidance strength
     steps: int = 4  # of the solver when none are asked for
     step_counts: tuple = (4,)  # all that it was taught

@@ -28,16 +28,18 @@ def network_for(release: Release, voice: Voice | None, options: SampleOptions) -
 
 
 def student_speaks(config: ModelConfig, voice: Voice | None, options: SampleOptions) -> bool:
-    """Whether a model has a student that was taught a voice, None: any recording, and to speak so.
+    """Whether a model has a student for a voice, None: a recording, that was taught to speak so.
 
-    Args:
-        config: of the model, which imitates if its student was taught no voices by name.
+    The student of a model that imitates was taught after recordings. If it names voices, it speaks
+    for others where a number of steps is asked for that is one of its own.
     """
     student = config.student
     if student is None:
         return False
-    if student.voices:
-        known = voice is not None and not voice.is_recording and voice.name in student.voices
+    named = voice is not None and voice.name in student.voices
+    if config.imitates:
+        known = not student.voices or named or options.steps is not None
+        known = known and (voice is None or voice.weights is None)
     else:
-        known = voice is None or voice.weights is None
+        known = voice is not None and named and not voice.is_recording
     return known and checks.taught(config.as_student(), options)

@@ -278,6 +278,25 @@ def test_users_voices_and_imitated_ones_are_its_students_too(fast, tmp_path, use
     assert Speaker(alone, "anna").network == "student"
 
 
+def test_a_student_of_some_recordings_speaks_after_others_where_its_steps_are_asked_for(
+    fast, tmp_path, user_data, backend
+):
+    save_voice("anna", tone(1.5), TONE_TEXT, {})
+    folder = Path(shutil.copytree(fast[0], tmp_path / "there"))
+    (folder / "voices" / "tone.json").write_text('{"imitated": true}')
+    own = json.loads((folder / "imitator" / "config.json").read_text())["student"]
+    change(folder / "imitator", student=own | {"voices": ["tone"]})
+    engine = load_engine(folder, backend, "cpu", "float32")
+    assert Speaker(engine, "tone", seed=1).network == "imitator/student"
+    for given in ({"voice": "anna"}, RECORDED):
+        speaker = Speaker(engine, seed=1, **given)
+        assert speaker.network == "imitator"
+        for steps, name in ((4, "imitator/student"), (3, "imitator"), (None, "imitator")):
+            speaker.use(SampleOptions(steps=steps))
+            assert speaker.network == name
+    assert Speaker(engine, "other", options=SampleOptions(steps=4)).network == "model"
+
+
 def test_converting_keeps_an_imitators_student(fast, tmp_path):
     folder, own, _ = fast
     convert(folder, tmp_path / "again", quantize=8)
@@ -336,5 +355,7 @@ def test_a_student_of_recordings_goes_on_from_its_teacher(both, tmp_path, capsys
     assert (student.voices, student.steps, student.step_counts) == ((), 2, (1, 2))
     speaker = Speaker(load_engine(tmp_path / "two", "torch", "cpu"), seed=1, **RECORDED)
     assert speaker.network == "student" and np.isfinite(speaker.speak(TEXT).wave).all()
+    convert(both[1], tmp_path / "named", student=run, student_voices=["tone"], dtype="float32")
+    assert load_config(tmp_path / "named").student.voices == ("tone",)
     with pytest.raises(InputError, match=r"or recordings, which .* does not imitate"):
         convert(both[0].parent / "plain", tmp_path / "x", student=run)
