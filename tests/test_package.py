@@ -80,7 +80,10 @@ def test_wheel_and_sdist_hold_what_they_should(built):
     for needed in (
         "nanospeech/default/model.safetensors",
         "nanospeech/default/config.json",
-        *(f"nanospeech/default/imitator/{n}" for n in ("model.safetensors", "README.md")),
+        *(
+            f"nanospeech/default/imitator/{n}"
+            for n in ("model.safetensors", "student.safetensors", "README.md")
+        ),
         "nanospeech/text/data/cmudict.txt.gz",
         "nanospeech_mlx/dit.py",
         "nanospeech_onnx/dit.py",

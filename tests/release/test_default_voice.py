@@ -10,7 +10,7 @@ from nanospeech import OutputOptions, SampleOptions, Speaker, load_engine
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
 from nanospeech.config import ModelConfig
-from nanospeech.release.folder import DEFAULT
+from nanospeech.release.folder import DEFAULT, load_config
 from nanospeech.release.voices import find_voice, list_voices
 from nanospeech.text.sentences import encode
 from nanospeech_torch.layers import gather_tokens
@@ -128,3 +128,5 @@ def test_it_ships_within_bounds_and_says_where_it_is_from():
         assert own.is_file() == (voice == "kathleen")
         imitated = find_voice(voice, DEFAULT).settings.imitated
         assert imitated == (voice not in ("kumo", "kathleen"))
+    own = load_config(DEFAULT / "imitator").student  # who speaks for all of them
+    assert set(own.voices) | set(config.student.voices) == set(VOICES)
