@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -80,9 +81,15 @@ class Release:
     def imitator(self) -> Release:
         """The release of the imitator, with this one's vocoder. It is not packed here.
 
+        It is opened once: who speaks is asked for each voice and each change of options.
+
         Raises:
             CheckpointError: there is no such folder, or its model is not of this one's mels.
         """
+        return self._imitator
+
+    @cached_property
+    def _imitator(self) -> Release:
         folder = self.folder / IMITATOR
         if not (self.config.imitator and folder.is_dir()):  # else a Hub's name to open_release
             raise CheckpointError(
