@@ -96,8 +96,8 @@ class File(Output):
         try:
             for start in range(0, len(wave), audio.BLOCK):
                 block = wave[start : start + audio.BLOCK]
-                super().write(block)  # counted before: Ctrl-C comes when the block is written
                 self.file.write(block)
+                super().write(block)
         except (sf.LibsndfileError, OSError) as e:
             raise self._error(e) from e
 
@@ -107,12 +107,22 @@ class File(Output):
         kept = kind is None or issubclass(kind, KeyboardInterrupt)
         try:
             self.file.close()
+            if kind is not None and kept:  # Ctrl-C comes before or after a block is counted
+                self.samples = self._samples_written()
             if kept and self.samples:
                 os.replace(self.part, self.real)
         except (sf.LibsndfileError, OSError) as e:
             raise self._error(e) from e
         finally:
             self.part.unlink(missing_ok=True)
+
+    def _samples_written(self) -> int:
+        import soundfile as sf
+
+        try:
+            return round(sf.info(self.part).duration * self.sample_rate)
+        except sf.LibsndfileError:  # some formats cannot be empty
+            return 0
 
     def _error(self, e: Exception) -> InputError:
         return InputError(f"cannot write {self.path}: {e}")

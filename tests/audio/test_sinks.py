@@ -47,6 +47,30 @@ def test_a_file_keeps_what_was_spoken_before_an_interrupt_and_nothing_of_a_failu
         assert len(audio.read(path)) == RATE // 2 and os.listdir(tmp_path) == ["a.wav"]
 
 
+@pytest.mark.parametrize("suffix", list(audio.FORMATS))
+@pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("blocks", [0, 2])
+def test_an_interrupt_in_a_block_counts_what_the_file_has(tmp_path, suffix, late, blocks):
+    path = tmp_path / f"a{suffix}"
+    with pytest.raises(KeyboardInterrupt), File(path, RATE) as out:
+        for _ in range(blocks):
+            out.write(tone(0.5))
+        write = out.file.write
+
+        def interrupted(block):
+            if late:
+                write(block)
+            raise KeyboardInterrupt
+
+        out.file.write = interrupted
+        out.write(tone(0.5))
+    spoken = (blocks + late) / 2
+    assert out.seconds == pytest.approx(spoken, abs=0.06)  # MP3 tells its length by frames
+    assert os.listdir(tmp_path) == ([path.name] if spoken else [])
+    if spoken:
+        assert len(audio.read(path)) / RATE == pytest.approx(spoken, abs=0.06)
+
+
 def test_a_pipe_carries_a_wav_that_readers_take(tmp_path):
     tiny = np.array([1e-10, -1e-10, -1.5e-5, 1.5e-5, 0], "f4")
     wave = np.concatenate([tone(0.7) * 5, tiny])  # over full scale, and hardly anything
