@@ -140,6 +140,8 @@ def changed(read: Model, o: ConvertOptions) -> Model:
         config, parts["student"] = add_student(
             config, parts["model"], o.student, o.weights, o.student_voices
         )
+    elif o.student_voices is not None:
+        raise InputError("--student-voices goes with --student: which run's or folder's?")
     elif config.student is not None and (
         o.voices is not None or o.temperature not in (None, read.config.temperature)
     ):

@@ -357,5 +357,7 @@ def test_a_student_of_recordings_goes_on_from_its_teacher(both, tmp_path, capsys
     assert speaker.network == "student" and np.isfinite(speaker.speak(TEXT).wave).all()
     convert(both[1], tmp_path / "named", student=run, student_voices=["tone"], dtype="float32")
     assert load_config(tmp_path / "named").student.voices == ("tone",)
+    with pytest.raises(InputError, match="--student-voices goes with --student"):
+        convert(both[1], tmp_path / "x", student_voices=["tone"])
     with pytest.raises(InputError, match=r"or recordings, which .* does not imitate"):
         convert(both[0].parent / "plain", tmp_path / "x", student=run)
