@@ -15,6 +15,8 @@
 # VOICES=folder     its voices beyond the wheels' five (kokoro-js), VOICES_WITHOUT="a b" less these,
 #                   VOICES_ONLY="a b" these alone: English ones say English most clearly
 # TEXTS=file        these sentences by SPEAKERS=320 speakers, in JOBS=2 processes
+# REVOICE=12        speakers made of the SHARDS' by the WORLD vocoder, a new one each 12 clips of
+#                   one person (scripts/recipes/revoice.py; pip install pyworld-prebuilt)
 # AVERAGE=1         the release is the mean of BASE and what was trained: clearer and more alike
 # WITHOUT="a b"     speakers that are never trained on; the model is measured on them
 # VARY="0.08 0.16"  each clip slower and faster by so much too, as other speakers; 0: not
@@ -47,6 +49,12 @@ if [ -n "${WHEELS:-}" ]; then
     wait "$id" || { tail -n 3 "$runs"/synthesize-*.log >&2; exit 1; }
   done
   set -- "$@" "$runs/synthetic/"*.tar
+fi
+if [ -n "${REVOICE:-}" ]; then
+  # shellcheck disable=SC2086
+  "$python" -m scripts.recipes.revoice "$@" --out "$runs/virtual" --per-speaker "$REVOICE" \
+    --jobs "$jobs" ${WITHOUT:+--without $WITHOUT}
+  set -- "$@" "$runs/virtual/"*.tar
 fi
 vary="--vary ${VARY:-0.08 0.16}"
 [ "${VARY:-}" != 0 ] || vary=''

@@ -183,7 +183,7 @@ def main(argv: list[str] | None = None) -> int:
                         bar.update()
             else:
                 bar.update(len(some))
-    print(f"{made} clips of {1 + max(n for _, n, _ in items)} virtual speakers: {a.out}")
+    print(f"{a.out}: {1 + max(n for _, n, _ in items)} virtual speakers, {made} clips made now")
     return 0
 
 

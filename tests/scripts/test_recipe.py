@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -18,15 +18,18 @@ import torch
 
 from nanospeech import Speaker, load_engine
 from nanospeech.audio import wave as audio
+from nanospeech.corpus.layouts import find
 from nanospeech.errors import InputError
 from nanospeech.prepare.choose_prompts import ATTRIBUTIONS, read_attributions
 from nanospeech.prepare.curate import main as curate
+from nanospeech.prepare.recogniser import Heard
 from nanospeech.publish.listen import main as listen
 from nanospeech.publish.model_card import main as model_card
 from nanospeech.release.folder import DEFAULT, load_config
 from nanospeech_torch.train.config import read_run
 from nanospeech_torch.train.loop.config import TrainConfig
 from nanospeech_torch.train.optim.optimizers import lr_factor, steps_in_all
+from scripts.recipes.revoice import main as revoice
 from scripts.recipes.run_stage import Record, clock
 from scripts.recipes.run_stage import main as stage
 from tests.training import samples, trainer
@@ -280,7 +283,10 @@ def test_the_speedrun_trains_the_default_network():
     assert ours.train.minutes and ours.train.schedule == "wsd"
 
 
-@pytest.mark.parametrize("script", ["speedrun.sh", "default_voice.sh", "voice.sh", "student.sh"])
+SCRIPTS = "speedrun.sh", "default_voice.sh", "voice.sh", "student.sh", "any_voice.sh"
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
 def test_a_recipe_without_arguments_tells_its_own(script):
     done = subprocess.run(
         ["sh", str(ROOT / "scripts" / "recipes" / script)], capture_output=True, text=True
@@ -329,6 +335,41 @@ def test_a_model_gets_a_student(tiny_aligned, tmp_path, imitates):
     assert bool(load_config(tmp_path / "out").student.voices) != imitates
     speaker = Speaker(load_engine(tmp_path / "out", backend="torch"), "tone", seed=0)
     assert speaker.network == "student" and np.isfinite(speaker.speak("Hello there.").wave).all()
+
+
+@pytest.mark.slow
+def test_recordings_and_speakers_made_of_them_teach_a_model_to_imitate(tiny_aligned, tmp_path):
+    pytest.importorskip("pyworld")
+    base = Path(shutil.copytree(tiny_aligned, tmp_path / "base"))
+    runs, shard = tmp_path / "runs", FIXTURES / "speech-000000.tar"
+    flags = ["--out", str(runs / "virtual"), "--per-speaker", "2", "--jobs", "1"]
+    assert revoice([str(shard), *flags]) == 0
+    made = sorted((runs / "virtual").glob("*.tar"))
+    (runs / "data").mkdir()
+    with Heard(runs / "data/heard.csv", "base") as heard:  # all of it, so that nothing listens
+        for sample in find([shard, *made])[0]:
+            heard.add(sample.key, sample.audio.read(), sample.text, sample.text)
+    env = os.environ | {"PYTHON": sys.executable, "BASE": str(base), "RUNS": str(runs), "VARY": "0"}
+    env |= {"REVOICE": "2", "JOBS": "2", "AVERAGE": "1", "CUDA_VISIBLE_DEVICES": ""}
+    config = asdict(load_config(base))
+    settings = {"data.tokenizer": "chars", "data.vocab": base / "vocab.txt", "speed.compile": "off"}
+    settings |= {"total_steps": 2, "warmup_steps": 1, "mixed_precision": "no"}
+    settings |= {"log.held_out": "[]"}  # eight clips are all trained on
+    for part in ("dit", "audio"):
+        ours = {f"{part}.{k}": v for k, v in config[part].items()}
+        settings |= {k: "null" if v is None else v for k, v in ours.items()}
+    env["SET"] = " ".join(f"{k}={v}" for k, v in settings.items())
+    command = ["sh", str(ROOT / "scripts/recipes/any_voice.sh"), str(tmp_path / "out"), "5"]
+    done = subprocess.run([*command, str(shard)], env=env, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert load_config(tmp_path / "out").imitates
+    said = [s.speaker for s in find(sorted((runs / "data/train").glob("*.tar")))[0]]
+    assert any("-v0-" in name for name in said) and any("-v0-" not in name for name in said)
+    prompt = find([shard])[0][0]
+    (tmp_path / "a.mp3").write_bytes(prompt.audio.read())
+    engine = load_engine(tmp_path / "out", backend="torch")
+    speaker = Speaker(engine, ref_audio=tmp_path / "a.mp3", ref_text=prompt.text, seed=0)
+    assert np.isfinite(speaker.speak("Hello there.").wave).all()
 
 
 def test_recordings_become_a_voice_that_speaks(tmp_path):

@@ -94,7 +94,7 @@ def test_shards_are_made_once_and_read_as_any_others(tmp_path, capsys):
     assert main([*flags, "--per-shard", "4"]) == 0
     originals = {s.key: s for s in find([SHARD])[0]}
     made = find(sorted(tmp_path.glob("*.tar")))[0]
-    assert len(made) == len(originals) and f"{len(made)} clips of" in capsys.readouterr().out
+    assert len(made) == len(originals) and f"{len(made)} clips made now" in capsys.readouterr().out
     for sample in made:
         original = originals[sample.key.removesuffix("-v0")]
         assert sample.text == original.text and sample.speaker.startswith(original.speaker + "-v0-")
