@@ -111,6 +111,13 @@ def build_parser() -> argparse.ArgumentParser:
         help="spread of the noise that it speaks from when none is asked for (default: 1)",
     )
     parser.add_argument(
+        "--prompt-band",
+        type=float,
+        metavar="HERTZ",
+        help="at which the recordings of training end, 11250 for the MP3s of `prepare shards`: what "
+        "recordings to imitate have above is cut off",
+    )
+    parser.add_argument(
         "--leading-pause",
         "--lead",  # its name in older versions
         type=float,

@@ -361,6 +361,8 @@ def levelled(
         raise InputError(
             f"the reference holds {seconds:.2f} s of sound; at least {MIN_REFERENCE} s are needed"
         )
+    if config.prompt_band is not None:
+        wave = audio.low_pass(wave, rate, config.prompt_band)
     tail = 0 if f5 else max(0, int(REFERENCE_TAIL * rate) - (len(wave) - stop))
     wave, gain = audio.set_level(np.pad(wave, (0, tail)), config.audio.prompt_rms)
     return wave, gain, text, seconds

@@ -237,6 +237,7 @@ def export(
         default_voice=args.voice,
         temperature=base.temperature,
         leading_pause=base.leading_pause,
+        prompt_band=base.prompt_band,
         smooth=filters.smooth,
         sharpen=filters.sharpen,
         licence=base.licence,

@@ -159,6 +159,8 @@ def write_voice(
             if share > CLIPPING:
                 clipped.append((share, sample.name))
             wave = audio.trim(wave, audio.SAMPLE_RATE, EDGE_SILENCE)
+            if config.prompt_band is not None:  # as prompts are
+                wave = audio.low_pass(wave, audio.SAMPLE_RATE, config.prompt_band)
             wave, _ = audio.set_level(wave, config.audio.prompt_rms)
             duration = round(len(wave) / audio.SAMPLE_RATE, 4)
             meta = {"text": sample.text, "duration": duration, "speaker": speaker or sample.speaker}

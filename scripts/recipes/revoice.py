@@ -170,20 +170,23 @@ def main(argv: list[str] | None = None) -> int:
     # speakers' clips lie far apart in a shard, as they do in a corpus that was shuffled
     items = [items[i] for i in np.random.default_rng([a.seed, 2]).permutation(len(items))]
     a.out.mkdir(parents=True, exist_ok=True)
-    made = 0
+    made = left_out = 0
     with tqdm(total=len(items), unit="clip", disable=None) as bar:
         for shard, start in enumerate(range(0, len(items), a.per_shard)):
             path, some = a.out / f"virtual-{a.seed}-{shard:06d}.tar", items[start:][: a.per_shard]
             if not path.exists():
                 with whole(path, several=True) as part, tarfile.open(part, "w") as tar:
                     for result in in_parallel(partial(make, seed=a.seed), some, a.jobs):
-                        if result is not None:
+                        if result is None:
+                            left_out += 1
+                        else:
                             add(tar, *result, a.seed)
                             made += 1
                         bar.update()
             else:
                 bar.update(len(some))
-    print(f"{a.out}: {1 + max(n for _, n, _ in items)} virtual speakers, {made} clips made now")
+    of = f"{1 + max(n for _, n, _ in items)} virtual speakers"
+    print(f"{a.out}: {of}, {made} clips made now, {left_out} left out: too short or unreadable")
     return 0
 
 

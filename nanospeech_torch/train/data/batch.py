@@ -48,6 +48,11 @@ class LossConfig:
         "chance that the prompt of a pair is a poor recording (noise, narrow band), and "
         "what follows is clean; what 0.3 gives and costs is in docs/any_voice.md",
     )
+    band: float = option(
+        0.0,
+        "chance that the prompt of another pair ends at 9 to 11.4 kHz, as of another sample rate, "
+        "and what follows does not",
+    )
     prior: float = option(1.0, "weight of the aligner's mean loss")
     duration: float = option(0.1, "weight of the aligner's duration loss")
     model_guidance: float = option(
@@ -60,7 +65,7 @@ class LossConfig:
             raise InputError(f"loss.warp is {self.warp}; choose 0 to 0.5")
         if not 0 <= self.colour <= 2:
             raise InputError(f"loss.colour is {self.colour}; choose 0 to 2, best 0.4")
-        for name in ("room", "spoil"):
+        for name in ("room", "spoil", "band"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"loss.{name} is {getattr(self, name)}; choose 0 to 1")
         if not 0 <= self.model_guidance < 1:

@@ -1,4 +1,4 @@
-"""Heard: mels augmented by pace, pitch, colour, room and poor recording; where sound begins."""
+"""Heard: mels augmented by pace, pitch, colour, room, band and noise; where sound begins."""
 
 from __future__ import annotations
 
@@ -147,4 +147,20 @@ def spoiled(mel_NM: np.ndarray, audio: AudioConfig, rng: np.random.Generator) ->
         mel -= rng.uniform(40, 200) * DECIBELS * np.maximum(octaves, 0)
         mel = noisy(mel, audio, level - rng.uniform(50, 110) * DECIBELS, 0.0, rng)
     mel += level - level_of(mel, audio)  # as a prompt, it is brought to the level of others
+    return np.maximum(mel, np.log(CLAMP)).astype(mel_NM.dtype)
+
+
+def narrowed(mel_NM: np.ndarray, audio: AudioConfig, rng: np.random.Generator) -> np.ndarray:
+    """The log mel as of a recording at another sample rate, or packed: its top is missing.
+
+    For a prompt alone: where recordings of training all end at the same frequency, a model takes
+    one that ends elsewhere for another voice. The band ends at 9 to 11.4 kHz, with 200 to 1,500 dB
+    an octave beyond, and a floor 60 to 110 dB below the speech.
+    """
+    hertz = band_edges(audio.sample_rate, audio.n_mels)[1:-1]
+    mel = mel_NM.astype(np.float64)
+    level = level_of(mel, audio)
+    octaves = np.maximum(np.log2(hertz / rng.uniform(9000, 11_400)), 0)
+    mel -= rng.uniform(200, 1500) * DECIBELS * octaves
+    mel = noisy(mel, audio, level - rng.uniform(60, 110) * DECIBELS, 0.0, rng)
     return np.maximum(mel, np.log(CLAMP)).astype(mel_NM.dtype)

@@ -24,7 +24,7 @@ from . import clips
 from .batch import Batch, DurationBatch, LossConfig
 from .batches import Batches, BatchPlan, Loaded, Prefetch, StreamOptions
 from .clips import AUDIO_KEYS, Skip
-from .heard import coloured, in_room, quiet_start, spoiled, stretched, warped
+from .heard import coloured, in_room, narrowed, quiet_start, spoiled, stretched, warped
 from .order import StreamState
 
 STRETCH = 0.15  # log of the largest factor of speed on a pair
@@ -195,6 +195,8 @@ class SpeechBatches(Batches):
             item = {**item, "mel": in_room(item["mel"], self.audio, rng)}
         if self.loss.spoil and "seam" in item and rng.random() < self.loss.spoil:
             item = {**item, "heard": spoiled(item["mel"][: item["seam"]], self.audio, rng)}
+        elif self.loss.band and "seam" in item and rng.random() < self.loss.band:
+            item = {**item, "heard": narrowed(item["mel"][: item["seam"]], self.audio, rng)}
         return {**item, "ids": ids, "rng": rng}
 
     def collate(
