@@ -111,11 +111,10 @@ def build_parser() -> argparse.ArgumentParser:
         help="spread of the noise that it speaks from when none is asked for (default: 1)",
     )
     parser.add_argument(
-        "--prompt-band",
-        type=float,
-        metavar="HERTZ",
-        help="at which the recordings of training end, 11250 for the MP3s of `prepare shards`: what "
-        "recordings to imitate have above is cut off",
+        "--prompt-codec",
+        choices=["mp3"],
+        help="the recordings of training were MP3s, as `prepare shards` makes them: recordings to "
+        "imitate are encoded and decoded likewise",
     )
     parser.add_argument(
         "--leading-pause",

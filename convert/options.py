@@ -37,7 +37,7 @@ class ConvertOptions:
         weights: "ema" or "raw".
         dtype: "float16" or "float32", of what is not packed; None is float16, but for other
             projects' checkpoints that are not, which are kept as they are in float32.
-        name, default_voice, temperature, leading_pause, prompt_band, imitates: for config.json.
+        name, default_voice, temperature, leading_pause, prompt_codec, imitates: for config.json.
         kind: whose checkpoint it is, a name of kinds.KINDS; None finds it out.
         config: YAML or JSON file of a foreign checkpoint; by default the YAML file beside it.
         licence: identifier of the weights' licence, such as "apache-2.0", for the model card; by
@@ -70,7 +70,7 @@ class ConvertOptions:
     card: str | Path | None = None
     temperature: float | None = None
     leading_pause: float | None = None
-    prompt_band: float | None = None
+    prompt_codec: str | None = None
     smooth: float | None = None
     sharpen: float | None = None
     quantize: int | None = None

@@ -137,9 +137,9 @@ class ModelConfig:
     # Whether it imitates any recording (--ref-audio). None: unknown. False: it speaks only in the
     # voices that it was trained on, and another recording gets a warning.
     imitates: bool | None = None
-    # Hz at which the recordings of training end, as those of MP3 do; what a prompt has above is cut
-    # off, for the model has never heard it. None: they do not.
-    prompt_band: float | None = None
+    # "mp3": the recordings of training were such (audio/mp3.py); a prompt is encoded and decoded
+    # likewise, for what else it has above 9 kHz the model has never heard. None: as it is.
+    prompt_codec: str | None = None
     licence: str | None = None  # identifier of the weights' licence, where it is known
     # How a recording becomes a prompt, how long new speech lasts, and which counts of steps have a
     # grid of EPSS: "f5" as in F5-TTS, for its checkpoints.
@@ -154,8 +154,10 @@ class ModelConfig:
             raise InputError(f"temperature is {self.temperature}, should be 0 to 2")
         if not 0 <= self.leading_pause <= 1:
             raise InputError(f"leading_pause is {self.leading_pause} s, should be 0 to 1")
-        if self.prompt_band is not None and not 1000 <= self.prompt_band <= 48_000:
-            raise InputError(f"prompt_band is {self.prompt_band} Hz, should be 1000 to 48000")
+        if self.prompt_codec not in (None, "mp3"):
+            raise InputError(f"prompt_codec is {self.prompt_codec!r}, should be mp3 or null")
+        if self.prompt_codec and self.audio.sample_rate != 24_000:
+            raise InputError(f"prompt_codec is for 24 kHz, and this is {self.audio.sample_rate} Hz")
         if not 0 <= self.cfg_strength <= 100:
             raise InputError(f"cfg_strength is {self.cfg_strength}, should be 0 to 100")
         if self.tokenizer not in TOKENIZERS:

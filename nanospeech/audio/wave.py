@@ -116,24 +116,6 @@ def resample(wave: np.ndarray, rate: float, wanted: float) -> np.ndarray:
     return np.asarray(soxr.resample(wave, rate, wanted), np.float32)
 
 
-def low_pass(wave: np.ndarray, rate: float, hertz: float) -> np.ndarray:
-    """Takes out what is above a frequency, as a codec does; the phase stays.
-
-    Args:
-        wave: float32 (n,) at `rate` Hz.
-        hertz: where nothing is left but the last 50 Hz of a slope of 200.
-
-    Returns:
-        float32 (n,).
-    """
-    size = len(wave) + int(rate * 0.1)  # the end does not run on into the beginning
-    spectrum = np.fft.rfft(wave, size)
-    place = np.clip((np.fft.rfftfreq(size, 1 / rate) - (hertz - 150)) / 200, 0, 1)
-    return np.fft.irfft(spectrum * (0.5 + 0.5 * np.cos(np.pi * place)), size)[: len(wave)].astype(
-        np.float32
-    )
-
-
 def rms(wave: np.ndarray) -> float:
     """Root mean square of a wave; 0 for an empty one."""
     return float(np.sqrt(np.mean(np.square(wave, dtype=np.float64)))) if len(wave) else 0.0

@@ -10,18 +10,14 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from nanospeech.audio import wave as audio
+from nanospeech.audio.mp3 import encode
 from nanospeech.errors import DataError
 from nanospeech.files import whole
-
-KBPS = 64
-# libsndfile takes a constant bit rate as a compression level: at 16 to 24 kHz (MPEG-2 layer III)
-# level 0 is 160 kbps, level 1 is 8 kbps, and it is linear between them
-LEVEL = (160 - KBPS) / (160 - 8)
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -69,20 +65,6 @@ def decode(
     if min_seconds is not None and len(wave) / rate < min_seconds:
         raise BadAudio("too short", f"{len(wave) / rate:.2f} s")
     return audio.resample(wave, rate, audio.SAMPLE_RATE), ready
-
-
-def encode(wave: np.ndarray) -> bytes:
-    """float32 (n,) at 24 kHz -> the bytes of an MP3, 64 kbps, mono; decodes to n samples again."""
-    import soundfile as sf
-
-    file = io.BytesIO()
-    kind: dict[str, Any] = {"format": "MP3", "subtype": "MPEG_LAYER_III"}
-    kind |= {"bitrate_mode": "CONSTANT", "compression_level": LEVEL}
-    wave = np.clip(wave, -1, 1)
-    with sf.SoundFile(file, "w", audio.SAMPLE_RATE, 1, **kind) as f:
-        for start in range(0, len(wave), audio.BLOCK):
-            f.write(wave[start : start + audio.BLOCK])
-    return file.getvalue()
 
 
 def is_done(source: Path, target: Path) -> bool:

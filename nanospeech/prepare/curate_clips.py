@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from nanospeech.audio import wave as audio
+from nanospeech.audio.mp3 import encode
 from nanospeech.corpus.held_out import is_held_out
 from nanospeech.corpus.layouts import Sample, Skip
-from nanospeech.corpus.mp3 import BadAudio, decode, encode
+from nanospeech.corpus.mp3 import BadAudio, decode
 from nanospeech.errors import InputError, require
 
 from .curate_copies import Copy, make_copies

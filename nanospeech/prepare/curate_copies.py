@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from nanospeech.audio import wave as audio
+from nanospeech.audio.mp3 import encode
 from nanospeech.corpus.layouts import Sample
-from nanospeech.corpus.mp3 import encode
 
 
 @dataclass(frozen=True)

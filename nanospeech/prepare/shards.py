@@ -48,10 +48,11 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from nanospeech.audio.mp3 import encode
 from nanospeech.audio.wave import SAMPLE_RATE
 from nanospeech.cli import Parser, add_fields, command, read_fields
 from nanospeech.corpus.layouts import LAYOUTS, Sample, Skip, find
-from nanospeech.corpus.mp3 import BadAudio, decode, encode, in_parallel
+from nanospeech.corpus.mp3 import BadAudio, decode, in_parallel
 from nanospeech.corpus.skips import list_skips, nothing_usable, tell
 from nanospeech.errors import InputError
 from nanospeech.text.languages import base_code

@@ -25,9 +25,9 @@ import numpy as np
 
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
+from nanospeech.audio.mp3 import encode
 from nanospeech.cli import Parser, command
 from nanospeech.config import ModelConfig
-from nanospeech.corpus.mp3 import encode
 from nanospeech.errors import BackendError, InputError, require
 from nanospeech.evaluate.items import read_texts
 from nanospeech.files import whole_folder

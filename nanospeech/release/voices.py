@@ -11,6 +11,7 @@ import numpy as np
 
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
+from nanospeech.audio.mp3 import coded
 from nanospeech.config import ModelConfig, SampleOptions, from_dict
 from nanospeech.errors import InputError
 from nanospeech.text.sentences import byte_length, encode, is_speakable, prepare
@@ -361,10 +362,10 @@ def levelled(
         raise InputError(
             f"the reference holds {seconds:.2f} s of sound; at least {MIN_REFERENCE} s are needed"
         )
-    if config.prompt_band is not None:
-        wave = audio.low_pass(wave, rate, config.prompt_band)
     tail = 0 if f5 else max(0, int(REFERENCE_TAIL * rate) - (len(wave) - stop))
     wave, gain = audio.set_level(np.pad(wave, (0, tail)), config.audio.prompt_rms)
+    if config.prompt_codec is not None:
+        wave = coded(wave)
     return wave, gain, text, seconds
 
 

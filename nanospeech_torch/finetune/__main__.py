@@ -237,7 +237,7 @@ def export(
         default_voice=args.voice,
         temperature=base.temperature,
         leading_pause=base.leading_pause,
-        prompt_band=base.prompt_band,
+        prompt_codec=base.prompt_codec,
         smooth=filters.smooth,
         sharpen=filters.sharpen,
         licence=base.licence,

@@ -20,6 +20,7 @@ import numpy as np
 from tqdm import tqdm
 
 from nanospeech.audio import wave as audio
+from nanospeech.audio.mp3 import coded
 from nanospeech.audio.recording import CLIPPING, clipping
 from nanospeech.config import ModelConfig
 from nanospeech.corpus.layouts import Sample, Skip, Source, clean, find
@@ -159,9 +160,9 @@ def write_voice(
             if share > CLIPPING:
                 clipped.append((share, sample.name))
             wave = audio.trim(wave, audio.SAMPLE_RATE, EDGE_SILENCE)
-            if config.prompt_band is not None:  # as prompts are
-                wave = audio.low_pass(wave, audio.SAMPLE_RATE, config.prompt_band)
             wave, _ = audio.set_level(wave, config.audio.prompt_rms)
+            if config.prompt_codec is not None:  # as prompts are
+                wave = coded(wave)
             duration = round(len(wave) / audio.SAMPLE_RATE, 4)
             meta = {"text": sample.text, "duration": duration, "speaker": speaker or sample.speaker}
             if held_back and HELD[0] <= duration <= HELD[1] and len(sample.text.split()) > 3:

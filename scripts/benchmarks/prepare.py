@@ -26,9 +26,10 @@ from pathlib import Path
 from typing import Any
 
 from nanospeech.audio import wave as audio
+from nanospeech.audio.mp3 import encode
 from nanospeech.cli import Parser, command
 from nanospeech.corpus.layouts import Sample, find
-from nanospeech.corpus.mp3 import decode, encode
+from nanospeech.corpus.mp3 import decode
 from nanospeech.prepare.curate_clips import even
 from nanospeech.prepare.portions import Portions
 from nanospeech.prepare.recogniser import whisper

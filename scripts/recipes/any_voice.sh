@@ -74,7 +74,7 @@ run_stage speech --extends --needs curate --makes "$runs/speech/latest" --aside 
   log.held_out="[$runs/data/heldout/*.tar]" ${SET:-}
 run_stage convert --needs speech --makes "$output/config.json" -- \
   "$python" -m convert "$runs/speech" --output "$output" --vocoder "$here/nanospeech/default" \
-  --name "$(basename "$output")" --temperature 0.4 --sharpen 0.6 --imitates \
+  --name "$(basename "$output")" --temperature 0.4 --sharpen 0.6 --imitates --prompt-codec mp3 \
   ${AVERAGE:+--average "${BASE:-$here/nanospeech/default/imitator}"}
 # shellcheck disable=SC2086
 [ -z "${WITHOUT:-}" ] || run_stage evaluate --needs convert --makes "$runs/cloning/cloning.json" \

@@ -31,10 +31,11 @@ import numpy as np
 from tqdm import tqdm
 
 from nanospeech.audio import wave as audio
+from nanospeech.audio.mp3 import encode
 from nanospeech.audio.wave import SAMPLE_RATE
 from nanospeech.cli import Parser, command
 from nanospeech.corpus.layouts import Sample, find
-from nanospeech.corpus.mp3 import BadAudio, decode, encode, in_parallel
+from nanospeech.corpus.mp3 import BadAudio, decode, in_parallel
 from nanospeech.errors import BackendError, InputError
 from nanospeech.files import whole
 from nanospeech.machine import cores

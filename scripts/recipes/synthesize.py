@@ -36,9 +36,9 @@ from typing import Any
 import numpy as np
 
 from nanospeech.audio import wave as audio
+from nanospeech.audio.mp3 import encode
 from nanospeech.audio.wave import SAMPLE_RATE
 from nanospeech.cli import command
-from nanospeech.corpus.mp3 import encode
 from nanospeech.errors import BackendError, InputError, require
 from nanospeech.files import whole
 

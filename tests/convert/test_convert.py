@@ -171,11 +171,11 @@ def test_a_release_folder_converts_to_itself(tiny_release, tmp_path):
         assert (out / file).read_bytes() == (tiny_release / file).read_bytes()
     changed = tmp_path / "changed"
     vocoder = str(tiny_release / "vocoder.safetensors")
-    options = ["--name", "other", "--temperature", "0.5", "--lead", "0.1", "--prompt-band", "9000"]
+    options = ["--name", "other", "--temperature", "0.5", "--lead", "0.1", "--prompt-codec", "mp3"]
     assert main([str(out), "--output", str(changed), *options, "--vocoder", vocoder]) == 0
     config = ModelConfig.load(changed / "config.json")
     assert (config.name, config.temperature, config.leading_pause) == ("other", 0.5, 0.1)
-    assert config.prompt_band == 9000
+    assert config.prompt_codec == "mp3"
     assert config.default_voice == "tone"
     tensors = load_file(changed / "model.safetensors")
     assert {t.dtype for t in tensors.values()} == {np.dtype(np.float16)}

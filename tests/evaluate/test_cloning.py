@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from nanospeech.audio import wave as audio
+from nanospeech.audio.mp3 import encode
 from nanospeech.audio.wave import SAMPLE_RATE
-from nanospeech.corpus.mp3 import encode
 from nanospeech.errors import InputError
 from nanospeech.evaluate import cloning, cloning_report
 from nanospeech.evaluate.results import check_settings

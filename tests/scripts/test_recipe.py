@@ -362,7 +362,8 @@ def test_recordings_and_speakers_made_of_them_teach_a_model_to_imitate(tiny_alig
     command = ["sh", str(ROOT / "scripts/recipes/any_voice.sh"), str(tmp_path / "out"), "5"]
     done = subprocess.run([*command, str(shard)], env=env, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    assert load_config(tmp_path / "out").imitates
+    config = load_config(tmp_path / "out")
+    assert config.imitates and config.prompt_codec == "mp3"
     said = [s.speaker for s in find(sorted((runs / "data/train").glob("*.tar")))[0]]
     assert any("-v0-" in name for name in said) and any("-v0-" not in name for name in said)
     prompt = find([shard])[0][0]

@@ -1,0 +1,64 @@
+"""Prompts sound as the recordings of training do: a WAV becomes like the MP3 of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nanospeech import InputError
+from nanospeech.audio import wave as audio
+from nanospeech.audio.mel import log_mel
+from nanospeech.audio.mp3 import coded, encode
+from nanospeech.config import AudioConfig, ModelConfig
+from nanospeech.corpus.mp3 import decode
+from nanospeech.release.voices import make_prompt
+from nanospeech.text.tokenizer import Tokenizer
+
+LETTERS = Tokenizer("chars", [*" .abcdefghijklmnopqrstuvwxyz"])
+CONFIG = ModelConfig(audio=AudioConfig(prompt_rms=0.05))
+MP3 = replace(CONFIG, prompt_codec="mp3")
+TEXT = "some words that are said in two seconds"
+
+
+def hiss(seconds: float = 2.0) -> np.ndarray:
+    """Syllables of white noise, of the whole band."""
+    t = np.arange(int(seconds * 24_000)) / 24_000
+    rng = np.random.default_rng(0)
+    wave = np.maximum(0.02, np.sin(2 * np.pi * 4 * t)) * rng.standard_normal(len(t))
+    return (0.05 / audio.rms(wave) * wave).astype(np.float32)
+
+
+def mel(wave: np.ndarray, config: ModelConfig) -> np.ndarray:
+    return make_prompt(wave, TEXT, config, LETTERS).mel.mean(0)
+
+
+def test_a_coded_wave_is_the_decoded_mp3_as_long_as_before():
+    wave = hiss()[:40_001]
+    assert np.allclose(coded(wave), decode(encode(wave))[0], atol=1e-6)
+    assert coded(wave).dtype == np.float32 and len(coded(wave)) == 40_001
+    away = np.abs(log_mel(coded(wave)) - log_mel(wave)).mean(0)
+    assert away[:60].max() < 0.5 and away[-1] > 3  # nats
+
+
+def test_a_wav_is_heard_as_the_mp3_of_training_is():
+    raw, mp3 = hiss(), decode(encode(hiss()))[0]
+    trained = mel(mp3, CONFIG)
+    assert np.abs(mel(raw, CONFIG) - trained).max() > 3
+    assert np.abs(mel(raw, MP3) - trained).max() < 0.1
+    assert np.abs(mel(mp3, MP3) - trained).max() < 0.5  # coded twice: hardly another recording
+
+
+def test_what_ships_knows_what_it_was_trained_on():
+    default = Path(audio.__file__).parents[1] / "default"
+    assert ModelConfig.load(default / "imitator/config.json").prompt_codec == "mp3"
+
+
+def test_a_codec_that_is_none_is_an_input_error():
+    assert ModelConfig().prompt_codec is None
+    with pytest.raises(InputError, match="prompt_codec is 'ogg'"):
+        ModelConfig(prompt_codec="ogg")
+    with pytest.raises(InputError, match="for 24 kHz"):
+        ModelConfig(prompt_codec="mp3", audio=AudioConfig(sample_rate=16_000))
