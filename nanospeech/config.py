@@ -137,8 +137,9 @@ class ModelConfig:
     # Whether it imitates any recording (--ref-audio). None: unknown. False: it speaks only in the
     # voices that it was trained on, and another recording gets a warning.
     imitates: bool | None = None
-    # "mp3": the recordings of training were such (audio/mp3.py); a prompt is encoded and decoded
-    # likewise, for what else it has above 9 kHz the model has never heard. None: as it is.
+    # "mp3": the recordings of training were such (audio/mp3.py); one that is no voice of the folder
+    # is encoded and decoded likewise, for what else it has above 9 kHz the model has never heard.
+    # None: as it is.
     prompt_codec: str | None = None
     licence: str | None = None  # identifier of the weights' licence, where it is known
     # How a recording becomes a prompt, how long new speech lasts, and which counts of steps have a

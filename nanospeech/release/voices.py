@@ -95,9 +95,14 @@ class Voice:
     is_users: bool = False
 
     @property
+    def is_own(self) -> bool:
+        """Whether it is the folder's: a recording of those that its model was trained on."""
+        return not (self.borrowed or self.is_users)
+
+    @property
     def is_recording(self) -> bool:
         """Whether it is no more to the folder's model than any recording."""
-        return self.borrowed or self.is_users or self.settings.imitated
+        return not self.is_own or self.settings.imitated
 
 
 @dataclass(frozen=True)

@@ -24,18 +24,19 @@ ROOM = (1.5, 1.0)  # times the estimate, and seconds more, for models that learn
 LEAST = 8  # latents of a chunk
 
 
-def any_prompt(engine: Any, wave: np.ndarray, text: str) -> Prompt:
+def any_prompt(engine: Any, wave: np.ndarray, text: str, trained: bool = False) -> Prompt:
     """A recording as the prompt of a model of mels or of latents.
 
     Args:
         wave: float32 (n,) at the model's rate.
         text: what is said in it; a model of latents takes its pace alone from it.
+        trained: whether it is one of training's, which config.prompt_codec has seen already.
 
     Raises:
         InputError: silent, too short or too long.
         CheckpointError: a model of latents without its codec.
     """
-    config = engine.config
+    config = replace(engine.config, prompt_codec=None) if trained else engine.config
     if config.echo is None:
         return make_prompt(wave, text, config, engine.tokenizer)
     wave, gain, text, seconds = levelled(wave, text, config)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from nanospeech import InputError
+from nanospeech import InputError, Speaker
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
 from nanospeech.audio.mp3 import coded, encode
 from nanospeech.config import AudioConfig, ModelConfig
 from nanospeech.corpus.mp3 import decode
+from nanospeech.release.user_voices import save_voice
 from nanospeech.release.voices import make_prompt
 from nanospeech.text.tokenizer import Tokenizer
+from tests.conftest import TONE_TEXT
 
 LETTERS = Tokenizer("chars", [*" .abcdefghijklmnopqrstuvwxyz"])
 CONFIG = ModelConfig(audio=AudioConfig(prompt_rms=0.05))
@@ -49,6 +52,25 @@ def test_a_wav_is_heard_as_the_mp3_of_training_is():
     assert np.abs(mel(raw, CONFIG) - trained).max() > 3
     assert np.abs(mel(raw, MP3) - trained).max() < 0.1
     assert np.abs(mel(mp3, MP3) - trained).max() < 0.5  # coded twice: hardly another recording
+
+
+def test_recordings_are_coded_and_the_folders_own_voices_are_not(
+    tiny_release, tmp_path, user_data, engine_of, backend
+):
+    folder = Path(shutil.copytree(tiny_release, tmp_path / "there"))
+    replace(ModelConfig.load(folder / "config.json"), prompt_codec="mp3").save(
+        folder / "config.json"
+    )
+    shutil.copy(folder / "voices/tone.txt", folder / "voices/hiss.txt")
+    audio.write(folder / "voices/hiss.wav", hiss())
+    save_voice("anna", hiss(), TONE_TEXT, {})
+    engines = [engine_of(f, backend) for f in (folder, Path(tiny_release))]
+    given = {"ref_audio": hiss(), "ref_text": TONE_TEXT}
+    coded_mel, plain_mel = (Speaker(engine, **given).prompt.mel for engine in engines)
+    assert np.abs(coded_mel - plain_mel).mean(0)[-1] > 3
+    theirs, own = (Speaker(engines[0], voice).prompt.mel for voice in ("anna", "hiss"))
+    assert np.abs(own - plain_mel).mean() < 0.02  # of 16 bits
+    assert np.abs(theirs - coded_mel).mean() < 0.1 and np.abs(own - coded_mel).max() > 3
 
 
 def test_what_ships_knows_what_it_was_trained_on():
