@@ -14,6 +14,7 @@ from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
 from nanospeech.audio.mp3 import coded, encode
 from nanospeech.config import AudioConfig, ModelConfig
+from nanospeech.corpus.layouts import find
 from nanospeech.corpus.mp3 import decode
 from nanospeech.release.user_voices import save_voice
 from nanospeech.release.voices import make_prompt
@@ -84,3 +85,18 @@ def test_a_codec_that_is_none_is_an_input_error():
         ModelConfig(prompt_codec="ogg")
     with pytest.raises(InputError, match="for 24 kHz"):
         ModelConfig(prompt_codec="mp3", audio=AudioConfig(sample_rate=16_000))
+
+
+def test_recordings_to_finetune_on_are_coded_too(tmp_path):
+    recordings = pytest.importorskip("nanospeech_torch.finetune.recordings")
+    (tmp_path / "in").mkdir()
+    audio.write(tmp_path / "in/a.wav", hiss())
+    (tmp_path / "in/a.txt").write_text(TEXT, encoding="utf-8")
+    tops = []
+    for config in (CONFIG, MP3):
+        out = tmp_path / str(config.prompt_codec)
+        samples, _ = recordings.find_samples([tmp_path / "in"])
+        assert not recordings.write_voice(samples, out, config, None, "anna")
+        [sample] = find(sorted(out.glob("voice-*.tar")))[0]
+        tops.append(log_mel(decode(sample.audio.read())[0]).mean(0)[-1])
+    assert tops[0] - tops[1] > 3
