@@ -118,8 +118,15 @@ def from_checkpoint(model: str | Path, name: str, o: ConvertOptions) -> Model:
 
 def changed(read: Model, o: ConvertOptions) -> Model:
     """A model with other settings and other parts."""
-    known = "name", "default_voice", "temperature", "leading_pause", "imitates", "licence"
-    known += ("prompt_codec",)
+    known = [
+        "name",
+        "default_voice",
+        "temperature",
+        "leading_pause",
+        "prompt_codec",
+        "imitates",
+        "licence",
+    ]
     config, parts = dataclasses.replace(read.config, **o.chosen(*known)), dict(read.parts)
     if filters := o.chosen("smooth", "sharpen"):
         own = config.postfilter or PostfilterConfig()

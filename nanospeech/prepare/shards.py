@@ -117,6 +117,14 @@ def npy(array: np.ndarray) -> bytes:
     return file.getvalue()
 
 
+def add_files(tar: tarfile.TarFile, key: str, files: dict[str, bytes]) -> None:
+    """Adds {key}.{extension} for each extension."""
+    for extension, data in files.items():
+        info = tarfile.TarInfo(f"{key}.{extension}")  # no times or owners: the same every run
+        info.size = len(data)
+        tar.addfile(info, io.BytesIO(data))
+
+
 class ShardWriter:
     """Writes PREFIX-000000.tar, PREFIX-000001.tar, … each under another name until it is whole."""
 
@@ -144,10 +152,7 @@ class ShardWriter:
         """Adds {key}.{extension} for each extension."""
         if self.tar is None:
             self.tar = tarfile.open(self.part, "w")  # noqa: SIM115
-        for extension, data in files.items():
-            info = tarfile.TarInfo(f"{key}.{extension}")  # no times or owners: the same every run
-            info.size = len(data)
-            self.tar.addfile(info, io.BytesIO(data))
+        add_files(self.tar, key, files)
         self.count += 1
         if self.count == self.size:
             self.finish()

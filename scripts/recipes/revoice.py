@@ -16,7 +16,6 @@ and license of the recording. Let a recogniser hear the result (`nanospeech prep
 
 from __future__ import annotations
 
-import io
 import json
 import sys
 import tarfile
@@ -24,6 +23,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ from nanospeech.corpus.mp3 import BadAudio, decode, in_parallel
 from nanospeech.errors import BackendError, InputError
 from nanospeech.files import whole
 from nanospeech.machine import cores
+from nanospeech.prepare.shards import add_files
 
 FORMANTS = 0.16  # log of the largest factor: 1.17
 PITCHES = (75.0, 320.0)  # Hz, of the median: what people speak at
@@ -140,13 +141,11 @@ def make(item: tuple[Sample, int, str], seed: int) -> tuple[Sample, bytes, float
     return replace(sample, speaker=name), data, len(wave) / SAMPLE_RATE
 
 
-def add(tar: tarfile.TarFile, sample: Sample, data: bytes, seconds: float, seed: int) -> None:
+def files_of(sample: Sample, data: bytes, seconds: float) -> dict[str, bytes]:
+    """A new sample's members of a shard, by their extensions."""
     meta = sample.extra | {"text": sample.text, "speaker": sample.speaker}
     meta["duration"] = round(seconds, 4)
-    for ending, content in (("mp3", data), ("json", json.dumps(meta).encode())):
-        info = tarfile.TarInfo(f"{sample.key}-v{seed}.{ending}")
-        info.size = len(content)
-        tar.addfile(info, io.BytesIO(content))
+    return {"mp3": data, "json": json.dumps(meta).encode()}
 
 
 @command
@@ -171,21 +170,23 @@ def main(argv: list[str] | None = None) -> int:
     # speakers' clips lie far apart in a shard, as they do in a corpus that was shuffled
     items = [items[i] for i in np.random.default_rng([a.seed, 2]).permutation(len(items))]
     a.out.mkdir(parents=True, exist_ok=True)
+    shards = [items[start : start + a.per_shard] for start in range(0, len(items), a.per_shard)]
+    paths = [a.out / f"virtual-{a.seed}-{n:06d}.tar" for n in range(len(shards))]
+    todo = [(path, some) for path, some in zip(paths, shards) if not path.exists()]
+    each = chain.from_iterable(some for _, some in todo)
+    results = in_parallel(partial(make, seed=a.seed), each, a.jobs)
     made = left_out = 0
-    with tqdm(total=len(items), unit="clip", disable=None) as bar:
-        for shard, start in enumerate(range(0, len(items), a.per_shard)):
-            path, some = a.out / f"virtual-{a.seed}-{shard:06d}.tar", items[start:][: a.per_shard]
-            if not path.exists():
-                with whole(path, several=True) as part, tarfile.open(part, "w") as tar:
-                    for result in in_parallel(partial(make, seed=a.seed), some, a.jobs):
-                        if result is None:
-                            left_out += 1
-                        else:
-                            add(tar, *result, a.seed)
-                            made += 1
-                        bar.update()
-            else:
-                bar.update(len(some))
+    done = len(items) - sum(len(some) for _, some in todo)
+    with tqdm(total=len(items), initial=done, unit="clip", disable=None) as bar:
+        for path, some in todo:
+            with whole(path, several=True) as part, tarfile.open(part, "w") as tar:
+                for result in islice(results, len(some)):
+                    if result is None:
+                        left_out += 1
+                    else:
+                        add_files(tar, f"{result[0].key}-v{a.seed}", files_of(*result))
+                        made += 1
+                    bar.update()
     of = f"{1 + max(n for _, n, _ in items)} virtual speakers"
     print(f"{a.out}: {of}, {made} clips made now, {left_out} left out: too short or unreadable")
     return 0

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import io
 import json
 import sys
 import tarfile
@@ -41,6 +40,7 @@ from nanospeech.audio.wave import SAMPLE_RATE
 from nanospeech.cli import command
 from nanospeech.errors import BackendError, InputError, require
 from nanospeech.files import whole
+from nanospeech.prepare.shards import add_files
 
 # espeak's phonemes in Kokoro's alphabet; longer ones first
 ALPHABET = {
@@ -210,10 +210,8 @@ def write_shard(path: Path, kokoro: Kokoro, lines: list[tuple[int, str]], a: Any
                 "source": "kokoro-82m",
                 "license": "Apache-2.0",
             }
-            for ending, data in (("mp3", encode(wave)), ("json", json.dumps(meta).encode())):
-                info = tarfile.TarInfo(f"k{a.seed}_{number:06d}.{ending}")
-                info.size = len(data)
-                tar.addfile(info, io.BytesIO(data))
+            files = {"mp3": encode(wave), "json": json.dumps(meta).encode()}
+            add_files(tar, f"k{a.seed}_{number:06d}", files)
             seconds += len(wave) / SAMPLE_RATE
     return seconds
 
