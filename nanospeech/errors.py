@@ -21,12 +21,13 @@ class DataError(NanospeechError):
     """Training data from which nothing useful can be read."""
 
 
-def require(module: str, extra: str):
+def require(module: str, extra: str = "", package: str = ""):
     """Imports an optional package, or raises BackendError with the pip command that installs it.
 
     Args:
         module: import name, for example "datasets".
         extra: the extra of nanospeech that brings it, for example "train".
+        package: what pip installs instead, where no extra brings it.
 
     Returns:
         The imported module.
@@ -38,6 +39,5 @@ def require(module: str, extra: str):
     except ModuleNotFoundError as e:
         if e.name is not None and e.name.split(".")[0] != module.split(".")[0]:
             raise
-        raise BackendError(
-            f"{module} is not installed; run: pip install 'nanospeech-tts[{extra}]'"
-        ) from e
+        wanted = package or f"'nanospeech-tts[{extra}]'"
+        raise BackendError(f"{module} is not installed; run: pip install {wanted}") from e

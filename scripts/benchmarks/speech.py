@@ -260,16 +260,12 @@ class Piper(Other):
     """Piper (the package piper-tts) with one of its voices, a sentence at a time."""
 
     def __init__(self, cell: Cell):
-        from nanospeech.errors import BackendError, InputError
+        from nanospeech.errors import InputError, require
 
         super().__init__(cell)
         if cell.model is None:
             raise InputError("name the .onnx file of a Piper voice as the model")
-        try:
-            from piper import PiperVoice  # type: ignore[import-not-found]
-        except ImportError as e:
-            raise BackendError("piper is not installed; run: pip install piper-tts") from e
-        self.voice = PiperVoice.load(cell.model)
+        self.voice = require("piper", package="piper-tts").PiperVoice.load(cell.model)
 
     def pieces(self, text: str) -> Iterator[float]:
         for chunk in self.voice.synthesize(text):

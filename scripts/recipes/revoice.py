@@ -25,7 +25,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -36,7 +35,7 @@ from nanospeech.audio.wave import SAMPLE_RATE
 from nanospeech.cli import Parser, command
 from nanospeech.corpus.layouts import Sample, find
 from nanospeech.corpus.mp3 import BadAudio, decode, in_parallel
-from nanospeech.errors import BackendError, InputError
+from nanospeech.errors import InputError, require
 from nanospeech.files import whole
 from nanospeech.machine import cores
 from nanospeech.prepare.shards import add_files
@@ -69,14 +68,6 @@ def draw_factors(seed: int, number: int) -> Factors:
     return Factors(float(np.exp(way)), pitch, float(np.exp(rng.uniform(-0.25, 0.25))))
 
 
-def load_world() -> Any:
-    try:
-        import pyworld  # type: ignore[import-not-found]
-    except ModuleNotFoundError as e:
-        raise BackendError(f"{e.name} is not installed; run: pip install pyworld-prebuilt") from e
-    return pyworld
-
-
 def revoice(wave: np.ndarray, factors: Factors) -> np.ndarray:
     """A recording in another voice, as long and as loud.
 
@@ -87,7 +78,7 @@ def revoice(wave: np.ndarray, factors: Factors) -> np.ndarray:
     Returns:
         float32 (n,).
     """
-    world = load_world()
+    world = require("pyworld", package="pyworld-prebuilt")
     x = wave.astype(np.float64)
     f0, times = world.dio(x, SAMPLE_RATE, f0_floor=60.0, f0_ceil=600.0)
     f0 = world.stonemask(x, f0, times, SAMPLE_RATE)
@@ -162,7 +153,7 @@ def main(argv: list[str] | None = None) -> int:
     for flag in ("per_speaker", "per_shard", "jobs"):
         if getattr(a, flag) < 1:
             raise InputError(f"--{flag.replace('_', '-')} is {getattr(a, flag)}; 1 or more")
-    load_world()
+    require("pyworld", package="pyworld-prebuilt")
     samples = [s for s in find(a.data)[0] if s.speaker not in a.without]
     if not samples:
         raise InputError("no recordings are left but those of --without")

