@@ -71,8 +71,10 @@ def beside(path: Path, config: VocoderConfig) -> VocoderConfig:
         )
         iters = values.get("griffin_lim_iters", config.griffin_lim_iters)
         return dataclasses.replace(config, griffin_lim_iters=iters)
-    if config.griffin_lim_iters and sides[0].is_file():
-        return ModelConfig.load(sides[0]).vocoder or config
+    if sides[0].is_file() and (stated := ModelConfig.load(sides[0]).vocoder):
+        if config.griffin_lim_iters:
+            return stated
+        return dataclasses.replace(config, mel_prior=stated.mel_prior)  # no shape tells it
     for file in path.parent.glob("*config.yaml") if path.suffix == ".bin" else ():
         check_yaml(file, config)
     return config

@@ -123,6 +123,9 @@ class VocoderConfig:
     # 0: the phases are the network's own, as in Vocos. More: they are integrated from their
     # derivatives, which the network predicts, then improved by so many Griffin-Lim iterations.
     griffin_lim_iters: int = 0
+    # magnitudes are corrections of the mel's pseudo-inverse (FreeV, arXiv 2406.08196), as they
+    # always are with griffin_lim_iters; false: the network's own, as in Vocos
+    mel_prior: bool = False
 
     RENAMED: ClassVar[dict[str, str]] = {"rounds": "griffin_lim_iters"}
 

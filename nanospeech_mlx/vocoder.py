@@ -69,16 +69,24 @@ class Backbone(nn.Module):
 
 
 class Head(nn.Module):
-    """Features (B, N, D) to the real and imaginary parts of a spectrogram, (B, N, F) each."""
+    """Features (B, N, D) and the mel to real and imaginary parts of a spectrogram, (B, N, F) each.
+
+    With mel_prior its magnitudes are corrections of phase.mel_pseudo_inverse.
+    """
 
     def __init__(self, config: VocoderConfig):
         super().__init__()
+        self.n_fft, self.mel_prior = config.n_fft, config.mel_prior
         self.out = nn.Linear(config.dim, config.n_fft + 2)
 
-    def __call__(self, x_BND: mx.array) -> tuple[mx.array, mx.array]:
-        log_magnitude, phase = self.out(x_BND).astype(mx.float32).split(2, axis=-1)
-        magnitude = mx.minimum(mx.exp(log_magnitude), MAX_MAGNITUDE)
-        return magnitude * mx.cos(phase), magnitude * mx.sin(phase)
+    def __call__(self, x_BND: mx.array, mel_BNM: mx.array) -> tuple[mx.array, mx.array]:
+        log_magnitude, angle = self.out(x_BND).astype(mx.float32).split(2, axis=-1)
+        if self.mel_prior:
+            smooth = phase.mel_pseudo_inverse(linear(mel_BNM), self.n_fft)
+            magnitude = smooth * mx.exp(mx.clip(log_magnitude, -MAX_CHANGE, MAX_CHANGE))
+        else:
+            magnitude = mx.minimum(mx.exp(log_magnitude), MAX_MAGNITUDE)
+        return magnitude * mx.cos(angle), magnitude * mx.sin(angle)
 
 
 def linear(mel_BNM: mx.array) -> mx.array:
@@ -147,7 +155,7 @@ class Vocos(nn.Module):
                 *found, linear(mel_BNM), c.griffin_lim_iters, c.n_fft, c.hop_length, mask
             )
             return middle(wave, c.n_fft, c.hop_length, lens_B)
-        real, imag = self.head(self.backbone(mel_BNM, mask))
+        real, imag = self.head(self.backbone(mel_BNM, mask), mel_BNM)
         return istft(real, imag, c.n_fft, c.hop_length, lens_B)
 
     def predict(

@@ -146,7 +146,11 @@ class Vocos:
             return middle(wave, c.n_fft)
         (out,) = self.session(mel=mel_BNM)
         log_magnitude, angle = np.split(out, 2, axis=-1)
-        magnitude = np.exp(np.minimum(log_magnitude, np.log(np.float32(MAX_MAGNITUDE))))
+        if c.mel_prior:  # corrections of these
+            smooth = phase.mel_pseudo_inverse(linear(mel_BNM), c.n_fft)
+            magnitude = smooth * np.exp(np.clip(log_magnitude, -MAX_CHANGE, MAX_CHANGE))
+        else:
+            magnitude = np.exp(np.minimum(log_magnitude, np.log(np.float32(MAX_MAGNITUDE))))
         spectrum = np.empty(angle.shape, np.complex64)
         np.multiply(magnitude, np.cos(angle), out=spectrum.real)
         np.multiply(magnitude, np.sin(angle), out=spectrum.imag)

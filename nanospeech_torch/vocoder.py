@@ -65,16 +65,27 @@ class Backbone(nn.Module):
 
 
 class Head(nn.Module):
-    """Features (B, N, D) to the real and imaginary parts of a spectrogram, (B, N, F) each."""
+    """Features (B, N, D) and the mel to real and imaginary parts of a spectrogram, (B, N, F) each.
+
+    With mel_prior its magnitudes are corrections of phase.mel_pseudo_inverse.
+    """
 
     def __init__(self, config: VocoderConfig):
         super().__init__()
+        self.n_fft, self.mel_prior = config.n_fft, config.mel_prior
         self.out = nn.Linear(config.dim, config.n_fft + 2)
 
-    def forward(self, x_BND: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        log_magnitude, phase = self.out(x_BND).float().chunk(2, dim=-1)
-        magnitude = torch.exp(log_magnitude).clamp(max=MAX_MAGNITUDE)
-        return magnitude * torch.cos(phase), magnitude * torch.sin(phase)
+    def forward(
+        self, x_BND: torch.Tensor, mel_BNM: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        log_magnitude, angle = self.out(x_BND).float().chunk(2, dim=-1)
+        if self.mel_prior:
+            with torch.autocast(mel_BNM.device.type, enabled=False):  # magnitudes need float32
+                smooth = phase.mel_pseudo_inverse(linear(mel_BNM), self.n_fft)
+            magnitude = smooth * log_magnitude.clamp(-MAX_CHANGE, MAX_CHANGE).exp()
+        else:
+            magnitude = torch.exp(log_magnitude).clamp(max=MAX_MAGNITUDE)
+        return magnitude * torch.cos(angle), magnitude * torch.sin(angle)
 
 
 def linear(mel_BNM: torch.Tensor) -> torch.Tensor:
@@ -147,7 +158,7 @@ class Vocos(nn.Module):
                 *found, linear(mel_BNM), c.griffin_lim_iters, c.n_fft, c.hop_length, mask
             )
             return middle(wave, c.n_fft, c.hop_length, lens_B)
-        real, imag = self.head(self.backbone(mel_BNM, mask))
+        real, imag = self.head(self.backbone(mel_BNM, mask), mel_BNM)
         return istft(real, imag, c.n_fft, c.hop_length, lens_B)
 
     def predict(

@@ -263,7 +263,9 @@ def load_config(folder: str | Path) -> ModelConfig:
     )
     known = config.vocoder is not None or config.codec is not None
     if not known and sharded.there(path) and (usual or path.parent == folder):
-        vocoder = vocoder_config_from_shapes(tensor_shapes(path))
+        stated = path.with_name(CONFIG)  # the default voice's: shapes do not tell all
+        vocoder = ModelConfig.load(stated).vocoder if stated.is_file() else None
+        vocoder = vocoder or vocoder_config_from_shapes(tensor_shapes(path))
         config = dataclasses.replace(config, vocoder=vocoder)
     speaks = config.echo.latent_dim if config.echo else config.dit.n_mels
     mels = {"audio": config.audio.n_mels, "speech model": speaks}

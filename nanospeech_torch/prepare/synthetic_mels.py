@@ -4,6 +4,7 @@
         --out runs/made
     nanospeech train vocoder_made \\
         --set initial=FOLDER "data.shards=[runs/made/*.tar]"
+    nanospeech prepare mels FOLDER/imitator shards/*.tar --each-speaker --out runs/made
 
 A small model's mels are slightly blurred, and a vocoder that was trained on those of recordings
 alone makes the blur audible. The mel of each clip is noised part of the way, and the model's
@@ -37,6 +38,8 @@ from nanospeech.load import load_engine
 from nanospeech.prepare.shards import ShardWriter, npy
 from nanospeech.speech.speaker import Speaker
 from nanospeech.text.sentences import encode
+
+PROMPT = 2.5, 9.0  # seconds of a recording that the others of its speaker are made after
 
 
 def synthetic_mel(
@@ -98,8 +101,11 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         raise InputError(
             f"{engine.folder} is distilled: it cannot begin between its steps; name its teacher"
         )
-    speaker = Speaker(engine, args.voice, seed=0)
+    if args.each_speaker and args.voice:
+        raise InputError("--each-speaker takes the recordings' own voices: leave out --voice")
+    one = None if args.each_speaker else Speaker(engine, args.voice, seed=0)
     name = args.voice or engine.config.default_voice or "voice"
+    speakers: dict[str, Speaker] = {}  # of --each-speaker, each with a recording as its prompt
     seconds, left = 0.0, 3600 * args.hours
     samples, skips = find(args.shards)
     bar = tqdm(samples, name, unit=" clips", disable=None)
@@ -110,6 +116,13 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             try:
                 wave, _ = decode(sample.audio.read(), 0.5, args.max_seconds)
                 wave, _ = audio.set_level(wave, engine.config.audio.prompt_rms)
+                who = sample.speaker or "one"
+                if (speaker := one or speakers.get(who)) is None:
+                    shortest, longest = PROMPT
+                    if shortest <= len(wave) / engine.config.audio.sample_rate <= longest:
+                        speakers[who] = Speaker(engine, None, wave, sample.text, seed=0)
+                    skips.append(Skip(sample.name, "its speaker's prompt, or before it"))
+                    continue
                 since = float(rng.uniform(low, high))
                 mel = synthetic_mel(speaker, wave, sample.text, since, int(rng.integers(2**31)))
             except (BadAudio, InputError) as e:
@@ -118,7 +131,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             metadata = {
                 "text": sample.text,
                 "duration": len(wave) / audio.SAMPLE_RATE,
-                "speaker": name,
+                "speaker": who if args.each_speaker else name,
             }
             files = {"flac": audio.flac_bytes(wave), "npy": npy(mel)}
             writer.add(sample.key, files | {"json": json.dumps(metadata).encode()})
@@ -127,7 +140,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
                 break
     if not seconds:
         raise InputError(f"no clip could be made again: {by_reason(skips)}")
-    return {"voice": name, "hours": round(seconds / 3600, 3), "left_out": by_reason(skips)}
+    voice = f"{len(speakers)} speakers" if args.each_speaker else name
+    return {"voice": voice, "hours": round(seconds / 3600, 3), "left_out": by_reason(skips)}
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -135,6 +149,14 @@ def build_parser() -> argparse.ArgumentParser:
     p.add_argument("model", type=Path, help="release folder")
     p.add_argument("shards", nargs="+", type=Path, help="recordings of the voice with their texts")
     p.add_argument("--voice", help="a built-in one; default: the folder's")
+    p.add_argument(
+        "--each-speaker",
+        action="store_true",
+        help=(
+            "instead of one voice, that of each recording's speaker: the first of each of "
+            f"{PROMPT[0]:g} to {PROMPT[1]:g} s is the prompt, and is left out"
+        ),
+    )
     p.add_argument("--out", type=Path, required=True, help="folder for the shards")
     p.add_argument("--hours", type=float, default=1e9, help="at most")
     p.add_argument(

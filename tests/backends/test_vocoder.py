@@ -74,15 +74,39 @@ def test_golden(golden, backend, tolerance):
     assert np.abs(got - arrays["audio"]).max() <= tolerance
 
 
-def test_backends_agree():
+PRIOR = dataclasses.replace(TINY, mel_prior=True)
+
+
+@pytest.mark.parametrize("config", [TINY, PRIOR])
+def test_backends_agree(config):
     mels = np.stack([mel.log_mel(tone(9000)), mel.log_mel(tone(9000, 200))])
-    a, b, c = (build(backend, TINY)(mels) for backend in (*BACKENDS, "onnx"))
+    a, b, c = (build(backend, config)(mels) for backend in (*BACKENDS, "onnx"))
+    assert np.abs(a).max() > 1e-3
     assert np.abs(a - b).max() <= 1e-5 and np.abs(a - c).max() <= 1e-5
 
 
 @pytest.mark.parametrize("backend", [*BACKENDS, "onnx"])
-def test_a_batch_of_unequal_lengths_equals_the_items_alone(backend):
-    vocode = build(backend, TINY)
+def test_a_mel_prior_gives_the_magnitudes_that_no_weight_knows(backend):
+    torch = pytest.importorskip("torch")
+    from nanospeech_torch import phase, vocoder
+
+    weights = {k: torch.zeros_like(v) for k, v in vocoder.Vocos(PRIOR).state_dict().items()}
+    log_mel = mel.log_mel(tone(9000))[None]
+    wave = build(backend, PRIOR, weights)(log_mel)[0]
+    smooth = phase.mel_pseudo_inverse(torch.from_numpy(log_mel).exp(), PRIOR.n_fft)
+    zero = torch.zeros_like(smooth)
+    from nanospeech_torch.stft import istft
+
+    wanted = istft(smooth, zero, PRIOR.n_fft, PRIOR.hop_length)[0].numpy()
+    assert np.abs(wave - wanted).max() <= 1e-4 * np.abs(wanted).max()
+    louder = build(backend, PRIOR, weights)(log_mel + np.log(np.float32(2)))[0]
+    assert np.allclose(louder, 2 * wave, atol=1e-3 * np.abs(wave).max())
+
+
+@pytest.mark.parametrize("config", [TINY, PRIOR])
+@pytest.mark.parametrize("backend", [*BACKENDS, "onnx"])
+def test_a_batch_of_unequal_lengths_equals_the_items_alone(backend, config):
+    vocode = build(backend, config)
     random = np.random.default_rng(1)
     lens = np.array([40, 1, 17, 3])
     batch = random.standard_normal((4, 40, 100)).astype(np.float32)  # padding is junk, not zeros

@@ -2,8 +2,10 @@
 
 import io
 import json
+import tarfile
 
 import numpy as np
+import pytest
 
 from nanospeech.audio import mel
 from nanospeech.audio import wave as sound
@@ -34,6 +36,42 @@ def test_a_model_makes_the_mels_of_recordings_again(tiny_aligned, tmp_path, caps
     assert np.abs(features - mel.log_mel(sound.read(again[0]["flac"]))[: len(features)]).mean() > 1
     assert synthetic_mels.main([*command, "--since", "0.9", "0.1"]) == 2
     assert "--since" in capsys.readouterr().err
+
+
+def test_each_speaker_is_made_after_a_recording_of_their_own(
+    tiny_aligned, tmp_path, capsys, monkeypatch
+):
+    """In a shard of two speakers; the prompts, and nothing else, are left out."""
+    monkeypatch.setattr(synthetic_mels, "PROMPT", (1.0, 9.0))
+    shard, prompts = tmp_path / "two.tar", []
+    with tarfile.open(SHARD) as old, tarfile.open(shard, "w") as new:
+        for n, member in enumerate(m for m in old if m.isfile()):
+            content = old.extractfile(member).read()
+            if member.name.endswith(".json"):
+                content = json.dumps(json.loads(content) | {"speaker": "ab"[n // 4]}).encode()
+            member.size = len(content)
+            new.addfile(member, io.BytesIO(content))
+    real = synthetic_mels.synthetic_mel
+
+    def noted(speaker, *args):
+        prompts.append(speaker.prompt.mel)
+        return real(speaker, *args)
+
+    monkeypatch.setattr(synthetic_mels, "synthetic_mel", noted)
+    command = [str(tiny_aligned), str(shard), "--each-speaker", "--out", str(tmp_path / "made")]
+    assert synthetic_mels.main(command) == 0
+    document = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert document["voice"] == "2 speakers"
+    assert document["left_out"] == {"its speaker's prompt, or before it": 2}
+    [path] = (tmp_path / "made").glob("*.tar")
+    made = [sample for _, sample in TarSource([path]).open(0)]
+    assert [json.loads(s["json"])["speaker"] for s in made] == ["a", "b"]
+    with tarfile.open(shard) as tar:
+        firsts = [m for m in tar if not m.name.endswith(".json")][::2]
+        lengths = [len(sound.read(tar.extractfile(m).read())) / 256 for m in firsts]
+    assert [len(p) for p in prompts] == pytest.approx(lengths, abs=24)
+    assert synthetic_mels.main([*command, "--voice", "tone"]) == 2
+    assert "leave out --voice" in capsys.readouterr().err
 
 
 def test_only_a_model_that_aligns_can_make_mels_again(tiny_release, tmp_path, capsys):

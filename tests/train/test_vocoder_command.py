@@ -124,6 +124,26 @@ def test_checkpoints_and_exports_of_earlier_versions_are_read(tmp_path):
         read_vocoder(tmp_path / "broken.pt")
 
 
+def test_a_mel_prior_survives_a_run_and_a_release(tmp_path):
+    torch = pytest.importorskip("torch")
+    safetensors = pytest.importorskip("safetensors.torch")
+    from convert import read_vocoder
+    from nanospeech_torch.vocoder import Vocos
+
+    config = VocoderConfig(dim=32, intermediate_dim=48, num_layers=2, mel_prior=True)
+    average = Vocos(config).state_dict()
+    run = tmp_path / "checkpoint.pt"
+    torch.save({"config": dataclasses.asdict(config), "average": average, "step": 6}, run)
+    release = tmp_path / "release"
+    release.mkdir()
+    safetensors.save_file(average, release / "vocoder.safetensors")
+    (release / "config.json").write_text(json.dumps({"vocoder": dataclasses.asdict(config)}))
+    for path in (run, release, release / "vocoder.safetensors"):
+        assert read_vocoder(path)[0] == config, path
+    (release / "config.json").unlink()  # no shape tells it
+    assert read_vocoder(release)[0] == dataclasses.replace(config, mel_prior=False)
+
+
 def test_griffin_lim_iters_survive_a_run_and_its_evaluation(tmp_path, script):
     torch = pytest.importorskip("torch")
     from nanospeech_torch.vocoder import Vocos

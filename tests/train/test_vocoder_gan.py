@@ -344,6 +344,13 @@ def test_a_mel_the_vocoder_cannot_have_is_refused():
         VocoderGAN(Vocos(VocoderConfig(**sizes)), AudioConfig(**sizes))
 
 
+@pytest.mark.parametrize("inverts", [{"mel_prior": True}, {"griffin_lim_iters": 2}])
+def test_the_mel_that_is_inverted_has_the_usual_rate(inverts):
+    vocoder = Vocos(VocoderConfig(dim=16, intermediate_dim=32, num_layers=1, **inverts))
+    with pytest.raises(InputError, match=r"inverts the mel of 24000 Hz, got .*16000"):
+        VocoderGAN(vocoder, AudioConfig(sample_rate=16_000), VocoderLossConfig(gan_from=1.0))
+
+
 def with_made_mels() -> list[dict]:
     """The recordings, each with a mel that is its own and 1 louder."""
     found = samples()

@@ -130,14 +130,17 @@ class VocoderGAN(Objective):
                 f"n_fft {a.n_fft} with hop_length {a.hop_length} cannot be trained; n_fft should "
                 f"be one of {losses.WINDOWS} and hop_length a quarter of it"
             )
-        if c.griffin_lim_iters and (
-            self.loss.gan_from < 1 or a.sample_rate != AudioConfig().sample_rate
-        ):
+        usual = AudioConfig().sample_rate
+        if (c.griffin_lim_iters or c.mel_prior) and a.sample_rate != usual:
             raise InputError(
-                f"a vocoder with griffin_lim_iters trains without discriminators, at "
-                f"{AudioConfig().sample_rate} Hz; got gan_from {self.loss.gan_from} and "
-                f"{a.sample_rate} Hz; set vocoder_loss.gan_from to 1, or vocoder.griffin_lim_iters"
-                " to 0"
+                f"a vocoder with griffin_lim_iters or mel_prior inverts the mel of {usual} Hz, got "
+                f"audio.sample_rate {a.sample_rate}; set these to 0 and false, or the rate to it"
+            )
+        if c.griffin_lim_iters and self.loss.gan_from < 1:
+            raise InputError(
+                "a vocoder with griffin_lim_iters trains without discriminators, got gan_from "
+                f"{self.loss.gan_from}; set vocoder_loss.gan_from to 1, or "
+                "vocoder.griffin_lim_iters to 0"
             )
         self.vocoder = vocoder
         width = self.loss.discriminator_channels
