@@ -71,7 +71,8 @@ def beside(path: Path, config: VocoderConfig) -> VocoderConfig:
         )
         iters = values.get("griffin_lim_iters", config.griffin_lim_iters)
         return dataclasses.replace(config, griffin_lim_iters=iters)
-    if sides[0].is_file() and (stated := ModelConfig.load(sides[0]).vocoder):
+    ours = config.griffin_lim_iters or path.name == "vocoder.safetensors"
+    if ours and sides[0].is_file() and (stated := ModelConfig.load(sides[0]).vocoder):
         if config.griffin_lim_iters:
             return stated
         return dataclasses.replace(config, mel_prior=stated.mel_prior)  # no shape tells it

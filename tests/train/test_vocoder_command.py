@@ -140,6 +140,11 @@ def test_a_mel_prior_survives_a_run_and_a_release(tmp_path):
     (release / "config.json").write_text(json.dumps({"vocoder": dataclasses.asdict(config)}))
     for path in (run, release, release / "vocoder.safetensors"):
         assert read_vocoder(path)[0] == config, path
+    published = tmp_path / "published"
+    published.mkdir()
+    torch.save(average, published / "pytorch_model.bin")
+    (published / "config.json").write_text('{"architectures": ["Other"]}')  # not ours to read
+    assert read_vocoder(published)[0] == dataclasses.replace(config, mel_prior=False)
     (release / "config.json").unlink()  # no shape tells it
     assert read_vocoder(release)[0] == dataclasses.replace(config, mel_prior=False)
 
