@@ -12,6 +12,7 @@ from torch import Tensor
 
 from nanospeech.config import ModelConfig, VocoderConfig, current_names, from_dict
 from nanospeech.errors import CheckpointError
+from nanospeech.release.folder import VOCODER
 from nanospeech.release.shapes import vocoder_config_from_shapes
 from nanospeech.release.tensors import check_tensors
 
@@ -37,7 +38,7 @@ def read_vocoder_source(path: str | Path) -> tuple[VocoderConfig, Source]:
     """The same, with the step and the metadata of its file."""
     path = Path(path)
     if path.is_dir() and not path.name.startswith("step_") and not any(path.glob("step_*")):
-        found = [path / n for n in ("vocoder.safetensors", "pytorch_model.bin", "checkpoint.pt")]
+        found = [path / n for n in (VOCODER, "pytorch_model.bin", "checkpoint.pt")]
         path = next((f for f in found if f.is_file()), found[1])
     source = read_source(path)
     whole = source.tensors  # of a run, the discriminators' too where there is no average
@@ -71,7 +72,7 @@ def beside(path: Path, config: VocoderConfig) -> VocoderConfig:
         )
         iters = values.get("griffin_lim_iters", config.griffin_lim_iters)
         return dataclasses.replace(config, griffin_lim_iters=iters)
-    ours = config.griffin_lim_iters or path.name == "vocoder.safetensors"
+    ours = config.griffin_lim_iters or path.name == VOCODER
     if ours and sides[0].is_file() and (stated := ModelConfig.load(sides[0]).vocoder):
         if config.griffin_lim_iters:
             return stated

@@ -263,8 +263,9 @@ def load_config(folder: str | Path) -> ModelConfig:
     )
     known = config.vocoder is not None or config.codec is not None
     if not known and sharded.there(path) and (usual or path.parent == folder):
-        stated = path.with_name(CONFIG)  # the default voice's: shapes do not tell all
-        vocoder = ModelConfig.load(stated).vocoder if stated.is_file() else None
+        vocoder, stated = None, path.with_name(CONFIG)
+        if path.parent != folder and stated.is_file():  # the default voice's: shapes tell not all
+            vocoder = ModelConfig.load(stated).vocoder
         vocoder = vocoder or vocoder_config_from_shapes(tensor_shapes(path))
         config = dataclasses.replace(config, vocoder=vocoder)
     speaks = config.echo.latent_dim if config.echo else config.dit.n_mels
