@@ -38,7 +38,7 @@ if importlib.util.find_spec("torch"):
 
     torch.set_num_threads(1)
 
-# the files that take longest, longest first: with two processes none is left for the end
+# the files that take longest, longest first: with few processes none is left for the end
 LONGEST = (
     "train/test_parallel.py",
     "test_package.py",

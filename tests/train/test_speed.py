@@ -111,7 +111,9 @@ SLOW = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    "options", [{}, pytest.param(CHECKPOINTS[1], marks=SLOW), CHECKPOINTS[2]], ids=str
+    "options",
+    [pytest.param({}, marks=SLOW), pytest.param(CHECKPOINTS[1], marks=SLOW), CHECKPOINTS[2]],
+    ids=str,
 )
 def test_compiled_blocks_keep_names_and_gradients(options):
     torch._dynamo.reset()
@@ -189,7 +191,7 @@ def recorded(kind: str, mode: str, sharded: bool = False, **options) -> tuple[in
     return len(recordings.forward), len(recordings.backward)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*(pytest.param(k, marks=SLOW) for k in KINDS[:2]), KINDS[2]])
 def test_cuda_graphs_hold_all_blocks_at_once(kind):
     assert recorded(kind, "reduce-overhead") == (1, 1)
 
