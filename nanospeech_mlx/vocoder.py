@@ -83,7 +83,7 @@ class Head(nn.Module):
         log_magnitude, angle = self.out(x_BND).astype(mx.float32).split(2, axis=-1)
         if self.mel_prior:
             smooth = phase.mel_pseudo_inverse(linear(mel_BNM), self.n_fft)
-            magnitude = smooth * mx.exp(mx.clip(log_magnitude, -MAX_CHANGE, MAX_CHANGE))
+            magnitude = corrected(smooth, log_magnitude)
         else:
             magnitude = mx.minimum(mx.exp(log_magnitude), MAX_MAGNITUDE)
         return magnitude * mx.cos(angle), magnitude * mx.sin(angle)
@@ -92,6 +92,11 @@ class Head(nn.Module):
 def linear(mel_BNM: mx.array) -> mx.array:
     """Magnitudes of the bands of a log mel, float32 and finite."""
     return mx.exp(mx.minimum(mel_BNM.astype(mx.float32), MAX_LOG_MEL))
+
+
+def corrected(smooth_BNF: mx.array, change_BNF: mx.array) -> mx.array:
+    """Magnitudes: the mel's pseudo-inverse, its logs changed by at most MAX_CHANGE each."""
+    return smooth_BNF * mx.exp(mx.clip(change_BNF, -MAX_CHANGE, MAX_CHANGE))
 
 
 class SlopeHead(nn.Module):
@@ -116,7 +121,7 @@ class SlopeHead(nn.Module):
         wanted = linear(mel_BNM)
         smooth = phase.mel_pseudo_inverse(wanted, self.n_fft)
         frequency, group_delay = phase.slopes(smooth, self.hop_length, mask_BN1)
-        magnitude = smooth * mx.exp(mx.clip(louder, -MAX_CHANGE, MAX_CHANGE))
+        magnitude = corrected(smooth, louder)
         magnitude = magnitude * phase.mel_gain(magnitude, wanted)
         return magnitude, frequency + faster, group_delay + later
 

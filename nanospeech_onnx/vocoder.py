@@ -148,7 +148,7 @@ class Vocos:
         log_magnitude, angle = np.split(out, 2, axis=-1)
         if c.mel_prior:  # corrections of these
             smooth = phase.mel_pseudo_inverse(linear(mel_BNM), c.n_fft)
-            magnitude = smooth * np.exp(np.clip(log_magnitude, -MAX_CHANGE, MAX_CHANGE))
+            magnitude = corrected(smooth, log_magnitude)
         else:
             magnitude = np.exp(np.minimum(log_magnitude, np.log(np.float32(MAX_MAGNITUDE))))
         spectrum = np.empty(angle.shape, np.complex64)
@@ -164,7 +164,7 @@ class Vocos:
         wanted = linear(mel_BNM)
         smooth = phase.mel_pseudo_inverse(wanted, c.n_fft)
         frequency, group_delay = phase.slopes(smooth, c.hop_length)
-        magnitude = smooth * np.exp(np.clip(louder, -MAX_CHANGE, MAX_CHANGE))
+        magnitude = corrected(smooth, louder)
         magnitude = magnitude * phase.mel_gain(magnitude, wanted)
         return magnitude, frequency + faster, group_delay + later
 
@@ -172,3 +172,8 @@ class Vocos:
 def linear(mel_BNM: np.ndarray) -> np.ndarray:
     """Magnitudes of the bands of a log mel, finite."""
     return np.exp(np.minimum(mel_BNM, np.float32(MAX_LOG_MEL)))
+
+
+def corrected(smooth_BNF: np.ndarray, change_BNF: np.ndarray) -> np.ndarray:
+    """Magnitudes: the mel's pseudo-inverse, its logs changed by at most MAX_CHANGE each."""
+    return smooth_BNF * np.exp(np.clip(change_BNF, -MAX_CHANGE, MAX_CHANGE))

@@ -82,7 +82,7 @@ class Head(nn.Module):
         if self.mel_prior:
             with torch.autocast(mel_BNM.device.type, enabled=False):  # magnitudes need float32
                 smooth = phase.mel_pseudo_inverse(linear(mel_BNM), self.n_fft)
-            magnitude = smooth * log_magnitude.clamp(-MAX_CHANGE, MAX_CHANGE).exp()
+            magnitude = corrected(smooth, log_magnitude)
         else:
             magnitude = torch.exp(log_magnitude).clamp(max=MAX_MAGNITUDE)
         return magnitude * torch.cos(angle), magnitude * torch.sin(angle)
@@ -91,6 +91,11 @@ class Head(nn.Module):
 def linear(mel_BNM: torch.Tensor) -> torch.Tensor:
     """Magnitudes of the bands of a log mel, float32 and finite."""
     return mel_BNM.float().clamp(max=MAX_LOG_MEL).exp()
+
+
+def corrected(smooth_BNF: torch.Tensor, change_BNF: torch.Tensor) -> torch.Tensor:
+    """Magnitudes: the mel's pseudo-inverse, its logs changed by at most MAX_CHANGE each."""
+    return smooth_BNF * change_BNF.clamp(-MAX_CHANGE, MAX_CHANGE).exp()
 
 
 class SlopeHead(nn.Module):
@@ -119,7 +124,7 @@ class SlopeHead(nn.Module):
         with torch.autocast(mel_BNM.device.type, enabled=False):  # magnitudes need float32
             smooth = phase.mel_pseudo_inverse(wanted, self.n_fft)
             frequency, group_delay = phase.slopes(smooth, self.hop_length, mask_BN1)
-            magnitude = smooth * louder.clamp(-MAX_CHANGE, MAX_CHANGE).exp()
+            magnitude = corrected(smooth, louder)
             magnitude = magnitude * phase.mel_gain(magnitude, wanted)
         return magnitude, frequency + faster, group_delay + later
 
