@@ -66,12 +66,16 @@ run_stage hear --makes "$runs/data/heard.csv" -- \
 run_stage curate --needs hear --makes "$runs/data/curate.json" -- \
   "$python" -m nanospeech prepare curate "$@" --out "$runs/data" --overwrite --whisper "$whisper" \
   --max-seconds 16 --max-wer 0.2 --jobs "$jobs" $vary ${WITHOUT:+--without $WITHOUT}
+held_out=''  # of few clips, all are trained on
+for shard in "$runs/data/heldout/"*.tar; do
+  [ ! -e "$shard" ] || held_out="log.held_out=[$runs/data/heldout/*.tar]"
+done
 # shellcheck disable=SC2086
 run_stage speech --extends --needs curate --makes "$runs/speech/latest" --aside "$runs/speech" -- \
   "$python" -m nanospeech train any_voice --threads "${THREADS:-$jobs}" --set \
   initial="${BASE:-$here/nanospeech/default/imitator}" data.shards="[$runs/data/train/*.tar]" \
   run_dir="$runs/speech" total_steps=1000000 train.minutes="$minutes" \
-  log.held_out="[$runs/data/heldout/*.tar]" ${SET:-}
+  ${held_out:+"$held_out"} ${SET:-}
 run_stage convert --needs speech --makes "$output/config.json" -- \
   "$python" -m convert "$runs/speech" --output "$output" --vocoder "$here/nanospeech/default" \
   --name "$(basename "$output")" --temperature 0.4 --sharpen 0.6 --imitates --prompt-codec mp3 \

@@ -298,6 +298,20 @@ def test_a_recipe_without_arguments_tells_its_own(script):
     )
 
 
+@pytest.mark.parametrize("held_out", [False, True])
+def test_losses_are_measured_on_held_out_clips_where_there_are_some(tmp_path, held_out):
+    shards = tmp_path / "data/heldout"
+    shards.mkdir(parents=True)
+    if held_out:
+        (shards / "heldout-000000.tar").touch()
+    env = os.environ | {"PYTHON": "echo", "RUNS": str(tmp_path)}  # tells its commands, runs none
+    command = ["sh", str(ROOT / "scripts/recipes/any_voice.sh"), "out", "5", "shards.tar"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (f"log.held_out=[{shards}/*.tar]" in done.stdout) == held_out
+    assert ("log.held_out" in done.stdout) == held_out
+
+
 @pytest.mark.slow
 def test_a_folder_gets_one_more_voice(tiny_aligned, tmp_path):
     folder = Path(shutil.copytree(tiny_aligned, tmp_path / "model"))
@@ -354,7 +368,6 @@ def test_recordings_and_speakers_made_of_them_teach_a_model_to_imitate(tiny_alig
     config = asdict(load_config(base))
     settings = {"data.tokenizer": "chars", "data.vocab": base / "vocab.txt", "speed.compile": "off"}
     settings |= {"total_steps": 2, "warmup_steps": 1, "mixed_precision": "no"}
-    settings |= {"log.held_out": "[]"}  # eight clips are all trained on
     for part in ("dit", "audio"):
         ours = {f"{part}.{k}": v for k, v in config[part].items()}
         settings |= {k: "null" if v is None else v for k, v in ours.items()}
