@@ -10,13 +10,11 @@ from torch import Tensor
 
 from nanospeech.config import ModelConfig
 from nanospeech.release.sharded import files_of
-from nanospeech.release.tensors import opened
+from nanospeech.release.tensors import FLOATS, opened
 
 from .lazy import numbers
 from .licence import is_commercial
 from .writer import ENCODER, file_of
-
-FLOATS = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
 def card_rows(

@@ -14,6 +14,7 @@ import numpy as np
 
 from nanospeech.errors import InputError
 from nanospeech.release.folder import DURATION, MODEL, STUDENT, VOCODER, Release, open_release
+from nanospeech.release.tensors import FLOATS
 
 from . import duration as durations
 from . import layers, proto
@@ -22,7 +23,7 @@ from .graph import Derived, Graph, floats
 from .networks import SpeechGraphs, checked, duration_graph
 from .vocoder import VocosNetwork
 
-TYPES = {"F16": "float16", "F32": "float32", "BF16": "bfloat16", "U32": "uint8"}
+TYPES = {**FLOATS, "U32": "uint8"}  # packed codes: of 8 bits, a byte each
 # how a weight is made of what is stored: the operators that do so, and their attributes
 MADE: Mapping = {
     floats: (),

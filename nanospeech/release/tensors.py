@@ -17,6 +17,8 @@ from . import sharded
 
 # Tables of mels and windows that published files carry and that are computed here.
 IGNORED = ("mel_spec.", "feature_extractor.", "head.istft.")
+# Types of stored floats by their names in safetensors; F64 is read too, and never written.
+FLOATS = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 PACKED = (
     "holds packed weights: name the release folder that they were made from, or give this one the"
     " config.json that it came with"
@@ -63,7 +65,7 @@ def read_file(path: Path, packed: bool, expected: set[str] | None) -> dict[str, 
     with opened(path) as f:
         names = held(f, path, expected)
         kinds = {f.get_slice(n).get_dtype() for n in names}
-        if extra := sorted(kinds - {"F32", "F16", "BF16", "F64"} - ({"U32"} if packed else set())):
+        if extra := sorted(kinds - {*FLOATS, "F64"} - ({"U32"} if packed else set())):
             if extra == ["U32"]:
                 raise CheckpointError(f"{path} {PACKED}")
             raise CheckpointError(f"{path} holds tensors of type {', '.join(extra)}, not floats")
