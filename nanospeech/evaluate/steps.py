@@ -27,13 +27,14 @@ from pathlib import Path
 from typing import Any
 
 from nanospeech.cli import Parser, add_pause_after, command
-from nanospeech.config import STEPS, SampleOptions
+from nanospeech.config import STEPS, ModelConfig, SampleOptions
 from nanospeech.engine.sampling import EVALUATIONS, evaluation_times, time_grid
 from nanospeech.errors import InputError, NanospeechError
 from nanospeech.files import drop_cut_line
 from nanospeech.measure import metrics
 from nanospeech.measure import wer as wer_text
 from nanospeech.output import MEASURED
+from nanospeech.release.folder import Release, open_release
 
 from . import steps_report
 from .items import read_texts
@@ -142,19 +143,22 @@ class Row:
 _worker: dict[str, Any] = {}
 
 
-def prepare(args: argparse.Namespace) -> None:
+def prepare(args: argparse.Namespace, taught: Sequence[int]) -> None:
     """Loads a worker's model and recogniser, once, and warms both up.
 
     Errors are raised by its tasks, as a pool restarts workers that end here again and again.
+
+    Args:
+        taught: the student's numbers of steps, of student_steps.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
     try:
-        load(args)
+        load(args, taught)
     except (NanospeechError, OSError) as e:
         _worker["error"] = e
 
 
-def load(args: argparse.Namespace) -> None:
+def load(args: argparse.Namespace, taught: Sequence[int]) -> None:
     """What a worker needs."""
     from nanospeech.load import load_engine
     from nanospeech.speech.speaker import Speaker
@@ -165,7 +169,7 @@ def load(args: argparse.Namespace) -> None:
     speaker = Speaker(engine, args.voice, args.ref_audio, args.ref_text, seed=0, output=MEASURED)
     _worker.update(speaker=speaker, whisper=metrics.load_whisper(args.whisper, 1))
     cells = [Cell("", SampleOptions())]
-    if taught := student_steps(args):
+    if taught:
         engine = load_engine(args.model, args.backend, args.device)
         _worker["student"] = Speaker(engine, args.voice, seed=0, output=MEASURED)
         cells.append(Cell("", SampleOptions(steps=taught[0]), student=True))
@@ -173,11 +177,8 @@ def load(args: argparse.Namespace) -> None:
         speak_and_measure((cell, 0, "This sentence is not counted."))
 
 
-def student_steps(args: argparse.Namespace) -> tuple[int, ...]:
+def student_steps(args: argparse.Namespace, own: ModelConfig) -> tuple[int, ...]:
     """The numbers of steps in which the model's student speaks in the chosen voice; () if none."""
-    from nanospeech.release.folder import open_release
-
-    own = open_release(args.model).config
     voice = args.voice or own.default_voice
     if own.student is None or args.ref_audio or voice not in own.student.voices:
         return ()
@@ -201,11 +202,8 @@ def speak_and_measure(task: tuple[Cell, int, str]) -> Row:
     return Row(cell.key, seed, text, heard, edits, words, quality, spoken.seconds, cost)
 
 
-def about(args: argparse.Namespace) -> dict[str, Any]:
+def about(args: argparse.Namespace, release: Release) -> dict[str, Any]:
     """Settings that all utterances of a file share."""
-    from nanospeech.release.folder import open_release
-
-    release = open_release(args.model)
     settings = {name: str(getattr(args, name)) for name in ("backend", "device", "whisper")}
     settings |= {"voice": str(args.voice or args.ref_audio or release.config.default_voice)}
     return {"model": release.config.name, "weights": digest(release.folder), **settings}
@@ -246,12 +244,12 @@ def read_rows(path: Path, wanted: dict[str, Any]) -> list[Row]:
 
 
 def measure(
-    tasks: Sequence[tuple[Cell, int, str]], args: argparse.Namespace
+    tasks: Sequence[tuple[Cell, int, str]], args: argparse.Namespace, taught: Sequence[int]
 ) -> Iterator[tuple[int, Row]]:
     """Runs the tasks in worker processes, in order; ends early after --minutes."""
     context = multiprocessing.get_context("spawn")
     began = time.monotonic()
-    with context.Pool(args.workers, prepare, (args,)) as pool:
+    with context.Pool(args.workers, prepare, (args, taught)) as pool:
         for done, row in enumerate(pool.imap(speak_and_measure, tasks), 1):
             yield done, row
             if args.minutes is not None and time.monotonic() - began > 60 * args.minutes:
@@ -262,16 +260,15 @@ def sweep(args: argparse.Namespace) -> None:
     """Measures what is missing, then writes the table and the picture."""
     from tqdm import tqdm
 
-    from nanospeech.release.folder import open_release
-
     for name in ("whisper", "dnsmos", "pictures"):
         metrics.check(name)
     texts = read_texts(args.sentences, args.limit)
-    own = open_release(args.model).config
-    lines = args.lines or steps_report.LINES
-    wanted = cells(own.cfg_strength, own.temperature, lines, student_steps(args))
+    release = open_release(args.model)
+    own, lines = release.config, args.lines or steps_report.LINES
+    taught = student_steps(args, own)
+    wanted = cells(own.cfg_strength, own.temperature, lines, taught)
     unique = list({cell.key: cell for cell in wanted}.values())
-    rows = read_rows(args.raw, about(args))
+    rows = read_rows(args.raw, about(args, release))
     there = {(r.key, r.seed, r.text) for r in rows}
     # sentence by sentence: whenever it ends, every cell has spoken the same ones
     tasks = [(c, s, t) for s in args.seeds for t in texts for c in unique]
@@ -279,7 +276,7 @@ def sweep(args: argparse.Namespace) -> None:
     if tasks:
         os.environ["OMP_NUM_THREADS"] = "1"
         with args.raw.open("a", newline="", encoding="utf-8") as f, tqdm(total=len(tasks)) as bar:
-            for done, row in measure(tasks, args):
+            for done, row in measure(tasks, args, taught):
                 csv.writer(f).writerow(asdict(row).values())
                 f.flush()
                 rows.append(row)

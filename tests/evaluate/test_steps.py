@@ -12,6 +12,7 @@ from nanospeech.config import STEPS, SampleOptions
 from nanospeech.errors import InputError, NanospeechError
 from nanospeech.evaluate import steps, steps_report
 from nanospeech.evaluate.steps import COUNTS, Cell, Row, cells, read_rows
+from nanospeech.release.folder import open_release
 from tests import forked
 
 TEXTS = [f"sentence {i}" for i in range(10)]
@@ -71,8 +72,8 @@ def test_a_student_takes_one_pass_an_evaluation_beside_the_model_in_as_many_step
     [(None, None, (2,)), ("kumo", None, (2,)), ("sora", None, ()), (None, "me.wav", ())],
 )
 def test_the_student_is_measured_in_voices_that_it_was_taught(voice, recording, steps_taught):
-    args = SimpleNamespace(model=None, voice=voice, ref_audio=recording)
-    assert steps.student_steps(args) == steps_taught
+    args = SimpleNamespace(voice=voice, ref_audio=recording)
+    assert steps.student_steps(args, open_release().config) == steps_taught
 
 
 def test_figures_are_those_of_the_utterances():
@@ -185,7 +186,8 @@ def test_development_sentences_are_thirty_and_none_is_a_test_sentence():
 def test_the_description_of_a_model_changes_with_its_weights(tiny_release, make_release):
     def about(folder):
         names = {"voice": None, "ref_audio": None, "whisper": "base"}
-        return steps.about(SimpleNamespace(model=folder, backend="auto", device="cpu", **names))
+        args = SimpleNamespace(backend="auto", device="cpu", **names)
+        return steps.about(args, open_release(folder))
 
     other = make_release()
     a, b = about(tiny_release), about(other)
@@ -200,7 +202,7 @@ def test_a_worker_that_cannot_begin_ends_the_sweep():
     args = steps.build_parser().parse_args(["no/such/model"])
     task = Cell("", SampleOptions()), 0, "Hello."
     with (
-        forked.CONTEXT.Pool(1, steps.prepare, (args,)) as pool,
+        forked.CONTEXT.Pool(1, steps.prepare, (args, ())) as pool,
         pytest.raises(NanospeechError, match="no/such/model"),
     ):
         pool.apply_async(steps.speak_and_measure, (task,)).get(30)
