@@ -29,7 +29,7 @@ from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
 from nanospeech.cli import Parser, command
 from nanospeech.config import SampleOptions
-from nanospeech.corpus.layouts import Skip, find
+from nanospeech.corpus.layouts import Sample, Skip, find
 from nanospeech.corpus.mp3 import BadAudio, decode
 from nanospeech.corpus.skips import by_reason
 from nanospeech.engine.sampling import integrate, noise, time_grid
@@ -89,23 +89,98 @@ def synthetic_mel(
     return found * c.audio.mel_std + c.audio.mel_mean
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
-    """Writes the shards; returns counts, and why clips were left out."""
-    low, high = args.since
-    if not 0 <= low <= high < 1:
-        raise InputError(f"--since is {low:g} to {high:g}; choose 0 up to 1, the lower one first")
-    engine = load_engine(args.model, backend="torch", itself=True)
+class Cast:
+    """Who speaks: one voice, or each recording's own speaker.
+
+    Args:
+        engine: the model.
+        one: the voice; None: each speaker's, after the first of its recordings that can be a prompt
+            (PROMPT).
+
+    Attributes:
+        speakers: those that have a prompt, by name; none of one voice.
+    """
+
+    def __init__(self, engine: Any, one: Speaker | None):
+        self.engine, self.one = engine, one
+        self.speakers: dict[str, Speaker] = {}
+
+    def speaker(self, sample: Sample, wave: np.ndarray) -> Speaker | None:
+        """Who speaks a sample; None where it becomes its speaker's prompt, or comes before it."""
+        if self.one is not None:
+            return self.one
+        name = named(sample)
+        if (found := self.speakers.get(name)) is None:
+            shortest, longest = PROMPT
+            if shortest <= len(wave) / self.engine.config.audio.sample_rate <= longest:
+                self.speakers[name] = Speaker(self.engine, None, wave, sample.text, seed=0)
+        return found
+
+
+def named(sample: Sample) -> str:
+    """The speaker's name; recordings without one are of one person."""
+    return sample.speaker or "one"
+
+
+def load_teacher(model: Path) -> Any:
+    """The engine of a model whose sampler can begin anywhere and which aligns recordings.
+
+    Raises:
+        InputError: it does not.
+    """
+    engine = load_engine(model, backend="torch", itself=True)
     if not engine.aligned:
         raise InputError(f"{engine.folder} is no aligned model: it cannot align texts")
     if engine.distilled:
         raise InputError(
             f"{engine.folder} is distilled: it cannot begin between its steps; name its teacher"
         )
+    return engine
+
+
+def made_again(
+    sample: Sample,
+    cast: Cast,
+    since: tuple[float, float],
+    max_seconds: float,
+    rng: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray] | Skip:
+    """A sample's wave, as loud as the model's data, and its mel by the model; or why there is none.
+
+    Args:
+        since: between which times of the ODE the sampler starts.
+        max_seconds: of a clip.
+        rng: draws that time, and the noise.
+    """
+    try:
+        wave, _ = decode(sample.audio.read(), 0.5, max_seconds)
+        wave, _ = audio.set_level(wave, cast.engine.config.audio.prompt_rms)
+        if (speaker := cast.speaker(sample, wave)) is None:
+            return Skip(sample.name, "its speaker's prompt, or before it")
+        start = float(rng.uniform(*since))
+        mel = synthetic_mel(speaker, wave, sample.text, start, int(rng.integers(2**31)))
+    except (BadAudio, InputError) as e:
+        return Skip(sample.name, *e.args)
+    return wave, mel
+
+
+def files_of(text: str, speaker: str, wave: np.ndarray, mel: np.ndarray) -> dict[str, bytes]:
+    """The files of a clip, by their extensions."""
+    metadata = {"text": text, "duration": len(wave) / audio.SAMPLE_RATE, "speaker": speaker}
+    json_bytes = json.dumps(metadata).encode()
+    return {"flac": audio.flac_bytes(wave), "npy": npy(mel), "json": json_bytes}
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Writes the shards; returns counts, and why clips were left out."""
+    low, high = args.since
+    if not 0 <= low <= high < 1:
+        raise InputError(f"--since is {low:g} to {high:g}; choose 0 up to 1, the lower one first")
+    engine = load_teacher(args.model)
     if args.each_speaker and args.voice:
         raise InputError("--each-speaker takes the recordings' own voices: leave out --voice")
-    one = None if args.each_speaker else Speaker(engine, args.voice, seed=0)
+    cast = Cast(engine, None if args.each_speaker else Speaker(engine, args.voice, seed=0))
     name = args.voice or engine.config.default_voice or "voice"
-    speakers: dict[str, Speaker] = {}  # of --each-speaker, each with a recording as its prompt
     seconds, left = 0.0, 3600 * args.hours
     samples, skips = find(args.shards)
     bar = tqdm(samples, name, unit=" clips", disable=None)
@@ -113,34 +188,18 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     with ShardWriter(args.out, name, 500) as writer:
         for number, sample in enumerate(bar):
             rng = np.random.default_rng((args.seed, number))
-            try:
-                wave, _ = decode(sample.audio.read(), 0.5, args.max_seconds)
-                wave, _ = audio.set_level(wave, engine.config.audio.prompt_rms)
-                who = sample.speaker or "one"
-                if (speaker := one or speakers.get(who)) is None:
-                    shortest, longest = PROMPT
-                    if shortest <= len(wave) / engine.config.audio.sample_rate <= longest:
-                        speakers[who] = Speaker(engine, None, wave, sample.text, seed=0)
-                    skips.append(Skip(sample.name, "its speaker's prompt, or before it"))
-                    continue
-                since = float(rng.uniform(low, high))
-                mel = synthetic_mel(speaker, wave, sample.text, since, int(rng.integers(2**31)))
-            except (BadAudio, InputError) as e:
-                skips.append(Skip(sample.name, *e.args))
+            made = made_again(sample, cast, (low, high), args.max_seconds, rng)
+            if isinstance(made, Skip):
+                skips.append(made)
                 continue
-            metadata = {
-                "text": sample.text,
-                "duration": len(wave) / audio.SAMPLE_RATE,
-                "speaker": who if args.each_speaker else name,
-            }
-            files = {"flac": audio.flac_bytes(wave), "npy": npy(mel)}
-            writer.add(sample.key, files | {"json": json.dumps(metadata).encode()})
-            seconds += metadata["duration"]
+            who = named(sample) if args.each_speaker else name
+            writer.add(sample.key, files_of(sample.text, who, *made))
+            seconds += len(made[0]) / audio.SAMPLE_RATE
             if seconds > left:
                 break
     if not seconds:
         raise InputError(f"no clip could be made again: {by_reason(skips)}")
-    voice = f"{len(speakers)} speakers" if args.each_speaker else name
+    voice = f"{len(cast.speakers)} speakers" if args.each_speaker else name
     return {"voice": voice, "hours": round(seconds / 3600, 3), "left_out": by_reason(skips)}
 
 
