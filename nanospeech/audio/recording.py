@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from .loudness import clipped_share
-
+CLIPPED = 0.999  # a magnitude from which samples count as clipped
+RUN = 3  # such samples in a row: a single one may be a peak that just fits
 CLIPPING = 1e-4  # share of clipped samples that is heard
 AUDIBLE = 60.0  # dB below the strongest frequency: what is weaker ends the bandwidth
 SMOOTHED = 9  # bins that are looked at together, so that no single one decides
@@ -91,6 +91,21 @@ def denoised(wave: np.ndarray, rate: int) -> np.ndarray:
     for index, frame in enumerate(frames):
         out[index * hop : index * hop + size] += frame
     return (out[size : size + len(wave)] / 1.5).astype(np.float32)  # four squared windows' sum
+
+
+def clipped_share(wave: np.ndarray) -> float:
+    """Share of a recording's samples that are clipped: in runs of three or more at full scale.
+
+    Args:
+        wave: float (n,) in [-1, 1].
+
+    Returns:
+        0 to 1. Good recordings have 0; from about 1e-4 on clipping is heard.
+    """
+    full = np.abs(wave) >= CLIPPED
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], full, [False]]).astype(np.int8)))
+    runs = edges[1::2] - edges[::2]
+    return float(runs[runs >= RUN].sum() / max(1, len(wave)))
 
 
 def clipping(source: str | Path | bytes, seconds: float = 600.0) -> float:

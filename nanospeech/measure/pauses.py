@@ -78,7 +78,8 @@ def measure(engine: Any, wave: np.ndarray, text: str) -> dict[str, list[float]]:
 @command
 def main(argv: list[str] | None = None) -> int:
     """Speaks a text whole and streamed, and prints the medians of its pauses."""
-    from nanospeech.audio.loudness import loudness, true_peak
+    from nanospeech.audio.limiter import true_peak
+    from nanospeech.audio.loudness import loudness
     from nanospeech.load import load_engine
     from nanospeech.speech.speaker import Speaker
 

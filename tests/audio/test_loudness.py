@@ -5,7 +5,9 @@ import pytest
 import soundfile as sf
 import soxr
 
+from nanospeech.audio import limiter
 from nanospeech.audio import loudness as ld
+from nanospeech.audio.recording import clipped_share
 from nanospeech.release.voices import shipped_voices
 
 RATE = 24_000
@@ -52,20 +54,20 @@ def test_true_peaks_lie_between_samples():
     # a sine at a quarter of the rate, sampled 45 degrees beside its crests: 3.01 dB below them
     sine = np.sin(np.pi / 2 * np.arange(4000) + np.pi / 4)
     assert 20 * np.log10(np.abs(sine).max()) == pytest.approx(-3.01, abs=0.01)
-    assert ld.true_peak(sine[:2000] * np.hanning(2000)) == pytest.approx(0, abs=0.1)
+    assert limiter.true_peak(sine[:2000] * np.hanning(2000)) == pytest.approx(0, abs=0.1)
     for name in ("kathleen", "kumo"):
         fine = soxr.resample(recording(name).astype(np.float64), 1, 16, quality="VHQ")
         peak = 20 * np.log10(np.abs(fine).max())
-        assert ld.true_peak(recording(name)) == pytest.approx(peak, abs=0.05)
+        assert limiter.true_peak(recording(name)) == pytest.approx(peak, abs=0.05)
 
 
 def test_no_peak_above_what_matters_is_passed_over():
     rng = np.random.default_rng(0)
     spiky = rng.standard_normal(20_000) * rng.random(20_000) ** 8
     for wave in (spiky, recording("kathleen").astype(np.float64), np.cos(np.pi * np.arange(99))):
-        full = ld.peaks(wave)
+        full = limiter.peaks(wave)
         for above in (0.1, 0.5, 0.9):
-            some = ld.peaks(wave, above)
+            some = limiter.peaks(wave, above)
             assert np.array_equal(some > above, full > above)
             assert np.allclose(some[full > above], full[full > above], rtol=1e-6)
 
@@ -77,7 +79,7 @@ def test_waves_are_levelled_and_never_clip(name, target):
     if target == -18:  # louder, some voices' peaks leave no room
         assert ld.loudness(out, RATE) == pytest.approx(target, abs=0.2)
     fine = soxr.resample(out.astype(np.float64), 1, 16, quality="VHQ")
-    assert 20 * np.log10(np.abs(fine).max()) <= ld.PEAK
+    assert 20 * np.log10(np.abs(fine).max()) <= limiter.PEAK
     assert len(out) == len(recording(name))
 
 
@@ -128,11 +130,14 @@ def test_silence_does_not_move_a_streams_gain():
 
 
 def test_the_peaks_of_an_utterance_are_looked_for_once(monkeypatch):
-    looked, peaks = [], ld.peaks
-    monkeypatch.setattr(ld, "peaks", lambda w, above=0.0: looked.append(len(w)) or peaks(w, above))
+    looked, peaks = [], limiter.peaks
+    for module in (ld, limiter):
+        monkeypatch.setattr(
+            module, "peaks", lambda w, above=0.0: looked.append(len(w)) or peaks(w, above)
+        )
     out = levelled(np.array_split(recording("kumo"), 9), -14.0)
     assert looked == [len(recording("kumo"))]
-    assert ld.true_peak(np.concatenate(out)) <= ld.PEAK
+    assert limiter.true_peak(np.concatenate(out)) <= limiter.PEAK
 
 
 def test_streams_of_an_unknown_voice_keep_the_gain_of_the_first():
@@ -167,14 +172,14 @@ def test_the_gain_of_long_waves_is_that_of_their_first_half_minute():
 
 def test_the_limiter_leaves_alone_what_needs_no_limit():
     wave = recording("kathleen")
-    assert np.array_equal(np.concatenate(list(ld.limited([wave], RATE))), wave)
+    assert np.array_equal(np.concatenate(list(limiter.limited([wave], RATE))), wave)
     peak = wave.copy()
     peak[40_000] = 1.2
-    out = np.concatenate(list(ld.limited([peak], RATE)))
-    far = int(2.1 * ld.AHEAD * RATE)
+    out = np.concatenate(list(limiter.limited([peak], RATE)))
+    far = int(2.1 * limiter.AHEAD * RATE)
     assert np.array_equal(out[: 40_000 - far], wave[: 40_000 - far])
     assert np.array_equal(out[40_000 + far :], wave[40_000 + far :])
-    assert np.abs(out).max() < 10 ** (ld.PEAK / 20)
+    assert np.abs(out).max() < 10 ** (limiter.PEAK / 20)
 
 
 def test_ends_fade_and_silence_stays():
@@ -191,10 +196,10 @@ def test_ends_fade_and_silence_stays():
 
 def test_clipped_recordings_are_known():
     wave = recording("kumo")
-    assert ld.clipped_share(wave) == ld.clipped_share(np.zeros(0)) == 0
-    assert ld.clipped_share(np.clip(10 * wave, -1, 1)) > 0.01
+    assert clipped_share(wave) == clipped_share(np.zeros(0)) == 0
+    assert clipped_share(np.clip(10 * wave, -1, 1)) > 0.01
     few = np.zeros(100)
     few[10:12] = 1  # two samples may be a peak that just fits
-    assert ld.clipped_share(few) == 0
+    assert clipped_share(few) == 0
     few[50:53] = -1
-    assert ld.clipped_share(few) == pytest.approx(0.03)
+    assert clipped_share(few) == pytest.approx(0.03)

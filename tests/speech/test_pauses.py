@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from nanospeech import InputError, OutputOptions, SampleOptions, Speaker, load_engine
-from nanospeech.audio.loudness import loudness, true_peak
+from nanospeech.audio.limiter import true_peak
+from nanospeech.audio.loudness import loudness
 from nanospeech.measure.pauses import measure, silence_at
 from nanospeech.speech.chunks import CROSS_FADE, Chunk, Mark
 from nanospeech.speech.pauses import LEAD, find_marks, levels, set_pauses
