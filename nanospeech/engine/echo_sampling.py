@@ -1,16 +1,56 @@
-"""Echo sampling: Euler steps for EchoDiT, and where its speech ends. Knows no tensors."""
+"""Echo sampling: EchoDiT's options and Euler steps; where its speech ends. Knows no tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from nanospeech.architectures import EchoOptions
+from nanospeech.config import SampleOptions
+from nanospeech.errors import InputError
 
 LAST = 0.999  # of the times: at 1 the velocity says nothing
 WINDOW, FLAT_STD, FLAT_MEAN = 20, 0.05, 0.1  # of latents that are silence
+
+
+def echo_options(
+    options: SampleOptions | EchoOptions | None, own: EchoOptions | None = None
+) -> EchoOptions:
+    """Echo's own options, or those that the others amount to.
+
+    Args:
+        options: those asked for; None is the model's own.
+        own: the model's.
+
+    Raises:
+        InputError: a solver that models of latents do not know.
+    """
+    own = own or EchoOptions()
+    if options is None:
+        return own
+    if isinstance(options, EchoOptions):
+        return options
+    if options.method != "euler":
+        raise InputError(f"method is {options.method!r}; models of latents know euler alone")
+    strength = own.cfg_text if options.cfg_strength is None else options.cfg_strength
+    speaker = (
+        own.cfg_speaker
+        if options.cfg_strength is None or own.cfg_text == 0
+        else (own.cfg_speaker * strength / own.cfg_text)
+    )
+    asked = (options.cfg_from, options.cfg_until) != (0, 1)
+    return replace(
+        own,
+        steps=own.steps if options.steps is None else options.steps,
+        cfg_text=strength,
+        cfg_speaker=speaker,
+        cfg_min_t=1 - options.cfg_until if asked else own.cfg_min_t,
+        cfg_max_t=1 - options.cfg_from if asked else own.cfg_max_t,
+        truncation=own.truncation if options.temperature is None else options.temperature,
+    )
 
 
 def euler(velocity: Callable[[float, Any], Any], x: Any, o: EchoOptions) -> Iterator[Any]:

@@ -7,7 +7,6 @@ and x, noise and results have a length of their own. Times are the network's: 1 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from nanospeech.release.folder import CODEC
 from . import checks
 from .base import Engine
 from .codec_streaming import decode_pieces, whole_hops
-from .echo_sampling import euler
+from .echo_sampling import echo_options, euler
 from .hooks import Device
 from .latent_text import ReadsTexts
 
@@ -217,7 +216,7 @@ class LatentEngine(ReadsTexts, Engine):
         Raises:
             InputError: shapes that do not fit together, or ids outside the vocabulary.
         """
-        o = self.echo_options(options)
+        o = echo_options(options, self.config.echo_sampling)
         x = checks.mels(noise_BNC, "noise_BNC", self.config)
         lens = checks.lengths(lens_B, "lens_B", len(x), x.shape[1])
         span = self.span(lens, seconds_B)
@@ -268,7 +267,7 @@ class LatentEngine(ReadsTexts, Engine):
                 contexts, masks, _ = self.conditions(cond_BSC, text_BT, span, prompt_frames_B)
                 contexts, before = self.continued(contexts, said, start, total - start)
                 masks = [np.ones(noise.shape[:2], bool), before, *masks]
-                o = self.echo_options(options)
+                o = echo_options(options, self.config.echo_sampling)
                 velocity = self.echo_velocity(contexts, masks, o, start, None)
                 state = start_state = self.array((noise * o.truncation).astype(np.float32))
                 for state in euler(velocity, start_state, o):
@@ -277,32 +276,6 @@ class LatentEngine(ReadsTexts, Engine):
                 block = self.numpy(state) * audio.mel_std + audio.mel_mean
             yield block
             said = np.concatenate([said, block], 1)
-
-    def echo_options(self, options: SampleOptions | EchoOptions | None) -> EchoOptions:
-        """Echo's own options, or those that the others amount to."""
-        own = self.config.echo_sampling or EchoOptions()
-        if options is None:
-            return own
-        if isinstance(options, EchoOptions):
-            return options
-        if options.method != "euler":
-            raise InputError(f"method is {options.method!r}; models of latents know euler alone")
-        strength = own.cfg_text if options.cfg_strength is None else options.cfg_strength
-        speaker = (
-            own.cfg_speaker
-            if options.cfg_strength is None or own.cfg_text == 0
-            else (own.cfg_speaker * strength / own.cfg_text)
-        )
-        asked = (options.cfg_from, options.cfg_until) != (0, 1)
-        return replace(
-            own,
-            steps=own.steps if options.steps is None else options.steps,
-            cfg_text=strength,
-            cfg_speaker=speaker,
-            cfg_min_t=1 - options.cfg_until if asked else own.cfg_min_t,
-            cfg_max_t=1 - options.cfg_from if asked else own.cfg_max_t,
-            truncation=own.truncation if options.temperature is None else options.temperature,
-        )
 
     def echo_velocity(
         self,
