@@ -38,7 +38,6 @@ from nanospeech.text.traced import Traced
 from nanospeech.text.written import Written
 
 from . import batching, beginning, script, streaming
-from . import chunks as speech
 from . import durations as lengths
 from .batching import step_bar
 from .chunks import CROSS_FADE, Chunk, Utterance
@@ -46,7 +45,7 @@ from .durations import DURATIONS, Lengths, choose_durations
 from .latents import any_prompt
 from .marked import directed
 from .network import network_for
-from .pauses import Paced, find_marks, set_pauses
+from .pauses import find_marks, set_pauses
 from .script import Part, check_speech, spoken_text
 from .words import Piece, Timeline, choose_aligner, heard
 
@@ -318,28 +317,8 @@ class Speaker:
             mel = beginning.sample(who, chunk, self.options, step, early and not index)
             paced = set_pauses(who.engine, mel, chunk, self.output, first=not index)
             timeline.add(mel, chunk, paced, index)
-            yield timeline.counted(paced.padded(who._wave(paced, early, ahead)))
-
-    def _wave(
-        self, paced: Paced, early: bool, ahead: streaming.Peekable[Part]
-    ) -> Iterator[np.ndarray]:
-        """A chunk's wave in pieces, with the silence behind it if another chunk follows."""
-        if early:
-            pieces = streaming.vocode_chunk(self.engine, self.prompt, paced.mel)
-        else:
-            pieces = speech.vocode(self.engine, self.prompt, [paced.mel])
-        done, last = 0, paced.samples(self.engine.config.audio.hop_length)
-        for piece in pieces:
-            cut, done = last - done, done + len(piece)
-            if not 0 <= cut < len(piece):
-                yield piece
-                continue
-            if cut:
-                yield piece[:cut]
-            if not ahead.more():  # which is asked late: it may still be written
-                break
-            yield piece[cut:]
-        self.engine.clear_cache()
+            wave = streaming.vocode_paced(who.engine, who.prompt, paced, early, ahead)
+            yield timeline.counted(paced.padded(wave))
 
     def speak(
         self,

@@ -16,7 +16,9 @@ from nanospeech.release.voices import Prompt
 from nanospeech.text.language import Language
 from nanospeech.text.sentences import byte_length, pack, split_clauses, split_sentences
 
+from . import chunks
 from .chunks import finish, in_context
+from .pauses import Paced
 
 FIRST_SECONDS = 1.2  # about the length of a stream's first chunk
 LEAST_SECONDS = 0.6  # shorter clauses are not split from their sentence
@@ -173,3 +175,30 @@ def vocode_chunk(engine: Any, prompt: Prompt, mel: np.ndarray) -> Iterator[np.nd
     for wave in pieces:
         begins, done = done == 0, done + len(wave)
         yield finish(wave, prompt, rate, begins, done == total)
+
+
+def vocode_paced(
+    engine: Any, prompt: Prompt, paced: Paced, early: bool, ahead: Peekable[Any]
+) -> Iterator[np.ndarray]:
+    """A chunk's wave in pieces, with the silence behind it if another chunk follows.
+
+    Args:
+        early: decode it in pieces; else at once.
+        ahead: the chunks that follow.
+    """
+    if early:
+        pieces = vocode_chunk(engine, prompt, paced.mel)
+    else:
+        pieces = chunks.vocode(engine, prompt, [paced.mel])
+    done, last = 0, paced.samples(engine.config.audio.hop_length)
+    for piece in pieces:
+        cut, done = last - done, done + len(piece)
+        if not 0 <= cut < len(piece):
+            yield piece
+            continue
+        if cut:
+            yield piece[:cut]
+        if not ahead.more():  # which is asked late: it may still be written
+            break
+        yield piece[cut:]
+    engine.clear_cache()
