@@ -1,6 +1,7 @@
 """Initial: a release folder's speech model as an objective to train on. Trains nothing.
 
-Its vocabulary may get more tokens; adapters are added by nanospeech_torch/adapters.py.
+Its vocabulary may get more tokens, and its network more parts; adapters are added by
+nanospeech_torch/adapters.py.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nanospeech.config import DurationConfig
+from nanospeech.config import DiTConfig, DurationConfig
 from nanospeech.errors import InputError
 from nanospeech.release.folder import DURATION, MODEL, Release, open_release
 from nanospeech.release.tensors import check_tensors
@@ -111,6 +112,35 @@ def extend(
     table = torch.cat([whole[: known + 1], torch.stack(starts) + NOISE * rows.std(0) * draw])
     config = dataclasses.replace(config, text_num_embeds=known + len(added))
     return config, {**tensors, EMBEDDING: table}
+
+
+def grown(known: DiT, wanted: DiTConfig) -> DiT:
+    """The network extended to `wanted`, or itself if nothing is new.
+
+    New blocks stand evenly between the old ones and are identities at first, as their adaLN starts
+    at zero (DiT, arXiv 2212.09748); networks without adaln_zero do not grow deeper.
+    """
+    have = known.config
+    more: dict[str, int] = {}
+    if known.aligner is not None and not have.aligner_dim and wanted.aligner_dim:
+        more["aligner_dim"] = wanted.aligner_dim
+    if not have.prompt_dim and wanted.prompt_dim:
+        more["prompt_dim"] = wanted.prompt_dim
+    if have.adaln_zero and wanted.depth > have.depth:
+        more["depth"] = wanted.depth
+    if not more:
+        return known
+    larger = DiT(dataclasses.replace(have, **more))
+    places = [i * larger.config.depth // have.depth for i in range(have.depth)]
+    state = {}
+    for name, tensor in known.state_dict().items():
+        head, _, rest = name.partition(".")
+        if head == "transformer_blocks":
+            number, _, rest = rest.partition(".")
+            name = f"{head}.{places[int(number)]}.{rest}"
+        state[name] = tensor
+    larger.load_state_dict({**larger.state_dict(), **state})
+    return larger
 
 
 def duration_state(release: Release, objective: Nanospeech) -> dict[str, Any] | None:

@@ -44,7 +44,7 @@ from nanospeech_torch.train.scale.profile import vocoder_flops
 from nanospeech_torch.vocoder import Vocos, sanitize
 
 from .config import DataConfig, RunConfig
-from .initial import float_weights, load_objective
+from .initial import float_weights, grown, load_objective
 from .scale import estimate
 
 TRAINERS: dict[str, type[Trainer]] = {
@@ -276,35 +276,6 @@ def start_from(config: RunConfig, tokenizer: Tokenizer) -> Nanospeech:
     if config.parallel.shard > 1 or config.parallel.tensor > 1:
         raise InputError("initial starts a model that is whole on every process: shard, tensor: 1")
     return objective
-
-
-def grown(known: DiT, wanted: DiTConfig) -> DiT:
-    """The network extended to `wanted`, or itself if nothing is new.
-
-    New blocks stand evenly between the old ones and are identities at first, as their adaLN starts
-    at zero (DiT, arXiv 2212.09748); networks without adaln_zero do not grow deeper.
-    """
-    have = known.config
-    more: dict[str, int] = {}
-    if known.aligner is not None and not have.aligner_dim and wanted.aligner_dim:
-        more["aligner_dim"] = wanted.aligner_dim
-    if not have.prompt_dim and wanted.prompt_dim:
-        more["prompt_dim"] = wanted.prompt_dim
-    if have.adaln_zero and wanted.depth > have.depth:
-        more["depth"] = wanted.depth
-    if not more:
-        return known
-    larger = DiT(replace(have, **more))
-    places = [i * larger.config.depth // have.depth for i in range(have.depth)]
-    state = {}
-    for name, tensor in known.state_dict().items():
-        head, _, rest = name.partition(".")
-        if head == "transformer_blocks":
-            number, _, rest = rest.partition(".")
-            name = f"{head}.{places[int(number)]}.{rest}"
-        state[name] = tensor
-    larger.load_state_dict({**larger.state_dict(), **state})
-    return larger
 
 
 def build_trainer(config: RunConfig, **accelerate_kwargs: Any) -> Trainer:
