@@ -1,6 +1,6 @@
 """Pairing: clips that wait for another clip of their speaker, one becoming the other's prompt.
 
-speech.py decides which clips are to be paired, and joins pairs. Draws nothing.
+speech.py decides which clips are to be paired, and in which order. Draws nothing.
 """
 
 from __future__ import annotations
@@ -147,3 +147,24 @@ class RefTable:
 def cost(item: dict) -> int:
     """About how many bytes a waiting clip holds."""
     return weight(item) + OBJECTS
+
+
+def joined(first: dict, second: dict) -> dict:
+    """Two decoded clips as one item; the seam is the frame at which the second begins.
+
+    A reference without its words makes the item "wordless" up to the seam.
+    """
+    mel = np.concatenate([first["mel"], second["mel"]])
+    return {
+        "key": f"{first['key']}+{second['key']}",
+        "text": f"{first['text']} {second['text']}".strip(),
+        "texts": (first["text"], second["text"]),
+        "frames": len(mel),
+        "mel": mel,
+        "seam": len(first["mel"]),
+        "wordless": 0 if first["text"] else len(first["mel"]),
+        "speaker": second["speaker"],
+        "refs": [*first["refs"], *second["refs"]],
+        "epoch": second["epoch"],
+        "piece": 0,
+    }

@@ -26,6 +26,7 @@ from .batches import Batches, BatchPlan, Loaded, Prefetch, StreamOptions
 from .clips import AUDIO_KEYS, Skip
 from .heard import coloured, in_room, narrowed, quiet_start, spoiled, stretched, warped
 from .order import StreamState
+from .pairing import joined
 
 STRETCH = 0.15  # log of the largest factor of speed on a pair
 
@@ -38,7 +39,6 @@ __all__ = [
     "SpeechBatches",
     "StreamOptions",
     "StreamState",
-    "joined",
     "pad",
     "warped",
 ]
@@ -352,27 +352,6 @@ class DurationBatches(SpeechBatches):
             known=torch.tensor([i["known"] for i in items]),
         )
         return batch, [i["text"] for i in items]
-
-
-def joined(first: dict, second: dict) -> dict:
-    """Two decoded clips as one item; the seam is the frame at which the second begins.
-
-    A reference without its words makes the item "wordless" up to the seam.
-    """
-    mel = np.concatenate([first["mel"], second["mel"]])
-    return {
-        "key": f"{first['key']}+{second['key']}",
-        "text": f"{first['text']} {second['text']}".strip(),
-        "texts": (first["text"], second["text"]),
-        "frames": len(mel),
-        "mel": mel,
-        "seam": len(first["mel"]),
-        "wordless": 0 if first["text"] else len(first["mel"]),
-        "speaker": second["speaker"],
-        "refs": [*first["refs"], *second["refs"]],
-        "epoch": second["epoch"],
-        "piece": 0,
-    }
 
 
 def pad(mels: list, tokens: list, draws: list, length: int, width: int) -> Batch:
