@@ -1,8 +1,10 @@
-"""Layouts: quotes in the texts of tables, and what a table says that is not true of the clips."""
+"""Layouts: how each is known and read, and what a table says that is not true of the clips."""
 
 from __future__ import annotations
 
+import csv
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +13,13 @@ import soundfile as sf
 
 from nanospeech.commands.prepare import main
 from nanospeech.config import AudioConfig
-from nanospeech.corpus.layouts import find
+from nanospeech.corpus import layouts
+from nanospeech.corpus.layouts import find, unique_keys
 from nanospeech.errors import InputError
 from nanospeech.evaluate.items import from_folder
 from nanospeech_torch.train.data import clips
+
+from .test_shards import FIXTURES, LIBRITTS, LJSPEECH, SHARD, WAV
 
 TEXTS = ['"Well," he said.', "Good morning to you.", 'He left "early" today."']
 
@@ -25,6 +30,86 @@ def waves(tmp_path) -> Path:
     for n in range(3):
         sf.write(tmp_path / f"{n}.wav", 0.1 * rng.standard_normal(44_100), 44_100)
     return tmp_path
+
+
+def test_layouts_are_recognised():
+    assert [layouts.detect(p) for p in (LIBRITTS, LJSPEECH, SHARD, FIXTURES)] == [
+        "libritts",
+        "ljspeech",
+        "webdataset",
+        "webdataset",
+    ]
+    with pytest.raises(InputError, match="cannot tell the layout"):
+        layouts.detect(LJSPEECH / "wavs")
+
+
+def test_libritts_has_readers_and_ljspeech_reads_the_normalised_text(tmp_path):
+    samples, skips = find([LIBRITTS])
+    assert not skips and [s.speaker for s in samples] == ["9001", "9002"]
+    for s in samples:
+        beside = s.audio.path.with_suffix(".normalized.txt")
+        assert s.text == beside.read_text(encoding="utf-8").strip()
+    folder = Path(shutil.copytree(LJSPEECH, tmp_path / "lj"))
+    (folder / "metadata.csv").write_text(
+        "LJ001-0002|in 1455|in fourteen fifty-five\nLJ001-0008|has never|\nLJ001-0099|a|b\noops\n",
+        encoding="utf-8",
+    )
+    samples, skips = find([folder])
+    assert [s.text for s in samples] == ["in fourteen fifty-five", "has never"]
+    assert [s.reason for s in skips] == ["no audio file", "no transcript"]
+
+
+def test_a_folder_of_recordings_with_a_text_beside_each(tmp_path):
+    (tmp_path / "more").mkdir()
+    for name, text in (("a.wav", "one\n"), ("more/a.FLAC", "two  words"), ("b.wav", "")):
+        shutil.copy(WAV, tmp_path / name)
+        (tmp_path / name).with_suffix(".txt").write_text(text, encoding="utf-8-sig")
+    shutil.copy(WAV, tmp_path / "c.wav")
+    shutil.copy(WAV, tmp_path / "a.mp3")  # of the same recording as a.wav
+    assert layouts.detect(tmp_path) == "folder"
+    samples, skips = find([tmp_path])
+    assert [(s.text, s.audio.path.name) for s in samples] == [
+        ("one", "a.mp3"),
+        ("two words", "a.FLAC"),
+    ]
+    assert len({s.key for s in samples}) == 2 and all(s.speaker is None for s in samples)
+    assert [(s.name, s.reason) for s in skips] == [("b", "empty text"), ("c", "no transcript")]
+
+
+def test_manifests_of_both_kinds_say_the_same(tmp_path):
+    shutil.copy(WAV, tmp_path / "one.wav")
+    rows = [
+        {"audio": "one.wav", "text": 'She said, "never".', "speaker": "anna", "mood": "calm"},
+        {"audio": "gone.wav", "text": "not there", "speaker": "", "mood": ""},
+        {"audio": "one.wav", "text": "  ", "speaker": "", "mood": ""},
+    ]
+    with (tmp_path / "a.csv").open("w", newline="", encoding="utf-8-sig") as f:
+        writer = csv.DictWriter(f, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    lines = "\n".join(map(json.dumps, rows))
+    (tmp_path / "a.jsonl").write_text(lines + "\n{broken\n[1]\n", encoding="utf-8")
+    (from_csv, csv_skips), (from_jsonl, skips) = (
+        find([tmp_path / "a.csv"]),
+        find([tmp_path / "a.jsonl"]),
+    )
+    assert from_csv == from_jsonl and len(from_csv) == 1
+    assert from_csv[0].speaker == "anna" and from_csv[0].extra == {"mood": "calm"}
+    assert [s.reason for s in csv_skips] == ["no audio file", "empty text"]
+    assert [s.reason for s in skips[2:]] == ["unreadable row", "unreadable row"]
+    (tmp_path / "b.csv").write_text("file;words\n", encoding="utf-8")
+    with pytest.raises(InputError, match="columns audio and text"):
+        find([tmp_path / "b.csv"])
+
+
+def test_keys_are_unique_and_have_no_dots():
+    parts = [("d", "a", "x.1"), ("d", "b", "x.1"), ("d", "c", "y"), ("e", "a", "x.1")]
+    parts += [("d", "c", "y"), ("d", "c", "y-2"), ("", "日本"), ("", "")]
+    keys = unique_keys(parts)
+    assert len(set(keys)) == len(parts)
+    assert all(key and "." not in key and "/" not in key and key.isascii() for key in keys)
+    assert unique_keys([("d", "1", "a"), ("d", "1", "b")]) == ["a", "b"]
+    assert unique_keys([("d", "1", "a"), ("d", "2", "a")]) == ["1_a", "2_a"]
 
 
 def test_quotes_in_tables_with_tabs_are_part_of_the_text(waves):
