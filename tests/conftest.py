@@ -41,13 +41,20 @@ if importlib.util.find_spec("torch"):
 # the files that take longest, longest first: with few processes none is left for the end
 LONGEST = (
     "train/test_parallel.py",
-    "test_package.py",
+    "train/test_speed.py",
     "train/test_signals.py",
-    "train/test_resume.py",
-    "scripts/test_recipe.py",
+    "test_package.py",
     "engine/test_compiled.py",
-    "scripts/test_bench.py",
+    "train/test_resume.py",
     "train/test_launch.py",
+    "release/test_default_voice.py",
+    "scripts/test_bench.py",
+    "train/test_trainer.py",
+    "scripts/test_recipe.py",
+    "speech/test_batch.py",
+    "release/test_voice_weights.py",
+    "release/test_sharded.py",
+    "commands/test_guide.py",
 )
 
 

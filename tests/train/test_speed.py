@@ -202,6 +202,7 @@ def test_cuda_graphs_of_shared_blocks_are_recorded_for_each():
     assert recorded("published", "reduce-overhead", sharded=True) == (depth, depth)
 
 
+@SLOW
 def test_one_graph_computes_checkpointed_blocks_again():
     assert recorded("aligned", "max-autotune", checkpoint_interval=2) == (1, 1)
 
