@@ -196,10 +196,14 @@ def test_cuda_graphs_hold_all_blocks_at_once(kind):
     assert recorded(kind, "reduce-overhead") == (1, 1)
 
 
-def test_cuda_graphs_of_shared_blocks_are_recorded_for_each():
+@pytest.mark.parametrize(
+    ("mode", "sharded"),
+    # "default": why the blocks of one process are not shared
+    [pytest.param("default", False, marks=SLOW), ("reduce-overhead", True)],
+)
+def test_cuda_graphs_of_shared_blocks_are_recorded_for_each(mode, sharded):
     depth = shaken("published").transformer.config.depth
-    assert recorded("published", "default") == (depth, depth)  # why they are not shared
-    assert recorded("published", "reduce-overhead", sharded=True) == (depth, depth)
+    assert recorded("published", mode, sharded=sharded) == (depth, depth)
 
 
 @SLOW
