@@ -118,11 +118,12 @@ def test_threads_may_share_an_engine_on_the_cpu(tiny_aligned, engine_of, compile
         assert np.abs(wave - wanted).max() <= 1e-3
 
 
-def test_threads_may_speak_one_text_for_the_first_time(tiny_aligned):
+@pytest.mark.parametrize("rounds", [30, pytest.param(100, marks=pytest.mark.slow)])
+def test_threads_may_speak_one_text_for_the_first_time(tiny_aligned, rounds):
     engine = load_engine(tiny_aligned, "mlx", "cpu", compile=False)
     given = items(engine, 75)
     wanted = engine.sample(**given, options=OPTIONS)
-    for _ in range(30):  # two that compute one lazy array crash, or wait for ever, now and then
+    for _ in range(rounds):  # two that compute one lazy array crash, or wait for ever, at times
         engine.embedded = (None, None, None)
         for mel in together(*[lambda: engine.sample(**given, options=OPTIONS)] * 4):
             assert np.abs(mel - wanted).max() <= 1e-3
