@@ -111,6 +111,20 @@ def build_parser() -> argparse.ArgumentParser:
         help="spread of the noise that it speaks from when none is asked for (default: 1)",
     )
     parser.add_argument(
+        "--cfg",
+        type=float,
+        dest="cfg_strength",
+        metavar="N",
+        help="guidance strength when none is asked for (default: 3)",
+    )
+    parser.add_argument(
+        "--cfg-rescale",
+        type=float,
+        metavar="SHARE",
+        help="of guidance's overshoot to take back when none is asked for: 1 keeps the spread of a"
+        " mel without guidance (default: 0)",
+    )
+    parser.add_argument(
         "--prompt-codec",
         choices=["mp3"],
         help="the recordings of training were MP3s, as `prepare shards` makes them: recordings to "

@@ -122,6 +122,8 @@ def changed(read: Model, o: ConvertOptions) -> Model:
         "name",
         "default_voice",
         "temperature",
+        "cfg_strength",
+        "cfg_rescale",
         "leading_pause",
         "prompt_codec",
         "imitates",
@@ -151,9 +153,11 @@ def changed(read: Model, o: ConvertOptions) -> Model:
     elif o.student_voices is not None:
         raise InputError("--student-voices goes with --student: which run's or folder's?")
     elif config.student is not None and (
-        o.voices is not None or o.temperature not in (None, read.config.temperature)
+        o.voices is not None
+        or o.temperature not in (None, read.config.temperature)
+        or o.cfg_rescale not in (None, read.config.cfg_rescale)
     ):
-        what = "other voices" if o.voices is not None else "another temperature"
+        what = "other voices" if o.voices is not None else "another temperature or cfg_rescale"
         log.warning("the student is left out: it was taught with %s", what)
         config = dataclasses.replace(config, student=None)
         del parts["student"]

@@ -37,7 +37,8 @@ class ConvertOptions:
         weights: "ema" or "raw".
         dtype: "float16" or "float32", of what is not packed; None is float16, but for other
             projects' checkpoints that are not, which are kept as they are in float32.
-        name, default_voice, temperature, leading_pause, prompt_codec, imitates: for config.json.
+        name, default_voice, temperature, cfg_strength, cfg_rescale, leading_pause, prompt_codec,
+            imitates: for config.json.
         kind: whose checkpoint it is, a name of kinds.KINDS; None finds it out.
         config: YAML or JSON file of a foreign checkpoint; by default the YAML file beside it.
         licence: identifier of the weights' licence, such as "apache-2.0", for the model card; by
@@ -69,6 +70,8 @@ class ConvertOptions:
     default_voice: str | None = None
     card: str | Path | None = None
     temperature: float | None = None
+    cfg_strength: float | None = None
+    cfg_rescale: float | None = None
     leading_pause: float | None = None
     prompt_codec: str | None = None
     smooth: float | None = None

@@ -114,6 +114,8 @@ class ModelConfig:
     # Guidance strength when none is asked for; 0 for models that learnt their guidance
     # (loss.model_guidance, arXiv 2502.12154).
     cfg_strength: float = 3.0
+    # Share of guidance's overshoot that is taken back when none is asked for (arXiv 2305.08891)
+    cfg_rescale: float = 0.0
     steps: int = STEPS  # of the solver when none are asked for
     step_counts: tuple = ()  # those that a distilled model was made for; (): any
     # Standard deviation of the initial noise when none is asked for (Glow-TTS, arXiv 2005.11129,
@@ -161,6 +163,8 @@ class ModelConfig:
             raise InputError(f"prompt_codec is for 24 kHz, and this is {self.audio.sample_rate} Hz")
         if not 0 <= self.cfg_strength <= 100:
             raise InputError(f"cfg_strength is {self.cfg_strength}, should be 0 to 100")
+        if not 0 <= self.cfg_rescale <= 1:
+            raise InputError(f"cfg_rescale is {self.cfg_rescale}, should be 0 to 1")
         if self.tokenizer not in TOKENIZERS:
             raise InputError(f"tokenizer {self.tokenizer!r}; choose from {TOKENIZERS}")
         if self.student and not self.student.voices and not self.imitates:
@@ -214,7 +218,7 @@ class ModelConfig:
         return self.echo.text_vocab if self.echo else self.dit.text_num_embeds
 
     def chosen(self, options: SampleOptions, name: str) -> float:
-        """A cfg_strength, temperature or steps that is asked for, else the model's own."""
+        """A cfg_strength, cfg_rescale, temperature or steps: what is asked for, else the own."""
         asked = getattr(options, name)
         return getattr(self, name) if asked is None else asked
 
@@ -275,6 +279,11 @@ class SampleOptions:
         0.0, "guide from this time on (0 is noise, 1 speech); a step without costs half"
     )
     cfg_until: float = option(1.0, "guide up to this time; beyond it a step costs half")
+    cfg_rescale: float | None = option(
+        None,
+        "share of guidance's overshoot to take back: 1 keeps the spread of a mel without guidance,"
+        " 0 is off",
+    )
     temperature: float | None = option(
         None, "standard deviation of the initial noise: below 1 is clearer and less varied"
     )
@@ -305,6 +314,8 @@ class SampleOptions:
                 f"cfg_from is {self.cfg_from} and cfg_until {self.cfg_until}; choose times with"
                 " 0 <= cfg_from <= cfg_until <= 1"
             )
+        if self.cfg_rescale is not None and not 0 <= self.cfg_rescale <= 1:
+            raise InputError(f"cfg_rescale is {self.cfg_rescale}; choose 0 to 1")
         if self.temperature is not None and not 0 <= self.temperature <= 2:
             raise InputError(f"temperature is {self.temperature}; choose 0 to 2")
         if self.sway_sampling_coef is not None and not -1 <= self.sway_sampling_coef <= 2 / (

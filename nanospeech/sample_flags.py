@@ -17,11 +17,13 @@ FLAGS = {
     "zero_init": "--zero-init",
     "cfg_from": "--cfg-from",
     "cfg_until": "--cfg-until",
+    "cfg_rescale": "--cfg-rescale",
     "temperature": "--temperature",
 }
 OWN = {  # defaults that a release folder has
     "steps": f"the model's own, mostly {STEPS}",
     "cfg_strength": "the voice's or the model's own, mostly 3",
+    "cfg_rescale": "the model's own, mostly 0",
     "temperature": "the model's own, mostly 1",
 }
 CHOICES = {"method": METHODS, "schedule": SCHEDULES, "guidance": GUIDANCES}

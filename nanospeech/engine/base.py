@@ -23,7 +23,14 @@ from . import checks
 from .compiled import FewLengths
 from .conditioning import Conditioning
 from .hooks import Device
-from .sampling import OWN_EPSS, best_scale, guide, integrate, time_grid
+from .sampling import (
+    OWN_EPSS,
+    best_scale,
+    guide,
+    integrate,
+    rescaled_velocity,
+    time_grid,
+)
 
 DTYPES = ("float32", "float16", "bfloat16")
 # Parts of the speech model that are always float32: they determine durations, which must not depend
@@ -245,8 +252,8 @@ class Engine(Conditioning):
         Args:
             conditions: normalised condition mel, text states of each patch, lengths or None.
             filler_BND: the states without text.
-            fresh_BN: true in frames of new speech. CFG-Zero*'s scale is computed over these, as
-                velocities are not trained in a prompt's frames or in padding.
+            fresh_BN: true in frames of new speech. CFG-Zero*'s scale and the rescaling of guidance
+                go by these, as velocities are not trained in a prompt's frames or in padding.
         """
         normal, states, lens = conditions
         strength = self.config.chosen(options, "cfg_strength")
@@ -264,6 +271,7 @@ class Engine(Conditioning):
             lens = None if lens is None else self.concat(lens, lens)
             twice = self.concat(normal, normal * 0), self.concat(states, filler_BND), lens
         weight = self.array(fresh_BN[..., None].astype(np.float32))
+        share = self.config.chosen(options, "cfg_rescale")
 
         def velocity(t: float, x_BNM: Device) -> Device:
             guides = strength > 0 and options.cfg_from <= t <= options.cfg_until
@@ -276,7 +284,10 @@ class Engine(Conditioning):
             with_text, without = v[: len(x_BNM)], v[len(x_BNM) :]
             if options.guidance == "cfg-zero":
                 without = without * best_scale(with_text, without, weight)
-            return guide(with_text, without, strength)
+            found = guide(with_text, without, strength)
+            if share == 0:
+                return found
+            return rescaled_velocity(found, with_text, x_BNM, t, weight, share)
 
         return velocity
 

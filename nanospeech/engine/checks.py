@@ -157,6 +157,12 @@ def distilled(config: ModelConfig, options: SampleOptions) -> None:
                 f"{name} is {got}, but {config.name} is distilled: its steps were taught with"
                 f" {name} {want}; leave it out, or speak with the model that it was made from"
             )
+    if options.cfg_rescale not in (None, config.cfg_rescale):
+        raise InputError(
+            f"cfg_rescale is {options.cfg_rescale:g}, but {config.name} is distilled: it was taught"
+            f" with {config.cfg_rescale:g}; leave it out, or speak with the model that it was made"
+            " from"
+        )
     steps = config.chosen(options, "steps")
     if config.step_counts and steps not in config.step_counts:
         counts = ", ".join(map(str, config.step_counts))

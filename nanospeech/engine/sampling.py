@@ -129,6 +129,50 @@ def best_scale(v_BNM: Any, onto_BNM: Any, weight_BN1: Any) -> Any:
     return (along + 1e-8) / (square + 1e-8)
 
 
+def rescale(guided_BNM: Any, conditional_BNM: Any, weight_BN1: Any, share: Any) -> Any:
+    """Brings what guidance inflates back to the mean and the spread of the conditional estimate.
+
+    Strong guidance overshoots: pauses become too deep and peaks too loud. After Lin et al.
+    (arXiv 2305.08891, section 3.4, eqs. 15 and 16), who do so for the prediction of the image;
+    here it is the estimate of the mel, and its mean is kept as well.
+
+    Args:
+        guided_BNM: estimate of the mel with guidance.
+        conditional_BNM: the same without.
+        weight_BN1: 1 for the frames to go by, 0 for the others.
+        share: 1 brings it back in full, 0 not at all.
+
+    Returns:
+        (B, N, M).
+    """
+    count = weight_BN1.sum(axis=(1, 2), keepdims=True) * guided_BNM.shape[2] + 1e-8
+
+    def moments(x: Any) -> tuple[Any, Any]:
+        mean = (x * weight_BN1).sum(axis=(1, 2), keepdims=True) / count
+        square = ((x - mean) * (x - mean) * weight_BN1).sum(axis=(1, 2), keepdims=True) / count
+        return mean, square**0.5 + 1e-8
+
+    (mean, spread), (wanted, wide) = moments(guided_BNM), moments(conditional_BNM)
+    scale = 1 + share * (wide / spread - 1)
+    return mean + share * (wanted - mean) + scale * (guided_BNM - mean)
+
+
+def rescaled_velocity(
+    guided_BNM: Any, conditional_BNM: Any, x_BNM: Any, t: Any, weight_BN1: Any, share: Any
+) -> Any:
+    """A guided velocity whose estimate of the mel, x + (1 - t) v, is rescaled.
+
+    Args:
+        guided_BNM, conditional_BNM: velocities with guidance and without.
+        x_BNM: the state at time t.
+        t: a float, or (B, 1, 1).
+        weight_BN1, share: as of rescale.
+    """
+    rest = 1 - t + (t > 0.98) * 0.02  # no division by almost nothing
+    found, plain = x_BNM + rest * guided_BNM, x_BNM + rest * conditional_BNM
+    return (rescale(found, plain, weight_BN1, share) - x_BNM) / rest
+
+
 def noise(frames: int, n_mels: int, seed: int) -> np.ndarray:
     """Standard normal float32 (frames, n_mels); the same for every backend and device.
 

@@ -199,7 +199,7 @@ def export(
     source = read_source(args.run)
     tensors = blend(float_weights(release, MODEL), source.tensors, strength)
     base, filters = release.config, release.config.postfilter or PostfilterConfig()
-    sampling = {"steps": base.steps, "cfg_strength": base.cfg_strength}
+    sampling = {name: getattr(base, name) for name in ("steps", "cfg_strength", "cfg_rescale")}
     carried = {**source.config, "imitates": base.imitates, "sampling": sampling}
     carried["rules"] = base.rules
     state = {"model_state_dict": tensors, "config": carried, "vocab": source.vocab}

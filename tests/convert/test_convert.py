@@ -172,10 +172,11 @@ def test_a_release_folder_converts_to_itself(tiny_release, tmp_path):
     changed = tmp_path / "changed"
     vocoder = str(tiny_release / "vocoder.safetensors")
     options = ["--name", "other", "--temperature", "0.5", "--lead", "0.1", "--prompt-codec", "mp3"]
+    options += ["--cfg", "2", "--cfg-rescale", "0.7"]
     assert main([str(out), "--output", str(changed), *options, "--vocoder", vocoder]) == 0
     config = ModelConfig.load(changed / "config.json")
     assert (config.name, config.temperature, config.leading_pause) == ("other", 0.5, 0.1)
-    assert config.prompt_codec == "mp3"
+    assert (config.prompt_codec, config.cfg_strength, config.cfg_rescale) == ("mp3", 2, 0.7)
     assert config.default_voice == "tone"
     tensors = load_file(changed / "model.safetensors")
     assert {t.dtype for t in tensors.values()} == {np.dtype(np.float16)}

@@ -20,6 +20,8 @@ CASES = {
     "both-midpoint": SampleOptions("midpoint", 3, guidance="cfg-zero", zero_init=2),
     "interval": SampleOptions(steps=5, cfg_from=0.01, cfg_until=0.3),
     "interval-rk4": SampleOptions("rk4", 2, cfg_until=0.2, guidance="cfg-zero"),
+    "rescaled": SampleOptions(steps=3, cfg_rescale=1.0),
+    "rescaled-rk4": SampleOptions("rk4", 2, cfg_rescale=0.7, guidance="cfg-zero"),
     "unguided": SampleOptions(steps=3, cfg_strength=0.0),
 }
 TEXTS = ("hello there, general.", "how are you?")

@@ -18,6 +18,8 @@ from nanospeech.engine.sampling import (
     guide,
     integrate,
     noise,
+    rescale,
+    rescaled_velocity,
     share_frames,
     time_grid,
 )
@@ -141,6 +143,38 @@ def test_the_best_scale_is_that_of_a_multiple_and_the_nearest_of_all():
     assert np.array_equal(best_scale(v, onto, weight * 0), np.ones((3, 1, 1)))
 
 
+def test_rescaling_keeps_mean_and_spread_of_the_estimate_without_guidance():
+    rng = np.random.default_rng(0)
+    found, plain = 2 + 3 * rng.standard_normal((3, 9, 4)), 0.5 * rng.standard_normal((3, 9, 4))
+    weight = np.ones((3, 9, 1))
+    weight[0, 5:] = weight[1, :2] = 0
+    inside = [row[w[:, 0] > 0] for row, w in zip(plain, weight)]
+    whole, none, half = (rescale(found, plain, weight, share) for share in (1.0, 0.0, 0.5))
+    for row, w, want in zip(whole, weight, inside):
+        assert np.allclose(
+            (row[w[:, 0] > 0].mean(), row[w[:, 0] > 0].std()), (want.mean(), want.std())
+        )
+    assert np.allclose(none, found) and np.allclose(half, (whole + found) / 2)
+    bent = np.corrcoef(whole[2].ravel(), found[2].ravel())[0, 1]
+    assert np.isclose(bent, 1)  # a scale and a shift: what is louder stays so
+    spoilt = plain + 1e3 * (1 - weight)  # frames of no weight do not matter
+    assert np.allclose(rescale(found, spoilt, weight, 1.0), whole)
+    assert np.allclose(rescale(found, plain, weight * 0, 1.0), found)
+
+
+@pytest.mark.parametrize("t", [0.0, 0.3, 0.98])
+def test_a_rescaled_velocity_ends_at_the_rescaled_estimate(t):
+    found, plain, x = np.random.default_rng(1).standard_normal((3, 2, 9, 4))
+    weight = np.ones((2, 9, 1))
+    v = rescaled_velocity(found, plain, x, t, weight, 0.7)
+    wanted = rescale(x + (1 - t) * found, x + (1 - t) * plain, weight, 0.7)
+    assert np.abs(x + (1 - t) * v - wanted).max() < 1e-6
+    same = rescaled_velocity(found, found, x, t, weight, 1.0)
+    assert np.allclose(same, found, atol=1e-6)
+    times = np.full((2, 1, 1), t)  # a time for each item is the same
+    assert np.allclose(rescaled_velocity(found, plain, x, times, weight, 0.7), v)
+
+
 def test_noise_repeats_and_a_longer_draw_begins_with_the_shorter():
     assert np.array_equal(noise(9, 100, 5), noise(20, 100, 5)[:9])
     assert not np.array_equal(noise(9, 100, 5), noise(9, 100, 6))
@@ -188,6 +222,7 @@ def test_shared_frames_follow_the_weights():
         ({"cfg_from": 0.6, "cfg_until": 0.5}, "cfg_from is 0.6"),
         ({"cfg_until": float("nan")}, "cfg_until nan"),
         ({"temperature": -0.5}, "temperature is -0.5"),
+        ({"cfg_rescale": 1.5}, "cfg_rescale is 1.5; choose 0 to 1"),
     ],
 )
 def test_wrong_options_name_the_choices(fields, word):

@@ -255,6 +255,7 @@ def test_a_folder_of_recordings_becomes_a_voice(phonemes, tmp_path, capsys, how)
     imitates = how == "lora"
     settings = {
         "imitates": imitates, "temperature": 0.4, "leading_pause": 0.1, "cfg_strength": 2.0,
+        "cfg_rescale": 0.7,
         "steps": 5, "postfilter": PostfilterConfig(sharpen=0.6), "licence": "cc-by-4.0",
     }  # fmt: skip
     dataclasses.replace(open_release(base).config, **settings).save(base / "config.json")

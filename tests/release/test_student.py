@@ -109,6 +109,7 @@ def test_one_evaluation_a_step_and_two_of_the_model_itself(both, monkeypatch):
         {"cfg_strength": 4.5},
         {"cfg_until": 0.5},
         {"temperature": 0.2},
+        {"cfg_rescale": 0.5},
         {"schedule": "uniform"},
     ],
 )
@@ -182,7 +183,12 @@ def test_converting_keeps_it_packs_it_and_leaves_it_out_at_another_temperature(b
         np.testing.assert_allclose(packed[name], loaded[name], atol=2e-3)
     speaker = Speaker(load_engine(tmp_path / "packed", "torch", "cpu"), "other", seed=1)
     assert speaker.network == "student" and np.isfinite(speaker.speak(TEXT).wave).all()
-    for name, change in (("warm", {"temperature": 0.9}), ("new", {"voices": folder / "voices"})):
+    changes = {
+        "warm": {"temperature": 0.9},
+        "calm": {"cfg_rescale": 1.0},
+        "new": {"voices": folder / "voices"},
+    }
+    for name, change in changes.items():
         convert(folder, tmp_path / name, **change)
         assert load_config(tmp_path / name).student is None
         assert not (tmp_path / name / STUDENT).exists()
@@ -209,6 +215,8 @@ def test_a_run_of_all_voices_is_added_to_its_teacher(teacher, both, tmp_path):
     assert Speaker(load_engine(folder, "torch", "cpu"), "other").network == "student"
     for wrong, match in (
         ({"temperature": 0.9}, "was taught at temperature"),
+        ({"cfg_rescale": 1.0}, "was taught with cfg_rescale 0.0"),
+        ({"cfg_strength": 6.0}, "was taught guidance up to 5"),
         ({"voices": teacher / "voices"}, "--voices replaces"),
     ):
         with pytest.raises(InputError, match=match):

@@ -17,7 +17,7 @@ import torch
 
 from convert import convert
 from nanospeech.config import AudioConfig, ModelConfig, SampleOptions
-from nanospeech.engine.sampling import noise
+from nanospeech.engine.sampling import noise, rescaled_velocity
 from nanospeech.errors import InputError
 from nanospeech.load import load_engine
 from nanospeech.release.folder import load_config
@@ -73,10 +73,12 @@ def grid(count: int) -> list[float]:
     return [1 - cos(pi / 2 * i / count) for i in range(count + 1)]
 
 
-def distilled(kind: str, patch: int, **fields: Any) -> tuple[Distilled, Student, Teacher, Student]:
+def distilled(
+    kind: str, patch: int, cfg_rescale: float = 0.0, **fields: Any
+) -> tuple[Distilled, Student, Teacher, Student]:
     """The objective, and the networks of the student, the teacher and the average."""
     audio = AudioConfig(n_mels=BANDS, mel_mean=MEAN, mel_std=STD)
-    about = ModelConfig(audio=audio, temperature=SPREAD, cfg_strength=9.0)
+    about = ModelConfig(audio=audio, temperature=SPREAD, cfg_strength=9.0, cfg_rescale=cfg_rescale)
     student, teacher = Student(kind, patch, 1.0), Teacher(kind, patch, 0.7)
     settings = DistillConfig(max_strength=MOST, **fields)
     model = Distilled(student, about, teacher, settings, None)  # type: ignore[arg-type]
@@ -136,12 +138,14 @@ def test_the_target_is_the_mean_of_two_steps_of_the_teacher(kind, patch, count):
 
 
 @pytest.mark.parametrize(("kind", "patch"), [("none", 1), ("aligned", 2)])
-@pytest.mark.parametrize(("count", "parts"), [(2, 1), (2, 3), (3, 2), (6, 1)])
-def test_a_trajectory_is_the_teachers_own_way_from_the_noise(kind, patch, count, parts):
+@pytest.mark.parametrize(
+    ("count", "parts", "rescaled"), [(2, 1, 0.0), (2, 3, 1.0), (3, 2, 0.6), (6, 1, 0.0)]
+)
+def test_a_trajectory_is_the_teachers_own_way_from_the_noise(kind, patch, count, parts, rescaled):
     """Every step of it is learnt, with guidance of the strength that the time says."""
     also = () if count == 2 else (count,)
     model, student, teacher, average = distilled(
-        kind, patch, method="trajectory", steps=2, substeps=parts * count // 2, also=also
+        kind, patch, rescaled, method="trajectory", steps=2, substeps=parts * count // 2, also=also
     )
     assert not model.guided and model.distill.counts == (2, *also)
     model.count = count
@@ -161,7 +165,12 @@ def test_a_trajectory_is_the_teachers_own_way_from_the_noise(kind, patch, count,
                 given, free = (
                     answer(x, c, t, low, 0.7) for c, t in ((cond, text), (0 * cond, filler))
                 )
-                x = x + (high - low) * (given + MOST * share * (given - free))
+                guided = given + MOST * share * (given - free)
+                if rescaled:
+                    new = np.zeros((1, n, 1))
+                    new[:, slice(*SPANS[b])] = 1
+                    guided = rescaled_velocity(guided[None], given[None], x, low, new, rescaled)[0]
+                x = x + (high - low) * guided
             aim = (x - state) / (times[(step + 1) * parts] - begin)
             said = answer(state, cond, text, begin, 1.0) + 0.3 * share - 2.0 / count
             for i in range(*SPANS[b]):
@@ -178,14 +187,14 @@ def test_what_does_not_learn():
     reads, aligns = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
     student = Student("none", 1, 1.0)
     student.text_embed, student.aligner = reads, aligns  # type: ignore[assignment]
-    about = ModelConfig(temperature=0.4, cfg_strength=7)
+    about = ModelConfig(temperature=0.4, cfg_strength=7, cfg_rescale=0.7)
     settings = DistillConfig(voice="anna")
     made = Distilled(student, about, Teacher("none", 1, 1.0), settings, None)  # type: ignore
     assert not any(p.requires_grad for part in (reads, aligns) for p in part.parameters())
     assert student.table.requires_grad
     assert made.model_config()["sampling"] == {
         "steps": 4, "step_counts": [4, 8], "temperature": 0.4, "cfg_strength": 5.0,
-        "default_voice": "anna",
+        "cfg_rescale": 0.7, "default_voice": "anna",
     }  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from nanospeech.config import ModelConfig, option
-from nanospeech.engine.sampling import guide, time_grid
+from nanospeech.engine.sampling import guide, rescaled_velocity, time_grid
 from nanospeech.errors import InputError
 from nanospeech.release.voice_weights import is_thin
 from nanospeech_torch import layers
@@ -204,6 +204,7 @@ class Distilled(Nanospeech):
             "step_counts": list(c.counts),
             "temperature": self.about.temperature,
             "cfg_strength": min(self.about.cfg_strength, c.max_strength),
+            "cfg_rescale": self.about.cfg_rescale,
         }
         if c.voice == ALL:
             sampling["voices"] = list(self.names)
@@ -340,11 +341,17 @@ class Distilled(Nanospeech):
         texts = [self.text_states(network, b, *placed) for b in (batch, without)]
         text, both = torch.cat(texts), torch.cat([cond, torch.zeros_like(cond)])
         lens, strength = torch.cat([batch.lens, batch.lens]), strength_B[:, None, None]
+        share = self.about.cfg_rescale
+        valid = layers.length_mask(batch.lens, batch.mel.shape[1])
+        weight = (batch.span & valid)[..., None].float()
 
         def velocity(time_B: Tensor, state: Tensor) -> Tensor:
             twice, times = torch.cat([state, state]), torch.cat([time_B, time_B])
             given, free = network(twice, both, text, times, lens).float().chunk(2)
-            return guide(given, free, strength)
+            found = guide(given, free, strength)
+            if share == 0:
+                return found
+            return rescaled_velocity(found, given, state, time_B[:, None, None], weight, share)
 
         return velocity
 
