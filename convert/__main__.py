@@ -115,7 +115,7 @@ def build_parser() -> argparse.ArgumentParser:
         type=float,
         dest="cfg_strength",
         metavar="N",
-        help="guidance strength when none is asked for (default: 3)",
+        help="guidance strength when none is asked for (default: 3); a student keeps its own",
     )
     parser.add_argument(
         "--cfg-rescale",

@@ -153,11 +153,9 @@ def changed(read: Model, o: ConvertOptions) -> Model:
     elif o.student_voices is not None:
         raise InputError("--student-voices goes with --student: which run's or folder's?")
     elif config.student is not None and (
-        o.voices is not None
-        or o.temperature not in (None, read.config.temperature)
-        or o.cfg_rescale not in (None, read.config.cfg_rescale)
+        o.voices is not None or o.temperature not in (None, read.config.temperature)
     ):
-        what = "other voices" if o.voices is not None else "another temperature or cfg_rescale"
+        what = "other voices" if o.voices is not None else "another temperature"
         log.warning("the student is left out: it was taught with %s", what)
         config = dataclasses.replace(config, student=None)
         del parts["student"]

@@ -193,8 +193,8 @@ def add_student(
 
     Raises:
         InputError: it knows one voice alone, or none by name and the model does not imitate; or it
-            is a student of another model, at another temperature or cfg_rescale, or up to less
-            guidance than the model's.
+            is a student of another model, at another temperature or up to less guidance than the
+            model's.
         CheckpointError: it is no student.
     """
     source = read_source(find_checkpoint(path), weights)
@@ -215,16 +215,14 @@ def add_student(
             raise InputError(f"{path} is not a student of {config.name}: it reads text by others")
     if (taught := sampling.get("temperature", config.temperature)) != config.temperature:
         raise InputError(f"{path} was taught at temperature {taught}, not {config.temperature}")
-    if (rescaled := sampling.get("cfg_rescale", 0.0)) != config.cfg_rescale:
-        raise InputError(
-            f"{path} was taught with cfg_rescale {rescaled}, {config.name} has {config.cfg_rescale}"
-        )
-    if config.cfg_strength > dit.max_strength:
+    strength = sampling.get("cfg_strength", config.cfg_strength)
+    if strength > dit.max_strength:
         raise InputError(
             f"{path} was taught guidance up to {dit.max_strength:g}; {config.name} speaks with"
-            f" {config.cfg_strength:g}"
+            f" {strength:g}"
         )
     values = {k: sampling[k] for k in ("steps", "step_counts")}
+    values |= {k: sampling[k] for k in ("cfg_strength", "cfg_rescale") if k in sampling}
     if named is not None and voices:
         raise InputError(f"{path} was taught {', '.join(voices)} by name; leave out student_voices")
     values |= {"voices": list(voices or named or ()), "max_strength": dit.max_strength}

@@ -346,6 +346,10 @@ class StudentConfig:
     max_strength: float = 5.0  # greatest guidance strength
     steps: int = 4  # of the solver when none are asked for
     step_counts: tuple = (4,)  # all that it was taught
+    # Guidance with which it speaks where none is asked for, and how its teacher's was rescaled;
+    # None: as the model's.
+    cfg_strength: float | None = None
+    cfg_rescale: float | None = None
 
     def __post_init__(self):
         for name in ("voices", "step_counts"):
@@ -355,6 +359,13 @@ class StudentConfig:
         check_steps(self.steps, self.step_counts)
         if not 0 < self.max_strength <= 100:
             raise InputError(f"max_strength is {self.max_strength}; choose more than 0, up to 100")
+        if self.cfg_strength is not None and not 0 <= self.cfg_strength <= self.max_strength:
+            raise InputError(
+                f"cfg_strength is {self.cfg_strength}; choose 0 to max_strength,"
+                f" {self.max_strength:g}"
+            )
+        if self.cfg_rescale is not None and not 0 <= self.cfg_rescale <= 1:
+            raise InputError(f"cfg_rescale is {self.cfg_rescale}; choose 0 to 1")
 
 
 @dataclass(frozen=True)

@@ -183,8 +183,11 @@ class ModelConfig:
             raise InputError(f"{self.name} has no student")
         s = self.student
         dit = dataclasses.replace(self.dit, max_strength=s.max_strength)
+        guidance = {
+            n: v for n in ("cfg_strength", "cfg_rescale") if (v := getattr(s, n)) is not None
+        }
         return dataclasses.replace(
-            self, dit=dit, steps=s.steps, step_counts=s.step_counts, student=None
+            self, dit=dit, steps=s.steps, step_counts=s.step_counts, student=None, **guidance
         )
 
     def as_imitator(self, own: ModelConfig) -> ModelConfig:
