@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from enum import EnumMeta
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,23 @@ METADATA_CLASSES = {
 }
 
 
+def member(owner: Any, name: Any) -> Any:
+    """A member of an enumeration, in place of getattr.
+
+    Raises:
+        CheckpointError: anything else is asked for.
+    """
+    if isinstance(owner, EnumMeta) and name in owner.__members__:
+        return owner.__members__[name]
+    raise CheckpointError(f"a checkpoint's .metadata asks for {name} of {owner}; not loaded")
+
+
 class MetadataUnpickler(pickle.Unpickler):
     """Unpickles the classes of .metadata alone: a checkpoint cannot run code."""
 
     def find_class(self, module: str, name: str) -> Any:
+        if module in ("builtins", "__builtin__") and name == "getattr":
+            return member  # Python 3.11.0 to 3.11.3 pickles members of enumerations by getattr
         known = name in METADATA_CLASSES.get(module, ())
         if known or (module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)):
             return super().find_class(module, name)

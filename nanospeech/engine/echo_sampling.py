@@ -26,7 +26,7 @@ def echo_options(
         own: the model's.
 
     Raises:
-        InputError: a solver that models of latents do not know.
+        InputError: a solver, or a rescaling of guidance, that models of latents do not know.
     """
     own = own or EchoOptions()
     if options is None:
@@ -35,6 +35,11 @@ def echo_options(
         return options
     if options.method != "euler":
         raise InputError(f"method is {options.method!r}; models of latents know euler alone")
+    if options.cfg_rescale:
+        raise InputError(
+            f"cfg_rescale is {options.cfg_rescale:g}, but models of latents do not rescale"
+            " guidance; leave it out"
+        )
     strength = own.cfg_text if options.cfg_strength is None else options.cfg_strength
     speaker = (
         own.cfg_speaker

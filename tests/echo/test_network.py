@@ -200,6 +200,8 @@ def test_what_does_not_fit_is_refused(engines):
         engines["echo"].velocity(*given[:2], i["text"] + 200, i["t"])
     with pytest.raises(InputError, match="euler"):
         engines["echo"].sample(*given[:3], SampleOptions(method="rk4"))
+    with pytest.raises(InputError, match="do not rescale guidance"):
+        engines["echo"].sample(*given[:3], SampleOptions(cfg_rescale=0.5))
     with pytest.raises(CheckpointError, match=r"no codec\.safetensors|no vocoder"):
         engines["echo"].vocode(i["x"])
     golden, text, _ = irodori_inputs()

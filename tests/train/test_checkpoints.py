@@ -6,10 +6,12 @@ import json
 import pickle
 import resource
 import shutil
+from enum import Enum
 from pathlib import Path
 
 import pytest
 import torch
+from torch.distributed.checkpoint.metadata import TensorProperties
 
 from nanospeech.errors import CheckpointError
 from nanospeech_torch.checkpoint_reader import SafeReader, complete, read_tensors
@@ -87,6 +89,39 @@ def test_metadata_that_would_run_code_is_refused(tmp_path):
     with pytest.raises(CheckpointError, match="not loaded"):
         SafeReader(path).read_metadata()
     assert not (tmp_path / "ran").exists()
+
+
+class OlderPickler(pickle.Pickler):
+    """Writes members of enumerations as Python 3.11.2 does."""
+
+    def reducer_override(self, x):
+        return (getattr, (type(x), x.name)) if isinstance(x, Enum) else NotImplemented
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_metadata_of_older_pythons_is_read_and_their_getattr_gives_nothing_else(tmp_path, protocol):
+    class Trap:
+        def __reduce__(self):
+            return getattr, (TensorProperties, "__init__")
+
+    checkpoints = Checkpoints(tmp_path, 2)
+    save(checkpoints, 1)
+    path = checkpoints.newest()
+    assert path is not None
+    old = (path / ".metadata").read_bytes()
+
+    def write(x):
+        with (path / ".metadata").open("wb") as stream:
+            OlderPickler(stream, protocol).dump(x)
+        assert b"getattr" in (path / ".metadata").read_bytes()
+
+    write(pickle.loads(old))
+    found, wanted = SafeReader(path).read_metadata(), pickle.loads(old)
+    assert found.state_dict_metadata == wanted.state_dict_metadata
+    assert found.storage_data == wanted.storage_data
+    write(Trap())
+    with pytest.raises(CheckpointError, match=r"asks for __init__ of .*; not loaded"):
+        SafeReader(path).read_metadata()
 
 
 def test_a_checkpoint_of_another_model_is_refused_by_name(tmp_path):
