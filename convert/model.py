@@ -123,14 +123,7 @@ def read(
     return Model(config, tokenizer, {"model": source.tensors}, source.step, voices=voices)
 
 
-SAMPLING = (
-    "steps",
-    "step_counts",
-    "temperature",
-    "cfg_strength",
-    "cfg_rescale",
-    "default_voice",
-)
+SAMPLING = ("steps", "step_counts", "temperature", "cfg_strength", "cfg_rescale", "default_voice")
 
 
 def sampled(config: ModelConfig, values: Any, where: str) -> ModelConfig:

@@ -23,14 +23,7 @@ from . import checks
 from .compiled import FewLengths
 from .conditioning import Conditioning
 from .hooks import Device
-from .sampling import (
-    OWN_EPSS,
-    best_scale,
-    guide,
-    integrate,
-    rescaled_velocity,
-    time_grid,
-)
+from .sampling import OWN_EPSS, best_scale, guide, integrate, rescaled_velocity, time_grid
 
 DTYPES = ("float32", "float16", "bfloat16")
 # Parts of the speech model that are always float32: they determine durations, which must not depend
@@ -285,8 +278,6 @@ class Engine(Conditioning):
             if options.guidance == "cfg-zero":
                 without = without * best_scale(with_text, without, weight)
             found = guide(with_text, without, strength)
-            if share == 0:
-                return found
             return rescaled_velocity(found, with_text, x_BNM, t, weight, share)
 
         return velocity

@@ -166,8 +166,10 @@ def rescaled_velocity(
         guided_BNM, conditional_BNM: velocities with guidance and without.
         x_BNM: the state at time t.
         t: a float, or (B, 1, 1).
-        weight_BN1, share: as of rescale.
+        weight_BN1, share: as of rescale; with a share of 0 the velocity is returned as it is.
     """
+    if share == 0:
+        return guided_BNM
     rest = 1 - t + (t > 0.98) * 0.02  # no division by almost nothing
     found, plain = x_BNM + rest * guided_BNM, x_BNM + rest * conditional_BNM
     return (rescale(found, plain, weight_BN1, share) - x_BNM) / rest

@@ -267,6 +267,7 @@ class Distilled(Nanospeech):
         count = self.count if self.training else finest
         whole = self.distill.method == "trajectory"  # of which the teacher knows all steps
         valid = layers.length_mask(batch.lens, batch.mel.shape[1])
+        learned = batch.span & valid
         mel, heard = self.spoken_and_heard(batch, valid)
         cond = layers.masked(heard, ~batch.span)
         number, share = self.split_time(batch.time, count)
@@ -279,7 +280,8 @@ class Distilled(Nanospeech):
             text = self.text_states(reader, batch, hidden, index)
             if whole or count == finest:
                 strength = share * self.distill.max_strength
-                source = self.guided_by(voice.network, batch, cond, (hidden, index), strength)
+                placed = hidden, index
+                source = self.guided_by(voice.network, batch, cond, placed, strength, learned)
             else:
                 source = self.averaged_by(batch, cond, text, share, 2 * count)
             if whole:
@@ -292,7 +294,7 @@ class Distilled(Nanospeech):
         inputs = torch.stack([begin, share, torch.full_like(share, 1 / count)], 1)
         velocity = self.student(voice, state, cond, text, inputs, lens).float()
         error = (velocity - target).square().mean(-1)
-        learned = (batch.span & valid).repeat(each, 1)
+        learned = learned.repeat(each, 1)
         return error.masked_fill(~learned, 0).sum() / each, learned.sum() // each
 
     def student(self, voice: Voice, *inputs: Tensor) -> Tensor:
@@ -335,23 +337,20 @@ class Distilled(Nanospeech):
         cond: Tensor,
         placed: tuple[Tensor | None, Tensor | None],
         strength_B: Tensor,
+        learned_BN: Tensor,
     ) -> Velocity:
-        """The teacher's velocity with guidance."""
+        """The teacher's velocity with guidance, which is rescaled by the frames that are learnt."""
         without = replace(batch, drop_text=torch.ones_like(batch.drop_text))
         texts = [self.text_states(network, b, *placed) for b in (batch, without)]
         text, both = torch.cat(texts), torch.cat([cond, torch.zeros_like(cond)])
         lens, strength = torch.cat([batch.lens, batch.lens]), strength_B[:, None, None]
-        share = self.about.cfg_rescale
-        valid = layers.length_mask(batch.lens, batch.mel.shape[1])
-        weight = (batch.span & valid)[..., None].float()
+        share, fresh = self.about.cfg_rescale, learned_BN[..., None].float()
 
         def velocity(time_B: Tensor, state: Tensor) -> Tensor:
             twice, times = torch.cat([state, state]), torch.cat([time_B, time_B])
             given, free = network(twice, both, text, times, lens).float().chunk(2)
             found = guide(given, free, strength)
-            if share == 0:
-                return found
-            return rescaled_velocity(found, given, state, time_B[:, None, None], weight, share)
+            return rescaled_velocity(found, given, state, time_B[:, None, None], fresh, share)
 
         return velocity
 
