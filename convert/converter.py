@@ -11,6 +11,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,9 +24,11 @@ from nanospeech.release.folder import (
     PIECES,
     STUDENT,
     VOCAB,
+    VOCODER,
     open_release,
 )
 from nanospeech.release.quantization import PACKED_PARTS
+from nanospeech.release.tensors import read_tensors
 
 from .card import card_rows, float_types, model_card, renewed_card, stored_as
 from .codec import read_codec
@@ -233,6 +236,7 @@ def write(read: Model, folder: Path, o: ConvertOptions) -> None:
         shutil.rmtree(folder / IMITATOR, ignore_errors=True)  # of an earlier conversion
         if read.imitator is not None:
             copy_imitator(read.imitator, folder / IMITATOR)
+            read = dataclasses.replace(read, imitator=folder / IMITATOR)
         if voices is not None or read.like is not None:
             remove(folder / "voices", own)  # of an earlier conversion into the same folder
         if voices is not None:
@@ -268,11 +272,25 @@ def write_encoder(read: Model, folder: Path) -> None:
 
 
 def copy_imitator(source: Path, folder: Path) -> None:
-    """Copies what of a release folder a model needs of its imitator."""
+    """Copies what of a release folder a model needs of its imitator.
+
+    Its vocoder too, unless it is the model's, in whose folder this one is.
+    """
     folder.mkdir(exist_ok=True)
     for pattern in (CONFIG, "model*.safetensors*", STUDENT, VOCAB, PIECES, "README.md"):
         for file in source.glob(pattern):
             shutil.copy(file, folder)
+    own, model = source / VOCODER, folder.parent / VOCODER
+    if own.is_file() and not (model.is_file() and alike(own, model)):
+        shutil.copy(own, folder)
+
+
+def alike(one: Path, other: Path) -> bool:
+    """Whether two files hold the same tensors, maybe of other types."""
+    a, b = read_tensors(one, True), read_tensors(other, True)
+    return a.keys() == b.keys() and all(
+        a[n].shape == b[n].shape and np.allclose(a[n], b[n], rtol=1e-3, atol=1e-4) for n in a
+    )
 
 
 def copy_voices(source: Path, folder: Path, taught: Sequence[str], weights: bool) -> None:
@@ -304,12 +322,12 @@ def card_of(read: Model, config: ModelConfig, dtype: str, extra: str | Path | No
 
 
 def imitator_rows(folder: Path | None) -> list[str]:
-    """The card's rows of an imitator and its student, with its licence where that is known."""
+    """The card's rows of an imitator, its student and its vocoder, and its licence if known."""
     if folder is None:
         return []
     own, rows = open_release(folder), []
-    for part, file in {"model": MODEL, "student": STUDENT}.items():
-        if part == "student" and own.config.student is None:
+    for part, file in {"model": MODEL, "student": STUDENT, "vocoder": VOCODER}.items():
+        if not (folder / file).is_file() or (part == "student" and own.config.student is None):
             continue
         count = sum(prod(shape) for shape in own.shapes(file).values())
         about = [stored_as(own.config, part, float_types(own.folder / file))]

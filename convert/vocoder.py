@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nanospeech.config import ModelConfig, VocoderConfig, current_names, from_dict
 from nanospeech.errors import CheckpointError
-from nanospeech.release.folder import VOCODER
+from nanospeech.release.folder import VOCODER, open_release
 from nanospeech.release.shapes import vocoder_config_from_shapes
 from nanospeech.release.tensors import check_tensors
 
@@ -40,7 +40,7 @@ def read_vocoder_source(path: str | Path) -> tuple[VocoderConfig, Source]:
     if path.is_dir() and not path.name.startswith("step_") and not any(path.glob("step_*")):
         found = [path / n for n in (VOCODER, "pytorch_model.bin", "checkpoint.pt")]
         path = next((f for f in found if f.is_file()), found[1])
-    source = read_source(path)
+    source = unpacked(path) or read_source(path)
     whole = source.tensors  # of a run, the discriminators' too where there is no average
     own = [name for name in whole if name.startswith("vocoder.")] or list(whole)
     tensors = {name.removeprefix("vocoder."): whole[name] for name in own}
@@ -53,6 +53,18 @@ def read_vocoder_source(path: str | Path) -> tuple[VocoderConfig, Source]:
     else:
         config = beside(path, vocoder_config_from_shapes(shapes_of(tensors)))
     return config, dataclasses.replace(source, tensors=tensors)
+
+
+def unpacked(path: Path) -> Source | None:
+    """A release's vocoder that is packed into few bits; None: it is not, as config.json tells."""
+    stated = path.with_name("config.json")
+    if path.name != VOCODER or not stated.is_file():
+        return None
+    q = ModelConfig.load(stated).quantization
+    if q is None or not q.vocoder:
+        return None
+    arrays = open_release(path.parent).weights(VOCODER)
+    return Source({n: torch.tensor(t) for n, t in arrays.items()}, {}, [])
 
 
 def vocoder_shapes(config: VocoderConfig) -> dict[str, tuple[int, ...]]:

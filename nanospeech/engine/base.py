@@ -58,7 +58,7 @@ class Engine(Conditioning):
         self.device = device
         self.dtype = dtype or self.usual_dtype(device)
         self.compiles = compiles
-        self.modules: dict[str, Any] = {}
+        self.modules: dict[Path, Any] = {}
         self.voice_engines: dict[tuple[Path | None, str], Engine] = {(None, "model"): self}
         self.whole = release  # whichever voice and network speak
         self._dit: Any = None

@@ -24,7 +24,7 @@ class Hooks(ABC):
         folder: the release folder.
         layers: the backend's module of that name.
         dit: the speech model's network.
-        modules: other networks that have been loaded, by file name.
+        modules: other networks that have been loaded, by their files.
     """
 
     release: Release
@@ -32,13 +32,14 @@ class Hooks(ABC):
     folder: Path
     layers: Any
     dit: Any
-    modules: dict[str, Any]
+    modules: dict[Path, Any]
 
     def module(self, name: str) -> Any:
         """The duration model or the vocoder, loaded when it is first needed."""
-        if name not in self.modules:
-            self.modules[name] = self.load(name)
-        return self.modules[name]
+        path = self.release.path(name)  # an imitator may have a vocoder of its own
+        if path not in self.modules:
+            self.modules[path] = self.load(name)
+        return self.modules[path]
 
     @abstractmethod
     def load(self, name: str) -> Any:

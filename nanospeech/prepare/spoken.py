@@ -7,7 +7,8 @@ r"""Spoken mels: what a model makes of texts, as shards to distil it from.
 
 A student learns where its teacher goes, so that no recordings are needed: texts are enough, spoken
 in each of the teacher's voices after the voice's own prompt, as it will be asked to; or, by a
-teacher that imitates, after --recordings, whose speakers take turns. Writes tars of
+teacher that imitates, after --recordings, whose speakers take turns. --as-heard has whoever speaks
+for users speak, students and imitators too: mels to train a vocoder on. Writes tars of
 {key}.npy, the mel as float16; {key}.ref.npy, the prompt's, which training puts before it; and
 {key}.json with the text, the voice as "speaker" and the prompt's words as "ref_text". Lines that
 are more than one chunk, and those of --exclude, are left out. The last line is one JSON document.
@@ -116,12 +117,13 @@ def read_lines(path: Path, excluded: list[Path]) -> list[str]:
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Writes the shards; returns clips and hours of each voice."""
-    release = open_release(args.model).itself()
+    release = open_release(args.model)
+    release = release if args.as_heard else release.itself()
     # no comma before short texts: it would be in the sound and not in the text
     config = dataclasses.replace(release.config, leading_pause=0.0)
     release = dataclasses.replace(release, config=config)
     engine = start(release, pick_backend(args.backend, config))
-    if engine.config.echo or engine.distilled:
+    if engine.config.echo or (engine.distilled and not args.as_heard):
         raise InputError(f"{engine.folder} is no teacher: it speaks latents, or is distilled")
     if args.recordings:
         voices: Voices | Recordings = Recordings(engine, args.recordings, args.without)
@@ -180,6 +182,11 @@ def build_parser() -> argparse.ArgumentParser:
         " shards reads",
     )
     p.add_argument("--without", nargs="*", default=[], help="speakers that are not imitated")
+    p.add_argument(
+        "--as-heard",
+        action="store_true",
+        help="not by the model itself, but by the network that speaks for users, maybe a student",
+    )
     p.add_argument("--clips", type=int, default=1200, help="tried, of all voices (%(default)d)")
     p.add_argument(
         "--exclude", type=Path, nargs="*", default=[], help="files of sentences to leave out"

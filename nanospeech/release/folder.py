@@ -75,11 +75,17 @@ class Release:
         return self.imitator().student() if network == "imitator/student" else self.imitator()
 
     def student(self) -> Release:
-        """The same, of which the student speaks; MODEL is then its name."""
-        return dataclasses.replace(self, config=self.config.as_student(), speech=STUDENT)
+        """The same, of which the student speaks; MODEL is then its name.
+
+        An imitator's student speaks by the vocoder of the release that it is in.
+        """
+        config = self.config.as_student()
+        if self.beside is not None:
+            config = dataclasses.replace(config, vocoder=self.beside.config.vocoder)
+        return dataclasses.replace(self, config=config, speech=STUDENT)
 
     def imitator(self) -> Release:
-        """The release of the imitator, with this one's vocoder. It is not packed here.
+        """The release of the imitator, with this one's vocoder if it has none; not packed here.
 
         It is opened once: who speaks is asked for each voice and each change of options.
 
@@ -101,6 +107,8 @@ class Release:
             config = self.config.as_imitator(own.config)
         except InputError as e:
             raise CheckpointError(str(e)) from e
+        if sharded.there(folder / VOCODER):
+            config = dataclasses.replace(config, vocoder=own.config.vocoder)
         return dataclasses.replace(own, config=config, beside=self)
 
     def itself(self) -> Release:
@@ -118,9 +126,14 @@ class Release:
         """Path of a file: in the folder, or for a missing vocoder in the package."""
         if name == MODEL:
             return self.folder / self.speech
-        if self.beside is not None:
+        if self.beside is not None and not self.owns(name):
             return self.beside.path(name)
         return vocoder_path(self.folder) if name == VOCODER else self.folder / name
+
+    def owns(self, name: str) -> bool:
+        """Whether an imitator has the part itself: its network, and maybe a vocoder for it."""
+        vocoder = name == VOCODER and self.speech == MODEL
+        return name == MODEL or (vocoder and sharded.there(self.folder / VOCODER))
 
     def files(self, name: str) -> list[Path]:
         """The files that hold it: itself, or its shards."""
@@ -170,7 +183,7 @@ class Release:
             CheckpointError: unreadable, packed in another way than config.json says, or a voice's
                 weights are of another model.
         """
-        if name != MODEL and self.beside is not None:
+        if self.beside is not None and not self.owns(name):
             return self.beside.weights(name, packed)
         tensors = self.stored(self.path(name))
         if name == MODEL and self.speech == STUDENT:  # which has not what did not learn

@@ -77,7 +77,7 @@ run_stage speech --extends --needs curate --makes "$runs/speech/latest" --aside 
   run_dir="$runs/speech" total_steps=1000000 train.minutes="$minutes" \
   ${held_out:+"$held_out"} ${SET:-}
 run_stage convert --needs speech --makes "$output/config.json" -- \
-  "$python" -m convert "$runs/speech" --output "$output" --vocoder "$here/nanospeech/default" \
+  "$python" -m convert "$runs/speech" --output "$output" --vocoder "$here/nanospeech/default/imitator" \
   --name "$(basename "$output")" --temperature 0.4 --cfg 2 --cfg-rescale 1 --sharpen 0.6 \
   --imitates --prompt-codec mp3 \
   ${AVERAGE:+--average "${BASE:-$here/nanospeech/default/imitator}"}

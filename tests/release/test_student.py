@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import io
 import json
 import shutil
+import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +25,7 @@ from nanospeech.publish.add_voice import add_voice
 from nanospeech.release.folder import MODEL, STUDENT, load_config, open_release
 from nanospeech.release.tensors import read_tensors
 from nanospeech.speech.beginning import First
+from nanospeech.speech.chunks import sample
 from nanospeech_onnx.export import export
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.train.config import run_config
@@ -295,3 +298,25 @@ def test_a_first_chunk_has_fewer_steps_unless_the_student_speaks(both):
     assert speaker.network == "model" and counted() == 2
     speaker.first = First(speaker.prompt, 100)
     assert counted() == load_config(folder).steps
+
+
+def test_spoken_mels_are_the_models_or_those_that_users_hear(both, tmp_path):
+    (tmp_path / "t.txt").write_text(f"{TEXT}\n")
+    made = {}
+    for name, more in (("taught", []), ("heard", ["--as-heard"])):
+        command = [str(both[0]), str(tmp_path / "t.txt"), "--out", str(tmp_path / name)]
+        command += ["--voices", "tone", "--clips", "1", "--backend", "torch", *more]
+        assert spoken.main(command) == 0
+        with tarfile.open(tmp_path / name / "spoken-000000.tar") as tar:
+            made[name] = np.load(io.BytesIO(tar.extractfile("tone_000000.npy").read()))  # type: ignore[union-attr]
+    rng = np.random.default_rng(0)
+    rng.integers(1)
+    seed, pace = int(rng.integers(2**31)), float(rng.uniform(*spoken.PACES))
+    for name, itself in (("taught", True), ("heard", False)):
+        engine = load_engine(both[0], "torch", "cpu", itself=itself)
+        who = Speaker(engine, "tone", seed=0)
+        who.speed = pace
+        [part] = who.parts(TEXT)
+        [mel] = sample(who.engine, who.prompt, [who.part_chunk(part, seed)], who.options)
+        np.testing.assert_allclose(made[name], mel, atol=2e-2)
+    assert np.abs(made["taught"] - made["heard"]).max() > 0.1
