@@ -112,6 +112,33 @@ def test_features_are_matched_where_there_is_a_recording(
     torch.testing.assert_close(again, matching)
 
 
+def test_distances_are_the_formulas(spoken):
+    made = {"mel": 2.0, "made_mel": 3.0, "input_mel_share": 0.75, "made_magnitude": 0.5}
+    t = trainer(replace(SMALL, **made), spoken=spoken)
+    t.begin.copy_(t.clips.draw(t.counts, np.random.default_rng(2)))
+    mel, truth, wave = t.batch()
+    fake = 0.1 * torch.randn(t.rows, wave.shape[1])
+    spectra, true = vocoder_loss.spectrograms(fake), vocoder_loss.spectrograms(wave)
+    total, distance = t.mel_distance(spectra, mel, truth)
+    again = np.stack([log_mel(row) for row in fake.numpy()])[:, 2:-2]
+    to_input = np.abs(again - mel[:, 2:-2].numpy()).mean((1, 2))
+    to_truth = np.abs(again[: t.real] - truth[:, 2:-2].numpy()).mean((1, 2))
+    wanted = 2 * to_input[: t.own].sum() + 3 * 0.75 * to_input[t.own :].sum()
+    wanted = (wanted + 3 * 0.25 * to_truth[t.own :].sum()) / t.rows
+    assert total.item() == pytest.approx(wanted, rel=1e-3)
+    assert distance.item() == pytest.approx(to_input[: t.own].mean(), rel=1e-3)
+    magnitude, convergence = t.spectral(spectra, true)
+    weight, logs, errors = np.where(np.arange(t.real) < t.own, 1, 0.5), [], []
+    for n_fft, of_true in true.items():
+        f, r = spectra[n_fft][: t.real].abs().numpy(), of_true.abs().numpy()
+        apart = np.abs(np.log(np.maximum(f, 1e-3)) - np.log(np.maximum(r, 1e-3))).mean((1, 2))
+        logs.append((weight * apart).mean())
+        error, size = (np.sqrt((x**2).sum((1, 2))) for x in (f - r, r))
+        errors.append((weight * error / (size + 1e-3)).mean())
+    assert magnitude.item() == pytest.approx(np.mean(logs), rel=1e-3)
+    assert convergence.item() == pytest.approx(np.mean(errors), rel=1e-3)
+
+
 def test_a_step_moves_the_vocoder_its_average_and_the_discriminators(spoken):
     t = trainer(spoken=spoken)
     before = [p.detach().clone() for p in t.vocoder.parameters()]
