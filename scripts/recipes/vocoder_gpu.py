@@ -12,7 +12,8 @@ discriminators compare with; clear recordings with the mel that a speech model m
 spoken mels, which no recording belongs to, so that the discriminators alone say how they should
 sound (adversarial domain adaptation, Ganin et al., arXiv 1505.07818). FOLDER's vocoder is where it
 begins. Writes vocoder.safetensors, which `nanospeech convert --vocoder OUT` reads, log.csv, and
-discriminators.safetensors to go on from. The last line is one JSON document.
+discriminators.safetensors, every minute, at the end, and on Ctrl-C or SIGTERM; to go on, name OUT
+as FOLDER and these discriminators. The last line is one JSON document.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ from torch import Tensor
 from nanospeech.audio.postfilter import blurred
 from nanospeech.cli import Parser, command
 from nanospeech.errors import InputError
+from nanospeech.files import whole, write_json
+from nanospeech_torch.train.loop.signals import StopSignals
 from nanospeech_torch.train.objectives import vocoder_loss as losses
 from nanospeech_torch.vocoder import Vocos
 
@@ -234,23 +237,25 @@ class Trainer:
         return captured.replay
 
     def save(self, out: Path) -> None:
-        """Writes the averaged vocoder, as it is released, and the discriminators."""
+        """Writes the averaged vocoder, as it is released, its sizes, and the discriminators."""
         names = [name for name, _ in self.vocoder.named_parameters()]
-        vocoder = {n: t.float().cpu().contiguous() for n, t in zip(names, self.average)}
-        save_file(vocoder, out / "vocoder.safetensors")
-        judges = self.discriminators.state_dict()
-        judges = {k: v.half().cpu().contiguous() for k, v in judges.items()}
-        save_file(judges, out / "discriminators.safetensors")
+        vocoder = {n: t.float() for n, t in zip(names, self.average)}
+        judges = {n: t.half() for n, t in self.discriminators.state_dict().items()}
+        for name, tensors in {"vocoder": vocoder, "discriminators": judges}.items():
+            with whole(out / f"{name}.safetensors") as part:
+                save_file({n: t.cpu().contiguous() for n, t in tensors.items()}, part)
+        stated = {"vocoder": asdict(self.vocoder.config), "audio": asdict(AUDIO)}
+        write_json(out / "config.json", stated, indent=2)
 
 
 def train(
     trainer: Trainer, out: Path, seconds: float, every: int = 100, seed: int = 0, save: float = 60.0
 ) -> dict[str, Any]:
-    """Trains for so many seconds; returns steps and the last losses.
+    """Trains for so many seconds, or until Ctrl-C or SIGTERM; returns steps and the last losses.
 
     Args:
         trainer: what is trained.
-        out: folder of vocoder.safetensors, discriminators.safetensors and log.csv.
+        out: folder of what save writes, and of log.csv.
         seconds: of training.
         every: steps between rows of the log.
         seed: of the segments.
@@ -263,8 +268,14 @@ def train(
     trainer.set_rates(0, 0.0)
     run = trainer.ready(rng)
     step, row, writer = 0, {}, None
-    with (out / "log.csv").open("w", newline="", encoding="utf-8") as f:
-        while (part := (time.monotonic() - begun) / seconds) < 1:
+    asked: list[str] = []
+
+    def ask(name: str) -> bool:
+        asked.append(name)
+        return len(asked) > 1
+
+    with StopSignals(ask), (out / "log.csv").open("w", newline="", encoding="utf-8") as f:
+        while not asked and (part := (time.monotonic() - begun) / seconds) < 1:
             trainer.set_rates(step, part)
             trainer.begin.copy_(trainer.clips.draw(trainer.counts, rng))
             run()
@@ -283,7 +294,8 @@ def train(
                 written = time.monotonic()
                 trainer.save(out)
     trainer.save(out)
-    return {"steps": step, "seconds": round(time.monotonic() - begun, 1), **row}
+    found = {**row, "steps": step, "seconds": round(time.monotonic() - begun, 1)}
+    return found | {"stopped_by": asked[0]} if asked else found
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
@@ -304,8 +316,6 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     if args.discriminators:
         trainer.discriminators.load_state_dict(load_file(args.discriminators))
     found = train(trainer, args.out, 60 * args.minutes, args.log_every)
-    stated = {"vocoder": asdict(config), "audio": asdict(AUDIO)}
-    (args.out / "config.json").write_text(json.dumps(stated, indent=2) + "\n", encoding="utf-8")
     hours = {"recordings": len(clips.hops), "spoken": len(clips.spoken)}
     hours = {k: round(v / AUDIO.frame_rate / 3600, 3) for k, v in hours.items()}
     return {"hours": hours, "recipe": asdict(recipe), **found}

@@ -2,6 +2,8 @@
 
 import io
 import json
+import subprocess
+import sys
 import tarfile
 from dataclasses import replace
 
@@ -223,6 +225,28 @@ def test_the_command_trains_what_the_converter_reads(tmp_path, capsys, spoken, i
     judges = tmp_path / "run/discriminators.safetensors"
     two = [tmp_path / "run", *options, "--discriminators", judges, "--set", *small]
     assert main([str(o) for o in (*two, "--out", tmp_path / "on")]) == 0
+
+
+def test_a_terminated_run_is_saved_whole(tmp_path, initial):
+    from convert.vocoder import read_vocoder
+    from nanospeech.audio.wave import flac_bytes
+
+    write(tmp_path / "a.tar", {f"{k}.flac": flac_bytes(w) for k, w, _ in waves()})
+    command = [sys.executable, "-m", "scripts.recipes.vocoder_gpu", str(initial), "--cpu"]
+    command += ["--recordings", str(tmp_path / "a.tar"), "--held-out", "0", "--log-every", "1"]
+    command += ["--minutes", "9", "--out", str(tmp_path / "run"), "--set", "frames=16"]
+    command += ["segments=[1, 2, 2, 1]", "period_channels=2", "spectrogram_channels=2"]
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert run.stderr is not None
+    assert any('"step": 1' in line for line in run.stderr)  # it trains
+    run.terminate()
+    out, _ = run.communicate(timeout=60)
+    found = json.loads(out.splitlines()[-1])
+    assert (run.returncode, found["stopped_by"]) == (0, "SIGTERM")
+    rows = (tmp_path / "run/log.csv").read_text().splitlines()
+    assert len(rows) == 1 + found["steps"]
+    assert read_vocoder(tmp_path / "run")[0] == TINY
+    assert not list((tmp_path / "run").glob(".*"))
 
 
 def test_wrong_fields_are_named(tmp_path, capsys, initial):
