@@ -45,7 +45,7 @@ RELEASE_FILES = (
     "voices/*",
 )
 RELEASE_FILES += tuple(
-    f"{IMITATOR}/{n}" for n in (CONFIG, MODEL, STUDENT, VOCAB, PIECES, "README.md")
+    f"{IMITATOR}/{n}" for n in (CONFIG, MODEL, STUDENT, VOCODER, VOCAB, PIECES, "README.md")
 )
 RELEASE_FILES += (f"{TEXT_ENCODER}/*.json", f"{TEXT_ENCODER}/*.safetensors", "README.md")
 MAX_TEXT_BYTES = 4_000_000  # of config.json and of vocab.txt

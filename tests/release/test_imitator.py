@@ -406,6 +406,10 @@ def test_converting_keeps_an_imitators_own_vocoder(both, own_vocoder, tmp_path):
     assert all((kept[n] == mine[n]).all() for n in mine)
     card = (tmp_path / "again" / "README.md").read_text()
     assert "| imitator/vocoder.safetensors |" in card
+    inside = [f"imitator/{p.name}" for p in (tmp_path / "again" / "imitator").iterdir()]
+    assert all(any(fnmatch(name, pattern) for pattern in RELEASE_FILES) for name in inside)
+    graphs = {str(p.relative_to(tmp_path / "again")) for p in export(tmp_path / "again")}
+    assert {"vocoder.onnx", "imitator/vocoder.onnx"} <= graphs
     # the model's own is not kept twice, in whatever type
     convert(both[0], tmp_path / "one", imitator=both[1], dtype="float16")
     assert not (tmp_path / "one" / "imitator" / VOCODER).exists()
