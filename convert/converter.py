@@ -326,9 +326,10 @@ def imitator_rows(folder: Path | None) -> list[str]:
     if folder is None:
         return []
     own, rows = open_release(folder), []
-    for part, file in {"model": MODEL, "student": STUDENT, "vocoder": VOCODER}.items():
-        if not (folder / file).is_file() or (part == "student" and own.config.student is None):
-            continue
+    files = {"model": MODEL}
+    files |= {"student": STUDENT} if own.config.student is not None else {}
+    files |= {"vocoder": VOCODER} if (folder / VOCODER).is_file() else {}
+    for part, file in files.items():
         count = sum(prod(shape) for shape in own.shapes(file).values())
         about = [stored_as(own.config, part, float_types(own.folder / file))]
         about += [f"licence {own.config.licence}"] if own.config.licence else []
