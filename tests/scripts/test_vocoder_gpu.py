@@ -210,7 +210,7 @@ def test_the_command_trains_what_the_converter_reads(tmp_path, capsys, spoken, i
     (tmp_path / "clear.txt").write_text("two\n")
     options = ["--recordings", tmp_path / "a.tar", "--made", tmp_path / "m.tar"]
     options += ["--spoken", tmp_path / "s.tar", "--clear", tmp_path / "clear.txt", "--cpu"]
-    options += ["--minutes", "0.05", "--log-every", "1", "--held-out", "0"]
+    options += ["--minutes", "0.02", "--log-every", "1", "--held-out", "0"]
     small = ["frames=16", "segments=[1, 2, 2, 1]", "period_channels=2", "spectrogram_channels=2"]
     one = [initial, *options, "--set", *small, "--out", tmp_path / "run"]
     assert main([str(o) for o in one]) == 0
