@@ -5,7 +5,6 @@ A segment is drawn by the frame that it begins at, so that a batch is a gather o
 
 from __future__ import annotations
 
-import io
 import tarfile
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +22,8 @@ from nanospeech.corpus.held_out import is_held_out
 from nanospeech.corpus.mp3 import BadAudio, decode
 from nanospeech.errors import InputError
 from nanospeech_torch.mel import MelSpec
+from nanospeech_torch.train.data.clips import Skip, features
+from nanospeech_torch.train.data.sources import split_name
 
 AUDIO = AudioConfig()
 HOP = AUDIO.hop_length
@@ -67,27 +68,24 @@ def read_tar(path: Path, held_out: float) -> dict[str, dict[str, bytes]]:
     found: dict[str, dict[str, bytes]] = {}
     with tarfile.open(path) as tar:
         for member in tar:
-            key, _, kind = member.name.partition(".")
+            key, kind = split_name(member.name)
             content = tar.extractfile(member)
             if content is not None and not is_held_out(key, share=held_out):
                 found.setdefault(key, {})[kind] = content.read()
     return found
 
 
-def array(data: bytes) -> np.ndarray:
-    """The array of an .npy file; objects are refused."""
-    return np.load(io.BytesIO(data), allow_pickle=False)
-
-
 def recording(key: str, files: dict[str, bytes], level: float) -> Recording | None:
     """A clip's wave at a level, RMS, and its made mel; None: unusable."""
     kind = next((k for k in FORMATS if k in files), None)
+    if kind is None:
+        return None
     try:
-        wave = None if kind is None else set_level(decode(files[kind])[0], level)[0]
-    except BadAudio:
-        wave = None
-    made = array(files["npy"]) if "npy" in files else None
-    return None if wave is None else (key, wave, made)
+        wave, _ = set_level(decode(files[kind])[0], level)
+        made = features(files["npy"], AUDIO.n_mels) if "npy" in files else None
+    except (BadAudio, Skip):
+        return None
+    return key, wave, made
 
 
 def read(
@@ -113,7 +111,7 @@ def read(
     with ThreadPoolExecutor() as pool:
         found = [x for x in pool.map(at_level, keyed, keyed.values()) if x is not None]
     files = [f for path in spoken for f in read_tar(path, 0.0).values()]
-    return found, [array(f["npy"]) for f in files if "npy" in f]
+    return found, [features(f["npy"], AUDIO.n_mels) for f in files if "npy" in f]
 
 
 def gather(

@@ -145,11 +145,8 @@ class Trainer:
         magnitude, convergence = [], []
         for n_fft, t in true.items():
             f, t = spectra[n_fft][: self.real].abs(), t.abs()
-            logs = [x.clamp(min=losses.FLOOR).log() for x in (f, t)]
-            error = torch.linalg.vector_norm(f - t, dim=(1, 2))
-            error = error / (torch.linalg.vector_norm(t, dim=(1, 2)) + 1e-3)
-            magnitude.append((weight * (logs[0] - logs[1]).abs().mean((1, 2))).mean())
-            convergence.append((weight * error).mean())
+            magnitude.append((weight * losses.log_distances(f, t).mean((1, 2))).mean())
+            convergence.append((weight * losses.relative_errors(f, t)).mean())
         return torch.stack(magnitude).mean(), torch.stack(convergence).mean()
 
     def judged(self, wave: Tensor, spectra: Spectra, learn: bool) -> list[losses.Scores]:

@@ -74,12 +74,22 @@ def spectral_losses(
         f, r = fake[n_fft].abs(), real[n_fft].abs()
         if n_fft == audio.n_fft:
             losses["mel"] = F.l1_loss(mel_of_magnitude(f, audio), mel_of_magnitude(r, audio))
-        magnitude.append(F.l1_loss(f.clamp(min=FLOOR).log(), r.clamp(min=FLOOR).log()))
-        error = torch.linalg.vector_norm(f - r, dim=(1, 2))
-        convergence.append((error / (torch.linalg.vector_norm(r, dim=(1, 2)) + 1e-3)).mean())
+        magnitude.append(log_distances(f, r).mean())
+        convergence.append(relative_errors(f, r).mean())
     losses["magnitude"] = torch.stack(magnitude).mean()
     losses["convergence"] = torch.stack(convergence).mean()
     return losses
+
+
+def log_distances(fake_BFN: torch.Tensor, real_BFN: torch.Tensor) -> torch.Tensor:
+    """Absolute differences of the logs of magnitudes, (B, F, N)."""
+    return (fake_BFN.clamp(min=FLOOR).log() - real_BFN.clamp(min=FLOOR).log()).abs()
+
+
+def relative_errors(fake_BFN: torch.Tensor, real_BFN: torch.Tensor) -> torch.Tensor:
+    """The norm of each item's error of magnitudes, relative to that of the real ones, (B,)."""
+    error = torch.linalg.vector_norm(fake_BFN - real_BFN, dim=(1, 2))
+    return error / (torch.linalg.vector_norm(real_BFN, dim=(1, 2)) + 1e-3)
 
 
 def slope_losses(
