@@ -51,13 +51,16 @@ def add_fields(
         several = said.startswith("tuple")
         kind = next((k for k in (int, float) if re.match(rf"(tuple\[)?{k.__name__}\b", said)), str)
         flag = "--" + field.name.replace("_", "-")
+        told = field.metadata["help"]
+        if field.default not in (None, (), "") and "default" not in told:
+            told = f"{told} (default: {field.default})"
         parser.add_argument(
             *([flag, aliases[field.name]] if field.name in aliases else [flag]),
             dest=field.name,
             type=kind,
             nargs="+" if several else None,
             default=field.default,
-            help=field.metadata["help"],
+            help=told,
         )
 
 

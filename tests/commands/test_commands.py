@@ -175,6 +175,9 @@ def test_flags_of_a_dataclass_come_back_as_one():
     assert cli.read_fields(parser.parse_args(given), Options) == Options(4, 2.0, "7", (0.5, 1.0))
     with pytest.raises(InputError, match="see nanospeech test --help"):
         parser.parse_args(["--siz", "4"])
+    told = " ".join(parser.format_help().split())
+    assert "so many (default: 3)" in told and "its name (default: x)" in told
+    assert told.count("default") == 2  # None and nothing tell nothing
 
 
 @pytest.mark.parametrize("typed", ["ev", "prepare sh", "prepare shards --min", "speak --no-such"])
