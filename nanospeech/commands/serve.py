@@ -123,10 +123,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     from nanospeech.load import load_engine
     from nanospeech.serve.run import few_arenas, listen, run
     from nanospeech.serve.service import SpeechService
-    from nanospeech.serve.wyoming import serve_wyoming
+    from nanospeech.serve.wyoming import listen_wyoming, serve_wyoming
 
-    if args.wyoming is not None:
-        require("wyoming", "wyoming")
     few_arenas()
     where = args.model, args.backend, args.device, args.dtype, args.quantize, args.compile or None
     if args.ray is not None:
@@ -137,6 +135,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         run_replicas(where, settings, Path(args.ray))
         return 0
     listening = listen(settings.host, settings.port)
+    beside = None if args.wyoming is None else listen_wyoming(settings, args.wyoming)
     service = SpeechService(lambda: load_engine(*where), settings.limits)
     service.warm()
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
@@ -145,8 +144,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         f"http://{host}:{listening.getsockname()[1]}/"
     )
     more = []
-    if args.wyoming is not None:
-        more.append(serve_wyoming(service, settings, settings.host, args.wyoming))
+    if beside is not None:
+        say(f"and Wyoming at tcp://{host}:{beside.getsockname()[1]}")
+        more.append(serve_wyoming(service, settings, beside))
     asyncio.run(run(service, settings, listening, more))
     return 0
 

@@ -113,8 +113,11 @@ def few_arenas() -> None:
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, 2)
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int, flag: str = "--port") -> socket.socket:
     """A listening socket.
+
+    Args:
+        flag: by which another port is chosen, for the message.
 
     Raises:
         InputError: the address cannot be had.
@@ -129,7 +132,7 @@ def listen(host: str, port: int) -> socket.socket:
         found.bind((host.strip("[]"), port))
     except OSError as e:
         found.close()
-        message = f"cannot listen on {host} port {port}: {e.strerror or e}; choose another --port"
+        message = f"cannot listen on {host} port {port}: {e.strerror or e}; choose another {flag}"
         raise InputError(message) from e
     found.listen(256)
     found.set_inheritable(False)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
 from typing import Any
 
 from nanospeech.audio.sinks import pcm16
 from nanospeech.errors import InputError, require
 
 from .errors import ApiError, Cancelled
+from .run import listen
 from .service import Speech, SpeechService, Wish
 from .settings import ServeSettings, is_loopback
 from .socket import Writing
@@ -24,24 +26,35 @@ LINE = 65_536  # bytes of an event's first line
 SAMPLES = 2048  # of a message of sound
 
 
-async def serve_wyoming(
-    service: SpeechService, settings: ServeSettings, host: str, port: int, ready: Any = None
-) -> None:
-    """Serves until it is cancelled.
+def listen_wyoming(settings: ServeSettings, port: int) -> socket.socket:
+    """A listening socket for serve_wyoming, at the server's address.
 
     Args:
-        ready: called with the port when it listens.
+        port: 0 takes a free one.
 
     Raises:
         InputError: other machines can reach the address, and no one waived a token, which the
             protocol does not know; or the address cannot be had.
     """
     require("wyoming", "wyoming")
-    if not is_loopback(host) and not settings.insecure:
+    if not is_loopback(settings.host) and not settings.insecure:
         raise InputError(
-            f"Wyoming has no tokens, and {host} can be reached from other machines; allow that by"
-            " --insecure"
+            f"Wyoming has no tokens, and {settings.host} can be reached from other machines; allow"
+            " that by --insecure"
         )
+    if not 0 <= port <= 65_535:
+        raise InputError(f"the port of Wyoming is {port}; choose 0 (a free one) to 65535")
+    return listen(settings.host, port, "--wyoming")
+
+
+async def serve_wyoming(
+    service: SpeechService, settings: ServeSettings, listening: socket.socket
+) -> None:
+    """Serves until it is cancelled.
+
+    Args:
+        listening: of listen_wyoming().
+    """
     open_now = 0
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -60,13 +73,7 @@ async def serve_wyoming(
             open_now -= 1
             writer.transport.abort()
 
-    try:
-        server = await asyncio.start_server(talk, host, port, limit=LINE)
-    except OSError as e:
-        raise InputError(f"cannot listen on {host} port {port}: {e.strerror or e}") from e
-    if ready is not None:
-        ready(server.sockets[0].getsockname()[1])
-    async with server:
+    async with await asyncio.start_server(talk, sock=listening, limit=LINE) as server:
         await server.serve_forever()
 
 

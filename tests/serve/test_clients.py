@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from nanospeech.serve.wyoming import serve_wyoming
+from nanospeech.serve.wyoming import listen_wyoming, serve_wyoming
 from tests.serve.conftest import TEXT, speech
 
 openai = pytest.importorskip("openai", reason="no openai package here")
@@ -194,11 +194,10 @@ def test_home_assistant_streams_text_in_and_sound_out(server):
         return found
 
     async def talk() -> tuple:
-        port: asyncio.Future = asyncio.get_running_loop().create_future()
-        serving = asyncio.ensure_future(
-            serve_wyoming(server.service, server.settings, "127.0.0.1", 0, port.set_result)
-        )
-        async with AsyncTcpClient("127.0.0.1", await port) as client:
+        listening = listen_wyoming(server.settings, 0)
+        port = listening.getsockname()[1]
+        serving = asyncio.ensure_future(serve_wyoming(server.service, server.settings, listening))
+        async with AsyncTcpClient("127.0.0.1", port) as client:
             await client.write_event(Describe().event())
             info = Info.from_event(await client.read_event())
             voice = SynthesizeVoice(name=info.tts[0].voices[0].name)

@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from nanospeech.serve.wyoming import serve_wyoming
+from nanospeech.serve.wyoming import listen_wyoming, serve_wyoming
 from tests.serve.conftest import TEXT, speech
 from tests.serve.test_life import served
 from tests.serve.test_limits import KEYS, bound_as, connect, fuzzed, post, request, settled
@@ -148,10 +148,11 @@ def test_mixed_clients_get_what_each_would_get_alone(server, caplog, count):
     chance = random.Random(3)
 
     async def talk() -> Counter:
-        port: asyncio.Future = asyncio.get_running_loop().create_future()
-        listens = serve_wyoming(server.service, server.settings, "127.0.0.1", 0, port.set_result)
+        listening = listen_wyoming(server.settings, 0)
+        port = listening.getsockname()[1]
+        listens = serve_wyoming(server.service, server.settings, listening)
         serving = asyncio.ensure_future(listens)
-        client = Client(server, await port, chance)
+        client = Client(server, port, chance)
         room = asyncio.Semaphore(8)
 
         async def one(i: int) -> None:
@@ -192,10 +193,11 @@ def test_a_wyoming_client_that_leaves_ends_the_work(server):
         return taken(*args, on_step=step, **more)
 
     async def talk() -> None:
-        port: asyncio.Future = asyncio.get_running_loop().create_future()
-        listens = serve_wyoming(server.service, server.settings, "127.0.0.1", 0, port.set_result)
+        listening = listen_wyoming(server.settings, 0)
+        port = listening.getsockname()[1]
+        listens = serve_wyoming(server.service, server.settings, listening)
         serving = asyncio.ensure_future(listens)
-        reader, writer = await asyncio.open_connection("127.0.0.1", await port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for kind, data in (
             ("synthesize-start", {}),
             ("synthesize-chunk", {"text": TEXT}),

@@ -15,8 +15,10 @@ import types
 import httpx
 import pytest
 
+from nanospeech.commands.serve import main as serve_command
 from nanospeech.errors import InputError
 from nanospeech.serve.settings import Limits, ServeSettings
+from nanospeech.serve.wyoming import listen_wyoming
 from tests.serve.conftest import TEXT, speech
 
 TIGHT = {
@@ -302,6 +304,21 @@ def test_hosts_origins_and_tokens(tight, serve):
         assert "access-control-allow-credentials" not in answer.headers
         asked = httpx.options(server.url + "/v1/audio/speech", headers={"origin": site})
         assert asked.status_code == 204
+
+
+def test_wyoming_that_cannot_be_served_is_told_before_the_model_is_loaded(capsys):
+    pytest.importorskip("wyoming", reason="no wyoming package here")
+    start = ["--port", "0", "--model", "/no/such/model", "--wyoming"]
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        assert serve_command([*start, str(taken)]) == 2
+        assert f"127.0.0.1 port {taken}: Address already in use" in capsys.readouterr().err
+    assert serve_command([*start, "99999"]) == 2
+    assert "the port of Wyoming is 99999; choose 0" in capsys.readouterr().err
+    with pytest.raises(InputError, match="Wyoming has no tokens"):
+        listen_wyoming(ServeSettings(host="0.0.0.0", token="x" * 16), 0)
 
 
 def test_a_server_that_others_reach_needs_a_token():
