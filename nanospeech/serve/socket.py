@@ -3,7 +3,7 @@
 A client sends {"type": "start", ...}, {"type": "text", "text": ...} as it is written, and
 {"type": "end"}, or {"type": "cancel"}; then it may start again. It gets {"type": "started"},
 sound as binary messages, {"type": "words", ...} with timestamps, and {"type": "done"}, "cancelled"
-or "error".
+or "error". What it sends of a text that is over meanwhile is no error: it cannot know yet.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from .answers import times
 from .encoders import check_format, encode
 from .errors import ApiError, Cancelled, bad
-from .request import check_model, read_json, read_wish
+from .request import check_model, flag, read_json, read_wish
 from .service import Speech, SpeechService
 from .settings import ServeSettings
 
@@ -87,6 +87,7 @@ class Talk:
     def __init__(self, service: SpeechService, settings: ServeSettings, socket: Any):
         self.service, self.settings, self.socket = service, settings, socket
         self.admitted = settings.token is None
+        self.started = False
         self.text: Writing | None = None
         self.speech: Speech | None = None
         self.sender: asyncio.Task | None = None
@@ -131,17 +132,17 @@ class Talk:
         kind = message.get("type")
         if kind == "start":
             await self._start(message)
-        elif kind in ("text", "end", "cancel") and self.text is None:
+        elif kind in ("text", "end", "cancel") and not self.started:
             raise bad(f"{kind} before start", "type")
         elif kind == "text":
             text = message.get("text")
             if not isinstance(text, str):
                 raise bad("text should be a string", "text")
-            assert self.text is not None
-            self.text.add(text)
+            if self.text is not None:
+                self.text.add(text)
         elif kind == "end":
-            assert self.text is not None
-            self.text.end()
+            if self.text is not None:
+                self.text.end()
         elif kind == "cancel":
             await self._stop()
             await self.socket.send_json({"type": "cancelled"})
@@ -164,12 +165,16 @@ class Talk:
         name = check_format(message.get("response_format") or "pcm")
         if name not in STREAMED:
             raise bad(f"response_format should be of {', '.join(STREAMED)}", "response_format")
+        for field in ("markup", "ssml"):
+            if flag(message, field, False):
+                raise bad(f"{field} is read in whole texts alone: POST /v1/audio/speech", field)
         wish = read_wish(message, self.service)
         self.text = Writing(self.settings.limits.max_chars)
         make = partial(encode, name=name, rate=self.service.sample_rate)
         self.speech = self.service.speak(self.text, wish, make)
         told = {"format": name, "sample_rate": self.service.sample_rate, "voice": wish.voice}
         await self.socket.send_json({"type": "started", **told})
+        self.started = True
         self.sender = asyncio.ensure_future(self._send(self.speech))
 
     async def _send(self, speech: Speech) -> None:

@@ -141,3 +141,37 @@ def test_a_websocket_speaks_what_is_still_being_written(server):
 
     asyncio.run(talk())
     assert settled(server)
+
+
+def test_a_websocket_stays_open_for_what_was_sent_before_the_end_was_known(server):
+    from websockets.asyncio.client import connect as join
+
+    async def talk() -> None:
+        async with join(server.url.replace("http", "ws") + "/v1/audio/stream") as socket:
+
+            async def send(kind: str, **more) -> None:
+                await socket.send(json.dumps({"type": kind, **more}))
+
+            async def until(kind: str) -> None:
+                while isinstance(message := await asyncio.wait_for(socket.recv(), 20), bytes):
+                    pass
+                assert json.loads(message)["type"] == kind, message
+
+            await send("start")
+            await until("started")
+            await send("text", text="Oh <laugh> no. This is the end of it.")
+            await until("error")  # the model knows no tags
+            await send("text", text=TEXT)
+            await send("end")
+            await send("start")
+            await until("started")
+            await send("text", text="Hello there.")
+            await send("end")
+            await until("done")
+            await send("cancel")
+            await until("cancelled")
+            await send("start", markup=True)
+            assert json.loads(await socket.recv())["error"]["param"] == "markup"
+
+    asyncio.run(talk())
+    assert settled(server)
