@@ -69,13 +69,15 @@ def add_voice(args: argparse.Namespace) -> None:
     from nanospeech.measure.transcription import hear_reference
     from nanospeech.release.user_voices import check_name, files_of, save_voice
     from nanospeech.release.voices import shipped_voices
+    from nanospeech.text.languages import base_code
 
     check_name(args.name)
     if args.name.casefold() in {name.casefold() for name in shipped_voices()}:
         raise InputError(f"{args.name} is a voice that ships; choose another name")
     if files_of(args.name) and not args.overwrite:
         raise InputError(f"you have a voice {args.name!r}; pass --overwrite to replace it")
-    found = hear_reference(args.recording, args.text, args.whisper, print, args.language)
+    language = base_code(args.language)
+    found = hear_reference(args.recording, args.text, args.whisper, print, language)
     about = {
         "origin": "yours",
         "licence": args.licence,

@@ -73,6 +73,16 @@ def load_whisper(name: str = "base", threads: int = 1, extra: str = "eval") -> A
         raise InputError(f"cannot load Whisper {name!r}: {reason}; name a size or a folder") from e
 
 
+def check_language(model: Any, language: str) -> None:
+    """
+    Raises:
+        InputError: the recogniser does not know the language.
+    """
+    known = getattr(model, "supported_languages", [language])
+    if language not in known:
+        raise InputError(f"Whisper has no language {language!r}; choose a code such as en, de, zh")
+
+
 def transcribe(
     model: Any,
     wave: np.ndarray,
@@ -92,9 +102,7 @@ def transcribe(
     Raises:
         InputError: the recogniser does not know the language.
     """
-    known = getattr(model, "supported_languages", [language])
-    if language not in known:
-        raise InputError(f"Whisper has no language {language!r}; choose a code such as en, de, zh")
+    check_language(model, language)
     # Whisper falls back to random sampling where beam search fails: seed it
     require("ctranslate2", "eval").set_random_seed(0)
     segments, _ = model.transcribe(

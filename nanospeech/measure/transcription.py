@@ -11,8 +11,9 @@ import numpy as np
 from nanospeech.audio import wave as audio
 from nanospeech.errors import BackendError, InputError, require
 from nanospeech.speech.reference import Listener, Reference, Word, read_reference
+from nanospeech.text.sentences import is_speakable
 
-from .metrics import RATE, load_whisper
+from .metrics import RATE, check_language, load_whisper
 
 
 def whisper_listener(name: str = "base", language: str = "en") -> Listener:
@@ -24,9 +25,11 @@ def whisper_listener(name: str = "base", language: str = "en") -> Listener:
 
     Raises:
         BackendError: faster-whisper is not installed.
-        InputError: there is no such model. What is returned raises it where no word is heard.
+        InputError: there is no such model, or it does not know the language. What is returned
+            raises it where no word is heard.
     """
     model = load_whisper(name, extra="transcribe")
+    check_language(model, language)
 
     def listen(wave: np.ndarray) -> list[Word]:
         require("ctranslate2", "transcribe").set_random_seed(0)
@@ -38,8 +41,8 @@ def whisper_listener(name: str = "base", language: str = "en") -> Listener:
             word_timestamps=True,
         )
         words = whole_words(word for segment in segments for word in segment.words or ())
-        if not words:
-            raise InputError("no words were heard in the recording; write them down with the text")
+        if not is_speakable(" ".join(word.text for word in words)):
+            raise InputError("no words were heard in the recording; if there are, give its text")
         return words
 
     return listen
