@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from nanospeech.audio import wave as audio
-from nanospeech.audio.recording import bandwidth
+from nanospeech.audio.recording import bandwidth, clipping
 from nanospeech.errors import InputError
 from nanospeech.release.user_voices import check_name, save_voice
 from nanospeech.release.voices import user_voices
-from nanospeech.speech.reference import EDGE, KEPT, LEAST, finished, remarks
+from nanospeech.speech.reference import EDGE, KEPT, LEAST, centred, finished, remarks
 from nanospeech.text.sentences import is_speakable
 
 from .errors import ApiError, bad
@@ -65,7 +65,7 @@ def add_voice(fields: dict[str, Any], service: SpeechService, most: int) -> dict
         check_name(name)
         if name.casefold() in map(str.casefold, (*there, *service.voices())):
             raise ApiError(409, f"there is a voice {name!r}", "voice_exists", "name")
-        wave, notes = prepared(sound)
+        wave, notes = prepared(sound, text)
     except InputError as e:
         raise bad(str(e), "audio_sample") from None
     about = {"bandwidth": round(bandwidth(wave, audio.SAMPLE_RATE)), "consent": "by the client"}
@@ -78,18 +78,21 @@ def add_voice(fields: dict[str, Any], service: SpeechService, most: int) -> dict
     return {"id": name, "name": name, "object": "audio.voice", "notes": notes}
 
 
-def prepared(sound: bytes) -> tuple[np.ndarray, list[str]]:
+def prepared(sound: bytes, text: str) -> tuple[np.ndarray, list[str]]:
     """A recording, trimmed and levelled, and what was found.
+
+    Args:
+        text: what is said in it.
 
     Raises:
         InputError: it is no audio, silent, too short or too long.
     """
-    wave = audio.trim(audio.read(sound, max_seconds=4 * KEPT[1]), keep_seconds=EDGE)
+    wave = audio.read(sound, max_seconds=4 * KEPT[1])
     if audio.is_silent(wave):
         raise InputError("the recording is silent")
+    wave = audio.trim(centred(wave), keep_seconds=EDGE)
     seconds = len(wave) / audio.SAMPLE_RATE
     if not LEAST <= seconds <= KEPT[1] + 1:
         raise InputError(f"the recording has {seconds:.1f} s; send {KEPT[0]:g} to {KEPT[1]:g} s")
-    clipped = float(np.mean(np.abs(wave) > 0.999))
-    notes = remarks(clipped, wave)
+    notes = remarks(clipping(sound), wave, text)
     return finished(wave, notes), notes

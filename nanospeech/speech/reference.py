@@ -14,7 +14,8 @@ from nanospeech.audio import wave as audio
 from nanospeech.audio.recording import CLIPPING, bandwidth, clipping, denoised, depth
 from nanospeech.errors import InputError
 from nanospeech.release.voice_facts import NARROW
-from nanospeech.text.sentences import is_speakable
+from nanospeech.release.voices import BYTES_PER_SECOND
+from nanospeech.text.sentences import byte_length, is_speakable
 
 LONGEST_READ = 600.0  # seconds of a recording that are read
 KEPT = (3.0, 12.0)  # seconds that a voice's recording should have; what is longer is cut
@@ -25,6 +26,7 @@ LEVEL, PEAK = 0.1, 0.98  # target root mean square, and the highest magnitude
 LEVEL_TOLD = 6.0  # dB of change in level from which it is reported
 QUIET = 0.06  # seconds of a spot to cut at
 PAUSE_DB = 10.0  # by which it has to be below speech
+HEARD = 160  # characters of what was heard, in an error
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ def read_reference(
         raise InputError(
             f"{path} is silent: its loudest sample is {level}; check the microphone and its level"
         )
-    wave = audio.trim(whole, keep_seconds=EDGE)
+    wave = audio.trim(centred(whole), keep_seconds=EDGE)
     start, stop = audio.loud_span(wave)
     seconds = (stop - start) / audio.SAMPLE_RATE
     if seconds < LEAST:
@@ -102,20 +104,33 @@ def read_reference(
             notes.append(note)
     else:
         said = " ".join((text or "").split())
-    notes += remarks(clipping(path), wave)
+    notes += remarks(clipping(path), wave, said)
     return Reference(
         finished(wave, notes), said, bandwidth(wave, audio.SAMPLE_RATE), heard, (*notes,)
     )
 
 
-def remarks(clipped: float, wave: np.ndarray) -> list[str]:
+def centred(wave: np.ndarray) -> np.ndarray:
+    """A recording without a sound card's constant offset, beside which no silence is silent."""
+    return wave - np.mean(wave, dtype=np.float64).astype(np.float32)
+
+
+def remarks(clipped: float, wave: np.ndarray, text: str) -> list[str]:
     """What is wrong with a recording, with the measure and the remedy.
 
     Args:
         clipped: share of its samples.
         wave: what is kept of it.
+        text: what is said in that.
     """
     found, seconds = [], len(wave) / audio.SAMPLE_RATE
+    start, stop = audio.loud_span(wave)
+    sound = (stop - start) / audio.SAMPLE_RATE
+    if not BYTES_PER_SECOND[0] <= byte_length(text) / sound <= BYTES_PER_SECOND[1]:
+        found.append(
+            f"its text of {len(text)} characters does not go with its {sound:.1f} s of sound, and"
+            " the voice will be unclear: write down all that is said in it, and no more"
+        )
     if seconds < KEPT[0]:
         found.append(
             f"only {seconds:.1f} s: {KEPT[0]:g} to {KEPT[1]:g} s tell more of a voice; record more"
@@ -170,7 +185,7 @@ def cut_at_pause(
         The part, its words, and a note.
 
     Raises:
-        InputError: there is no pause to cut at.
+        InputError: there is no pause to cut at, or other words were heard.
     """
     seconds = len(wave) / audio.SAMPLE_RATE
     counts = spoken_before(words, said)
@@ -183,6 +198,13 @@ def cut_at_pause(
         score = min(drop, 40) / 10 + 2 * (ending in ".!?") + (ending in ",;:") + at / KEPT[1]
         if best is None or score > best[0]:
             best = score, at, count
+    if best is None and len(counts) < len(words) / 2:
+        heard = " ".join(w.text for w in words)
+        raise InputError(
+            f"the text does not go with the recording of {seconds:.1f} s, in which was heard:"
+            f" {heard[:HEARD]}{'...' * (len(heard) > HEARD)} Write down all that is said in it, or"
+            " cut it to 12 s yourself"
+        )
     if best is None:
         raise InputError(
             f"the recording lasts {seconds:.1f} s and has no pause between {KEPT[0]:g} and"

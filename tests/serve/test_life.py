@@ -41,8 +41,9 @@ def test_voices_are_taken_with_consent_where_that_is_allowed(server, serve):
         for name in ("../evil", "a/b", "", "tone"):
             assert 400 <= add(server, name=name).status_code < 500
         assert add(server, b"no sound").json()["error"]["param"] == "audio_sample"
-        made = add(server)
+        made = add(server, text="Hm.")
         assert made.status_code == 201, made.text
+        assert "text of 3 characters does not go with" in " ".join(made.json()["notes"])
         listed = [v["id"] for v in httpx.get(server.url + "/v1/audio/voices").json()["data"]]
         assert listed == ["tone", "anna"]
         assert speech(server, voice="anna").status_code == 200

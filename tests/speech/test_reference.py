@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import soundfile
 from nanospeech.audio import wave as audio
 from nanospeech.audio.recording import bandwidth, denoised, depth
 from nanospeech.errors import BackendError, InputError
+from nanospeech.measure import transcription
 from nanospeech.measure.transcription import whole_words
 from nanospeech.release.folder import DEFAULT
 from nanospeech.speech.reference import Word, read_reference, spoken_before
@@ -52,6 +54,36 @@ def test_silence_level_and_edges_are_dealt_with(tmp_path):
 def test_a_text_without_words_is_refused(tmp_path, text):
     with pytest.raises(InputError, match="has no words; write down what is said"):
         kept(tmp_path, speech(4.0), text)
+
+
+@pytest.mark.parametrize("text", ["Hm.", "All of it was said at once. " * 20])
+def test_a_text_that_is_not_the_recordings_is_told_when_it_is_kept(tmp_path, text):
+    (note,) = [n for n in kept(tmp_path, speech(5.0), text).notes if "does not go with" in n]
+    assert f"text of {len(text.strip())} characters" in note and "write down all" in note
+    fits = kept(tmp_path, speech(5.0), "All of it was said, and it took five seconds to say.")
+    assert not any("does not go with" in n for n in fits.notes)
+
+
+def test_an_offset_is_not_heard_as_noise(tmp_path):
+    wave = np.pad(speech(4.0), RATE)
+    plain, moved = kept(tmp_path, wave), kept(tmp_path, wave + np.float32(0.05))
+    assert moved.notes == plain.notes
+    assert abs(len(moved.wave) - len(plain.wave)) < RATE / 50
+    assert abs(float(moved.wave.mean())) < 1e-3
+
+
+def test_a_recogniser_that_hears_no_words_or_lacks_the_language_is_an_error(monkeypatch):
+    pytest.importorskip("ctranslate2")
+    dots = [SimpleNamespace(word=" .", start=0.0, end=1.0)] * 3
+    model = SimpleNamespace(
+        supported_languages=["en", "de"],
+        transcribe=lambda *_, **__: ([SimpleNamespace(words=dots)], None),
+    )
+    monkeypatch.setattr(transcription, "load_whisper", lambda *_, **__: model)
+    with pytest.raises(InputError, match="no words were heard"):
+        transcription.whisper_listener("base", "de")(speech(3.0))
+    with pytest.raises(InputError, match="no language 'xx'"):
+        transcription.whisper_listener("base", "xx")
 
 
 def test_a_word_that_whisper_cuts_is_one():
@@ -154,8 +186,9 @@ def test_given_words_are_cut_where_they_are_those_that_were_heard(tmp_path):
     given[24] = "another"  # heard otherwise: it is not known which side of the pause it is on
     found = kept(tmp_path, wave, " ".join(given), lambda: lambda wave: words)
     assert found.text.split() == given[:32] and not found.heard
-    with pytest.raises(InputError, match="no pause between 3 and 12 s"):
-        kept(tmp_path, wave, "something else was said", lambda: lambda wave: words)
+    for other in ("something else was said", " ".join(given[:5])):  # given[:5]: there is more
+        with pytest.raises(InputError, match=r"does not go with .* was heard: word00 word01"):
+            kept(tmp_path, wave, other, lambda: lambda wave: words)
 
 
 def test_a_recording_without_a_pause_is_not_cut_in_a_word(tmp_path):
