@@ -80,7 +80,7 @@ def read(
 
 def unreadable(name: str, e: Exception) -> InputError:
     """The error of a file that libsndfile cannot read."""
-    message = f"cannot read {name} as audio: {e}"
+    message = f"cannot read {name} as audio: {str(e).rstrip('.')}"
     if Path(name).suffix.lower() in FOREIGN:
         message += "; libsndfile does not read these: convert it, as by ffmpeg -i FILE new.wav"
     return InputError(message)

@@ -42,7 +42,10 @@ def check_name(name: str) -> None:
         InputError: a voice cannot be called so.
     """
     if not NAME.fullmatch(name):
-        raise InputError(f"voice {name[:40]!r} should be named by letters, digits, - and _")
+        raise InputError(
+            f"voice {name[:40]!r} should be named by letters, digits, - and _, at most 64 of them,"
+            " the first no -"
+        )
 
 
 def files_of(name: str) -> list[Path]:
