@@ -94,7 +94,7 @@ class SpeechService:
         self.engine = self.scheduler.engine
         self.created = int(time.time())
         self.ready = self.draining = False
-        self._speakers: OrderedDict[str, Speaker] = OrderedDict()
+        self._speakers: OrderedDict[tuple[str, float], Speaker] = OrderedDict()
         self._lock = Lock()
         self._open: set[Speech] = set()
         self._pool = ThreadPoolExecutor(limits.active, "nanospeech-text")
@@ -161,14 +161,15 @@ class SpeechService:
     def speaker(self, wish: Wish, ticket: Ticket) -> Speaker:
         """A Speaker for a wish, whose engine is used by turns."""
         name = self.find(wish.voice)
+        key = name, recorded(name)
         with self._lock:
-            kept = self._speakers.get(name)
+            kept = self._speakers.get(key)
         if kept is None:
             kept = Speaker(self.scheduler.use(ticket), name, seed=0)
             kept.first = choose_first(kept.engine, kept.prompt, self.limits.first_steps)
             kept.engine = kept.engine._engine
             with self._lock:
-                self._speakers[name] = kept
+                self._speakers[key] = kept
                 while len(self._speakers) > PROMPTS:
                     self._speakers.popitem(last=False)
         found = copy.copy(kept)
@@ -242,6 +243,15 @@ class SpeechService:
             speech.cancel()
         self.scheduler.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def recorded(voice: str) -> float:
+    """When a user's voice was written, as another recording may take its name; else 0."""
+    path = user_voices().get(voice.removeprefix(USER))
+    try:
+        return path.stat().st_mtime if path is not None else 0.0
+    except OSError:  # removed since
+        return 0.0
 
 
 class Speech(AsyncIterator[Sound]):
