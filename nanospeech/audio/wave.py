@@ -80,9 +80,12 @@ def read(
 
 def unreadable(name: str, e: Exception) -> InputError:
     """The error of a file that libsndfile cannot read."""
-    message = f"cannot read {name} as audio: {str(e).rstrip('.')}"
+    reason = getattr(e, "error_string", str(e)).rstrip(".")  # without the name, or an object's
+    message = f"cannot read {name} as audio: {reason}"
     if Path(name).suffix.lower() in FOREIGN:
         message += "; libsndfile does not read these: convert it, as by ffmpeg -i FILE new.wav"
+    elif not Path(name).suffix:  # nothing tells what it may be
+        message += "; WAV, FLAC, MP3, Ogg and AIFF can be read"
     return InputError(message)
 
 

@@ -17,6 +17,7 @@ from nanospeech.text.sentences import is_speakable
 from .errors import ApiError, bad
 from .service import SpeechService
 
+SAMPLE = "audio_sample"  # OpenAI's name of the recording's field
 TEXT = 1000  # characters of a recording's words
 CONSENT = ("true", "1", "yes")
 
@@ -50,12 +51,15 @@ def add_voice(fields: dict[str, Any], service: SpeechService, most: int) -> dict
     Raises:
         ApiError: no consent, a name that is taken, or a recording that cannot be used.
     """
-    name, text, sound = (fields.get(n) for n in ("name", "text", "audio_sample"))
+    name, text, sound = (fields.get(n) for n in ("name", "text", SAMPLE))
     if str(fields.get("consent", "")).strip().lower() not in CONSENT:
         message = "consent should be true: that the speaker of the recording agrees to this use"
         raise bad(message, "consent", "consent_required")
-    if not isinstance(name, str) or not isinstance(text, str) or not isinstance(sound, bytes):
-        raise bad("give name, text (what is said) and audio_sample (a file)", "name")
+    for field, value, kind in (("name", name, str), ("text", text, str), (SAMPLE, sound, bytes)):
+        if not isinstance(value, kind):
+            message = f"no {field}; give name, text (what is said) and {SAMPLE} (a file)"
+            raise bad(message, field)
+    assert isinstance(name, str) and isinstance(text, str) and isinstance(sound, bytes)
     if len(text) > TEXT or not is_speakable(text):
         raise bad(f"text should be what is said, of at most {TEXT} characters", "text")
     there = user_voices()
@@ -63,11 +67,16 @@ def add_voice(fields: dict[str, Any], service: SpeechService, most: int) -> dict
         raise ApiError(409, f"there are {len(there)} voices; no more are taken", "too_many_voices")
     try:
         check_name(name)
-        if name.casefold() in map(str.casefold, (*there, *service.voices())):
-            raise ApiError(409, f"there is a voice {name!r}", "voice_exists", "name")
+    except InputError as e:
+        raise bad(str(e), "name") from None
+    # an alias too: whoever asks for it means the model's voice
+    if name.casefold() in map(str.casefold, (*there, *service.voices(), *service.aliases())):
+        message = f"there is a voice {name!r}; choose another name"
+        raise ApiError(409, message, "voice_exists", "name")
+    try:
         wave, notes = prepared(sound, text)
     except InputError as e:
-        raise bad(str(e), "audio_sample") from None
+        raise bad(str(e), SAMPLE) from None
     about = {"bandwidth": round(bandwidth(wave, audio.SAMPLE_RATE)), "consent": "by the client"}
     try:
         save_voice(name, wave, " ".join(text.split()), about)

@@ -17,6 +17,7 @@ import httpx
 import pytest
 import soundfile
 
+from nanospeech.release.user_voices import save_voice
 from tests.conftest import tone
 from tests.serve.conftest import TEXT, speech
 from tests.serve.test_limits import settled
@@ -38,15 +39,22 @@ def test_voices_are_taken_with_consent_where_that_is_allowed(server, serve):
     assert add(server).status_code == 403
     with serve({"max_voices": 1}, allow_voices=True) as server:
         assert add(server, consent="no").json()["error"]["code"] == "consent_required"
-        for name in ("../evil", "a/b", "", "tone"):
-            assert 400 <= add(server, name=name).status_code < 500
-        assert add(server, b"no sound").json()["error"]["param"] == "audio_sample"
+        for name in ("../evil", "a/b", "", "tone", "alloy"):
+            refused = add(server, name=name)
+            assert 400 <= refused.status_code < 500 and refused.json()["error"]["param"] == "name"
+        error = add(server, b"no sound").json()["error"]
+        assert error["param"] == "audio_sample" and "WAV, FLAC, MP3" in error["message"]
+        assert "object at" not in error["message"]
+        assert add(server, text=None).json()["error"]["param"] == "text"
         made = add(server, text="Hm.")
         assert made.status_code == 201, made.text
         assert "text of 3 characters does not go with" in " ".join(made.json()["notes"])
         listed = [v["id"] for v in httpx.get(server.url + "/v1/audio/voices").json()["data"]]
         assert listed == ["tone", "anna"]
-        assert speech(server, voice="anna").status_code == 200
+        first = speech(server, voice="anna", seed=1)
+        assert first.status_code == 200
+        save_voice("anna", tone(4.0, 90.0), "hello there.", {}, overwrite=True)
+        assert speech(server, voice="anna", seed=1).content != first.content
         assert add(server, name="other").json()["error"]["code"] == "too_many_voices"
 
 
