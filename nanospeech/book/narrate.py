@@ -188,7 +188,7 @@ class Narrator:
         """
         parts = self.plan(numbers)
         if not parts:
-            raise InputError("no chapter can be spoken: " + "; ".join(self.outcome.failures))
+            raise self.nothing()
         wanted = list(dict.fromkeys(k for part in parts for k in part.keys))
         self.outcome.wanted, self.outcome.kept = len(wanted), self.work.count(wanted)
         if not self.target.single:
@@ -214,6 +214,11 @@ class Narrator:
         if not self.outcome.failures and not self.target.keep:
             self.work.remove()
         return self.outcome
+
+    def nothing(self) -> InputError:
+        """The error of a book of which no chapter is left."""
+        why = "; ".join(self.outcome.failures) or "there is no text in them"
+        return InputError(f"no chapter can be spoken: {why}")
 
     def voice(self, name: str) -> tuple[Any, dict[str, Any]]:
         """The speaker of a voice, and what its speech depends on.
@@ -309,7 +314,7 @@ class Narrator:
         """Writes one file of all chapters."""
         places = {part.number: self.laid_out(part) for part in parts if part.keys}
         if not places:
-            raise InputError("no chapter can be spoken: " + "; ".join(self.outcome.failures))
+            raise self.nothing()
         rate, target = self.work.rate, self.target
         titles = {part.number: part.title for part in parts}
         chapters = [self.marked(titles[number], place) for number, place in places.items()]

@@ -306,7 +306,7 @@ def test_a_book_that_cannot_be_spoken_at_all_is_an_error(run, tmp_path):
     path = tmp_path / "b.txt"
     path.write_text("* * *", "utf-8")
     code, said = run(path, tmp_path / "out")
-    assert code == 2 and "no chapter can be spoken" in said
+    assert code == 2 and "no chapter can be spoken: there is no text in them" in said
     assert not (tmp_path / "out").exists()
     with pytest.raises(InputError, match="damaged"):
         Work(tmp_path / "w", RATE).facts("none")
