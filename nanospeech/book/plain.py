@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from html import unescape
 from pathlib import Path
 
 from nanospeech.errors import InputError
@@ -39,6 +40,10 @@ NAMED = re.compile(
 FENCED = re.compile(r"^ {0,3}(```+|~~~+)[^\n]*\n.*?^ {0,3}\1[`~]*[ \t]*$\n?", re.M | re.S)
 FOOTNOTE = re.compile(r"^\[\^[^\]\n]+\]:[^\n]*(?:\n(?: {4}|\t)[^\n]*)*\n?", re.M)
 RULE = re.compile(r"^ {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$", re.M)
+COMMENT = re.compile(r"<!--.*?-->", re.S)
+ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z]\w{1,31});")
+BULLET = re.compile(r"[ \t]*[-*+][ \t]+\S")
+NUMBERED = re.compile(r"[ \t]*(\d{1,9})[.)][ \t]+\S")
 TABLE_RULE = re.compile(r"^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-*:?[ \t]*)*$", re.M)
 LISTED = 2  # headings that follow each other and are still no table of contents
 BLANK = re.compile(r"\n[ \t]*\n\s*")
@@ -82,7 +87,7 @@ def read_plain(path: str | Path, encoding: str = "utf-8") -> Book:
         facts = {m[1].lower(): m[2].strip("\"'") for m in FACT.finditer(front[1])}
         text = text[front.end() :]
     if path.suffix.lower() in MARKDOWN:
-        text = FENCED.sub("", FOOTNOTE.sub("", text))
+        text = COMMENT.sub("", FENCED.sub("", FOOTNOTE.sub("", text)))
         text = UNDERLINED.sub(lambda m: f"{'#' if m[2][0] == '=' else '##'} {m[1]}", text)
         clean = strip_markdown
     else:
@@ -190,6 +195,7 @@ def inline(text: str) -> str:
     for _ in range(3):  # one within another
         text = EMPHASIS.sub(lambda m: m[2], text)
     text = ESCAPED.sub(lambda m: m[1], text)
+    text = ENTITY.sub(lambda m: unescape(m[0]), text)
     text = MARKUP.sub(lambda m: "\\" * (is_formed(m) and not m[1]) + m[0], text)
     return text.translate({HIDDEN + i: mark for i, mark in enumerate(marks)})
 
@@ -217,7 +223,7 @@ def strip_markdown(text: str) -> str:
     text = AUTOLINK.sub(lambda m: m[1].removeprefix("mailto:"), text)
     text = ATX.sub(lambda m: f"\n\n# {m[2]}\n\n", TABLE_RULE.sub("", RULE.sub("", text)))
     paragraphs = []
-    for paragraph in BLANK.split(text):
+    for paragraph in (item for block in BLANK.split(text) for item in items(block)):
         if TAGGED.search(paragraph):
             paragraphs += read_page(paragraph.replace("\n", " ")).paragraphs
             continue
@@ -229,6 +235,23 @@ def strip_markdown(text: str) -> str:
         ]
         paragraphs.append("\n".join(lines))
     return spoken(map(inline, paragraphs))
+
+
+def items(paragraph: str) -> list[str]:
+    """A list's items, each a paragraph, as those of an EPUB are; of other paragraphs the whole.
+
+    A number begins one where a list can: at the start, as 1, or after another.
+    """
+    found: list[list[str]] = [[]]
+    numbered = False
+    for line in paragraph.split("\n"):
+        number = NUMBERED.match(line)
+        begins = number and (numbered or number[1] == "1" or not found[-1])
+        numbered = numbered or bool(begins)
+        if begins or BULLET.match(line):
+            found.append([])
+        found[-1].append(line)
+    return ["\n".join(lines) for lines in found if lines]
 
 
 def spoken(paragraphs: Iterable[str]) -> str:

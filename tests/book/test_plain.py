@@ -90,13 +90,25 @@ def test_markdown_is_cut_at_headings_and_read_without_marks(tmp_path):
         (
             "One",
             "# The Book\n\n# One\n\nIt was dark and very *late*. See the site) now .\n\n"
-            "one item\ntwo items of snake_case_words\n\na, b\n\n1, 2\n\nquoted\ntext\n\n"
+            "one item\n\ntwo items of snake_case_words\n\na, b\n\n1, 2\n\nquoted\ntext\n\n"
             "# Within\n\nTagged text, 2*3*4.",
         ),
         ("Two", "# Two\n\nThe end."),
     ]
     book = open_book(path)
     assert (book.title, book.author, book.language) == ("The Book", "Ann Onym", "de")
+
+
+def test_items_comments_and_entities_of_markdown(tmp_path):
+    text = "Bring:\n- milk,\n  cold\n* <b>two</b> eggs\n1. First\n2) then\n\n"
+    text += "In the year of\n1986. it was."
+    text += "<!-- not\n\nread -->\n\nR&amp;D&nbsp;&mdash; AT&T; &#8217;twas `&lt;`"
+    ((_, said),) = read(tmp_path / "b.md", text)
+    assert said.split("\n\n") == [
+        *("Bring:", "milk,\n  cold", "two eggs", "1. First", "2) then"),
+        "In the year of\n1986. it was.",
+        "R&D\xa0— AT&T; ’twas <",
+    ]
 
 
 def test_a_novel_is_cut_at_its_chapters_and_not_at_their_list(tmp_path):
