@@ -124,7 +124,7 @@ def test_a_text_is_typed_and_heard_while_it_is_made_and_its_words_are_seen(page,
     with wave.open(str(path)) as f:
         assert (f.getnchannels(), f.getsampwidth(), f.getframerate()) == (1, 2, 24_000)
         saved = np.frombuffer(f.readframes(f.getnframes()), "<i2") / 32768
-    assert len(saved) == len(samples) and np.abs(saved - samples).max() < 1e-4
+    assert len(saved) == len(samples) and np.array_equal(saved, samples)
     assert np.abs(saved).max() > 0.05 and len(saved) > 24_000
     until(page, "window.lit.at(-1) === 'said.'")
     words = page.evaluate("window.lit")
@@ -161,6 +161,47 @@ def test_stopping_ends_the_sound_and_errors_are_told(page):
     page.get_by_role("button", name="Speak").click()
     until(page, "document.querySelector('#error').textContent")
     assert "no text to speak" in page.get_by_role("alert").first.text_content()
+
+
+def test_what_has_come_of_a_speech_that_was_stopped_is_played_to_its_end(page):
+    page.get_by_label("Text", exact=True).fill("A long story. " * 60)
+    page.get_by_label("Speed").fill("2")
+    page.get_by_role("button", name="Speak").click()
+    until(page, "window.heard.length > 0")
+    page.get_by_role("button", name="Stop", exact=True).click()
+    page.get_by_role("button", name="Play", exact=True).click()
+    page.get_by_role("button", name="Pause", exact=True).click()
+    until(page, "context.state === 'suspended'")
+    page.evaluate("() => go(made.seconds - 0.3)")
+    assert page.get_by_role("button", name="Pause", exact=True).is_enabled()  # not "Go on"
+    until(page, "!made.playing")
+    assert page.locator("#status").text_content() == ""
+    assert page.get_by_role("button", name="Stop", exact=True).is_disabled()
+    assert page.complaints == []
+
+
+def test_a_speech_that_breaks_off_can_be_stopped(page):
+    page.evaluate(
+        """() => {
+  const asked = fetch;
+  window.fetch = async (path, options) => {
+    const answer = await asked(path, options), reader = answer.body.getReader();
+    let count = 0;
+    const pull = async (to) => count++ ? to.error(new TypeError("cut"))
+      : to.enqueue((await reader.read()).value);
+    return new Response(new ReadableStream({ pull }), answer);
+  };
+}"""
+    )
+    page.get_by_label("Text", exact=True).fill(
+        "A long story of the sea, and of all who went there."
+    )
+    page.get_by_role("button", name="Speak").click()
+    until(page, "document.querySelector('#error').textContent.includes('broke off')")
+    stop = page.get_by_role("button", name="Stop", exact=True)
+    assert page.evaluate("made.playing") == stop.is_enabled()
+    until(page, "!made.playing")
+    assert stop.is_disabled() and page.locator("#status").text_content() == ""
 
 
 def test_a_recording_becomes_a_voice(page):
