@@ -159,6 +159,8 @@ class Talk:
 
             await self._write(Pong(text=data.get("text")).event())
         elif kind == "synthesize-start":
+            if self.writing is not None:  # a text that the client has left without its end
+                self.writing.end()
             await self._finished()
             self.writing = Writing(self.limits.max_chars)
             await self._speak(self.writing, data, streams=True)

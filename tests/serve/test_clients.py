@@ -209,6 +209,12 @@ def test_home_assistant_streams_text_in_and_sound_out(server):
             streamed = await until(client, "synthesize-stopped")
             await client.write_event(Synthesize(text="Hello there.", voice=voice).event())
             alone = await until(client, "audio-stop")
+            for _ in range(2):  # the first has no end
+                await client.write_event(SynthesizeStart(voice=voice).event())
+                await client.write_event(SynthesizeChunk(text="Hello there.").event())
+            await client.write_event(SynthesizeStop().event())
+            for _ in range(2):
+                await until(client, "synthesize-stopped")
             bad = SynthesizeVoice(name="nobody")
             await client.write_event(Synthesize(text="Hello.", voice=bad).event())
             refused = await client.read_event()
