@@ -18,7 +18,7 @@ def names(text: str) -> frozenset[str]:
 
 BLOCKS = names(
     """h1 h2 h3 h4 h5 h6 p div section article main header footer aside figure figcaption blockquote
-    ul ol li dl dt dd table caption tr pre hr body address center"""
+    ul ol li dl dt dd table caption tr pre hr body address center details summary"""
 )
 SILENT = names(
     """script style head title template svg math rt rp iframe object audio video noscript select

@@ -101,12 +101,12 @@ def test_markdown_is_cut_at_headings_and_read_without_marks(tmp_path):
 
 def test_items_comments_and_entities_of_markdown(tmp_path):
     text = "Bring:\n- milk,\n  cold\n* <b>two</b> eggs\n1. First\n2) then\n\n"
-    text += "In the year of\n1986. it was."
+    text += "In the year of\n1986. it was.\n\n<details><summary>More</summary>behind it</details>"
     text += "<!-- not\n\nread -->\n\nR&amp;D&nbsp;&mdash; AT&T; &#8217;twas `&lt;`"
     ((_, said),) = read(tmp_path / "b.md", text)
     assert said.split("\n\n") == [
         *("Bring:", "milk,\n  cold", "two eggs", "1. First", "2) then"),
-        "In the year of\n1986. it was.",
+        *("In the year of\n1986. it was.", "More", "behind it"),
         "R&D\xa0— AT&T; ’twas <",
     ]
 
