@@ -69,8 +69,11 @@ def load_whisper(name: str = "base", threads: int = 1, extra: str = "eval") -> A
             name, device="cpu", compute_type="int8", cpu_threads=threads
         )
     except (ValueError, RuntimeError, OSError) as e:
-        reason = (str(e).strip() or type(e).__name__).splitlines()[0]
-        raise InputError(f"cannot load Whisper {name!r}: {reason}; name a size or a folder") from e
+        reason = (str(e).strip() or type(e).__name__).splitlines()[0].rstrip(".")
+        do = "name a size or a folder"
+        if name in faster_whisper.available_models():
+            do = "it is downloaded once: connect to the network, or name a folder that has it"
+        raise InputError(f"cannot load Whisper {name!r}: {reason}; {do}") from e
 
 
 def check_language(model: Any, language: str) -> None:

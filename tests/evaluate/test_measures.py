@@ -121,6 +121,19 @@ def test_a_recogniser_measures_recordings(tmp_path, capsys):
     assert row["utterances"] == 4 and row["wer"] < 0.2
 
 
+def test_a_size_that_cannot_be_downloaded_and_what_is_none_are_told_apart(monkeypatch):
+    whisper = pytest.importorskip("faster_whisper")
+
+    def unreachable(*_, **__):
+        raise OSError("Name or service not known.")
+
+    with pytest.raises(InputError, match="name a size or a folder"):
+        metrics.load_whisper("none-such")
+    monkeypatch.setattr(whisper, "WhisperModel", unreachable)
+    with pytest.raises(InputError, match="not known; it is downloaded once: connect"):
+        metrics.load_whisper("base")
+
+
 def test_a_language_that_the_recogniser_lacks_is_named():
     pytest.importorskip("ctranslate2")
     model = SimpleNamespace(supported_languages=["en", "de"])
