@@ -128,6 +128,16 @@ def is_silent(wave: np.ndarray) -> bool:
     return not len(wave) or float(np.abs(wave).max()) < SILENCE
 
 
+def centred(wave: np.ndarray) -> np.ndarray:
+    """A recording without its sound card's offset, which a model would imitate, and louder.
+
+    Beside an offset no silence is silent, either. One of less than SILENCE stays: no recording's
+    mean is quite 0.
+    """
+    mean = np.mean(wave, dtype=np.float64) if len(wave) else 0.0
+    return wave if abs(mean) < SILENCE else (wave - mean).astype(np.float32)
+
+
 def set_level(wave: np.ndarray, target_rms: float | None = None) -> tuple[np.ndarray, float]:
     """Brings a wave to the level that a model was trained at.
 

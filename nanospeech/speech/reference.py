@@ -85,7 +85,7 @@ def read_reference(
         raise InputError(
             f"{path} is silent: its loudest sample is {level}; check the microphone and its level"
         )
-    wave = audio.trim(centred(whole), keep_seconds=EDGE)
+    wave = audio.trim(audio.centred(whole), keep_seconds=EDGE)
     start, stop = audio.loud_span(wave)
     seconds = (stop - start) / audio.SAMPLE_RATE
     if seconds < LEAST:
@@ -108,11 +108,6 @@ def read_reference(
     return Reference(
         finished(wave, notes), said, bandwidth(wave, audio.SAMPLE_RATE), heard, (*notes,)
     )
-
-
-def centred(wave: np.ndarray) -> np.ndarray:
-    """A recording without a sound card's constant offset, beside which no silence is silent."""
-    return wave - np.mean(wave, dtype=np.float64).astype(np.float32)
 
 
 def remarks(clipped: float, wave: np.ndarray, text: str) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 
 from nanospeech.audio import wave as audio
 from nanospeech.commands import main
@@ -75,6 +76,19 @@ def test_a_voice_speaks_as_its_recording_does_in_both_backends(
     assert np.abs(mine[:n] - other[:n]).max() > 1e-3
     recording = find_voice("anna", tiny_release).audio
     assert np.array_equal(mine, spoken(ref_audio=recording, ref_text=TEXT))
+
+
+def test_an_offset_of_a_recording_is_not_imitated(recording, tiny_release, engine_of, backend):
+    engine, wave = engine_of(tiny_release, backend), audio.read(recording)
+
+    def spoken(offset: float) -> np.ndarray:
+        moved = wave - wave.mean() + np.float32(offset)
+        soundfile.write(recording, moved, audio.SAMPLE_RATE, subtype="FLOAT")
+        speaker = Speaker(engine, ref_audio=recording, ref_text=TEXT, seed=1)
+        return speaker.speak("hello.").wave
+
+    plain, moved = spoken(0.0), spoken(0.05)
+    assert len(plain) == len(moved) and np.abs(plain - moved).max() < 1e-3
 
 
 @pytest.mark.parametrize("imitates", [True, None, False])
