@@ -51,6 +51,10 @@ END = object()
 Encode = Callable[[Iterator[np.ndarray]], Iterator[Any]]
 
 
+class VoiceError(InputError):
+    """Files of a voice that cannot be used, whose places are not the client's to know."""
+
+
 class Sound(NamedTuple):
     """What comes of a text, piece by piece: encoded sound, and the words that end in it."""
 
@@ -165,7 +169,10 @@ class SpeechService:
         with self._lock:
             kept = self._speakers.get(key)
         if kept is None:
-            kept = Speaker(self.scheduler.use(ticket), name, seed=0)
+            try:
+                kept = Speaker(self.scheduler.use(ticket), name, seed=0)
+            except InputError as e:
+                raise VoiceError(str(e)) from e
             kept.first = choose_first(kept.engine, kept.prompt, self.limits.first_steps)
             kept.engine = kept.engine._engine
             with self._lock:
@@ -397,6 +404,10 @@ def as_answer(error: Exception) -> ApiError:
     """The answer to a client for an error of ours."""
     if isinstance(error, ApiError):
         return error
+    if isinstance(error, VoiceError):
+        log.error("a voice cannot be spoken: %s", error)
+        message = "the voice cannot be spoken; the server's log says why"
+        return ApiError(500, message, "internal", "voice")
     if isinstance(error, InputError):
         return bad(str(error), "input")
     log.error("speech failed: %s", error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from nanospeech.text.sentences import is_speakable
 from .errors import ApiError, bad
 from .service import SpeechService
 
+log = logging.getLogger("nanospeech.serve")
 SAMPLE = "audio_sample"  # OpenAI's name of the recording's field
 TEXT = 1000  # characters of a recording's words
 CONSENT = ("true", "1", "yes")
@@ -81,7 +83,9 @@ def add_voice(fields: dict[str, Any], service: SpeechService, most: int) -> dict
     try:
         save_voice(name, wave, " ".join(text.split()), about)
     except InputError as e:
-        raise ApiError(507, str(e), "cannot_store") from None
+        log.error("a voice cannot be stored: %s", e)
+        message = "the voice cannot be stored; the server's log says why"
+        raise ApiError(507, message, "cannot_store") from None
     if not service.engine.config.takes_recordings:
         notes.append(f"{service.model} does not imitate: it will speak in a voice of its own")
     return {"id": name, "name": name, "object": "audio.voice", "notes": notes}

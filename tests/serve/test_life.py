@@ -18,6 +18,7 @@ import pytest
 import soundfile
 
 from nanospeech.release.user_voices import save_voice
+from nanospeech.release.voices import user_voices
 from tests.conftest import tone
 from tests.serve.conftest import TEXT, speech
 from tests.serve.test_limits import settled
@@ -26,7 +27,7 @@ LONG = TEXT * 40
 ROOT = Path(__file__).parents[2]
 
 
-def test_voices_are_taken_with_consent_where_that_is_allowed(server, serve):
+def test_voices_are_taken_with_consent_where_that_is_allowed(server, serve, caplog):
     sound = io.BytesIO()
     soundfile.write(sound, tone(3.5), 24_000, format="FLAC")
     fields = {"name": "anna", "text": "Hello there, general, how are you?", "consent": "true"}
@@ -55,6 +56,11 @@ def test_voices_are_taken_with_consent_where_that_is_allowed(server, serve):
         assert first.status_code == 200
         save_voice("anna", tone(4.0, 90.0), "hello there.", {}, overwrite=True)
         assert speech(server, voice="anna", seed=1).content != first.content
+        path = user_voices()["anna"]
+        path.write_bytes(b"damaged")
+        broken = speech(server, voice="anna")
+        assert broken.status_code == 500 and broken.json()["error"]["param"] == "voice"
+        assert str(path) in caplog.text and str(path.parent) not in broken.text
         assert add(server, name="other").json()["error"]["code"] == "too_many_voices"
 
 
@@ -83,6 +89,7 @@ def test_sigterm_ends_what_runs_and_a_full_disk_is_told(tiny_release):
     fields = {"name": "anna", "text": "Hello there, general.", "consent": "true"}
     answer = httpx.post(url + "/v1/audio/voices", data=fields, files=files, timeout=30)
     assert answer.status_code == 507 and answer.json()["error"]["code"] == "cannot_store"
+    assert "/" not in answer.json()["error"]["message"]  # nor where it would be
     body = {"model": "tts-1", "input": TEXT * 3, "response_format": "pcm", "seed": 1}
     whole = httpx.post(url + "/v1/audio/speech", json=body, timeout=60).content
     with httpx.stream("POST", url + "/v1/audio/speech", json=body, timeout=60) as running:

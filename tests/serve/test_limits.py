@@ -322,6 +322,14 @@ def test_wyoming_that_cannot_be_served_is_told_before_the_model_is_loaded(capsys
         listen_wyoming(ServeSettings(host="0.0.0.0", token="x" * 16), 0)
 
 
+def test_a_lexicon_that_is_wrong_ends_the_start_in_one_line(user_data, capsys):
+    user_data.mkdir(parents=True)
+    (user_data / "lexicon.txt").write_text("no tab", encoding="utf-8")
+    assert serve_command(["--port", "0", "--backend", "onnx"]) == 2
+    err = capsys.readouterr().err
+    assert "lexicon.txt, line 1: there is no tab" in err and err.count("\n") == 1
+
+
 def test_a_server_that_others_reach_needs_a_token():
     for host in ("0.0.0.0", "::", "192.168.1.2", "example.org"):
         with pytest.raises(InputError, match="token"):
