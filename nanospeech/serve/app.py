@@ -17,7 +17,7 @@ from nanospeech.errors import require
 
 from .answers import speech_answer
 from .errors import ApiError
-from .guard import Guard
+from .guard import FAULT, Guard
 from .request import MODELS, read_json, read_speech
 from .service import SpeechService
 from .settings import ServeSettings
@@ -196,7 +196,18 @@ async def unknown(request: Any, error: Any) -> Any:
     return answer(found.body, error.status_code, {**(error.headers or {})})
 
 
+async def gone(_: Any, __: Any) -> Any:
+    """For a client that left before its body was whole: nobody reads this, and it is no fault."""
+    return answer(ApiError(400, "the body ended too early", "incomplete_body").body, 400)
+
+
+async def failed(_: Any, __: Any) -> Any:
+    """A fault of ours, with the four keys; the guard writes it into the log."""
+    return answer(FAULT.body, FAULT.status)
+
+
 def _handlers() -> dict[Any, Any]:
     from starlette.exceptions import HTTPException
+    from starlette.requests import ClientDisconnect
 
-    return {ApiError: refused, HTTPException: unknown}
+    return {ApiError: refused, HTTPException: unknown, ClientDisconnect: gone, Exception: failed}

@@ -20,6 +20,7 @@ log = logging.getLogger("nanospeech.serve")
 OPEN = ("/", "/health/live", "/health/ready", "/favicon.ico")
 OPEN_LISTS = ("/audio/voices", "/audio/models", "/v1/audio/voices", "/v1/audio/models")
 UPLOADS = ("/v1/audio/voices", "/audio/voices")
+FAULT = ApiError(500, "the server failed; its log says why", "internal")
 SAFE = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -65,9 +66,11 @@ class Guard:
             raise
         except Exception:
             log.exception("%s failed", scope["path"])
+            if answer.whole:
+                return
             if answer.started:
                 raise Broken("a handler failed") from None
-            await answer.error(ApiError(500, "the server failed; its log says why", "internal"))
+            await answer.error(FAULT)
 
     def _admit(self, scope: Any, headers: dict[bytes, bytes]) -> None:
         """
@@ -188,7 +191,7 @@ class Answer:
 
     def __init__(self, scope: Any, send: Any, more: list[tuple[bytes, bytes]], metrics: Metrics):
         self.scope, self.send, self.more, self.metrics = scope, send, more, metrics
-        self.started = False
+        self.started = self.whole = False
 
     async def __call__(self, message: Any) -> None:
         if message["type"] == "http.response.start":
@@ -197,6 +200,8 @@ class Answer:
             message = {**message, "headers": [*message.get("headers", []), *own]}
             self.metrics.answers.labels(str(message["status"])).inc()
         await self.send(message)
+        last = not message.get("more_body", False)
+        self.whole = self.whole or (message["type"] == "http.response.body" and last)
 
     async def error(self, e: ApiError) -> None:
         """Answers with an error; a WebSocket is refused with it."""

@@ -214,6 +214,33 @@ def test_a_failure_in_the_middle_cuts_the_connection(tight):
     assert settled(tight)
 
 
+def test_a_client_that_leaves_within_its_body_is_no_fault(tight, caplog):
+    with connect(tight) as leaver:
+        leaver.sendall(post(b"{", 100))
+    with connect(tight) as leaver:
+        leaver.sendall(post(b"zz\r\nno chunk", more="transfer-encoding: chunked\r\n"))
+        assert everything(leaver).startswith(b"HTTP/1.1 400 ")
+    assert speech(tight, input="Hello.").status_code == 200
+    assert not [r for r in caplog.records if r.exc_info]
+
+
+def test_a_fault_of_ours_has_the_four_keys(tight, caplog):
+    def faulty():
+        raise RuntimeError("a fault")
+
+    tight.service.voices = faulty
+    try:
+        answer = httpx.get(tight.url + "/v1/audio/voices")
+    finally:
+        del tight.service.voices
+    assert answer.status_code == 500 and answer.json()["error"].keys() == KEYS
+    assert "a fault" not in answer.text
+    until = time.monotonic() + 10
+    while "a fault" not in caplog.text and time.monotonic() < until:  # after the answer
+        time.sleep(0.01)
+    assert "RuntimeError: a fault" in caplog.text
+
+
 def test_more_connections_than_there_may_be_are_refused(tight):
     held = [connect(tight) for _ in range(12)]
     try:
