@@ -53,6 +53,12 @@ class DataConfig:
 
     def __post_init__(self):
         object.__setattr__(self, "shards", tuple(self.shards))
+        leasts = {"workers": 0, "cache_mb": 0, "batch_size": 1, "max_batch_frames": 1}
+        for name, least in {**leasts, "max_duration": 1}.items():
+            if getattr(self, name) < least:
+                raise InputError(
+                    f"data.{name} is {getattr(self, name)}, should be at least {least}"
+                )
 
 
 def section(default: type) -> Any:
@@ -111,6 +117,8 @@ class RunConfig:
         for name in ("total_steps", "save_step"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}, should be at least 1")
+        if self.warmup_steps < 0:
+            raise InputError(f"warmup_steps is {self.warmup_steps}, should be at least 0")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, without the sections of other kinds of model."""

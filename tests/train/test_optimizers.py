@@ -119,7 +119,16 @@ def test_phases_name_the_parameters_to_take():
 
 
 @pytest.mark.parametrize(
-    "values", [{"name": "sgd"}, {"betas": [0.9]}, {"betas": [0.9, 1.0]}, {"lr": 0.0}]
+    "values",
+    [
+        {"name": "sgd"},
+        {"betas": [0.9]},
+        {"betas": [0.9, 1.0]},
+        {"lr": 0.0},
+        {"eps": -1.0},
+        {"weight_decay": -0.1},
+        {"muon_momentum": 1.0},
+    ],
 )
 def test_unusable_settings_are_refused(values):
     with pytest.raises(InputError, match=next(iter(values))):

@@ -60,7 +60,9 @@ def libritts(tmp_path_factory) -> tuple[str, ...]:
 
 def stream(paths, pair: float, plan: BatchPlan = PLAN, **options) -> SpeechBatches:
     options = {"shuffle_buffer": 500, "seed": 1, **options}
-    return SpeechBatches(paths, DIGITS, plan, AudioConfig(n_mels=1), LossConfig(pair), **options)
+    return SpeechBatches(
+        paths, DIGITS, plan, AudioConfig(n_mels=1), LossConfig(pair=pair), **options
+    )
 
 
 @cache

@@ -11,6 +11,7 @@ from datasets import load_dataset
 
 from nanospeech.errors import CheckpointError, DataError, InputError
 from nanospeech.trainer_torch import NanospeechTrainer
+from nanospeech_torch.train.config import run_config
 from nanospeech_torch.train.data.speech import BatchPlan
 from nanospeech_torch.train.optim.optimizers import OptimizerConfig, build_optimizers, lr_factor
 from tests.forked import Forked, finish, ranks
@@ -198,6 +199,12 @@ def test_the_average_follows_every_step_of_a_run(tmp_path):
         torch.testing.assert_close(got, want)
 
 
+def test_an_average_that_keeps_nothing_is_the_weights(tmp_path):
+    run = descent(tmp_path, 1.0, ema_decay=0.0)
+    *_, last = moves(run, 4)
+    assert all(torch.equal(got, want) for got, want in zip(run.ema.mean, last))
+
+
 @pytest.mark.parametrize("kind", ["none", "aligned", "duration", "muon", "micro"])
 def test_a_step_never_waits_for_the_device(tmp_path, kind):
     aligned = kind in ("aligned", "micro")
@@ -260,9 +267,40 @@ def test_half_precision_scales_and_guards_every_optimizer(tmp_path):
 
 
 def test_settings_that_make_no_sense_are_refused(tmp_path):
-    for bad in ({"decay_fraction": -3.0}, {"max_bad_steps": 0}, {"keep": 0}, {"ema_decay": 2.0}):
+    settings = [
+        {"decay_fraction": -3.0},
+        {"max_bad_steps": 0},
+        {"keep": 0},
+        {"ema_decay": 1.0},
+        {"ema_decay": -0.1},
+        {"seed": -1},
+    ]
+    for bad in settings:
         with pytest.raises(InputError, match=next(iter(bad))):
             trainer(tmp_path / "x", **bad)
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("data.batch_size", 0),
+        ("data.max_batch_frames", 0),
+        ("data.max_duration", 0),
+        ("data.workers", -1),
+        ("data.cache_mb", -1),
+        ("loss.drop_audio", 3.0),
+        ("loss.drop_both", -0.1),
+        ("loss.spell", 1.5),
+        ("loss.pair", 2.0),
+        ("loss.min_span", 1.5),
+        ("loss.max_span", 0.5),  # below min_span
+        ("warmup_steps", -3),
+    ],
+)
+def test_settings_of_a_run_that_make_no_sense_are_refused(name, value):
+    section, _, key = name.rpartition(".")
+    with pytest.raises(InputError, match=f"{name} is {value}|loss.min_span"):
+        run_config({section: {key: value}} if section else {key: value})
 
 
 def test_parameters_without_an_optimizer_are_left_alone(tmp_path):

@@ -65,9 +65,14 @@ class LossConfig:
             raise InputError(f"loss.warp is {self.warp}; choose 0 to 0.5")
         if not 0 <= self.colour <= 2:
             raise InputError(f"loss.colour is {self.colour}; choose 0 to 2, best 0.4")
-        for name in ("room", "spoil", "band"):
+        chances = ("drop_audio", "drop_both", "spell", "pair", "room", "spoil", "band")
+        for name in (*chances, "min_span", "max_span", "guidance_until"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"loss.{name} is {getattr(self, name)}; choose 0 to 1")
+        if self.min_span > self.max_span:
+            raise InputError(
+                f"loss.min_span is {self.min_span}, above loss.max_span ({self.max_span})"
+            )
         if not 0 <= self.model_guidance < 1:
             # targets feed back through the average and diverge at 1 and beyond
             raise InputError(f"loss.model_guidance is {self.model_guidance}; choose 0 to below 1")

@@ -64,14 +64,19 @@ class TrainConfig:
         ):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}, should be at least 1")
+        if self.seed < 0:
+            raise InputError(f"seed is {self.seed}, should be at least 0")
+        if self.ema_decay is not None and not 0 <= self.ema_decay < 1:
+            raise InputError(
+                f"ema_decay is {self.ema_decay}, should be at least 0 (no average) and below 1"
+            )
         if self.minutes is not None and self.minutes <= 0:
             raise InputError(f"minutes is {self.minutes}, should be above 0, or left out")
         for name, low, high in (
             ("decay_fraction", 0, 1),
-            ("ema_decay", 0, 1),
             ("max_grad_norm", 0, math.inf),
         ):
-            if not low <= (getattr(self, name) or 0) <= high:
+            if not low <= getattr(self, name) <= high:
                 raise InputError(f"{name} is {getattr(self, name)}, should be {low} to {high}")
 
 

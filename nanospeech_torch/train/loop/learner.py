@@ -65,8 +65,8 @@ class Learner:
         held = {id(p) for o in self.optimizers for g in o.param_groups for p in g["params"]}
         self.phases = {k: [p for p in ps if id(p) in held] for k, ps in model.phases().items()}
         self.phase_of = [self.find_phase(o) for o in self.optimizers]
-        horizon = {"decay": c.ema_decay} if c.ema_decay else {"horizon": c.ema_horizon}
-        self.ema = EMA(model.averaged(), **horizon)
+        horizon = c.ema_horizon if c.ema_decay is None else None
+        self.ema = EMA(model.averaged(), horizon, decay=c.ema_decay)
         if model.guided:
             model.guide_with(self.ema.state_dict())
         limits = GuardConfig(skip_factor=c.skip_factor, max_bad_steps=c.max_bad_steps)

@@ -51,8 +51,13 @@ class OptimizerConfig:
         object.__setattr__(self, "betas", tuple(float(b) for b in betas))
         if self.lr <= 0 or (self.muon_lr is not None and self.muon_lr <= 0):
             raise InputError("optimizer.lr and optimizer.muon_lr should be above 0")
-        if self.weight_decay < 0:
-            raise InputError(f"optimizer.weight_decay is {self.weight_decay}, should be 0 or more")
+        for name in ("weight_decay", "eps"):
+            if getattr(self, name) < 0:
+                raise InputError(f"optimizer.{name} is {getattr(self, name)}, should be 0 or more")
+        if not 0 <= self.muon_momentum < 1:
+            raise InputError(
+                f"optimizer.muon_momentum is {self.muon_momentum}; choose 0 to below 1"
+            )
 
 
 def build_optimizers(
