@@ -255,6 +255,9 @@ def test_shards_are_found_by_patterns(tmp_path):
     assert urls[0].endswith("s-08.tar?x=*") and len(urls) == 4
     with pytest.raises(InputError, match="no shards match"):
         find_shards([tmp_path / "none-*.tar"])
+    # not without a word on a part of the data
+    with pytest.raises(InputError, match=r"no shards match '.*s003.tar', of '.*\{000..003\}.tar'"):
+        find_shards([str(tmp_path / "s{000..003}.tar")])
 
 
 def test_every_kind_of_dataset_becomes_a_source(tmp_path):

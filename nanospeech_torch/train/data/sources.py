@@ -70,14 +70,15 @@ def find_shards(patterns: Iterable[str | Path]) -> list[str]:
     """Paths and URLs that the patterns name, sorted; "{000..123}" counts, "*" matches.
 
     Raises:
-        InputError: a pattern matches nothing.
+        InputError: a pattern, or one of the names that it counts, matches nothing.
     """
     found: list[str] = []
-    for pattern in patterns:
-        names = [name for text in counted(str(pattern)) for name in matching(text)]
-        if not names:
-            raise InputError(f"no shards match {str(pattern)!r}")
-        found += names
+    for pattern in map(str, patterns):
+        for text in counted(pattern):
+            if not (names := matching(text)):
+                range_ = "" if text == pattern else f", of {pattern!r}"
+                raise InputError(f"no shards match {text!r}{range_}")
+            found += names
     return sorted(dict.fromkeys(found))
 
 
