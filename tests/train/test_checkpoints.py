@@ -67,9 +67,12 @@ def test_a_full_disk_leaves_the_last_good_checkpoint_and_says_so(tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, limits[1]))  # the system refuses to write
     try:
-        assert not save(checkpoints, 2, big)
+        checkpoints.save(2, big, {"step": 2}, {"data_rank": 0})
+        assert checkpoints.pending is not None and checkpoints.pending.exception(timeout=60)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert len(said) == 1  # there and then, not at the next save, and once
+    assert not checkpoints.wait() and len(said) == 1
     assert "could not write checkpoint step_00000002" in said[0]
     assert "The last good one is step_00000001" in said[0] and "GiB are free" in said[0]
     assert not list(tmp_path.glob("*.part")) and checkpoints.newest() == tmp_path / "step_00000001"

@@ -137,7 +137,10 @@ class Checkpoints:
                     self.place(part, export)
                 placed.set_result(None)
             except BaseException as e:
-                placed.set_exception(e)
+                try:
+                    self.fail(e)  # at once: the next save may be hours away
+                finally:
+                    placed.set_exception(e)
 
         future.add_done_callback(finish)  # type: ignore[union-attr]
 
@@ -253,7 +256,8 @@ class Checkpoints:
         if self.all_well(error is None):
             self.failed = None
             return True
-        self.fail(error or OSError("another process could not write"))
+        if error is None or error is not self.failed:
+            self.fail(error or OSError("another process could not write"))
         return False
 
     def fail(self, error: BaseException) -> None:
