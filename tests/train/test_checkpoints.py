@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch.distributed.checkpoint.metadata import TensorProperties
 
-from nanospeech.errors import CheckpointError
+from nanospeech.errors import CheckpointError, InputError
 from nanospeech_torch.checkpoint_reader import SafeReader, complete, read_tensors
 from nanospeech_torch.train.loop.checkpoints import Checkpoints
 from tests.training import samples, trainer
@@ -140,6 +140,14 @@ def test_a_checkpoint_of_another_model_is_refused_by_name(tmp_path):
     with pytest.raises(CheckpointError, match="not a complete checkpoint"):
         read_tensors(path)
     assert not complete(path)
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused_before_training(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    run = trainer(tmp_path / "file" / "run")
+    with pytest.raises(InputError, match="cannot write to run_dir"):
+        run.train(samples(), 4, 2, max_duration=200)
+    assert run.step == 0
 
 
 def test_a_run_outlives_a_full_disk(tmp_path, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import resource
 from dataclasses import asdict
 from pathlib import Path
 
@@ -193,6 +194,26 @@ def test_trackers_are_named_and_checked(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "wandb", None)
     with pytest.raises(BackendError, match="pip install"):
         trainer(tmp_path, log=LogConfig(trackers=["wandb"]))
+
+
+def test_a_full_disk_costs_lines_of_the_log_and_leaves_no_half_ones(tmp_path, capsys):
+    run = trainer(tmp_path)
+    path, limits = tmp_path / "log.csv", resource.getrlimit(resource.RLIMIT_FSIZE)
+    plain = run.optimizer_step
+
+    def step_with_little_room(*args):
+        if run.step == 2:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 9, limits[1]))
+        try:
+            plain(*args)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    run.optimizer_step = step_with_little_room
+    run.train(samples(), 5, 2, max_duration=200)
+    assert capsys.readouterr().out.count("the run goes on without it") == 1
+    assert [line["step"] for line in rows(tmp_path)] == ["1", "2", "4", "5"]
+    assert all(None not in line and line["epoch"] for line in rows(tmp_path))
 
 
 def test_losses_that_join_later_get_columns(tmp_path):

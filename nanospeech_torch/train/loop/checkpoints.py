@@ -18,6 +18,7 @@ import json
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -31,7 +32,7 @@ from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import async_save
 
-from nanospeech.errors import CheckpointError
+from nanospeech.errors import CheckpointError, InputError
 from nanospeech_torch.checkpoint_reader import (
     SafeReader,
     check_complete,
@@ -307,8 +308,20 @@ class Checkpoints:
         return SafeReader(path).read_metadata().state_dict_metadata
 
     def clear_parts(self) -> None:
-        """Deletes partial checkpoints of killed processes."""
+        """Makes the folder, and deletes partial checkpoints of killed processes.
+
+        Raises:
+            InputError: it cannot be written to, which the first save would find too late.
+        """
         if self.rank == 0:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                with tempfile.TemporaryFile(dir=self.folder):
+                    pass
+            except OSError as e:
+                raise InputError(
+                    f"cannot write to run_dir {self.folder}: {e}; choose another"
+                ) from e
             for left in self.folder.glob("*.part"):
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
         self.barrier()

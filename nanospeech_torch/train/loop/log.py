@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import sys
 import time
 from collections import Counter
@@ -203,11 +204,17 @@ class Log:
                 header = next(csv.reader(f))
             if row.keys() - set(header):
                 header = self.widen(path, header, row)
-        with path.open("a", newline="", encoding="utf-8") as f:
-            writer = csv.DictWriter(f, row if new else header, restval="")
-            if new:
-                writer.writeheader()
-            writer.writerow(row)
+        before = 0 if new else path.stat().st_size
+        try:
+            with path.open("a", newline="", encoding="utf-8") as f:
+                writer = csv.DictWriter(f, row if new else header, restval="")
+                if new:
+                    writer.writeheader()
+                writer.writerow(row)
+        except OSError:  # no half of a row, which the next one would be added to
+            if path.exists():
+                os.truncate(path, before)
+            raise
 
     @staticmethod
     def widen(path: Any, header: list[str], row: dict[str, Any]) -> list[str]:
