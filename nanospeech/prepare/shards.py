@@ -33,6 +33,7 @@ a speaker, name the others by --speaker.
 from __future__ import annotations
 
 import argparse
+import glob
 import io
 import json
 import os
@@ -209,7 +210,8 @@ def old_shards(samples: Sequence[Sample], out: Path, prefix: str, overwrite: boo
         InputError: they are not to be, or are read.
     """
     out.mkdir(parents=True, exist_ok=True)
-    old = sorted(out.glob(f"{prefix}-*.tar"))
+    # not those of another prefix that begins with this one
+    old = sorted(out.glob(glob.escape(prefix) + "-" + 6 * "[0-9]" + ".tar"))
     if old and not overwrite:
         raise InputError(f"{out} holds {len(old)} shards already; pass --overwrite to replace them")
     if used := {sample.audio.path.resolve() for sample in samples} & {p.resolve() for p in old}:

@@ -35,7 +35,7 @@ from nanospeech.corpus.skips import by_reason
 from nanospeech.engine.sampling import integrate, noise, time_grid
 from nanospeech.errors import InputError
 from nanospeech.load import load_engine
-from nanospeech.prepare.shards import ShardWriter, npy
+from nanospeech.prepare.shards import ShardWriter, npy, old_shards
 from nanospeech.speech.speaker import Speaker
 from nanospeech.text.sentences import encode
 
@@ -164,9 +164,14 @@ def made_again(
     return wave, mel
 
 
+def seconds_of(wave: np.ndarray) -> float:
+    """How long a wave at the rate of recordings lasts."""
+    return len(wave) / audio.SAMPLE_RATE
+
+
 def files_of(text: str, speaker: str, wave: np.ndarray, mel: np.ndarray) -> dict[str, bytes]:
     """The files of a clip, by their extensions."""
-    metadata = {"text": text, "duration": len(wave) / audio.SAMPLE_RATE, "speaker": speaker}
+    metadata = {"text": text, "duration": seconds_of(wave), "speaker": speaker}
     json_bytes = json.dumps(metadata).encode()
     return {"flac": audio.flac_bytes(wave), "npy": npy(mel), "json": json_bytes}
 
@@ -184,7 +189,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     seconds, left = 0.0, 3600 * args.hours
     samples, skips = find(args.shards)
     bar = tqdm(samples, name, unit=" clips", disable=None)
-    args.out.mkdir(parents=True, exist_ok=True)
+    for path in old_shards(samples, args.out, name, args.overwrite):
+        path.unlink()
     with ShardWriter(args.out, name, 500) as writer:
         for number, sample in enumerate(bar):
             rng = np.random.default_rng((args.seed, number))
@@ -194,7 +200,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
                 continue
             who = named(sample) if args.each_speaker else name
             writer.add(sample.key, files_of(sample.text, who, *made))
-            seconds += len(made[0]) / audio.SAMPLE_RATE
+            seconds += seconds_of(made[0])
             if seconds > left:
                 break
     if not seconds:
@@ -217,6 +223,7 @@ def build_parser() -> argparse.ArgumentParser:
         ),
     )
     p.add_argument("--out", type=Path, required=True, help="folder for the shards")
+    p.add_argument("--overwrite", action="store_true", help="replace the voice's shards in --out")
     p.add_argument("--hours", type=float, default=1e9, help="at most")
     p.add_argument(
         "--since",

@@ -236,6 +236,17 @@ def test_nothing_usable_is_an_error_and_replaces_nothing(tmp_path):
     assert [p.name for p in out.iterdir()] == ["shard-000000.tar"]  # the stale ones are gone
 
 
+def test_shards_of_a_longer_prefix_are_others(tmp_path):
+    samples, _ = find([SHARD])
+    for prefix in ("anna-long", "anna", "anna"):  # the second is not refused, the third replaces
+        options = prepare.ShardOptions(prefix=prefix)
+        prepare.make_shards(
+            samples, tmp_path, options, overwrite=(tmp_path / "anna-000000.tar").exists()
+        )
+    names = {p.name for p in tmp_path.iterdir()}
+    assert names == {"anna-long-000000.tar", "anna-000000.tar"}
+
+
 @pytest.mark.parametrize("mixed", [False, True])
 def test_datasets_reads_the_shards_back(tmp_path, monkeypatch, mixed):
     datasets = pytest.importorskip("datasets")

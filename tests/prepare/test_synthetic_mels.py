@@ -30,7 +30,12 @@ def test_a_model_makes_the_mels_of_recordings_again(tiny_aligned, tmp_path, caps
         # hardly noised: the model had little to say
         assert np.abs(features - own[: len(features)]).mean() < 0.2
     iter(SegmentBatches(made, None, PLAN, None, LOSS))
-    assert synthetic_mels.main([*command, "--since", "0", "0"]) == 0
+    (other := tmp_path / "made" / "tone-b-000000.tar").write_bytes(b"another voice's")
+    (more := tmp_path / "made" / "tone-000001.tar").write_bytes(b"left from a longer set")
+    assert synthetic_mels.main(command) == 2
+    assert "holds 2 shards already" in capsys.readouterr().err
+    assert synthetic_mels.main([*command, "--overwrite", "--since", "0", "0"]) == 0
+    assert other.exists() and not more.exists()
     again = [sample for _, sample in TarSource([path]).open(0)]
     features = np.load(io.BytesIO(again[0]["npy"]))
     assert np.abs(features - mel.log_mel(sound.read(again[0]["flac"]))[: len(features)]).mean() > 1
