@@ -59,8 +59,13 @@ class Options:
     seed: int = option(0, "of the order, the draws and which recordings --minutes takes")
 
     def __post_init__(self):
-        if min(self.steps or 1, self.batch_size, self.save_step) < 1:
-            raise InputError("--steps, --batch-size and --save-step should be at least 1")
+        for name in ("steps", "batch_size", "batch_frames", "save_step"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                flag = name.replace("_", "-")
+                raise InputError(f"--{flag} is {value}, should be at least 1")
+        if self.warmup < 0:
+            raise InputError(f"--warmup is {self.warmup}, should be at least 0")
         if not 0 <= self.rehearse_share < 1:
             raise InputError(f"--rehearse-share is {self.rehearse_share}; choose 0 up to 1")
         if self.strength is not None and not 0 < self.strength <= 1:
@@ -316,6 +321,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
         torch.set_num_threads(args.threads)
     args.run = args.run or Path("runs") / args.voice
+    if args.minutes is not None and not args.minutes > 0:
+        raise InputError(f"--minutes is {args.minutes:g}; choose more than 0")
     if (args.held_back or 0) < 0:
         raise InputError(f"--held-back is {args.held_back}; choose 0 or more")
     release = open_release(args.model)

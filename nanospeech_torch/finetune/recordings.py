@@ -172,6 +172,8 @@ def write_voice(
                 left, seconds = left - duration, seconds + duration
             meta_bytes = json.dumps(meta, ensure_ascii=False).encode()
             writer.add(sample.key, {"flac": audio.flac_bytes(wave), "json": meta_bytes})
+        if not seconds and (held.paths or held.count):
+            raise InputError("all recordings are held back; choose a smaller --held-back")
         if not seconds:
             raise nothing_usable(skips, [out])
     if clipped:

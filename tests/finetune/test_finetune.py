@@ -327,3 +327,28 @@ def test_bad_input_ends_in_one_line_and_code_2(tiny_release, tmp_path, capsys, c
     assert finetune.main(call) == 2
     err = capsys.readouterr().err
     assert err.startswith("error: ") and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "flag, value, told",
+    [
+        ("--minutes", "0", "--minutes is 0"),
+        ("--steps", "0", "--steps is 0"),
+        ("--batch-frames", "0", "--batch-frames is 0"),
+        ("--warmup", "-5", "--warmup is -5"),
+    ],
+)
+def test_numbers_that_leave_nothing_to_train_on_are_refused(
+    phonemes, tmp_path, capsys, flag, value, told
+):
+    data = voice_folder(tmp_path / "data")
+    assert finetune.main(command(phonemes, tmp_path, data, flag, value)) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_recordings_that_are_all_held_back_are_no_missing_ones(phonemes, tmp_path):
+    config = open_release(phonemes).config
+    found, _ = finetune_data.find_samples([voice_folder(tmp_path / "data")])
+    sentences = [s for s in found if len(s.text.split()) > 3]
+    with pytest.raises(InputError, match="all recordings are held back"):
+        finetune_data.write_voice(sentences[:1], tmp_path / "out", config, None, None, 0, 1)
