@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import warnings
 from enum import EnumMeta
@@ -10,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
@@ -99,8 +101,7 @@ class OneByOne:
         """A whole tensor on the CPU."""
         d = self.described[name]
         state = {name: torch.empty(d.size, dtype=d.properties.dtype)}
-        quiet()
-        load(state, storage_reader=self.reader, no_dist=True)
+        read_into(state, self.reader)
         return state[name]
 
 
@@ -135,9 +136,62 @@ def read_tensors(path: Path, prefix: str = "") -> dict[str, Tensor]:
         for name, d in described.items()
         if name.startswith(prefix)
     }
-    quiet()
-    load(state, storage_reader=SafeReader(path), no_dist=True)
+    read_into(state, SafeReader(path))
     return {name.removeprefix(prefix): value for name, value in state.items()}
+
+
+def read_meta(path: Path) -> dict[str, Any]:
+    """The meta.json of a checkpoint.
+
+    Raises:
+        CheckpointError: it is incomplete or damaged.
+    """
+    check_complete(path)
+    try:
+        return json.loads((path / "meta.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as e:
+        raise damaged(path, e) from e
+
+
+def read_into(tensors: dict[str, Tensor], reader: FileSystemReader, group: Any = None) -> None:
+    """Reads tensors of a checkpoint in place.
+
+    Args:
+        tensors: by their names there.
+        reader: of its folder.
+        group: of the processes that all read; None: this one alone.
+
+    Raises:
+        CheckpointError: a file of it is missing or damaged.
+    """
+    quiet()
+    try:
+        load(tensors, storage_reader=reader, process_group=group, no_dist=group is None)
+    except CheckpointError:
+        raise
+    except (Exception, CheckpointException) as e:  # of files, pickles, zips and the library
+        raise damaged(Path(reader.path), e) from e
+
+
+def damaged(path: Path, error: BaseException) -> CheckpointError:
+    """What to say of a checkpoint that looks whole and cannot be read."""
+    return CheckpointError(
+        f"cannot read {path}, of which a file is missing or damaged ({root_cause(error)}); take an"
+        " earlier step_N folder, in training by --resume RUN/step_N"
+    )
+
+
+def root_cause(error: BaseException) -> str:
+    """The innermost reason of an error, in one line."""
+    failures = getattr(error, "failures", None)  # the library's, by rank
+    if failures:
+        first = next(iter(failures.values()))
+        error = first[0] if isinstance(first, tuple) else first
+    while error.__cause__ is not None:
+        error = error.__cause__
+    if "inline_container" in str(error):  # torch.save's message for a failed write
+        return "the file could not be written to its end; is the disk full?"
+    return " ".join(f"{type(error).__name__}: {error}".split()).rstrip(":")
 
 
 def quiet() -> None:

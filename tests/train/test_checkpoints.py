@@ -142,6 +142,22 @@ def test_a_checkpoint_of_another_model_is_refused_by_name(tmp_path):
     assert not complete(path)
 
 
+@pytest.mark.parametrize("name", ["__0_0.distcp", "meta.json"])
+def test_a_damaged_checkpoint_is_named_and_an_earlier_one_goes_on(tmp_path, name):
+    trainer(tmp_path).train(samples(), 2, 2, max_duration=200, save_step=1)
+    newest = tmp_path / "step_00000002"
+    whole = (newest / name).read_bytes()
+    for content in (whole[: len(whole) // 2], None):
+        (newest / name).write_bytes(content) if content else (newest / name).unlink()
+        if complete(newest):
+            with pytest.raises(CheckpointError, match="step_00000002, of which a file is missing"):
+                trainer(tmp_path).train(samples(), 3, 2, max_duration=200)
+    earlier = str(tmp_path / "step_00000001")
+    run = trainer(tmp_path)
+    run.train(samples(), 3, 2, max_duration=200, resume=earlier)
+    assert run.step == 3 and (tmp_path / "before_1" / newest.name).is_dir()
+
+
 def test_a_folder_that_cannot_be_written_to_is_refused_before_training(tmp_path):
     (tmp_path / "file").write_text("in the way")
     run = trainer(tmp_path / "file" / "run")

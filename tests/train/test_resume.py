@@ -75,6 +75,31 @@ def test_each_process_reads_its_own_part_alone(tmp_path, shards):
         assert opened == {f"rank_{rank:05d}.json"}, text
 
 
+def test_machines_that_share_no_folder_export_whole_weights(tmp_path, shards):
+    run = [
+        Forked(
+            resume_worker.main, str(tmp_path / env["RANK"] / "run"), str(shards), "2", "9", env=env
+        )
+        for env in ranks(2)
+    ]
+    assert "could not write" not in finish(run)
+    export = torch.load(tmp_path / "0" / "run" / "step_00000002.pt", weights_only=True)
+    assert export["step"] == 2 and export["ema_state_dict"]
+    [piece] = (tmp_path / "1" / "run").glob("step_*/rank_*.json")
+    assert piece.name == "rank_00001.json"
+
+
+def test_the_process_that_cannot_write_is_named(tmp_path, shards):
+    (tmp_path / "file").write_text("in the way")
+    folders = tmp_path / "run", tmp_path / "file" / "run"
+    run = [
+        Forked(resume_worker.main, str(folder), str(shards), "1", "9", env=env)
+        for folder, env in zip(folders, ranks(2))
+    ]
+    said = "".join(process.communicate()[0] for process in run)
+    assert "could not write checkpoint" in said and "process 1: NotADirectoryError" in said
+
+
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1)])
 def test_another_number_of_processes_goes_on_without_repeating(tmp_path, shards, before, after):
     finish(start(before, tmp_path, shards, 1, 9))

@@ -29,7 +29,6 @@ import torch.distributed as dist
 from safetensors import SafetensorError
 from torch import Tensor
 from torch.distributed.checkpoint.filesystem import FileSystemWriter
-from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import async_save
 
 from nanospeech.errors import CheckpointError, InputError
@@ -39,6 +38,9 @@ from nanospeech_torch.checkpoint_reader import (
     check_names,
     complete,
     quiet,
+    read_into,
+    read_meta,
+    root_cause,
 )
 
 from .export import exported_bytes, write_weights
@@ -115,7 +117,8 @@ class Checkpoints:
                 write_json(part / "meta.json", meta)
 
         def describe_mine() -> None:
-            part.mkdir(exist_ok=True)  # on a file system with delayed visibility
+            # on a file system with delayed visibility, or on a machine's own
+            part.mkdir(parents=True, exist_ok=True)
             write_json(part / f"rank_{self.rank:05d}.json", mine)
 
         if not (self.attempt(prepare) and self.attempt(describe_mine)):
@@ -221,14 +224,14 @@ class Checkpoints:
 
     def attempt(self, action: Callable[[], None]) -> bool:
         """Runs a function that may fail in one process; returns whether it succeeded in all."""
-        error: Exception | None = None
+        error: BaseException | None = None
         try:
             action()
         except Exception as e:
             error = e
-        if self.all_well(error is None):
+        if (error := self.first_error(error)) is None:
             return True
-        self.fail(error or OSError("another process could not write"))
+        self.fail(error)
         return False
 
     def check_room(self, tensors: dict[str, Tensor], export: dict[str, Any] | None) -> None:
@@ -247,18 +250,18 @@ class Checkpoints:
         pending, self.pending = self.pending, None
         if pending is None:
             return self.failed is None
+        error: BaseException | None = None
         try:
             pending.result()
-            error = None
         except KeyboardInterrupt:
             raise
         except BaseException as e:  # the library's is not an Exception
             error = e
-        if self.all_well(error is None):
+        if (error := self.first_error(error)) is None:
             self.failed = None
             return True
-        if error is None or error is not self.failed:
-            self.fail(error or OSError("another process could not write"))
+        if error is not self.failed:
+            self.fail(error)
         return False
 
     def fail(self, error: BaseException) -> None:
@@ -282,21 +285,18 @@ class Checkpoints:
         """The meta.json of a checkpoint.
 
         Raises:
-            CheckpointError: it is incomplete.
+            CheckpointError: it is incomplete or damaged.
         """
-        check_complete(path)
-        return json.loads((path / "meta.json").read_text(encoding="utf-8"))
+        return read_meta(path)
 
     def load(self, path: Path, tensors: dict[str, Tensor]) -> None:
         """Reads a checkpoint into `tensors`, in place, however many processes wrote it.
 
         Raises:
-            CheckpointError: incomplete, or of other tensors.
+            CheckpointError: incomplete, damaged, or of other tensors.
         """
         check_names(path, self.describe(path), tensors)
-        quiet()
-        reader = SafeReader(path)
-        load(tensors, storage_reader=reader, process_group=self.group, no_dist=self.group is None)
+        read_into(tensors, SafeReader(path), self.group)
 
     def describe(self, path: Path) -> dict[str, Any]:
         """Names of a checkpoint's tensors and the library's metadata of each.
@@ -330,26 +330,15 @@ class Checkpoints:
         if self.group is not None:
             dist.barrier(group=self.group)
 
-    def all_well(self, well: bool) -> bool:
-        """Whether it succeeded in every process."""
+    def first_error(self, error: BaseException | None) -> BaseException | None:
+        """This process's error, or else the first of another's; None if all succeeded."""
         if self.group is None:
-            return well
-        vote = torch.tensor(int(well))
-        dist.all_reduce(vote, dist.ReduceOp.MIN, group=self.group)
-        return bool(vote)
-
-
-def root_cause(error: BaseException) -> str:
-    """The innermost reason of an error, in one line."""
-    failures = getattr(error, "failures", None)  # the library's, by rank
-    if failures:
-        first = next(iter(failures.values()))
-        error = first[0] if isinstance(first, tuple) else first
-    while error.__cause__ is not None:
-        error = error.__cause__
-    if "inline_container" in str(error):  # torch.save's message for a failed write
-        return "the file could not be written to its end; is the disk full?"
-    return " ".join(f"{type(error).__name__}: {error}".split())
+            return error
+        found: list[Any] = [None] * self.world
+        mine = None if error is None else root_cause(error)
+        dist.all_gather_object(found, mine, group=self.group)
+        others = (OSError(f"process {rank}: {told}") for rank, told in enumerate(found) if told)
+        return error or next(others, None)
 
 
 def write_json(path: Path, value: Any) -> None:
