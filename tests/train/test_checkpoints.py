@@ -142,6 +142,33 @@ def test_a_checkpoint_of_another_model_is_refused_by_name(tmp_path):
     assert not complete(path)
 
 
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_data_that_fail_cost_no_step(tmp_path, accumulate):
+    class Failing(list):
+        left = 7 + 2 * accumulate  # samples until then: four steps, and half of one of two batches
+
+        def __iter__(self):
+            for sample in super().__iter__():
+                if self.left == 0:
+                    raise OSError("the disk is gone")
+                self.left -= 1
+                yield sample
+
+    plan = {"batch_size": 3 - accumulate, "max_duration": 200, "save_step": 100}
+    data = Failing(samples())
+    run = trainer(tmp_path / "run", accumulate=accumulate)
+    with pytest.raises(OSError, match="the disk is gone"):
+        run.train(data, 9, **plan)
+    taken = run.step
+    assert taken == 4 and run.checkpoints.newest().name == f"step_{taken:08d}"
+    run = trainer(tmp_path / "run", accumulate=accumulate)
+    run.train(samples(), 9, **plan)
+    whole = trainer(tmp_path / "whole", accumulate=accumulate)
+    whole.train(samples(), 9, **plan)
+    pairs = zip(run.core.parameters(), whole.core.parameters())
+    assert all(torch.equal(a, b) for a, b in pairs)
+
+
 @pytest.mark.parametrize("name", ["__0_0.distcp", "meta.json"])
 def test_a_damaged_checkpoint_is_named_and_an_earlier_one_goes_on(tmp_path, name):
     trainer(tmp_path).train(samples(), 2, 2, max_duration=200, save_step=1)

@@ -57,6 +57,11 @@ class BatchPlan:
     pair_mb: int = PAIR_MB
     multiple: int = 1
 
+    def limits(self) -> dict[str, int]:
+        """The bounds of batches, for a run's settings."""
+        names = {"batch_size": self.batch_size, "max_frames": self.max_frames}
+        return {**names, "longest": self.max_duration}
+
     def bucket(self, frames: int) -> int:
         """The group of a sample: the next of the evenly spaced bucket lengths."""
         step = -(-self.max_duration // self.buckets)

@@ -1,4 +1,4 @@
-"""Settings: a run's settings as nested plain values, and differences between two of them."""
+"""Settings: a run's settings as nested plain values, their differences, a tokenizer's tokens."""
 
 from __future__ import annotations
 
@@ -35,3 +35,10 @@ def changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
             was, now = (repr(x[name]) if name in x else "absent" for x in (a, b))
             lines.append(f"{name} was {was}, is {now}")
     return lines
+
+
+def vocab_of(tokenizer: Any) -> list[str]:
+    """The tokens of a tokenizer, or of a function with `vocab` bound to it; [] if it has none."""
+    if hasattr(tokenizer, "vocab"):
+        return list(tokenizer.vocab)
+    return list(getattr(tokenizer, "keywords", {}).get("vocab", {}))

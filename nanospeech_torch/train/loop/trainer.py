@@ -34,6 +34,7 @@ from .held_out import HeldOut
 from .learner import Learner
 from .log import Log, LogOptions
 from .samples import SpokenSamples
+from .settings import vocab_of
 from .signals import Agreement, StopSignals
 
 __all__ = [
@@ -88,6 +89,7 @@ class Trainer(Learner):
         self.parts = state.RunParts(model, self.ema, self.guards, self.memories, self.parallel)
         self.state = RunState()
         self.saved_places: state.Ranks | None = None  # of the checkpoint that was resumed from
+        self.saved = 0  # the step of the last checkpoint
         self.batching: dict[str, int] = {}
 
     @property
@@ -123,10 +125,7 @@ class Trainer(Learner):
 
     def vocab(self) -> list[str]:
         """The tokenizer's tokens, if it has a vocabulary."""
-        tokenizer: Any = self.core.tokenizer
-        if hasattr(tokenizer, "vocab"):
-            return list(tokenizer.vocab)
-        return list(getattr(tokenizer, "keywords", {}).get("vocab", {}))
+        return vocab_of(self.core.tokenizer)
 
     def settings(self) -> dict[str, Any]:
         """The resolved config of the run, as plain values."""
@@ -182,22 +181,14 @@ class Trainer(Learner):
 
     def resume(self, how: str) -> None:
         """Resumes from a checkpoint, or begins a run; see state.resume."""
-        found = state.resume(how, self.parts, self.checkpoints, self.settings(), self.say)
-        if found is not None:
+        if found := state.resume(how, self.parts, self.checkpoints, self.settings(), self.say):
             s, self.saved_places = self.state, found.ranks
-            s.step, s.elapsed_before = found.step, found.elapsed_before
-            s.consumed = found.consumed
+            s.step, s.elapsed_before, s.consumed = found.step, found.elapsed_before, found.consumed
 
     def new_log(self, total_steps: int, held_out: HeldOut | None = None) -> Log:
         """The log of a run of so many steps."""
-        options = LogOptions(
-            self.log_config,
-            self.run_dir,
-            self.config.log_every,
-            self.speed.compile != "off",
-            self.settings,
-            self.say,
-        )
+        where = self.log_config, self.run_dir, self.config.log_every
+        options = LogOptions(*where, self.speed.compile != "off", self.settings, self.say)
         return Log(
             options, self.core, self.parallel, self.state, self.guards, total_steps, held_out
         )
@@ -246,11 +237,7 @@ class Trainer(Learner):
         """Implements train(), with its settings as one object."""
         o = options
         plan = o.plan(self.config, self.speed.compile != "off", self.core.multiple())
-        self.batching = {
-            "batch_size": plan.batch_size,
-            "max_frames": plan.max_frames,
-            "longest": plan.max_duration,
-        }
+        self.batching = plan.limits()
         on_sample = o.on_sample or self.spoken_samples()
         with StopSignals(self.request_stop):
             self.resume(o.resume)
@@ -266,7 +253,7 @@ class Trainer(Learner):
             batches = iter(self.loader(train_dataset, plan, o.num_workers, o.cache_bytes))
             deadline = time.monotonic() + 60 * o.minutes if o.minutes else math.inf
             self.state.since = time.monotonic() - self.state.elapsed_before
-            saved = self.step
+            self.saved = self.step
             agreement = Agreement(self.parallel, self.step)
             self.model.train()
             try:
@@ -277,13 +264,13 @@ class Trainer(Learner):
                         self.sample(on_sample)
                     if self.step % o.save_step == 0 and self.step < total_steps:
                         self.save(self.config.export == "all")
-                        saved = self.step
+                        self.saved = self.step
             except KeyboardInterrupt:
                 self.say(f"stopped in the middle of step {self.step + 1}")
                 raise
             finally:
                 means = log.close()
-            self.save_last(saved)
+            self.save_last()
             del batches  # ends the loader's workers while signals are still handled
         self.accelerator.end_training()
         return means
@@ -315,7 +302,7 @@ class Trainer(Learner):
 
         return speak
 
-    def save_last(self, saved: int) -> None:
+    def save_last(self) -> None:
         """Writes the checkpoint that a run ends with, if its last one is of an earlier step.
 
         Raises:
@@ -324,7 +311,7 @@ class Trainer(Learner):
         if isinstance(reason := self.state.stop_request, str):
             self.say(f"{reason} at step {self.step}: saving, then stopping")
         self.checkpoints.wait()
-        if self.parallel.broadcast(self.step > saved or not self.checkpoints.newest()):
+        if self.parallel.broadcast(self.step > self.saved or not self.checkpoints.newest()):
             self.save(self.config.export != "never")
         if not self.checkpoints.wait():
             raise CheckpointError(
@@ -345,11 +332,24 @@ class Trainer(Learner):
         """One optimiser step over `accumulate` micro-batches, without a device synchronisation."""
         total = steps_in_all(self.step, self.state.time_fraction, total_steps)
         log.bar.total = round(total)
-        found = [self.next_batch(batches) for _ in range(self.config.accumulate)]
-        norm = self.learn(found, self.step, total, log)
+        norm = self.learn(self.next_batches(batches), self.step, total, log)
         self.state.step += 1
         self.ema.update(self.step)
         log.step(norm, self.optimizers[0].param_groups[0]["lr"])
+
+    def next_batches(self, batches: Any) -> list[Any]:
+        """A step's micro-batches; where the data fail, a lone process saves what it has first."""
+        s = self.state
+        before = s.places.copy(), s.consumed, s.skipped.copy()
+        try:
+            return [self.next_batch(batches) for _ in range(self.config.accumulate)]
+        except Exception as e:
+            s.places, s.consumed, s.skipped = before
+            if self.parallel.world == 1 and self.step > self.saved:  # else others wait in a step
+                self.say(f"no data after step {self.step} ({type(e).__name__}): saving first")
+                self.save(self.config.export != "never")
+                self.checkpoints.wait()
+            raise
 
     def next_batch(self, batches: Any) -> Any:
         """The next non-empty batch."""
