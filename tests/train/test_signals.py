@@ -111,6 +111,21 @@ def test_a_signal_to_the_whole_group_saves_and_the_run_goes_on_exactly(
     assert same(run / name, whole / name, 0 if processes == 1 else 1e-6)
 
 
+def test_a_killed_loader_worker_costs_no_step(tmp_path, shards):
+    run, whole = tmp_path / "stopped", tmp_path / "whole"
+    [process] = start(1, run, shards, ENDLESS, ENDLESS, "workers=2")
+    wait_for((run / "log.csv").exists, process)
+    psutil.Process(process.pid).children()[-1].kill()
+    said, _ = process.communicate()
+    assert process.returncode and "saving first" in said, said
+    at = latest(run)
+    assert at > 0 and not left_over(run)
+    finish(start(1, run, shards, at + 3, ENDLESS, "workers=2"))
+    finish(start(1, whole, shards, at + 3, ENDLESS, "workers=2"))
+    name = f"step_{at + 3:08d}"
+    assert same(run / name, whole / name, 0)
+
+
 def everyone(launcher: subprocess.Popen) -> None:
     """SIGTERM to a launcher and all that it started, loader workers too, as SLURM sends it."""
     parent = psutil.Process(launcher.pid)

@@ -8,7 +8,7 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from .batches import Batches, Loaded, Prefetch
-from .worker_signals import outlive, signals_wait
+from .worker_signals import deaths_wait, outlive, signals_wait
 
 
 def make_loader(batches: Batches, workers: int = 0, pin: bool = False) -> Any:
@@ -39,5 +39,5 @@ class Loader(DataLoader):
         super().__init__(dataset, worker_init_fn=outlive, **options)
 
     def __iter__(self) -> Any:
-        with signals_wait():
+        with signals_wait(), deaths_wait():
             return super().__iter__()

@@ -1,4 +1,4 @@
-"""Worker signals: a run's loader workers ignore the signals that end it. Stops no trainer.
+"""Worker signals: a run and its loader workers do not end each other's steps. Stops no trainer.
 
 A terminal, SLURM or `kill -TERM -PGID` signals every process of a run, its loader workers too. They
 live until their own trainer ends them, as it needs batches until then.
@@ -29,6 +29,22 @@ def signals_wait() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def deaths_wait() -> Iterator[None]:
+    """Within the context, a DataLoader is kept from a handler of its workers' deaths.
+
+    It would raise in the midst of a step. Without it the death is found, within five seconds, where
+    a batch is asked for, and the steps before can be saved.
+    """
+    here = threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGCHLD")
+    before = signal.getsignal(signal.SIGCHLD) if here else None
+    try:
+        yield
+    finally:
+        if here:
+            signal.signal(signal.SIGCHLD, before or signal.SIG_DFL)
 
 
 def outlive(worker: int) -> None:
