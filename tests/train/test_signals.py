@@ -111,6 +111,30 @@ def test_a_signal_to_the_whole_group_saves_and_the_run_goes_on_exactly(
     assert same(run / name, whole / name, 0 if processes == 1 else 1e-6)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_a_run_whose_reader_is_gone_saves_what_it_has(tmp_path, shards, number):
+    """As behind a pipe to tee, which Ctrl-C ends first, or in a terminal that is closed."""
+    arguments = map(str, (tmp_path / "run", shards, ENDLESS, ENDLESS, "workers=2"))
+    command = [sys.executable, "-m", "tests.resume_worker", *arguments]
+    run = subprocess.Popen(command, cwd=ROOT, start_new_session=True, **PIPES)
+    assert run.stdout is not None and run.stdout.readline()
+    run.stdout.close()
+    wait_for((tmp_path / "run" / "log.csv").exists, run)
+    run.send_signal(number)
+    assert run.wait(200) == 0
+    assert latest(tmp_path / "run") > 0 and not left_over(tmp_path / "run")
+
+
+def test_a_run_under_nohup_goes_on_when_its_terminal_is_closed(tmp_path, shards):
+    arguments = map(str, (tmp_path / "run", shards, 6, ENDLESS))
+    command = ["nohup", sys.executable, "-m", "tests.resume_worker", *arguments]
+    run = subprocess.Popen(command, cwd=ROOT, start_new_session=True, **PIPES)
+    wait_for((tmp_path / "run" / "log.csv").exists, run)
+    run.send_signal(signal.SIGHUP)
+    said, _ = run.communicate(timeout=200)
+    assert run.returncode == 0 and latest(tmp_path / "run") == 6, said
+
+
 def test_a_killed_loader_worker_costs_no_step(tmp_path, shards):
     run, whole = tmp_path / "stopped", tmp_path / "whole"
     [process] = start(1, run, shards, ENDLESS, ENDLESS, "workers=2")

@@ -12,7 +12,8 @@ import signal
 import threading
 from collections.abc import Iterator
 
-ASKING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM") if hasattr(signal, name))
+NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
+ASKING = tuple(getattr(signal, name) for name in NAMES if hasattr(signal, name))
 
 
 @contextlib.contextmanager
@@ -53,7 +54,8 @@ def outlive(worker: int) -> None:
     A DataLoader sends that to a worker that still reads at the end of a run. Where the sender is
     not known (macOS), such a worker ends after its read.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in set(ASKING) - {signal.SIGTERM}:
+        signal.signal(number, signal.SIG_IGN)
     if hasattr(signal, "sigwaitinfo"):
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         threading.Thread(target=obey, args=(os.getppid(),), name="stop", daemon=True).start()

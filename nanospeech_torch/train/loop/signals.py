@@ -1,4 +1,4 @@
-"""Signals: handling of Ctrl-C and SIGTERM by a training run. Saves nothing itself.
+"""Signals: handling of Ctrl-C, SIGTERM and SIGHUP by a training run. Saves nothing itself.
 
 A terminal, SLURM or `kill -TERM -PGID` signals every process of a run. The trainers end their step
 and save; what loader workers do is in data/worker_signals.py.
@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from nanospeech_torch.train.data.worker_signals import ASKING
+
+from .output import Lasting
 
 if TYPE_CHECKING:  # it imports torch, before which OpenMP has to be set up
     from nanospeech_torch.train.scale.parallel import Parallel
@@ -41,10 +44,11 @@ def early_signals() -> Iterator[None]:
 
 
 class StopSignals:
-    """While open, Ctrl-C and SIGTERM ask a run to stop after its step.
+    """While open, Ctrl-C, SIGTERM and SIGHUP ask a run to stop after its step.
 
-    A second Ctrl-C ends it at once. In another thread than the main one it does nothing: only the
-    main one hears signals.
+    A second Ctrl-C ends it at once; under nohup a SIGHUP is still ignored. In another thread than
+    the main one no signal is handled: only the main one hears them. What the run prints never
+    ends it: Ctrl-C ends the `tee` behind a run before the run has saved.
 
     Args:
         request: is given a signal's name; returns whether the run was asked to stop before.
@@ -55,15 +59,20 @@ class StopSignals:
         self.before: dict[int, Any] = {}
 
     def __enter__(self) -> None:
+        self.printed = sys.stdout, sys.stderr
+        sys.stdout, sys.stderr = (Lasting(stream) for stream in self.printed)  # type: ignore
         if threading.current_thread() is threading.main_thread():
             for number in ASKING:
-                self.before[number] = signal.signal(number, self.ask)
+                ignored = signal.getsignal(number) == signal.SIG_IGN
+                if not (ignored and signal.Signals(number).name == "SIGHUP"):  # under nohup
+                    self.before[number] = signal.signal(number, self.ask)
         if EARLY:
             self.request(EARLY[0])
 
     def __exit__(self, *error: Any) -> None:
         for number, handler in self.before.items():
             signal.signal(number, handler)
+        sys.stdout, sys.stderr = self.printed
 
     def ask(self, number: int, frame: Any) -> None:
         """The handler; the loop reports the request, as no handler may print."""
