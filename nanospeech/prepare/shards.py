@@ -33,6 +33,7 @@ a speaker, name the others by --speaker.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import glob
 import io
 import json
@@ -142,7 +143,8 @@ class ShardWriter:
         if error is None:
             self.finish()
         elif self.tar is not None:
-            self.tar.close()
+            with contextlib.suppress(OSError):  # of the full disk that ended it
+                self.tar.close()
             self.part.unlink(missing_ok=True)
 
     @property

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -234,6 +235,18 @@ def test_nothing_usable_is_an_error_and_replaces_nothing(tmp_path):
     prepare.make_shards(samples, out, prepare.ShardOptions(size=1), overwrite=True)
     prepare.make_shards(samples, out, overwrite=True)
     assert [p.name for p in out.iterdir()] == ["shard-000000.tar"]  # the stale ones are gone
+
+
+def test_a_full_disk_is_left_no_fuller(tmp_path):
+    samples, _ = find([SHARD])
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5000, limits[1]))  # the system refuses to write
+    try:
+        with pytest.raises(OSError):
+            prepare.make_shards(samples, tmp_path / "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list((tmp_path / "out").iterdir())
 
 
 def test_shards_of_a_longer_prefix_are_others(tmp_path):
