@@ -290,7 +290,7 @@ def build_trainer(config: RunConfig, **accelerate_kwargs: Any) -> Trainer:
     base = config.optimizer.mup_base_dim
     with torch.device("meta" if split and not base else "cpu"):
         objective = build_objective(config, tokenizer)
-    if base:
+    if base and not config.initial and not config.teacher:  # those are trained already
         scale_outputs_(objective, base_shapes(objective, base))
     optimizers = [
         optimizer

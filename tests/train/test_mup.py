@@ -9,11 +9,16 @@ import pytest
 import torch
 
 from nanospeech.config import AudioConfig, DiTConfig
+from nanospeech.configs import find_recipe
 from nanospeech.errors import InputError
+from nanospeech.release.folder import resolve
 from nanospeech_torch.dit import DiT
+from nanospeech_torch.train.config import read_run
+from nanospeech_torch.train.initial import load_objective
 from nanospeech_torch.train.objectives.flow import Nanospeech
 from nanospeech_torch.train.optim.mup import base_shapes, scale_outputs_, width_multipliers
 from nanospeech_torch.train.optim.optimizers import OptimizerConfig, build_optimizers
+from nanospeech_torch.train.run import build_trainer
 from scripts.experiments import mup_sweep
 from tests.train.test_optimizers import batch_of, loss_of, tiny_duration
 
@@ -81,6 +86,15 @@ def test_at_the_base_width_nothing_changes():
     before = {n: p.clone() for n, p in model.named_parameters()}
     scale_outputs_(model, shapes)
     assert all(torch.equal(p, before[n]) for n, p in model.named_parameters())
+
+
+def test_weights_that_a_run_starts_from_are_left_as_they_are(tmp_path):
+    recipe = find_recipe("any_voice")
+    changes = [f"run_dir={tmp_path}", "mixed_precision=no", "optimizer.mup_base_dim=128"]
+    folder = resolve(None) / "imitator"
+    run = build_trainer(read_run(recipe, [*changes, f"initial={folder}"]), cpu=True)
+    before = load_objective(folder).state_dict()
+    assert all(torch.equal(now, before[name]) for name, now in run.core.state_dict().items())
 
 
 def test_weights_decay_alike_whatever_their_rate():
