@@ -17,6 +17,7 @@ import numpy as np
 from nanospeech.errors import InputError
 
 from .english.foreign import plain, respelled
+from .formatting import unformatted
 from .headings import AFTER_HEADING, LINE_END, sections
 from .language import Language
 from .languages import language_of, spells_numbers
@@ -73,6 +74,7 @@ SIGNS = {"[": "(", "]": ")", "{": "(", "}": ")", "¿": "", "¡": "", "․": "."}
 UNSPOKEN = set("\"'()[]{}")
 
 
+LINE_START = re.compile(r"\n[ \t]*\Z")
 LONGEST = 40  # characters of an abbreviation
 
 
@@ -146,7 +148,7 @@ def prepared(text: Traced, tokenizer: Vocabulary) -> Traced:
     if tokenizer.kind == "bytes":
         return shorten(text)
     text, tags = hide(text, tokenizer.tags)
-    parts = map(folded, sections(text))
+    parts = map(folded, sections(unformatted(text.sub(LINE_END, "\n"))))
     if spells_numbers(tokenizer.vocab):
         language = front_end(tokenizer)
         parts = (folded(language.normalized(part)) for part in parts if len(part))
@@ -320,7 +322,8 @@ def _ends(text: str, start: int, match: re.Match, language: Language | None) -> 
     if len(word) == 1 and word.isupper():  # an initial, or the word I
         return word == "I" and not re.match(r"[A-Z]\.", text[match.end() :])
     opens = match.start() - start < LONGEST and before.strip() == word
-    return not (word.isdigit() and opens)  # "1. " opens a list
+    opens = opens or (len(word) <= 3 and bool(LINE_START.search(before[: -len(word) or None])))
+    return not (word.isdigit() and opens)  # "1. " opens a list, or an item within one
 
 
 def _slices(text: str, cuts: Iterable[int]) -> list[str]:

@@ -1,0 +1,104 @@
+"""Formatting: takes Markdown's and HTML's signs off a text, and leaves what a reader would say.
+
+Of both only what people paste is known: links, lists, quotations, code, tables, tags and entities.
+Headings are headings.py's; signs of emphasis go with all others that have no sound.
+"""
+
+from __future__ import annotations
+
+import re
+from html.entities import html5
+
+from .english import words
+from .traced import Edit, Traced
+
+INLINE = words(
+    """a abbr b big cite code del em font i img input ins kbd label mark q s small span strike
+    strong sub sup tt u var wbr"""
+)
+BLOCKS = words(
+    """article aside blockquote body center dd div dl dt footer form h1 h2 h3 h4 h5 h6 head header
+    hr html li main nav ol p pre section table tbody td tfoot th thead title tr ul"""
+)
+COMMENT = re.compile(r"<!--[^<>]{0,2000}-->")
+VALUE = r"(?:\"[^\"<>]*\"|'[^'<>]*'|[^\s<>\"'=]+)"
+TAG = re.compile(rf"</?([A-Za-z][A-Za-z0-9]{{0,9}})(?:\s+[\w:-]+\s*=\s*{VALUE})*\s*/?>")
+ENTITY = re.compile(r"&(#\d{1,6}|#[xX][\da-fA-F]{1,5}|[A-Za-z]\w{1,8});")
+# Markdown (CommonMark 0.31)
+FENCE = re.compile(r"^ {0,3}(?:```|~~~)[^`\n]*$", re.MULTILINE)
+LINK = re.compile(
+    r"!?\[([^\[\]\n]{0,300})\]\((?=[^()\s]*[/.#:])[^()\s]*(?:\([^()\s]*\)[^()\s]*)?"
+    r"(?:[ \t]+(?:\"[^\"\n]*\"|'[^'\n]*'))?\)"
+)
+NOTE = re.compile(r"\[\^[^\[\]\s]{1,40}\](?!:)")
+AUTOLINK = re.compile(r"<(?:mailto:)?((?:https?://|[\w.+-]{1,64}@)[^<>\s]{1,500})>")
+QUOTE = re.compile(r"^ {0,3}(?:> ?)+(?! ?[\d=>])", re.MULTILINE)
+TABLE_RULE = re.compile(r"^[ \t]*\|?[ \t]*:?-+:?[ \t]*\|[-:| \t]*$\n?", re.MULTILINE)
+ROW = re.compile(r"^[ \t]*\|[ \t]*(\S[^\n]*?)[ \t]*\|[ \t]*$", re.MULTILINE)
+BLANK = re.compile(r"(?<![^\S\n])[^\S\n]*\n[^\S\n]*\n\s*")
+ITEM = re.compile(
+    r"^[ \t]{0,12}(?:[-*+•‣▪◦●–][ \t]+(?:\[[ xX]\][ \t]+)?|(\d{1,3})([.)])[ \t]+)(?=\S)",
+    re.MULTILINE,
+)
+UNENDED = re.compile(r"[^\W_][\"'”’)\]*_`]*\Z")
+LONGEST = 400  # characters before an item in which the end of the line before it is looked for
+
+
+def unformatted(text: Traced) -> Traced:
+    """A text without Markdown's and HTML's signs; items of lists and rows end in a full stop."""
+    if "<" in text.text:
+        text = text.sub(COMMENT, "").sub(AUTOLINK, lambda m: m[1]).sub(TAG, _tag)
+    if "&" in text.text:
+        text = text.sub(ENTITY, _character)
+    if "[" in text.text:
+        text = text.sub(LINK, lambda m: m[1]).sub(NOTE, "")
+    text = text.sub(FENCE, "").sub(QUOTE, "")
+    if "|" in text.text:
+        text = text.sub(TABLE_RULE, "").sub(ROW, lambda m: m[1] + _stop(m[1], "."))
+    return text.edited(_items(text.text))
+
+
+def _tag(m: re.Match) -> str:
+    name = m[1].lower()
+    if name == "br":
+        return "\n"
+    return "" if name in INLINE else "\n\n" if name in BLOCKS else m[0]
+
+
+def _character(m: re.Match) -> str:
+    """What an entity stands for; itself where it stands for nothing."""
+    if m[1][0] != "#":
+        return html5.get(m[1] + ";", m[0])
+    code = int(m[1][2:], 16) if m[1][1] in "xX" else int(m[1][1:])
+    valid = 32 <= code < 0xD800 or 0xE000 <= code < 0x110000
+    return chr(code) if valid else m[0]
+
+
+def _stop(line: str, mark: str) -> str:
+    """The mark of a line that ends in none."""
+    return mark if UNENDED.search(line[-20:]) else ""
+
+
+def _items(text: str) -> list[Edit]:
+    """Takes the signs off the items of lists, and ends the lines before them.
+
+    A list has two items or more: one line that begins with a dash is mostly a sentence's.
+    """
+    edits: list[Edit] = []
+    for start, stop in _paragraphs(text):
+        items = list(ITEM.finditer(text, start, stop))
+        for item in items if len(items) > 1 else ():
+            first = max(start, item.start() - LONGEST)
+            before = text[first : item.start()].rstrip()
+            at = first + len(before)
+            title = before.rpartition("\n")[2].lstrip().startswith("#")
+            if mark := _stop(before, ":" if item is items[0] else "."):
+                edits += [] if title else [(at, at, mark)]
+            number = f"{item[1]}. " if item[1] else ""
+            edits.append((item.start(), item.end(), number))
+    return edits
+
+
+def _paragraphs(text: str) -> list[tuple[int, int]]:
+    edges = [0, *(e for m in BLANK.finditer(text) for e in m.span()), len(text)]
+    return list(zip(edges[::2], edges[1::2]))

@@ -1,0 +1,76 @@
+"""Formatting: what people paste of Markdown and HTML is read as its reader sees it."""
+
+from __future__ import annotations
+
+import pytest
+
+from nanospeech.text.formatting import unformatted
+from nanospeech.text.sentences import legible, prepare, split_sentences
+from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
+from nanospeech.text.traced import Traced
+from nanospeech.text.written import written_words
+
+PHONEMES = Tokenizer("phonemes", phoneme_vocab())
+
+
+@pytest.mark.parametrize("written, read", [
+    ("See [the manual](https://example.com/a_(b)), or [here](#top).", "See the manual, or here."),
+    ('![A cat](cat.png "Tom") sleeps.', "A cat sleeps."),
+    ("Write to <me@example.org> or <https://example.org>.",
+     "Write to me at example dot org or example dot org."),
+    ("It is so.[^1] Really [1], f[0](x).", "It is so. Really [one], f[zero](x)."),
+    ("> He said\n> so.", "He said so."),
+    ("Run:\n```sh\nmake\n```\nDone.", "Run:\n\nmake\n\nDone."),
+    ("| Name | Age |\n|---|---:|\n| Ann | 5 |", "Name, Age. Ann, five."),
+    ("You need\n- eggs\n- flour,\n* [ ] milk\n  and salt", "You need: eggs. flour, milk and salt"),
+    ("1. Open it\n2. Look.\n3) Close it", "one. Open it. two. Look. three. Close it"),
+    ("Please <b>read</b> <a href='x'>this</a>,<br/>and <em>that</em>.",
+     "Please read this, and that."),
+    ("<p>One.</p><!-- no --><p>Two.</p>", "One.\n\nTwo."),
+    ("AT&amp;T&#39;s caf&eacute;&nbsp;&lt;b&gt;&hellip;",
+     "AT and T's café less than b greater than..."),
+])  # fmt: skip
+def test_signs_of_formatting_are_not_read(written, read):
+    assert prepare(written, PHONEMES) == read
+    assert unformatted(Traced.of(read)).text == read
+
+
+@pytest.mark.parametrize("text", [
+    "He waited\n- and waited.",
+    "x < y > z, a<b and b>c, AT&T; &such; &#0; &#xD800;",
+    "It is\n> 5 or >= 5.",
+    "[pause] (see below) [1] [sic](!) <laugh> <unk>",
+    "Born in\n1984. Died in\n2019. Then",
+])  # fmt: skip
+def test_what_only_looks_like_formatting_stays(text):
+    assert unformatted(Traced.of(text)).text == text
+
+
+def test_an_item_is_no_sentence_of_its_number():
+    text = "1. Bread\n2. Milk. Much of it.\n 3. Eggs"
+    assert split_sentences(text) == ["1. Bread\n2. Milk. ", "Much of it.\n ", "3. Eggs"]
+    assert split_sentences("It was in\n1984. Then") == ["It was in\n1984. ", "Then"]
+
+
+def test_words_of_formatted_text_are_found_as_written():
+    text = "- **Eggs** now\n- [Rye flour](https://example.com)\n- <b>Salt</b> &amp; sugar"
+    said = legible(Traced.of(text), PHONEMES)
+    words = written_words(text, said, lambda word: prepare(word, PHONEMES))
+    assert [(w.text, said.text[w.start : w.stop].strip()) for w in words] == [
+        ("-", ""),
+        ("**Eggs**", "Eggs"),
+        ("now", "now."),
+        ("-", ""),
+        ("[Rye", "Rye"),
+        ("flour](https://example.com)", "flour."),
+        ("-", ""),
+        ("<b>Salt</b>", "Salt"),
+        ("&amp;", "and"),
+        ("sugar", "sugar"),
+    ]
+
+
+@pytest.mark.parametrize("run", ["[", "[a](", "<a ", "<!--", "&a", "- a\n", "1. a\n", "> ", "|"])
+def test_long_runs_of_signs_are_not_slow(run):
+    text = (run * 20_000)[:60_000]
+    assert isinstance(unformatted(Traced.of(text)).text, str)
