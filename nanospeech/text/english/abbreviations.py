@@ -68,6 +68,14 @@ PLAIN_STATES = words("Ariz Calif Colo Conn Fla Mich Minn Neb Nev Okla Tenn Wis W
 # what a name before "St." makes a street even before another name: "on Wall St. Stocks fell"
 STREETS = set(words("Wall Main Fleet Market State Canal Bourbon Baker High Broad Oxford Bond"))
 QUARTERS = {"NW": "northwest", "NE": "northeast", "SW": "southwest", "SE": "southeast"}
+# nouns that a letter follows: "vitamin A is", not "for A Few Dollars"
+LETTERED = words(
+    """Appendix Block Box Category Class Column Company Exhibit Figure Gate Grade Group Hepatitis
+    Influenza Item League Level Line Model Option Part Plan Platform Point Room Row School Section
+    Serie Series Side Step Table Team Terminal Type Unit Vitamin"""
+)
+# what follows a mark that a teacher gave: "a B- in Latin"
+MARKED = "(?:in|on|for|average|student|grade|and|or|to)"
 # capitals that are named letter by letter although they look like words
 SPELLED = "US|UN|AI|ID|OS|LA|AD|DA|ER|LED|BCE"
 SENTENCE = re.compile(rf"\s*\Z|\s+[\"'(]?{STARTS}\b|[\"')]*\s*\Z")
@@ -183,10 +191,18 @@ RULES = [
     (r"\bc\.\s?(?=\d{3,4}\b)", lambda m: "circa "),
     (r"\b([bd])\.\s?(?=\d{4}\b)", lambda m: "born " if m[1] == "b" else "died "),
     (r"\bWW(II?)\b", lambda m: f"World War {cardinal(len(m[1]))}"),
+    (rf"\b([A-DF])-(?=[.,;:!?)]|\s*\Z|\s{MARKED}\b)", lambda m: letters(m[1]) + " minus"),
     (r"\bA(?=[+-](?!\w))", lambda m: "ay"),
+    # the letter "A", not the article
+    (r"(?<![^\W\d_])A(?=\d)|\bA(?=-(?!a\b)[a-z\d]|/[A-Z]\b)", lambda m: "ay"),
+    (r"(?<=\d)[Aa]\b(?!\.\w)", lambda m: " ay"),
+    (r"(?<=\()[Aa](?=\))|(?<![\w(])a(?=\) )|(?<=\")A(?=\")|\bA(?='s\b)", lambda m: "ay"),
+    (r"(?<=\b[Aa]n )A\b", lambda m: "ay"),
+    (rf"\b({any_of(LETTERED)}|{any_of(LETTERED).lower()}) A\b(?! ?[A-Z])", lambda m: m[1] + " ay"),
+    (r"\bA(?= (?:&|to|and|or|versus|through) [B-Z]\b)", lambda m: "ay"),
     (r"#\s?(?=\d)", lambda m: "number "),
     (r"\bv\.?(?=\d)", lambda m: "version "),
-    (r"(?<=[\w%] )(?:v|vs)\.?(?= [A-Z\d$£€])", lambda m: "versus"),
+    (r"(?<=[\w%\"'] )(?:v|vs)\.?(?= [A-Z\d$£€])", lambda m: "versus"),
     (r"(?<!\w)w/o(?!\w)", lambda m: "without"),
     (r"(?<!\w)w/(?=\s?\w)", lambda m: "with "),
     (r"(?<!\w)c/o(?!\w)", lambda m: "care of"),

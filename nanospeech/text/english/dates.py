@@ -185,7 +185,10 @@ RULES = [
     ),
     (r"\b(Mon|Tues?|Wed|Thu(?:rs?)?|Fri)\.(?=\s|,|$)", lambda m: weekday(m[1]) + _ending(m)),
     (r"(?<=[a-z,] )Sat\.(?=\s|$)", lambda m: "Saturday" + _ending(m)),
-    (rf"\b(Sat|Sun)\.(?=,|\s[a-z\d]|\s(?:{'|'.join(MONTHS)}))", lambda m: weekday(m[1])),
+    (
+        rf"\b(Sat|Sun)\.(?=,|\s[a-z\d]|\s[A-Z]?[A-Z]?[$£€]|\s(?:{'|'.join(MONTHS)}))",
+        lambda m: weekday(m[1]),
+    ),
     # "9am-5pm", "9-5 p.m.", "9:30-10:15"
     (
         r"(?<![\w:.,$-])(\d{1,2}(?::\d\d)?(?:\s?[ap]\.?m\.?)?)\s?-\s?"
