@@ -61,7 +61,7 @@ def words(text: str) -> frozenset[str]:
 # abbreviations that stand before a name, that may end a sentence too, that stand before a number
 TITLES = words(
     """mr mrs ms dr drs prof st mt ft capt gen col lt sgt maj cpl adm cmdr rev hon gov sen rep pres
-    supt vs messrs cf approx viz incl excl"""
+    supt mme mlle asst vs messrs cf approx viz incl excl"""
 )
 CLOSING = words("etc inc ltd co corp bros jr sr dept est ave blvd rd a.m p.m ft lb lbs oz al")
 COUNTING = words(

@@ -40,7 +40,7 @@ KINDS = ["heading", "clause", "clause", "sentence", "paragraph", "clause"]
     [
         ("# Chapter One\nIt rained.", "Chapter One.\n\n\nIt rained."),
         ("It rained.\n## The *End* ##\n\nBye.", "It rained.\n\nThe End.\n\n\nBye."),
-        ("CHAPTER I\r\n\r\nIt rained.\r\n\r\nBye.", "CHAPTER I\n\n\nIt rained.\n\nBye."),
+        ("CHAPTER I\r\n\r\nIt rained.\r\n\r\nBye.", "CHAPTER one\n\n\nIt rained.\n\nBye."),
         ("### Why?\nNo.", "Why?\n\n\nNo."),
         ("A line\nand another\n\nBye.", "A line and another\n\nBye."),
         ("and so on\n\nBye.", "and so on\n\nBye."),

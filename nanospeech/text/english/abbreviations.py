@@ -18,7 +18,10 @@ TITLES |= {"Supt": "Superintendent", "Det": "Detective", "Insp": "Inspector", "F
 TITLES |= {"Drs": "Doctors", "Messrs": "Messrs", "Sens": "Senators", "Reps": "Representatives"}
 TITLES |= {"Brig": "Brigadier", "Atty": "Attorney", "Amb": "Ambassador"}
 TITLES |= {"Mt": "Mount", "Ft": "Fort", "St": "Saint", "Sgts": "Sergeants", "Profs": "Professors"}
-BARE = "Mr|Mrs|Ms|Dr|Drs|Prof|St"
+TITLES |= {"Mme": "Madame", "Mlle": "Mademoiselle", "Asst": "Assistant"}
+BARE = "Mr|Mrs|Ms|Dr|Drs|Prof|St|Mme|Mlle"
+# without a dot too
+RANKS = "Mt|Ft|Capt|Sgt|Lt|Col|Cpl|Maj|Cmdr"
 OTHERS = {"e.g.": "for example", "i.e.": "that is", "etc.": "et cetera", "vs.": "versus"}
 OTHERS |= {"e.g": "for example", "i.e": "that is", "approx.": "approximately", "cf.": "compare"}
 OTHERS |= {"viz.": "namely", "et al.": "and others", "ca.": "circa", "incl.": "including"}
@@ -41,18 +44,21 @@ OTHERS |= {
     "Ph.D": "PhD",
 }
 OTHERS |= {"tel.": "telephone", "Tel.": "telephone", "misc.": "miscellaneous", "ext.": "extension"}
-OTHERS |= {"a.m.": "ay em", "p.m.": "pee em"}
+OTHERS |= {"a.m.": "ay em", "p.m.": "pee em", "a.k.a.": "ay K ay", "attn.": "attention"}
 # what never ends a sentence, whatever follows: "e.g. London"
 LEADING = {"e.g.", "i.e.", "E.g.", "I.e.", "cf.", "viz.", "vs.", "ca.", "incl.", "excl.", "approx."}
+LEADING |= {"a.k.a."}
 # parts of names: a capital after them is mostly not a new sentence
 FIRMS = {"Inc": "Incorporated", "Ltd": "Limited", "Co": "Company", "Corp": "Corporation"}
 FIRMS |= {"St": "Street", "Ave": "Avenue", "Blvd": "Boulevard", "Rd": "Road", "Hwy": "Highway"}
-FIRMS |= {"Pkwy": "Parkway", "Sq": "Square", "Ln": "Lane"}
+FIRMS |= {"Pkwy": "Parkway", "Sq": "Square", "Ln": "Lane", "Ct": "Court", "Pl": "Place"}
 FIRMS |= {"Bros": "Brothers", "Jr": "Junior", "Sr": "Senior", "Esq": "Esquire"}
 COUNTED = {"No": "number", "Nos": "numbers", "Fig": "figure", "Figs": "figures", "Vol": "volume"}
 COUNTED |= {"Ch": "chapter", "Art": "article", "Sec": "section", "Eq": "equation", "Op": "opus"}
 COUNTED |= {"Pt": "part", "Est": "established", "p": "page", "pp": "pages", "fig": "figure"}
 COUNTED |= {"Vols": "volumes", "vols": "volumes", "Rte": "route", "Apt": "apartment"}
+COUNTED |= {"Bldg": "building", "Rm": "room", "Ste": "suite", "Fl": "floor", "Ext": "extension"}
+COUNTED |= {"sec": "section", "eq": "equation", "Eqs": "equations", "eqs": "equations"}
 COUNTED |= {"Prop": "proposition", "no": "number", "nos": "numbers"}
 COUNTED |= {"figs": "figures", "vol": "volume", "ch": "chapter", "est": "established"}
 STATES = {"Ala": "Alabama", "Ariz": "Arizona", "Ark": "Arkansas", "Calif": "California"}
@@ -67,6 +73,8 @@ STATES |= {"Vt": "Vermont", "Wash": "Washington", "Wis": "Wisconsin", "Wyo": "Wy
 PLAIN_STATES = words("Ariz Calif Colo Conn Fla Mich Minn Neb Nev Okla Tenn Wis Wyo")
 # what a name before "St." makes a street even before another name: "on Wall St. Stocks fell"
 STREETS = set(words("Wall Main Fleet Market State Canal Bourbon Baker High Broad Oxford Bond"))
+WAYS = {"St": "Street", "Dr": "Drive"}
+WAYS |= {k: FIRMS[k] for k in words("Ave Blvd Rd Hwy Pkwy Sq Ln Ct Pl")}
 QUARTERS = {"NW": "northwest", "NE": "northeast", "SW": "southwest", "SE": "southeast"}
 # nouns that a letter follows: "vitamin A is", not "for A Few Dollars"
 LETTERED = words(
@@ -95,6 +103,10 @@ COUNTED_ROMAN = words(
     """Chapter Part Act Scene Book Volume Section Article Title Type Phase Stage Level Class
     Appendix Canto Psalm Episode Series Amendment Apollo Mark Bowl Olympiad Symphony Sonata"""
 )
+# names of numerals in capitals too: "CHAPTER IV", "HENRY VIII"
+REIGNED = "|".join([*MONARCHS, *map(str.upper, MONARCHS)])
+NUMBERED = "|".join([*COUNTED_ROMAN, *map(str.upper, COUNTED_ROMAN)])
+SMALL_ROMAN = "[Cc]hapter|[Pp]art|[Aa]ct|[Ss]cene|[Bb]ook|[Vv]olume|[Pp]ages?|[Ss]ection|[Cc]anto"
 # not C, D, L or M alone, which are mostly letters: "Class C", "Plan D"
 NO_STREET = {*STARTERS, *TITLES.values()}
 ROMAN = r"((?=[LC]*[IVX])[IVXLC]{2,}|[VX](?!\.?\s+[A-Z])(?!\.\w))\b"
@@ -145,7 +157,7 @@ def _roman(m: re.Match) -> str:
     value = roman(m[2])
     if value is None or value > 399:
         return m[0]
-    if m[1] in MONARCHS:
+    if m[1].title() in MONARCHS:
         return f"{m[1]} the {ordinal(value)}"
     return f"{m[1]} {cardinal(value)}"
 
@@ -153,6 +165,11 @@ def _roman(m: re.Match) -> str:
 def _third(m: re.Match) -> str:
     """A namesake: "William Gates III", and "John Paul II" too."""
     return f"{m[1]} the {ordinal(roman(m[3]) or 0)}"
+
+
+def _small_roman(m: re.Match) -> str:
+    value = roman(m[2].upper())
+    return f"{m[1]} {cardinal(value)}" if value else m[0]
 
 
 def _century(m: re.Match) -> str:
@@ -176,12 +193,25 @@ RULES = [
     (r"\b((?:\d+ )?[A-Z][a-z]+|\d+(?:st|nd|rd|th)) (St|Dr)\.(?!\w)", _street),
     (r"\bGen\.? ([XYZ])\b", lambda m: f"Gen {m[1]}"),
     (rf"\b(?:({BARE})\.?|({any_of(TITLES)}|{UPPER})\.)\s+(?=[A-Z]|1st\b)", _title),
+    (rf"\b()({any_of(TITLES)})\.(?=[A-Z][a-z])", _title),
+    (r"(?<=\d) Ft\b", lambda m: " ft"),  # "6 Ft Tall"
+    (rf"\b()({RANKS})\s+(?=[A-Z][a-z])", _title),
+    (r"\bSec\.(?= of\b)", lambda m: "Secretary"),
     (r"\b(Mr|Mrs|Dr)\.(?= (?:and|or|&) )", lambda m: TITLES[m[1]]),
+    (
+        r"\b((?:\d+[A-Z]? (?:[NSEW] )?(?:(?!Mount|Fort|Port|Lake)[A-Z][a-z]+ ){1,2}"
+        rf"|\d+(?:st|nd|rd|th) ))({'|'.join(WAYS)})"
+        r"(?=[,;:!?)]|\s[a-z\d#]|\s(?:Apt|Suite|Unit|[NS][EW])\b|\s*\Z)",
+        lambda m: m[1] + WAYS[m[2]],
+    ),
     (rf"\b({any_of(FIRMS)})\.(?!\w)", lambda m: FIRMS[m[1]] + in_name(m)),
     (r"\bPh\.D\.?s\b", lambda m: "PhDs"),
     (r"\bmin\.(?= (?:wage|age|order|size|height|deposit|charge|purchase)\b)", lambda m: "minimum"),
     (rf"(?<![\w.])({any_of(OTHERS)})(?!\w)", _other),
     (rf"\b({any_of(COUNTED)})\.\s*(?=\d|[IVXLC]+\b)", lambda m: COUNTED[m[1]] + " "),
+    (r"(?<=[a-z,;] )No (?=\d)", lambda m: "number "),
+    (r"(\d(?:st|nd|rd|th)[ -])(c\.)(?!\w)", lambda m: m[1] + "century" + stop(m, ".")),
+    (r"(?<![\w.])([A-Z])\.(?=\d)", lambda m: letters(m[1]) + " dot "),
     (
         r"\b([NS][EW])\b(?= of\b)|(?:(?<=Avenue )|(?<=Street ))([NS][EW])\b",
         lambda m: QUARTERS[m[0]],
@@ -210,19 +240,20 @@ RULES = [
     (r"\b((?:[A-Z]\.){1,3}[A-Z])\b(?!\.)", lambda m: letters(m[1])),
     (r"\b([IVXLC]+)(?:st|nd|rd|th)?(?= (?:[Cc]entur|[Dd]ynast|Olympi|Corps|Congress))", _century),
     (rf"\b(({'|'.join(MONARCHS)}) (?:[A-Z]\.? )?[A-Z][a-z]+) (II|III|IV)\b", _third),
-    (rf"\b({'|'.join(MONARCHS)}) {ROMAN}", _roman),
-    (rf"\b({'|'.join(MONARCHS)}) (I)\b{AFTER_FIRST}", _roman),
-    (r"\b(World War) (I)\b", _roman),
-    (rf"\b({'|'.join(COUNTED_ROMAN)}) {ROMAN}", _roman),
-    (rf"\b({'|'.join(COUNTED_ROMAN)}) (I)\b{AFTER_FIRST}", _roman),
+    (rf"\b({REIGNED}) {ROMAN}", _roman),
+    (rf"\b({REIGNED}) (I)\b{AFTER_FIRST}", _roman),
+    (r"\b(World War|WORLD WAR) (II?)\b", _roman),
+    (rf"\b({NUMBERED}) {ROMAN}", _roman),
+    (rf"\b({NUMBERED}) (I)\b{AFTER_FIRST}", _roman),
+    (rf"\b({SMALL_ROMAN}) ([ivxl]{{2,}})\b", _small_roman),
     (
         rf"\b((?!Celsius|Fahrenheit)[A-Z][a-z]{{2,}}|{'|'.join(COUNTED_ROMAN).lower()})"
         r" ([IVX]{2,})\b",
         _roman,
     ),
     (
-        rf"(?<![A-Z][A-Z] )(?<![A-Z][A-Z][.,!?] )(?<![^\W\d_])({SPELLED})(s?)(?![^\W\d_])"
-        r"(?! [A-Z]{2})(?!\$)",
+        rf"(?<![A-Z][A-Z] )(?<![A-Z][A-Z][.,!?] )(?<![^\W\d_])({SPELLED})"
+        r"(s|(?! [A-Z]{2}))(?![^\W\d_])(?!\$)",
         _spelled,
     ),
     (r"\b([Aa]n|[Tt]he|[Oo]ur) (IT|WHO)\b(?= [a-z]|'s)", lambda m: f"{m[1]} {letters(m[2])}"),

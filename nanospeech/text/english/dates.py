@@ -184,7 +184,7 @@ RULES = [
         lambda m: f"{weekday(m[1])} to {weekday(m[2])}{_ending(m, '.' not in m[0][:-1])}",
     ),
     (r"\b(Mon|Tues?|Wed|Thu(?:rs?)?|Fri)\.(?=\s|,|$)", lambda m: weekday(m[1]) + _ending(m)),
-    (r"(?<=[a-z,] )Sat\.(?=\s|$)", lambda m: "Saturday" + _ending(m)),
+    (r"(?<=[\w,.] )Sat\.(?=\s|$)", lambda m: "Saturday" + _ending(m)),
     (
         rf"\b(Sat|Sun)\.(?=,|\s[a-z\d]|\s[A-Z]?[A-Z]?[$£€]|\s(?:{'|'.join(MONTHS)}))",
         lambda m: weekday(m[1]),
