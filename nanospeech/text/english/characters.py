@@ -76,6 +76,7 @@ RULES = [
     (r"(?<=[^\W\d_]{4})[¹²³⁰⁴-⁹]+", lambda m: " " + power(m[0])),
     (r"(?<=[\w)])[⁻⁺]?[¹²³⁰⁴-⁹]+", lambda m: "^" + power(m[0])),
     (r"(?<![^\W\d_])Å(?![^\W\d_])", lambda m: " angstroms "),  # not the letter of Åse
+    (r"(?<=\d)(\s?)μ(?=[mgLlsAFV]\b)", lambda m: m[1] + "µ"),  # the Greek letter as the sign
     (r"(?<![Α-ωά-ώ])[Α-Ψα-ω](?![Α-ωά-ώm])", lambda m: greek(m[0])),
 ]
 COMPILED = [(re.compile(pattern), rule) for pattern, rule in RULES]

@@ -7,6 +7,7 @@ import re
 from . import any_of, words
 from .dates import stop
 from .number_words import NUMBER, START, WHOLE, cardinal, decimal, digits, fraction, number
+from .units import PER, UNITS, plural
 
 MONEY = {"$": ("dollar", "cent"), "£": ("pound", "penny"), "€": ("euro", "cent")}
 MONEY |= {
@@ -18,76 +19,17 @@ MONEY |= {
 MONEY |= {"₺": ("lira", "kurus"), "₪": ("shekel", "agora"), "₿": ("bitcoin", "satoshi")}
 MONEY |= {"R$": ("real", "centavo"), "CHF": ("Swiss franc", "centime")}
 MONEY |= {"USD": ("U S dollar", "cent"), "EUR": MONEY["€"], "GBP": MONEY["£"], "JPY": MONEY["¥"]}
+MONEY |= {"CAD": ("Canadian dollar", "cent"), "AUD": ("Australian dollar", "cent")}
+MONEY |= {code: MONEY["₹"] for code in ("INR", "Rs", "Rs.")}
 COUNTRIES = {"US": "U S", "C": "Canadian", "CA": "Canadian", "A": "Australian", "AU": "Australian"}
 COUNTRIES |= {"NZ": "New Zealand", "HK": "Hong Kong", "S": "Singapore"}
 MAGNITUDES = {"k": "thousand", "m": "million", "mn": "million", "b": "billion", "bn": "billion"}
 MAGNITUDES |= {"t": "trillion", "tn": "trillion", "trn": "trillion"}
-SCALE = (
-    r"(?:\s?(k|mn|m|bn|b|trn|tn|t|K|M|B|T)\b|[\s-]((?:[mb]|tr|quadr)illion|thousand|hundred)\b)?"
-)
-SIGN = r"(?:(US|CA|AU|NZ|HK|C|A|S)(?=\$))?(R\$|USD\s|EUR\s|GBP\s|JPY\s|CHF\s|[$£€¥₹₩₽₺₪₿])\s?"
-SAME = {"yen", "won", "percent", "hertz", "celsius", "sen"}  # plurals like their singulars
-IRREGULAR = {"foot": "feet", "penny": "pence", "inch": "inches", "lux": "lux"}
-
-LENGTHS = {"km": "kilometer", "m": "meter", "cm": "centimeter", "mm": "millimeter"}
-LENGTHS |= {
-    "ft": "foot",
-    "yd": "yard",
-    "yds": "yard",
-    "mi": "mile",
-    "in.": "inch",
-    "nm": "nanometer",
-}
-LENGTHS |= {"µm": "micrometer", "μm": "micrometer"}
-UNITS = LENGTHS | {"kg": "kilogram", "g": "gram", "mg": "milligram", "µg": "microgram"}
-UNITS |= {"lb": "pound", "lbs": "pound", "oz": "ounce", "L": "liter", "l": "liter"}
-UNITS |= {"ml": "milliliter", "mL": "milliliter", "cl": "centiliter", "gal": "gallon"}
-UNITS |= {"mph": "mile per hour", "kph": "kilometer per hour", "kmh": "kilometer per hour"}
-UNITS |= {"km/h": "kilometer per hour", "m/s": "meter per second", "mpg": "mile per gallon"}
-UNITS |= {"Hz": "hertz", "kHz": "kilohertz", "MHz": "megahertz", "GHz": "gigahertz"}
-UNITS |= {"kB": "kilobyte", "KB": "kilobyte", "MB": "megabyte", "GB": "gigabyte", "TB": "terabyte"}
-UNITS |= {"PB": "petabyte", "Mbps": "megabit per second", "Gbps": "gigabit per second"}
-UNITS |= {"kbps": "kilobit per second", "bps": "bit per second", "fps": "frame per second"}
-UNITS |= {"V": "volt", "kV": "kilovolt", "W": "watt", "kW": "kilowatt", "MW": "megawatt"}
-UNITS |= {"GW": "gigawatt", "kWh": "kilowatt hour", "MWh": "megawatt hour", "mA": "milliamp"}
-UNITS |= {"mAh": "milliamp hour", "Pa": "pascal", "hPa": "hectopascal", "kPa": "kilopascal"}
-UNITS |= {
-    "psi": "pound per square inch",
-    "hp": "horsepower",
-    "kcal": "kilocalorie",
-    "cal": "calorie",
-}
-UNITS |= {
-    "kJ": "kilojoule",
-    "dB": "decibel",
-    "px": "pixel",
-    "ha": "hectare",
-    "cc": "cubic centimeter",
-}
-UNITS |= {"rpm": "revolution per minute", "bpm": "beat per minute", "ppm": "part per million"}
-UNITS |= {"ms": "millisecond", "sec": "second", "secs": "second", "min": "minute", "mins": "minute"}
-UNITS |= {"h": "hour", "hr": "hour", "hrs": "hour", "yr": "year", "yrs": "year", "mo": "month"}
-UNITS |= {"sq ft": "square foot", "sq. ft.": "square foot", "sq km": "square kilometer"}
-UNITS |= {"sq mi": "square mile", "sq m": "square meter", "Ω": "ohm", "MP": "megapixel"}
-UNITS |= {"pts": "point", "Gt": "gigaton", "bbl": "barrel"}
-UNITS |= {"tsp": "teaspoon", "tbsp": "tablespoon", "pt": "pint", "qt": "quart"}
-UNITS |= {"°C": "degree Celsius", "°F": "degree Fahrenheit", "°": "degree"}
-UNITS |= {f"{k}^2": f"square {v}" for k, v in LENGTHS.items()}
-UNITS |= {f"{k}^3": f"cubic {v}" for k, v in LENGTHS.items()}
-UNITS |= {"km2": "square kilometer", "m2": "square meter", "m3": "cubic meter"}
-SAME |= {"horsepower", "pence"}
-PER = {"hr": "hour", "h": "hour", "s": "second", "sec": "second", "min": "minute", "yr": "year"}
-PER |= {"kg": "kilogram", "g": "gram", "L": "liter", "l": "liter", "km": "kilometer", "m": "meter"}
-PER |= {
-    "lb": "pound",
-    "bbl": "barrel",
-    "gal": "gallon",
-    "dL": "deciliter",
-    "ml": "milliliter",
-    "mo": "month",
-}
-TIMES = words("second minute hour day night week month year person mile pound gallon")
-PER |= {w: w for w in TIMES}
+BY_WORD = r"(?:[mb]|tr|quadr)illion|thousand|hundred|lakh|crore"
+SCALE = rf"(?:\s?(k|mn|m|bn|b|trn|tn|t|K|M|B|T)\b|[\s-]({BY_WORD})\b)?"
+SIGN = r"(?:(US|CA|AU|NZ|HK|C|A|S)(?=\$))?"
+SIGN += r"(R\$|(?:USD|EUR|GBP|JPY|CHF|CAD|AUD|INR)\s|Rs\.?\s?(?=\d)|[$£€¥₹₩₽₺₪₿])\s?"
+SINGLE = re.compile(r"\b[Aa]n?\s(?:[\d.,]+ to )?\Z")  # "a 45° angle", "a 5 to 10 km run"
 COMPASS = {"N": "north", "S": "south", "E": "east", "W": "west"}
 # counted in millions, where "m" could be meters: "1.1m people"
 CROWDS = "people|users|jobs|customers|subscribers|viewers|voters|households|barrels|copies|doses"
@@ -101,18 +43,6 @@ BEFORE_INCHES = (
     "record|single|vinyl|screen|TV|pizza|disc|display|laptop|tablet|pipe|nails?|drill|wheels?|"
     "tall|long|wide|high|deep|thick|by|x|monitor"
 )
-
-
-def plural(count: str, noun: str) -> str:
-    """A unit after its number: ("2", "mile per hour") -> "miles per hour"."""
-    if count == "1":
-        return noun
-    head, per, tail = noun.partition(" per ")
-    before, space, last = head.rpartition(" ")
-    if last in ("Celsius", "Fahrenheit"):
-        return plural(count, before) + space + last
-    many = last if last in SAME or last.endswith("hertz") else IRREGULAR.get(last, last + "s")
-    return before + space + many + per + tail
 
 
 def amount(text: str) -> str:
@@ -155,9 +85,15 @@ def _coins(m: re.Match) -> str:
 
 def _measure(m: re.Match) -> str:
     count, hyphen, unit, per, dot = m.groups()
-    noun = UNITS[unit]
-    said = f"{amount(count)} {noun if hyphen == '-' else plural(count, noun)}"
+    noun = UNITS.get(unit, "inch")  # "in" is none but where it touches its number
+    single = hyphen == "-" or SINGLE.search(m.string[max(0, m.start() - 40) : m.start()])
+    said = f"{amount(count)} {noun if single else plural(count, noun)}"
     return said + (f" per {PER[per]}" if per else "") + stop(m, dot)
+
+
+def _degrees(m: re.Match) -> str:
+    """350F and 98.6F, where they can be no names of seats or models."""
+    return f"{m[3] or ''}°{m[2] or m[4]}"
 
 
 def _height(m: re.Match) -> str:
@@ -257,7 +193,7 @@ RULES = [
         _money,
     ),
     (r"(?<![\w$£€])[$£€]\.(\d\d)\b", lambda m: f"{number(str(int(m[1])))} cents"),
-    (rf"{START}({NUMBER})\s?(¢|€|£|\$|¥|USD|EUR|GBP|JPY|CHF)(?!\w|\d)", _coins),
+    (rf"{START}({NUMBER})\s?(¢|€|£|\$|¥|USD|EUR|GBP|JPY|CHF|CAD|AUD|INR)(?!\w|\d)", _coins),
     (r"(?<![\w.,])(\d{1,2})(p)\b", _coins),
     # telephone and card numbers, digit by digit
     (r"(?<![\w.,+-])\+\d{1,3}(?:[-. ]?\(?\d{1,5}\)?){1,2}(?:[-. ]\d{2,5}){1,4}(?![\w-])", _phone),
@@ -299,6 +235,12 @@ RULES = [
     (rf"{START}({NUMBER})m(?= (?:{CROWDS})\b)", lambda m: f"{amount(m[1])} million"),
     (r"(?<!\w)\.(\d\d)(?=[ -]cal(?:iber|ibre|\.))", lambda m: number(m[1])),
     (r"(?<=\d) (?:ft|feet|foot)\.? (\d{1,2}) in\b(?!\.)", lambda m: f" ft {m[1]} in."),
+    (rf"{START}({NUMBER})()(in)\b(?!-)()(\.(?!\w))?", _measure),
+    (
+        r"(?<=\d)()\s?(?<=\d\.\d)([FC])\b|\b((?:[Aa]t|to|from|of|about|around|over|under|above|below"
+        r"|reached|hit|minus) \d{2,3})\s?([FC])\b(?!\.\w|[-'])",
+        _degrees,
+    ),
     (
         rf"{START}({NUMBER})(\s|-)?({any_of(UNITS)})(?:/({any_of(PER)}))?(?![\w/^°])(\.(?!\w))?",
         _measure,
