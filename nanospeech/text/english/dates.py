@@ -72,7 +72,9 @@ def _slashed(m: re.Match) -> str:
 
 def _short(m: re.Match) -> str:
     """12/25, where it can be no fraction or follows a preposition."""
-    return m[1] + (_date(int(m[3]), int(m[2]), None) or m[0][len(m[1]) :])
+    first, second = int(m[2]), int(m[3])
+    said = _date(second, first, None) or (m[1] and _date(first, second, None))
+    return m[1] + (said or m[0][len(m[1]) :])
 
 
 def _month_day(m: re.Match) -> str:
@@ -124,6 +126,12 @@ def _half(m: re.Match, half: str | None, dot: str | None, zone: str | None) -> s
     return end + ("" if AFTER_TIME.match(m.string, m.end()) else stop(m, dot))
 
 
+def _verse(m: re.Match) -> str:
+    """John 3:16 and Matthew 5:3-12."""
+    said = f"{m[1]} {cardinal(int(m[2]))} {cardinal(int(m[3]))}"
+    return said + (f" to {cardinal(int(m[4]))}" if m[4] else "")
+
+
 def _military(m: re.Match) -> str:
     hour = pair(m[1]) if m[1] != "00" else "zero"
     return f"{hour} {pair(m[2]) if m[2] != '00' else 'hundred'}"
@@ -150,6 +158,10 @@ RULES = [
     (r"(?<![\w.,])(\d{1,3})h(\d\d)(?!\w)", _lasting),
     (r"(?<![\w.,])()(\d{1,3})m(?:in)? ?(\d{1,2})s(?!\w)", _lasting),
     (r"(?<=\d:\d\d)(?:\.\d{1,9})?Z\b", lambda m: " UTC"),
+    (
+        rf"\b{DAY}(?=,? (?:\d{{1,2}}(?:st|nd|rd|th)? {MONTH}|{MONTH} \d))",
+        lambda m: weekday(m[1]),
+    ),
     (r"(?<![\w./-])(\d{1,2})\.(\d{1,2})\.((?:19|20)\d\d)(?![\w/-]|\.\d)", _dotted),
     (r"(?<![\w/.])((?:19|20)\d\d)/(\d\d?)/(\d\d?)()(?![\w/]|\.\d)", _iso),
     (r"(?<![\w/.-])(\d{1,2})-(\d{1,2})-((?:19|20)\d\d)(?![\w/-]|\.\d)", _slashed),
@@ -196,11 +208,14 @@ RULES = [
         lambda m: m[1] + " to ",
     ),
     (
-        rf"\b({'|'.join(BOOKS)}) (\d{{1,3}}):(\d{{1,3}})\b",
-        lambda m: f"{m[1]} {cardinal(int(m[2]))} {cardinal(int(m[3]))}",
+        rf"\b({'|'.join(BOOKS)}) (\d{{1,3}}):(\d{{1,3}})(?:-(\d{{1,3}}))?\b",
+        _verse,
     ),
     (rf"(?<![\d:.,])(\d{{1,2}}):(\d\d)(?::(\d\d))?(?![\d:])(?:\s?{HALF})?{ZONE}", _time),
-    (r"(?<![\d:.,])(\d{1,3}):(\d{1,2})(?![\d:])", lambda m: f"{m[1]} to {m[2]}"),
+    (
+        r"(?<![\d:.,])(\d{1,3}(?:\.\d{1,3})?):(\d{1,2}|\d{3,6}|\d{1,3}(?:,\d{3})+)(?![\d:]|,\d)",
+        lambda m: f"{m[1]} to {m[2]}",
+    ),
     (rf"(?<![\d.,:])(\d{{1,2}})(?:\.([0-5]\d))?\s?{HALF}{ZONE}", _hour),
     (r"\b([01]\d|2[0-3])([0-5]\d)(?= (?:hours|hrs|GMT|UTC)\b)", _military),
     (r"(?<!\w)'([2-9]0)s\b", _decade),

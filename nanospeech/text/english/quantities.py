@@ -29,6 +29,7 @@ BY_WORD = r"(?:[mb]|tr|quadr)illion|thousand|hundred|lakh|crore"
 SCALE = rf"(?:\s?(k|mn|m|bn|b|trn|tn|t|K|M|B|T)\b|[\s-]({BY_WORD})\b)?"
 SIGN = r"(?:(US|CA|AU|NZ|HK|C|A|S)(?=\$))?"
 SIGN += r"(R\$|(?:USD|EUR|GBP|JPY|CHF|CAD|AUD|INR)\s|Rs\.?\s?(?=\d)|[$£€¥₹₩₽₺₪₿])\s?"
+RULER = (32, 64, 100)  # parts that things are measured in: "5/64 inch"
 SINGLE = re.compile(r"\b[Aa]n?\s(?:[\d.,]+ to )?\Z")  # "a 45° angle", "a 5 to 10 km run"
 COMPASS = {"N": "north", "S": "south", "E": "east", "W": "west"}
 # counted in millions, where "m" could be meters: "1.1m people"
@@ -113,6 +114,18 @@ def _phone(m: re.Match) -> str:
     return ("plus " if m[0][0] == "+" else "") + ", ".join(map(digits, groups))
 
 
+def _hotline(m: re.Match) -> str:
+    """1-800-FLOWERS, whose letters are a word."""
+    area = "eight hundred" if m[1] == "800" else digits(m[1])
+    return f"one, {area}, {m[2].replace('-', ' ')}"
+
+
+def _internet(m: re.Match) -> str:
+    """192.168.0.1:8080, the port digit by digit."""
+    said = " dot ".join(map(number, m.group(1, 2, 3, 4)))
+    return said + (f" colon {digits(m[5])}" if m[5] else "")
+
+
 def _short_number(m: re.Match) -> str:
     return m[1] + digits(m[2])
 
@@ -152,13 +165,24 @@ def _jet(m: re.Match) -> str:
 def _fraction(m: re.Match) -> str:
     whole, n, d = m[1], int(m[2]), int(m[3])
     if not n > 0 or not 1 < d <= 100 or (whole and n >= d):
-        return m[0].replace("/", " over ")
+        return m[0][: m.end(3) - m.start()].replace("/", " over ")
     if n == d:
         return f"{cardinal(n)} {cardinal(d)}"  # "20/20 vision", "50/50"
+    if (n > d and (d > 9 or n % d == 0)) or (n > 1 and d > 20 and d not in RULER):
+        return f"{cardinal(n)} over {cardinal(d)}"  # "120/80", "10/2 = 5"
     if d == 10 and not whole:
         return f"{cardinal(n)} out of ten"
     part = "a half" if whole and (n, d) == (1, 2) else fraction(n, d)
     return f"{number(whole)} and {part}" if whole else part
+
+
+def _parted(m: re.Match) -> str:
+    """A fraction with its unit: "1/2 tsp" and "1 1/2 lbs"."""
+    whole, n, d, unit, dot = m.groups()
+    if not unit:
+        return _fraction(m)
+    count = "1" if not whole and int(n) <= int(d) else "2"
+    return f"{_fraction(m)} {plural(count, UNITS[unit])}" + stop(m, dot)
 
 
 def _power(m: re.Match) -> str:
@@ -176,6 +200,7 @@ def _scientific(m: re.Match) -> str:
 
 
 SPACED, ALONE = r"(?<![\w.,-])(?<!\d )", r"(?! ?\d)(?![\w-]|[.,]\d)"  # of a number with spaces
+ASKED = r"\b((?:[Ww]hat(?: is|'s)|[Cc]alculate|[Cc]ompute|[Ss]olve) )"
 RANGE = rf"{START}((?<![\w^-]){WHOLE}(?:\.\d+)?%?)"
 RULES = [
     (r"(?<![\w$£€¥])([$£€¥])\s?-(?=\.?\d)", lambda m: f"-{m[1]}"),
@@ -183,6 +208,7 @@ RULES = [
     (r"(?<![\w.,])(\d{1,3}(?:\.\d{3}){0,4}),(\d\d)\s?(?:€|EUR\b)", _euros),
     (r"(?<![\w.,])(\d{1,3}(?:\.\d{3}){1,4}),(\d\d)(?!\w|[.,]\d)", _grouped),
     (r"(?<=€)(\d{1,3}),(\d\d)(?!\w|[.,]\d)", _grouped),
+    (r"(?<![\w.,])\d{1,3}(?:\.\d{3}){2}(?!\w|[.,]\d)", lambda m: m[0].replace(".", ",")),
     (rf"{SPACED}([1-9]\d?(?: \d{{3}}){{2,4}}){ALONE}", _spaced),
     (rf"{SPACED}([1-9]\d{{0,2}}(?: \d{{3}}){{0,3}} 000){ALONE}", _spaced),
     (r"\b(ISBN(?:-1[03])?:? ?)(97[89][\d -]{10,14}|\d[\d -]{8,11}[\dX])(?![\w-])", _book_number),
@@ -192,14 +218,18 @@ RULES = [
         rf"(?<![\w$£€])(\b[Aa]n? )?(-)?{SIGN}({WHOLE})(?:\.(\d+))?{SCALE}(?=(\s[a-z]+\b)?)",
         _money,
     ),
-    (r"(?<![\w$£€])[$£€]\.(\d\d)\b", lambda m: f"{number(str(int(m[1])))} cents"),
+    (r"(?<![\w$£€])[$£€]\.(\d\d?)\b", lambda m: f"{number(str(int(m[1].ljust(2, '0'))))} cents"),
     (rf"{START}({NUMBER})\s?(¢|€|£|\$|¥|USD|EUR|GBP|JPY|CHF|CAD|AUD|INR)(?!\w|\d)", _coins),
     (r"(?<![\w.,])(\d{1,2})(p)\b", _coins),
     # telephone and card numbers, digit by digit
-    (r"(?<![\w.,+-])\+\d{1,3}(?:[-. ]?\(?\d{1,5}\)?){1,2}(?:[-. ]\d{2,5}){1,4}(?![\w-])", _phone),
+    (r"(?<![\w.,+-])\+\d{1,3}(?:[-. ]?\(?\d{1,5}\)?){1,2}(?:[-. ]\d{2,8}){1,4}(?![\w-])", _phone),
+    (r"(?<![\w.,+-])\+\d{8,15}(?![\w-]|[.,]\d)", _phone),
+    (r"(?<![\w.,+-])(?:1 )?\d{3} \d{3} \d{4}(?![\w-])", _phone),
+    (r"(?<![\w.,-])1[-. ](8\d\d|900)[-. ]([A-Z]{2,10}(?:-[A-Z]{2,8})?)(?![\w-])", _hotline),
     (r"(?<![\w.,-])(?:1[-. ])?(?:\(\d{3}\) ?|\d{3}[-.])\d{3}[-.]\d{4}(?![\w-])", _phone),
     (r"(?<![\w.,-])\d{3}-\d{4}(?![\w-])", _phone),
-    (r"(?<![\w.,-])\(?0\d{2,4}\)? \d{3,4} \d{3,6}(?![\w-])", _phone),
+    (r"(?<![\w.,-])\(?0\d{2,4}\)?[ -]\d{3,4}[ -]\d{3,6}(?![\w-])", _phone),
+    (r"(?<![\w.,-])\(?0\d{3,4}\)?[ -]\d{5,6}(?![\w-])", _phone),
     (r"(?<![\w.,-])\d{3}-\d\d-\d{4}(?![\w-])|(?<![\w.,-])(?:\d{4}[ -]){3}\d{4}(?![\w-])", _phone),
     (r"(?<![\w.,$£€/-])911(?![\w,/%-]|\.\d)", lambda m: digits(m[0])),
     (
@@ -212,10 +242,11 @@ RULES = [
     (r"(?<=Boeing )7(\d7)(?:-(\d00))?(?!\w)|(?<=Boeing's )7(\d7)(?:-(\d00))?(?!\w)", _jet),
     (r"\b7([0-8]7)s\b", lambda m: f"seven {cardinal(int(m[1]))}s"),
     (r"\b(I-\d{1,3}) ([NSEW])\b(?!\.)", lambda m: f"{m[1]} {COMPASS[m[2]]}"),
+    (r"\b((?:ZIP|[Zz]ip)(?: [Cc]ode)?:? )(\d{5}(?:-\d{4})?)(?!\w|[.,]\d)", _short_number),
     (r"(?<=, [A-Z]{2} )(\d{5})(?:-(\d{4}))?(?!\w|[.,]\d)", _phone),
     (
-        r"(?<![\w.])(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})(?![\w.]\w)(?!\w)",
-        lambda m: " dot ".join(map(number, m.groups())),
+        r"(?<![\w.])(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})(?::(\d{2,5}))?(?![\w.]\w)(?!\w)",
+        _internet,
     ),
     # positions and heights, before quotes and degrees are anything else
     (rf"{START}(\d+(?:\.\d+)?)°\s?(?:(\d+)'\s?(?:(\d+)\")?)?\s?([NSEW])\b", _position),
@@ -227,8 +258,16 @@ RULES = [
     (r"(?<=[\w)])\^(-\d{1,15})(?!\d)", _power),
     (rf"{START}({NUMBER})[eE]([+-]?\d{{1,4}})\b", _scientific),
     (r"(?<![\w-])50-50(?![\w-])", lambda m: "fifty-fifty"),
+    # sums, not ranges
+    (r"(?<=\d)\s?-\s?(?=\d[\d .,+*/()-]{0,60}=)", lambda m: " minus "),
+    (rf"{ASKED}({NUMBER}) ?- ?(?=\d)", lambda m: m[1] + m[2] + " minus "),
+    (r"(?<![\w/])(\d{1,2})/([248])(?= time\b)", lambda m: " ".join(map(number, m.groups()))),
     (rf"{RANGE}\s?-\s?(?=\d)(?!{WHOLE}(?:\.\d+)?-?\d*-)", lambda m: m[1] + " to "),
-    (r"(?<![\w/.,])(?:(\d{1,6})[ -])?(\d{1,3})/(\d{1,3})(?![\w/]|[.,]\d)", _fraction),
+    (
+        r"(?<![\w/.,])(?:(\d{1,6})[ -])?(\d{1,3})/(\d{1,3})(?![\w/]|[.,]\d)"
+        rf"(?:[ -]({any_of(UNITS)})(?![\w/^°])(\.(?!\w))?)?",
+        _parted,
+    ),
     (r"(?<![\w.,)\"'-])-(?=\.?\d)", lambda m: "minus "),
     (r"(?<=\^\d) - (?=\w)", lambda m: " minus "),
     (rf"{START}({NUMBER})\s?x\s?(?=\d)", lambda m: f"{m[1]} by "),
