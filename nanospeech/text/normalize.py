@@ -54,6 +54,7 @@ NUMBERS = [
 MARKS = [
     (r"([=*_~#+<>|^\\/-])\1{2,}", lambda m: " "),  # ruled lines
     (r"--", lambda m: " - "),
+    (r"(?<=[a-z]{2})[.!?](?=[A-Z][a-z])", lambda m: f"{m[0]} "),
     (r"[-=]>", lambda m: " to "),
     (r"<=", lambda m: " is at most "),
     (r">=", lambda m: " is at least "),
@@ -64,7 +65,10 @@ MARKS = [
     (r"\band/or\b", lambda m: "and or"),
     (r"\b([Hh]e|[Hh]is|[Hh]im)/(she|her|hers)\b", lambda m: f"{m[1]} or {m[2]}"),
 ]
-SIGN = [(f"[{re.escape(''.join(SIGNS))}]", lambda m: SIGNS[m[0]])]
+SIGN = [
+    (f"[{re.escape(''.join(SIGNS))}]", lambda m: SIGNS[m[0]]),
+    (r"(?<=[a-z])[,;](?=[A-Za-z])", lambda m: f"{m[0]} "),
+]
 STAGES = [
     [(re.compile(pattern), rule) for pattern, rule in rules]
     for rules in (

@@ -8,9 +8,13 @@ from .number_words import number
 
 # without those that a forgotten space makes of a sentence's end: "there.in", "him.me", "Stop.no"
 ENDINGS = "com org net edu gov mil info biz io ai tv app dev uk ca au de fr nl eu jp cn ru br nz ch"
+FILES = """txt md rst pdf docx? xlsx? pptx? csv tsv jsonl? xml ya?ml toml ini cfg conf html? css
+js jsx ts tsx py ipynb cpp hpp java php rb rs sh sql exe dll iso zip gz tar rar mp[34] wav flac ogg
+png jpe?g gif svg webp webm mov avi mkv epub onnx ckpt safetensors log bak tmp"""
 SPELLED = {"www": "W W W", "uk": "U K", "us": "U S", "io": "I O", "tv": "T V", "ai": "ay I"}
 SPELLED |= {"a": "ay"}  # the letter, not the article
 SPELLED |= {"ie": "I E", "eu": "E U", "ca": "C ay", "au": "ay U", "de": "D E", "nz": "N Z"}
+ENDING, FILE = (f"(?:{'|'.join(names.split())})" for names in (ENDINGS, FILES))
 MARKS = {".": "dot", "/": "slash", "-": "dash", "_": "underscore", "?": "question mark"}
 MARKS |= {"=": "equals", "&": "and", "#": "hash", "%": "percent", ":": "colon", "~": "tilde"}
 MARKS |= {"+": "plus", "@": "at", "\\": "backslash"}
@@ -42,11 +46,21 @@ RULES = [
     (rf"(?<![\w@.-])(www\.{NAME}{TAIL})", _address),
     (r"(?<![\w.+@-])([\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+)", _address),
     (
-        rf"(?<![\w@.-])((?:[\w-]{{1,63}}\.){{1,8}}(?:{'|'.join(ENDINGS.split())})"
+        rf"(?<![\w@.-])((?:[\w-]{{1,63}}\.){{1,8}}{ENDING}"
         rf"(?![\w@-]|\.\w){TAIL})",
         _address,
     ),
-    (r"(?<!\S)((?:~|\.{1,2})?/(?=\w)[\w./-]*|[A-Z]:\\[\w.\\-]*)", _address),
+    (r"(?<!\S)((?:~|\.{1,2})?/(?=\.?\w)[\w./-]*|[A-Z]:\\[\w.\\-]*)", _address),
+    (
+        rf"(?<![\w@.-])((?:[\w.-]{{1,63}}/){{0,8}}[\w-]{{1,63}}(?:\.[\w-]{{1,63}}){{0,3}}\.{FILE})"
+        r"(?![\w@-]|\.\w)",
+        lambda m: spoken(m[1]),
+    ),
+    (
+        rf"(?<![^\s(\"'])\.(?=(?:NET|env|git\w*|bash\w*|htaccess|{ENDING}|{FILE})\b)",
+        lambda m: "dot ",
+    ),
+    (r"(?<=\b[A-Z]{3})\.(?=NET\b)", lambda m: " dot "),
     (r"\b([CF])#(?!\w)", lambda m: m[1] + " sharp"),
     (r"(?<![\w#@&])([#@])([^\W\d]\w*)", _tag),
 ]
