@@ -65,10 +65,7 @@ MARKS = [
     (r"\band/or\b", lambda m: "and or"),
     (r"\b([Hh]e|[Hh]is|[Hh]im)/(she|her|hers)\b", lambda m: f"{m[1]} or {m[2]}"),
 ]
-SIGN = [
-    (f"[{re.escape(''.join(SIGNS))}]", lambda m: SIGNS[m[0]]),
-    (r"(?<=[a-z])[,;](?=[A-Za-z])", lambda m: f"{m[0]} "),
-]
+SIGN = [(f"[{re.escape(''.join(SIGNS))}]", lambda m: SIGNS[m[0]])]
 STAGES = [
     [(re.compile(pattern), rule) for pattern, rule in rules]
     for rules in (
@@ -84,6 +81,7 @@ STAGES = [
 
 
 SPACE_BEFORE_MARK = re.compile(r"(?<! ) +(?=[.,!?;:])")
+SPACE_AFTER_MARK = re.compile(r"(?<=[a-z][,;])(?=[A-Za-z])")
 SPACES = re.compile(r" {2,}")
 
 
@@ -97,4 +95,4 @@ def expanded(text: Traced) -> Traced:
     text = clean(text)
     for rules in STAGES:
         text = text.run(rules)
-    return text.sub(SPACE_BEFORE_MARK, "").sub(SPACES, " ")
+    return text.sub(SPACE_BEFORE_MARK, "").sub(SPACE_AFTER_MARK, " ").sub(SPACES, " ")

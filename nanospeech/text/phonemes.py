@@ -73,6 +73,23 @@ PREFERRED = {
     "house": "HH AW1 S",
     "excuse": "IH0 K S K Y UW1 Z",
     "i": "AY1",
+    "re": "R IY1",
+    "deja": "D EY1 ZH AA2",
+    "aka": "EY1 K EY1 EY1",
+}
+# what people utter without a vowel
+PREFERRED |= {
+    "brr": "B ER1",
+    "brrr": "B ER1",
+    "grr": "G ER1",
+    "grrr": "G ER1",
+    "mm": "M",
+    "mmm": "M",
+    "pfft": "P F T",
+    "pst": "P S T",
+    "psst": "P S T",
+    "tsk": "T IH1 S K",
+    "zzz": "Z",
 }
 # words younger than the dictionary
 PREFERRED |= {
@@ -84,19 +101,23 @@ PREFERRED |= {
     "gif": "G IH1 F",
     "exoplanet": "EH1 K S OW0 P L AE2 N AH0 T",
     "kombucha": "K AA0 M B UW1 CH AH0",
+    "kubernetes": "K UW2 B ER0 N EH1 T IY0 Z",
     "kyiv": "K IY1 V",
     "ramen": "R AA1 M AH0 N",
     "regex": "R EH1 JH EH0 K S",
     "sriracha": "S ER0 AA1 CH AH0",
     "sudoku": "S UW0 D OW1 K UW0",
     "tiktok": "T IH1 K T AA2 K",
+    "ubuntu": "UH0 B UH1 N T UW0",
     "vlog": "V L AO1 G",
     "zelensky": "Z AH0 L EH1 N S K IY0",
+    "zelenskyy": "Z AH0 L EH1 N S K IY0",
 }
 HISSING = {"S", "Z", "SH", "ZH", "CH", "JH"}
 VOICELESS = {"P", "T", "K", "F", "TH"}
 # suffix: what may stand at the stem's end instead; those of the first sound change with the stem
-ENDINGS = {"'s": ("",), "s'": ("s", ""), "ies": ("y",), "es": ("", "e"), "s": ("",)}
+ENDINGS = {"'ve": ("",), "'ll": ("",), "'d": ("",), "'re": ("",)}
+ENDINGS |= {"'s": ("",), "s'": ("s", ""), "ies": ("y",), "es": ("", "e"), "s": ("",)}
 ENDINGS |= {"ied": ("y",), "ed": ("", "e"), "ing": ("", "e"), "in'": ("", "e")}
 ENDINGS |= {"ily": ("y",), "ly": ("", "le"), "ier": ("y",), "er": ("", "e"), "iest": ("y",)}
 ENDINGS |= {"est": ("", "e"), "less": ("",), "iness": ("y",), "ness": ("",), "ful": ("",)}
@@ -110,7 +131,8 @@ ENDINGS |= {
     "y": ("", "e"),
     "ous": ("", "e"),
 }
-SOUNDS = {"ing": "IH0 NG", "in'": "IH0 N", "ly": "L IY0", "er": "ER0", "est": "AH0 S T"}
+SOUNDS = {"'ve": "AH0 V", "'ll": "AH0 L", "'re": "ER0"}
+SOUNDS |= {"ing": "IH0 NG", "in'": "IH0 N", "ly": "L IY0", "er": "ER0", "est": "AH0 S T"}
 SOUNDS |= {"less": "L AH0 S", "ness": "N AH0 S", "ful": "F AH0 L", "ment": "M AH0 N T"}
 SOUNDS |= {"able": "AH0 B AH0 L", "ish": "IH0 SH", "ship": "SH IH2 P", "hood": "HH UH2 D"}
 SOUNDS |= {"like": "L AY2 K", "ward": "W ER0 D", "wards": "W ER0 D Z", "some": "S AH0 M"}
@@ -208,6 +230,8 @@ def ending(suffix: str, last: str) -> tuple[str, ...]:
     """The sound of a suffix after a stem's last phoneme."""
     if suffix in ("'s", "s'", "es", "s", "ies"):
         return ("IH0", "Z") if last in HISSING else ("S",) if last in VOICELESS else ("Z",)
+    if suffix == "'d":
+        return ("AH0", "D") if last in ("T", "D") else ("D",)
     if suffix in ("ed", "ied"):
         unvoiced = last in (VOICELESS | HISSING) - {"Z", "ZH", "JH"}
         return ("IH0", "D") if last in ("T", "D") else ("T",) if unvoiced else ("D",)

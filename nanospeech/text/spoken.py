@@ -90,6 +90,8 @@ def spoken(
             letters = match.start() in spelled
             if letters:
                 tokens, source = tuple(word.lower()), LETTERS
+            elif dropped := without_g(text, match):
+                tokens, source = dropped, PARTS
             elif found := say_heteronym(text, match.start(), match.end()):
                 tokens, source = found[0], f"{HETERONYM}: {found[1]}"
             else:
@@ -100,6 +102,15 @@ def spoken(
         out += [island] if island.source else []
         at = island.stop
     return out
+
+
+def without_g(text: str, match: re.Match) -> tuple[str, ...] | None:
+    """The sound of "goin'" by that of "going"; None of words in quotes and all others."""
+    word, quoted = match.group().lower(), text[: match.start()][-1:] == "'"
+    if quoted or not word.endswith("in") or text[match.end() : match.end() + 1] != "'":
+        return None
+    whole = dictionary().get(word + "g", "").split()
+    return (*whole[:-1], "N") if whole[-1:] == ["NG"] else None
 
 
 def guess_unknown(text: str) -> None:
@@ -169,7 +180,10 @@ def say_word(word: str) -> Said:
         return tuple(p for letter in word for p in named(letter)), INITIAL
     if known is not None and (several[1] if several else word) not in SPELLED:
         return known, DICTIONARY if whole else PARTS
-    if len(word) > 1 and word.isupper() and (len(word) <= 4 or not VOWEL.search(word)):
+    vowel = VOWEL.search(word.upper())
+    capitals = word.isupper() and (len(word) <= 4 or not vowel)
+    consonants = not vowel and not several and word.isalpha() and len(word) <= 4  # "txt"
+    if len(word) > 1 and (capitals or consonants):
         return tuple(p for letter in word for p in named(letter)), INITIAL
     if several:
         return (*(p for letter in several[1] for p in named(letter)), "Z"), INITIAL

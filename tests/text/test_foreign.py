@@ -32,6 +32,9 @@ def said(text: str) -> list[str]:
         ("Søren", "s o r e n"),
         ("Straße", "s t r a s s e"),
         ("résumé", "r e z o o m a y"),
+        ("flambé", "f l a m b a y"),
+        ("brûlées", "b r u l a y s"),
+        ("touché", "t o o s h a y"),
     ],
 )
 def test_words_that_no_dictionary_has_are_spelled_by_sound(word, spelled):

@@ -130,6 +130,13 @@ def test_unknown_kind_names_the_choices():
         ("BAAF", "B IY1 EY1 EY1 EH1 F"),
         ("HTTPX", "EY1 CH T IY1 T IY1 P IY1 EH1 K S"),
         ("Simbegwire", "S IH1 M B AH0 G W AY2 ER0"),
+        ("shouldn't've", "SH UH1 D AH0 N T AH0 V"),
+        ("I'd've", "AY1 D AH0 V"),
+        ("Tom'd", "T AA1 M D"),
+        ("kids're", "K IH1 D Z ER0"),
+        ("MSc", "EH1 M EH1 S S IY1"),
+        ("txt", "T IY1 EH1 K S T IY1"),
+        ("psst", "P S T"),
         ("z" * 50_000, " ".join("z" * 50_000)),
     ],
     ids=lambda s: s[:20],
@@ -146,6 +153,15 @@ def test_words_that_no_dictionary_has(word, phonemes):
 )
 def test_initials_that_look_like_a_word_are_named(word, phonemes):
     assert Tokenizer("phonemes", phoneme_vocab()).tokens(word) == phonemes.split()
+
+
+@pytest.mark.parametrize(
+    ("text", "phonemes"),
+    [("doin'", "D UW1 IH0 N '"), ("Lookin'!", "L UH1 K IH0 N ' !"), ("'goin'", "' G OY1 N '")]
+    + [("certain'", "S ER1 T AH0 N '"), ("re-enter", "R IY1 - EH1 N T ER0")],
+)
+def test_marks_beside_a_word_tell_how_it_is_said(text, phonemes):
+    assert Tokenizer("phonemes", phoneme_vocab()).tokens(text) == phonemes.split()
 
 
 def test_the_dictionary_goes_before_all_rules():

@@ -223,6 +223,9 @@ RULES = [
     (r"\bWW(II?)\b", lambda m: f"World War {cardinal(len(m[1]))}"),
     (rf"\b([A-DF])-(?=[.,;:!?)]|\s*\Z|\s{MARKED}\b)", lambda m: letters(m[1]) + " minus"),
     (r"\bA(?=[+-](?!\w))", lambda m: "ay"),
+    # formulae and names whose letters are a word too: CO2, SO2
+    (r"(?<![^\W\d_])([A-Z]?[AEIOU][A-Z]?)(?=\d)(?<=[A-Z]{2})", lambda m: letters(m[1])),
+    (r"\bAM(?= (?:radio|station|band)s?\b)", lambda m: letters(m[0])),
     # the letter "A", not the article
     (r"(?<![^\W\d_])A(?=\d)|\bA(?=-(?!a\b)[a-z\d]|/[A-Z]\b)", lambda m: "ay"),
     (r"(?<=\d)[Aa]\b(?!\.\w)", lambda m: " ay"),

@@ -25,7 +25,10 @@ PAIRS = {"sz": "sh", "cz": "ch", "rz": "zh", "ch": "h", "w": "v", "j": "y", "c":
 POLISH_SOUNDS = re.compile("|".join(PAIRS))
 # words whose plain form is another one
 OTHERS = {"résumé": "rezoomay", "résumés": "rezoomays", "rosé": "rozay", "pâté": "pattay"}
+OTHERS |= {"touché": "tooshay", "née": "nay", "blasé": "blahzay", "outré": "ootray", "à": "ah"}
+OTHERS |= {"pâtés": "pattays", "nestlé": "nesslay", "crème": "krem"}
 OTHERS |= {"exposé": "expozay", "exposés": "expozays", "maté": "mahtay"}
+LAST_E = re.compile(r"ée?(s?)\Z")  # of "brûlée", whose plain form has another sound
 WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 
 
@@ -51,7 +54,9 @@ def _word(word: str, is_known: Callable[[str], bool]) -> str:
     lower = word.lower()
     if lower in OTHERS:
         return OTHERS[lower]
-    if not LETTERS.keys() & set(lower) or not plain(lower).isascii() or is_known(plain(word)):
+    if LAST_E.search(lower) and not is_known(plain(word).removesuffix("s")):
+        lower = LAST_E.sub(r"ay\1", lower)
+    elif not LETTERS.keys() & set(lower) or not plain(lower).isascii() or is_known(plain(word)):
         return word
     if POLISH & set(lower):
         lower = POLISH_SOUNDS.sub(lambda m: PAIRS[m[0]], lower)
