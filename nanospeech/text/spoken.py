@@ -32,6 +32,10 @@ SPELLED = {
     "ROI",
     "SEO",
     "EV",
+    "COO",
+    "EEG",
+    "MC",
+    "UPS",
 }  # though the dictionary has words of these letters
 INITIALS = re.compile("([A-Z]{2,5})['’]?s")
 CAMEL = re.compile("[A-Z]?[a-z]+|[A-Z]+(?![a-z])")

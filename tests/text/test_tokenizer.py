@@ -148,7 +148,13 @@ def test_words_that_no_dictionary_has(word, phonemes):
 @pytest.mark.parametrize(
     ("word", "phonemes"),
     [("AI", "EY1 AY1"), ("ID", "AY1 D IY1"), ("IDs", "AY1 D IY1 Z"), ("AI's", "EY1 AY1 Z")]
-    + [("id", "IH1 D"), ("IT", "IH1 T"), ("TV", "T IY1 V IY1"), ("EVs", "IY1 V IY1 Z")]
+    + [
+        ("id", "IH1 D"),
+        ("IT", "IH1 T"),
+        ("TV", "T IY1 V IY1"),
+        ("EVs", "IY1 V IY1 Z"),
+        ("COO", "S IY1 OW1 OW1"),
+    ]
     + [("AES", "EY1 IY1 EH1 S"), ("ATMs", "EY1 T IY2 EH1 M Z"), ("iOS", "AY1 OW1 EH1 S")],
 )
 def test_initials_that_look_like_a_word_are_named(word, phonemes):

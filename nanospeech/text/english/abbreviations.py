@@ -69,6 +69,21 @@ STATES |= {"Minn": "Minnesota", "Miss": "Mississippi", "Mo": "Missouri", "Mont":
 STATES |= {"Neb": "Nebraska", "Nev": "Nevada", "Okla": "Oklahoma", "Ore": "Oregon"}
 STATES |= {"Pa": "Pennsylvania", "Tenn": "Tennessee", "Tex": "Texas", "Va": "Virginia"}
 STATES |= {"Vt": "Vermont", "Wash": "Washington", "Wis": "Wisconsin", "Wyo": "Wyoming"}
+CODES = dict(
+    pair.split(":")
+    for pair in words(
+        """AL:Alabama AK:Alaska AZ:Arizona AR:Arkansas CA:California CO:Colorado CT:Connecticut
+        DE:Delaware FL:Florida GA:Georgia HI:Hawaii ID:Idaho IL:Illinois IN:Indiana IA:Iowa
+        KS:Kansas KY:Kentucky LA:Louisiana ME:Maine MD:Maryland MA:Massachusetts MI:Michigan
+        MN:Minnesota MS:Mississippi MO:Missouri MT:Montana NE:Nebraska NV:Nevada
+        NH:New_Hampshire NJ:New_Jersey NM:New_Mexico NY:New_York NC:North_Carolina
+        ND:North_Dakota OH:Ohio OK:Oklahoma OR:Oregon PA:Pennsylvania RI:Rhode_Island
+        SC:South_Carolina SD:South_Dakota TN:Tennessee TX:Texas UT:Utah VT:Vermont VA:Virginia
+        WA:Washington WV:West_Virginia WI:Wisconsin WY:Wyoming"""
+    )
+)
+# after a name and a comma mostly something else: "Well, OK", "Ann Lee, MD"
+NO_STATES = set(words("OK HI MD MA PA MS ID DE"))
 # those that are no other word and need no comma before them
 PLAIN_STATES = words("Ariz Calif Colo Conn Fla Mich Minn Neb Nev Okla Tenn Wis Wyo")
 # what a name before "St." makes a street even before another name: "on Wall St. Stocks fell"
@@ -85,7 +100,11 @@ LETTERED = words(
 # what follows a mark that a teacher gave: "a B- in Latin"
 MARKED = "(?:in|on|for|average|student|grade|and|or|to)"
 # capitals that are named letter by letter although they look like words
-SPELLED = "US|UN|AI|ID|OS|LA|AD|DA|ER|LED|BCE"
+SPELLED = "US|UN|AI|ID|OS|LA|AD|DA|ER|LED|BCE|MA|PA|CA|VA|MS|PO|DEA"
+# nouns that "IT" in capitals is more than "it" before
+COMPUTING = """support department team teams industry specialist specialists manager managers staff
+system systems consultant company companies service services security professional professionals
+infrastructure sector skills job jobs project projects budget director equipment help desk"""
 SENTENCE = re.compile(rf"\s*\Z|\s+[\"'(]?{STARTS}\b|[\"')]*\s*\Z")
 END = re.compile(r"[\"')]*\s*\Z")
 MONARCHS = words(
@@ -145,6 +164,10 @@ def _street(m: re.Match) -> str:
     return f"{m[1]} {'Street' if m[2] == 'St' else 'Drive'}{begins}"
 
 
+def _state(m: re.Match) -> str:
+    return CODES[m[0]].replace("_", " ")
+
+
 def _initial(m: re.Match) -> str:
     return ("ay" if m[1] == "A" else m[1]) + " "
 
@@ -188,6 +211,11 @@ def _title(m: re.Match) -> str:
 
 UPPER = "|".join(k.upper() for k in TITLES if k not in ("Rep", "Det", "Fr", "Gen", "Pres"))
 RULES = [
+    (
+        rf"(?<=[a-z], )(?:({'|'.join(CODES)})(?= \d{{5}}\b)"
+        rf"|({'|'.join(k for k in CODES if k not in NO_STATES)})(?=[.,;:!?)\"']| [a-z]|\s*\Z))",
+        _state,
+    ),
     (rf"(, |[DR]-)({any_of(STATES)})\.(?!\w)", lambda m: m[1] + STATES[m[2]] + in_name(m)),
     (rf"\b({any_of(PLAIN_STATES)})\.(?!\w)", lambda m: STATES[m[1]] + in_name(m)),
     (r"\b((?:\d+ )?[A-Z][a-z]+|\d+(?:st|nd|rd|th)) (St|Dr)\.(?!\w)", _street),
@@ -259,6 +287,8 @@ RULES = [
         r"(s|(?! [A-Z]{2}))(?![^\W\d_])(?!\$)",
         _spelled,
     ),
+    (rf"(?<![A-Z] )\bIT(?= (?:{'|'.join(COMPUTING.split())})\b)", lambda m: letters(m[0])),
+    (r"(?<=\b[Ii]n )IT(?=[.,;!?]|\s*\Z)", lambda m: letters(m[0])),
     (r"\b([Aa]n|[Tt]he|[Oo]ur) (IT|WHO)\b(?= [a-z]|'s)", lambda m: f"{m[1]} {letters(m[2])}"),
     # initials lose their dots: "J. K. Rowling", "George W. Bush", "Robert I. Bouck"
     (rf"\b([A-HJ-Z])\.\s+(?=[A-Z][a-z.'])(?!{STARTS}\b(?!\.))", _initial),

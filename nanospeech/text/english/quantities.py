@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from . import any_of, words
+from .abbreviations import CODES
 from .dates import stop
 from .number_words import NUMBER, START, WHOLE, cardinal, decimal, digits, fraction, number
 from .units import PER, UNITS, plural
@@ -30,6 +31,7 @@ SCALE = rf"(?:\s?(k|mn|m|bn|b|trn|tn|t|K|M|B|T)\b|[\s-]({BY_WORD})\b)?"
 SIGN = r"(?:(US|CA|AU|NZ|HK|C|A|S)(?=\$))?"
 SIGN += r"(R\$|(?:USD|EUR|GBP|JPY|CHF|CAD|AUD|INR)\s|Rs\.?\s?(?=\d)|[$£€¥₹₩₽₺₪₿])\s?"
 RULER = (32, 64, 100)  # parts that things are measured in: "5/64 inch"
+STATE_NAMES = [name.replace("_", " ") for name in CODES.values()]
 SINGLE = re.compile(r"\b[Aa]n?\s(?:[\d.,]+ to )?\Z")  # "a 45° angle", "a 5 to 10 km run"
 COMPASS = {"N": "north", "S": "south", "E": "east", "W": "west"}
 # counted in millions, where "m" could be meters: "1.1m people"
@@ -243,6 +245,7 @@ RULES = [
     (r"\b7([0-8]7)s\b", lambda m: f"seven {cardinal(int(m[1]))}s"),
     (r"\b(I-\d{1,3}) ([NSEW])\b(?!\.)", lambda m: f"{m[1]} {COMPASS[m[2]]}"),
     (r"\b((?:ZIP|[Zz]ip)(?: [Cc]ode)?:? )(\d{5}(?:-\d{4})?)(?!\w|[.,]\d)", _short_number),
+    (rf"(, (?:{any_of(STATE_NAMES)}) )(\d{{5}}(?:-\d{{4}})?)(?!\w|[.,]\d)", _short_number),
     (r"(?<=, [A-Z]{2} )(\d{5})(?:-(\d{4}))?(?!\w|[.,]\d)", _phone),
     (
         r"(?<![\w.])(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})(?::(\d{2,5}))?(?![\w.]\w)(?!\w)",
