@@ -73,14 +73,24 @@ def live(around: Around) -> str:
     shows = set(words(
         """show shows music performance performances broadcast audience audiences concert television
         tv coverage stream animals animal band event events ammunition bait wire wires video album
-        recording recordings sports theater updates birth chat feed jazz interview rounds update"""
+        recording recordings sports theater updates birth chat feed jazz interview rounds update
+        action demo game games track version crowd"""
     ))  # fmt: skip
     spoken = set(words(
         """broadcast perform performed performing air aired streamed streaming went goes going go
         reported reporting recorded played play playing sing sang watch watched shown carried
-        televised tune coming came see seen saw appear appeared speak spoke"""
+        televised tune coming came see seen saw appear appeared speak spoke
+        watching watches recording records streams streaming airs plays playing performs singing
+        hear heard catch caught broadcasts broadcasting"""
     ))  # fmt: skip
     if around.next in shows and not is_verb(around):
+        return "now"
+    whom = around.previous in OBJECTS - {"you"}
+    if whom and set(around.left[-5:-1]) & spoken:  # "watched it live"
+        return "now"
+    if not around.right and set(around.left[-2:-1]) & BE:  # "is it live"
+        return "now"
+    if around.next == "from" and not around.previous:
         return "now"
     if is_verb(around):
         return "verb"
@@ -182,6 +192,8 @@ def close(around: Around) -> str:
     p = around.prior[-1] if around.prior else ""
     if is_verb(around) and around.previous not in ("too", "so", "very"):
         return "shut"
+    if list(around.right) == ["by"]:  # "they live close by."
+        return "near"
     if around.next in near_by and not (around.next == "to" and p in ("came", "a")):
         return "near" if around.next not in ("up", "by") or p in BE | FEEL | DETERMINERS else "shut"
     if around.previous in BE | FEEL | set(words(

@@ -49,6 +49,13 @@ def test_and_those_that_they_were_not():
     ("I will read it.", "R IY1 D"),
     ("Read it!", "R IY1 D"),
     ("He'd rather live here.", "L IH1 V"),
+    ("She watched it live on TV.", "L AY1 V"),
+    ("The show airs live.", "L AY1 V"),
+    ("Is it live?", "L AY1 V"),
+    ("Live from New York!", "L AY1 V"),
+    ("I saw you live through it.", "L IH1 V"),
+    ("Let them live in peace.", "L IH1 V"),
+    ("They live close by.", "K L OW1 S"),
     ("“Record” is a word. They object to it.", "R EH1 K ER0 D"),
 ])  # fmt: skip
 def test_tokens_are_those_of_the_reading(text, phonemes):

@@ -137,6 +137,8 @@ def test_unknown_kind_names_the_choices():
         ("MSc", "EH1 M EH1 S S IY1"),
         ("txt", "T IY1 EH1 K S T IY1"),
         ("psst", "P S T"),
+        ("putting", "P UH1 T IH0 NG"),
+        ("faux", "F OW1"),
         ("z" * 50_000, " ".join("z" * 50_000)),
     ],
     ids=lambda s: s[:20],
