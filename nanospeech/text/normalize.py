@@ -33,7 +33,11 @@ SIGNS |= {"|": ", ", "\\": " backslash ", "^": " ", "*": " ", "_": " ", "~": " "
 # nouns that a number counts: "1250 people"; before others it is mostly a year: "the 1968 riots"
 THINGS = """people men women children voters students soldiers troops homes houses workers jobs
 employees miles kilometers feet meters pounds dollars euros tons tonnes years days hours minutes
-points votes copies words pages acres deaths cases calories degrees percent times"""
+points votes copies words pages acres deaths cases calories degrees percent times books items
+followers users members subscribers viewers views likes steps characters letters lines files images
+photos pictures samples tokens parameters entries messages trees birds animals species cells
+patients guests visitors tourists seats rooms units bottles grams kilograms liters watts volts bytes
+bits pixels seconds weeks months cents euros"""
 COUNTED = rf"(?!\s(?:{'|'.join(THINGS.split())})\b)"
 IN_YEAR = r"(?<![\w,.$])"
 
@@ -43,7 +47,7 @@ NUMBERS = [
         rf"{START}(\d{{1,3}}(?:,\d{{3}}){{1,4}}|\d{{1,15}})(?:st|nd|rd|th)\b",
         lambda m: ordinal(int(m[1].replace(",", ""))),
     ),
-    (r"(?<![\w.])(\d{1,4})s\b", lambda m: several(cardinal(int(m[1])))),
+    (r"(?<![\w.])(\d{1,4})s\b", lambda m: several(cardinal(int(m[1])).removeprefix("one "))),
     (r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])", lambda m: " "),
     (rf"(?<!\d){WHOLE}(?:\.\d+)+", lambda m: decimal(m[0])),
     (r"(?<!\w)\.(\d+)", lambda m: f"point {digits(m[1])}"),
@@ -62,6 +66,7 @@ MARKS = [
     (r"==", lambda m: " equals "),
     (r"~\s?(?=[$£€]?\d)", lambda m: "about "),
     (r"(?<=\d) ?\* ?(?=\d)", lambda m: " times "),
+    (r"\b[Ss]/he\b", lambda m: "she or he" if m[0][0] == "s" else "She or he"),
     (r"\band/or\b", lambda m: "and or"),
     (r"\b([Hh]e|[Hh]is|[Hh]im)/(she|her|hers)\b", lambda m: f"{m[1]} or {m[2]}"),
 ]

@@ -42,6 +42,9 @@ OTHERS |= {
 OTHERS |= {
     "Ph.D.": "PhD",
     "Ph.D": "PhD",
+    "B.Sc.": "BSc",
+    "M.Sc.": "MSc",
+    "&c.": "et cetera",
 }
 OTHERS |= {"tel.": "telephone", "Tel.": "telephone", "misc.": "miscellaneous", "ext.": "extension"}
 OTHERS |= {"a.m.": "ay em", "p.m.": "pee em", "a.k.a.": "ay K ay", "attn.": "attention"}
@@ -269,6 +272,7 @@ RULES = [
     (r"(?<!\w)c/o(?!\w)", lambda m: "care of"),
     (r"\b((?:[A-Z]\.){2,})(?!\w)", _letters),
     (r"\b((?:[A-Z]\.){1,3}[A-Z])\b(?!\.)", lambda m: letters(m[1])),
+    (r"(?<![\w.])((?:[a-z]\.){2,})(?!\w)", lambda m: letters(m[1].upper()) + in_name(m)),
     (r"\b([IVXLC]+)(?:st|nd|rd|th)?(?= (?:[Cc]entur|[Dd]ynast|Olympi|Corps|Congress))", _century),
     (rf"\b(({'|'.join(MONARCHS)}) (?:[A-Z]\.? )?[A-Z][a-z]+) (II|III|IV)\b", _third),
     (rf"\b({REIGNED}) {ROMAN}", _roman),

@@ -95,9 +95,30 @@ def _day_month(m: re.Match) -> str:
     return said + (f"{comma or ''} {year(int(of))}" if of else _ending(m, name in MONTHS))
 
 
+def _dashed(m: re.Match) -> str:
+    """3-Jan-2024 as 3 Jan 2024."""
+    of = m[3] if len(m[3]) == 4 else ("20" if int(m[3]) < 50 else "19") + m[3]
+    return f"{m[1]} {month(m[2])} {of}"
+
+
+def _days_month(m: re.Match) -> str:
+    """12-14 May."""
+    first, last, name, comma, of = m.groups()
+    if not 1 <= int(first) < int(last) <= 31:
+        return m[0]
+    said = f"the {ordinal(int(first))} to the {ordinal(int(last))} of {month(name)}"
+    return said + (f"{comma or ''} {year(int(of))}" if of else _ending(m, name in MONTHS))
+
+
 def _ending(m: re.Match, whole: bool = False) -> str:
     """Keeps the dot after a month or a weekday if it ends the sentence, as after a full name."""
     return "." if m[0][-1] == "." and (whole or OPENS.match(m.string, m.end())) else ""
+
+
+def _weekdays(m: re.Match) -> str:
+    """Mon-Fri and Sat & Sun."""
+    link = {"-": "to", "&": "and"}.get(m[2].strip(), m[2].strip())
+    return f"{weekday(m[1])} {link} {weekday(m[3])}{_ending(m, '.' not in m[0][:-1])}"
 
 
 def _time(m: re.Match) -> str:
@@ -138,7 +159,7 @@ def _military(m: re.Match) -> str:
 
 
 def _decade(m: re.Match) -> str:
-    return several(year(int(m[1])) if len(m[1]) == 4 else cardinal(int(m[1])))
+    return several(year(int(m[1])) if len(m[1]) == 4 else cardinal(int(m[1]))).removeprefix("one ")
 
 
 def _lasting(m: re.Match) -> str:
@@ -176,6 +197,16 @@ RULES = [
         _short,
     ),
     (r"(?<![\w/])()(1[0-2]|0?[1-9])/(1[1357-9]|2[1-9]|3[01])(?![\w/])", _short),
+    (rf"(?<![\w-])(\d{{1,2}})-{MONTH}-([12]\d{{3}}|\d\d)(?![\w-])", _dashed),
+    (
+        rf"{MONTH}((?: \d{{1,2}}(?:st|nd|rd|th)?)?(?:,? [12]\d{{3}})?)\s?-\s?{MONTH}",
+        lambda m: f"{month(m[1])}{m[2]} to {month(m[3])}{_ending(m, m[3] in MONTHS)}",
+    ),
+    (
+        r"(?<![\w.,:/$-])(?:\b[Tt]he )?(\d{1,2})(?:st|nd|rd|th)?\s?-\s?(\d{1,2})(?:st|nd|rd|th)?"
+        rf"(?: of)? {MONTH}(?:(,)? {YEAR})?(?!\w)",
+        _days_month,
+    ),
     (
         rf"(?<![\w.,:/$-])((?:\b[Tt]he )?)(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? {MONTH}"
         rf"(?:(,)? {YEAR})?(?!\w)",
@@ -192,8 +223,8 @@ RULES = [
         lambda m: month(m[1]) + stop(m, "."),
     ),
     (
-        rf"\b{DAY}\.?\s?-\s?{DAY}\b\.?",
-        lambda m: f"{weekday(m[1])} to {weekday(m[2])}{_ending(m, '.' not in m[0][:-1])}",
+        rf"\b{DAY}\.?(\s?-\s?|\s?&\s?| and | to ){DAY}\b\.?",
+        _weekdays,
     ),
     (r"\b(Mon|Tues?|Wed|Thu(?:rs?)?|Fri)\.(?=\s|,|$)", lambda m: weekday(m[1]) + _ending(m)),
     (r"(?<=[\w,.] )Sat\.(?=\s|$)", lambda m: "Saturday" + _ending(m)),
@@ -201,6 +232,7 @@ RULES = [
         rf"\b(Sat|Sun)\.(?=,|\s[a-z\d]|\s[A-Z]?[A-Z]?[$£€]|\s(?:{'|'.join(MONTHS)}))",
         lambda m: weekday(m[1]),
     ),
+    (r"([ap]\.?m\b\.?)\s?-\s?(?=noon|midnight)", lambda m: m[1] + " to "),
     # "9am-5pm", "9-5 p.m.", "9:30-10:15"
     (
         r"(?<![\w:.,$-])(\d{1,2}(?::\d\d)?(?:\s?[ap]\.?m\.?)?)\s?-\s?"
@@ -218,6 +250,7 @@ RULES = [
     ),
     (rf"(?<![\d.,:])(\d{{1,2}})(?:\.([0-5]\d))?\s?{HALF}{ZONE}", _hour),
     (r"\b([01]\d|2[0-3])([0-5]\d)(?= (?:hours|hrs|GMT|UTC)\b)", _military),
+    (r"(?<=\d0s)\s?-\s?(?='?\d0s\b)", lambda m: " to "),
     (r"(?<!\w)'([2-9]0)s\b", _decade),
     (r"\b(1\d\d0|20\d0|[2-9]0)'?s\b", _decade),
     (r"(?<!\w)'(\d\d)(?![\w'%]|[.,]\d)", lambda m: pair(m[1])),

@@ -30,6 +30,7 @@ BY_WORD = r"(?:[mb]|tr|quadr)illion|thousand|hundred|lakh|crore"
 SCALE = rf"(?:\s?(k|mn|m|bn|b|trn|tn|t|K|M|B|T)\b|[\s-]({BY_WORD})\b)?"
 SIGN = r"(?:(US|CA|AU|NZ|HK|C|A|S)(?=\$))?"
 SIGN += r"(R\$|(?:USD|EUR|GBP|JPY|CHF|CAD|AUD|INR)\s|Rs\.?\s?(?=\d)|[$£€¥₹₩₽₺₪₿])\s?"
+SIDES = {"'": "foot", '"': "inch"}  # "a 5' x 7' rug"
 RULER = (32, 64, 100)  # parts that things are measured in: "5/64 inch"
 STATE_NAMES = [name.replace("_", " ") for name in CODES.values()]
 SINGLE = re.compile(r"\b[Aa]n?\s(?:[\d.,]+ to )?\Z")  # "a 45° angle", "a 5 to 10 km run"
@@ -240,6 +241,7 @@ RULES = [
         _short_number,
     ),
     # names that are numbers: retirement plans, jets, roads with a direction, ZIP codes
+    (r"\b401k\b", lambda m: "four oh one K"),
     (r"\b([45]0[13])\(([a-z])\)(?:\((\d)\))?", _clause),
     (r"(?<=Boeing )7(\d7)(?:-(\d00))?(?!\w)|(?<=Boeing's )7(\d7)(?:-(\d00))?(?!\w)", _jet),
     (r"\b7([0-8]7)s\b", lambda m: f"seven {cardinal(int(m[1]))}s"),
@@ -256,18 +258,27 @@ RULES = [
     (rf"{START}(\d+)°\s?(\d+)'(?:\s?(\d+)\")?()", _position),
     (r"(?<![\w.])(\d{1,2})'\s?(\d{1,2})(?:\"|''|(?!\w))", _height),
     (r"(?<![\w.])(\d{1,2})'(?= (?:tall|long|wide|high|deep|by|x)\b)", lambda m: f"{m[1]} ft"),
+    (
+        rf"(?<![\w.])({NUMBER})(['\"])\s{{0,2}}(?:x|by|times)\s{{0,2}}({NUMBER})\2",
+        lambda m: f"{amount(m[1])} {SIDES[m[2]]} by {amount(m[3])} {SIDES[m[2]]}",
+    ),
     (rf"(?<![\w.])(\d{{1,3}})\"(?= (?:{BEFORE_INCHES})\b)", lambda m: f"{m[1]}-inch"),
     # powers and fractions
     (r"(?<=[\w)])\^(-\d{1,15})(?!\d)", _power),
     (rf"{START}({NUMBER})[eE]([+-]?\d{{1,4}})\b", _scientific),
     (r"(?<![\w-])50-50(?![\w-])", lambda m: "fifty-fifty"),
+    (
+        rf"(?<=\d)(\s?(?:{any_of(UNITS)}))\s?-\s?(?=\d)",
+        lambda m: m[1] + " to ",
+    ),
+    (rf"\b([Bb]etween {NUMBER})\s?-\s?(?=\d)", lambda m: m[1] + " and "),
     # sums, not ranges
     (r"(?<=\d)\s?-\s?(?=\d[\d .,+*/()-]{0,60}=)", lambda m: " minus "),
     (rf"{ASKED}({NUMBER}) ?- ?(?=\d)", lambda m: m[1] + m[2] + " minus "),
     (r"(?<![\w/])(\d{1,2})/([248])(?= time\b)", lambda m: " ".join(map(number, m.groups()))),
     (rf"{RANGE}\s?-\s?(?=\d)(?!{WHOLE}(?:\.\d+)?-?\d*-)", lambda m: m[1] + " to "),
     (
-        r"(?<![\w/.,])(?:(\d{1,6})[ -])?(\d{1,3})/(\d{1,3})(?![\w/]|[.,]\d)"
+        r"(?<![\w/.,])(?:(\d{1,6})[ -])?(\d{1,3})/(\d{1,3})(?:(?:nd|rd|th)s?)?(?![\w/]|[.,]\d)"
         rf"(?:[ -]({any_of(UNITS)})(?![\w/^°])(\.(?!\w))?)?",
         _parted,
     ),
