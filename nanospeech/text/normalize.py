@@ -64,13 +64,21 @@ MARKS = [
     (r">=", lambda m: " is at least "),
     (r"!=", lambda m: " does not equal "),
     (r"==", lambda m: " equals "),
+    (r"(?<=\d)\s?~\s?(?=\d)", lambda m: " to "),
     (r"~\s?(?=[$£€]?\d)", lambda m: "about "),
     (r"(?<=\d) ?\* ?(?=\d)", lambda m: " times "),
     (r"\b[Ss]/he\b", lambda m: "she or he" if m[0][0] == "s" else "She or he"),
     (r"\band/or\b", lambda m: "and or"),
     (r"\b([Hh]e|[Hh]is|[Hh]im)/(she|her|hers)\b", lambda m: f"{m[1]} or {m[2]}"),
 ]
-SIGN = [(f"[{re.escape(''.join(SIGNS))}]", lambda m: SIGNS[m[0]])]
+
+
+def _sign(m: re.Match) -> str:
+    """A sign's name, apart from a letter behind it."""
+    return SIGNS[m[0]] + " " * m.string[m.end() : m.end() + 1].isalnum()
+
+
+SIGN = [(f"[{re.escape(''.join(SIGNS))}]", _sign)]
 STAGES = [
     [(re.compile(pattern), rule) for pattern, rule in rules]
     for rules in (

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from .g2p import guess, readable
 from .heteronyms import say_heteronym
 from .lexicon import Lexicon
-from .phonemes import dictionary, ending, pronounce
+from .phonemes import LONGEST, dictionary, ending, pronounce
 
 FOLD = str.maketrans(
     {"“": '"', "”": '"', "‘": "'", "’": "'", "–": "-", "—": "-", "…": ".", "\n": " ", "\t": " "}
@@ -39,6 +39,7 @@ SPELLED = {
 }  # though the dictionary has words of these letters
 INITIALS = re.compile("([A-Z]{2,5})['’]?s")
 CAMEL = re.compile("[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+DRAWN = re.compile(r"([a-z])\1{2,}")
 WORDS = re.compile(r"[A-Za-z]+(?:['’][A-Za-z]+)*")
 POSSESSIVE = re.compile(r"['’][sS](?![A-Za-z])")
 # where tokens come from; an entry of a lexicon names its file and line instead
@@ -184,6 +185,8 @@ def say_word(word: str) -> Said:
         return tuple(p for letter in word for p in named(letter)), INITIAL
     if known is not None and (several[1] if several else word) not in SPELLED:
         return known, DICTIONARY if whole else PARTS
+    if (short := undrawn(word)) and (len(word) > 4 or not word.isupper()):
+        return pronounce(short) or (), PARTS
     vowel = VOWEL.search(word.upper())
     capitals = word.isupper() and (len(word) <= 4 or not vowel)
     consonants = not vowel and not several and word.isalpha() and len(word) <= 4  # "txt"
@@ -197,6 +200,19 @@ def say_word(word: str) -> Said:
         sources = dict.fromkeys(source for _, source in said)
         return tuple(p for tokens, _ in said for p in tokens), ", ".join(sources)
     return unknown(word)
+
+
+def undrawn(word: str) -> str | None:
+    """The dictionary's word of one that is drawn out: "soooo", "goooood"; None if it is none."""
+    word = word.lower()
+    if len(word) > LONGEST or not (found := DRAWN.search(word)):
+        return None
+    # "so" before "soo", but "good" before "god"
+    for times in (1, 2, 3) if found.end() == len(word) else (2, 1):
+        short = DRAWN.sub(lambda m, n=times: m[1] * n, word)  # type: ignore[misc]
+        if len(short) > 1 and short in dictionary():
+            return short
+    return None
 
 
 def unknown(word: str) -> Said:

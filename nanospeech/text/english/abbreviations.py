@@ -168,7 +168,7 @@ def _street(m: re.Match) -> str:
 
 
 def _state(m: re.Match) -> str:
-    return CODES[m[0]].replace("_", " ")
+    return m[1] + CODES[m[2] or m[3]].replace("_", " ")
 
 
 def _initial(m: re.Match) -> str:
@@ -198,6 +198,11 @@ def _small_roman(m: re.Match) -> str:
     return f"{m[1]} {cardinal(value)}" if value else m[0]
 
 
+def _item(m: re.Match) -> str:
+    """(i), (ii) and (iv) of a list."""
+    return m[1] + cardinal(roman(m[2].upper()) or 0)
+
+
 def _century(m: re.Match) -> str:
     value = roman(m[1])
     return ordinal(value) if value else m[0]
@@ -215,8 +220,8 @@ def _title(m: re.Match) -> str:
 UPPER = "|".join(k.upper() for k in TITLES if k not in ("Rep", "Det", "Fr", "Gen", "Pres"))
 RULES = [
     (
-        rf"(?<=[a-z], )(?:({'|'.join(CODES)})(?= \d{{5}}\b)"
-        rf"|({'|'.join(k for k in CODES if k not in NO_STATES)})(?=[.,;:!?)\"']| [a-z]|\s*\Z))",
+        rf"\b([A-Z][a-z]+, )(?:({'|'.join(CODES)})(?= \d{{5}}\b)"
+        rf"|({'|'.join(k for k in CODES if k not in NO_STATES)})(?=[.,;:!?)\"']|(?<!\bOR|\bIN|\bME|\bOH) [a-z]|\s*\Z))",
         _state,
     ),
     (rf"(, |[DR]-)({any_of(STATES)})\.(?!\w)", lambda m: m[1] + STATES[m[2]] + in_name(m)),
@@ -281,6 +286,7 @@ RULES = [
     (rf"\b({NUMBERED}) {ROMAN}", _roman),
     (rf"\b({NUMBERED}) (I)\b{AFTER_FIRST}", _roman),
     (rf"\b({SMALL_ROMAN}) ([ivxl]{{2,}})\b", _small_roman),
+    (r"(?<!\w)(\()(i{1,3}|iv|vi{1,3}|ix)(?=\))", _item),
     (
         rf"\b((?!Celsius|Fahrenheit)[A-Z][a-z]{{2,}}|{'|'.join(COUNTED_ROMAN).lower()})"
         r" ([IVX]{2,})\b",

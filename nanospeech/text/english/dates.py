@@ -97,8 +97,9 @@ def _day_month(m: re.Match) -> str:
 
 def _dashed(m: re.Match) -> str:
     """3-Jan-2024 as 3 Jan 2024."""
-    of = m[3] if len(m[3]) == 4 else ("20" if int(m[3]) < 50 else "19") + m[3]
-    return f"{m[1]} {month(m[2])} {of}"
+    of = m[3] or ""
+    of = ("20" if int(of) < 50 else "19") + of if len(of) == 2 else of
+    return f"{m[1]} {month(m[2])} {of}".rstrip() + _ending(m)
 
 
 def _days_month(m: re.Match) -> str:
@@ -165,7 +166,7 @@ def _decade(m: re.Match) -> str:
 def _lasting(m: re.Match) -> str:
     """1h30m and 5m 20s as 1 h 30 min and 5 min 20 sec, which quantities.py reads."""
     parts = zip(m.groups(), ("h", "min", "sec"))
-    return " ".join(f"{value} {unit}" for value, unit in parts if value)
+    return " ".join(f"{value} {unit}" for value, unit in parts if value and value != "00")
 
 
 def _dotted(m: re.Match) -> str:
@@ -180,11 +181,12 @@ RULES = [
     (r"(?<![\w.,])()(\d{1,3})m(?:in)? ?(\d{1,2})s(?!\w)", _lasting),
     (r"(?<=\d:\d\d)(?:\.\d{1,9})?Z\b", lambda m: " UTC"),
     (
-        rf"\b{DAY}(?=,? (?:\d{{1,2}}(?:st|nd|rd|th)? {MONTH}|{MONTH} \d))",
+        rf"\b{DAY}(?=,? (?:\d{{1,2}}(?:st|nd|rd|th)? {MONTH}|{MONTH} \d|\d{{1,2}}/\d))",
         lambda m: weekday(m[1]),
     ),
     (r"(?<![\w./-])(\d{1,2})\.(\d{1,2})\.((?:19|20)\d\d)(?![\w/-]|\.\d)", _dotted),
     (r"(?<![\w/.])((?:19|20)\d\d)/(\d\d?)/(\d\d?)()(?![\w/]|\.\d)", _iso),
+    (r"(?<![\w/.])((?:19|20)\d\d)\.(\d\d)\.(\d\d)()(?![\w/]|\.\d)", _iso),
     (r"(?<![\w/.-])(\d{1,2})-(\d{1,2})-((?:19|20)\d\d)(?![\w/-]|\.\d)", _slashed),
     (r"(?<![\w-])(\d{4})-(\d\d)-(\d\d)(?:(T)(?=\d\d:)|(?![\w-]))", _iso),
     (r"(?<![\w/])(\d{1,2})/(\d{1,2})/(\d{4}|\d\d)(?![\w/])", _slashed),
@@ -197,7 +199,7 @@ RULES = [
         _short,
     ),
     (r"(?<![\w/])()(1[0-2]|0?[1-9])/(1[1357-9]|2[1-9]|3[01])(?![\w/])", _short),
-    (rf"(?<![\w-])(\d{{1,2}})-{MONTH}-([12]\d{{3}}|\d\d)(?![\w-])", _dashed),
+    (rf"(?<![\w-])(\d{{1,2}})-{MONTH}(?:-([12]\d{{3}}|\d\d)|(?! \d))(?![\w-])", _dashed),
     (
         rf"{MONTH}((?: \d{{1,2}}(?:st|nd|rd|th)?)?(?:,? [12]\d{{3}})?)\s?-\s?{MONTH}",
         lambda m: f"{month(m[1])}{m[2]} to {month(m[3])}{_ending(m, m[3] in MONTHS)}",
@@ -233,6 +235,8 @@ RULES = [
         lambda m: weekday(m[1]),
     ),
     (r"([ap]\.?m\b\.?)\s?-\s?(?=noon|midnight)", lambda m: m[1] + " to "),
+    (r"\b([Nn]oon|[Mm]idnight)\s?-\s?(?=\d)", lambda m: m[1] + " to "),
+    (r"\b(UTC|GMT)\s?-\s?(?=\d)", lambda m: m[1] + " minus "),
     # "9am-5pm", "9-5 p.m.", "9:30-10:15"
     (
         r"(?<![\w:.,$-])(\d{1,2}(?::\d\d)?(?:\s?[ap]\.?m\.?)?)\s?-\s?"

@@ -188,6 +188,12 @@ def _parted(m: re.Match) -> str:
     return f"{_fraction(m)} {plural(count, UNITS[unit])}" + stop(m, dot)
 
 
+def _powered(m: re.Match) -> str:
+    """10^8 m/s, whose unit has no number but the power."""
+    noun = plural("2", UNITS[m[2]]) + (f" per {PER[m[3]]}" if m[3] else "")
+    return f"{_power(m)} {noun}"
+
+
 def _power(m: re.Match) -> str:
     if m[1] in ("2", "3"):
         return " squared" if m[1] == "2" else " cubed"
@@ -272,6 +278,11 @@ RULES = [
         lambda m: m[1] + " to ",
     ),
     (rf"\b([Bb]etween {NUMBER})\s?-\s?(?=\d)", lambda m: m[1] + " and "),
+    (r"(?<=[\w)])\^\s?(?=[A-Za-z(])", lambda m: " to the power of "),
+    (
+        rf"(?<=\d)\^([+-]?\d{{1,15}})\s({any_of(UNITS)})(?:/({any_of(PER)}))?(?![\w/^°])",
+        _powered,
+    ),
     # sums, not ranges
     (r"(?<=\d)\s?-\s?(?=\d[\d .,+*/()-]{0,60}=)", lambda m: " minus "),
     (rf"{ASKED}({NUMBER}) ?- ?(?=\d)", lambda m: m[1] + m[2] + " minus "),
