@@ -130,7 +130,7 @@ REIGNED = "|".join([*MONARCHS, *map(str.upper, MONARCHS)])
 NUMBERED = "|".join([*COUNTED_ROMAN, *map(str.upper, COUNTED_ROMAN)])
 SMALL_ROMAN = "[Cc]hapter|[Pp]art|[Aa]ct|[Ss]cene|[Bb]ook|[Vv]olume|[Pp]ages?|[Ss]ection|[Cc]anto"
 # not C, D, L or M alone, which are mostly letters: "Class C", "Plan D"
-NO_STREET = {*STARTERS, *TITLES.values()}
+NO_STREET = {*STARTERS, *TITLES.values(), *FIRMS.values()}
 ROMAN = r"((?=[LC]*[IVX])[IVXLC]{2,}|[VX](?!\.?\s+[A-Z])(?!\.\w))\b"
 # after "Charles I" the numeral, not the word
 AFTER_FIRST = (
@@ -221,7 +221,8 @@ UPPER = "|".join(k.upper() for k in TITLES if k not in ("Rep", "Det", "Fr", "Gen
 RULES = [
     (
         rf"\b([A-Z][a-z]+, )(?:({'|'.join(CODES)})(?= \d{{5}}\b)"
-        rf"|({'|'.join(k for k in CODES if k not in NO_STATES)})(?=[.,;:!?)\"']|(?<!\bOR|\bIN|\bME|\bOH) [a-z]|\s*\Z))",
+        rf"|({'|'.join(k for k in CODES if k not in NO_STATES)})"
+        r"(?=[.,;:!?)\"']|(?<!\bOR|\bIN|\bME|\bOH) [a-z]|\s*\Z))",
         _state,
     ),
     (rf"(, |[DR]-)({any_of(STATES)})\.(?!\w)", lambda m: m[1] + STATES[m[2]] + in_name(m)),
@@ -271,10 +272,15 @@ RULES = [
     (r"\bA(?= (?:&|to|and|or|versus|through) [B-Z]\b)", lambda m: "ay"),
     (r"#\s?(?=\d)", lambda m: "number "),
     (r"\bv\.?(?=\d)", lambda m: "version "),
-    (r"(?<=[\w%\"'] )(?:v|vs)\.?(?= [A-Z\d$£€])", lambda m: "versus"),
+    (r"(?<=[\w%\"'.] )(?:v|vs)\.?(?= [A-Z\d$£€])", lambda m: "versus"),
     (r"(?<!\w)w/o(?!\w)", lambda m: "without"),
     (r"(?<!\w)w/(?=\s?\w)", lambda m: "with "),
     (r"(?<!\w)c/o(?!\w)", lambda m: "care of"),
+    (r"(?<=\d)\s?y/o(?!\w)", lambda m: " years old"),
+    (
+        r"(?<!\w)(?:y/y|q/q)(?!\w)",
+        lambda m: {"y": "year over year", "q": "quarter over quarter"}[m[0][0]],
+    ),
     (r"\b((?:[A-Z]\.){2,})(?!\w)", _letters),
     (r"\b((?:[A-Z]\.){1,3}[A-Z])\b(?!\.)", lambda m: letters(m[1])),
     (r"(?<![\w.])((?:[a-z]\.){2,})(?!\w)", lambda m: letters(m[1].upper()) + in_name(m)),

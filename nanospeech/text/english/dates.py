@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from . import STARTS, words
-from .number_words import cardinal, ordinal, pair, several, year
+from .number_words import cardinal, digits, number, ordinal, pair, several, year
 
 MONTHS = words(
     """January February March April May June July August September October November December"""
@@ -20,9 +20,13 @@ YEAR = r"([12]\d{3})(?![\d,]\d|\d)"
 HALF = r"([AaPp])\.?[Mm]\b(\.)?"
 ZONE = r"(?:\s(ET|EST|EDT|CT|CST|CDT|MT|MST|MDT|PT|PST|PDT|GMT|UTC|BST|CET|CEST)\b)?"
 BOOKS = words(
-    """Genesis Exodus Leviticus Deuteronomy Joshua Samuel Kings Job Psalm Psalms Proverbs Isaiah
-    Jeremiah Ezekiel Daniel Matthew Mark Luke John Acts Romans Corinthians Galatians Hebrews
-    Revelation"""
+    """Genesis Exodus Leviticus Deuteronomy Joshua Judges Samuel Kings Chronicles Nehemiah Job Psalm
+    Psalms Proverbs Ecclesiastes Isaiah Jeremiah Ezekiel Daniel Matthew Mark Luke John Acts Romans
+    Corinthians Galatians Ephesians Philippians Colossians Thessalonians Timothy Hebrews Peter
+    Revelation Quran Qur'an"""
+)
+SHORT_BOOKS = words(
+    "Gen Lev Deut Josh Judg Neh Ps Prov Eccl Isa Jer Ezek Matt Rom Cor Gal Eph Col Thess Heb Rev"
 )
 HALVES = {"a": "ay em", "p": "pee em"}  # "A" alone would be read as the article
 # what may follow "p.m." and begin with a capital without beginning a sentence
@@ -133,6 +137,14 @@ def _time(m: re.Match) -> str:
     return cardinal(int(hour)) + past + _half(m, half, dot, zone)
 
 
+def _stopped(m: re.Match) -> str:
+    """3:15.17 and 1:03:15.2, as a watch shows them."""
+    hour, minute, second, part = m.groups()
+    minute = pair(minute) if hour and len(minute) == 2 else number(minute)
+    hour = f"{number(hour)} " if hour else ""
+    return f"{hour}{minute} {pair(second)} point {digits(part)}"
+
+
 def _hour(m: re.Match) -> str:
     hour, minute, half, dot, zone = m.groups()
     if not 1 <= int(hour) <= 12:
@@ -150,8 +162,10 @@ def _half(m: re.Match, half: str | None, dot: str | None, zone: str | None) -> s
 
 def _verse(m: re.Match) -> str:
     """John 3:16 and Matthew 5:3-12."""
-    said = f"{m[1]} {cardinal(int(m[2]))} {cardinal(int(m[3]))}"
-    return said + (f" to {cardinal(int(m[4]))}" if m[4] else "")
+    whole, short, chapter, verse, last = m.groups()
+    book = whole or next(name for name in BOOKS if name.startswith(short))
+    said = f"{book} {cardinal(int(chapter))} {cardinal(int(verse))}"
+    return said + (f" to {cardinal(int(last))}" if last else "")
 
 
 def _military(m: re.Match) -> str:
@@ -244,8 +258,13 @@ RULES = [
         lambda m: m[1] + " to ",
     ),
     (
-        rf"\b({'|'.join(BOOKS)}) (\d{{1,3}}):(\d{{1,3}})(?:-(\d{{1,3}}))?\b",
+        rf"\b(?:({'|'.join(BOOKS)})|({'|'.join(SHORT_BOOKS)})\.?)"
+        r" (\d{1,3}):(\d{1,3})(?:-(\d{1,3}))?\b",
         _verse,
+    ),
+    (
+        r"(?<![\d:.,])(?:(\d{1,2}):)?(\d{1,2}):([0-5]\d)\.(\d{1,3})(?![\w:]|\.\d)",
+        _stopped,
     ),
     (rf"(?<![\d:.,])(\d{{1,2}}):(\d\d)(?::(\d\d))?(?![\d:])(?:\s?{HALF})?{ZONE}", _time),
     (

@@ -88,11 +88,11 @@ def _coins(m: re.Match) -> str:
 
 
 def _measure(m: re.Match) -> str:
-    count, hyphen, unit, per, dot = m.groups()
+    count, hyphen, unit, per, again, dot = m.groups()
     noun = UNITS.get(unit, "inch")  # "in" is none but where it touches its number
     single = hyphen == "-" or SINGLE.search(m.string[max(0, m.start() - 40) : m.start()])
     said = f"{amount(count)} {noun if single else plural(count, noun)}"
-    return said + (f" per {PER[per]}" if per else "") + stop(m, dot)
+    return said + "".join(f" per {PER[p]}" for p in (per, again) if p) + stop(m, dot)
 
 
 def _degrees(m: re.Match) -> str:
@@ -299,18 +299,19 @@ RULES = [
     (rf"{START}({NUMBER})m(?= (?:{CROWDS})\b)", lambda m: f"{amount(m[1])} million"),
     (r"(?<!\w)\.(\d\d)(?=[ -]cal(?:iber|ibre|\.))", lambda m: number(m[1])),
     (r"(?<=\d) (?:ft|feet|foot)\.? (\d{1,2}) in\b(?!\.)", lambda m: f" ft {m[1]} in."),
-    (rf"{START}({NUMBER})()(in)\b(?!-)()(\.(?!\w))?", _measure),
+    (rf"{START}({NUMBER})()(in)\b(?!-)()()(\.(?!\w))?", _measure),
     (
         r"(?<=\d)()\s?(?<=\d\.\d)([FC])\b|\b((?:[Aa]t|to|from|of|about|around|over|under|above|below"
         r"|reached|hit|minus) \d{2,3})\s?([FC])\b(?!\.\w|[-'])",
         _degrees,
     ),
     (
-        rf"{START}({NUMBER})(\s|-)?({any_of(UNITS)})(?:/({any_of(PER)}))?(?![\w/^°])(\.(?!\w))?",
+        rf"{START}({NUMBER})(\s|-)?({any_of(UNITS)})(?:/({any_of(PER)}))?(?:/({any_of(PER)}))?"
+        r"(?![\w^°]|/[A-Za-z]{1,2}(?!\w))(\.(?!\w))?",
         _measure,
     ),
     (rf"(?<=[a-z\d]) ?/ ?({any_of(PER)})\b(?!/)", lambda m: f" per {PER[m[1]]}"),
-    (r"(?<![\w.])(\d+\.\d+)s\b", lambda m: f"{amount(m[1])} seconds"),
+    (r"(?<![\w.])(\d+\.\d+)\s?s\b", lambda m: f"{amount(m[1])} seconds"),
     (rf"{START}({NUMBER})\s?%", lambda m: f"{amount(m[1])} percent"),
     (r"(?<=[\w)])\^\s?([+-]?\d{1,15})(?!\d)", _power),
     (rf"{START}({NUMBER})[xX](?=\s[a-z]|[.,;!?]|$)", lambda m: f"{amount(m[1])} times"),
