@@ -68,7 +68,7 @@ def _tag(m: re.Match) -> str:
 def _character(m: re.Match) -> str:
     """What an entity stands for; itself where it stands for nothing."""
     if m[1][0] != "#":
-        return html5.get(m[1] + ";", m[0])
+        return html5.get(m[1] + ";") or m[0]
     code = int(m[1][2:], 16) if m[1][1] in "xX" else int(m[1][1:])
     valid = 32 <= code < 0xD800 or 0xE000 <= code < 0x110000
     return chr(code) if valid else m[0]

@@ -61,6 +61,7 @@ COUNTED |= {"Ch": "chapter", "Art": "article", "Sec": "section", "Eq": "equation
 COUNTED |= {"Pt": "part", "Est": "established", "p": "page", "pp": "pages", "fig": "figure"}
 COUNTED |= {"Vols": "volumes", "vols": "volumes", "Rte": "route", "Apt": "apartment"}
 COUNTED |= {"Bldg": "building", "Rm": "room", "Ste": "suite", "Fl": "floor", "Ext": "extension"}
+COUNTED |= {"Tab": "table", "Ref": "reference", "Refs": "references"}
 COUNTED |= {"sec": "section", "eq": "equation", "Eqs": "equations", "eqs": "equations"}
 COUNTED |= {"Prop": "proposition", "no": "number", "nos": "numbers"}
 COUNTED |= {"figs": "figures", "vol": "volume", "ch": "chapter", "est": "established"}
@@ -245,6 +246,8 @@ RULES = [
     (r"\bPh\.D\.?s\b", lambda m: "PhDs"),
     (r"\bmin\.(?= (?:wage|age|order|size|height|deposit|charge|purchase)\b)", lambda m: "minimum"),
     (rf"(?<![\w.])({any_of(OTHERS)})(?!\w)", _other),
+    # formulae and names whose letters are a word too: CO2, SO2
+    (r"(?<![^\W\d_])([A-Z]?[AEIOU][A-Z]?)(?=\d)(?<=[A-Z]{2})", lambda m: letters(m[1])),
     (rf"\b({any_of(COUNTED)})\.\s*(?=\d|[IVXLC]+\b)", lambda m: COUNTED[m[1]] + " "),
     (r"(?<=[a-z,;] )No (?=\d)", lambda m: "number "),
     (r"(\d(?:st|nd|rd|th)[ -])(c\.)(?!\w)", lambda m: m[1] + "century" + stop(m, ".")),
@@ -255,13 +258,12 @@ RULES = [
     ),
     (r"\b[Ww]i-[Ff]i\b", lambda m: "WiFi"),
     (r"\bE\. (?=coli\b)", lambda m: "E "),
+    (r"\b([Ee]qs?)\.\s*(?=\()", lambda m: COUNTED[m[1]] + " "),
     (r"\bc\.\s?(?=\d{3,4}\b)", lambda m: "circa "),
     (r"\b([bd])\.\s?(?=\d{4}\b)", lambda m: "born " if m[1] == "b" else "died "),
     (r"\bWW(II?)\b", lambda m: f"World War {cardinal(len(m[1]))}"),
     (rf"\b([A-DF])-(?=[.,;:!?)]|\s*\Z|\s{MARKED}\b)", lambda m: letters(m[1]) + " minus"),
     (r"\bA(?=[+-](?!\w))", lambda m: "ay"),
-    # formulae and names whose letters are a word too: CO2, SO2
-    (r"(?<![^\W\d_])([A-Z]?[AEIOU][A-Z]?)(?=\d)(?<=[A-Z]{2})", lambda m: letters(m[1])),
     (r"\bAM(?= (?:radio|station|band)s?\b)", lambda m: letters(m[0])),
     # the letter "A", not the article
     (r"(?<![^\W\d_])A(?=\d)|\bA(?=-(?!a\b)[a-z\d]|/[A-Z]\b)", lambda m: "ay"),

@@ -82,6 +82,12 @@ def _money_range(m: re.Match) -> str:
     return f"{amount(low)} to {amount(high)} {scale + ' ' if scale else ''}{unit}"
 
 
+def _hundreds(m: re.Match) -> str:
+    """$100s."""
+    count = cardinal(int(m[2][:15])).removeprefix("one ")
+    return f"{count}s of {plural('2', MONEY[m[1]][0])}"
+
+
 def _coins(m: re.Match) -> str:
     unit = MONEY.get(m[2].strip(), ("cent", ""))[0] if m[2] != "p" else "penny"
     return f"{amount(m[1])} {plural(m[1], unit)}"
@@ -169,6 +175,8 @@ def _fraction(m: re.Match) -> str:
     whole, n, d = m[1], int(m[2]), int(m[3])
     if not n > 0 or not 1 < d <= 100 or (whole and n >= d):
         return m[0][: m.end(3) - m.start()].replace("/", " over ")
+    if n == d == 10:
+        return "ten out of ten"
     if n == d:
         return f"{cardinal(n)} {cardinal(d)}"  # "20/20 vision", "50/50"
     if (n > d and (d > 9 or n % d == 0)) or (n > 1 and d > 20 and d not in RULER):
@@ -192,6 +200,10 @@ def _powered(m: re.Match) -> str:
     """10^8 m/s, whose unit has no number but the power."""
     noun = plural("2", UNITS[m[2]]) + (f" per {PER[m[3]]}" if m[3] else "")
     return f"{_power(m)} {noun}"
+
+
+def _marked(m: re.Match) -> str:
+    return f"{amount(m[1])} out of {amount(m[2])}"
 
 
 def _power(m: re.Match) -> str:
@@ -221,6 +233,8 @@ RULES = [
     (rf"{SPACED}([1-9]\d?(?: \d{{3}}){{2,4}}){ALONE}", _spaced),
     (rf"{SPACED}([1-9]\d{{0,2}}(?: \d{{3}}){{0,3}} 000){ALONE}", _spaced),
     (r"\b(ISBN(?:-1[03])?:? ?)(97[89][\d -]{10,14}|\d[\d -]{8,11}[\dX])(?![\w-])", _book_number),
+    (rf"(?<![\w$£€])\$({NUMBER})\s?(USD|CAD|AUD)\b", lambda m: f"{m[2]} {m[1]}"),
+    (r"(?<![\w$£€])([$£€])(10+)s\b", _hundreds),
     (rf"(?<![\w$£€])([$£€])({NUMBER})\s?-\s?[$£€]?({NUMBER}){SCALE}(?!-?\w)", _money_range),
     (r"(?:(?<=\d)|(?<=\d[kKmMbB])|(?<=\d[bmt]n))\s?-\s?(?=[$£€]\d)", lambda m: " to "),
     (
@@ -271,8 +285,12 @@ RULES = [
     (rf"(?<![\w.])(\d{{1,3}})\"(?= (?:{BEFORE_INCHES})\b)", lambda m: f"{m[1]}-inch"),
     # powers and fractions
     (r"(?<=[\w)])\^(-\d{1,15})(?!\d)", _power),
-    (rf"{START}({NUMBER})[eE]([+-]?\d{{1,4}})\b", _scientific),
+    (rf"{START}({NUMBER})[eE]([+-]?\d{{1,3}})\b", _scientific),
     (r"(?<![\w-])50-50(?![\w-])", lambda m: "fifty-fifty"),
+    (r"\b20-20(?= (?:vision|hindsight)\b)", lambda m: "twenty twenty"),
+    # marks: "4.5/5", "3/5 stars"
+    (r"(?<![\w/.,])(\d{1,2}\.\d)/(5|10|100)(?![\w/]|[.,]\d)", _marked),
+    (r"(?<![\w/.,])(\d{1,2})/(\d{1,2})(?= (?:stars?|points?|marks?)\b)", _marked),
     (
         rf"(?<=\d)(\s?(?:{any_of(UNITS)}))\s?-\s?(?=\d)",
         lambda m: m[1] + " to ",
@@ -310,7 +328,10 @@ RULES = [
         r"(?![\w^°]|/[A-Za-z]{1,2}(?!\w))(\.(?!\w))?",
         _measure,
     ),
-    (rf"(?<=[a-z\d]) ?/ ?({any_of(PER)})\b(?!/)", lambda m: f" per {PER[m[1]]}"),
+    (
+        rf"(?<=[a-z\d]) ?/ ?({any_of(PER)})\b(?!/)(\.(?!\w))?",
+        lambda m: f" per {PER[m[1]]}" + stop(m, m[2]),
+    ),
     (r"(?<![\w.])(\d+\.\d+)\s?s\b", lambda m: f"{amount(m[1])} seconds"),
     (rf"{START}({NUMBER})\s?%", lambda m: f"{amount(m[1])} percent"),
     (r"(?<=[\w)])\^\s?([+-]?\d{1,15})(?!\d)", _power),
