@@ -27,11 +27,11 @@ ENTITY = re.compile(r"&(#\d{1,6}|#[xX][\da-fA-F]{1,5}|[A-Za-z]\w{1,8});")
 # Markdown (CommonMark 0.31)
 FENCE = re.compile(r"^ {0,3}(?:```|~~~)[^`\n]*$", re.MULTILINE)
 LINK = re.compile(
-    r"!?\[([^\[\]\n]{0,300})\]\((?=[^()\s]*[/.#:])[^()\s]*(?:\([^()\s]*\)[^()\s]*)?"
+    r"!?\[([^\[\]\n]{0,300})\]\((?=[^()\s]*[/.#:]|\))[^()\s]*(?:\([^()\s]*\)[^()\s]*)?"
     r"(?:[ \t]+(?:\"[^\"\n]*\"|'[^'\n]*'))?\)"
 )
 NOTE = re.compile(r"\[\^[^\[\]\s]{1,40}\](?!:)")
-AUTOLINK = re.compile(r"<(?:mailto:)?((?:https?://|[\w.+-]{1,64}@)[^<>\s]{1,500})>")
+AUTOLINK = re.compile(r"(?<!\w)<(?:mailto:)?((?:https?://|[\w.+-]{1,64}@)[^<>\s]{1,500})>")
 QUOTE = re.compile(r"^ {0,3}(?:> ?)+(?! ?[\d=>])", re.MULTILINE)
 TABLE_RULE = re.compile(r"^[ \t]*\|?[ \t]*:?-+:?[ \t]*\|[-:| \t]*$\n?", re.MULTILINE)
 ROW = re.compile(r"^[ \t]*\|[ \t]*(\S[^\n]*?)[ \t]*\|[ \t]*$", re.MULTILINE)

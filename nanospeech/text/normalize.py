@@ -21,7 +21,7 @@ from nanospeech.text.english.number_words import (
     year,
 )
 
-from .english import abbreviations, addresses, dates, quantities
+from .english import STARTS, abbreviations, addresses, dates, quantities
 from .traced import Traced
 
 __all__ = ["cardinal", "expand", "number", "ordinal", "year"]
@@ -59,7 +59,7 @@ NUMBERS = [
 MARKS = [
     (r"([=*_~#+<>|^\\/-])\1{2,}", lambda m: " "),  # ruled lines
     (r"--", lambda m: " - "),
-    (r"(?<=[a-z]{2})[.!?](?=[A-Z][a-z])", lambda m: f"{m[0]} "),
+    (rf"(?<=[a-z]{{2}})(?:\.(?={STARTS}\b)|[!?](?=[A-Z][a-z]))", lambda m: f"{m[0]} "),
     (r"[-=]>", lambda m: " to "),
     (r"<=", lambda m: " is at most "),
     (r">=", lambda m: " is at least "),

@@ -14,6 +14,7 @@ PHONEMES = Tokenizer("phonemes", phoneme_vocab())
 
 
 @pytest.mark.parametrize("written, read", [
+    ("The [website]() is up.", "The website is up."),
     ("See [the manual](https://example.com/a_(b)), or [here](#top).", "See the manual, or here."),
     ('![A cat](cat.png "Tom") sleeps.', "A cat sleeps."),
     ("Write to <me@example.org> or <https://example.org>.",

@@ -324,7 +324,7 @@ RULES = [
         _degrees,
     ),
     (
-        rf"{START}({NUMBER})(\s|-)?({any_of(UNITS)})(?:/({any_of(PER)}))?(?:/({any_of(PER)}))?"
+        rf"(?<![^\W\d_]){START}({NUMBER})(\s|-)?({any_of(UNITS)})(?:/({any_of(PER)}))?(?:/({any_of(PER)}))?"
         r"(?![\w^°]|/[A-Za-z]{1,2}(?!\w))(\.(?!\w))?",
         _measure,
     ),
