@@ -63,10 +63,13 @@ TITLES = words(
     """mr mrs ms dr drs prof st mt ft capt gen col lt sgt maj cpl adm cmdr rev hon gov sen rep pres
     supt mme mlle asst vs messrs cf approx viz incl excl"""
 )
-CLOSING = words("etc inc ltd co corp bros jr sr dept est ave blvd rd a.m p.m ft lb lbs oz al")
+CLOSING = words(
+    """etc inc ltd co corp bros jr sr dept est ave blvd rd ct pl a.m p.m ft lb lbs oz al mon tue
+    tues wed thu thurs fri"""
+)
 COUNTING = words(
-    """no nos fig figs vol p pp ch sec eq art op pt jan feb mar apr jun jul aug sep sept oct nov
-    dec"""
+    """no nos fig figs vol p pp ch sec eq eqs art op pt tab ref refs bldg rm ste fl ext jan feb mar
+    apr jun jul aug sep sept oct nov dec"""
 )
 # signs that the vocabulary may lack, and what to read for them
 SIGNS = {"[": "(", "]": ")", "{": "(", "}": ")", "¿": "", "¡": "", "․": "."}

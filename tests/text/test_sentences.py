@@ -38,6 +38,7 @@ SPLITS = [
     ["Inc. and Co. are short. ", "He bought bread etc. ", "Then he left."],
     ["Visit example.com now. ", "It is v1.2.3!!! ", "(Really.) ", "Yes?!"],
     ["hello there. ", "general."],
+    ["Bldg. 5, Rm. 12, see Tab. 3 and Ref. 4. ", "On Mon. or Tue. we left, a.k.a. late. ", "Bye."],
 ]
 
 

@@ -266,7 +266,7 @@ RULES = [
     (r"\bA(?=[+-](?!\w))", lambda m: "ay"),
     (r"\bAM(?= (?:radio|station|band)s?\b)", lambda m: letters(m[0])),
     # the letter "A", not the article
-    (r"(?<![^\W\d_])A(?=\d)|\bA(?=-(?!a\b)[a-z\d]|/[A-Z]\b)", lambda m: "ay"),
+    (r"(?<![^\W\d_])A(?=\d)|\bA(?=-(?!a\b)[a-z\d]|[-/][B-Z]\b)|(?<=\w-)A\b(?!-)", lambda m: "ay"),
     (r"(?<=\d)[Aa]\b(?!\.\w)", lambda m: " ay"),
     (r"(?<=\()[Aa](?=\))|(?<![\w(])a(?=\) )|(?<=\")A(?=\")|\bA(?='s\b)", lambda m: "ay"),
     (r"(?<=\b[Aa]n )A\b", lambda m: "ay"),
