@@ -161,6 +161,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     args.text = args.words if args.text is None else args.text
     if args.list_voices:
         return list_voices(args)
+    if args.subtitle_words and args.subtitles is None:
+        raise InputError("--subtitle-words is of --subtitles; add --subtitles FILE")
+    if args.overwrite and args.batch is None:
+        raise InputError(
+            "--overwrite is of --batch; leave it out (--output replaces what is there), or add"
+            " --batch FILE"
+        )
     return speak_batch(args) if args.batch is not None else generate(args)
 
 

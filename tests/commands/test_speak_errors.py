@@ -57,6 +57,8 @@ def ref(name: str) -> list[str]:
         (["--output", "a.doc"], "extension should be one of .wav"),
         (["--output", "a.m4a"], "needs an encoder that libsndfile lacks; write .wav"),
         (["--file", "../text.wav"], "not both"),
+        (["--subtitle-words"], "add --subtitles FILE"),
+        (["--overwrite"], "or add --batch FILE"),
         (["--output", ".."], "cannot write"),
         (["--model", "no-such-model"], "'no-such-model' not found"),
         (["--model", ".."], "has no model.safetensors"),
