@@ -7,7 +7,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from nanospeech.errors import BackendError, CheckpointError, require
+from nanospeech.errors import BackendError, CheckpointError, reason, require
 
 log = logging.getLogger("nanospeech")
 
@@ -46,12 +46,12 @@ def read_settings(path: Path) -> dict[str, Any]:
             raise CheckpointError(f"{path} has {size:,} bytes, more than {MAX_BYTES:,}")
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:
-        raise CheckpointError(f"cannot read {path}: {e}") from e
+        raise CheckpointError(f"cannot read {path}: {reason(e)}") from e
     try:
         values = json.loads(text) if path.suffix == ".json" else parse_yaml(text)
     except ValueError as e:
-        reason = " ".join(str(e).split())
-        raise CheckpointError(f"{path} is neither YAML nor JSON: {reason}") from e
+        why = " ".join(str(e).split())
+        raise CheckpointError(f"{path} is neither YAML nor JSON: {why}") from e
     if not isinstance(values, dict):
         raise CheckpointError(f"{path} should hold a mapping, got {type(values).__name__}")
     return values

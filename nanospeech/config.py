@@ -24,7 +24,7 @@ from .architectures import (
     VocoderConfig,
     check_steps,
 )
-from .errors import CheckpointError, InputError
+from .errors import CheckpointError, InputError, reason
 from .fields import check_type, current_names, option
 
 T = TypeVar("T")
@@ -238,7 +238,7 @@ class ModelConfig:
         try:
             values = json.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError) as e:
-            raise CheckpointError(f"cannot read {path}: {e}") from e
+            raise CheckpointError(f"cannot read {path}: {reason(e)}") from e
         return from_dict(ModelConfig, values, str(path))
 
 

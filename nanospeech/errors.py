@@ -21,6 +21,11 @@ class DataError(NanospeechError):
     """Training data from which nothing useful can be read."""
 
 
+def reason(error: Exception) -> str:
+    """Why a file cannot be read, without its path: the message that it goes into has that."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
 def require(module: str, extra: str = "", package: str = ""):
     """Imports an optional package, or raises BackendError with the pip command that installs it.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nanospeech.cli import Parser, add_fields, command, read_fields, say
-from nanospeech.errors import InputError, require
+from nanospeech.errors import InputError, reason, require
 
 ABOUT = """Serves speech to any client: OpenAI's interface, WebSocket, a page at /.
 
@@ -91,7 +91,7 @@ def read_token(args: argparse.Namespace) -> str | None:
     try:
         token = Path(args.token_file).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as e:
-        raise InputError(f"cannot read the token in {args.token_file}: {e}") from e
+        raise InputError(f"cannot read the token in {args.token_file}: {reason(e)}") from e
     if not token:
         raise InputError(f"{args.token_file} is empty; it should hold the token")
     return token

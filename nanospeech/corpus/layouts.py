@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nanospeech.errors import DataError, InputError
+from nanospeech.errors import DataError, InputError, reason
 
 AUDIO = (".mp3", ".wav", ".flac", ".ogg")
 TRANSCRIPT = ".normalized.txt"
@@ -186,7 +186,7 @@ def lines_of(path: Path) -> list[str]:
     try:
         return path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").split("\n")
     except (OSError, UnicodeDecodeError) as e:
-        raise InputError(f"cannot read {path} as UTF-8 text: {e}") from e
+        raise InputError(f"cannot read {path} as UTF-8 text: {reason(e)}") from e
 
 
 def ljspeech(root: Path) -> Iterator[Sample | Skip]:
@@ -270,7 +270,7 @@ def webdataset(path: Path) -> Iterator[Sample | Skip]:
             with tarfile.open(tar_path, "r:") as tar:
                 members = [m for m in tar if m.isfile()]
         except (OSError, tarfile.TarError) as e:
-            raise InputError(f"cannot read {tar_path} as an uncompressed tar: {e}") from e
+            raise InputError(f"cannot read {tar_path} as an uncompressed tar: {reason(e)}") from e
         groups: dict[str, dict[str, Source]] = {}
         for m in members:
             folder, _, file = m.name.rpartition("/")

@@ -121,6 +121,8 @@ def check_arguments(args: argparse.Namespace) -> None:
             raise InputError(f"{flag} is {value}; choose at least 1")
     if min(args.seeds) < 0:
         raise InputError(f"--seeds holds {min(args.seeds)}; choose 0 or more")
+    if not args.metrics:
+        raise InputError(f"--metrics names none; choose from {', '.join(METRICS)}")
     if unknown := [m for m in args.metrics if m not in METRICS]:
         raise InputError(f"metric {unknown[0]!r} not known; choose from {', '.join(METRICS)}")
     if isinstance(args.duration, str) and args.duration not in DURATIONS:

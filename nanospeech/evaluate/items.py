@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from nanospeech.audio import wave as audio
-from nanospeech.errors import InputError
+from nanospeech.errors import InputError, reason
 
 SENTENCES = Path(__file__).with_name("sentences.txt")
 LARGEST_TEXT = 1 << 20  # bytes
@@ -36,7 +36,7 @@ class Recording:
                 f.seek(self.offset)
                 return f.read(self.size)
         except OSError as e:
-            raise InputError(f"cannot read {self.path}: {e}") from e
+            raise InputError(f"cannot read {self.path}: {reason(e)}") from e
 
     def wave(self) -> np.ndarray:
         """float32 (n,) at 24 kHz."""
@@ -121,7 +121,7 @@ def read_texts(path: Path, limit: int | None = None) -> list[str]:
     try:
         lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as e:
-        raise InputError(f"cannot read the sentences in {path}: {e}") from e
+        raise InputError(f"cannot read the sentences in {path}: {reason(e)}") from e
     if not (texts := [line for line in lines if line][:limit]):
         raise InputError(f"{path} holds no sentences; write one a line")
     return texts
@@ -167,7 +167,7 @@ def from_tar(path: Path) -> list[Item]:
                     text = str(json.loads(text)["text"]) if extension == "json" else text
                     texts[key] = " ".join(text.split())
     except (OSError, tarfile.TarError) as e:
-        raise InputError(f"cannot read the shard {path}: {e}") from e
+        raise InputError(f"cannot read the shard {path}: {reason(e)}") from e
     except (KeyError, TypeError, ValueError) as e:
         raise InputError(f"a text in {path} cannot be read: {e}") from e
     return [
@@ -249,4 +249,4 @@ def sounds_of(path: Path) -> list[Recording]:
                 if Path(m.name).suffix.lower() in audio.FORMATS
             ]
     except (OSError, tarfile.TarError) as e:
-        raise InputError(f"cannot read {path}: {e}") from e
+        raise InputError(f"cannot read {path}: {reason(e)}") from e

@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from nanospeech.engine.sampling import EVALUATIONS
-from nanospeech.errors import InputError
+from nanospeech.errors import InputError, reason
 from nanospeech.measure.wer import rate
 from nanospeech.pictures import pyplot
 
@@ -131,7 +131,9 @@ def read_compared(paths: Sequence[Path]) -> list[dict]:
             found = json.loads(path.read_text(encoding="utf-8"))["rows"]
             rows += [row | {"name": f"{row['name']} ({path.parent.name})"} for row in found]
         except (OSError, ValueError, KeyError, TypeError) as e:
-            raise InputError(f"{path} is no summary.json of evaluate.py: {e}") from e
+            raise InputError(
+                f"{path} is no summary.json of nanospeech evaluate: {reason(e)}"
+            ) from e
     return rows
 
 

@@ -27,7 +27,7 @@ from nanospeech.audio.recording import depth
 from nanospeech.cli import Parser, command
 from nanospeech.corpus.layouts import Sample, find
 from nanospeech.corpus.mp3 import BadAudio, decode
-from nanospeech.errors import DataError, InputError
+from nanospeech.errors import DataError, InputError, reason
 
 ATTRIBUTIONS = Path(__file__).parents[1] / "corpus" / "attributions.json"
 SECONDS = (2.0, 6.0)
@@ -130,7 +130,7 @@ def read_attributions(path: Path) -> dict[str, dict[str, Any]]:
     try:
         known = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as e:
-        raise InputError(f"cannot read the attributions in {path}: {e}") from e
+        raise InputError(f"cannot read the attributions in {path}: {reason(e)}") from e
     if not isinstance(known, dict) or not all(isinstance(v, dict) for v in known.values()):
         raise InputError(f"{path} should map names of sources to what is said of them")
     return known

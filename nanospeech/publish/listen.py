@@ -28,7 +28,7 @@ from nanospeech.audio.mel import log_mel
 from nanospeech.audio.mp3 import encode
 from nanospeech.cli import Parser, command
 from nanospeech.config import ModelConfig
-from nanospeech.errors import BackendError, InputError, require
+from nanospeech.errors import BackendError, InputError, reason, require
 from nanospeech.evaluate.items import read_texts
 from nanospeech.files import whole_folder
 from nanospeech.load import load_engine
@@ -186,7 +186,7 @@ def read_tables(folders: Sequence[Path]) -> list[str]:
     try:
         texts = [(f / "summary.md").read_text(encoding="utf-8") for f in folders]
     except OSError as e:
-        raise InputError(f"cannot read an evaluation's table: {e}") from e
+        raise InputError(f"cannot read an evaluation's table, {e.filename}: {reason(e)}") from e
     tables = ["\n".join(t for t in text.splitlines() if t.startswith("|")) for text in texts]
     if empty := [str(f) for f, t in zip(folders, tables) if not t]:
         raise InputError(f"there is no table in the summary.md of {', '.join(empty)}")

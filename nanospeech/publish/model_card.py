@@ -25,7 +25,7 @@ from typing import Any
 
 from nanospeech.cli import Parser, command
 from nanospeech.config import ModelConfig
-from nanospeech.errors import InputError
+from nanospeech.errors import InputError, reason
 from nanospeech.measure.machine import clock
 from nanospeech.prepare.choose_prompts import ATTRIBUTIONS, read_attributions
 from nanospeech.release.folder import IMITATOR
@@ -57,7 +57,7 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as e:
-        raise InputError(f"cannot read {path}: {e}") from e
+        raise InputError(f"cannot read {path}: {reason(e)}") from e
     if not isinstance(values, dict):
         raise InputError(f"{path} should hold a JSON object")
     return values
@@ -86,7 +86,7 @@ def tensors(path: Path) -> tuple[int, str]:
         count = sum(prod(t["shape"]) for t in header.values())
         return count, ", ".join(sorted({t["dtype"] for t in header.values()}))
     except (OSError, ValueError, KeyError, TypeError) as e:
-        raise InputError(f"cannot read {path} as safetensors: {e}") from e
+        raise InputError(f"cannot read {path} as safetensors: {reason(e)}") from e
 
 
 def about(folder: Path, config: ModelConfig) -> str:
@@ -216,7 +216,7 @@ def settings(run: Path) -> list[str]:
     try:
         latest = (run / "latest").read_text(encoding="utf-8").strip()
     except OSError as e:
-        raise InputError(f"{run} holds no checkpoint of a run: {e}") from e
+        raise InputError(f"{run} holds no checkpoint of a run: {reason(e)}") from e
     meta = read_json(run / latest / "meta.json")
     r = meta["run"]
     lines = [f"- {meta['step']:,} optimiser steps on {meta['processes']} process(es)"]
@@ -243,7 +243,7 @@ def evaluation(folders: Sequence[Path]) -> str:
         try:
             table = (folder / "summary.md").read_text(encoding="utf-8").strip()
         except OSError as e:
-            raise InputError(f"cannot read the table of {folder}: {e}") from e
+            raise InputError(f"cannot read the table of {folder}: {reason(e)}") from e
         seeds = ", ".join(map(str, s.get("seeds", []))) or "none"
         how = f"Sentences: {s.get('sentences')}; seeds: {seeds}; backend: {s.get('backend')}"
         if set(s.get("metrics", [])) & {"wer", "leak"}:
@@ -285,9 +285,7 @@ def build_parser() -> argparse.ArgumentParser:
     p.add_argument("--vocoder-data", **several, metavar="JSON", help="curate.json, of the vocoder")
     p.add_argument("--record", **several, metavar="JSON", help="record.json")
     p.add_argument("--run", type=Path, help="folder of the speech model's run")
-    p.add_argument(
-        "--evaluation", **several, metavar="FOLDER", help="of nanospeech/evaluate/__main__.py"
-    )
+    p.add_argument("--evaluation", **several, metavar="FOLDER", help="of nanospeech evaluate")
     p.add_argument("--notes", type=Path, help="Markdown to include")
     p.add_argument("--attributions", type=Path, default=ATTRIBUTIONS, help="JSON by source")
     return p

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from nanospeech.errors import InputError
+from nanospeech.errors import InputError, reason
 from nanospeech.text.markup import MARKUP, Marked, read_markup
 from nanospeech.text.ssml import read_ssml
 
@@ -121,7 +121,7 @@ def read_file(path: str, encoding: str = UTF8) -> str:
     except UnicodeError as e:
         raise undecoded(path, encoding, e) from e
     except (OSError, ValueError) as e:
-        raise InputError(f"cannot read {path}: {e}") from e
+        raise InputError(f"cannot read {path}: {reason(e)}") from e
 
 
 def codec(encoding: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from nanospeech.config import TOKENIZERS
-from nanospeech.errors import CheckpointError, InputError
+from nanospeech.errors import CheckpointError, InputError, reason
 
 from .lexicon import Hidden, Lexicon
 from .phonemes import SYMBOLS
@@ -205,7 +205,7 @@ class Tokenizer:
         try:
             raw = Path(path).read_bytes().decode("utf-8")
         except (OSError, UnicodeDecodeError) as e:
-            raise CheckpointError(f"cannot read the vocabulary {path}: {e}") from e
+            raise CheckpointError(f"cannot read the vocabulary {path}: {reason(e)}") from e
         vocab = raw.replace("\r\n", "\n").split("\n")
         while vocab and vocab[-1] == "":
             vocab.pop()

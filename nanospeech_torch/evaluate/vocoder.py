@@ -19,7 +19,7 @@ from tqdm import tqdm
 from nanospeech.audio import mel
 from nanospeech.audio import wave as audio
 from nanospeech.config import AudioConfig
-from nanospeech.errors import BackendError, DataError, InputError
+from nanospeech.errors import BackendError, DataError, InputError, reason
 from nanospeech.evaluate.griffin_lim import griffin_lim
 from nanospeech.measure import metrics
 from nanospeech_torch.train.data.sources import split_name
@@ -66,7 +66,7 @@ def read_clips(sources: Iterable[Path], keep: Callable[[str], bool], most: int) 
         try:
             waves, texts = (from_folder if path.is_dir() else from_tar)(path, keep)
         except (OSError, tarfile.TarError, ValueError) as e:
-            raise DataError(f"cannot read recordings of {path}: {e}") from e
+            raise DataError(f"cannot read recordings of {path}: {reason(e)}") from e
         clips += [Clip(k, texts.get(k, ""), w) for k, w in waves.items() if len(w) >= AUDIO.n_fft]
         if len(clips) >= most:
             break

@@ -277,7 +277,7 @@ def test_what_is_not_there_is_named(tmp_path):
         evaluate_items.read_recordings([tmp_path / "none.tar"])
     with pytest.raises(InputError, match=r"there are no .wav"):
         evaluate_items.read_recordings([tmp_path])
-    with pytest.raises(InputError, match="cannot read the sentences"):
+    with pytest.raises(InputError, match=r"sentences in \S+none.txt: No such file or directory$"):
         evaluate_items.read_items(tmp_path / "none.txt")
     with pytest.raises(InputError, match="there is no"):
         evaluate_items.waves([tmp_path / "nowhere.wav"])
@@ -292,6 +292,7 @@ def test_bad_arguments_end_in_one_line(tmp_path):
         (["--seeds", "one"], "--seeds"),
         (["--steps", "0"], "choose 1 to 1000"),
         (["--metrics", "wer,beauty"], "metric 'beauty' not known"),
+        (["--metrics", ","], "--metrics names none"),
         (["--duration", "long"], "--duration is 'long'"),
         (["--voice", "nobody"], "voice 'nobody' not found"),
         (["--voice", "a", "--ref-audio", "b.wav", "--ref-text", "c"], "not both"),
