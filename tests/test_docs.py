@@ -236,3 +236,27 @@ def test_a_log_is_drawn_by_any_of_its_losses(tmp_path, capsys):
     assert "choose from mel, judge" in capsys.readouterr().err
     log.write_text(LOG.splitlines()[0])
     assert plot(["--log", str(log), "--out", str(out)]) == 2
+
+
+@pytest.mark.parametrize(
+    ("log", "wer", "picture", "message"),
+    [
+        ("step,mel,grad_norm,lr,seconds\n2,,1,1,1\n", None, "a.png", "number for 'mel' yet"),
+        ("step,mel,grad_norm,lr,seconds\n2,x,1,1,1\n", None, "a.png", "in column 'mel' but 'x'"),
+        ("step,mel,grad_norm,lr\n2,1,1,1\n", None, "a.png", "in column 'seconds'"),
+        (LOG, "step,hours,wer\n", "a.png", "wer.csv has no rows"),
+        (LOG, "step,wer\n2,0.1\n", "a.png", "in column 'hours'"),
+        (LOG, None, "a.doc", "ends in .png, .svg or .pdf"),
+        (LOG, None, "a", "ends in .png, .svg or .pdf"),
+    ],
+)
+def test_a_log_that_cannot_be_drawn_ends_in_a_line(tmp_path, capsys, log, wer, picture, message):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "log.csv").write_text(log)
+    flags = ["--log", str(tmp_path / "log.csv"), "--out", str(tmp_path / picture)]
+    if wer is not None:
+        (tmp_path / "wer.csv").write_text(wer)
+        flags += ["--wer", str(tmp_path / "wer.csv")]
+    assert plot(flags) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / picture).exists()
