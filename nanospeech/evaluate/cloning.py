@@ -364,8 +364,12 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     """Measures what is missing and writes the summary."""
     for name in ("whisper", metrics.speaker_package(args.speaker_model)):
         metrics.check(name)
+    if args.references < 1:
+        raise InputError(f"--references is {args.references}; choose at least 1")
     for prompt in args.prompts:
         seconds_of(prompt)
+    for name in ("prompts", "imitate", "seeds"):  # what is named twice is measured once
+        setattr(args, name, list(dict.fromkeys(getattr(args, name) or ())))
     people = People(samples_of(args.people), metrics.load_encoder(args.speaker_model))
     args.imitate = args.imitate or sorted(people.of)
     if unknown := [name for name in args.imitate if name not in people.of]:
@@ -374,7 +378,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     path = args.out / "cloning.csv"
     check_settings(args.out, settings(args), path.name)
     rows = measure(args, people, rows_of(path), path)
-    return report.write(rows, sorted(people.of), args.out)
+    compared = [name for name in sorted(people.of) if people.mean(name) is not None]
+    return report.write(rows, compared, args.out)
 
 
 @command(interrupted="interrupted; the same command goes on from here")

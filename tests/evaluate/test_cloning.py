@@ -237,6 +237,37 @@ def test_the_report_is_of_what_is_asked_alone(people, tiny_aligned, tmp_path, mo
     assert len(cloning.rows_of(table)) == 4
 
 
+def test_what_is_named_twice_is_measured_once_and_who_cannot_be_compared_is_not_counted(
+    shard, tiny_aligned, tmp_path, monkeypatch
+):
+    pytest.importorskip("matplotlib", reason="it is of the extra eval")
+    for name, found in (("check", None), ("load_encoder", by_pitch), ("load_whisper", None)):
+        monkeypatch.setattr(cloning.metrics, name, lambda *_, found=found: found)
+    monkeypatch.setattr(cloning.metrics, "transcribe", lambda *_: "nothing")
+    brief = tmp_path / "brief"
+    brief.mkdir()
+    audio.write(brief / "a.wav", pitched(300.0, 1.0))
+    (brief / "a.txt").write_text("Hello.")
+    words = [str(tiny_aligned), "--people", str(shard), f"carl={brief}"]
+    words += [
+        "--imitate",
+        "anna",
+        "anna",
+        "--backend",
+        "torch",
+        "--references",
+        "1",
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    run = cloning.build_parser().parse_args
+    found = cloning.run(run([*words, "--seeds", "0", "0", "--prompts", "clean", "clean"]))
+    assert found["clean"]["all"]["utterances"] == 1
+    assert "Nearest of 2: anna, bert." in (tmp_path / "out" / "cloning.md").read_text()
+    with pytest.raises(InputError, match="--references is 0"):
+        cloning.run(run([*words, "--references", "0"]))
+
+
 def test_kinds_of_prompts_stand_in_one_order():
     kinds = ["telephone", "10", "noise", "2.5", "clean", "3"]
     assert sorted(kinds, key=cloning_report.place) == [
