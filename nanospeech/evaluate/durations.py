@@ -43,7 +43,9 @@ from nanospeech.corpus.layouts import find
 from nanospeech.errors import DataError, InputError
 from nanospeech.prepare.curate_clips import CurateOptions
 from nanospeech.prepare.recogniser import Heard, misheard, whisper
+from nanospeech.release.folder import open_release
 from nanospeech.release.voices import PACES, Voice, find_voice
+from nanospeech.speech.network import check_itself
 from nanospeech.text.sentences import encode
 
 from .durations_report import Row, summarize, tell_worst, write_report
@@ -242,6 +244,11 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 
     if args.set_pace and not args.own:
         raise InputError("--set-pace needs --own SPEAKER=VOICE: whose pace?")
+    if args.prompts < 1:
+        raise InputError(f"--prompts is {args.prompts}; choose at least 1")
+    if args.held_out < 0:
+        raise InputError(f"--held-out is {args.held_out}; choose 0, for all clips, or more")
+    release = open_release(args.model)
     engine = load_engine(args.model, args.backend, args.device, itself=True)
     ways = sources_of(engine, args.set_pace)
     args.out.mkdir(parents=True, exist_ok=True)
@@ -250,8 +257,12 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     if args.whisper:
         clips, misread = audible(clips, args.whisper, args.out)
     own = {speaker: find_voice(voice, engine.folder) for speaker, voice in args.own}
+    for voice in own.values():
+        check_itself(release, voice)
     whose = {clip.key: own.get(clip.speaker, own.get(ANYBODY)) for clip in clips}
     strangers = [clip for clip in clips if whose[clip.key] is None]
+    if strangers:
+        check_itself(release, None)
     spans: list[tuple[Clip | Voice, Clip]] = [
         *((voice, clip) for clip in clips if (voice := whose[clip.key])),
         *pairs(strangers, tuple(args.prompt_seconds), args.prompts),

@@ -35,6 +35,9 @@ from nanospeech.measure import metrics
 from nanospeech.measure import wer as wer_text
 from nanospeech.output import MEASURED
 from nanospeech.release.folder import Release, open_release
+from nanospeech.release.voices import Voice, default_voice, find_voice
+from nanospeech.sample_flags import integers
+from nanospeech.speech.network import check_itself
 
 from . import steps_report
 from .items import read_texts
@@ -86,16 +89,21 @@ def cells(
     temperature: float = 1.0,
     lines: Sequence[str] = steps_report.LINES,
     student_steps: Sequence[int] = (),
+    rescale: float = 0.0,
 ) -> list[Cell]:
     """The sweep: solvers over the counts that they divide, then kinds of guidance.
 
     Args:
-        strength: the model's own guidance strength; with 0 there is no guidance to vary but it.
+        strength: the voice's or the model's own guidance strength; with 0 there is no guidance to
+            vary but it.
         temperature: the model's own.
         lines: those wanted.
         student_steps: numbers of steps that the model's student was taught, where it has one.
+        rescale: the model's own share of guidance's overshoot to take back.
     """
-    base = SampleOptions(steps=STEPS, cfg_strength=strength, temperature=temperature)
+    base = SampleOptions(
+        steps=STEPS, cfg_strength=strength, temperature=temperature, cfg_rescale=rescale
+    )
     found = [Cell("student", SampleOptions(steps=count), student=True) for count in student_steps]
     found += [
         Cell(method, replace(base, method=method, steps=count // each))
@@ -185,6 +193,22 @@ def student_steps(args: argparse.Namespace, own: ModelConfig) -> tuple[int, ...]
     return own.student.step_counts
 
 
+def voice_of(args: argparse.Namespace, release: Release) -> Voice | None:
+    """The voice that is measured; None for a recording.
+
+    Raises:
+        InputError: there is none of that name, or the model's imitator speaks in it.
+    """
+    if args.ref_audio:
+        voice = None
+    elif args.voice:
+        voice = find_voice(args.voice, release.folder)
+    else:
+        voice = default_voice(release.folder, release.config.default_voice)
+    check_itself(release, voice)
+    return voice
+
+
 def speak_and_measure(task: tuple[Cell, int, str]) -> Row:
     """Speaks one text in one cell, and measures the result."""
     if error := _worker.get("error"):
@@ -265,8 +289,10 @@ def sweep(args: argparse.Namespace) -> None:
     texts = read_texts(args.sentences, args.limit)
     release = open_release(args.model)
     own, lines = release.config, args.lines or steps_report.LINES
-    taught = student_steps(args, own)
-    wanted = cells(own.cfg_strength, own.temperature, lines, taught)
+    taught, voice = student_steps(args, own), voice_of(args, release)
+    strength = voice and voice.settings.cfg_strength
+    strength = own.cfg_strength if strength is None else strength
+    wanted = cells(strength, own.temperature, lines, taught, own.cfg_rescale)
     unique = list({cell.key: cell for cell in wanted}.values())
     rows = read_rows(args.raw, about(args, release))
     there = {(r.key, r.seed, r.text) for r in rows}
@@ -305,7 +331,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--device", default="cpu", help="for example cpu, cuda or gpu (default: %(default)s)")
     add("--sentences", type=Path, default=SENTENCES, help="one a line; no test sentences")
     add("--limit", type=int, help="only the first so many of them")
-    add("--seeds", type=seeds, default=[0], metavar="0,1", help="of the noise (default: 0)")
+    add("--seeds", type=integers, default=[0], metavar="0,1", help="of the noise (default: 0)")
     add(
         "--lines", nargs="+", choices=steps_report.LINES, help="parts of the sweep; all if left out"
     )
@@ -318,11 +344,6 @@ def build_parser() -> argparse.ArgumentParser:
     return p
 
 
-def seeds(text: str) -> list[int]:
-    """The numbers of "0,1"."""
-    return [int(part) for part in text.split(",")]
-
-
 @command(interrupted="interrupted; the same command goes on from here")
 def main(argv: list[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
@@ -331,6 +352,8 @@ def main(argv: list[str] | None = None) -> int:
         raise InputError(f"--limit is {args.limit}; choose at least 1")
     if args.workers < 1:
         raise InputError(f"--workers is {args.workers}; choose at least 1")
+    if min(args.seeds) < 0:
+        raise InputError(f"--seeds holds {min(args.seeds)}; choose 0 or more")
     sweep(args)
     return 0
 

@@ -105,8 +105,8 @@ def near_the_best(result: dict, results: Sequence[dict], measure: str) -> bool:
 def write_csv(results: Sequence[dict[str, Any]], path: Path) -> None:
     """A row a cell, its options included."""
     names = ("line", "method", "steps", "evaluations", "forwards", "cfg_strength", "guidance")
-    names += ("zero_init", "cfg_from", "cfg_until", "temperature", "utterances", "wer", "wer_error")
-    names += ("dnsmos", "dnsmos_error", "rtf", "knee")
+    names += ("zero_init", "cfg_from", "cfg_until", "cfg_rescale", "temperature", "utterances")
+    names += ("wer", "wer_error", "dnsmos", "dnsmos_error", "rtf", "knee")
     with path.open("w", newline="", encoding="utf-8") as f:
         writer = csv.writer(f)
         writer.writerow(names)

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from nanospeech.config import ModelConfig, SampleOptions
 from nanospeech.engine import checks
-from nanospeech.release.folder import Release
+from nanospeech.errors import InputError
+from nanospeech.release.folder import IMITATOR, Release
 from nanospeech.release.voices import Voice
 
 
@@ -43,3 +44,17 @@ def student_speaks(config: ModelConfig, voice: Voice | None, options: SampleOpti
     else:
         known = voice is not None and named and not voice.is_recording
     return known and checks.taught(config.as_student(), options)
+
+
+def check_itself(release: Release, voice: Voice | None) -> None:
+    """For what is measured of the model itself: nobody hears it in voices that are imitated.
+
+    Raises:
+        InputError: the release's imitator speaks in the voice, None: a recording.
+    """
+    if network_for(release, voice, SampleOptions()).startswith("imitator"):
+        whose = "recordings are" if voice is None else f"{voice.name} is"
+        raise InputError(
+            f"{whose} imitated by another model than the one that is measured here; name that as"
+            f" the model: {release.folder / IMITATOR}"
+        )

@@ -76,6 +76,20 @@ def test_the_student_is_measured_in_voices_that_it_was_taught(voice, recording, 
     assert steps.student_steps(args, open_release().config) == steps_taught
 
 
+def test_the_sweep_is_of_the_models_own_share_of_overshoot_taken_back():
+    assert {c.options.cfg_rescale for c in cells(2.0, rescale=0.7)} == {0.7}
+
+
+@pytest.mark.parametrize("flags", [["--voice", "sora"], ["--ref-audio", "me.wav"]])
+def test_voices_that_another_network_speaks_are_not_swept_by_this_one(flags):
+    args = steps.build_parser().parse_args(flags)
+    with pytest.raises(InputError, match=r"imitated by another model.*imitator$"):
+        steps.voice_of(args, open_release())
+    own = open_release(open_release().folder / "imitator")
+    assert getattr(steps.voice_of(args, own), "name", None) == args.voice
+    assert steps.voice_of(steps.build_parser().parse_args([]), open_release()).name == "kathleen"
+
+
 def test_figures_are_those_of_the_utterances():
     cell = euler(7)
     (result,) = steps_report.summarize([cell], rows(cell, [0] * 8 + [1, 3]))
@@ -131,6 +145,7 @@ def test_table_csv_and_picture(tmp_path):
         read = list(csv.DictReader(f))
     assert len(read) == len(found) and sum(r["knee"] == "True" for r in read) == 1
     assert {r["guidance"] for r in read} == {"cfg", "cfg-zero"}
+    assert {r["cfg_rescale"] for r in read} == {"0.0"}
     steps_report.draw(results, tmp_path / "steps.png")
     assert height(tmp_path / "steps.png") == 1122
     steps_report.draw([r for r in results if r["line"] == "euler"], tmp_path / "euler.png")
@@ -166,7 +181,7 @@ def test_a_sweep_goes_on_where_it_was_but_not_with_another_model(tmp_path):
         read_rows(raw, about)
 
 
-@pytest.mark.parametrize("args", [["--limit", "0"], ["--workers", "0"]])
+@pytest.mark.parametrize("args", [["--limit", "0"], ["--workers", "0"], ["--seeds", "-1"]])
 def test_bad_input_is_one_line(args, capsys):
     assert steps.main(args) == 2
     assert capsys.readouterr().err.startswith("error: --")

@@ -327,6 +327,18 @@ def test_wrong_wishes_end_with_a_line(with_both, tmp_path, capsys):
     assert "could be its prompt" in capsys.readouterr().err
     assert durations.main(["--shards", path, "--set-pace", *flags]) == 2
     assert "--set-pace needs --own" in capsys.readouterr().err
+    for more in (["--prompts", "0"], ["--held-out", "-1"]):
+        assert durations.main(["--shards", path, *flags, *more]) == 2
+        assert f"{more[0]} is {more[1]}" in capsys.readouterr().err
+
+
+def test_lengths_of_voices_that_another_network_speaks_are_not_told(tmp_path, capsys):
+    clips = [clip(f"k{i}", "hello there, general.", 2 + i / 2, 0.2) for i in range(2)]
+    path = shard(tmp_path / "a.tar", clips)
+    flags = ["--shards", path, "--held-out", "0", "--out", str(tmp_path)]
+    for own, who in (([], "recordings are"), (["--own", "*=robin"], "robin is")):
+        assert durations.main([*flags, *own]) == 2
+        assert f"{who} imitated by another model" in capsys.readouterr().err
 
 
 def test_what_another_recogniser_or_of_another_sound_was_heard_does_not_count(
