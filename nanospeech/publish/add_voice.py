@@ -34,6 +34,8 @@ def add_voice(
 ) -> dict[str, float]:
     """Writes the voice's files; the size in MB and the share of the change that is kept.
 
+    A voice that its model speaks with the base's weights gets no file of weights.
+
     Args:
         tuned: with the voice among its own.
         base: the folder that gets it.
@@ -42,8 +44,10 @@ def add_voice(
         overwrite: a voice of that name that is there.
 
     Raises:
-        InputError: no such voice, another of that name, or models that are not alike.
+        InputError: no such voice, another of that name, or models that are not alike, or are one.
     """
+    if tuned.folder.resolve() == base.folder.resolve():
+        raise InputError(f"{tuned.folder} is both folders; name the finetuned model's first")
     if tuned.tokenizer.vocab != base.tokenizer.vocab or tuned.config.audio != base.config.audio:
         raise InputError(f"{tuned.folder} has another tokenizer or audio config than {base.folder}")
     voice = find_voice(name, tuned.folder)
@@ -53,20 +57,26 @@ def add_voice(
     old = list(folder.glob(f"{name}.*"))
     if old and not overwrite:
         raise InputError(f"{base.folder} has a voice {name!r}; pass --overwrite to replace it")
-    if old:
-        forget(base, name)
+    # a voice of the finetuned model may have weights of its own, too
+    tuned = dataclasses.replace(tuned, voice=voice.weights)
     before, after = base.weights(MODEL), tuned.weights(MODEL)
     change = difference(before, after, int(megabytes * 1e6 / 2))
+    total = sum(square(t, after[n]) for n, t in before.items())
+    if old:
+        forget(base, name)
     folder.mkdir(exist_ok=True)
     path = folder / f"{name}.safetensors"
-    write_whole(change, path)
+    if total:
+        write_whole(change, path)
     files = [f for f in voice.audio.parent.glob(f"{name}.*") if f.suffix != path.suffix]
-    written = [path, *(Path(shutil.copy(file, folder)) for file in files)]
+    written = [path] * bool(total) + [Path(shutil.copy(file, folder)) for file in files]
     for file in set(old) - set(written):
         file.unlink()
+    if not total:
+        return {"megabytes": 0.0, "kept": 1.0}
     kept = added(before, change, path)
-    lost, total = (sum(square(t, after[n]) for n, t in m.items()) for m in (kept, before))
-    return {"megabytes": path.stat().st_size / 1e6, "kept": 1 - lost / max(total, 1e-12)}
+    lost = sum(square(t, after[n]) for n, t in kept.items())
+    return {"megabytes": path.stat().st_size / 1e6, "kept": 1 - lost / total}
 
 
 def forget(release: Release, name: str) -> None:

@@ -156,6 +156,8 @@ def test_a_voice_that_is_replaced_is_no_longer_the_students(three, tmp_path):
     tuned = Path(shutil.copytree(three, tmp_path / "tuned"))
     with pytest.raises(InputError, match="--overwrite"):
         add_voice(open_release(tuned), open_release(three), "tone", 3)
+    with pytest.raises(InputError, match="too few"):  # and nothing is changed
+        add_voice(open_release(tuned), open_release(three), "tone", 0, overwrite=True)
     assert load_config(three).student.voices == ("tone", "other")
     add_voice(open_release(tuned), open_release(three), "tone", 3, overwrite=True)
     assert load_config(three).student.voices == ("other",)

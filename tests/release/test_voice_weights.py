@@ -350,3 +350,26 @@ def test_a_finetuned_model_becomes_a_voice_of_its_base(tiny_aligned, two_voices,
     capsys.readouterr()
     assert add_voice.main([str(alone), str(folder), "--voice", "nobody"]) == 2
     assert "not found" in capsys.readouterr().err
+    again = [str(folder), str(folder), "--voice", "anna", "--overwrite"]
+    before = (folder / "voices" / "anna.safetensors").read_bytes()
+    assert add_voice.main(again) == 2
+    assert "is both folders" in capsys.readouterr().err
+    assert (folder / "voices" / "anna.safetensors").read_bytes() == before
+
+
+def test_a_voices_weights_go_with_it_and_one_without_gets_none(two_voices, tmp_path, capsys):
+    both, _ = two_voices
+    folder = tmp_path / "other"
+    shutil.copytree(both, folder)
+    for path in (folder / "voices").iterdir():
+        path.unlink()
+    for name, kept in (("other", 0.5), ("tone", 1)):
+        assert add_voice.main([str(both), str(folder), "--voice", name, "--megabytes", "0.25"]) == 0
+        assert json.loads(capsys.readouterr().out.splitlines()[-1])["kept"] >= kept
+    assert not (folder / "voices" / "tone.safetensors").exists()
+    needs("torch")
+    waves = [spoken(load_engine(at, "torch", "cpu", "float32"), "other") for at in (both, folder)]
+    tone = spoken(load_engine(folder, "torch", "cpu", "float32"), "tone")
+    n = min(map(len, (*waves, tone)))
+    near, far = (np.abs(waves[0][:n] - w[:n]).mean() for w in (waves[1], tone))
+    assert near < far
