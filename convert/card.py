@@ -108,7 +108,7 @@ def model_card(
 A nanospeech text-to-speech model{trained}. {readers} read the same files.
 
 ```sh
-python -m nanospeech.generate --model . --text "Hello there." --output hello.wav
+nanospeech speak --model . --text "Hello there." --output hello.wav
 ```
 
 | file | parameters | stored as |

@@ -104,7 +104,7 @@ A nanospeech text-to-speech model, {size:.1f} MB with its voices. PyTorch, MLX a
 Runtime read the same files.
 
 ```sh
-python -m nanospeech.generate --model . --text "Hello there." --output hello.wav
+nanospeech speak --model . --text "Hello there." --output hello.wav
 ```
 
 {grid(("file", "parameters", "numbers", "size"), rows)}
