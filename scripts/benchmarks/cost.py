@@ -210,7 +210,9 @@ def profiles(args: argparse.Namespace, model: str) -> list[Result]:
 
 def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m scripts.benchmarks.cost",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = p.add_argument
     add("model", nargs="?", help="release folder or Hub repository; the packaged one if not given")

@@ -27,7 +27,7 @@ TEXT = (
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = Parser("engines", __doc__ or "")
+    parser = Parser("python -m scripts.benchmarks.engines", __doc__ or "")
     parser.add_argument("--model", help="release folder (default: the voice that ships)")
     parser.add_argument("--text", default=TEXT)
     parser.add_argument("--repeats", type=int, default=3, metavar="N")

@@ -180,7 +180,9 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m scripts.benchmarks.gpu",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument(
         "--tiny", action="store_true", help="tiny sizes, to check that everything runs"

@@ -167,7 +167,9 @@ PARTS: dict[str, Callable[[str, bool], dict[str, Any]]] = {
 
 
 def main(argv: list[str] | None = None) -> int:
-    made = argparse.ArgumentParser(description=__doc__)
+    made = argparse.ArgumentParser(
+        prog="python -m scripts.benchmarks.gpu_parts", description=__doc__
+    )
     made.add_argument("part", choices=PARTS)
     made.add_argument("out")
     made.add_argument("--tiny", action="store_true")

@@ -90,7 +90,7 @@ def tenths(rows: list[tuple[int, float]]) -> list[tuple[int, float]]:
 @command
 def main(argv: list[str] | None = None) -> int:
     """Speaks, kills, goes on, and prints."""
-    parser = Parser("scripts.benchmarks.long_book", __doc__)
+    parser = Parser("python -m scripts.benchmarks.long_book", __doc__)
     parser.add_argument("--model", help="release folder; the voice that ships if not given")
     parser.add_argument("--hours", type=float, default=10.0)
     parser.add_argument("--steps", type=int, default=1)

@@ -136,7 +136,9 @@ def switches(text: str) -> list[bool]:
 
 def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m scripts.benchmarks.speech_cli",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = p.add_argument
     add("model", nargs="?", help="release folder or Hub repository; the packaged one if not given")

@@ -212,7 +212,9 @@ def run_other(spec: Spec, python: str, folder: str, timeout: float) -> dict[str,
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m scripts.benchmarks.train",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     source = made.add_mutually_exclusive_group(required=True)
     source.add_argument("--config", help="YAML file of a run")

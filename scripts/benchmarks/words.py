@@ -134,7 +134,7 @@ def main(argv: list[str] | None = None) -> int:
     from nanospeech.measure.transcription import whisper_listener
     from nanospeech.speech.speaker import Speaker
 
-    parser = Parser("scripts.benchmarks.words", __doc__)
+    parser = Parser("python -m scripts.benchmarks.words", __doc__)
     parser.add_argument("--model", help="release folder; the voice that ships if not given")
     parser.add_argument("--voice")
     parser.add_argument("--whisper", default="base", help="size or folder")

@@ -56,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
     from nanospeech.measure.transcription import whisper_listener
     from nanospeech.speech.speaker import Speaker
 
-    parser = Parser("scripts.benchmarks.words_picture", __doc__)
+    parser = Parser("python -m scripts.benchmarks.words_picture", __doc__)
     parser.add_argument("--text", required=True)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--whisper", help="size or folder; none is drawn if not given")

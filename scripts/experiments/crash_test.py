@@ -158,7 +158,9 @@ def differences(folder: Path, reference: Path, steps: int) -> list[str]:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m scripts.experiments.crash_test",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--kills", type=int, default=50, help="how often a process is killed")
     parser.add_argument("--steps", type=int, default=40, help="of each run")

@@ -260,7 +260,9 @@ def draw(rows: list[dict], out: str) -> None:
 @command
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m scripts.experiments.mup_sweep",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--shards", nargs="+", default=[], help="WebDataset tars, globs allowed")
     parser.add_argument("--csv", default="docs/mup.csv", help="results, added to")

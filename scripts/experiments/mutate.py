@@ -283,7 +283,10 @@ def report(tried: list[Mutant], every: list[Mutant]) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Faults put into the code one at a time.")
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.experiments.mutate",
+        description="Faults put into the code one at a time.",
+    )
     parser.add_argument("modules", nargs="*", metavar="MODULE", help=", ".join(MODULES))
     parser.add_argument("--sample", type=int, help="try so many, drawn from all, instead of all")
     parser.add_argument("--seed", type=int, default=0, help="of that draw")

@@ -286,7 +286,9 @@ def compared(name: str, backend: str, lines: Iterator[Line]) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.experiments.peers", description=__doc__
+    )
     parser.add_argument("folder", type=Path, help="of the checkpoints and arrays")
     peers, wrong = parser.parse_args().folder, 0
     settings = json.loads((peers / "echo_settings.json").read_text(encoding="utf-8"))["settings"]

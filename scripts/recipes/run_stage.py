@@ -217,7 +217,9 @@ def run_stage(
 @command
 def main(argv: list[str] | None = None) -> int:
     raw = argparse.RawDescriptionHelpFormatter
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    p = argparse.ArgumentParser(
+        prog="python -m scripts.recipes.run_stage", description=__doc__, formatter_class=raw
+    )
     p.add_argument("record", type=Path, help="JSON file; its log is beside it, as .log")
     p.add_argument("name", nargs="?", help="of the stage")
     p.add_argument("--needs", nargs="+", default=[], metavar="STAGE", help="what comes before it")

@@ -223,7 +223,9 @@ def part_of(value: str) -> tuple[int, int]:
 @command
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m scripts.recipes.synthesize",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("wheels", type=Path, help="folder of the unzipped wheels")
     parser.add_argument("texts", type=Path, help="a sentence a line")
