@@ -6,7 +6,7 @@ Rounds the layers of one kind alone, speaks the same sentences with the same noi
 far that is from float32: the velocity at three times of the way to the reference's mel, the final
 mel of the new speech, the tokens' lengths, and, for the vocoder, the mel of the wave that it makes
 of the reference's mel. All are relative distances (L2, of the mel after its mean is taken away).
-The last rows are whole plans of python -m convert --quantize. The last line is one JSON document.
+The last rows are whole plans of nanospeech convert --quantize. The last line is one JSON document.
 """
 
 from __future__ import annotations

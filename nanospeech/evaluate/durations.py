@@ -3,7 +3,7 @@
     nanospeech evaluate durations --shards 'data/heldout/*.tar' --held-out 0 --out docs/durations
     nanospeech evaluate durations --shards 'shards/*.tar' --model FOLDER --whisper base
 
-The prompt of each clip is another clip of its speaker. The length that nanospeech.generate would
+The prompt of each clip is another clip of its speaker. The length that nanospeech speak would
 give the clip's text is predicted, by each choice of --duration that the model has, and compared
 with the recording's: rule (the prompt's bytes a second), tokens (an aligned model's own durations),
 model (the folder's duration model) and both (their geometric mean). Nothing is spoken. Silence

@@ -30,7 +30,7 @@ KEPT = 16  # voices that a worker keeps ready
 
 @dataclass(frozen=True)
 class Settings:
-    """What a worker needs to know. Fields are the flags of evaluate.py."""
+    """What a worker needs to know. Fields are the flags of nanospeech evaluate."""
 
     wavs: Path
     metrics: tuple[str, ...]

@@ -274,7 +274,7 @@ def build_parser() -> argparse.ArgumentParser:
     p.add_argument("--out", type=Path, required=True, help="folder to write")
     p.add_argument("--speakers", nargs="+", default=[], metavar="NAME", help="only these")
     p.add_argument("--whisper", help="faster-whisper size or folder, to transcribe each clip")
-    p.add_argument("--jobs", type=int, default=cores(), help="processes")
+    p.add_argument("--jobs", type=int, default=cores(), help="processes (default: one a core)")
     p.add_argument("--ray", action="store_true", help="work on a Ray cluster, see above")
     p.add_argument("--overwrite", action="store_true", help="replace the shards in --out")
     add_fields(p, CurateOptions, {"held_out": "--hold-out"})  # its name before

@@ -5,9 +5,9 @@
 Whisper always encodes 30 seconds, so a clip of five costs as much as six such clips. Here clips are
 joined with pauses between them and transcribed at once; the transcript is divided between them by
 aligning it with their texts. A clip in which more than --again of the words differ is transcribed
-again by itself, so that no clip is dropped because of its neighbours. `curate.py --out
-data --whisper base` finds all of it in data/heard.csv and listens to nothing again. A run that was
-stopped goes on.
+again by itself, so that no clip is dropped because of its neighbours. With the same
+recordings, `nanospeech prepare curate --out data --whisper base` then finds all of it in
+data/heard.csv and listens to nothing again. A run that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, required=True, help="the heard.csv to fill")
     parser.add_argument("--whisper", default="base", help="faster-whisper size or folder")
     parser.add_argument("--again", type=float, default=0.1, help="share of words, see above")
-    parser.add_argument("--jobs", type=int, default=cores(), help="processes")
+    parser.add_argument("--jobs", type=int, default=cores(), help="processes (default: one a core)")
     return parser
 
 

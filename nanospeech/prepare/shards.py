@@ -302,7 +302,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("inputs", nargs="+", type=Path, metavar="INPUT")
     parser.add_argument("--out", type=Path, default=Path("shards"), help="their folder")
     parser.add_argument("--layout", choices=["auto", *LAYOUTS], default="auto")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)"
+    )
     parser.add_argument("--ray", action="store_true", help="work on a Ray cluster, see above")
     parser.add_argument("--overwrite", action="store_true", help="replace the shards in --out")
     add_fields(parser, ShardOptions)
