@@ -295,9 +295,14 @@ def measure(args: argparse.Namespace, people: People, rows: list[Row], path: Pat
             spoken = speaker.speak(text).wave
             heard = metrics.transcribe(whisper, spoken)
             edits, words = wer_text.word_edits(text, heard)
-            embedding = people.embed(spoken)
+            # what is silent sounds like nobody
+            embedding = None if audio.is_silent(spoken) else people.embed(spoken)
             means = {who: people.mean(who, reference.used) for who in people.of}
-            likeness = {who: float(embedding @ m) for who, m in means.items() if m is not None}
+            likeness = {
+                who: 0.0 if embedding is None else float(embedding @ m)
+                for who, m in means.items()
+                if m is not None
+            }
             row = Row(
                 prompt,
                 name,
@@ -309,7 +314,7 @@ def measure(args: argparse.Namespace, people: People, rows: list[Row], path: Pat
                 words,
                 " ".join(wer_text.leaked(text, heard, reference.text)),
                 round(likeness[name], 4),
-                max(likeness, key=lambda who: likeness[who]),
+                "" if embedding is None else max(likeness, key=lambda who: likeness[who]),
             )
             table.writerow(asdict(row))
             f.flush()

@@ -48,7 +48,8 @@ from nanospeech.release.voices import PACES, Voice, find_voice
 from nanospeech.speech.network import check_itself
 from nanospeech.text.sentences import encode
 
-from .durations_report import Row, summarize, tell_worst, write_report
+from .durations_report import MARKERS, Row, summarize, tell_worst, write_report
+from .pages import around
 
 ANYBODY = "*"
 
@@ -248,6 +249,8 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         raise InputError(f"--prompts is {args.prompts}; choose at least 1")
     if args.held_out < 0:
         raise InputError(f"--held-out is {args.held_out}; choose 0, for all clips, or more")
+    if args.doc:
+        around(args.doc, *MARKERS)
     release = open_release(args.model)
     engine = load_engine(args.model, args.backend, args.device, itself=True)
     ways = sources_of(engine, args.set_pace)

@@ -41,6 +41,7 @@ from nanospeech.speech.network import check_itself
 
 from . import steps_report
 from .items import read_texts
+from .pages import around
 from .results import digest
 
 COUNTS = (3, 4, 5, 6, 7, 8, 10, 12, 16, 32)  # evaluations
@@ -278,6 +279,9 @@ def measure(
             yield done, row
             if args.minutes is not None and time.monotonic() - began > 60 * args.minutes:
                 break
+        else:  # the workers end by themselves, and tidy up
+            pool.close()
+            pool.join()
 
 
 def sweep(args: argparse.Namespace) -> None:
@@ -286,6 +290,8 @@ def sweep(args: argparse.Namespace) -> None:
 
     for name in ("whisper", "dnsmos", "pictures"):
         metrics.check(name)
+    if args.doc:  # found wrong now, not hours later
+        around(args.doc, steps_report.BEGIN, steps_report.END)
     texts = read_texts(args.sentences, args.limit)
     release = open_release(args.model)
     own, lines = release.config, args.lines or steps_report.LINES

@@ -9,6 +9,7 @@ import shutil
 import tarfile
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from nanospeech.audio.wave import SAMPLE_RATE
 from nanospeech.errors import InputError
 from nanospeech.evaluate import cloning, cloning_report
 from nanospeech.evaluate.results import check_settings
+from nanospeech.speech.speaker import Speaker
 
 
 def pitched(hertz: float, seconds: float) -> np.ndarray:
@@ -235,6 +237,10 @@ def test_the_report_is_of_what_is_asked_alone(people, tiny_aligned, tmp_path, mo
     sentences.write_text("good evening\n")
     assert [row.text for row in measured("1")] == ["good evening"]
     assert len(cloning.rows_of(table)) == 4
+    monkeypatch.setattr(cloning.audio, "write", lambda *_: None)
+    monkeypatch.setattr(Speaker, "speak", lambda *_: SimpleNamespace(wave=np.zeros(9000, "f4")))
+    (silent,) = measured("5")
+    assert (silent.similarity, silent.nearest) == (0.0, "")
 
 
 def test_what_is_named_twice_is_measured_once_and_who_cannot_be_compared_is_not_counted(

@@ -187,6 +187,13 @@ def test_bad_input_is_one_line(args, capsys):
     assert capsys.readouterr().err.startswith("error: --")
 
 
+def test_a_page_without_markers_is_found_before_anything_is_spoken(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(steps.metrics, "check", lambda name: None)
+    assert steps.main(["--doc", str(tmp_path / "none.md"), "--out", str(tmp_path / "out")]) == 2
+    assert "none.md should hold the lines" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_development_sentences_are_thirty_and_none_is_a_test_sentence():
     def plain(path):
         return {" ".join(t.lower().split()) for t in steps.read_texts(path)}

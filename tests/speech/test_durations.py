@@ -330,6 +330,8 @@ def test_wrong_wishes_end_with_a_line(with_both, tmp_path, capsys):
     for more in (["--prompts", "0"], ["--held-out", "-1"]):
         assert durations.main(["--shards", path, *flags, *more]) == 2
         assert f"{more[0]} is {more[1]}" in capsys.readouterr().err
+    assert durations.main(["--shards", path, *flags, "--doc", str(tmp_path / "none.md")]) == 2
+    assert "none.md should hold the lines" in capsys.readouterr().err
 
 
 def test_lengths_of_voices_that_another_network_speaks_are_not_told(tmp_path, capsys):
