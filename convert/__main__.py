@@ -209,7 +209,8 @@ def main(argv: list[str] | None = None) -> int:
         from nanospeech_onnx.export import export
 
         export(output)
-    parts = [p for p in ("duration", "vocoder", "codec") if getattr(config, p)]
+    kinds = "student", "duration", "vocoder", "codec", "imitator"
+    parts = [p for p in kinds if getattr(config, p)]
     if config.licence:
         print(f"licence of the weights: {config.licence}")
     print(f"wrote model, vocab{''.join(', ' + p for p in parts)}, config and card")

@@ -106,7 +106,7 @@ def detect(path: Path) -> str:
     raise InputError(
         f"cannot tell the layout of {path}: it should be a .csv or .jsonl manifest, a .tar or a "
         f"folder of them, or a folder with metadata.csv, *{TRANSCRIPT} or X.txt beside X.wav; or "
-        "name it by --layout"
+        "name it by the --layout of nanospeech prepare shards"
     )
 
 

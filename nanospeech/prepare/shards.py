@@ -301,7 +301,12 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser("nanospeech prepare shards", __doc__)
     parser.add_argument("inputs", nargs="+", type=Path, metavar="INPUT")
     parser.add_argument("--out", type=Path, default=Path("shards"), help="their folder")
-    parser.add_argument("--layout", choices=["auto", *LAYOUTS], default="auto")
+    parser.add_argument(
+        "--layout",
+        choices=["auto", *LAYOUTS],
+        default="auto",
+        help="of each INPUT (default: auto, told from what lies there)",
+    )
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)"
     )

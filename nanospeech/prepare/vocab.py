@@ -35,8 +35,15 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser("nanospeech prepare vocab", __doc__)
     parser.add_argument("inputs", nargs="*", type=Path, metavar="INPUT")
     parser.add_argument("--out", type=Path, default=Path("vocab.txt"), help="(default: vocab.txt)")
-    parser.add_argument("--kind", choices=["chars", "phonemes"], default="chars")
-    parser.add_argument("--layout", choices=["auto", *LAYOUTS], default="auto")
+    parser.add_argument(
+        "--kind", choices=["chars", "phonemes"], default="chars", help="(default: chars)"
+    )
+    parser.add_argument(
+        "--layout",
+        choices=["auto", *LAYOUTS],
+        default="auto",
+        help="of each INPUT (default: auto, told from what lies there)",
+    )
     return parser
 
 

@@ -17,6 +17,7 @@ import torch
 from safetensors.numpy import save_file
 
 from convert import convert
+from convert.__main__ import main as convert_main
 from nanospeech import SampleOptions, Speaker, load_engine
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.evaluate.plan import usual_steps
@@ -170,8 +171,12 @@ def test_a_voice_that_is_replaced_is_no_longer_the_students(three, tmp_path):
     assert load_config(three).student is None
 
 
-def test_converting_keeps_it_packs_it_and_leaves_it_out_at_another_temperature(both, tmp_path):
+def test_converting_keeps_it_packs_it_and_leaves_it_out_at_another_temperature(
+    both, tmp_path, capsys
+):
     folder = both[0]
+    assert convert_main([str(folder), "--output", str(tmp_path / "told")]) == 0
+    assert "wrote model, vocab, student, " in capsys.readouterr().out
     convert(folder, tmp_path / "again", dtype="float32")
     assert load_config(tmp_path / "again").student == load_config(folder).student
     old, new = read_tensors(folder / STUDENT), read_tensors(tmp_path / "again" / STUDENT)
