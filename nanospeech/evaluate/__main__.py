@@ -53,7 +53,9 @@ def build_parser() -> argparse.ArgumentParser:
         "model", nargs="?", help="release folder or Hub repository; the packaged one if not given"
     )
     p.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="for all results")
-    p.add_argument("--voice", help='built-in voice, several as A,B,C, or "all"')
+    p.add_argument(
+        "--voice", help='built-in voice, several as A,B,C, or "all" (default: the model\'s own)'
+    )
     p.add_argument("--ref-audio", type=Path, help="instead of a voice, a recording to imitate")
     p.add_argument("--ref-text", help="what is said in it")
     p.add_argument(
@@ -85,19 +87,23 @@ def build_parser() -> argparse.ArgumentParser:
     p.add_argument("--compare", nargs="+", type=Path, default=[], metavar="SUMMARY",
                    help="add the rows of earlier summary.json files to the table")  # fmt: skip
     p.add_argument(
-        "--metrics", type=names, default=list(METRICS), help="some of " + ",".join(METRICS)
+        "--metrics",
+        type=names,
+        default=list(METRICS),
+        help="some of " + ",".join(METRICS) + " (default: all)",
     )
-    p.add_argument("--whisper", default="base", help="faster-whisper size or folder")
+    p.add_argument("--whisper", default="base", help="faster-whisper size or folder (base)")
     p.add_argument("--language", default="en", help="that is spoken (default: en)")
     p.add_argument("--beam", type=int, default=5, help="of Whisper (default: 5)")
     p.add_argument(
         "--speaker-model",
         default="resemblyzer",
-        help="resemblyzer, or an x-vector model of transformers: a folder or Hub repository",
+        help="resemblyzer (default), or an x-vector model of transformers: a folder or Hub"
+        " repository",
     )
     p.add_argument("--jobs", type=int, help="processes at work (default: one a core)")
     p.add_argument("--threads", type=int, default=1, help="threads of each (default: 1)")
-    p.add_argument("--backend", default="auto", help="auto, torch, mlx or onnx")
+    p.add_argument("--backend", default="auto", help="auto (default), torch, mlx or onnx")
     p.add_argument("--device", help="for example cpu, cuda or mps")
     p.add_argument("--dtype", help="float32, bfloat16 or float16")
     add_sampling(p.add_argument_group("sampling, as in nanospeech speak"), measures=True)

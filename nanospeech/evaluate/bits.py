@@ -158,8 +158,8 @@ def build_parser() -> argparse.ArgumentParser:
     add = p.add_argument
     add("model", nargs="?", help="release folder or Hub repository; the packaged one if not given")
     add("--bits", type=int, default=4, choices=BITS, help="of each kind alone (default: 4)")
-    add("--backend", default="auto", help="auto, torch or mlx, which round alike")
-    add("--texts", nargs="+", default=TEXTS, help="sentences, not longer than 10 s")
+    add("--backend", default="auto", help="auto (default), torch or mlx, which round alike")
+    add("--texts", nargs="+", default=TEXTS, help="sentences, not longer than 10 s (default: two)")
     add("--steps", type=int, help="solver steps (default: the model's own)")
     add("--seed", type=int, default=0, help="of the noise of the first sentence (default: 0)")
     return p

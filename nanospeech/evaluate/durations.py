@@ -312,7 +312,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="built-in voice for a speaker's clips, see above",
     )
     add("--set-pace", action="store_true", help="measure the paces of these voices, and write them")
-    add("--backend", default="auto", metavar="NAME")
+    add("--backend", default="auto", metavar="NAME", help="auto (default), torch, mlx or onnx")
     add("--device", help="for example cpu or cuda")
     add("--held-out", "--hold-out", type=int, default=25, help="use one clip in N; 0: all (25)")
     add("--whisper", metavar="NAME", help="leave out clips that this recogniser mishears")

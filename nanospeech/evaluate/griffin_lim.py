@@ -15,6 +15,7 @@ from nanospeech.audio import mel
 from nanospeech.audio import wave as audio
 from nanospeech.cli import Parser, command
 from nanospeech.config import AudioConfig
+from nanospeech.errors import InputError
 
 
 def invert_mel(log_mel: np.ndarray, config: AudioConfig = AudioConfig()) -> np.ndarray:
@@ -82,13 +83,15 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser("nanospeech evaluate griffin-lim", __doc__)
     parser.add_argument("source", help="a recording")
     parser.add_argument("output", help="where to write it after a trip through its mel")
-    parser.add_argument("--iterations", type=int, default=60)
+    parser.add_argument("--iterations", type=int, default=60, help="of phases (default: 60)")
     return parser
 
 
 @command
 def main(argv: list[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
+    if args.iterations < 0:
+        raise InputError(f"--iterations is {args.iterations}; choose 0 or more")
     log_mel = mel.log_mel(audio.read(args.source))
     audio.write(args.output, griffin_lim(log_mel, args.iterations))
     return 0

@@ -330,21 +330,26 @@ def build_parser() -> argparse.ArgumentParser:
     p = Parser("nanospeech evaluate steps", __doc__)
     add = p.add_argument
     add("model", nargs="?", help="release folder or Hub repository; the packaged one if not given")
-    add("--voice", help="built-in voice")
+    add("--voice", help="built-in voice (default: the model's own)")
     add("--ref-audio", help="instead of a voice, a recording to imitate")
     add("--ref-text", help="what is said in it")
-    add("--backend", default="auto", help="auto, torch, mlx or onnx")
+    add("--backend", default="auto", help="auto (default), torch, mlx or onnx")
     add("--device", default="cpu", help="for example cpu, cuda or gpu (default: %(default)s)")
-    add("--sentences", type=Path, default=SENTENCES, help="one a line; no test sentences")
+    add(
+        "--sentences",
+        type=Path,
+        default=SENTENCES,
+        help="one a line, no test sentences (default: 30 that ship)",
+    )
     add("--limit", type=int, help="only the first so many of them")
     add("--seeds", type=integers, default=[0], metavar="0,1", help="of the noise (default: 0)")
     add(
         "--lines", nargs="+", choices=steps_report.LINES, help="parts of the sweep; all if left out"
     )
-    add("--whisper", default="base", help="faster-whisper size or folder")
+    add("--whisper", default="base", help="faster-whisper size or folder (base)")
     add("--workers", type=int, default=2, help="processes of one thread each (default: 2)")
     add_pause_after(p, "stop then; the same command resumes")
-    add("--out", type=Path, default=Path("runs/steps"), help="folder of steps.csv and steps.png")
+    add("--out", type=Path, default=Path("runs/steps"), help="folder of results (%(default)s)")
     add("--raw", type=Path, help="file of all utterances (default: OUT/utterances.csv)")
     add("--doc", type=Path, help="Markdown page whose picture and table are replaced")
     return p

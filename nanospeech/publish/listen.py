@@ -335,11 +335,13 @@ def run(args: argparse.Namespace) -> int:
 def build_parser() -> argparse.ArgumentParser:
     p = Parser("nanospeech publish listen", __doc__)
     p.add_argument("--model", help="release folder; default: the voices that ship")
-    p.add_argument("--out", type=Path, default=Path("docs/listen"), help="folder to replace")
-    p.add_argument("--texts", type=Path, help="what to say, one a line")
+    p.add_argument(
+        "--out", type=Path, default=Path("docs/listen"), help="folder to replace (%(default)s)"
+    )
+    p.add_argument("--texts", type=Path, help="what to say, one a line (default: two sentences)")
     p.add_argument("--evaluation", nargs="+", type=Path, default=[], metavar="FOLDER",
                    help="of nanospeech evaluate, for the tables")  # fmt: skip
-    p.add_argument("--backends", nargs="+", default=list(BACKENDS), help="torch and mlx")
+    p.add_argument("--backends", nargs="+", default=list(BACKENDS), help="torch and mlx (both)")
     p.add_argument("--seed", type=int, default=1, help="of the noise (1)")
     return p
 

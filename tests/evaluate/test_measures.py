@@ -13,6 +13,7 @@ import pytest
 from nanospeech.audio import wave as audio
 from nanospeech.errors import DataError, InputError
 from nanospeech.evaluate import __main__ as evaluate
+from nanospeech.evaluate import griffin_lim
 from nanospeech.evaluate import report as evaluate_report
 from nanospeech.evaluate.results import Result
 from nanospeech.measure import metrics
@@ -70,6 +71,15 @@ def test_pesq_falls_with_noise():
     assert 4.6 < values[0] < 4.7 and values[0] > values[1] > values[2] >= 1
     with pytest.raises(InputError, match="silent"):
         metrics.pesq_wb(clean, np.zeros_like(clean))
+
+
+def test_a_recording_is_heard_again_through_its_mel(tmp_path, capsys):
+    path, again = tmp_path / "a.wav", tmp_path / "b.wav"
+    audio.write(path, recordings()[0])
+    assert griffin_lim.main([str(path), str(again), "--iterations", "2"]) == 0
+    assert abs(len(audio.read(again)) - len(recordings()[0])) <= 512
+    assert griffin_lim.main([str(path), str(again), "--iterations", "-1"]) == 2
+    assert "--iterations is -1" in capsys.readouterr().err
 
 
 def test_an_encoder_knows_a_person_again(arguments):
