@@ -271,7 +271,7 @@ def read_rows(path: Path, wanted: dict[str, Any]) -> list[Row]:
 def measure(
     tasks: Sequence[tuple[Cell, int, str]], args: argparse.Namespace, taught: Sequence[int]
 ) -> Iterator[tuple[int, Row]]:
-    """Runs the tasks in worker processes, in order; ends early after --minutes."""
+    """Runs the tasks in worker processes, in order; ends early after --pause-after."""
     context = multiprocessing.get_context("spawn")
     began = time.monotonic()
     with context.Pool(args.workers, prepare, (args, taught)) as pool:
@@ -299,6 +299,8 @@ def sweep(args: argparse.Namespace) -> None:
     strength = voice and voice.settings.cfg_strength
     strength = own.cfg_strength if strength is None else strength
     wanted = cells(strength, own.temperature, lines, taught, own.cfg_rescale)
+    if not wanted:
+        raise InputError(f"the model has nothing to sweep for --lines {' '.join(lines)} here")
     unique = list({cell.key: cell for cell in wanted}.values())
     rows = read_rows(args.raw, about(args, release))
     there = {(r.key, r.seed, r.text) for r in rows}
@@ -316,7 +318,9 @@ def sweep(args: argparse.Namespace) -> None:
     units = {(s, t) for s in args.seeds for t in texts}
     results = steps_report.summarize(wanted, [r for r in rows if (r.seed, r.text) in units])
     if not results:
-        raise InputError("no sentence has been spoken in every cell yet; give it more --minutes")
+        raise InputError(
+            "no sentence has been spoken in every cell yet; give it more time by --pause-after"
+        )
     args.out.mkdir(parents=True, exist_ok=True)
     steps_report.write_csv(results, args.out / "steps.csv")
     steps_report.draw(results, args.out / "steps.png")
@@ -344,7 +348,11 @@ def build_parser() -> argparse.ArgumentParser:
     add("--limit", type=int, help="only the first so many of them")
     add("--seeds", type=integers, default=[0], metavar="0,1", help="of the noise (default: 0)")
     add(
-        "--lines", nargs="+", choices=steps_report.LINES, help="parts of the sweep; all if left out"
+        "--lines",
+        nargs="+",
+        choices=steps_report.LINES,
+        metavar="LINE",
+        help=f"parts of the sweep: {', '.join(steps_report.LINES)} (default: all)",
     )
     add("--whisper", default="base", help="faster-whisper size or folder (base)")
     add("--workers", type=int, default=2, help="processes of one thread each (default: 2)")

@@ -187,6 +187,12 @@ def test_bad_input_is_one_line(args, capsys):
     assert capsys.readouterr().err.startswith("error: --")
 
 
+def test_lines_that_a_model_has_not_are_no_matter_of_time(tiny_release, monkeypatch, capsys):
+    monkeypatch.setattr(steps.metrics, "check", lambda name: None)
+    assert steps.main([str(tiny_release), "--lines", "student"]) == 2
+    assert "nothing to sweep for --lines student" in capsys.readouterr().err
+
+
 def test_a_page_without_markers_is_found_before_anything_is_spoken(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(steps.metrics, "check", lambda name: None)
     assert steps.main(["--doc", str(tmp_path / "none.md"), "--out", str(tmp_path / "out")]) == 2
