@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from math import prod
@@ -87,6 +88,22 @@ def tensors(path: Path) -> tuple[int, str]:
         return count, ", ".join(sorted({t["dtype"] for t in header.values()}))
     except (OSError, ValueError, KeyError, TypeError) as e:
         raise InputError(f"cannot read {path} as safetensors: {reason(e)}") from e
+
+
+def metadata(old: str, config: ModelConfig) -> str:
+    """The Hub's metadata that the old card has; else the weights' licence, where it is known."""
+    if there := re.match(r"---\n.*?\n---\n", old, re.S):
+        return there.group()
+    return f"---\nlicense: {config.licence}\n---\n" if config.licence else ""
+
+
+def licence(old: str, config: ModelConfig) -> str:
+    """What the old card says of the weights' licence; else its name, where it is known."""
+    if there := re.search(r"^## Licence\n\n.+\n", old, re.M):
+        return there.group()
+    if config.licence is None:
+        return ""
+    return f"## Licence\n\nThe weights are published under {config.licence}.\n"
 
 
 def about(folder: Path, config: ModelConfig) -> str:
@@ -262,13 +279,17 @@ def card(args: argparse.Namespace) -> str:
     config = ModelConfig.load(args.model / "config.json")
     notes = args.notes.read_text(encoding="utf-8").strip() + "\n" if args.notes else ""
     known = read_attributions(args.attributions)
+    there = args.model / "README.md"
+    old = there.read_text(encoding="utf-8") if there.is_file() else ""
     parts = [
+        metadata(old, config),
         about(args.model, config),
         notes,
         voices(args.model, config),
         evaluation(args.evaluation),
         training(args.run, args.record),
         data(args.data, [*args.vocoder_sources, *sources_of(args.vocoder_data)], known),
+        licence(old, config),
         LIMITS,
     ]
     return "\n".join(part for part in parts if part)

@@ -103,6 +103,31 @@ def test_the_card_says_what_the_files_say_and_no_more(tmp_path, capsys):
     assert capsys.readouterr().err.startswith("error: cannot read")
 
 
+def test_the_card_keeps_the_licence_of_the_weights(tmp_path):
+    model = Path(shutil.copytree(DEFAULT, tmp_path / "model"))
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**config, "licence": "cc-by-nc-4.0"}))
+    card = model / "README.md"
+    for old, front in (
+        ("# a card\n", "---\nlicense: cc-by-nc-4.0\n---\n\n# default"),
+        (
+            "---\nlicense: mit\nlanguage: [de]\n---\n# b\n",
+            "---\nlicense: mit\nlanguage: [de]\n---\n\n#",
+        ),
+    ):
+        card.write_text(old)
+        for _ in range(2):
+            assert model_card([str(model)]) == 0
+            assert card.read_text().startswith(front)
+            assert (
+                card.read_text().count("## Licence\n\nThe weights are published under cc-by-nc")
+                == 1
+            )
+    said = "## Licence\n\nThe weights are published under x. It allows no commercial use of them.\n"
+    card.write_text(f"# c\n\n{said}")
+    assert model_card([str(model)]) == 0 and said in card.read_text()
+
+
 def test_every_source_is_attributed():
     for about in read_attributions(ATTRIBUTIONS).values():
         assert about["title"] and about["license"] and about["kind"]
