@@ -118,7 +118,7 @@ def test_it_ships_within_bounds_and_says_where_it_is_from():
     card = (DEFAULT / "README.md").read_text(encoding="utf-8")
     for word in ("Apache-2.0", "CC BY", "consent", "Whisper", "step"):
         assert word in card
-    assert config.default_voice in VOICES and len(VOICES) == 9
+    assert config.default_voice in VOICES and len(VOICES) == 11
     for voice in VOICES:
         assert (DEFAULT / "voices" / f"{voice}.license.txt").is_file() and voice in card
         wave = audio.read(DEFAULT / "voices" / f"{voice}.flac")
