@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from .errors import InputError
 
@@ -15,6 +15,33 @@ CODECS = ("dacvae",)
 BITS = (2, 3, 4, 5, 6, 8)  # of a packed weight
 GROUP_SIZES = (32, 64, 128)
 TEXT_TAG = 1 << 24  # id of the first of EchoConfig.text_tags; no encoder has so many tokens
+LARGEST = 1 << 20  # width, or count of tokens; a damaged config asks for more than memory holds
+DEEPEST = 1024  # blocks
+GROUPS = 16  # of the position convolutions
+
+
+def check_sizes(config: Any, *names: str, least: int = 1, most: int = LARGEST) -> None:
+    """Raises InputError where a size cannot be, before a network is made of it."""
+    for name in names:
+        if not least <= (size := getattr(config, name)) <= most:
+            raise InputError(f"{name} is {size}, should be {least} to {most}")
+
+
+def check_transformer(config: DiTConfig | DurationConfig) -> None:
+    """Raises InputError where a size that both transformers have cannot be."""
+    check_sizes(config, "dim", "dim_head", "ff_mult", "text_dim", "text_num_embeds", "n_mels")
+    check_sizes(config, "depth", "heads", most=DEEPEST)
+    check_sizes(config, "conv_layers", least=0, most=DEEPEST)
+    if not 1 <= config.rope_heads <= config.heads:
+        raise InputError(f"rope_heads is {config.rope_heads}, should be 1 to {config.heads}")
+    if not 0 <= config.dropout < 1:
+        raise InputError(f"dropout is {config.dropout}, should be 0 to below 1")
+
+
+def check_groups(config: DiTConfig | DurationConfig) -> None:
+    """Raises InputError where a transformer's width is not one of its position convolutions."""
+    if config.dim % GROUPS:
+        raise InputError(f"dim is {config.dim}, should be a multiple of {GROUPS}")
 
 
 @dataclass(frozen=True)
@@ -60,17 +87,12 @@ class DiTConfig:
     def __post_init__(self):
         if self.text_upsampling not in UPSAMPLINGS:
             raise InputError(f"text_upsampling {self.text_upsampling!r}; choose from {UPSAMPLINGS}")
-        if not 1 <= self.rope_heads <= self.heads:
-            raise InputError(f"rope_heads is {self.rope_heads}, should be 1 to {self.heads}")
-        if self.patch_size < 1:
-            raise InputError(f"patch_size is {self.patch_size}, should be at least 1")
-        if self.text_positions < 1:
-            raise InputError(f"text_positions is {self.text_positions}, should be at least 1")
+        check_transformer(self)
+        check_sizes(self, "patch_size", "text_positions")
         if not 0 <= self.max_strength <= 100:
             raise InputError(f"max_strength is {self.max_strength}, should be 0 to 100")
-        if self.prompt_dim < 0:
-            raise InputError(f"prompt_dim is {self.prompt_dim}; choose 0 (none) or such as 256")
-        if self.aligner_dim and (self.text_upsampling != "aligned" or self.aligner_dim < 0):
+        check_sizes(self, "prompt_dim", "aligner_dim", least=0)
+        if self.aligner_dim and self.text_upsampling != "aligned":
             raise InputError(
                 f"aligner_dim is {self.aligner_dim} with text_upsampling {self.text_upsampling!r}; "
                 "choose 0, or with 'aligned' a width such as 256"
@@ -100,6 +122,7 @@ class DurationConfig:
     pace: float = 0.0  # power by which token durations follow the prompt's pace, 0 to 1
 
     def __post_init__(self):
+        check_transformer(self)
         if self.pooling not in POOLINGS:
             raise InputError(f"pooling {self.pooling!r}; choose from {POOLINGS}")
         if self.prompt not in PROMPTS:
@@ -130,8 +153,9 @@ class VocoderConfig:
     RENAMED: ClassVar[dict[str, str]] = {"rounds": "griffin_lim_iters"}
 
     def __post_init__(self):
-        if self.griffin_lim_iters < 0:
-            raise InputError(f"griffin_lim_iters is {self.griffin_lim_iters}, should be at least 0")
+        check_sizes(self, "dim", "intermediate_dim", "n_mels", "n_fft", "hop_length")
+        check_sizes(self, "num_layers", most=DEEPEST)
+        check_sizes(self, "griffin_lim_iters", least=0, most=1000)
 
 
 @dataclass(frozen=True)

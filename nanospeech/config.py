@@ -22,6 +22,8 @@ from .architectures import (
     StudentConfig,
     TextEncoderConfig,
     VocoderConfig,
+    check_groups,
+    check_sizes,
     check_steps,
 )
 from .errors import CheckpointError, InputError, reason
@@ -35,6 +37,7 @@ SCHEDULES = ("epss", "uniform")
 GUIDANCES = ("cfg", "cfg-zero")
 RULES = ("nanospeech", "f5")
 STEPS = 7  # of the solver, for models that were not made for another number
+MAX_FRAME_RATE = 1000  # frames of a mel a second; more of them would take hours and all memory
 TOKENIZERS = ("chars", "bytes", "phonemes", "pinyin", "echo", "pieces")
 
 
@@ -66,7 +69,10 @@ def from_dict(cls: type[T], values: dict[str, Any], where: str = "config") -> T:
             check_type(fields[name], value, where)
         built[name] = value
     try:
-        return cls(**built)  # type: ignore[return-value]
+        made = cls(**built)
+        if isinstance(made, (DiTConfig, DurationConfig)):
+            check_groups(made)
+        return made  # type: ignore[return-value]
     except (InputError, TypeError) as e:
         raise CheckpointError(f"{where}: {e}") from e
 
@@ -90,6 +96,22 @@ class AudioConfig:
     # Root mean square that prompts are scaled to, that of the training data; None only scales quiet
     # ones up, to F5-TTS's 0.1.
     prompt_rms: float | None = None
+
+    def __post_init__(self):
+        check_sizes(self, "sample_rate", least=1000, most=384_000)
+        check_sizes(self, "n_fft", "hop_length", "n_mels")
+        if self.frame_rate > MAX_FRAME_RATE:
+            raise InputError(
+                f"hop_length is {self.hop_length} at {self.sample_rate} Hz; choose one of at most"
+                f" {MAX_FRAME_RATE} frames a second"
+            )
+        if not abs(self.mel_mean) <= 1000 or not 0 < self.mel_std <= 1000:
+            raise InputError(
+                f"mel_mean is {self.mel_mean} and mel_std {self.mel_std}; choose up to 1000, and a"
+                " mel_std of more than 0"
+            )
+        if self.prompt_rms is not None and not 0 < self.prompt_rms <= 1:
+            raise InputError(f"prompt_rms is {self.prompt_rms}; choose more than 0, up to 1")
 
     @property
     def frame_rate(self) -> float:
@@ -237,7 +259,7 @@ class ModelConfig:
         """
         try:
             values = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as e:
+        except (OSError, ValueError, RecursionError) as e:
             raise CheckpointError(f"cannot read {path}: {reason(e)}") from e
         return from_dict(ModelConfig, values, str(path))
 

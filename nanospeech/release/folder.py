@@ -289,6 +289,11 @@ def load_config(folder: str | Path) -> ModelConfig:
         mels["vocoder"] = config.vocoder.n_mels
     if len(set(mels.values())) > 1:
         raise CheckpointError(f"the parts in {folder} disagree on n_mels: {mels}")
+    if config.vocoder and config.vocoder.hop_length != (hop := config.audio.hop_length):
+        raise CheckpointError(
+            f"the parts in {folder} disagree on hop_length: audio has {hop}, the vocoder"
+            f" {config.vocoder.hop_length}; speech would come out at another speed"
+        )
     return config
 
 

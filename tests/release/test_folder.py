@@ -116,6 +116,8 @@ def test_config_survives_the_disk(tmp_path):
         ({"dit": {"text_upsampling": "magic"}}, "none.*average.*aligned"),
         ({"tokenizer": "words"}, "chars.*bytes.*phonemes"),
         ({"audio": {"n_mels": 80}}, "disagree on n_mels"),
+        ({"audio": {"hop_length": 300}}, "disagree on hop_length: audio has 300, the vocoder 256"),
+        ({"vocoder": {"hop_length": 128}}, "disagree on hop_length"),
     ],
 )
 def test_config_is_strict(folder, change, word):
@@ -127,7 +129,36 @@ def test_config_is_strict(folder, change, word):
         checkpoint.load_config(folder)
 
 
-@pytest.mark.parametrize("content", ["{", "[]", "\x00", '"text"'])
+@pytest.mark.parametrize(
+    ("section", "change", "word"),
+    [
+        ("audio", {"sample_rate": 0}, "sample_rate is 0"),
+        ("audio", {"hop_length": 0}, "hop_length is 0"),
+        ("audio", {"hop_length": 1}, "1000 frames a second"),
+        ("audio", {"mel_std": 0.0}, "mel_std"),
+        ("audio", {"mel_mean": float("nan")}, "mel_mean is nan"),
+        ("audio", {"prompt_rms": -0.1}, "prompt_rms"),
+        ("dit", {"dim": -16}, "dim is -16"),
+        ("dit", {"dim": 10**30}, "dim is 10{30}"),
+        ("dit", {"dim": 24}, "multiple of 16"),
+        ("dit", {"depth": 10**9}, "depth is 10{9}"),
+        ("dit", {"text_dim": 0}, "text_dim is 0"),
+        ("dit", {"dropout": float("inf")}, "dropout is inf"),
+        ("duration", {"heads": -1}, "heads is -1"),
+        ("duration", {"conv_layers": 10**9}, "conv_layers"),
+        ("vocoder", {"hop_length": 0}, "hop_length is 0"),
+        ("vocoder", {"num_layers": 10**9}, "num_layers"),
+    ],
+)
+def test_sizes_that_no_network_has(folder, section, change, word):
+    values = json.loads((folder / "config.json").read_text())
+    values[section] |= change
+    (folder / "config.json").write_text(json.dumps(values))
+    with pytest.raises(CheckpointError, match=word):
+        checkpoint.load_config(folder)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "\x00", '"text"', "[" * 100_000])
 def test_config_that_is_no_config(folder, content):
     (folder / "config.json").write_text(content)
     with pytest.raises(CheckpointError, match=r"config\.json"):

@@ -163,7 +163,7 @@ def test_what_can_not_be_an_imitator_is_told(both, tmp_path, tiny_aligned, monke
         convert(folder, tmp_path / "x", imitator=tiny_aligned)
     other = Path(shutil.copytree(alone, tmp_path / "other"))
     audio = json.loads((other / "config.json").read_text())["audio"]
-    change(other, audio=audio | {"hop_length": 300})
+    change(other, audio=audio | {"n_fft": 2048})
     with pytest.raises(InputError, match="different mels"):
         convert(folder, tmp_path / "x", imitator=other)
     for there in (other, other / "imitator"):
