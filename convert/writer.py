@@ -6,11 +6,12 @@ import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from nanospeech.config import ModelConfig
-from nanospeech.errors import InputError
+from nanospeech.config import ModelConfig, QuantizationConfig
+from nanospeech.errors import CheckpointError, InputError
 from nanospeech.release import sharded
 from nanospeech.release.folder import (
     CODEC,
@@ -32,6 +33,7 @@ from nanospeech.release.quantization import (
     plan,
     stored,
 )
+from nanospeech.release.tensors import NOT_FINITE, is_finite
 
 from .lazy import read_lazily, shapes_of
 
@@ -85,16 +87,48 @@ def write_release(
         with sharded.ShardWriter(path, sharded.write_whole, sharded.SHARD_BYTES) as out:
             for name in sorted(tensors):
                 one = {name: tensors[name].float().numpy()}
-                packed = pack_layers(one, getattr(q, part, {}), q.group_size) if q else one
-                floats = {
-                    n: t if isinstance(t, PackedWeight) else t.astype(kind)
-                    for n, t in packed.items()
-                }
-                for stored_name, array in stored(floats).items():
+                for stored_name, array in as_stored(one, q, part, kind).items():
+                    check_finite(stored_name, array, one[name], path)
                     out.add(stored_name, array)
     for part in PARTS.keys() - parts.keys():  # of an earlier conversion into the same folder
         sharded.remove(folder / file_of(part))
     config.save(folder / CONFIG)
+
+
+def as_stored(
+    tensors: Mapping[str, np.ndarray], q: QuantizationConfig | None, part: str, kind: str
+) -> dict[str, np.ndarray]:
+    """Tensors of a part, float32, as they are written: packed, or of a type."""
+    with np.errstate(over="ignore", invalid="ignore"):  # check_finite tells
+        packed = pack_layers(tensors, getattr(q, part, {}), q.group_size) if q else tensors
+        return stored(
+            {n: t if isinstance(t, PackedWeight) else t.astype(kind) for n, t in packed.items()}
+        )
+
+
+def check_finite(name: str, array: np.ndarray, source: np.ndarray, path: Path) -> None:
+    """Refuses a tensor that is no numbers, or whose numbers its type has not.
+
+    Args:
+        name: of what is written.
+        array: that.
+        source: float32, what it was made of.
+        path: of the file.
+
+    Raises:
+        CheckpointError: the checkpoint's own are none.
+        InputError: they are too large for the type.
+    """
+    if is_finite(array):
+        return
+    if not is_finite(source):
+        raise CheckpointError(
+            f"{name} of the checkpoint {NOT_FINITE}; take an earlier checkpoint of its training"
+        )
+    raise InputError(
+        f"{name} has numbers up to {np.abs(source).max():.3g}, too large for {path.name} in"
+        f" {array.dtype}; add --dtype float32, and no --quantize"
+    )
 
 
 def file_of(part: str) -> str:

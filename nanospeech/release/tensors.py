@@ -23,6 +23,7 @@ PACKED = (
     "holds packed weights: name the release folder that they were made from, or give this one the"
     " config.json that it came with"
 )
+NOT_FINITE = "holds infinities or no numbers (NaN), and would speak noise"
 
 
 def tensor_shapes(path: str | Path) -> dict[str, tuple[int, ...]]:
@@ -52,12 +53,20 @@ def read_tensors(path: str | Path, packed: bool = False) -> dict[str, np.ndarray
         float32 and float16 as they are stored; bfloat16, which NumPy lacks, as float32.
 
     Raises:
-        CheckpointError: missing, truncated or not safetensors, or of another type.
+        CheckpointError: missing, truncated or not safetensors, of another type, or not numbers, as
+            of training that went astray.
     """
     tensors = {}
     for file, names in sharded.files_of(Path(path)).items():
-        tensors |= read_file(file, packed, names)
+        tensors |= (read := read_file(file, packed, names))
+        if odd := sorted(n for n, t in read.items() if not is_finite(t)):
+            raise CheckpointError(f"{file} {NOT_FINITE}: {some(odd)}")
     return tensors
+
+
+def is_finite(array: np.ndarray) -> bool:
+    """Whether all of an array are numbers; codes of packed weights always are."""
+    return array.dtype.kind != "f" or bool(np.isfinite(array).all())
 
 
 def read_file(path: Path, packed: bool, expected: set[str] | None) -> dict[str, np.ndarray]:

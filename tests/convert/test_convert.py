@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import shutil
 
 import numpy as np
@@ -78,6 +79,31 @@ def test_float16_is_the_default(runs, golden, tmp_path):
     for name in ("model", "duration", "vocoder"):
         tensors = load_file(tmp_path / "out" / f"{name}.safetensors")
         assert {t.dtype for t in tensors.values()} == {np.dtype(np.float16)}
+
+
+@pytest.mark.parametrize(
+    ("value", "options", "word"),
+    [
+        (float("nan"), [], "checkpoint.*NaN"),
+        (float("inf"), ["--dtype", "float32"], "checkpoint.*NaN"),
+        (1e5, [], "too large.*float16.*--dtype float32"),
+        (1e9, ["--quantize", "8", "--dtype", "float32"], "too large.*no --quantize"),
+    ],
+)
+def test_weights_that_cannot_be_stored_are_refused(
+    runs, golden, tmp_path, capsys, value, options, word
+):
+    state = torch.load(runs / "speech" / "step_00000003.pt", weights_only=True)
+    name = "transformer.transformer_blocks.0.attn.to_q.weight"
+    state["ema_state_dict"][name][0, 0] = value
+    (tmp_path / "speech").mkdir()
+    torch.save(state, tmp_path / "speech" / "step_00000003.pt")
+    shutil.copytree(runs / "duration", tmp_path / "duration")
+    assert release(tmp_path, golden, tmp_path / "out", *options) == 2
+    assert re.search(word, capsys.readouterr().err)
+    if value == 1e5:
+        assert release(tmp_path, golden, tmp_path / "out", "--dtype", "float32") == 0
+        assert load_file(tmp_path / "out" / "model.safetensors")[name][0, 0] == value
 
 
 def test_upstream_checkpoint_with_averaged_weights_converts(golden, tmp_path):

@@ -245,6 +245,18 @@ def test_integers_are_no_weights(tmp_path):
         read_tensors(tmp_path / "t.safetensors")
 
 
+@pytest.mark.parametrize("name", ["model", "duration", "vocoder"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_that_are_no_numbers_are_refused(folder, name, value):
+    path = folder / f"{name}.safetensors"
+    tensors = load_file(path)
+    odd = max(tensors)
+    tensors[odd].flat[-1] = value
+    save_file(tensors, path)
+    with pytest.raises(CheckpointError, match=rf"{name}\.safetensors .*NaN.*{odd}"):
+        checkpoint.open_release(folder).weights(path.name)
+
+
 class Bomb:
     def __reduce__(self):
         return (os.mkdir, ("unpickled",))
