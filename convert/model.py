@@ -115,12 +115,24 @@ def read(
     if "sampling" in source.config:
         sampling = source.config["sampling"]
         if isinstance(sampling, Mapping) and "voices" in sampling:
-            voices = tuple(map(str, sampling["voices"]))
+            voices = voices_of(sampling, path)
             sampling = {k: v for k, v in sampling.items() if k != "voices"}
         config = sampled(config, sampling, f"{path}: sampling")
     kept = {k: source.config[k] for k in ("imitates", "rules") if k in source.config}
     config = dataclasses.replace(config, **kept)
     return Model(config, tokenizer, {"model": source.tensors}, source.step, voices=voices)
+
+
+def voices_of(sampling: Mapping[str, Any], path: str | Path) -> tuple[str, ...]:
+    """The voices that a student was taught by name.
+
+    Raises:
+        CheckpointError: no list of names.
+    """
+    voices = sampling.get("voices") or ()
+    if not isinstance(voices, (list, tuple)) or any(type(name) is not str for name in voices):
+        raise CheckpointError(f"{path}: sampling.voices should be a list of names, got {voices!r}")
+    return tuple(voices)
 
 
 SAMPLING = ("steps", "step_counts", "temperature", "cfg_strength", "cfg_rescale", "default_voice")
@@ -193,9 +205,10 @@ def add_student(
     source = read_source(find_checkpoint(path), weights)
     dit = network_config(source, path, "dit", DiTConfig, dit_config_from_shapes)
     sampling = source.config.get("sampling")
-    if not dit.max_strength or not isinstance(sampling, Mapping):
+    taught_steps = ("steps", "step_counts")
+    if not (dit.max_strength and isinstance(sampling, Mapping) and {*taught_steps} <= {*sampling}):
         raise CheckpointError(f"{path} is no student; name a run of nanospeech train distill")
-    voices = sampling.get("voices", ())
+    voices = voices_of(sampling, path)
     if not voices and (sampling.get("default_voice") or not config.imitates):
         raise InputError(
             f"{path} knows a single voice, or recordings, which {config.name} does not imitate;"
@@ -214,7 +227,7 @@ def add_student(
             f"{path} was taught guidance up to {dit.max_strength:g}; {config.name} speaks with"
             f" {strength:g}"
         )
-    values = {k: sampling[k] for k in ("steps", "step_counts")}
+    values = {k: sampling[k] for k in taught_steps}
     values |= {k: sampling[k] for k in ("cfg_strength", "cfg_rescale") if k in sampling}
     if named is not None and voices:
         raise InputError(f"{path} was taught {', '.join(voices)} by name; leave out student_voices")

@@ -25,6 +25,7 @@ from .lazy import LazyTensors, read_checkpoint, read_lazily, read_metadata
 AVERAGED = ("ema_state_dict", "ema_model_state_dict", "average")
 RAW = ("model_state_dict", "state_dict")
 SUFFIXES = (".safetensors", ".pt", ".pth", ".bin")
+GUIDED = "model_guidance"
 EXPORT = "export.json"  # of step_N.weights/, beside its shards
 
 
@@ -79,17 +80,47 @@ def read_source(path: str | Path, weights: str = "ema") -> Source:
         raise CheckpointError(f"{path} holds a {type(state).__name__}, not a state dict")
     order = (AVERAGED if weights == "ema" else ()) + RAW
     inner = next((state[k] for k in order if isinstance(state.get(k), Mapping)), state)
-    step, config = state.get("step"), dict(state.get("config") or {})
+    step, config = state.get("step"), dict(stated(state, "config", path))
     tensors = clean(inner)
     if any(".lora_A." in name for name in tensors):
         tensors = merge_adapters(tensors, state, config, path)
     return Source(
         tensors,
         config,
-        list(state.get("vocab") or []),
-        int(step) if isinstance(step, (int, Tensor)) else None,
-        bool(((state.get("run") or {}).get("loss") or {}).get("model_guidance")),
+        tokens_of(state, path),
+        step if type(step) is int else whole_number(step),
+        bool(stated(stated(state, "run", path), "loss", path).get(GUIDED)),
     )
+
+
+def stated(state: Mapping[str, Any], name: str, path: Path) -> Mapping[str, Any]:
+    """What a checkpoint says beside its tensors, empty where it says nothing.
+
+    Raises:
+        CheckpointError: it is of another type.
+    """
+    value = {} if state.get(name) is None else state[name]
+    if not isinstance(value, Mapping):
+        raise CheckpointError(f"{path}: {name} should be a mapping, got {type(value).__name__}")
+    return value
+
+
+def tokens_of(state: Mapping[str, Any], path: Path) -> list[str]:
+    """The vocabulary of a checkpoint, empty where it carries none.
+
+    Raises:
+        CheckpointError: it is no list of tokens.
+    """
+    vocab = [] if state.get("vocab") is None else state["vocab"]
+    if not isinstance(vocab, (list, tuple)) or any(type(token) is not str for token in vocab):
+        raise CheckpointError(f"{path}: vocab should be a list of tokens; name its vocab.txt")
+    return list(vocab)
+
+
+def whole_number(step: Any) -> int | None:
+    """A step that was saved as a tensor; None for what is none."""
+    one = isinstance(step, Tensor) and step.numel() == 1 and not step.is_floating_point()
+    return int(step) if one else None
 
 
 def find_checkpoint(path: str | Path) -> Path:
@@ -143,7 +174,7 @@ def merge_adapters(
 def clean(state: Mapping[str, Any]) -> Mapping[str, Tensor]:
     """Tensors under their published names: wrappers' prefixes and mel buffers removed."""
     names = {}
-    for old in state:
+    for old in (name for name in state if isinstance(name, str)):
         new = old
         for prefix in ("ema_model.", "module.", "_orig_mod."):
             new = new.removeprefix(prefix)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nanospeech.config import ModelConfig, QuantizationConfig
+from nanospeech.config import ModelConfig, QuantizationConfig, from_dict, to_dict
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.release import sharded
 from nanospeech.release.folder import (
@@ -77,7 +77,12 @@ def write_release(
 
     A tensor is read, packed and written before the next: memory holds one file's worth. A text
     encoder is written in float32: its numbers may be too large for float16.
+
+    Raises:
+        InputError: numbers that are too large for the type.
+        CheckpointError: tensors that are no floats, or a config that could not be read again.
     """
+    from_dict(ModelConfig, to_dict(config))  # a checkpoint's own settings may be of any type
     folder.mkdir(parents=True, exist_ok=True)
     q = config.quantization
     for part, tensors in parts.items():
@@ -86,13 +91,28 @@ def write_release(
         kind = "float32" if part in ENCODER else dtype
         with sharded.ShardWriter(path, sharded.write_whole, sharded.SHARD_BYTES) as out:
             for name in sorted(tensors):
-                one = {name: tensors[name].float().numpy()}
+                one = {name: floats_of(name, tensors[name])}
                 for stored_name, array in as_stored(one, q, part, kind).items():
                     check_finite(stored_name, array, one[name], path)
                     out.add(stored_name, array)
     for part in PARTS.keys() - parts.keys():  # of an earlier conversion into the same folder
         sharded.remove(folder / file_of(part))
     config.save(folder / CONFIG)
+
+
+def floats_of(name: str, tensor: Tensor) -> np.ndarray:
+    """A tensor as float32.
+
+    Raises:
+        CheckpointError: it holds integers, which may be codes of another project's quantisation.
+    """
+    if not tensor.is_floating_point() or tensor.layout != torch.strided or tensor.is_meta:
+        kind = str(tensor.dtype if tensor.layout == torch.strided else tensor.layout)
+        raise CheckpointError(
+            f"{name} of the checkpoint is {kind.removeprefix('torch.')}, not plain floats; take the"
+            " weights as they were trained, not quantised ones"
+        )
+    return tensor.float().numpy()
 
 
 def as_stored(

@@ -82,6 +82,44 @@ def test_float16_is_the_default(runs, golden, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"config": ["dit"]}, "config should be a mapping, got list"),
+        ({"vocab": [0, 1, 2]}, "vocab should be a list of tokens"),
+        ({"run": {"loss": 5}}, "loss should be a mapping, got int"),
+        ({"language": 5}, "language should be str"),
+        ({"imitates": "yes"}, "imitates should be bool"),
+        ({"sampling": {"voices": "anna"}}, "voices should be a list of names"),
+    ],
+)
+def test_what_a_checkpoint_says_of_itself_has_a_type(runs, tmp_path, capsys, change, word):
+    state = torch.load(runs / "speech" / "step_00000003.pt", weights_only=True)
+    within = change.keys() - state.keys()  # settings of its config
+    (state["config"] if within else state).update(change)
+    torch.save(state, tmp_path / "odd.pt")
+    assert main([str(tmp_path / "odd.pt"), "--output", str(tmp_path / "out")]) == 2
+    assert re.search(word, capsys.readouterr().err)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("made", "word"),
+    [
+        (lambda t: t.mul(100).to(torch.int8), "int8, not plain floats"),
+        (lambda t: t > 0, "bool, not plain floats"),
+        (lambda t: t.to_sparse(), "sparse_coo, not plain floats"),
+    ],
+)
+def test_weights_that_are_no_floats_are_refused(runs, tmp_path, capsys, made, word):
+    state = torch.load(runs / "speech" / "step_00000003.pt", weights_only=True)
+    name = "transformer.proj_out.weight"
+    state["ema_state_dict"][name] = made(state["ema_state_dict"][name])
+    torch.save(state, tmp_path / "odd.pt")
+    assert main([str(tmp_path / "odd.pt"), "--output", str(tmp_path / "out")]) == 2
+    assert f"{name} of the checkpoint is {word}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("value", "options", "word"),
     [
         (float("nan"), [], "checkpoint.*NaN"),
