@@ -12,9 +12,10 @@ from torch import Tensor
 
 from nanospeech.config import ModelConfig, VocoderConfig, current_names, from_dict
 from nanospeech.errors import CheckpointError
-from nanospeech.release.folder import VOCODER, open_release
+from nanospeech.release import quantization
+from nanospeech.release.folder import VOCODER
 from nanospeech.release.shapes import vocoder_config_from_shapes
-from nanospeech.release.tensors import check_tensors
+from nanospeech.release.tensors import check_tensors, read_tensors
 
 from .lazy import shapes_of
 from .source import Source, read_source
@@ -63,7 +64,8 @@ def unpacked(path: Path) -> Source | None:
     q = ModelConfig.load(stated).quantization
     if q is None or not q.vocoder:
         return None
-    arrays = open_release(path.parent).weights(VOCODER)
+    packed = quantization.joined(read_tensors(path, True), q.vocoder, q.group_size, path)
+    arrays = quantization.unpacked(packed)
     return Source({n: torch.tensor(t) for n, t in arrays.items()}, {}, [])
 
 
