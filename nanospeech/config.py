@@ -320,8 +320,8 @@ class SampleOptions:
             raise InputError(
                 f"schedule {self.schedule!r} not known; choose from {', '.join(SCHEDULES)}"
             )
-        if self.steps is not None and not 1 <= self.steps <= 1000:
-            raise InputError(f"steps is {self.steps}; choose 1 to 1000")
+        if self.steps is not None and not (1 <= self.steps <= 1000 and self.steps % 1 == 0):
+            raise InputError(f"steps is {self.steps}; choose 1 to 1000, a whole number")
         if self.cfg_strength is not None and not 0 <= self.cfg_strength <= 100:
             raise InputError(f"cfg_strength is {self.cfg_strength}; choose 0 to 100")
         if self.guidance not in GUIDANCES:

@@ -290,8 +290,8 @@ def check_reference(
         listens: whether a recording's words are listened for where they are not given.
 
     Raises:
-        InputError: a reference without words or with a voice, or a file that is missing or too
-            long.
+        InputError: a reference without words or with a voice, samples that are no floats, or a
+            file that is missing or too long.
     """
     if listens and ref_audio is not None and ref_text is None:
         if voice is not None:
@@ -308,6 +308,11 @@ def check_reference(
         raise InputError("the reference's text is empty; write down what is said in the recording")
     if not isinstance(ref_audio, np.ndarray):
         audio.check_length(ref_audio, MAX_REFERENCE)
+    elif ref_audio.dtype.kind != "f":
+        raise InputError(
+            f"the reference's samples are {ref_audio.dtype}, should be floats in -1 to 1; divide"
+            " those of 16 bits by 32768"
+        )
 
 
 def make_prompt(wave: np.ndarray, text: str, config: ModelConfig, tokenizer: Tokenizer) -> Prompt:

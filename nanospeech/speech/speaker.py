@@ -111,8 +111,9 @@ class Speaker:
         self.duration, self.durations = wanted.duration, choose_durations(engine, wanted.duration)
         self.aligner = choose_aligner(engine, aligner)
         if not isinstance(ref_audio, np.ndarray):
-            ref_audio = audio.centred(audio.read(ref_audio, self.sample_rate, MAX_REFERENCE))
-        prompt = any_prompt(engine, ref_audio, ref_text or "", found is not None and found.is_own)
+            ref_audio = audio.read(ref_audio, self.sample_rate, MAX_REFERENCE)
+        wave, own = audio.centred(ref_audio), found is not None and found.is_own
+        prompt = any_prompt(engine, wave, ref_text or "", own)
         self.tokenizer = tokenizer_of(engine.tokenizer, output.lexicon, output.language)
         self.prompt = dataclasses.replace(prompt, settings=settings)
         self.level = Leveller(self.sample_rate, output.loudness, settings.loudness)

@@ -211,6 +211,7 @@ def test_shared_frames_follow_the_weights():
         ({"method": "heun"}, "euler, midpoint, rk4"),
         ({"schedule": "cosine"}, "epss, uniform"),
         ({"steps": 0}, "1 to 1000"),
+        ({"steps": 2.5}, "a whole number"),
         ({"cfg_strength": -1.0}, "0 to 100"),
         ({"sway_sampling_coef": -2.0}, "-1 to 1.75"),
         ({"guidance": "apg"}, "cfg, cfg-zero"),

@@ -272,6 +272,7 @@ def test_characters_unknown_to_the_model_are_no_crash(caplog):
         ({"wave": sound(61)}, "longer than 60"),
         ({"wave": np.full(RATE, np.nan, "f4")}, "finite"),
         ({"wave": np.zeros((RATE, 2), "f4")}, "one channel"),
+        ({"wave": (sound(3) * 32768).astype(np.int16)}, "int16, should be floats"),
         ({"ref_text": None}, "no text, only audio"),
         ({"ref_text": " "}, "text is empty"),
         ({"ref_text": "far too many words " * 30}, "cannot be said"),
@@ -287,6 +288,12 @@ def test_wrong_wishes_are_input_errors(wrong, message):
         speaker(**wrong)
     with pytest.raises(InputError, match="no audio, only text"):
         Speaker(EchoEngine(), ref_text="x")  # type: ignore[arg-type]
+
+
+def test_an_offset_of_samples_is_taken_off_as_that_of_a_file():
+    plain, moved = (speaker(wave=sound(3) + np.float32(offset)) for offset in (0.0, 0.05))
+    assert plain.prompt.mel.shape == moved.prompt.mel.shape
+    assert np.abs(plain.prompt.mel - moved.prompt.mel).mean() < 0.01
 
 
 STRANGER = "does not imitate"
