@@ -44,6 +44,8 @@ from .writer import check_release, is_release, quantized, write_release
 log = logging.getLogger("nanospeech")
 
 OWN = "own"  # the module of this project's checkpoints
+# of --onnx: a graph names places in the weights of its own conversion
+GRAPHS = ("velocity", "tokens", "text", "means", "log_durations", "student", "duration", "vocoder")
 
 
 def convert(
@@ -229,6 +231,7 @@ def write(read: Model, folder: Path, o: ConvertOptions) -> None:
     voices = o.voices or read.file("voices")
     try:
         dtype = o.dtype or read.dtype
+        remove(folder, [f"{name}.onnx" for name in GRAPHS])  # of an earlier conversion
         write_release(folder, read.config, read.parts, dtype)
         read.tokenizer.save(folder / "vocab.txt")
         write_encoder(read, folder)

@@ -12,6 +12,7 @@ import onnxruntime
 import pytest
 
 from convert.__main__ import main as convert_main
+from convert.converter import GRAPHS
 from nanospeech.architectures import EchoConfig, StudentConfig
 from nanospeech.config import ModelConfig
 from nanospeech.errors import BackendError, CheckpointError
@@ -19,6 +20,7 @@ from nanospeech.load import find_backend, load_engine, open_release, pick_backen
 from nanospeech_mlx.backend import MlxBackend
 from nanospeech_onnx import layers, session
 from nanospeech_onnx.engine import OnnxEngine
+from nanospeech_onnx.export import export
 from nanospeech_onnx.graph import BATCH, TOKENS, Graph
 from nanospeech_torch import backend as torch_backend
 
@@ -140,6 +142,16 @@ def test_exported_graphs_compute_the_same_from_the_folders_own_weights(
     assert np.abs(got - wanted).max() <= 1e-5
     (out,) = onnxruntime.InferenceSession(folder / "vocoder.onnx").run(None, {"mel": x})
     assert np.abs(out - engine.module("vocoder.safetensors").session(mel=x)[0]).max() <= 1e-4
+
+
+def test_graphs_go_with_the_weights_that_they_are_of(tiny_aligned, tmp_path):
+    folder = tmp_path / "made"
+    given = [str(tiny_aligned), "--output", str(folder)]
+    assert convert_main([*given, "--onnx"]) == 0
+    (folder / "mine.onnx").write_bytes(b"of another program")
+    assert convert_main([*given, "--dtype", "float32"]) == 0
+    assert [p.name for p in folder.glob("*.onnx")] == ["mine.onnx"]
+    assert {p.stem for p in export(folder)} <= set(GRAPHS)
 
 
 def test_weights_of_8_bits_are_exported_and_of_4_refused(make_release, tmp_path, capsys):
