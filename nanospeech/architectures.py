@@ -222,9 +222,21 @@ class EchoConfig:
     max_speaker: int = 384
 
     def __post_init__(self):
+        widths = ("dim", "ff_dim", "text_dim", "text_ff_dim", "speaker_dim", "speaker_ff_dim")
+        check_sizes(self, *widths, "latent_dim", "text_vocab", "time_dim", "adaln_rank")
+        check_sizes(self, "latent_patch", "speaker_patch", most=DEEPEST)
+        check_sizes(self, "max_latents", "max_text", "max_speaker")
+        check_sizes(self, "depth", "heads", "text_heads", "speaker_heads", most=DEEPEST)
+        check_sizes(self, "text_depth", "speaker_depth", least=0, most=DEEPEST)
+        check_sizes(self, "text_input", least=0)
+        if not 0 < self.speaker_scale <= 1000 or not 0 < self.eps < 1:
+            raise InputError(
+                f"speaker_scale is {self.speaker_scale} and eps {self.eps}; choose more than 0, up"
+                " to 1000 and below 1"
+            )
         for part in ("", "text_", "speaker_"):
             heads, dim = getattr(self, f"{part}heads"), getattr(self, f"{part}dim")
-            if heads < 1 or dim % heads or dim // heads % 2:
+            if dim % heads or dim // heads % 2:
                 raise InputError(
                     f"{part}dim is {dim} and {part}heads {heads}; choose a width that is an even"
                     " multiple of the heads"
@@ -246,14 +258,13 @@ class EchoConfig:
                 f"text_tags is {list(self.text_tags)}; they are for networks that read another"
                 " encoder's states (text_input): put them into the vocabulary of this one"
             )
-        if self.text_window < 0 or (self.text_window and (self.continues or not self.text_depth)):
+        if not 0 <= self.text_window <= LARGEST or (
+            self.text_window and (self.continues or not self.text_depth)
+        ):
             raise InputError(
                 f"text_window is {self.text_window}; choose more than 0 for a network that reads"
                 " tokens by itself (text_depth) and continues nothing, else 0"
             )
-        for name in ("latent_patch", "speaker_patch"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}, should be at least 1")
         if self.continues and self.latent_patch > 1:
             raise InputError("a network that continues has a latent_patch of 1")
 
@@ -293,11 +304,18 @@ class CodecConfig:
     latent_dim: int = 128
 
     def __post_init__(self):
+        check_sizes(self, "sample_rate", "encoder_dim", "hidden_dim", "decoder_dim", "latent_dim")
         for name in ("encoder_rates", "decoder_rates"):
             rates = getattr(self, name)
-            if not rates or any(type(r) is not int or not 1 <= r <= 64 for r in rates):
-                raise InputError(f"{name} is {rates}; choose strides of 1 to 64")
+            odd = any(type(r) is not int or not 1 <= r <= 64 for r in rates)
+            if not 1 <= len(rates) <= 8 or odd:
+                raise InputError(f"{name} is {rates}; choose up to 8 strides of 1 to 64")
             object.__setattr__(self, name, tuple(rates))
+        if self.decoder_dim < 2 ** len(self.decoder_rates):
+            raise InputError(
+                f"decoder_dim is {self.decoder_dim}; each of {len(self.decoder_rates)} strides"
+                " halves it"
+            )
         if self.kind not in CODECS:
             raise InputError(f"kind {self.kind!r}; choose from {', '.join(CODECS)}")
 

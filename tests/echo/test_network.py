@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from nanospeech.architectures import EchoConfig, EchoOptions
-from nanospeech.config import ModelConfig, SampleOptions
+from nanospeech.architectures import CodecConfig, EchoConfig, EchoOptions
+from nanospeech.config import ModelConfig, SampleOptions, from_dict
 from nanospeech.engine.echo_sampling import end_of, rescaled
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.load import load_engine
@@ -255,6 +255,26 @@ def test_echo_reads_text_as_the_original_does():
     }
     for text, wanted in texts.items():
         assert read(text).tolist() == [0, *wanted.encode()]
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong", "word"),
+    [
+        (EchoConfig, {"ff_dim": -1}, "ff_dim is -1"),
+        (EchoConfig, {"dim": 10**30}, "dim is 10{30}"),
+        (EchoConfig, {"depth": 10**9}, "depth is 10{9}"),
+        (EchoConfig, {"latent_patch": 0}, "latent_patch is 0"),
+        (EchoConfig, {"max_latents": 0}, "max_latents is 0"),
+        (EchoConfig, {"speaker_scale": 0.0}, "speaker_scale is 0"),
+        (CodecConfig, {"decoder_rates": [2] * 99}, "up to 8 strides"),
+        (CodecConfig, {"decoder_dim": 3}, "decoder_dim is 3"),
+        (CodecConfig, {"sample_rate": 0}, "sample_rate is 0"),
+    ],
+)
+def test_sizes_that_no_network_has_are_refused(kind, wrong, word):
+    values = {"text_input": 8, **wrong} if kind is EchoConfig else wrong
+    with pytest.raises(CheckpointError, match=word):
+        from_dict(kind, values)
 
 
 def test_configs_survive_json(tmp_path):
