@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from nanospeech.text.tokenizer import pad_tokens
 
 from .latents import latents_of, rule_latents
 
+log = logging.getLogger("nanospeech")
 MODEL_SPEEDS = (0.8, 1.0)  # beyond them a model drops and slurs words (docs/output.md)
 MIN_SPEECH = 0.35  # seconds of new speech; without it "Hi." comes out clipped
 # Seconds. A text lasts at least this plus half of the rule's estimate: single words are slow.
@@ -58,6 +60,25 @@ class Lengths:
 def model_speed(speed: float) -> float:
     """The speed at which the model itself speaks; its mel is stretched by what is left."""
     return min(max(speed, MODEL_SPEEDS[0]), MODEL_SPEEDS[1])
+
+
+def own_speed(config: ModelConfig, speed: float) -> float:
+    """The speed at which a model is asked to speak.
+
+    Latents cannot be stretched: a network that takes its length as a condition is asked for all of
+    it, and others speak as fast as they learned to.
+    """
+    wholly = config.echo is not None and config.echo.target_duration
+    return speed if wholly else model_speed(speed)
+
+
+def warn_of_speed(config: ModelConfig, speed: float) -> None:
+    """Warns where a speed is asked of a model that has none but its own."""
+    if config.echo is not None and not config.echo.target_duration and speed != 1:
+        log.warning(
+            "the model %r speaks at its own speed, whatever is asked: it takes no length",
+            config.name,
+        )
 
 
 def choose_durations(engine: Any, wanted: str | None) -> str:

@@ -107,6 +107,7 @@ class Speaker:
         if found is not None or self.network != "model":
             engine = engine.with_voice(found and found.weights, self.network)
         warn_of_strangers(engine.config, engine.folder, found)
+        lengths.warn_of_speed(engine.config, speed)
         self.engine = engine
         self.duration, self.durations = wanted.duration, choose_durations(engine, wanted.duration)
         self.aligner = choose_aligner(engine, aligner)
@@ -152,7 +153,8 @@ class Speaker:
 
     def _texts(self, texts: Iterable[str | Span], early: bool) -> Iterator[Part]:
         """The chunks of a text that comes in parts."""
-        rate = self.prompt.rate * lengths.model_speed(self.speed)  # bytes a second
+        speed = lengths.own_speed(self.engine.config, self.speed)
+        rate = self.prompt.rate * speed  # bytes a second
         full = max(16.0, rate * self.chunk_seconds)
         sizes = streaming.budgets(rate * streaming.FIRST_SECONDS if early else full, full)
         return script.parts(texts, self.tokenizer, sizes, full, rate)
@@ -167,7 +169,7 @@ class Speaker:
         """
         if seconds is not None:
             return lengths.asked_frames(self.engine, tokens, seconds)
-        speed = lengths.model_speed(self.speed) * self.prompt.settings.speed
+        speed = lengths.own_speed(self.engine.config, self.speed) * self.prompt.settings.speed
         return lengths.new_frames(self.engine, self.prompt, text, tokens, speed, self.durations)
 
     def chunk(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 
 import numpy as np
@@ -90,6 +91,24 @@ def test_there_is_room_for_more_than_the_estimate(engine):
     assert latents_of(engine, 0.5, asked=False) == (1.5 * 0.5 + 1) * 500
     assert latents_of(engine, 60.0, asked=True) == 1200
     assert latents_of(engine, 0.0, asked=True) == LEAST
+
+
+@pytest.mark.parametrize("target", [True, False])
+def test_a_speed_is_kept_or_warned_of(engine, caplog, target):
+    """Latents are not stretched, so the network alone can speak faster."""
+    echo = dataclasses.replace(engine.config.echo, target_duration=target)
+    other = copy.copy(engine)
+    other.config = dataclasses.replace(engine.config, echo=echo)
+    other.voice_engines = {(None, "model"): other}
+
+    def seconds(speed: float) -> float:
+        speaker = Speaker(other, ref_audio=recording(), ref_text=SAID, seed=3, speed=speed)
+        return speaker.chunk("one two three.", 0).frames / (RATE / HOP)
+
+    slow, usual, fast = map(seconds, (0.8, 1.0, 2.0))
+    assert ("its own speed" in caplog.text) is not target
+    assert slow > usual
+    assert fast == pytest.approx(usual / 2 if target else usual, abs=0.01)
 
 
 class Quiet:
