@@ -27,10 +27,6 @@ MIN_SPEECH = 0.35  # seconds of new speech; without it "Hi." comes out clipped
 SLOW_START = 0.45
 # Seconds. Shorter texts get ModelConfig.leading_pause and the longest of the estimates.
 SHORT = 1.0
-# A text by itself is spoken more slowly than its words within a sentence: up to 0.8 s it lasts so
-# much longer, from 1.5 s on no longer. Faster, its last sounds are taken for others.
-DRAWN_OUT = 0.18
-DRAWN_OUT_SECONDS = (0.8, 1.5)
 # Choices of --duration and the estimates that each takes the mean of: `own` of Engine.duration.
 # The errors of a duration model and of token durations are independent, so their mean is better.
 DURATION_SOURCES = {"both": (False, True), "model": (False,), "tokens": (True,), "rule": ()}
@@ -129,14 +125,7 @@ def estimate_seconds(
     mean = math.prod(seconds) ** (1 / len(seconds))
     if mean < SHORT:
         mean = max(seconds)  # a word or two by itself lasts longer than within a sentence
-    return drawn_out(max(mean, SLOW_START + by_rule / 2))
-
-
-def drawn_out(seconds: float) -> float:
-    """Seconds of a text that is spoken by itself, of those that its words take: see DRAWN_OUT."""
-    least, most = DRAWN_OUT_SECONDS
-    share = min(max((most - seconds) / (most - least), 0.0), 1.0)
-    return seconds * (1 + DRAWN_OUT * share)
+    return max(mean, SLOW_START + by_rule / 2)
 
 
 def _model_seconds(engine: Any, prompt: Prompt, tokens: np.ndarray, own: bool) -> float:

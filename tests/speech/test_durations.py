@@ -17,7 +17,7 @@ from nanospeech.engine.upsampling import PACE, total_seconds
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.generate import main as generate
 from nanospeech.release.voices import make_prompt
-from nanospeech.speech.durations import SLOW_START, drawn_out
+from nanospeech.speech.durations import SLOW_START
 from tests.conftest import needs, tone
 
 torch = pytest.importorskip("torch")
@@ -203,7 +203,6 @@ def test_a_folders_duration_model_speaks_with_the_token_durations(
     with_both, tiny_aligned, engine_of, backend, monkeypatch
 ):
     monkeypatch.setattr("nanospeech.speech.durations.SLOW_START", -9.0)
-    monkeypatch.setattr("nanospeech.speech.durations.DRAWN_OUT", 0.0)
     engine = engine_of(with_both, backend)
     text = "hello there, general. how are you?"
 
@@ -226,8 +225,7 @@ def test_a_single_word_has_a_minimal_duration(tiny_aligned, engine_of, backend):
     for how in ("tokens", "rule"):
         speaker = Speaker(engine_of(tiny_aligned, backend), duration=how, seed=0)
         alone = speaker.frames("yes.", speaker.engine.tokenizer.encode("yes."))
-        least = drawn_out(SLOW_START + 2 / speaker.prompt.rate)
-        assert alone / 93.75 >= least - 0.01
+        assert alone / 93.75 >= SLOW_START + 2 / speaker.prompt.rate - 0.01
 
 
 @pytest.mark.parametrize("by_model, by_tokens, wanted", [(0.5, 0.7, 0.7), (1.0, 1.4, 1.4**0.5)])
@@ -243,16 +241,7 @@ def test_a_text_under_a_second_gets_the_longer_time(
     speaker = Speaker(engine, duration="both", seed=0)
     text = "x" * round(0.1 * speaker.prompt.rate)  # the rule says 0.1 s, and 0.5 at the least
     tokens = speaker.engine.tokenizer.encode(text)
-    assert speaker.frames(text, tokens) / 93.75 == pytest.approx(drawn_out(wanted), abs=0.03)
-
-
-def test_a_text_by_itself_is_drawn_out_the_more_the_shorter_it_is():
-    seconds = np.linspace(0.0, 4.0, 401)
-    longer = np.array([drawn_out(s) for s in seconds])
-    assert np.all(np.diff(longer) > 0)  # more to say never takes less time
-    assert longer[80] == pytest.approx(0.8 * 1.18) and longer[40] == pytest.approx(0.4 * 1.18)
-    assert 1.05 < drawn_out(1.1) / 1.1 < 1.18
-    assert np.array_equal(longer[150:], seconds[150:])
+    assert speaker.frames(text, tokens) / 93.75 == pytest.approx(wanted, abs=0.03)
 
 
 def test_the_rule_is_there_beside_any_model(tiny_release, engine_of, backend):
