@@ -30,8 +30,8 @@ def check_sizes(config: Any, *names: str, least: int = 1, most: int = LARGEST) -
 def check_transformer(config: DiTConfig | DurationConfig) -> None:
     """Raises InputError where a size that both transformers have cannot be."""
     check_sizes(config, "dim", "dim_head", "ff_mult", "text_dim", "text_num_embeds", "n_mels")
-    check_sizes(config, "depth", "heads", most=DEEPEST)
-    check_sizes(config, "conv_layers", least=0, most=DEEPEST)
+    check_sizes(config, "heads", most=DEEPEST)
+    check_sizes(config, "depth", "conv_layers", least=0, most=DEEPEST)
     if not 1 <= config.rope_heads <= config.heads:
         raise InputError(f"rope_heads is {config.rope_heads}, should be 1 to {config.heads}")
     if not 0 <= config.dropout < 1:
