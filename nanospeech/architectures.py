@@ -16,7 +16,7 @@ BITS = (2, 3, 4, 5, 6, 8)  # of a packed weight
 GROUP_SIZES = (32, 64, 128)
 TEXT_TAG = 1 << 24  # id of the first of EchoConfig.text_tags; no encoder has so many tokens
 LARGEST = 1 << 20  # width, or count of tokens; a damaged config asks for more than memory holds
-DEEPEST = 1024  # blocks
+DEEPEST = 1024  # blocks; training over processes draws a network of none, then its blocks
 GROUPS = 16  # of the position convolutions
 
 
@@ -226,8 +226,8 @@ class EchoConfig:
         check_sizes(self, *widths, "latent_dim", "text_vocab", "time_dim", "adaln_rank")
         check_sizes(self, "latent_patch", "speaker_patch", most=DEEPEST)
         check_sizes(self, "max_latents", "max_text", "max_speaker")
-        check_sizes(self, "depth", "heads", "text_heads", "speaker_heads", most=DEEPEST)
-        check_sizes(self, "text_depth", "speaker_depth", least=0, most=DEEPEST)
+        check_sizes(self, "heads", "text_heads", "speaker_heads", most=DEEPEST)
+        check_sizes(self, "depth", "text_depth", "speaker_depth", least=0, most=DEEPEST)
         check_sizes(self, "text_input", least=0)
         if not 0 < self.speaker_scale <= 1000 or not 0 < self.eps < 1:
             raise InputError(
