@@ -125,6 +125,7 @@ def test_a_run_whose_reader_is_gone_saves_what_it_has(tmp_path, shards, number):
     assert latest(tmp_path / "run") > 0 and not left_over(tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_a_run_under_nohup_goes_on_when_its_terminal_is_closed(tmp_path, shards):
     arguments = map(str, (tmp_path / "run", shards, 6, ENDLESS))
     command = ["nohup", sys.executable, "-m", "tests.resume_worker", *arguments]
