@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from html import unescape
 from pathlib import Path
 
 from nanospeech.errors import InputError
 from nanospeech.speech.reading import read_file
+from nanospeech.text.formatting import ENTITY, character
 from nanospeech.text.markup import MARKUP, is_formed, without_markup
 
 from .html_text import read_page
@@ -41,7 +41,6 @@ FENCED = re.compile(r"^ {0,3}(```+|~~~+)[^\n]*\n.*?^ {0,3}\1[`~]*[ \t]*$\n?", re
 FOOTNOTE = re.compile(r"^\[\^[^\]\n]+\]:[^\n]*(?:\n(?: {4}|\t)[^\n]*)*\n?", re.M)
 RULE = re.compile(r"^ {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$", re.M)
 COMMENT = re.compile(r"<!--.*?-->", re.S)
-ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z]\w{1,31});")
 BULLET = re.compile(r"[ \t]*[-*+][ \t]+\S")
 NUMBERED = re.compile(r"[ \t]*(\d{1,9})[.)][ \t]+\S")
 TABLE_RULE = re.compile(r"^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-*:?[ \t]*)*$", re.M)
@@ -195,7 +194,7 @@ def inline(text: str) -> str:
     for _ in range(3):  # one within another
         text = EMPHASIS.sub(lambda m: m[2], text)
     text = ESCAPED.sub(lambda m: m[1], text)
-    text = ENTITY.sub(lambda m: unescape(m[0]), text)
+    text = ENTITY.sub(character, text)
     text = MARKUP.sub(lambda m: "\\" * (is_formed(m) and not m[1]) + m[0], text)
     return text.translate({HIDDEN + i: mark for i, mark in enumerate(marks)})
 

@@ -7,7 +7,7 @@ Headings are headings.py's; signs of emphasis go with all others that have no so
 from __future__ import annotations
 
 import re
-from html.entities import html5
+from html import unescape
 
 from .english import words
 from .traced import Edit, Traced
@@ -23,7 +23,7 @@ BLOCKS = words(
 COMMENT = re.compile(r"<!--[^<>]{0,2000}-->")
 VALUE = r"(?:\"[^\"<>]*\"|'[^'<>]*'|[^\s<>\"'=]+)"
 TAG = re.compile(rf"</?([A-Za-z][A-Za-z0-9]{{0,9}})(?:\s+[\w:-]+\s*=\s*{VALUE})*\s*/?>")
-ENTITY = re.compile(r"&(#\d{1,6}|#[xX][\da-fA-F]{1,5}|[A-Za-z]\w{1,8});")
+ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[A-Za-z]\w{1,31});")
 # Markdown (CommonMark 0.31)
 FENCE = re.compile(r"^ {0,3}(?:```|~~~)[^`\n]*$", re.MULTILINE)
 LINK = re.compile(
@@ -49,7 +49,7 @@ def unformatted(text: Traced) -> Traced:
     if "<" in text.text:
         text = text.sub(COMMENT, "").sub(AUTOLINK, lambda m: m[1]).sub(TAG, _tag)
     if "&" in text.text:
-        text = text.sub(ENTITY, _character)
+        text = text.sub(ENTITY, character)
     if "[" in text.text:
         text = text.sub(LINK, lambda m: m[1]).sub(NOTE, "")
     text = text.sub(FENCE, "").sub(QUOTE, "")
@@ -65,13 +65,10 @@ def _tag(m: re.Match) -> str:
     return "" if name in INLINE else "\n\n" if name in BLOCKS else m[0]
 
 
-def _character(m: re.Match) -> str:
-    """What an entity stands for; itself where it stands for nothing."""
-    if m[1][0] != "#":
-        return html5.get(m[1] + ";") or m[0]
-    code = int(m[1][2:], 16) if m[1][1] in "xX" else int(m[1][1:])
-    valid = 32 <= code < 0xD800 or 0xE000 <= code < 0x110000
-    return chr(code) if valid else m[0]
+def character(m: re.Match) -> str:
+    """What a match of ENTITY stands for; itself where it stands for nothing."""
+    said = unescape(m[0])
+    return said if said.strip("\ufffd") and len(said) <= 2 else m[0]
 
 
 def _stop(line: str, mark: str) -> str:

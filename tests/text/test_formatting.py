@@ -38,7 +38,7 @@ def test_signs_of_formatting_are_not_read(written, read):
 
 @pytest.mark.parametrize("text", [
     "He waited\n- and waited.",
-    "x < y > z, a<b and b>c, AT&T; &such; &#0; &#xD800;",
+    "x < y > z, a<b and b>c, AT&T; &such; &notit; &#0; &#xD800;",
     "It is\n> 5 or >= 5.",
     "[pause] (see below) [1] [sic](!) <laugh> <unk>",
     "Born in\n1984. Died in\n2019. Then",
