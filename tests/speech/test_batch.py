@@ -310,7 +310,7 @@ def test_an_interrupted_batch_goes_on_where_it_was(tiny_release, tmp_path):
     with subprocess.Popen(
         command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.PIPE
     ) as process:
-        while process.poll() is None and len(list(tmp_path.glob("out/*.wav"))) < 3:
+        while process.poll() is None and len(list(tmp_path.glob("out/0*.wav"))) < 3:
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         error = process.communicate(timeout=60)[1].decode()
