@@ -73,7 +73,15 @@ MORE = {
 SLOW = {"accumulate-ddp", "ops-tp", "compile-ddp", "compile-tp", "empty-duration", "empty-fsdp+tp"}
 SLOW |= {"echo-ddp", "echo-hsdp", "echo-ddp+tp", "echo-compile", "echo-bf16", "echo-checkpoint"}
 SLOW |= {"bf16-ddp", "bf16-hsdp", "spoiled-tp", "ddp+tp-aligned"}
-SLOW |= {"compile-fsdp", "bf16-tp", "echo-fsdp", "echo-tp", "echo-fsdp+tp", "fsdp-published"}
+SLOW |= {
+    "compile-fsdp",
+    "compile-shallow",
+    "bf16-tp",
+    "echo-fsdp",
+    "echo-tp",
+    "echo-fsdp+tp",
+    "fsdp-published",
+}
 SLOW |= {"echo-empty-fsdp+tp", "tp-published"}
 
 

@@ -110,9 +110,10 @@ def test_dropout_is_the_same_when_computed_again():
 SLOW = pytest.mark.slow
 
 
+@SLOW  # the graphs of all blocks, below, give the same gradients as well
 @pytest.mark.parametrize(
     "options",
-    [pytest.param({}, marks=SLOW), pytest.param(CHECKPOINTS[1], marks=SLOW), CHECKPOINTS[2]],
+    [{}, CHECKPOINTS[1], CHECKPOINTS[2]],
     ids=str,
 )
 def test_compiled_blocks_keep_names_and_gradients(options):
@@ -196,10 +197,11 @@ def test_cuda_graphs_hold_all_blocks_at_once(kind):
     assert recorded(kind, "reduce-overhead") == (1, 1)
 
 
+@SLOW
 @pytest.mark.parametrize(
     ("mode", "sharded"),
     # "default": why the blocks of one process are not shared
-    [pytest.param("default", False, marks=SLOW), ("reduce-overhead", True)],
+    [("default", False), ("reduce-overhead", True)],
 )
 def test_cuda_graphs_of_shared_blocks_are_recorded_for_each(mode, sharded):
     depth = shaken("published").transformer.config.depth
