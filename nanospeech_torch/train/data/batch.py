@@ -41,12 +41,12 @@ class LossConfig:
     room: float = option(
         0.0,
         "chance that a clip or pair is put into another room (reverberation and faint noise, the "
-        "prompt alike); what 0.3 gives and costs is in docs/any_voice.md",
+        "prompt alike); what 0.3 gives and costs is in docs/appendix/any_voice.md",
     )
     spoil: float = option(
         0.0,
         "chance that the prompt of a pair is a poor recording (noise, narrow band), and "
-        "what follows is clean; what 0.3 gives and costs is in docs/any_voice.md",
+        "what follows is clean; what 0.3 gives and costs is in docs/appendix/any_voice.md",
     )
     band: float = option(
         0.0,
