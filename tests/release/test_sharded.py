@@ -177,7 +177,8 @@ print((exported - before) // 1024, (most() - exported) // 1024)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no /proc")
-def test_exporting_and_converting_hold_a_small_part_of_the_weights(tmp_path):
+@pytest.mark.parametrize("most", [4_000_000, pytest.param(10**9, marks=pytest.mark.slow)])
+def test_exporting_and_converting_hold_a_small_part_of_the_weights(tmp_path, most):
     """Of 89 MiB of weights and average: one file holds 4 MB, and the largest tensor 3.5."""
     config = DiTConfig(dim=384, depth=5, heads=6, text_dim=64, conv_layers=1, text_num_embeds=256)
     with torch.device("meta"):
@@ -199,14 +200,14 @@ def test_exporting_and_converting_hold_a_small_part_of_the_weights(tmp_path):
         checkpoints.save(1, tensors, meta, {"data_rank": 0})
         assert checkpoints.wait()
         whole = whole or sum(t.nbytes for t in tensors.values())
-    grown = {}
-    for most in (4_000_000, 10**9):
-        files = tmp_path / "run", tmp_path / "small/step_00000001"
-        command = [sys.executable, "-c", MEASURE, *map(str, files), str(most)]
-        env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-        out = subprocess.run(command, env=env, capture_output=True, text=True)
-        assert out.returncode == 0, out.stderr
-        grown[most] = [int(n) for n in out.stdout.split()[-2:]]
+    files = tmp_path / "run", tmp_path / "small/step_00000001"
+    command = [sys.executable, "-c", MEASURE, *map(str, files), str(most)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    out = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert out.returncode == 0, out.stderr
+    grown = [int(n) for n in out.stdout.split()[-2:]]
     print(f"{whole / 2**20:.0f} MiB: export and convert grow a process by so many MiB: {grown}")
-    assert max(grown[4_000_000]) < 40
-    assert grown[10**9][0] > 40  # in one file: the measure would tell
+    if most == 10**9:
+        assert grown[0] > 40  # in one file: the measure would tell
+    else:
+        assert max(grown) < 40

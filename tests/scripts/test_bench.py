@@ -100,6 +100,7 @@ def test_every_cell_has_paired_figures_and_a_failed_one_says_why(tiny_release, c
     assert all(row.endswith(f"{document['date']} |") for row in rows[1:])
 
 
+@pytest.mark.slow
 def test_rungs_of_a_ladder_are_measured_from_upstreams_settings_to_ours(recipe, tmp_path):
     """The first, the last and one between, each in a process of its own."""
     needs("torch")
@@ -342,6 +343,7 @@ def test_onnx_has_points_with_floors_and_no_parts(random_folder, tmp_path, capsy
     assert document["profiles"] == []
 
 
+@pytest.mark.slow
 def test_what_speech_costs_is_drawn_beside_its_floor(random_folder, tmp_path, capsys):
     needs("mlx")
     pytest.importorskip("matplotlib")

@@ -82,6 +82,7 @@ def check_nodes(outputs: list[str]) -> None:
     assert ["step/s" in output for output in outputs] == [True, False]
 
 
+@pytest.mark.slow  # by SLURM, below, two nodes are launched as well
 def test_two_launches_by_hand_train_one_sharded_model(config, tmp_path):
     port = str(free_port())
     nodes = [

@@ -111,7 +111,9 @@ def test_a_signal_to_the_whole_group_saves_and_the_run_goes_on_exactly(
     assert same(run / name, whole / name, 0 if processes == 1 else 1e-6)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGHUP]
+)
 def test_a_run_whose_reader_is_gone_saves_what_it_has(tmp_path, shards, number):
     """As behind a pipe to tee, which Ctrl-C ends first, or in a terminal that is closed."""
     arguments = map(str, (tmp_path / "run", shards, ENDLESS, ENDLESS, "workers=2"))
@@ -158,7 +160,8 @@ def everyone(launcher: subprocess.Popen) -> None:
         process.terminate()
 
 
-@pytest.mark.parametrize("shielded", [pytest.param(True, marks=pytest.mark.slow), False])
+@pytest.mark.slow
+@pytest.mark.parametrize("shielded", [True, False])
 def test_torchrun_and_all_below_it_may_be_signalled(tmp_path, shards, shielded):
     """Left to itself torchrun passes the signal on and ends with 1; shielded from it, with 0."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
