@@ -222,7 +222,7 @@ class Trainer(Learner):
             The mean losses since the last log line.
 
         Raises:
-            InputError: samples are asked of a model that does not speak.
+            InputError: samples of a model that does not speak, or another run is in run_dir.
             DataError: nothing in the data can be used, or too many steps in a row were bad.
             CheckpointError: the run cannot be resumed, or its last checkpoint not be written.
         """
@@ -239,7 +239,7 @@ class Trainer(Learner):
         plan = o.plan(self.config, self.speed.compile != "off", self.core.multiple())
         self.batching = plan.limits()
         on_sample = o.on_sample or self.spoken_samples()
-        with StopSignals(self.request_stop):
+        with StopSignals(self.request_stop), self.checkpoints.alone():
             self.resume(o.resume)
             accelerator = self.accelerator
             self.say(report(accelerator.num_processes, accelerator.device))
