@@ -24,7 +24,7 @@ import numpy as np
 from nanospeech.audio.loudness import Leveller
 from nanospeech.config import SampleOptions
 from nanospeech.engine.base import Engine
-from nanospeech.errors import InputError, NanospeechError
+from nanospeech.errors import InputError, NanospeechError, VoiceError
 from nanospeech.release.user_lexicon import tokenizer_of
 from nanospeech.release.user_voices import USER
 from nanospeech.release.voices import default_voice, list_voices, user_voices
@@ -49,10 +49,6 @@ ALIASES = (  # OpenAI's voices; each stands for one of the release, in turn
 )
 END = object()
 Encode = Callable[[Iterator[np.ndarray]], Iterator[Any]]
-
-
-class VoiceError(InputError):
-    """Files of a voice that cannot be used, whose places are not the client's to know."""
 
 
 class Sound(NamedTuple):
