@@ -14,9 +14,10 @@ from typing import Any
 from nanospeech.cli import Parser, command, counted, say
 from nanospeech.config import BatchLimits
 from nanospeech.errors import InputError
-from nanospeech.generate import add_machine, add_voices, load_speaker, read_options
+from nanospeech.generate import load_speaker, read_options
 from nanospeech.output import add_output_flags, read_output
 from nanospeech.sample_flags import add_sampling
+from nanospeech.speak_flags import add_machine, add_voices
 
 ABOUT = """Reads a book aloud: an EPUB, text or Markdown file to an audiobook with chapters.
 
