@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from .bounds import DEEPEST, LARGEST, check_ranges, check_sizes, check_steps, check_transformer
 from .errors import InputError
 
 UPSAMPLINGS = ("none", "average", "aligned")
@@ -15,33 +16,6 @@ CODECS = ("dacvae",)
 BITS = (2, 3, 4, 5, 6, 8)  # of a packed weight
 GROUP_SIZES = (32, 64, 128)
 TEXT_TAG = 1 << 24  # id of the first of EchoConfig.text_tags; no encoder has so many tokens
-LARGEST = 1 << 20  # width, or count of tokens; a damaged config asks for more than memory holds
-DEEPEST = 1024  # blocks; training over processes draws a network of none, then its blocks
-GROUPS = 16  # of the position convolutions
-
-
-def check_sizes(config: Any, *names: str, least: int = 1, most: int = LARGEST) -> None:
-    """Raises InputError where a size cannot be, before a network is made of it."""
-    for name in names:
-        if not least <= (size := getattr(config, name)) <= most:
-            raise InputError(f"{name} is {size}, should be {least} to {most}")
-
-
-def check_transformer(config: DiTConfig | DurationConfig) -> None:
-    """Raises InputError where a size that both transformers have cannot be."""
-    check_sizes(config, "dim", "dim_head", "ff_mult", "text_dim", "text_num_embeds", "n_mels")
-    check_sizes(config, "heads", most=DEEPEST)
-    check_sizes(config, "depth", "conv_layers", least=0, most=DEEPEST)
-    if not 1 <= config.rope_heads <= config.heads:
-        raise InputError(f"rope_heads is {config.rope_heads}, should be 1 to {config.heads}")
-    if not 0 <= config.dropout < 1:
-        raise InputError(f"dropout is {config.dropout}, should be 0 to below 1")
-
-
-def check_groups(config: DiTConfig | DurationConfig) -> None:
-    """Raises InputError where a transformer's width is not one of its position convolutions."""
-    if config.dim % GROUPS:
-        raise InputError(f"dim is {config.dim}, should be a multiple of {GROUPS}")
 
 
 @dataclass(frozen=True)
@@ -351,8 +325,7 @@ class EchoOptions:
     speaker_kv_min_t: float = 0.0  # until the time falls below this
 
     def __post_init__(self):
-        if not 1 <= self.steps <= 1000:
-            raise InputError(f"steps is {self.steps}; choose 1 to 1000")
+        check_sizes(self, "steps", most=1000)
         for name in ("cfg_text", "cfg_speaker"):
             if not 0 <= getattr(self, name) <= 100:
                 raise InputError(f"{name} is {getattr(self, name)}; choose 0 to 100")
@@ -362,15 +335,6 @@ class EchoOptions:
             value = getattr(self, name)
             if value is not None and not 0 < value <= 100:
                 raise InputError(f"{name} is {value}; choose more than 0, up to 100")
-
-
-def check_steps(steps: int, counts: tuple) -> None:
-    """Raises InputError where the usual steps, or those that a model knows, cannot be; (): any."""
-    both = (*counts, steps)
-    if any(type(n) is not int or not 1 <= n <= 1000 for n in both):
-        raise InputError(f"steps {both} should be whole numbers of 1 to 1000")
-    if counts and steps not in counts:
-        raise InputError(f"steps is {steps}, should be one of {counts}")
 
 
 @dataclass(frozen=True)
@@ -406,8 +370,7 @@ class StudentConfig:
                 f"cfg_strength is {self.cfg_strength}; choose 0 to max_strength,"
                 f" {self.max_strength:g}"
             )
-        if self.cfg_rescale is not None and not 0 <= self.cfg_rescale <= 1:
-            raise InputError(f"cfg_rescale is {self.cfg_rescale}; choose 0 to 1")
+        check_ranges(self, "cfg_rescale")
 
 
 @dataclass(frozen=True)

@@ -123,6 +123,11 @@ def describe(error: Exception) -> str:
     return str(error)
 
 
+def counted(count: int, noun: str) -> str:
+    """ "1 chapter", "2 chapters"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def say(message: str) -> None:
     """One line on stderr, whatever is in the message."""
     line = " ".join(str(message).split())

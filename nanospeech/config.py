@@ -22,10 +22,8 @@ from .architectures import (
     StudentConfig,
     TextEncoderConfig,
     VocoderConfig,
-    check_groups,
-    check_sizes,
-    check_steps,
 )
+from .bounds import check_groups, check_ranges, check_sizes, check_steps
 from .errors import CheckpointError, InputError, reason
 from .fields import check_type, current_names, option
 
@@ -175,18 +173,13 @@ class ModelConfig:
     def __post_init__(self):
         object.__setattr__(self, "step_counts", tuple(self.step_counts))
         check_steps(self.steps, self.step_counts)
-        if not 0 <= self.temperature <= 2:
-            raise InputError(f"temperature is {self.temperature}, should be 0 to 2")
+        check_ranges(self, "cfg_strength", "cfg_rescale", "temperature")
         if not 0 <= self.leading_pause <= 1:
             raise InputError(f"leading_pause is {self.leading_pause} s, should be 0 to 1")
         if self.prompt_codec not in (None, "mp3"):
             raise InputError(f"prompt_codec is {self.prompt_codec!r}, should be mp3 or null")
         if self.prompt_codec and self.audio.sample_rate != 24_000:
             raise InputError(f"prompt_codec is for 24 kHz, and this is {self.audio.sample_rate} Hz")
-        if not 0 <= self.cfg_strength <= 100:
-            raise InputError(f"cfg_strength is {self.cfg_strength}, should be 0 to 100")
-        if not 0 <= self.cfg_rescale <= 1:
-            raise InputError(f"cfg_rescale is {self.cfg_rescale}, should be 0 to 1")
         if self.tokenizer not in TOKENIZERS:
             raise InputError(f"tokenizer {self.tokenizer!r}; choose from {TOKENIZERS}")
         if self.student and not self.student.voices and not self.imitates:
@@ -322,8 +315,6 @@ class SampleOptions:
             )
         if self.steps is not None and not (1 <= self.steps <= 1000 and self.steps % 1 == 0):
             raise InputError(f"steps is {self.steps}; choose 1 to 1000, a whole number")
-        if self.cfg_strength is not None and not 0 <= self.cfg_strength <= 100:
-            raise InputError(f"cfg_strength is {self.cfg_strength}; choose 0 to 100")
         if self.guidance not in GUIDANCES:
             raise InputError(
                 f"guidance {self.guidance!r} not known; choose from {', '.join(GUIDANCES)}"
@@ -339,10 +330,7 @@ class SampleOptions:
                 f"cfg_from is {self.cfg_from} and cfg_until {self.cfg_until}; choose times with"
                 " 0 <= cfg_from <= cfg_until <= 1"
             )
-        if self.cfg_rescale is not None and not 0 <= self.cfg_rescale <= 1:
-            raise InputError(f"cfg_rescale is {self.cfg_rescale}; choose 0 to 1")
-        if self.temperature is not None and not 0 <= self.temperature <= 2:
-            raise InputError(f"temperature is {self.temperature}; choose 0 to 2")
+        check_ranges(self, "cfg_strength", "cfg_rescale", "temperature")
         if self.sway_sampling_coef is not None and not -1 <= self.sway_sampling_coef <= 2 / (
             math.pi - 2
         ):

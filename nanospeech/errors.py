@@ -9,6 +9,10 @@ class InputError(NanospeechError, ValueError):
     """A text, option, reference recording or path that cannot be used as given."""
 
 
+class VoiceError(InputError):
+    """Files of a voice that cannot be used; it names them, which a server's client may not know."""
+
+
 class CheckpointError(NanospeechError):
     """A release folder, checkpoint or config that is missing, damaged or of another model."""
 

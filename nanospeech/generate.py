@@ -6,10 +6,9 @@ stdout carries only what was asked for (voice names, audio for "-"); the rest go
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from .cli import Parser, command, say
@@ -17,6 +16,7 @@ from .config import BatchLimits, SampleOptions
 from .errors import InputError
 from .output import add_output_flags, read_output
 from .sample_flags import FLAGS, add_sampling
+from .speak_flags import add_machine, add_texts, add_voices
 
 ABOUT = """Speaks text, in the voice that ships, a model's voices or a recording's.
 
@@ -47,104 +47,6 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--quiet", action="store_true", help="no progress, no figures")
     parser.add_argument("--version", action=Version, nargs=0, help="print the version")
     return parser
-
-
-def add_texts(add: Callable[..., Any]) -> None:
-    add("words", nargs="?", metavar="TEXT", help="the same as --text TEXT")
-    add("--text", help="what to say; - or nothing reads it from standard input")
-    add("--file", metavar="FILE", help="instead of --text: a text file to speak")
-    add(
-        "--encoding",
-        default="utf-8",
-        metavar="NAME",
-        help="of --file, --batch and standard input, for example latin-1 (default: %(default)s)",
-    )
-    add(
-        "--output",
-        metavar="FILE",
-        help="wav, flac, ogg, opus or mp3; - writes WAV to standard output",
-    )
-    add(
-        "--markup",
-        action=argparse.BooleanOptionalAction,
-        help="whether [pause 500ms], [spell: ABC], [say: word | phonemes], [slow], [fast] and"
-        " [voice: NAME] are read (docs/writers.md); default: yes, but in SSML and in text that"
-        " is spoken as it arrives",
-    )
-    add("--ssml", action="store_true", help="the text is SSML")
-    add(
-        "--subtitles",
-        metavar="FILE",
-        help="write when each word is heard: .srt, .vtt or .json; with --batch srt, vtt or json"
-        " alone, for a file beside each WAV",
-    )
-    add(
-        "--subtitle-words",
-        action="store_true",
-        help="with --subtitles: a cue for each word, not for each sentence",
-    )
-    add(
-        "--stream",
-        action="store_true",
-        help="play, or write, during synthesis: a sentence or a clause first."
-        " Standard input is spoken as it arrives",
-    )
-    add(
-        "--batch",
-        metavar="FILE",
-        help="speak each line of a text file, 'text' or 'id|text', into the folder that --output"
-        " names, as ID.wav or the line's number. Existing files are kept",
-    )
-    add("--overwrite", action="store_true", help="with --batch: replace existing files")
-    size = dataclasses.fields(BatchLimits)[0]
-    add(
-        "--batch-size",
-        type=int,
-        default=size.default,
-        metavar="N",
-        help=f"with --batch: {size.metadata['help']} (default: %(default)s)",
-    )
-
-
-def add_voices(add: Callable[..., Any]) -> None:
-    add("--model", help="release folder or Hugging Face repository; the default voice if not given")
-    add(
-        "--voice",
-        metavar="NAME",
-        help="one of the model's voices, or of those that you added (nanospeech voices add);"
-        " default/NAME: the recording of one that ships",
-    )
-    add("--list-voices", action="store_true", help="print the names of the model's voices")
-    add("--ref-audio", metavar="FILE", help="recording of a voice to imitate, best 3 to 10 seconds")
-    add("--ref-text", metavar="TEXT", help="the words of --ref-audio; without them Whisper listens")
-    add("--whisper", default="base", metavar="NAME", help="size or folder of Whisper (base)")
-
-
-def add_machine(add: Callable[..., Any]) -> None:
-    add("--seed", type=int, metavar="N", help="the same seed makes the same speech")
-    add(
-        "--backend",
-        default="auto",
-        metavar="NAME",
-        help="torch, mlx, onnx or another that is installed; auto chooses one",
-    )
-    add("--device", help="for example cpu, cuda, cuda:1, mps or gpu; a GPU if there is one")
-    add(
-        "--dtype",
-        help="float32, float16 or bfloat16; onnx: float32 or int8 (default: the fastest here)",
-    )
-    add(
-        "--quantize",
-        type=int,
-        metavar="BITS",
-        help="round the weights to 4 or 8 bits on load; see also nanospeech convert --quantize",
-    )
-    add(
-        "--compile",
-        action="store_true",
-        help="compile the network: for long texts and batches on a GPU, slower to start (MLX"
-        " does so there by itself)",
-    )
 
 
 @command(interrupted="interrupted; nothing was written")

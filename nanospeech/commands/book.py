@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nanospeech.cli import Parser, command, say
+from nanospeech.cli import Parser, command, counted, say
 from nanospeech.config import BatchLimits
 from nanospeech.errors import InputError
-from nanospeech.generate import add_machine, add_voices, load_speaker, read_options
+from nanospeech.generate import load_speaker, read_options
 from nanospeech.output import add_output_flags, read_output
 from nanospeech.sample_flags import add_sampling
+from nanospeech.speak_flags import add_machine, add_voices
 
 ABOUT = """Reads a book aloud: an EPUB, text or Markdown file to an audiobook with chapters.
 
@@ -91,6 +92,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     from nanospeech.book.opening import open_book
 
     args = build_parser().parse_args(argv)
+    if args.depth < 1:
+        raise InputError(f"--depth is {args.depth}; choose 1 or more")
     book = open_book(args.file, args.encoding, args.depth)
     book = dataclasses.replace(
         book,
@@ -117,7 +120,8 @@ def choose_chapters(wanted: str | None, count: int) -> list[int]:
             raise InputError(f"--chapters {wanted!r} should be numbers such as 2-5,9")
         low, high = int(bounds[1]), int(bounds[2] or bounds[1])
         if not 1 <= low <= high <= count:
-            raise InputError(f"--chapters {part.strip()}: the book has chapters 1 to {count}")
+            there = f"chapters 1 to {count}" if count > 1 else "one chapter"
+            raise InputError(f"--chapters {part.strip()}: the book has {there}")
         found.update(range(low, high + 1))
     return sorted(found)
 
@@ -226,8 +230,8 @@ def narrate(args: argparse.Namespace, book: Any, numbers: Sequence[int]) -> int:
         long = f"{int(outcome.seconds // 3600)} h {outcome.seconds % 3600 / 60:.1f} min"
         again = "" if not outcome.failures else f"; what was spoken stays in {target.work}"
         say(
-            f"wrote {target.path}: {outcome.chapters} chapters, {long},"
-            f" {outcome.spoken} passages spoken, {outcome.kept} there already{again}"
+            f"wrote {target.path}: {counted(outcome.chapters, 'chapter')}, {long},"
+            f" {counted(outcome.spoken, 'passage')} spoken, {outcome.kept} there already{again}"
         )
     return 1 if outcome.failures else 0
 

@@ -59,6 +59,7 @@ class Engine(Conditioning):
         self.dtype = dtype or self.usual_dtype(device)
         self.compiles = compiles
         self.modules: dict[Path, Any] = {}
+        self.paths: dict[str, Path] = {}
         self.voice_engines: dict[tuple[Path | None, str], Engine] = {(None, "model"): self}
         self.whole = release  # whichever voice and network speak
         self._dit: Any = None
@@ -102,7 +103,7 @@ class Engine(Conditioning):
             other = copy.copy(self)
             release = dataclasses.replace(self.whole, voice=weights).of_network(network)
             other.release, other.config, other._dit = release, release.config, None
-            other.tokenizer = release.tokenizer
+            other.tokenizer, other.paths = release.tokenizer, {}
             if network != "model" or not self.waits:
                 other.load_network()
             self.voice_engines[key] = other
@@ -296,7 +297,7 @@ class Engine(Conditioning):
             InputError: no mel.
             CheckpointError: the folder has no vocoder.
         """
-        if not self.release.has(VOCODER):
+        if not self.has(VOCODER):
             raise CheckpointError(
                 f"{self.folder} has no {VOCODER}; make one from a published Vocos checkpoint"
                 " (charactr/vocos-mel-24khz) with: python -m convert"

@@ -43,7 +43,7 @@ class Conditioning(Hooks):
     @property
     def has_duration_model(self) -> bool:
         """Whether the folder has a duration model."""
-        return self.release.has(DURATION)
+        return self.has(DURATION)
 
     def duration(
         self,

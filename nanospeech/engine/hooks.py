@@ -25,6 +25,8 @@ class Hooks(ABC):
         layers: the backend's module of that name.
         dit: the speech model's network.
         modules: other networks that have been loaded, by their files.
+        paths: their files by name, of the network that speaks, as far as they were asked for: a
+            folder may be replaced, or slow, while its model speaks.
     """
 
     release: Release
@@ -33,12 +35,21 @@ class Hooks(ABC):
     layers: Any
     dit: Any
     modules: dict[Path, Any]
+    paths: dict[str, Path]
+
+    def has(self, name: str) -> bool:
+        """Whether the release has a network beside the one that samples."""
+        if name not in self.paths and self.release.has(name):
+            self.paths[name] = self.release.path(name)
+        return name in self.paths
 
     def module(self, name: str) -> Any:
         """The duration model or the vocoder, loaded when it is first needed."""
-        path = self.release.path(name)  # an imitator may have a vocoder of its own
+        # an imitator may have a vocoder of its own
+        path = self.paths.get(name) or self.release.path(name)
         if path not in self.modules:
             self.modules[path] = self.load(name)
+        self.paths[name] = path
         return self.modules[path]
 
     @abstractmethod

@@ -349,7 +349,7 @@ class LatentEngine(ReadsTexts, Engine):
         """
         if self.config.codec is None and self.config.vocoder is not None:
             return super().vocode(mel_BNM, lens_B)
-        if self.config.codec is None or not self.release.has(CODEC):
+        if self.config.codec is None or not self.has(CODEC):
             raise CheckpointError(
                 f"{self.folder} has no {CODEC}: it makes latents, not sound; if they are DAC-VAE's,"
                 " convert it again: nanospeech convert FOLDER --codec weights.pth --output OTHER"
@@ -380,7 +380,7 @@ class LatentEngine(ReadsTexts, Engine):
         codec = self.config.codec
         if codec is None and self.config.vocoder is not None:
             return log_mel(wave, self.config.audio)
-        if codec is None or not self.release.has(CODEC):
+        if codec is None or not self.has(CODEC):
             raise CheckpointError(f"{self.folder} has no {CODEC}")
         with self.context():
             heard = self.array(whole_hops(wave, codec.hop_length)[None])

@@ -164,6 +164,21 @@ def available(wanted: Sequence[str], speaker_model: str, has_recogniser: bool) -
     return found
 
 
+def comparable(wanted: Sequence[str], tasks: Sequence[Task]) -> list[str]:
+    """The metrics that the utterances can have; the others are listed on stderr.
+
+    Raises:
+        InputError: that is none.
+    """
+    if any(t.item.truth is not None for t in tasks if t.steps is not None):
+        return list(wanted)
+    why = "no text has a recording that its length is the true one of; --sentences takes those"
+    print(f"left out: duration: {why}", file=sys.stderr)
+    if not (found := [name for name in wanted if name != "duration"]):
+        raise InputError("no metric is left")
+    return found
+
+
 def do(
     tasks: Sequence[Task], settings: Settings, jobs: int, recogniser: Recogniser | None
 ) -> Iterator[Result]:
@@ -209,6 +224,8 @@ def run(args: argparse.Namespace, recogniser: Recogniser | None = None) -> dict[
     tasks = plan(args)
     compared = evaluate_report.read_compared(args.compare)
     wanted = available(args.metrics, args.speaker_model, recogniser is not None)
+    if "duration" in wanted and args.metrics != list(METRICS):  # it was asked for by name
+        wanted = comparable(wanted, tasks)
     target, about_target = load_target(args) if "similarity" in wanted else (None, {})
     shared = ("model", "backend", "device", "dtype", "speed", "duration", "whisper", "language",
               "beam", "speaker_model")  # fmt: skip

@@ -1,6 +1,6 @@
-"""Listen: a page of audio players made from a model: its voices, both backends, their pictures.
+"""Listen: a page of audio players made from a model: its voices, all backends, their pictures.
 
-    nanospeech publish listen --evaluation eval
+    nanospeech publish listen --evaluation eval --backends torch mlx
     nanospeech publish listen --model my_voice --out page --texts my_texts.txt
 
 For each built-in voice: the recording that it is given as its prompt, and each text spoken by every
@@ -31,7 +31,7 @@ from nanospeech.config import ModelConfig
 from nanospeech.errors import BackendError, InputError, reason, require
 from nanospeech.evaluate.items import read_texts
 from nanospeech.files import whole_folder
-from nanospeech.load import load_engine
+from nanospeech.load import backend_names, installed, load_engine
 from nanospeech.pictures import pyplot
 from nanospeech.release.folder import resolve
 from nanospeech.release.voices import SUFFIXES
@@ -41,7 +41,7 @@ TEXTS = (
     "Hello! I was trained from scratch, and I run on your own machine.",
     "The museum opens at 9:30, and bread is sold in the square.",
 )
-BACKENDS = {"torch": "PyTorch", "mlx": "MLX"}
+TITLES = {"torch": "PyTorch", "mlx": "MLX", "onnx": "ONNX Runtime"}
 COLOURS = 24  # of a picture: a quarter of the bytes
 LIMIT = 3_000_000  # bytes of a page that is kept in a repository
 STYLE = """
@@ -125,10 +125,15 @@ def speak(
             voice.types[backend] = engine.dtype
             for i, text in enumerate(texts):
                 voice.waves[i, backend] = speaker.speak(text).wave
-            print(f"{voice.name}: {BACKENDS[backend]}")
+            print(f"{voice.name}: {label(backend)}")
     if not there:
         raise BackendError(f"none of {', '.join(backends)} is installed")
     return there
+
+
+def label(backend: str) -> str:
+    """A backend's name as it is written."""
+    return TITLES.get(backend, backend)
 
 
 def picture(path: Path, voice: Spoken, backends: Sequence[str]) -> None:
@@ -136,7 +141,7 @@ def picture(path: Path, voice: Spoken, backends: Sequence[str]) -> None:
     plt = pyplot()
 
     mels = {f"{voice.name}: the prompt": log_mel(voice.prompt)}
-    mels |= {f"{BACKENDS[b]}": log_mel(voice.waves[0, b]) for b in backends}
+    mels |= {label(b): log_mel(voice.waves[0, b]) for b in backends}
     longest = max(map(len, mels.values())) / 93.75
     size = (8, 1.5 * len(mels) + 0.3)
     figure, axes = plt.subplots(len(mels), 1, figsize=size, sharex=True, constrained_layout=True)
@@ -156,15 +161,15 @@ def picture(path: Path, voice: Spoken, backends: Sequence[str]) -> None:
 
 
 def alike(voice: Spoken, texts: int, backends: Sequence[str]) -> str:
-    """How far apart the waves of two backends are; nothing where there is only one."""
+    """How far apart the waves of the backends are; nothing where there is only one."""
     if len(backends) < 2:
         return ""
-    pairs = [[voice.waves[i, b] for b in backends[:2]] for i in range(texts)]
-    if any(len(a) != len(b) for a, b in pairs):
-        return "The two backends' waves are not of one length."
-    far = max(float(np.abs(a - b).max()) for a, b in pairs)
-    apart = f"The two backends' waves differ by {far:.1e} at most"
-    types = [f"{BACKENDS[b]} computed in {voice.types[b]}" for b in backends[:2]]
+    rows = [[voice.waves[i, b] for b in backends] for i in range(texts)]
+    if any(len(wave) != len(row[0]) for row in rows for wave in row):
+        return "The backends' waves are not of one length."
+    far = max(float(np.ptp(row, axis=0).max()) for row in rows)
+    apart = f"The backends' waves differ by {far:.1e} at most"
+    types = [f"{label(b)} computed in {voice.types[b]}" for b in backends]
     return f"{apart}: {', '.join(types)}." if len(set(voice.types.values())) > 1 else f"{apart}."
 
 
@@ -234,7 +239,7 @@ def page(
         parts.append(player(f"{v.name}-prompt.mp3", caption))
         for i, text in enumerate(texts):
             players = [
-                player(f"{v.name}-{i + 1}-{b}.mp3", f"{v.name} by {BACKENDS[b]}") for b in backends
+                player(f"{v.name}-{i + 1}-{b}.mp3", f"{v.name} by {label(b)}") for b in backends
             ]
             parts.append(f"<p>“{html.escape(text)}”</p><div class='row'>{''.join(players)}</div>")
         alt = f"Log mel spectrograms: the prompt of {v.name}, and the first text by each backend"
@@ -259,7 +264,7 @@ def page(
 <header><h1>Listen</h1>
 <p>The voices of one model. A prompt is the recording that a voice is to sound like; the line above
 it tells who made it. All else is synthetic, spoken with seed {seed} and the shipped defaults, as it
-came. Both backends start from the same noise.</p></header>
+came. All backends start from the same noise.</p></header>
 <main>
 {chr(10).join(parts)}
 </main>
@@ -285,7 +290,7 @@ def markdown(
         f"[{folder}/index.html]({folder}/index.html) has players; open it in a browser.",
     ]
     lines += [""] + [f"{i}. {text}" for i, text in enumerate(texts, 1)] + [""]
-    head = [f"{i}, {BACKENDS[b]}" for i in range(1, len(texts) + 1) for b in backends]
+    head = [f"{i}, {label(b)}" for i in range(1, len(texts) + 1) for b in backends]
     lines += ["| " + " | ".join(["voice", "prompt", *head]) + " |", "|---" * (len(head) + 2) + "|"]
     for v in voices:
         files = [f"{v.name}-{i + 1}-{b}.mp3" for i in range(len(texts)) for b in backends]
@@ -318,11 +323,13 @@ def run(args: argparse.Namespace) -> int:
     """Writes the page; its size in bytes."""
     texts = read_texts(args.texts) if args.texts else list(TEXTS)
     check_replaceable(args.out)
-    if unknown := [b for b in args.backends if b not in BACKENDS]:
-        raise InputError(f"backend {unknown[0]!r} not known; choose from {', '.join(BACKENDS)}")
+    known = backend_names()
+    wanted = args.backends or [name for name in known if installed(name)]
+    if unknown := [b for b in wanted if b not in known]:
+        raise InputError(f"backend {unknown[0]!r} not known; choose from {', '.join(known)}")
     model, tables = resolve(args.model), read_tables(args.evaluation)
     voices = read_voices(model)
-    backends = speak(voices, model, texts, args.backends, args.seed)
+    backends = speak(voices, model, texts, wanted, args.seed)
     content: tuple[Any, ...] = (voices, texts, backends, tables, args.seed)
     with whole_folder(args.out) as part:
         write_files(part, voices, backends)
@@ -341,7 +348,8 @@ def build_parser() -> argparse.ArgumentParser:
     p.add_argument("--texts", type=Path, help="what to say, one a line (default: two sentences)")
     p.add_argument("--evaluation", nargs="+", type=Path, default=[], metavar="FOLDER",
                    help="of nanospeech evaluate, for the tables")  # fmt: skip
-    p.add_argument("--backends", nargs="+", default=list(BACKENDS), help="torch and mlx (both)")
+    names = f"of {', '.join(backend_names())} (default: all that are installed)"
+    p.add_argument("--backends", nargs="+", metavar="NAME", help=names)
     p.add_argument("--seed", type=int, default=1, help="of the noise (1)")
     return p
 
@@ -352,7 +360,8 @@ def main(argv: list[str] | None = None) -> int:
     size = run(args)
     print(f"wrote {args.out}/index.html and {args.out}.md, {size / 1e6:.2f} MB in all")
     if size > LIMIT:
-        print(f"that is over {LIMIT / 1e6:g} MB: fewer or shorter --texts help", file=sys.stderr)
+        hint = "fewer --backends, or fewer or shorter --texts, help"
+        print(f"that is over {LIMIT / 1e6:g} MB: {hint}", file=sys.stderr)
     return 0
 
 

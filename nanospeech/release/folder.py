@@ -142,7 +142,7 @@ class Release:
     def has(self, name: str) -> bool:
         """Whether there is such a file, and the network that speaks is for it."""
         parts = {VOCODER: self.config.vocoder, DURATION: self.config.duration}
-        return sharded.there(self.path(name)) and parts.get(name, True) is not None
+        return parts.get(name, True) is not None and sharded.there(self.path(name))
 
     def quantize(self, bits: int) -> Release:
         """The same, with the speech model's weights rounded to few bits as they are read.

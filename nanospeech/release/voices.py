@@ -13,7 +13,7 @@ from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
 from nanospeech.audio.mp3 import coded
 from nanospeech.config import ModelConfig, SampleOptions, from_dict
-from nanospeech.errors import InputError
+from nanospeech.errors import InputError, VoiceError, reason
 from nanospeech.text.sentences import byte_length, encode, is_speakable, prepare
 from nanospeech.text.tokenizer import Tokenizer
 
@@ -245,9 +245,10 @@ def _words(recording: Path) -> str:
     try:
         text = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as e:
-        raise InputError(f"cannot read the words of voice {recording.stem!r}: {e}") from e
+        message = f"cannot read the words of voice {recording.stem!r}, {path}: {reason(e)}"
+        raise VoiceError(message) from e
     if not text:
-        raise InputError(f"voice {recording.stem!r} has no words: {path} is empty")
+        raise VoiceError(f"voice {recording.stem!r} has no words: {path} is empty")
     return text
 
 

@@ -24,10 +24,8 @@ import numpy as np
 from nanospeech.audio.loudness import Leveller
 from nanospeech.config import SampleOptions
 from nanospeech.engine.base import Engine
-from nanospeech.errors import InputError, NanospeechError
+from nanospeech.errors import InputError, NanospeechError, VoiceError
 from nanospeech.release.user_lexicon import tokenizer_of
-from nanospeech.release.user_voices import USER
-from nanospeech.release.voices import default_voice, list_voices, user_voices
 from nanospeech.speech.beginning import choose_first
 from nanospeech.speech.chunks import Word
 from nanospeech.speech.script import spoken_text
@@ -39,20 +37,13 @@ from .errors import ApiError, Cancelled, bad
 from .metrics import Metrics
 from .settings import Limits
 from .turns import Scheduler, Ticket
+from .voices import Voices, recorded
 
 log = logging.getLogger("nanospeech.serve")
 AHEAD = 4  # pieces that are made before a client reads them
 PROMPTS = 16  # voices that are kept ready
-ALIASES = (  # OpenAI's voices; each stands for one of the release, in turn
-    *("alloy", "ash", "ballad", "coral", "echo", "fable", "onyx", "nova", "sage", "shimmer"),
-    *("verse", "marin", "cedar"),
-)
 END = object()
 Encode = Callable[[Iterator[np.ndarray]], Iterator[Any]]
-
-
-class VoiceError(InputError):
-    """Files of a voice that cannot be used, whose places are not the client's to know."""
 
 
 class Sound(NamedTuple):
@@ -83,7 +74,7 @@ class Wish:
     language: str | None = None
 
 
-class SpeechService:
+class SpeechService(Voices):
     """A warm engine that many clients use at once.
 
     Args:
@@ -117,39 +108,6 @@ class SpeechService:
     def open(self) -> int:
         """Texts that are spoken or wait."""
         return len(self._open)
-
-    def voices(self) -> list[str]:
-        """The names that a client may ask for: the model's, then those that the user added."""
-        own = list_voices(self.engine.folder)
-        return [*own, *(n if n not in own else f"{USER}{n}" for n in sorted(user_voices()))]
-
-    def default(self) -> str:
-        """The voice of a request that names none."""
-        return default_voice(self.engine.folder, self.engine.config.default_voice).name
-
-    def aliases(self) -> dict[str, str]:
-        """OpenAI's voices, and which voice each stands for; the first is the default one."""
-        first = self.default()
-        own = [first, *(n for n in list_voices(self.engine.folder) if n != first)]
-        return {a: own[i % len(own)] for i, a in enumerate(ALIASES) if a not in self.voices()}
-
-    def find(self, voice: str | None) -> str:
-        """The listed name of a voice that is asked for.
-
-        Raises:
-            ApiError: there is none of that name.
-        """
-        if voice is None:
-            return self.default()
-        known = {name.casefold(): name for name in reversed(self.voices())}
-        wanted = voice.casefold()
-        if wanted in known:
-            return known[wanted]
-        if wanted in (aliases := self.aliases()):
-            return aliases[wanted]
-        names = ", ".join(self.voices())
-        message = f"voice {voice[:64]!r} not found; choose from {names}"
-        raise bad(message, "voice", "voice_not_found")
 
     def warm(self) -> None:
         """Speaks a word with the default voice, so that the first client waits for nothing."""
@@ -250,15 +208,6 @@ class SpeechService:
             speech.cancel()
         self.scheduler.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
-
-
-def recorded(voice: str) -> float:
-    """When a user's voice was written, as another recording may take its name; else 0."""
-    path = user_voices().get(voice.removeprefix(USER))
-    try:
-        return path.stat().st_mtime if path is not None else 0.0
-    except OSError:  # removed since
-        return 0.0
 
 
 class Speech(AsyncIterator[Sound]):

@@ -12,7 +12,7 @@ from nanospeech.audio.recording import bandwidth, clipping
 from nanospeech.errors import InputError
 from nanospeech.release.user_voices import check_name, save_voice
 from nanospeech.release.voices import user_voices
-from nanospeech.speech.reference import EDGE, KEPT, LEAST, finished, remarks
+from nanospeech.speech.reference import KEPT, LEAST, finished, remarks, sounding
 from nanospeech.text.sentences import is_speakable
 
 from .errors import ApiError, bad
@@ -103,7 +103,7 @@ def prepared(sound: bytes, text: str) -> tuple[np.ndarray, list[str]]:
     wave = audio.read(sound, max_seconds=4 * KEPT[1])
     if audio.is_silent(wave):
         raise InputError("the recording is silent")
-    wave = audio.trim(audio.centred(wave), keep_seconds=EDGE)
+    wave = sounding(wave)
     seconds = len(wave) / audio.SAMPLE_RATE
     if not LEAST <= seconds <= KEPT[1] + 1:
         raise InputError(f"the recording has {seconds:.1f} s; send {KEPT[0]:g} to {KEPT[1]:g} s")

@@ -6,7 +6,8 @@ import copy
 import dataclasses
 from typing import Any
 
-from nanospeech.errors import InputError
+from nanospeech.errors import InputError, VoiceError
+from nanospeech.release.voices import find_voice
 from nanospeech.text.lexicon import Lexicon
 from nanospeech.text.markup import Marked, Style
 
@@ -62,10 +63,16 @@ def voiced(speaker: Any, voice: str) -> Any:
 
     Raises:
         InputError: there is no such voice.
+        VoiceError: its files cannot be used.
     """
+    find_voice(voice, speaker.engine.folder)
     more = {"chunk_seconds": speaker.chunk_seconds, "output": speaker.output}
     more["duration"] = speaker.duration
-    other = type(speaker)(speaker.engine, voice, options=speaker.options, seed=speaker.seed, **more)
+    more |= {"options": speaker.options, "seed": speaker.seed}
+    try:
+        other = type(speaker)(speaker.engine, voice, **more)
+    except InputError as e:
+        raise VoiceError(f"voice {voice!r} cannot be spoken: {e}") from e
     own, theirs = speaker.prompt.settings.loudness, other.prompt.settings.loudness
     if own is not None and theirs is not None:
         gain = other.prompt.gain * 10 ** ((theirs - own) / 20)

@@ -85,7 +85,7 @@ def read_reference(
         raise InputError(
             f"{path} is silent: its loudest sample is {level}; check the microphone and its level"
         )
-    wave = audio.trim(audio.centred(whole), keep_seconds=EDGE)
+    wave = sounding(whole)
     start, stop = audio.loud_span(wave)
     seconds = (stop - start) / audio.SAMPLE_RATE
     if seconds < LEAST:
@@ -146,6 +146,11 @@ def remarks(clipped: float, wave: np.ndarray, text: str) -> list[str]:
             " more, not over a telephone or a headset's radio link"
         )
     return found
+
+
+def sounding(wave: np.ndarray) -> np.ndarray:
+    """A recording as it was made, without its offset and without the silence at its ends."""
+    return audio.trim(audio.centred(wave), keep_seconds=EDGE)
 
 
 def finished(wave: np.ndarray, notes: list[str]) -> np.ndarray:

@@ -303,21 +303,19 @@ class Speaker:
         timeline: Timeline,
     ) -> Iterator[Iterator[np.ndarray]]:
         """The waves of chunks, each in pieces."""
-        steps = int(self.engine.config.chosen(self.options, "steps"))
-        known = len(parts) if isinstance(parts, list) else 0
+        known = parts if isinstance(parts, list) else ()
+        speakers = [self.casts.get(part.style, self) for part in known]
+        counts = [int(who.engine.config.chosen(self.options, "steps")) for who in speakers]
+        counter = streaming.StepCounter(on_step, counts)
         shares = repeat(None)
         if seconds is not None:
             shares = lengths.split_seconds(seconds, [part.text for part in parts], CROSS_FADE)
         ahead = streaming.Peekable(parts)
         for index, (part, share) in enumerate(zip(ahead, shares)):
-
-            def step(done: int, _: int, index: int = index) -> None:
-                if on_step is not None:
-                    on_step(index * steps + done, max(known, index + 1) * steps)
-
             who = self.casts.get(part.style, self)
             chunk = who.part_chunk(part, self.seed + index, share)
-            mel = beginning.sample(who, chunk, self.options, step, early and not index)
+            counter.begin(index)
+            mel = beginning.sample(who, chunk, self.options, counter, early and not index)
             paced = set_pauses(who.engine, mel, chunk, self.output, first=not index)
             timeline.add(mel, chunk, paced, index)
             wave = streaming.vocode_paced(who.engine, who.prompt, paced, early, ahead)

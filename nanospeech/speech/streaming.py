@@ -4,7 +4,7 @@ are still being written. Needs no array library.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
@@ -48,6 +48,30 @@ class Peekable(Generic[T]):
         if not self.seen:
             self.seen.extend(item for item in [next(self.items, None)] if item is not None)
         return bool(self.seen)
+
+
+class StepCounter:
+    """Solver steps of a text's chunks, whose numbers differ where their voices' networks do.
+
+    Args:
+        told: called as told(done, steps) for the text, or None.
+        expected: steps of each chunk that is known already.
+    """
+
+    def __init__(self, told: Callable[[int, int], None] | None, expected: Sequence[int]):
+        self.told, self.expected = told, expected
+        self.before = self.own = self.after = 0
+
+    def begin(self, index: int) -> None:
+        """Tells that the chunk of a number is next."""
+        self.before, self.own = self.before + self.own, 0
+        self.after = sum(self.expected[index + 1 :])
+
+    def __call__(self, done: int, steps: int) -> None:
+        """Is an engine's on_step: steps done and steps of this chunk."""
+        self.own = steps
+        if self.told is not None:
+            self.told(self.before + done, self.before + steps + self.after)
 
 
 def budgets(first: float, full: float) -> Iterator[float]:

@@ -26,6 +26,7 @@ from nanospeech.cli import Parser, add_fields, command, read_fields
 from nanospeech.config import PostfilterConfig, option
 from nanospeech.corpus.skips import by_reason
 from nanospeech.errors import InputError, require
+from nanospeech.locks import alone
 from nanospeech.machine import share_cores
 from nanospeech.release.folder import MODEL, VOCODER, Release, open_release
 from nanospeech.text.tags import as_tag
@@ -326,6 +327,13 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     if (args.held_back or 0) < 0:
         raise InputError(f"--held-back is {args.held_back}; choose 0 or more")
     release = open_release(args.model)
+    first = int(os.environ.get("RANK", 0)) == 0
+    with alone(args.run, "--run", print) if first else contextlib.nullcontext():
+        return make(args, options, release)
+
+
+def make(args: argparse.Namespace, options: Options, release: Release) -> dict[str, Any]:
+    """Trains, exports and listens, in a folder that no other run writes to."""
     with main_process_first():
         same_run(described(args), args.run)
         found = gather(args, release, args.run)

@@ -12,7 +12,7 @@ import json
 import os
 import resource
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -37,11 +37,13 @@ class Work(Protocol):
 
 
 def serve(make: Callable[[dict[str, Any]], Work]) -> int:
-    """Answers standard input's lines until it ends.
+    """Answers standard input's lines until it ends; words on the command line get the usage.
 
     Args:
         make: from the description to the work.
     """
+    if sys.argv[1:]:
+        return usage(sys.argv[1:])
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # libraries may print; keep standard output for answers
 
@@ -55,6 +57,13 @@ def serve(make: Callable[[dict[str, Any]], Work]) -> int:
     for line in sys.stdin:
         answer(getattr(work, line.strip())())
     return 0
+
+
+def usage(words: Sequence[str]) -> int:
+    """Prints what the running program says of itself; the exit code for such a command line."""
+    asked = any(word in ("-h", "--help") for word in words)
+    print((sys.modules["__main__"].__doc__ or "").strip(), file=None if asked else sys.stderr)
+    return 0 if asked else 2
 
 
 def resident() -> int:

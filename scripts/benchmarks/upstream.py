@@ -125,7 +125,12 @@ def run(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    spec_file, out_file = argv or sys.argv[1:]
+    words = sys.argv[1:] if argv is None else argv
+    if len(words) != 2:
+        asked = any(word in ("-h", "--help") for word in words)
+        print((__doc__ or "").strip(), file=None if asked else sys.stderr)
+        return 0 if asked else 2
+    spec_file, out_file = words
     # this file's folder and this project must not hide the other release's packages
     here = Path(__file__).resolve().parent
     sys.path[:] = [p for p in sys.path if Path(p or ".").resolve() not in (here, here.parent)]

@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .serve import usage
+
 OUT_OF_MEMORY = ("out of memory", "allocate memory", "could not create a memory", "bad_alloc")
 
 
@@ -291,7 +293,10 @@ def limit(memory: int | None) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    spec_file, out_file = argv or sys.argv[1:]
+    words = sys.argv[1:] if argv is None else argv
+    if len(words) != 2:
+        return usage(words)
+    spec_file, out_file = words
     values = json.loads(Path(spec_file).read_text(encoding="utf-8"))
     spec = Spec(**{**values, "parallel": tuple(values.get("parallel", (1, 1, 1)))})
     try:
@@ -308,4 +313,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

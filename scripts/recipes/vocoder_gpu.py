@@ -37,6 +37,7 @@ from nanospeech.audio.postfilter import blurred
 from nanospeech.cli import Parser, command
 from nanospeech.errors import InputError
 from nanospeech.files import whole, write_json
+from nanospeech.locks import alone
 from nanospeech_torch.train.loop.signals import StopSignals
 from nanospeech_torch.train.objectives import vocoder_loss as losses
 from nanospeech_torch.vocoder import Vocos
@@ -354,7 +355,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 @command
 def main(argv: list[str] | None = None) -> int:
-    print(json.dumps(run(build_parser().parse_args(argv))))
+    args = build_parser().parse_args(argv)
+    with alone(args.out, "--out", print):
+        print(json.dumps(run(args)))
     return 0
 
 

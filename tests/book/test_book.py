@@ -119,7 +119,7 @@ def test_a_damaged_chapter_is_reported_and_the_rest_is_read(run, tmp_path):
     # what was spoken is kept for a mended file
     make_epub(path, {**PAGES, "bad.xhtml": "<p>it is heard now.</p>"})
     code, said = run(path, target)
-    assert code == 0 and "1 passages spoken, 3 there already" in said
+    assert code == 0 and "1 passage spoken, 3 there already" in said
     assert len(list(target.glob("*.opus"))) == 4 and not (tmp_path / "out.work").exists()
 
 
@@ -127,7 +127,7 @@ def test_words_that_the_model_lacks_cost_their_passage_alone(run, tmp_path):
     path = tmp_path / "b.md"
     path.write_text("hello there.\n\n" + "漢" * 900 + "\n\nthe end.\n", "utf-8")
     code, said = run(path, tmp_path / "out")
-    assert code == 1 and "left out '漢漢" in said and "1 chapters" in said
+    assert code == 1 and "left out '漢漢" in said and "out: 1 chapter, " in said
 
 
 def test_a_marked_speaker_has_a_voice_and_an_unknown_one_costs_the_chapter(
@@ -204,7 +204,7 @@ def test_a_full_disk_loses_no_passage(tmp_path, run):
     kept = tmp_path / "out.work" / "passages"
     assert len(list(kept.iterdir())) == 2
     code, said = run(path, target)
-    assert code == 0 and "1 passages spoken, 1 there already" in said
+    assert code == 0 and "1 passage spoken, 1 there already" in said
 
 
 def test_a_kept_passage_that_is_damaged_is_made_anew(tmp_path, run):
@@ -283,6 +283,7 @@ def test_flags_that_cannot_be_met_are_refused_before_the_model_is_loaded(book, t
         ([], "name the audiobook"),
         (["--chapters", "2-9"], "the book has chapters 1 to 3"),
         (["--chapters", "x"], "should be numbers"),
+        (["--depth", "0"], "--depth is 0; choose 1 or more"),
         (["--output", str(tmp_path / "a.m4b"), "--bitrate", "5"], "choose 16 to 320"),
         (["--cover", str(book)], "should be a JPEG or PNG"),
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from itertools import pairwise
@@ -58,6 +59,19 @@ def test_velocities_of_batches_equal_one_by_one(make_release, engine_of, arrays,
         single = engine.velocity(a["noise_BNM"], a["cond_BNM"], a["text_BT"], time[i : i + 1])
         assert np.abs(v[i, :n] - single[0]).max() <= 1e-3
         assert not v[i, n:].any()
+
+
+def test_a_model_speaks_on_where_its_folder_is_replaced(tiny_release, tmp_path, arrays, backend):
+    engine = load_engine(shutil.copytree(tiny_release, tmp_path / "it"), backend, "cpu")
+    items = ITEMS.batch(engine, arrays["mel"][0])
+    mel, text, lens = items["cond_BNM"][:1, :41], items["text_BT"][:1], np.array([41])
+
+    def spoken() -> list[np.ndarray]:
+        return [engine.duration(mel, text, lens_B=lens), *engine.vocode(mel)]
+
+    before = spoken()
+    shutil.rmtree(tmp_path / "it")
+    assert all(map(np.array_equal, before, spoken()))
 
 
 def test_durations_of_batches_equal_one_by_one(tiny_release, engine_of, arrays, backend):

@@ -8,7 +8,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from nanospeech.config import METHODS, SCHEDULES, SampleOptions
+from nanospeech.architectures import StudentConfig
+from nanospeech.config import METHODS, SCHEDULES, ModelConfig, SampleOptions
 from nanospeech.engine.sampling import (
     EPSS,
     EVALUATIONS,
@@ -229,3 +230,10 @@ def test_shared_frames_follow_the_weights():
 def test_wrong_options_name_the_choices(fields, word):
     with pytest.raises(InputError, match=word):
         SampleOptions(**fields)
+
+
+@pytest.mark.parametrize("kind", [SampleOptions, ModelConfig, StudentConfig])
+@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])
+def test_what_guidance_takes_back_has_the_same_bounds_wherever_it_is_chosen(kind, value):
+    with pytest.raises(InputError, match=f"cfg_rescale is {value}; choose 0 to 1"):
+        kind(cfg_rescale=value)

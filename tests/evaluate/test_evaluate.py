@@ -322,3 +322,11 @@ def test_a_package_that_is_missing_is_named_and_the_rest_goes_on(monkeypatch, ca
     ]
     err = capsys.readouterr().err
     assert "dnsmos" in err and "no_such_package is not installed; run: pip install it" in err
+
+
+def test_lengths_that_nothing_true_is_there_for_are_told_of(arguments, capsys):
+    summary, _ = run(arguments(metrics="rtf,duration"))
+    assert summary["metrics"] == ["rtf"]
+    assert "left out: duration: no text has a recording" in capsys.readouterr().err
+    with pytest.raises(InputError, match="no metric is left"):
+        run(arguments(metrics="duration"))

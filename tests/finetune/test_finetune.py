@@ -31,6 +31,7 @@ from nanospeech_torch.train.initial import (
     load_objective,
 )
 from nanospeech_torch.train.objectives.flow import Nanospeech
+from tests.test_locks import holder
 from tests.training import CPU, SHARD, samples
 
 LORA = LoraConfig(rank=4, alpha=6.0)
@@ -327,6 +328,13 @@ def test_bad_input_ends_in_one_line_and_code_2(tiny_release, tmp_path, capsys, c
     assert finetune.main(call) == 2
     err = capsys.readouterr().err
     assert err.startswith("error: ") and err.count("\n") == 1
+
+
+def test_a_voice_is_not_trained_twice_at_once(tiny_release, tmp_path, capsys):
+    with holder(tmp_path / "run") as other:
+        assert finetune.main(command(tiny_release, tmp_path, tmp_path / "data")) == 2
+    told = capsys.readouterr().err
+    assert f"in use by process {other.pid}" in told and "another --run" in told
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from nanospeech.release.folder import MODEL, STUDENT, load_config, open_release
 from nanospeech.release.tensors import read_tensors
 from nanospeech.speech.beginning import First
 from nanospeech.speech.chunks import sample
+from nanospeech.text.markup import read_markup
 from nanospeech_onnx.export import export
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.train.config import run_config
@@ -305,6 +306,19 @@ def test_a_first_chunk_has_fewer_steps_unless_the_student_speaks(both):
     assert speaker.network == "model" and counted() == 2
     speaker.first = First(speaker.prompt, 100)
     assert counted() == load_config(folder).steps
+
+
+def test_progress_adds_up_where_voices_have_networks_of_other_steps(both, tmp_path):
+    folder = shutil.copytree(both[0], tmp_path / "both")
+    values = json.loads((folder / "config.json").read_text())
+    values["student"]["voices"] = ["tone"]
+    (folder / "config.json").write_text(json.dumps(values))
+    speaker = Speaker(load_engine(folder, "torch"), "tone", seed=0)
+    text = read_markup(f"{TEXT} [voice: other]{TEXT}[/voice] {TEXT} [pause 1s] {TEXT}")
+    told: list[tuple[int, int]] = []
+    list(speaker.pieces(text, on_step=lambda *counts: told.append(counts)))
+    steps = load_config(folder).steps + 3 * (len(speaker.parts(text)) - 1)
+    assert told == [(n + 1, steps) for n in range(steps)]
 
 
 def test_spoken_mels_are_the_models_or_those_that_users_hear(both, tmp_path):

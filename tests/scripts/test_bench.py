@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import signal
 import subprocess
@@ -251,6 +252,18 @@ def test_help_needs_no_backend():
     )
     shown = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert shown.returncode == 0 and "--upstream" in shown.stdout, shown.stderr
+
+
+@pytest.mark.parametrize("name", ["speech", "parts", "upstream_sample", "upstream", "worker"])
+def test_a_worker_tells_of_itself_on_a_command_line(name):
+    command = [sys.executable, "-m", f"scripts.benchmarks.{name}"]
+    told = {}
+    for flag in ("--help", "--wrong"):
+        done = subprocess.run([*command, flag], cwd=ROOT, capture_output=True, text=True)
+        told[flag] = done.returncode, done.stdout, done.stderr
+    text = (ROOT / f"scripts/benchmarks/{name}.py").read_text("utf-8")
+    about = f"{ast.get_docstring(ast.parse(text))}\n"
+    assert told == {"--help": (0, about, ""), "--wrong": (2, "", about)}
 
 
 @pytest.mark.parametrize(

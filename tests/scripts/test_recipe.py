@@ -184,7 +184,7 @@ def test_the_page_can_be_heard_seen_and_read(tmp_path, capsys, tiny_release):
     figures.mkdir()
     (figures / "summary.md").write_text("| | WER |\n|---|---|\n| kumo & co | 4.25 % |\n\nmore\n")
     out = tmp_path / "listen"
-    argv = ["--out", str(out), "--texts", str(texts), "--backends", "torch"]
+    argv = ["--out", str(out), "--texts", str(texts), "--backends", "onnx", "torch"]
     model = Path(shutil.copytree(tiny_release, tmp_path / "model"))
     for suffix in (".wav", ".txt"):
         shutil.copy(model / f"voices/tone{suffix}", model / f"voices/other{suffix}")
@@ -193,13 +193,14 @@ def test_the_page_can_be_heard_seen_and_read(tmp_path, capsys, tiny_release):
     page = check_page(out)
     assert len(page.all("audio")) >= 2 and len(page.all("th")) == 3
     beside = (tmp_path / "listen.md").read_text()
+    assert "| 1, ONNX Runtime | 1, PyTorch |" in beside and "The backends' waves" in beside
     assert "4.25 %" in beside and "shows no audio players" in beside
     for link in re.findall(r"\]\(([^)]+)\)", beside):
         assert (tmp_path / link).is_file()
     assert listen(["--out", str(out), "--backends", "jax"]) == 2
     (tmp_path / "notes.txt").write_text("mine")
     assert listen(["--out", str(tmp_path)]) == 2 and (tmp_path / "notes.txt").exists()
-    assert "choose from torch, mlx" in capsys.readouterr().err
+    assert "choose from torch, mlx, onnx" in capsys.readouterr().err
 
 
 def test_the_page_in_the_documents_is_whole_and_small():

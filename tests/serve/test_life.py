@@ -61,7 +61,19 @@ def test_voices_are_taken_with_consent_where_that_is_allowed(server, serve, capl
         broken = speech(server, voice="anna")
         assert broken.status_code == 500 and broken.json()["error"]["param"] == "voice"
         assert str(path) in caplog.text and str(path.parent) not in broken.text
+        marked = {"input": "Hello [voice: anna]there[/voice].", "markup": True}
+        for broken in (speech(server, **marked), words_gone(server, path, marked)):
+            assert broken.status_code == 500 and broken.json()["error"]["param"] == "voice"
+            assert str(path.parent) not in broken.text
+        assert "'anna' cannot be spoken: cannot read" in caplog.text
+        assert f"of voice 'anna', {path.with_suffix('.txt')}: " in caplog.text
         assert add(server, name="other").json()["error"]["code"] == "too_many_voices"
+
+
+def words_gone(server, path: Path, fields: dict) -> httpx.Response:
+    """The answer where the words of a voice are no text any more."""
+    path.with_suffix(".txt").write_bytes(b"\xff")
+    return speech(server, **fields)
 
 
 def served(folder: Path, *more: str, env: dict | None = None) -> tuple:

@@ -19,6 +19,7 @@ from nanospeech_torch.train.loop.settings import changes
 from nanospeech_torch.train.run import train
 from tests import resume_worker
 from tests.forked import Forked, finish, ranks
+from tests.test_locks import holder
 from tests.training import samples, speech_model, trainer, write_shards
 
 
@@ -63,6 +64,18 @@ def test_two_killed_processes_go_on_as_if_nothing_had_been(tmp_path, shards):
         finish(start(2, tmp_path / "whole", shards, last, 2))
     name = f"step_{last:08d}"
     assert same(tmp_path / "killed" / name, tmp_path / "whole" / name, 1e-6)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_run_does_not_begin_in_the_folder_of_one_that_goes_on(tmp_path, shards, processes):
+    part = tmp_path / "step_00000001.part"
+    part.mkdir()  # which the other one is writing
+    with holder(tmp_path) as other:
+        run = start(processes, tmp_path, shards, 1, 9)
+        said = [process.communicate()[0] for process in run]
+    assert all(process.returncode for process in run)
+    assert all(f"is in use by process {other.pid} on" in text for text in said), said
+    assert part.exists() and not (tmp_path / "log.csv").exists()
 
 
 def test_each_process_reads_its_own_part_alone(tmp_path, shards):

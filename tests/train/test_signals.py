@@ -138,19 +138,22 @@ def test_a_run_under_nohup_goes_on_when_its_terminal_is_closed(tmp_path, shards)
     assert run.returncode == 0 and latest(tmp_path / "run") == 6, said
 
 
-def test_a_killed_loader_worker_costs_no_step(tmp_path, shards):
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_killed_loader_worker_costs_no_step(tmp_path, shards, processes):
     run, whole = tmp_path / "stopped", tmp_path / "whole"
-    [process] = start(1, run, shards, ENDLESS, ENDLESS, "workers=2")
-    wait_for((run / "log.csv").exists, process)
-    psutil.Process(process.pid).children()[-1].kill()
-    said, _ = process.communicate()
-    assert process.returncode and "saving first" in said, said
+    group = start(processes, run, shards, ENDLESS, ENDLESS, "workers=2")
+    wait_for((run / "log.csv").exists, *group)
+    psutil.Process(group[-1].pid).children()[-1].kill()
+    said = [process.communicate()[0] for process in group]
+    assert all(process.returncode for process in group), said
+    assert "saving first" in said[0], said
+    assert processes == 1 or "process 1 failed: " in said[0], said
     at = latest(run)
     assert at > 0 and not left_over(run)
-    finish(start(1, run, shards, at + 3, ENDLESS, "workers=2"))
-    finish(start(1, whole, shards, at + 3, ENDLESS, "workers=2"))
+    finish(start(processes, run, shards, at + 3, ENDLESS, "workers=2"))
+    finish(start(processes, whole, shards, at + 3, ENDLESS, "workers=2"))
     name = f"step_{at + 3:08d}"
-    assert same(run / name, whole / name, 0)
+    assert same(run / name, whole / name, 0 if processes == 1 else 1e-6)
 
 
 def everyone(launcher: subprocess.Popen) -> None:

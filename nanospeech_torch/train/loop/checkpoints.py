@@ -19,8 +19,9 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.state_dict_saver import async_save
 
 from nanospeech.errors import CheckpointError, InputError
+from nanospeech.locks import alone
 from nanospeech_torch.checkpoint_reader import (
     SafeReader,
     check_complete,
@@ -72,6 +74,24 @@ class Checkpoints:
         self.pending: Future | None = None
         self.name = ""
         self.failed: BaseException | None = None
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Within the context no other run writes to the folder; rank 0 holds the lock for all.
+
+        Raises:
+            InputError: another run does; in every process.
+        """
+        with ExitStack() as stack:
+            error: BaseException | None = None
+            if self.rank == 0:
+                try:
+                    stack.enter_context(alone(self.folder, "run_dir", self.say))
+                except InputError as e:
+                    error = e
+            if error := self.first_error(error):
+                raise error if isinstance(error, InputError) else InputError(str(error))
+            yield
 
     def newest(self) -> Path | None:
         """The checkpoint that `latest` names, else the newest complete one, else None."""

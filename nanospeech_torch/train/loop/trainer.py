@@ -29,7 +29,7 @@ from nanospeech_torch.train.scale.launch import report, slow_precision
 from . import state
 from .accelerator import make_accelerator
 from .checkpoints import Checkpoints
-from .config import TrainConfig, TrainerOptions, TrainOptions
+from .config import TrainerOptions, TrainOptions
 from .held_out import HeldOut
 from .learner import Learner
 from .log import Log, LogOptions
@@ -37,14 +37,7 @@ from .samples import SpokenSamples
 from .settings import vocab_of
 from .signals import Agreement, StopSignals
 
-__all__ = [
-    "DurationTrainer",
-    "EchoTrainer",
-    "NanospeechTrainer",
-    "TrainConfig",
-    "Trainer",
-    "VocoderTrainer",
-]
+__all__ = ["DurationTrainer", "EchoTrainer", "NanospeechTrainer", "Trainer", "VocoderTrainer"]
 
 
 class Trainer(Learner):
@@ -222,7 +215,7 @@ class Trainer(Learner):
             The mean losses since the last log line.
 
         Raises:
-            InputError: samples are asked of a model that does not speak.
+            InputError: samples of a model that does not speak, or another run is in run_dir.
             DataError: nothing in the data can be used, or too many steps in a row were bad.
             CheckpointError: the run cannot be resumed, or its last checkpoint not be written.
         """
@@ -239,7 +232,7 @@ class Trainer(Learner):
         plan = o.plan(self.config, self.speed.compile != "off", self.core.multiple())
         self.batching = plan.limits()
         on_sample = o.on_sample or self.spoken_samples()
-        with StopSignals(self.request_stop):
+        with StopSignals(self.request_stop), self.checkpoints.alone():
             self.resume(o.resume)
             accelerator = self.accelerator
             self.say(report(accelerator.num_processes, accelerator.device))
@@ -338,18 +331,23 @@ class Trainer(Learner):
         log.step(norm, self.optimizers[0].param_groups[0]["lr"])
 
     def next_batches(self, batches: Any) -> list[Any]:
-        """A step's micro-batches; where the data fail, a lone process saves what it has first."""
+        """A step's micro-batches; where the data fail, in any process, all save what they have."""
         s = self.state
         before = s.places.copy(), s.consumed, s.skipped.copy()
+        found, error = [], None
         try:
-            return [self.next_batch(batches) for _ in range(self.config.accumulate)]
+            found = [self.next_batch(batches) for _ in range(self.config.accumulate)]
         except Exception as e:
-            s.places, s.consumed, s.skipped = before
-            if self.parallel.world == 1 and self.step > self.saved:  # else others wait in a step
-                self.say(f"no data after step {self.step} ({type(e).__name__}): saving first")
-                self.save(self.config.export != "never")
-                self.checkpoints.wait()
-            raise
+            error = e
+        # none may begin a step, in which it would wait for the others for ever
+        if (error := self.parallel.first_error(error)) is None:
+            return found
+        s.places, s.consumed, s.skipped = before
+        if self.step > self.saved:
+            self.say(f"no data after step {self.step} ({error}): saving first")
+            self.save(self.config.export != "never")
+            self.checkpoints.wait()
+        raise error
 
     def next_batch(self, batches: Any) -> Any:
         """The next non-empty batch."""

@@ -21,7 +21,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from nanospeech.config import option
-from nanospeech.errors import InputError
+from nanospeech.errors import DataError, InputError
 from nanospeech_torch.train.optim.guards import clip_factor
 from nanospeech_torch.train.optim.optimizers import local
 
@@ -240,6 +240,21 @@ class Parallel:
         found: list[Any] = [None] * self.world
         dist.all_gather_object(found, value, group=self.control_group)
         return found
+
+    def first_error(self, error: Exception | None) -> Exception | None:
+        """This process's error, or else what tells of the first other's; None where none failed.
+
+        All processes call it, before each step: where none failed it is one number on the host.
+        """
+        if self.world == 1:
+            return error
+        failed = torch.tensor(error is not None, dtype=torch.int32)
+        dist.all_reduce(failed, dist.ReduceOp.MAX, group=self.control_group)
+        if not failed:
+            return None
+        told = self.gather(error and f"{type(error).__name__}: {error}")
+        rank = next(rank for rank, text in enumerate(told) if text)
+        return error or DataError(f"process {rank} failed: {told[rank]}")
 
     def broadcast(self, value: Any) -> Any:
         """Rank 0's host object."""

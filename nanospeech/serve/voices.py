@@ -1,0 +1,62 @@
+"""Voices: the names that a server's clients may ask for. Opens no voice."""
+
+from __future__ import annotations
+
+from nanospeech.engine.base import Engine
+from nanospeech.release.user_voices import USER
+from nanospeech.release.voices import default_voice, list_voices, user_voices
+
+from .errors import bad
+
+ALIASES = (  # OpenAI's voices; each stands for one of the release, in turn
+    *("alloy", "ash", "ballad", "coral", "echo", "fable", "onyx", "nova", "sage", "shimmer"),
+    *("verse", "marin", "cedar"),
+)
+
+
+class Voices:
+    """The voices of an engine's folder and of the user, by name; folders may change at any time."""
+
+    engine: Engine
+
+    def voices(self) -> list[str]:
+        """The names that a client may ask for: the model's, then those that the user added."""
+        own = list_voices(self.engine.folder)
+        return [*own, *(n if n not in own else f"{USER}{n}" for n in sorted(user_voices()))]
+
+    def default(self) -> str:
+        """The voice of a request that names none."""
+        return default_voice(self.engine.folder, self.engine.config.default_voice).name
+
+    def aliases(self) -> dict[str, str]:
+        """OpenAI's voices, and which voice each stands for; the first is the default one."""
+        first = self.default()
+        own = [first, *(n for n in list_voices(self.engine.folder) if n != first)]
+        return {a: own[i % len(own)] for i, a in enumerate(ALIASES) if a not in self.voices()}
+
+    def find(self, voice: str | None) -> str:
+        """The listed name of a voice that is asked for.
+
+        Raises:
+            ApiError: there is none of that name.
+        """
+        if voice is None:
+            return self.default()
+        known = {name.casefold(): name for name in reversed(self.voices())}
+        wanted = voice.casefold()
+        if wanted in known:
+            return known[wanted]
+        if wanted in (aliases := self.aliases()):
+            return aliases[wanted]
+        names = ", ".join(self.voices())
+        message = f"voice {voice[:64]!r} not found; choose from {names}"
+        raise bad(message, "voice", "voice_not_found")
+
+
+def recorded(voice: str) -> float:
+    """When a user's voice was written, as another recording may take its name; else 0."""
+    path = user_voices().get(voice.removeprefix(USER))
+    try:
+        return path.stat().st_mtime if path is not None else 0.0
+    except OSError:  # removed since
+        return 0.0
