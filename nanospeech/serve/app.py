@@ -122,6 +122,8 @@ class Handlers:
         found = [{"id": n, "name": n, "default": n == first} for n in names]
         aliases = self.service.aliases()
         more = {"aliases": aliases, "uploads": self.settings.allow_voices}
+        more["max_chars"] = self.settings.limits.max_chars
+        more["sample_rate"] = self.service.sample_rate
         return answer({"object": "list", "data": found, "voices": found, **more})
 
     async def live(self, _: Any) -> Any:

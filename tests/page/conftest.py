@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.serve.conftest import serve  # noqa: F401
+
 ROOT = Path(__file__).parents[2]
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 

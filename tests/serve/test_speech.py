@@ -190,6 +190,7 @@ def test_models_and_voices_have_the_keys_of_all_clients(server):
         found = httpx.get(server.url + path).json()
         assert found["voices"] == found["data"] == [{"id": "tone", "name": "tone", "default": True}]
         assert found["aliases"]["alloy"] == "tone"
+        assert (found["max_chars"], found["sample_rate"]) == (4096, 24_000)
 
 
 def test_health_metrics_and_unknown_paths(server):

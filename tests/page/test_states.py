@@ -1,0 +1,49 @@
+"""The page where something is not as it should be, or was changed meanwhile."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+
+from nanospeech.load import load_engine
+from nanospeech.serve.settings import ServeSettings
+from tests.serve.conftest import Server
+
+from .conftest import download, say, until
+
+LONG = "A long story of the sea, and of all who went there. "
+ERROR = "document.querySelector('#error').textContent"
+SAVE = "[...document.querySelectorAll('[data-save]')].filter((b) => !b.disabled).length"
+
+
+def test_a_text_that_is_too_long_is_counted_and_refused_not_cut(page):
+    text = LONG * 80
+    page.get_by_label("Text", exact=True).fill("")
+    page.keyboard.insert_text(text)  # as pasted: fill() goes round a maxlength
+    assert page.get_by_label("Text", exact=True).input_value() == text
+    assert f"{len(text):,} of 4,096" in page.locator("#count").text_content()
+    page.get_by_role("button", name="Speak").click()
+    assert "4,096" in page.evaluate(ERROR)
+    assert page.complaints == []  # it was not sent
+    page.get_by_label("Text", exact=True).fill("😀" * 4096)
+    assert "4,096 of 4,096" in page.locator("#count").text_content()
+
+
+def test_speech_of_another_rate_is_played_and_saved_at_it(opened, tiny_aligned, tmp_path):
+    folder = tmp_path / "slow"
+    shutil.copytree(tiny_aligned, folder)
+    config = json.loads((folder / "config.json").read_text())
+    config["audio"]["sample_rate"] = 16_000
+    (folder / "config.json").write_text(json.dumps(config))
+    server = Server(lambda: load_engine(folder, "torch", "cpu", "float32"), ServeSettings(port=0))
+    try:
+        page = opened(server.url)
+        say(page, "The boat left.")
+        until(page, f"made?.done && {SAVE} > 0")
+        assert {h["rate"] for h in page.evaluate("window.heard")} == {16_000}
+        head = np.frombuffer(download(page, "WAV", tmp_path).read_bytes()[:44], "<u4")
+        assert head[6] == 16_000
+    finally:
+        server.stop()
