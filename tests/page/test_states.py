@@ -47,3 +47,22 @@ def test_speech_of_another_rate_is_played_and_saved_at_it(opened, tiny_aligned, 
         assert head[6] == 16_000
     finally:
         server.stop()
+
+
+def test_a_text_that_is_refused_leaves_the_speech_before_it_to_be_saved(page, tmp_path):
+    say(page, "Hello.")
+    until(page, "made && made.done")
+    say(page, "...")
+    until(page, ERROR)
+    assert page.evaluate(SAVE) == 3
+    assert len(download(page, "WAV", tmp_path).read_bytes()) > 10_000
+
+
+def test_what_has_come_of_a_speech_that_was_stopped_is_saved(page, tmp_path):
+    say(page, LONG * 60)
+    until(page, "made && made.words.length > 2")
+    page.keyboard.press("Escape")
+    length = page.evaluate("made.length")
+    assert len(download(page, "WAV", tmp_path).read_bytes()) == 44 + 2 * length
+    assert "A long" in download(page, "SRT", tmp_path).read_text(encoding="utf-8")
+    assert page.get_by_role("button", name="MP3").is_disabled()  # it would be all of the text
