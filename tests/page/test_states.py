@@ -49,6 +49,16 @@ def test_speech_of_another_rate_is_played_and_saved_at_it(opened, tiny_aligned, 
         server.stop()
 
 
+def test_what_was_chosen_is_there_when_one_comes_back(page):
+    page.get_by_label("Speed").fill("1.5")
+    page.get_by_label("Voice", exact=True).select_option("sora")
+    page.goto("about:blank")
+    page.go_back()
+    until(page, "document.querySelector('#voice').value === 'sora'")
+    assert page.get_by_label("Speed").input_value() == "1.5"
+    assert page.locator("#pace").text_content() == "1.50"
+
+
 def test_a_text_that_is_refused_leaves_the_speech_before_it_to_be_saved(page, tmp_path):
     say(page, "Hello.")
     until(page, "made && made.done")
