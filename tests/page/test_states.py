@@ -11,8 +11,9 @@ from nanospeech.load import load_engine
 from nanospeech.serve.settings import ServeSettings
 from tests.serve.conftest import Server
 
-from .conftest import download, say, until
+from .conftest import ROOT, download, say, until
 
+CLIP = ROOT / "tests/fixtures/ljspeech/wavs/LJ001-0008.wav"
 LONG = "A long story of the sea, and of all who went there. "
 ERROR = "document.querySelector('#error').textContent"
 SAVE = "[...document.querySelectorAll('[data-save]')].filter((b) => !b.disabled).length"
@@ -76,3 +77,22 @@ def test_what_has_come_of_a_speech_that_was_stopped_is_saved(page, tmp_path):
     assert len(download(page, "WAV", tmp_path).read_bytes()) == 44 + 2 * length
     assert "A long" in download(page, "SRT", tmp_path).read_text(encoding="utf-8")
     assert page.get_by_role("button", name="MP3").is_disabled()  # it would be all of the text
+
+
+def test_a_file_that_is_no_sound_takes_the_recording_before_it_away(page, tmp_path):
+    page.get_by_text("Add a voice from a recording").click()
+    page.get_by_label("or choose a file").set_input_files(str(CLIP))
+    until(page, "document.querySelector('#added').textContent.includes('ready')")
+    (tmp_path / "bad.wav").write_bytes(b"no sound")
+    page.get_by_label("or choose a file").set_input_files(str(tmp_path / "bad.wav"))
+    until(page, "document.querySelector('#refused').textContent")
+    assert page.locator("#added").text_content() == ""
+    assert page.locator("#sample").is_hidden() and page.evaluate("sample") is None
+
+
+def test_a_microphone_that_the_browser_withholds_is_explained(page):
+    # what Chromium has on an address that is neither localhost nor HTTPS
+    page.evaluate("() => Object.defineProperty(navigator, 'mediaDevices', { value: undefined })")
+    page.get_by_text("Add a voice from a recording").click()
+    page.get_by_role("button", name="Record").click()
+    until(page, "document.querySelector('#refused').textContent.includes('HTTPS')")
