@@ -96,3 +96,22 @@ def test_a_microphone_that_the_browser_withholds_is_explained(page):
     page.get_by_text("Add a voice from a recording").click()
     page.get_by_role("button", name="Record").click()
     until(page, "document.querySelector('#refused').textContent.includes('HTTPS')")
+
+
+def test_a_token_is_asked_for_in_plain_words(opened, serve):
+    token = "sixteen-or-more-of-them"
+    with serve(token=token) as server:
+        page = opened(server.url)
+        say(page, "Hello.")
+        until(page, ERROR)
+        assert page.evaluate(ERROR) == "This server asks for a token."
+        for wrong in ("wrong", "ключ"):
+            page.evaluate("() => { document.querySelector('#error').textContent = ''; }")
+            page.get_by_label("Token").fill(wrong)
+            page.get_by_label("Token").press("Enter")
+            until(page, ERROR)
+            assert page.evaluate(ERROR) == "This is not the token of this server."
+        page.get_by_label("Token").fill(token)
+        page.get_by_label("Token").press("Enter")
+        until(page, "made && made.done")
+        assert page.evaluate(ERROR) == ""
