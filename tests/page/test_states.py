@@ -115,3 +115,12 @@ def test_a_token_is_asked_for_in_plain_words(opened, serve):
         page.get_by_label("Token").press("Enter")
         until(page, "made && made.done")
         assert page.evaluate(ERROR) == ""
+
+
+def test_only_the_text_scrolls_to_the_word_that_is_heard(page):
+    page.set_viewport_size({"width": 360, "height": 500})
+    page.evaluate("() => { document.querySelector('#said').style.maxHeight = '3em'; }")
+    say(page, "One.\nTwo.\nThree.\nFour.\nFive.\nSix.\nSeven.")
+    page.evaluate("scrollTo(0, 0)")  # the press had scrolled to its button
+    until(page, "document.querySelector('#said').scrollTop > 0")
+    assert page.evaluate("scrollY") == 0
