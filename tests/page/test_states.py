@@ -124,3 +124,20 @@ def test_only_the_text_scrolls_to_the_word_that_is_heard(page):
     page.evaluate("scrollTo(0, 0)")  # the press had scrolled to its button
     until(page, "document.querySelector('#said').scrollTop > 0")
     assert page.evaluate("scrollY") == 0
+
+
+def test_a_voice_that_is_gone_leaves_the_list(page, address):
+    page.evaluate("() => document.querySelector('#voice').append(new Option('gone', 'gone'))")
+    page.get_by_label("Voice", exact=True).select_option("gone")
+    say(page, "Hello.")
+    until(page, ERROR)
+    assert "'gone' not found" in page.evaluate(ERROR)
+    until(page, "document.querySelector('#voice').value === 'kathleen'")
+    assert page.locator("#voice option[value=gone]").count() == 0
+
+
+def test_voices_that_could_not_be_listed_are_listed_when_one_speaks(page, address):
+    page.evaluate("() => document.querySelector('#voice').replaceChildren()")
+    say(page, "Hello.")
+    until(page, "made && made.done")
+    assert page.get_by_label("Voice", exact=True).input_value() == "kathleen"
