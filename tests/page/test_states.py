@@ -141,3 +141,18 @@ def test_voices_that_could_not_be_listed_are_listed_when_one_speaks(page, addres
     say(page, "Hello.")
     until(page, "made && made.done")
     assert page.get_by_label("Voice", exact=True).input_value() == "kathleen"
+
+
+def test_an_mp3_that_is_being_made_is_told(page, tmp_path):
+    say(page, "Hello.")
+    until(page, "made && made.done")
+    page.evaluate(
+        """() => {
+  window.told = [];
+  new MutationObserver(() => window.told.push(document.querySelector('#saved').textContent))
+    .observe(document.querySelector('#saved'), { childList: true });
+}"""
+    )
+    download(page, "MP3", tmp_path)
+    assert page.evaluate("window.told")[0] == "Making the MP3 …"
+    assert page.locator("#saved").text_content() == ""
