@@ -6,6 +6,7 @@ import json
 import shutil
 
 import numpy as np
+import pytest
 
 from nanospeech.load import load_engine
 from nanospeech.serve.settings import ServeSettings
@@ -156,3 +157,23 @@ def test_an_mp3_that_is_being_made_is_told(page, tmp_path):
     download(page, "MP3", tmp_path)
     assert page.evaluate("window.told")[0] == "Making the MP3 …"
     assert page.locator("#saved").text_content() == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "wrong"),
+    [
+        ("markup", "Hello [pause 200ms] there, [slow]my friend[/slow].", "Hello [pause 1x]."),
+        ("ssml", "<speak>Hello <break time='200ms'/> there, my friend.</speak>", "<speak>Hello"),
+    ],
+)
+def test_markup_is_read_and_its_mistakes_are_told(page, kind, text, wrong):
+    page.get_by_label("Markup").select_option(kind)
+    say(page, wrong)
+    until(page, ERROR)
+    assert "line 1" in page.evaluate(ERROR)
+    say(page, text)
+    until(page, "made && made.done && document.querySelector('#said span')")
+    until(page, "made.shown === made.words.length")
+    words = page.locator("#said span").all_text_contents()
+    assert [w.strip(".,") for w in words] == ["Hello", "there", "my", "friend"]
+    assert page.locator("#said").text_content() == text
