@@ -177,3 +177,20 @@ def test_markup_is_read_and_its_mistakes_are_told(page, kind, text, wrong):
     words = page.locator("#said span").all_text_contents()
     assert [w.strip(".,") for w in words] == ["Hello", "there", "my", "friend"]
     assert page.locator("#said").text_content() == text
+
+
+def test_words_are_lit_when_they_are_heard_not_when_they_are_handed_over(page):
+    # as over Bluetooth, where loudspeakers are late
+    page.evaluate(
+        "() => Object.defineProperty(AudioContext.prototype, 'outputLatency', { get: () => 0.5 })"
+    )
+    say(page, LONG)
+    until(page, "made && made.runs.length && context.currentTime > made.runs[0].at + 0.6")
+    late = page.evaluate("context.currentTime - made.runs[0].at - made.position()")
+    assert late == pytest.approx(0.5, abs=0.1)
+
+
+def test_what_is_not_heard_is_not_lit(page):
+    say(page, "Hello 😀 there.")
+    until(page, "window.lit.at(-1) === 'there.'")
+    assert page.evaluate("window.lit") == ["Hello", "there."]
