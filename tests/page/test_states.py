@@ -179,6 +179,17 @@ def test_markup_is_read_and_its_mistakes_are_told(page, kind, text, wrong):
     assert page.locator("#said").text_content() == text
 
 
+def test_arrows_go_by_a_second(page):
+    say(page, LONG)
+    until(page, "made && made.done")
+    page.get_by_role("button", name="Pause", exact=True).click()
+    until(page, "context.state === 'suspended'")
+    page.evaluate("() => { go = (seconds) => { window.gone = seconds; }; }")
+    now = page.evaluate("made.position()")
+    page.get_by_label("Place in the speech").press("ArrowRight")
+    assert page.evaluate("window.gone") == pytest.approx(now + 1, abs=0.05)
+
+
 def test_words_are_lit_when_they_are_heard_not_when_they_are_handed_over(page):
     # as over Bluetooth, where loudspeakers are late
     page.evaluate(
