@@ -205,3 +205,29 @@ def test_what_is_not_heard_is_not_lit(page):
     say(page, "Hello 😀 there.")
     until(page, "window.lit.at(-1) === 'there.'")
     assert page.evaluate("window.lit") == ["Hello", "there."]
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_what_is_told_moves_nothing_and_is_there_before_it_is_told(page, width):
+    page.set_viewport_size({"width": width, "height": 800})
+    height = "document.querySelector('#ask').offsetHeight"
+    before = page.evaluate(height)
+    for region in page.locator("#ask [role], #result [role=status], #add [role]").all():
+        # screen readers do not hear of one that comes into being with its words
+        assert region.evaluate("(e) => getComputedStyle(e).display") != "none"
+    say(page, "Hello.")
+    until(page, "document.querySelector('#status').textContent")
+    assert page.evaluate(height) == before
+    until(page, "made && made.done && !made.playing")
+    assert page.evaluate(height) == before
+
+
+def test_a_file_that_is_dropped_beside_the_box_does_not_take_the_place_of_the_page(page):
+    assert not page.evaluate(
+        """() => {
+  const data = new DataTransfer();
+  data.items.add(new File(["x"], "x.wav"));
+  return ["dragover", "drop"].some((kind) => document.body.dispatchEvent(
+    new DragEvent(kind, { dataTransfer: data, bubbles: true, cancelable: true })));
+}"""
+    )
