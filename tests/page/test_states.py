@@ -231,3 +231,15 @@ def test_a_file_that_is_dropped_beside_the_box_does_not_take_the_place_of_the_pa
     new DragEvent(kind, { dataTransfer: data, bubbles: true, cancelable: true })));
 }"""
     )
+
+
+def test_words_that_come_leave_those_before_them_in_place(page):
+    text = f"One,\n\n  two: {LONG}\nThe end."
+    say(page, text)
+    until(page, "made && made.shown > 2")
+    page.evaluate("() => { window.first = document.querySelector('#said span'); }")
+    shown = page.evaluate("made.shown")
+    until(page, "made.done && made.shown === made.words.length")
+    assert page.evaluate("made.shown") > shown and page.evaluate("window.first.isConnected")
+    assert page.locator("#said").text_content() == text
+    assert page.locator("#said span").all_text_contents() == text.split()
