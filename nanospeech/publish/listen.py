@@ -55,9 +55,10 @@ h2 { border-top: 1px solid var(--line); padding-top: 1rem }
 .row { display: flex; flex-wrap: wrap; gap: 1rem }
 .row figure { flex: 1 1 16rem; margin: 0 }
 figure { margin: 1rem 0 }
+p, figcaption { overflow-wrap: anywhere }
 figcaption, .soft { color: var(--soft); font-size: .9rem }
 audio { width: 100% }
-img { max-width: 100%; height: auto; border: 1px solid var(--line) }
+img { max-width: 100%; height: auto; border: 1px solid var(--line); box-sizing: border-box }
 .scroll { overflow-x: auto }
 table { border-collapse: collapse }
 th, td { border: 1px solid var(--line); padding: .25rem .6rem; text-align: right }
@@ -214,11 +215,13 @@ def html_table(markdown: str, caption: str) -> str:
     )
 
 
-def player(src: str, caption: str) -> str:
+def player(src: str, caption: str, text: str = "") -> str:
+    """A player; its name has the text, by which it is told from others of the same caption."""
     said, file = html.escape(caption, quote=True), html.escape(src, quote=True)
+    name = f"{said}: “{html.escape(text, quote=True)}”" if text else said
     return (
         f'<figure><figcaption>{said}</figcaption><audio controls preload="metadata" src="{file}" '
-        f'aria-label="{said}"><a href="{file}">{said}</a></audio></figure>'
+        f'aria-label="{name}"><a href="{file}">{said}</a></audio></figure>'
     )
 
 
@@ -239,7 +242,8 @@ def page(
         parts.append(player(f"{v.name}-prompt.mp3", caption))
         for i, text in enumerate(texts):
             players = [
-                player(f"{v.name}-{i + 1}-{b}.mp3", f"{v.name} by {label(b)}") for b in backends
+                player(f"{v.name}-{i + 1}-{b}.mp3", f"{v.name} by {label(b)}", text)
+                for b in backends
             ]
             parts.append(f"<p>“{html.escape(text)}”</p><div class='row'>{''.join(players)}</div>")
         alt = f"Log mel spectrograms: the prompt of {v.name}, and the first text by each backend"
