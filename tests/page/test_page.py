@@ -118,11 +118,13 @@ def test_a_recording_becomes_a_voice(page):
     page.get_by_label("or choose a file").set_input_files(str(CLIP))
     until(page, "document.querySelector('#added').textContent.includes('ready')")
     page.get_by_label("Name of the voice").fill("linda")
-    page.get_by_label("Words that are said").fill("has never been surpassed.")
+    page.get_by_label("Words that are said").fill("never")
     page.get_by_label("The person who is heard agrees").check()
     page.get_by_role("button", name="Add the voice").click()
     until(page, "document.querySelector('#added').textContent.includes('is there')")
+    assert ". Its text of 5 characters" in page.locator("#added").text_content()
     assert page.get_by_label("Voice", exact=True).input_value() == "linda"
+    assert page.get_by_label("Name of the voice").input_value() == ""  # that one is taken
     assert page.complaints == []
 
 

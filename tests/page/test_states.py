@@ -88,7 +88,7 @@ def test_a_file_that_is_no_sound_takes_the_recording_before_it_away(page, tmp_pa
     page.get_by_label("or choose a file").set_input_files(str(tmp_path / "bad.wav"))
     until(page, "document.querySelector('#refused').textContent")
     assert page.locator("#added").text_content() == ""
-    assert page.locator("#sample").is_hidden() and page.evaluate("sample") is None
+    assert page.locator("#sample").is_hidden() and page.evaluate("sample === null")
 
 
 def test_a_microphone_that_the_browser_withholds_is_explained(page):
