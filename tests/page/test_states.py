@@ -243,3 +243,14 @@ def test_words_that_come_leave_those_before_them_in_place(page):
     assert page.evaluate("made.shown") > shown and page.evaluate("window.first.isConnected")
     assert page.locator("#said").text_content() == text
     assert page.locator("#said span").all_text_contents() == text.split()
+
+
+def test_a_pause_is_told_as_one_while_more_is_being_made(page):
+    say(page, LONG * 3)
+    until(page, "made && made.length > 0")
+    page.get_by_role("button", name="Pause", exact=True).click()
+    until(page, "context.state === 'suspended'")
+    had = page.evaluate("made.length")
+    until(page, f"made.length > {had} || made.done")
+    assert page.evaluate("made.length") > had
+    assert page.locator("#status").text_content() == "Paused"
