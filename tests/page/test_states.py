@@ -254,3 +254,19 @@ def test_a_pause_is_told_as_one_while_more_is_being_made(page):
     until(page, f"made.length > {had} || made.done")
     assert page.evaluate("made.length") > had
     assert page.locator("#status").text_content() == "Paused"
+
+
+def test_of_presses_in_a_row_the_last_one_speaks(page):
+    say(page, "Hello.")
+    until(page, "made && made.done")
+    page.evaluate(
+        """() => {
+  window.spoken = new Set();
+  const add = Speech.prototype.add;
+  Speech.prototype.add = function (part) { window.spoken.add(this); add.call(this, part); };
+}"""
+    )
+    page.evaluate("() => { for (const press of [1, 2]) document.querySelector('#speak').click(); }")
+    until(page, "made && made.done && !made.playing && !asking")
+    page.wait_for_timeout(300)  # for the other one, if there is one
+    assert page.evaluate("[...window.spoken].length") == 1
