@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from base64 import b64encode
 from collections.abc import AsyncIterator, Iterable
 from functools import partial
@@ -15,6 +16,8 @@ from .encoders import FORMATS, encode, encode_whole
 from .errors import ApiError, Broken
 from .request import SpeechRequest
 from .service import Sound, Speech, SpeechService
+
+log = logging.getLogger("nanospeech.serve")
 
 
 async def speech_answer(service: SpeechService, wanted: SpeechRequest) -> Any:
@@ -79,7 +82,13 @@ class SpeechAnswer:
             async for data in self._chunks(first):
                 await send({"type": "http.response.body", "body": data, "more_body": True})
         except ApiError as e:
-            raise Broken(e.message) from e
+            if not self.wanted.events:
+                raise Broken(e.message) from e
+            # an end without speech.audio.done does not look complete, and browsers drop what they
+            # have not read of a connection that is cut
+            log.error("a speech was cut: %s", e.message)
+            told = event({"type": "error", **e.body})
+            await send({"type": "http.response.body", "body": told, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
     async def _chunks(self, first: Sound) -> AsyncIterator[bytes]:

@@ -270,3 +270,12 @@ def test_of_presses_in_a_row_the_last_one_speaks(page):
     until(page, "made && made.done && !made.playing && !asking")
     page.wait_for_timeout(300)  # for the other one, if there is one
     assert page.evaluate("[...window.spoken].length") == 1
+
+
+def test_why_a_speech_broke_off_is_told(opened, serve):
+    with serve({"deadline": 2, "start_deadline": 20}) as server:
+        page = opened(server.url)
+        say(page, LONG * 60)
+        until(page, ERROR)
+        assert "not made within 2 s" in page.evaluate(ERROR)
+        assert page.evaluate("made.length") > 0

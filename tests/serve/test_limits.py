@@ -206,6 +206,10 @@ def test_a_failure_in_the_middle_cuts_the_connection(tight):
         with pytest.raises(httpx.RemoteProtocolError):
             calls.clear()
             speech(tight, input=LONG, response_format="pcm")
+        calls.clear()
+        told = speech(tight, input=LONG, response_format="pcm", stream_format="sse").text
+        last = json.loads(told.split("data: ")[-1])  # events can tell why
+        assert last["type"] == "error" and set(last["error"]) == KEYS
         calls += [1, 1]
         answer = speech(tight)
         assert answer.status_code == 500 and "fault" not in answer.text
