@@ -145,7 +145,7 @@ def test_nothing_foreign_is_loaded_or_run(page, address):
     assert any("Content Security Policy" in c for c in page.complaints)
 
 
-@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("width", [320, 1280])
 def test_each_control_has_a_name_and_fits(page, width):
     page.set_viewport_size({"width": width, "height": 800})
     page.get_by_text("Add a voice from a recording").click()
@@ -156,3 +156,5 @@ def test_each_control_has_a_name_and_fits(page, width):
             )
             assert name.strip(), control.evaluate("e => e.outerHTML")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    tops = page.eval_on_selector_all("#speak, #pause, #stop", "(a) => a.map((e) => e.offsetTop)")
+    assert len(set(tops)) == 1
