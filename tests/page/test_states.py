@@ -168,6 +168,7 @@ def test_an_mp3_that_is_being_made_is_told(page, tmp_path):
 )
 def test_markup_is_read_and_its_mistakes_are_told(page, kind, text, wrong):
     page.get_by_label("Markup").select_option(kind)
+    assert text[6:12] in page.locator("#marks").text_content()  # how it is written is told
     say(page, wrong)
     until(page, ERROR)
     assert "line 1" in page.evaluate(ERROR)
