@@ -14,6 +14,8 @@ from nanospeech.errors import CheckpointError, InputError
 from nanospeech.load import load_engine
 from tests.echo import tiny
 
+from .conftest import PEERS
+
 
 def weights(config) -> dict:
     made = tiny.seeded(tiny.network_shapes(config))
@@ -48,6 +50,13 @@ def test_one_project_does_not_pass_for_the_other(echo, irodori, tmp_path):
     save_file({"a": torch.zeros(2).numpy()}, tmp_path / "other.safetensors")
     with pytest.raises(CheckpointError, match="no checkpoint of echo: it has no blocks"):
         convert(tmp_path / "other.safetensors", tmp_path / "out", kind="echo", licence="mit")
+    for kind in ("f5-v1", "f5-mlx", "nanospeech"):
+        with pytest.raises(CheckpointError, match=f"no checkpoint of {kind}: .* those of echo"):
+            convert(echo, tmp_path / "out", kind=kind, licence="mit")
+    f5 = PEERS / "f5_v0.safetensors"
+    for kind in ("irodori", "nanospeech"):
+        with pytest.raises(CheckpointError, match=f"no checkpoint of {kind}: .* f5-v1 or f5-v0"):
+            convert(f5, tmp_path / "out", kind=kind, licence="mit")
 
 
 @pytest.mark.parametrize("change", ["missing", "unknown"])

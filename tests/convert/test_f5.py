@@ -122,6 +122,9 @@ def test_other_recipes_are_refused(tmp_path):
         "mel_spec: {hop_length: 320}": "hop_length",
         "backbone: UNetT": "UNetT",
         "arch: {text_mask_padding: true, qk_norm: rms_norm}": "qk_norm",
+        "arch: {text_mask_padding: 'false'}": "text_mask_padding 'false'",
+        "arch: {text_mask_padding: true, pe_attn_head: many}": "pe_attn_head 'many'",
+        "mel_spec: 3": "mel_spec 3",
     }.items():
         (tmp_path / "a.yaml").write_text(line)
         with pytest.raises(CheckpointError, match=wrong):
