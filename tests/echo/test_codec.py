@@ -108,6 +108,29 @@ def test_watermark_is_left_out_and_weights_are_whole(tmp_path):
         read_codec(written(tmp_path / "b.safetensors", weights))
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["decoder.model.0.weight_v", "quantizer.out_proj.weight_v", "encoder.block.1.block.4.weight_v",
+     "encoder.block.0.weight_g"],
+)  # fmt: skip
+def test_a_codec_that_is_not_whole_is_refused(tmp_path, name):
+    weights = tiny.dacvae()
+    tensor = weights.pop(name)
+    with pytest.raises(CheckpointError, match="no whole DAC-VAE"):
+        read_codec(written(tmp_path / "missing.safetensors", weights))
+    weights[name] = tensor[:1]
+    with pytest.raises(CheckpointError, match="no whole DAC-VAE"):
+        read_codec(written(tmp_path / "rows.safetensors", weights))
+
+
+def test_the_layers_of_a_codec_fit_together(tmp_path):
+    weights = tiny.dacvae()
+    layer = "decoder.model.2.block.4.block.1."
+    weights |= {layer + n: weights[layer + n][:-1] for n in ("weight_g", "weight_v", "bias")}
+    with pytest.raises(CheckpointError, match=r"decoder\.stages\.1\.units\.0\.conv1"):
+        read_codec(written(tmp_path / "narrow.safetensors", weights))
+
+
 def test_codec_comes_from_weights_pth_unpickled_without_code(tmp_path):
     torch = pytest.importorskip("torch")
     state = {n: torch.from_numpy(t) for n, t in tiny.dacvae().items()}
