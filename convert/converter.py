@@ -24,6 +24,7 @@ from nanospeech.release.folder import (
     STUDENT,
     VOCAB,
     VOCODER,
+    check_together,
     open_release,
 )
 from nanospeech.release.quantization import PACKED_PARTS
@@ -74,6 +75,7 @@ def convert(
     else:
         read = from_checkpoint(model, Path(output).name, o)
     read = changed(read, o)
+    check_together(read.config, Path(output))
     write(read, Path(output), o)
     return read.config
 

@@ -281,6 +281,12 @@ def load_config(folder: str | Path) -> ModelConfig:
             vocoder = ModelConfig.load(stated).vocoder
         vocoder = vocoder or vocoder_config_from_shapes(tensor_shapes(path))
         config = dataclasses.replace(config, vocoder=vocoder)
+    check_together(config, folder)
+    return config
+
+
+def check_together(config: ModelConfig, folder: Path) -> None:
+    """Raises CheckpointError where the parts of a folder are not of one kind of mels."""
     speaks = config.echo.latent_dim if config.echo else config.dit.n_mels
     mels = {"audio": config.audio.n_mels, "speech model": speaks}
     if config.duration:
@@ -294,7 +300,6 @@ def load_config(folder: str | Path) -> ModelConfig:
             f"the parts in {folder} disagree on hop_length: audio has {hop}, the vocoder"
             f" {config.vocoder.hop_length}; speech would come out at another speed"
         )
-    return config
 
 
 def vocoder_path(folder: Path) -> Path:

@@ -80,6 +80,29 @@ def test_a_tokenizer_has_to_be_there_and_no_larger_than_the_model(irodori, tmp_p
         convert(irodori, tmp_path / "out", vocab=large)
 
 
+def test_what_is_no_tokenizer_json_is_named(irodori, tmp_path):
+    (tmp_path / "vocab.txt").write_text(" \na\nb\n")
+    with pytest.raises(CheckpointError, match=r"vocab\.txt is no tokenizer\.json"):
+        convert(irodori, tmp_path / "out", vocab=tmp_path / "vocab.txt")
+
+
+@pytest.mark.parametrize("stated", ["{", "[1]"])
+def test_a_header_that_is_no_json_object_is_refused(tmp_path, stated):
+    metadata = {"config_json": stated}
+    save_file(weights(tiny.IRODORI), tmp_path / "irodori.safetensors", metadata=metadata)
+    with pytest.raises(CheckpointError, match="config_json that is no"):
+        convert(tmp_path / "irodori.safetensors", tmp_path / "out")
+
+
+def test_parts_that_could_not_be_opened_together_are_not_written(irodori, golden, tmp_path):
+    """Vocos makes waves of 100 bands, an Irodori latents of 16."""
+    with pytest.raises(CheckpointError, match=r"disagree on n_mels: .*'vocoder': 100"):
+        convert(irodori, tmp_path / "out", vocoder=golden / "vocos_pytorch_model.bin")
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(InputError, match="not for an EchoDiT"):
+        convert(irodori, tmp_path / "out", duration=golden / "duration.safetensors")
+
+
 def test_what_a_folder_lacks_is_said(echo, irodori, tmp_path, capsys):
     assert main([str(irodori), "--output", str(tmp_path / "bare")]) == 0
     said = capsys.readouterr().out
