@@ -14,7 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nanospeech.config import ModelConfig, PostfilterConfig
+from nanospeech.architectures import EchoOptions
+from nanospeech.config import ModelConfig, PostfilterConfig, SampleOptions
+from nanospeech.engine.echo_sampling import echo_options
 from nanospeech.errors import InputError
 from nanospeech.release.folder import (
     CONFIG,
@@ -136,6 +138,8 @@ def changed(read: Model, o: ConvertOptions) -> Model:
         "licence",
     ]
     config, parts = dataclasses.replace(read.config, **o.chosen(*known)), dict(read.parts)
+    if config.echo is not None:
+        config = dataclasses.replace(config, echo_sampling=sampled_as(config, o))
     if filters := o.chosen("smooth", "sharpen"):
         own = config.postfilter or PostfilterConfig()
         config = dataclasses.replace(config, postfilter=dataclasses.replace(own, **filters))
@@ -176,6 +180,20 @@ def changed(read: Model, o: ConvertOptions) -> Model:
     elif o.quantize_only is not None:
         raise InputError("--quantize-only goes with --quantize: to how many bits?")
     return dataclasses.replace(read, config=config, parts=parts)
+
+
+def sampled_as(config: ModelConfig, o: ConvertOptions) -> EchoOptions | None:
+    """How an EchoDiT is sampled where nothing is asked for, with the options' settings.
+
+    Raises:
+        InputError: settings that it does not have.
+    """
+    if o.chosen("smooth", "sharpen"):
+        raise InputError("--smooth and --sharpen are not for an EchoDiT, which has no postfilter")
+    asked = o.chosen("temperature", "cfg_strength", "cfg_rescale")
+    if not asked:
+        return config.echo_sampling
+    return echo_options(SampleOptions(**asked), config.echo_sampling)
 
 
 def averaged(model: Mapping[str, Tensor], folder: str | Path) -> dict[str, Tensor]:

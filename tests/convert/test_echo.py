@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 import torch
 from safetensors.numpy import save_file
 
 from convert import convert
 from convert.__main__ import main
+from nanospeech.config import SampleOptions
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.load import load_engine
 from tests.echo import tiny
@@ -103,6 +105,20 @@ def test_parts_that_could_not_be_opened_together_are_not_written(irodori, golden
         convert(irodori, tmp_path / "out", duration=golden / "duration.safetensors")
 
 
+def test_guidance_and_temperature_of_a_conversion_are_those_that_it_speaks_with(irodori, tmp_path):
+    settings = {"cfg_strength": 1.5, "temperature": 0.8}
+    own = convert(irodori, tmp_path / "out", **settings).echo_sampling
+    assert (own.cfg_text, own.cfg_speaker, own.truncation) == (1.5, 2.5, 0.8)
+    engine = load_engine(tmp_path / "out", "torch", dtype="float32")
+    x = tiny.echo_inputs()["x"][:1].repeat(2, axis=2)[..., :16]
+    said = [np.zeros((1, 0, 16), np.float32), np.array([[3, 5]])]
+    asked = engine.sample(x, *said, SampleOptions(steps=2, **settings))
+    assert np.array_equal(engine.sample(x, *said, SampleOptions(steps=2)), asked)
+    for setting, word in (({"cfg_rescale": 0.5}, "cfg_rescale"), ({"smooth": 0.2}, "--smooth")):
+        with pytest.raises(InputError, match=word):
+            convert(irodori, tmp_path / "other", **setting)
+
+
 def test_what_a_folder_lacks_is_said(echo, irodori, tmp_path, capsys):
     assert main([str(irodori), "--output", str(tmp_path / "bare")]) == 0
     said = capsys.readouterr().out
@@ -116,4 +132,6 @@ def test_what_a_folder_lacks_is_said(echo, irodori, tmp_path, capsys):
     engine = load_engine(tmp_path / "echo", "torch")
     with pytest.raises(CheckpointError, match="makes latents, not sound"):
         engine.vocode(tiny.echo_inputs()["x"])
+    with pytest.raises(CheckpointError, match="makes latents, not sound"):
+        engine.encode(np.zeros(4096, np.float32))
     assert "ONNX" not in (tmp_path / "echo" / "README.md").read_text()
