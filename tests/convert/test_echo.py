@@ -114,7 +114,10 @@ def test_guidance_and_temperature_of_a_conversion_are_those_that_it_speaks_with(
     said = [np.zeros((1, 0, 16), np.float32), np.array([[3, 5]])]
     asked = engine.sample(x, *said, SampleOptions(steps=2, **settings))
     assert np.array_equal(engine.sample(x, *said, SampleOptions(steps=2)), asked)
-    for setting, word in (({"cfg_rescale": 0.5}, "cfg_rescale"), ({"smooth": 0.2}, "--smooth")):
+    for setting, word in (
+        ({"cfg_rescale": 0.5}, "cfg_rescale"),
+        ({"smooth": 0.2}, "--smooth"),
+    ):
         with pytest.raises(InputError, match=word):
             convert(irodori, tmp_path / "other", **setting)
 
@@ -127,6 +130,8 @@ def test_what_a_folder_lacks_is_said(echo, irodori, tmp_path, capsys):
     assert main([str(irodori), "--vocab", vocab, "--output", str(tmp_path / "read")]) == 0
     assert "reads no texts" not in capsys.readouterr().out
     assert (tmp_path / "read" / "tokenizer.json").is_file()
+    assert main([str(irodori), "--onnx", "--output", str(tmp_path / "graphs")]) == 2
+    assert "no ONNX graphs" in capsys.readouterr().err and not (tmp_path / "graphs").exists()
     assert load_engine(tmp_path / "read", "torch").tokenizer.encode("w5").tolist() == [5]
     convert(echo, tmp_path / "echo", licence="mit")
     engine = load_engine(tmp_path / "echo", "torch")
