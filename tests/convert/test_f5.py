@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +93,13 @@ def test_samples(f5_release, engine_of, backend, version):
         )
         got = engine.sample(a["noise"][None], cond, a["sample_text_ids"], options)
         near(got[0], a[name], 2e-4)
+
+
+def test_a_folder_of_it_needs_its_config(f5_release, tmp_path):
+    folder = Path(shutil.copytree(f5_release("v0"), tmp_path / "copy"))
+    (folder / "config.json").unlink()
+    with pytest.raises(CheckpointError, match=r"needs the config\.json"):
+        load_engine(folder, "torch")
 
 
 def test_kinds_that_shapes_cannot_tell_are_asked_for(tmp_path):

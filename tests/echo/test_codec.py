@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import threading
 
 import numpy as np
@@ -84,6 +86,16 @@ def test_published_sizes():
     with torch.device("meta"):
         count = sum(p.numel() for p in DACVAE(codec).parameters())
     assert count == 92_972_193  # of 107.7M with weight_norm's vectors and the watermark's layers
+
+
+def test_a_folder_has_the_rate_of_its_codec(folder, tmp_path):
+    """Else its speech comes out at another speed."""
+    config = json.loads((folder / "config.json").read_text())
+    config["audio"]["hop_length"] *= 2
+    other = shutil.copytree(folder, tmp_path / "copy")
+    (other / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match="disagree on sample_rate and hop_length"):
+        load_engine(other, "torch")
 
 
 def test_waves_are_reflected_to_whole_hops():
