@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 
 from nanospeech.cli import Parser, command
@@ -204,10 +205,13 @@ def main(argv: list[str] | None = None) -> int:
     from . import ConvertOptions, convert
 
     graphs, output = args.pop("onnx"), args.pop("output")
-    config = convert(args.pop("model"), output, ConvertOptions(**args))
+    check = None
     if graphs:
-        from nanospeech_onnx.export import export
+        from nanospeech_onnx.export import check_exported, export
 
+        check = partial(check_exported, folder=output)
+    config = convert(args.pop("model"), output, ConvertOptions(**args), check)
+    if graphs:
         export(output)
     kinds = "student", "duration", "vocoder", "codec", "imitator"
     parts = [p for p in kinds if getattr(config, p)]

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from nanospeech.architectures import CodecConfig
-from nanospeech.errors import CheckpointError
+from nanospeech.errors import CheckpointError, InputError
 from nanospeech.release.folder import CODEC, CONFIG, load_config
+from nanospeech.release.tensors import check_tensors
 
-from .lazy import read_lazily
+from .lazy import read_lazily, shapes_of
 from .source import read_source
 
 MARK = "quantizer.in_proj.weight_v"
@@ -39,8 +41,22 @@ def read_codec(path: str | Path) -> tuple[CodecConfig, Mapping[str, Tensor]]:
             f"{path} is no DAC-VAE: it has no {MARK}; name the weights.pth of"
             " facebook/dacvae-watermarked, or a release folder with a codec"
         )
-    names = renamed(tensors, path)
-    return config_of(tensors), {n: folded(tensors, old) for n, old in names.items()}
+    try:
+        config = config_of(tensors)
+        made = {n: folded(tensors, old) for n, old in renamed(tensors, path).items()}
+    except (KeyError, InputError) as e:
+        what = f"it has no {e.args[0]}" if isinstance(e, KeyError) else str(e)
+        raise CheckpointError(f"{path} is no whole DAC-VAE: {what}") from e
+    check_tensors(shapes_of(made), codec_shapes(config), path)
+    return config, made
+
+
+def codec_shapes(config: CodecConfig) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of a codec's tensors, without allocating anything."""
+    from nanospeech_torch.echo.codec import DACVAE
+
+    with torch.device("meta"):
+        return shapes_of(DACVAE(config).state_dict())
 
 
 def config_of(tensors: Mapping[str, Tensor]) -> CodecConfig:
@@ -109,8 +125,14 @@ def units(new: str, old: str, places: tuple[int, ...]) -> dict[str, str]:
 
 
 def folded(tensors: Mapping[str, Tensor], name: str) -> Tensor:
-    """A tensor by its name without weight_norm, as float32; a snake's is a vector."""
+    """A tensor by its name without weight_norm, as float32; a snake's is a vector.
+
+    Raises:
+        InputError: weight_norm's two do not fit together.
+    """
     if name in tensors:
         return tensors[name].float().reshape(-1).clone()
     v, g = tensors[f"{name}_v"].float(), tensors[f"{name}_g"].float()
+    if g.shape != (rows := (len(v), *(1 for _ in v.shape[1:]))):
+        raise InputError(f"{name}_g is {tuple(g.shape)}, of {name}_v should be {rows}")
     return g * v / v.norm(dim=tuple(range(1, v.ndim)), keepdim=True)

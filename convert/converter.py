@@ -6,7 +6,7 @@ import dataclasses
 import json
 import logging
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nanospeech.config import ModelConfig, PostfilterConfig
+from nanospeech.architectures import EchoOptions
+from nanospeech.config import ModelConfig, PostfilterConfig, SampleOptions
+from nanospeech.engine.echo_sampling import echo_options
 from nanospeech.errors import InputError
 from nanospeech.release.folder import (
     CONFIG,
@@ -24,10 +26,12 @@ from nanospeech.release.folder import (
     STUDENT,
     VOCAB,
     VOCODER,
+    check_together,
     open_release,
 )
 from nanospeech.release.quantization import PACKED_PARTS
 from nanospeech.release.tensors import read_tensors
+from nanospeech.release.voices import recordings_in
 
 from .card import card_rows, float_types, model_card, renewed_card, stored_as
 from .codec import read_codec
@@ -49,7 +53,11 @@ GRAPHS = ("velocity", "tokens", "text", "means", "log_durations", "student", "du
 
 
 def convert(
-    model: str | Path, output: str | Path, options: ConvertOptions | None = None, **settings: Any
+    model: str | Path,
+    output: str | Path,
+    options: ConvertOptions | None = None,
+    check: Callable[[ModelConfig], None] | None = None,
+    **settings: Any,
 ) -> ModelConfig:
     """Writes a release folder.
 
@@ -58,6 +66,7 @@ def convert(
             that the options do not change.
         output: folder to write; files of the same names in it are replaced.
         options: see there.
+        check: called with the folder's config before anything is written; it may raise.
         settings: instead of `options`, its fields by name.
 
     Returns:
@@ -74,6 +83,10 @@ def convert(
     else:
         read = from_checkpoint(model, Path(output).name, o)
     read = changed(read, o)
+    check_together(read.config, Path(output))
+    check_default_voice(read, o)
+    if check is not None:
+        check(read.config)
     write(read, Path(output), o)
     return read.config
 
@@ -134,6 +147,8 @@ def changed(read: Model, o: ConvertOptions) -> Model:
         "licence",
     ]
     config, parts = dataclasses.replace(read.config, **o.chosen(*known)), dict(read.parts)
+    if config.echo is not None:
+        config = dataclasses.replace(config, echo_sampling=sampled_as(config, o))
     if filters := o.chosen("smooth", "sharpen"):
         own = config.postfilter or PostfilterConfig()
         config = dataclasses.replace(config, postfilter=dataclasses.replace(own, **filters))
@@ -156,11 +171,8 @@ def changed(read: Model, o: ConvertOptions) -> Model:
         )
     elif o.student_voices is not None:
         raise InputError("--student-voices goes with --student: which run's or folder's?")
-    elif config.student is not None and (
-        o.voices is not None or o.temperature not in (None, read.config.temperature)
-    ):
-        what = "other voices" if o.voices is not None else "another temperature"
-        log.warning("the student is left out: it was taught with %s", what)
+    elif config.student is not None and (why := other_student(read.config, o)):
+        log.warning("the student is left out: it was taught %s", why)
         config = dataclasses.replace(config, student=None)
         del parts["student"]
     if o.imitator is not None:
@@ -174,6 +186,30 @@ def changed(read: Model, o: ConvertOptions) -> Model:
     elif o.quantize_only is not None:
         raise InputError("--quantize-only goes with --quantize: to how many bits?")
     return dataclasses.replace(read, config=config, parts=parts)
+
+
+def other_student(config: ModelConfig, o: ConvertOptions) -> str:
+    """By what a model's student was taught that the options change; empty where they do not."""
+    if o.voices is not None:
+        return "with other voices"
+    if o.average is not None:
+        return "by the model before --average, whose text it reads by"
+    changes = o.temperature not in (None, config.temperature)
+    return "with another temperature" if changes else ""
+
+
+def sampled_as(config: ModelConfig, o: ConvertOptions) -> EchoOptions | None:
+    """How an EchoDiT is sampled where nothing is asked for, with the options' settings.
+
+    Raises:
+        InputError: settings that it does not have.
+    """
+    if o.chosen("smooth", "sharpen"):
+        raise InputError("--smooth and --sharpen are not for an EchoDiT, which has no postfilter")
+    asked = o.chosen("temperature", "cfg_strength", "cfg_rescale")
+    if not asked:
+        return config.echo_sampling
+    return echo_options(SampleOptions(**asked), config.echo_sampling)
 
 
 def averaged(model: Mapping[str, Tensor], folder: str | Path) -> dict[str, Tensor]:
@@ -190,6 +226,17 @@ def averaged(model: Mapping[str, Tensor], folder: str | Path) -> dict[str, Tenso
     return {n: (model[n].float() + other[n].float()) / 2 for n in shapes}
 
 
+def check_default_voice(read: Model, o: ConvertOptions) -> None:
+    """Raises InputError where the default voice that is asked for is none of the folder's."""
+    voices = o.voices or read.file("voices")
+    names = {} if voices is None else recordings_in(Path(voices))
+    if o.default_voice is not None and names and o.default_voice not in names:
+        raise InputError(
+            f"--default-voice {o.default_voice} is none of the voices in {voices}:"
+            f" {', '.join(sorted(names))}"
+        )
+
+
 def check_imitator(config: ModelConfig, folder: str | Path) -> Path:
     """The folder of a model that can imitate for another.
 
@@ -198,7 +245,11 @@ def check_imitator(config: ModelConfig, folder: str | Path) -> Path:
     """
     own = open_release(folder)
     if not own.config.imitates:
-        raise InputError(f"--imitator {folder} does not imitate; name a model that does")
+        own_one = f", such as its own imitator, {own.folder / IMITATOR}"
+        raise InputError(
+            f"--imitator {folder} does not imitate; name a model that does"
+            + (own_one if own.config.imitator else "")
+        )
     config.as_imitator(own.config)
     if (licence := own.config.licence) and not is_commercial(licence):
         log.warning("the imitator's weights are under %s: no commercial use", licence)

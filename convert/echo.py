@@ -52,7 +52,7 @@ def read(
             f"{path} is no checkpoint of {name}: "
             + (f"its text is that of {others[0]}" if others else f"it has no {MARK}")
         )
-    stated = json.loads(source.metadata.get("config_json") or "{}")
+    stated = stated_config(source, path)
     if (patch := stated.get("latent_patch_size", 1)) != 1:
         raise CheckpointError(
             f"{path} was trained with latent_patch_size {patch}; only 1 is read here"
@@ -81,6 +81,21 @@ def read(
     check_tensors({new: shapes[old] for new, old in names.items()}, network_shapes(echo), path)
     tensors = {new: source.tensors[old] for new, old in names.items()}
     return Model(config, tokenizer, {"model": tensors}, source.step)
+
+
+def stated_config(source: Source, path: Path) -> dict[str, Any]:
+    """What Irodori-TTS writes into a file's header about the network; empty where nothing is.
+
+    Raises:
+        CheckpointError: it is no JSON object.
+    """
+    try:
+        stated = json.loads(source.metadata.get("config_json") or "{}")
+    except ValueError as e:
+        raise CheckpointError(f"{path} has a config_json that is no JSON: {e}") from e
+    if not isinstance(stated, dict):
+        raise CheckpointError(f"{path} has a config_json that is no object: {stated!r}")
+    return stated
 
 
 def network_config(shapes: Shapes, name: str, path: Path) -> EchoConfig:

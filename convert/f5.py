@@ -93,6 +93,24 @@ def arch_of(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     return section if isinstance(section, Mapping) else {}
 
 
+def check_types(arch: Mapping[str, Any], path: Path) -> None:
+    """Refuses an arch section whose options, which no tensor tells, are of other types.
+
+    Raises:
+        CheckpointError: a text "false" would pass for true.
+    """
+    masks, rotating = arch.get("text_mask_padding"), arch.get("pe_attn_head")
+    if masks is not None and type(masks) is not bool:
+        raise CheckpointError(
+            f"the config of {path} says text_mask_padding {masks!r}; it should be true or false"
+        )
+    if rotating is not None and type(rotating) is not int:
+        raise CheckpointError(
+            f"the config of {path} says pe_attn_head {rotating!r}; it should be a number of heads,"
+            " or null for all"
+        )
+
+
 def model_of(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     """The section "model" of a training config, or the whole where there is none."""
     section = settings.get("model")
@@ -162,6 +180,7 @@ def network_config(
         raise CheckpointError(
             f"{path} is of a variant of F5-TTS that is not read here: {odd or 'qk_norm'}"
         )
+    check_types(arch, path)
     masks = arch.get("text_mask_padding")
     if masks is not None and name != "f5-mlx" and bool(masks) != (name == "f5-v1"):
         right = "f5-v1" if masks else "f5-v0"
@@ -190,6 +209,8 @@ def check_recipe(settings: Mapping[str, Any], path: Path) -> None:
     """
     model, audio = model_of(settings), AudioConfig()
     mel = model.get("mel_spec") or {}
+    if not isinstance(mel, Mapping):
+        raise CheckpointError(f"the config of {path} says mel_spec {mel!r}; it should be a mapping")
     wrong = {k: mel[k] for k, f in MEL.items() if k in mel and mel[k] != getattr(audio, f)}
     if (kind := mel.get("mel_spec_type", "vocos")) != "vocos":
         wrong["mel_spec_type"] = kind

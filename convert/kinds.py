@@ -87,12 +87,19 @@ def find_kind(path: Path, source: Source, settings: Settings, wanted: str | None
 
     Raises:
         InputError: no such kind, or the file fits several.
-        CheckpointError: it fits none.
+        CheckpointError: it fits none, or another project's and not the wanted one.
     """
     if wanted is not None:
         if wanted not in KINDS:
             raise InputError(f"kind {wanted!r} not known; choose --from {', '.join(KINDS)}")
-        return KINDS[wanted]
+        chosen = KINDS[wanted]
+        others = [k for k in KINDS.values() if k.module != chosen.module]
+        real = [k.name for k in others if k.fits(source, settings)]
+        if real and not chosen.fits(source, settings):
+            raise CheckpointError(
+                f"{path} is no checkpoint of {wanted}: its tensors are those of {' or '.join(real)}"
+            )
+        return chosen
     fitting = [kind for kind in KINDS.values() if kind.fits(source, settings)]
     if len(fitting) == 1:
         return fitting[0]

@@ -310,7 +310,14 @@ def find_pieces(named: str | Path | None, model: Path, echo: EchoConfig) -> Piec
 def add_duration(
     config: ModelConfig, path: str | Path, weights: str
 ) -> tuple[ModelConfig, Mapping[str, Tensor]]:
-    """Reads the duration model of a checkpoint or a release folder and adds it to the config."""
+    """Reads the duration model of a checkpoint or a release folder and adds it to the config.
+
+    Raises:
+        InputError: the model is an EchoDiT.
+        CheckpointError: it cannot be read, or has other tokens.
+    """
+    if config.echo is not None:
+        raise InputError("--duration is not for an EchoDiT, which takes none; leave it out")
     duration, tensors = read_duration(Path(path), weights)
     if duration.text_num_embeds != config.dit.text_num_embeds:
         raise CheckpointError(

@@ -118,8 +118,10 @@ def load_speaker(args: argparse.Namespace, options: SampleOptions, how: str | No
     reference = args.ref_audio, args.ref_text
     if args.ref_audio is not None and args.ref_text is None:
         from nanospeech.measure.transcription import hear_reference
+        from nanospeech.release.folder import resolve
         from nanospeech.text.languages import base_code
 
+        resolve(args.model)  # before Whisper is downloaded
         spoken = base_code(args.language) if args.language else "en"
         found = hear_reference(args.ref_audio, None, args.whisper, say, spoken)
         reference = found.wave, found.text

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from nanospeech.config import ModelConfig
 from nanospeech.errors import InputError
 from nanospeech.release.folder import DURATION, MODEL, STUDENT, VOCODER, Release, open_release
 from nanospeech.release.tensors import FLOATS
@@ -48,11 +49,7 @@ def export(folder: str | Path) -> list[Path]:
         CheckpointError: the folder is incomplete or damaged.
     """
     release = open_release(folder)
-    if few_bits(release) or release.config.echo is not None:
-        raise InputError(
-            f"{folder} has packed weights of fewer than 8 bits or an EchoDiT, for which no graphs"
-            " are written; name the release folder that it was made from"
-        )
+    check_exported(release.config, folder)
     written = []
     for file, graphs in graphs_of(release).items():
         where = stored(release, file)
@@ -65,10 +62,16 @@ def export(folder: str | Path) -> list[Path]:
     return written
 
 
-def few_bits(release: Release) -> bool:
-    """Whether weights are packed in other than whole bytes."""
-    q = release.config.quantization
-    return q is not None and any(bits != 8 for layers in q.parts for bits in layers.values())
+def check_exported(config: ModelConfig, folder: str | Path) -> None:
+    """Raises InputError where no graphs can be written of a model."""
+    if config.echo is not None:
+        raise InputError(f"{folder} is of an EchoDiT, for which no ONNX graphs are written")
+    q = config.quantization
+    if q is not None and any(bits != 8 for layers in q.parts for bits in layers.values()):
+        raise InputError(
+            f"{folder} has weights in fewer than 8 bits, for which no ONNX graphs are written; take"
+            " 8, or the release folder that it was made from"
+        )
 
 
 def graphs_of(release: Release) -> dict[str, list[Graph]]:

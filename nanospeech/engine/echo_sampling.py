@@ -13,6 +13,8 @@ from nanospeech.config import SampleOptions
 from nanospeech.errors import InputError
 
 LAST = 0.999  # of the times: at 1 the velocity says nothing
+# of SampleOptions: what an EchoDiT's sampling does not have
+WITHOUT = ("guidance", "zero_init", "schedule", "sway_sampling_coef")
 WINDOW, FLAT_STD, FLAT_MEAN = 20, 0.05, 0.1  # of latents that are silence
 
 
@@ -26,7 +28,7 @@ def echo_options(
         own: the model's.
 
     Raises:
-        InputError: a solver, or a rescaling of guidance, that models of latents do not know.
+        InputError: a solver, a grid or a guidance that models of latents do not know.
     """
     own = own or EchoOptions()
     if options is None:
@@ -40,6 +42,10 @@ def echo_options(
             f"cfg_rescale is {options.cfg_rescale:g}, but models of latents do not rescale"
             " guidance; leave it out"
         )
+    usual = SampleOptions()
+    for name in WITHOUT:
+        if (value := getattr(options, name)) != getattr(usual, name):
+            raise InputError(f"{name} is {value}, but models of latents have none; leave it out")
     strength = own.cfg_text if options.cfg_strength is None else options.cfg_strength
     speaker = (
         own.cfg_speaker

@@ -349,15 +349,19 @@ class LatentEngine(ReadsTexts, Engine):
         """
         if self.config.codec is None and self.config.vocoder is not None:
             return super().vocode(mel_BNM, lens_B)
+        self.check_codec()
+        latent = checks.mels(mel_BNM, "latent_BNC", self.config)
+        lens = checks.lengths(lens_B, "lens_B", len(latent), latent.shape[1])
+        # one by one: the codec's convolutions have no mask for padding
+        return [self.decoded(row[:n]) for row, n in zip(latent, lens)]
+
+    def check_codec(self) -> None:
+        """Raises CheckpointError where the folder has no codec."""
         if self.config.codec is None or not self.has(CODEC):
             raise CheckpointError(
                 f"{self.folder} has no {CODEC}: it makes latents, not sound; if they are DAC-VAE's,"
                 " convert it again: nanospeech convert FOLDER --codec weights.pth --output OTHER"
             )
-        latent = checks.mels(mel_BNM, "latent_BNC", self.config)
-        lens = checks.lengths(lens_B, "lens_B", len(latent), latent.shape[1])
-        # one by one: the codec's convolutions have no mask for padding
-        return [self.decoded(row[:n]) for row, n in zip(latent, lens)]
 
     def decoded(self, latent_NC: np.ndarray) -> np.ndarray:
         """The codec's wave of one item's latents: (N * hop_length,)."""
@@ -380,8 +384,8 @@ class LatentEngine(ReadsTexts, Engine):
         codec = self.config.codec
         if codec is None and self.config.vocoder is not None:
             return log_mel(wave, self.config.audio)
-        if codec is None or not self.has(CODEC):
-            raise CheckpointError(f"{self.folder} has no {CODEC}")
+        self.check_codec()
+        assert codec is not None
         with self.context():
             heard = self.array(whole_hops(wave, codec.hop_length)[None])
             return self.numpy(self.module(CODEC).encode(heard))[0]

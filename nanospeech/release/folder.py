@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nanospeech.architectures import QuantizationConfig
-from nanospeech.config import AudioConfig, ModelConfig
+from nanospeech.config import AudioConfig, ModelConfig, VocoderConfig
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.text.pieces import PieceTokenizer
 from nanospeech.text.tokenizer import BYTES, Tokenizer
@@ -185,6 +185,8 @@ class Release:
         """
         if self.beside is not None and not self.owns(name):
             return self.beside.weights(name, packed)
+        if name == VOCODER:
+            self.check_vocoder()
         tensors = self.stored(self.path(name))
         if name == MODEL and self.speech == STUDENT:  # which has not what did not learn
             tensors = self.stored(self.folder / MODEL) | tensors
@@ -192,6 +194,15 @@ class Release:
             return tensors if packed else quantized.unpacked(tensors)
         change = read_tensors(self.voice)
         return voice_weights.added(quantized.unpacked(tensors), change, self.voice)
+
+    def check_vocoder(self) -> None:
+        """Raises CheckpointError where the shipped vocoder would stand in for one of its own."""
+        missing = self.folder != DEFAULT and not sharded.there(self.folder / VOCODER)
+        if missing and self.config.vocoder != shipped_vocoder():
+            raise CheckpointError(
+                f"{self.folder} has no {VOCODER}, which its {CONFIG} describes; fetch the whole"
+                ' folder again, or write "vocoder": null there to speak by the one that ships'
+            )
 
 
 def resolve(folder_or_repo: str | Path | None = None) -> Path:
@@ -276,11 +287,15 @@ def load_config(folder: str | Path) -> ModelConfig:
     )
     known = config.vocoder is not None or config.codec is not None
     if not known and sharded.there(path) and (usual or path.parent == folder):
-        vocoder, stated = None, path.with_name(CONFIG)
-        if path.parent != folder and stated.is_file():  # the default voice's: shapes tell not all
-            vocoder = ModelConfig.load(stated).vocoder
-        vocoder = vocoder or vocoder_config_from_shapes(tensor_shapes(path))
+        own = path.parent == folder
+        vocoder = vocoder_config_from_shapes(tensor_shapes(path)) if own else shipped_vocoder()
         config = dataclasses.replace(config, vocoder=vocoder)
+    check_together(config, folder)
+    return config
+
+
+def check_together(config: ModelConfig, folder: Path) -> None:
+    """Raises CheckpointError where the parts of a folder are not of one kind of mels."""
     speaks = config.echo.latent_dim if config.echo else config.dit.n_mels
     mels = {"audio": config.audio.n_mels, "speech model": speaks}
     if config.duration:
@@ -294,13 +309,27 @@ def load_config(folder: str | Path) -> ModelConfig:
             f"the parts in {folder} disagree on hop_length: audio has {hop}, the vocoder"
             f" {config.vocoder.hop_length}; speech would come out at another speed"
         )
-    return config
+    if config.codec:
+        audio = config.audio.sample_rate, config.audio.hop_length
+        own = config.codec.sample_rate, config.codec.hop_length
+        if audio != own:
+            raise CheckpointError(
+                f"the parts in {folder} disagree on sample_rate and hop_length: audio has"
+                f" {audio[0]} and {audio[1]}, the codec {own[0]} and {own[1]}"
+            )
 
 
 def vocoder_path(folder: Path) -> Path:
     """The vocoder of a folder, or the default voice's: 24 kHz models share one mel."""
     own = folder / VOCODER
     return own if sharded.there(own) else DEFAULT / VOCODER
+
+
+def shipped_vocoder() -> VocoderConfig:
+    """What the default voice's vocoder is: its shapes tell not all."""
+    stated = DEFAULT / CONFIG
+    found = ModelConfig.load(stated).vocoder if stated.is_file() else None
+    return found or vocoder_config_from_shapes(tensor_shapes(DEFAULT / VOCODER))
 
 
 def open_release(folder_or_repo: str | Path | None = None) -> Release:

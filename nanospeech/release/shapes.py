@@ -67,7 +67,8 @@ def dit_config_from_shapes(shapes: Shapes, path: str | Path) -> DiTConfig:
     Raises:
         CheckpointError: not such a model, or one of ours, whose options are not in shapes.
     """
-    if "transformer.aligner.to_mean.weight" in shapes:
+    biases = "transformer.proj_out.bias" in shapes  # F5-TTS's, of v0 or v1, which no shape tells
+    if "transformer.aligner.to_mean.weight" in shapes or biases:
         raise CheckpointError(f"{path} needs the config.json that it was released with")
     common = transformer_sizes(shapes, path)
     n_mels = sizes(shapes, "transformer.proj_out.weight", 2, path)[0]
@@ -75,8 +76,7 @@ def dit_config_from_shapes(shapes: Shapes, path: str | Path) -> DiTConfig:
         2 * n_mels + common["text_dim"]
     ):
         raise CheckpointError(f"{path} needs the config.json that it was released with")
-    biases = "transformer.proj_out.bias" in shapes
-    return DiTConfig(n_mels=n_mels, output_biases=biases, **common)
+    return DiTConfig(n_mels=n_mels, **common)
 
 
 def duration_config_from_shapes(shapes: Shapes, path: str | Path) -> DurationConfig:

@@ -129,7 +129,7 @@ class Prompt:
 
 def own_voices(release: str | Path | None) -> dict[str, Path]:
     """A release's own voices: recordings by name."""
-    return {} if release is None else _in_folder(Path(release) / "voices")
+    return {} if release is None else recordings_in(Path(release) / "voices")
 
 
 def model_voices(release: str | Path) -> dict[str, Voice]:
@@ -144,12 +144,12 @@ def model_voices(release: str | Path) -> dict[str, Voice]:
 
 def shipped_voices() -> dict[str, Path]:
     """The package's voices: recordings by name."""
-    return {**_in_folder(PACKAGED / "voices"), **_in_folder(PACKAGED / "default" / "voices")}
+    return {**recordings_in(PACKAGED / "voices"), **recordings_in(PACKAGED / "default" / "voices")}
 
 
 def user_voices() -> dict[str, Path]:
     """The voices that the user added (`nanospeech voices add`): recordings by name."""
-    return _in_folder(voices_folder())
+    return recordings_in(voices_folder())
 
 
 def list_voices(release: str | Path | None = None) -> list[str]:
@@ -275,7 +275,7 @@ def warn_of_strangers(config: ModelConfig, release: Path, voice: Voice | None) -
         )
 
 
-def _in_folder(folder: Path) -> dict[str, Path]:
+def recordings_in(folder: Path) -> dict[str, Path]:
     if not folder.is_dir():
         return {}
     files = sorted(p for p in folder.iterdir() if p.suffix.lower() in SUFFIXES)

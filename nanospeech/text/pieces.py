@@ -44,7 +44,13 @@ class PieceTokenizer(Tokenizer):
             return
         if (size := self.path.stat().st_size) > MAX_BYTES:
             raise CheckpointError(f"{self.path} has {size:,} bytes, more than {MAX_BYTES:,}")
-        self.model = require("tokenizers", "t5").Tokenizer.from_file(str(self.path))
+        tokenizers = require("tokenizers", "t5")
+        try:
+            self.model = tokenizers.Tokenizer.from_file(str(self.path))
+        except Exception as e:  # the package raises no class of its own
+            raise CheckpointError(
+                f"{self.path} is no tokenizer.json that can be read: {e}; fetch it again"
+            ) from e
 
     def __len__(self) -> int:
         return self.model.get_vocab_size() if self.model else 0

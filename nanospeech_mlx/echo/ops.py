@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import mlx.core as mx
-from mlx import nn
 
 from nanospeech_mlx.layers import Linear
 
@@ -135,7 +134,7 @@ def any_or_all(mask_BN: mx.array) -> mx.array:
 
 def silu(x: mx.array) -> mx.array:
     """x * sigmoid(x)."""
-    return nn.silu(x)
+    return x * mx.sigmoid(x)  # MLX's own is compiled, see activations.py
 
 
 def sigmoid(x: mx.array) -> mx.array:

@@ -10,10 +10,11 @@ from typing import Any
 
 import mlx.core as mx
 import numpy as np
-from mlx import nn
 
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.release.text_encoder import TextEncoderFiles
+
+from ..activations import gelu_tanh
 
 LEAST = -1e30  # of a score that is masked
 
@@ -90,8 +91,8 @@ class T5(Encoder):
 
     def feed_forward(self, x: mx.array, at: str) -> mx.array:
         if f"{at}.wi.weight" in self.weights:  # 1.0
-            return self.linear(nn.relu(self.linear(x, f"{at}.wi")), f"{at}.wo")
-        gate = nn.gelu_approx(self.linear(x, f"{at}.wi_0"))
+            return self.linear(mx.maximum(self.linear(x, f"{at}.wi"), 0), f"{at}.wo")
+        gate = gelu_tanh(self.linear(x, f"{at}.wi_0"))
         return self.linear(gate * self.linear(x, f"{at}.wi_1"), f"{at}.wo")
 
     def positions(self, length: int) -> mx.array:
@@ -140,7 +141,7 @@ class Gemma(Encoder):
             y = self.attention(y, f"{at}.self_attn", biases[kind], angles[kind])
             x = x + self.norm(y, f"{at}.post_self_attn_layernorm", 1, self.eps)
             y = self.norm(x, f"{at}.pre_feedforward_layernorm", 1, self.eps)
-            gate = nn.gelu_approx(self.linear(y, f"{at}.mlp.gate_proj"))
+            gate = gelu_tanh(self.linear(y, f"{at}.mlp.gate_proj"))
             y = self.linear(gate * self.linear(y, f"{at}.mlp.up_proj"), f"{at}.mlp.down_proj")
             x = x + self.norm(y, f"{at}.post_feedforward_layernorm", 1, self.eps)
         return self.norm(x, "norm", 1, self.eps)

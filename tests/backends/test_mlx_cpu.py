@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,8 @@ from nanospeech import blas, load_engine
 from nanospeech.errors import InputError
 
 mx = pytest.importorskip("mlx.core", reason="no mlx here")
+
+from mlx import nn  # noqa: E402
 
 from nanospeech_mlx import activations, cpu, layers  # noqa: E402
 from nanospeech_mlx.compiled import CompiledNetwork  # noqa: E402
@@ -68,6 +72,17 @@ def test_attention_is_that_of_mlx(masked, spread):
         v = mx.where((mx.arange(37) < 20)[None, None, :, None], v, 1e4)
         again = np.array(layers.attention(q, k, v, mask))
         assert np.array_equal(found[1], again[1]) and not np.array_equal(found[0], again[0])
+
+
+def test_nothing_is_called_that_mlx_compiles_by_itself():
+    """Its activations are: on a CPU each waits for a C++ compiler, and then for every new type."""
+    folder, compiled = Path(activations.__file__).parent, type(mx.compile(abs))
+    called = {
+        name for f in folder.rglob("*.py") for name in re.findall(r"\bnn\.(\w+)", f.read_text())
+    }
+    assert {"Linear", "Module"} <= called and isinstance(nn.silu, compiled)
+    own = {name for name in called if getattr(nn, name).__module__ == nn.SiLU.__module__}
+    assert not own | {name for name in called if isinstance(getattr(nn, name), compiled)}
 
 
 @x86

@@ -172,6 +172,7 @@ def test_weights_of_8_bits_are_exported_and_of_4_refused(make_release, tmp_path,
     given = [str(whole), "--output", str(tmp_path / "few"), "--quantize", "4", "--onnx"]
     assert convert_main(given) == 2
     assert "fewer than 8 bits" in capsys.readouterr().err
+    assert not (tmp_path / "few").exists()
 
 
 def environment() -> dict[str, str]:

@@ -62,6 +62,8 @@ def ref(name: str) -> list[str]:
         (["--output", ".."], "cannot write"),
         (["--model", "no-such-model"], "'no-such-model' not found"),
         (["--model", ".."], "has no model.safetensors"),
+        # before Whisper, which is downloaded
+        (["--model", "..", *ref("good.wav")[:2], "--whisper", "none-such"], "has no model.safe"),
         (["--steps", "0"], "steps is 0"),
         (["--steps", "many"], "invalid int"),
         (["--method", "magic"], "choose from"),

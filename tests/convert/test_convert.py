@@ -11,11 +11,11 @@ import pytest
 import torch
 from safetensors.numpy import load_file, save_file
 
-from convert import read_source, read_vocoder
+from convert import convert, read_source, read_vocoder
 from convert.__main__ import main
 from nanospeech import load_engine
 from nanospeech.config import ModelConfig
-from nanospeech.errors import CheckpointError
+from nanospeech.errors import CheckpointError, InputError
 from tests.training import VOCAB, duration_model, samples, speech_model, trainer
 
 
@@ -242,6 +242,9 @@ def test_a_release_folder_converts_to_itself(tiny_release, tmp_path):
     assert (config.name, config.temperature, config.leading_pause) == ("other", 0.5, 0.1)
     assert (config.prompt_codec, config.cfg_strength, config.cfg_rescale) == ("mp3", 2, 0.7)
     assert config.default_voice == "tone"
+    with pytest.raises(InputError, match=r"nobody is none of the voices in .*: tone"):
+        convert(out, tmp_path / "mute", default_voice="nobody")
+    assert not (tmp_path / "mute").exists()
     tensors = load_file(changed / "model.safetensors")
     assert {t.dtype for t in tensors.values()} == {np.dtype(np.float16)}
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 import torch
 from safetensors.numpy import save_file
 
 from convert import convert
 from convert.__main__ import main
+from nanospeech.config import SampleOptions
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.load import load_engine
 from tests.echo import tiny
+
+from .conftest import PEERS
 
 
 def weights(config) -> dict:
@@ -48,6 +52,13 @@ def test_one_project_does_not_pass_for_the_other(echo, irodori, tmp_path):
     save_file({"a": torch.zeros(2).numpy()}, tmp_path / "other.safetensors")
     with pytest.raises(CheckpointError, match="no checkpoint of echo: it has no blocks"):
         convert(tmp_path / "other.safetensors", tmp_path / "out", kind="echo", licence="mit")
+    for kind in ("f5-v1", "f5-mlx", "nanospeech"):
+        with pytest.raises(CheckpointError, match=f"no checkpoint of {kind}: .* those of echo"):
+            convert(echo, tmp_path / "out", kind=kind, licence="mit")
+    f5 = PEERS / "f5_v0.safetensors"
+    for kind in ("irodori", "nanospeech"):
+        with pytest.raises(CheckpointError, match=f"no checkpoint of {kind}: .* f5-v1 or f5-v0"):
+            convert(f5, tmp_path / "out", kind=kind, licence="mit")
 
 
 @pytest.mark.parametrize("change", ["missing", "unknown"])
@@ -71,6 +82,46 @@ def test_a_tokenizer_has_to_be_there_and_no_larger_than_the_model(irodori, tmp_p
         convert(irodori, tmp_path / "out", vocab=large)
 
 
+def test_what_is_no_tokenizer_json_is_named(irodori, tmp_path):
+    (tmp_path / "vocab.txt").write_text(" \na\nb\n")
+    with pytest.raises(CheckpointError, match=r"vocab\.txt is no tokenizer\.json"):
+        convert(irodori, tmp_path / "out", vocab=tmp_path / "vocab.txt")
+
+
+@pytest.mark.parametrize("stated", ["{", "[1]"])
+def test_a_header_that_is_no_json_object_is_refused(tmp_path, stated):
+    metadata = {"config_json": stated}
+    save_file(weights(tiny.IRODORI), tmp_path / "irodori.safetensors", metadata=metadata)
+    with pytest.raises(CheckpointError, match="config_json that is no"):
+        convert(tmp_path / "irodori.safetensors", tmp_path / "out")
+
+
+def test_parts_that_could_not_be_opened_together_are_not_written(irodori, golden, tmp_path):
+    """Vocos makes waves of 100 bands, an Irodori latents of 16."""
+    with pytest.raises(CheckpointError, match=r"disagree on n_mels: .*'vocoder': 100"):
+        convert(irodori, tmp_path / "out", vocoder=golden / "vocos_pytorch_model.bin")
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(InputError, match="not for an EchoDiT"):
+        convert(irodori, tmp_path / "out", duration=golden / "duration.safetensors")
+
+
+def test_guidance_and_temperature_of_a_conversion_are_those_that_it_speaks_with(irodori, tmp_path):
+    settings = {"cfg_strength": 1.5, "temperature": 0.8}
+    own = convert(irodori, tmp_path / "out", **settings).echo_sampling
+    assert (own.cfg_text, own.cfg_speaker, own.truncation) == (1.5, 2.5, 0.8)
+    engine = load_engine(tmp_path / "out", "torch", dtype="float32")
+    x = tiny.echo_inputs()["x"][:1].repeat(2, axis=2)[..., :16]
+    said = [np.zeros((1, 0, 16), np.float32), np.array([[3, 5]])]
+    asked = engine.sample(x, *said, SampleOptions(steps=2, **settings))
+    assert np.array_equal(engine.sample(x, *said, SampleOptions(steps=2)), asked)
+    for setting, word in (
+        ({"cfg_rescale": 0.5}, "cfg_rescale"),
+        ({"smooth": 0.2}, "--smooth"),
+    ):
+        with pytest.raises(InputError, match=word):
+            convert(irodori, tmp_path / "other", **setting)
+
+
 def test_what_a_folder_lacks_is_said(echo, irodori, tmp_path, capsys):
     assert main([str(irodori), "--output", str(tmp_path / "bare")]) == 0
     said = capsys.readouterr().out
@@ -79,9 +130,13 @@ def test_what_a_folder_lacks_is_said(echo, irodori, tmp_path, capsys):
     assert main([str(irodori), "--vocab", vocab, "--output", str(tmp_path / "read")]) == 0
     assert "reads no texts" not in capsys.readouterr().out
     assert (tmp_path / "read" / "tokenizer.json").is_file()
+    assert main([str(irodori), "--onnx", "--output", str(tmp_path / "graphs")]) == 2
+    assert "no ONNX graphs" in capsys.readouterr().err and not (tmp_path / "graphs").exists()
     assert load_engine(tmp_path / "read", "torch").tokenizer.encode("w5").tolist() == [5]
     convert(echo, tmp_path / "echo", licence="mit")
     engine = load_engine(tmp_path / "echo", "torch")
     with pytest.raises(CheckpointError, match="makes latents, not sound"):
         engine.vocode(tiny.echo_inputs()["x"])
+    with pytest.raises(CheckpointError, match="makes latents, not sound"):
+        engine.encode(np.zeros(4096, np.float32))
     assert "ONNX" not in (tmp_path / "echo" / "README.md").read_text()

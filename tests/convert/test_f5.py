@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -94,6 +95,13 @@ def test_samples(f5_release, engine_of, backend, version):
         near(got[0], a[name], 2e-4)
 
 
+def test_a_folder_of_it_needs_its_config(f5_release, tmp_path):
+    folder = Path(shutil.copytree(f5_release("v0"), tmp_path / "copy"))
+    (folder / "config.json").unlink()
+    with pytest.raises(CheckpointError, match=r"needs the config\.json"):
+        load_engine(folder, "torch")
+
+
 def test_kinds_that_shapes_cannot_tell_are_asked_for(tmp_path):
     with pytest.raises(InputError, match=r"--from \(f5-v1: .*; f5-v0: .*--config"):
         convert(PEERS / "f5_v1.safetensors", tmp_path / "out", vocab=VOCAB)
@@ -122,6 +130,9 @@ def test_other_recipes_are_refused(tmp_path):
         "mel_spec: {hop_length: 320}": "hop_length",
         "backbone: UNetT": "UNetT",
         "arch: {text_mask_padding: true, qk_norm: rms_norm}": "qk_norm",
+        "arch: {text_mask_padding: 'false'}": "text_mask_padding 'false'",
+        "arch: {text_mask_padding: true, pe_attn_head: many}": "pe_attn_head 'many'",
+        "mel_spec: 3": "mel_spec 3",
     }.items():
         (tmp_path / "a.yaml").write_text(line)
         with pytest.raises(CheckpointError, match=wrong):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import threading
 
 import numpy as np
@@ -86,6 +88,16 @@ def test_published_sizes():
     assert count == 92_972_193  # of 107.7M with weight_norm's vectors and the watermark's layers
 
 
+def test_a_folder_has_the_rate_of_its_codec(folder, tmp_path):
+    """Else its speech comes out at another speed."""
+    config = json.loads((folder / "config.json").read_text())
+    config["audio"]["hop_length"] *= 2
+    other = shutil.copytree(folder, tmp_path / "copy")
+    (other / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match="disagree on sample_rate and hop_length"):
+        load_engine(other, "torch")
+
+
 def test_waves_are_reflected_to_whole_hops():
     wave = np.arange(5, dtype=np.float32)
     assert whole_hops(wave, 4).tolist() == [0, 1, 2, 3, 4, 3, 2, 1]
@@ -106,6 +118,29 @@ def test_watermark_is_left_out_and_weights_are_whole(tmp_path):
     weights.pop("encoder.block.1.block.3.alpha")
     with pytest.raises(CheckpointError, match=r"encoder\.block\.1\.block\.3\.alpha"):
         read_codec(written(tmp_path / "b.safetensors", weights))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["decoder.model.0.weight_v", "quantizer.out_proj.weight_v", "encoder.block.1.block.4.weight_v",
+     "encoder.block.0.weight_g"],
+)  # fmt: skip
+def test_a_codec_that_is_not_whole_is_refused(tmp_path, name):
+    weights = tiny.dacvae()
+    tensor = weights.pop(name)
+    with pytest.raises(CheckpointError, match="no whole DAC-VAE"):
+        read_codec(written(tmp_path / "missing.safetensors", weights))
+    weights[name] = tensor[:1]
+    with pytest.raises(CheckpointError, match="no whole DAC-VAE"):
+        read_codec(written(tmp_path / "rows.safetensors", weights))
+
+
+def test_the_layers_of_a_codec_fit_together(tmp_path):
+    weights = tiny.dacvae()
+    layer = "decoder.model.2.block.4.block.1."
+    weights |= {layer + n: weights[layer + n][:-1] for n in ("weight_g", "weight_v", "bias")}
+    with pytest.raises(CheckpointError, match=r"decoder\.stages\.1\.units\.0\.conv1"):
+        read_codec(written(tmp_path / "narrow.safetensors", weights))
 
 
 def test_codec_comes_from_weights_pth_unpickled_without_code(tmp_path):

@@ -202,6 +202,9 @@ def test_what_does_not_fit_is_refused(engines):
         engines["echo"].sample(*given[:3], SampleOptions(method="rk4"))
     with pytest.raises(InputError, match="do not rescale guidance"):
         engines["echo"].sample(*given[:3], SampleOptions(cfg_rescale=0.5))
+    for name, value in {"guidance": "cfg-zero", "zero_init": 1, "sway_sampling_coef": 0.5}.items():
+        with pytest.raises(InputError, match=f"{name} is {value}"):
+            engines["echo"].sample(*given[:3], SampleOptions(**{name: value}))
     with pytest.raises(CheckpointError, match=r"no codec\.safetensors|no vocoder"):
         engines["echo"].vocode(i["x"])
     golden, text, _ = irodori_inputs()

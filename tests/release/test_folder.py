@@ -355,3 +355,11 @@ def test_folder_without_vocoder_takes_the_packaged_one(folder, arrays, backend, 
     (folder / "vocoder.safetensors").rename(folder / "package" / "vocoder.safetensors")
     (folder / "config.json").unlink(missing_ok=True)  # which may name another vocoder
     assert np.array_equal(load_engine(folder, backend, "cpu", "float32").vocode(mel)[0], want)
+
+
+def test_the_packaged_vocoder_stands_in_for_none_that_a_config_describes(folder, arrays, backend):
+    (folder / "vocoder.safetensors").unlink()
+    engine = load_engine(folder, backend, "cpu", "float32")
+    mel = arrays["mel"] if arrays["mel"].ndim == 3 else arrays["mel"][None]
+    with pytest.raises(CheckpointError, match=r"has no vocoder\.safetensors, which its config"):
+        engine.vocode(mel)

@@ -161,6 +161,8 @@ def test_what_can_not_be_an_imitator_is_told(both, tmp_path, tiny_aligned, monke
     folder, alone = both
     with pytest.raises(InputError, match="does not imitate"):
         convert(folder, tmp_path / "x", imitator=tiny_aligned)
+    with pytest.raises(InputError, match=r"such as its own imitator, .*/imitator$"):
+        convert(tiny_aligned, tmp_path / "x", imitator=folder)
     other = Path(shutil.copytree(alone, tmp_path / "other"))
     audio = json.loads((other / "config.json").read_text())["audio"]
     change(other, audio=audio | {"n_fft": 2048})

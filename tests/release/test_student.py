@@ -194,7 +194,8 @@ def test_converting_keeps_it_packs_it_and_leaves_it_out_at_another_temperature(
         np.testing.assert_allclose(packed[name], loaded[name], atol=2e-3)
     speaker = Speaker(load_engine(tmp_path / "packed", "torch", "cpu"), "other", seed=1)
     assert speaker.network == "student" and np.isfinite(speaker.speak(TEXT).wave).all()
-    for name, change in (("warm", {"temperature": 0.9}), ("new", {"voices": folder / "voices"})):
+    changes = {"temperature": 0.9}, {"voices": folder / "voices"}, {"average": folder}
+    for name, change in zip(("warm", "new", "mean"), changes):
         convert(folder, tmp_path / name, **change)
         assert load_config(tmp_path / name).student is None
         assert not (tmp_path / name / STUDENT).exists()
