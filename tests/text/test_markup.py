@@ -32,6 +32,17 @@ def test_brackets_say_how_a_text_is_spoken():
             assert text[span.written.starts[i]] == c
 
 
+@pytest.mark.parametrize("word", ["pe", "s", "spell", "Ab"])
+def test_the_place_of_a_word_in_brackets_is_its_own(word):
+    text = f"go [ spell :  {word} ][say:{word} | AH0] on"
+    found = read_markup(text).spans
+    places = [int(place) for span in found for place in span.written.starts]
+    size = len(word)
+    begins = text.index(":  ") + 3, text.index("say:") + 4
+    wanted = [*range(3), *(at + i for at in begins for i in range(size))]
+    assert places[: len(wanted)] == wanted
+
+
 def test_the_case_of_a_name_does_not_matter():
     found = read_markup("[Slow]One[/SLOW] [Voice: Kumo]two[/voice]")
     assert spans(found)[0][2:] == (Style(0.8), None)
