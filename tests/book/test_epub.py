@@ -89,13 +89,21 @@ def test_what_is_no_text_of_the_book_is_not_read():
     ]
 
 
+def test_what_is_left_out_ends_with_its_own_element_and_links_are_text():
+    assert read_page(
+        "<p>a</p><div role='doc-footnote'><br>b<div>c</div>d<img src='x'></div><p>e</p>"
+        "<p>See chapter <a href='two.xhtml'>5</a>, or <a name='q' href='#p'>page</a> 7.</p>"
+    ).paragraphs == ["a", "e", "See chapter 5, or page 7."]
+
+
 def test_broken_markup_is_read_as_far_as_it_goes():
     assert read_page("<p>One<p>Two <b>three</p></i> four<script>x").paragraphs == [
         "One",
         "Two three",
         "four",
     ]
-    assert read_page("<p>a &bogus; b &#x110000; <").paragraphs
+    (said,) = read_page("<p>a &bogus; b &#x110000; <").paragraphs
+    assert said.startswith("a &bogus; b")
 
 
 def test_a_damaged_page_is_reported_and_the_others_are_read(tmp_path):
