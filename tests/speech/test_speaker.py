@@ -98,7 +98,8 @@ def test_the_prompt_reaches_the_engine_exactly_and_only_new_speech_is_returned()
     assert call["prompt"] == TEXT + " " and call["text"] == "hello there."
     assert call["start"] == len(speaker(engine).prompt.mel)
     assert len(spoken.wave) == (call["new"] - 1) * 256
-    assert spoken.sample_rate == RATE and spoken.rtf > 0 and spoken.seconds > 0
+    assert spoken.sample_rate == RATE and spoken.seconds == len(spoken.wave) / RATE
+    assert spoken.rtf == pytest.approx(spoken.elapsed / spoken.seconds) and spoken.elapsed > 0
 
 
 def test_the_prompt_ends_in_silence_at_a_known_level():
