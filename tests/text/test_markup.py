@@ -90,6 +90,7 @@ def test_marks_stay_with_the_word_that_they_stand_at(text, wanted):
         assert [text[i] for i in span.written.starts] == list(span.written.text)
         assert span.said.text == span.written.text
         assert list(span.said.starts) == list(range(len(span.said)))
+        assert list(span.said.stops) == list(range(1, len(span.said) + 1))
 
 
 @pytest.mark.parametrize(
@@ -200,6 +201,13 @@ def test_rates_may_be_changes_and_dates_have_an_order(inner, said, rate):
 def test_a_date_or_a_rate_that_cannot_be_meant_is_refused(inner):
     with pytest.raises(InputError):
         read_ssml(f"<speak>{inner}</speak>")
+
+
+def test_a_paragraph_or_a_sentence_begins_where_its_element_does():
+    found = read_ssml("<speak>One<p>two</p>three<s>four</s>five<break time='10s'/></speak>")
+    assert [(s.written.text, s.after) for s in found.spans] == [
+        ("One", None), ("two", "paragraph"), ("three", None), ("four", "sentence"), ("five", 10.0)
+    ]  # fmt: skip
 
 
 def test_entities_and_document_types_are_refused():
