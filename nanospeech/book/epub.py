@@ -6,6 +6,7 @@ cover are read; nothing is run, fetched or written.
 
 from __future__ import annotations
 
+import codecs
 import logging
 import re
 from collections.abc import Sequence
@@ -303,10 +304,24 @@ def decode(data: bytes) -> str:
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return data.decode("utf-16", errors="replace")
     declared = ENCODING.match(data)
-    names = [declared[1].decode()] if declared else []
+    names = [declared_encoding(declared[1].decode())] if declared else []
     for name in [*names, "utf-8-sig"]:
         try:
             return data.decode(name)
         except (UnicodeError, LookupError):
             continue
     return data.decode("cp1252", errors="replace")
+
+
+def declared_encoding(name: str) -> str:
+    """What a page is encoded in that says so in ASCII, as browsers take it (WHATWG, HTML).
+
+    Then it cannot be UTF-16, and what is called Latin-1 has the quotes of Windows.
+    """
+    try:
+        known = codecs.lookup(name).name
+    except LookupError:
+        return name
+    if known.startswith(("utf-16", "utf-32")):
+        return "utf-8-sig"
+    return "cp1252" if known in ("iso8859-1", "ascii") else name

@@ -317,7 +317,7 @@ def _take_named(build: Builder, match: re.Match, opened: list[tuple[str, int]], 
     if not rest.startswith(":") or not value:
         samples = {"spell": "ABC", "say": "tomato | T AH0 M AA1 T OW0", "voice": "kumo"}
         raise InputError(f"write [{name}: {samples[name]}]")
-    place = match.start() + match[0].index(value)
+    place = match.end() - 1 - len(match[4].lstrip()[1:].lstrip())
     if name == "spell":
         build.spell(value, place)
     elif name == "say":

@@ -48,6 +48,12 @@ def test_any_format_rate_and_channel_count_reads_alike(tmp_path, suffix, rate, c
     assert np.array_equal(audio.read(path.read_bytes()), wave)
 
 
+def test_channels_are_heard_alike(tmp_path):
+    left, right = tone(0.3), tone(0.3, hz=700.0)
+    sf.write(tmp_path / "a.wav", np.stack([left, right], 1), RATE, subtype="FLOAT")
+    assert np.allclose(audio.read(tmp_path / "a.wav"), (left + right) / 2, atol=1e-6)
+
+
 def test_a_long_recording_is_refused_from_its_header(tmp_path):
     path = tmp_path / "long.wav"
     with sf.SoundFile(path, "w", 8000, 1) as f:
@@ -144,6 +150,8 @@ def test_unwritable_outputs_are_found_beforehand_and_leave_nothing(tmp_path):
             audio.check_writable(tmp_path / name)
         with pytest.raises(InputError, match="cannot write"):
             audio.write(tmp_path / name, tone(0.1))
+    with pytest.raises(ValueError):  # of libsndfile, within the file
+        audio.write(tmp_path / "b.wav", np.zeros((9, 2), np.float32))
     assert sorted(os.listdir(tmp_path)) == before
 
 

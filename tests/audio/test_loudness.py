@@ -150,9 +150,18 @@ def test_streams_of_an_unknown_voice_keep_the_gain_of_the_first():
     assert ld.loudness(whole, RATE) == pytest.approx(-20, abs=0.1)
 
 
+def test_what_is_nearly_silent_is_not_raised_to_noise():
+    wave = noise(2, 1e-3)
+    for early, known in ((False, None), (True, None), (True, -70.0)):
+        pieces = ld.Leveller(RATE, -14.0, known)(iter(np.array_split(wave, 4)), early)
+        out = np.concatenate(list(pieces))
+        gains = out[RATE // 2 : -RATE // 2] / wave[RATE // 2 : -RATE // 2]
+        assert 20 * np.log10(np.median(gains)) == pytest.approx(ld.LOUDEST_GAIN, abs=0.01)
+
+
 def test_ctrl_c_hands_out_what_there_is():
-    def interrupted():
-        yield noise(2, 0.02)
+    def interrupted(seconds: float = 2):
+        yield noise(seconds, 0.02)
         raise KeyboardInterrupt
 
     found = []
@@ -161,6 +170,10 @@ def test_ctrl_c_hands_out_what_there_is():
             found.append(wave)
     assert sum(map(len, found)) == 2 * RATE
     assert ld.loudness(np.concatenate(found), RATE) == pytest.approx(-20, abs=0.1)
+    with pytest.raises(KeyboardInterrupt):  # in a voice's first stream, before a second of it
+        for wave in ld.Leveller(RATE, -20.0)(interrupted(0.7), early=True):
+            found.append(wave)
+    assert sum(map(len, found)) > 2.65 * RATE  # but for what the limiter looks ahead
 
 
 def test_the_gain_of_long_waves_is_that_of_their_first_half_minute():

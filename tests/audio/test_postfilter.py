@@ -42,6 +42,9 @@ def test_sharpening_lifts_formants_and_keeps_the_mean(mel):
     assert (sharp.max(1) > mel.max(1) + 0.1).all()
     np.testing.assert_array_equal(sharp.argmax(1), mel.argmax(1))
     np.testing.assert_allclose(sharp.mean(1), mel.mean(1), atol=1e-4)
+    rolled = np.roll(mel, -30, 1)  # formants at both ends of the bands
+    kept = postfilter(rolled, PostfilterConfig(sharpen=0.6)).mean(1)
+    np.testing.assert_allclose(kept, rolled.mean(1), atol=1e-4)
     assert sharp.dtype == np.float32
 
 

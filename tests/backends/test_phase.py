@@ -1,6 +1,7 @@
 """Phases in both backends: frames, slopes, the inverse STFT, and vocoders that reconstruct them."""
 
 import dataclasses
+import importlib
 
 import numpy as np
 import pytest
@@ -164,6 +165,29 @@ def test_phase_derivatives_of_valid_frames_ignore_padding(backend):
     padded, alone = phase.slopes(put(size), 256, put(mask)), phase.slopes(put(size[:, :7]), 256)
     for a, b in zip(padded, alone, strict=True):
         assert np.array_equal(get(a)[:, :7], get(b))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_is_predicted_has_the_mels_bands_and_ignores_padding(backend):
+    _, _, put, get = arrays_of(backend)
+    module = importlib.import_module(f"nanospeech_{backend}.vocoder")
+    model = module.Vocos(dataclasses.replace(TINY, griffin_lim_iters=1))
+    bias = np.zeros(2 * 513, np.float32)
+    bias[:513] = 2 * np.sin(np.arange(513) / 40)  # louder and quieter, by bands
+    if backend == "torch":
+        model.requires_grad_(False)
+        model.head.out.bias.copy_(put(bias))
+    else:
+        model.head.out.bias = put(bias)
+    log_mel = mel.log_mel(speech())[:30]
+    junk = np.concatenate([log_mel, np.full((9, 100), 3.0, np.float32)])[None]
+    mask = (np.arange(39) < 30).astype(np.float32)[None, :, None]
+    alone = [get(x) for x in model.predict(put(log_mel[None]))]
+    padded = [get(x)[:, :30] for x in model.predict(put(junk), put(mask))]
+    for a, b in zip(alone, padded, strict=True):
+        assert np.abs(a - b).max() <= 1e-5 * np.abs(a).max()
+    found = np.log(alone[0][0] @ mel.filterbank(24_000, 1024, 100))
+    assert np.abs(found - log_mel).mean() < 0.2  # 1 without the gain
 
 
 @pytest.mark.parametrize("n_fft", [1024, 512])

@@ -75,6 +75,7 @@ def test_golden(golden, backend, tolerance):
 
 
 PRIOR = dataclasses.replace(TINY, mel_prior=True)
+ROUNDS = dataclasses.replace(TINY, griffin_lim_iters=1)
 
 
 @pytest.mark.parametrize("config", [TINY, PRIOR])
@@ -119,6 +120,29 @@ def test_a_batch_of_unequal_lengths_equals_the_items_alone(backend, config):
             alone = vocode(item[None, :n])
             assert alone.shape == (1, samples)
             assert np.abs(wave[:samples] - alone[0]).max() <= 1e-5
+
+
+@pytest.mark.parametrize(("config", "most"), [(TINY, np.log(100)), (PRIOR, 5), (ROUNDS, 5)])
+@pytest.mark.parametrize("backend", [*BACKENDS, "onnx"])
+def test_magnitudes_are_bounded_whatever_the_network_says(backend, config, most):
+    torch = pytest.importorskip("torch")
+    from nanospeech_torch import vocoder
+
+    weights = {k: torch.zeros_like(v) for k, v in vocoder.Vocos(config).state_dict().items()}
+
+    def wave(change: float) -> np.ndarray:
+        """That of a network which says the same of some bins."""
+        bins = config.n_fft // 2 + 1
+        weights["head.out.bias"][20:80] = change
+        weights["head.out.bias"][bins:] = torch.arange(bins) * torch.pi  # in a frame's middle
+        return build(backend, config, weights)(log_mel)
+
+    log_mel = mel.log_mel(tone(3000))[None]
+    for sign in (1, -1) if config is not TINY else (1,):
+        bounded = wave(sign * most)
+        peak = np.abs(bounded).max()
+        assert np.abs(wave(sign * 60) - bounded).max() <= 1e-5 * peak
+        assert np.abs(wave(sign * (most - 0.5)) - bounded).max() > 1e-4 * peak > 0
 
 
 def test_config_from_shapes_reads_every_size():

@@ -21,7 +21,7 @@ import soundfile
 from nanospeech.audio import wave as audio
 from nanospeech.book.joining import Chapter, Placed, chapter_waves, heard_words, lay_out
 from nanospeech.book.work import Work
-from nanospeech.book.writers import file_name, iso_639_2
+from nanospeech.book.writers import Marked, check_whole, file_name, iso_639_2
 from nanospeech.commands.book import main
 from nanospeech.errors import InputError
 from nanospeech.output import OutputOptions
@@ -311,3 +311,10 @@ def test_a_book_that_cannot_be_spoken_at_all_is_an_error(run, tmp_path):
     assert not (tmp_path / "out").exists()
     with pytest.raises(InputError, match="damaged"):
         Work(tmp_path / "w", RATE).facts("none")
+
+
+def test_a_finished_file_that_is_shorter_than_its_speech_is_an_error(tmp_path):
+    chapters = [Marked("One", 4 * RATE, []), Marked("Two", 6 * RATE, [])]
+    check_whole(tmp_path / "b.m4b", 9.95, chapters, RATE)  # an encoder's frames are not its speech
+    with pytest.raises(InputError, match=r"b\.m4b has 9\.8 of 10\.0 s; is the disk full"):
+        check_whole(tmp_path / "b.m4b", 9.8, chapters, RATE)

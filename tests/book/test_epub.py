@@ -89,13 +89,21 @@ def test_what_is_no_text_of_the_book_is_not_read():
     ]
 
 
+def test_what_is_left_out_ends_with_its_own_element_and_links_are_text():
+    assert read_page(
+        "<p>a</p><div role='doc-footnote'><br>b<div>c</div>d<img src='x'></div><p>e</p>"
+        "<p>See chapter <a href='two.xhtml'>5</a>, or <a name='q' href='#p'>page</a> 7.</p>"
+    ).paragraphs == ["a", "e", "See chapter 5, or page 7."]
+
+
 def test_broken_markup_is_read_as_far_as_it_goes():
     assert read_page("<p>One<p>Two <b>three</p></i> four<script>x").paragraphs == [
         "One",
         "Two three",
         "four",
     ]
-    assert read_page("<p>a &bogus; b &#x110000; <").paragraphs
+    (said,) = read_page("<p>a &bogus; b &#x110000; <").paragraphs
+    assert said.startswith("a &bogus; b")
 
 
 def test_a_damaged_page_is_reported_and_the_others_are_read(tmp_path):
@@ -156,6 +164,10 @@ def test_zip_bombs_are_refused_before_they_grow(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="at most 1000 are read"):
         Archive(path).read("OEBPS/one.xhtml", 1000)
 
+    monkeypatch.setattr(archive, "LARGEST_FILE", path.stat().st_size - 1)
+    with pytest.raises(InputError, match="MiB; at most 0 are read"):
+        Archive(path)
+    monkeypatch.setattr(archive, "LARGEST_FILE", path.stat().st_size)
     monkeypatch.setattr(archive, "MOST_MEMBERS", 5)
     with pytest.raises(InputError, match="at most 5 are read"):
         open_book(path)
@@ -214,6 +226,52 @@ def test_a_page_is_read_whatever_type_it_is_listed_with(tmp_path, kind):
     package = PACKAGE.format(meta="", items=item, spine=spine, toc="")
     path = make_epub(tmp_path / "b.epub", PAGES, more={"OEBPS/book.opf": package.encode()})
     assert len(open_book(path).chapters) == 1 and open_book(path).chapters[0].read()
+
+
+XML = '<?xml version="1.0" encoding="{}"?>'
+
+
+@pytest.mark.parametrize(
+    ("declared", "encoding"),
+    [
+        ("", "utf-8"),
+        ("", "utf-8-sig"),
+        ("", "utf-16"),
+        ("", "cp1252"),
+        ("UTF-8", "cp1252"),
+        ("UTF-16", "utf-16"),
+        ("UTF-16", "utf-8"),  # converted, and the declaration left
+        ("windows-1252", "cp1252"),
+        ("ISO-8859-1", "cp1252"),
+        ("us-ascii", "cp1252"),
+        ("iso-8859-15", "iso-8859-15"),
+        ("none-such", "utf-8"),
+    ],
+)
+def test_a_page_is_read_in_its_encoding(tmp_path, declared, encoding):
+    said = "“Don’t,” Zoë said." if encoding != "iso-8859-15" else "Zoë paid 5 € to Œuvre."
+    head = XML.format(declared) if declared else ""
+    for more in ("", " "):  # an odd number of bytes and an even one
+        page = f"{head}<html><body><p>{said}</p></body></html>{more}".encode(encoding)
+        path = make_epub(tmp_path / "b.epub", PAGES, more={"OEBPS/two.xhtml": page})
+        assert open_book(path).chapters[2].read() == said
+
+
+def test_asides_of_the_spine_are_left_out_and_covers_and_titles_found(tmp_path):
+    kind = "media-type='application/xhtml+xml'"
+    items = f"<item id='p0' href='one.xhtml' {kind}/><item id='p1' href='two.xhtml' {kind}/>"
+    items += "<item id='c' href='cover.png' media-type='image/png' properties='x cover-image'/>"
+    spine = "<itemref idref='p1' linear='no'/><itemref idref='p0' linear='yes'/>"
+    package = PACKAGE.format(meta="", items=items, spine=spine, toc="")
+    path = make_epub(
+        tmp_path / "b.epub", PAGES, cover=png(), more={"OEBPS/book.opf": package.encode()}
+    )
+    book = open_book(path)
+    assert book.cover == png() and [c.title for c in book.chapters] == ["One"]
+    nav = NAV.format(link("", "front.xhtml") + link("One", "one.xhtml"), "")
+    path = make_epub(tmp_path / "b.epub", PAGES, nav=nav)
+    assert [c.title for c in open_book(path).chapters] == ["Chapter 1", "One"]
+    assert open_book(path).chapters[0].read() == "For the beetle."  # a page has its own title
 
 
 def test_files_that_are_no_books_are_named(tmp_path):

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
 
+from nanospeech import OutputOptions, SampleOptions
 from nanospeech.book.opening import open_book
-from nanospeech.book.passages import Passage, cut_passages, key
+from nanospeech.book.passages import Passage, cut_passages, key, speaker_facts
 from nanospeech.errors import InputError
 from nanospeech.text.markup import Style, read_markup
 from nanospeech.text.sentences import byte_length
+from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
+from tests.conftest import tone
+from tests.speech.test_speaker import EchoEngine, speaker
 
 MARKDOWN = """---
-title: "The Book"
+title: "Das Buch"
 author: Ann Onym
 lang: de
 ---
@@ -79,6 +84,9 @@ Really.
 """
 
 
+WAVE = tone(1.5)
+
+
 def read(path, text: str) -> list[tuple[str, str]]:
     path.write_text(text, encoding="utf-8")
     return [(c.title, c.read()) for c in open_book(path).chapters]
@@ -96,7 +104,17 @@ def test_markdown_is_cut_at_headings_and_read_without_marks(tmp_path):
         ("Two", "# Two\n\nThe end."),
     ]
     book = open_book(path)
-    assert (book.title, book.author, book.language) == ("The Book", "Ann Onym", "de")
+    assert (book.title, book.author, book.language) == ("Das Buch", "Ann Onym", "de")
+
+
+def test_a_book_is_called_by_its_uppermost_heading(tmp_path):
+    path = tmp_path / "a_file.md"
+    assert read(path, "A Tale\n=\n\nOne\n--\n\nIt was.\n\nTwo\n-----\n\nIt is.") == [
+        ("One", "# A Tale\n\n# One\n\nIt was."),
+        ("Two", "# Two\n\nIt is."),
+    ]
+    assert open_book(path).title == "A Tale"
+    assert read(path, "It was.")[0][0] == "Part 1" and open_book(path).title == "a file"
 
 
 def test_items_comments_and_entities_of_markdown(tmp_path):
@@ -167,6 +185,51 @@ def test_a_key_changes_with_words_voice_and_settings_alone():
     assert key("a", facts) == key("a", {"options": {"steps": 7}, "seed": 0})
     others = [("b", facts), ("a", {**facts, "seed": 1}), ("a", {**facts, "options": {"steps": 8}})]
     assert len({key("a", facts), *(key(*other) for other in others)}) == 4
+
+
+def test_what_changes_speech_changes_the_keys_of_its_passages(tmp_path):
+    weights = bytes((2 << 20) + 1)
+
+    def made(name: str, at: int | None = None, **config: int) -> EchoEngine:
+        """An engine whose folder has these weights, or one of them changed."""
+        engine = EchoEngine()
+        engine.folder = tmp_path / name
+        engine.folder.mkdir()
+        changed = bytearray(weights)
+        if at is not None:
+            changed[at] = 1
+        (engine.folder / "model.safetensors").write_bytes(changed)
+        (engine.folder / "config.json").write_text(json.dumps(config), "utf-8")
+        (engine.folder / "README.md").write_text(name, "utf-8")  # says nothing of the speech
+        return engine
+
+    def key_of(engine: EchoEngine, **options) -> str:
+        return key("Hello.", speaker_facts(speaker(engine, wave=WAVE, **options)))
+
+    def spelt(sounds: str) -> dict:
+        engine = EchoEngine()
+        engine.tokenizer = Tokenizer("phonemes", phoneme_vocab())
+        return {"engine": engine, "output": OutputOptions(lexicon={"Hello": sounds})}
+
+    plain = EchoEngine()
+    changes = [
+        {"engine": plain, **more}
+        for more in (
+            {},
+            {"seed": 4},
+            {"speed": 1.5},
+            {"chunk_seconds": 3.0},
+            {"options": SampleOptions(steps=3)},
+            {"output": OutputOptions(pause_sentence=1.0)},
+            {"ref_text": "other words were said."},
+        )
+    ]
+    changes += [{"engine": EchoEngine(seconds_per_token=0.1)}, spelt("HH AY1"), spelt("OW1")]
+    models = [made("a"), made("b", 0), made("c", -1), made("d", -(1 << 20)), made("e", depth=3)]
+    changes += [{"engine": engine} for engine in models]
+    keys = [key_of(**change) for change in changes]
+    assert len(set(keys)) == len(keys)
+    assert key_of(made("same")) == key_of(models[0]) and key_of(plain, seed=3, speed=1.0) in keys
 
 
 def test_speakers_that_are_marked_have_passages_of_their_own():

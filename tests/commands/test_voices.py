@@ -20,7 +20,13 @@ from nanospeech.measure import transcription
 from nanospeech.release.folder import DEFAULT
 from nanospeech.release.user_voices import data_folder
 from nanospeech.release.voice_facts import load_facts
-from nanospeech.release.voices import find_voice, list_voices, user_voices, warn_of_strangers
+from nanospeech.release.voices import (
+    _by_name,
+    find_voice,
+    list_voices,
+    user_voices,
+    warn_of_strangers,
+)
 from nanospeech.speech.speaker import Speaker
 from tests.conftest import add_voice, tone
 
@@ -210,3 +216,11 @@ def test_the_data_folder_is_the_users(monkeypatch, user_data):
 def test_what_is_kept_tells_of_itself(anna, recording):
     facts = load_facts(user_voices()["anna"])
     assert facts.origin == "yours" and facts.bandwidth and facts.wer is None
+
+
+def test_a_voice_is_found_by_its_very_name_before_another_of_other_capitals():
+    known = {name: Path(f"{name}.wav") for name in ("Ann", "ann", "Bob")}
+    for name in known:
+        assert _by_name(name, known) == known[name]
+    assert _by_name("BOB", known) == known["Bob"] and _by_name("ANN", known) == known["Ann"]
+    assert _by_name("an", known) is None

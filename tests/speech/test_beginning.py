@@ -9,6 +9,8 @@ from nanospeech import SampleOptions, Speaker, load_engine
 from nanospeech.audio.loudness import Leveller
 from nanospeech.speech.beginning import SECONDS, First, choose_first, last_words
 from nanospeech.speech.pauses import sounds
+from tests.speech.test_speaker import EchoEngine
+from tests.speech.test_speaker import speaker as echo_speaker
 
 TEXT = "The boat left at dawn, and nobody saw it go. It came back late, with fish."
 
@@ -48,6 +50,21 @@ def test_steps_that_a_caller_chose_are_kept(speaker):
     assert np.array_equal(np.concatenate(spoken(speaker)), more)
     assert choose_first(speaker.engine, speaker.prompt, 0) is None
     assert choose_first(speaker.engine, speaker.prompt, 5) == First(speaker.prompt, 5)
+
+
+def test_the_first_chunk_alone_has_fewer_steps_on_a_uniform_grid():
+    class Asked(EchoEngine):
+        def sample(self, *args, **more):
+            asked.append(args[3])
+            return super().sample(*args, **more)
+
+    asked: list[SampleOptions] = []
+    voice = echo_speaker(Asked(), options=SampleOptions(schedule="epss", cfg_strength=1.5))
+    voice.first = First(voice.prompt, 2)
+    list(voice.stream("Hello there, it is said. And this is said later."))
+    first, *later = asked
+    assert first == SampleOptions(steps=2, schedule="uniform", cfg_strength=1.5)
+    assert later and set(later) == {voice.options}
 
 
 @pytest.mark.parametrize("voice", ["kathleen", "darshan", "robin"])

@@ -8,7 +8,7 @@ from nanospeech.audio.limiter import true_peak
 from nanospeech.audio.loudness import loudness
 from nanospeech.measure.pauses import measure, silence_at
 from nanospeech.speech.chunks import CROSS_FADE, Chunk, Mark
-from nanospeech.speech.pauses import LEAD, find_marks, levels, set_pauses
+from nanospeech.speech.pauses import LEAD, Paced, Span, _spread, find_marks, levels, set_pauses
 from nanospeech.text.headings import ending
 from nanospeech.text.pauses import pause_after, pauses_within
 from nanospeech.text.sentences import encode, pack, prepare
@@ -186,6 +186,51 @@ def test_two_marks_in_one_silence_make_the_longer_pause():
     marks = [(50, "sentence"), (55, "clause")]
     paced = set_pauses(AlignedEngine(), mel, chunk(marks), OutputOptions(), True)
     assert spans(paced.mel)[1] == round(OutputOptions().pause_sentence / FRAME)
+
+
+def test_a_marks_silence_is_the_one_beside_it_though_others_are_deeper():
+    for deeper in ((92, 95), (107, 110)):  # beyond four frames from the mark's two
+        mel = made([(0, 10), (390, 400)])
+        mel[99:103], mel[slice(*deeper)] = -7.0, -9.0
+        output = OutputOptions(pause_clause=0.3)
+        paced = set_pauses(AlignedEngine(), mel, chunk([(50, "clause")]), output, True)
+        (pause,) = (span for span in paced.spans if span.kind == "between")
+        assert (pause.start, pause.stop) == (99, 103)
+        assert pause.count == round(0.3 / FRAME)
+
+
+def test_a_pause_that_is_made_longer_keeps_its_frames_and_a_shorter_one_its_ends():
+    level = np.random.default_rng(0).normal(size=60)
+    for have in (1, 3, 9, 30):
+        for count in range(1, 50):
+            start, stop = 10, 10 + have
+            before, between, after = (
+                _spread(start, stop, count, level, kind).tolist()
+                for kind in ("before", "between", "after")
+            )
+            assert len(before) == len(between) == len(after) == count
+            if count <= have:
+                assert before == list(range(stop - count, stop))
+                assert after == list(range(start, start + count))
+                steps = np.diff(between)
+                assert (steps > 0).all() and (steps > 1).sum() <= 1  # one cut, in the middle
+                assert between[0] == start and (count < 3 or between[-1] == stop - 1)
+            else:
+                assert set(between) == set(range(start, stop)) and between[0] == start
+                assert set(before) == set(range(min(before), stop)) and after[0] == start
+                assert set(after) == set(range(start, max(after) + 1))
+
+
+def test_places_move_with_their_frames():
+    kinds = [(0, 5, 3, "before"), (5, 15, 20, "sound"), (15, 18, 9, "between")]
+    spans = [*kinds, (18, 18, 0, "sound"), (18, 20, 4, "after")]
+    paced = Paced(np.zeros((36, 100), np.float32), 36, tuple(Span(*span) for span in spans))
+    for begins in (False, True):
+        at = [paced.place(frame / 2, begins) for frame in range(41)]
+        assert at == sorted(at)
+        assert paced.place(10, begins) == 3 + 10
+    assert [paced.place(frame, True) for frame in (0, 5, 15, 16, 18)] == [3, 3, 32, 32, 36]
+    assert [paced.place(frame, False) for frame in (0, 5, 15, 16, 18)] == [0, 0, 23, 23, 23]
 
 
 @pytest.mark.parametrize("speed", [0.5, 1.0, 2.0, 4.0])

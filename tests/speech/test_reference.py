@@ -18,6 +18,7 @@ from nanospeech.measure import transcription
 from nanospeech.measure.transcription import whole_words
 from nanospeech.release.folder import DEFAULT
 from nanospeech.speech.reference import Word, read_reference, spoken_before
+from tests.speech.test_speaker import EchoEngine, speaker
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 CLIPS = sorted((FIXTURES / "ljspeech" / "wavs").glob("*.wav"))
@@ -227,3 +228,12 @@ def test_the_bandwidth_is_where_sound_ends():
         narrow = audio.resample(audio.resample(wave, RATE, rate), rate, RATE)
         assert bandwidth(narrow, RATE) == pytest.approx(rate / 2, rel=0.06)
     assert bandwidth(np.zeros(RATE, np.float32), RATE) == 0
+
+
+@pytest.mark.parametrize("said", ["so it was said", "was it said?", "it was said,", "it was."])
+def test_a_prompt_that_ends_openly_does_not_run_on_into_the_text(said):
+    engine = EchoEngine()
+    speaker(engine, ref_text=said).speak("hello there.")
+    mark = "" if said[-1] in ".,?" else "."
+    assert engine.calls[0]["prompt"] == f"{said}{mark} "
+    assert engine.calls[0]["text"] == "hello there."

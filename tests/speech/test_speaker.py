@@ -14,7 +14,7 @@ from nanospeech.engine.sampling import noise
 from nanospeech.output import OutputOptions
 from nanospeech.release.folder import DEFAULT
 from nanospeech.release.voices import VoiceSettings, default_voice, find_voice, list_voices
-from nanospeech.speech.durations import MIN_SPEECH
+from nanospeech.speech.durations import MIN_SPEECH, frames
 from nanospeech.text.tokenizer import Tokenizer
 
 RATE = 24_000
@@ -98,7 +98,8 @@ def test_the_prompt_reaches_the_engine_exactly_and_only_new_speech_is_returned()
     assert call["prompt"] == TEXT + " " and call["text"] == "hello there."
     assert call["start"] == len(speaker(engine).prompt.mel)
     assert len(spoken.wave) == (call["new"] - 1) * 256
-    assert spoken.sample_rate == RATE and spoken.rtf > 0 and spoken.seconds > 0
+    assert spoken.sample_rate == RATE and spoken.seconds == len(spoken.wave) / RATE
+    assert spoken.rtf == pytest.approx(spoken.elapsed / spoken.seconds) and spoken.elapsed > 0
 
 
 def test_the_prompt_ends_in_silence_at_a_known_level():
@@ -116,6 +117,17 @@ def test_prompt_and_total_are_whole_patches(patch_size):
     for seconds in (1.5, 1.51, 1.52):
         speaker(engine, sound(seconds)).speak("hello there.")
     assert all(c["start"] % patch_size == 0 and c["new"] % patch_size == 0 for c in engine.calls)
+
+
+@pytest.mark.parametrize("patch_size", [1, 2, 4])
+def test_each_token_has_a_patch_at_least(patch_size):
+    config = EchoEngine(patch_size).config
+    for tokens in (0, 1, 40):
+        for seconds in (0.0, 0.1, 0.35, 2.004):
+            found = frames(config, np.zeros(tokens), seconds)
+            assert found % patch_size == 0 and found >= max(1, tokens) * patch_size
+            wanted = round(seconds * config.audio.frame_rate)
+            assert found >= wanted and found < max(wanted, max(1, tokens) * patch_size) + patch_size
 
 
 @pytest.mark.parametrize("seconds_per_token", [0, 0.08])

@@ -58,6 +58,7 @@ def test_chunks_grow_from_a_clause_to_those_of_a_whole_text():
     assert sizes[0] < sizes[1] < sizes[3] and max(sizes) <= 150
     rest = text[sum(sizes[:4]) :]
     assert chunks[4:] == pack(rest, 150)
+    assert early("Hi. Yes. No. But nobody was there.") == ["Hi. Yes. No. ", "But nobody was there."]
     # a short end of a sentence stays with it, and one that has no clause is not parted
     assert (
         early("It was far away from here, too. Then not.")[0] == "It was far away from here, too. "
@@ -130,6 +131,33 @@ def test_a_vocoder_with_griffin_lim_iters_has_no_receptive_field():
     mel = np.random.default_rng(0).standard_normal((300, 100)).astype("f4")
     (piece,) = streaming.vocode(engine, mel, 16)
     assert np.array_equal(piece, engine.vocode(mel[None])[0][16 * 256 :])
+
+
+def test_the_first_half_second_is_decoded_before_the_rest_of_its_chunk():
+    engine, sizes = engine_with(EchoEngine(), VocoderConfig(num_layers=1)), []
+    decode = engine.vocode
+
+    def vocode(mel_BNM, lens_B=None):
+        sizes.append(mel_BNM.shape[1])
+        return decode(mel_BNM, lens_B)
+
+    engine.vocode = vocode
+    voice = speaker(engine)
+    first = streaming.FIRST_PIECE + streaming.receptive_field(engine.config.vocoder)
+    for whole in (False, True):
+        sizes.clear()
+        next(voice.pieces("It goes on and on, and nothing stops it on its way", early=not whole))
+        assert (sizes[0] <= first + speech.CONTEXT) != whole
+        assert whole == (len(sizes) == 1)
+
+
+def test_the_vocoder_begins_with_the_end_of_the_prompt():
+    new = np.full((5, 100), 7, np.float32)
+    for frames in (3, speech.CONTEXT, 40):
+        mel = np.random.default_rng(0).standard_normal((frames, 100)).astype("f4")
+        row, count = speech.in_context(EchoEngine(), Prompt(mel, np.arange(3), 15.0, 1.0), new)
+        assert count == min(frames, speech.CONTEXT)
+        assert np.array_equal(row, np.concatenate([mel[frames - count :], new]))
 
 
 @pytest.mark.parametrize("kind", ["tiny_release", "tiny_aligned"])

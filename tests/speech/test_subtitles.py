@@ -10,7 +10,7 @@ import pytest
 
 from nanospeech import InputError
 from nanospeech.speech.chunks import Word
-from nanospeech.speech.subtitles import LINE, cues, subtitles, write_subtitles
+from nanospeech.speech.subtitles import LINE, check_subtitles, cues, subtitles, write_subtitles
 
 
 def spoken(text: str, each: float = 0.3) -> list[Word]:
@@ -74,6 +74,23 @@ def test_a_heading_without_a_mark_is_a_cue_of_its_own():
     words = [Word("Chapter", 0, 0.4, 0, 0), Word("One", 0.4, 0.8, 0, 8)]
     words += [Word("It", 1.9, 2.1, 1, 13), Word("rained.", 2.1, 2.6, 1, 16)]
     assert [cue.lines for cue in cues(words)] == [("Chapter One",), ("It rained.",)]
+    # a sentence that was spoken in two chunks has no gap there
+    words[2:] = [Word("it", 1.2, 1.4, 1, 13), Word("rained.", 1.4, 1.9, 1, 16)]
+    assert [cue.lines for cue in cues(words)] == [("Chapter One it rained.",)]
+
+
+def test_times_count_to_hours_and_a_cue_stays_for_a_moment():
+    words = [Word("One.", 3.0004, 59.9996, 0, 0), Word("Two.", 3599.9994, 3600.5, 1, 5)]
+    words += [Word("Three.", 3600.75, 4210.0, 2, 10), Word("End.", 359_999.5, 360_000.25, 3, 17)]
+    times = [
+        ("00:00:03,000", "00:01:00,400"),
+        ("00:59:59,999", "01:00:00,750"),
+        ("01:00:00,750", "01:10:10,400"),
+        ("99:59:59,500", "100:00:00,250"),
+    ]
+    rows = enumerate(zip(times, words), 1)
+    srt = [f"{n}\n{start} --> {end}\n{word.text}\n" for n, ((start, end), word) in rows]
+    assert subtitles(words, "srt") == subtitles(words, "srt", True) == "\n".join(srt)
 
 
 @pytest.mark.parametrize("form", ["srt", "vtt"])
@@ -111,3 +128,8 @@ def test_what_cannot_be_written_is_said(tmp_path):
     with pytest.raises(InputError, match="aligner"):
         write_subtitles(tmp_path / "a.srt", None)
     assert not list(tmp_path.iterdir())
+    (tmp_path / "a.srt").mkdir()
+    (tmp_path / "b.srt").write_text("of the last time")
+    with pytest.raises(InputError, match="not a file"):
+        check_subtitles(tmp_path / "a.srt")
+    check_subtitles(tmp_path / "b.srt")

@@ -1,13 +1,16 @@
 """Words: each as written, heard when its times say so, whatever was done to the speech."""
 
+import dataclasses
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from nanospeech import CheckpointError, OutputOptions
+from nanospeech import CheckpointError, InputError, OutputOptions
+from nanospeech.audio.mel import log_mel
 from nanospeech.speech.pauses import sounds
 from nanospeech.speech.script import parts, share
+from nanospeech.speech.words import Timeline
 from nanospeech.text.traced import Traced
 from nanospeech.text.written import Written
 from tests.speech.test_speaker import RATE, EchoEngine, speaker
@@ -142,6 +145,47 @@ def test_an_aligned_model_finds_the_words_of_one_that_is_not():
     assert np.allclose(times, heard, atol=8 * FRAME)  # it hears a space more at both ends
     with pytest.raises(CheckpointError, match="cannot find words"):
         speaker(plain, aligner=plain)
+    for name, size in (
+        ("sample_rate", 16_000),
+        ("n_fft", 2048),
+        ("hop_length", 128),
+        ("n_mels", 80),
+    ):
+        other = ToneEngine()
+        audio = dataclasses.replace(other.config.audio, **{name: size})
+        other.config = dataclasses.replace(other.config, audio=audio)
+        with pytest.raises(CheckpointError, match=f"its {name} is {size}, not"):
+            speaker(plain, aligner=other)
+
+
+def test_words_that_cannot_be_found_are_timed_by_their_length(caplog):
+    class Deaf(ToneEngine):
+        def align(self, mel_NM, tokens):
+            raise InputError("there are fewer frames than tokens")
+
+    voice = speaker(ToneEngine("none"), aligner=Deaf(), output=OutputOptions(None, None, None))
+    spoken = voice.speak("one two three", seconds=3.0)
+    assert [word.text for word in spoken.words] == ["one", "two", "three"]
+    each = spoken.seconds / len(" one two three ")  # a model's edges are a space
+    times = [(word.start, word.end) for word in spoken.words]
+    wanted = [(each * a, each * b) for a, b in ((1, 4), (5, 8), (9, 14))]
+    assert np.allclose(times, wanted, atol=1.5 * FRAME)
+    assert [r.getMessage() for r in caplog.records] == [
+        "the words of 'one two three' are timed by their length alone: there are fewer frames"
+        " than tokens"
+    ]
+
+
+@pytest.mark.parametrize("frame", [5, 40])
+def test_a_frame_is_heard_where_its_window_is(frame):
+    click = np.zeros(50 * 256, np.float32)
+    click[frame * 256] = 1
+    engine = ToneEngine()
+    assert log_mel(click).sum(1).argmax() == frame
+    line = Timeline(engine, engine)
+    middle = (line.seconds(frame) + line.seconds(frame + 1)) / 2
+    assert middle * RATE == pytest.approx(frame * 256)
+    assert line.seconds(0) == 0
 
 
 def test_parts_say_what_is_read_and_hold_every_word():

@@ -32,6 +32,17 @@ def test_brackets_say_how_a_text_is_spoken():
             assert text[span.written.starts[i]] == c
 
 
+@pytest.mark.parametrize("word", ["pe", "s", "spell", "Ab"])
+def test_the_place_of_a_word_in_brackets_is_its_own(word):
+    text = f"go [ spell :  {word} ][say:{word} | AH0] on"
+    found = read_markup(text).spans
+    places = [int(place) for span in found for place in span.written.starts]
+    size = len(word)
+    begins = text.index(":  ") + 3, text.index("say:") + 4
+    wanted = [*range(3), *(at + i for at in begins for i in range(size))]
+    assert places[: len(wanted)] == wanted
+
+
 def test_the_case_of_a_name_does_not_matter():
     found = read_markup("[Slow]One[/SLOW] [Voice: Kumo]two[/voice]")
     assert spans(found)[0][2:] == (Style(0.8), None)
@@ -79,6 +90,7 @@ def test_marks_stay_with_the_word_that_they_stand_at(text, wanted):
         assert [text[i] for i in span.written.starts] == list(span.written.text)
         assert span.said.text == span.written.text
         assert list(span.said.starts) == list(range(len(span.said)))
+        assert list(span.said.stops) == list(range(1, len(span.said) + 1))
 
 
 @pytest.mark.parametrize(
@@ -189,6 +201,13 @@ def test_rates_may_be_changes_and_dates_have_an_order(inner, said, rate):
 def test_a_date_or_a_rate_that_cannot_be_meant_is_refused(inner):
     with pytest.raises(InputError):
         read_ssml(f"<speak>{inner}</speak>")
+
+
+def test_a_paragraph_or_a_sentence_begins_where_its_element_does():
+    found = read_ssml("<speak>One<p>two</p>three<s>four</s>five<break time='10s'/></speak>")
+    assert [(s.written.text, s.after) for s in found.spans] == [
+        ("One", None), ("two", "paragraph"), ("three", None), ("four", "sentence"), ("five", 10.0)
+    ]  # fmt: skip
 
 
 def test_entities_and_document_types_are_refused():

@@ -38,6 +38,7 @@ SPLITS = [
     ["Inc. and Co. are short. ", "He bought bread etc. ", "Then he left."],
     ["Visit example.com now. ", "It is v1.2.3!!! ", "(Really.) ", "Yes?!"],
     ["hello there. ", "general."],
+    ["We have\n1. bread and\n 22. milk. ", "They came\nin 1986. ", "I saw 12. ", "Then none."],
     ["Bldg. 5, Rm. 12, see Tab. 3 and Ref. 4. ", "On Mon. or Tue. we left, a.k.a. late. ", "Bye."],
 ]
 
@@ -77,6 +78,7 @@ def test_a_long_sentence_is_cut_at_clauses_into_even_shares():
     )
     first, second = pack(text, 70)
     assert first.endswith(", ") and abs(len(first) - len(second)) < 40
+    assert list(map(len, pack("word " * 14, 60))) == [40, 30]  # and not 60, and two words more
     words = pack("word " * 40, 33)
     assert {w for c in words for w in c.split()} == {"word"} and len(words) <= 8
 
@@ -92,8 +94,10 @@ def test_fold_is_one_spelling_and_idempotent():
     assert fold(folded) == folded
     assert fold("你好，世界。 שלום नमस्ते") == "你好，世界。 שלום नमस्ते"
     assert fold("e\u0301") == "é"
-    with pytest.raises(InputError, match="UTF-8"):
-        fold("bad \udcff")
+    for half in ("\ud800", "\udcff", "\udfff"):
+        with pytest.raises(InputError, match="UTF-8"):
+            fold(f"bad {half}")
+    assert fold("\ud7ff\ue000") == "\ud7ff\ue000"  # what stands beside them is text
 
 
 @pytest.mark.parametrize(

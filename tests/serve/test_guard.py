@@ -1,0 +1,123 @@
+"""What every request passes before a handler: names, origins, tokens and sizes, without sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from nanospeech.serve.guard import OPEN, OPEN_LISTS, Guard
+from nanospeech.serve.metrics import Metrics
+from nanospeech.serve.settings import Limits, ServeSettings
+
+pytest.importorskip("prometheus_client", reason="it is of the extra serve")
+METRICS = Metrics()
+TOKEN = "sixteen-or-more-of-them"
+SITE = "https://good.example"
+
+
+async def answers(scope: Any, receive: Any, send: Any) -> None:
+    """What the guard stands before: reads a body and says how long it is."""
+    size, more = 0, True
+    while more:
+        message = await receive()
+        size, more = size + len(message["body"]), message["more_body"]
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": str(size).encode()})
+
+
+def ask(
+    settings: ServeSettings, method: str = "GET", path: str = "/v1/models", size: int = 0, **headers
+) -> tuple[int, dict[str, str], bytes]:
+    """The status, the headers and the body of an answer.
+
+    Args:
+        size: bytes of the body, in parts of a thousand.
+        headers: in the place of the usual host.
+    """
+    given = {"host": "localhost:8000", **headers}
+    said: list[dict[str, Any]] = []
+    parts = [1000] * (size // 1000) + [size % 1000]
+
+    async def receive() -> dict[str, Any]:
+        body = bytes(parts.pop(0))
+        return {"type": "http.request", "body": body, "more_body": bool(parts)}
+
+    async def send(message: dict[str, Any]) -> None:
+        said.append(message)
+
+    scope = {"type": "http", "method": method, "path": path}
+    scope["headers"] = [(k.encode(), v.encode()) for k, v in given.items()]
+    asyncio.run(Guard(answers, settings, METRICS)(scope, receive, send))
+    start, body = said
+    found = {k.decode(): v.decode() for k, v in start["headers"]}
+    assert found["x-content-type-options"] == "nosniff"
+    assert found["referrer-policy"] == "no-referrer"
+    assert found["cross-origin-resource-policy"] == "same-origin"
+    return start["status"], found, body["body"]
+
+
+OURS = ["localhost", "LOCALHOST:8000", "127.0.0.1:1", "[::1]:8000", "[fe80::1]", "192.168.1.5:80"]
+OTHERS = ["evil.example", "evil.speech.lan", "127.0.0.1.evil.example", "speech.lan.evil", "", ":80"]
+
+
+def test_a_name_that_is_not_the_servers_is_refused():
+    for hosts, known in (((), OURS), (("Speech.LAN",), [*OURS, "speech.lan:8000", "SPEECH.lan"])):
+        settings = ServeSettings(hosts=hosts)
+        for host in known:
+            assert ask(settings, host=host)[0] == 200, host
+        for host in [*OTHERS, *(["speech.lan"] if not hosts else [])]:
+            status, _, body = ask(settings, host=host)
+            assert status == 421 and json.loads(body)["error"]["code"] == "unknown_host", host
+    # any name, where that is asked for or a token is; a page of another site has no token
+    for settings in (ServeSettings(hosts=("*",)), ServeSettings(token=TOKEN)):
+        for host in OTHERS:
+            assert ask(settings, host=host, authorization=f"Bearer {TOKEN}")[0] == 200
+
+
+def test_a_page_of_another_site_is_refused_unless_it_is_allowed():
+    plain = ServeSettings()
+    for origin in ("http://localhost:8000", "https://LOCALHOST:8000"):  # behind a proxy
+        status, headers, _ = ask(plain, origin=origin)
+        assert status == 200 and "access-control-allow-origin" not in headers
+    for origin in ("http://localhost", "http://localhost:8001", "null", SITE, ""):
+        assert ask(plain, origin=origin)[0] == 403
+        assert ask(plain, "OPTIONS", origin=origin)[0] == 403
+    assert ask(plain, "OPTIONS")[0] == 200  # of no page: the handler's
+    for origins in ((SITE,), ("*",)):
+        settings = ServeSettings(origins=origins, token=TOKEN)
+        # a browser asks beforehand, and sends no token then
+        for method, wanted in (("OPTIONS", 204), ("POST", 401)):
+            status, headers, _ = ask(settings, method, origin=SITE)
+            assert status == wanted
+            assert headers["access-control-allow-origin"] == SITE and headers["vary"] == "origin"
+            assert "authorization" in headers["access-control-allow-headers"]
+            assert "access-control-allow-credentials" not in headers
+        wanted = 403 if origins == (SITE,) else 401
+        assert ask(settings, "POST", origin=f"{SITE}.evil")[0] == wanted
+
+
+def test_a_token_is_asked_for_but_of_what_tells_names_alone():
+    settings = ServeSettings(token=TOKEN)
+    for path in (*OPEN, *OPEN_LISTS, "/v1/models", "/v1/audio/speech", "/metrics", "/v1"):
+        for method in ("GET", "HEAD", "POST", "DELETE", "PUT"):
+            free = path in (*OPEN, *OPEN_LISTS) and method in ("GET", "HEAD")
+            assert ask(settings, method, path)[0] == (200 if free else 401), (method, path)
+    for given in (f"Bearer {TOKEN}", f"bearer  {TOKEN} "):
+        assert ask(settings, authorization=given)[0] == 200
+    for given in ("", "Bearer", "Bearer ", TOKEN, f"Basic {TOKEN}", f"Bearer {TOKEN[:-1]}"):
+        status, headers, _ = ask(settings, authorization=given)
+        assert status == 401 and headers["www-authenticate"] == "Bearer", given
+
+
+def test_a_recording_may_be_larger_than_other_bodies():
+    settings = ServeSettings(limits=Limits(max_body=2500, max_upload=5000))
+    for path, most in (("/v1/audio/speech", 2500), ("/v1/audio/voices", 5000)):
+        for size in (0, most):
+            for told in ({}, {"content-length": str(size)}):
+                assert ask(settings, "POST", path, size, **told)[::2] == (200, str(size).encode())
+        for size, told in ((most + 1, {}), (0, {"content-length": str(most + 1)})):
+            status, headers, _ = ask(settings, "POST", path, size, **told)
+            assert status == 413 and headers["connection"] == "close"
