@@ -4,10 +4,10 @@
     nanospeech finetune --model lucasnewman/nanospeech --data shards/*.tar --lora 16 \\
         --voice anna --output my_voice
 
-DATA is a folder of X.wav (or .mp3, .flac, .ogg) with the words of each in X.txt, or any layout that
-nanospeech prepare reads: LibriTTS, LJSpeech, a manifest, WebDataset shards. Five minutes of one
-voice are enough. The same command run again resumes where it stopped. The voice of a person needs
-that person's consent.
+DATA is a folder of X.wav (or .mp3, .flac, .ogg, .opus) with the words of each in X.txt, or any
+layout that nanospeech prepare reads: LibriTTS, LJSpeech, a manifest, WebDataset shards. Five
+minutes of one voice are enough. The same command run again resumes where it stopped. The voice of a
+person needs that person's consent.
 """
 
 from __future__ import annotations
