@@ -24,7 +24,7 @@ from typing import Any
 from nanospeech.audio import wave as audio
 from nanospeech.cli import Parser, add_fields, command, read_fields
 from nanospeech.config import PostfilterConfig, option
-from nanospeech.corpus.skips import by_reason
+from nanospeech.corpus.skips import examples, list_skips
 from nanospeech.errors import InputError, require
 from nanospeech.locks import alone
 from nanospeech.machine import share_cores
@@ -67,6 +67,8 @@ class Options:
                 raise InputError(f"--{flag} is {value}, should be at least 1")
         if self.warmup < 0:
             raise InputError(f"--warmup is {self.warmup}, should be at least 0")
+        if not self.max_seconds > 0:
+            raise InputError(f"--max-seconds is {self.max_seconds:g}; choose more than 0")
         if not 0 <= self.rehearse_share < 1:
             raise InputError(f"--rehearse-share is {self.rehearse_share}; choose 0 up to 1")
         if self.strength is not None and not 0 < self.strength <= 1:
@@ -98,20 +100,31 @@ def main_process_first() -> Any:
     return accelerate.PartialState(cpu=not torch.accelerator.is_available()).main_process_first()
 
 
-def gather(args: argparse.Namespace, release: Release, run: Path) -> dict[str, list]:
-    """Recordings to train on, held back and to rehearse, prepared once below the run's folder."""
+def gather(
+    args: argparse.Namespace, longest: float, release: Release, run: Path
+) -> dict[str, list]:
+    """Recordings to train on, held back and to rehearse, prepared once below the run's folder.
+
+    Args:
+        longest: seconds; longer ones are left out.
+    """
     jobs: list[tuple[str, Any, Any, Any]] = [("data", args.data, args.minutes, args.voice)]
     if args.rehearse:
         jobs.append(("rehearse", args.rehearse, None, None))
+    settled = (run / "finetune.json").is_file()  # if not, a folder there may be of other options
     for name, inputs, minutes, speaker in jobs:
         out = run / name
-        if not out.is_dir():
+        if settled and out.is_dir():
+            data.warn_of_changes(inputs, out)
+        else:
             samples, skips = data.find_samples(inputs)
             held = data.held_back_count(args.held_back, len(samples)) if name == "data" else 0
-            settings = minutes, speaker, args.seed, held
+            settings = minutes, speaker, args.seed, held, longest
             skips += data.write_voice(samples, out, release.config, *settings)
-            for reason, count in by_reason(skips).items():
-                print(f"left out {count}: {reason}", file=sys.stderr)
+            list_skips(out / "skipped.csv", skips)
+            data.keep_list(samples, out)
+            for line in examples(skips):
+                print(f"left out {line}", file=sys.stderr)
     tars = {
         "voice": "data/voice-*.tar",
         "held": "data/held-*.tar",
@@ -336,7 +349,7 @@ def make(args: argparse.Namespace, options: Options, release: Release) -> dict[s
     """Trains, exports and listens, in a folder that no other run writes to."""
     with main_process_first():
         same_run(described(args), args.run)
-        found = gather(args, release, args.run)
+        found = gather(args, options.max_seconds, release, args.run)
         voice = found["voice"]
         start = choose_start(args.from_voice, release, voice, args.run)
         release = dataclasses.replace(release, voice=start.weights)

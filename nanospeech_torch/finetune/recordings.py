@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import random
 import sys
 import tarfile
@@ -27,7 +28,7 @@ from nanospeech.corpus.layouts import Sample, Skip, Source, clean, find
 from nanospeech.corpus.mp3 import BadAudio, decode
 from nanospeech.corpus.skips import nothing_usable
 from nanospeech.errors import DataError, InputError
-from nanospeech.files import whole_folder
+from nanospeech.files import whole_folder, write_json
 from nanospeech.prepare.shards import ShardWriter
 from nanospeech.release.voices import make_prompt
 from nanospeech.text.sentences import fit, prepare
@@ -115,6 +116,46 @@ def find_samples(inputs: Sequence[Path]) -> tuple[list[Sample], list[Skip]]:
     return samples, skips
 
 
+def listed(samples: Iterable[Sample]) -> dict[str, list]:
+    """What tells samples from others without opening them: their sizes and texts, by name."""
+    found = {}
+    for s in samples:
+        size = s.audio.size if s.audio.size >= 0 else s.audio.path.stat().st_size
+        found[s.name] = [size, s.text]
+    return found
+
+
+def keep_list(samples: Iterable[Sample], out: Path) -> None:
+    """Writes out/found.json, for warn_of_changes."""
+    write_json(out / "found.json", listed(samples))
+
+
+def warn_of_changes(inputs: Sequence[Path], out: Path) -> None:
+    """Warns where the inputs are others than when out was written; says nothing if they are gone.
+
+    Args:
+        inputs: folders, manifests or tars.
+        out: a folder of write_voice; one of an older version has no list to compare.
+    """
+    path = out / "found.json"
+    if not path.is_file() or int(os.environ.get("RANK", 0)):
+        return
+    old = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        new = listed(find(inputs)[0])
+    except (InputError, DataError, OSError):
+        return
+    added, gone = len(new.keys() - old.keys()), len(old.keys() - new.keys())
+    changed = sum(old[name] != new[name] for name in old.keys() & new.keys())
+    if added or gone or changed:
+        print(
+            f"warning: since this run began, of the recordings {added} came, {gone} went and"
+            f" {changed} changed; it goes on with those of then. To train on those of now,"
+            " choose another --run",
+            file=sys.stderr,
+        )
+
+
 def write_voice(
     samples: Sequence[Sample],
     out: Path,
@@ -123,6 +164,7 @@ def write_voice(
     speaker: str | None,
     seed: int = 0,
     held_back: int = 0,
+    longest: float = float("inf"),
 ) -> list[Skip]:
     """Writes out/voice-*.tar to train on, out/held-*.tar to measure with, and out/rest-*.tar.
 
@@ -135,6 +177,7 @@ def write_voice(
         speaker: of all of them; None keeps the speakers of the samples.
         seed: of the order of the recordings.
         held_back: number of recordings to measure with.
+        longest: seconds; longer ones would take their share of `minutes` and never be trained on.
 
     Returns:
         The recordings that cannot be used. Clipped ones are used, with a warning.
@@ -160,6 +203,10 @@ def write_voice(
             if share > CLIPPING:
                 clipped.append((share, sample.name))
             wave = audio.trim(wave, audio.SAMPLE_RATE, EDGE_SILENCE)
+            if (spoken := len(wave) / audio.SAMPLE_RATE) > longest:
+                how = f"{spoken:.1f} s: cut it into sentences, or raise --max-seconds {longest:g}"
+                skips.append(Skip(sample.name, "too long", how))
+                continue
             wave, _ = audio.set_level(wave, config.audio.prompt_rms)
             if config.prompt_codec is not None:  # as prompts are
                 wave = coded(wave)
@@ -285,7 +332,8 @@ def choose_prompt(
             (r for r in recordings if r.seconds <= LONGEST_PROMPT),
             key=lambda r: max(low - r.seconds, r.seconds - high),
         )[:5]
-        warn(f"no recording lasts {low:g} to {high:g} s; the nearest becomes the voice's prompt")
+        if fitting:
+            warn(f"no recording lasts {low:g} to {high:g} s; the nearest becomes the prompt")
     rates = [len(r.text) / r.seconds for r in recordings]
     usual = float(np.median(rates))
     best: tuple[float, Recording] | None = None
@@ -300,7 +348,10 @@ def choose_prompt(
         if best is None or score > best[0]:
             best = score, r
     if best is None:
-        raise DataError("no recording can be a prompt; add one of 3 to 6 s with just its words")
+        raise DataError(
+            "no recording can be a prompt; add one of 3 to 6 s with just its words, or name one by"
+            " --prompt"
+        )
     return best[1]
 
 

@@ -35,6 +35,7 @@ FIXED = (
     "from_voice",
     "data",
     "minutes",
+    "max_seconds",
     "voice",
     "lora",
     "targets",
