@@ -33,6 +33,7 @@ from nanospeech.text.tags import as_tag
 
 from . import hearing
 from . import recordings as data
+from .prompts import choose_prompt, read_prompt
 from .start import choose_start, described, same_run, settle
 
 SAMPLE = "This is how I sound now, after a few minutes of training."
@@ -231,13 +232,7 @@ def export(
     voices.mkdir(exist_ok=True)
     audio.write(voices / f"{args.voice}.flac", prompt.wave())
     (voices / f"{args.voice}.txt").write_text(prompt.text + "\n", encoding="utf-8")
-    licence_file = args.prompt and args.prompt.with_suffix(".license.txt")
-    if licence_file and licence_file.is_file():
-        note = licence_file.read_text(encoding="utf-8")
-    else:
-        note = args.license or "No licence was given; ask the speaker before you pass it on."
-        note = f'Voice "{args.voice}": a recording that the model was finetuned on.\n{note}\n'
-    (voices / f"{args.voice}.license.txt").write_text(note, encoding="utf-8")
+    (voices / f"{args.voice}.license.txt").write_text(licence_note(args), encoding="utf-8")
     how = f"LoRA of rank {args.lora}" if args.lora else "all weights"
     how += f", blended by {strength:g} with it" if strength < 1 else ""
     card = args.run / "card.md"
@@ -262,6 +257,15 @@ def export(
         licence=base.licence,
         card=card,
     )
+
+
+def licence_note(args: argparse.Namespace) -> str:
+    """The terms of the voice: those beside its prompt, or those of --license."""
+    beside = args.prompt and args.prompt.with_suffix(".license.txt")
+    if beside and beside.is_file():
+        return data.utf8(beside)
+    terms = args.license or "No licence was given; ask the speaker before you pass it on."
+    return f'Voice "{args.voice}": a recording that the model was finetuned on.\n{terms}\n'
 
 
 def speak(args: argparse.Namespace) -> Path:
@@ -359,9 +363,10 @@ def make(args: argparse.Namespace, options: Options, release: Release) -> dict[s
     print(start.describe())
     objective, lora = build(args, release, [r.text for r in voice])
     if args.prompt:
-        prompt = data.read_prompt(args.prompt)
+        prompt = read_prompt(args.prompt, release.config, objective.tokenizer)
     else:
-        prompt = data.choose_prompt(voice, release.config, objective.tokenizer)
+        prompt = choose_prompt(voice, release.config, objective.tokenizer)
+    licence_note(args)  # what cannot be read is told before the training, not after it
     share = options.rehearse_share if found["others"] else 0.0
     dataset = data.Recordings(voice, found["others"], share, options.seed)
     trainer = train(args, options, objective, lora, dataset)

@@ -21,6 +21,7 @@ from nanospeech.release.folder import DEFAULT, Release, open_release
 from nanospeech_torch.finetune import __main__ as finetune
 from nanospeech_torch.finetune import recordings as data
 from nanospeech_torch.finetune.hearing import Ears, Heard, compare, worse
+from nanospeech_torch.finetune.prompts import choose_prompt
 from nanospeech_torch.finetune.start import (
     candidates,
     choose_start,
@@ -131,7 +132,7 @@ def test_a_recording_that_is_too_long_is_named_and_takes_no_minutes(tiny_release
         data.write_voice(found[:1], tmp_path / "none", config, None, "anna", longest=12.0)
     with pytest.raises(DataError, match="name one by --prompt"):
         long = [dataclasses.replace(r, seconds=60.0) for r in voice]
-        data.choose_prompt(long, config, open_release(tiny_release).tokenizer, warn=pytest.fail)
+        choose_prompt(long, config, open_release(tiny_release).tokenizer, warn=pytest.fail)
 
 
 def test_recordings_are_those_of_the_command_and_a_run_tells_when_they_change(
