@@ -28,6 +28,7 @@ from nanospeech_torch.finetune.start import (
     described,
     misfit,
     same_run,
+    settle,
 )
 from tests.training import SHARD, samples
 
@@ -218,6 +219,29 @@ def test_a_run_with_other_recordings_held_back_is_another_run(tmp_path):
     assert same_run(one, tmp_path)
     with pytest.raises(InputError, match="holds another run: held_back 1, now 2"):
         same_run(two, tmp_path)
+
+
+def test_a_full_disk_leaves_no_half_of_a_file_that_the_next_command_would_read(
+    tiny_release, tmp_path
+):
+    resource = pytest.importorskip("resource")
+    words = ["--data", "d", "--voice", "anna", "--output", "o"]
+    args = finetune.build_parser().parse_args(words)
+    release = open_release(tiny_release)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8, limits[1]))  # the system refuses to write
+    try:
+        with pytest.raises(OSError):
+            choose_start(None, release, [], tmp_path / "run")
+        with pytest.raises(OSError):
+            settle(args, release, tmp_path / "run")
+        with pytest.raises(OSError):
+            release.tokenizer.save(tmp_path / "run" / "vocab.txt")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list((tmp_path / "run").iterdir())
+    settle(args, release, tmp_path / "run")
+    assert same_run(described(args), tmp_path / "run")
 
 
 def test_without_the_packages_that_measure_their_commands_are_named(monkeypatch):
