@@ -182,9 +182,9 @@ class Trainer(Learner):
         """The log of a run of so many steps."""
         where = self.log_config, self.run_dir, self.config.log_every
         options = LogOptions(*where, self.speed.compile != "off", self.settings, self.say)
-        return Log(
-            options, self.core, self.parallel, self.state, self.guards, total_steps, held_out
-        )
+        # a run that the clock ends knows its steps after the first one
+        total = total_steps if self.config.minutes is None else None
+        return Log(options, self.core, self.parallel, self.state, self.guards, total, held_out)
 
     def held_out(self, plan: BatchPlan) -> HeldOut | None:
         """The held-out batches, if log.held_out names shards."""
@@ -323,7 +323,7 @@ class Trainer(Learner):
     def optimizer_step(self, batches: Any, total_steps: int, log: Log) -> None:
         """One optimiser step over `accumulate` micro-batches, without a device synchronisation."""
         total = steps_in_all(self.step, self.state.time_fraction, total_steps)
-        log.bar.total = round(total)
+        log.bar.total = round(total) if self.step or self.config.minutes is None else None
         norm = self.learn(self.next_batches(batches), self.step, total, log)
         self.state.step += 1
         self.ema.update(self.step)
