@@ -119,6 +119,8 @@ def gather(
             data.warn_of_changes(inputs, out)
         else:
             samples, skips = data.find_samples(inputs)
+            if name == "data":
+                data.warn_of_speakers(samples)
             held = data.held_back_count(args.held_back, len(samples)) if name == "data" else 0
             settings = minutes, speaker, args.seed, held, longest
             skips += data.write_voice(samples, out, release.config, *settings)

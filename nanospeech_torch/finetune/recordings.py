@@ -113,6 +113,19 @@ def find_samples(inputs: Sequence[Path]) -> tuple[list[Sample], list[Skip]]:
     return samples, skips
 
 
+def warn_of_speakers(samples: Iterable[Sample]) -> None:
+    """Warns where the recordings of one voice name several speakers."""
+    speakers = Counter(s.speaker for s in samples if s.speaker is not None)
+    if len(speakers) > 1:
+        most = [f"{name} ({n} recordings)" for name, n in speakers.most_common(4)]
+        more = ["…"] if len(speakers) > len(most) else []
+        print(
+            f"warning: the recordings are of {len(speakers)} speakers, {', '.join(most + more)};"
+            " a voice is of one: give those of one alone",
+            file=sys.stderr,
+        )
+
+
 def listed(samples: Iterable[Sample]) -> dict[str, list]:
     """What tells samples from others without opening them: their sizes and texts, by name."""
     found = {}

@@ -32,6 +32,8 @@ from nanospeech_torch.finetune.start import (
 )
 from tests.training import SHARD, samples
 
+LIBRITTS = Path(__file__).parents[1] / "fixtures" / "libritts"
+
 
 @pytest.fixture
 def kathleen(tmp_path) -> list[data.Recording]:
@@ -159,6 +161,16 @@ def test_recordings_are_those_of_the_command_and_a_run_tells_when_they_change(
     (two / "01.txt").write_text("other words")
     assert texts(two) == 1
     assert "1 came, 0 went and 1 changed" in capsys.readouterr().err
+
+
+def test_recordings_of_several_speakers_are_warned_of(tiny_aligned, tmp_path, capsys):
+    release = open_release(tiny_aligned)
+    for name, folder in {"several": LIBRITTS, "one": folder_of(tmp_path / "one", 2)}.items():
+        words = ["--data", str(folder), "--voice", "anna", "--output", "o"]
+        args = finetune.build_parser().parse_args(words)
+        finetune.gather(args, 12.0, release, tmp_path / "runs" / name)
+        told = "of 2 speakers, 9001 (1 recordings), 9002 (1 recordings)" in capsys.readouterr().err
+        assert told == (name == "several")
 
 
 def test_clipped_recordings_are_warned_of_by_name(tiny_release, tmp_path, capsys):
