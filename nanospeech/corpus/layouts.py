@@ -18,9 +18,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from nanospeech.audio.wave import FOREIGN
 from nanospeech.errors import DataError, InputError, reason
 
-AUDIO = (".mp3", ".wav", ".flac", ".ogg")
+AUDIO = (".mp3", ".wav", ".flac", ".ogg", ".opus")
 TRANSCRIPT = ".normalized.txt"
 RESERVED = ("audio", "text", "speaker", "duration", "sample_rate", "__key__", "__url__")
 
@@ -102,7 +103,7 @@ def detect(path: Path) -> str:
     if path.is_dir() and next(path.rglob("*" + TRANSCRIPT), None):
         return "libritts"
     if path.is_dir() and any(p.with_suffix(".txt").is_file() for p in recordings_in(path)):
-        return "folder"
+        return "folder"  # of nothing but unreadable formats too, which are then named
     raise InputError(
         f"cannot tell the layout of {path}: it should be a .csv or .jsonl manifest, a .tar or a "
         f"folder of them, or a folder with metadata.csv, *{TRANSCRIPT} or X.txt beside X.wav; or "
@@ -111,8 +112,9 @@ def detect(path: Path) -> str:
 
 
 def recordings_in(root: Path) -> list[Path]:
-    """Audio files at any depth, in order."""
-    return sorted(p for p in root.rglob("*") if p.suffix.lower() in AUDIO)
+    """Audio files at any depth, in order; those of formats that cannot be read come last."""
+    files = [p for p in root.rglob("*") if p.suffix.lower() in (*AUDIO, *FOREIGN)]
+    return sorted(files, key=lambda p: (p.suffix.lower() in FOREIGN, p))
 
 
 def clean(text: str) -> str:
@@ -148,7 +150,7 @@ def libritts(root: Path) -> Iterator[Sample | Skip]:
 
 
 def folder(root: Path) -> Iterator[Sample | Skip]:
-    """X.txt beside X.wav, X.mp3, X.flac or X.ogg, at any depth; no speaker."""
+    """X.txt beside X.wav, X.mp3, X.flac, X.ogg or X.opus, at any depth; no speaker."""
     seen: set[Path] = set()
     for path in recordings_in(root):
         stem = path.with_suffix("")
@@ -159,6 +161,9 @@ def folder(root: Path) -> Iterator[Sample | Skip]:
         audio = choose(path.with_suffix(suffix) for suffix in AUDIO) or path
         if not (words := path.with_suffix(".txt")).is_file():
             yield Skip(name, "no transcript")
+        elif path.suffix.lower() in FOREIGN:
+            how = "convert it, as by ffmpeg -i FILE new.wav"
+            yield Skip(name, "a format that is not read", f"{path.suffix}; {how}")
         elif isinstance(text := read_text(words, name), Skip):
             yield text
         else:
@@ -173,7 +178,9 @@ def speaker(stem: Path) -> str:
 def read_text(path: Path, name: str) -> str | Skip:
     try:
         return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as e:
+    except UnicodeDecodeError as e:
+        return Skip(name, "unreadable text", f"{e}; save it as UTF-8")
+    except OSError as e:
         return Skip(name, "unreadable text", str(e))
 
 

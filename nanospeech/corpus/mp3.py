@@ -18,6 +18,7 @@ from nanospeech.audio import wave as audio
 from nanospeech.audio.mp3 import encode
 from nanospeech.errors import DataError
 from nanospeech.files import whole
+from nanospeech.workers import interrupts_wait, serve_parent
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -110,8 +111,9 @@ def in_parallel(work: Callable[[T], R], items: Iterable[T], jobs: int) -> Iterat
     todo = iter(items)
     # spawn: the same on every system, and safe where other threads run
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        waiting = deque(pool.submit(work, item) for item in islice(todo, 8 * jobs))
+    with ProcessPoolExecutor(jobs, context, serve_parent) as pool:
+        with interrupts_wait():  # the first submit starts all processes
+            waiting = deque(pool.submit(work, item) for item in islice(todo, 8 * jobs))
         try:
             while waiting:
                 yield waiting.popleft().result()

@@ -37,9 +37,18 @@ def list_skips(path: Path, skips: Sequence[Skip]) -> None:
         writer.writerows((s.name, s.reason, s.detail) for s in skips)
 
 
+def examples(skips: Sequence[Skip]) -> list[str]:
+    """A line for each reason: the count, and the first that was left out for it."""
+    lines = []
+    for reason, count in by_reason(skips).items():
+        first = next(skip for skip in skips if skip.reason == reason)
+        detail = f" ({first.detail})" if first.detail else ""
+        lines.append(f"{count}: {reason}, for example {first.name}{detail}")
+    return lines
+
+
 def tell(counts: dict[str, Any], skips: Sequence[Skip]) -> None:
     """Prints what was left out with an example of each reason, and the counts as JSON."""
-    for reason, count in by_reason(skips).items():
-        first = next(skip.name for skip in skips if skip.reason == reason)
-        print(f"skipped {count}: {reason}, for example {first}", file=sys.stderr)
+    for line in examples(skips):
+        print(f"skipped {line}", file=sys.stderr)
     print(json.dumps(counts | {"skipped": by_reason(skips)}))

@@ -20,6 +20,7 @@ from nanospeech.errors import InputError, NanospeechError
 from nanospeech.measure import metrics
 from nanospeech.measure import wer as wer_text
 from nanospeech.output import MEASURED
+from nanospeech.workers import end_with_parent
 
 from .items import Item, Prompt
 from .results import Result
@@ -238,6 +239,7 @@ def start(settings: Settings) -> None:
 
     global WORKER
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
+    end_with_parent()
     WORKER = Worker(settings)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from nanospeech.config import TOKENIZERS
 from nanospeech.errors import CheckpointError, InputError, reason
+from nanospeech.files import whole
 
 from .lexicon import Hidden, Lexicon
 from .phonemes import SYMBOLS
@@ -191,7 +192,8 @@ class Tokenizer:
 
     def save(self, path: str | Path) -> None:
         """Writes vocab.txt, a token a line."""
-        Path(path).write_text("\n".join(self.vocab), encoding="utf-8", newline="\n")
+        with whole(Path(path)) as part:
+            part.write_text("\n".join(self.vocab), encoding="utf-8", newline="\n")
 
     @classmethod
     def load(cls, kind: str, path: str | Path) -> Tokenizer:

@@ -4,10 +4,10 @@
     nanospeech finetune --model lucasnewman/nanospeech --data shards/*.tar --lora 16 \\
         --voice anna --output my_voice
 
-DATA is a folder of X.wav (or .mp3, .flac, .ogg) with the words of each in X.txt, or any layout that
-nanospeech prepare reads: LibriTTS, LJSpeech, a manifest, WebDataset shards. Five minutes of one
-voice are enough. The same command run again resumes where it stopped. The voice of a person needs
-that person's consent.
+DATA is a folder of X.wav (or .mp3, .flac, .ogg, .opus) with the words of each in X.txt, or any
+layout that nanospeech prepare reads: LibriTTS, LJSpeech, a manifest, WebDataset shards. Five
+minutes of one voice are enough. The same command run again resumes where it stopped. The voice of a
+person needs that person's consent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 from nanospeech.audio import wave as audio
 from nanospeech.cli import Parser, add_fields, command, read_fields
 from nanospeech.config import PostfilterConfig, option
-from nanospeech.corpus.skips import by_reason
+from nanospeech.corpus.skips import examples, list_skips
 from nanospeech.errors import InputError, require
 from nanospeech.locks import alone
 from nanospeech.machine import share_cores
@@ -33,6 +33,7 @@ from nanospeech.text.tags import as_tag
 
 from . import hearing
 from . import recordings as data
+from .prompts import choose_prompt, read_prompt
 from .start import choose_start, described, same_run, settle
 
 SAMPLE = "This is how I sound now, after a few minutes of training."
@@ -67,6 +68,8 @@ class Options:
                 raise InputError(f"--{flag} is {value}, should be at least 1")
         if self.warmup < 0:
             raise InputError(f"--warmup is {self.warmup}, should be at least 0")
+        if not self.max_seconds > 0:
+            raise InputError(f"--max-seconds is {self.max_seconds:g}; choose more than 0")
         if not 0 <= self.rehearse_share < 1:
             raise InputError(f"--rehearse-share is {self.rehearse_share}; choose 0 up to 1")
         if self.strength is not None and not 0 < self.strength <= 1:
@@ -98,20 +101,33 @@ def main_process_first() -> Any:
     return accelerate.PartialState(cpu=not torch.accelerator.is_available()).main_process_first()
 
 
-def gather(args: argparse.Namespace, release: Release, run: Path) -> dict[str, list]:
-    """Recordings to train on, held back and to rehearse, prepared once below the run's folder."""
+def gather(
+    args: argparse.Namespace, longest: float, release: Release, run: Path
+) -> dict[str, list]:
+    """Recordings to train on, held back and to rehearse, prepared once below the run's folder.
+
+    Args:
+        longest: seconds; longer ones are left out.
+    """
     jobs: list[tuple[str, Any, Any, Any]] = [("data", args.data, args.minutes, args.voice)]
     if args.rehearse:
         jobs.append(("rehearse", args.rehearse, None, None))
+    settled = (run / "finetune.json").is_file()  # if not, a folder there may be of other options
     for name, inputs, minutes, speaker in jobs:
         out = run / name
-        if not out.is_dir():
+        if settled and out.is_dir():
+            data.warn_of_changes(inputs, out)
+        else:
             samples, skips = data.find_samples(inputs)
+            if name == "data":
+                data.warn_of_speakers(samples)
             held = data.held_back_count(args.held_back, len(samples)) if name == "data" else 0
-            settings = minutes, speaker, args.seed, held
+            settings = minutes, speaker, args.seed, held, longest
             skips += data.write_voice(samples, out, release.config, *settings)
-            for reason, count in by_reason(skips).items():
-                print(f"left out {count}: {reason}", file=sys.stderr)
+            list_skips(out / "skipped.csv", skips)
+            data.keep_list(samples, out)
+            for line in examples(skips):
+                print(f"left out {line}", file=sys.stderr)
     tars = {
         "voice": "data/voice-*.tar",
         "held": "data/held-*.tar",
@@ -218,13 +234,7 @@ def export(
     voices.mkdir(exist_ok=True)
     audio.write(voices / f"{args.voice}.flac", prompt.wave())
     (voices / f"{args.voice}.txt").write_text(prompt.text + "\n", encoding="utf-8")
-    licence_file = args.prompt and args.prompt.with_suffix(".license.txt")
-    if licence_file and licence_file.is_file():
-        note = licence_file.read_text(encoding="utf-8")
-    else:
-        note = args.license or "No licence was given; ask the speaker before you pass it on."
-        note = f'Voice "{args.voice}": a recording that the model was finetuned on.\n{note}\n'
-    (voices / f"{args.voice}.license.txt").write_text(note, encoding="utf-8")
+    (voices / f"{args.voice}.license.txt").write_text(licence_note(args), encoding="utf-8")
     how = f"LoRA of rank {args.lora}" if args.lora else "all weights"
     how += f", blended by {strength:g} with it" if strength < 1 else ""
     card = args.run / "card.md"
@@ -249,6 +259,15 @@ def export(
         licence=base.licence,
         card=card,
     )
+
+
+def licence_note(args: argparse.Namespace) -> str:
+    """The terms of the voice: those beside its prompt, or those of --license."""
+    beside = args.prompt and args.prompt.with_suffix(".license.txt")
+    if beside and beside.is_file():
+        return data.utf8(beside)
+    terms = args.license or "No licence was given; ask the speaker before you pass it on."
+    return f'Voice "{args.voice}": a recording that the model was finetuned on.\n{terms}\n'
 
 
 def speak(args: argparse.Namespace) -> Path:
@@ -336,7 +355,7 @@ def make(args: argparse.Namespace, options: Options, release: Release) -> dict[s
     """Trains, exports and listens, in a folder that no other run writes to."""
     with main_process_first():
         same_run(described(args), args.run)
-        found = gather(args, release, args.run)
+        found = gather(args, options.max_seconds, release, args.run)
         voice = found["voice"]
         start = choose_start(args.from_voice, release, voice, args.run)
         release = dataclasses.replace(release, voice=start.weights)
@@ -346,9 +365,10 @@ def make(args: argparse.Namespace, options: Options, release: Release) -> dict[s
     print(start.describe())
     objective, lora = build(args, release, [r.text for r in voice])
     if args.prompt:
-        prompt = data.read_prompt(args.prompt)
+        prompt = read_prompt(args.prompt, release.config, objective.tokenizer)
     else:
-        prompt = data.choose_prompt(voice, release.config, objective.tokenizer)
+        prompt = choose_prompt(voice, release.config, objective.tokenizer)
+    licence_note(args)  # what cannot be read is told before the training, not after it
     share = options.rehearse_share if found["others"] else 0.0
     dataset = data.Recordings(voice, found["others"], share, options.seed)
     trainer = train(args, options, objective, lora, dataset)

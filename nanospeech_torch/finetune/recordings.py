@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import random
 import sys
 import tarfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +24,17 @@ from nanospeech.audio import wave as audio
 from nanospeech.audio.mp3 import coded
 from nanospeech.audio.recording import CLIPPING, clipping
 from nanospeech.config import ModelConfig
-from nanospeech.corpus.layouts import Sample, Skip, Source, clean, find
+from nanospeech.corpus.layouts import Sample, Skip, Source, find, read_text
 from nanospeech.corpus.mp3 import BadAudio, decode
 from nanospeech.corpus.skips import nothing_usable
 from nanospeech.errors import DataError, InputError
-from nanospeech.files import whole_folder
+from nanospeech.files import whole_folder, write_json
 from nanospeech.prepare.shards import ShardWriter
-from nanospeech.release.voices import make_prompt
 from nanospeech.text.sentences import fit, prepare
 from nanospeech.text.tags import unknown_tags as tags_of
-from nanospeech.text.tokenizer import WORDS, Tokenizer
+from nanospeech.text.tokenizer import Tokenizer
 
 EDGE_SILENCE = 0.08  # seconds kept at both ends
-PROMPT_SECONDS = (3.0, 6.0)
-LONGEST_PROMPT = 12.0
 HELD, MOST_HELD = (1.5, 12.0), 6  # seconds and number of recordings that are held back
 
 
@@ -115,6 +113,59 @@ def find_samples(inputs: Sequence[Path]) -> tuple[list[Sample], list[Skip]]:
     return samples, skips
 
 
+def warn_of_speakers(samples: Iterable[Sample]) -> None:
+    """Warns where the recordings of one voice name several speakers."""
+    speakers = Counter(s.speaker for s in samples if s.speaker is not None)
+    if len(speakers) > 1:
+        most = [f"{name} ({n} recordings)" for name, n in speakers.most_common(4)]
+        more = ["…"] if len(speakers) > len(most) else []
+        print(
+            f"warning: the recordings are of {len(speakers)} speakers, {', '.join(most + more)};"
+            " a voice is of one: give those of one alone",
+            file=sys.stderr,
+        )
+
+
+def listed(samples: Iterable[Sample]) -> dict[str, list]:
+    """What tells samples from others without opening them: their sizes and texts, by name."""
+    found = {}
+    for s in samples:
+        size = s.audio.size if s.audio.size >= 0 else s.audio.path.stat().st_size
+        found[s.name] = [size, s.text]
+    return found
+
+
+def keep_list(samples: Iterable[Sample], out: Path) -> None:
+    """Writes out/found.json, for warn_of_changes."""
+    write_json(out / "found.json", listed(samples))
+
+
+def warn_of_changes(inputs: Sequence[Path], out: Path) -> None:
+    """Warns where the inputs are others than when out was written; says nothing if they are gone.
+
+    Args:
+        inputs: folders, manifests or tars.
+        out: a folder of write_voice; one of an older version has no list to compare.
+    """
+    path = out / "found.json"
+    if not path.is_file() or int(os.environ.get("RANK", 0)):
+        return
+    old = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        new = listed(find(inputs)[0])
+    except (InputError, DataError, OSError):
+        return
+    added, gone = len(new.keys() - old.keys()), len(old.keys() - new.keys())
+    changed = sum(old[name] != new[name] for name in old.keys() & new.keys())
+    if added or gone or changed:
+        print(
+            f"warning: since this run began, of the recordings {added} came, {gone} went and"
+            f" {changed} changed; it goes on with those of then. To train on those of now,"
+            " choose another --run",
+            file=sys.stderr,
+        )
+
+
 def write_voice(
     samples: Sequence[Sample],
     out: Path,
@@ -123,6 +174,7 @@ def write_voice(
     speaker: str | None,
     seed: int = 0,
     held_back: int = 0,
+    longest: float = float("inf"),
 ) -> list[Skip]:
     """Writes out/voice-*.tar to train on, out/held-*.tar to measure with, and out/rest-*.tar.
 
@@ -135,6 +187,7 @@ def write_voice(
         speaker: of all of them; None keeps the speakers of the samples.
         seed: of the order of the recordings.
         held_back: number of recordings to measure with.
+        longest: seconds; longer ones would take their share of `minutes` and never be trained on.
 
     Returns:
         The recordings that cannot be used. Clipped ones are used, with a warning.
@@ -160,6 +213,10 @@ def write_voice(
             if share > CLIPPING:
                 clipped.append((share, sample.name))
             wave = audio.trim(wave, audio.SAMPLE_RATE, EDGE_SILENCE)
+            if (spoken := len(wave) / audio.SAMPLE_RATE) > longest:
+                how = f"{spoken:.1f} s: cut it into sentences, or raise --max-seconds {longest:g}"
+                skips.append(Skip(sample.name, "too long", how))
+                continue
             wave, _ = audio.set_level(wave, config.audio.prompt_rms)
             if config.prompt_codec is not None:  # as prompts are
                 wave = coded(wave)
@@ -267,71 +324,12 @@ def check_tags(texts: Sequence[str], tags: Sequence[str], tokenizer: Tokenizer) 
         )
 
 
-def choose_prompt(
-    recordings: Sequence[Recording],
-    config: ModelConfig,
-    tokenizer: Tokenizer,
-    warn: Callable[[str], None] = print,
-) -> Recording:
-    """The recording that makes the best prompt: 3 to 6 s, clean, whole sentences, a usual pace.
+def utf8(path: Path) -> str:
+    """The text of a file.
 
     Raises:
-        DataError: none can be a prompt.
+        InputError: it cannot be read, or is not UTF-8.
     """
-    low, high = PROMPT_SECONDS
-    fitting = [r for r in recordings if low <= r.seconds <= high]
-    if not fitting:
-        fitting = sorted(
-            (r for r in recordings if r.seconds <= LONGEST_PROMPT),
-            key=lambda r: max(low - r.seconds, r.seconds - high),
-        )[:5]
-        warn(f"no recording lasts {low:g} to {high:g} s; the nearest becomes the voice's prompt")
-    rates = [len(r.text) / r.seconds for r in recordings]
-    usual = float(np.median(rates))
-    best: tuple[float, Recording] | None = None
-    for r in fitting:
-        try:
-            wave = r.wave()
-            make_prompt(wave, r.text, config, tokenizer)
-        except InputError:
-            continue
-        score = clean_score(wave) - 10 * abs(np.log(len(r.text) / r.seconds / usual))
-        score -= 6 * odd_text(r.text, tokenizer)
-        if best is None or score > best[0]:
-            best = score, r
-    if best is None:
-        raise DataError("no recording can be a prompt; add one of 3 to 6 s with just its words")
-    return best[1]
-
-
-def read_prompt(path: Path) -> Recording:
-    """A prompt, chosen by hand or by nanospeech prepare prompts.
-
-    Raises:
-        InputError: there is no X.txt with its words in its folder.
-    """
-    words = path.with_suffix(".txt")
-    if not words.is_file():
-        raise InputError(f"{words} is missing; it should hold the words of {path.name}")
-    text = clean(words.read_text(encoding="utf-8-sig"))
-    seconds = len(audio.read(path)) / audio.SAMPLE_RATE
-    return Recording(path.stem, Source(path), text, seconds)
-
-
-def clean_score(wave: np.ndarray) -> float:
-    """Decibels between speech and the quietest tenth of 20 ms blocks; less where it is clipped.
-
-    At most 40: a higher value depends on pauses more than on noise.
-    """
-    block = audio.SAMPLE_RATE // 50
-    blocks = wave[: len(wave) // block * block].reshape(-1, block)
-    level = 20 * np.log10(np.sqrt(np.mean(np.square(blocks), axis=1)) + 1e-5)
-    clipped = 30 * float(np.mean(np.abs(wave) > 0.99 * max(0.5, np.abs(wave).max())) > 1e-3)
-    return float(min(40.0, np.percentile(level, 90) - np.percentile(level, 10))) - clipped
-
-
-def odd_text(text: str, tokenizer: Tokenizer) -> int:
-    """Counts what makes a text a poor prompt: ambiguous words and signs, a missing end."""
-    odd = sum(c.isdigit() or c in "*/&@#()[]" for c in text)
-    odd += sum(w.isupper() and len(w) > 1 for w in WORDS.findall(text))
-    return odd + (text[-1:] not in ".!?") + ("..." in text) + len(tokenizer.unknown(text.lower()))
+    if isinstance(text := read_text(path, str(path)), Skip):
+        raise InputError(f"cannot read {path}: {text.detail}")
+    return text

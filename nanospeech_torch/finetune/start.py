@@ -20,6 +20,7 @@ import numpy as np
 
 from nanospeech.audio.mel import log_mel
 from nanospeech.errors import InputError
+from nanospeech.files import write_json
 from nanospeech.release.folder import MODEL, Release
 from nanospeech.release.voices import find_voice, model_voices
 from nanospeech.text.sentences import encode, prepare
@@ -35,6 +36,7 @@ FIXED = (
     "from_voice",
     "data",
     "minutes",
+    "max_seconds",
     "voice",
     "lora",
     "targets",
@@ -130,8 +132,7 @@ def choose_start(
     voice = next(iter(losses or known), None)
     start = Start(voice, known.get(voice or ""), losses)
     run.mkdir(parents=True, exist_ok=True)
-    saved_values = {"voice": voice, "losses": losses}
-    path.write_text(json.dumps(saved_values, indent=2) + "\n", encoding="utf-8")
+    write_json(path, {"voice": voice, "losses": losses}, indent=2)
     return start
 
 
@@ -250,8 +251,7 @@ def settle(args: argparse.Namespace, release: Release, run: Path) -> None:
     )
     if not same_run(saved_values, run):
         run.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(saved_values, indent=2) + "\n"
-        (run / "finetune.json").write_text(text, encoding="utf-8")
+        write_json(run / "finetune.json", saved_values, indent=2)
 
 
 def digest(files: Sequence[Path]) -> str:

@@ -34,13 +34,11 @@ import os
 import posixpath
 import sys
 import tarfile
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
-from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +54,7 @@ from nanospeech.engine.codec_streaming import whole_hops
 from nanospeech.errors import DataError, InputError
 from nanospeech.files import whole, write_json
 from nanospeech.prepare.shards import npy
+from nanospeech.workers import end_with_parent
 from nanospeech_torch.echo.codec import DACVAE
 from nanospeech_torch.train.data import clips
 from nanospeech_torch.train.data.sources import TarSource, find_shards
@@ -287,21 +286,6 @@ def in_processes(work: Callable, shards: list[str], workers: int) -> Iterator[It
     count = min(workers, len(shards))
     with multiprocessing.get_context("spawn").Pool(count, end_with_parent) as pool:
         yield pool.imap_unordered(work, shards)
-
-
-def end_with_parent() -> None:
-    """Ends this process when the one that started it is killed.
-
-    It would write on, beside the run that goes on where the killed one was.
-    """
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        connection.wait([parent.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def build_parser() -> argparse.ArgumentParser:

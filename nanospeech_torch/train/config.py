@@ -160,10 +160,11 @@ def run_config(values: dict[str, Any], where: str = "config") -> RunConfig:
     try:
         for name, value in values.items():
             if name in SECTIONS:
-                value = value or {}
-                if name == "data" and isinstance(value.get("shards"), str):
+                value = {} if value is None else value
+                known = value if isinstance(value, dict) else {}  # from_dict refuses others
+                if name == "data" and isinstance(known.get("shards"), str):
                     value = {**value, "shards": [value["shards"]]}
-                if name == "speed" and value.get("compile") is False:
+                if name == "speed" and known.get("compile") is False:
                     value = {**value, "compile": "off"}  # which YAML takes for a boolean
                 built[name] = from_dict(SECTIONS[name], value, name)
             else:
@@ -185,6 +186,8 @@ def read_run(path: str | Path, changes: list[str] | None = None) -> RunConfig:
     yaml = require("yaml", "train")
     try:
         values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except UnicodeDecodeError as e:
+        raise InputError(f"{path} is not UTF-8 text: {e}; save it as UTF-8") from e
     except (OSError, yaml.YAMLError) as e:
         raise InputError(f"cannot read {path}: {e}") from e
     values = {} if values is None else values
@@ -215,14 +218,15 @@ def read_run(path: str | Path, changes: list[str] | None = None) -> RunConfig:
 
 
 def parse(value: Any) -> Any:
-    """Numbers such as 2e-4, which YAML 1.1 takes for text."""
+    """Numbers such as 2e-4 and 1e6, which YAML 1.1 takes for text; whole ones fit counts too."""
     if isinstance(value, dict):
         return {k: parse(v) for k, v in value.items()}
     if isinstance(value, list):
         return [parse(v) for v in value]
     if isinstance(value, str) and value[:1] in "+-.0123456789" and "e" in value.lower():
         try:
-            return float(value)
+            number = float(value)
+            return int(number) if number.is_integer() else number
         except ValueError:
             pass
     return value

@@ -68,12 +68,12 @@ run_stage curate --needs hear --makes "$runs/data/curate.json" -- \
   --max-seconds 16 --max-wer 0.2 --jobs "$jobs" $vary ${WITHOUT:+--without $WITHOUT}
 held_out=''  # of few clips, all are trained on
 for shard in "$runs/data/heldout/"*.tar; do
-  [ ! -e "$shard" ] || held_out="log.held_out=[$runs/data/heldout/*.tar]"
+  [ ! -e "$shard" ] || held_out="log.held_out=[\"$runs/data/heldout/*.tar\"]"
 done
 # shellcheck disable=SC2086
 run_stage speech --extends --needs curate --makes "$runs/speech/latest" --aside "$runs/speech" -- \
   "$python" -m nanospeech train any_voice --threads "${THREADS:-$jobs}" --set \
-  initial="${BASE:-$here/nanospeech/default/imitator}" data.shards="[$runs/data/train/*.tar]" \
+  initial="${BASE:-$here/nanospeech/default/imitator}" data.shards="[\"$runs/data/train/*.tar\"]" \
   run_dir="$runs/speech" total_steps=1000000 train.minutes="$minutes" \
   ${held_out:+"$held_out"} ${SET:-}
 run_stage convert --needs speech --makes "$output/config.json" -- \

@@ -69,44 +69,44 @@ run_stage prompts --needs curate --makes "$runs/voices" --clean "$runs/voices" -
 
 # shellcheck disable=SC2086
 if [ -n "${VOCODER:-}" ]; then
-  vocoder=$VOCODER sources=${VOCODER_SOURCES:+--vocoder-sources $VOCODER_SOURCES}
+  vocoder=$VOCODER vocoder_data=''
 else
-  vocoder=$runs/vocoder sources="--vocoder-data $runs/data/curate.json"
-  sources="$sources ${VOCODER_SOURCES:+--vocoder-sources $VOCODER_SOURCES}"
+  vocoder=$runs/vocoder vocoder_data=$runs/data/curate.json
   run_stage vocoder --extends --needs curate --makes "$runs/vocoder/latest" --aside "$runs/vocoder" -- \
     $launch -m nanospeech.train --config "$here/nanospeech/configs/vocoder.yaml" \
     --threads "$threads" --set run_dir="$runs/vocoder" total_steps=1000000 \
     train.minutes="$(((minutes + 1) / 2))" $gpu_vocoder ${VOCODER_SET:-} \
-    data.shards="[$runs/data/train/*.tar${VOCODER_DATA:+, $VOCODER_DATA/*.tar}]"
+    data.shards="[\"$runs/data/train/*.tar\"${VOCODER_DATA:+, \"$VOCODER_DATA/*.tar\"}]"
 fi
 durations=''
 if [ "${DURATION:-1}" != 0 ]; then
-  durations="--duration $runs/durations"
+  durations=$runs/durations
   # shellcheck disable=SC2046,SC2086
   run_stage durations --extends --needs levels --makes "$runs/durations/latest" \
     --aside "$runs/durations" -- \
     "$python" -m nanospeech train --config "$here/nanospeech/configs/duration_small.yaml" \
-    --threads "$threads" --set data.shards="[$runs/data/train/*.tar]" run_dir="$runs/durations" \
+    --threads "$threads" --set run_dir="$runs/durations" \
+    data.shards="[\"$runs/data/train/*.tar\"]" \
     $(cat "$runs/levels.txt") ${DURATION_SET:-}
 fi
 # the losses of clips that are held out, if any are, go into log.csv too
 heldout=''
 set -- "$runs/data/heldout/"*.tar
-[ ! -e "$1" ] || heldout="log.held_out=[$runs/data/heldout/*.tar]"
+[ ! -e "$1" ] || heldout="log.held_out=[\"$runs/data/heldout/*.tar\"]"
 # shellcheck disable=SC2046,SC2086
 run_stage speech --extends --needs levels --makes "$runs/speech/latest" --aside "$runs/speech" -- \
   $launch -m nanospeech.train --config "$here/nanospeech/configs/default_voice.yaml" \
-  --threads "$threads" --set data.shards="[$runs/data/train/*.tar]" run_dir="$runs/speech" \
-  total_steps=1000000 train.minutes="$minutes" $(cat "$runs/levels.txt") $compile $heldout $gpu \
-  ${SET:-}
+  --threads "$threads" --set data.shards="[\"$runs/data/train/*.tar\"]" run_dir="$runs/speech" \
+  total_steps=1000000 train.minutes="$minutes" $(cat "$runs/levels.txt") $compile $gpu \
+  ${heldout:+"$heldout"} ${SET:-}
 run_stage curve --needs speech --makes "$runs/curve.png" -- \
   "$python" -m nanospeech evaluate curve --log "$runs/speech/log.csv" --out "$runs/curve.png"
 
 # shellcheck disable=SC2086
 run_stage convert --needs speech prompts vocoder durations --makes "$output/config.json" -- \
   "$python" -m convert "$runs/speech" --output "$output" --voices "$runs/voices" \
-  --vocoder "$vocoder" $durations --name "$(basename "$output")" --temperature 0.4 \
-  --smooth 0.25 --sharpen 0.5 --no-imitates ${VOICE:+--default-voice "$VOICE"}
+  --vocoder "$vocoder" ${durations:+--duration "$durations"} --name "$(basename "$output")" \
+  --temperature 0.4 --smooth 0.25 --sharpen 0.5 --no-imitates ${VOICE:+--default-voice "$VOICE"}
 # shellcheck disable=SC2086
 run_stage evaluate --needs convert --makes "$runs/evaluation/summary.json" \
   --clean "$runs/evaluation" -- \
@@ -116,7 +116,9 @@ run_stage evaluate --needs convert --makes "$runs/evaluation/summary.json" \
 # shellcheck disable=SC2086
 run_stage card --needs evaluate convert --makes "$output/README.md" -- \
   "$python" -m nanospeech publish card "$output" --data "$runs/data/curate.json" \
-  --record "$runs/record.json" --run "$runs/speech" --evaluation "$runs/evaluation" $sources \
+  --record "$runs/record.json" --run "$runs/speech" --evaluation "$runs/evaluation" \
+  ${vocoder_data:+--vocoder-data "$vocoder_data"} \
+  ${VOCODER_SOURCES:+--vocoder-sources $VOCODER_SOURCES} \
   --notes "${CARD:-$here/scripts/recipes/default_voice.md}"
 run_stage speak --needs convert --makes "$runs/sample.mp3" -- \
   "$python" -m nanospeech.generate --model "$output" --output "$runs/sample.mp3" \

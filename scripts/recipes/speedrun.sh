@@ -53,7 +53,7 @@ run_stage prompt --needs prepare --makes "$out/voices" --clean "$out/voices" -- 
 # shellcheck disable=SC2046,SC2086
 run_stage train --extends --needs levels --makes "$out/run/latest" --aside "$out/run" -- \
   $train -m nanospeech.train --config "$here/nanospeech/configs/speedrun.yaml" \
-  --threads "$threads" --set data.shards="[$out/data/train/*.tar]" run_dir="$out/run" \
+  --threads "$threads" --set data.shards="[\"$out/data/train/*.tar\"]" run_dir="$out/run" \
   train.minutes="$minutes" $(cat "$out/levels.txt") $compile ${SET:-}
 run_stage curve --needs train --makes "$out/curve.png" -- \
   "$python" -m nanospeech evaluate curve --log "$out/run/log.csv" --out "$out/curve.png"

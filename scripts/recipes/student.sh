@@ -36,7 +36,7 @@ run_stage spoken --makes "$runs/spoken/spoken-000000.tar" --clean "$runs/spoken"
 # shellcheck disable=SC2086
 run_stage student --extends --needs spoken --makes "$runs/run/latest" --aside "$runs/run" -- \
   "$python" -m nanospeech train distill --threads "${THREADS:-2}" --set teacher="$teacher" \
-  "$voice" loss.pair=1.0 data.shards="[$runs/spoken/*.tar]" run_dir="$runs/run" \
+  "$voice" loss.pair=1.0 data.shards="[\"$runs/spoken/*.tar\"]" run_dir="$runs/run" \
   total_steps=100000 train.minutes="$minutes" ${SET:-}
 run_stage convert --needs student --makes "$output/config.json" -- \
   "$python" -m convert "$teacher" --student "$runs/run" --output "$output"

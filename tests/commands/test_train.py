@@ -10,6 +10,7 @@ import torch
 import yaml
 
 from convert.__main__ import main as convert
+from nanospeech.errors import InputError
 from nanospeech.release.tensors import read_tensors
 from nanospeech.text.tokenizer import phoneme_vocab
 from nanospeech_torch.train.__main__ import main
@@ -146,6 +147,22 @@ def test_keys_of_older_versions_are_read(config, tmp_path):
 def test_changes_are_read_as_yaml_and_exponents_as_numbers(config):
     changed = read_run(config, ["optimizer.lr=2e-4", "train.schedule=cosine"])
     assert changed.optimizer.lr == 2e-4 and changed.train.schedule == "cosine"
+    assert repr(read_run(config, ["total_steps=1e6"]).total_steps) == "1000000"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("# für Anna\n", r"run.yaml is not UTF-8 text: .*save it as UTF-8"),
+        ("data: shards/*.tar\n", "data should be a mapping, got str"),
+        ("speed: default\n", "speed should be a mapping, got str"),
+        ("total_steps: 1.5e0\n", "total_steps should be int, got 1.5"),
+    ],
+)
+def test_a_file_that_is_no_run_says_why(tmp_path, text, said):
+    (tmp_path / "run.yaml").write_text(text, encoding="latin-1")
+    with pytest.raises(InputError, match=said):
+        read_run(tmp_path / "run.yaml")
 
 
 @pytest.mark.parametrize(

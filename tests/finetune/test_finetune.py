@@ -354,6 +354,28 @@ def test_numbers_that_leave_nothing_to_train_on_are_refused(
     assert told in capsys.readouterr().err
 
 
+def test_a_prompt_that_cannot_be_one_is_refused_before_training(phonemes, tmp_path, capsys):
+    data = voice_folder(tmp_path / "data")
+    prompt = data / f"{samples()[0]['__key__']}.wav"
+    long, latin = tmp_path / "long.wav", "Groß geschrieben, für alle.".encode("latin-1")
+    audio.write(long, np.resize(audio.read(prompt), 70 * 24_000))
+    for path in (long.with_suffix(".txt"), tmp_path / "none.txt"):
+        path.write_text("These are the words.")
+    calls = {"none": tmp_path / "none.wav", "long": long, "words": prompt, "terms": prompt}
+    said = {
+        "none": "there is no file", "long": "long.wav cannot be the prompt: the reference is",
+        "words": "save it as UTF-8", "terms": ".license.txt: ",
+    }  # fmt: skip
+    words = prompt.with_suffix(".txt").read_bytes()
+    for case, path in calls.items():
+        prompt.with_suffix(".txt").write_bytes(latin if case == "words" else words)
+        if case == "terms":
+            prompt.with_suffix(".license.txt").write_bytes(latin)
+        assert finetune.main(command(phonemes, tmp_path, data, "--prompt", str(path))) == 2
+        assert said[case] in capsys.readouterr().err
+        assert not list((tmp_path / "run").glob("step_*"))
+
+
 def test_recordings_that_are_all_held_back_are_no_missing_ones(phonemes, tmp_path):
     config = open_release(phonemes).config
     found, _ = finetune_data.find_samples([voice_folder(tmp_path / "data")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import math
 import shutil
@@ -15,19 +16,23 @@ import soundfile
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
 from nanospeech.audio.recording import clipping
-from nanospeech.errors import InputError
+from nanospeech.errors import DataError, InputError
 from nanospeech.release.folder import DEFAULT, Release, open_release
 from nanospeech_torch.finetune import __main__ as finetune
 from nanospeech_torch.finetune import recordings as data
 from nanospeech_torch.finetune.hearing import Ears, Heard, compare, worse
+from nanospeech_torch.finetune.prompts import choose_prompt
 from nanospeech_torch.finetune.start import (
     candidates,
     choose_start,
     described,
     misfit,
     same_run,
+    settle,
 )
 from tests.training import SHARD, samples
+
+LIBRITTS = Path(__file__).parents[1] / "fixtures" / "libritts"
 
 
 @pytest.fixture
@@ -116,6 +121,58 @@ def test_recordings_are_held_back_and_nothing_is_trained_on_them(tiny_release, t
     assert len(held) == 2 and len(voice) == 16 and not voice & held
 
 
+def test_a_recording_that_is_too_long_is_named_and_takes_no_minutes(tiny_release, tmp_path):
+    config = open_release(tiny_release).config
+    folder = folder_of(tmp_path / "recordings", 3)
+    audio.write(folder / "00.wav", np.resize(audio.read(folder / "01.wav"), 60 * 24_000))
+    found, _ = data.find_samples([folder])
+    skips = data.write_voice(found, tmp_path / "out", config, 0.5, "anna", longest=12.0)
+    assert [(s.name, s.reason) for s in skips] == [("00", "too long")]
+    assert "60.0 s: cut it into sentences, or raise --max-seconds 12" in skips[0].detail
+    voice = data.read_recordings([tmp_path / "out" / "voice-000000.tar"])
+    assert sorted(r.key for r in voice) == ["01", "02"]
+    with pytest.raises(DataError, match=r"none of 1 recordings can be used.*cut it into sentences"):
+        data.write_voice(found[:1], tmp_path / "none", config, None, "anna", longest=12.0)
+    with pytest.raises(DataError, match="name one by --prompt"):
+        long = [dataclasses.replace(r, seconds=60.0) for r in voice]
+        choose_prompt(long, config, open_release(tiny_release).tokenizer, warn=pytest.fail)
+
+
+def test_recordings_are_those_of_the_command_and_a_run_tells_when_they_change(
+    tiny_aligned, tmp_path, capsys
+):
+    release, run = open_release(tiny_aligned), tmp_path / "run"
+    one, two = folder_of(tmp_path / "one", 3), folder_of(tmp_path / "two", 2)
+    (two / "00.txt").write_bytes("schön".encode("latin-1"))
+
+    def texts(folder: Path) -> int:
+        words = ["--data", str(folder), "--voice", "anna", "--output", "o"]
+        args = finetune.build_parser().parse_args(words)
+        return len(finetune.gather(args, 12.0, release, run)["voice"])
+
+    assert texts(one) == 3
+    assert texts(two) == 1  # the first command ended before there was a run
+    err = capsys.readouterr().err
+    assert "left out 1: unreadable text, for example 00 (" in err and "save it as UTF-8" in err
+    assert "00,unreadable text," in (run / "data" / "skipped.csv").read_text()
+    (run / "finetune.json").write_text("{}")
+    assert texts(two) == 1 and not capsys.readouterr().err
+    (two / "00.txt").write_text("now it is read")
+    (two / "01.txt").write_text("other words")
+    assert texts(two) == 1
+    assert "1 came, 0 went and 1 changed" in capsys.readouterr().err
+
+
+def test_recordings_of_several_speakers_are_warned_of(tiny_aligned, tmp_path, capsys):
+    release = open_release(tiny_aligned)
+    for name, folder in {"several": LIBRITTS, "one": folder_of(tmp_path / "one", 2)}.items():
+        words = ["--data", str(folder), "--voice", "anna", "--output", "o"]
+        args = finetune.build_parser().parse_args(words)
+        finetune.gather(args, 12.0, release, tmp_path / "runs" / name)
+        told = "of 2 speakers, 9001 (1 recordings), 9002 (1 recordings)" in capsys.readouterr().err
+        assert told == (name == "several")
+
+
 def test_clipped_recordings_are_warned_of_by_name(tiny_release, tmp_path, capsys):
     folder = folder_of(tmp_path / "recordings", 4)
     loud = audio.read(folder / "02.wav")
@@ -174,6 +231,29 @@ def test_a_run_with_other_recordings_held_back_is_another_run(tmp_path):
     assert same_run(one, tmp_path)
     with pytest.raises(InputError, match="holds another run: held_back 1, now 2"):
         same_run(two, tmp_path)
+
+
+def test_a_full_disk_leaves_no_half_of_a_file_that_the_next_command_would_read(
+    tiny_release, tmp_path
+):
+    resource = pytest.importorskip("resource")
+    words = ["--data", "d", "--voice", "anna", "--output", "o"]
+    args = finetune.build_parser().parse_args(words)
+    release = open_release(tiny_release)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8, limits[1]))  # the system refuses to write
+    try:
+        with pytest.raises(OSError):
+            choose_start(None, release, [], tmp_path / "run")
+        with pytest.raises(OSError):
+            settle(args, release, tmp_path / "run")
+        with pytest.raises(OSError):
+            release.tokenizer.save(tmp_path / "run" / "vocab.txt")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list((tmp_path / "run").iterdir())
+    settle(args, release, tmp_path / "run")
+    assert same_run(described(args), tmp_path / "run")
 
 
 def test_without_the_packages_that_measure_their_commands_are_named(monkeypatch):

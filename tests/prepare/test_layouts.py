@@ -15,7 +15,8 @@ from nanospeech.commands.prepare import main
 from nanospeech.config import AudioConfig
 from nanospeech.corpus import layouts
 from nanospeech.corpus.layouts import find, unique_keys
-from nanospeech.errors import InputError
+from nanospeech.corpus.skips import nothing_usable
+from nanospeech.errors import DataError, InputError
 from nanospeech.evaluate.items import from_folder
 from nanospeech_torch.train.data import clips
 
@@ -75,6 +76,24 @@ def test_a_folder_of_recordings_with_a_text_beside_each(tmp_path):
     ]
     assert len({s.key for s in samples}) == 2 and all(s.speaker is None for s in samples)
     assert [(s.name, s.reason) for s in skips] == [("b", "empty text"), ("c", "no transcript")]
+
+
+def test_formats_that_are_not_read_are_counted_and_said_to_be(
+    tmp_path,
+):
+    for name in ("a.opus", "b.m4a", "c.wav", "c.m4a", "d.M4A", "e.wav"):
+        shutil.copy(WAV, tmp_path / name)
+        (tmp_path / name).with_suffix(".txt").write_text("one", encoding="utf-8")
+    (tmp_path / "e.txt").write_bytes("schön".encode("latin-1"))
+    samples, skips = find([tmp_path])
+    assert [s.audio.path.name for s in samples] == ["a.opus", "c.wav"]
+    why = {s.name: s for s in skips}
+    assert {s.reason for s in (why["b"], why["d"])} == {"a format that is not read"}
+    assert "convert it" in why["b"].detail and why["e"].detail.endswith("save it as UTF-8")
+    for name in ("a.opus", "c.wav", "e.wav"):
+        (tmp_path / name).unlink()
+    with pytest.raises(DataError, match=r"none of 3 recordings can be used.*convert it"):
+        raise nothing_usable(find([tmp_path])[1], [tmp_path])
 
 
 def test_manifests_of_both_kinds_say_the_same(tmp_path):

@@ -1,11 +1,13 @@
 """Data preparation: MP3s, shards, vocabulary; nothing is lost without being counted."""
 
+import contextlib
 import csv
 import io
 import json
 import os
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -117,6 +119,33 @@ def test_results_come_in_order_from_any_number_of_processes():
     samples, _ = find([LIBRITTS, LJSPEECH, SHARD])
     work = prepare.partial(prepare.pack, options=prepare.ShardOptions())
     assert list(mp3.in_parallel(work, samples, 1)) == list(mp3.in_parallel(work, samples, 3))
+
+
+WAITING = """
+import time
+from nanospeech.cli import command
+from nanospeech.corpus.mp3 import in_parallel
+done = in_parallel(time.sleep, [0, 600, 600], 2)
+next(done)
+command(lambda argv: [print("working", flush=True), next(done)], interrupted="interrupted")([])
+"""
+
+
+@pytest.mark.parametrize("end", ["SIGINT", "SIGTERM", "SIGKILL"])
+def test_processes_end_with_the_command_and_without_a_traceback(end):
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    command = subprocess.Popen([sys.executable, "-c", WAITING], start_new_session=True, **pipes)
+    try:
+        assert command.stdout and command.stdout.readline() == "working\n"
+        if end == "SIGINT":  # a terminal sends it to all of them
+            os.killpg(command.pid, signal.SIGINT)
+        else:
+            command.send_signal(getattr(signal, end))
+        told = command.communicate(timeout=60)[0]  # until none of them holds the pipe
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(command.pid, signal.SIGKILL)
+    assert "Traceback" not in told and ("interrupted" in told) == (end == "SIGINT")
 
 
 # shards

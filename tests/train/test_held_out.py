@@ -12,8 +12,9 @@ from torch.utils._pytree import tree_leaves
 
 from nanospeech_torch.train.data.batch import LossConfig
 from nanospeech_torch.train.loop import held_out
+from nanospeech_torch.train.loop.config import LogConfig
 from nanospeech_torch.train.optim.optimizers import EMA
-from tests.training import samples, speech_model, trainer
+from tests.training import samples, speech_model, trainer, write_shards
 
 
 class Alive(TorchDispatchMode):
@@ -82,3 +83,15 @@ def test_a_guided_models_teacher_is_still_the_average(tmp_path):
     assert model.guide[0].state_dict()[name].data_ptr() == (
         run.ema.state_dict()[f"transformer.{name}"].data_ptr()
     )
+
+
+def test_shards_that_are_trained_on_and_held_out_are_told(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    shards = write_shards(tmp_path, 3)
+    held = ["shard-00000[12].tar"]
+    assert held_out.shared_shards(held, str(tmp_path / "*.tar")) == shards[1:]
+    assert held_out.shared_shards(held, [shards[0]]) == []
+    assert held_out.shared_shards([], shards) == held_out.shared_shards(held, samples()) == []
+    run = trainer(tmp_path / "run", log=LogConfig(held_out=held))
+    run.train(shards, 1, 2, max_duration=200)
+    assert f"{shards[1]} is in log.held_out and is trained on as well" in capsys.readouterr().out

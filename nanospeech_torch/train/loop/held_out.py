@@ -7,9 +7,11 @@ each time, so that lines of log.csv can be compared.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -88,6 +90,33 @@ class HeldOut:
             f"held_out_{name}": float(total / number.clamp(min=1))
             for name, (total, number) in zip(sums, totals)
         }
+
+
+def shared_shards(files: Sequence[str], data: Any) -> list[str]:
+    """Shards of log.held_out that are trained on too.
+
+    Args:
+        files: log.held_out.
+        data: the trainer's dataset; of one that is no path or list of paths nothing is known.
+    """
+    data = [data] if isinstance(data, (str, Path)) else data
+    if not isinstance(data, (list, tuple)) or not all(isinstance(d, (str, Path)) for d in data):
+        return []
+    trained, held = (
+        {name if "://" in name else os.path.realpath(name) for name in find_shards(names)}
+        for names in (data, files)
+    )
+    return sorted(trained & held)
+
+
+def tell_shared(files: Sequence[str], data: Any, say: Callable[[str], None]) -> None:
+    """Warns of shards of log.held_out that are trained on too."""
+    if both := shared_shards(files, data):
+        more = f" ({len(both)} are)" if len(both) > 1 else ""
+        say(
+            f"warning: {both[0]} is in log.held_out and is trained on as well{more}, so that"
+            " held-out losses cannot show overfitting; take it out of the shards to train on"
+        )
 
 
 @contextlib.contextmanager

@@ -56,7 +56,7 @@ class Log:
         options: see LogOptions.
         objective, parallel, guards: for the figures.
         state: the run's, which is only read.
-        total: steps of the run.
+        total: steps of the run; None where they are not known yet.
         held_out: for held-out losses, or None.
     """
 
@@ -67,7 +67,7 @@ class Log:
         parallel: Parallel,
         state: RunState,
         guards: Mapping[str, Guard],
-        total: int,
+        total: int | None,
         held_out: HeldOut | None = None,
     ):
         self.options, self.objective, self.parallel = options, objective, parallel

@@ -30,7 +30,7 @@ from . import state
 from .accelerator import make_accelerator
 from .checkpoints import Checkpoints
 from .config import TrainerOptions, TrainOptions
-from .held_out import HeldOut
+from .held_out import HeldOut, tell_shared
 from .learner import Learner
 from .log import Log, LogOptions
 from .samples import SpokenSamples
@@ -182,9 +182,9 @@ class Trainer(Learner):
         """The log of a run of so many steps."""
         where = self.log_config, self.run_dir, self.config.log_every
         options = LogOptions(*where, self.speed.compile != "off", self.settings, self.say)
-        return Log(
-            options, self.core, self.parallel, self.state, self.guards, total_steps, held_out
-        )
+        # a run that the clock ends knows its steps after the first one
+        total = total_steps if self.config.minutes is None else None
+        return Log(options, self.core, self.parallel, self.state, self.guards, total, held_out)
 
     def held_out(self, plan: BatchPlan) -> HeldOut | None:
         """The held-out batches, if log.held_out names shards."""
@@ -219,10 +219,8 @@ class Trainer(Learner):
             DataError: nothing in the data can be used, or too many steps in a row were bad.
             CheckpointError: the run cannot be resumed, or its last checkpoint not be written.
         """
-        options = TrainOptions(
-            batch_size, max_batch_frames, max_duration, num_workers, save_step, **more
-        )
-        return self.train_with(train_dataset, total_steps, options)
+        limits = batch_size, max_batch_frames, max_duration, num_workers, save_step
+        return self.train_with(train_dataset, total_steps, TrainOptions(*limits, **more))
 
     def train_with(
         self, train_dataset: Any, total_steps: int, options: TrainOptions
@@ -242,6 +240,7 @@ class Trainer(Learner):
                 f"{accelerator.num_processes} x {accelerator.device.type}, each with "
                 f"batches of up to {plan.batch_size} samples and {plan.max_frames} frames"
             )
+            tell_shared(self.log_config.held_out, train_dataset, self.say)
             log = self.new_log(total_steps, self.held_out(plan))
             batches = iter(self.loader(train_dataset, plan, o.num_workers, o.cache_bytes))
             deadline = time.monotonic() + 60 * o.minutes if o.minutes else math.inf
@@ -324,7 +323,7 @@ class Trainer(Learner):
     def optimizer_step(self, batches: Any, total_steps: int, log: Log) -> None:
         """One optimiser step over `accumulate` micro-batches, without a device synchronisation."""
         total = steps_in_all(self.step, self.state.time_fraction, total_steps)
-        log.bar.total = round(total)
+        log.bar.total = round(total) if self.step or self.config.minutes is None else None
         norm = self.learn(self.next_batches(batches), self.step, total, log)
         self.state.step += 1
         self.ema.update(self.step)
