@@ -146,18 +146,46 @@ def test_what_goes_wrong_is_one_line_and_a_code(capsys, tmp_path):
         cli.command(lambda argv: (tmp_path / "gone").read_text(), expected=())([])
 
 
-def test_a_closed_pipe_is_no_error():
-    code = "import sys; from nanospeech.prepare.vocab import main; sys.exit(main())"
-    shards = str(ROOT / "tests" / "fixtures" / "speech-000000.tar")
+SHARD = str(ROOT / "tests" / "fixtures" / "speech-000000.tar")
+PRINTING = [["--help"], ["prepare"], ["voices", "--help"]]
+PRINTING += [["prepare", "vocab", "--out", "/dev/null", SHARD]]
+
+
+@pytest.mark.parametrize("words", PRINTING, ids=["help", "group", "voices", "vocab"])
+def test_a_closed_pipe_is_no_error(words, monkeypatch):
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     with subprocess.Popen(
-        [sys.executable, "-c", code, "--out", "/dev/null", shards],
+        [sys.executable, "-m", "nanospeech", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=ROOT,
     ) as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
-        assert process.stderr.read() == b"" and process.wait() == 0
+        # no tool named: 2
+        assert process.stderr.read() == b"" and process.wait() in (0, 2 * (words == ["prepare"]))
+
+
+def test_no_console_is_no_error(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    assert commands.main(["say-how", "win"]) == 0
+    assert commands.main(["say-how", "win", "--model", "nobody"]) == 2
+    assert commands.main(["Hello there.", "--output", "-"]) == 2
+
+
+def test_commands_that_need_torch_name_the_pip_command():
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from nanospeech.commands import main\n"
+        "print([main(words.split()) for words in sys.argv[1:]])"
+    )
+    needing = "finetune --data x --voice anna --output y", "convert x --output y"
+    needing += "prepare features x --out y", "evaluate vocoder", "train 82M"
+    done = subprocess.run([sys.executable, "-c", code, *needing], capture_output=True, text=True)
+    assert done.stdout == f"{[2] * len(needing)}\n"
+    said = "error: torch is not installed; run: pip install 'nanospeech-tts[{}]'".format
+    assert done.stderr.splitlines() == [said(e) for e in ("train", "torch", *["train"] * 3)]
 
 
 def test_flags_of_a_dataclass_come_back_as_one():
