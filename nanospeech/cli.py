@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
+import io
 import os
 import re
 import sys
@@ -117,6 +118,9 @@ def command(
 def finished(main: Main, argv: Sequence[str] | None) -> int:
     """What main returns, or argparse after --help; what was printed has left by then."""
     code, end = 0, None
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        # a file or a pipe on Windows has few characters, and a book's titles may have others
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = main(argv)
     except SystemExit as e:

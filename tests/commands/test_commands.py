@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import re
 import subprocess
 import sys
@@ -164,6 +165,13 @@ def test_a_closed_pipe_is_no_error(words, monkeypatch):
         process.stdout.close()
         # no tool named: 2
         assert process.stderr.read() == b"" and process.wait() in (0, 2 * (words == ["prepare"]))
+
+
+def test_a_character_that_the_output_lacks_is_escaped(monkeypatch):
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, "cp1252"))
+    assert commands.main(["say-how", "\u0141\u00f3d\u017a"]) == 0
+    assert written.getvalue().startswith(b"# \\u0141\xf3d\\u017a is read as: Woodzh")
 
 
 def test_no_console_is_no_error(monkeypatch):
