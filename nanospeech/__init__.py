@@ -1,4 +1,4 @@
-"""nanospeech: text-to-speech in PyTorch and MLX. Importing it loads neither, nor NumPy."""
+"""nanospeech: text-to-speech by PyTorch, MLX or ONNX Runtime. Its import loads none, nor NumPy."""
 
 from __future__ import annotations
 
