@@ -73,6 +73,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0, 2 for a usage or input error, or the subcommand's own.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
     if words[:1] in (["-h"], ["--help"]):
         print(usage())
         return 0
@@ -81,8 +83,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(script(words[1] if words[1:] else "", COMMANDS))
         return 0
-    if words[:1] == ["help"]:
-        words = [*words[1:], "--help"]
     first = words[0] if words else ""
     if not words or first.startswith("-"):
         return run("speak", words)  # flags as python -m nanospeech.generate takes them, or a pipe

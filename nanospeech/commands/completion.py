@@ -14,6 +14,7 @@ from nanospeech import plugins
 from nanospeech.errors import BackendError, InputError, require
 
 SHELLS = ("bash", "zsh", "tcsh")
+EVALUATED, READ = (f"[[ $zsh_eval_context[-1] {how} ]]" for how in ("== eval", "!= loadautofunc"))
 
 
 def script(shell: str, phrases: Mapping[str, str]) -> str:
@@ -29,7 +30,9 @@ def script(shell: str, phrases: Mapping[str, str]) -> str:
     """
     if shell not in SHELLS:
         raise InputError(f"no completion for {shell!r}; choose from {', '.join(SHELLS)}")
-    return require("shtab", "completion").complete(whole_parser(phrases), shell=shell)
+    text = require("shtab", "completion").complete(whole_parser(phrases), shell=shell)
+    # shtab's calls the function at once where it is not eval that reads it: in ~/.zshrc an error
+    return text.replace(EVALUATED, READ)
 
 
 def whole_parser(phrases: Mapping[str, str]) -> argparse.ArgumentParser:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -47,9 +49,10 @@ def test_a_package_adds_a_command_but_takes_none_of_ours(tmp_path, monkeypatch, 
     assert said.startswith("hello\n") and "kathleen" in said
 
 
-def test_help_names_every_command_and_imports_none():
+@pytest.mark.parametrize("word", ["--help", "help"])
+def test_help_names_every_command_and_imports_none(word):
     code = (
-        "import sys; from nanospeech.commands import main; code = main(['--help'])\n"
+        f"import sys; from nanospeech.commands import main; code = main(['{word}'])\n"
         "print(code, sorted({m.split('.')[0] for m in sys.modules} & {'numpy', 'torch', 'mlx'}))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -174,6 +177,14 @@ def test_a_character_that_the_output_lacks_is_escaped(monkeypatch):
     assert written.getvalue().startswith(b"# \\u0141\xf3d\\u017a is read as: Woodzh")
 
 
+def test_an_interrupt_of_its_imports_is_one_line(monkeypatch, capsys):
+    def find(name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "find", find)
+    assert commands.main(["voices"]) == 130 and capsys.readouterr().err == "interrupted\n"
+
+
 def test_no_console_is_no_error(monkeypatch):
     monkeypatch.setattr(sys, "stdout", None)
     monkeypatch.setattr(sys, "stderr", None)
@@ -235,6 +246,20 @@ def completions(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("completion") / "nanospeech.bash"
     path.write_text(completion.script("bash", commands.COMMANDS))
     return path
+
+
+def test_zsh_completes_where_its_script_is_part_of_zshrc(tmp_path):
+    pytest.importorskip("shtab", reason="it is of the extra completion")
+    script = completion.script("zsh", commands.COMMANDS)
+    assert completion.READ in script and completion.EVALUATED not in script
+    if shutil.which("zsh") is None:
+        pytest.skip("no zsh here")
+    (tmp_path / ".zshrc").write_text(f"autoload -Uz compinit; compinit -u\n{script}")
+    done = subprocess.run(
+        ["zsh", "-i", "-c", "echo $_comps[nanospeech]"],
+        capture_output=True, text=True, env={**os.environ, "ZDOTDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert done.stdout == "_shtab_nanospeech\n" and "_arguments" not in done.stderr
 
 
 def test_a_shell_without_completion_is_an_error(capsys):
