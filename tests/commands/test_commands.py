@@ -227,16 +227,29 @@ def test_flags_of_a_dataclass_come_back_as_one():
     assert told.count("default") == 2  # None and nothing tell nothing
 
 
-@pytest.mark.parametrize("typed", ["ev", "prepare sh", "prepare shards --min", "speak --no-such"])
-def test_a_shell_completes_commands_tools_and_flags(completions, typed):
+COMPLETED = {
+    "ev": "evaluate",
+    "prepare sh": "shards",
+    "prepare shards --min": "--min-seconds",
+    "speak --no-such": "",
+    "speak --file pypr": "pyproject.toml",
+    "book pypr": "pyproject.toml",
+    "finetune --data sc": "scripts",
+    "speak --steps pypr": "",
+}
+
+
+@pytest.mark.parametrize("typed", COMPLETED)
+def test_a_shell_completes_commands_tools_flags_and_files(completions, typed):
     words = ["nanospeech", *typed.split()]
     script = (
         f"source {completions}; COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}\n"
         '_shtab_nanospeech; echo "${COMPREPLY[@]}"'
     )
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
-    wanted = {"ev": "evaluate", "sh": "shards", "--min": "--min-seconds", "--no-such": ""}
-    assert done.stdout.strip() == wanted[words[-1]]
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.strip() == COMPLETED[typed]
 
 
 @pytest.fixture(scope="module")
