@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import io
 import os
@@ -82,6 +83,20 @@ def test_each_tool_of_a_group_explains_itself(group, capsys):
         shown = capsys.readouterr().out
         assert shown.startswith(f"usage: nanospeech {group}"), tool
         assert f"    nanospeech {group} {tool} " in shown or tool in ("model", "push"), tool
+
+
+def test_every_argument_says_what_it_is():
+    def silent(parser: argparse.ArgumentParser, name: str) -> list[str]:
+        found = []
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for tool, child in action.choices.items():
+                    found += silent(child, f"{name} {tool}")
+            elif not action.help:
+                found.append(f"{name}: {action.dest}")
+        return found
+
+    assert silent(completion.whole_parser(commands.COMMANDS), "nanospeech") == []
 
 
 def test_what_is_no_command_is_said_or_refused(monkeypatch, capsys):
