@@ -9,6 +9,7 @@ from pathlib import Path
 
 from nanospeech.cli import Parser, command
 from nanospeech.config import ModelConfig
+from nanospeech.errors import require
 from nanospeech.release.folder import CONFIG, PIECES
 from nanospeech.release.quantization import CHOICES, PACKED_PARTS
 
@@ -202,6 +203,7 @@ def missing(config: ModelConfig, folder: Path) -> list[str]:
 @command
 def main(argv: list[str] | None = None) -> int:
     args = vars(build_parser().parse_args(argv))
+    require("torch", "torch")
     from . import ConvertOptions, convert
 
     graphs, output = args.pop("onnx"), args.pop("output")

@@ -1,11 +1,11 @@
-"""nanospeech: text-to-speech in PyTorch and MLX. Importing it loads neither, nor NumPy."""
+"""nanospeech: text-to-speech by PyTorch, MLX or ONNX Runtime. Its import loads none, nor NumPy."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .machine import let_blas_sleep
+from .machine import let_blas_sleep, report_nothing
 
 if TYPE_CHECKING:
     from nanospeech.speech.speaker import Speaker, Utterance
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     __version__: str
 
 let_blas_sleep()
+report_nothing()
 
 # what is exported, and the module that it is taken from when it is first asked for
 EXPORTS = {

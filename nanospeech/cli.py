@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
+import io
 import os
 import re
 import sys
@@ -99,9 +100,7 @@ def command(
     @functools.wraps(main)
     def guarded(argv: Sequence[str] | None = None) -> int:
         try:
-            code = main(argv)
-            sys.stdout.flush()  # here, where a closed pipe is no error
-            return code
+            return finished(main, argv)
         except BrokenPipeError:
             # what is left in Python's buffer must not be written when it ends
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -114,6 +113,23 @@ def command(
             return 130
 
     return guarded
+
+
+def finished(main: Main, argv: Sequence[str] | None) -> int:
+    """What main returns, or argparse after --help; what was printed has left by then."""
+    code, end = 0, None
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        # a file or a pipe on Windows has few characters, and a book's titles may have others
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        code = main(argv)
+    except SystemExit as e:
+        end = e
+    if sys.stdout is not None:  # closed, or there is no console
+        sys.stdout.flush()
+    if end is not None:
+        raise end
+    return code
 
 
 def describe(error: Exception) -> str:
@@ -130,5 +146,7 @@ def counted(count: int, noun: str) -> str:
 
 def say(message: str) -> None:
     """One line on stderr, whatever is in the message."""
+    if sys.stderr is None:  # closed, or there is no console
+        return
     line = " ".join(str(message).split())
     sys.stderr.write(line.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")

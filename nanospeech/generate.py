@@ -154,6 +154,8 @@ def generate(args: argparse.Namespace) -> int:
     target, device = args.output, None
     if target is None and (device := audio.player()) is None:
         target = FALLBACK
+    if target == "-" and sys.stdout is None:
+        raise InputError("--output - writes to standard output, which is closed")
     if target not in (None, "-"):
         audio.check_writable(target)
     if args.subtitles is not None:

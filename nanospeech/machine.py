@@ -82,6 +82,16 @@ def let_blas_sleep() -> None:
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # 2^4 ticks, its least
 
 
+def report_nothing() -> None:
+    """Keeps ONNX Runtime from reporting to its makers; call it before that is imported.
+
+    Since 1.29 its import alone has it write an identifier of the machine and its processor into the
+    home folder and send them on, before disable_telemetry_events() can be called. What the user has
+    set stays.
+    """
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
+
 def share_cores() -> None:
     """Sets OpenMP up for busy machines and containers; call it before torch is imported.
 

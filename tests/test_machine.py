@@ -86,3 +86,15 @@ def test_blas_is_told_to_sleep_before_numpy_is_there(given, found):
         capture_output=True, text=True, check=True, env=environment,
     )  # fmt: skip
     assert done.stdout.split() == ["False", found]
+
+
+def test_onnx_runtime_leaves_and_reports_nothing(tmp_path):
+    pytest.importorskip("onnxruntime", reason="no onnxruntime here")
+    code = "import os, nanospeech, onnxruntime; print(os.environ['ORT_DISABLE_TELEMETRY'])"
+    # where CI is set it reports nothing anyway
+    environment = {k: v for k, v in os.environ.items() if k.startswith("PYTHON") or k == "PATH"}
+    environment |= {"HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
+    assert done.stdout == "1\n" and not list(tmp_path.iterdir())

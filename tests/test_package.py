@@ -94,6 +94,10 @@ def test_wheel_and_sdist_hold_what_they_should(built):
     ):
         assert needed in names
     assert not any(n.startswith(("tests/", "scripts/", "runs/")) for n in names)
+    voices = [n.removesuffix(".flac") for n in names if n.endswith(".flac")]
+    notes = ["LICENSE", "nanospeech/text/data/cmudict.LICENSE.txt"]
+    for note in [*notes, *(f"{voice}.license.txt" for voice in voices)]:
+        assert any(n.endswith(f".dist-info/licenses/{note}") for n in names), note
     assert wheel.stat().st_size < 60e6
     with tarfile.open(sdist) as tar:
         inside = tar.getnames()

@@ -125,7 +125,7 @@ class File(Output):
             return 0
 
     def _error(self, e: Exception) -> InputError:
-        return InputError(f"cannot write {self.path}: {e}")
+        return audio.unwritten(self.path, self.real, e)
 
 
 class Pipe(Output):

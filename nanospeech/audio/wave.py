@@ -277,9 +277,25 @@ def write(path: str | Path, wave: np.ndarray, sample_rate: int = SAMPLE_RATE) ->
         _encode(str(part), wave, sample_rate, *FORMATS[real.suffix.lower()])
         os.replace(part, real)
     except (sf.LibsndfileError, OSError) as e:
-        raise InputError(f"cannot write {path}: {e}") from e
+        raise unwritten(path, real, e) from e
     finally:
         part.unlink(missing_ok=True)
+
+
+def unwritten(path: str | Path, real: Path, e: Exception) -> InputError:
+    """The error of a file that could not be written to the end.
+
+    libsndfile says "System error." where the disk is full, so the reason is asked of the system:
+    by a file in the same folder.
+    """
+    why, probe = str(e), beside(real)
+    try:
+        probe.write_bytes(bytes(2 * BLOCK))
+    except OSError as of_system:
+        why = of_system.strerror or why
+    finally:
+        probe.unlink(missing_ok=True)
+    return InputError(f"cannot write {path}: {why}")
 
 
 def wav_bytes(wave: np.ndarray, sample_rate: int = SAMPLE_RATE) -> bytes:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from nanospeech import plugins
+from nanospeech.cli import command
 
 # what the help says of our own; plugins.py has where they are
 COMMANDS = {
@@ -61,6 +62,7 @@ def is_text(word: str) -> bool:
     return any(c.isspace() or c in ".,!?" for c in word)
 
 
+@command(expected=())  # a subcommand of other packages may have its own
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a subcommand.
 
@@ -71,13 +73,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0, 2 for a usage or input error, or the subcommand's own.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
     if words[:1] in (["-h"], ["--help"]):
         print(usage())
         return 0
     if words[:1] == ["--print-completion"]:
-        return print_completion(words[1:])
-    if words[:1] == ["help"]:
-        words = [*words[1:], "--help"]
+        from nanospeech.commands.completion import script
+
+        print(script(words[1] if words[1:] else "", COMMANDS))
+        return 0
     first = words[0] if words else ""
     if not words or first.startswith("-"):
         return run("speak", words)  # flags as python -m nanospeech.generate takes them, or a pipe
@@ -86,24 +91,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run(first, words[1:])
 
 
-def print_completion(words: Sequence[str]) -> int:
-    """Prints the script that completes commands and flags in a shell."""
-    from nanospeech.cli import command
-    from nanospeech.commands.completion import script
-
-    @command
-    def main(argv: Sequence[str]) -> int:
-        print(script(argv[0] if argv else "", COMMANDS))
-        return 0
-
-    return main(words)
-
-
 def run(name: str, words: Sequence[str]) -> int:
     """Runs the named subcommand, or says what there is."""
-    command = find(name)
-    if command is not None:
-        return command(words)
+    main = find(name)
+    if main is not None:
+        return main(words)
     import difflib
 
     near = difflib.get_close_matches(name, COMMANDS, 1)

@@ -63,8 +63,8 @@ def build_parser() -> argparse.ArgumentParser:
     add("--overwrite", action="store_true", help="replace a finished book")
     add("--keep-work", action="store_true", help="keep the passages of a finished book")
     add = parser.add_argument_group("what players show, instead of what the file says").add_argument
-    add("--title")
-    add("--author")
+    add("--title", help="of the book")
+    add("--author", help="of the book")
     add("--cover", metavar="FILE", help="a JPEG or PNG file")
     add_voices(parser.add_argument_group("by whom").add_argument)
     add_sampling(parser.add_argument_group("how"))

@@ -8,12 +8,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from nanospeech import plugins
 from nanospeech.errors import BackendError, InputError, require
 
 SHELLS = ("bash", "zsh", "tcsh")
+EVALUATED, READ = (f"[[ $zsh_eval_context[-1] {how} ]]" for how in ("== eval", "!= loadautofunc"))
 
 
 def script(shell: str, phrases: Mapping[str, str]) -> str:
@@ -29,7 +31,25 @@ def script(shell: str, phrases: Mapping[str, str]) -> str:
     """
     if shell not in SHELLS:
         raise InputError(f"no completion for {shell!r}; choose from {', '.join(SHELLS)}")
-    return require("shtab", "completion").complete(whole_parser(phrases), shell=shell)
+    shtab, parser = require("shtab", "completion"), whole_parser(phrases)
+    offer(parser, shtab.FILE)
+    text = shtab.complete(parser, shell=shell)
+    # shtab's calls the function at once where it is not eval that reads it: in ~/.zshrc an error
+    return text.replace(EVALUATED, READ)
+
+
+def offer(parser: argparse.ArgumentParser, files: Any) -> None:
+    """Has a shell offer the names of files for every value that is no number and no choice.
+
+    Args:
+        files: shtab's way to say so; an argument without it completes to nothing at all.
+    """
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for child in action.choices.values():
+                offer(child, files)
+        elif action.nargs != 0 and action.choices is None and action.type in (None, str, Path):
+            action.complete = files  # type: ignore[attr-defined]
 
 
 def whole_parser(phrases: Mapping[str, str]) -> argparse.ArgumentParser:

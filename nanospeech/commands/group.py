@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from nanospeech import plugins
+from nanospeech.errors import require
 
 
 def run_group(
@@ -45,4 +46,18 @@ def run_group(
             )
             return 2
         tool, rest = default, words
-    return plugins.load(tools[tool][0])(rest)
+    return load(tools[tool][0])(rest)
+
+
+def load(where: str) -> Callable[[Sequence[str]], int]:
+    """The function of a tool.
+
+    Raises:
+        BackendError: it is one of training, and torch is not installed.
+    """
+    try:
+        return plugins.load(where)
+    except ModuleNotFoundError as e:
+        if e.name == "torch":
+            require("torch", "train")
+        raise

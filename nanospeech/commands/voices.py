@@ -46,7 +46,7 @@ def build_parser() -> argparse.ArgumentParser:
     tools.add_parser("list", help=known, parents=[model])
     known = "words, licence, files and settings of a voice"
     show = tools.add_parser("show", description=SHOW, help=known, parents=[model])
-    show.add_argument("name")
+    show.add_argument("name", help="of the voice")
     add = tools.add_parser("add", description=ADD, help="keep a recording as a voice")
     add.add_argument("name", help="of the voice: letters, digits, - and _")
     add.add_argument("recording", type=Path, help="3 to 12 seconds of one person's speech")
@@ -56,7 +56,7 @@ def build_parser() -> argparse.ArgumentParser:
     add.add_argument("--licence", default="", help="of the recording, in a few words")
     add.add_argument("--overwrite", action="store_true", help="replace a voice of that name")
     remove = tools.add_parser("remove", description=REMOVE, help="delete a voice that you added")
-    remove.add_argument("name")
+    remove.add_argument("name", help="of the voice")
     return parser
 
 

@@ -192,7 +192,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 def build_parser() -> argparse.ArgumentParser:
     p = Parser("nanospeech prepare prompts", __doc__)
-    p.add_argument("inputs", nargs="+", type=Path, metavar="INPUT")
+    p.add_argument("inputs", nargs="+", type=Path, metavar="INPUT", help="see prepare shards")
     p.add_argument("--out", type=Path, required=True, help="folder of voices to write")
     p.add_argument("--speakers", nargs="+", default=[], metavar="NAME", help="only these")
     p.add_argument("--speaker", default="voice", help="name of clips without one (voice)")

@@ -270,7 +270,7 @@ def opened(
 
 def build_parser() -> argparse.ArgumentParser:
     p = Parser("nanospeech prepare curate", __doc__)
-    p.add_argument("inputs", nargs="+", type=Path, metavar="INPUT")
+    p.add_argument("inputs", nargs="+", type=Path, metavar="INPUT", help="see prepare shards")
     p.add_argument("--out", type=Path, required=True, help="folder to write")
     p.add_argument("--speakers", nargs="+", default=[], metavar="NAME", help="only these")
     p.add_argument("--whisper", help="faster-whisper size or folder, to transcribe each clip")

@@ -49,7 +49,7 @@ def make_mp3s(folders: Sequence[Path], jobs: int = 1) -> tuple[dict[str, int], l
 
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser("nanospeech prepare mp3", __doc__)
-    parser.add_argument("inputs", nargs="+", type=Path, metavar="FOLDER")
+    parser.add_argument("inputs", nargs="+", type=Path, metavar="FOLDER", help="of recordings")
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)"
     )

@@ -299,7 +299,7 @@ def spread_shards(
 
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser("nanospeech prepare shards", __doc__)
-    parser.add_argument("inputs", nargs="+", type=Path, metavar="INPUT")
+    parser.add_argument("inputs", nargs="+", type=Path, metavar="INPUT", help="see above")
     parser.add_argument("--out", type=Path, default=Path("shards"), help="their folder")
     parser.add_argument(
         "--layout",

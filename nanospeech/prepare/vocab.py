@@ -33,7 +33,7 @@ def make_vocab(samples: Iterable[Sample]) -> list[str]:
 
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser("nanospeech prepare vocab", __doc__)
-    parser.add_argument("inputs", nargs="*", type=Path, metavar="INPUT")
+    parser.add_argument("inputs", nargs="*", type=Path, metavar="INPUT", help="see prepare shards")
     parser.add_argument("--out", type=Path, default=Path("vocab.txt"), help="(default: vocab.txt)")
     parser.add_argument(
         "--kind", choices=["chars", "phonemes"], default="chars", help="(default: chars)"

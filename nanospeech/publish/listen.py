@@ -333,6 +333,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"backend {unknown[0]!r} not known; choose from {', '.join(known)}")
     model, tables = resolve(args.model), read_tables(args.evaluation)
     voices = read_voices(model)
+    pyplot()  # what is missing for the pictures is told before anything is spoken
     backends = speak(voices, model, texts, wanted, args.seed)
     content: tuple[Any, ...] = (voices, texts, backends, tables, args.seed)
     with whole_folder(args.out) as part:

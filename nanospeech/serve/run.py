@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import sys
 from typing import Any
 
 from nanospeech.errors import InputError, require
@@ -109,6 +110,8 @@ def few_arenas() -> None:
     """Lets glibc's malloc share two pools: one for each thread would keep what it once held."""
     import ctypes
 
+    if sys.platform == "win32":  # where no name is no library
+        return
     with contextlib.suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, 2)
 
@@ -125,7 +128,8 @@ def listen(host: str, port: int, flag: str = "--port") -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # named TCP, else asyncio leaves Nagle's algorithm on, which holds answers back by 40 ms
     found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if sys.platform != "win32":  # there a second server could take the port from the first
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     # a large buffer of the kernel would hide a reader that has stopped
     found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
     try:

@@ -215,8 +215,7 @@ def plan(speaker: Any, text: Any, seed: int, voices: dict[str, Any]) -> list[Pla
     Raises:
         InputError: the text cannot be spoken.
     """
-    if not isinstance(text, (str, Marked)):
-        raise InputError(f"a text should be a string, got {type(text).__name__}")
+    spoken_text(text)  # an error of its own where it is none
     own = directed(speaker, text, voices)
     parts, found = own.parts(text), []
     for i, part in enumerate(parts):

@@ -105,8 +105,16 @@ def parts(
 
 
 def spoken_text(text: str | Marked) -> str:
-    """A text without its markup."""
-    return text.text if isinstance(text, Marked) else text
+    """A text without its markup.
+
+    Raises:
+        InputError: it is no text.
+    """
+    if isinstance(text, Marked):
+        return text.text
+    if not isinstance(text, str):
+        raise InputError(f"a text should be a string, got {type(text).__name__}")
+    return text
 
 
 def plain(text: str, place: int) -> Span:

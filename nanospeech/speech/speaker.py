@@ -378,8 +378,11 @@ class Speaker:
             place, and the others are spoken all the same.
 
         Raises:
-            InputError: seeds that do not fit the texts; or a text's error, if raise_errors.
+            InputError: one text instead of several, or seeds that do not fit the texts; or a text's
+                error, if raise_errors.
         """
+        if isinstance(texts, (str, Marked)):  # each letter of which would be a text
+            raise InputError("texts is a single text; give a list of texts, or use speak()")
         found: list[Any] = [None] * len(texts)
         results = batching.speak_each(self, texts, seeds, limits)
         sizes = [batching.effort(self, text) for text in texts]

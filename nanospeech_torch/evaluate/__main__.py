@@ -16,9 +16,11 @@ from pathlib import Path
 
 from nanospeech.cli import Parser, command
 from nanospeech.corpus.held_out import is_held_out
+from nanospeech.errors import require
 
 
 def build_parser() -> argparse.ArgumentParser:
+    require("torch", "train")
     from nanospeech_torch.train.data.segments import SegmentConfig
 
     p = Parser("nanospeech evaluate vocoder", __doc__)

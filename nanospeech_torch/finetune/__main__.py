@@ -389,6 +389,7 @@ def make(args: argparse.Namespace, options: Options, release: Release) -> dict[s
 def main(argv: list[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
     share_cores()
+    require("torch", "train")
     made = run(args)
     if made:
         print(json.dumps(made))

@@ -234,7 +234,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="between which times of the ODE the sampler starts (%(default)s)",
     )
     p.add_argument("--max-seconds", type=float, default=12.0, help="of a clip (%(default)g)")
-    p.add_argument("--seed", type=int, default=0)
+    p.add_argument("--seed", type=int, default=0, help="of the times and the noise (%(default)s)")
     return p
 
 

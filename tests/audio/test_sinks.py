@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -69,6 +70,23 @@ def test_an_interrupt_in_a_block_counts_what_the_file_has(tmp_path, suffix, late
     assert os.listdir(tmp_path) == ([path.name] if spoken else [])
     if spoken:
         assert len(audio.read(path)) / RATE == pytest.approx(spoken, abs=0.06)
+
+
+@pytest.mark.parametrize("suffix", [".wav", ".mp3"])
+def test_a_full_disk_is_named(tmp_path, suffix):
+    resource = pytest.importorskip("resource", reason="not on Windows")
+    path, wave = tmp_path / f"speech{suffix}", tone(4.0)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4000, limits[1]))  # larger files: as on a full disk
+    try:
+        why = f"cannot write {path}: {os.strerror(errno.EFBIG)}"
+        with pytest.raises(InputError) as once:
+            audio.write(path, wave)
+        with pytest.raises(InputError) as bit_by_bit, File(path, 24_000) as file:
+            file.write(wave)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert str(once.value) == str(bit_by_bit.value) == why and not list(tmp_path.iterdir())
 
 
 def test_a_pipe_carries_a_wav_that_readers_take(tmp_path):

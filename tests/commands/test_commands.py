@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
+import io
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -46,9 +50,10 @@ def test_a_package_adds_a_command_but_takes_none_of_ours(tmp_path, monkeypatch, 
     assert said.startswith("hello\n") and "kathleen" in said
 
 
-def test_help_names_every_command_and_imports_none():
+@pytest.mark.parametrize("word", ["--help", "help"])
+def test_help_names_every_command_and_imports_none(word):
     code = (
-        "import sys; from nanospeech.commands import main; code = main(['--help'])\n"
+        f"import sys; from nanospeech.commands import main; code = main(['{word}'])\n"
         "print(code, sorted({m.split('.')[0] for m in sys.modules} & {'numpy', 'torch', 'mlx'}))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -78,6 +83,20 @@ def test_each_tool_of_a_group_explains_itself(group, capsys):
         shown = capsys.readouterr().out
         assert shown.startswith(f"usage: nanospeech {group}"), tool
         assert f"    nanospeech {group} {tool} " in shown or tool in ("model", "push"), tool
+
+
+def test_every_argument_says_what_it_is():
+    def silent(parser: argparse.ArgumentParser, name: str) -> list[str]:
+        found = []
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for tool, child in action.choices.items():
+                    found += silent(child, f"{name} {tool}")
+            elif not action.help:
+                found.append(f"{name}: {action.dest}")
+        return found
+
+    assert silent(completion.whole_parser(commands.COMMANDS), "nanospeech") == []
 
 
 def test_what_is_no_command_is_said_or_refused(monkeypatch, capsys):
@@ -146,18 +165,61 @@ def test_what_goes_wrong_is_one_line_and_a_code(capsys, tmp_path):
         cli.command(lambda argv: (tmp_path / "gone").read_text(), expected=())([])
 
 
-def test_a_closed_pipe_is_no_error():
-    code = "import sys; from nanospeech.prepare.vocab import main; sys.exit(main())"
-    shards = str(ROOT / "tests" / "fixtures" / "speech-000000.tar")
+SHARD = str(ROOT / "tests" / "fixtures" / "speech-000000.tar")
+PRINTING = [["--help"], ["prepare"], ["voices", "--help"]]
+PRINTING += [["prepare", "vocab", "--out", "/dev/null", SHARD]]
+
+
+@pytest.mark.parametrize("words", PRINTING, ids=["help", "group", "voices", "vocab"])
+def test_a_closed_pipe_is_no_error(words, monkeypatch):
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     with subprocess.Popen(
-        [sys.executable, "-c", code, "--out", "/dev/null", shards],
+        [sys.executable, "-m", "nanospeech", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=ROOT,
     ) as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
-        assert process.stderr.read() == b"" and process.wait() == 0
+        # no tool named: 2
+        assert process.stderr.read() == b"" and process.wait() in (0, 2 * (words == ["prepare"]))
+
+
+def test_a_character_that_the_output_lacks_is_escaped(monkeypatch):
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, "cp1252"))
+    assert commands.main(["say-how", "\u0141\u00f3d\u017a"]) == 0
+    assert written.getvalue().startswith(b"# \\u0141\xf3d\\u017a is read as: Woodzh")
+
+
+def test_an_interrupt_of_its_imports_is_one_line(monkeypatch, capsys):
+    def find(name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "find", find)
+    assert commands.main(["voices"]) == 130 and capsys.readouterr().err == "interrupted\n"
+
+
+def test_no_console_is_no_error(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    assert commands.main(["say-how", "win"]) == 0
+    assert commands.main(["say-how", "win", "--model", "nobody"]) == 2
+    assert commands.main(["Hello there.", "--output", "-"]) == 2
+
+
+def test_commands_that_need_torch_name_the_pip_command():
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from nanospeech.commands import main\n"
+        "print([main(words.split()) for words in sys.argv[1:]])"
+    )
+    needing = "finetune --data x --voice anna --output y", "convert x --output y"
+    needing += "prepare features x --out y", "evaluate vocoder", "train 82M"
+    done = subprocess.run([sys.executable, "-c", code, *needing], capture_output=True, text=True)
+    assert done.stdout == f"{[2] * len(needing)}\n"
+    said = "error: torch is not installed; run: pip install 'nanospeech-tts[{}]'".format
+    assert done.stderr.splitlines() == [said(e) for e in ("train", "torch", *["train"] * 3)]
 
 
 def test_flags_of_a_dataclass_come_back_as_one():
@@ -180,16 +242,29 @@ def test_flags_of_a_dataclass_come_back_as_one():
     assert told.count("default") == 2  # None and nothing tell nothing
 
 
-@pytest.mark.parametrize("typed", ["ev", "prepare sh", "prepare shards --min", "speak --no-such"])
-def test_a_shell_completes_commands_tools_and_flags(completions, typed):
+COMPLETED = {
+    "ev": "evaluate",
+    "prepare sh": "shards",
+    "prepare shards --min": "--min-seconds",
+    "speak --no-such": "",
+    "speak --file pypr": "pyproject.toml",
+    "book pypr": "pyproject.toml",
+    "finetune --data sc": "scripts",
+    "speak --steps pypr": "",
+}
+
+
+@pytest.mark.parametrize("typed", COMPLETED)
+def test_a_shell_completes_commands_tools_flags_and_files(completions, typed):
     words = ["nanospeech", *typed.split()]
     script = (
         f"source {completions}; COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}\n"
         '_shtab_nanospeech; echo "${COMPREPLY[@]}"'
     )
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
-    wanted = {"ev": "evaluate", "sh": "shards", "--min": "--min-seconds", "--no-such": ""}
-    assert done.stdout.strip() == wanted[words[-1]]
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.strip() == COMPLETED[typed]
 
 
 @pytest.fixture(scope="module")
@@ -199,6 +274,20 @@ def completions(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("completion") / "nanospeech.bash"
     path.write_text(completion.script("bash", commands.COMMANDS))
     return path
+
+
+def test_zsh_completes_where_its_script_is_part_of_zshrc(tmp_path):
+    pytest.importorskip("shtab", reason="it is of the extra completion")
+    script = completion.script("zsh", commands.COMMANDS)
+    assert completion.READ in script and completion.EVALUATED not in script
+    if shutil.which("zsh") is None:
+        pytest.skip("no zsh here")
+    (tmp_path / ".zshrc").write_text(f"autoload -Uz compinit; compinit -u\n{script}")
+    done = subprocess.run(
+        ["zsh", "-i", "-c", "echo $_comps[nanospeech]"],
+        capture_output=True, text=True, env={**os.environ, "ZDOTDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert done.stdout == "_shtab_nanospeech\n" and "_arguments" not in done.stderr
 
 
 def test_a_shell_without_completion_is_an_error(capsys):

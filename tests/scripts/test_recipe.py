@@ -178,6 +178,16 @@ def check_page(folder: Path) -> Page:
     return page
 
 
+def test_what_a_page_lacks_for_its_pictures_is_told_before_it_speaks(
+    tmp_path, capsys, tiny_release, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    argv = ["--model", str(tiny_release), "--backends", "torch", "--out", str(tmp_path / "out")]
+    assert listen(argv) == 2
+    out, err = capsys.readouterr()
+    assert not out and "pip install 'nanospeech-tts[eval]'" in err
+
+
 def test_the_page_can_be_heard_seen_and_read(tmp_path, capsys, tiny_release):
     pytest.importorskip("matplotlib")
     texts, figures = tmp_path / "texts", tmp_path / "evaluation"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import io
 import json
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -19,6 +21,7 @@ import soundfile
 
 from nanospeech.release.user_voices import save_voice
 from nanospeech.release.voices import user_voices
+from nanospeech.serve.run import few_arenas, listen
 from tests.conftest import tone
 from tests.serve.conftest import TEXT, speech
 from tests.serve.test_limits import settled
@@ -92,6 +95,17 @@ def served(folder: Path, *more: str, env: dict | None = None) -> tuple:
             return process, line.split(" speaks at ")[1].strip().rstrip("/")
         said += line
     raise AssertionError(f"the server ended: {said}")
+
+
+def test_a_server_starts_on_windows_and_leaves_another_its_port(monkeypatch):
+    def library(name: str | None) -> object:
+        return "/" in name  # type: ignore[operator]  # as ctypes looks there for a path
+
+    monkeypatch.setattr(ctypes, "CDLL", library)
+    monkeypatch.setattr(sys, "platform", "win32")
+    few_arenas()
+    with listen("127.0.0.1", 0) as found:
+        assert not found.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR)
 
 
 def test_sigterm_ends_what_runs_and_a_full_disk_is_told(tiny_release):
