@@ -100,7 +100,9 @@ def shared_shards(files: Sequence[str], data: Any) -> list[str]:
         data: the trainer's dataset; of one that is no path or list of paths nothing is known.
     """
     data = [data] if isinstance(data, (str, Path)) else data
-    if not isinstance(data, (list, tuple)) or not all(isinstance(d, (str, Path)) for d in data):
+    # a list of samples is not read: what reads it may count, or fail
+    paths = isinstance(data, (list, tuple)) and data and isinstance(data[0], (str, Path))
+    if not files or not paths:
         return []
     trained, held = (
         {name if "://" in name else os.path.realpath(name) for name in find_shards(names)}
