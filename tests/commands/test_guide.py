@@ -169,6 +169,7 @@ def test_converted_folder_speaks_as_the_weights_alone_do(plain, workshop, vocode
     assert np.array_equal(spoken, speak(plain))
 
 
+@pytest.mark.slow
 def test_two_processes_go_on_where_one_stopped(workshop):
     launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu"]
     launch += ["--num_processes", "2", "script.py", "speech", "3"]

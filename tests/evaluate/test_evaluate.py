@@ -6,8 +6,6 @@ import csv
 import json
 import os
 import shutil
-import subprocess
-import sys
 import tarfile
 from itertools import pairwise
 from pathlib import Path
@@ -286,7 +284,7 @@ def test_what_is_not_there_is_named(tmp_path):
         Results(tmp_path)
 
 
-def test_bad_arguments_end_in_one_line(tmp_path):
+def test_bad_arguments_end_in_one_line(tmp_path, capsys):
     for argv, message in [
         (["--limit", "0"], "at least 1"),
         (["--seeds", "one"], "--seeds"),
@@ -297,19 +295,12 @@ def test_bad_arguments_end_in_one_line(tmp_path):
         (["--voice", "nobody"], "voice 'nobody' not found"),
         (["--voice", "a", "--ref-audio", "b.wav", "--ref-text", "c"], "not both"),
     ]:
-        command = [
-            sys.executable,
-            "-m",
-            "nanospeech.evaluate",
-            "--out",
-            str(tmp_path / "out"),
-            *argv,
-        ]
-        env = os.environ | {"PYTHONPATH": str(ROOT)}
-        done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
-        assert done.returncode == 2, done.stderr
-        lines = done.stderr.strip().splitlines()
-        assert len(lines) == 1 and message in lines[0]
+        try:
+            code = evaluate.main(["--out", str(tmp_path / "out"), *argv])
+        except SystemExit as e:
+            code = e.code
+        lines = capsys.readouterr().err.strip().splitlines()
+        assert code == 2 and len(lines) == 1 and message in lines[0]
         assert not (tmp_path / "out").exists()
 
 

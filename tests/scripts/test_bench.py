@@ -68,6 +68,7 @@ def check_spread(found: dict, count: int) -> None:
     assert 0 < found["low"] <= found["median"] <= found["high"] and found["count"] == count
 
 
+@pytest.mark.slow
 def test_every_cell_has_paired_figures_and_a_failed_one_says_why(tiny_release, capsys):
     for backend in ("torch", "mlx"):
         needs(backend)
@@ -383,6 +384,7 @@ def test_what_speech_costs_is_drawn_beside_its_floor(random_folder, tmp_path, ca
         assert text.count(f"](cost/{name})") == 1
 
 
+@pytest.mark.slow
 def test_the_time_of_pytorch_is_shared_out_by_part_and_by_kind(random_folder):
     needs("torch")
     cell = Cell(model=str(random_folder), backend="torch", device="cpu", vocode=True, threads=1)

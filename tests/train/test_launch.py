@@ -143,6 +143,7 @@ def test_slurm_script_trains_on_all_nodes_saves_in_time_and_asks_for_more(config
     assert (tmp_path / "requeued").read_text() == "7\n"
 
 
+@pytest.mark.slow
 def test_a_run_says_how_many_processes_were_asked_for_and_what_starts_them(config, tmp_path):
     asked = [*("--num_processes", "2", "--num_machines", "1", "--mixed_precision", "no")]
     launch = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", *asked]

@@ -73,16 +73,8 @@ MORE = {
 SLOW = {"accumulate-ddp", "ops-tp", "compile-ddp", "compile-tp", "empty-duration", "empty-fsdp+tp"}
 SLOW |= {"echo-ddp", "echo-hsdp", "echo-ddp+tp", "echo-compile", "echo-bf16", "echo-checkpoint"}
 SLOW |= {"bf16-ddp", "bf16-hsdp", "spoiled-tp", "ddp+tp-aligned"}
-SLOW |= {
-    "compile-fsdp",
-    "compile-shallow",
-    "bf16-tp",
-    "echo-fsdp",
-    "echo-tp",
-    "echo-fsdp+tp",
-    "fsdp-published",
-}
-SLOW |= {"echo-empty-fsdp+tp", "tp-published"}
+SLOW |= {"compile-fsdp", "compile-shallow", "bf16-tp", "fsdp-published", "tp-published"}
+SLOW |= {"echo-fsdp", "echo-tp", "echo-fsdp+tp", "echo-empty-fsdp+tp", "echo-window"}
 
 
 def world_of(split: dict) -> int:

@@ -110,10 +110,9 @@ def test_dropout_is_the_same_when_computed_again():
 SLOW = pytest.mark.slow
 
 
-@SLOW  # the graphs of all blocks, below, give the same gradients as well
 @pytest.mark.parametrize(
     "options",
-    [{}, CHECKPOINTS[1], CHECKPOINTS[2]],
+    [{}, *(pytest.param(o, marks=SLOW) for o in CHECKPOINTS[1:3])],
     ids=str,
 )
 def test_compiled_blocks_keep_names_and_gradients(options):
@@ -192,7 +191,8 @@ def recorded(kind: str, mode: str, sharded: bool = False, **options) -> tuple[in
     return len(recordings.forward), len(recordings.backward)
 
 
-@pytest.mark.parametrize("kind", [*(pytest.param(k, marks=SLOW) for k in KINDS[:2]), KINDS[2]])
+@SLOW
+@pytest.mark.parametrize("kind", KINDS)
 def test_cuda_graphs_hold_all_blocks_at_once(kind):
     assert recorded(kind, "reduce-overhead") == (1, 1)
 
