@@ -30,6 +30,7 @@ FORMATS = {
 }
 # of what libsndfile knows nothing: AAC, WMA and films
 FOREIGN = (".m4a", ".mp4", ".m4b", ".aac", ".wma", ".webm", ".mov", ".mkv")
+UNKNOWN_FRAMES = 2**62  # libsndfile says as many or more where a header leaves the length open
 BLOCK = 65_536  # samples a write; libsndfile's Vorbis encoder overflows its stack on long ones
 
 
@@ -61,14 +62,10 @@ def read(
             raise InputError(f"{name} is not a file")
     try:
         with sf.SoundFile(io.BytesIO(source) if isinstance(source, bytes) else str(source)) as f:
-            rate, frames = f.samplerate, f.frames
-            if max_seconds is not None and frames > max_seconds * rate:
-                raise InputError(
-                    f"{name} lasts {frames / rate:.1f} s; at most {max_seconds:g} s are taken"
-                )
-            # a header may understate a stream's length: never decode more than is allowed
-            limit = -1 if max_seconds is None else int(max_seconds * rate) + 1
-            wave = f.read(limit, dtype="float32", always_2d=True).mean(axis=1)
+            rate = f.samplerate
+            check_frames(name, f.frames, rate, max_seconds)
+            # SoundFile decodes no more than the header claims, whatever follows
+            wave = f.read(dtype="float32", always_2d=True).mean(axis=1)
     except (sf.LibsndfileError, OSError, RuntimeError) as e:
         raise unreadable(name, e) from e
     if not len(wave):
@@ -105,9 +102,19 @@ def check_length(path: str | Path, max_seconds: float) -> float:
         raise unreadable(str(path), e) from e
     if not info.frames:
         raise InputError(f"{path} holds no audio")
-    if info.duration > max_seconds:
-        raise InputError(f"{path} lasts {info.duration:.1f} s; at most {max_seconds:g} s are taken")
+    check_frames(str(path), info.frames, info.samplerate, max_seconds)
     return float(info.duration)
+
+
+def check_frames(name: str, frames: int, rate: int, max_seconds: float | None) -> None:
+    """Makes sure that a header tells a length, of at most max_seconds."""
+    if frames >= UNKNOWN_FRAMES:
+        raise InputError(
+            f"cannot read {name}: its header does not tell how long it is, as of a FLAC that went"
+            " through a pipe; write it anew, as by ffmpeg -i FILE new.wav"
+        )
+    if max_seconds is not None and frames > max_seconds * rate:
+        raise InputError(f"{name} lasts {frames / rate:.1f} s; at most {max_seconds:g} s are taken")
 
 
 def resample(wave: np.ndarray, rate: float, wanted: float) -> np.ndarray:

@@ -51,6 +51,8 @@ def decode(
             ready = f.format == "MP3" and rate == audio.SAMPLE_RATE and f.channels == 1
             if f.frames == 0:
                 raise BadAudio("empty audio", "")
+            if f.frames >= audio.UNKNOWN_FRAMES:
+                raise BadAudio("unreadable audio", "its header does not tell how long it is")
             if max_seconds is not None and seconds > max_seconds:
                 raise BadAudio("too long", f"{seconds:.2f} s")
             wave = f.read(dtype="float32", always_2d=True).mean(axis=1)

@@ -1,6 +1,8 @@
 """Audio: every file libsndfile knows becomes the same wave; nothing half-written is left."""
 
+import io
 import os
+import struct
 
 import numpy as np
 import pytest
@@ -64,6 +66,33 @@ def test_a_long_recording_is_refused_from_its_header(tmp_path):
     with pytest.raises(InputError, match="at most 60 s"):
         audio.read(path, max_seconds=60)
     assert len(audio.read(path, 8000, max_seconds=600)) == 600 * 8000
+
+
+def flac_of(claimed: int, wave: np.ndarray) -> bytes:
+    """A FLAC whose header claims so many samples (36 bits, of which these are the last 32)."""
+    file = io.BytesIO()
+    sf.write(file, wave, RATE, format="FLAC")
+    content = bytearray(file.getvalue())
+    content[22:26] = struct.pack(">I", claimed)
+    return bytes(content)
+
+
+def test_no_more_is_decoded_than_a_header_claims():
+    wave = tone(2.0)
+    assert len(audio.read(flac_of(len(wave), wave), max_seconds=3)) == len(wave)
+    assert len(audio.read(flac_of(RATE, wave), max_seconds=1)) == RATE
+    with pytest.raises(InputError, match=r"lasts 2\.0 s; at most 1 s"):
+        audio.read(flac_of(len(wave), wave), max_seconds=1)
+
+
+def test_a_flac_of_unknown_length_is_refused_for_what_it_is(tmp_path):
+    (tmp_path / "piped.flac").write_bytes(flac_of(0, tone(1.0)))
+    for source in (tmp_path / "piped.flac", (tmp_path / "piped.flac").read_bytes()):
+        for most in (None, 60):
+            with pytest.raises(InputError, match="header does not tell how long it is"):
+                audio.read(source, max_seconds=most)
+    with pytest.raises(InputError, match="header does not tell how long it is"):
+        audio.check_length(tmp_path / "piped.flac", 60)
 
 
 @pytest.mark.parametrize("content", [b"", b"not audio at all", b"RIFF\x00\x00\x00\x00WAVE"])

@@ -92,6 +92,18 @@ def test_mp3_sounds_like_the_recording():
     assert audio.rms(again - wave) < 0.15 * audio.rms(wave)
 
 
+@pytest.mark.parametrize("most", [None, 30])
+def test_a_flac_of_unknown_length_is_a_reason_and_ends_no_command(most):
+    """As one that went through a pipe: libsndfile takes it for 2 ** 63 - 1 samples."""
+    file = io.BytesIO()
+    sf.write(file, tone(), 24_000, format="FLAC")
+    content = bytearray(file.getvalue())
+    content[22:26] = bytes(4)  # the header's number of samples
+    with pytest.raises(mp3.BadAudio) as failed:
+        mp3.decode(bytes(content), max_seconds=most)
+    assert failed.value.args == ("unreadable audio", "its header does not tell how long it is")
+
+
 def test_a_finished_mp3_is_read_instead_of_its_wav(dataset):
     mp3s.make_mp3s([dataset])
     samples, _ = find([dataset])
