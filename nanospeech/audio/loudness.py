@@ -148,13 +148,15 @@ class Leveller:
         Yields:
             float32 pieces; as many samples as came in.
         """
-        edge = int(EDGE * self.rate)
+        edge, spoken = int(EDGE * self.rate), UntilInterrupt(waves)
         if self.target is None:
-            yield from limited(faded(waves, edge), self.rate)
+            yield from limited(faded(spoken, edge), self.rate)
         elif early:
-            yield from limited(faded(self._following(iter(waves), self.target), edge), self.rate)
+            yield from limited(faded(self._following(iter(spoken), self.target), edge), self.rate)
         else:
-            yield from self._measured(iter(waves), self.target, edge)
+            yield from self._measured(iter(spoken), self.target, edge)
+        if spoken.interrupt is not None:
+            raise spoken.interrupt
 
     def _following(self, waves: Iterator[np.ndarray], target: float) -> Iterator[np.ndarray]:
         """The pieces of a stream at a gain that follows its loudness.
@@ -163,12 +165,12 @@ class Leveller:
         what is known and what was heard to the target.
         """
         if self.known is None:
-            first, waves, interrupted = begun(waves, round(SOON * self.rate))
+            first = begun(waves, round(SOON * self.rate))
             found = target - gain_to(target, first, self.rate)
             self.known = found if len(heard(first, self.rate)) else None
             waves = chain([first], waves)
         else:
-            found, interrupted = self.known, None
+            found = self.known
         start = gain = goal = min(target - found, LOUDEST_GAIN)
         seen, measured = np.zeros(0, np.float32), 0
         for wave in waves:
@@ -182,8 +184,6 @@ class Leveller:
             gains = gain + np.sign(goal - gain) * np.minimum(moved, abs(goal - gain))
             gain = float(gains[-1]) if len(gains) else gain
             yield wave * (10 ** (gains / 20)).astype(np.float32)
-        if interrupted is not None:
-            raise interrupted
 
     def _gain(self, seen: np.ndarray, target: float, start: float) -> float:
         """dB for a stream of which so much was heard, and which began with so much gain."""
@@ -199,7 +199,7 @@ class Leveller:
     ) -> Iterator[np.ndarray]:
         """The pieces at one gain, that of their first 30 seconds."""
         wanted = round(MEASURED * self.rate)
-        first, waves, interrupted = begun(waves, wanted + 1)
+        first = begun(waves, wanted + 1)
         if len(first) <= wanted:  # all of it: its peaks are looked for once
             whole = np.concatenate([np.zeros(0, np.float32), *faded([first], edge)])
             if len(whole):
@@ -209,23 +209,32 @@ class Leveller:
             factor = np.float32(10 ** (gain / 20))
             louder = (wave * factor for wave in chain([first], waves))
             yield from limited(faded(louder, edge), self.rate)
-        if interrupted is not None:
-            raise interrupted
 
 
-def begun(
-    waves: Iterator[np.ndarray], samples: int
-) -> tuple[np.ndarray, Iterator[np.ndarray], KeyboardInterrupt | None]:
-    """The first samples of waves, at least so many if there are; the rest; and Ctrl-C, which ends
-    them: what was spoken by then is not lost.
+class UntilInterrupt:
+    """Waves that end at Ctrl-C, which is kept: what was spoken by then is still to be handed out.
+
+    Attributes:
+        interrupt: that Ctrl-C, for the caller to raise in the end, or None.
     """
+
+    def __init__(self, waves: Iterable[np.ndarray]):
+        self.waves = waves
+        self.interrupt: KeyboardInterrupt | None = None
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        try:
+            yield from self.waves
+        except KeyboardInterrupt as e:
+            self.interrupt = e
+
+
+def begun(waves: Iterator[np.ndarray], samples: int) -> np.ndarray:
+    """The first samples of waves, at least so many if there are."""
     first: list[np.ndarray] = [np.zeros(0, np.float32)]
-    try:
-        while sum(map(len, first)) < samples and (wave := next(waves, None)) is not None:
-            first.append(wave)
-    except KeyboardInterrupt as e:
-        return np.concatenate(first), iter(()), e
-    return np.concatenate(first), waves, None
+    while sum(map(len, first)) < samples and (wave := next(waves, None)) is not None:
+        first.append(wave)
+    return np.concatenate(first)
 
 
 class Levelled:

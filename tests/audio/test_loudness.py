@@ -170,10 +170,23 @@ def test_ctrl_c_hands_out_what_there_is():
             found.append(wave)
     assert sum(map(len, found)) == 2 * RATE
     assert ld.loudness(np.concatenate(found), RATE) == pytest.approx(-20, abs=0.1)
-    with pytest.raises(KeyboardInterrupt):  # in a voice's first stream, before a second of it
-        for wave in ld.Leveller(RATE, -20.0)(interrupted(0.7), early=True):
-            found.append(wave)
-    assert sum(map(len, found)) > 2.65 * RATE  # but for what the limiter looks ahead
+
+
+@pytest.mark.parametrize("target, known", [(-20.0, None), (-20.0, -34.0), (None, None)])
+@pytest.mark.parametrize("seconds", [0.7, 2.0])  # before a voice's first second, and after it
+def test_ctrl_c_in_a_stream_hands_out_all_of_it_and_fades_its_end(target, known, seconds):
+    wave, found = noise(seconds, 0.02), []
+
+    def interrupted():
+        yield from np.array_split(wave, 7)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        for piece in ld.Leveller(RATE, target, known)(interrupted(), early=True):
+            found.append(piece)
+    whole = ld.Leveller(RATE, target, known)(np.array_split(wave, 7), early=True)
+    assert np.array_equal(np.concatenate(found), np.concatenate(list(whole)))
+    assert len(np.concatenate(found)) == len(wave) and abs(found[-1][-1]) < 1e-3
 
 
 def test_the_gain_of_long_waves_is_that_of_their_first_half_minute():
