@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -22,6 +23,7 @@ import soundfile
 from nanospeech.release.user_voices import save_voice
 from nanospeech.release.voices import user_voices
 from nanospeech.serve.run import few_arenas, listen
+from nanospeech.serve.service import Wish
 from tests.conftest import tone
 from tests.serve.conftest import TEXT, speech
 from tests.serve.test_limits import settled
@@ -217,3 +219,28 @@ def test_a_websocket_stays_open_for_what_was_sent_before_the_end_was_known(serve
 
     asyncio.run(talk())
     assert settled(server)
+
+
+def test_an_answer_as_a_whole_has_all_of_a_texts_time_once_it_sounds(server):
+    go, sounded, end = threading.Event(), threading.Event(), threading.Event()
+
+    def whole(waves):  # as of a FLAC, which is one item, at its end
+        go.wait(30)
+        count = len(next(waves))
+        sounded.set()
+        end.wait(30)
+        yield count + sum(map(len, waves))
+
+    async def wait_past_the_start():
+        speech = server.service.speak(TEXT, Wish(seed=1), whole)
+        speech.began -= server.service.limits.start_deadline - 0.05
+        answer = asyncio.ensure_future(anext(speech))
+        await asyncio.sleep(0)  # it waits now, and nothing has sounded
+        go.set()
+        assert sounded.wait(30)  # the loop stands still: the first sound is before the deadline
+        await asyncio.sleep(0.1)
+        end.set()
+        return (await answer).data, speech.seconds
+
+    samples, seconds = asyncio.run(wait_past_the_start())
+    assert samples == round(seconds * server.service.sample_rate)
