@@ -170,7 +170,8 @@ def _verse(m: re.Match) -> str:
 
 def _military(m: re.Match) -> str:
     hour = pair(m[1]) if m[1] != "00" else "zero"
-    return f"{hour} {pair(m[2]) if m[2] != '00' else 'hundred'}"
+    said = f"{hour} {pair(m[2]) if m[2] != '00' else 'hundred'}"
+    return said + (" hours" if m[3] else "")
 
 
 def _decade(m: re.Match) -> str:
@@ -272,8 +273,13 @@ RULES = [
         lambda m: f"{m[1]} to {m[2]}",
     ),
     (rf"(?<![\d.,:])(\d{{1,2}})(?:\.([0-5]\d))?\s?{HALF}{ZONE}", _hour),
-    (r"\b([01]\d|2[0-3])([0-5]\d)(?= (?:hours|hrs|GMT|UTC)\b)", _military),
-    (r"(?<=\d0s)\s?-\s?(?='?\d0s\b)", lambda m: " to "),
+    (
+        # "1000 hours" and "2000 hours" are mostly so many
+        r"\b(?:(?<=\b[Aa]t )|(?<=\b[Bb]y )|(?<=\b[Uu]ntil )|(?![12]000 h))"
+        r"([01]\d|2[0-3])([0-5]\d)(?: (hrs)\b|(?= (?:hours|GMT|UTC)\b))",
+        _military,
+    ),
+    (r"(?<=\d0s)\s?-\s?(?='?(?:\d\d)?\d0s\b)", lambda m: " to "),
     (r"(?<!\w)'([2-9]0)s\b", _decade),
     (r"\b(1\d\d0|20\d0|[2-9]0)'?s\b", _decade),
     (r"(?<!\w)'(\d\d)(?![\w'%]|[.,]\d)", lambda m: pair(m[1])),
