@@ -49,6 +49,18 @@ def test_characters_that_no_rule_touches_keep_their_places():
     assert spans[30:] == [(i, i + 1) for i in range(117, 122)]
 
 
+def test_what_is_put_in_stands_between_its_neighbours():
+    text = Traced.of("ab cd", 10)
+    for at in (0, 3, 5):
+        found = text.edited([(at, at, "x")])
+        assert (found.starts[at], found.stops[at]) == (10 + at, 10 + at)
+    for last, place in (("cd", 15), ("", 20)):
+        whole = joined([Traced.of("ab", 10), Traced.of(""), Traced.of(last, place)], "-")
+        assert whole.text == f"ab--{last}"
+        assert whole.starts.tolist() == [10, 11, 12, 12, 15, 16][: len(whole)]
+        assert whole.stops.tolist() == [11, 12, 12, 15 if last else 12, 16, 17][: len(whole)]
+
+
 def test_only_whole_words_are_unchanged():
     assert unchanged_ends("New York", "New Yorker") == (4, 0)
     assert unchanged_ends("5 km ", "five kilometers ") == (0, 1)

@@ -2,12 +2,13 @@
 
 import random
 import re
+from itertools import pairwise
 
 import pytest
 
 from nanospeech.text.sentences import legible, prepare
 from nanospeech.text.traced import Traced
-from nanospeech.text.written import Written, by_length, written_words
+from nanospeech.text.written import Written, by_length, divide, written_words
 from tests.text.test_normalize import BYTES, CASES, LOWER, PHONEMES, random_text
 
 
@@ -66,3 +67,21 @@ def test_a_word_said_for_several_is_shared_by_length():
     said = Traced.of("x plus y").sub(re.compile("x plus"), lambda m: "sum")
     words = written_words("x plus y", said, lambda word: word)
     assert [(word.start, word.stop) for word in words] == [(0, 0), (0, 3), (4, 5)]
+
+
+def test_a_word_that_a_rule_puts_in_goes_with_the_one_before():
+    for pattern, new, parts in (
+        ("(?<=go) ", " right away ", ["go right away", "home"]),
+        ("^", "please ", ["please go", "home"]),
+        ("$", " now", ["go", "home now"]),
+    ):
+        said = Traced.of("go home").sub(re.compile(pattern), new)
+        words = written_words("go home", said, lambda word: word)
+        assert [said.text[word.start : word.stop] for word in words] == parts
+
+
+def test_many_words_that_are_said_as_a_whole_are_shared_unread():
+    spans = [(3 * i, 3 * i + 2) for i in range(64)]  # 64 * 64 > 4000: reading takes the square
+    parts = divide(["ab"] * 64, spans, "ab " * 64, pytest.fail)
+    assert parts[0][0] == 0 and parts[-1][1] == spans[-1][1]
+    assert all(a[1] == b[0] for a, b in pairwise(parts))
