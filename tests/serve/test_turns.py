@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
 
 from nanospeech import SampleOptions, Speaker
 from nanospeech.serve.errors import Cancelled
-from nanospeech.serve.turns import Scheduler
+from nanospeech.serve.turns import Call, Scheduler, Ticket
 from tests.serve.conftest import TEXT
 
 COUNT = 4
@@ -122,3 +123,101 @@ def test_what_waits_ends_when_it_is_cancelled(scheduler):
     assert not scheduler.calls and not scheduler.tickets
     with pytest.raises(Cancelled):
         scheduler.use(ticket).align(None, None)
+
+
+class Still:
+    """An engine whose mels are their noise; it notes what it was asked for."""
+
+    def __init__(self, noted: list):
+        self.noted = noted
+
+    def sample(self, noise, cond, text, options, *, lens_B, on_step, **_):
+        self.noted.append((len(noise), options))
+        assert noise.shape[:2] == cond.shape[:2] == (len(text), max(lens_B))
+        for step in (1, 2, 3):
+            on_step(step, 3)
+            self.noted.append(step)
+        return noise
+
+    def vocode(self, mel):
+        self.noted.append("vocode")
+        return mel
+
+    def ask(self, frames: int, ticket: Ticket, options=STEPS, on_step=None) -> Call:
+        """A call for so many frames."""
+        noise = np.full((1, frames, 2), float(frames))
+        names = "lens_B", "prompt_frames_B", "prompt_tokens_B"
+        more = {**{name: np.array([frames]) for name in names}, "on_step": on_step}
+        return Call(ticket, self.sample, (noise, noise, np.zeros((1, 3), int), options), more)
+
+
+def done_at_once(calls: list[Call], batch: int = 1, frames: int = 8192) -> list:
+    """What became of calls that waited for the same turn."""
+    nothing: Any = Ticket  # in the place of what loads an engine: calls bring their own
+    scheduler, busy, go = Scheduler(nothing, batch, frames), threading.Event(), threading.Event()
+    held = Call(Ticket(), lambda: (busy.set(), go.wait(30)), (), {})
+    try:
+        with scheduler.changed:
+            scheduler.calls.append(held)
+            scheduler.changed.notify_all()
+        assert busy.wait(30)
+        with scheduler.changed:
+            scheduler.calls += calls
+        go.set()
+        return [call.done.exception(30) or call.done.result() for call in calls]
+    finally:
+        scheduler.close()
+
+
+def test_a_batch_is_of_one_voice_and_one_way_and_of_so_many_frames():
+    noted: list = []
+    one, other, nine = Still(noted), Still(noted), SampleOptions(steps=9)
+    calls = [
+        one.ask(40, Ticket(alone=False)),
+        one.ask(30, Ticket(alone=False)),
+        one.ask(40, Ticket(alone=False), nine),
+        other.ask(40, Ticket(alone=False)),
+        one.ask(60, Ticket(alone=False)),  # with the first two it would take 180
+        one.ask(20, Ticket(alone=True)),
+    ]
+    mels = done_at_once(calls, 4, 130)
+    assert [mel.shape[:2] for mel in mels] == [(1, n) for n in (40, 30, 40, 40, 60, 20)]
+    assert all(np.all(mel == mel.shape[1]) for mel in mels)
+    assert [n for n in noted if isinstance(n, tuple)] == [
+        *((2, STEPS), (1, nine), (1, STEPS), (1, STEPS), (1, STEPS))
+    ]
+
+
+def test_what_takes_no_sampling_is_first_and_then_who_has_had_least():
+    noted: list = []
+    engine = Still(noted)
+    calls = [
+        engine.ask(5, Ticket(frames=500), SampleOptions(steps=5)),
+        engine.ask(7, Ticket(frames=20), SampleOptions(steps=7)),
+        Call(Ticket(frames=900), engine.vocode, (np.zeros(1),), {}),
+    ]
+    done_at_once(calls)
+    order = [n if n == "vocode" else n[1].steps for n in noted if not isinstance(n, int)]
+    assert order == ["vocode", 7, 5]
+    assert [call.ticket.frames for call in calls] == [505, 27, 900]
+
+
+def test_a_new_text_is_before_those_that_are_there(scheduler):
+    for frames in (80, 50):
+        scheduler.enter().frames = frames
+    assert scheduler.enter().frames == 49
+
+
+def test_who_leaves_a_batch_ends_it_for_no_other():
+    for leavers, steps in ((1, [1, 2, 3]), (2, [1])):
+        noted: list = []
+        engine, tickets = Still(noted), [Ticket(alone=False) for _ in range(2)]
+
+        def leave(done: int, of: int, leaving=tuple(tickets[:leavers])) -> None:
+            for ticket in leaving:
+                ticket.cancelled = True
+
+        calls = [engine.ask(9, tickets[0], on_step=leave), engine.ask(9, tickets[1])]
+        first, second = done_at_once(calls, 2)
+        assert isinstance(first, Cancelled) and isinstance(second, Cancelled) == (leavers == 2)
+        assert noted == [(2, STEPS), *steps]
