@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from nanospeech.serve.request import SEEDS, integer, read_lexicon
 from tests.serve.conftest import TEXT, speech
 
 
@@ -83,6 +84,7 @@ def test_events_carry_the_bytes_of_the_stream(server):
     assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
 
 
+JSON_EVENTS = {"response_format": "json", "stream_format": "sse"}
 ERRORS = [
     ({"voice": "../../etc/passwd"}, 400, "voice", "voice_not_found"),
     ({"voice": {"id": "nobody"}}, 400, "voice", "voice_not_found"),
@@ -100,6 +102,9 @@ ERRORS = [
     ({"speed": True}, 400, "speed", "invalid_value"),
     ({"speed": 10**400}, 400, "speed", "invalid_value"),
     ({"seed": -1}, 400, "seed", "invalid_value"),
+    ({"seed": 1.5}, 400, "seed", "invalid_value"),
+    ({"seed": True}, 400, "seed", "invalid_value"),
+    ({"seed": 2**53 + 1}, 400, "seed", "invalid_value"),
     ({"steps": 10_000}, 400, "steps", "invalid_value"),
     ({"cfg": "much"}, 400, "cfg", "invalid_value"),
     ({"lexicon": "/etc/passwd"}, 400, "lexicon", "invalid_value"),
@@ -116,6 +121,7 @@ ERRORS = [
     ({"language": 1}, 400, "language", "invalid_value"),
     ({"language": "high german"}, 400, "language", "invalid_value"),
     ({"response_format": "exe"}, 400, "response_format", "invalid_value"),
+    (JSON_EVENTS, 400, "response_format", "invalid_value"),
     ({"stream_format": "smoke"}, 400, "stream_format", "invalid_value"),
 ]
 
@@ -128,6 +134,13 @@ def test_a_wrong_field_is_named_before_any_sound(server, fields, status, param, 
     assert set(error) == {"message", "type", "param", "code"}
     assert (error["param"], error["code"]) == (param, code)
     assert error["type"] == "invalid_request_error" and error["message"]
+
+
+def test_each_line_of_a_lexicon_is_a_word_and_each_seed_of_javascript_one():
+    lines = "boat\tB OW1 T\n# a remark\n\ndawn\tD AO1 N\tof a day"
+    assert read_lexicon(lines) == {"boat": "B OW1 T", "dawn": "D AO1 N"}
+    assert read_lexicon("") is read_lexicon({}) is read_lexicon(None) is None
+    assert integer({"seed": 2**53}, "seed", 0, SEEDS) == 2**53
 
 
 def test_markup_is_read_where_it_is_asked_for(server):
