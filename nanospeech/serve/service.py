@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import copy
 import logging
 import secrets
@@ -236,7 +237,8 @@ class Speech(AsyncIterator[Sound]):
 
     def begin(self, pool: ThreadPoolExecutor) -> None:
         """Puts it into the queue of the threads."""
-        self._work = pool.submit(self._speak)
+        # with the request's id, which the log tells
+        self._work = pool.submit(contextvars.copy_context().run, self._speak)
         self._work.add_done_callback(lambda _: self.service.end(self))
 
     def cancel(self) -> None:

@@ -56,6 +56,7 @@ def ask(
     assert found["x-content-type-options"] == "nosniff"
     assert found["referrer-policy"] == "no-referrer"
     assert found["cross-origin-resource-policy"] == "same-origin"
+    assert found["x-request-id"]
     return start["status"], found, body["body"]
 
 
@@ -110,6 +111,18 @@ def test_a_token_is_asked_for_but_of_what_tells_names_alone():
     for given in ("", "Bearer", "Bearer ", TOKEN, f"Basic {TOKEN}", f"Bearer {TOKEN[:-1]}"):
         status, headers, _ = ask(settings, authorization=given)
         assert status == 401 and headers["www-authenticate"] == "Bearer", given
+
+
+def test_a_request_keeps_its_id_or_is_given_one():
+    def id_of(**headers):
+        return ask(ServeSettings(), **headers)[1]["x-request-id"]
+
+    for given in ("a1", "req_0f-3.b", "Root=1-67891233-abc", "x" * 128):
+        assert id_of(**{"x-request-id": given}) == given
+    made = {id_of(**{"x-request-id": odd}) for odd in ("", "a b", "a\r\nb", "%s", "ä", "x" * 129)}
+    assert len(made) == 6 and all(name.startswith("req_") and len(name) == 28 for name in made)
+    refused = ask(ServeSettings(), host="evil.example", **{"x-request-id": "a1"})
+    assert refused[0] == 421 and refused[1]["x-request-id"] == "a1"
 
 
 def test_a_recording_may_be_larger_than_other_bodies():

@@ -50,6 +50,15 @@ def test_a_seed_gives_the_same_bytes_and_is_told(server):
     assert speech(server, seed=5, response_format="wav", cfg=0).content != first.content
 
 
+def test_what_is_logged_of_a_text_names_its_request(server, caplog):
+    body = {"model": "tts-1", "voice": "tone", "input": "Hello 你好."}
+    headers = {"x-request-id": "mine-1"}
+    answer = httpx.post(f"{server.url}/v1/audio/speech", json=body, headers=headers, timeout=30)
+    assert answer.headers["x-request-id"] == "mine-1"
+    (told,) = (r.getMessage() for r in caplog.records if "你" in r.getMessage())
+    assert told.startswith("[mine-1] the model has no ")
+
+
 def test_a_stream_is_chunked_and_a_whole_has_its_length(server):
     streamed, whole = (
         speech(server, seed=1, response_format="wav", stream=s) for s in (None, False)
