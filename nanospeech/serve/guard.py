@@ -58,7 +58,7 @@ class Guard:
             if scope["method"] == "OPTIONS" and len(more) > 1:
                 await answer.empty(204)
                 return
-            most = self.settings.limits.max_body
+            most = self.settings.limits.body
             if scope["path"] in UPLOADS:
                 most = self.settings.limits.max_upload
             body = Body(receive, most, self.settings.limits.body_deadline, headers)
