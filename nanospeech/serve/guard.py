@@ -134,7 +134,7 @@ class Guard:
             (b"access-control-allow-origin", origin),
             (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
             (b"access-control-allow-headers", b"authorization, content-type"),
-            (b"access-control-expose-headers", b"x-seed, x-request-id, retry-after"),
+            (b"access-control-expose-headers", b"x-seed, x-left-out, x-request-id, retry-after"),
             (b"vary", b"origin"),
         ]
 

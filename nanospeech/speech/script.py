@@ -10,6 +10,7 @@ import numpy as np
 
 from nanospeech.errors import InputError
 from nanospeech.text.headings import ending
+from nanospeech.text.left_out import LeftOut
 from nanospeech.text.markup import Marked, Span, Style
 from nanospeech.text.pauses import pause_after
 from nanospeech.text.sentences import fold, is_speakable, legible, prepare
@@ -66,6 +67,7 @@ def parts(
     sizes: Iterator[float],
     full: float,
     rate: float,
+    left_out: LeftOut | None = None,
 ) -> Iterator[Part]:
     """The chunks of a text that comes in parts.
 
@@ -75,13 +77,15 @@ def parts(
         sizes: of streaming.budgets.
         full: the budget of later chunks, in bytes.
         rate: bytes a second.
+        left_out: is told what the model cannot read.
     """
     place, before = 0, 0.0
+    left_out = LeftOut() if left_out is None else left_out
     held: list[Written] = []  # words without a sound that came in a text without any
     for text in texts:
         span = text if isinstance(text, Span) else plain(text, place)
         check_tags(span.said.text, tokenizer.kind, tokenizer.ids)
-        said = legible(span.said, tokenizer)
+        said = legible(span.said, tokenizer, left_out)
         words = written_words(span.written.text, said, lambda word: prepare(word, tokenizer))
         words = [replace(w, place=int(span.written.starts[w.place])) for w in words]
         place, before = place + len(span.written), before + span.before

@@ -30,6 +30,7 @@ from nanospeech.release.voices import (
     find_voice,
     warn_of_strangers,
 )
+from nanospeech.text.left_out import LeftOut
 from nanospeech.text.markup import Marked, Span, Style
 from nanospeech.text.pauses import pause_after
 from nanospeech.text.places import encode_places
@@ -119,6 +120,7 @@ class Speaker:
         self.prompt = dataclasses.replace(prompt, settings=settings)
         self.level = Leveller(self.sample_rate, output.loudness, settings.loudness)
         self.casts: dict[Style, Speaker] = {}  # of markup
+        self.left_out: LeftOut | None = None  # where one text is spoken and its caller wants it
         self.first: Any = None  # of beginning.py, where a stream should be heard sooner
 
     def use(self, options: SampleOptions) -> None:
@@ -157,7 +159,7 @@ class Speaker:
         rate = self.prompt.rate * speed  # bytes a second
         full = max(16.0, rate * self.chunk_seconds)
         sizes = streaming.budgets(rate * streaming.FIRST_SECONDS if early else full, full)
-        return script.parts(texts, self.tokenizer, sizes, full, rate)
+        return script.parts(texts, self.tokenizer, sizes, full, rate, self.left_out)
 
     def frames(self, text: str, tokens: np.ndarray, seconds: float | None = None) -> int:
         """Mel frames of new speech for a chunk.

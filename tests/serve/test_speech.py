@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+from urllib.parse import unquote
 
 import httpx
 import numpy as np
@@ -48,6 +49,15 @@ def test_a_seed_gives_the_same_bytes_and_is_told(server):
     assert again.content == drawn.content != first.content
     assert speech(server, seed=5, response_format="wav", steps=3).content != first.content
     assert speech(server, seed=5, response_format="wav", cfg=0).content != first.content
+
+
+def test_words_that_cannot_be_spoken_are_named(server):
+    for stream in (True, False):
+        answer = speech(server, input="Hello 你好 there, Привет.", stream=stream)
+        assert unquote(answer.headers["x-left-out"]) == "你好 Привет"
+    told = speech(server, input="Hello 你好.", response_format="json").json()
+    assert told["left_out"] == ["你好"]
+    assert "x-left-out" not in speech(server).headers
 
 
 def test_what_is_logged_of_a_text_names_its_request(server, caplog):
