@@ -13,13 +13,13 @@ from nanospeech.text.headings import ending
 from nanospeech.text.left_out import LeftOut
 from nanospeech.text.markup import Marked, Span, Style
 from nanospeech.text.pauses import pause_after
-from nanospeech.text.sentences import fold, is_speakable, legible, prepare
+from nanospeech.text.sentences import check_unicode, fold, is_speakable, legible, prepare
 from nanospeech.text.tags import check_tags, hide, show
 from nanospeech.text.tokenizer import Tokenizer
 from nanospeech.text.traced import Traced, joined
 from nanospeech.text.written import Written, written_words
 
-from .streaming import LEAST_SECONDS, pack_early
+from .streaming import LEAST_SECONDS, Peekable, pack_early, portions
 
 SPEEDS = (0.25, 4.0)
 MAX_SECONDS = 3600.0  # longest speech that --duration accepts
@@ -33,7 +33,9 @@ def check_speech(
     Raises:
         InputError: there is no text, or speed, seed or length are out of range.
     """
-    if text is not None and not is_speakable(fold(text)):
+    if text is not None:
+        check_unicode(text)
+    if text is not None and not any(is_speakable(fold(part)) for part in portions(text)):
         raise InputError(f"there is no text to speak in {text[:40]!r}")
     if not SPEEDS[0] <= speed <= SPEEDS[1]:
         raise InputError(f"speed is {speed}; choose {SPEEDS[0]:g} to {SPEEDS[1]:g}")
@@ -106,6 +108,24 @@ def parts(
             yield Part(line.text, after, own, span.style, before)
             before = 0.0
         held = [] if chunks else words
+
+
+def some(found: Iterator[Part], said: str = "") -> Iterator[Part]:
+    """The parts of a text, the first of which is made now.
+
+    Args:
+        found: of parts().
+        said: the text, for the message.
+
+    Raises:
+        InputError: there is none.
+    """
+    ahead = Peekable(found)
+    if not ahead.more() and is_speakable(fold(said)):
+        raise InputError(f"the model knows no character of {said[:40]!r}")
+    if not ahead.more():
+        raise InputError("there is no text to speak")
+    return ahead
 
 
 def spoken_text(text: str | Marked) -> str:
