@@ -144,6 +144,14 @@ def test_weights_that_cannot_be_stored_are_refused(
         assert load_file(tmp_path / "out" / "model.safetensors")[name][0, 0] == value
 
 
+@pytest.mark.parametrize("flag", ["--name", "--licence"])
+def test_a_name_or_a_licence_is_one_line_of_the_card(runs, golden, tmp_path, capsys, flag):
+    for value in ("mit\ntags: [x]", "mit\u2028", " "):
+        assert release(runs, golden, tmp_path / "out", flag, value) == 2
+        assert f"{flag[2:]} is {value!r}" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_conversion_that_fails_in_its_last_part_changes_nothing(runs, golden, tmp_path, capsys):
     spoilt, out = tmp_path / "runs", tmp_path / "out"
     shutil.copytree(runs, spoilt)
