@@ -38,7 +38,7 @@ def with_rate(data: bytes) -> bytes:
     return bytes(page) + data[size:]
 
 
-def checksum(page: bytes) -> int:
+def checksum(page: bytes | bytearray) -> int:
     """Ogg's sum of a page: a CRC of 32 bits by 0x04C11DB7 (RFC 3533, 6)."""
     found = 0
     for byte in page:
