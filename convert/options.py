@@ -87,6 +87,10 @@ class ConvertOptions:
     def __post_init__(self):
         if self.dtype not in (None, *DTYPES):
             raise InputError(f"dtype is {self.dtype!r}; choose from {', '.join(DTYPES)}")
+        for field in ("name", "licence"):  # lines of the model card's head
+            value = getattr(self, field)
+            if value is not None and not (value.isprintable() and value.strip()):
+                raise InputError(f"{field} is {value[:40]!r}; give some words in one line")
 
     def chosen(self, *names: str) -> dict[str, Any]:
         """Those of these options that are not None."""

@@ -95,8 +95,6 @@ def write_release(
                 for stored_name, array in as_stored(one, q, part, kind).items():
                     check_finite(stored_name, array, one[name], path)
                     out.add(stored_name, array)
-    for part in PARTS.keys() - parts.keys():  # of an earlier conversion into the same folder
-        sharded.remove(folder / file_of(part))
     config.save(folder / CONFIG)
 
 

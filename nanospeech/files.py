@@ -46,6 +46,27 @@ def whole_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(part, ignore_errors=True)
 
 
+@contextmanager
+def merged_folder(path: Path) -> Iterator[Path]:
+    """Gives an empty folder, whose files come into `path` when the block ends without an error.
+
+    Other files of `path` stay. It lies within `path`, which may be a file system of its own.
+    """
+    new, part = not path.exists(), path / ".part"
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    try:
+        yield part
+        for file in sorted(f for f in part.rglob("*") if f.is_file()):
+            target = path / file.relative_to(part)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(file, target)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+        if new and not any(path.iterdir()):
+            path.rmdir()
+
+
 def drop_cut_line(path: Path) -> None:
     """Removes the last line of a table that rows are appended to, where it was cut off."""
     data = path.read_bytes()

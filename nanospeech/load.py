@@ -117,7 +117,7 @@ def load_engine(
             packed weights; elsewhere they are unpacked first. See nanospeech convert --quantize.
         compile: compile the network for a few lengths, to which others are padded. None compiles
             in MLX on a GPU. PyTorch compiles only with True: it takes most of a minute, which
-            pays for long work on a CUDA GPU.
+            pays for long work on a CUDA GPU. ONNX Runtime optimises its graphs anyway, and warns.
         itself: the model itself always speaks, neither its student nor its imitator
             (docs/distillation.md, docs/voices.md).
 

@@ -107,5 +107,5 @@ def add_machine(add: Callable[..., Any]) -> None:
         "--compile",
         action="store_true",
         help="compile the network: for long texts and batches on a GPU, slower to start (MLX"
-        " does so there by itself)",
+        " does so there by itself; onnx has nothing to compile)",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from typing import Any
 
 import mlx.core as mx
@@ -26,6 +27,23 @@ from .vocoder import Vocos
 
 log = logging.getLogger("nanospeech")
 CACHE_BYTES = 512 << 20  # of freed memory that MLX may keep; its own limit is most of the machine's
+USERS: list[int] = []  # the process that has used MLX
+
+
+def check_process() -> None:
+    """Refuses a process that was forked from one that has used MLX, as it would wait forever.
+
+    Raises:
+        BackendError: it was.
+    """
+    if not USERS:
+        USERS.append(os.getpid())
+    if USERS[0] != os.getpid():
+        raise BackendError(
+            f"process {os.getpid()} was forked from {USERS[0]}, where MLX was in use, whose"
+            " threads it has not: load the model after the fork alone, or start"
+            " processes with multiprocessing's method spawn"
+        )
 
 
 class MlxEngine(Engine):
@@ -62,6 +80,7 @@ class MlxEngine(Engine):
         compile: bool | None = None,
         packed: bool | None = None,
     ):
+        check_process()
         device = pick_device(device)
         gpu = device == "gpu"
         self.rounding = None  # type that weights are rounded to before they are float32
@@ -118,6 +137,7 @@ class MlxEngine(Engine):
             return cpu.side_by_side(self.dit, inputs, parts)
 
     def context(self) -> Any:
+        check_process()
         return mx.stream(mx.cpu if self.device == "cpu" else mx.gpu)
 
     def array(self, x: np.ndarray) -> mx.array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from nanospeech.release.folder import Release
 
     from .engine import OnnxEngine
+
+log = logging.getLogger("nanospeech")
 
 
 class OnnxBackend(Backend):
@@ -43,6 +46,8 @@ class OnnxBackend(Backend):
                 f"the model in {release.folder} is an EchoDiT, for which there are no graphs; take"
                 " another backend, pip install 'nanospeech-tts[torch]'"
             )
+        if compile:
+            log.warning("compile changes nothing here: ONNX Runtime optimises any graph on load")
         from .engine import OnnxEngine
 
         return OnnxEngine(release, device, dtype)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nanospeech.files import whole, whole_folder, write_json
+from nanospeech.files import merged_folder, whole, whole_folder, write_json
 
 
 def test_what_fails_leaves_the_old_file_and_nothing_else(tmp_path):
@@ -35,6 +35,21 @@ def test_a_folder_is_replaced_as_one(tmp_path):
         (part / "d").touch()
         raise ZeroDivisionError
     assert [p.name for p in path.iterdir()] == ["c"] and list(path.parent.iterdir()) == [path]
+
+
+def test_a_folder_takes_all_new_files_or_none(tmp_path):
+    path = tmp_path / "made"
+    for names in (["a", "b"], ["b", "c/d"]):
+        with pytest.raises(ZeroDivisionError), merged_folder(path) as part:
+            (part / "b").write_text("lost")
+            raise ZeroDivisionError
+        assert path.exists() == (names != ["a", "b"])
+        with merged_folder(path) as part:
+            for name in names:
+                (part / name).parent.mkdir(exist_ok=True)
+                (part / name).write_text(str(names))
+    found = {str(p.relative_to(path)): p.read_text() for p in path.rglob("*") if p.is_file()}
+    assert found == {"a": "['a', 'b']", "b": "['b', 'c/d']", "c/d": "['b', 'c/d']"}
 
 
 def test_json_is_a_line_or_laid_out_and_keeps_its_letters(tmp_path):

@@ -17,6 +17,8 @@ import numpy as np
 from nanospeech.config import AudioConfig
 from nanospeech.errors import InputError
 
+from .opus import as_file
+
 SAMPLE_RATE = AudioConfig().sample_rate
 TARGET_RMS = 0.1  # prompts quieter than this are raised to it (F5-TTS does the same)
 SILENCE = 1e-3  # a peak below it, -60 dB, is no recording of speech
@@ -61,7 +63,7 @@ def read(
         if not Path(source).is_file():
             raise InputError(f"{name} is not a file")
     try:
-        with sf.SoundFile(io.BytesIO(source) if isinstance(source, bytes) else str(source)) as f:
+        with sf.SoundFile(as_file(source)) as f:
             rate = f.samplerate
             check_frames(name, f.frames, rate, max_seconds)
             # SoundFile decodes no more than the header claims, whatever follows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import errno
 import re
@@ -172,8 +173,9 @@ def compare_languages(code: str, speaker: Any) -> None:
 
 
 def narrate(args: argparse.Namespace, book: Any, numbers: Sequence[int]) -> int:
-    """Speaks and binds the book. Bad input is found before the model is loaded."""
-    from nanospeech.book.narrate import Narrator, Target
+    """Speaks and binds the book, alone. Bad input is found before the model is loaded."""
+    from nanospeech.book.narrate import Target
+    from nanospeech.locks import alone
 
     if args.output is None:
         raise InputError("name the audiobook: --output book.m4b, or --output FOLDER")
@@ -190,6 +192,18 @@ def narrate(args: argparse.Namespace, book: Any, numbers: Sequence[int]) -> int:
         args.subtitles,
     )
     target.check()
+    try:
+        with alone(target.work, "--output", say):
+            return bind(args, book, numbers, target)
+    finally:
+        with contextlib.suppress(OSError):  # it keeps something, or is gone
+            target.work.rmdir()
+
+
+def bind(args: argparse.Namespace, book: Any, numbers: Sequence[int], target: Any) -> int:
+    """Speaks and binds the book as the flags say."""
+    from nanospeech.book.narrate import Narrator
+
     options, how, seconds = read_options(args)
     if seconds is not None:
         raise InputError("the length of a book cannot be chosen; leave the seconds of --duration")

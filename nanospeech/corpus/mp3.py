@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import multiprocessing
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -16,6 +15,7 @@ import numpy as np
 
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mp3 import encode
+from nanospeech.audio.opus import as_file
 from nanospeech.errors import DataError
 from nanospeech.files import whole
 from nanospeech.workers import interrupts_wait, serve_parent
@@ -46,7 +46,7 @@ def decode(
     import soundfile as sf
 
     try:
-        with sf.SoundFile(io.BytesIO(data)) as f:
+        with sf.SoundFile(as_file(data)) as f:
             rate, seconds = f.samplerate, f.frames / f.samplerate
             ready = f.format == "MP3" and rate == audio.SAMPLE_RATE and f.channels == 1
             if f.frames == 0:

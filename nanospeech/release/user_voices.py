@@ -14,7 +14,7 @@ from nanospeech.audio import wave as audio
 from nanospeech.errors import InputError
 from nanospeech.files import whole
 
-from .voice_facts import ABOUT
+from .voice_facts import ABOUT, one_line
 
 HOME = "NANOSPEECH_HOME"  # an environment variable that names another data folder
 USER = "user/"  # before a voice's name: the user's, whatever the folder's voices are
@@ -82,7 +82,8 @@ def save_voice(
     path = voices_folder() / f"{name}{SUFFIX}"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        settings = json.dumps({ABOUT: about}, ensure_ascii=False)
+        told = {k: one_line(v) if isinstance(v, str) else v for k, v in about.items()}
+        settings = json.dumps({ABOUT: told}, ensure_ascii=False)
         made = [path, path.with_suffix(".json"), path.with_suffix(".txt")]
         with whole(made[1]) as facts, whole(made[2]) as words:
             facts.write_text(settings + "\n", encoding="utf-8")

@@ -81,8 +81,13 @@ def load_facts(recording: Path) -> VoiceFacts:
         if isinstance(value, bool) or not isinstance(value, (int, float) if number else str):
             kind = "a number" if number else "text"
             raise CheckpointError(f"{path}: {field.name} should be {kind}, got {value!r}")
-        found[field.name] = value
+        found[field.name] = one_line(value) if isinstance(value, str) else value
     return VoiceFacts(**found)
+
+
+def one_line(text: str) -> str:
+    """A fact for a line of a terminal: without line ends and signs that control one."""
+    return "".join(c for c in " ".join(text.split()) if c.isprintable())
 
 
 def table(voices: Mapping[str, VoiceFacts]) -> list[str]:

@@ -9,8 +9,10 @@ from base64 import b64encode
 from collections.abc import AsyncIterator, Iterable
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 from nanospeech.speech.chunks import Word
+from nanospeech.text.left_out import MOST
 
 from .encoders import FORMATS, encode, encode_whole
 from .errors import ApiError, Broken
@@ -70,12 +72,14 @@ class SpeechAnswer:
             await whole(send, start, b"application/json", body)
             return
         media = FORMATS[self.wanted.format].media.encode()
-        seed = (b"x-seed", str(self.speech.seed).encode())
+        told = [(b"x-seed", str(self.speech.seed).encode())]
+        if words := list(self.speech.left_out.words):
+            told.append((b"x-left-out", quote(" ".join(words[:MOST]), safe=" ").encode()))
         if self.wanted.whole:
-            await whole(send, start, media, first.data, seed)
+            await whole(send, start, media, first.data, *told)
             return
         kind = b"text/event-stream" if self.wanted.events else media
-        headers = [(b"content-type", kind), (b"cache-control", b"no-cache"), seed]
+        headers = [(b"content-type", kind), (b"cache-control", b"no-cache"), *told]
         headers.append((b"x-accel-buffering", b"no"))  # nginx would hold the first sound back
         await send({**start, "headers": headers})
         try:
@@ -115,6 +119,7 @@ class SpeechAnswer:
             "sample_rate": self.speech.service.sample_rate,
             "seconds": round(self.speech.seconds, 4),
             "seed": self.speech.seed,
+            "left_out": list(self.speech.left_out.words),
             "usage": self.speech.usage(),
         }
 

@@ -22,6 +22,7 @@ from .request import MODELS, read_json, read_speech
 from .service import SpeechService
 from .settings import ServeSettings
 from .socket import Sockets
+from .tracing import trace_logs
 from .uploads import add_voice, read_upload
 
 PAGE = Path(__file__).parent / "page" / "index.html"
@@ -52,6 +53,7 @@ def create_app(
         if closes:
             service.close()
 
+    trace_logs()
     handlers = Handlers(service, settings)
     routes = [
         Route("/v1/audio/speech", handlers.speech, methods=["POST"]),

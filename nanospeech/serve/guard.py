@@ -14,6 +14,7 @@ from typing import Any
 from .errors import ApiError, Broken
 from .metrics import Metrics
 from .settings import ServeSettings, is_loopback
+from .tracing import CURRENT, HEADER, request_id
 
 log = logging.getLogger("nanospeech.serve")
 # read without a token: Open WebUI sends none with these, and they tell names alone
@@ -45,17 +46,19 @@ class Guard:
             await self.app(scope, receive, send)
             return
         headers = {k.lower(): v for k, v in scope["headers"]}
-        cors = self._cors(headers)
-        answer = Answer(scope, send, cors, self.metrics)
+        name = request_id(headers)
+        more = [*self._cors(headers), (HEADER, name.encode())]
+        answer = Answer(scope, send, more, self.metrics)
+        CURRENT.set(name)
         try:
             self._admit(scope, headers)
             if scope["type"] == "websocket":
                 await self.app(scope, receive, send)
                 return
-            if scope["method"] == "OPTIONS" and cors:
+            if scope["method"] == "OPTIONS" and len(more) > 1:
                 await answer.empty(204)
                 return
-            most = self.settings.limits.max_body
+            most = self.settings.limits.body
             if scope["path"] in UPLOADS:
                 most = self.settings.limits.max_upload
             body = Body(receive, most, self.settings.limits.body_deadline, headers)
@@ -131,7 +134,7 @@ class Guard:
             (b"access-control-allow-origin", origin),
             (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
             (b"access-control-allow-headers", b"authorization, content-type"),
-            (b"access-control-expose-headers", b"x-seed, retry-after"),
+            (b"access-control-expose-headers", b"x-seed, x-left-out, x-request-id, retry-after"),
             (b"vary", b"origin"),
         ]
 

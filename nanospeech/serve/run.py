@@ -160,7 +160,7 @@ def make_server(service: SpeechService, settings: ServeSettings) -> Any:
         create_app(service, settings),
         http=protocol(settings.limits),
         ws="websockets-sansio" if has_sansio() else "auto",
-        ws_max_size=settings.limits.max_body,
+        ws_max_size=settings.limits.body,
         ws_max_queue=16,
         ws_per_message_deflate=False,
         loop="asyncio",

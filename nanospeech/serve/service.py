@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import copy
 import logging
 import secrets
@@ -31,6 +32,7 @@ from nanospeech.speech.chunks import Word
 from nanospeech.speech.script import spoken_text
 from nanospeech.speech.speaker import Speaker
 from nanospeech.speech.words import Piece, choose_aligner
+from nanospeech.text.left_out import LeftOut
 from nanospeech.text.markup import Marked
 
 from .errors import ApiError, Cancelled, bad
@@ -227,6 +229,7 @@ class Speech(AsyncIterator[Sound]):
         self.began = time.monotonic()
         self.seconds = 0.0  # of sound
         self.seed = wish.seed
+        self.left_out = LeftOut()
         self.waits, self.over = True, False
         self._ticket: Ticket | None = None
         self._loop = asyncio.get_running_loop()
@@ -236,7 +239,8 @@ class Speech(AsyncIterator[Sound]):
 
     def begin(self, pool: ThreadPoolExecutor) -> None:
         """Puts it into the queue of the threads."""
-        self._work = pool.submit(self._speak)
+        # with the request's id, which the log tells
+        self._work = pool.submit(contextvars.copy_context().run, self._speak)
         self._work.add_done_callback(lambda _: self.service.end(self))
 
     def cancel(self) -> None:
@@ -316,7 +320,7 @@ class Speech(AsyncIterator[Sound]):
             if self.over:
                 raise Cancelled
             speaker = self.service.speaker(self.wish, ticket)
-            self.seed = speaker.seed
+            self.seed, speaker.left_out = speaker.seed, self.left_out
             for sound in self._sounds(speaker.pieces(self.text)):
                 self._put(sound)
             self._put(END)

@@ -11,6 +11,9 @@ from nanospeech.errors import InputError
 
 LOOPBACK_NAMES = ("localhost", "localhost.localdomain")
 SHORTEST_TOKEN = 16  # characters
+BODY = 262_144  # bytes
+ESCAPED = 6  # bytes of a character as \uXXXX, which many clients send
+FROM_ZERO = ("max_body", "queue", "drain", "max_voices", "first_steps")
 
 
 @dataclass(frozen=True)
@@ -19,7 +22,9 @@ class Limits:
 
     max_chars: int = option(4096, "characters of a text; OpenAI's bound")
     max_steps: int = option(64, "solver steps that a request may ask for")
-    max_body: int = option(262_144, "bytes of a request's body, uploads of voices aside")
+    max_body: int = option(
+        0, "bytes of a request's body, uploads of voices aside; 0 takes what max_chars needs"
+    )
     max_upload: int = option(10_000_000, "bytes of a voice's recording")
     max_voices: int = option(64, "voices that clients may add")
     connections: int = option(128, "open connections; more are answered 503")
@@ -40,9 +45,14 @@ class Limits:
     def __post_init__(self):
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            least = 0 if field.name in ("queue", "drain", "max_voices", "first_steps") else 1
+            least = 0 if field.name in FROM_ZERO else 1
             if not least <= value:
                 raise InputError(f"{field.name} is {value}; choose {least} or more")
+
+    @property
+    def body(self) -> int:
+        """Bytes of a request's body: max_body, or enough for max_chars and a lexicon."""
+        return self.max_body or max(BODY, ESCAPED * self.max_chars + BODY // 2)
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,7 @@ class Talk:
         parts = []
         for name in ("data_length", "payload_length"):
             size = head.get(name) or 0
-            if not isinstance(size, int) or not 0 <= size <= self.limits.max_body:
+            if not isinstance(size, int) or not 0 <= size <= self.limits.body:
                 raise ValueError(f"{name} is {str(size)[:40]}")
             wait = self.limits.body_deadline
             parts.append(await asyncio.wait_for(self.reader.readexactly(size), wait))

@@ -10,15 +10,16 @@ import numpy as np
 
 from nanospeech.errors import InputError
 from nanospeech.text.headings import ending
+from nanospeech.text.left_out import LeftOut
 from nanospeech.text.markup import Marked, Span, Style
 from nanospeech.text.pauses import pause_after
-from nanospeech.text.sentences import fold, is_speakable, legible, prepare
+from nanospeech.text.sentences import check_unicode, fold, is_speakable, legible, prepare
 from nanospeech.text.tags import check_tags, hide, show
 from nanospeech.text.tokenizer import Tokenizer
 from nanospeech.text.traced import Traced, joined
 from nanospeech.text.written import Written, written_words
 
-from .streaming import LEAST_SECONDS, pack_early
+from .streaming import LEAST_SECONDS, Peekable, pack_early, portions
 
 SPEEDS = (0.25, 4.0)
 MAX_SECONDS = 3600.0  # longest speech that --duration accepts
@@ -32,7 +33,9 @@ def check_speech(
     Raises:
         InputError: there is no text, or speed, seed or length are out of range.
     """
-    if text is not None and not is_speakable(fold(text)):
+    if text is not None:
+        check_unicode(text)
+    if text is not None and not any(is_speakable(fold(part)) for part in portions(text)):
         raise InputError(f"there is no text to speak in {text[:40]!r}")
     if not SPEEDS[0] <= speed <= SPEEDS[1]:
         raise InputError(f"speed is {speed}; choose {SPEEDS[0]:g} to {SPEEDS[1]:g}")
@@ -66,6 +69,7 @@ def parts(
     sizes: Iterator[float],
     full: float,
     rate: float,
+    left_out: LeftOut | None = None,
 ) -> Iterator[Part]:
     """The chunks of a text that comes in parts.
 
@@ -75,13 +79,15 @@ def parts(
         sizes: of streaming.budgets.
         full: the budget of later chunks, in bytes.
         rate: bytes a second.
+        left_out: is told what the model cannot read.
     """
     place, before = 0, 0.0
+    left_out = LeftOut() if left_out is None else left_out
     held: list[Written] = []  # words without a sound that came in a text without any
     for text in texts:
         span = text if isinstance(text, Span) else plain(text, place)
         check_tags(span.said.text, tokenizer.kind, tokenizer.ids)
-        said = legible(span.said, tokenizer)
+        said = legible(span.said, tokenizer, left_out)
         words = written_words(span.written.text, said, lambda word: prepare(word, tokenizer))
         words = [replace(w, place=int(span.written.starts[w.place])) for w in words]
         place, before = place + len(span.written), before + span.before
@@ -102,6 +108,24 @@ def parts(
             yield Part(line.text, after, own, span.style, before)
             before = 0.0
         held = [] if chunks else words
+
+
+def some(found: Iterator[Part], said: str = "") -> Iterator[Part]:
+    """The parts of a text, the first of which is made now.
+
+    Args:
+        found: of parts().
+        said: the text, for the message.
+
+    Raises:
+        InputError: there is none.
+    """
+    ahead = Peekable(found)
+    if not ahead.more() and is_speakable(fold(said)):
+        raise InputError(f"the model knows no character of {said[:40]!r}")
+    if not ahead.more():
+        raise InputError("there is no text to speak")
+    return ahead
 
 
 def spoken_text(text: str | Marked) -> str:

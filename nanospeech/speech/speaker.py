@@ -30,10 +30,11 @@ from nanospeech.release.voices import (
     find_voice,
     warn_of_strangers,
 )
+from nanospeech.text.left_out import LeftOut
 from nanospeech.text.markup import Marked, Span, Style
 from nanospeech.text.pauses import pause_after
 from nanospeech.text.places import encode_places
-from nanospeech.text.sentences import encode, fold, front_end, is_speakable
+from nanospeech.text.sentences import encode, front_end
 from nanospeech.text.traced import Traced
 from nanospeech.text.written import Written
 
@@ -119,6 +120,7 @@ class Speaker:
         self.prompt = dataclasses.replace(prompt, settings=settings)
         self.level = Leveller(self.sample_rate, output.loudness, settings.loudness)
         self.casts: dict[Style, Speaker] = {}  # of markup
+        self.left_out: LeftOut | None = None  # where one text is spoken and its caller wants it
         self.first: Any = None  # of beginning.py, where a stream should be heard sooner
 
     def use(self, options: SampleOptions) -> None:
@@ -144,12 +146,7 @@ class Speaker:
     def parts(self, text: str | Marked, early: bool = False) -> list[Part]:
         """The texts of chunks(), with the pauses after them."""
         spans = text.spans if isinstance(text, Marked) else [text]
-        chunks = list(self._texts(spans, early))
-        if not chunks and is_speakable(fold(said := spoken_text(text))):
-            raise InputError(f"the model knows no character of {said[:40]!r}")
-        if not chunks:
-            raise InputError("there is no text to speak")
-        return chunks
+        return list(script.some(self._texts(spans, early), spoken_text(text)))
 
     def _texts(self, texts: Iterable[str | Span], early: bool) -> Iterator[Part]:
         """The chunks of a text that comes in parts."""
@@ -157,7 +154,7 @@ class Speaker:
         rate = self.prompt.rate * speed  # bytes a second
         full = max(16.0, rate * self.chunk_seconds)
         sizes = streaming.budgets(rate * streaming.FIRST_SECONDS if early else full, full)
-        return script.parts(texts, self.tokenizer, sizes, full, rate)
+        return script.parts(texts, self.tokenizer, sizes, full, rate, self.left_out)
 
     def frames(self, text: str, tokens: np.ndarray, seconds: float | None = None) -> int:
         """Mel frames of new speech for a chunk.
@@ -262,6 +259,10 @@ class Speaker:
         if isinstance(text, (str, Marked)):
             check_speech(spoken_text(text), self.speed, self.seed, seconds)
             who = directed(self, text)
+            if early and seconds is None and streaming.is_long(text):
+                portions = streaming.portions(text, front_end(who.tokenizer))
+                ahead = script.some(who._texts(portions, early), text)
+                return who._stream(ahead, None, on_step, early)
             return who._stream(who.parts(text, early), seconds, on_step, early)
         if seconds is not None:
             raise InputError("the length of a text that is still being written cannot be chosen")
@@ -273,10 +274,7 @@ class Speaker:
 
     def _arriving(self, parts: Iterable[str], early: bool) -> Iterator[Part]:
         whole = streaming.whole_sentences(parts, front_end(self.tokenizer))
-        chunks = streaming.Peekable(self._texts(whole, early))
-        if not chunks.more():
-            raise InputError("there is no text to speak")
-        yield from chunks
+        yield from script.some(self._texts(whole, early))
 
     def _stream(
         self,

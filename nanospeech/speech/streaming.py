@@ -14,7 +14,7 @@ from nanospeech.config import VocoderConfig
 from nanospeech.engine.codec_streaming import decode_pieces
 from nanospeech.release.voices import Prompt
 from nanospeech.text.language import Language
-from nanospeech.text.sentences import byte_length, pack, split_clauses, split_sentences
+from nanospeech.text.sentences import PARAGRAPH, byte_length, pack, split_clauses, split_sentences
 
 from . import chunks
 from .chunks import finish, in_context
@@ -26,6 +26,7 @@ GROWTH = 2.0  # ratio of a chunk to the one before it, which plays while this on
 KERNEL = 7  # of the vocoder's convolutions
 FIRST_PIECE = 48  # frames of a chunk that are decoded first: half a second
 LONGEST_PIECE = 1024  # frames that are decoded at once
+PORTION = 8192  # characters of a long text that are read before the first of it is spoken
 
 T = TypeVar("T")
 
@@ -144,6 +145,33 @@ def whole_sentences(parts: Iterable[str], language: Language | None = None) -> I
             yield "".join(done)
     if held:
         yield held
+
+
+def is_long(text: Any) -> bool:
+    """Whether a text has several portions()."""
+    return isinstance(text, str) and len(text) > 2 * PORTION
+
+
+def portions(text: str, language: Language | None = None, most: int = PORTION) -> Iterator[str]:
+    """Cuts a long text into portions that can be read one by one: "".join(portions(t)) == t.
+
+    They have `most` characters or more, up to twice as many. They end with a paragraph where they
+    can, else with a sentence, a line or a word.
+    """
+    at = 0
+    while len(text) - at > 2 * most:
+        behind = text[at + most : at + 2 * most]
+        first, *more = split_sentences(behind, language)
+        if paragraph := PARAGRAPH.search(behind):
+            cut = paragraph.end()
+        elif more:
+            cut = len(first)
+        else:
+            cut = 1 + behind.rfind("\n") or 1 + behind.rfind(" ") or len(behind)
+        yield text[at : at + most + cut]
+        at += most + cut
+    if text[at:]:
+        yield text[at:]
 
 
 def receptive_field(config: VocoderConfig | None) -> int | None:

@@ -40,6 +40,18 @@ ITEM = re.compile(
     r"^[ \t]{0,12}(?:[-*+•‣▪◦●–][ \t]+(?:\[[ xX]\][ \t]+)?|(\d{1,3})([.)])[ \t]+)(?=\S)",
     re.MULTILINE,
 )
+# lines that stand for themselves: of a chat or a log, of a table by tabs, an address alone
+NICK = re.compile(
+    r"^(\[?\d{1,2}:\d\d(?::\d\d)?\]?[ \t]+|)<[ @+]?(\w{1,30})>[ \t]+(?=\S)", re.MULTILINE
+)
+DAY = r"\d{1,4}[/.-]\d{1,2}[/.-]\d{2,4}"
+TIMED = (
+    rf"\[?(?:{DAY},?[ T])?\d{{1,2}}:\d\d(?::\d\d)?(?:[ ]?[AaPp][Mm])?\]?[ \t]+(?:-[ \t]+)?[^\W\d_]"
+)
+CELLS = r"(?P<cells>)(?!(?:[-*+•‣▪◦●–]|\d{1,3}[.)])\t)[^\s][^\t\n]*\t[^\n]*\S"
+ADDRESS = r"(?:https?|ftp)://\S+[ \t]*$|www\.\S+[ \t]*$"
+LINE = re.compile(rf"^(?:{TIMED}|{CELLS}|{ADDRESS})", re.MULTILINE)
+TABS = re.compile(r"(?<=\S) *\t[ \t]*(?=\S)")
 UNENDED = re.compile(r"[^\W_][\"'”’)\]*_`]*\Z")
 LONGEST = 400  # characters before an item in which the end of the line before it is looked for
 
@@ -52,7 +64,8 @@ def unformatted(text: Traced) -> Traced:
         text = text.sub(ENTITY, character)
     if "[" in text.text:
         text = text.sub(LINK, lambda m: m[1]).sub(NOTE, "")
-    text = text.sub(FENCE, "").sub(QUOTE, "")
+    text = text.sub(FENCE, "").sub(QUOTE, "").sub(NICK, lambda m: f"{m[1]}{m[2]}: ")
+    text = text.edited(_lines(text.text))
     if "|" in text.text:
         text = text.sub(TABLE_RULE, "").sub(ROW, lambda m: m[1] + _stop(m[1], "."))
     return text.edited(_items(text.text))
@@ -74,6 +87,26 @@ def character(m: re.Match) -> str:
 def _stop(line: str, mark: str) -> str:
     """The mark of a line that ends in none."""
     return mark if UNENDED.search(line[-20:]) else ""
+
+
+def _lines(text: str) -> list[Edit]:
+    """Ends the lines of a chat, a log, a table by tabs or a list of addresses.
+
+    There are two or more of them: a single line may belong to its sentence.
+    """
+    edits: list[Edit] = []
+    for start, stop in _paragraphs(text):
+        found = list(LINE.finditer(text, start, stop))
+        for line in found if len(found) > 1 else ():
+            end = text.find("\n", line.start(), stop)
+            last = text[line.start() : stop if end < 0 else end].rstrip()
+            at = line.start() + len(last)
+            if line["cells"] is not None:
+                tabs = TABS.finditer(text, line.start(), at)
+                edits += [(tab.start(), tab.end(), ", ") for tab in tabs]
+            if end >= 0 and not last.endswith((",", ";", ":", ".", "!", "?")):
+                edits.append((at, at, "."))
+    return edits
 
 
 def _items(text: str) -> list[Edit]:

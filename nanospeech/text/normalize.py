@@ -69,6 +69,7 @@ MARKS = [
     (r"~\s?(?=[$£€]?\d)", lambda m: "about "),
     (r"(?<=\d) ?\* ?(?=\d)|(?<=\b\w) \* (?=\w\b)", lambda m: " times "),
     (r"(?<=\b\w) / (?=\w\b)", lambda m: " over "),
+    (r"(?<=[\w)])\*\*(?=\d{1,3}\b(?!\*))", lambda m: " to the power of "),
     (r"&&", lambda m: " and "),
     (r"(?<=\w) \|\| (?=\w)", lambda m: " or "),
     (r"\b[Ss]/he\b", lambda m: "she or he" if m[0][0] == "s" else "She or he"),

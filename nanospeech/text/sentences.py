@@ -5,7 +5,6 @@ normalize.py writes out numbers and abbreviations; tokenizer.py makes ids.
 
 from __future__ import annotations
 
-import logging
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
@@ -21,12 +20,11 @@ from .formatting import unformatted
 from .headings import AFTER_HEADING, LINE_END, sections
 from .language import Language
 from .languages import language_of, spells_numbers
+from .left_out import LeftOut
 from .normalize import SPACES
 from .phonemes import pronounce
 from .tags import hide, show
 from .traced import Traced, joined
-
-log = logging.getLogger("nanospeech")
 
 QUOTES = {"‘": "'", "’": "'", "‚": "'", "‛": "'", "′": "'", "“": '"', "”": '"', "„": '"', "‟": '"'}
 QUOTES |= {"«": '"', "»": '"', "″": '"', "`": "'", "´": "'"}
@@ -166,11 +164,15 @@ def readable(text: str, tokenizer: Vocabulary) -> str:
     return legible(Traced.of(text), tokenizer).text
 
 
-def legible(text: Traced, tokenizer: Vocabulary) -> Traced:
-    """readable() of a text whose characters are traced."""
+def legible(text: Traced, tokenizer: Vocabulary, left_out: LeftOut | None = None) -> Traced:
+    """readable() of a text, or of a part of one, whose characters are traced.
+
+    Args:
+        left_out: of the whole text.
+    """
     text = prepared(text, tokenizer)
     _, lost = fitted(text, tokenizer)
-    warn_of(lost)
+    (LeftOut() if left_out is None else left_out).add(lost, text.text)
     return _respelled(text, dict.fromkeys(lost, ""), tokenizer)
 
 
@@ -190,12 +192,6 @@ def _outside_tokens(
         pieces.append(part if place % 2 else change(part))
         at += len(piece)
     return joined(pieces)
-
-
-def warn_of(lost: set[str]) -> None:
-    """Names the characters that are not spoken."""
-    if lost:
-        log.warning("the model has no %s; left out", ", ".join(map(repr, sorted(lost))))
 
 
 def check_unicode(text: str) -> None:
@@ -267,7 +263,7 @@ def _silent(c: str) -> bool:
 def encode(text: str, tokenizer: Vocabulary) -> np.ndarray:
     """int64 (T,) ids of prepared text, respelled to fit; warns of characters left out."""
     fitted, lost = fit(text, tokenizer)
-    warn_of(lost)
+    LeftOut().add(lost, text)
     return tokenizer.encode(fitted)
 
 

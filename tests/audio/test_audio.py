@@ -9,6 +9,7 @@ import pytest
 import soundfile as sf
 
 from nanospeech import InputError
+from nanospeech.audio import opus
 from nanospeech.audio import wave as audio
 
 RATE = audio.SAMPLE_RATE
@@ -48,6 +49,23 @@ def test_any_format_rate_and_channel_count_reads_alike(tmp_path, suffix, rate, c
     assert abs(len(wave) - RATE) < RATE * 0.1
     assert similarity(tone(1.0), wave) > 0.99
     assert np.array_equal(audio.read(path.read_bytes()), wave)
+
+
+def test_opus_that_names_no_rate_keeps_its_sound(tmp_path):
+    """Rate 0 is "not told" (RFC 7845); libsndfile takes the lowest, 8 kHz."""
+    path = tmp_path / "a.opus"
+    wave = np.random.default_rng(0).standard_normal(24_000).astype(np.float32) * 0.1
+    audio.write(path, wave)
+    truth, data = audio.read(path), bytearray(path.read_bytes())
+    data[40:44] = bytes(4)
+    size = 28 + data[27]
+    data[22:26] = bytes(4)
+    data[22:26] = opus.checksum(data[:size]).to_bytes(4, "little")
+    path.write_bytes(data)
+    for source in (path, bytes(data)):
+        found = audio.read(source)
+        assert len(found) == pytest.approx(len(truth), abs=50)
+        assert audio.rms(found) == pytest.approx(audio.rms(truth), rel=0.05)
 
 
 def test_channels_are_heard_alike(tmp_path):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +15,7 @@ import pytest
 
 from nanospeech import Speaker, load_engine
 from nanospeech.engine.worker import Worker
-from nanospeech.errors import CheckpointError, InputError
+from nanospeech.errors import BackendError, CheckpointError, InputError
 from nanospeech.release.folder import open_release
 from tests.engine.test_compiled import OPTIONS, items
 
@@ -192,3 +195,27 @@ def test_long_work_keeps_no_arrays(tiny_aligned):
         engine.clear_cache()
         kept.append(mx.get_active_memory())
     assert kept[-1] == kept[0]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize("way", ["kept", "new"])
+def test_a_forked_process_is_told_that_mlx_cannot_go_on(tiny_aligned, engine_of, way):
+    engine = engine_of(tiny_aligned, "mlx")
+    given = items(engine, 60)
+    engine.sample(**given, options=OPTIONS)
+    child = os.fork()
+    if not child:
+        try:
+            one = engine if way == "kept" else MlxEngine(open_release(tiny_aligned), "cpu")
+            one.sample(**given, options=OPTIONS)
+        except BackendError as e:
+            os._exit(7 if "forked from" in str(e) else 1)
+        finally:
+            os._exit(1)
+    ends = time.monotonic() + 20
+    while not (ended := os.waitpid(child, os.WNOHANG))[0] and time.monotonic() < ends:
+        time.sleep(0.01)
+    if not ended[0]:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert ended[0] and os.waitstatus_to_exitcode(ended[1]) == 7

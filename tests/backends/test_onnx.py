@@ -12,7 +12,7 @@ import onnxruntime
 import pytest
 
 from convert.__main__ import main as convert_main
-from convert.converter import GRAPHS
+from convert.folder import GRAPHS
 from nanospeech.architectures import EchoConfig, StudentConfig
 from nanospeech.config import ModelConfig
 from nanospeech.errors import BackendError, CheckpointError
@@ -55,6 +55,11 @@ def test_layers_of_a_graph_compute_what_they_say():
     (y,) = session.Place().session(graph, {})(x=x)
     wide = x.astype(np.float64)
     np.testing.assert_allclose(y, wide * np.tanh(np.log1p(np.exp(wide))), rtol=1e-5, atol=1e-6)
+
+
+def test_compile_says_that_it_changes_nothing(tiny_release, caplog):
+    load_engine(tiny_release, "onnx", compile=True)
+    assert "compile changes nothing" in caplog.text
 
 
 def test_a_device_that_is_not_there_names_those_that_are(tiny_release):

@@ -320,3 +320,19 @@ def test_a_finished_file_that_is_shorter_than_its_speech_is_an_error(tmp_path):
     check_whole(tmp_path / "b.m4b", 9.95, chapters, RATE)  # an encoder's frames are not its speech
     with pytest.raises(InputError, match=r"b\.m4b has 9\.8 of 10\.0 s; is the disk full"):
         check_whole(tmp_path / "b.m4b", 9.8, chapters, RATE)
+
+
+def test_two_runs_into_one_output_are_not_mixed(book, run, tmp_path):
+    target, work = tmp_path / "b", tmp_path / "b.work"
+    hold = "import sys, nanospeech.locks as l, pathlib\n"
+    hold += "with l.alone(pathlib.Path(sys.argv[1]), '--output', print): print('held', flush=True);"
+    hold += " sys.stdin.read()"
+    held: dict = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", hold, str(work)], **held) as other:
+        assert other.stdout and other.stdout.readline().strip() == b"held"
+        code, said = run(book, target, "--chapters", "1")
+        assert code == 2 and f"in use by process {other.pid}" in said and "another --output" in said
+        assert not target.exists()
+    code, said = run(book, target, "--chapters", "1", "--voice", "nobody")
+    assert code == 2 and "nobody" in said and not work.exists()
+    assert run(book, target, "--chapters", "1")[0] == 0 and not work.exists()

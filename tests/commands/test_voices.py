@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -153,6 +154,14 @@ def test_names_that_lead_elsewhere_are_refused(name, recording, user_data, capsy
         assert code == 2 and not user_data.exists()
         err = capsys.readouterr().err
         assert "error: " in err and ("at most 64" in err or name == "-x")
+
+
+def test_a_licence_in_several_lines_is_kept_in_one(recording, user_data, capsys):
+    words = ["voices", "add", "anna", str(recording), "--text", TEXT, "--licence", "CC0\n\nmine"]
+    assert main(words) == 0 and main(["voices", "show", "anna"]) == 0
+    assert "\nlicence: CC0 mine\n" in capsys.readouterr().out
+    facts = next(user_data.rglob("anna.json")).read_text(encoding="utf-8")
+    assert json.loads(facts)["about"]["licence"] == "CC0 mine"
 
 
 def test_a_bad_recording_or_folder_ends_in_one_line(tmp_path, recording, monkeypatch, capsys):

@@ -144,6 +144,30 @@ def test_weights_that_cannot_be_stored_are_refused(
         assert load_file(tmp_path / "out" / "model.safetensors")[name][0, 0] == value
 
 
+@pytest.mark.parametrize("flag", ["--name", "--licence"])
+def test_a_name_or_a_licence_is_one_line_of_the_card(runs, golden, tmp_path, capsys, flag):
+    for value in ("mit\ntags: [x]", "mit\u2028", " "):
+        assert release(runs, golden, tmp_path / "out", flag, value) == 2
+        assert f"{flag[2:]} is {value!r}" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_conversion_that_fails_in_its_last_part_changes_nothing(runs, golden, tmp_path, capsys):
+    spoilt, out = tmp_path / "runs", tmp_path / "out"
+    shutil.copytree(runs, spoilt)
+    path = next((spoilt / "duration").glob("step_*.pt"))
+    state = torch.load(path, weights_only=True)
+    name = min(n for n, t in state["ema_state_dict"].items() if t.is_floating_point())
+    state["ema_state_dict"][name].view(-1)[0] = float("nan")
+    torch.save(state, path)
+    assert release(spoilt, golden, out) == 2 and "NaN" in capsys.readouterr().err
+    assert not out.exists()
+    assert release(runs, golden, out, "--lead", "0.2") == 0
+    was = {f: f.read_bytes() for f in out.rglob("*") if f.is_file()}
+    assert release(spoilt, golden, out) == 2
+    assert {f: f.read_bytes() for f in out.rglob("*") if f.is_file()} == was
+
+
 def test_upstream_checkpoint_with_averaged_weights_converts(golden, tmp_path):
     from safetensors.torch import load_file as load
 

@@ -54,6 +54,12 @@ def test_folders_without_facts_and_with_later_ones_are_read(tmp_path):
     assert find_voice("anna", tmp_path).settings.pace == 1.2
 
 
+def test_facts_are_of_one_line_whatever_a_file_says(tmp_path):
+    about = {"sex": "fe\nmale", "licence": "CC0\r\nname: \x1b[31mother\x07", "accent": " \n"}
+    found = load_facts(voice(tmp_path, json.dumps({"about": about})))
+    assert found == VoiceFacts(sex="fe male", licence="CC0 name: [31mother")
+
+
 @pytest.mark.parametrize(
     "about", ['{"about": []}', '{"about": {"wer": "4"}}', '{"about": {"sex": 1}}', "[]", "{" * 200]
 )

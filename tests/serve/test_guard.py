@@ -16,6 +16,7 @@ pytest.importorskip("prometheus_client", reason="it is of the extra serve")
 METRICS = Metrics()
 TOKEN = "sixteen-or-more-of-them"
 SITE = "https://good.example"
+ODD_IDS = ("", "a b", "a\r\nb", "%s", "ä", "x" * 129)
 
 
 async def answers(scope: Any, receive: Any, send: Any) -> None:
@@ -56,6 +57,7 @@ def ask(
     assert found["x-content-type-options"] == "nosniff"
     assert found["referrer-policy"] == "no-referrer"
     assert found["cross-origin-resource-policy"] == "same-origin"
+    assert found["x-request-id"]
     return start["status"], found, body["body"]
 
 
@@ -110,6 +112,26 @@ def test_a_token_is_asked_for_but_of_what_tells_names_alone():
     for given in ("", "Bearer", "Bearer ", TOKEN, f"Basic {TOKEN}", f"Bearer {TOKEN[:-1]}"):
         status, headers, _ = ask(settings, authorization=given)
         assert status == 401 and headers["www-authenticate"] == "Bearer", given
+
+
+def test_a_body_has_room_for_the_characters_that_may_be_sent():
+    for chars in (1, 4096, 300_000):
+        size = len(json.dumps({"input": "é" * chars}))  # 6 bytes each, as \\u00e9
+        assert ask(ServeSettings(limits=Limits(max_chars=chars)), "POST", size=size)[0] == 200
+    assert Limits().body == 262_144 and Limits(max_chars=300_000, max_body=5000).body == 5000
+
+
+def test_a_request_keeps_its_id_or_is_given_one():
+    def answer(given: str, **headers):
+        told: dict[str, Any] = {"x-request-id": given, **headers}
+        return ask(ServeSettings(), **told)
+
+    for given in ("a1", "req_0f-3.b", "Root=1-67891233-abc", "x" * 128):
+        assert answer(given)[1]["x-request-id"] == given
+    made = {answer(odd)[1]["x-request-id"] for odd in ODD_IDS}
+    assert len(made) == 6 and all(name.startswith("req_") and len(name) == 28 for name in made)
+    refused = answer("a1", host="evil.example")
+    assert refused[0] == 421 and refused[1]["x-request-id"] == "a1"
 
 
 def test_a_recording_may_be_larger_than_other_bodies():

@@ -145,6 +145,7 @@ def wav() -> bytes:
 
 def test_a_websocket_speaks_what_is_still_being_written(server):
     from websockets.asyncio.client import connect as join
+    from websockets.typing import Origin
 
     async def talk() -> None:
         url = server.url.replace("http", "ws") + "/v1/audio/stream"
@@ -181,7 +182,7 @@ def test_a_websocket_speaks_what_is_still_being_written(server):
             await socket.send("no json")
             assert json.loads(await socket.recv())["error"]["code"] == "invalid_json"
         with pytest.raises(Exception, match="HTTP 403"):
-            await join(url, origin="http://evil.example")
+            await join(url, origin=Origin("http://evil.example"))
 
     asyncio.run(talk())
     assert settled(server)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+from urllib.parse import unquote
 
 import httpx
 import numpy as np
@@ -49,6 +50,24 @@ def test_a_seed_gives_the_same_bytes_and_is_told(server):
     assert again.content == drawn.content != first.content
     assert speech(server, seed=5, response_format="wav", steps=3).content != first.content
     assert speech(server, seed=5, response_format="wav", cfg=0).content != first.content
+
+
+def test_words_that_cannot_be_spoken_are_named(server):
+    for stream in (True, False):
+        answer = speech(server, input="Hello 你好 there, Привет.", stream=stream)
+        assert unquote(answer.headers["x-left-out"]) == "你好 Привет"
+    told = speech(server, input="Hello 你好.", response_format="json").json()
+    assert told["left_out"] == ["你好"]
+    assert "x-left-out" not in speech(server).headers
+
+
+def test_what_is_logged_of_a_text_names_its_request(server, caplog):
+    body = {"model": "tts-1", "voice": "tone", "input": "Hello 你好."}
+    headers = {"x-request-id": "mine-1"}
+    answer = httpx.post(f"{server.url}/v1/audio/speech", json=body, headers=headers, timeout=30)
+    assert answer.headers["x-request-id"] == "mine-1"
+    (told,) = (r.getMessage() for r in caplog.records if "你" in r.getMessage())
+    assert told.startswith("[mine-1] the model has no ")
 
 
 def test_a_stream_is_chunked_and_a_whole_has_its_length(server):

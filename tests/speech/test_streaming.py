@@ -15,7 +15,7 @@ from nanospeech.config import VocoderConfig
 from nanospeech.output import OutputOptions
 from nanospeech.release.voices import Prompt
 from nanospeech.speech import chunks as speech
-from nanospeech.speech import streaming
+from nanospeech.speech import script, streaming
 from nanospeech.speech.chunks import CROSS_FADE
 from nanospeech.speech.pauses import set_pauses
 from nanospeech.text.sentences import pack, split_sentences
@@ -48,6 +48,38 @@ def test_early_chunks_end_with_a_sentence_or_a_clause(sentences):
     assert "".join(chunks) == text
     for chunk in chunks[:-1]:
         assert chunk.rstrip()[-1] in '.!?,;:)。！？"' or chunk.endswith("\n")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_portions_lose_no_character_and_end_where_they_can(seed):
+    text = messy_text(seed) * 5
+    for most in (1, 7, 60):
+        cut = list(streaming.portions(text, most=most))
+        assert "".join(cut) == text and all(most < len(p) <= 2 * most for p in cut[:-1])
+    lines = "a word, another word\n" * 40
+    for unit in ("It went. ", "One line, and\nmore. So.\n\n", "no mark at all ", lines):
+        *cut, _ = streaming.portions(unit * 60, most=100)
+        assert len(cut) > 1
+        assert all(p.endswith("\n" if "\n" in unit else " ") for p in cut)
+
+
+def test_the_first_of_a_long_text_is_spoken_before_the_rest_is_read(monkeypatch):
+    """Reading a book of a megabyte took 30 s; what is wrong at its end is told when it is due."""
+    read: list[int] = []
+    legible = script.legible
+    monkeypatch.setattr(script, "legible", lambda *a: read.append(len(a[0])) or legible(*a))
+    paragraph = "One and two and three. Four and five.\n\n"
+    text = paragraph * (5 * streaming.PORTION // len(paragraph))
+    one = speaker()
+    pieces = one.pieces(text)
+    assert len(next(pieces).wave) and sum(read) < len(text) / 2
+    wanted = [part.text for part in one.parts(text, early=True)]
+    portions = streaming.portions(text)
+    assert [part.text for part in one._texts(portions, early=True)] == wanted
+    with pytest.raises(InputError, match="no text to speak"):
+        one.pieces(". " * 2 * streaming.PORTION)
+    with pytest.raises(InputError, match="UTF-8"):
+        one.pieces(text + "\ud800")
 
 
 def test_chunks_grow_from_a_clause_to_those_of_a_whole_text():

@@ -30,6 +30,16 @@ PHONEMES = Tokenizer("phonemes", phoneme_vocab())
     ("<p>One.</p><!-- no --><p>Two.</p>", "One.\n\nTwo."),
     ("AT&amp;T&#39;s caf&eacute;&nbsp;&lt;b&gt;&hellip;",
      "AT and T's café less than b greater than..."),
+    ("Year\tSales\n2019\t1,234\t+5%\n2020\t-20%",
+     "Year, Sales. twenty nineteen, one thousand two hundred thirty-four, plus five percent."
+     " twenty twenty, minus twenty percent"),
+    ("[14:02] <anna> hey there\n[14:03] <bob> so\n10:31 AM Sue: yes",
+     "[fourteen oh two] anna: hey there. [fourteen oh three] bob: so. ten thirty-one ay em Sue:"
+     " yes"),
+    ("https://one.com/b\nwww.example.com\nftp://c.com",
+     "one dot com slash b. W W W dot example dot com. c dot com"),
+    ("x**2 and **3** men", "x to the power of two and three men"),
+    ("1.\tOpen it\n2.\tClose it", "one. Open it. two. Close it"),
 ])  # fmt: skip
 def test_signs_of_formatting_are_not_read(written, read):
     assert prepare(written, PHONEMES) == read
@@ -38,6 +48,9 @@ def test_signs_of_formatting_are_not_read(written, read):
 
 @pytest.mark.parametrize("text", [
     "He waited\n- and waited.",
+    "He said at\n10:30 that so it was",
+    "A\ttab, and\nhttps://example.org alone",
+    "I <3 you, if x <y> z",
     "x < y > z, a<b and b>c, AT&T; &such; &notit; &#0; &#xD800;",
     "It is\n> 5 or >= 5.",
     "[pause] (see below) [1] [sic](!) <laugh> <unk>",

@@ -11,9 +11,20 @@ import pytest
 
 from nanospeech import Speaker
 from nanospeech.text.english.number_words import cardinal, roman, year
+from nanospeech.text.left_out import LeftOut
 from nanospeech.text.normalize import expand
-from nanospeech.text.sentences import encode, fit, fold, pack, prepare, readable, split_sentences
+from nanospeech.text.sentences import (
+    encode,
+    fit,
+    fold,
+    legible,
+    pack,
+    prepare,
+    readable,
+    split_sentences,
+)
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
+from nanospeech.text.traced import Traced
 from tests.speech.test_speaker import TEXT, EchoEngine, sound
 
 TABLE = Path(__file__).parents[1] / "fixtures" / "normalize.tsv"
@@ -149,7 +160,7 @@ def test_one_warning_names_all_that_is_not_spoken(caplog):
     for chunk in pack(whole, 60):
         assert isinstance(encode(chunk, PHONEMES), np.ndarray)
     assert [r.getMessage() for r in caplog.records] == [
-        "the model has no 'ж', '你', '🙂'; left out"
+        "the model has no 'ж', '你', '🙂'; left out of 你, ж"
     ]
     assert caplog.records[0].levelno == logging.WARNING
     caplog.clear()
@@ -181,8 +192,26 @@ def test_the_examples_of_the_document_are_read_so():
         assert read_out(written) == spoken
 
 
+def test_what_is_left_out_is_told_once_with_its_words(caplog):
+    left_out = LeftOut()
+    for part in (
+        "Hello «Привет», world ★.",
+        "Жук и мир",
+        "Привет again",
+        " ".join("абвгдежзийклмно"),
+    ):
+        legible(Traced.of(part), PHONEMES, left_out)
+    first, second, third = (r.getMessage() for r in caplog.records)
+    assert first == "the model has no 'П', 'в', 'е', 'и', 'р', 'т', '★'; left out of Привет"
+    assert second.endswith("left out of Жук, и, мир")
+    assert third.endswith("left out of а, б, в, г, д, е, ж, з, и, й, к, л and 3 more")
+    assert [*left_out.words][:4] == ["Привет", "Жук", "и", "мир"]
+
+
 def test_a_speaker_warns_once_of_what_it_cannot_say(caplog):
     speaker = Speaker(EchoEngine(), ref_audio=sound(2.5), ref_text=TEXT, seed=1, chunk_seconds=2)
     spoken = speaker.speak("one 你 and two. then 好 three and four. " * 6)
     assert len(spoken.chunks) > 2 and not any("你" in c for c in spoken.chunks)
-    assert [r.getMessage() for r in caplog.records] == ["the model has no '你', '好'; left out"]
+    assert [r.getMessage() for r in caplog.records] == [
+        "the model has no '你', '好'; left out of 你, 好"
+    ]

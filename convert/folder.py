@@ -1,0 +1,167 @@
+"""Folder: a model's whole release folder, its weights by writer.py and what lies beside them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Sequence
+from math import prod
+from pathlib import Path
+
+import torch
+
+from nanospeech.config import ModelConfig
+from nanospeech.errors import InputError
+from nanospeech.files import merged_folder
+from nanospeech.release import sharded
+from nanospeech.release.folder import (
+    CONFIG,
+    IMITATOR,
+    MODEL,
+    PIECES,
+    STUDENT,
+    VOCAB,
+    VOCODER,
+    open_release,
+)
+from nanospeech.release.tensors import read_tensors
+
+from .card import card_rows, float_types, model_card, renewed_card, stored_as
+from .model import Model, apart
+from .options import ConvertOptions
+from .writer import PARTS, write_release
+
+# of --onnx: a graph names places in the weights of its own conversion
+GRAPHS = ("velocity", "tokens", "text", "means", "log_durations", "student", "duration", "vocoder")
+OF_ONE_MODEL = ("*.safetensors", "*.json")  # a voice's weights and pace
+
+
+def write(read: Model, folder: Path, o: ConvertOptions) -> None:
+    """Writes a model's folder: all of it, or where something is wrong nothing."""
+    try:
+        with merged_folder(folder) as part:
+            fill(read, part, o)
+            clear(folder, any_voices=(part / "voices").is_dir())
+    except OSError as e:
+        raise InputError(f"cannot write {folder}: {e}") from e
+
+
+def clear(folder: Path, any_voices: bool) -> None:
+    """Deletes what an earlier conversion into the same folder may have written.
+
+    Args:
+        any_voices: whether other voices come, in whose place no weights and settings may stay.
+    """
+    remove(folder, [f"{name}.onnx" for name in GRAPHS])
+    for name in PARTS.values():
+        sharded.remove(folder / name)
+    shutil.rmtree(folder / IMITATOR, ignore_errors=True)
+    if any_voices:
+        remove(folder / "voices", OF_ONE_MODEL)
+
+
+def fill(read: Model, folder: Path, o: ConvertOptions) -> None:
+    """Writes all files of a model into an empty folder."""
+    voices = o.voices or read.file("voices")
+    dtype = o.dtype or read.dtype
+    write_release(folder, read.config, read.parts, dtype)
+    read.tokenizer.save(folder / "vocab.txt")
+    write_encoder(read, folder)
+    if read.imitator is not None:
+        copy_imitator(read.imitator, folder / IMITATOR)
+        read = dataclasses.replace(read, imitator=folder / IMITATOR)
+    if voices is not None:
+        left_out = shutil.ignore_patterns(*OF_ONE_MODEL) if o.voices else None
+        shutil.copytree(voices, folder / "voices", ignore=left_out)
+    elif read.like is not None:
+        spoken = None if o.default_voice is not None else read.config.default_voice
+        one = () if spoken is None else (spoken,)
+        copy_voices(read.like, folder, read.voices or one, bool(read.voices))
+    card = card_of(read, read.config, dtype, o.card)
+    (folder / "README.md").write_text(card, encoding="utf-8")
+
+
+def remove(folder: Path, patterns: Sequence[str]) -> None:
+    """Deletes the files of a folder whose names are of some patterns."""
+    for pattern in patterns:
+        for file in folder.glob(pattern):
+            file.unlink()
+
+
+def write_encoder(read: Model, folder: Path) -> None:
+    """Writes what is beside a text encoder's weights, or copies a release's whole encoder."""
+    if read.config.text_encoder is None:
+        return
+    name = read.config.text_encoder.folder
+    if read.encoder is not None:
+        written = json.dumps(read.encoder, indent=2) + "\n"
+        (folder / name / CONFIG).write_text(written, encoding="utf-8")
+    elif own := read.file(name):
+        shutil.copytree(own, folder / name, dirs_exist_ok=True)
+
+
+def copy_imitator(source: Path, folder: Path) -> None:
+    """Copies what of a release folder a model needs of its imitator.
+
+    Its vocoder too, unless it is the model's, in whose folder this one is.
+    """
+    folder.mkdir(exist_ok=True)
+    for pattern in (CONFIG, "model*.safetensors*", STUDENT, VOCAB, PIECES, "README.md"):
+        for file in source.glob(pattern):
+            shutil.copy(file, folder)
+    own, model = source / VOCODER, folder.parent / VOCODER
+    if own.is_file() and not (model.is_file() and alike(own, model)):
+        shutil.copy(own, folder)
+
+
+def alike(one: Path, other: Path) -> bool:
+    """Whether two files hold the same tensors, maybe of other types."""
+    a, b = read_tensors(one, True), read_tensors(other, True)
+    return a.keys() == b.keys() and all(
+        apart(torch.tensor(a[n]), torch.tensor(b[n])) < 1e-3 for n in a
+    )
+
+
+def copy_voices(source: Path, folder: Path, taught: Sequence[str], weights: bool) -> None:
+    """Copies those voices of a teacher that its student was taught.
+
+    Without such voices, those of the release are copied that have no weights of their own.
+
+    Args:
+        weights: whether their weights go along: a student of all voices adds them to its own; a
+            student of one voice has them in its own.
+    """
+    own = {f.stem for f in (source / "voices").glob("*.safetensors")}
+    (folder / "voices").mkdir(exist_ok=True)
+    for file in (source / "voices").glob("*"):
+        name = file.name.partition(".")[0]
+        if file.suffix == ".safetensors" and not weights:
+            continue
+        if name in taught or (not taught and name not in own):
+            shutil.copy(file, folder / "voices")
+
+
+def card_of(read: Model, config: ModelConfig, dtype: str, extra: str | Path | None) -> str:
+    """The model card: a release's own with its table renewed, or a new one."""
+    if extra is None and (own := read.file("README.md")):
+        rows = [*card_rows(config, read.parts, dtype), *imitator_rows(read.imitator)]
+        return renewed_card(own.read_text(encoding="utf-8"), rows, config.licence)
+    more = Path(extra).read_text(encoding="utf-8") if extra else ""
+    return model_card(config, read.parts, dtype, read.step, more, imitator_rows(read.imitator))
+
+
+def imitator_rows(folder: Path | None) -> list[str]:
+    """The card's rows of an imitator, its student and its vocoder, and its licence if known."""
+    if folder is None:
+        return []
+    own, rows = open_release(folder), []
+    files = {"model": MODEL}
+    files |= {"student": STUDENT} if own.config.student is not None else {}
+    files |= {"vocoder": VOCODER} if (folder / VOCODER).is_file() else {}
+    for part, file in files.items():
+        count = sum(prod(shape) for shape in own.shapes(file).values())
+        about = [stored_as(own.config, part, float_types(own.folder / file))]
+        about += [f"licence {own.config.licence}"] if own.config.licence else []
+        rows.append(f"| {IMITATOR}/{file} | {count:,} | {', '.join(about)} |")
+    return rows
