@@ -65,6 +65,16 @@ def test_every_line_has_the_figures_of_a_run(tmp_path):
         assert float(line["mfu"]) == pytest.approx(100 * flops * speed / peak, rel=0.3, abs=0.02)
 
 
+def test_the_last_steps_of_a_run_have_a_line_too(tmp_path):
+    first = trainer(tmp_path, log_every=4)
+    means = first.train(samples(), 2, 2, max_duration=200)  # shorter than log_every
+    (line,) = rows(tmp_path)
+    assert line["step"] == "2" and float(line["flow"]) == pytest.approx(means["flow"], abs=1e-5)
+    trainer(tmp_path, log_every=4).train(samples(), 7, 2, max_duration=200)
+    trainer(tmp_path, log_every=4).train(samples(), 8, 2, max_duration=200)
+    assert [line["step"] for line in rows(tmp_path)] == ["2", "4", "7", "8"]
+
+
 def columns(run: Path, name: str) -> dict[int, float]:
     return {int(line["step"]): float(line[name]) for line in rows(run) if line[name]}
 

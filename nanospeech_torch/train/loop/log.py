@@ -77,6 +77,7 @@ class Log:
         self.sums: dict[str, torch.Tensor] = {}
         self.counts: Counter = Counter()
         self.steps = self.frames = self.flops = 0
+        self.newest: tuple[torch.Tensor, float] | None = None  # norm and rate of the last step
         self.epoch: int | None = None
         self.last: dict[str, float] = {}
         self.reported: Counter = Counter(state.skipped)
@@ -129,10 +130,19 @@ class Log:
     def step(self, norm: torch.Tensor, rate: float) -> None:
         """Counts an optimiser step."""
         self.steps += 1
+        self.newest = norm, rate
         self.bar.update()
         due = self.held_out is not None and self.state.step % self.config.held_out_every == 0
         if due or self.state.step % self.options.log_every == 0:
             self.write(norm, rate, due)
+
+    def finish(self) -> None:
+        """Writes a line of the steps since the last one; every process calls it, once a run ends.
+
+        So a run that is shorter than log_every, or was stopped between two lines, has its losses.
+        """
+        if self.steps and self.newest is not None:
+            self.write(*self.newest)
 
     def means(self) -> dict[str, float]:
         """Mean losses since the last line."""

@@ -257,6 +257,7 @@ class Trainer(Learner):
                     if self.step % o.save_step == 0 and self.step < total_steps:
                         self.save(self.config.export == "all")
                         self.saved = self.step
+                log.finish()
             except KeyboardInterrupt:
                 self.say(f"stopped in the middle of step {self.step + 1}")
                 raise
