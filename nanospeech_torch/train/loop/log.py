@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,13 @@ class Log:
         due = self.held_out is not None and self.state.step % self.config.held_out_every == 0
         if due or self.state.step % self.options.log_every == 0:
             self.write(norm, rate, due)
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Leaves out of the speed, and of what is made of it, the time that samples take."""
+        began = time.monotonic()
+        yield
+        self.since += time.monotonic() - began
 
     def finish(self) -> None:
         """Writes a line of the steps since the last one; every process calls it, once a run ends.

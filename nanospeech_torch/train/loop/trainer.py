@@ -253,7 +253,8 @@ class Trainer(Learner):
                     self.optimizer_step(batches, total_steps, log)
                     every = self.log_config.sample_every
                     if on_sample and every and self.step % every == 0:
-                        self.sample(on_sample)
+                        with log.aside():
+                            self.sample(on_sample)
                     if self.step % o.save_step == 0 and self.step < total_steps:
                         self.save(self.config.export == "all")
                         self.saved = self.step
