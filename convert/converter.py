@@ -31,7 +31,7 @@ from .licence import check_accepted, is_commercial, licence_of
 from .model import Model, add_duration, add_student, completed, from_release
 from .options import ConvertOptions
 from .settings import find_settings
-from .source import find_checkpoint, read_source
+from .source import check_trained, find_checkpoint, read_source
 from .vocoder import read_vocoder
 from .writer import check_release, is_release, quantized
 
@@ -108,6 +108,7 @@ def from_checkpoint(model: str | Path, name: str, o: ConvertOptions) -> Model:
     """
     path = find_checkpoint(model)
     source = read_source(path, o.weights)
+    check_trained(source, path, "dit", "echo")
     settings = find_settings(path, o.config)
     kind = find_kind(path, source, settings, o.kind)
     licence = licence_of(path, kind, o.licence)

@@ -22,7 +22,7 @@ from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 
 from .lazy import shapes_of
 from .options import ConvertOptions
-from .source import Source, find_checkpoint, read_source
+from .source import Source, check_trained, find_checkpoint, read_source
 from .writer import is_release, read_release
 
 C = TypeVar("C", DiTConfig, DurationConfig)
@@ -341,5 +341,6 @@ def read_duration(path: Path, weights: str) -> tuple[DurationConfig, Mapping[str
             raise InputError(f"{folder} has no duration model; name a folder or checkpoint of one")
         return release.config.duration, parts["duration"]
     source = read_source(path, weights)
+    check_trained(source, path, "duration")
     config = network_config(source, path, "duration", DurationConfig, duration_config_from_shapes)
     return config, source.tensors

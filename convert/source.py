@@ -26,6 +26,13 @@ AVERAGED = ("ema_state_dict", "ema_model_state_dict", "average")
 RAW = ("model_state_dict", "state_dict")
 SUFFIXES = (".safetensors", ".pt", ".pth", ".bin")
 GUIDED = "model_guidance"
+# what a run of this project trained, by its section of config.json
+TRAINED = {
+    "dit": "a speech model",
+    "echo": "a speech model",
+    "duration": "a duration model",
+    "vocoder": "a vocoder",
+}
 EXPORT = "export.json"  # of step_N.weights/, beside its shards
 
 
@@ -115,6 +122,16 @@ def tokens_of(state: Mapping[str, Any], path: Path) -> list[str]:
     if not isinstance(vocab, (list, tuple)) or any(type(token) is not str for token in vocab):
         raise CheckpointError(f"{path}: vocab should be a list of tokens; name its vocab.txt")
     return list(vocab)
+
+
+def check_trained(source: Source, path: str | Path, *wanted: str) -> None:
+    """Raises CheckpointError where a run's config says that it trained none of these of TRAINED."""
+    held = [what for section, what in TRAINED.items() if section in source.config]
+    if held and not source.config.keys() & set(wanted):
+        raise CheckpointError(
+            f"{path} is {held[0]}, where {TRAINED[wanted[0]]} is wanted: nanospeech convert"
+            " SPEECH_MODEL --duration DURATION_MODEL --vocoder VOCODER"
+        )
 
 
 def whole_number(step: Any) -> int | None:

@@ -18,7 +18,7 @@ from nanospeech.release.shapes import vocoder_config_from_shapes
 from nanospeech.release.tensors import check_tensors, read_tensors
 
 from .lazy import shapes_of
-from .source import Source, read_source
+from .source import Source, check_trained, read_source
 
 
 def read_vocoder(path: str | Path) -> tuple[VocoderConfig, Mapping[str, Tensor]]:
@@ -42,6 +42,7 @@ def read_vocoder_source(path: str | Path) -> tuple[VocoderConfig, Source]:
         found = [path / n for n in (VOCODER, "pytorch_model.bin", "checkpoint.pt")]
         path = next((f for f in found if f.is_file()), found[1])
     source = unpacked(path) or read_source(path)
+    check_trained(source, path, "vocoder")
     whole = source.tensors  # of a run, the discriminators' too where there is no average
     own = [name for name in whole if name.startswith("vocoder.")] or list(whole)
     tensors = {name.removeprefix("vocoder."): whole[name] for name in own}

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nanospeech.cli import Parser, command
+from nanospeech.errors import InputError
 from nanospeech_torch.train.scale import echo
 from nanospeech_torch.train.scale.estimate import GB
 
@@ -115,6 +116,10 @@ def build_parser() -> argparse.ArgumentParser:
 @command
 def main(argv: list[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
+    if not 0 < args.efficiency <= 1:
+        raise InputError(f"--efficiency is {args.efficiency}; choose a share above 0, at most 1")
+    if not args.far > 0:
+        raise InputError(f"--far is {args.far}; choose GB a second above 0")
     card = dataclasses.replace(echo.GH200, efficiency=args.efficiency, far=args.far * GB)
     print(table(card))
     return 0

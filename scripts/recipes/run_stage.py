@@ -30,6 +30,8 @@ from nanospeech.files import write_json
 from nanospeech.machine import cores
 from nanospeech.measure.machine import clock
 
+STOPPED = "stopped (the same command goes on)"
+ENDS = {0: "done"} | dict.fromkeys((-2, -15, 128 + 2, 128 + 15), STOPPED)  # SIGINT and SIGTERM
 CORES = ("--jobs", "--threads")  # flags that a machine decides on
 
 
@@ -127,19 +129,28 @@ class Record:
 def follow(command: list[str], say: Any) -> int:
     """Runs a command, handing on its standard output line by line; its exit status.
 
-    Ctrl-C and SIGTERM are passed on, and the command may save before it ends.
+    Ctrl-C and SIGTERM are passed on, and the command may save before it ends. One that ends well
+    then, as training does, has not done all its work: its status is 128 and the signal's number.
     """
+    stopped: list[int] = []
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace")
     except OSError as e:
         raise InputError(f"cannot start {command[0]}: {e}") from e
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the command as well
-    signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+
+    def stop(number: int, frame: Any) -> None:
+        stopped.append(number)
+        if number == signal.SIGTERM:  # a terminal sends Ctrl-C to the command as well
+            process.terminate()
+
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)
     try:
         assert process.stdout is not None
         for line in process.stdout:
             say(line.rstrip("\n"))
-        return process.wait()
+        status = process.wait()
+        return 128 + stopped[0] if stopped and status == 0 else status
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -209,7 +220,7 @@ def run_stage(
         took = time.monotonic() - start
         stage |= {"seconds": round(earlier + took, 1), "done": status == 0, "ended": time.time()}
         record.save()
-        end = "done" if status == 0 else f"ended with status {status}"
+        end = ENDS.get(status, f"ended with status {status}")
         say(f"== {name}: {end} after {clock(took)}")
     return status
 

@@ -230,6 +230,17 @@ def test_bad_input_ends_in_one_line_and_code_2(golden, tmp_path, capsys, case):
     assert err.startswith("error: ") and err.count("\n") == 1
 
 
+def test_a_run_of_another_network_is_named_for_what_it_is(runs, tmp_path, capsys):
+    speech, duration, out = runs / "speech", runs / "duration", tmp_path / "out"
+    for command, told in (
+        ([duration], "is a duration model, where a speech model is wanted"),
+        ([speech, "--duration", speech], "is a speech model, where a duration model is wanted"),
+        ([speech, "--vocoder", duration], "is a duration model, where a vocoder is wanted"),
+    ):
+        assert main([*map(str, command), "--output", str(out)]) == 2
+        assert told in capsys.readouterr().err and not out.exists()
+
+
 def test_sharded_checkpoints_are_converted_as_their_exports_are(tmp_path):
     from tests.training import samples, trainer
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from scripts.recipes.run_stage import Record, clock
 from scripts.recipes.run_stage import main as stage
@@ -85,6 +90,33 @@ def test_a_stage_that_fails_goes_on_and_keeps_its_time(tmp_path, capsys):
     assert "made no" in capsys.readouterr().err
     run(record, "d", "--", str(tmp_path / "no such program"), code=2)
     assert Record(record).hardware["cores"] >= 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stage_that_saved_and_ended_at_a_signal_is_not_done(tmp_path, number):
+    record, made = tmp_path / "record.json", tmp_path / "latest"
+    code = (
+        "import pathlib, signal, sys, time\n"
+        f"made = pathlib.Path({str(made)!r})\n"
+        "def save(*_): made.write_text('half'); sys.exit(0)\n"
+        "signal.signal(signal.SIGINT, save); signal.signal(signal.SIGTERM, save)\n"
+        "if made.exists(): made.write_text('all'); sys.exit(0)\n"
+        "print('trains', flush=True); time.sleep(60)\n"
+    )
+    argv = ["train", "--extends", "--makes", str(made), "--", sys.executable, "-c", code]
+    line = [sys.executable, "-m", "scripts.recipes.run_stage", str(record), *argv]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, start_new_session=True) as stage:
+        assert stage.stdout is not None
+        while "trains" not in stage.stdout.readline():
+            pass
+        if number == signal.SIGINT:  # as a terminal does
+            os.killpg(stage.pid, number)
+        else:
+            stage.send_signal(number)
+        assert "stopped" in stage.stdout.read() and stage.wait() == 128 + number
+    assert made.read_text() == "half" and not Record(record).stages["train"]["done"]
+    run(record, *argv)
+    assert made.read_text() == "all" and Record(record).stages["train"]["done"]
 
 
 def test_times_are_written_as_people_write_them():

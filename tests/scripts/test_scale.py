@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from scripts.benchmarks import scale
 
 PAGE = Path(__file__).parents[2] / "docs" / "scale.md"
+
+
+@pytest.mark.parametrize("wrong", ["--efficiency=0", "--efficiency=50", "--far=0", "--far=-1"])
+def test_shares_and_speeds_that_there_cannot_be_are_refused(capsys, wrong):
+    assert scale.main([wrong]) == 2
+    assert wrong.partition("=")[0] in capsys.readouterr().err
 
 
 def test_the_page_has_the_scripts_table(capsys):

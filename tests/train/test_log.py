@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import resource
+import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from nanospeech_torch.dit import DiT
 from nanospeech_torch.train.config import run_config
 from nanospeech_torch.train.data.speech import BatchPlan
 from nanospeech_torch.train.loop.config import LogConfig
-from nanospeech_torch.train.loop.trainer import VocoderTrainer
+from nanospeech_torch.train.loop.trainer import Trainer, VocoderTrainer
 from nanospeech_torch.train.objectives.flow import Nanospeech
 from nanospeech_torch.train.objectives.vocoder_gan import VocoderGAN, VocoderLossConfig
 from nanospeech_torch.train.run import train
@@ -63,6 +64,37 @@ def test_every_line_has_the_figures_of_a_run(tmp_path):
         flops = profile.train_flops(run.core.transformer.config, 2, 200, 48) / 400
         peak = profile.peak_flops("cpu", "no").flops
         assert float(line["mfu"]) == pytest.approx(100 * flops * speed / peak, rel=0.3, abs=0.02)
+
+
+def test_the_last_steps_of_a_run_have_a_line_too(tmp_path):
+    first = trainer(tmp_path, log_every=4)
+    means = first.train(samples(), 2, 2, max_duration=200)  # shorter than log_every
+    (line,) = rows(tmp_path)
+    assert line["step"] == "2" and float(line["flow"]) == pytest.approx(means["flow"], abs=1e-5)
+    trainer(tmp_path, log_every=4).train(samples(), 7, 2, max_duration=200)
+    trainer(tmp_path, log_every=4).train(samples(), 8, 2, max_duration=200)
+    assert [line["step"] for line in rows(tmp_path)] == ["2", "4", "7", "8"]
+
+
+def test_what_samples_take_is_not_part_of_the_speed(tmp_path, monkeypatch):
+    class Clock:
+        """The real one, and what is added to it."""
+
+        ahead = 0.0
+
+        def monotonic(self) -> float:
+            return time.monotonic() + self.ahead
+
+    clock = Clock()
+    monkeypatch.setattr("nanospeech_torch.train.loop.log.time", clock)
+
+    def speak(run: Trainer) -> None:
+        clock.ahead += 1e6  # seconds
+
+    run = trainer(tmp_path, log=LogConfig(sample_every=1), log_every=2)
+    run.train(samples(), 2, 2, max_duration=200, on_sample=speak)
+    (line,) = rows(tmp_path)
+    assert float(line["frames_per_s"]) > 1 and float(line["seconds"]) >= 1e6
 
 
 def columns(run: Path, name: str) -> dict[int, float]:

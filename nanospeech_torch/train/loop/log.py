@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,7 @@ class Log:
         self.sums: dict[str, torch.Tensor] = {}
         self.counts: Counter = Counter()
         self.steps = self.frames = self.flops = 0
+        self.newest: tuple[torch.Tensor, float] | None = None  # norm and rate of the last step
         self.epoch: int | None = None
         self.last: dict[str, float] = {}
         self.reported: Counter = Counter(state.skipped)
@@ -129,10 +131,26 @@ class Log:
     def step(self, norm: torch.Tensor, rate: float) -> None:
         """Counts an optimiser step."""
         self.steps += 1
+        self.newest = norm, rate
         self.bar.update()
         due = self.held_out is not None and self.state.step % self.config.held_out_every == 0
         if due or self.state.step % self.options.log_every == 0:
             self.write(norm, rate, due)
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Leaves out of the speed, and of what is made of it, the time that samples take."""
+        began = time.monotonic()
+        yield
+        self.since += time.monotonic() - began
+
+    def finish(self) -> None:
+        """Writes a line of the steps since the last one; every process calls it, once a run ends.
+
+        So a run that is shorter than log_every, or was stopped between two lines, has its losses.
+        """
+        if self.steps and self.newest is not None:
+            self.write(*self.newest)
 
     def means(self) -> dict[str, float]:
         """Mean losses since the last line."""

@@ -253,10 +253,12 @@ class Trainer(Learner):
                     self.optimizer_step(batches, total_steps, log)
                     every = self.log_config.sample_every
                     if on_sample and every and self.step % every == 0:
-                        self.sample(on_sample)
+                        with log.aside():
+                            self.sample(on_sample)
                     if self.step % o.save_step == 0 and self.step < total_steps:
                         self.save(self.config.export == "all")
                         self.saved = self.step
+                log.finish()
             except KeyboardInterrupt:
                 self.say(f"stopped in the middle of step {self.step + 1}")
                 raise
