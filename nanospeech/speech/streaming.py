@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -147,7 +147,7 @@ def whole_sentences(parts: Iterable[str], language: Language | None = None) -> I
         yield held
 
 
-def is_long(text: Any) -> bool:
+def is_long(text: Any) -> TypeGuard[str]:
     """Whether a text has several portions()."""
     return isinstance(text, str) and len(text) > 2 * PORTION
 
