@@ -97,7 +97,8 @@ def apply_speed(
         allow_shapes(shapes)
     one = config.compile in GRAPHS and not sharded
     if config.compile != "off" and not one:
-        kinds = {again: compiled(f, config.compile, backend) for again, f in kinds.items()}
+        split = any(hasattr(p, "to_local") for p in blocks[0].parameters())
+        kinds = {k: compiled(f, config.compile, backend, split) for k, f in kinds.items()}
     for index, block in enumerate(blocks):
         again = bool(config.interval) and (index + 1) % config.interval == 0
         if kinds[again] is not forward:
@@ -111,14 +112,20 @@ def apply_speed(
         network.run_blocks = types.MethodType(run, network)  # type: ignore[union-attr]
 
 
-def compiled(function: Callable, mode: str, backend: str | Callable) -> Callable:
+def compiled(
+    function: Callable, mode: str, backend: str | Callable, split: bool = False
+) -> Callable:
     """A function compiled for each shape that it is called with; on the CPU once for all shapes.
 
     What a shape known in advance gains on a GPU it does not there, where most of the gain is in
     joined element-wise operations.
+
+    Args:
+        split: its weights are split over processes: torch 2.13 ends in an endless recursion where
+            it traces such a product for all shapes at once.
     """
     on_cpu = not torch.cuda.is_available()
-    options: dict[str, Any] = {"backend": backend, "dynamic": on_cpu}
+    options: dict[str, Any] = {"backend": backend, "dynamic": on_cpu and not split}
     if backend == "inductor":
         options["mode"] = None if mode == "default" else mode
         if on_cpu:  # two small graphs: a pool of processes takes longer to start than to compile
