@@ -91,8 +91,8 @@ class SpeechAnswer:
             # an end without speech.audio.done does not look complete, and browsers drop what they
             # have not read of a connection that is cut
             log.error("a speech was cut: %s", e.message)
-            told = event({"type": "error", **e.body})
-            await send({"type": "http.response.body", "body": told, "more_body": True})
+            why = event({"type": "error", **e.body})
+            await send({"type": "http.response.body", "body": why, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
     async def _chunks(self, first: Sound) -> AsyncIterator[bytes]:

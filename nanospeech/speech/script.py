@@ -121,11 +121,11 @@ def some(found: Iterator[Part], said: str = "") -> Iterator[Part]:
         InputError: there is none.
     """
     ahead = Peekable(found)
-    if not ahead.more() and is_speakable(fold(said)):
+    if ahead.more():
+        return ahead
+    if is_speakable(fold(said)):
         raise InputError(f"the model knows no character of {said[:40]!r}")
-    if not ahead.more():
-        raise InputError("there is no text to speak")
-    return ahead
+    raise InputError("there is no text to speak")
 
 
 def spoken_text(text: str | Marked) -> str:

@@ -377,10 +377,7 @@ def test_bad_arguments_end_in_one_line(tmp_path, monkeypatch, capsys):
         (["mp3", tmp_path / "empty"], "there are no recordings"),
         (["vocab"], "INPUT"),
     ]:
-        try:
-            code = main(list(map(str, argv)))
-        except SystemExit as e:
-            code = e.code
+        code = main(list(map(str, argv)))
         said = capsys.readouterr().err
         lines = said.strip().splitlines()
         assert code == 2 and len(lines) == 1 and message in lines[0], said
