@@ -3,24 +3,43 @@
     nanospeech publish my_voice --push anna/my-voice --license cc-by-4.0
     nanospeech publish my_voice --push anna/my-voice --private --language de
 
-Files of a release alone are uploaded, in one commit. The Hub's metadata (library, task, licence,
-language) is written to the beginning of README.md; what stands there already stays. A token with
-write access is taken from `hf auth login` or HF_TOKEN. The last line is one JSON document.
+Files of a release alone are uploaded, in one commit, which deletes those that the repository had of
+an earlier release and the folder has not: a voice that was removed, say. The Hub's metadata
+(library, task, licence, language) is written to the beginning of README.md; what stands there
+already stays. A token with write access is taken from `hf auth login` or HF_TOKEN. The last line is
+one JSON document.
 """
 
 from __future__ import annotations
 
 import argparse
+import glob
 import json
+import logging
 import re
+import shutil
 import sys
 from collections.abc import Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 from nanospeech.cli import Parser, command
 from nanospeech.errors import BackendError, InputError
-from nanospeech.release.folder import HUB_NAME, RELEASE_FILES, open_release
+from nanospeech.files import whole
+from nanospeech.release.folder import (
+    HUB_NAME,
+    IMITATOR,
+    RELEASE_FILES,
+    SHARDED,
+    Release,
+    load_config,
+    open_release,
+)
+from nanospeech.release.sharded import PART
+from nanospeech.release.voices import own_voices
+
+log = logging.getLogger("nanospeech")
 
 TOKENS = "https://huggingface.co/settings/tokens"
 ADVICE = {  # by HTTP status
@@ -31,6 +50,8 @@ ADVICE = {  # by HTTP status
     404: "there is no such user or repository, or the token may not see it",
     429: "the Hub asks for a pause; run the same command later",
 }
+VOICES = "voices"
+VOICE_FILES = (".txt", ".json", ".license.txt", ".safetensors")  # beside its recording
 METADATA = {"library_name": "nanospeech", "pipeline_tag": "text-to-speech"}
 LICENCE = re.compile(r"[a-z0-9][a-z0-9.-]*")
 
@@ -60,8 +81,36 @@ def metadata(old: dict[str, Any], licence: str | None, languages: Sequence[str])
     return METADATA | old | {"license": identifier, "language": spoken}
 
 
-def write_metadata(card: Path, licence: str | None, languages: Sequence[str]) -> None:
-    """Puts the Hub's metadata at the beginning of a model card.
+def licence_of(release: Release, asked: str | None) -> str | None:
+    """The licence that is asked for, else the one of config.json.
+
+    Raises:
+        InputError: these differ.
+    """
+    known = release.config.licence
+    if asked and known and asked.lower() not in (known.lower(), "other"):
+        raise InputError(
+            f"--license is {asked}, but the weights in {release.folder} are under {known}, as their"
+            " config.json says; leave it out, or change both: nanospeech convert --licence"
+        )
+    return asked or known
+
+
+def warn_of_imitator(release: Release, licence: str) -> None:
+    """Warns where the imitator's weights are under another licence than the repository's."""
+    if not release.config.imitator:
+        return
+    inner = load_config(release.folder / IMITATOR).licence
+    if inner and inner.lower() != licence.lower():
+        log.warning(
+            "the imitator's weights are under %s, not %s: its licence holds for them",
+            inner,
+            licence,
+        )
+
+
+def write_metadata(card: Path, licence: str | None, languages: Sequence[str]) -> str:
+    """Puts the Hub's metadata at the beginning of a model card; returns its licence.
 
     Raises:
         InputError: there is no card, it cannot be read, or no licence is known.
@@ -74,12 +123,42 @@ def write_metadata(card: Path, licence: str | None, languages: Sequence[str]) ->
         old = metadata_load(card) or {}
     except ValueError as e:
         raise InputError(f"the metadata at the beginning of {card} is not YAML: {e}") from e
-    if (new := metadata(old, licence, languages)) != old:
-        metadata_save(card, new)
+    new = metadata(old, licence, languages)
+    if new != old:
+        with whole(card) as part:  # a card of the Hub's cache is a link to a file of others too
+            shutil.copyfile(card, part)
+            metadata_save(part, new)
+    return str(new["license"])
+
+
+def release_files(folder: Path) -> list[str]:
+    """Paths within a folder of its release's files: no other, and none that is hidden."""
+    voices = [
+        f"{VOICES}/{name}"
+        for recording in own_voices(folder).values()
+        for name in (recording.name, *(recording.stem + end for end in VOICE_FILES))
+    ]
+    plain = [p for p in RELEASE_FILES if p not in (*SHARDED, f"{VOICES}/*")]
+    weights = [p.removesuffix(".safetensors") for p in plain if p.endswith(".safetensors")]
+    found = []
+    for file in sorted(p for p in folder.rglob("*") if p.is_file()):
+        path = file.relative_to(folder).as_posix()
+        whose = PART.sub("", path).removesuffix(".safetensors.index.json")
+        if any(part.startswith(".") for part in path.split("/")):
+            continue
+        if (
+            path in voices
+            or (whose != path and whose in weights)
+            or any(fnmatch(path, pattern) for pattern in (*plain, "LICENSE*"))
+        ):
+            found.append(path)
+    return found
 
 
 def push(folder: Path, repo: str, private: bool | None = None, message: str | None = None) -> str:
     """Uploads a release in one commit, making the repository if it is not there.
+
+    The repository then has the folder's release: files of an earlier one are deleted.
 
     Args:
         folder: release folder; other files in it stay here.
@@ -109,7 +188,8 @@ def push(folder: Path, repo: str, private: bool | None = None, message: str | No
         commit = api.upload_folder(
             repo_id=repo,
             folder_path=folder,
-            allow_patterns=[*RELEASE_FILES, "README.md", "LICENSE*"],
+            allow_patterns=[glob.escape(path) for path in release_files(folder)],
+            delete_patterns=list(RELEASE_FILES),
             commit_message=message or f"Upload {folder.resolve().name} by nanospeech",
         )
     except HfHubHTTPError as e:
@@ -149,8 +229,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise InputError(f"--push {args.push!r} should be USER/REPO")
     if not args.folder.is_dir():
         raise InputError(f"there is no folder {args.folder}; nanospeech convert makes a release")
-    folder = open_release(args.folder).folder
-    write_metadata(folder / "README.md", args.license, args.language)
+    release = open_release(args.folder)
+    folder = release.folder
+    licence = licence_of(release, args.license)
+    warn_of_imitator(release, write_metadata(folder / "README.md", licence, args.language))
     address = push(folder, args.push, args.private, args.message)
     print(f"nanospeech speak --model {args.push} speaks with it")
     print(json.dumps({"repository": args.push, "commit": address}))

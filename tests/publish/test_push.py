@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ import pytest
 import yaml
 
 from nanospeech.errors import InputError
-from nanospeech.publish.push import metadata
+from nanospeech.publish.push import metadata, release_files, write_metadata
+from nanospeech.release.folder import load_config
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "hf_secretsecretsecret"
@@ -68,6 +70,12 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def do_GET(self) -> None:
+        if "/tree/main" in self.path and self.server.status == 200:
+            files = [
+                {"type": "file", "path": name, "size": len(data), "oid": "0" * 40}
+                for name, data in self.server.files.items()
+            ]
+            return self.answer(files)
         self.answer({"error": "not here"}, 404 if self.server.status == 200 else self.server.status)
 
     def do_PUT(self) -> None:
@@ -107,6 +115,8 @@ class Handler(BaseHTTPRequestHandler):
                     hub.files[value["path"]] = base64.b64decode(value["content"])
                 elif line["key"] == "lfsFile":
                     hub.files[value["path"]] = hub.stored[value["oid"]]
+                elif line["key"] == "deletedFile":
+                    del hub.files[value["path"]]
             commit = f"{hub.address}/anna/my-voice/commit/1"
             return self.answer({"commitUrl": commit, "commitOid": "1" * 40})
         return self.answer({"error": path}, 404)
@@ -120,7 +130,22 @@ def folder(tiny_release, tmp_path) -> Path:
     (folder / "README.md").write_text("# my voice\n\nSpeaks.\n", encoding="utf-8")
     (folder / "notes.txt").write_text("private")
     (folder / ".env").write_text(TOKEN)
+    (folder / "takes-of-anna.safetensors").write_text("private")
+    raw = folder / "voices" / "raw"
+    raw.mkdir()
+    for file in (raw / "anna.wav", folder / "voices/.anna.txt", folder / "voices/consent.pdf"):
+        file.write_text("private")
     return folder
+
+
+PRIVATE = {
+    "notes.txt",
+    ".env",
+    "takes-of-anna.safetensors",
+    "voices/raw/anna.wav",
+    "voices/.anna.txt",
+    "voices/consent.pdf",
+}
 
 
 def push(folder: Path, hub: Hub, *flags: str, token: str | None = TOKEN):
@@ -148,7 +173,7 @@ def test_a_release_is_uploaded_with_the_hubs_metadata_and_nothing_else(folder):
     assert (made["organization"], made["name"]) == ("anna", "my-voice")
     assert made.get("visibility") == "private" or made.get("private") is True
     here = {p.relative_to(folder).as_posix(): p for p in folder.rglob("*") if p.is_file()}
-    assert hub.files.keys() == here.keys() - {"notes.txt", ".env"}
+    assert hub.files.keys() == here.keys() - PRIVATE
     for name, data in hub.files.items():
         assert data == here[name].read_bytes(), name
     assert hashlib.sha256(here["model.safetensors"].read_bytes()).hexdigest() in hub.stored
@@ -178,6 +203,45 @@ def test_what_stops_it_says_what_to_do(folder, status, token, flags, said):
     assert done.returncode == 2 and not hub.files
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1, done.stderr
     assert said in done.stderr
+
+
+def test_what_a_folder_has_no_more_is_gone_from_the_repository_and_other_files_stay(folder):
+    hub = Hub()
+    hub.files = dict.fromkeys(("student.safetensors", "voices/anna.wav", "demo.html"), b"old")
+    hub.files |= dict.fromkeys(("model-00001-of-00002.safetensors", "LICENSE"), b"old")
+    assert push(folder, hub, "--license", "mit").returncode == 0
+    assert {"demo.html", "LICENSE", "model.safetensors"} <= hub.files.keys()
+    gone = {"voices/anna.wav", "student.safetensors", "model-00001-of-00002.safetensors"}
+    assert not gone & hub.files.keys()
+
+
+def test_weights_in_several_files_are_uploaded_with_their_index(tmp_path):
+    names = ["config.json", "model.safetensors.index.json", "imitator/student.safetensors"]
+    names += ["model-00001-of-00002.safetensors", "imitator/model-00001-of-00001.safetensors"]
+    others = ["other-00001-of-00002.safetensors", "voices/anna.wav", "optimizer.safetensors"]
+    for name in (*names, *others):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert sorted(release_files(tmp_path)) == sorted(names)
+
+
+def test_a_licence_that_the_weights_are_not_under_is_refused(folder):
+    config = load_config(folder)
+    replace(config, licence="cc-by-nc-4.0").save(folder / "config.json")
+    hub = Hub()
+    done = push(folder, hub, "--license", "mit")
+    assert done.returncode == 2 and not hub.files
+    assert "are under cc-by-nc-4.0, as their config.json says" in done.stderr
+    assert push(folder, hub).returncode == 0
+    assert b"license: cc-by-nc-4.0" in hub.files["README.md"]
+
+
+def test_a_card_in_the_hubs_cache_is_not_written_through(tmp_path):
+    blob, card = tmp_path / "blob", tmp_path / "README.md"
+    blob.write_text("# theirs\n")
+    card.symlink_to(blob)
+    assert write_metadata(card, "mit", []) == "mit"
+    assert blob.read_text() == "# theirs\n" and "license: mit" in card.read_text()
 
 
 def test_what_a_card_says_already_stays():
