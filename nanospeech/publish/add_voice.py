@@ -53,8 +53,8 @@ def add_voice(
     voice = find_voice(name, tuned.folder)
     if voice.audio.parent != tuned.folder / "voices":
         raise InputError(f"{tuned.folder} has no voice {name!r} of its own")
-    folder = base.folder / "voices"
-    old = list(folder.glob(f"{name}.*"))
+    name, folder = voice.name, base.folder / "voices"  # the name as its files have it
+    old = [f for f in folder.glob("*") if f.name.casefold().startswith(f"{name}.".casefold())]
     if old and not overwrite:
         raise InputError(f"{base.folder} has a voice {name!r}; pass --overwrite to replace it")
     # a voice of the finetuned model may have weights of its own, too
@@ -69,9 +69,10 @@ def add_voice(
     if total:
         write_whole(change, path)
     files = [f for f in voice.audio.parent.glob(f"{name}.*") if f.suffix != path.suffix]
-    written = [path] * bool(total) + [Path(shutil.copy(file, folder)) for file in files]
-    for file in set(old) - set(written):
-        file.unlink()
+    written = [path] * bool(total) + [copied(file, folder) for file in files]
+    for file in old:  # of a name in other letters, which may be the same files
+        if file.exists() and not any(file.samefile(new) for new in written):
+            file.unlink()
     if not total:
         return {"megabytes": 0.0, "kept": 1.0}
     kept = added(before, change, path)
@@ -79,12 +80,21 @@ def add_voice(
     return {"megabytes": path.stat().st_size / 1e6, "kept": 1 - lost / total}
 
 
+def copied(file: Path, folder: Path) -> Path:
+    """A copy of a file in a folder; a link of that name, as the Hub's cache has, is replaced."""
+    with whole(folder / file.name) as part:
+        shutil.copyfile(file, part)
+    return folder / file.name
+
+
 def forget(release: Release, name: str) -> None:
     """Takes a voice from those of a folder's student, which has not learnt the one to come."""
     student = release.config.student
-    if student is None or name not in student.voices:
+    if student is None:
         return
-    left = tuple(voice for voice in student.voices if voice != name)
+    left = tuple(voice for voice in student.voices if voice.casefold() != name.casefold())
+    if len(left) == len(student.voices):
+        return
     fewer = dataclasses.replace(student, voices=left) if left else None
     with whole(release.folder / CONFIG) as part:
         dataclasses.replace(release.config, student=fewer).save(part)
@@ -116,7 +126,8 @@ def main(argv: list[str] | None = None) -> int:
         args.overwrite,
     )
     print(f"{args.folder} has the voices {', '.join(list_voices(args.folder))}")
-    print(json.dumps({"voice": args.voice, **{k: round(v, 4) for k, v in figures.items()}}))
+    voice = find_voice(args.voice, args.tuned).name
+    print(json.dumps({"voice": voice, **{k: round(v, 4) for k, v in figures.items()}}))
     return 0
 
 

@@ -357,6 +357,25 @@ def test_a_finetuned_model_becomes_a_voice_of_its_base(tiny_aligned, two_voices,
     assert (folder / "voices" / "anna.safetensors").read_bytes() == before
 
 
+def test_a_voice_is_one_whatever_letters_it_is_asked_for_in(two_voices, tmp_path, capsys):
+    both, _ = two_voices
+    folder = tmp_path / "folder"
+    shutil.copytree(both, folder)
+    blob, words = tmp_path / "blob", folder / "voices" / "Other.txt"
+    blob.write_text("theirs")
+    for file in (folder / "voices").glob("other.*"):
+        file.rename(file.with_name(f"O{file.name[1:]}"))
+    words.unlink()
+    words.symlink_to(blob)  # as in the Hub's cache
+    command = [str(both), str(folder), "--voice", "OTHER", "--megabytes", "0.25"]
+    assert add_voice.main(command) == 2
+    assert "has a voice 'other'" in capsys.readouterr().err
+    assert add_voice.main([*command, "--overwrite"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["voice"] == "other"
+    here, there = ({f.name for f in (at / "voices").iterdir()} for at in (folder, both))
+    assert here == there and blob.read_text() == "theirs"
+
+
 def test_a_voices_weights_go_with_it_and_one_without_gets_none(two_voices, tmp_path, capsys):
     both, _ = two_voices
     folder = tmp_path / "other"
