@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from torch import Tensor
 
 from nanospeech.config import ModelConfig
-from nanospeech.release.sharded import files_of
-from nanospeech.release.tensors import FLOATS, opened
+from nanospeech.release.card_facts import HEAD, network_rows, readers, stored_as, table_row
+from nanospeech.release.folder import IMITATOR
 
 from .lazy import numbers
 from .licence import is_commercial
-from .writer import ENCODER, file_of
+from .writer import ENCODER, PARTS, file_of
 
 
 def card_rows(
@@ -22,52 +21,71 @@ def card_rows(
 ) -> list[str]:
     """Rows of the table of files, one for each part."""
     return [
-        f"| {file_of(part)} | {numbers(tensors):,} | {stored_as(config, part, dtype)} |"
+        table_row(file_of(part), numbers(tensors), stored_as(config, part, floats_of(part, dtype)))
         for part, tensors in parts.items()
     ]
 
 
-def stored_as(config: ModelConfig, part: str, dtype: str) -> str:
-    """How a part's weights are stored: "float16", or "3 to 8 bits, float16"."""
-    if part in ENCODER:
-        return "float32"
-    bits = sorted(getattr(config.quantization, part, {}).values())  # none of a codec's
-    if not bits:
-        return dtype
-    span = f"{bits[0]} to {bits[-1]}" if bits[0] < bits[-1] else f"{bits[0]}"
-    return f"{span} bits, {dtype}"
+def floats_of(part: str, dtype: str) -> str:
+    """The type of a part's floats: a text encoder keeps its own."""
+    return "float32" if part in ENCODER else dtype
 
 
-def float_types(path: Path) -> str:
-    """Types of the floats in a safetensors file, or in its shards: "float16"."""
-    kinds = set()
-    for file in files_of(path):
-        with opened(file) as f:
-            names = list(f.keys())
-            kinds |= {f.get_slice(name).get_dtype() for name in names}
-    return ", ".join(sorted(FLOATS[kind] for kind in kinds & FLOATS.keys()))
+NOTE = "Changed by `nanospeech convert`: "
+NOTE_END = ". Words and figures below tell of the model before."
 
 
-def renewed_card(card: str, rows: Iterable[str], licence: str | None = None) -> str:
+def renewed_card(
+    card: str,
+    rows: Iterable[str],
+    licence: str | None = None,
+    names: tuple[str, str] | None = None,
+    changes: Iterable[str] = (),
+) -> str:
     """A release's model card with other rows in its table of files.
 
     Args:
         card: Markdown.
-        rows: of card_rows; each takes the place of its file's row, or follows the one before.
+        rows: of card_rows; each takes the place of its file's row, or follows the one before. Rows
+            of weights that are not among them go.
         licence: takes the place of the one that the card states.
+        names: of the model before and now, for a card whose title is its name.
+        changes: what was changed of the model, for a note below the title.
     """
     if licence:
         card = relicensed(card, licence)
-    last = ""
+    if names is not None:
+        card = re.sub(
+            rf"^# {re.escape(names[0])}$", lambda _: f"# {names[1]}", card, count=1, flags=re.M
+        )
+    card = noted(card, changes)
+    last, files = "", set()
     for row in rows:
+        files.add(row.split("|")[1].strip())
         file = re.escape(row.split("|")[1])
         old = rf"^\|{file}\|.*$"
-        if re.search(old, card, re.M):
-            card = re.sub(old, lambda _, row=row: row, card, flags=re.M)
+        if found := re.search(old, card, re.M):
+            cells = found[0].count("|") - row.count("|")  # of a table with more columns
+            card = card.replace(found[0], row + " |" * cells, 1)
         elif last:  # a part that is new
             card = re.sub(last, lambda m, row=row: f"{m[0]}\n{row}", card, flags=re.M)
         last = old
+    for file in {*PARTS.values(), *(f"{IMITATOR}/{name}" for name in PARTS.values())} - files:
+        card = re.sub(rf"^\| {re.escape(file)} \|.*\n", "", card, flags=re.M)
     return card
+
+
+def noted(card: str, changes: Iterable[str]) -> str:
+    """A card that says below its title what was changed, now and in conversions before."""
+    there = re.search(rf"^{re.escape(NOTE)}(.*){re.escape(NOTE_END)}$", card, re.M)
+    before = there[1].split(", ") if there else []
+    all_changes = dict.fromkeys([*before, *changes])
+    if not all_changes:
+        return card
+    line = f"{NOTE}{', '.join(all_changes)}{NOTE_END}"
+    if there:
+        return card.replace(there[0], line, 1)
+    return re.sub(r"^# .*$", lambda title: f"{title[0]}\n\n{line}", card, count=1, flags=re.M)
 
 
 def relicensed(card: str, licence: str) -> str:
@@ -102,40 +120,21 @@ def model_card(
     rows = [*card_rows(config, parts, dtype), *more]
     front = f"---\nlicense: {config.licence}\n---\n\n" if config.licence else ""
     trained = f", {step:,} optimiser steps" if step else ""
-    readers = "PyTorch, MLX\nand ONNX Runtime" if config.echo is None else "PyTorch\nand MLX"
     return f"""{front}# {config.name}
 
-A nanospeech text-to-speech model{trained}. {readers} read the same files.
+A nanospeech text-to-speech model{trained}. {readers(config)} read the same files.
 
 ```sh
 nanospeech speak --model . --text "Hello there." --output hello.wav
 ```
 
-| file | parameters | stored as |
+| {" | ".join(HEAD)} |
 |---|---|---|
 {chr(10).join(rows)}
 
 {network_rows(config)}
 {licence_section(config.licence)}
 {extra}"""
-
-
-def network_rows(config: ModelConfig) -> str:
-    """What the network is, what it reads and what it speaks."""
-    a, d, e = config.audio, config.dit, config.echo
-    if e is not None:
-        other = config.text_encoder
-        text = f"{e.text_vocab} ids" if other is None else f"states of a {other.kind} encoder"
-        if e.text_tags:
-            text += f", and the tags {', '.join(e.text_tags)}"
-        return f"""- Speech: EchoDiT, {e.depth} blocks of width {e.dim}, {e.heads} heads.
-- Text: {text} ({config.tokenizer}).
-- Audio: {a.sample_rate} Hz, latents of {e.latent_dim}, hop {a.hop_length}."""
-    return f"""- Speech: DiT, {d.depth} blocks of width {d.dim}, {d.heads} heads,
-  {d.patch_size} mel frame(s) a patch, text upsampling "{d.text_upsampling}".
-- Text: {d.text_num_embeds} {config.tokenizer} (vocab.txt).
-- Audio: {a.sample_rate} Hz, {a.n_mels} mel bands, hop
-  {a.hop_length}."""
 
 
 def licence_section(licence: str | None) -> str:

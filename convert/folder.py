@@ -6,7 +6,6 @@ import dataclasses
 import json
 import shutil
 from collections.abc import Sequence
-from math import prod
 from pathlib import Path
 
 import torch
@@ -15,19 +14,19 @@ from nanospeech.config import ModelConfig
 from nanospeech.errors import InputError
 from nanospeech.files import merged_folder
 from nanospeech.release import sharded
+from nanospeech.release.card_facts import imitator_rows
 from nanospeech.release.folder import (
     CONFIG,
     IMITATOR,
-    MODEL,
     PIECES,
     STUDENT,
     VOCAB,
     VOCODER,
-    open_release,
+    load_config,
 )
 from nanospeech.release.tensors import read_tensors
 
-from .card import card_rows, float_types, model_card, renewed_card, stored_as
+from .card import card_rows, model_card, renewed_card
 from .model import Model, apart
 from .options import ConvertOptions
 from .writer import PARTS, write_release
@@ -78,7 +77,7 @@ def fill(read: Model, folder: Path, o: ConvertOptions) -> None:
         spoken = None if o.default_voice is not None else read.config.default_voice
         one = () if spoken is None else (spoken,)
         copy_voices(read.like, folder, read.voices or one, bool(read.voices))
-    card = card_of(read, read.config, dtype, o.card)
+    card = card_of(read, read.config, dtype, o)
     (folder / "README.md").write_text(card, encoding="utf-8")
 
 
@@ -142,26 +141,42 @@ def copy_voices(source: Path, folder: Path, taught: Sequence[str], weights: bool
             shutil.copy(file, folder / "voices")
 
 
-def card_of(read: Model, config: ModelConfig, dtype: str, extra: str | Path | None) -> str:
+def card_of(read: Model, config: ModelConfig, dtype: str, o: ConvertOptions) -> str:
     """The model card: a release's own with its table renewed, or a new one."""
-    if extra is None and (own := read.file("README.md")):
-        rows = [*card_rows(config, read.parts, dtype), *imitator_rows(read.imitator)]
-        return renewed_card(own.read_text(encoding="utf-8"), rows, config.licence)
-    more = Path(extra).read_text(encoding="utf-8") if extra else ""
-    return model_card(config, read.parts, dtype, read.step, more, imitator_rows(read.imitator))
+    imitates = [] if read.imitator is None else imitator_rows(read.imitator)
+    if o.card is None and read.folder is not None and (own := read.file("README.md")):
+        before = load_config(read.folder)
+        rows = [*card_rows(config, read.parts, dtype), *imitates]
+        names = before.name, config.name
+        card = own.read_text(encoding="utf-8")
+        return renewed_card(card, rows, config.licence, names, changes(before, config, o))
+    more = Path(o.card).read_text(encoding="utf-8") if o.card else ""
+    return model_card(config, read.parts, dtype, read.step, more, imitates)
 
 
-def imitator_rows(folder: Path | None) -> list[str]:
-    """The card's rows of an imitator, its student and its vocoder, and its licence if known."""
-    if folder is None:
-        return []
-    own, rows = open_release(folder), []
-    files = {"model": MODEL}
-    files |= {"student": STUDENT} if own.config.student is not None else {}
-    files |= {"vocoder": VOCODER} if (folder / VOCODER).is_file() else {}
-    for part, file in files.items():
-        count = sum(prod(shape) for shape in own.shapes(file).values())
-        about = [stored_as(own.config, part, float_types(own.folder / file))]
-        about += [f"licence {own.config.licence}"] if own.config.licence else []
-        rows.append(f"| {IMITATOR}/{file} | {count:,} | {', '.join(about)} |")
-    return rows
+SETTINGS = (
+    "temperature",
+    "cfg_strength",
+    "cfg_rescale",
+    "leading_pause",
+    "prompt_codec",
+    "smooth",
+    "sharpen",
+)
+
+
+def changes(before: ModelConfig, config: ModelConfig, o: ConvertOptions) -> list[str]:
+    """In a few words each, what of a release's sound, size or speed the options change."""
+    found = []
+    if o.quantize is not None:
+        found.append(f"weights in {o.quantize} bits")
+    if o.average is not None:
+        found.append("the mean with another model's weights")
+    for name in o.chosen("duration", "vocoder", "codec", "imitator", "student"):
+        what = "duration model" if name == "duration" else name
+        found.append(f"{'another' if getattr(before, name) else 'a new'} {what}")
+    if o.voices is not None:
+        found.append("other voices")
+    if before.student is not None and config.student is None:
+        found.append("no student")
+    return found + [f"{name} {value}" for name, value in o.chosen(*SETTINGS).items()]

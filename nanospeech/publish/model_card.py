@@ -10,7 +10,9 @@ MODEL        release folder; sizes, voices and their licences are read off its f
 --evaluation folders of nanospeech evaluate: the tables, and how they were measured
 --notes      Markdown that goes below: what only a person can say
 
-Every figure comes from one of these files; without a file its section is left out.
+Every figure comes from one of these files; without a file its section is left out. The data,
+licences and attributions of the card that is there stay where neither --data nor --vocoder-data
+name others.
 """
 
 from __future__ import annotations
@@ -20,26 +22,29 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from math import prod
 from pathlib import Path
 from typing import Any
 
 from nanospeech.cli import Parser, command
 from nanospeech.config import ModelConfig
 from nanospeech.errors import InputError, reason
+from nanospeech.files import whole
 from nanospeech.measure.machine import clock
 from nanospeech.prepare.choose_prompts import ATTRIBUTIONS, read_attributions
-from nanospeech.release.folder import IMITATOR
+from nanospeech.release.card_facts import HEAD, file_rows, network_rows, readers
+from nanospeech.release.folder import Release, open_release
 from nanospeech.release.voices import SUFFIXES
 
 PRECISIONS = {"bf16": "bfloat16", "fp16": "float16"}
+DATA = "Data, licences, attributions"
+FIGURES = """ The figures above were made by other models (a speech recogniser,
+a speaker encoder, a quality estimator) and not by a panel of listeners."""
 LIMITS = """## Limits and intended use
 
 Made for reading text aloud on one's own machine, and as an example to train from. It speaks as the
 recordings that it learned from do: read-aloud speech, in their language, style and sound. It may
 drop, repeat or mispronounce words, rare names and abbreviations above all, so what matters should
-be listened to before it is used. The figures above were made by other models (a speech recogniser,
-a speaker encoder, a quality estimator) and not by a panel of listeners.
+be listened to before it is used.{figures}
 
 ## Consent
 
@@ -71,30 +76,17 @@ def grid(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def tensors(path: Path) -> tuple[int, str]:
-    """Parameters and kinds of numbers of a .safetensors file, by its header.
-
-    Raises:
-        InputError: it is no such file.
-    """
-    try:
-        with path.open("rb") as f:
-            size = int.from_bytes(f.read(8), "little")
-            if size > 100_000_000:
-                raise ValueError(f"a header of {size} bytes")
-            header = json.loads(f.read(size))
-        header.pop("__metadata__", None)
-        count = sum(prod(t["shape"]) for t in header.values())
-        return count, ", ".join(sorted({t["dtype"] for t in header.values()}))
-    except (OSError, ValueError, KeyError, TypeError) as e:
-        raise InputError(f"cannot read {path} as safetensors: {reason(e)}") from e
-
-
 def metadata(old: str, config: ModelConfig) -> str:
     """The Hub's metadata that the old card has; else the weights' licence, where it is known."""
     if there := re.match(r"---\n.*?\n---\n", old, re.S):
         return there.group()
     return f"---\nlicense: {config.licence}\n---\n" if config.licence else ""
+
+
+def section(old: str, title: str) -> str:
+    """A section of the old card, whole: attributions that a licence asks for are not lost."""
+    there = re.search(rf"^## {re.escape(title)}\n.*?(?=^## |\Z)", old, re.M | re.S)
+    return there[0].rstrip() + "\n" if there else ""
 
 
 def licence(old: str, config: ModelConfig) -> str:
@@ -106,30 +98,25 @@ def licence(old: str, config: ModelConfig) -> str:
     return f"## Licence\n\nThe weights are published under {config.licence}.\n"
 
 
-def about(folder: Path, config: ModelConfig) -> str:
-    """What the model is: its files and sizes."""
-    rows = []
-    for path in sorted([*folder.glob("*.safetensors"), *folder.glob(f"{IMITATOR}/*.safetensors")]):
-        count, kinds = tensors(path)
-        name, megabytes = str(path.relative_to(folder)), path.stat().st_size / 1e6
-        rows.append((name, f"{count:,}", kinds, f"{megabytes:.1f} MB"))
+def about(release: Release) -> str:
+    """What the model is: its files, their parameters and the size of all."""
+    folder, config = release.folder, release.config
     size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) / 1e6
-    d, audio = config.dit, config.audio
+    rows = "\n".join(file_rows(release))
     return f"""# {config.name}
 
-A nanospeech text-to-speech model, {size:.1f} MB with its voices. PyTorch, MLX and ONNX
-Runtime read the same files.
+A nanospeech text-to-speech model, {size:.1f} MB with its voices.
+{readers(config)} read the same files.
 
 ```sh
 nanospeech speak --model . --text "Hello there." --output hello.wav
 ```
 
-{grid(("file", "parameters", "numbers", "size"), rows)}
+| {" | ".join(HEAD)} |
+|---|---|---|
+{rows}
 
-- Speech: a diffusion transformer trained by flow matching, {d.depth} blocks of width {d.dim},
-  {d.heads} heads, {d.patch_size} mel frame(s) a patch, text upsampling "{d.text_upsampling}".
-- Text: {d.text_num_embeds} {config.tokenizer} (vocab.txt).
-- Audio: {audio.sample_rate} Hz, {audio.n_mels} mel bands, hop {audio.hop_length}.
+{network_rows(config)}
 """
 
 
@@ -184,7 +171,7 @@ def data(paths: Sequence[Path], vocoder: Sequence[str], known: dict[str, dict[st
         f"out.{copies}\n\n{grid(head, rows)}\n\n"
     )
     table = grid(("source", "used for", "attribution", "licence"), credit)
-    return f"## Data, licences, attributions\n\n{total if rows else ''}{table}\n"
+    return f"## {DATA}\n\n{total if rows else ''}{table}\n"
 
 
 def sources_of(paths: Sequence[Path]) -> list[str]:
@@ -276,21 +263,25 @@ def evaluation(folders: Sequence[Path]) -> str:
 
 def card(args: argparse.Namespace) -> str:
     """The whole card."""
-    config = ModelConfig.load(args.model / "config.json")
+    if not args.model.is_dir():
+        raise InputError(f"there is no folder {args.model}; nanospeech convert makes a release")
+    release = open_release(args.model)
+    config = release.config
     notes = args.notes.read_text(encoding="utf-8").strip() + "\n" if args.notes else ""
     known = read_attributions(args.attributions)
     there = args.model / "README.md"
     old = there.read_text(encoding="utf-8") if there.is_file() else ""
     parts = [
         metadata(old, config),
-        about(args.model, config),
+        about(release),
         notes,
         voices(args.model, config),
         evaluation(args.evaluation),
         training(args.run, args.record),
-        data(args.data, [*args.vocoder_sources, *sources_of(args.vocoder_data)], known),
+        data(args.data, [*args.vocoder_sources, *sources_of(args.vocoder_data)], known)
+        or section(old, DATA),
         licence(old, config),
-        LIMITS,
+        LIMITS.format(figures=FIGURES if args.evaluation else ""),
     ]
     return "\n".join(part for part in parts if part)
 
@@ -319,7 +310,8 @@ def main(argv: list[str] | None = None) -> int:
         text = card(args)
     except (KeyError, TypeError) as e:
         raise InputError(f"one of the files is of another kind or version: {e!r}") from e
-    (args.model / "README.md").write_text(text, encoding="utf-8")
+    with whole(args.model / "README.md") as part:
+        part.write_text(text, encoding="utf-8")
     print(f"wrote {args.model / 'README.md'}")
     return 0
 

@@ -1,0 +1,92 @@
+"""A model card says what the folder's files are, and what others are owed for them."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nanospeech.publish.model_card import main as model_card
+from nanospeech.release.folder import DEFAULT, load_config
+from tests.conftest import needs
+
+OWED = "## Data, licences, attributions\n\nRead by Anna, CC BY 4.0.\n\n| a | b |\n|---|---|\n"
+
+
+@pytest.fixture
+def shipped(tmp_path) -> Path:
+    """The model that ships, whose weights are packed."""
+    return Path(shutil.copytree(DEFAULT, tmp_path / "model"))
+
+
+def card(folder: Path, *flags: str) -> str:
+    assert model_card([str(folder), *flags]) == 0
+    return (folder / "README.md").read_text(encoding="utf-8")
+
+
+def rows(text: str) -> set[str]:
+    """The rows of the table of files."""
+    return {line for line in text.splitlines() if ".safetensors |" in line}
+
+
+def test_packed_weights_are_counted_as_the_parameters_that_they_are(shipped):
+    by_convert = rows((shipped / "README.md").read_text(encoding="utf-8"))
+    assert rows(card(shipped)) == by_convert and "10,374,617" in "".join(by_convert)
+
+
+def test_attributions_stay_until_others_are_given(shipped):
+    (shipped / "README.md").write_text(f"# mine\n\n{OWED}\n## Limits\n\nNone.\n")
+    text = card(shipped)
+    assert OWED in text and "None." not in text and text.count("\n## Data") == 1
+    again = card(shipped, "--vocoder-sources", "callie")
+    assert "Read by Anna" not in again and "FreeSWITCH" in again
+
+
+def test_no_figures_are_spoken_of_where_there_are_none(shipped):
+    assert "figures above" not in card(shipped)
+
+
+def test_a_folder_that_is_none_is_told(tmp_path, capsys):
+    assert model_card([str(tmp_path / "nothing")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+
+
+# of conversions
+
+
+def converted(source: Path, output: Path, **options) -> str:
+    needs("torch")
+    from convert import convert
+
+    convert(source, output, **options)
+    return (output / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_conversion_has_its_own_name_and_says_what_was_changed(tiny_release, tmp_path):
+    first = converted(tiny_release, tmp_path / "first")
+    assert "Changed by" not in first
+    few = converted(tmp_path / "first", tmp_path / "few", name="few", quantize=8)
+    assert few.startswith("# few\n\nChanged by `nanospeech convert`: weights in 8 bits. ")
+    more = converted(tmp_path / "few", tmp_path / "more", temperature=0.5, vocoder=DEFAULT)
+    assert more.count("Changed by") == 1
+    assert "weights in 8 bits, another vocoder, temperature 0.5. Words and figures" in more
+
+
+def test_weights_that_are_left_out_are_no_longer_in_the_table(shipped, tmp_path):
+    config = load_config(shipped)
+    text = converted(shipped, tmp_path / "cold", temperature=config.temperature + 0.1)
+    assert not (tmp_path / "cold" / "student.safetensors").exists()
+    assert "| student.safetensors" not in text and "| imitator/student.safetensors" in text
+    assert "no student, temperature 0.5" in text
+    replace(config, imitator=False).save(shipped / "config.json")
+    assert "imitator/" not in "".join(rows(converted(shipped, tmp_path / "alone")))
+
+
+def test_rows_fit_a_table_of_more_columns(tiny_release, tmp_path):
+    folder = Path(shutil.copytree(tiny_release, tmp_path / "folder"))
+    wide = "# tiny\n\n| file | n | kind | size |\n|---|---|---|---|\n"
+    (folder / "README.md").write_text(wide + "| model.safetensors | 1 | F16 | 9 MB |\n")
+    found = rows(converted(folder, tmp_path / "new"))
+    assert {row.count("|") for row in found if "model.safetensors" in row} == {5}
