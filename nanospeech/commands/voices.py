@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 from collections.abc import Sequence
 from datetime import date
@@ -117,11 +118,15 @@ def list_them(folder: Path) -> None:
     own = own_voices(folder)
     voices = dict(sorted((own or shipped_voices()).items()))
     facts = {name: load_facts(path) for name, path in voices.items()}
-    print("\n".join(table(facts)))
-    if yours := dict(sorted(user_voices().items())):
-        named = {f"{USER}{n}" if n in voices else n: load_facts(p) for n, p in yours.items()}
-        print("\n" + "\n".join(["added by you:", *table(named)[1:]]))
-        facts, voices = {**facts, **named}, {**voices, **yours}
+    if not own:  # what was measured with another model
+        facts = {name: dataclasses.replace(f, wer=None) for name, f in facts.items()}
+    yours, count = dict(sorted(user_voices().items())), len(facts)
+    facts |= {f"{USER}{n}" if n in voices else n: load_facts(p) for n, p in yours.items()}
+    lines = table(facts)  # one, so that the columns of both parts have the same heads
+    print("\n".join(lines[: count + 1]))
+    if yours:
+        print("\n" + "\n".join(["added by you:", *lines[count + 1 :]]))
+        voices = {**voices, **yours}
     if not own and voices:
         print(f"{folder} has no voices of its own: it takes the recordings of those that ship")
     if preferred := load_config(folder).default_voice:
@@ -139,23 +144,25 @@ def show_one(name: str, folder: Path) -> None:
     Raises:
         InputError: there is no such voice.
     """
-    from nanospeech.release.voice_facts import load_facts
+    from nanospeech.release.folder import load_config
+    from nanospeech.release.voice_facts import load_facts, one_line, printable
     from nanospeech.release.voices import find_voice
 
     voice = find_voice(name, folder)
     facts = load_facts(voice.audio)
     licence = voice.audio.with_name(f"{voice.audio.stem}.license.txt")
+    imitated = voice.is_recording and load_config(folder).imitator
     lines = {
         "name": voice.name,
-        "words": voice.text,
+        "words": one_line(voice.text),
         "sample": voice.audio,
         "sex": facts.sex,
         "accent": facts.accent,
         "origin": facts.origin,
         "bandwidth": facts.bandwidth and f"{facts.bandwidth:,.0f} Hz{', narrow' * facts.is_narrow}",
-        "WER": facts.wer is not None and f"{facts.wer:g} %",
-        "weights": voice.weights or "the model's",
-        "licence": licence.read_text(encoding="utf-8").strip()
+        "WER": facts.wer is not None and voice.is_own and f"{facts.wer:g} %",
+        "weights": voice.weights or ("the imitator's" if imitated else "the model's"),
+        "licence": printable(licence.read_text(encoding="utf-8", errors="replace"))
         if licence.is_file()
         else facts.licence,
     }

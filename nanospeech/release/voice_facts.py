@@ -90,6 +90,11 @@ def one_line(text: str) -> str:
     return "".join(c for c in " ".join(text.split()) if c.isprintable())
 
 
+def printable(text: str) -> str:
+    """The lines of a file for a terminal, without signs that control one."""
+    return "\n".join(map(one_line, text.strip().splitlines()))
+
+
 def table(voices: Mapping[str, VoiceFacts]) -> list[str]:
     """Lines of a table of voices by name, its head first; narrow recordings have an asterisk."""
     rows = [("voice", "sex", "accent", "origin", "licence", "bandwidth", "WER")]

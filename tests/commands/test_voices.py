@@ -70,6 +70,37 @@ def test_a_recording_is_kept_listed_shown_and_removed(anna, user_data, capsys):
     assert "you have no voice 'anna'" in capsys.readouterr().err
 
 
+def test_a_users_voices_are_below_the_heads_of_their_columns(anna, tiny_release, tmp_path, capsys):
+    folder = Path(shutil.copytree(tiny_release, tmp_path / "model"))
+    for end in ("wav", "txt"):
+        shutil.copy(folder / f"voices/tone.{end}", folder / f"voices/anna.{end}")
+    assert main(["voices", "--model", str(folder)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (mine,) = (line for line in lines if line.startswith("user/anna"))
+    assert mine.index("yours") == lines[0].index("origin")  # below the head of its column
+
+
+def test_others_folders_say_nothing_to_the_terminal_itself(tiny_release, tmp_path, capsys):
+    folder = Path(shutil.copytree(tiny_release, tmp_path / "model"))
+    (folder / "voices/tone.txt").write_text("hello \x1b[31mthere.\n")
+    (folder / "voices/tone.license.txt").write_bytes(b"CC0 1.0\n\x1b]0;title\x07mine \xff\n")
+    assert main(["voices", "show", "tone", "--model", str(folder)]) == 0
+    shown = capsys.readouterr().out
+    assert not any(ord(c) < 32 and c != "\n" for c in shown)
+    assert "words: hello [31mthere." in shown and "licence: CC0 1.0\n]0;titlemine" in shown
+
+
+def test_figures_are_those_of_the_model_that_speaks(tiny_release, tmp_path, capsys):
+    folder = Path(shutil.copytree(tiny_release, tmp_path / "model"))
+    shutil.rmtree(folder / "voices")
+    for argv in (["show", "default/heart"], ["show", "heart"], ["list"]):
+        assert main(["voices", *argv, "--model", str(folder)]) == 0
+        shown = capsys.readouterr().out
+        assert "synthetic" in shown and " %" not in shown and "imitator" not in shown
+    assert main(["voices", "show", "heart"]) == 0
+    assert "WER: 3.0" in (shown := capsys.readouterr().out) and "weights: the imitator's" in shown
+
+
 def test_a_voice_speaks_as_its_recording_does_in_both_backends(
     anna, tiny_release, engine_of, backend
 ):
