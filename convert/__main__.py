@@ -29,7 +29,8 @@ such folder.
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser("nanospeech convert", ABOUT)
     parser.add_argument(
-        "model", help="speech model: run folder, .pt, state dict, .safetensors, or release folder"
+        "model",
+        help="speech model: run folder, .pt, state dict, .safetensors, release folder, or Hub name",
     )
     parser.add_argument("--output", required=True, help="release folder to write")
     parser.add_argument("--duration", help="duration model: the same forms")

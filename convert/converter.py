@@ -16,9 +16,11 @@ from nanospeech.config import ModelConfig, PostfilterConfig, SampleOptions
 from nanospeech.engine.echo_sampling import echo_options
 from nanospeech.errors import InputError
 from nanospeech.release.folder import (
+    HUB_NAME,
     IMITATOR,
     check_together,
     open_release,
+    resolve,
 )
 from nanospeech.release.quantization import PACKED_PARTS
 from nanospeech.release.voices import recordings_in
@@ -31,7 +33,7 @@ from .licence import check_accepted, is_commercial, licence_of
 from .model import Model, add_duration, add_student, completed, from_release
 from .options import ConvertOptions
 from .settings import find_settings
-from .source import check_trained, find_checkpoint, read_source
+from .source import SUFFIXES, check_trained, find_checkpoint, read_source
 from .vocoder import read_vocoder
 from .writer import check_release, is_release, quantized
 
@@ -50,8 +52,8 @@ def convert(
     """Writes a release folder.
 
     Args:
-        model: the speech model's checkpoint, or a release folder, of which everything is kept
-            that the options do not change.
+        model: the speech model's checkpoint, or a release folder or its name on the Hub, of which
+            everything is kept that the options do not change.
         output: folder to write; files of the same names in it are replaced.
         options: see there.
         check: called with the folder's config before anything is written; it may raise.
@@ -65,6 +67,7 @@ def convert(
     """
     o = options or ConvertOptions(**settings)
     check_files(Path(output), o)
+    model = located(model)
     if is_release(model) and o.kind in (None, "nanospeech"):
         check_release(model, output, o.weights, o.quantize)
         read = from_release(model, o.vocab)
@@ -77,6 +80,14 @@ def convert(
         check(read.config)
     write(read, Path(output), o)
     return read.config
+
+
+def located(model: str | Path) -> str | Path:
+    """A path as it is; the folder of a release on the Hub that is named by USER/REPO."""
+    path = Path(model)
+    if path.exists() or path.suffix in SUFFIXES or not HUB_NAME.fullmatch(str(model)):
+        return model
+    return resolve(str(model))
 
 
 def check_files(output: Path, o: ConvertOptions) -> None:

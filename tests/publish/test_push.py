@@ -17,10 +17,12 @@ from typing import Any
 
 import pytest
 import yaml
+from huggingface_hub import constants
 
-from nanospeech.errors import InputError
+from nanospeech.errors import CheckpointError, InputError
 from nanospeech.publish.push import metadata, release_files, write_metadata
 from nanospeech.release.folder import load_config
+from tests.conftest import needs
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "hf_secretsecretsecret"
@@ -251,3 +253,29 @@ def test_what_a_card_says_already_stays():
     assert changed["license"] == "cc0-1.0" and changed["language"] == ["en", "de"]
     with pytest.raises(InputError, match="--license"):
         metadata({}, None, ["en"])
+
+
+def test_a_release_on_the_hub_is_converted_by_its_name(tiny_release, tmp_path, monkeypatch):
+    """From the Hub's cache, whose files are links into a folder of all versions."""
+    needs("torch")
+    from convert import convert
+
+    repo, version = tmp_path / "models--anna--my-voice", "1" * 40
+    snapshot = repo / "snapshots" / version
+    for file in (f for f in sorted(tiny_release.rglob("*")) if f.is_file()):
+        link, blob = snapshot / file.relative_to(tiny_release), repo / "blobs" / file.name
+        for path in (link, blob):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, blob)
+        link.symlink_to(os.path.relpath(blob, link.parent))
+    (repo / "refs").mkdir()
+    (repo / "refs/main").write_text(version)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    convert("anna/my-voice", out := tmp_path / "out")
+    made = [p for p in out.rglob("*") if p.is_file()]
+    assert out / "voices/tone.wav" in made and not any(p.is_symlink() for p in made)
+    with pytest.raises(CheckpointError, match=r"anna/other\.pt not found"):
+        convert("anna/other.pt", out)
+    with pytest.raises((CheckpointError, InputError), match="no such folder"):
+        convert("anna/other", out)
