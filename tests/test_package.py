@@ -74,6 +74,23 @@ def speech_in(path: Path) -> float:
     return len(wave) / rate
 
 
+def licences_of(wheel: Path) -> set[str]:
+    """The SPDX identifiers of a wheel's expression: of all that is in it (PEP 639)."""
+    with zipfile.ZipFile(wheel) as files:
+        (about,) = (n for n in files.namelist() if n.endswith(".dist-info/METADATA"))
+        text = files.read(about).decode()
+    (expression,) = re.findall(r"^License-Expression: (.+)$", text, re.M)
+    return set(expression.split(" AND "))
+
+
+def licences_of_voices() -> set[str]:
+    """What the recordings in the package, and the texts in them, are under."""
+    notes = (ROOT / "nanospeech/default/voices").glob("*.license.txt")
+    text = "\n".join(note.read_text(encoding="utf-8") for note in notes)
+    found = re.findall(r"CC BY \d\.0|CC0 1\.0|Apache-2\.0", text)
+    return {"-".join(name.split()) for name in found}
+
+
 def test_wheel_and_sdist_hold_what_they_should(built):
     (wheel,), (sdist,) = built.glob("*.whl"), built.glob("*.tar.gz")
     names = set(zipfile.ZipFile(wheel).namelist())
@@ -98,6 +115,7 @@ def test_wheel_and_sdist_hold_what_they_should(built):
     notes = ["LICENSE", "nanospeech/text/data/cmudict.LICENSE.txt"]
     for note in [*notes, *(f"{voice}.license.txt" for voice in voices)]:
         assert any(n.endswith(f".dist-info/licenses/{note}") for n in names), note
+    assert licences_of(wheel) == {"MIT", "BSD-2-Clause", *licences_of_voices()}
     assert wheel.stat().st_size < 60e6
     with tarfile.open(sdist) as tar:
         inside = tar.getnames()

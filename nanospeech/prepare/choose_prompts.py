@@ -29,6 +29,11 @@ from nanospeech.corpus.layouts import Sample, find
 from nanospeech.corpus.mp3 import BadAudio, decode
 from nanospeech.errors import DataError, InputError, reason
 
+LICENCES = {
+    "CC BY 3.0": "https://creativecommons.org/licenses/by/3.0/",
+    "CC BY 4.0": "https://creativecommons.org/licenses/by/4.0/",
+    "CC0 1.0": "https://creativecommons.org/publicdomain/zero/1.0/",
+}
 ATTRIBUTIONS = Path(__file__).parents[1] / "corpus" / "attributions.json"
 SECONDS = (2.0, 6.0)
 EDGE_SILENCE = 0.08  # seconds
@@ -136,6 +141,11 @@ def read_attributions(path: Path) -> dict[str, dict[str, Any]]:
     return known
 
 
+def addresses(text: str) -> list[str]:
+    """Of the Creative Commons licences that a text names: these ask for it."""
+    return [f"{name}: {address}" for name, address in LICENCES.items() if name in text]
+
+
 def license_text(name: str, sample: Sample, known: dict[str, dict[str, Any]]) -> str:
     """The words of NAME.license.txt."""
     source = str(sample.extra.get("source") or "unknown")
@@ -149,7 +159,7 @@ def license_text(name: str, sample: Sample, known: dict[str, dict[str, Any]]) ->
     lines.append(f"Licence: {license}.")
     lines += [str(about["note"])] if about.get("note") else []
     lines.append(f"Clip: {sample.key}.")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *addresses("\n".join(lines))]) + "\n"
 
 
 def write_voice(

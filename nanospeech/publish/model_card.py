@@ -30,7 +30,7 @@ from nanospeech.config import ModelConfig
 from nanospeech.errors import InputError, reason
 from nanospeech.files import whole
 from nanospeech.measure.machine import clock
-from nanospeech.prepare.choose_prompts import ATTRIBUTIONS, read_attributions
+from nanospeech.prepare.choose_prompts import ATTRIBUTIONS, addresses, read_attributions
 from nanospeech.release.card_facts import HEAD, file_rows, network_rows, readers
 from nanospeech.release.folder import Release, open_release
 from nanospeech.release.voices import SUFFIXES
@@ -171,7 +171,9 @@ def data(paths: Sequence[Path], vocoder: Sequence[str], known: dict[str, dict[st
         f"out.{copies}\n\n{grid(head, rows)}\n\n"
     )
     table = grid(("source", "used for", "attribution", "licence"), credit)
-    return f"## {DATA}\n\n{total if rows else ''}{table}\n"
+    told = f"## {DATA}\n\n{total if rows else ''}{table}\n"
+    where = ", ".join(addresses(told))
+    return f"{told}\n{where}\n" if where else told
 
 
 def sources_of(paths: Sequence[Path]) -> list[str]:

@@ -10,6 +10,7 @@ from nanospeech import OutputOptions, SampleOptions, Speaker, load_engine
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
 from nanospeech.config import ModelConfig
+from nanospeech.prepare.choose_prompts import addresses
 from nanospeech.release.folder import DEFAULT, load_config
 from nanospeech.release.voices import find_voice, list_voices
 from nanospeech.text.sentences import encode
@@ -137,3 +138,13 @@ def test_it_ships_within_bounds_and_says_where_it_is_from():
         assert imitated == (voice not in ("kumo", "kathleen"))
     own = load_config(DEFAULT / "imitator").student  # who speaks for all of them
     assert set(own.voices) | set(config.student.voices) == set(VOICES)
+
+
+def test_licences_are_named_with_the_address_that_they_ask_for():
+    notes = [*(DEFAULT / "voices").glob("*.license.txt"), *DEFAULT.rglob("README.md")]
+    assert len(notes) == len(VOICES) + 2
+    for note in notes:
+        text = note.read_text(encoding="utf-8")
+        assert all(line in text for line in addresses(text)), note
+    text = (DEFAULT / "voices/robin.license.txt").read_text(encoding="utf-8")
+    assert addresses(text) == ["CC BY 4.0: https://creativecommons.org/licenses/by/4.0/"]
