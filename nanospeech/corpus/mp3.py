@@ -27,6 +27,9 @@ R = TypeVar("R")
 class BadAudio(Exception):
     """A recording that cannot be used. args: the reason, a few words to count by, and a detail."""
 
+    def __str__(self) -> str:
+        return ", ".join(str(part) for part in self.args if part)
+
 
 def decode(
     data: bytes, min_seconds: float | None = None, max_seconds: float | None = None

@@ -11,7 +11,8 @@ teacher that imitates, after --recordings, whose speakers take turns. --as-heard
 for users speak, students and imitators too: mels to train a vocoder on. Writes tars of
 {key}.npy, the mel as float16; {key}.ref.npy, the prompt's, which training puts before it; and
 {key}.json with the text, the voice as "speaker" and the prompt's words as "ref_text". Lines that
-are more than one chunk, and those of --exclude, are left out. The last line is one JSON document.
+are more than one chunk, and those of --exclude, are left out, and counted on standard error. The
+last line is one JSON document.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from .shards import ShardWriter, npy, old_shards
 
 PACES = 0.85, 1.15  # speeds of clips
 SECONDS = 1.5, 12.0  # of the recordings that are imitated
+REASONS = 5  # that are told why clips were left out, the commonest
 
 
 class Voices:
@@ -91,13 +93,11 @@ class Recordings:
         """One that imitates some recording of a speaker, prepared as users' are, and its words.
 
         Raises:
-            InputError: the recording is unreadable, silent, too short or too long.
+            BadAudio: the recording is unreadable, silent, too short or too long.
+            InputError: it cannot be imitated.
         """
         recording: Sample = self.of[name][rng.integers(len(self.of[name]))]
-        try:
-            wave, _ = decode(recording.audio.read(), *SECONDS)
-        except BadAudio as e:
-            raise InputError(f"{recording.name}: {e}") from e
+        wave, _ = decode(recording.audio.read(), *SECONDS)
         prompt = finished(wave, [])
         return Speaker(self.engine, None, prompt, recording.text, seed=0), recording.text
 
@@ -138,6 +138,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     frames: Counter[str] = Counter()
     for path in old_shards([], args.out, "spoken", args.overwrite):
         path.unlink()
+    left_out: Counter[str] = Counter()
     bar = tqdm(total=args.clips, unit=" clips", disable=None)
     with ShardWriter(args.out, "spoken", 200) as writer:
         for turn in range(args.clips):
@@ -148,10 +149,13 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
                 who.speed = pace
                 part, *more = who.parts(text)
                 if more:
+                    left_out["its line is more than one chunk"] += 1
                     continue
                 chunk = who.part_chunk(part, seed)
                 (mel,) = sample(who.engine, who.prompt, [chunk], who.options)
-            except InputError:  # a line that cannot be said, or a recording that cannot be imitated
+            except (InputError, BadAudio) as e:  # of a line, or of a recording
+                kind = f"its recording is {e.args[0]}" if isinstance(e, BadAudio) else str(e)
+                left_out[kind] += 1
                 continue
             about: dict[str, Any] = {"text": part.text, "speaker": name, "ref_text": said}
             about["target_duration"] = len(mel) / engine.config.audio.frame_rate
@@ -162,8 +166,12 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             bar.update()
     if not clips:
         raise InputError(
-            f"no line of {args.texts} is of one chunk, or no recording can be imitated"
+            f"no line of {args.texts} is of one chunk, or no recording can be imitated: "
+            f"{left_out.most_common(1)[0][0]}"
         )
+    if left_out:
+        why = "; ".join(f"{n} {reason}" for reason, n in left_out.most_common(REASONS))
+        print(f"{left_out.total()} of {args.clips} clips were left out: {why}", file=sys.stderr)
     rate = 3600 * engine.config.audio.frame_rate
     return {n: {"clips": clips[n], "hours": round(frames[n] / rate, 4)} for n in names}
 

@@ -19,6 +19,7 @@ from safetensors.numpy import save_file
 from convert import convert
 from convert.__main__ import main as convert_main
 from nanospeech import SampleOptions, Speaker, load_engine
+from nanospeech.audio import wave as audio
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.evaluate.plan import usual_steps
 from nanospeech.prepare import spoken
@@ -32,6 +33,7 @@ from nanospeech_onnx.export import export
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.train.config import run_config
 from nanospeech_torch.train.run import train
+from tests.conftest import tone
 from tests.train.test_distill_voices import settings
 from tests.train.test_distill_voices import teacher as teacher
 from tests.two_voices import copy_with_two_voices
@@ -342,3 +344,19 @@ def test_spoken_mels_are_the_models_or_those_that_users_hear(both, tmp_path):
         [mel] = sample(who.engine, who.prompt, [who.part_chunk(part, seed)], who.options)
         np.testing.assert_allclose(made[name], mel, atol=2e-2)
     assert np.abs(made["taught"] - made["heard"]).max() > 0.1
+
+
+def test_clips_that_could_not_be_spoken_are_counted_with_the_reason(both, tmp_path, capsys):
+    (tmp_path / "t.txt").write_text(f"{TEXT}\n{' '.join([TEXT] * 30)}\n")
+    command = [str(both[0]), str(tmp_path / "t.txt"), "--out", str(tmp_path / "made")]
+    assert spoken.main([*command, "--voices", "tone", "--clips", "6", "--backend", "torch"]) == 0
+    out, err = capsys.readouterr()
+    made = json.loads(out.splitlines()[-1])["tone"]["clips"]
+    assert 0 < made < 6
+    assert f"{6 - made} of 6 clips were left out: {6 - made} its line is more than one" in err
+    short = tmp_path / "short.wav"
+    audio.write(short, tone(1.0))
+    short.with_suffix(".txt").write_text(TEXT)
+    command += ["--recordings", str(tmp_path), "--overwrite"]
+    assert spoken.main([*command, "--clips", "2"]) == 2
+    assert "can be imitated: its recording is too short" in capsys.readouterr().err
