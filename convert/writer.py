@@ -17,6 +17,7 @@ from nanospeech.release.folder import (
     CODEC,
     CONFIG,
     DURATION,
+    IMITATOR,
     MODEL,
     STUDENT,
     TEXT_ENCODER,
@@ -169,8 +170,14 @@ def check_release(folder: str | Path, output: str | Path, weights: str, bits: in
         InputError: it would be written over itself, holds no raw weights, or has fewer bits.
         CheckpointError: its config cannot be read.
     """
-    if Path(output).resolve() == Path(folder).resolve():
+    source, target = Path(folder).resolve(), Path(output).resolve()
+    if target == source:
         raise InputError(f"--output {output} is the folder that is read; name another")
+    if source == target / IMITATOR or target == source / IMITATOR:
+        raise InputError(
+            f"--output {output} would write over a release and its imitator, of which {folder} is"
+            " one; name another"
+        )
     if weights == "raw":
         raise InputError(
             f"{folder} is a release folder and holds no raw weights; name a checkpoint"

@@ -26,7 +26,14 @@ from nanospeech.errors import CheckpointError, InputError
 from nanospeech.evaluate.plan import usual_steps
 from nanospeech.prepare import spoken
 from nanospeech.publish.push import RELEASE_FILES
-from nanospeech.release.folder import MODEL, STUDENT, VOCODER, load_config, open_release
+from nanospeech.release.folder import (
+    IMITATOR,
+    MODEL,
+    STUDENT,
+    VOCODER,
+    load_config,
+    open_release,
+)
 from nanospeech.release.tensors import read_tensors
 from nanospeech.release.user_voices import save_voice
 from nanospeech.release.voices import find_voice, model_voices
@@ -181,6 +188,16 @@ def test_what_can_not_be_an_imitator_is_told(both, tmp_path, tiny_aligned, monke
     change(gone, imitator="own")
     with pytest.raises(CheckpointError, match="imitator"):
         ModelConfig.load(gone / "config.json")
+
+
+@pytest.mark.parametrize("inner", [True, False])
+def test_neither_a_release_nor_its_imitator_is_written_over_the_other(both, tmp_path, inner):
+    folder = Path(shutil.copytree(both[0], tmp_path / "whole"))
+    source, output = (folder / IMITATOR, folder) if inner else (folder, folder / IMITATOR)
+    before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    with pytest.raises(InputError, match="would write over"):
+        convert(source, output)
+    assert {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()} == before
 
 
 def test_the_hub_is_asked_for_it(both):
