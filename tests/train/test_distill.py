@@ -223,6 +223,8 @@ def test_which_grid_is_learnt_when():
     assert grids(range(0, 100, 9), 100, method="trajectory", steps=3) == {3: 12}
     both = grids(range(1000), 1000, method="trajectory", steps=2, substeps=4, also=[4])
     assert both.keys() == {2, 4} and both[2] == pytest.approx(500, abs=50)
+    many = DistillConfig(method="trajectory", steps=4, also=[8, 1])
+    assert many.counts == (1, 4, 8)  # the last is what held-out losses are of
     for wrong in (
         {"steps": 3, "method": "shortcut"},
         {"method": "x"},
