@@ -14,6 +14,11 @@ import torch
 from nanospeech.config import VocoderConfig
 from nanospeech_torch.train.data.segments import SegmentBatch
 from nanospeech_torch.train.objectives.vocoder_gan import VocoderGAN, VocoderLossConfig
+from nanospeech_torch.train.objectives.vocoder_loss import (
+    Discriminators,
+    PeriodDiscriminator,
+    SpectrogramDiscriminator,
+)
 
 HOP, FRAMES, ITEMS, JUDGED = 256, 20, 3, 2
 SAMPLES = (FRAMES - 1) * HOP
@@ -224,3 +229,74 @@ def test_slopes_of_phases_are_compared_by_loudness():
     }
     check(objective(BATCH, "vocoder"), wanted, counts)
     assert objective.weights() == {"magnitude": 5, "frequency": 10, "group_delay": 10}
+
+
+def layer_by_layer(judge: torch.nn.Module, *inputs: torch.Tensor) -> tuple:
+    """A discriminator's scores and features, and what went into and came out of each layer."""
+    seen = []
+    with torch.no_grad():  # scores of both signs
+        judge.out.bias -= judge(*inputs)[0].mean()
+    layers = [*judge.convs, judge.out]  # type: ignore[misc]
+    hooks = [
+        layer.register_forward_hook(lambda _, given, made: seen.append((given[0], made)))
+        for layer in layers
+    ]
+    scores, features = judge(*inputs)
+    for hook in hooks:
+        hook.remove()
+    return scores, features, seen
+
+
+@pytest.mark.parametrize("kind", ["period", "spectrogram"])
+def test_features_are_each_layers_output_behind_a_leaky_rectifier(kind):
+    """With a slope of 0.1, as HiFi-GAN has it (arXiv 2010.05646); scores have none."""
+    torch.manual_seed(0)
+    if kind == "period":
+        scores, features, seen = layer_by_layer(PeriodDiscriminator(5, 3), torch.from_numpy(REAL))
+    else:
+        spectrum = torch.from_numpy(spectrogram(REAL, 256)).to(torch.complex64)
+        scores, features, seen = layer_by_layer(SpectrogramDiscriminator(3), spectrum)
+    assert len(features) == 4 and len(seen) == 5
+    for feature, (_, made), (after, _) in zip(features, seen, seen[1:]):
+        assert (made < 0).any() and (made > 0).any()
+        assert torch.equal(feature, torch.where(made > 0, made, 0.1 * made))
+        assert torch.equal(after, feature)
+    assert torch.equal(scores, seen[-1][1]) and (scores < 0).any() and (scores > 0).any()
+
+
+@pytest.mark.parametrize("period", [2, 3, 7])
+def test_a_period_discriminator_hears_every_nth_sample_alone(period):
+    torch.manual_seed(0)
+    whole = 90 * period
+    waves = torch.randn(2, whole + 1, requires_grad=True)  # the last row would not be full
+    scores, features = PeriodDiscriminator(period, 3)(waves)
+    assert scores.shape[0] == features[0].shape[0] == 2 * period
+    for row, score in enumerate(scores):
+        (slope,) = torch.autograd.grad(score.square().sum(), waves, retain_graph=True)
+        heard = torch.zeros_like(slope, dtype=torch.bool)
+        heard[row // period, row % period : whole : period] = True
+        assert torch.equal(slope != 0, heard)
+
+
+def test_spectrograms_are_judged_by_loudness_with_their_phase():
+    """|S|^0.3 exp(i phase), also of what is very quiet, whose slope stays finite."""
+    size = torch.logspace(-2, 2, 9)[None, :, None].repeat(1, 1, 40)
+    spectrum = torch.polar(size, torch.linspace(0, 6, 40).repeat(1, 9, 1))
+    _, _, seen = layer_by_layer(SpectrogramDiscriminator(3), spectrum)
+    given = torch.complex(*seen[0][0].unbind(1))
+    assert torch.allclose(given.abs(), size**0.3, rtol=5e-3, atol=0)
+    assert torch.allclose(given / given.abs(), spectrum / size, atol=1e-5)
+    silence = torch.zeros(1, 9, 4, dtype=torch.complex64, requires_grad=True)
+    SpectrogramDiscriminator(3)(silence)[0].sum().backward()
+    assert silence.grad is not None and silence.grad.isfinite().all()
+
+
+def test_discriminators_are_those_that_are_asked_for():
+    torch.manual_seed(0)
+    judges = Discriminators(2, 2)
+    wave = torch.from_numpy(REAL)
+    spectra = {w: torch.from_numpy(spectrogram(REAL, w)).to(torch.complex64) for w in (512, 256)}
+    found = [score for score, _ in judges(wave, spectra, (7, 2))]
+    alone = [judges.periods[str(p)](wave)[0] for p in (7, 2)]
+    alone += [judges.spectrograms[str(w)](spectra[w])[0] for w in (512, 256)]
+    assert len(found) == 4 and all(torch.equal(a, b) for a, b in zip(found, alone))
