@@ -61,6 +61,14 @@ def test_true_peaks_lie_between_samples():
         assert limiter.true_peak(recording(name)) == pytest.approx(peak, abs=0.05)
 
 
+def test_points_between_samples_are_those_of_sines():
+    at, place = np.arange(1, 8)[:, None] / 8, np.arange(-15, 17)
+    for hertz in range(0, 10_001, 500):
+        turn = 2j * np.pi * hertz / RATE
+        found = limiter.interpolators() @ np.exp(turn * place)
+        assert np.abs(found - np.exp(turn * at[:, 0])).max() < 3e-3
+
+
 def test_no_peak_above_what_matters_is_passed_over():
     rng = np.random.default_rng(0)
     spiky = rng.standard_normal(20_000) * rng.random(20_000) ** 8
@@ -190,8 +198,8 @@ def test_ctrl_c_in_a_stream_hands_out_all_of_it_and_fades_its_end(target, known,
 
 
 def test_the_gain_of_long_waves_is_that_of_their_first_half_minute():
-    quiet, loud = noise(31, 0.01), noise(5, 0.03)
-    out = np.concatenate(levelled([quiet, loud], -30.0))
+    quiet, more, loud = noise(27, 0.01), noise(4, 0.02), noise(5, 0.04)
+    out = np.concatenate(levelled([quiet, more, loud], -30.0))
     assert ld.loudness(out[: 30 * RATE], RATE) == pytest.approx(-30, abs=0.1)
     assert ld.loudness(out[31 * RATE :], RATE) > -25
 
@@ -206,6 +214,29 @@ def test_the_limiter_leaves_alone_what_needs_no_limit():
     assert np.array_equal(out[: 40_000 - far], wave[: 40_000 - far])
     assert np.array_equal(out[40_000 + far :], wave[40_000 + far :])
     assert np.abs(out).max() < 10 ** (limiter.PEAK / 20)
+
+
+def test_a_limiters_gain_is_the_least_around_averaged_over_as_long():
+    """In float64, of the peaks at and beside each sample; 1.2 dB below full scale are left."""
+    found = np.abs(np.random.default_rng(0).standard_normal(300)) ** 3 / 4
+    last, reach = len(found) - 1, 7
+    beside = [max(found[max(i - 1, 0)], found[i]) for i in range(len(found))]
+    wanted = [min(1, 10 ** (-1.2 / 20) / peak) for peak in beside]
+    least = [min(wanted[max(i - reach, 0) : i + reach + 1]) for i in range(len(found))]
+    gains = [
+        np.mean([least[min(max(i + k, 0), last)] for k in range(-reach, reach + 1)])
+        for i in range(len(found))
+    ]
+    assert 0.2 < np.mean(np.array(wanted) < 1) < 0.8
+    assert np.allclose(limiter.limiting(found, reach), gains, atol=1e-12)
+
+
+def test_a_limiter_begins_30_ms_before_a_peak_and_ends_30_ms_after():
+    wave = (0.1 * np.random.default_rng(0).choice([-1, 1], RATE)).astype(np.float32)
+    wave[RATE // 2] = 2
+    moved = np.flatnonzero(np.concatenate(list(limiter.limited([wave], RATE))) != wave)
+    first, last = moved[[0, -1]] - RATE // 2
+    assert -0.031 < first / RATE < -0.029 and 0.029 < last / RATE < 0.031
 
 
 def test_ends_fade_and_silence_stays():
