@@ -127,6 +127,20 @@ def test_a_stream_comes_closer_to_its_loudness_as_it_is_heard(off):
     assert np.abs(np.diff(gains)).max() < 0.01  # no step is heard
 
 
+@pytest.mark.parametrize("off", [-6.0, 6.0])
+def test_a_streams_gain_moves_soon_and_by_4_db_a_second(off):
+    wave = (0.02 * np.random.default_rng(0).choice([-1, 1], 2 * RATE)).astype(np.float32)
+    pieces = ld.Leveller(RATE, -20.0, ld.loudness(wave, RATE) + off)(
+        iter(np.split(wave, 40)), early=True
+    )
+    inner = slice(RATE // 50, -RATE // 50)  # between the fades
+    gains = 20 * np.log10(np.concatenate(list(pieces))[inner] / wave[inner])
+    moved = np.flatnonzero(np.abs(gains - gains[0]) > 1e-3) + RATE // 50
+    assert 0.25 <= moved[0] / RATE < 0.3  # a quarter of a second was heard
+    slope = np.abs(gains[RATE // 10 :] - gains[: -RATE // 10]).max()
+    assert slope == pytest.approx(0.4, abs=0.01)
+
+
 def test_silence_does_not_move_a_streams_gain():
     quiet = np.zeros(3 * RATE, np.float32)
     level = ld.Leveller(RATE, -20.0, -26.0)
