@@ -221,6 +221,41 @@ def test_hiss_is_lowered_and_speech_is_kept():
     assert np.array_equal(denoised(silence, RATE), silence)
 
 
+@pytest.mark.parametrize(("below", "changed"), [(9, False), (15, True), (40, True)])
+def test_a_steady_noise_is_lowered_by_a_wiener_filter_and_by_twelve_decibels_at_most(
+    below, changed
+):
+    """A hum of 3 kHz, beside words and under sounds three times as loud at its own frequency."""
+    time = np.arange(4 * RATE) / RATE
+    on = np.sin(np.pi * time) > -0.3  # pauses of 0.8 s
+    word, hum = (np.sin(2 * np.pi * hertz * time) for hertz in (1000, 3000))
+    level = 10 ** (-below / 20)
+    wave = (0.2 * (word * on + level * hum * (1 + 2 * on * (below == 40)))).astype(np.float32)
+    out = denoised(wave, RATE)
+    assert np.array_equal(out, wave) != changed
+    if not changed:
+        return
+    inner = np.convolve(on, np.ones(RATE // 5), "same")
+    quiet, loud = inner == 0, inner > RATE // 5 - 1
+    assert quiet.mean() > 0.1 and loud.mean() > 0.2
+    fallen = 20 * np.log10(audio.rms(wave[quiet]) / audio.rms(out[quiet]))
+    assert fallen == pytest.approx(12, abs=0.2)
+    kept = [2 * (out * sine)[loud].mean() / 0.2 for sine in (word, hum)]
+    assert kept[0] == pytest.approx(1, abs=2e-3)
+    if below == 40:  # 9 times the noise's power is 8 of signal and one of noise
+        assert kept[1] == pytest.approx(3 * level * 8 / 9, rel=0.03)
+
+
+def test_depth_is_between_the_loudest_and_the_quietest_tenth():
+    levels = np.full(100, 1e-2)
+    levels[:12], levels[12:24] = 1e-3, 1e-1
+    wave = np.repeat(levels, RATE // 50) * np.random.default_rng(0).choice([-1, 1], 2 * RATE)
+    assert depth(wave) == pytest.approx(40, abs=0.1)
+    levels[8:12] = levels[20:24] = 1e-2
+    wave = np.repeat(levels, RATE // 50) * np.sign(wave)
+    assert depth(wave) == pytest.approx(0, abs=0.1)
+
+
 def test_the_bandwidth_is_where_sound_ends():
     wave = np.random.default_rng(0).standard_normal(2 * RATE).astype(np.float32) * 0.1
     assert bandwidth(wave, RATE) > 11_800
@@ -228,6 +263,26 @@ def test_the_bandwidth_is_where_sound_ends():
         narrow = audio.resample(audio.resample(wave, RATE, rate), rate, RATE)
         assert bandwidth(narrow, RATE) == pytest.approx(rate / 2, rel=0.06)
     assert bandwidth(np.zeros(RATE, np.float32), RATE) == 0
+
+
+@pytest.mark.parametrize(
+    ("decibels", "share", "wide"),
+    [(-50, 1.0, True), (-70, 1.0, False), (-20, 0.1, True), (-20, 0.005, False)],
+)
+def test_what_is_60_db_weaker_or_seldom_has_no_part_in_the_bandwidth(decibels, share, wide):
+    rng, high = np.random.default_rng(0), 3 * RATE
+    white = np.fft.rfft(rng.standard_normal(high))
+    hertz = np.fft.rfftfreq(high, 1 / RATE)
+    low, top = (np.fft.irfft(white * part, high) for part in (hertz < 5000, hertz >= 5000))
+    wave = low + 10 ** (decibels / 20) * top * (np.arange(high) < share * high)
+    assert bandwidth(wave, RATE) == pytest.approx(12_000 if wide else 5000, rel=0.02)
+
+
+def test_a_single_tone_has_no_part_in_the_bandwidth():
+    white = np.fft.rfft(np.random.default_rng(0).standard_normal(3 * RATE))
+    low = np.fft.irfft(white * (np.fft.rfftfreq(3 * RATE, 1 / RATE) < 5000))
+    tone = np.sin(2 * np.pi * 9000 * np.arange(len(low)) / RATE) * np.hanning(len(low))
+    assert bandwidth(low + 2e-3 * tone, RATE) == pytest.approx(5000, rel=0.02)
 
 
 @pytest.mark.parametrize("said", ["so it was said", "was it said?", "it was said,", "it was."])
