@@ -137,7 +137,7 @@ def test_missing_files_folders_and_nan_are_input_errors(tmp_path):
 
 def test_level_is_only_raised_by_default():
     quiet, gain = audio.set_level(tone(1, level=0.01))
-    assert audio.rms(quiet) == pytest.approx(audio.TARGET_RMS, rel=1e-4)
+    assert audio.rms(quiet) == pytest.approx(0.1, rel=1e-4)
     assert np.allclose(quiet / gain, tone(1, level=0.01), atol=1e-7)
     loud, gain = audio.set_level(tone(1, level=0.9))
     assert gain == 1 and np.array_equal(loud, tone(1, level=0.9))
@@ -157,6 +157,38 @@ def test_trim_keeps_the_sound_and_the_asked_margin():
     assert np.sum(trimmed**2) == pytest.approx(np.sum(wave**2), rel=1e-6)
     assert audio.loud_span(np.zeros(RATE, "f4")) == (0, 0)
     assert len(audio.trim(np.zeros(0, "f4"))) == 0
+    assert np.array_equal(audio.trim(wave), trimmed)
+
+
+def test_what_is_over_40_db_below_the_loudest_is_silence():
+    for below, sounds in ((39, True), (41, False)):
+        wave = np.full(RATE, 10 ** (-below / 20), "f4")
+        wave[RATE // 2 : RATE // 2 + 240] = 1
+        assert audio.loud_span(wave) == ((0, RATE) if sounds else (RATE // 2, RATE // 2 + 240))
+    assert audio.loud_span(np.ones(250, "f4")) == (0, 250)  # the last block is no whole one
+
+
+def test_an_offset_is_taken_off_and_a_mean_that_any_recording_has_stays():
+    wave = tone(1, level=0.1)
+    for offset in (0.2, -0.2, 2e-3):
+        assert np.allclose(audio.centred(wave + np.float32(offset)), wave, atol=1e-4)
+    assert audio.centred(wave) is wave and len(audio.centred(wave[:0])) == 0
+    near = wave + np.float32(5e-4)
+    assert audio.centred(near) is near
+    assert audio.is_silent(wave * np.float32(0.009)) and not audio.is_silent(
+        wave * np.float32(0.02)
+    )
+    assert audio.is_silent(wave[:0])
+
+
+def test_a_cross_fade_is_linear_however_waves_are_cut():
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(n).astype("f4") for n in (900, 700))
+    up = (np.arange(100) + 0.5) / 100
+    wanted = np.concatenate([a[:-100], a[-100:] * (1 - up) + b[:100] * up, b[100:]])
+    assert np.allclose(audio.join([a, b], 100), wanted, atol=1e-6)
+    pieces = [np.split(a, [400, 650, 870]), np.split(b, [150, 160, 600])]
+    assert np.allclose(audio.join(pieces, 100), wanted, atol=1e-6)
 
 
 @pytest.mark.parametrize("overlap", [0, 1, 100, 5000])
@@ -175,6 +207,11 @@ def test_edges_fade_to_nothing_and_the_middle_stays():
     wave = audio.fade_edges(np.ones(1000, "f4"), 100)
     assert abs(wave[0]) < 0.01 and abs(wave[-1]) < 0.01
     assert np.array_equal(wave[100:900], np.ones(800, "f4"))
+    short = np.ones(7, "f4")
+    assert np.allclose(audio.fade_edges(short, 100), [1 / 6, 0.5, 5 / 6, 1, 5 / 6, 0.5, 1 / 6])
+    assert (short == 1).all()  # a copy was faded
+    assert (audio.fade_edges(short, 3, begins=False)[:4] == 1).all()
+    assert (audio.fade_edges(short, 3, ends=False)[3:] == 1).all()
 
 
 @pytest.mark.parametrize("suffix", list(audio.FORMATS))
@@ -214,3 +251,7 @@ def test_a_device_is_not_replaced_and_a_link_is_followed(tmp_path):
 
 def test_wav_bytes_are_a_wav_file():
     assert np.allclose(audio.read(audio.wav_bytes(tone(1))), tone(1), atol=1e-4)
+    for n in (65_535, 65_536, 65_537, 140_000):  # files are written in blocks
+        wave = np.random.default_rng(n).uniform(-1, 1, n).astype(np.float32)
+        for found in (audio.wav_bytes(2 * wave), audio.flac_bytes(2 * wave)):
+            assert np.allclose(audio.read(found), np.clip(2 * wave, -1, 1), atol=1e-4)

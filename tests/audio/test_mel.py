@@ -32,7 +32,7 @@ def test_frames(samples):
 
 
 def test_silence_is_the_clamp():
-    assert np.allclose(mel.log_mel(np.zeros(4800, np.float32)), np.log(mel.CLAMP))
+    assert np.allclose(mel.log_mel(np.zeros(4800, np.float32)), np.log(1e-5))
 
 
 def test_a_louder_wave_is_a_higher_mel():

@@ -48,6 +48,23 @@ def test_sharpening_lifts_formants_and_keeps_the_mean(mel):
     assert sharp.dtype == np.float32
 
 
+def test_the_blur_is_a_gaussian_of_two_bands_and_the_ends_are_followed_by_themselves():
+    mel = np.random.default_rng(0).standard_normal((5, 30)).astype(np.float32)
+    frames = [max(min(n, 4), 0) for n in range(-1, 6)]
+    smooth = mel + 0.2 * np.array(
+        [mel[a] - 2 * mel[b] + mel[c] for a, b, c in zip(frames, frames[1:], frames[2:])]
+    )
+    near = range(-6, 7)
+    weights = np.exp([-0.5 * (k / 2) ** 2 for k in near])
+    bands = [*range(6)][::-1] + [*range(30)] + [*range(24, 30)][::-1]  # mirrored
+    blurred = sum(
+        w * smooth[:, bands[6 + k : 36 + k]] for w, k in zip(weights / weights.sum(), near)
+    )
+    wanted = smooth + 0.7 * (smooth - blurred)
+    found = postfilter(mel, PostfilterConfig(smooth=0.2, sharpen=0.7))
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
 def test_impossible_strengths_are_refused():
     with pytest.raises(InputError, match=r"smooth is 0\.6"):
         PostfilterConfig(smooth=0.6)
