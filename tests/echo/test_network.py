@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 
 from nanospeech.architectures import CodecConfig, EchoConfig, EchoOptions
 from nanospeech.config import ModelConfig, SampleOptions, from_dict
-from nanospeech.engine.echo_sampling import end_of, rescaled
+from nanospeech.engine.echo_sampling import echo_options, end_of, euler, rescaled
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.load import load_engine
 from nanospeech.text.tokenizer import Tokenizer
@@ -243,11 +243,72 @@ def test_rescaling_with_k_1_changes_nothing():
     assert np.array_equal(rescaled(v, x, 1.0, 1.2, 3.0), v)
 
 
+@pytest.mark.parametrize("t", [0.05, 0.4, 0.9])
+@pytest.mark.parametrize(("k", "sigma"), [(1.3, 3.0), (0.7, 0.5)])
+def test_a_gaussian_is_rescaled_to_one_of_a_k_th_of_its_variance(t, k, sigma):
+    """Of x = (1 - t) x0 + t noise, x0 of that variance, the velocity E[noise - x0 | x] is known."""
+
+    def velocity(x, variance):
+        total = (1 - t) ** 2 * variance + t**2
+        return (t - (1 - t) * variance) / total * x
+
+    x = np.linspace(-3, 3, 7)
+    found = rescaled(velocity(x, sigma**2), x, t, k, sigma)
+    assert np.allclose(found, velocity(x, sigma**2 / k))
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+def test_euler_goes_in_equal_steps_from_almost_1_to_0(steps):
+    asked = []
+
+    def velocity(t, x):
+        asked.append(t)
+        return 2.0
+
+    *_, last = euler(velocity, 5.0, EchoOptions(steps=steps, rescale_k=None))
+    assert asked == pytest.approx([0.999 * (steps - i) / steps for i in range(steps)])
+    assert last == pytest.approx(5.0 - 2 * 0.999)
+    usual = EchoOptions(steps=1, rescale_k=1.5, rescale_sigma=2.0)
+    (moved,) = euler(velocity, 5.0, usual)
+    assert moved == pytest.approx(5.0 - 0.999 * rescaled(2.0, 5.0, 0.999, 1.5, 2.0))
+
+
+def test_what_other_models_options_amount_to():
+    own = EchoOptions(cfg_text=2.0, cfg_speaker=5.0, cfg_min_t=0.4, cfg_max_t=0.9)
+    assert echo_options(None, own) == echo_options(SampleOptions(), own) == own
+    asked = SampleOptions(
+        steps=9, cfg_strength=3.0, cfg_from=0.2, cfg_until=0.7, temperature=0.6, method="euler"
+    )
+    found = echo_options(asked, own)
+    assert (found.steps, found.cfg_text, found.truncation) == (9, 3.0, 0.6)
+    assert found.cfg_speaker == pytest.approx(7.5)  # as much stronger as the text's
+    assert (found.cfg_min_t, found.cfg_max_t) == pytest.approx((0.3, 0.8))  # 1 is noise here
+    without = dataclasses.replace(own, cfg_text=0.0)
+    assert echo_options(asked, without).cfg_speaker == 5.0
+
+
 def test_speech_ends_where_latents_are_flat():
     latent = np.random.default_rng(0).standard_normal((60, 8))
     assert end_of(latent) == 60
     latent[41:] = 0.01
     assert end_of(latent) == 41
+
+
+@pytest.mark.parametrize(
+    ("mean", "spread", "count", "silent"),
+    [
+        (0.09, 0.04, 20, True),
+        (-0.09, 0.04, 20, True),
+        (0.0, 0.04, 19, False),
+        (0.0, 0.06, 20, False),
+        (0.11, 0.04, 20, False),
+        (-0.11, 0.04, 20, False),
+    ],
+)
+def test_silence_is_twenty_latents_that_hardly_deviate_from_zero(mean, spread, count, silent):
+    latent = np.ones((60, 8))
+    latent[20 : 20 + count] = mean + spread * np.array([1, -1] * 4)
+    assert end_of(latent) == (20 if silent else 60)
 
 
 def test_echo_reads_text_as_the_original_does():
