@@ -221,6 +221,23 @@ def test_the_search_hears_through_noise_and_narrow_bands(how):
     assert np.mean(off) < 0.8 < np.mean(plain)
 
 
+@pytest.mark.parametrize("hidden", [False, True])
+def test_where_bands_are_hidden_offset_and_gain_are_fitted_twice_and_else_not_at_all(hidden):
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        means, truth = rng.standard_normal((12, 20)), rng.integers(2, 9, 12)
+        mel = np.repeat(means, truth, axis=0) + 0.9 * rng.standard_normal((truth.sum(), 20))
+        if hidden:
+            mel = np.logaddexp(2 * mel, 2 * 1.0) / 2
+        wanted = best_path(mel, means)
+        for _ in range(2 if hidden else 0):
+            spoken = np.repeat(means, wanted, axis=0)
+            gains = [np.polyfit(x, y, 1)[0] for x, y in zip(spoken.T, mel.T)]
+            near = (means - spoken.mean(0)) * np.clip(gains, 0, 1)
+            wanted = best_path(mel - mel.mean(0), near)
+        assert np.array_equal(searched_durations(mel, means, 1), wanted)
+
+
 def test_a_prompt_too_short_for_its_text_still_speaks(tiny_aligned, engine_of, arrays, backend):
     engine = engine_of(tiny_aligned, backend)
     text = engine.tokenizer.encode("hello there, general. how are you?")[None]
