@@ -187,6 +187,23 @@ def test_a_run_clips_its_gradients(tmp_path):
     assert column(tight.run_dir, "grad_norm") == column(free.run_dir, "grad_norm")
 
 
+def test_dropout_depends_on_seed_step_and_process_and_on_nothing_before(tmp_path):
+    def drawn(name: str, seed: int = 0, rank: int = 0, before: int = 0) -> list[float]:
+        """What two micro-batches of each of two steps would draw."""
+        run = descent(tmp_path / name, seed=seed, accumulate=2)
+        run.parallel.data_rank = rank
+        found: list[float] = []
+        run.core.register_forward_pre_hook(lambda *_: found.append(float(torch.rand(()))))
+        torch.manual_seed(before)
+        moves(run, 2)
+        return found
+
+    first = drawn("first")
+    assert len(set(first)) == 4 and drawn("again", before=7) == first
+    others = [*drawn("seed", seed=1), *drawn("rank", rank=1)]
+    assert len({*first, *others}) == 12
+
+
 def test_the_average_follows_every_step_of_a_run(tmp_path):
     run = descent(tmp_path, 1.0, ema_decay=0.3)
     first, *later = moves(run, 4)
