@@ -20,7 +20,14 @@ from nanospeech.errors import CheckpointError, InputError
 from nanospeech.release.folder import open_release
 from nanospeech.release.voice_weights import is_thin
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
-from nanospeech_torch.adapters import LoraConfig, add_lora, blend, merge_lora, trainable
+from nanospeech_torch.adapters import (
+    LoraConfig,
+    add_lora,
+    blend,
+    merge_lora,
+    train_last_rows,
+    trainable,
+)
 from nanospeech_torch.finetune import __main__ as finetune
 from nanospeech_torch.finetune import recordings as finetune_data
 from nanospeech_torch.finetune.trainer import FinetuneTrainer
@@ -147,6 +154,10 @@ def test_only_adapters_the_aligner_and_new_rows_are_trained(phonemes):
     objective.state_dict(keep_vars=True)[EMBEDDING].sum().backward()
     grad = objective.state_dict(keep_vars=True)[EMBEDDING].grad
     assert grad[-1].all() and not grad[:-1].any()
+    table = torch.nn.Parameter(torch.zeros(5, 3))
+    train_last_rows(table, 2)
+    (3 * table).sum().backward()
+    assert table.grad is not None and (table.grad[-2:] == 3).all() and not table.grad[:-2].any()
 
 
 def test_thin_tensors_are_trained_where_that_is_asked_for(phonemes):

@@ -70,6 +70,32 @@ def test_segments_of_a_clip_are_proportional_to_its_length():
     assert all(7 <= s <= 8.5 for s in share.values())  # 93.75 frames a second / (24 * 0.5)
 
 
+def test_what_is_left_of_a_length_is_a_chance_of_one_more_segment():
+    dataset = [{"__key__": f"clip{n}", "wav": wav(24_000)} for n in range(80)]
+    keys, _ = epoch_of(dataset, segment_stride=24_000 / (24 * 256) / 1.25)
+    assert set(keys.values()) == {1, 2}
+    assert sum(keys.values()) == pytest.approx(100, abs=12)
+    few, _ = epoch_of(dataset[:20], segment_stride=8.0)  # half a segment, or one
+    assert set(few.values()) == {1} and len(few) == 20
+
+
+def test_segments_are_6_db_softer_to_2_db_louder_and_their_mels_with_them():
+    whole, audio = np.full(9000, 8000, np.int16), AudioConfig()
+    config = SegmentConfig(frames=16, synthetic_share=1.0)
+    given = np.random.default_rng(0).standard_normal((36, 100)).astype(np.float16)
+    decibels = []
+    for seed in range(200):
+        part, part_mel = cut(whole, config, audio, np.random.default_rng(seed), given)
+        gain = part * 32767 / 8000
+        assert np.allclose(gain, gain[0])
+        decibels.append(20 * np.log10(gain[0]))
+        quiet = part_mel - np.log(gain[0])
+        assert np.abs(given - quiet[0]).max(1).min() < 1e-3  # a row of what was given
+    assert min(decibels) == pytest.approx(-6, abs=0.2)
+    assert max(decibels) == pytest.approx(2, abs=0.2)
+    assert np.mean(decibels) == pytest.approx(-2, abs=0.5)
+
+
 def test_what_cannot_be_used_is_counted():
     good = samples()
     broken = {"__key__": "broken", "mp3": b"not audio"}
