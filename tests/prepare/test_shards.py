@@ -368,7 +368,7 @@ def test_bad_arguments_end_in_one_line(tmp_path, monkeypatch, capsys):
     (tmp_path / "broken.tar").write_bytes(b"no tar at all")
     (tmp_path / "empty").mkdir()
     for argv, message in [
-        (["shards", tmp_path / "gone"], "there is no"),
+        (["shards", tmp_path / "gone"], "there is no file or folder "),
         (["shards", tmp_path / "empty"], "cannot tell the layout"),
         (["shards", tmp_path / "broken.tar"], "uncompressed tar"),
         (["shards", SHARD, "--size", "0"], "at least 1 sample"),
