@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from nanospeech.architectures import CodecConfig
+from nanospeech.cli import counted
 from nanospeech.config import AudioConfig, DiTConfig
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.release.folder import MODEL, VOCODER, Release, open_release
@@ -363,7 +364,7 @@ def train(
     files = find_data(config)
     trainer = build_trainer(config)
     count = sum(p.numel() for p in trainer.core.parameters())
-    trainer.say(f"{count:,} parameters, {len(files)} shards")
+    trainer.say(f"{count:,} parameters, {counted(len(files), 'shard')}")
     data = config.data
     options = TrainOptions(
         data.batch_size,
@@ -377,4 +378,7 @@ def train(
         on_sample,
     )
     trainer.train_with(files, config.total_steps, options)
+    # by the clock, total_steps is no goal
+    steps = trainer.step if config.train.minutes else f"{trainer.step} of {config.total_steps}"
+    trainer.say(f"{steps} steps are done: {trainer.checkpoints.newest()}")
     return trainer

@@ -44,9 +44,13 @@ def config(tmp_path):
 @pytest.mark.parametrize("model", ["speech", "duration"])
 def test_runs_and_goes_on_with_more_steps(config, tmp_path, capsys, model):
     assert main(["--config", str(config), "--set", f"model={model}"]) == 0
-    assert main(["--config", str(config), "--set", f"model={model}", "total_steps=3"]) == 0
-    assert "at step 2" in capsys.readouterr().out
-    assert (tmp_path / "run" / "step_00000003.pt").is_file()
+    for _ in range(2):  # the second time there is nothing to do
+        assert main(["--config", str(config), "--set", f"model={model}", "total_steps=3"]) == 0
+    said = capsys.readouterr().out
+    assert "at step 2" in said and "1 shard\n" in said
+    last = tmp_path / "run" / "step_00000003"
+    assert said.count(f"3 of 3 steps are done: {last}\n") == 2
+    assert last.with_suffix(".pt").is_file()
 
 
 def test_a_fresh_run_can_start_from_a_release_folder(config, tmp_path, golden, capsys):
