@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -75,6 +76,11 @@ def build_tokenizer(data: DataConfig, tags: Sequence[str] = ()) -> Tokenizer:
     language = base_code(data.language) if data.language else ""
     if data.tokenizer == "phonemes" and data.vocab is None:
         return Tokenizer("phonemes", phoneme_vocab()).with_language(language)
+    if data.tokenizer == "chars" and data.vocab and not Path(data.vocab).exists():
+        raise InputError(
+            f"there is no file {data.vocab}; nanospeech prepare vocab makes it of the recordings'"
+            " texts, and data.vocab names it"
+        )
     if data.tokenizer == "pieces" and data.vocab:
         return PieceTokenizer(data.vocab, tags).with_language(language)
     if data.tokenizer in ("bytes", "echo") or data.vocab:

@@ -61,7 +61,7 @@ def ref(name: str) -> list[str]:
         (["--overwrite"], "or add --batch FILE"),
         (["--output", ".."], "cannot write"),
         (["--model", "no-such-model"], "'no-such-model' not found"),
-        (["--model", ".."], "has no model.safetensors"),
+        (["--model", ".."], "release folder with: nanospeech convert"),
         # before Whisper, which is downloaded
         (["--model", "..", *ref("good.wav")[:2], "--whisper", "none-such"], "has no model.safe"),
         (["--steps", "0"], "steps is 0"),
