@@ -34,7 +34,24 @@ class Parser(argparse.ArgumentParser):
         super().__init__(prog, description=description, allow_abbrev=False, **more)
 
     def error(self, message: str) -> NoReturn:
+        _, _, unknown = message.partition("unrecognized arguments: --")
+        if unknown:
+            import difflib
+
+            mistyped = "--" + unknown.replace("=", " ").split()[0]
+            for flag in difflib.get_close_matches(mistyped, self.flags(), 1):
+                message += f" (did you mean {flag}?)"
         raise InputError(f"{message}; see {self.prog} --help")
+
+    def flags(self) -> list[str]:
+        """All flags that the help shows, those of subcommands included."""
+        found: list[str] = []
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                found += [flag for tool in action.choices.values() for flag in tool.flags()]
+            elif action.help != argparse.SUPPRESS:
+                found += action.option_strings
+        return found
 
 
 def add_fields(

@@ -6,6 +6,7 @@ stdout carries only what was asked for (voice names, audio for "-"); the rest go
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -58,9 +59,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         input, 130 if interrupted.
     """
     args = build_parser().parse_args(argv)
-    if args.words is not None and args.text is not None:
-        raise InputError("give one text: --text, or the same without a flag")
-    args.text = args.words if args.text is None else args.text
+    if args.words and args.text is not None:
+        raise InputError("give one text: --text, or the same without a flag; both in quotes")
+    if len(args.words) > 1:
+        raise InputError(f"give one text, in quotes: {shlex.quote(' '.join(args.words))}")
+    args.text = args.words[0] if args.words else args.text
     if args.list_voices:
         return list_voices(args)
     if args.subtitle_words and args.subtitles is None:
@@ -123,7 +126,7 @@ def load_speaker(args: argparse.Namespace, options: SampleOptions, how: str | No
 
         resolve(args.model)  # before Whisper is downloaded
         spoken = base_code(args.language) if args.language else "en"
-        found = hear_reference(args.ref_audio, None, args.whisper, say, spoken)
+        found = hear_reference(args.ref_audio, None, args.whisper, say, spoken, "--ref-text")
         reference = found.wave, found.text
     where = args.model, args.backend, args.device, args.dtype
     engine = load_engine(*where, args.quantize, args.compile or None)

@@ -12,7 +12,7 @@ from .config import BatchLimits
 
 def add_texts(add: Callable[..., Any]) -> None:
     """Flags of what is said, and where to."""
-    add("words", nargs="?", metavar="TEXT", help="the same as --text TEXT")
+    add("words", nargs="*", metavar="TEXT", help="the same as --text TEXT, in quotes")
     add("--text", help="what to say; - or nothing reads it from standard input")
     add("--file", metavar="FILE", help="instead of --text: a text file to speak")
     add(

@@ -239,7 +239,7 @@ class Narrator:
         for number in numbers:
             chapter = self.book.chapters[number - 1]
             try:
-                passages = cut_passages(chapter.read(), markup=self.markup)
+                passages = cut_passages(chapter.read(), markup=self.markup, check=self.voice)
                 keys = [key(passage.content, self.voice(passage.voice)[1]) for passage in passages]
             except InputError as e:
                 self.outcome.failures.append(f"chapter {number}, {chapter.title}: {e}")

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -60,7 +60,11 @@ Cut = tuple[int, int, str | float]  # a passage's characters in a text, and the 
 
 
 def cut_passages(
-    text: str, budget: int = BUDGET, most: int = MOST, markup: bool = True
+    text: str,
+    budget: int = BUDGET,
+    most: int = MOST,
+    markup: bool = True,
+    check: Callable[[str], object] | None = None,
 ) -> list[Passage]:
     """Cuts a chapter between paragraphs; a paragraph of more than `most` bytes between sentences.
 
@@ -69,12 +73,13 @@ def cut_passages(
 
     Args:
         markup: whether there is any; else all brackets are text.
+        check: is called with the name of each voice, and raises InputError where there is none.
 
     Raises:
-        InputError: markup that is wrong, such as a voice that is not closed.
+        InputError: markup that is wrong, such as a voice that is not closed, with its place.
     """
     if markup:
-        whole = read_markup(text, lenient=True)
+        whole = read_markup(text, lenient=True, check=check)
     else:
         whole = plain_marked(MARKUP.sub(lambda m: m[0].removeprefix("\\"), text))
     found: list[Passage] = []

@@ -6,6 +6,8 @@ theirs by entry points of the group "nanospeech.commands"; see plugins.py.
 
 from __future__ import annotations
 
+import itertools
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 
@@ -87,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not words or first.startswith("-"):
         return run("speak", words)  # flags as python -m nanospeech.generate takes them, or a pipe
     if first not in COMMANDS and is_text(first):
-        return run("speak", ["--text", *words])
+        return run("speak", words)
     return run(first, words[1:])
 
 
@@ -100,9 +102,12 @@ def run(name: str, words: Sequence[str]) -> int:
 
     near = difflib.get_close_matches(name, COMMANDS, 1)
     hint = f"; did you mean {near[0]}?" if near else "."
+    said = [name, *itertools.takewhile(lambda word: not word.startswith("-"), words)]
+    text = shlex.quote(" ".join(said))
+    how = "a text, in quotes: nanospeech" if said[1:] else "one word: nanospeech --text"
     print(
-        f"error: there is no command {name!r}{hint} Commands are {', '.join(COMMANDS)}; to say one "
-        f"word: nanospeech --text {name!r}",
+        f"error: there is no command {name!r}{hint} Commands are {', '.join(COMMANDS)}; to say"
+        f" {how} {text}",
         file=sys.stderr,
     )
     return 2

@@ -23,7 +23,7 @@ ADD = """Keeps a recording as a voice of your own, for every model that imitates
 
   nanospeech voices add anna me.wav                          Whisper transcribes it
   nanospeech voices add anna me.wav --text "What I say."     nothing is transcribed
-  nanospeech "Hello." --voice anna --model my_model"""
+  nanospeech "Hello." --voice anna"""
 SHOW = """Shows what is known of a voice.
 
   nanospeech voices show robin

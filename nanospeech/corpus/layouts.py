@@ -78,7 +78,7 @@ def find(inputs: Iterable[Path], layout: str = "auto") -> tuple[list[Sample], li
     for path in inputs:
         path = Path(path)
         if not path.exists():
-            raise InputError(f"there is no {path}")
+            raise InputError(f"there is no file or folder {path}")
         for found in LAYOUTS[detect(path) if layout == "auto" else layout](path):
             if isinstance(found, Sample) and not (text := clean(found.text)):
                 skips.append(Skip(found.name, "empty text"))

@@ -18,8 +18,9 @@ def nothing_usable(skips: Sequence[Skip], where: Iterable[Path]) -> DataError:
     if not skips:
         return DataError(f"there are no recordings in {', '.join(map(str, where))}")
     first = skips[0]
+    reasons = ", ".join(f"{count} {reason}" for reason, count in by_reason(skips).items())
     return DataError(
-        f"none of {len(skips)} recordings can be used: {by_reason(skips)}; "
+        f"none of {len(skips)} recordings can be used: {reasons}; "
         f"the first is {first.name} ({first.reason}{': ' if first.detail else ''}{first.detail})"
     )
 

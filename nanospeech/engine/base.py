@@ -300,7 +300,7 @@ class Engine(Conditioning):
         if not self.has(VOCODER):
             raise CheckpointError(
                 f"{self.folder} has no {VOCODER}; make one from a published Vocos checkpoint"
-                " (charactr/vocos-mel-24khz) with: python -m convert"
+                " (charactr/vocos-mel-24khz) with: nanospeech convert"
             )
         mel = checks.mels(mel_BNM, "mel_BNM", self.config)
         lens = checks.lengths(lens_B, "lens_B", len(mel), mel.shape[1])

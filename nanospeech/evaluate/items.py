@@ -110,7 +110,7 @@ def list_item(path: Path, n: int, line: str) -> Item:
     recordings = [Recording(path.parent / wave) for wave in (prompt_wave, *fields[4:]) if wave]
     for recording in recordings:
         if not recording.path.is_file():
-            raise InputError(f"line {n + 1} of {path}: there is no {recording.path}")
+            raise InputError(f"line {n + 1} of {path}: there is no file {recording.path}")
     key = "".join(c if c.isalnum() or c in "-_." else "_" for c in key)
     truth = recordings[1] if len(recordings) > 1 else None
     return Item(key, text, Prompt(recordings[0], prompt_text), truth)
@@ -237,7 +237,7 @@ def waves(paths: Iterable[Path], limit: int | None = None, least: float = 1.0) -
 def sounds_of(path: Path) -> list[Recording]:
     """What is sound in a file, folder or tar."""
     if not path.exists():
-        raise InputError(f"there is no {path}")
+        raise InputError(f"there is no file or folder {path}")
     if path.suffix.lower() != ".tar":
         inside = sorted(path.iterdir()) if path.is_dir() else [path]
         return [Recording(p) for p in inside if p.suffix.lower() in audio.FORMATS]

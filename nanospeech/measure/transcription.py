@@ -75,8 +75,16 @@ def hear_reference(
     whisper: str,
     say: Callable[[str], None],
     language: str = "en",
+    flag: str = "--text",
 ) -> Reference:
     """Prepares a recording as a voice, transcribes it if no text is given, and prints notes on it.
+
+    Args:
+        recording: its file.
+        text: what is said in it.
+        whisper: of whisper_listener, and so is the language.
+        say: prints a line.
+        flag: of the command, that gives the text.
 
     Raises:
         InputError: a recording that cannot be used.
@@ -85,7 +93,7 @@ def hear_reference(
     try:
         found = read_reference(recording, text, lambda: whisper_listener(whisper, language))
     except BackendError as e:
-        raise BackendError(f"{e}; or write down what is said in the recording, as text") from e
+        raise BackendError(f"{e}; or write down what is said in it: {flag} '...'") from e
     for note in found.notes:
         say(f"note: {note}")
     if found.heard:

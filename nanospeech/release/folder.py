@@ -227,7 +227,7 @@ def resolve(folder_or_repo: str | Path | None = None) -> Path:
     if folder.is_dir():
         if not sharded.there(folder / MODEL):
             raise CheckpointError(
-                f"{folder} has no {MODEL}; make a release folder with: python -m convert"
+                f"{folder} has no {MODEL}; make a release folder with: nanospeech convert"
             )
         return folder
     name = str(folder_or_repo)

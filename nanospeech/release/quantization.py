@@ -229,7 +229,7 @@ def joined(
     if odd:
         raise CheckpointError(
             f"{path} and its config.json do not agree on which layers are packed: {min(odd)};"
-            " take both from one release, or quantise again with: python -m convert"
+            " take both from one release, or quantise again with: nanospeech convert"
         )
     whole: dict[str, Any] = dict(tensors)
     for name in names:

@@ -45,7 +45,7 @@ class Outcome:
 
     Attributes:
         spoken: lines that were written.
-        there: lines whose file existed already.
+        there: lines whose file existed already, with the subtitles that are wanted.
         failures: number and reason of each line that failed.
         seconds: of the new speech.
         elapsed: seconds that it took, without loading the model.
@@ -125,7 +125,11 @@ def speak_file(
         raise InputError("no text: the batch has no lines")
     folder = make_folder(folder)
     left = [line for line in lines if overwrite or not (folder / line.file).exists()]
-    outcome = Outcome(there=len(lines) - len(left), failures=faults)
+    new = {line.name for line in left}
+    there = [line for line in lines if line.name not in new]
+    bare = {} if subtitles is None else without_subtitles(there, folder, subtitles[0])
+    faults |= bare
+    outcome = Outcome(there=len(there) - len(bare), failures=faults)
     texts, left = read_texts(left, read, faults)
     if not left:
         return outcome
@@ -142,6 +146,16 @@ def speak_file(
         outcome.interrupted = True
     outcome.elapsed = time.perf_counter() - began
     return outcome
+
+
+def without_subtitles(lines: list[Line], folder: Path, form: str) -> dict[int, str]:
+    """Lines whose file is there without subtitles, for which its words would be needed, and why."""
+    besides = {line: f"{line.name}.{form}" for line in lines}
+    return {
+        line.number: f"{line.file} is there without {beside}; --overwrite writes both anew"
+        for line, beside in besides.items()
+        if not (folder / beside).exists()
+    }
 
 
 def read_texts(

@@ -234,13 +234,16 @@ def where(text: str, place: int) -> str:
     )
 
 
-def read_markup(text: str, lenient: bool = False) -> Marked:
+def read_markup(
+    text: str, lenient: bool = False, check: Callable[[str], object] | None = None
+) -> Marked:
     """Reads bracket markup.
 
     Args:
         text: as written.
         lenient: for texts by others, such as books: brackets that begin like markup and have not
             its form, as [pause for effect], are text; and a text without words has no spans.
+        check: is called with the name of each voice, and raises InputError where there is none.
 
     Raises:
         InputError: markup that is wrong, with what it is and where.
@@ -255,6 +258,8 @@ def read_markup(text: str, lenient: bool = False) -> Marked:
         try:
             if not escape:
                 _take(build, match, opened)
+                if check is not None and build.styles[-1].voice is not None:
+                    check(build.styles[-1].voice)
         except InputError as e:
             raise InputError(f"{match[0][:60]} at {where(text, match.start())}: {e}") from e
     build.text(text[at:], at)

@@ -172,13 +172,13 @@ def train(args: argparse.Namespace, options: Options, objective: Any, lora: Any,
     config = TrainConfig(
         ema_decay=options.ema_decay, log_every=10, keep=1, seed=options.seed, schedule="linear"
     )
-    precision = {"mixed_precision": args.precision or fast_precision()}
+    kind = args.precision or fast_precision()
     warmup = min(options.warmup, options.steps // 4)
-    trainer = FinetuneTrainer(
-        objective, optimizer, warmup, precision, args.run, config=config, lora=lora
-    )
+    how = warmup, {"mixed_precision": kind}, args.run
+    trainer = FinetuneTrainer(objective, optimizer, *how, config=config, lora=lora)
     learned, whole = (sum(p.numel() for p in ps) for ps in (parameters, objective.parameters()))
-    trainer.accelerator.print(f"{learned:,} of {whole:,} weights are trained, in {precision}")
+    kind = "float32" if kind == "no" else kind
+    trainer.accelerator.print(f"{learned:,} of {whole:,} weights are trained, in {kind}")
     frame_rate = objective.audio.frame_rate
     trainer.train(
         dataset,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from nanospeech.architectures import CodecConfig
+from nanospeech.cli import counted
 from nanospeech.config import AudioConfig, DiTConfig
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.release.folder import MODEL, VOCODER, Release, open_release
@@ -74,6 +76,11 @@ def build_tokenizer(data: DataConfig, tags: Sequence[str] = ()) -> Tokenizer:
     language = base_code(data.language) if data.language else ""
     if data.tokenizer == "phonemes" and data.vocab is None:
         return Tokenizer("phonemes", phoneme_vocab()).with_language(language)
+    if data.tokenizer == "chars" and data.vocab and not Path(data.vocab).exists():
+        raise InputError(
+            f"there is no file {data.vocab}; nanospeech prepare vocab makes it of the recordings'"
+            " texts, and data.vocab names it"
+        )
     if data.tokenizer == "pieces" and data.vocab:
         return PieceTokenizer(data.vocab, tags).with_language(language)
     if data.tokenizer in ("bytes", "echo") or data.vocab:
@@ -363,7 +370,7 @@ def train(
     files = find_data(config)
     trainer = build_trainer(config)
     count = sum(p.numel() for p in trainer.core.parameters())
-    trainer.say(f"{count:,} parameters, {len(files)} shards")
+    trainer.say(f"{count:,} parameters, {counted(len(files), 'shard')}")
     data = config.data
     options = TrainOptions(
         data.batch_size,
@@ -377,4 +384,7 @@ def train(
         on_sample,
     )
     trainer.train_with(files, config.total_steps, options)
+    # by the clock, total_steps is no goal
+    steps = trainer.step if config.train.minutes else f"{trainer.step} of {config.total_steps}"
+    trainer.say(f"{steps} steps are done: {trainer.checkpoints.newest()}")
     return trainer

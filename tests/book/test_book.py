@@ -146,7 +146,8 @@ def test_a_marked_speaker_has_a_voice_and_an_unknown_one_costs_the_chapter(
     # the book's own voice says the same words, which are not spoken again, for the other's
     path.write_text("# One\n\nhello there.\n\n[voice: nobody]hello.[/voice]\n", "utf-8")
     code, said = run(path, tmp_path / "other", *flags)
-    assert code == 2 and "chapter 1, One: " in said and "nobody" in said
+    where = "[voice: nobody] at line 5, column 1: voice 'nobody' not found"
+    assert code == 2 and f"chapter 1, One: {where}" in said
 
 
 @pytest.mark.parametrize("name", ["b.md", "b.txt", "b.epub"])

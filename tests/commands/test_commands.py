@@ -106,13 +106,17 @@ def test_what_is_no_command_is_said_or_refused(monkeypatch, capsys):
     commands.main(["--text", "Hi"])
     commands.main([])
     assert given == [
-        ("speak", ["--text", "Hello there.", "--seed", "1"]),
+        ("speak", ["Hello there.", "--seed", "1"]),
         ("speak", ["--text", "Hi"]),
         ("speak", []),
     ]
     monkeypatch.undo()
     assert commands.main(["evalute", "model"]) == 2
     assert "did you mean evaluate?" in capsys.readouterr().err
+    assert commands.main(["Hello", "there", "--seed", "1"]) == 2
+    assert "to say a text, in quotes: nanospeech 'Hello there'" in capsys.readouterr().err
+    assert commands.main(["Hello,", "it's", "--seed", "1"]) == 2
+    assert """give one text, in quotes: 'Hello, it'"'"'s'""" in capsys.readouterr().err
     assert commands.main(["prepare", "shrads"]) == 2
     assert "no tool 'shrads'; choose from shards" in capsys.readouterr().err
 

@@ -61,7 +61,7 @@ def ref(name: str) -> list[str]:
         (["--overwrite"], "or add --batch FILE"),
         (["--output", ".."], "cannot write"),
         (["--model", "no-such-model"], "'no-such-model' not found"),
-        (["--model", ".."], "has no model.safetensors"),
+        (["--model", ".."], "release folder with: nanospeech convert"),
         # before Whisper, which is downloaded
         (["--model", "..", *ref("good.wav")[:2], "--whisper", "none-such"], "has no model.safe"),
         (["--steps", "0"], "steps is 0"),
@@ -77,7 +77,8 @@ def ref(name: str) -> list[str]:
         (["--device", "abacus"], "abacus"),
         (["--backend", "abacus"], "abacus"),
         (["--no-such-flag"], "--no-such-flag"),
-        (["--voic", "tone"], "unrecognized arguments: --voic"),
+        (["--voic", "tone"], "unrecognized arguments: --voic (did you mean --voice?)"),
+        (["--voic=tone"], "(did you mean --voice?)"),
         (["--stre"], "unrecognized arguments: --stre"),
     ],
     ids=lambda v: " ".join(v)[:40].encode("ascii", "replace").decode() if type(v) is list else "",

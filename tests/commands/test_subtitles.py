@@ -69,6 +69,16 @@ def test_lines_of_a_batch_may_have_markup(tmp_path, capsys):
     assert main(with_both) == 2 and "not both" in capsys.readouterr().err
 
 
+def test_files_of_a_batch_that_are_there_without_subtitles_are_told(tmp_path, capsys):
+    (tmp_path / "lines.txt").write_text("a|Hello.\nb|Hi.")
+    where = ["--batch", str(tmp_path / "lines.txt"), "--output", str(tmp_path / "out")]
+    assert main([*where, *FAST]) == 0
+    (tmp_path / "out" / "b.srt").write_text("")
+    assert main([*where, *FAST, "--subtitles", "srt"]) == 1
+    said = capsys.readouterr().err
+    assert said == "line 1: a.wav is there without a.srt; --overwrite writes both anew\n"
+
+
 def test_wrong_markup_is_refused_at_once(capsys):
     assert main(["--text", "Hi [pause x]", "--model", "nowhere"]) == 2
     assert "[pause x] at line 1, column 4" in (said := capsys.readouterr().err)

@@ -44,9 +44,13 @@ def config(tmp_path):
 @pytest.mark.parametrize("model", ["speech", "duration"])
 def test_runs_and_goes_on_with_more_steps(config, tmp_path, capsys, model):
     assert main(["--config", str(config), "--set", f"model={model}"]) == 0
-    assert main(["--config", str(config), "--set", f"model={model}", "total_steps=3"]) == 0
-    assert "at step 2" in capsys.readouterr().out
-    assert (tmp_path / "run" / "step_00000003.pt").is_file()
+    for _ in range(2):  # the second time there is nothing to do
+        assert main(["--config", str(config), "--set", f"model={model}", "total_steps=3"]) == 0
+    said = capsys.readouterr().out
+    assert "at step 2" in said and "1 shard\n" in said
+    last = tmp_path / "run" / "step_00000003"
+    assert said.count(f"3 of 3 steps are done: {last}\n") == 2
+    assert last.with_suffix(".pt").is_file()
 
 
 def test_a_fresh_run_can_start_from_a_release_folder(config, tmp_path, golden, capsys):
@@ -111,7 +115,7 @@ def test_a_run_can_start_from_a_smaller_model_which_it_does_not_change(config, t
         ("dit.widht=3", "unknown keys ['widht'] in dit"),
         ("data.batch_size=many", "data.batch_size should be int"),
         ("train.keep=true", "train.keep should be int"),
-        ("data.shards=[/nowhere/*.tar]", "no shards match"),
+        ("data.shards=[/nowhere/*.tar]", "; nanospeech prepare shards makes some"),
         ("model=voice", "choose from speech, echo, distilled, duration, vocoder"),
         ("data.tokenizer=chars", "vocab.txt"),
         ("total_steps", "should be KEY=VALUE"),
@@ -122,6 +126,13 @@ def test_mistakes_end_in_one_line_and_code_2(config, capsys, change, said):
     assert main(["--config", str(config), "--set", change]) == 2
     err = capsys.readouterr().err
     assert said in err and err.startswith("error: ") and err.count("\n") == 1
+
+
+def test_a_vocabulary_that_is_still_to_be_made_is_told_with_what_makes_it(config, capsys):
+    chars = ["data.tokenizer=chars", "data.vocab=gone.txt"]
+    assert main(["--config", str(config), "--set", *chars]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: there is no file gone.txt; nanospeech prepare vocab makes it")
 
 
 def test_keys_of_older_versions_are_read(config, tmp_path):

@@ -237,10 +237,11 @@ def test_without_a_recogniser_the_text_is_asked_for(recording, monkeypatch, tmp_
     monkeypatch.setitem(sys.modules, "faster_whisper", None)
     out = tmp_path / "out.wav"
     speak = ["speak", "--text", "hi.", "--ref-audio", str(recording), "--output", str(out)]
-    for words in (["voices", "add", "anna", str(recording)], speak):
+    for words, flag in ((["voices", "add", "anna", str(recording)], "text"), (speak, "ref-text")):
         assert main(words) == 2
         err = capsys.readouterr().err
-        assert "pip install 'nanospeech-tts[transcribe]'" in err and "write down" in err
+        assert "pip install 'nanospeech-tts[transcribe]'" in err
+        assert f"or write down what is said in it: --{flag} '...'" in err
     assert main([*speak, "--voice", "kumo"]) == 2
     assert "not both" in capsys.readouterr().err
 

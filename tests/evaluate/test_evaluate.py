@@ -277,7 +277,7 @@ def test_what_is_not_there_is_named(tmp_path):
         evaluate_items.read_recordings([tmp_path])
     with pytest.raises(InputError, match=r"sentences in \S+none.txt: No such file or directory$"):
         evaluate_items.read_items(tmp_path / "none.txt")
-    with pytest.raises(InputError, match="there is no"):
+    with pytest.raises(InputError, match="there is no file or folder "):
         evaluate_items.waves([tmp_path / "nowhere.wav"])
     (tmp_path / "results.csv").write_text("a,b\n1,2\n")
     with pytest.raises(InputError, match="other columns"):

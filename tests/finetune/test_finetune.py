@@ -275,6 +275,7 @@ def test_a_folder_of_recordings_becomes_a_voice(phonemes, tmp_path, capsys, how)
     assert finetune.main(call) == 0
     out, err = capsys.readouterr()
     assert "left out 1: no transcript" in err
+    assert "weights are trained, in bf16\n" in out or "weights are trained, in float32\n" in out
     assert ("'ə' (4 times)" in err) == (how == "full")
     assert ("1 new tokens: ə" in out) == (how == "lora")
     release = open_release(tmp_path / "out")

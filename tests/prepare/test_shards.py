@@ -265,7 +265,7 @@ def test_nothing_usable_is_an_error_and_replaces_nothing(tmp_path):
     (tmp_path / "x.wav").write_bytes(b"no audio")
     (tmp_path / "x.normalized.txt").write_text("a text", encoding="utf-8")
     bad, _ = find([tmp_path], "libritts")
-    with pytest.raises(DataError, match=r"none of 1 recordings .*unreadable audio"):
+    with pytest.raises(DataError, match=r"can be used: 1 unreadable audio; the first is x \("):
         prepare.make_shards(bad, out, overwrite=True)
     with pytest.raises(InputError, match="--overwrite"):
         prepare.make_shards(samples, out)
@@ -368,7 +368,7 @@ def test_bad_arguments_end_in_one_line(tmp_path, monkeypatch, capsys):
     (tmp_path / "broken.tar").write_bytes(b"no tar at all")
     (tmp_path / "empty").mkdir()
     for argv, message in [
-        (["shards", tmp_path / "gone"], "there is no"),
+        (["shards", tmp_path / "gone"], "there is no file or folder "),
         (["shards", tmp_path / "empty"], "cannot tell the layout"),
         (["shards", tmp_path / "broken.tar"], "uncompressed tar"),
         (["shards", SHARD, "--size", "0"], "at least 1 sample"),

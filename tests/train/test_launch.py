@@ -187,3 +187,6 @@ def test_what_was_asked_for_is_read_from_the_launcher(monkeypatch):
     monkeypatch.setattr(sys, "orig_argv", module)
     monkeypatch.setattr(sys, "argv", ["/x/a/b.py", "--steps", "3"])
     assert command(2) == "torchrun --nproc_per_node 2 -m a.b --steps 3"
+    monkeypatch.setattr(sys, "orig_argv", ["python", "/x/bin/nanospeech", "train", "82M"])
+    monkeypatch.setattr(sys, "argv", ["/x/bin/nanospeech", "train", "82M"])
+    assert command(2) == "torchrun --nproc_per_node 2 -m nanospeech train 82M"

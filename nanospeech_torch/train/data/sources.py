@@ -77,7 +77,9 @@ def find_shards(patterns: Iterable[str | Path]) -> list[str]:
         for text in counted(pattern):
             if not (names := matching(text)):
                 range_ = "" if text == pattern else f", of {pattern!r}"
-                raise InputError(f"no shards match {text!r}{range_}")
+                raise InputError(
+                    f"no shards match {text!r}{range_}; nanospeech prepare shards makes some"
+                )
             found += names
     return sorted(dict.fromkeys(found))
 

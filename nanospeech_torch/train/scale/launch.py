@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import sys
+from pathlib import Path
 
 import torch
 
@@ -86,4 +87,6 @@ def command(processes: int | str) -> str:
         return shlex.join([*words, "SCRIPT.py"])
     given = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv) + 1]  # python's own arguments
     module = ["-m", given[-1]] if given[-2:-1] == ["-m"] else [program]
+    if Path(program).stem == "nanospeech":  # the installed command, which on Windows is no script
+        module = ["-m", "nanospeech"]
     return shlex.join([*words, *module, *sys.argv[1:]])
