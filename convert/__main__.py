@@ -134,6 +134,13 @@ def build_parser() -> argparse.ArgumentParser:
         "imitate are encoded and decoded likewise",
     )
     parser.add_argument(
+        "--prompt-widen",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="the recordings of training had the whole band: one to imitate that has not, as of a"
+        " telephone or 16 kHz, gets what it lacks from what it has",
+    )
+    parser.add_argument(
         "--leading-pause",
         "--lead",  # its name in older versions
         type=float,

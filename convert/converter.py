@@ -143,6 +143,7 @@ def changed(read: Model, o: ConvertOptions) -> Model:
         "cfg_rescale",
         "leading_pause",
         "prompt_codec",
+        "prompt_widen",
         "imitates",
         "licence",
     ]

@@ -160,6 +160,7 @@ SETTINGS = (
     "cfg_rescale",
     "leading_pause",
     "prompt_codec",
+    "prompt_widen",
     "smooth",
     "sharpen",
 )

@@ -168,7 +168,7 @@ def completed(read: Model, folder: str | Path, chosen: Container[str] = ()) -> M
         if part not in parts and part in other.parts:
             parts[part] = other.parts[part]
             config = dataclasses.replace(config, **{part: getattr(other.config, part)})
-    for name in ("postfilter", "leading_pause", "prompt_codec", "licence"):
+    for name in ("postfilter", "leading_pause", "prompt_codec", "prompt_widen", "licence"):
         if name not in chosen and not getattr(config, name):
             config = dataclasses.replace(config, **{name: getattr(other.config, name)})
     return dataclasses.replace(read, config=config, parts=parts, like=other.folder)

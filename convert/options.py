@@ -38,7 +38,7 @@ class ConvertOptions:
         dtype: "float16" or "float32", of what is not packed; None is float16, but for other
             projects' checkpoints that are not, which are kept as they are in float32.
         name, default_voice, temperature, cfg_strength, cfg_rescale, leading_pause, prompt_codec,
-            imitates: for config.json.
+            prompt_widen, imitates: for config.json.
         kind: whose checkpoint it is, a name of kinds.KINDS; None finds it out.
         config: YAML or JSON file of a foreign checkpoint; by default the YAML file beside it.
         licence: identifier of the weights' licence, such as "apache-2.0", for the model card; by
@@ -74,6 +74,7 @@ class ConvertOptions:
     cfg_rescale: float | None = None
     leading_pause: float | None = None
     prompt_codec: str | None = None
+    prompt_widen: bool | None = None
     smooth: float | None = None
     sharpen: float | None = None
     quantize: int | None = None

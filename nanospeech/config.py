@@ -163,6 +163,9 @@ class ModelConfig:
     # is encoded and decoded likewise, for what else it has above 9 kHz the model has never heard.
     # None: as it is.
     prompt_codec: str | None = None
+    # Whether the recordings of training had the whole band: one to imitate that has not gets what
+    # it lacks from what it has (audio/narrow.py). For 100 bands at 24 kHz.
+    prompt_widen: bool = False
     licence: str | None = None  # identifier of the weights' licence, where it is known
     # How a recording becomes a prompt, how long new speech lasts, and which counts of steps have a
     # grid of EPSS: "f5" as in F5-TTS, for its checkpoints.
@@ -180,6 +183,16 @@ class ModelConfig:
             raise InputError(f"prompt_codec is {self.prompt_codec!r}, should be mp3 or null")
         if self.prompt_codec and self.audio.sample_rate != 24_000:
             raise InputError(f"prompt_codec is for 24 kHz, and this is {self.audio.sample_rate} Hz")
+        a, known = self.audio, AudioConfig()
+        if self.prompt_widen and (a.sample_rate, a.n_fft, a.n_mels) != (
+            known.sample_rate,
+            known.n_fft,
+            known.n_mels,
+        ):
+            raise InputError(
+                f"prompt_widen is for {known.n_mels} bands of windows of {known.n_fft} at"
+                f" {known.sample_rate} Hz, and these are {a.n_mels} of {a.n_fft} at {a.sample_rate}"
+            )
         if self.tokenizer not in TOKENIZERS:
             raise InputError(f"tokenizer {self.tokenizer!r}; choose from {TOKENIZERS}")
         if self.student and not self.student.voices and not self.imitates:

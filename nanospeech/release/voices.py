@@ -12,6 +12,7 @@ import numpy as np
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
 from nanospeech.audio.mp3 import coded
+from nanospeech.audio.narrow import widened
 from nanospeech.config import ModelConfig, SampleOptions, from_dict
 from nanospeech.errors import InputError, VoiceError, reason
 from nanospeech.text.sentences import byte_length, encode, is_speakable, prepare
@@ -328,6 +329,8 @@ def make_prompt(wave: np.ndarray, text: str, config: ModelConfig, tokenizer: Tok
     """
     wave, gain, text, seconds = levelled(wave, text, config)
     mel = log_mel(wave, config.audio)
+    if config.prompt_widen:
+        mel = widened(mel, audio.rms(wave))
     patch = config.dit.patch_size
     mel = mel[: len(mel) // patch * patch]  # no patch is half prompt, half new
     text = " ".join(prepare(text, tokenizer).split())

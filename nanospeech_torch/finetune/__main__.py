@@ -38,6 +38,7 @@ from .start import choose_start, described, same_run, settle
 
 SAMPLE = "This is how I sound now, after a few minutes of training."
 RATES = {"full": 2e-4, "lora": 1e-3}
+KEPT = "temperature", "leading_pause", "prompt_codec", "prompt_widen", "licence"  # of the base
 
 
 @dataclasses.dataclass(frozen=True)
@@ -251,13 +252,10 @@ def export(
         vocoder=release.path(VOCODER) if release.has(VOCODER) else None,
         voices=voices,
         default_voice=args.voice,
-        temperature=base.temperature,
-        leading_pause=base.leading_pause,
-        prompt_codec=base.prompt_codec,
         smooth=filters.smooth,
         sharpen=filters.sharpen,
-        licence=base.licence,
         card=card,
+        **{name: getattr(base, name) for name in KEPT},
     )
 
 

@@ -79,7 +79,7 @@ run_stage speech --extends --needs curate --makes "$runs/speech/latest" --aside 
 run_stage convert --needs speech --makes "$output/config.json" -- \
   "$python" -m convert "$runs/speech" --output "$output" --vocoder "$here/nanospeech/default/imitator" \
   --name "$(basename "$output")" --temperature 0.4 --cfg 2 --cfg-rescale 1 --sharpen 0.6 \
-  --imitates --prompt-codec mp3 \
+  --imitates --prompt-codec mp3 --prompt-widen \
   ${AVERAGE:+--average "${BASE:-$here/nanospeech/default/imitator}"}
 # shellcheck disable=SC2086
 [ -z "${WITHOUT:-}" ] || run_stage evaluate --needs convert --makes "$runs/cloning/cloning.json" \
