@@ -32,7 +32,7 @@ def by_reason(skips: Iterable[Skip]) -> dict[str, int]:
 def list_skips(path: Path, skips: Sequence[Skip]) -> None:
     """Writes skipped.csv: what was left out and why; no rows where nothing was."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as f:
+    with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as f:
         writer = csv.writer(f)
         writer.writerow(["name", "reason", "detail"])
         writer.writerows((s.name, s.reason, s.detail) for s in skips)
