@@ -109,7 +109,9 @@ def describe(sample: Sample, duration: float, options: ShardOptions) -> bytes:
         meta["speaker"] = speaker
     if options.language is not None:
         meta["language"] = options.language
-    return json.dumps(meta | sample.extra, ensure_ascii=False).encode("utf-8")
+    unnamed = sample.extra.get("language") in (None, "")  # a table's empty field
+    extra = {k: v for k, v in sample.extra.items() if not (unnamed and k == "language")}
+    return json.dumps(meta | extra, ensure_ascii=False).encode("utf-8")
 
 
 def npy(array: np.ndarray) -> bytes:
