@@ -122,9 +122,17 @@ def clean(text: str) -> str:
     return " ".join(text.split())
 
 
+def is_file(path: Path) -> bool:
+    """Whether there is such a file; a text in the place of a name may be too long for one."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
 def choose(candidates: Iterable[Path]) -> Path | None:
     """The recording to read among those of one name: an MP3, unless another file is newer."""
-    present = [p for p in candidates if p.is_file()]
+    present = [p for p in candidates if is_file(p)]
     if len(present) > 1 and present[0].suffix == ".mp3":
         newest = max(p.stat().st_mtime for p in present[1:])
         present.sort(key=lambda p: p.suffix == ".mp3" and p.stat().st_mtime < newest)
@@ -184,6 +192,29 @@ def read_text(path: Path, name: str) -> str | Skip:
         return Skip(name, "unreadable text", str(e))
 
 
+def parsed(data: str | bytes) -> Any:
+    """What JSON says, if it can be written again.
+
+    Raises:
+        ValueError: it is damaged, nested too deeply, or has half of a surrogate pair.
+    """
+    try:
+        found = json.loads(data)
+    except RecursionError as e:
+        raise ValueError("nested too deeply") from e
+    json.dumps(found, ensure_ascii=False).encode("utf-8")
+    return found
+
+
+def as_text(found: Any) -> str | Skip:
+    """A text of JSON, where a number may stand without quotes; Skip of no name for another type."""
+    if isinstance(found, str):
+        return found
+    if isinstance(found, (int, float)) and not isinstance(found, bool):
+        return str(found)
+    return Skip("", "unreadable text", f"text is {found!r}"[:80])
+
+
 def lines_of(path: Path) -> list[str]:
     """The lines of a table, split at line feeds alone.
 
@@ -226,10 +257,15 @@ def manifest(path: Path) -> Iterator[Sample | Skip]:
         file, text, who = (row.get(k) for k in ("audio", "text", "speaker"))
         if not isinstance(file, str) or not file.strip():
             yield Skip(name, "no audio file", "the field audio is empty or missing")
-        elif not isinstance(text, str):
+        elif text is None:
             yield Skip(name, "no transcript", "the field text is missing")
-        elif not (audio := path.parent / file).is_file():
-            yield Skip(f"{name} {file}", "no audio file")
+        elif isinstance(text := as_text(text), Skip):
+            yield replace(text, name=name)
+        elif more := [f for f in row.get(None, ()) if f.strip()]:  # DictReader has them there
+            detail = f"{', '.join(more)[:80]!r} is behind the last; is a separator in its text?"
+            yield Skip(name, "more fields than columns", detail)
+        elif not is_file(audio := path.parent / file):
+            yield Skip(f"{name} {file[:80]}", "no audio file")
         else:
             parts = tuple(p for p in Path(file).with_suffix("").parts if p not in ("/", "..", "."))
             extra = {k: v for k, v in row.items() if k and k not in RESERVED}
@@ -244,7 +280,7 @@ def rows_of(path: Path) -> Iterator[tuple[int, Any]]:
         for number, line in enumerate(lines, 1):
             if line.strip():
                 try:
-                    row = json.loads(line)
+                    row = parsed(line)
                     yield number, row if isinstance(row, dict) else ValueError("not an object")
                 except ValueError as e:
                     yield number, e
@@ -294,16 +330,16 @@ def tar_sample(tar_path: Path, key: str, files: dict[str, Source]) -> Sample | S
     if audio is None:
         return Skip(name, "no audio file")
     try:
-        meta = json.loads(files[".json"].read()) if ".json" in files else {}
+        meta = parsed(files[".json"].read()) if ".json" in files else {}
         if "text" not in meta and ".txt" in files:
-            meta["text"] = files[".txt"].read().decode("utf-8")
-        text = meta["text"]
-        if not isinstance(text, str):
-            raise TypeError(f"text is {text!r}")
+            meta["text"] = files[".txt"].read().decode("utf-8-sig")
+        text = as_text(meta["text"])
     except KeyError:
         return Skip(name, "no transcript")
     except (ValueError, TypeError) as e:
         return Skip(name, "unreadable text", str(e))
+    if isinstance(text, Skip):
+        return replace(text, name=name)
     extra = {k: v for k, v in meta.items() if k not in RESERVED}
     who = str(meta["speaker"]) if meta.get("speaker") not in (None, "") else None
     return Sample(name, (tar_path.stem, *key.split("/")), audio, text, who, extra)

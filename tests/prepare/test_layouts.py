@@ -146,6 +146,45 @@ def test_a_table_with_commas_whose_quotes_do_not_end_is_a_mistake(waves):
         find([waves / "all.csv"])
 
 
+@pytest.mark.parametrize("kind", ["csv", "tsv"])
+def test_a_separator_within_a_text_does_not_cut_it(waves, kind):
+    mark = "," if kind == "csv" else "\t"
+    table = waves / f"all.{kind}"
+    rows = [("audio", "text"), ("0.wav", "Hello", " world."), ("1.wav", "Good day.", "", "")]
+    table.write_text("\n".join(map(mark.join, rows)))
+    samples, skips = find([table])
+    assert [s.text for s in samples] == ["Good day."]
+    assert [(s.name, s.reason) for s in skips] == [(f"all.{kind}:2", "more fields than columns")]
+    assert "' world.'" in skips[0].detail
+
+
+def test_a_text_in_the_place_of_a_name_ends_no_command(waves):
+    words = "a long sentence " * 30
+    (waves / "all.csv").write_text(f"audio,text\n{words},0.wav\n1.wav,one\n")
+    (waves / "metadata.csv").write_text(f"{words}|0\n1|one\n")
+    (waves / "wavs").mkdir()
+    (waves / "1.wav").rename(waves / "wavs/1.wav")
+    for place, found in ((waves, 1), (waves / "all.csv", 0)):
+        samples, skips = find([place])
+        assert len(samples) == found and skips[0].reason == "no audio file"
+
+
+def test_json_that_cannot_be_kept_is_counted(waves):
+    """Half of a surrogate pair has no UTF-8; numbers without quotes are texts, as in training."""
+    rows = [
+        r'{"audio": "0.wav", "text": "half of an \ud83d emoji"}',
+        r'{"audio": "0.wav", "text": "whole", "speaker": "\udc00"}',
+        "[" * 100_000,
+        '{"audio": "0.wav", "text": ["a list"]}',
+        '{"audio": "0.wav", "text": 1984}',
+    ]
+    (waves / "all.jsonl").write_text("\n".join(rows))
+    samples, skips = find([waves / "all.jsonl"])
+    assert [s.text for s in samples] == ["1984"]
+    assert [s.reason for s in skips] == 3 * ["unreadable row"] + ["unreadable text"]
+    assert skips[3].name == "all.jsonl:4" and "a list" in skips[3].detail
+
+
 @pytest.mark.parametrize("kind", ["jsonl", "csv"])
 def test_a_rate_in_a_table_is_not_that_of_the_clips(waves, kind):
     """They are brought to 24 kHz, and a clip that says otherwise is not trained on."""
