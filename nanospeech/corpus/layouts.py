@@ -8,8 +8,6 @@ that cannot be used is not left out here: it comes as a Skip, so that it can be 
 
 from __future__ import annotations
 
-import csv
-import json
 import re
 import tarfile
 from collections import Counter
@@ -20,6 +18,9 @@ from typing import Any
 
 from nanospeech.audio.wave import FOREIGN
 from nanospeech.errors import DataError, InputError, reason
+
+from .tables import as_text, lines_of, parsed, rows_of
+from .tars import Header, split_name
 
 AUDIO = (".mp3", ".wav", ".flac", ".ogg", ".opus")
 TRANSCRIPT = ".normalized.txt"
@@ -96,7 +97,7 @@ def detect(path: Path) -> str:
     """The layout of a data set, by what lies in it."""
     if path.is_file() and path.suffix.lower() in (".csv", ".tsv", ".jsonl"):
         return "manifest"
-    if path.suffix.lower() == ".tar" or (path.is_dir() and any(path.glob("*.tar"))):
+    if path.suffix.lower() == ".tar" or (path.is_dir() and shards_in(path)):
         return "webdataset"
     if (path / "metadata.csv").is_file():
         return "ljspeech"
@@ -192,41 +193,6 @@ def read_text(path: Path, name: str) -> str | Skip:
         return Skip(name, "unreadable text", str(e))
 
 
-def parsed(data: str | bytes) -> Any:
-    """What JSON says, if it can be written again.
-
-    Raises:
-        ValueError: it is damaged, nested too deeply, or has half of a surrogate pair.
-    """
-    try:
-        found = json.loads(data)
-    except RecursionError as e:
-        raise ValueError("nested too deeply") from e
-    json.dumps(found, ensure_ascii=False).encode("utf-8")
-    return found
-
-
-def as_text(found: Any) -> str | Skip:
-    """A text of JSON, where a number may stand without quotes; Skip of no name for another type."""
-    if isinstance(found, str):
-        return found
-    if isinstance(found, (int, float)) and not isinstance(found, bool):
-        return str(found)
-    return Skip("", "unreadable text", f"text is {found!r}"[:80])
-
-
-def lines_of(path: Path) -> list[str]:
-    """The lines of a table, split at line feeds alone.
-
-    Raises:
-        InputError: it is missing or not UTF-8.
-    """
-    try:
-        return path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").split("\n")
-    except (OSError, UnicodeDecodeError) as e:
-        raise InputError(f"cannot read {path} as UTF-8 text: {reason(e)}") from e
-
-
 def ljspeech(root: Path) -> Iterator[Sample | Skip]:
     """metadata.csv of "id|text as written|text as read" and wavs/id.wav."""
     for number, line in enumerate(lines_of(root / "metadata.csv"), 1):
@@ -259,8 +225,6 @@ def manifest(path: Path) -> Iterator[Sample | Skip]:
             yield Skip(name, "no audio file", "the field audio is empty or missing")
         elif text is None:
             yield Skip(name, "no transcript", "the field text is missing")
-        elif isinstance(text := as_text(text), Skip):
-            yield replace(text, name=name)
         elif more := [f for f in row.get(None, ()) if f.strip()]:  # DictReader has them there
             detail = f"{', '.join(more)[:80]!r} is behind the last; is a separator in its text?"
             yield Skip(name, "more fields than columns", detail)
@@ -270,65 +234,62 @@ def manifest(path: Path) -> Iterator[Sample | Skip]:
             parts = tuple(p for p in Path(file).with_suffix("").parts if p not in ("/", "..", "."))
             extra = {k: v for k, v in row.items() if k and k not in RESERVED}
             person = str(who) if who not in (None, "") else None
-            yield Sample(file, (path.stem, *parts), Source(audio), text, person, extra)
-
-
-def rows_of(path: Path) -> Iterator[tuple[int, Any]]:
-    """(line number, fields) of a manifest; a line that is no row comes as its error."""
-    lines = lines_of(path)
-    if path.suffix.lower() == ".jsonl":
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                try:
-                    row = parsed(line)
-                    yield number, row if isinstance(row, dict) else ValueError("not an object")
-                except ValueError as e:
-                    yield number, e
-        return
-    # tables with tabs are mostly written without quoting, and a text may begin with a quote
-    tabs = path.suffix.lower() == ".tsv"
-    form: dict[str, Any] = (
-        {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {"strict": True}
-    )
-    reader = csv.DictReader((line + "\n" for line in lines), **form)
-    if not {"audio", "text"} <= set(reader.fieldnames or []):
-        raise InputError(
-            f"the first line of {path} should name the columns audio and text (and perhaps "
-            f"speaker), got {reader.fieldnames}"
-        )
-    try:
-        for row in reader:
-            yield reader.line_num, row
-    except csv.Error as e:
-        raise InputError(
-            f"{path} is no CSV near line {reader.reader.line_num}: {e}; put quotes around a text"
-            " that has some, and write each of these twice"
-        ) from e
+            try:
+                said = as_text(text)
+            except ValueError as e:
+                yield Skip(name, "unreadable text", str(e))
+                continue
+            yield Sample(file, (path.stem, *parts), Source(audio), said, person, extra)
 
 
 def webdataset(path: Path) -> Iterator[Sample | Skip]:
     """Tars of {key}.mp3 (or another format) and {key}.json with "text" (or {key}.txt)."""
-    for tar_path in [path] if path.is_file() else sorted(path.glob("*.tar")):
-        try:
-            with tarfile.open(tar_path, "r:") as tar:
-                members = [m for m in tar if m.isfile()]
-        except (OSError, tarfile.TarError) as e:
-            raise InputError(f"cannot read {tar_path} as an uncompressed tar: {reason(e)}") from e
-        groups: dict[str, dict[str, Source]] = {}
-        for m in members:
-            folder, _, file = m.name.rpartition("/")
-            stem, _, suffix = file.partition(".")
-            source = Source(tar_path, m.offset_data, m.size)
-            groups.setdefault(f"{folder}/{stem}".lstrip("./"), {})["." + suffix.lower()] = source
-        for key, files in groups.items():
+    for tar_path in [path] if path.is_file() else shards_in(path):
+        groups, damage = groups_of(tar_path)
+        for key, files in groups:
             yield tar_sample(tar_path, key, files)
+        if damage is not None:
+            yield damage
+
+
+def shards_in(folder: Path) -> list[Path]:
+    """The tars of a folder, but for hidden ones."""
+    return sorted(p for p in folder.glob("*.tar") if not p.name.startswith("."))
+
+
+def groups_of(path: Path) -> tuple[list[tuple[str, dict[str, Source]]], Skip | None]:
+    """Key and files, by extension, of each sample of a tar; and what of the tar is damaged.
+
+    Raises:
+        InputError: it cannot be read at all.
+    """
+    groups: list[tuple[str, dict[str, Source]]] = []
+    places: dict[str, int] = {}
+    last, damage, size = "", None, path.stat().st_size
+    try:
+        with tarfile.open(path, "r:", tarinfo=Header) as tar:
+            for m in tar:
+                key, kind = split_name(m.name)
+                if not m.isfile() or not kind or m.offset_data + m.size > size:
+                    continue
+                if key not in places or (key == last and "." + kind in groups[places[key]][1]):
+                    places[key] = len(groups)  # a name that follows itself is another sample
+                    groups.append((key, {}))
+                last = key
+                groups[places[key]][1]["." + kind] = Source(path, m.offset_data, m.size)
+    except (OSError, tarfile.TarError) as e:
+        if not groups:
+            why = reason(e) if size else "it is empty"
+            raise InputError(f"cannot read {path} as an uncompressed tar: {why}") from e
+        damage = Skip(path.name, "broken shard", f"{reason(e)}; samples before that are used")
+    return groups, damage
 
 
 def tar_sample(tar_path: Path, key: str, files: dict[str, Source]) -> Sample | Skip:
     name = f"{tar_path.name}/{key}"
     audio = next((files[suffix] for suffix in AUDIO if suffix in files), None)
     if audio is None:
-        return Skip(name, "no audio file")
+        return Skip(name, "no audio file", f"it has {', '.join(sorted(files))}"[:80])
     try:
         meta = parsed(files[".json"].read()) if ".json" in files else {}
         if "text" not in meta and ".txt" in files:
@@ -338,8 +299,6 @@ def tar_sample(tar_path: Path, key: str, files: dict[str, Source]) -> Sample | S
         return Skip(name, "no transcript")
     except (ValueError, TypeError) as e:
         return Skip(name, "unreadable text", str(e))
-    if isinstance(text, Skip):
-        return replace(text, name=name)
     extra = {k: v for k, v in meta.items() if k not in RESERVED}
     who = str(meta["speaker"]) if meta.get("speaker") not in (None, "") else None
     return Sample(name, (tar_path.stem, *key.split("/")), audio, text, who, extra)

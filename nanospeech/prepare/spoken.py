@@ -30,8 +30,9 @@ import numpy as np
 from tqdm import tqdm
 
 from nanospeech.cli import Parser, command
-from nanospeech.corpus.layouts import Sample, lines_of
+from nanospeech.corpus.layouts import Sample
 from nanospeech.corpus.mp3 import BadAudio, decode
+from nanospeech.corpus.tables import lines_of
 from nanospeech.errors import InputError
 from nanospeech.load import pick_backend, start
 from nanospeech.release.folder import open_release

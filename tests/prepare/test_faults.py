@@ -5,12 +5,19 @@ import io
 import resource
 import shutil
 import sys
+import tarfile
+from collections import Counter
+from pathlib import Path
 
 import pytest
 import soundfile as sf
 
 from nanospeech.corpus import mp3
+from nanospeech.corpus.layouts import find
+from nanospeech.errors import InputError
 from nanospeech.prepare import shards
+from nanospeech_torch.train.data import clips
+from nanospeech_torch.train.data.sources import TarSource
 
 from .test_shards import WAV, tone
 
@@ -43,3 +50,84 @@ def test_a_name_that_is_no_utf8_is_listed(tmp_path):
     assert shards.main([str(folder), "--out", str(out), "--jobs", "1"]) == 0
     with (out / "skipped.csv").open(encoding="utf-8", newline="") as f:
         assert [row["name"] for row in csv.DictReader(f)] == [r"caf\udce9"]
+
+
+# shards of other tools
+
+
+def write_tar(path: Path, files: list[tuple[str, bytes]]) -> Path:
+    with tarfile.open(path, "w") as tar:
+        for name, data in files:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return path
+
+
+def four(folder: Path) -> tuple[Path, list[int]]:
+    """A tar of four samples, and where its members begin."""
+    files = [
+        (f"{key}.{kind}", data)
+        for key in "abcd"
+        for kind, data in (("mp3", bytes(3000)), ("json", b'{"text": "one", "duration": 1}'))
+    ]
+    with tarfile.open(path := write_tar(folder / "four.tar", files)) as tar:
+        return path, [member.offset for member in tar]
+
+
+def trained_on(path: Path) -> tuple[list[str], Counter]:
+    skipped: Counter = Counter()
+    return [s["__key__"] for _, s in TarSource([path]).open(0, skipped=skipped)], skipped
+
+
+@pytest.mark.parametrize("fault", ["a damaged header", "cut off in a recording"])
+def test_of_a_damaged_shard_what_is_before_is_used_and_the_rest_is_told(tmp_path, fault):
+    path, starts = four(tmp_path)
+    data = bytearray(path.read_bytes())
+    if fault == "a damaged header":
+        data[starts[4] + 148 : starts[4] + 156] = b"no sum!!"
+    else:
+        del data[starts[4] + 1000 :]
+    path.write_bytes(data)
+    samples, skips = find([tmp_path])
+    assert [s.key for s in samples] == trained_on(path)[0] == ["a", "b"]
+    assert [(s.name, s.reason) for s in skips] == [("four.tar", "broken shard")]
+    assert "samples before that are used" in skips[0].detail
+    path.write_bytes(b"")
+    with pytest.raises(InputError, match=r"four\.tar as an uncompressed tar: it is empty"):
+        find([tmp_path])
+
+
+def test_samples_of_one_name_that_follow_each_other_are_two(tmp_path):
+    files = [(n, d) for t in "12" for n, d in (("x.mp3", t.encode()), ("x.json", b'{"text": "a"}'))]
+    path = write_tar(tmp_path / "twice.tar", files)
+    samples, _ = find([path])
+    assert [s.audio.read() for s in samples] == [b"1", b"2"]
+    assert [s.key for s in samples] == ["twice_x", "twice_x-2"] and trained_on(path)[0] == [
+        "x",
+        "x",
+    ]
+
+
+def test_what_a_mac_adds_and_names_with_dots_are_understood(tmp_path):
+    files = [("._x.mp3", b"0"), ("x.mp3", b"1"), ("._x.txt", b"0"), ("x.txt", b"\xef\xbb\xbfone")]
+    write_tar(tmp_path / "mac.tar", [*files, ("y.1.mp3", b"2"), ("y.1.json", b"{}")])
+    (tmp_path / "._mac.tar").write_bytes(b"0")
+    samples, skips = find([tmp_path])
+    assert [(s.key, s.text) for s in samples] == [("x", "one")]
+    assert [(s.reason, s.detail) for s in skips] == [("no audio file", "it has .1.json, .1.mp3")]
+    raw = next(s for _, s in TarSource([tmp_path / "mac.tar"]).open(0))
+    assert clips.metadata(raw)["text"] == "one"
+
+
+@pytest.mark.parametrize("meta", ["[" * 100_000, r'{"text": "\ud83d"}', '{"text": ["a"]}', "[1]"])
+def test_json_that_cannot_be_kept_costs_its_sample_alone(tmp_path, meta):
+    files = [
+        ("a.mp3", b"1"),
+        ("a.json", meta.encode()),
+        ("b.mp3", b"2"),
+        ("b.json", b'{"text": 5}'),
+    ]
+    samples, skips = find([write_tar(tmp_path / "odd.tar", files)])
+    assert [s.text for s in samples] == ["5"]
+    assert [s.reason for s in skips] == ["unreadable text"]

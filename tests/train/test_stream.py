@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from datasets import Dataset, load_dataset
 
+from nanospeech.corpus.tars import split_name
 from nanospeech.errors import CheckpointError, DataError, InputError
 from nanospeech_torch.train.data.order import SampleStream, StreamState, redeal, resume
 from nanospeech_torch.train.data.sources import (
@@ -20,7 +21,6 @@ from nanospeech_torch.train.data.sources import (
     TarSource,
     find_shards,
     make_source,
-    split_name,
 )
 from tests.training import samples, write_shards
 
@@ -221,6 +221,14 @@ def test_names_are_cut_at_the_first_dot_and_never_leave_a_folder():
     assert split_name("s.1/x.ref.npy") == ("s.1/x", "ref.npy")
     assert split_name("../../etc/./x.JSON") == ("etc/x", "json")
     assert split_name("/x.json") == ("x", "json")
+
+
+def test_the_hidden_files_of_a_mac_part_no_sample(tmp_path):
+    names = ("a/._x.mp3", "a/x.mp3", "a/._x.json", "a/x.json", ".DS_Store")
+    path = write_tar(tmp_path / "mac.tar", [(name, name.encode()) for name in names])
+    source = TarSource([path])
+    assert [sorted(s) for _, s in source.open(0)] == [["__key__", "json", "mp3"]]
+    assert [s["json"] for _, s in source.pick(0, {0})] == [b"a/x.json"]
 
 
 def test_a_url_is_read_and_gone_on_with_where_it_broke_off(tmp_path, monkeypatch):

@@ -93,7 +93,7 @@ def metadata(sample: dict) -> dict:
     meta = sample.get("json", sample)
     if "json" not in sample and isinstance(sample.get("txt"), (str, bytes)):
         text = sample["txt"]
-        return {"text": text if isinstance(text, str) else text.decode("utf-8", "replace")}
+        return {"text": text if isinstance(text, str) else text.decode("utf-8-sig", "replace")}
     try:
         meta = json.loads(meta) if isinstance(meta, (str, bytes)) else meta
     except (ValueError, RecursionError) as e:

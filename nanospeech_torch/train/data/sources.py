@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import glob
 import logging
-import posixpath
 import re
 import tarfile
 import time
@@ -19,6 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from nanospeech.corpus.tars import Header, split_name
 from nanospeech.errors import DataError, InputError, require
 
 from . import tar_seek
@@ -118,19 +118,6 @@ class Causes:
             log.warning("%s: %s", reason, self.cause)
         if skipped is not None:
             skipped[reason] += 1
-
-
-class Header(tarfile.TarInfo):
-    """A member's header; a damaged or missing one is an error, which tarfile takes for the end."""
-
-    @classmethod
-    def fromtarfile(cls, tarfile_: tarfile.TarFile) -> Any:
-        try:
-            return super().fromtarfile(tarfile_)
-        except tarfile.HeaderError as e:
-            if isinstance(e, getattr(tarfile, "EOFHeaderError", ())):
-                raise
-            raise tarfile.ReadError(f"{e}, at byte {tarfile_.offset}") from e
 
 
 class TarSource(Causes):
@@ -246,18 +233,6 @@ def opened(path: str) -> Any:
     if "://" not in path:
         return open(path, "rb")
     return require("fsspec", "train").open(path, "rb")
-
-
-def split_name(name: str) -> tuple[str, str]:
-    """Key and extension of a member: the file's name is cut at its first dot.
-
-    Folders stay part of the key, as clips of two of them may have one name; ".." and the root do
-    not, so that a key is never a way out of a folder.
-    """
-    folder, base = posixpath.split(name.replace("\\", "/"))
-    stem, _, kind = base.partition(".")
-    parts = [p for p in folder.split("/") if p not in ("", ".", "..")]
-    return "/".join([*parts, stem]), kind.lower()
 
 
 class DatasetSource(Causes):
