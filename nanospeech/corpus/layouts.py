@@ -325,13 +325,13 @@ def unique_keys(parts: list[tuple[str, ...]]) -> list[str]:
         count = Counter(keys)
         keys = ["_".join(ps[-depth:]) if count[k] > 1 else k for ps, k in zip(safe, keys)]
     taken = set(keys)
-    seen: set[str] = set()
+    numbers: dict[str, int] = {}  # the last behind a key: all of 十.wav, 百.wav, … have one
     for i, key in enumerate(keys):
-        number = 2
-        while keys[i] in seen:
-            candidate = f"{key}-{number}"
-            keys[i] = candidate if candidate not in taken else keys[i]
-            number += 1
-        seen.add(keys[i])
+        if key not in numbers:
+            numbers[key] = 1
+            continue
+        while keys[i] in taken:
+            numbers[key] += 1
+            keys[i] = f"{key}-{numbers[key]}"
         taken.add(keys[i])
     return keys
