@@ -8,6 +8,7 @@ that cannot be used is not left out here: it comes as a Skip, so that it can be 
 
 from __future__ import annotations
 
+import os
 import re
 import tarfile
 from collections import Counter
@@ -101,7 +102,7 @@ def detect(path: Path) -> str:
         return "webdataset"
     if (path / "metadata.csv").is_file():
         return "ljspeech"
-    if path.is_dir() and next(path.rglob("*" + TRANSCRIPT), None):
+    if path.is_dir() and any(p.name.endswith(TRANSCRIPT) for p in files_in(path)):
         return "libritts"
     if path.is_dir() and any(p.with_suffix(".txt").is_file() for p in recordings_in(path)):
         return "folder"  # of nothing but unreadable formats too, which are then named
@@ -112,9 +113,29 @@ def detect(path: Path) -> str:
     )
 
 
+def files_in(root: Path) -> Iterator[Path]:
+    """Files at any depth, also in linked folders; each folder once, by its own name if it has one.
+
+    Not the ._NAME that a Mac adds to an archive.
+    """
+    seen, todo = set(), [os.fspath(root)]
+    while todo:
+        links = []
+        for top in todo:
+            for folder, names, files in os.walk(top):
+                if (real := os.path.realpath(folder)) in seen:
+                    names.clear()
+                    continue
+                seen.add(real)
+                yield from (Path(folder, f) for f in files if not f.startswith("._"))
+                paths = (os.path.join(folder, name) for name in names)
+                links += [path for path in paths if os.path.islink(path)]
+        todo = sorted(links)
+
+
 def recordings_in(root: Path) -> list[Path]:
     """Audio files at any depth, in order; those of formats that cannot be read come last."""
-    files = [p for p in root.rglob("*") if p.suffix.lower() in (*AUDIO, *FOREIGN)]
+    files = [p for p in files_in(root) if p.suffix.lower() in (*AUDIO, *FOREIGN)]
     return sorted(files, key=lambda p: (p.suffix.lower() in FOREIGN, p))
 
 
@@ -142,7 +163,7 @@ def choose(candidates: Iterable[Path]) -> Path | None:
 
 def libritts(root: Path) -> Iterator[Sample | Skip]:
     """X.normalized.txt beside X.wav or X.mp3, at any depth; the speaker is X up to its first _."""
-    files = {p for p in root.rglob("*") if p.name.endswith((*AUDIO, TRANSCRIPT))}
+    files = {p for p in files_in(root) if p.name.endswith((*AUDIO, TRANSCRIPT))}
     stems = {p.with_name(re.sub(r"(\.normalized)?\.\w+$", "", p.name)) for p in files}
     for stem in sorted(stems):
         name = stem.relative_to(root).as_posix()

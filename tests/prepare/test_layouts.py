@@ -18,6 +18,7 @@ from nanospeech.corpus.layouts import find, unique_keys
 from nanospeech.corpus.skips import nothing_usable
 from nanospeech.errors import DataError, InputError
 from nanospeech.evaluate.items import from_folder
+from nanospeech.prepare import mp3s
 from nanospeech_torch.train.data import clips
 
 from .test_shards import FIXTURES, LIBRITTS, LJSPEECH, SHARD, WAV
@@ -76,6 +77,25 @@ def test_a_folder_of_recordings_with_a_text_beside_each(tmp_path):
     ]
     assert len({s.key for s in samples}) == 2 and all(s.speaker is None for s in samples)
     assert [(s.name, s.reason) for s in skips] == [("b", "empty text"), ("c", "no transcript")]
+
+
+@pytest.mark.parametrize("text", ["a.txt", "a.normalized.txt"])
+def test_linked_folders_are_read_and_no_recording_twice(tmp_path, text):
+    """As data sets are put together of speakers that lie elsewhere."""
+    inside, outside = tmp_path / "set/b", tmp_path / "elsewhere"
+    for folder in (inside, outside):
+        folder.mkdir(parents=True)
+        shutil.copy(WAV, folder / "a.wav")
+        (folder / text).write_text(folder.name)
+        (folder / "._a.wav").write_bytes(b"of a Mac")
+    (tmp_path / "set/anna").symlink_to(outside)
+    (tmp_path / "set/again").symlink_to(inside)
+    (inside / "loop").symlink_to(tmp_path / "set")
+    assert layouts.detect(tmp_path / "set") == ("folder" if text == "a.txt" else "libritts")
+    samples, skips = find([tmp_path / "set"])
+    assert [(s.name, s.text) for s in samples] == [("anna/a", "elsewhere"), ("b/a", "b")]
+    assert not skips
+    assert mp3s.make_mp3s([tmp_path / "set"])[0] == {"written": 2, "kept": 0}
 
 
 def test_formats_that_are_not_read_are_counted_and_said_to_be(
