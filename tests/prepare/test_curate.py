@@ -237,6 +237,7 @@ def test_mistakes_end_in_one_line(tmp_path, capsys):
         (["--held-out", "-1"], "--held-out is -1"),
         (["--level", "3"], "--level is 3"),
         (["--jobs", "0"], "--jobs is 0"),
+        (["--vary", "0.1", "0.1"], "--vary names a share twice"),
     ):
         assert main([str(SHARD), "--out", str(tmp_path / "x"), "--jobs", "1", *more]) == 2
         error = capsys.readouterr().err.splitlines()[-1]
