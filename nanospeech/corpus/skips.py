@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from nanospeech.corpus.layouts import Skip
+from nanospeech.corpus.layouts import Sample, Skip, find
 from nanospeech.errors import DataError
 
 
@@ -23,6 +23,18 @@ def nothing_usable(skips: Sequence[Skip], where: Iterable[Path]) -> DataError:
         f"none of {len(skips)} recordings can be used: {reasons}; "
         f"the first is {first.name} ({first.reason}{': ' if first.detail else ''}{first.detail})"
     )
+
+
+def find_some(inputs: Sequence[Path], layout: str = "auto") -> tuple[list[Sample], list[Skip]]:
+    """layouts.find, where something has to be found.
+
+    Raises:
+        DataError: nothing can be used; says why.
+    """
+    samples, skips = find(inputs, layout)
+    if not samples:
+        raise nothing_usable(skips, inputs)
+    return samples, skips
 
 
 def by_reason(skips: Iterable[Skip]) -> dict[str, int]:

@@ -41,9 +41,9 @@ from tqdm import tqdm
 
 from nanospeech.cli import Parser, add_fields, command, read_fields
 from nanospeech.corpus.held_out import is_held_out
-from nanospeech.corpus.layouts import Sample, Skip, find
+from nanospeech.corpus.layouts import Sample, Skip
 from nanospeech.corpus.mp3 import in_parallel
-from nanospeech.corpus.skips import by_reason, list_skips
+from nanospeech.corpus.skips import by_reason, find_some, list_skips
 from nanospeech.errors import DataError, InputError
 from nanospeech.files import whole_folder
 from nanospeech.machine import cores
@@ -286,7 +286,7 @@ def run(args: argparse.Namespace) -> tuple[dict[str, Any], list[Skip]]:
     if args.jobs < 1:
         raise InputError(f"--jobs is {args.jobs}; choose at least 1")
     options = read_fields(args, CurateOptions)
-    samples, skips = find(args.inputs)
+    samples, skips = find_some(args.inputs)
     load, name = None, ""
     if args.whisper:
         load, name = partial(whisper, args.whisper), Path(args.whisper).name

@@ -53,9 +53,9 @@ from tqdm import tqdm
 from nanospeech.audio.mp3 import encode
 from nanospeech.audio.wave import SAMPLE_RATE
 from nanospeech.cli import Parser, add_fields, command, read_fields
-from nanospeech.corpus.layouts import LAYOUTS, Sample, Skip, find
+from nanospeech.corpus.layouts import LAYOUTS, Sample, Skip
 from nanospeech.corpus.mp3 import BadAudio, decode, in_parallel
-from nanospeech.corpus.skips import list_skips, nothing_usable, tell
+from nanospeech.corpus.skips import find_some, list_skips, nothing_usable, tell
 from nanospeech.errors import InputError
 from nanospeech.text.languages import base_code
 
@@ -324,9 +324,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.jobs < 1:
         raise InputError(f"--jobs is {args.jobs}; choose at least 1")
     options = read_fields(args, ShardOptions)
-    samples, skips = find(args.inputs, args.layout)
-    if not samples:
-        raise nothing_usable(skips, args.inputs)
+    samples, skips = find_some(args.inputs, args.layout)
     if args.ray:
         runner = on_ray(args.jobs)
         counts, bad = spread_shards(samples, args.out, options, runner, args.overwrite)

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 import soundfile as sf
 
+from nanospeech.commands.prepare import main
 from nanospeech.corpus import mp3
 from nanospeech.corpus.layouts import find
 from nanospeech.errors import InputError
-from nanospeech.prepare import shards
 from nanospeech_torch.train.data import clips
 from nanospeech_torch.train.data.sources import TarSource
 
-from .test_shards import WAV, tone
+from .test_shards import LIBRITTS, WAV, tone
 
 
 def test_a_header_that_tells_more_than_fits_the_memory_is_a_reason():
@@ -47,9 +47,39 @@ def test_a_name_that_is_no_utf8_is_listed(tmp_path):
         (folder / f"{name}.txt").write_text("Good morning.")
     shutil.copy(WAV, folder / "good.wav")
     (folder / "caf\udce9.wav").touch()
-    assert shards.main([str(folder), "--out", str(out), "--jobs", "1"]) == 0
+    assert main(["shards", str(folder), "--out", str(out), "--jobs", "1"]) == 0
     with (out / "skipped.csv").open(encoding="utf-8", newline="") as f:
         assert [row["name"] for row in csv.DictReader(f)] == [r"caf\udce9"]
+
+
+# commands
+
+
+@pytest.mark.parametrize("tool", ["shards", "curate", "hear", "levels", "tags", "prompts", "vocab"])
+def test_where_nothing_can_be_used_each_tool_says_why(tmp_path, capsys, tool):
+    shutil.copy(WAV, tmp_path / "a.wav")
+    (tmp_path / "a.txt").write_text(" ")
+    before = sorted(tmp_path.iterdir())
+    out = [] if tool == "levels" else ["--out", str(tmp_path / "out")]
+    assert main([tool, str(tmp_path), *out]) == 2
+    assert "the first is a (empty text)" in capsys.readouterr().err
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("tool", ["levels", "prompts"])
+def test_a_number_of_clips_below_one_is_a_mistake(tmp_path, capsys, tool):
+    out = [] if tool == "levels" else ["--out", str(tmp_path)]
+    assert main([tool, str(LIBRITTS), *out, "--clips", "-1"]) == 2
+    assert "--clips is -1" in capsys.readouterr().err
+
+
+def test_tags_are_not_written_over_the_words_that_they_are_found_in(tmp_path, capsys):
+    shutil.copy(WAV, tmp_path / "a.wav")
+    (tmp_path / "a.txt").write_text("in fourteen fifty five")
+    assert main(["tags", str(tmp_path), "--out", str(tmp_path), "--all"]) == 2
+    assert "choose another" in capsys.readouterr().err
+    assert (tmp_path / "a.txt").read_text() == "in fourteen fifty five"
+    assert main(["tags", str(tmp_path), "--out", str(tmp_path / "tagged"), "--all"]) == 0
 
 
 # shards of other tools
