@@ -24,11 +24,12 @@ import numpy as np
 from tqdm import tqdm
 
 from nanospeech.audio import wave as audio
-from nanospeech.cli import Parser, command
+from nanospeech.cli import Parser, command, say
 from nanospeech.corpus.layouts import Sample
 from nanospeech.corpus.mp3 import BadAudio, decode, in_parallel
 from nanospeech.corpus.skips import find_some, tell
 from nanospeech.errors import InputError
+from nanospeech.locks import alone
 from nanospeech.machine import cores
 from nanospeech.measure.wer import edit_rows, normalize
 
@@ -149,6 +150,7 @@ def main(argv: list[str] | None = None) -> int:
     args.out.parent.mkdir(parents=True, exist_ok=True)
     work = partial(hear_samples, name=args.whisper, again=args.again)
     with (
+        alone(args.out.parent, "--out", say, f".{args.out.name}.lock"),
         Heard(args.out, Path(args.whisper).name) as heard,
         tqdm(total=len(samples), desc="hear", unit=" clips", disable=None) as bar,
     ):

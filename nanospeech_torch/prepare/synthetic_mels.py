@@ -35,7 +35,7 @@ from nanospeech.corpus.skips import by_reason, find_some
 from nanospeech.engine.sampling import integrate, noise, time_grid
 from nanospeech.errors import InputError
 from nanospeech.load import load_engine
-from nanospeech.prepare.shards import ShardWriter, npy, old_shards
+from nanospeech.prepare.shards import ShardWriter, npy, old_shards, writing
 from nanospeech.speech.speaker import Speaker
 from nanospeech.text.sentences import encode
 
@@ -189,9 +189,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     seconds, left = 0.0, 3600 * args.hours
     samples, skips = find_some(args.shards)
     bar = tqdm(samples, name, unit=" clips", disable=None)
-    for path in old_shards(samples, args.out, name, args.overwrite):
-        path.unlink()
-    with ShardWriter(args.out, name, 500) as writer:
+    with writing(args.out, name), ShardWriter(args.out, name, 500) as writer:
+        for path in old_shards(samples, args.out, name, args.overwrite):
+            path.unlink()
         for number, sample in enumerate(bar):
             rng = np.random.default_rng((args.seed, number))
             made = made_again(sample, cast, (low, high), args.max_seconds, rng)

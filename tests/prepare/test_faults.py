@@ -4,6 +4,7 @@ import csv
 import io
 import resource
 import shutil
+import subprocess
 import sys
 import tarfile
 from collections import Counter
@@ -19,7 +20,7 @@ from nanospeech.errors import InputError
 from nanospeech_torch.train.data import clips
 from nanospeech_torch.train.data.sources import TarSource
 
-from .test_shards import LIBRITTS, WAV, tone
+from .test_shards import LIBRITTS, ROOT, WAV, tone
 
 
 def test_a_header_that_tells_more_than_fits_the_memory_is_a_reason():
@@ -80,6 +81,30 @@ def test_tags_are_not_written_over_the_words_that_they_are_found_in(tmp_path, ca
     assert "choose another" in capsys.readouterr().err
     assert (tmp_path / "a.txt").read_text() == "in fourteen fifty five"
     assert main(["tags", str(tmp_path), "--out", str(tmp_path / "tagged"), "--all"]) == 0
+
+
+def test_two_runs_do_not_write_one_set(tmp_path, capsys):
+    """They would write each other's shards; sets of other prefixes may be written beside it."""
+    hold = f"""
+import sys
+from pathlib import Path
+from nanospeech.prepare.shards import writing
+with writing(Path({str(tmp_path)!r}), "shard"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    argv = ["shards", str(LIBRITTS), "--out", str(tmp_path), "--jobs", "1"]
+    with subprocess.Popen([sys.executable, "-c", hold], cwd=ROOT, **pipes) as other:
+        assert other.stdout and other.stdout.readline() == "held\n"
+        assert main(argv) == 2
+        assert f"in use by process {other.pid}" in capsys.readouterr().err
+        assert main([*argv, "--prefix", "more"]) == 0
+        other.kill()
+    (tmp_path / ".shard-000007.part").touch()  # of a killed run of more shards
+    assert main(argv) == 0
+    names = {p.name for p in tmp_path.iterdir()}
+    assert names == {"shard-000000.tar", "more-000000.tar", "skipped.csv"}
 
 
 # shards of other tools
