@@ -186,3 +186,17 @@ def test_json_that_cannot_be_kept_costs_its_sample_alone(tmp_path, meta):
     samples, skips = find([write_tar(tmp_path / "odd.tar", files)])
     assert [s.text for s in samples] == ["5"]
     assert [s.reason for s in skips] == ["unreadable text"]
+
+
+def test_half_an_emoji_costs_its_sample_alone_where_features_are_stored(tmp_path, capsys):
+    clip = mp3.encode(tone(1.0))
+    metas = [r'{"text": "half \ud83d"}', r'{"text": "a", "speaker": "\ud83d"}', '{"text": "a"}']
+    files = [
+        (f"{key}.{kind}", data)
+        for key, meta in zip("abc", metas)
+        for kind, data in (("mp3", clip), ("json", meta.encode()))
+    ]
+    path = write_tar(tmp_path / "odd.tar", files)
+    assert main(["features", str(path), "--out", str(tmp_path / "out")]) == 0
+    assert "left out 2: unreadable JSON" in capsys.readouterr().err
+    assert trained_on(tmp_path / "out/odd.tar")[0] == ["c"]
