@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -67,10 +67,13 @@ def merged_folder(path: Path) -> Iterator[Path]:
             path.rmdir()
 
 
-def drop_cut_line(path: Path) -> None:
-    """Removes the last line of a table that rows are appended to, where it was cut off."""
-    data = path.read_bytes()
-    if not data.endswith(b"\n"):
+def drop_cut_line(path: Path, columns: Sequence[str]) -> None:
+    """Removes the last line of a CSV that rows are appended to, where it was cut off.
+
+    Nothing of a file that does not begin with these columns: it was named by mistake.
+    """
+    data, head = path.read_bytes(), ",".join(columns).encode()
+    if not data.endswith(b"\n") and data[: len(head)] == head[: len(data)]:
         path.write_bytes(data[: data.rfind(b"\n") + 1])
 
 

@@ -18,8 +18,10 @@ HELD: set[tuple[int, Path]] = set()  # of this process: its id, as a forked one 
 
 
 @contextmanager
-def alone(folder: Path, option: str, warn: Callable[[str], None]) -> Iterator[None]:
-    """Within the context, no other process comes into `alone` with the same folder.
+def alone(
+    folder: Path, option: str, warn: Callable[[str], None], name: str = NAME
+) -> Iterator[None]:
+    """Within the context, no other process comes into `alone` with the same folder and name.
 
     The system releases the lock when the process ends, however it ends, so none is left over. A
     process that holds it may ask again; its forked children do not hold it. Where a file system
@@ -29,16 +31,17 @@ def alone(folder: Path, option: str, warn: Callable[[str], None]) -> Iterator[No
         folder: is made; the lock is a file in it, deleted at the end.
         option: that chooses the folder, for the message: "run_dir", "--out".
         warn: is given a line where the folder cannot be locked.
+        name: of that file; another one for files that runs may write beside each other.
 
     Raises:
         InputError: another process holds it; names that process and what to do.
     """
-    key = os.getpid(), folder.resolve()
+    key = os.getpid(), folder.resolve() / name
     if key in HELD or os.name == "nt":
         yield
         return
     try:
-        handle = lock(folder, option)
+        handle = lock(folder, option, name)
     except OSError as e:
         handle = None
         warn(f"cannot lock {folder} ({reason(e)}), so a second run in it would not be refused")
@@ -48,11 +51,11 @@ def alone(folder: Path, option: str, warn: Callable[[str], None]) -> Iterator[No
     finally:
         HELD.discard(key)
         if handle is not None:
-            (folder / NAME).unlink(missing_ok=True)
+            (folder / name).unlink(missing_ok=True)
             os.close(handle)
 
 
-def lock(folder: Path, option: str) -> int:
+def lock(folder: Path, option: str, name: str) -> int:
     """Locks a folder for `alone`; returns the open file that holds the lock.
 
     Raises:
@@ -61,7 +64,7 @@ def lock(folder: Path, option: str) -> int:
     """
     import fcntl
 
-    path = folder / NAME
+    path = folder / name
     while True:
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)

@@ -8,8 +8,7 @@ that cannot be used is not left out here: it comes as a Skip, so that it can be 
 
 from __future__ import annotations
 
-import csv
-import json
+import os
 import re
 import tarfile
 from collections import Counter
@@ -20,6 +19,9 @@ from typing import Any
 
 from nanospeech.audio.wave import FOREIGN
 from nanospeech.errors import DataError, InputError, reason
+
+from .tables import as_text, lines_of, parsed, rows_of
+from .tars import Header, split_name
 
 AUDIO = (".mp3", ".wav", ".flac", ".ogg", ".opus")
 TRANSCRIPT = ".normalized.txt"
@@ -96,11 +98,11 @@ def detect(path: Path) -> str:
     """The layout of a data set, by what lies in it."""
     if path.is_file() and path.suffix.lower() in (".csv", ".tsv", ".jsonl"):
         return "manifest"
-    if path.suffix.lower() == ".tar" or (path.is_dir() and any(path.glob("*.tar"))):
+    if path.suffix.lower() == ".tar" or (path.is_dir() and shards_in(path)):
         return "webdataset"
     if (path / "metadata.csv").is_file():
         return "ljspeech"
-    if path.is_dir() and next(path.rglob("*" + TRANSCRIPT), None):
+    if path.is_dir() and any(p.name.endswith(TRANSCRIPT) for p in files_in(path)):
         return "libritts"
     if path.is_dir() and any(p.with_suffix(".txt").is_file() for p in recordings_in(path)):
         return "folder"  # of nothing but unreadable formats too, which are then named
@@ -111,9 +113,29 @@ def detect(path: Path) -> str:
     )
 
 
+def files_in(root: Path) -> Iterator[Path]:
+    """Files at any depth, also in linked folders; each folder once, by its own name if it has one.
+
+    Not the ._NAME that a Mac adds to an archive.
+    """
+    seen, todo = set(), [os.fspath(root)]
+    while todo:
+        links = []
+        for top in todo:
+            for folder, names, files in os.walk(top):
+                if (real := os.path.realpath(folder)) in seen:
+                    names.clear()
+                    continue
+                seen.add(real)
+                yield from (Path(folder, f) for f in files if not f.startswith("._"))
+                paths = (os.path.join(folder, name) for name in names)
+                links += [path for path in paths if os.path.islink(path)]
+        todo = sorted(links)
+
+
 def recordings_in(root: Path) -> list[Path]:
     """Audio files at any depth, in order; those of formats that cannot be read come last."""
-    files = [p for p in root.rglob("*") if p.suffix.lower() in (*AUDIO, *FOREIGN)]
+    files = [p for p in files_in(root) if p.suffix.lower() in (*AUDIO, *FOREIGN)]
     return sorted(files, key=lambda p: (p.suffix.lower() in FOREIGN, p))
 
 
@@ -122,9 +144,17 @@ def clean(text: str) -> str:
     return " ".join(text.split())
 
 
+def is_file(path: Path) -> bool:
+    """Whether there is such a file; a text in the place of a name may be too long for one."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
 def choose(candidates: Iterable[Path]) -> Path | None:
     """The recording to read among those of one name: an MP3, unless another file is newer."""
-    present = [p for p in candidates if p.is_file()]
+    present = [p for p in candidates if is_file(p)]
     if len(present) > 1 and present[0].suffix == ".mp3":
         newest = max(p.stat().st_mtime for p in present[1:])
         present.sort(key=lambda p: p.suffix == ".mp3" and p.stat().st_mtime < newest)
@@ -133,7 +163,7 @@ def choose(candidates: Iterable[Path]) -> Path | None:
 
 def libritts(root: Path) -> Iterator[Sample | Skip]:
     """X.normalized.txt beside X.wav or X.mp3, at any depth; the speaker is X up to its first _."""
-    files = {p for p in root.rglob("*") if p.name.endswith((*AUDIO, TRANSCRIPT))}
+    files = {p for p in files_in(root) if p.name.endswith((*AUDIO, TRANSCRIPT))}
     stems = {p.with_name(re.sub(r"(\.normalized)?\.\w+$", "", p.name)) for p in files}
     for stem in sorted(stems):
         name = stem.relative_to(root).as_posix()
@@ -184,18 +214,6 @@ def read_text(path: Path, name: str) -> str | Skip:
         return Skip(name, "unreadable text", str(e))
 
 
-def lines_of(path: Path) -> list[str]:
-    """The lines of a table, split at line feeds alone.
-
-    Raises:
-        InputError: it is missing or not UTF-8.
-    """
-    try:
-        return path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").split("\n")
-    except (OSError, UnicodeDecodeError) as e:
-        raise InputError(f"cannot read {path} as UTF-8 text: {reason(e)}") from e
-
-
 def ljspeech(root: Path) -> Iterator[Sample | Skip]:
     """metadata.csv of "id|text as written|text as read" and wavs/id.wav."""
     for number, line in enumerate(lines_of(root / "metadata.csv"), 1):
@@ -226,80 +244,78 @@ def manifest(path: Path) -> Iterator[Sample | Skip]:
         file, text, who = (row.get(k) for k in ("audio", "text", "speaker"))
         if not isinstance(file, str) or not file.strip():
             yield Skip(name, "no audio file", "the field audio is empty or missing")
-        elif not isinstance(text, str):
+        elif text is None:
             yield Skip(name, "no transcript", "the field text is missing")
-        elif not (audio := path.parent / file).is_file():
-            yield Skip(f"{name} {file}", "no audio file")
+        elif more := [f for f in row.get(None, ()) if f.strip()]:  # DictReader has them there
+            detail = f"{', '.join(more)[:80]!r} is behind the last; is a separator in its text?"
+            yield Skip(name, "more fields than columns", detail)
+        elif not is_file(audio := path.parent / file):
+            yield Skip(f"{name} {file[:80]}", "no audio file")
         else:
             parts = tuple(p for p in Path(file).with_suffix("").parts if p not in ("/", "..", "."))
             extra = {k: v for k, v in row.items() if k and k not in RESERVED}
             person = str(who) if who not in (None, "") else None
-            yield Sample(file, (path.stem, *parts), Source(audio), text, person, extra)
-
-
-def rows_of(path: Path) -> Iterator[tuple[int, Any]]:
-    """(line number, fields) of a manifest; a line that is no row comes as its error."""
-    lines = lines_of(path)
-    if path.suffix.lower() == ".jsonl":
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                try:
-                    row = json.loads(line)
-                    yield number, row if isinstance(row, dict) else ValueError("not an object")
-                except ValueError as e:
-                    yield number, e
-        return
-    # tables with tabs are mostly written without quoting, and a text may begin with a quote
-    tabs = path.suffix.lower() == ".tsv"
-    form: dict[str, Any] = (
-        {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {"strict": True}
-    )
-    reader = csv.DictReader((line + "\n" for line in lines), **form)
-    if not {"audio", "text"} <= set(reader.fieldnames or []):
-        raise InputError(
-            f"the first line of {path} should name the columns audio and text (and perhaps "
-            f"speaker), got {reader.fieldnames}"
-        )
-    try:
-        for row in reader:
-            yield reader.line_num, row
-    except csv.Error as e:
-        raise InputError(
-            f"{path} is no CSV near line {reader.reader.line_num}: {e}; put quotes around a text"
-            " that has some, and write each of these twice"
-        ) from e
+            try:
+                said = as_text(text)
+            except ValueError as e:
+                yield Skip(name, "unreadable text", str(e))
+                continue
+            yield Sample(file, (path.stem, *parts), Source(audio), said, person, extra)
 
 
 def webdataset(path: Path) -> Iterator[Sample | Skip]:
     """Tars of {key}.mp3 (or another format) and {key}.json with "text" (or {key}.txt)."""
-    for tar_path in [path] if path.is_file() else sorted(path.glob("*.tar")):
-        try:
-            with tarfile.open(tar_path, "r:") as tar:
-                members = [m for m in tar if m.isfile()]
-        except (OSError, tarfile.TarError) as e:
-            raise InputError(f"cannot read {tar_path} as an uncompressed tar: {reason(e)}") from e
-        groups: dict[str, dict[str, Source]] = {}
-        for m in members:
-            folder, _, file = m.name.rpartition("/")
-            stem, _, suffix = file.partition(".")
-            source = Source(tar_path, m.offset_data, m.size)
-            groups.setdefault(f"{folder}/{stem}".lstrip("./"), {})["." + suffix.lower()] = source
-        for key, files in groups.items():
+    for tar_path in [path] if path.is_file() else shards_in(path):
+        groups, damage = groups_of(tar_path)
+        for key, files in groups:
             yield tar_sample(tar_path, key, files)
+        if damage is not None:
+            yield damage
+
+
+def shards_in(folder: Path) -> list[Path]:
+    """The tars of a folder, but for hidden ones."""
+    return sorted(p for p in folder.glob("*.tar") if not p.name.startswith("."))
+
+
+def groups_of(path: Path) -> tuple[list[tuple[str, dict[str, Source]]], Skip | None]:
+    """Key and files, by extension, of each sample of a tar; and what of the tar is damaged.
+
+    Raises:
+        InputError: it cannot be read at all.
+    """
+    groups: list[tuple[str, dict[str, Source]]] = []
+    places: dict[str, int] = {}
+    last, damage, size = "", None, path.stat().st_size
+    try:
+        with tarfile.open(path, "r:", tarinfo=Header) as tar:
+            for m in tar:
+                key, kind = split_name(m.name)
+                if not m.isfile() or not kind or m.offset_data + m.size > size:
+                    continue
+                if key not in places or (key == last and "." + kind in groups[places[key]][1]):
+                    places[key] = len(groups)  # a name that follows itself is another sample
+                    groups.append((key, {}))
+                last = key
+                groups[places[key]][1]["." + kind] = Source(path, m.offset_data, m.size)
+    except (OSError, tarfile.TarError) as e:
+        if not groups:
+            why = reason(e) if size else "it is empty"
+            raise InputError(f"cannot read {path} as an uncompressed tar: {why}") from e
+        damage = Skip(path.name, "broken shard", f"{reason(e)}; samples before that are used")
+    return groups, damage
 
 
 def tar_sample(tar_path: Path, key: str, files: dict[str, Source]) -> Sample | Skip:
     name = f"{tar_path.name}/{key}"
     audio = next((files[suffix] for suffix in AUDIO if suffix in files), None)
     if audio is None:
-        return Skip(name, "no audio file")
+        return Skip(name, "no audio file", f"it has {', '.join(sorted(files))}"[:80])
     try:
-        meta = json.loads(files[".json"].read()) if ".json" in files else {}
+        meta = parsed(files[".json"].read()) if ".json" in files else {}
         if "text" not in meta and ".txt" in files:
-            meta["text"] = files[".txt"].read().decode("utf-8")
-        text = meta["text"]
-        if not isinstance(text, str):
-            raise TypeError(f"text is {text!r}")
+            meta["text"] = files[".txt"].read().decode("utf-8-sig")
+        text = as_text(meta["text"])
     except KeyError:
         return Skip(name, "no transcript")
     except (ValueError, TypeError) as e:
@@ -330,13 +346,13 @@ def unique_keys(parts: list[tuple[str, ...]]) -> list[str]:
         count = Counter(keys)
         keys = ["_".join(ps[-depth:]) if count[k] > 1 else k for ps, k in zip(safe, keys)]
     taken = set(keys)
-    seen: set[str] = set()
+    numbers: dict[str, int] = {}  # the last behind a key: all of 十.wav, 百.wav, … have one
     for i, key in enumerate(keys):
-        number = 2
-        while keys[i] in seen:
-            candidate = f"{key}-{number}"
-            keys[i] = candidate if candidate not in taken else keys[i]
-            number += 1
-        seen.add(keys[i])
+        if key not in numbers:
+            numbers[key] = 1
+            continue
+        while keys[i] in taken:
+            numbers[key] += 1
+            keys[i] = f"{key}-{numbers[key]}"
         taken.add(keys[i])
     return keys

@@ -59,6 +59,10 @@ def decode(
             if max_seconds is not None and seconds > max_seconds:
                 raise BadAudio("too long", f"{seconds:.2f} s")
             wave = f.read(dtype="float32", always_2d=True).mean(axis=1)
+    except MemoryError as e:  # a damaged header may tell any length
+        raise BadAudio(
+            "unreadable audio", f"{seconds:.0f} s by its header, more than fits the memory"
+        ) from e
     except (sf.LibsndfileError, OSError, RuntimeError) as e:
         # str(e) of libsndfile's has the address of the BytesIO
         raise BadAudio("unreadable audio", getattr(e, "error_string", str(e))) from e

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from nanospeech.corpus.layouts import Skip
+from nanospeech.corpus.layouts import Sample, Skip, find
 from nanospeech.errors import DataError
 
 
@@ -25,6 +25,18 @@ def nothing_usable(skips: Sequence[Skip], where: Iterable[Path]) -> DataError:
     )
 
 
+def find_some(inputs: Sequence[Path], layout: str = "auto") -> tuple[list[Sample], list[Skip]]:
+    """layouts.find, where something has to be found.
+
+    Raises:
+        DataError: nothing can be used; says why.
+    """
+    samples, skips = find(inputs, layout)
+    if not samples:
+        raise nothing_usable(skips, inputs)
+    return samples, skips
+
+
 def by_reason(skips: Iterable[Skip]) -> dict[str, int]:
     return dict(Counter(skip.reason for skip in skips).most_common())
 
@@ -32,7 +44,7 @@ def by_reason(skips: Iterable[Skip]) -> dict[str, int]:
 def list_skips(path: Path, skips: Sequence[Skip]) -> None:
     """Writes skipped.csv: what was left out and why; no rows where nothing was."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as f:
+    with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as f:
         writer = csv.writer(f)
         writer.writerow(["name", "reason", "detail"])
         writer.writerows((s.name, s.reason, s.detail) for s in skips)

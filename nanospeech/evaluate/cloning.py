@@ -241,7 +241,7 @@ def rows_of(path: Path) -> list[Row]:
     """The utterances of an earlier run; a last line that was cut off is removed."""
     if not path.exists():
         return []
-    drop_cut_line(path)
+    drop_cut_line(path, [x.name for x in fields(Row)])
     kinds = {"seed": int, "edits": int, "words": int, "similarity": float}
     with path.open(newline="", encoding="utf-8") as f:
         found = [r for r in csv.DictReader(f) if None not in r.values()]

@@ -251,7 +251,7 @@ def read_rows(path: Path, wanted: dict[str, Any]) -> list[Row]:
         return []
     try:
         found = json.loads(beside.read_text(encoding="utf-8"))
-        drop_cut_line(path)
+        drop_cut_line(path, [x.name for x in fields(Row)])
         kinds = {"int": int, "float": float, "str": str}
         with path.open(newline="", encoding="utf-8") as f:
             rows = [

@@ -25,8 +25,9 @@ import numpy as np
 from nanospeech.audio import wave as audio
 from nanospeech.audio.recording import depth
 from nanospeech.cli import Parser, command
-from nanospeech.corpus.layouts import Sample, find
+from nanospeech.corpus.layouts import Sample, Skip, find
 from nanospeech.corpus.mp3 import BadAudio, decode
+from nanospeech.corpus.skips import nothing_usable
 from nanospeech.errors import DataError, InputError, reason
 
 LICENCES = {
@@ -112,17 +113,20 @@ def choose(candidates: Sequence[Candidate], dnsmos: Any = None) -> Candidate:
 def by_speaker(inputs: Sequence[Path], unnamed: str) -> dict[str, list[Sample]]:
     """Samples of each speaker, all from the first input that has some."""
     found: dict[str, list[Sample]] = {}
+    skips: list[Skip] = []
     for path in inputs:
         if path.is_dir() and not any(path.iterdir()):
             continue  # nothing was held out
         here: dict[str, list[Sample]] = {}
-        for sample in find([path])[0]:
+        samples, bad = find([path])
+        skips += bad
+        for sample in samples:
             if "pace" in sample.extra:
                 continue  # curate's copy at another speed is no real voice
             here.setdefault(sample.speaker or unnamed, []).append(sample)
         found |= {name: samples for name, samples in here.items() if name not in found}
     if not found:
-        raise DataError(f"no clips in {', '.join(map(str, inputs))}")
+        raise nothing_usable(skips, inputs)
     return found
 
 
@@ -222,6 +226,8 @@ def build_parser() -> argparse.ArgumentParser:
 @command
 def main(argv: list[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
+    if args.clips < 1:
+        raise InputError(f"--clips is {args.clips}; choose at least 1")
     voices = run(args)
     print(json.dumps(voices, ensure_ascii=False))
     return 0

@@ -39,13 +39,14 @@ from typing import Any
 
 from tqdm import tqdm
 
-from nanospeech.cli import Parser, add_fields, command, read_fields
+from nanospeech.cli import Parser, add_fields, command, read_fields, say
 from nanospeech.corpus.held_out import is_held_out
-from nanospeech.corpus.layouts import Sample, Skip, find
+from nanospeech.corpus.layouts import Sample, Skip
 from nanospeech.corpus.mp3 import in_parallel
-from nanospeech.corpus.skips import by_reason, list_skips
+from nanospeech.corpus.skips import by_reason, find_some, list_skips
 from nanospeech.errors import DataError, InputError
-from nanospeech.files import whole_folder
+from nanospeech.files import whole_folder, write_json
+from nanospeech.locks import alone
 from nanospeech.machine import cores
 from nanospeech.text.sentences import is_speakable
 
@@ -286,26 +287,27 @@ def run(args: argparse.Namespace) -> tuple[dict[str, Any], list[Skip]]:
     if args.jobs < 1:
         raise InputError(f"--jobs is {args.jobs}; choose at least 1")
     options = read_fields(args, CurateOptions)
-    samples, skips = find(args.inputs)
+    samples, skips = find_some(args.inputs)
     load, name = None, ""
     if args.whisper:
         load, name = partial(whisper, args.whisper), Path(args.whisper).name
         if args.jobs == 1:
             load()  # a missing recogniser should be reported before anything is opened
-    if args.ray:
-        runner = on_ray(args.jobs)
-        summary, dropped = spread_curate(
-            samples, args.out, options, runner, args.speakers, load, name, args.overwrite
-        )
-    else:
-        summary, dropped = curate(
-            samples, args.out, options, args.speakers, load, name, args.jobs, args.overwrite
-        )
-    skips = [*skips, *dropped]
-    list_skips(args.out / "dropped.csv", skips)
-    summary["dropped"] = by_reason(skips)
-    text = json.dumps(summary, indent=1, ensure_ascii=False)
-    (args.out / "curate.json").write_text(text + "\n", encoding="utf-8")
+    args.out.mkdir(parents=True, exist_ok=True)
+    with alone(args.out, "--out", say):
+        if args.ray:
+            runner = on_ray(args.jobs)
+            summary, dropped = spread_curate(
+                samples, args.out, options, runner, args.speakers, load, name, args.overwrite
+            )
+        else:
+            summary, dropped = curate(
+                samples, args.out, options, args.speakers, load, name, args.jobs, args.overwrite
+            )
+        skips = [*skips, *dropped]
+        list_skips(args.out / "dropped.csv", skips)
+        summary["dropped"] = by_reason(skips)
+        write_json(args.out / "curate.json", summary)
     return summary, skips
 
 

@@ -70,6 +70,8 @@ class CurateOptions:
             raise InputError(f"--denoise is {self.denoise}; choose up to 1, best 0.7")
         if wrong := [v for v in self.vary if not 0 < v <= 0.5]:
             raise InputError(f"--vary is {wrong[0]}; choose up to 0.5, best 0.1")
+        if len(set(self.vary)) < len(self.vary):
+            raise InputError(f"--vary names a share twice: {', '.join(map(str, self.vary))}")
         self.shards()  # checks the rest
 
     def shards(self) -> ShardOptions:

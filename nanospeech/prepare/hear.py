@@ -7,7 +7,8 @@ joined with pauses between them and transcribed at once; the transcript is divid
 aligning it with their texts. A clip in which more than --again of the words differ is transcribed
 again by itself, so that no clip is dropped because of its neighbours. With the same
 recordings, `nanospeech prepare curate --out data --whisper base` then finds all of it in
-data/heard.csv and listens to nothing again. A run that was stopped goes on.
+data/heard.csv and listens to nothing again. A run that was stopped goes on. What cannot be read,
+or is longer than a window, is left to curate. The last line is the counts as JSON.
 """
 
 from __future__ import annotations
@@ -23,9 +24,12 @@ import numpy as np
 from tqdm import tqdm
 
 from nanospeech.audio import wave as audio
-from nanospeech.cli import Parser, command
-from nanospeech.corpus.layouts import Sample, find
+from nanospeech.cli import Parser, command, say
+from nanospeech.corpus.layouts import Sample
 from nanospeech.corpus.mp3 import BadAudio, decode, in_parallel
+from nanospeech.corpus.skips import find_some, tell
+from nanospeech.errors import InputError
+from nanospeech.locks import alone
 from nanospeech.machine import cores
 from nanospeech.measure.wer import edit_rows, normalize
 
@@ -140,10 +144,16 @@ def build_parser() -> argparse.ArgumentParser:
 @command
 def main(argv: list[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
+    if args.jobs < 1:
+        raise InputError(f"--jobs is {args.jobs}; choose at least 1")
+    samples, skips = find_some(args.inputs)
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    samples, _ = find(args.inputs)
     work = partial(hear_samples, name=args.whisper, again=args.again)
-    with Heard(args.out, Path(args.whisper).name) as heard, tqdm(total=len(samples)) as bar:
+    with (
+        alone(args.out.parent, "--out", say, f".{args.out.name}.lock"),
+        Heard(args.out, Path(args.whisper).name) as heard,
+        tqdm(total=len(samples), desc="hear", unit=" clips", disable=None) as bar,
+    ):
 
         def is_new(sample: Sample) -> bool:
             known = heard.known.get(sample.key)
@@ -151,10 +161,15 @@ def main(argv: list[str] | None = None) -> int:
 
         todo = [s for s in samples if is_new(s)]
         bar.update(len(samples) - len(todo))
+        heard_now = 0
         for results in in_parallel(work, portions(todo, 48), args.jobs):
             for sample, data, text in results:
                 heard.add(sample.key, data, sample.text, text)
             bar.update(len(results))
+            heard_now += len(results)
+    left = len(todo) - heard_now
+    counts = {"heard": heard_now, "known": len(samples) - len(todo), "left_to_curate": left}
+    tell(counts | {"out": str(args.out)}, skips)
     return 0
 
 

@@ -22,9 +22,10 @@ from tqdm import tqdm
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
 from nanospeech.cli import Parser, command
-from nanospeech.corpus.layouts import Sample, find
+from nanospeech.corpus.layouts import Sample
 from nanospeech.corpus.mp3 import BadAudio, decode
-from nanospeech.errors import DataError
+from nanospeech.corpus.skips import find_some
+from nanospeech.errors import DataError, InputError
 
 
 def levels(samples: Sequence[Sample], clips: int = 300, seed: int = 0) -> dict[str, float]:
@@ -62,7 +63,9 @@ def build_parser() -> argparse.ArgumentParser:
 @command
 def main(argv: list[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
-    found = levels(find(args.inputs)[0], args.clips)
+    if args.clips < 1:
+        raise InputError(f"--clips is {args.clips}; choose at least 1")
+    found = levels(find_some(args.inputs)[0], args.clips)
     line = " ".join(f"audio.{name}={value}" for name, value in found.items())
     if args.out:
         args.out.write_text(line + "\n", encoding="utf-8")

@@ -17,7 +17,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from nanospeech.cli import Parser, command
-from nanospeech.corpus.layouts import Skip
+from nanospeech.corpus.layouts import Skip, files_in
 from nanospeech.corpus.mp3 import convert, in_parallel, is_done
 from nanospeech.corpus.skips import list_skips, nothing_usable, tell
 from nanospeech.errors import InputError
@@ -34,7 +34,7 @@ def make_mp3s(folders: Sequence[Path], jobs: int = 1) -> tuple[dict[str, int], l
     """
     if missing := [str(f) for f in folders if not f.is_dir()]:
         raise InputError(f"there is no folder {', '.join(missing)}")
-    found = {p for f in folders for p in f.rglob("*") if p.suffix.lower() in (".wav", ".flac")}
+    found = {p for f in folders for p in files_in(f) if p.suffix.lower() in (".wav", ".flac")}
     todo = sorted(p for p in found if not is_done(p, p.with_suffix(".mp3")))
     skips = []
     results = in_parallel(convert, todo, min(jobs, len(todo)))

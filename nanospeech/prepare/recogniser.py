@@ -57,7 +57,7 @@ class Heard:
         self.known: dict[str, dict[int, str]] = {}
         if not used or not path.exists():
             return
-        drop_cut_line(path)  # of a run that was killed
+        drop_cut_line(path, self.COLUMNS)  # of a run that was killed
         try:
             with path.open(newline="", encoding="utf-8") as f:
                 rows = csv.DictReader(f)
@@ -66,8 +66,9 @@ class Heard:
                 for row in rows:
                     if row["recogniser"] == recogniser:
                         self.known.setdefault(row["key"], {})[int(row["crc32"])] = row["heard"]
-        except (KeyError, TypeError, ValueError) as e:
-            raise InputError(f"{path} is no list of what was heard ({e!r}); delete it") from e
+        except (KeyError, TypeError, ValueError, csv.Error) as e:
+            what = f"{path} is no list of what was heard ({e!r})"
+            raise InputError(f"{what}; name another file, or delete it") from e
 
     def __enter__(self) -> Heard:
         if self.used:

@@ -41,7 +41,7 @@ import os
 import random
 import sys
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -52,11 +52,12 @@ from tqdm import tqdm
 
 from nanospeech.audio.mp3 import encode
 from nanospeech.audio.wave import SAMPLE_RATE
-from nanospeech.cli import Parser, add_fields, command, read_fields
-from nanospeech.corpus.layouts import LAYOUTS, Sample, Skip, find
+from nanospeech.cli import Parser, add_fields, command, read_fields, say
+from nanospeech.corpus.layouts import LAYOUTS, Sample, Skip
 from nanospeech.corpus.mp3 import BadAudio, decode, in_parallel
-from nanospeech.corpus.skips import list_skips, nothing_usable, tell
+from nanospeech.corpus.skips import find_some, list_skips, nothing_usable, tell
 from nanospeech.errors import InputError
+from nanospeech.locks import alone
 from nanospeech.text.languages import base_code
 
 from .portions import Known, Portions, Row, Runner, link
@@ -109,7 +110,9 @@ def describe(sample: Sample, duration: float, options: ShardOptions) -> bytes:
         meta["speaker"] = speaker
     if options.language is not None:
         meta["language"] = options.language
-    return json.dumps(meta | sample.extra, ensure_ascii=False).encode("utf-8")
+    unnamed = sample.extra.get("language") in (None, "")  # a table's empty field
+    extra = {k: v for k, v in sample.extra.items() if not (unnamed and k == "language")}
+    return json.dumps(meta | extra, ensure_ascii=False).encode("utf-8")
 
 
 def npy(array: np.ndarray) -> bytes:
@@ -221,6 +224,20 @@ def old_shards(samples: Sequence[Sample], out: Path, prefix: str, overwrite: boo
     return old
 
 
+@contextlib.contextmanager
+def writing(out: Path, prefix: str) -> Iterator[None]:
+    """Within the context, no other process writes shards of this prefix to the folder.
+
+    Raises:
+        InputError: another one does.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    with alone(out, "--out", say, f".{prefix}.lock"):
+        for part in out.glob(f".{glob.escape(prefix)}-" + 6 * "[0-9]" + ".part"):
+            part.unlink()  # of a run that was killed
+        yield
+
+
 def shuffled(samples: Sequence[Sample], seed: int) -> list[Sample]:
     samples = list(samples)
     random.Random(seed).shuffle(samples)
@@ -322,15 +339,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.jobs < 1:
         raise InputError(f"--jobs is {args.jobs}; choose at least 1")
     options = read_fields(args, ShardOptions)
-    samples, skips = find(args.inputs, args.layout)
-    if not samples:
-        raise nothing_usable(skips, args.inputs)
-    if args.ray:
-        runner = on_ray(args.jobs)
-        counts, bad = spread_shards(samples, args.out, options, runner, args.overwrite)
-    else:
-        counts, bad = make_shards(samples, args.out, options, args.jobs, args.overwrite)
-    list_skips(args.out / "skipped.csv", skips := [*skips, *bad])
+    samples, skips = find_some(args.inputs, args.layout)
+    with writing(args.out, options.prefix):
+        if args.ray:
+            runner = on_ray(args.jobs)
+            counts, bad = spread_shards(samples, args.out, options, runner, args.overwrite)
+        else:
+            counts, bad = make_shards(samples, args.out, options, args.jobs, args.overwrite)
+        list_skips(args.out / "skipped.csv", skips := [*skips, *bad])
     tell(counts | {"out": str(args.out)}, skips)
     return 0
 

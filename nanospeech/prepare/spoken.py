@@ -30,8 +30,9 @@ import numpy as np
 from tqdm import tqdm
 
 from nanospeech.cli import Parser, command
-from nanospeech.corpus.layouts import Sample, lines_of
+from nanospeech.corpus.layouts import Sample
 from nanospeech.corpus.mp3 import BadAudio, decode
+from nanospeech.corpus.tables import lines_of
 from nanospeech.errors import InputError
 from nanospeech.load import pick_backend, start
 from nanospeech.release.folder import open_release
@@ -41,7 +42,7 @@ from nanospeech.speech.reference import finished
 from nanospeech.speech.speaker import Speaker
 
 from .choose_prompts import by_speaker
-from .shards import ShardWriter, npy, old_shards
+from .shards import ShardWriter, npy, old_shards, writing
 
 PACES = 0.85, 1.15  # speeds of clips
 SECONDS = 1.5, 12.0  # of the recordings that are imitated
@@ -136,11 +137,11 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     rng = np.random.default_rng(args.seed)
     clips: Counter[str] = Counter()
     frames: Counter[str] = Counter()
-    for path in old_shards([], args.out, "spoken", args.overwrite):
-        path.unlink()
     left_out: Counter[str] = Counter()
     bar = tqdm(total=args.clips, unit=" clips", disable=None)
-    with ShardWriter(args.out, "spoken", 200) as writer:
+    with writing(args.out, "spoken"), ShardWriter(args.out, "spoken", 200) as writer:
+        for path in old_shards([], args.out, "spoken", args.overwrite):
+            path.unlink()
         for turn in range(args.clips):
             name, text = names[turn % len(names)], texts[rng.integers(len(texts))]
             seed, pace = int(rng.integers(2**31)), float(rng.uniform(*PACES))

@@ -23,8 +23,8 @@ from tqdm import tqdm
 
 from nanospeech.audio import wave as audio
 from nanospeech.cli import Parser, command
-from nanospeech.corpus.layouts import find
 from nanospeech.corpus.mp3 import BadAudio, decode
+from nanospeech.corpus.skips import examples, find_some
 from nanospeech.errors import InputError
 from nanospeech.text.tags import as_tag
 
@@ -137,14 +137,20 @@ def main(argv: list[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
     if not args.level > 0 or not args.seconds > 0:
         raise InputError("--level and --seconds should be more than 0")
-    samples, _ = find(args.inputs)
+    samples, skips = find_some(args.inputs)
+    files = [s.audio.path for s in samples if s.audio.size < 0]  # not within tars
+    if used := [p for p in files if p.resolve().parent == args.out.resolve()]:
+        raise InputError(f"{used[0]} is read, and --out is its folder; choose another")
     args.out.mkdir(parents=True, exist_ok=True)
+    for line in examples(skips):
+        print(f"left out {line}", file=sys.stderr)
     tags = clips = 0
     for sample in tqdm(samples, "tags", unit=" clips", disable=None):
         try:
             wave, _ = decode(sample.audio.read(), min_seconds=0.1)
         except (BadAudio, OSError) as e:
-            print(f"left out {sample.name}: {e}", file=sys.stderr)
+            why = ": ".join(map(str, filter(None, e.args))) if isinstance(e, BadAudio) else e
+            print(f"left out {sample.name}: {why}", file=sys.stderr)
             continue
         wave = audio.trim(wave)
         gaps = find_gaps(wave, args.level, args.seconds)

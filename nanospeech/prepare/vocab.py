@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from nanospeech.cli import Parser, command
-from nanospeech.corpus.layouts import LAYOUTS, Sample, find
-from nanospeech.corpus.skips import tell
+from nanospeech.corpus.layouts import LAYOUTS, Sample
+from nanospeech.corpus.skips import find_some, tell
 from nanospeech.errors import DataError, InputError
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 
@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
     if args.kind == "chars" and not args.inputs:
         raise InputError("vocab needs at least one INPUT whose transcripts to read")
-    samples, skips = ([], []) if args.kind == "phonemes" else find(args.inputs, args.layout)
+    samples, skips = ([], []) if args.kind == "phonemes" else find_some(args.inputs, args.layout)
     vocab = phoneme_vocab() if args.kind == "phonemes" else make_vocab(samples)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     Tokenizer(args.kind, vocab).save(args.out)

@@ -19,10 +19,10 @@ from tqdm import tqdm
 from nanospeech.audio import mel
 from nanospeech.audio import wave as audio
 from nanospeech.config import AudioConfig
+from nanospeech.corpus.tars import split_name
 from nanospeech.errors import BackendError, DataError, InputError, reason
 from nanospeech.evaluate.griffin_lim import griffin_lim
 from nanospeech.measure import metrics
-from nanospeech_torch.train.data.sources import split_name
 from nanospeech_torch.vocoder import Vocos
 
 AUDIO = AudioConfig()

@@ -29,13 +29,13 @@ from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
 from nanospeech.cli import Parser, command
 from nanospeech.config import SampleOptions
-from nanospeech.corpus.layouts import Sample, Skip, find
+from nanospeech.corpus.layouts import Sample, Skip
 from nanospeech.corpus.mp3 import BadAudio, decode
-from nanospeech.corpus.skips import by_reason
+from nanospeech.corpus.skips import by_reason, find_some
 from nanospeech.engine.sampling import integrate, noise, time_grid
 from nanospeech.errors import InputError
 from nanospeech.load import load_engine
-from nanospeech.prepare.shards import ShardWriter, npy, old_shards
+from nanospeech.prepare.shards import ShardWriter, npy, old_shards, writing
 from nanospeech.speech.speaker import Speaker
 from nanospeech.text.sentences import encode
 
@@ -187,11 +187,11 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     cast = Cast(engine, None if args.each_speaker else Speaker(engine, args.voice, seed=0))
     name = args.voice or engine.config.default_voice or "voice"
     seconds, left = 0.0, 3600 * args.hours
-    samples, skips = find(args.shards)
+    samples, skips = find_some(args.shards)
     bar = tqdm(samples, name, unit=" clips", disable=None)
-    for path in old_shards(samples, args.out, name, args.overwrite):
-        path.unlink()
-    with ShardWriter(args.out, name, 500) as writer:
+    with writing(args.out, name), ShardWriter(args.out, name, 500) as writer:
+        for path in old_shards(samples, args.out, name, args.overwrite):
+            path.unlink()
         for number, sample in enumerate(bar):
             rng = np.random.default_rng((args.seed, number))
             made = made_again(sample, cast, (low, high), args.max_seconds, rng)

@@ -36,7 +36,7 @@ PRECISIONS = ("no", "bf16", "fp16")
 class DataConfig:
     """Where samples come from and how they are batched."""
 
-    shards: list = option((), "tar files: paths, globs, {000..123} ranges or URLs")
+    shards: list = option((), "tar files: paths, folders, globs, {000..123} ranges or URLs")
     tokenizer: str = option("chars", "chars, bytes, phonemes, pinyin, echo or pieces")
     vocab: str | None = option(
         None, "vocab.txt of the characters, or tokenizer.json of pieces; others need none"

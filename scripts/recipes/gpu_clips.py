@@ -20,10 +20,10 @@ from nanospeech.audio.wave import set_level
 from nanospeech.config import AudioConfig
 from nanospeech.corpus.held_out import is_held_out
 from nanospeech.corpus.mp3 import BadAudio, decode
+from nanospeech.corpus.tars import split_name
 from nanospeech.errors import InputError
 from nanospeech_torch.mel import MelSpec
 from nanospeech_torch.train.data.clips import Skip, features
-from nanospeech_torch.train.data.sources import split_name
 
 AUDIO = AudioConfig()
 HOP = AUDIO.hop_length

@@ -237,6 +237,7 @@ def test_mistakes_end_in_one_line(tmp_path, capsys):
         (["--held-out", "-1"], "--held-out is -1"),
         (["--level", "3"], "--level is 3"),
         (["--jobs", "0"], "--jobs is 0"),
+        (["--vary", "0.1", "0.1"], "--vary names a share twice"),
     ):
         assert main([str(SHARD), "--out", str(tmp_path / "x"), "--jobs", "1", *more]) == 2
         error = capsys.readouterr().err.splitlines()[-1]
@@ -284,6 +285,18 @@ def test_a_truncated_line_of_heard_csv_is_transcribed_again(tmp_path):
         assert heard.known.keys() == {"a"}
         heard.add("b", b"2", "and one", "and one")
     assert Heard(path, "w").known.keys() == {"a", "b"}
+
+
+def test_another_file_in_the_place_of_heard_csv_keeps_its_last_line(tmp_path):
+    """As where --out stands before the shards: the first of them would be cut."""
+    for name, data in (("a.tar", SHARD.read_bytes()[:-1] + b"x"), ("b.txt", b"some words")):
+        path = tmp_path / name
+        path.write_bytes(data)
+        with pytest.raises(InputError, match="name another file"):
+            Heard(path, "w")
+        assert path.read_bytes() == data
+    path.write_bytes(b"key,crc32,reco")  # killed in its first line
+    assert not Heard(path, "w").known and not path.read_bytes()
 
 
 # what curated clips sound like, and prompts of them

@@ -18,6 +18,7 @@ from nanospeech.corpus.layouts import find, unique_keys
 from nanospeech.corpus.skips import nothing_usable
 from nanospeech.errors import DataError, InputError
 from nanospeech.evaluate.items import from_folder
+from nanospeech.prepare import mp3s
 from nanospeech_torch.train.data import clips
 
 from .test_shards import FIXTURES, LIBRITTS, LJSPEECH, SHARD, WAV
@@ -78,6 +79,25 @@ def test_a_folder_of_recordings_with_a_text_beside_each(tmp_path):
     assert [(s.name, s.reason) for s in skips] == [("b", "empty text"), ("c", "no transcript")]
 
 
+@pytest.mark.parametrize("text", ["a.txt", "a.normalized.txt"])
+def test_linked_folders_are_read_and_no_recording_twice(tmp_path, text):
+    """As data sets are put together of speakers that lie elsewhere."""
+    inside, outside = tmp_path / "set/b", tmp_path / "elsewhere"
+    for folder in (inside, outside):
+        folder.mkdir(parents=True)
+        shutil.copy(WAV, folder / "a.wav")
+        (folder / text).write_text(folder.name)
+        (folder / "._a.wav").write_bytes(b"of a Mac")
+    (tmp_path / "set/anna").symlink_to(outside)
+    (tmp_path / "set/again").symlink_to(inside)
+    (inside / "loop").symlink_to(tmp_path / "set")
+    assert layouts.detect(tmp_path / "set") == ("folder" if text == "a.txt" else "libritts")
+    samples, skips = find([tmp_path / "set"])
+    assert [(s.name, s.text) for s in samples] == [("anna/a", "elsewhere"), ("b/a", "b")]
+    assert not skips
+    assert mp3s.make_mp3s([tmp_path / "set"])[0] == {"written": 2, "kept": 0}
+
+
 def test_formats_that_are_not_read_are_counted_and_said_to_be(
     tmp_path,
 ):
@@ -130,6 +150,8 @@ def test_keys_are_unique_and_have_no_dots():
     assert all(key and "." not in key and "/" not in key and key.isascii() for key in keys)
     assert unique_keys([("d", "1", "a"), ("d", "1", "b")]) == ["a", "b"]
     assert unique_keys([("d", "1", "a"), ("d", "2", "a")]) == ["1_a", "2_a"]
+    many = unique_keys([("d", "十"), ("d__-3",), *[("d", "百")] * 4])
+    assert many == ["d__", "d__-3", "d__-2", "d__-4", "d__-5", "d__-6"]
 
 
 def test_quotes_in_tables_with_tabs_are_part_of_the_text(waves):
@@ -144,6 +166,45 @@ def test_a_table_with_commas_whose_quotes_do_not_end_is_a_mistake(waves):
     (waves / "all.csv").write_text("\n".join(rows) + "\n")
     with pytest.raises(InputError, match=r"all\.csv is no CSV near line \d"):
         find([waves / "all.csv"])
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv"])
+def test_a_separator_within_a_text_does_not_cut_it(waves, kind):
+    mark = "," if kind == "csv" else "\t"
+    table = waves / f"all.{kind}"
+    rows = [("audio", "text"), ("0.wav", "Hello", " world."), ("1.wav", "Good day.", "", "")]
+    table.write_text("\n".join(map(mark.join, rows)))
+    samples, skips = find([table])
+    assert [s.text for s in samples] == ["Good day."]
+    assert [(s.name, s.reason) for s in skips] == [(f"all.{kind}:2", "more fields than columns")]
+    assert "' world.'" in skips[0].detail
+
+
+def test_a_text_in_the_place_of_a_name_ends_no_command(waves):
+    words = "a long sentence " * 30
+    (waves / "all.csv").write_text(f"audio,text\n{words},0.wav\n1.wav,one\n")
+    (waves / "metadata.csv").write_text(f"{words}|0\n1|one\n")
+    (waves / "wavs").mkdir()
+    (waves / "1.wav").rename(waves / "wavs/1.wav")
+    for place, found in ((waves, 1), (waves / "all.csv", 0)):
+        samples, skips = find([place])
+        assert len(samples) == found and skips[0].reason == "no audio file"
+
+
+def test_json_that_cannot_be_kept_is_counted(waves):
+    """Half of a surrogate pair has no UTF-8; numbers without quotes are texts, as in training."""
+    rows = [
+        r'{"audio": "0.wav", "text": "half of an \ud83d emoji"}',
+        r'{"audio": "0.wav", "text": "whole", "speaker": "\udc00"}',
+        "[" * 100_000,
+        '{"audio": "0.wav", "text": ["a list"]}',
+        '{"audio": "0.wav", "text": 1984}',
+    ]
+    (waves / "all.jsonl").write_text("\n".join(rows))
+    samples, skips = find([waves / "all.jsonl"])
+    assert [s.text for s in samples] == ["1984"]
+    assert [s.reason for s in skips] == 3 * ["unreadable row"] + ["unreadable text"]
+    assert skips[3].name == "all.jsonl:4" and "a list" in skips[3].detail
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv"])

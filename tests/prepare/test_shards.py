@@ -190,14 +190,15 @@ def test_shards_hold_every_sample_once(tmp_path):
 
 
 def test_a_language_is_written_beside_each_text_that_names_none(tmp_path):
-    lines = [{"audio": str(WAV), "text": "Guten Tag."}, {"audio": str(WAV), "text": "Hi."}]
-    lines[1]["language"] = "en"
+    lines = [{"audio": str(WAV), "text": t} for t in ("Guten Tag.", "Hi.", "Ja.")]
+    lines[1]["language"], lines[2]["language"] = "en", ""  # as of an empty field of a CSV
     manifest = tmp_path / "all.jsonl"
     manifest.write_text("\n".join(map(json.dumps, lines)))
     samples, _ = find([manifest])
     prepare.make_shards(samples, tmp_path / "s", prepare.ShardOptions(language="de"))
     metas = [meta for _, meta in read_shards(tmp_path / "s").values()]
-    assert {m["text"]: m["language"] for m in metas} == {"Guten Tag.": "de", "Hi.": "en"}
+    found = {m["text"]: m["language"] for m in metas}
+    assert found == {"Guten Tag.": "de", "Hi.": "en", "Ja.": "de"}
     with pytest.raises(InputError, match="language 'german' should be a code"):
         prepare.ShardOptions(language="german")
 

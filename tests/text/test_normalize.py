@@ -83,6 +83,13 @@ def test_any_text_is_read_in_known_characters_and_the_rest_is_named(seed, caplog
             assert not fit(whole, tokenizer)[1]
 
 
+def test_a_word_of_two_alphabets_is_named_as_it_is_written(caplog):
+    """Its syllables were taken apart, and the parts were neither named as written nor left out."""
+    whole = readable("쳿É said", PHONEMES)
+    assert [r.getMessage().split(";")[0] for r in caplog.records] == ["the model has no '쳿'"]
+    assert whole == "É said" and not fit(whole, PHONEMES)[1]
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_normalisation_is_idempotent(seed):
     rng = random.Random(seed)

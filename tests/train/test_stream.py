@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from datasets import Dataset, load_dataset
 
+from nanospeech.corpus.tars import split_name
 from nanospeech.errors import CheckpointError, DataError, InputError
 from nanospeech_torch.train.data.order import SampleStream, StreamState, redeal, resume
 from nanospeech_torch.train.data.sources import (
@@ -20,7 +21,6 @@ from nanospeech_torch.train.data.sources import (
     TarSource,
     find_shards,
     make_source,
-    split_name,
 )
 from tests.training import samples, write_shards
 
@@ -37,6 +37,7 @@ def write_tar(path: Path, files: list[tuple[str, bytes]]) -> Path:
 
 def numbered(folder: Path, shards: int, each: int) -> TarSource:
     """Shards of small samples called s000-000, s000-001, …; the later shards hold more."""
+    folder.mkdir(exist_ok=True)
     paths = [
         write_tar(
             folder / f"s{s:03d}.tar",
@@ -223,6 +224,14 @@ def test_names_are_cut_at_the_first_dot_and_never_leave_a_folder():
     assert split_name("/x.json") == ("x", "json")
 
 
+def test_the_hidden_files_of_a_mac_part_no_sample(tmp_path):
+    names = ("a/._x.mp3", "a/x.mp3", "a/._x.json", "a/x.json", ".DS_Store")
+    path = write_tar(tmp_path / "mac.tar", [(name, name.encode()) for name in names])
+    source = TarSource([path])
+    assert [sorted(s) for _, s in source.open(0)] == [["__key__", "json", "mp3"]]
+    assert [s["json"] for _, s in source.pick(0, {0})] == [b"a/x.json"]
+
+
 def test_a_url_is_read_and_gone_on_with_where_it_broke_off(tmp_path, monkeypatch):
     import fsspec
     from fsspec.implementations.memory import MemoryFileSystem
@@ -258,6 +267,22 @@ def test_shards_are_found_by_patterns(tmp_path):
     # not without a word on a part of the data
     with pytest.raises(InputError, match=r"no shards match '.*s003.tar', of '.*\{000..003\}.tar'"):
         find_shards([str(tmp_path / "s{000..003}.tar")])
+    with pytest.raises(InputError, match="the smaller number comes first"):
+        find_shards([shards[0], str(tmp_path / "s{002..000}.tar")])
+
+
+def test_a_folder_names_its_shards_and_no_spelling_names_one_twice(tmp_path, monkeypatch):
+    shards = numbered(tmp_path / "set", 3, 1).shards
+    (tmp_path / "set/skipped.csv").touch()
+    (tmp_path / "none").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert find_shards(["set"]) == ["set/s000.tar", "set/s001.tar", "set/s002.tar"]
+    assert find_shards([f"{tmp_path}/s*"]) == find_shards([f"{tmp_path}/**/*.tar"]) == shards
+    names = find_shards(["set", "./set/*.tar", "set/../set/s001.tar", shards[2]])
+    assert len(names) == 3 and [Path(n).resolve() for n in names] == list(map(Path, shards))
+    for nothing in ("none", ""):
+        with pytest.raises(InputError, match=f"no shards match '{nothing}'"):
+            find_shards([nothing])
 
 
 def test_every_kind_of_dataset_becomes_a_source(tmp_path):

@@ -65,6 +65,8 @@ COUNTED |= {"Tab": "table", "Ref": "reference", "Refs": "references"}
 COUNTED |= {"sec": "section", "eq": "equation", "Eqs": "equations", "eqs": "equations"}
 COUNTED |= {"Prop": "proposition", "no": "number", "nos": "numbers"}
 COUNTED |= {"figs": "figures", "vol": "volume", "ch": "chapter", "est": "established"}
+# words too, which end a sentence before "I": "No. I won't."; and a year alone is established
+UNCOUNTED = r"(?:Art|Ext|[Nn]o|Prop|Refs?|Tab)\.\s*I(?:,?\s+[a-z]|['’])|[Ee]st\.\s*[A-Z]"
 STATES = {"Ala": "Alabama", "Ariz": "Arizona", "Ark": "Arkansas", "Calif": "California"}
 STATES |= {"Colo": "Colorado", "Conn": "Connecticut", "Del": "Delaware", "Fla": "Florida"}
 STATES |= {"Ga": "Georgia", "Ill": "Illinois", "Ind": "Indiana", "Kan": "Kansas", "Ky": "Kentucky"}
@@ -248,7 +250,10 @@ RULES = [
     (rf"(?<![\w.])({any_of(OTHERS)})(?!\w)", _other),
     # formulae and names whose letters are a word too: CO2, SO2
     (r"(?<![^\W\d_])([A-Z]?[AEIOU][A-Z]?)(?=\d)(?<=[A-Z]{2})", lambda m: letters(m[1])),
-    (rf"\b({any_of(COUNTED)})\.\s*(?=\d|[IVXLC]+\b)", lambda m: COUNTED[m[1]] + " "),
+    (
+        rf"\b(?!{UNCOUNTED})({any_of(COUNTED)})\.\s*(?=\d|[IVXLC]+\b)",
+        lambda m: COUNTED[m[1]] + " ",
+    ),
     (r"(?<=[a-z,;] )No (?=\d)", lambda m: "number "),
     (r"(\d(?:st|nd|rd|th)[ -])(c\.)(?!\w)", lambda m: m[1] + "century" + stop(m, ".")),
     (r"(?<![\w.])([A-Z])\.(?=\d)", lambda m: letters(m[1]) + " dot "),

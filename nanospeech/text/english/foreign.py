@@ -54,9 +54,11 @@ def _word(word: str, is_known: Callable[[str], bool]) -> str:
     lower = word.lower()
     if lower in OTHERS:
         return OTHERS[lower]
+    if not plain(lower).replace("’", "'").isascii():  # of another alphabet, in part
+        return word
     if LAST_E.search(lower) and not is_known(plain(word).removesuffix("s")):
         lower = LAST_E.sub(r"ay\1", lower)
-    elif not LETTERS.keys() & set(lower) or not plain(lower).isascii() or is_known(plain(word)):
+    elif not LETTERS.keys() & set(lower) or is_known(plain(word)):
         return word
     if POLISH & set(lower):
         lower = POLISH_SOUNDS.sub(lambda m: PAIRS[m[0]], lower)

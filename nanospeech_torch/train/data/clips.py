@@ -7,7 +7,6 @@ that audio, a cache in memory and encoded shards give the same numbers.
 from __future__ import annotations
 
 import io
-import json
 import math
 import zlib
 from typing import Any
@@ -17,6 +16,7 @@ import soundfile
 
 from nanospeech.audio.mel import log_mel
 from nanospeech.config import AudioConfig
+from nanospeech.corpus.tables import parsed
 
 AUDIO_KEYS = ("mp3", "flac", "wav", "ogg", "opus", "audio")
 RATES = (8_000, 192_000)  # Hz
@@ -93,10 +93,10 @@ def metadata(sample: dict) -> dict:
     meta = sample.get("json", sample)
     if "json" not in sample and isinstance(sample.get("txt"), (str, bytes)):
         text = sample["txt"]
-        return {"text": text if isinstance(text, str) else text.decode("utf-8", "replace")}
+        return {"text": text if isinstance(text, str) else text.decode("utf-8-sig", "replace")}
     try:
-        meta = json.loads(meta) if isinstance(meta, (str, bytes)) else meta
-    except (ValueError, RecursionError) as e:
+        meta = parsed(meta) if isinstance(meta, (str, bytes)) else meta
+    except ValueError as e:
         raise Skip("unreadable JSON") from e
     if not isinstance(meta, dict):
         raise Skip("unreadable JSON")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import glob
 import logging
-import posixpath
+import os
 import re
 import tarfile
 import time
@@ -19,6 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from nanospeech.corpus.tars import Header, split_name
 from nanospeech.errors import DataError, InputError, require
 
 from . import tar_seek
@@ -67,21 +68,29 @@ def make_source(data: Any) -> Source:
 
 
 def find_shards(patterns: Iterable[str | Path]) -> list[str]:
-    """Paths and URLs that the patterns name, sorted; "{000..123}" counts, "*" matches.
+    """Paths and URLs that the patterns name, sorted, each once; a folder names its tars.
+
+    "{000..123}" counts, "*" matches, "**" matches folders at any depth.
 
     Raises:
         InputError: a pattern, or one of the names that it counts, matches nothing.
     """
     found: list[str] = []
     for pattern in map(str, patterns):
-        for text in counted(pattern):
+        if not (texts := counted(pattern)):
+            raise InputError(
+                f"{pattern!r} counts from more to less; the smaller number comes first"
+            )
+        for text in texts:
             if not (names := matching(text)):
                 range_ = "" if text == pattern else f", of {pattern!r}"
                 raise InputError(
                     f"no shards match {text!r}{range_}; nanospeech prepare shards makes some"
                 )
             found += names
-    return sorted(dict.fromkeys(found))
+    # one file may be spelt in several ways, and would be read as often
+    names = {name if "://" in name else os.path.abspath(name): name for name in sorted(found)}
+    return sorted(names.values())
 
 
 def counted(pattern: str) -> list[str]:
@@ -97,7 +106,13 @@ def counted(pattern: str) -> list[str]:
 def matching(pattern: str) -> list[str]:
     """What a glob pattern names; a name without wildcards names itself, if it is there."""
     if "://" not in pattern:
-        return glob.glob(pattern) or ([pattern] if Path(pattern).exists() else [])
+        if not (found := glob.glob(pattern, recursive=True)) and os.path.exists(pattern):
+            found = [pattern]
+        inside = (
+            glob.glob(os.path.join(glob.escape(name), "*.tar")) if os.path.isdir(name) else [name]
+            for name in found
+        )
+        return [name for names in inside for name in names]
     if not any(c in pattern.partition("?")[0] for c in "*["):
         return [pattern]
     system, path = require("fsspec.core", "train").url_to_fs(pattern)
@@ -118,19 +133,6 @@ class Causes:
             log.warning("%s: %s", reason, self.cause)
         if skipped is not None:
             skipped[reason] += 1
-
-
-class Header(tarfile.TarInfo):
-    """A member's header; a damaged or missing one is an error, which tarfile takes for the end."""
-
-    @classmethod
-    def fromtarfile(cls, tarfile_: tarfile.TarFile) -> Any:
-        try:
-            return super().fromtarfile(tarfile_)
-        except tarfile.HeaderError as e:
-            if isinstance(e, getattr(tarfile, "EOFHeaderError", ())):
-                raise
-            raise tarfile.ReadError(f"{e}, at byte {tarfile_.offset}") from e
 
 
 class TarSource(Causes):
@@ -246,18 +248,6 @@ def opened(path: str) -> Any:
     if "://" not in path:
         return open(path, "rb")
     return require("fsspec", "train").open(path, "rb")
-
-
-def split_name(name: str) -> tuple[str, str]:
-    """Key and extension of a member: the file's name is cut at its first dot.
-
-    Folders stay part of the key, as clips of two of them may have one name; ".." and the root do
-    not, so that a key is never a way out of a folder.
-    """
-    folder, base = posixpath.split(name.replace("\\", "/"))
-    stem, _, kind = base.partition(".")
-    parts = [p for p in folder.split("/") if p not in ("", ".", "..")]
-    return "/".join([*parts, stem]), kind.lower()
 
 
 class DatasetSource(Causes):

@@ -1,0 +1,202 @@
+"""Faults of recordings and names: each is counted by its reason, and none ends a command."""
+
+import csv
+import io
+import resource
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import soundfile as sf
+
+from nanospeech.commands.prepare import main
+from nanospeech.corpus import mp3
+from nanospeech.corpus.layouts import find
+from nanospeech.errors import InputError
+from nanospeech_torch.train.data import clips
+from nanospeech_torch.train.data.sources import TarSource
+
+from .test_shards import LIBRITTS, ROOT, WAV, tone
+
+
+def test_a_header_that_tells_more_than_fits_the_memory_is_a_reason():
+    file = io.BytesIO()
+    sf.write(file, tone(), 24_000, format="FLAC")
+    content = bytearray(file.getvalue())
+    content[21] |= 0x0F  # the upper bits of the number of samples: 2 ** 36 of them
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (2**37, limits[1]))  # bytes, wherever this runs
+    try:
+        with pytest.raises(mp3.BadAudio) as failed:
+            mp3.decode(bytes(content))
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+    assert failed.value.args[0] == "unreadable audio"
+    assert "more than fits the memory" in failed.value.args[1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are UTF-8 there")
+def test_a_name_that_is_no_utf8_is_listed(tmp_path):
+    """As files of an archive of another system have it; here one that cannot be used."""
+    folder, out = tmp_path / "recordings", tmp_path / "shards"
+    folder.mkdir()
+    for name in ("good", "caf\udce9"):  # a byte E9, as Python has it in names
+        (folder / f"{name}.txt").write_text("Good morning.")
+    shutil.copy(WAV, folder / "good.wav")
+    (folder / "caf\udce9.wav").touch()
+    assert main(["shards", str(folder), "--out", str(out), "--jobs", "1"]) == 0
+    with (out / "skipped.csv").open(encoding="utf-8", newline="") as f:
+        assert [row["name"] for row in csv.DictReader(f)] == [r"caf\udce9"]
+
+
+# commands
+
+
+@pytest.mark.parametrize("tool", ["shards", "curate", "hear", "levels", "tags", "prompts", "vocab"])
+def test_where_nothing_can_be_used_each_tool_says_why(tmp_path, capsys, tool):
+    shutil.copy(WAV, tmp_path / "a.wav")
+    (tmp_path / "a.txt").write_text(" ")
+    before = sorted(tmp_path.iterdir())
+    out = [] if tool == "levels" else ["--out", str(tmp_path / "out")]
+    assert main([tool, str(tmp_path), *out]) == 2
+    assert "the first is a (empty text)" in capsys.readouterr().err
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("tool", ["levels", "prompts"])
+def test_a_number_of_clips_below_one_is_a_mistake(tmp_path, capsys, tool):
+    out = [] if tool == "levels" else ["--out", str(tmp_path)]
+    assert main([tool, str(LIBRITTS), *out, "--clips", "-1"]) == 2
+    assert "--clips is -1" in capsys.readouterr().err
+
+
+def test_tags_are_not_written_over_the_words_that_they_are_found_in(tmp_path, capsys):
+    shutil.copy(WAV, tmp_path / "a.wav")
+    (tmp_path / "a.txt").write_text("in fourteen fifty five")
+    assert main(["tags", str(tmp_path), "--out", str(tmp_path), "--all"]) == 2
+    assert "choose another" in capsys.readouterr().err
+    assert (tmp_path / "a.txt").read_text() == "in fourteen fifty five"
+    assert main(["tags", str(tmp_path), "--out", str(tmp_path / "tagged"), "--all"]) == 0
+
+
+def test_two_runs_do_not_write_one_set(tmp_path, capsys):
+    """They would write each other's shards; sets of other prefixes may be written beside it."""
+    hold = f"""
+import sys
+from pathlib import Path
+from nanospeech.prepare.shards import writing
+with writing(Path({str(tmp_path)!r}), "shard"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    argv = ["shards", str(LIBRITTS), "--out", str(tmp_path), "--jobs", "1"]
+    with subprocess.Popen([sys.executable, "-c", hold], cwd=ROOT, **pipes) as other:
+        assert other.stdout and other.stdout.readline() == "held\n"
+        assert main(argv) == 2
+        assert f"in use by process {other.pid}" in capsys.readouterr().err
+        assert main([*argv, "--prefix", "more"]) == 0
+        other.kill()
+    (tmp_path / ".shard-000007.part").touch()  # of a killed run of more shards
+    assert main(argv) == 0
+    names = {p.name for p in tmp_path.iterdir()}
+    assert names == {"shard-000000.tar", "more-000000.tar", "skipped.csv"}
+
+
+# shards of other tools
+
+
+def write_tar(path: Path, files: list[tuple[str, bytes]]) -> Path:
+    with tarfile.open(path, "w") as tar:
+        for name, data in files:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return path
+
+
+def four(folder: Path) -> tuple[Path, list[int]]:
+    """A tar of four samples, and where its members begin."""
+    files = [
+        (f"{key}.{kind}", data)
+        for key in "abcd"
+        for kind, data in (("mp3", bytes(3000)), ("json", b'{"text": "one", "duration": 1}'))
+    ]
+    with tarfile.open(path := write_tar(folder / "four.tar", files)) as tar:
+        return path, [member.offset for member in tar]
+
+
+def trained_on(path: Path) -> tuple[list[str], Counter]:
+    skipped: Counter = Counter()
+    return [s["__key__"] for _, s in TarSource([path]).open(0, skipped=skipped)], skipped
+
+
+@pytest.mark.parametrize("fault", ["a damaged header", "cut off in a recording"])
+def test_of_a_damaged_shard_what_is_before_is_used_and_the_rest_is_told(tmp_path, fault):
+    path, starts = four(tmp_path)
+    data = bytearray(path.read_bytes())
+    if fault == "a damaged header":
+        data[starts[4] + 148 : starts[4] + 156] = b"no sum!!"
+    else:
+        del data[starts[4] + 1000 :]
+    path.write_bytes(data)
+    samples, skips = find([tmp_path])
+    assert [s.key for s in samples] == trained_on(path)[0] == ["a", "b"]
+    assert [(s.name, s.reason) for s in skips] == [("four.tar", "broken shard")]
+    assert "samples before that are used" in skips[0].detail
+    path.write_bytes(b"")
+    with pytest.raises(InputError, match=r"four\.tar as an uncompressed tar: it is empty"):
+        find([tmp_path])
+
+
+def test_samples_of_one_name_that_follow_each_other_are_two(tmp_path):
+    files = [(n, d) for t in "12" for n, d in (("x.mp3", t.encode()), ("x.json", b'{"text": "a"}'))]
+    path = write_tar(tmp_path / "twice.tar", files)
+    samples, _ = find([path])
+    assert [s.audio.read() for s in samples] == [b"1", b"2"]
+    assert [s.key for s in samples] == ["twice_x", "twice_x-2"] and trained_on(path)[0] == [
+        "x",
+        "x",
+    ]
+
+
+def test_what_a_mac_adds_and_names_with_dots_are_understood(tmp_path):
+    files = [("._x.mp3", b"0"), ("x.mp3", b"1"), ("._x.txt", b"0"), ("x.txt", b"\xef\xbb\xbfone")]
+    write_tar(tmp_path / "mac.tar", [*files, ("y.1.mp3", b"2"), ("y.1.json", b"{}")])
+    (tmp_path / "._mac.tar").write_bytes(b"0")
+    samples, skips = find([tmp_path])
+    assert [(s.key, s.text) for s in samples] == [("x", "one")]
+    assert [(s.reason, s.detail) for s in skips] == [("no audio file", "it has .1.json, .1.mp3")]
+    raw = next(s for _, s in TarSource([tmp_path / "mac.tar"]).open(0))
+    assert clips.metadata(raw)["text"] == "one"
+
+
+@pytest.mark.parametrize("meta", ["[" * 100_000, r'{"text": "\ud83d"}', '{"text": ["a"]}', "[1]"])
+def test_json_that_cannot_be_kept_costs_its_sample_alone(tmp_path, meta):
+    files = [
+        ("a.mp3", b"1"),
+        ("a.json", meta.encode()),
+        ("b.mp3", b"2"),
+        ("b.json", b'{"text": 5}'),
+    ]
+    samples, skips = find([write_tar(tmp_path / "odd.tar", files)])
+    assert [s.text for s in samples] == ["5"]
+    assert [s.reason for s in skips] == ["unreadable text"]
+
+
+def test_half_an_emoji_costs_its_sample_alone_where_features_are_stored(tmp_path, capsys):
+    clip = mp3.encode(tone(1.0))
+    metas = [r'{"text": "half \ud83d"}', r'{"text": "a", "speaker": "\ud83d"}', '{"text": "a"}']
+    files = [
+        (f"{key}.{kind}", data)
+        for key, meta in zip("abc", metas)
+        for kind, data in (("mp3", clip), ("json", meta.encode()))
+    ]
+    path = write_tar(tmp_path / "odd.tar", files)
+    assert main(["features", str(path), "--out", str(tmp_path / "out")]) == 0
+    assert "left out 2: unreadable JSON" in capsys.readouterr().err
+    assert trained_on(tmp_path / "out/odd.tar")[0] == ["c"]
