@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from nanospeech.audio.mel import CLAMP
+from nanospeech.audio.mel import CLAMP, band_edges
+from nanospeech.audio.wave import SAMPLE_RATE
 
 LOUD = 95  # percentile of a band over time: what it has when it sounds
 # Nats below speech from which a band at the lower or the upper end shows that the recording ends
@@ -23,6 +24,7 @@ LOUD = 95  # percentile of a band over time: what it has when it sounds
 EMPTY = 4.0, 6.0
 SLOPE = 2.5  # nats below speech: those beside them, in which it ends
 SILENT = -2.5  # log mel of bands that speech leaves empty: the top ones, in MP3s
+REACH = 8200.0  # Hz: what has sound up to there is taken as it is; files of 16 kHz end below
 LEAST = 20  # bands that are needed to tell the others by
 NOISE = 0.05  # variance that the bands given may have by themselves
 
@@ -62,12 +64,14 @@ def lacking(mel: np.ndarray, speech: SpeechMels) -> np.ndarray:
         bool (M,).
     """
     below = speech.loud - np.percentile(mel, LOUD, axis=0)
-    found = np.zeros(len(below), bool)
-    for order, empty in zip((slice(None), slice(None, None, -1)), EMPTY):
-        soft = ((below > SLOPE) | (speech.loud < SILENT))[order]
-        end = len(soft) if soft.all() else int(np.argmin(soft))
-        if (below[order][:end] > empty).any():
-            found[order][:end] = True
+    soft = (below > SLOPE) | (speech.loud < SILENT)
+    found = np.zeros(len(soft), bool)
+    low = len(soft) if soft.all() else int(np.argmin(soft))
+    if (below[:low] > EMPTY[0]).any():
+        found[:low] = True
+    high = len(soft) - (len(soft) if soft.all() else int(np.argmin(soft[::-1])))
+    if (below[high:] > EMPTY[1]).any() and band_edges(SAMPLE_RATE, len(soft))[high] < REACH:
+        found[high:] = True
     return found
 
 

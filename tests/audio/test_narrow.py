@@ -71,6 +71,11 @@ def test_bands_have_their_conditional_mean():
     assert np.allclose(found[:, gone], expected, atol=1e-4)
 
 
+def test_a_recording_that_reaches_9_khz_is_kept_as_it_is():
+    mel = log_mel(recording("theo", 8800))
+    assert widened(mel, RMS) is mel
+
+
 def test_too_little_is_not_guessed_from():
     mel = log_mel(recording("theo", 500))
     assert widened(mel, RMS) is mel
