@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from nanospeech.audio.mel import band_edges, log_mel
 from nanospeech.audio.narrow import SpeechMels, widened
 from nanospeech.config import AudioConfig, ModelConfig
 from nanospeech.release.voices import make_prompt
+from nanospeech.speech.latents import any_prompt
 from nanospeech.text.tokenizer import Tokenizer
 
 VOICES = Path(nanospeech.__file__).parent / "default/voices"
@@ -97,6 +99,20 @@ def test_prompts_are_widened_where_the_model_asks_for_it():
     )
     assert as_it_is[:, 90].max() < -6 and np.percentile(wide[:, 90], 95) > -2
     assert np.array_equal(as_it_is[:, :80], wide[:, :80])
+
+
+def test_recordings_of_training_stay_as_they_are():
+    letters = Tokenizer("chars", [*" .abcdefghijklmnopqrstuvwxyz"])
+    config = ModelConfig(audio=AudioConfig(prompt_rms=RMS), prompt_widen=True)
+    engine = SimpleNamespace(config=config, tokenizer=letters)
+    text, narrow = "some words that are said in so many seconds", recording("theo", 7000)
+    own, other = (any_prompt(engine, narrow, text, trained).mel for trained in (True, False))
+    assert own[:, 90].max() < -6 < other[:, 90].max()
+
+
+def test_what_ships_widens():
+    assert ModelConfig.load(VOICES.parent / "imitator/config.json").prompt_widen
+    assert not ModelConfig().prompt_widen
 
 
 def test_other_mels_cannot_be_widened():

@@ -271,11 +271,13 @@ def test_a_release_folder_converts_to_itself(tiny_release, tmp_path):
     changed = tmp_path / "changed"
     vocoder = str(tiny_release / "vocoder.safetensors")
     options = ["--name", "other", "--temperature", "0.5", "--lead", "0.1", "--prompt-codec", "mp3"]
+    options += ["--prompt-widen"]
     options += ["--cfg", "2", "--cfg-rescale", "0.7"]
     assert main([str(out), "--output", str(changed), *options, "--vocoder", vocoder]) == 0
     config = ModelConfig.load(changed / "config.json")
     assert (config.name, config.temperature, config.leading_pause) == ("other", 0.5, 0.1)
     assert (config.prompt_codec, config.cfg_strength, config.cfg_rescale) == ("mp3", 2, 0.7)
+    assert config.prompt_widen
     assert config.default_voice == "tone"
     with pytest.raises(InputError, match=r"nobody is none of the voices in .*: tone"):
         convert(out, tmp_path / "mute", default_voice="nobody")
