@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,16 @@ def whole(path: Path, several: bool = False, sync: bool = False) -> Iterator[Pat
         path: what is there is replaced, and stays until then.
         several: whether other processes may write the same file at once, each under its own name.
         sync: whether the file is on the disk before it is renamed.
+
+    A device or a pipe, as /dev/null, is written to: renaming would put a file in its place.
     """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with tempfile.TemporaryDirectory() as folder:
+            part = Path(folder) / path.name
+            yield part
+            with part.open("rb") as source, path.open("wb") as target:
+                shutil.copyfileobj(source, target)
+        return
     own = f".{os.getpid()}" if several else ""
     part = path.with_name(f".{path.name}{own}.part")
     try:

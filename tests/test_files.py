@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,21 @@ def test_what_fails_leaves_the_old_file_and_nothing_else(tmp_path):
         part.write_text("new")
         assert path.read_text() == "old"
     assert path.read_text() == "new" and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_a_device_or_a_pipe_is_written_to_and_stays(tmp_path):
+    """For root, renaming would put a file in the place of /dev/null."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with whole(pipe) as part:
+            part.write_text("through it")
+        assert pipe.is_fifo() and list(tmp_path.iterdir()) == [pipe]
+        assert os.read(reader, 100) == b"through it"
+    finally:
+        os.close(reader)
 
 
 def test_a_folder_is_replaced_as_one(tmp_path):
