@@ -149,6 +149,7 @@ def test_kept_attention_is_not_computed_again(segmented):
     assert counts == [depth, 2 * depth]
 
 
+@pytest.mark.slow
 def test_compiled_blocks_take_segments_of_all_lengths(segmented):
     torch._dynamo.reset()
     plain_loss, plain_grads = learned("aligned")

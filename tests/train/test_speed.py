@@ -107,14 +107,8 @@ def test_dropout_is_the_same_when_computed_again():
     same(plain, gradients(model)[0])
 
 
-SLOW = pytest.mark.slow
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{}, *(pytest.param(o, marks=SLOW) for o in CHECKPOINTS[1:3])],
-    ids=str,
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, *CHECKPOINTS[1:3]], ids=str)
 def test_compiled_blocks_keep_names_and_gradients(options):
     torch._dynamo.reset()
     plain, _ = gradients(shaken("aligned"))
@@ -191,13 +185,13 @@ def recorded(kind: str, mode: str, sharded: bool = False, **options) -> tuple[in
     return len(recordings.forward), len(recordings.backward)
 
 
-@SLOW
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_cuda_graphs_hold_all_blocks_at_once(kind):
     assert recorded(kind, "reduce-overhead") == (1, 1)
 
 
-@SLOW
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "sharded"),
     # "default": why the blocks of one process are not shared
@@ -208,7 +202,7 @@ def test_cuda_graphs_of_shared_blocks_are_recorded_for_each(mode, sharded):
     assert recorded("published", mode, sharded=sharded) == (depth, depth)
 
 
-@SLOW
+@pytest.mark.slow
 def test_one_graph_computes_checkpointed_blocks_again():
     assert recorded("aligned", "max-autotune", checkpoint_interval=2) == (1, 1)
 
