@@ -31,7 +31,7 @@ from .kinds import find_kind
 from .lazy import shapes_of
 from .licence import check_accepted, is_commercial, licence_of
 from .model import Model, add_duration, add_student, completed, from_release
-from .options import ConvertOptions
+from .options import SPEAKING, ConvertOptions
 from .settings import find_settings
 from .source import SUFFIXES, check_trained, find_checkpoint, read_source
 from .vocoder import read_vocoder
@@ -135,18 +135,7 @@ def from_checkpoint(model: str | Path, name: str, o: ConvertOptions) -> Model:
 
 def changed(read: Model, o: ConvertOptions) -> Model:
     """A model with other settings and other parts."""
-    known = [
-        "name",
-        "default_voice",
-        "temperature",
-        "cfg_strength",
-        "cfg_rescale",
-        "leading_pause",
-        "prompt_codec",
-        "prompt_widen",
-        "imitates",
-        "licence",
-    ]
+    known = ["name", "default_voice", *SPEAKING, "imitates", "licence"]
     config, parts = dataclasses.replace(read.config, **o.chosen(*known)), dict(read.parts)
     if config.echo is not None:
         config = dataclasses.replace(config, echo_sampling=sampled_as(config, o))

@@ -28,7 +28,7 @@ from nanospeech.release.tensors import read_tensors
 
 from .card import card_rows, model_card, renewed_card
 from .model import Model, apart
-from .options import ConvertOptions
+from .options import SPEAKING, ConvertOptions
 from .writer import PARTS, write_release
 
 # of --onnx: a graph names places in the weights of its own conversion
@@ -154,18 +154,6 @@ def card_of(read: Model, config: ModelConfig, dtype: str, o: ConvertOptions) -> 
     return model_card(config, read.parts, dtype, read.step, more, imitates)
 
 
-SETTINGS = (
-    "temperature",
-    "cfg_strength",
-    "cfg_rescale",
-    "leading_pause",
-    "prompt_codec",
-    "prompt_widen",
-    "smooth",
-    "sharpen",
-)
-
-
 def changes(before: ModelConfig, config: ModelConfig, o: ConvertOptions) -> list[str]:
     """In a few words each, what of a release's sound, size or speed the options change."""
     found = []
@@ -180,4 +168,6 @@ def changes(before: ModelConfig, config: ModelConfig, o: ConvertOptions) -> list
         found.append("other voices")
     if before.student is not None and config.student is None:
         found.append("no student")
-    return found + [f"{name} {value}" for name, value in o.chosen(*SETTINGS).items()]
+    return found + [
+        f"{name} {value}" for name, value in o.chosen(*SPEAKING, "smooth", "sharpen").items()
+    ]

@@ -10,6 +10,14 @@ from typing import Any
 from nanospeech.errors import InputError
 
 DTYPES = ("float32", "float16")
+SPEAKING = (  # settings of config.json by which a model speaks
+    "temperature",
+    "cfg_strength",
+    "cfg_rescale",
+    "leading_pause",
+    "prompt_codec",
+    "prompt_widen",
+)
 
 
 @dataclass(frozen=True)

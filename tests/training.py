@@ -39,6 +39,16 @@ def samples() -> list[dict]:
     return list(found.values())
 
 
+def write_tar(path: Path, files: list[tuple[str, bytes]]) -> Path:
+    """A tar of (name, content)."""
+    with tarfile.open(path, "w") as tar:
+        for name, data in files:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return path
+
+
 def write_shards(folder: Path, count: int = 2) -> list[str]:
     """The samples dealt over `count` shards."""
     paths = []

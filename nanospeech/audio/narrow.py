@@ -66,13 +66,17 @@ def lacking(mel: np.ndarray, speech: SpeechMels) -> np.ndarray:
     below = speech.loud - np.percentile(mel, LOUD, axis=0)
     soft = (below > SLOPE) | (speech.loud < SILENT)
     found = np.zeros(len(soft), bool)
-    low = len(soft) if soft.all() else int(np.argmin(soft))
+    low, high = run(soft), len(soft) - run(soft[::-1])
     if (below[:low] > EMPTY[0]).any():
         found[:low] = True
-    high = len(soft) - (len(soft) if soft.all() else int(np.argmin(soft[::-1])))
     if (below[high:] > EMPTY[1]).any() and band_edges(SAMPLE_RATE, len(soft))[high] < REACH:
         found[high:] = True
     return found
+
+
+def run(flags: np.ndarray) -> int:
+    """How many are true before the first that is not."""
+    return int(np.cumprod(flags).sum())
 
 
 def widened(mel: np.ndarray, rms: float, speech: SpeechMels | None = None) -> np.ndarray:
@@ -88,12 +92,13 @@ def widened(mel: np.ndarray, rms: float, speech: SpeechMels | None = None) -> np
     """
     speech = speech or speech_mels()
     shift = np.log(rms / speech.rms)
-    gone = lacking(mel - shift, speech)
+    levelled = mel - shift
+    gone = lacking(levelled, speech)
     kept = ~gone
     if not gone.any() or kept.sum() < LEAST:
         return mel
     given = speech.covariance[np.ix_(kept, kept)] + NOISE * np.eye(kept.sum())
     weights = np.linalg.solve(given, speech.covariance[np.ix_(kept, gone)])
     out = mel.copy()
-    out[:, gone] = speech.mean[gone] + shift + (mel[:, kept] - shift - speech.mean[kept]) @ weights
+    out[:, gone] = speech.mean[gone] + shift + (levelled[:, kept] - speech.mean[kept]) @ weights
     return np.maximum(out, np.float32(np.log(CLAMP)))

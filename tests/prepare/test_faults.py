@@ -19,6 +19,7 @@ from nanospeech.corpus.layouts import find
 from nanospeech.errors import InputError
 from nanospeech_torch.train.data import clips
 from nanospeech_torch.train.data.sources import TarSource
+from tests.training import write_tar
 
 from .test_shards import LIBRITTS, ROOT, WAV, tone
 
@@ -108,15 +109,6 @@ with writing(Path({str(tmp_path)!r}), "shard"):
 
 
 # shards of other tools
-
-
-def write_tar(path: Path, files: list[tuple[str, bytes]]) -> Path:
-    with tarfile.open(path, "w") as tar:
-        for name, data in files:
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
-    return path
 
 
 def four(folder: Path) -> tuple[Path, list[int]]:

@@ -22,17 +22,7 @@ from nanospeech_torch.train.data.sources import (
     find_shards,
     make_source,
 )
-from tests.training import samples, write_shards
-
-
-def write_tar(path: Path, files: list[tuple[str, bytes]]) -> Path:
-    """A tar of (name, content)."""
-    with tarfile.open(path, "w") as tar:
-        for name, data in files:
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
-    return path
+from tests.training import samples, write_shards, write_tar
 
 
 def numbered(folder: Path, shards: int, each: int) -> TarSource:
