@@ -25,6 +25,15 @@ def spectra(wave: np.ndarray, size: int, hop: int) -> np.ndarray:
     return np.fft.rfft(frames * np.hanning(size + 1)[:-1].astype(np.float32), axis=-1)
 
 
+def overlapped(found: np.ndarray, size: int, hop: int, samples: int) -> np.ndarray:
+    """The wave of `spectra`, for a hop of a quarter of the size: float32 (samples,)."""
+    frames = np.fft.irfft(found, size) * np.hanning(size + 1)[:-1].astype(np.float32)
+    out = np.zeros(samples + 3 * size)
+    for index, frame in enumerate(frames):
+        out[index * hop : index * hop + size] += frame
+    return (out[size : size + samples] / 1.5).astype(np.float32)  # four squared windows' sum
+
+
 def bandwidth(wave: np.ndarray, rate: int) -> float:
     """The highest frequency of a recording, in Hz: above it all is 60 dB below the strongest.
 
@@ -85,12 +94,7 @@ def denoised(wave: np.ndarray, rate: int) -> np.ndarray:
     # over neighbours in time and frequency, as single ones that stay would tinkle
     gain = (gain[:-2] + gain[1:-1] + gain[2:]) / 3
     gain = (gain[:, :-2] + gain[:, 1:-1] + gain[:, 2:]) / 3
-    window = np.hanning(size + 1)[:-1].astype(np.float32)
-    frames = np.fft.irfft(found * np.maximum(gain, 10 ** (-MOST_DENOISED / 20)), size) * window
-    out = np.zeros(len(wave) + 3 * size)
-    for index, frame in enumerate(frames):
-        out[index * hop : index * hop + size] += frame
-    return (out[size : size + len(wave)] / 1.5).astype(np.float32)  # four squared windows' sum
+    return overlapped(found * np.maximum(gain, 10 ** (-MOST_DENOISED / 20)), size, hop, len(wave))
 
 
 def clipped_share(wave: np.ndarray) -> float:

@@ -1,0 +1,95 @@
+"""Noise: a loud, steady noise taken out of a recording, by what speech is like. Knows no models.
+
+Where noise is as loud as a part of the speech, a filter leaves holes or noise. Log mels of speech
+are nearly a Gaussian (narrow.py), and of speech in noise y = log(e^2x + e^2n) / 2 is heard, so that
+bands above the noise tell what those below it are: the most probable x given y, by Gauss-Newton
+steps from frame to frame (vector Taylor series, Moreno, Raj and Stern, ICASSP 1996).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nanospeech.audio.mel import CLAMP, band_edges, filterbank
+from nanospeech.audio.narrow import SpeechMels, speech_mels
+from nanospeech.audio.recording import depth, overlapped, spectra
+from nanospeech.audio.wave import SAMPLE_RATE, rms
+
+SIZE, HOP = 1024, 256  # of the spectra
+PAUSES = 12  # percent of the frames, the quietest, whose power is the noise's
+OVER = 1.2  # times the noise's magnitude, as its loudest moments are heard too
+# Such noise is so many dB below speech, and its frames differ by less than so many nats (0.3 are
+# chance, 0.9 to 3 the quietest frames of recordings without noise).
+LOUD, STEADY = (8.0, 28.0), 0.7
+SHORTEST = SAMPLE_RATE // 2  # samples in which there are pauses to go by
+HEARD = 0.1  # variance of the log mels heard around what speech and noise make
+OWN = 0.05  # variance that bands of speech have by themselves
+STEPS, STRIDE = 6, 0.7  # Gauss-Newton steps, and the share of each that is taken
+
+
+def most_likely(heard: np.ndarray, noise: np.ndarray, speech: SpeechMels) -> np.ndarray:
+    """The log mels of speech that are heard with noise.
+
+    Args:
+        heard: float (N, M), log mels at speech.rms.
+        noise: (M,), those of the noise.
+        speech: what log mels of speech are like.
+
+    Returns:
+        float64 (N, M), nowhere above what is heard.
+    """
+    y, own = heard.astype(np.float64), np.eye(len(noise))
+    prior = speech.covariance + OWN * own
+    over = np.maximum(np.exp(2 * y) - np.exp(2 * noise), CLAMP**2)
+    x = np.where(y > noise + 0.3, np.log(over) / 2, speech.mean)
+    for _ in range(STEPS):
+        slope = 1 / (1 + np.exp(2 * (noise - x)))  # of y by x
+        to_y = slope[:, :, None] * prior
+        error = y - np.logaddexp(2 * x, 2 * noise) / 2 + slope * (x - speech.mean)
+        weights = np.linalg.solve(to_y * slope[:, None] + HEARD * own, error[..., None])
+        x += STRIDE * (speech.mean + np.einsum("nij,nik->nj", to_y, weights) - x)
+    return np.minimum(x, y)
+
+
+def log_mels(found: np.ndarray) -> np.ndarray:
+    """Log mels of spectra of SIZE: (N, M)."""
+    bank = filterbank(SAMPLE_RATE, SIZE, len(speech_mels().mean))
+    return np.log(np.maximum(np.abs(found) @ bank, CLAMP))
+
+
+def pauses(mel: np.ndarray) -> np.ndarray:
+    """The quietest frames of padded log mels, (P, M)."""
+    inside = mel[SIZE // HOP : -2 * SIZE // HOP]
+    power = np.exp(2 * inside).sum(1)
+    return inside[power <= np.percentile(power, PAUSES)]
+
+
+def is_noisy(wave: np.ndarray) -> bool:
+    """Whether a recording has a loud, steady noise, which without_noise can tell from speech.
+
+    Args:
+        wave: float32 (n,) at SAMPLE_RATE.
+    """
+    if len(wave) < SHORTEST or not LOUD[0] <= depth(wave, SAMPLE_RATE) < LOUD[1]:
+        return False
+    return bool(pauses(log_mels(spectra(wave, SIZE, HOP))).std(0).mean() < STEADY)
+
+
+def without_noise(wave: np.ndarray) -> np.ndarray:
+    """A recording without the noise of its pauses.
+
+    Args:
+        wave: float32 (n,) at SAMPLE_RATE, of which is_noisy is true.
+
+    Returns:
+        float32 (n,).
+    """
+    speech, found = speech_mels(), spectra(wave, SIZE, HOP)
+    heard = log_mels(found) - np.log(rms(wave) / speech.rms)
+    noise = np.log(np.exp(2 * pauses(heard)).mean(0)) / 2 + np.log(OVER)
+    gain = most_likely(heard, noise, speech) - heard
+    bins = np.linspace(0, SAMPLE_RATE / 2, SIZE // 2 + 1)
+    centres = band_edges(SAMPLE_RATE, len(noise))[1:-1]
+    for frame, logs in zip(found, gain):
+        frame *= np.exp(np.interp(bins, centres, logs))
+    return overlapped(found, SIZE, HOP, len(wave))

@@ -1,0 +1,110 @@
+"""A loud, steady noise is taken out of a recording; recordings without one stay as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nanospeech
+from nanospeech.audio import wave as audio
+from nanospeech.audio.mel import log_mel
+from nanospeech.audio.narrow import SpeechMels
+from nanospeech.audio.noise import HEARD, OWN, is_noisy, most_likely, without_noise
+from nanospeech.audio.recording import denoised, depth
+from nanospeech.speech.reference import finished
+
+VOICES = Path(nanospeech.__file__).parent / "default/voices"
+NAMES = sorted(p.stem for p in VOICES.glob("*.flac"))
+
+
+def recording(name: str) -> np.ndarray:
+    """A voice that ships, with a moment of its room at both ends, at the level of training."""
+    wave = np.pad(audio.read(VOICES / f"{name}.flac"), 4800)
+    return audio.set_level(wave, 0.068)[0]
+
+
+def noisy(wave: np.ndarray, below: float, power: float) -> np.ndarray:
+    """The wave with noise so many dB below it, whose spectrum falls by frequency ** -power."""
+    spectrum = np.fft.rfft(np.random.default_rng(0).standard_normal(len(wave)))
+    hertz = np.fft.rfftfreq(len(wave), 1 / 24_000)
+    noise = np.fft.irfft(spectrum * np.maximum(hertz, 50) ** -power, len(wave))
+    gain = audio.rms(wave) / audio.rms(noise) * 10 ** (-below / 20)
+    return (wave + gain * noise).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_recording_without_noise_is_not_noisy(name):
+    assert not is_noisy(recording(name))
+
+
+@pytest.mark.parametrize("power", [0, 0.5, 1])
+@pytest.mark.parametrize("name", ["kathleen", "theo"])
+def test_a_steady_noise_is_found_and_taken_out(name, power):
+    wave = recording(name)
+    poor = noisy(wave, 15, power)
+    assert is_noisy(poor)
+    clean, *mels = map(log_mel, (wave, denoised(poor, 24_000), without_noise(poor)))
+    loud = clean.max(1) > clean.max() - 6  # frames of speech
+    before, after = (np.abs(m - clean)[loud].mean() for m in mels)
+    assert after < 1.15 * before
+    before, after = (np.abs(m.mean(0) - clean.mean(0)).mean() for m in mels)
+    assert after < 0.85 * before
+
+
+@pytest.mark.parametrize("how", ["silence", "noise", "tone", "short"])
+def test_what_has_no_speech_in_it_is_not_noisy(how):
+    time = np.arange(48_000) / 24_000
+    waves = {
+        "silence": np.zeros(48_000),
+        "noise": 0.1 * np.random.default_rng(0).standard_normal(48_000),
+        "tone": 0.1 * np.sin(2 * np.pi * 200 * time),
+        "short": noisy(recording("michael"), 15, 0.5)[24_000:32_000],
+    }
+    wave = waves[how].astype(np.float32)
+    assert not is_noisy(wave)
+
+
+def test_users_recordings_are_cleaned_by_it():
+    poor = noisy(recording("michael"), 15, 0.5)
+    notes: list[str] = []
+    wave = finished(poor, notes)
+    wanted = without_noise(poor)
+    gain = audio.rms(wave) / audio.rms(audio.trim(wanted, keep_seconds=0.1))
+    assert np.allclose(wave, gain * audio.trim(wanted, keep_seconds=0.1), atol=1e-5)
+    (note,) = notes
+    before, after = depth(poor), depth(wanted)
+    assert (
+        note
+        == f"its hiss was {before:.0f} dB below speech, and was lowered by {after - before:.0f} dB"
+    )
+
+
+def linear(rng: np.random.Generator, bands: int) -> SpeechMels:
+    root = rng.normal(size=(bands, bands))
+    mean = rng.normal(size=bands)
+    return SpeechMels(mean, root @ root.T, mean + 1, 0.068)
+
+
+def test_without_noise_what_is_heard_is_smoothed_by_the_prior_alone():
+    """y = x + error: the mean of a Gaussian given an observation (Bishop 2006, equation 2.116)."""
+    rng = np.random.default_rng(0)
+    speech = linear(rng, 5)
+    heard = speech.mean + rng.normal(size=(3, 5))
+    prior = speech.covariance + OWN * np.eye(5)
+    gain = prior @ np.linalg.inv(prior + HEARD * np.eye(5))
+    wanted = speech.mean + (heard - speech.mean) @ gain.T
+    found = most_likely(heard, np.full(5, -30.0), speech)
+    assert np.allclose(found, np.minimum(wanted, heard), atol=2e-3)
+
+
+def test_what_lies_under_the_noise_is_told_by_what_lies_above_it():
+    """Of two bands that go together, the second is drowned: it gets its mean given the first."""
+    speech = SpeechMels(np.zeros(2), np.array([[4.0, 3.6], [3.6, 4.0]]), np.ones(2), 0.068)
+    noise = np.array([-9.0, 4.0])
+    for first in (-2.0, 0.0, 2.0):
+        heard = np.array([[first, np.logaddexp(2 * 0.9 * first, 2 * 4.0) / 2]])
+        (x, y) = most_likely(heard, noise, speech)[0]
+        assert x == pytest.approx(first, abs=0.1)
+        assert y == pytest.approx(0.9 * first, abs=0.25)
