@@ -229,3 +229,5 @@ def test_every_setting_is_explained(capsys):
     assert main(["--explain"]) == 0
     out = capsys.readouterr().out
     assert "total_steps: 100000" in out and "checkpoint_interval: 0  # " in out
+    settings = [line for line in out.splitlines() if line and not line.endswith(":")]
+    assert [line for line in settings if "  # " not in line] == []
