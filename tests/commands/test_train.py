@@ -168,10 +168,13 @@ def test_changes_are_read_as_yaml_and_exponents_as_numbers(config):
         ("data: shards/*.tar\n", "data should be a mapping, got str"),
         ("speed: default\n", "speed should be a mapping, got str"),
         ("total_steps: 1.5e0\n", "total_steps should be int, got 1.5"),
+        ("data: [shards/*.tar\n", "run.yaml is not YAML in line 2, column 1: expected"),
+        (None, r"run.yaml: No such file or directory; name a YAML file, or a recipe of"),
     ],
 )
 def test_a_file_that_is_no_run_says_why(tmp_path, text, said):
-    (tmp_path / "run.yaml").write_text(text, encoding="latin-1")
+    if text is not None:
+        (tmp_path / "run.yaml").write_text(text, encoding="latin-1")
     with pytest.raises(InputError, match=said):
         read_run(tmp_path / "run.yaml")
 
