@@ -72,7 +72,8 @@ def from_dict(cls: type[T], values: dict[str, Any], where: str = "config") -> T:
             check_groups(made)
         return made  # type: ignore[return-value]
     except (InputError, TypeError) as e:
-        raise CheckpointError(f"{where}: {e}") from e
+        told = str(e) if str(e).startswith(f"{where}.") else f"{where}: {e}"  # it names itself
+        raise CheckpointError(told) from e
 
 
 def to_dict(config: Any) -> dict[str, Any]:

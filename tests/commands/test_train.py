@@ -111,7 +111,8 @@ def test_a_run_can_start_from_a_smaller_model_which_it_does_not_change(config, t
     ("change", "said"),
     [
         ("sped=3", "unknown keys ['sped']"),
-        ("speed.compile=fast", "choose from off, default"),
+        ("speed.compile=fast", "error: speed.compile 'fast'; choose from off, default"),
+        ("train.schedule=flat", "error: train: schedule 'flat'; choose from linear"),
         ("dit.widht=3", "unknown keys ['widht'] in dit"),
         ("data.batch_size=many", "data.batch_size should be int"),
         ("train.keep=true", "train.keep should be int"),
