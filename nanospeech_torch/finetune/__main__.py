@@ -344,6 +344,12 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     if (args.held_back or 0) < 0:
         raise InputError(f"--held-back is {args.held_back}; choose 0 or more")
     release = open_release(args.model)
+    if release.config.echo is not None:
+        raise InputError(
+            f"{release.folder} holds an EchoDiT, which finetune does not train; name a model of"
+            " another kind by --model, or speak after a recording of the voice (nanospeech speak"
+            " --ref-audio)"
+        )
     first = int(os.environ.get("RANK", 0)) == 0
     with alone(args.run, "--run", print) if first else contextlib.nullcontext():
         return make(args, options, release)
