@@ -296,7 +296,11 @@ def build_parser() -> argparse.ArgumentParser:
     how = p.add_mutually_exclusive_group()
     how.add_argument("--full", action="store_true", help="train all weights (the default)")
     how.add_argument("--lora", type=int, default=0, metavar="RANK", help="train adapters, say 16")
-    add("--targets", help="layers with adapters, by the ends of their names")
+    add(
+        "--targets",
+        help="with --lora: layers with adapters, by the ends of their names,"
+        " with commas between; default: those of attention and feed-forward",
+    )
     add("--thin", action="store_true", help="with --lora: train biases, norms and the like too")
     add(
         "--held-back",
@@ -322,7 +326,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="recording to speak after, with X.txt; default: the best of DATA",
     )
     add("--license", help="of the recordings: a line for the voice's note and the model card")
-    add("--text", default=SAMPLE, help="to speak at the end")
+    add("--text", default=SAMPLE, help="of sample.wav, spoken at the end (default: %(default)s)")
     add("--precision", choices=["no", "bf16", "fp16"], help="default: bf16 where it is fast")
     add("--threads", type=int, help="CPU threads of torch")
     add_fields(p, Options)
