@@ -188,6 +188,7 @@ def test_clipped_recordings_are_warned_of_by_name(tiny_release, tmp_path, capsys
 def test_what_is_worse_than_before_is_said():
     before = Heard(0.64, 1, 66)
     assert worse(before, Heard(0.71, 2, 66)) == []
+    assert worse(before, Heard(0.6372, 1, 66)) == []  # 0.64 as well
     (said,) = worse(before, Heard(0.55, 2, 66))
     assert "less like the recordings (0.55) than what it began with (0.64)" in said
     (said,) = worse(before, Heard(0.70, 7, 66))
