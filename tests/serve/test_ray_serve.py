@@ -30,9 +30,10 @@ def test_replicas_are_read_and_mistakes_named(tmp_path):
         ("replicas: 0", "choose 1 or more"),
         ("replicas: two", "should be a number"),
         ("replicas: 4\nmax_replicas: 2", "max_replicas is 2"),
-        ("[1", "cannot read"),
+        ("[1", "cannot read .* it should hold lines as: replicas: 2"),
+        (None, "config.yaml: No such file or directory; it should hold lines as: replicas: 2"),
     ]:
-        path.write_text(text, encoding="utf-8")
+        path.unlink() if text is None else path.write_text(text, encoding="utf-8")
         with pytest.raises(InputError, match=said):
             read_replicas(path)
 
