@@ -136,11 +136,11 @@ def run_replicas(where: tuple[Any, ...], settings: ServeSettings, path: Path) ->
     replicas = read_replicas(path)
     ray, serve = require("ray", "cluster"), require("ray.serve", "cluster")
     over = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: over.set())
     quiet: dict[str, Any] = {"logging_level": logging.ERROR, "include_dashboard": False}
     try:
         ray.init(**quiet)
+        for number in (signal.SIGTERM, signal.SIGINT):  # after Ray, whose own end at once
+            signal.signal(number, lambda *_: over.set())
         start(where, settings, replicas)
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         say(f"{replicas.replicas} replicas speak at http://{host}:{settings.port}/")
