@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from .bounds import DEEPEST, LARGEST, check_ranges, check_sizes, check_steps, check_transformer
 from .errors import InputError
+from .fields import option
 
 UPSAMPLINGS = ("none", "average", "aligned")
 POOLINGS = ("mean", "tokens")
@@ -22,33 +23,46 @@ TEXT_TAG = 1 << 24  # id of the first of EchoConfig.text_tags; no encoder has so
 class DiTConfig:
     """The speech model. Defaults are the published 82M one (F5-TTS, arXiv 2410.06885)."""
 
-    dim: int = 512
-    depth: int = 18
-    heads: int = 12
-    dim_head: int = 64
-    ff_mult: int = 2
-    text_dim: int = 512
-    conv_layers: int = 4  # ConvNeXt-V2 blocks over the text
-    text_num_embeds: int = 256  # tokens, without the filler
-    n_mels: int = 100
-    rope_heads: int = 1  # heads that rotate; 1 for the published weights
-    qk_norm: bool = False  # RMSNorm on queries and keys, per head
-    text_upsampling: str = "none"  # none, average (ZipVoice), aligned (Glow-TTS search)
-    aligner_dim: int = 0  # width of the aligner's speaker conditioning of each token; 0: none
-    prompt_dim: int = 0  # width of the features of a prompt whose statistics every block hears
-    # Greatest guidance strength of a distilled model, which has it and the solver's step as inputs;
-    # 0: the model is not distilled.
-    max_strength: float = 0.0
-    text_masking: bool = False  # keep the filler out of the text convolutions
-    patch_size: int = 1  # mel frames per token
-    adaln_zero: bool = True  # start blocks as identities (DiT, arXiv 2212.09748)
-    dropout: float = 0.1
+    dim: int = option(512, "width of the network")
+    depth: int = option(18, "its blocks")
+    heads: int = option(12, "attention heads of a block")
+    dim_head: int = option(64, "width of a head")
+    ff_mult: int = option(2, "width of the feed-forward layers, in widths of the network")
+    text_dim: int = option(512, "width of the text embedding")
+    conv_layers: int = option(4, "ConvNeXt-V2 blocks over the text")
+    text_num_embeds: int = option(256, "tokens, without the filler; a run takes its vocabulary's")
+    n_mels: int = option(100, "mel bands, as of audio")
+    rope_heads: int = option(1, "heads that rotate; 1 for the published weights")
+    qk_norm: bool = option(False, "RMSNorm on queries and keys, per head")
+    text_upsampling: str = option(
+        "none", "text over time: none, average (ZipVoice), aligned (Glow-TTS search)"
+    )
+    aligner_dim: int = option(
+        0, "width of the aligner's speaker conditioning of each token; 0: none"
+    )
+    prompt_dim: int = option(
+        0, "width of the features of a prompt whose statistics every block hears; 0: none"
+    )
+    max_strength: float = option(
+        0.0,
+        "greatest guidance strength of a distilled model, which has it and the solver's step as"
+        " inputs; 0: the model is not distilled",
+    )
+    text_masking: bool = option(False, "keep the filler out of the text convolutions")
+    patch_size: int = option(1, "mel frames per token")
+    adaln_zero: bool = option(True, "start blocks as identities (DiT, arXiv 2212.09748)")
+    dropout: float = option(0.1, "of attention and feed-forward, in training")
     # Options of F5-TTS's own checkpoints (SWivid/F5-TTS).
-    output_biases: bool = False  # of each attention's output and of the last layer
-    grn_all_frames: bool = False  # with text_masking: GRN norms over all frames, not tokens alone
-    # with text_masking: text that is left out is filler at its tokens' places, not zero everywhere
-    null_text_places: bool = False
-    text_positions: int = 4096  # places of the text that differ
+    output_biases: bool = option(False, "F5-TTS: of each attention's output and of the last layer")
+    grn_all_frames: bool = option(
+        False, "F5-TTS, with text_masking: GRN norms over all frames, not tokens alone"
+    )
+    null_text_places: bool = option(
+        False,
+        "F5-TTS, with text_masking: text that is left out is filler at its tokens' places, not zero"
+        " everywhere",
+    )
+    text_positions: int = option(4096, "places of the text that differ")
 
     @property
     def edge(self) -> str:
@@ -77,23 +91,29 @@ class DiTConfig:
 class DurationConfig:
     """The duration model. Defaults are the published one: (prompt mel, all text) -> seconds."""
 
-    dim: int = 512
-    depth: int = 12
-    heads: int = 8
-    dim_head: int = 64
-    ff_mult: int = 2
-    text_dim: int = 512
-    conv_layers: int = 0
-    text_num_embeds: int = 256
-    n_mels: int = 100
-    rope_heads: int = 1
-    qk_norm: bool = False
-    text_masking: bool = False
-    dropout: float = 0.1
-    pooling: str = "mean"  # mean (published): one number for all; tokens: seconds of each token
-    prompt: str = "frames"  # frames (published) or statistics: what the network sees of the prompt
-    edge: str = ""  # put before and after a text: the speech model's DiTConfig.edge
-    pace: float = 0.0  # power by which token durations follow the prompt's pace, 0 to 1
+    dim: int = option(512, "width of the network")
+    depth: int = option(12, "its blocks")
+    heads: int = option(8, "attention heads of a block")
+    dim_head: int = option(64, "width of a head")
+    ff_mult: int = option(2, "width of the feed-forward layers, in widths of the network")
+    text_dim: int = option(512, "width of the text embedding")
+    conv_layers: int = option(0, "ConvNeXt-V2 blocks over the text")
+    text_num_embeds: int = option(256, "tokens, without the filler; a run takes its vocabulary's")
+    n_mels: int = option(100, "mel bands, as of audio")
+    rope_heads: int = option(1, "heads that rotate; 1 for the published weights")
+    qk_norm: bool = option(False, "RMSNorm on queries and keys, per head")
+    text_masking: bool = option(False, "keep the filler out of the text convolutions")
+    dropout: float = option(0.1, "of attention and feed-forward, in training")
+    pooling: str = option(
+        "mean", "mean (published): one number for all; tokens: seconds of each token"
+    )
+    prompt: str = option(
+        "frames", "frames (published) or statistics: what the network sees of the prompt"
+    )
+    edge: str = option("", "put before and after a text: a space for an aligned speech model")
+    pace: float = option(
+        0.0, "power by which token durations follow the prompt's pace, 0 to 1; with pooling tokens"
+    )
 
     def __post_init__(self):
         check_transformer(self)
@@ -111,18 +131,22 @@ class DurationConfig:
 class VocoderConfig:
     """Vocos (arXiv 2306.00814). Defaults are the published 24 kHz mel one."""
 
-    dim: int = 512
-    intermediate_dim: int = 1536
-    num_layers: int = 8
-    n_mels: int = 100
-    n_fft: int = 1024
-    hop_length: int = 256
-    # 0: the phases are the network's own, as in Vocos. More: they are integrated from their
-    # derivatives, which the network predicts, then improved by so many Griffin-Lim iterations.
-    griffin_lim_iters: int = 0
-    # magnitudes are corrections of the mel's pseudo-inverse (FreeV, arXiv 2406.08196), as they
-    # always are with griffin_lim_iters; false: the network's own, as in Vocos
-    mel_prior: bool = False
+    dim: int = option(512, "width of the network")
+    intermediate_dim: int = option(1536, "width within its blocks")
+    num_layers: int = option(8, "its ConvNeXt blocks")
+    n_mels: int = option(100, "mel bands, as of audio")
+    n_fft: int = option(1024, "samples of a spectrum's window, as of audio")
+    hop_length: int = option(256, "samples from one spectrum to the next, as of audio")
+    griffin_lim_iters: int = option(
+        0,
+        "0: the phases are the network's own, as in Vocos; more: they are integrated from their"
+        " derivatives, which it predicts, then improved by so many Griffin-Lim iterations",
+    )
+    mel_prior: bool = option(
+        False,
+        "magnitudes are corrections of the mel's pseudo-inverse (FreeV, arXiv 2406.08196), as they"
+        " always are with griffin_lim_iters; false: the network's own, as in Vocos",
+    )
 
     RENAMED: ClassVar[dict[str, str]] = {"rounds": "griffin_lim_iters"}
 
@@ -154,46 +178,57 @@ class EchoConfig:
     zero_masked and speaker_mean; Echo-TTS has a latent of 80 and its own text encoder.
     """
 
-    latent_dim: int = 128
-    latent_patch: int = 1  # latents that the network reads and writes as one
-    dim: int = 1280
-    depth: int = 24
-    heads: int = 10
-    ff_dim: int = 3520
-    text_vocab: int = 256  # ids of its own text encoder; bytes
-    text_dim: int = 768  # width of the text states
-    text_depth: int = 0  # blocks of its own text encoder; 0: states come from outside of it
-    text_heads: int = 6
-    text_ff_dim: int = 2112
-    text_input: int = 0  # width of states from outside, which a dense layer projects to text_dim
-    # Tags in texts, such as "<laugh>", which the encoder outside does not read: each has a state
-    # among the encoder's, a learnt vector beside the state of what comes before it.
-    text_tags: list[str] = ()  # type: ignore[assignment]
-    speaker_patch: int = 4  # latents that the speaker encoder reads as one
-    speaker_dim: int = 768
-    speaker_depth: int = 8
-    speaker_heads: int = 6
-    speaker_ff_dim: int = 2112
-    speaker_causal: bool = True  # each patch sees those before it alone, and no mask
-    speaker_scale: float = 6.0  # divisor of the speaker encoder's input
-    speaker_mean: bool = False  # the mean state goes before the others
-    zero_masked: bool = False  # encoders' states behind an item's end are zero after each block
-    continues: bool = False  # a third encoder, of the latents before a block of them
-    target_duration: bool = False  # seconds of speech as a condition, beside the time
-    # Text keys rotate too, their places spread over the speech's (LARoPE, arXiv 2509.11084).
-    text_rotary: bool = False
-    # Patches; half of the heads see the text through a window of this standard deviation around
-    # each patch. Tokens' places are by durations that the network predicts. 0: no window.
-    text_window: float = 0.0
-    # The last layer's output is the speech, from which the velocity follows (arXiv 2511.13720): for
-    # patches of more numbers than the network is wide.
-    predicts_speech: bool = False
-    time_dim: int = 512
-    adaln_rank: int = 256
-    eps: float = 1e-5
-    max_latents: int = 768
-    max_text: int = 192
-    max_speaker: int = 384
+    latent_dim: int = option(128, "numbers of a latent; mel bands where latents are mels")
+    latent_patch: int = option(1, "latents that the network reads and writes as one")
+    dim: int = option(1280, "width of the network")
+    depth: int = option(24, "its blocks")
+    heads: int = option(10, "attention heads of a block; half of them rotate")
+    ff_dim: int = option(3520, "width of its feed-forward layers")
+    text_vocab: int = option(256, "ids of its own text encoder; bytes")
+    text_dim: int = option(768, "width of the text states")
+    text_depth: int = option(0, "blocks of its own text encoder; 0: states come from outside of it")
+    text_heads: int = option(6, "attention heads of its own text encoder")
+    text_ff_dim: int = option(2112, "width of its own text encoder's feed-forward layers")
+    text_input: int = option(
+        0, "width of states from outside, which a dense layer projects to text_dim; 0: none"
+    )
+    text_tags: list[str] = option(  # type: ignore[assignment]
+        (),
+        "tags in texts, such as <laugh>, which the encoder outside does not read: each has a state"
+        " among the encoder's, a learnt vector beside the state of what comes before it",
+    )
+    speaker_patch: int = option(4, "latents that the speaker encoder reads as one")
+    speaker_dim: int = option(768, "width of the speaker encoder")
+    speaker_depth: int = option(8, "its blocks")
+    speaker_heads: int = option(6, "its attention heads")
+    speaker_ff_dim: int = option(2112, "width of its feed-forward layers")
+    speaker_causal: bool = option(True, "each patch sees those before it alone, and no mask")
+    speaker_scale: float = option(6.0, "divisor of the speaker encoder's input")
+    speaker_mean: bool = option(False, "the mean state goes before the others")
+    zero_masked: bool = option(
+        False, "encoders' states behind an item's end are zero after each block"
+    )
+    continues: bool = option(False, "a third encoder, of the latents before a block of them")
+    target_duration: bool = option(False, "seconds of speech as a condition, beside the time")
+    text_rotary: bool = option(
+        False, "text keys rotate too, their places spread over the speech's (arXiv 2509.11084)"
+    )
+    text_window: float = option(
+        0.0,
+        "patches; half of the heads see the text through a window of this standard deviation around"
+        " each patch, tokens' places being by durations that the network predicts; 0: no window",
+    )
+    predicts_speech: bool = option(
+        False,
+        "the last layer's output is the speech, from which the velocity follows (arXiv"
+        " 2511.13720): for patches of more numbers than the network is wide",
+    )
+    time_dim: int = option(512, "width of the time's embedding")
+    adaln_rank: int = option(256, "rank of the scales and shifts by the time")
+    eps: float = option(1e-5, "of the norms")
+    max_latents: int = option(768, "most latents of speech in training, and in a sample")
+    max_text: int = option(192, "most tokens of a text")
+    max_speaker: int = option(384, "most latents of a recording of the speaker")
 
     def __post_init__(self):
         widths = ("dim", "ff_dim", "text_dim", "text_ff_dim", "speaker_dim", "speaker_ff_dim")

@@ -72,7 +72,8 @@ def from_dict(cls: type[T], values: dict[str, Any], where: str = "config") -> T:
             check_groups(made)
         return made  # type: ignore[return-value]
     except (InputError, TypeError) as e:
-        raise CheckpointError(f"{where}: {e}") from e
+        told = str(e) if str(e).startswith(f"{where}.") else f"{where}: {e}"  # it names itself
+        raise CheckpointError(told) from e
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -84,16 +85,19 @@ def to_dict(config: Any) -> dict[str, Any]:
 class AudioConfig:
     """Parameters of mel spectrograms; audio/mel.py computes them."""
 
-    sample_rate: int = 24_000
-    n_fft: int = 1024
-    hop_length: int = 256
-    n_mels: int = 100
-    # The model's ODE runs on (log_mel - mel_mean) / mel_std; 0 and 1 for the published weights.
-    mel_mean: float = 0.0
-    mel_std: float = 1.0
-    # Root mean square that prompts are scaled to, that of the training data; None only scales quiet
-    # ones up, to F5-TTS's 0.1.
-    prompt_rms: float | None = None
+    sample_rate: int = option(24_000, "samples a second")
+    n_fft: int = option(1024, "samples of a spectrum's window")
+    hop_length: int = option(256, "samples from one mel frame to the next")
+    n_mels: int = option(100, "mel bands")
+    mel_mean: float = option(
+        0.0, "the network sees (log mel - mel_mean) / mel_std; 0 and 1 for the published weights"
+    )
+    mel_std: float = option(1.0, "see mel_mean; `nanospeech prepare levels` measures both")
+    prompt_rms: float | None = option(
+        None,
+        "root mean square that prompts are scaled to, that of the training data; None only scales"
+        " quiet ones up, to F5-TTS's 0.1",
+    )
 
     def __post_init__(self):
         check_sizes(self, "sample_rate", least=1000, most=384_000)

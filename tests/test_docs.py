@@ -209,6 +209,17 @@ def test_messages_of_the_troubleshooting_table_are_printed():
             assert len(longest) > 8 and longest in code, message
 
 
+def test_every_reason_to_leave_a_clip_out_is_in_the_table():
+    text = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
+    reasons = set()
+    for path in sorted((ROOT / "nanospeech_torch" / "train" / "data").glob("*.py")):
+        found = re.findall(r"(?:raise Skip\(|skipped\[)(.+)[\])]", path.read_text(encoding="utf-8"))
+        reasons |= {r for line in found for r in re.findall(r'"([a-z][a-z \']+)"', line)}
+    assert len(reasons) > 15
+    for reason in reasons:
+        assert f"`{reason}`" in text, reason
+
+
 def test_the_map_of_the_house_names_every_module():
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     for folder in ("nanospeech", "nanospeech_torch"):

@@ -212,7 +212,8 @@ def load_target(args: argparse.Namespace) -> tuple[np.ndarray | None, dict[str, 
     theirs = np.array([embed(w) for w in waves(args.target, 100, metrics.MIN_SECONDS)])
     if len(theirs) < 2:
         raise DataError(
-            f"--target needs two recordings or more of at least {metrics.MIN_SECONDS:g} s"
+            f"--target has {len(theirs)} recordings of at least {metrics.MIN_SECONDS:g} s; name two"
+            " or more of the person, as files, folders or shards"
         )
     own = round(float(metrics.to_others(theirs).mean()), 4)
     return theirs.mean(0), {"target_recordings": len(theirs), "target_self": own}

@@ -83,7 +83,7 @@ def main(argv: list[str] | None = None) -> int:
     from nanospeech.load import load_engine
     from nanospeech.speech.speaker import Speaker
 
-    parser = Parser("nanospeech.measure.pauses", __doc__)
+    parser = Parser("python -m nanospeech.measure.pauses", __doc__)
     parser.add_argument("--file", required=True, help="text to speak")
     parser.add_argument("--voice", nargs="+", default=[None])
     parser.add_argument("--model", help="release folder")

@@ -53,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     """Prints each voice's loudness."""
     from nanospeech.load import load_engine
 
-    parser = Parser("nanospeech.measure.voice_loudness", __doc__)
+    parser = Parser("python -m nanospeech.measure.voice_loudness", __doc__)
     parser.add_argument("--model", help="release folder; the default voices' if not given")
     parser.add_argument("--voice", nargs="+", help="all of the model's if not given")
     parser.add_argument("--set", action="store_true", help="write it into NAME.json")

@@ -135,8 +135,12 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser("nanospeech prepare hear", __doc__)
     parser.add_argument("inputs", nargs="+", type=Path, metavar="INPUT", help="see prepare shards")
     parser.add_argument("--out", type=Path, required=True, help="the heard.csv to fill")
-    parser.add_argument("--whisper", default="base", help="faster-whisper size or folder")
-    parser.add_argument("--again", type=float, default=0.1, help="share of words, see above")
+    parser.add_argument(
+        "--whisper", default="base", help="faster-whisper size or folder (%(default)s)"
+    )
+    parser.add_argument(
+        "--again", type=float, default=0.1, help="share of words, see above (%(default)s)"
+    )
     parser.add_argument("--jobs", type=int, default=cores(), help="processes (default: one a core)")
     return parser
 

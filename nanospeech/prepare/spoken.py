@@ -202,7 +202,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--overwrite", action="store_true", help="replace the shards in --out")
     p.add_argument("--backend", default="auto", help="as of nanospeech speak")
-    p.add_argument("--seed", type=int, default=0, help="of lines, paces and noise")
+    p.add_argument("--seed", type=int, default=0, help="of lines, paces and noise (%(default)s)")
     return p
 
 

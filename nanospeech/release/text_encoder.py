@@ -71,6 +71,11 @@ def read_text_encoder(folder: str | Path) -> TextEncoderFiles:
         CheckpointError: a file is missing, damaged, or of another kind of model.
     """
     folder = Path(folder)
+    if not (folder / CONFIG).is_file():
+        raise CheckpointError(
+            f"there is no text encoder in {folder}, which the model reads its text by: copy there"
+            f" the {CONFIG}, {MODEL} and tokenizer.json of the one that it was trained with"
+        )
     check_size(folder / CONFIG)
     try:
         whole = json.loads((folder / CONFIG).read_text(encoding="utf-8"))

@@ -16,8 +16,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from nanospeech.cli import say
 from nanospeech.config import option
-from nanospeech.errors import InputError, require
+from nanospeech.errors import InputError, reason, require
 
 from .app import create_app
 from .service import SpeechService
@@ -57,7 +58,8 @@ def read_replicas(path: Path) -> Replicas:
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as e:
-        raise InputError(f"cannot read {path}: {' '.join(str(e).split())}") from e
+        why = " ".join(reason(e).split())
+        raise InputError(f"cannot read {path}: {why}; it should hold lines as: replicas: 2") from e
     known = {field.name: type(field.default) for field in fields(Replicas)}
     if not isinstance(values, dict) or (wrong := [k for k in values if k not in known]):
         what = repr(wrong[0]) if isinstance(values, dict) else "no key"
@@ -134,12 +136,14 @@ def run_replicas(where: tuple[Any, ...], settings: ServeSettings, path: Path) ->
     replicas = read_replicas(path)
     ray, serve = require("ray", "cluster"), require("ray.serve", "cluster")
     over = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: over.set())
     quiet: dict[str, Any] = {"logging_level": logging.ERROR, "include_dashboard": False}
     try:
         ray.init(**quiet)
+        for number in (signal.SIGTERM, signal.SIGINT):  # after Ray, whose own end at once
+            signal.signal(number, lambda *_: over.set())
         start(where, settings, replicas)
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        say(f"{replicas.replicas} replicas speak at http://{host}:{settings.port}/")
         over.wait()
     finally:
         serve.shutdown()

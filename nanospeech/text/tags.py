@@ -90,9 +90,10 @@ def check_tags(text: str, kind: str, vocab: Collection[str]) -> None:
     if unknown:
         known = [token for token in vocab if len(token) > 1 and TAG.fullmatch(token)]
         has = f"it knows {', '.join(known)}" if known else "it knows no tags"
+        by = "train (echo.text_tags)" if kind == "pieces" else "finetune --tags"
         raise InputError(
             f"the model cannot say {', '.join(unknown)}: {has}. Leave it out, or teach it by"
-            " nanospeech finetune --tags"
+            f" nanospeech {by}"
         )
 
 

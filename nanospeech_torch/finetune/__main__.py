@@ -296,7 +296,11 @@ def build_parser() -> argparse.ArgumentParser:
     how = p.add_mutually_exclusive_group()
     how.add_argument("--full", action="store_true", help="train all weights (the default)")
     how.add_argument("--lora", type=int, default=0, metavar="RANK", help="train adapters, say 16")
-    add("--targets", help="layers with adapters, by the ends of their names")
+    add(
+        "--targets",
+        help="with --lora: layers with adapters, by the ends of their names,"
+        " with commas between; default: those of attention and feed-forward",
+    )
     add("--thin", action="store_true", help="with --lora: train biases, norms and the like too")
     add(
         "--held-back",
@@ -322,7 +326,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="recording to speak after, with X.txt; default: the best of DATA",
     )
     add("--license", help="of the recordings: a line for the voice's note and the model card")
-    add("--text", default=SAMPLE, help="to speak at the end")
+    add("--text", default=SAMPLE, help="of sample.wav, spoken at the end (default: %(default)s)")
     add("--precision", choices=["no", "bf16", "fp16"], help="default: bf16 where it is fast")
     add("--threads", type=int, help="CPU threads of torch")
     add_fields(p, Options)
@@ -344,6 +348,12 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     if (args.held_back or 0) < 0:
         raise InputError(f"--held-back is {args.held_back}; choose 0 or more")
     release = open_release(args.model)
+    if release.config.echo is not None:
+        raise InputError(
+            f"{release.folder} holds an EchoDiT, which finetune does not train; name a model of"
+            " another kind by --model, or speak after a recording of the voice (nanospeech speak"
+            " --ref-audio)"
+        )
     first = int(os.environ.get("RANK", 0)) == 0
     with alone(args.run, "--run", print) if first else contextlib.nullcontext():
         return make(args, options, release)

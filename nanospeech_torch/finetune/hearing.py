@@ -107,7 +107,8 @@ def worse(before: Heard, after: Heard) -> list[str]:
     """Warnings of what is worse after finetuning than before."""
     found = []
     was, now = before.similarity, after.similarity
-    if was is not None and now is not None and now < was:
+    # as they are told: a difference that nobody sees is none
+    if was is not None and now is not None and round(now, 2) < round(was, 2):
         found.append(
             f"it sounds less like the recordings ({now:.2f}) than what it began with ({was:.2f}):"
             " --strength 0.8, more --steps, or more recordings"

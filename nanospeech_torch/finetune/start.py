@@ -95,8 +95,12 @@ def own_weights(voice: str, release: Release) -> Start:
     """
     if voice == NONE:
         return Start(None, None, {})
-    found = find_voice(voice, release.folder)
-    if found.audio.parent != release.folder / "voices" or found.settings.imitated:
+    try:
+        found = find_voice(voice, release.folder)
+    except InputError:  # which lists voices that only the imitator speaks, and the user's
+        found = None
+    own = found is not None and found.audio.parent == release.folder / "voices"
+    if found is None or not own or found.settings.imitated:
         raise InputError(
             f"{release.folder} has no voice {voice!r} of its own that its model speaks; choose from"
             f" {', '.join([*model_voices(release.folder), NONE])}"

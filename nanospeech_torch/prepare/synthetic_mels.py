@@ -224,7 +224,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--out", type=Path, required=True, help="folder for the shards")
     p.add_argument("--overwrite", action="store_true", help="replace the voice's shards in --out")
-    p.add_argument("--hours", type=float, default=1e9, help="at most")
+    p.add_argument("--hours", type=float, default=1e9, help="of speech at most (default: all)")
     p.add_argument(
         "--since",
         type=float,

@@ -18,7 +18,7 @@ from nanospeech.config import (
     from_dict,
     option,
 )
-from nanospeech.errors import CheckpointError, InputError, require
+from nanospeech.errors import CheckpointError, InputError, reason, require
 from nanospeech_torch.train.data.batch import LossConfig
 from nanospeech_torch.train.data.latents import EchoLossConfig
 from nanospeech_torch.train.loop.config import LogConfig, TrainConfig
@@ -188,8 +188,15 @@ def read_run(path: str | Path, changes: list[str] | None = None) -> RunConfig:
         values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except UnicodeDecodeError as e:
         raise InputError(f"{path} is not UTF-8 text: {e}; save it as UTF-8") from e
-    except (OSError, yaml.YAMLError) as e:
-        raise InputError(f"cannot read {path}: {e}") from e
+    except OSError as e:
+        raise InputError(
+            f"cannot read {path}: {reason(e)}; name a YAML file, or a recipe of nanospeech train"
+            " --list"
+        ) from e
+    except yaml.YAMLError as e:
+        mark = getattr(e, "problem_mark", None)
+        where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise InputError(f"{path} is not YAML{where}: {getattr(e, 'problem', None) or e}") from e
     values = {} if values is None else values
     if not isinstance(values, dict):
         raise InputError(f"{path} should hold a mapping, got {type(values).__name__}")

@@ -11,7 +11,6 @@ output is one JSON document.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import importlib
 import itertools
@@ -23,11 +22,13 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from nanospeech.cli import Parser, command
 from nanospeech.config import AudioConfig, DiTConfig
 from nanospeech.text.tokenizer import Tokenizer
 from nanospeech_torch.checkpoint_reader import complete, read_tensors
@@ -156,18 +157,16 @@ def differences(folder: Path, reference: Path, steps: int) -> list[str]:
     return wrong + (["log.csv"] if logs[0] != logs[1] else [])
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.experiments.crash_test",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--kills", type=int, default=50, help="how often a process is killed")
-    parser.add_argument("--steps", type=int, default=40, help="of each run")
-    parser.add_argument("--save-step", type=int, default=2, help="steps between checkpoints")
-    parser.add_argument("--data", nargs="+", default=[str(DATA)], help="shards")
-    parser.add_argument("--seed", type=int, default=0, help="of the moments")
-    parser.add_argument("--out", type=Path, help="folder for the runs; default: a temporary one")
+@command
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = Parser("python -m scripts.experiments.crash_test", __doc__)
+    add = parser.add_argument
+    add("--kills", type=int, default=50, help="how often a process is killed (%(default)s)")
+    add("--steps", type=int, default=40, help="of each run (%(default)s)")
+    add("--save-step", type=int, default=2, help="steps between checkpoints (%(default)s)")
+    add("--data", nargs="+", default=[str(DATA)], help="shards; default: those of the tests")
+    add("--seed", type=int, default=0, help="of the moments (%(default)s)")
+    add("--out", type=Path, help="folder for the runs; default: a temporary one")
     args = parser.parse_args(argv)
     torch.set_num_threads(1)
     peak_flops("cpu", "no")  # measured once, here, and not in every process

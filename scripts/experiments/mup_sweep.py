@@ -265,17 +265,25 @@ def main(argv: list[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--shards", nargs="+", default=[], help="WebDataset tars, globs allowed")
-    parser.add_argument("--csv", default="docs/mup.csv", help="results, added to")
-    parser.add_argument("--out", default="docs/mup.png", help="picture to write")
-    parser.add_argument("--widths", nargs="+", type=int, default=[64, 128, 256])
+    parser.add_argument("--csv", default="docs/mup.csv", help="results, added to (%(default)s)")
+    parser.add_argument("--out", default="docs/mup.png", help="picture to write (%(default)s)")
+    parser.add_argument(
+        "--widths", nargs="+", type=int, default=[64, 128, 256], help="of the networks (64 128 256)"
+    )
     rates = [2**-n for n in range(10, 4, -1)]
     parser.add_argument("--rates", nargs="+", type=float, default=rates, help="peak rates")
-    parser.add_argument("--steps", type=int, default=120, help="of each cell")
-    parser.add_argument("--depth", type=int, default=4)
-    parser.add_argument("--batch", type=int, default=8, help="clips a step")
-    parser.add_argument("--frames", type=int, default=240, help="longest clip, in mel frames")
-    parser.add_argument("--clips", type=int, default=96)
-    parser.add_argument("--held", type=int, default=16, help="clips that are not trained on")
+    parser.add_argument("--steps", type=int, default=120, help="of each cell (%(default)s)")
+    parser.add_argument("--depth", type=int, default=4, help="blocks of each network (%(default)s)")
+    parser.add_argument("--batch", type=int, default=8, help="clips a step (%(default)s)")
+    parser.add_argument(
+        "--frames", type=int, default=240, help="longest clip, in mel frames (%(default)s)"
+    )
+    parser.add_argument(
+        "--clips", type=int, default=96, help="of all, held ones among them (%(default)s)"
+    )
+    parser.add_argument(
+        "--held", type=int, default=16, help="clips that are not trained on (%(default)s)"
+    )
     parser.add_argument("--threads", type=int, help="CPU threads of torch")
     args = parser.parse_args(argv)
     if args.threads:

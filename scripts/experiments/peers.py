@@ -5,19 +5,19 @@
 FOLDER has echo, irodori, dacvae, f5_v1, f5_v0 and text encoders as .safetensors (random weights in
 the published layouts) and .npz (inputs, and what the projects' own code made of them). Each is
 converted, opened in both backends and compared; a line has the largest difference relative to the
-largest number.
+largest number. tests/golden/peers has those of F5-TTS, Irodori-TTS and the text encoders alone,
+which tests compare.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import importlib
 import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +29,26 @@ from convert.codec import read_codec
 from convert.writer import write_release
 from nanospeech.architectures import EchoOptions
 from nanospeech.audio.mel import log_mel
+from nanospeech.cli import Parser, command
 from nanospeech.config import SampleOptions
 from nanospeech.engine.echo_sampling import end_of, euler, rescaled
+from nanospeech.errors import InputError
 from nanospeech.load import load_engine
 from nanospeech.release.folder import CODEC
 from nanospeech.release.text_encoder import read_text_encoder
 
 LIMITS = {"torch": 2e-5, "mlx": 1e-4}
 SAMPLES = 2e-4
+ENCODERS = ("t5_v10", "t5_v11", "t5gemma", "t5gemma2")
+NEEDED = (
+    *(
+        f"{n}.{e}"
+        for n in ("echo", "irodori", "dacvae", "f5_v1", "f5_v0")
+        for e in ("safetensors", "npz")
+    ),
+    *(f"{n}.safetensors" for n in ENCODERS),
+    *("echo_settings.json", "f5_vocab.txt", "t5_configs.json", "t5.npz"),
+)
 Line = tuple[str, np.ndarray, np.ndarray]
 
 
@@ -285,12 +297,16 @@ def compared(name: str, backend: str, lines: Iterator[Line]) -> int:
     return wrong
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.experiments.peers", description=__doc__
-    )
+@command
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = Parser("python -m scripts.experiments.peers", __doc__)
     parser.add_argument("folder", type=Path, help="of the checkpoints and arrays")
-    peers, wrong = parser.parse_args().folder, 0
+    peers, wrong = parser.parse_args(argv).folder, 0
+    if missing := [name for name in NEEDED if not (peers / name).is_file()]:
+        raise InputError(
+            f"{peers} lacks {', '.join(missing)}; name a folder with what other projects' code"
+            " made, see --help"
+        )
     settings = json.loads((peers / "echo_settings.json").read_text(encoding="utf-8"))["settings"]
     with tempfile.TemporaryDirectory() as made:
         for name, folder, z in folders(peers, Path(made)):
@@ -302,7 +318,7 @@ def main() -> int:
                     "dacvae": codec,
                 }.get(name, f5)(engine, z)
                 wrong += compared(name, backend, lines)
-        for name in ("t5_v10", "t5_v11", "t5gemma", "t5gemma2"):
+        for name in ENCODERS:
             for backend in LIMITS:
                 z = np.load(peers / "t5.npz")
                 wrong += compared("t5", backend, text_encoder(backend, name, peers, Path(made), z))

@@ -111,7 +111,8 @@ def test_a_run_can_start_from_a_smaller_model_which_it_does_not_change(config, t
     ("change", "said"),
     [
         ("sped=3", "unknown keys ['sped']"),
-        ("speed.compile=fast", "choose from off, default"),
+        ("speed.compile=fast", "error: speed.compile 'fast'; choose from off, default"),
+        ("train.schedule=flat", "error: train: schedule 'flat'; choose from linear"),
         ("dit.widht=3", "unknown keys ['widht'] in dit"),
         ("data.batch_size=many", "data.batch_size should be int"),
         ("train.keep=true", "train.keep should be int"),
@@ -168,10 +169,13 @@ def test_changes_are_read_as_yaml_and_exponents_as_numbers(config):
         ("data: shards/*.tar\n", "data should be a mapping, got str"),
         ("speed: default\n", "speed should be a mapping, got str"),
         ("total_steps: 1.5e0\n", "total_steps should be int, got 1.5"),
+        ("data: [shards/*.tar\n", "run.yaml is not YAML in line 2, column 1: expected"),
+        (None, r"run.yaml: No such file or directory; name a YAML file, or a recipe of"),
     ],
 )
 def test_a_file_that_is_no_run_says_why(tmp_path, text, said):
-    (tmp_path / "run.yaml").write_text(text, encoding="latin-1")
+    if text is not None:
+        (tmp_path / "run.yaml").write_text(text, encoding="latin-1")
     with pytest.raises(InputError, match=said):
         read_run(tmp_path / "run.yaml")
 
@@ -229,3 +233,5 @@ def test_every_setting_is_explained(capsys):
     assert main(["--explain"]) == 0
     out = capsys.readouterr().out
     assert "total_steps: 100000" in out and "checkpoint_interval: 0  # " in out
+    settings = [line for line in out.splitlines() if line and not line.endswith(":")]
+    assert [line for line in settings if "  # " not in line] == []

@@ -294,3 +294,11 @@ def test_an_imported_model_speaks_in_a_recordings_voice(f5_release, tmp_path, ba
     hops = len(made.mel) - 1
     new = hops / len(f"{said}. ") * len(text) / (0.3 if len(text) < 10 else 1)
     assert rate == 24_000 and abs(len(wave) / 256 - new) <= 15 and np.abs(wave).max() > 0
+
+
+def test_a_comparison_with_other_projects_names_the_files_that_it_lacks(capsys):
+    from scripts.experiments.peers import main
+
+    assert main([str(PEERS)]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and "lacks echo.safetensors, dacvae.safetensors, echo_" in told

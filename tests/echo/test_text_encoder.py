@@ -142,6 +142,9 @@ def test_what_is_no_encoder_is_refused(folder, tmp_path):
     config.write_text(json.dumps(values | {"model_type": "bert"}))
     with pytest.raises(CheckpointError, match="'bert'"):
         read_text_encoder(tmp_path / "text_encoder")
+    config.unlink()
+    with pytest.raises(CheckpointError, match=r"no text encoder in .*: copy there"):
+        read_text_encoder(tmp_path / "text_encoder")
     config.write_text(json.dumps(values))
     wide = dataclasses.replace(tiny.SCALED, text_input=48)
     tiny.write(folder, wide, tiny.seeded(tiny.network_shapes(wide)))

@@ -38,6 +38,7 @@ from nanospeech_torch.train.initial import (
     load_objective,
 )
 from nanospeech_torch.train.objectives.flow import Nanospeech
+from tests.echo import tiny
 from tests.test_locks import holder
 from tests.training import CPU, SHARD, samples
 
@@ -327,7 +328,7 @@ def test_an_epoch_has_all_of_the_voice_and_the_share_of_others():
     assert len({r.key for r in same.chosen()}) == 6
 
 
-@pytest.mark.parametrize("case", ["nothing", "no model", "both", "bad voice"])
+@pytest.mark.parametrize("case", ["nothing", "no model", "both", "bad voice", "latents"])
 def test_bad_input_ends_in_one_line_and_code_2(tiny_release, tmp_path, capsys, case):
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -336,9 +337,14 @@ def test_bad_input_ends_in_one_line_and_code_2(tiny_release, tmp_path, capsys, c
         "no model": command(tmp_path / "none" / "x" / "y", tmp_path, empty),
         "both": command(tiny_release, tmp_path, empty, "--lora", "0", "--lr", "2"),
         "bad voice": command(tiny_release, tmp_path, empty, "--voice", "../up"),
+        "latents": command(tmp_path / "echo", tmp_path, empty),
     }[case]
+    if case == "latents":
+        (tmp_path / "echo").mkdir()
+        tiny.write(tmp_path / "echo", tiny.ECHO, tiny.seeded(tiny.network_shapes(tiny.ECHO)))
     assert finetune.main(call) == 2
     err = capsys.readouterr().err
+    assert ("holds an EchoDiT, which finetune does not train" in err) is (case == "latents")
     assert err.startswith("error: ") and err.count("\n") == 1
 
 

@@ -75,12 +75,12 @@ def test_the_start_can_be_chosen(two, tmp_path):
         own = choose_start(asked, release, [], tmp_path)
         assert own.voice == voice and not own.losses
         assert (own.weights is None) == (asked != "Kathleen")
-    with pytest.raises(InputError, match="'anna' not found"):
-        choose_start("anna", release, [], tmp_path)
-    with pytest.raises(
-        InputError, match=r"no voice 'heart' of its own that its model speaks; .*kumo"
-    ):
-        choose_start("heart", release, [], tmp_path)
+    for name in ("anna", "heart"):
+        said = (
+            f"no voice '{name}' of its own that its model speaks; choose from kathleen, kumo, none$"
+        )
+        with pytest.raises(InputError, match=said):
+            choose_start(name, release, [], tmp_path)
 
 
 def test_a_model_with_weights_for_no_voice_leaves_no_choice(tiny_release, kathleen, tmp_path):
@@ -188,6 +188,7 @@ def test_clipped_recordings_are_warned_of_by_name(tiny_release, tmp_path, capsys
 def test_what_is_worse_than_before_is_said():
     before = Heard(0.64, 1, 66)
     assert worse(before, Heard(0.71, 2, 66)) == []
+    assert worse(before, Heard(0.6372, 1, 66)) == []  # 0.64 as well
     (said,) = worse(before, Heard(0.55, 2, 66))
     assert "less like the recordings (0.55) than what it began with (0.64)" in said
     (said,) = worse(before, Heard(0.70, 7, 66))

@@ -117,3 +117,22 @@ def test_the_unit_is_hardened_and_its_command_is_one_of_ours():
     settings = read_settings(build_parser().parse_args(argv[1:]))
     assert is_loopback(settings.host) and not settings.insecure
     assert settings.limits.drain < int(service["TimeoutStopSec"])
+
+
+def test_the_flags_that_the_page_gives_an_image_are_taken(monkeypatch):
+    pytest.importorskip("wyoming")
+    from nanospeech.commands.serve import build_parser, read_settings
+    from nanospeech.serve.wyoming import listen_wyoming
+    from tests.test_docs import commands
+
+    monkeypatch.setenv("NANOSPEECH_TOKEN", "0123456789abcdef0123")
+    entry = json.loads(dict(instructions(DOCKERFILES[0]))["ENTRYPOINT"])
+    runs = [w for w in commands(ROOT / "docs" / "containers.md") if w[:2] == ["docker", "run"]]
+    given = [w[w.index("nanospeech") + 1 :] for w in runs if "nanospeech" in w]
+    assert any("--wyoming" in flags for flags in given)
+    for flags in given:
+        args = build_parser().parse_args([*entry[2:], *flags])
+        settings = read_settings(args)
+        assert settings.token is not None
+        if args.wyoming is not None:
+            listen_wyoming(settings, 0).close()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import concurrent.futures
 import os
 import signal
+import subprocess
+import sys
 import time
 from types import SimpleNamespace
 
@@ -30,9 +32,10 @@ def test_replicas_are_read_and_mistakes_named(tmp_path):
         ("replicas: 0", "choose 1 or more"),
         ("replicas: two", "should be a number"),
         ("replicas: 4\nmax_replicas: 2", "max_replicas is 2"),
-        ("[1", "cannot read"),
+        ("[1", "cannot read .* it should hold lines as: replicas: 2"),
+        (None, "config.yaml: No such file or directory; it should hold lines as: replicas: 2"),
     ]:
-        path.write_text(text, encoding="utf-8")
+        path.unlink() if text is None else path.write_text(text, encoding="utf-8")
         with pytest.raises(InputError, match=said):
             read_replicas(path)
 
@@ -106,6 +109,23 @@ def test_two_replicas_speak_alike_and_one_that_dies_is_replaced(cluster, tiny_al
     for _ in range(4):
         assert speech(replicas, **fields).content == wanted
     until(60, lambda: len(replica_pids()) == 2 and busy not in replica_pids())
+
+
+def test_replicas_say_where_they_listen_and_end_in_order_at_sigterm(tmp_path):
+    pytest.importorskip("ray")
+    pytest.importorskip("ray.serve", exc_type=ImportError)
+    (tmp_path / "replicas.yaml").write_text("replicas: 1\n", encoding="utf-8")
+    flags = "--ray", str(tmp_path / "replicas.yaml"), "--port", "8732", "--backend", "onnx"
+    argv = [sys.executable, "-m", "nanospeech", "serve", *flags]
+    env = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=env) as process:
+        assert process.stderr is not None
+        told = []
+        for line in process.stderr:
+            told.append(line)
+            if line == "1 replicas speak at http://127.0.0.1:8732/\n":
+                process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0, told[-5:]
 
 
 def cpu(pid: int) -> float:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from nanospeech.errors import CheckpointError
+from nanospeech.errors import CheckpointError, DataError
 from nanospeech_torch.checkpoint_reader import read_tensors
 from nanospeech_torch.train.config import run_config
 from nanospeech_torch.train.loop.settings import changes
@@ -244,7 +244,8 @@ def test_sigterm_saves_and_ends_the_run(tmp_path, shards):
 def test_a_run_started_afresh_keeps_its_own_checkpoints_and_the_old_ones(tmp_path, capsys):
     trainer(tmp_path, keep=2).train(samples(), 6, 2, max_duration=200, save_step=2)
     trainer(tmp_path, keep=2).train(samples(), 2, 2, max_duration=200, resume="never")
-    assert "are now in" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert f"4 checkpoints and exports are now in {tmp_path / 'before_1'}" in told
     assert (tmp_path / "latest").read_text().strip() == "step_00000002"
     assert (tmp_path / "step_00000002" / "meta.json").is_file()
     old = {p.name for p in (tmp_path / "before_1").iterdir()}
@@ -256,4 +257,18 @@ def test_a_run_started_afresh_keeps_its_own_checkpoints_and_the_old_ones(tmp_pat
     back.train(samples(), 4, 2, max_duration=200, resume=str(tmp_path / "step_00000003"))
     assert (tmp_path / "latest").read_text().strip() == "step_00000004"
     assert (tmp_path / "before_2" / "step_00000005").is_dir()
+    assert "exports beyond step 3 are now in" in capsys.readouterr().out
     assert [step for step, _ in losses(tmp_path)] == [1, 2, 3, 4]
+
+
+def test_an_error_before_the_first_step_does_not_hang_on_to_the_progress_bar(tmp_path, capsys):
+    for name, number in (("two", 2), ("three", 3)):
+        (tmp_path / name).mkdir()
+        write_shards(tmp_path / name, number)
+    data, plan = str(tmp_path / "two" / "*.tar"), {"max_duration": 200, "resume": "auto"}
+    trainer(tmp_path / "run").train(data, 1, 2, **plan)
+    capsys.readouterr()
+    with pytest.raises(DataError, match="2 shards and there are 3 now") as raised:
+        trainer(tmp_path / "run").train(data.replace("two", "three"), 2, 2, **plan)
+    assert raised.traceback  # whose frames hold the bar, as while the error is printed
+    assert capsys.readouterr().err.endswith("\n")

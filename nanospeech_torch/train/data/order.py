@@ -286,7 +286,7 @@ def check_shards(places: Iterable[StreamState], shards: int) -> None:
         if place.shards not in (0, shards):
             raise DataError(
                 f"the run was saved with {place.shards} shards and there are {shards} now, so its "
-                "place in them is lost; give it the old shards, or start with resume='never'"
+                "place in them is lost; give it the old shards, or start anew in another run_dir"
             )
 
 

@@ -237,9 +237,8 @@ class Checkpoints:
                     (self.folder / "latest").unlink(missing_ok=True)
                 for path in sorted(later, reverse=True):
                     os.rename(path, aside / path.name)
-                self.say(
-                    f"{len(later)} checkpoints and exports beyond step {step} are now in {aside}"
-                )
+                beyond = f" beyond step {step}" if step >= 0 else ""
+                self.say(f"{len(later)} checkpoints and exports{beyond} are now in {aside}")
         self.barrier()
 
     def attempt(self, action: Callable[[], None]) -> bool:

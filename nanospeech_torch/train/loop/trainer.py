@@ -242,13 +242,13 @@ class Trainer(Learner):
             )
             tell_shared(self.log_config.held_out, train_dataset, self.say)
             log = self.new_log(total_steps, self.held_out(plan))
-            batches = iter(self.loader(train_dataset, plan, o.num_workers, o.cache_bytes))
             deadline = time.monotonic() + 60 * o.minutes if o.minutes else math.inf
-            self.state.since = time.monotonic() - self.state.elapsed_before
             self.saved = self.step
             agreement = Agreement(self.parallel, self.step)
             self.model.train()
             try:
+                batches = iter(self.loader(train_dataset, plan, o.num_workers, o.cache_bytes))
+                self.state.since = time.monotonic() - self.state.elapsed_before
                 while self.step < total_steps and not self.stops(agreement, deadline):
                     self.optimizer_step(batches, total_steps, log)
                     every = self.log_config.sample_every
