@@ -198,7 +198,8 @@ class Keeping(torch.optim.SGD):
         super().step()
         for group in self.param_groups:
             for p in group["params"]:
-                self.state[p]["draws"] = torch.Generator()
+                if p.grad is not None:
+                    self.state[p]["draws"] = torch.Generator()
 
 
 class Hiding(torch.optim.SGD):
