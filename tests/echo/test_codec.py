@@ -175,8 +175,26 @@ def test_waves_are_reflected_to_whole_hops():
     assert whole_hops(wave, 4).tolist() == [0, 1, 2, 3, 4, 3, 2, 1]
     assert whole_hops(wave[:2], 6).tolist() == [0, 1, 0, 1, 0, 1]
     assert whole_hops(wave[:4], 4).tolist() == [0, 1, 2, 3]
-    with pytest.raises(InputError, match="samples"):
-        whole_hops(np.zeros((2, 3)), 4)
+    assert whole_hops(wave[3:4], 3).tolist() == [3, 3, 3]
+    for none in (np.zeros((2, 3)), np.zeros(0)):
+        with pytest.raises(InputError, match="samples"):
+            whole_hops(none, 4)
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 40])
+@pytest.mark.parametrize("size", [1, 7, 50])
+def test_pieces_are_the_whole_and_take_no_more_than_their_context(count, size):
+    codec, asked = CodecConfig(decoder_rates=(3, 2)), []
+    latent = np.arange(float(count), dtype=np.float32)[:, None]
+
+    def decode(part: np.ndarray) -> np.ndarray:
+        asked.append(len(part))
+        return np.repeat(part[:, 0], codec.hop_length)
+
+    pieces = list(decode_pieces(decode, latent, codec, size))
+    assert [len(p) // codec.hop_length for p in pieces[:-1]] == [size] * (-(-count // size) - 1)
+    assert np.array_equal(np.concatenate(pieces), np.repeat(latent[:, 0], codec.hop_length))
+    assert max(asked) <= size + 2 * context(codec)
 
 
 def test_watermark_is_left_out_and_weights_are_whole(tmp_path):
