@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import math
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -340,6 +341,21 @@ def test_each_phase_takes_its_own_steps_of_its_own_optimizers(tmp_path):
     stranger = torch.optim.SGD([torch.nn.Parameter(torch.zeros(2))], lr=1.0)
     with pytest.raises(InputError, match="parameters that no phase"):
         run.find_phase(stranger)
+
+
+def test_a_run_ends_after_as_many_bad_steps_in_a_row_as_it_may_have(tmp_path):
+    """Of the phase that is bad alone; a good step in between begins the count anew."""
+    run = phased(tmp_path, max_bad_steps=3)
+    log, two = run.new_log(30), run.core.two.item()
+    for step, bad in enumerate((0, 1, 1, 0, 1, 1, 1)):
+        assert run.guards["two"].report()["streak"] < 3
+        run.core.weights = lambda bad=bad: {"one": 1.0, "two": math.nan if bad else 1.0}
+        run.learn([FIVE], step, 30, log)
+        assert (run.core.two.item() == two) == (bad or step == 0)  # it joins in the second
+        two = run.core.two.item()
+    with pytest.raises(DataError, match="3 steps in a row"):
+        run.guards["two"].report()
+    assert run.guards["one"].report() == {"skipped": 0, "spikes": 0, "streak": 0}
 
 
 def test_a_scale_under_which_a_gradient_overflows_is_halved_until_none_does(tmp_path):
