@@ -343,6 +343,19 @@ def test_each_phase_takes_its_own_steps_of_its_own_optimizers(tmp_path):
         run.find_phase(stranger)
 
 
+@pytest.mark.parametrize("accumulate", [1, 2, 3])
+def test_processes_exchange_gradients_with_the_last_micro_batch_alone(tmp_path, accumulate):
+    """Of each phase. Sooner costs time; later, each would learn from its own part."""
+    run, waits = phased(tmp_path, accumulate=accumulate), []
+    plain = run.parallel.no_sync
+    run.parallel.no_sync = lambda waiting: waits.append(waiting) or plain(waiting)
+    for step in range(2):
+        run.learn([FIVE] * accumulate, step, 30, run.new_log(30))
+        phases = step + 1
+        assert waits == [True] * (accumulate - 1) * phases + [False] * phases
+        waits.clear()
+
+
 def test_a_run_ends_after_as_many_bad_steps_in_a_row_as_it_may_have(tmp_path):
     """Of the phase that is bad alone; a good step in between begins the count anew."""
     run = phased(tmp_path, max_bad_steps=3)
