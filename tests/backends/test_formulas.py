@@ -95,6 +95,51 @@ def test_which_places_of_a_text_are_masked(masking, everywhere, by_places):
                 assert got is expected or torch.equal(got, expected)
 
 
+@pytest.mark.parametrize("masking", [False, True])
+@pytest.mark.parametrize("lens", [None, [6, 3, 1]])
+def test_which_places_of_a_duration_models_text_are_masked(masking, lens):
+    """Those of padding, or of no token; token 0 is one like others. Text past the end is cut."""
+    network = DurationTransformer(**SIZES, text_masking=masking)
+    asked = []
+    plain = network.text_embed.forward
+    network.text_embed.forward = lambda *given: (asked.append(given), plain(*given))[1]  # type: ignore
+    text = torch.tensor([[1, 0, 3, -1], [0, 5, 7, 8], [2, 4, -1, -1]])
+    padded = torch.cat([text, torch.full((3, 2), -1)], 1)
+    for places in (6, 3):
+        network(torch.zeros(3, places, 5), text, None if lens is None else torch.tensor(lens))
+        ids, mask, norm_mask = asked.pop()
+        valid = torch.arange(places) < torch.tensor(lens or [places] * 3)[:, None]
+        there = padded[:, :places] >= 0
+        wanted = there & valid if masking else valid if lens else None
+        assert torch.equal(ids, padded[:, :places])
+        for got in (mask, norm_mask):
+            assert got is wanted or torch.equal(got, wanted)
+
+
+def test_a_duration_model_of_statistics_hears_them_at_each_token_and_no_more():
+    head = DurationHead(DurationTransformer(**SIZES, prompt="statistics"))
+    asked = []
+    head.transformer.forward = lambda *given: asked.append(given)  # type: ignore
+    mel, lens = torch.randn(2, 12, 5), torch.tensor([12, 5])
+    text = torch.tensor([[1, 2, 3, 4], [5, 0, -1, -1]])
+    _, places, tokens = head.hidden(mel, text, lens)
+    ((heard, ids, counts),) = asked
+    clean = mel * (torch.arange(12) < lens[:, None])[..., None]
+    wanted = statistics(clean, lens)[:, None].expand(2, 4, 15)
+    torch.testing.assert_close(heard, wanted)
+    assert ids is text
+    assert all(n.tolist() == [4, 2] for n in (counts, places, tokens))
+
+
+def test_tokens_have_seconds_each_however_long_their_prompt_is():
+    head = drawn(DurationHead(DurationTransformer(**SIZES, pooling="tokens")))
+    text = torch.tensor([[1, 2, 3, 4], [5, 0, -1, -1]])
+    for frames in (2, 4, 12):
+        mel = torch.randn(2, frames, 5, dtype=torch.float64)
+        found = head.token_seconds(mel, text, torch.tensor([frames, 1]))
+        assert found.shape == (2, 4) and (found[1, 2:] == 0).all() and (found[0] > 0).all()
+
+
 def test_tokens_last_a_tenth_of_what_the_network_says_and_padding_nothing():
     fields = {**SIZES, "pooling": "tokens", "prompt": "statistics", "text_masking": True}
     head = drawn(DurationHead(DurationTransformer(**fields)))

@@ -109,6 +109,22 @@ def test_a_batch_is_the_same_side_by_side(monkeypatch):
     assert np.abs(compiled[1, :30] - whole[1, :30]).max() < 1e-4
 
 
+@pytest.mark.parametrize(("batch", "parts"), [(5, 2), (4, 4), (3, 1), (7, 3)])
+def test_rows_are_shared_evenly_and_what_is_for_all_goes_to_each_thread(batch, parts):
+    """Each row once and in order; a single row, and None, are every thread's."""
+    seen = []
+
+    def network(x, nothing, one):
+        seen.append(len(x))
+        assert nothing is None and len(one) == 1
+        return x * one
+
+    x, one = (mx.array(random(n, 6, seed=n)) for n in (batch, 1))
+    found = cpu.side_by_side(network, [x, None, one], parts)
+    assert np.array_equal(np.array(found), np.array(x) * np.array(one))
+    assert len(seen) == parts and sum(seen) == batch and max(seen) - min(seen) <= 1
+
+
 def test_failures_in_a_thread_are_reported():
     def fails(x):
         raise InputError("no")

@@ -43,15 +43,17 @@ def test_eight_bits_come_near(tiny_release, engine_of, arrays):
 def test_codes_and_scales_are_of_each_output():
     weight = np.random.default_rng(0).standard_normal((5, 64)).astype(np.float16)
     weight[3] *= 100
+    weight[4] = 0
     codes, scales = layers.int8_codes(weight), layers.int8_scales(weight)
-    assert codes.dtype == np.int8 and codes.shape == (64, 5) and np.abs(codes).max(0).min() == 127
+    assert codes.dtype == np.int8 and codes.shape == (64, 5)
+    assert np.abs(codes).max(0).tolist() == [127, 127, 127, 127, 0]
     assert np.all(np.abs(codes.T * scales[:, None] - weight) <= scales[:, None] * 0.5001)
 
 
 def test_layers_of_a_graph_compute_what_they_say():
     net, graph = layers.Mish(), Graph("mish")
     graph.output("y", net(graph.input("x", (BATCH, TOKENS))))
-    x = np.linspace(-30, 40, 71, dtype=np.float32)[None]
+    x = np.linspace(-30, 100, 131, dtype=np.float32)[None]  # e^50 squared is no float32
     (y,) = session.Place().session(graph, {})(x=x)
     wide = x.astype(np.float64)
     np.testing.assert_allclose(y, wide * np.tanh(np.log1p(np.exp(wide))), rtol=1e-5, atol=1e-6)

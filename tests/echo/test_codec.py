@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
 import threading
@@ -48,6 +49,77 @@ def test_codec_is_what_it_was_when_it_equalled_dacvae(folder, backend):
     pieces = list(engine.vocode_stream(latent, 7))
     assert [len(p) for p in pieces] == [672] * 7 + [96]
     assert np.abs(np.concatenate(pieces) - long).max() <= 1e-6
+
+
+def layered(backend: str, build, weights: dict[str, np.ndarray], x_BNC: np.ndarray) -> np.ndarray:
+    """What a backend's layer makes of (B, N, C), with weights as torch has them."""
+    pytest.importorskip({"torch": "torch", "mlx": "mlx.core"}[backend])
+    conv = importlib.import_module(f"nanospeech_{backend}.echo.convolutions")
+    layer = build(conv)
+    if backend == "torch":
+        import torch
+
+        layer.load_state_dict({n: torch.from_numpy(w) for n, w in weights.items()})
+        with torch.no_grad():
+            return conv.outer(layer(conv.inner(torch.from_numpy(x_BNC)))).numpy()
+    import mlx.core as mx
+
+    for name, w in weights.items():
+        if w.ndim == 3:  # (out, kernel, in), and of transposed ones (in, kernel, out)
+            w = w.transpose(0, 2, 1)
+        assert layer[name].shape == w.shape
+        layer[name] = mx.array(w)
+    return np.array(conv.outer(layer(conv.inner(mx.array(x_BNC)))))
+
+
+@pytest.mark.parametrize("backend", ["torch", "mlx"])
+@pytest.mark.parametrize("rate", [2, 3, 4, 5, 12])
+def test_a_stride_and_its_transpose_keep_time(backend, rate):
+    """Whole hops in and out, also of odd rates; a hop's window is centred on it."""
+    rng = np.random.default_rng(rate)
+    weights = {"weight": rng.standard_normal((4, 3, 2 * rate)), "bias": rng.standard_normal(4)}
+    weights = {name: w.astype(np.float32) for name, w in weights.items()}
+    before = -(-rate // 2)
+    x = rng.standard_normal((2, 7 * rate, 3)).astype(np.float32)
+    padded = np.pad(x, ((0, 0), (before, rate), (0, 0)))
+    windows = [padded[:, n * rate : (n + 2) * rate] for n in range(7)]
+    wanted = [np.einsum("bkc,ock->bo", w, weights["weight"]) for w in windows]
+    got = layered(backend, lambda m: m.Conv(3, 4, 2 * rate, stride=rate), weights, x)
+    assert got.shape == (2, 7, 4)
+    np.testing.assert_allclose(got, np.stack(wanted, 1) + weights["bias"], atol=1e-4)
+
+    x = rng.standard_normal((2, 7, 4)).astype(np.float32)
+    whole = np.zeros((2, 8 * rate, 3))
+    for n in range(7):
+        whole[:, n * rate : (n + 2) * rate] += np.einsum("bo,ock->bkc", x[:, n], weights["weight"])
+    weights["bias"] = weights["bias"][:3]
+    got = layered(backend, lambda m: m.Transposed(4, 3, rate), weights, x)
+    assert got.shape == (2, 7 * rate, 3)
+    wanted = whole[:, before : before + 7 * rate] + weights["bias"]
+    np.testing.assert_allclose(got, wanted, atol=1e-4)
+
+
+@pytest.mark.parametrize("backend", ["torch", "mlx"])
+def test_a_snake_has_a_frequency_for_each_channel(backend):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, 9, 5)).astype(np.float32) * 3
+    alpha = np.array([0.3, 1.0, 2.5, -0.7, 4.0], np.float32)
+    got = layered(backend, lambda m: m.Snake(5), {"alpha": alpha}, x)
+    np.testing.assert_allclose(got, x + np.sin(alpha * x) ** 2 / alpha, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", ["torch", "mlx"])
+@pytest.mark.parametrize("dilation", [1, 3, 9])
+def test_a_dilated_convolution_sees_as_much_before_as_behind(backend, dilation):
+    rng = np.random.default_rng(0)
+    weights = {"weight": rng.standard_normal((2, 3, 7)), "bias": rng.standard_normal(2)}
+    weights = {name: w.astype(np.float32) for name, w in weights.items()}
+    x = rng.standard_normal((1, 40, 3)).astype(np.float32)
+    padded = np.pad(x, ((0, 0), (3 * dilation,) * 2, (0, 0)))
+    taps = [padded[:, k * dilation : k * dilation + 40] for k in range(7)]
+    wanted = sum(tap @ weights["weight"][:, :, k].T for k, tap in enumerate(taps))
+    got = layered(backend, lambda m: m.Conv(3, 2, 7, dilation=dilation), weights, x)
+    np.testing.assert_allclose(got, wanted + weights["bias"], atol=1e-4)
 
 
 def test_pieces_are_decoded_where_the_engine_works(folder, monkeypatch):
@@ -103,8 +175,26 @@ def test_waves_are_reflected_to_whole_hops():
     assert whole_hops(wave, 4).tolist() == [0, 1, 2, 3, 4, 3, 2, 1]
     assert whole_hops(wave[:2], 6).tolist() == [0, 1, 0, 1, 0, 1]
     assert whole_hops(wave[:4], 4).tolist() == [0, 1, 2, 3]
-    with pytest.raises(InputError, match="samples"):
-        whole_hops(np.zeros((2, 3)), 4)
+    assert whole_hops(wave[3:4], 3).tolist() == [3, 3, 3]
+    for none in (np.zeros((2, 3)), np.zeros(0)):
+        with pytest.raises(InputError, match="samples"):
+            whole_hops(none, 4)
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 40])
+@pytest.mark.parametrize("size", [1, 7, 50])
+def test_pieces_are_the_whole_and_take_no_more_than_their_context(count, size):
+    codec, asked = CodecConfig(decoder_rates=(3, 2)), []
+    latent = np.arange(float(count), dtype=np.float32)[:, None]
+
+    def decode(part: np.ndarray) -> np.ndarray:
+        asked.append(len(part))
+        return np.repeat(part[:, 0], codec.hop_length)
+
+    pieces = list(decode_pieces(decode, latent, codec, size))
+    assert [len(p) // codec.hop_length for p in pieces[:-1]] == [size] * (-(-count // size) - 1)
+    assert np.array_equal(np.concatenate(pieces), np.repeat(latent[:, 0], codec.hop_length))
+    assert max(asked) <= size + 2 * context(codec)
 
 
 def test_watermark_is_left_out_and_weights_are_whole(tmp_path):

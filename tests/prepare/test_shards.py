@@ -104,6 +104,78 @@ def test_a_flac_of_unknown_length_is_a_reason_and_ends_no_command(most):
     assert failed.value.args == ("unreadable audio", "its header does not tell how long it is")
 
 
+def recorded(wave: np.ndarray, rate: int, **kind) -> bytes:
+    file = io.BytesIO()
+    sf.write(file, wave, rate, **{"format": "WAV", "subtype": "FLOAT", **kind})
+    return file.getvalue()
+
+
+def test_a_recording_is_as_long_as_its_bounds_allow_and_not_a_sample_more_or_less():
+    def failure(count: int, **bounds) -> str:
+        try:
+            wave, _ = mp3.decode(recorded(tone(1.0, 8_000)[:count], 8_000), **bounds)
+        except mp3.BadAudio as e:
+            return str(e)
+        assert len(wave) == 3 * count
+        return ""
+
+    assert failure(4_000, min_seconds=0.5, max_seconds=0.5) == ""
+    assert failure(4_001, max_seconds=0.5) == "too long, 0.50 s"
+    assert failure(3_999, min_seconds=0.5) == "too short, 0.50 s"
+    assert failure(10) == failure(7_999) == ""  # without bounds any length is
+
+
+def test_channels_are_averaged_and_only_shards_own_kind_is_ready():
+    left, right = tone(0.5), 0.3 * tone(0.5)[::-1]
+    wave, _ = mp3.decode(recorded(np.stack([left, right], 1), 24_000))
+    assert wave.dtype == np.float32 and np.abs(wave - (left + right) / 2).max() < 1e-6
+    kind = {"format": "MP3", "subtype": "MPEG_LAYER_III"}
+    for rate, channels in ((24_000, 1), (24_000, 2), (22_050, 1), (48_000, 1)):
+        both = np.repeat(tone(0.5, rate)[:, None], channels, 1)
+        ready = mp3.decode(recorded(both, rate, **kind))[1]
+        assert ready == (rate == 24_000 and channels == 1)
+    assert not mp3.decode(recorded(tone(0.5), 24_000))[1]
+
+
+def test_an_mp3_holds_all_of_a_long_wave_and_cuts_what_is_too_loud():
+    wave = tone(6.0)  # more than is written at once, twice
+    again, _ = mp3.decode(mp3.encode(wave))
+    for part in np.array_split(np.arange(len(wave)), 12):
+        assert audio.rms(again[part] - wave[part]) < 0.15 * audio.rms(wave[part])
+    loud = 30 * tone(0.3)
+    assert np.abs(loud).max() > 2
+    assert mp3.encode(loud) == mp3.encode(np.clip(loud, -1, 1)) != mp3.encode(loud / 30)
+
+
+def test_a_conversion_is_done_once_its_file_is_whole_and_no_older(tmp_path):
+    source, target = tmp_path / "a.wav", tmp_path / "a.mp3"
+    source.write_bytes(recorded(tone(0.5), 24_000))
+    assert not mp3.is_done(source, target)
+    assert mp3.convert(source) is None and mp3.is_done(source, target)
+    for later, done in ((0, True), (-5, True), (5, False)):
+        made = target.stat().st_mtime
+        os.utime(source, (made + later, made + later))
+        assert mp3.is_done(source, target) == done
+    os.utime(source, (0, 0))
+    target.write_bytes(b"")
+    assert not mp3.is_done(source, target)  # as a computer that lost its power leaves it
+
+
+def test_what_cannot_be_converted_is_a_reason_and_leaves_what_was_there(tmp_path):
+    (tmp_path / "a.mp3").write_bytes(b"earlier")
+    for content, reason in (
+        (b"RIFF", "unreadable audio"),
+        (recorded(np.zeros(9), 8_000), "silent"),
+    ):
+        (tmp_path / "a.wav").write_bytes(content)
+        found = mp3.convert(tmp_path / "a.wav")
+        assert found is not None and found[0] == reason and found[1] not in ("", reason)
+    found = mp3.convert(tmp_path / "gone.wav")
+    assert found is not None and found[0] == "not to be written or read" and "gone.wav" in found[1]
+    assert {p.name for p in tmp_path.iterdir()} == {"a.wav", "a.mp3"}
+    assert (tmp_path / "a.mp3").read_bytes() == b"earlier"
+
+
 def test_a_finished_mp3_is_read_instead_of_its_wav(dataset):
     mp3s.make_mp3s([dataset])
     samples, _ = find([dataset])

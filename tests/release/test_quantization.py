@@ -94,6 +94,31 @@ def test_rounding_is_nearer_than_the_range_alone():
     assert far(pack(weight(), 4, 64).unpack(), weight()) < 0.96 * far(np.array(plain), weight())
 
 
+def by_hand(group: np.ndarray, bits: int) -> np.ndarray:
+    """A group's weights, rounded: codes of a range, a line through them, the nearest on it."""
+    most, found = 2**bits - 1, []
+    for shrink in (1.0, 0.9, 0.8):
+        low, high = group.min() * shrink, group.max() * shrink
+        codes = np.clip(np.rint((group - low) / (high - low) * most), 0, most)
+        scale = np.float16(np.polyfit(codes, group, 1)[0]).astype(float)
+        bias = np.float16(group.mean() - scale * codes.mean()).astype(float)
+        found.append(scale * np.clip(np.rint((group - bias) / scale), 0, most) + bias)
+    return min(found, key=lambda made: ((made - group) ** 2).sum())
+
+
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("size", GROUP_SIZES)
+def test_each_group_has_the_best_of_three_lines_fitted_by_least_squares(bits, size):
+    w = weight((6, 256), seed=bits) + 0.3
+    w[2] **= 3  # some are extreme
+    packed = pack(w, bits, size)
+    assert packed.scales.dtype == packed.biases.dtype == np.float16
+    groups = w.astype(float).reshape(-1, size)
+    wanted = [((by_hand(group, bits) - group) ** 2).sum() for group in groups]
+    errors = ((packed.unpack().reshape(-1, size) - groups) ** 2).sum(1)
+    np.testing.assert_allclose(errors, wanted, rtol=0.02)
+
+
 @pytest.mark.parametrize("value", [0.0, 0.25, -3.0, 1e-6])
 def test_equal_weights_stay_what_they_are(value):
     same = pack(np.full((2, 64), value, np.float32), 4, 64).unpack()
@@ -116,7 +141,47 @@ def test_what_is_stored_is_read_back():
     assert np.array_equal(again["c.weight"], tensors["c.weight"])
 
 
+def test_shapes_of_floats_are_told_from_what_is_stored():
+    """Also where a layer has a bias and a table beside its weight, or is left as it is."""
+    shapes = {"a.0.b.weight": (20, 256), "a.0.b.bias": (20,), "a.0.b.table": (2, 64)}
+    shapes |= {"a.0.c.weight": (3, 64), "a.0.d.weight": (4, 64, 3), "biases": (5,)}
+    tensors = {name: weight(shape) for name, shape in shapes.items()}
+    layers = {"a.0.b": 3}
+    packed = quantized.stored(quantized.pack_layers(tensors, layers, 64))
+    assert set(packed) == {*shapes, "a.0.b.scales", "a.0.b.biases"}
+    stored = {name: t.shape for name, t in packed.items()}
+    assert stored["a.0.b.weight"] == (20, 24)  # words of 32 bits
+    assert quantized.float_shapes(stored, layers) == shapes
+
+
 # Which layers.
+
+
+def test_weights_of_two_dimensions_and_whole_groups_are_packed():
+    size = quantized.QuantizationConfig().group_size
+    shapes = {f"net.blocks.{n}.{m}.weight": (3, 2 * size) for n in (0, 1, 12) for m in "pq"}
+    shapes |= {"odd.weight": (4, size + 1), "kernel.weight": (4, size, 3), "table": (4, size)}
+    shapes |= {"in.bias": (size,), "last.to_mean.weight": (4, size)}
+    for bits in quantized.CHOICES:
+        found = quantized.plan({"model": shapes, "vocoder": {}}, bits)
+        assert found.model == {"net.blocks.*.p": bits, "net.blocks.*.q": bits}
+        assert not found.vocoder
+    with pytest.raises(InputError, match="no layer of the model has rows of a multiple of"):
+        quantized.plan({"model": {"odd.weight": (4, size + 1)}}, 8)
+
+
+def test_of_four_bits_text_and_outputs_get_more_and_times_scales_fewer():
+    more = ["text_embed.text_blocks.*.pwconv1", "text_embed.text_blocks.*.pwconv2", "proj_out"]
+    more += ["vocoder.head.out", "vocoder.head.delay", "transformer.in_proj"]
+    assert all(quantized.bits_of(layer, 4) > 4 for layer in more)
+    assert quantized.bits_of("transformer_blocks.*.attn_norm.linear", 4) < 4
+    most = [
+        "transformer_blocks.*.attn.to_q",
+        "transformer_blocks.*.ff.ff.2",
+        "vocoder.convnext.*.pwconv1",
+    ]
+    assert {quantized.bits_of(layer, 4) for layer in most} == {4}
+    assert {quantized.bits_of(layer, 8) for layer in more + most} == {8}
 
 
 @pytest.mark.parametrize("bits", [4, 8])

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from convert import convert, find_checkpoint, read_source
@@ -23,6 +24,7 @@ from nanospeech.release.folder import MODEL, open_release
 from nanospeech.release.tensors import read_tensors, tensor_shapes
 from nanospeech_torch.checkpoint_reader import read_tensors as read_checkpoint
 from nanospeech_torch.dit import DiT
+from nanospeech_torch.train.loop import export
 from nanospeech_torch.train.loop.checkpoints import Checkpoints
 from tests.training import samples, speech_model, trainer
 
@@ -116,6 +118,7 @@ def shards(folder: Path) -> Path:
     [
         (lambda f: (f / "model-00002-of-00003.safetensors").unlink(), "lacks model-00002-of-00003"),
         (lambda f: change(f, t1="../model.safetensors"), "is no name of a file beside it"),
+        (lambda f: change(f, t1="model-00002-of-00003.bin"), "is no name of a file beside it"),
         (lambda f: change(f, t1="model-00001-of-00003.safetensors"), "do not agree on t1"),
         (lambda f: change(f, t3="model-00001-of-00003.safetensors"), "do not agree on t3"),
         (lambda f: sharded.index_of(f / MODEL).write_text("{}"), "KeyError"),
@@ -135,10 +138,47 @@ def test_damaged_shards_are_named(tmp_path, damage, said):
         tensor_shapes(path)
 
 
+def test_one_file_is_read_whatever_index_lies_beside_it(tmp_path):
+    path = shards(tmp_path)
+    save_file({"alone": np.ones(3, np.float32)}, path)
+    assert sharded.files_of(path) == {path: None} and read_tensors(path).keys() == {"alone"}
+    other = tmp_path / "other.safetensors"
+    assert sharded.files_of(other) == {other: None}
+    assert sharded.there(path) and not sharded.there(other)
+
+
 def change(folder: Path, **where) -> None:
     index = sharded.index_of(folder / MODEL)
     content = json.loads(index.read_text())
     index.write_text(json.dumps({**content, "weight_map": {**content["weight_map"], **where}}))
+
+
+def test_new_weights_take_the_place_of_old_ones_and_of_no_other_file(tmp_path):
+    """In as many files as they need, whatever there was before; a name may look like a pattern."""
+    path = tmp_path / "mo[d]el.safetensors"
+    others = {
+        "mo[d]el-mine.safetensors",
+        "model-00001-of-00002.safetensors",
+        "mo[d]els.safetensors",
+    }
+    others |= {"mo[d]el-00001-of-00002.safetensors.bak", "mo[d]el.json", "x.safetensors.index.json"}
+    for name in others:
+        (tmp_path / name).write_text("of somebody else")
+    tensors = {f"t{n}": np.full(10, n, np.float32) for n in range(5)}  # 40 bytes each
+    for most, count in ((40, 5), (80, 3), (200, 1), (199, 2), (39, 5), (10**6, 1), (120, 2)):
+        with sharded.ShardWriter(path, lambda t, p: save_file(t, p), most) as out:
+            for name, tensor in tensors.items():
+                out.add(name, tensor)
+        made = [f"mo[d]el-{n + 1:05d}-of-{count:05d}.safetensors" for n in range(count)]
+        made = [*made, f"{path.name}.index.json"] if count > 1 else [path.name]
+        assert {p.name for p in tmp_path.iterdir()} == {*made, *others}
+        if count > 1:
+            index = json.loads(sharded.index_of(path).read_text())
+            assert index["metadata"] == {"total_size": 200}
+        found = read_tensors(path)
+        assert all(np.array_equal(found[n], tensors[n]) for n in tensors) and len(found) == 5
+    sharded.remove(path)
+    assert {p.name for p in tmp_path.iterdir()} == others
 
 
 def test_a_writer_that_fails_leaves_what_was_there(tmp_path):
@@ -148,8 +188,73 @@ def test_a_writer_that_fails_leaves_what_was_there(tmp_path):
         for _ in range(3):
             out.add("t", np.zeros(10, np.float32))
         raise KeyError
+
+    def full(tensors: dict, part: Path) -> None:
+        raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space"), sharded.ShardWriter(path, full, 40) as out:
+        for _ in range(3):
+            out.add("t", np.zeros(10, np.float32))
     assert sorted(p.name for p in tmp_path.iterdir()) == before
     assert len(read_tensors(path)) == 3
+
+
+def saved(folder: Path) -> Path:
+    """A checkpoint of two weights, their average and an optimizer's state."""
+    sizes = {"transformer.a.weight": (20, 5), "transformer.b": (7,)}
+    tensors = {f"model.{name}": torch.randn(size) for name, size in sizes.items()}
+    tensors |= {f"ema.{name}": torch.randn(size) for name, size in sizes.items()}
+    tensors |= {f"optimizer.0.{name}.exp_avg": torch.ones(size) for name, size in sizes.items()}
+    tensors |= {"guard.speech.streak": torch.zeros(())}
+    checkpoints = Checkpoints(folder, 1)
+    checkpoints.save(1, tensors, {"step": 1}, {"data_rank": 0})
+    assert checkpoints.wait()
+    return folder / "step_00000001"
+
+
+def test_weights_and_average_alone_decide_whether_one_file_holds_them(monkeypatch):
+    half = {"model.a": torch.zeros(3, 4).half(), "ema.a": torch.zeros(3, 4)}
+    more = {"optimizer.0.a.exp_avg": torch.zeros(999), "guard.model.bad": torch.zeros(9)}
+    assert export.exported_bytes({**half, **more}) == 12 * 2 + 12 * 4
+    for most, small in ((71, False), (72, True)):
+        monkeypatch.setattr(sharded, "SHARD_BYTES", most)
+        assert export.is_small({**half, **more}) == small
+
+
+@pytest.mark.parametrize("most", [10**9, 400, 100])
+def test_an_export_is_the_weights_and_their_average_whatever_files_they_need(
+    tmp_path, monkeypatch, most
+):
+    step, folder = saved(tmp_path), tmp_path / "step_00000001.weights"
+    for left in (folder, folder.with_name(f"{folder.name}.part")):  # of an earlier time
+        left.mkdir()
+        (left / "model-00009-of-00009.safetensors").write_bytes(b"")
+    monkeypatch.setattr(sharded, "SHARD_BYTES", most)
+    export.write_weights(step, folder, {"step": 1, "vocab": ["é"]})
+    assert not folder.with_name(f"{folder.name}.part").exists()
+    assert json.loads((folder / "export.json").read_text()) == {"step": 1, "vocab": ["é"]}
+    files = sorted(folder.glob("*.safetensors"))
+    assert len(files) == (2 if most > 428 else 4) and len(list(folder.iterdir())) <= 7
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o644}
+    for path in files:
+        with safe_open(path, "np") as f:
+            assert f.metadata() == {"format": "pt"}  # other programs ask for it
+    for kind in ("model", "ema"):
+        want = read_checkpoint(step, f"{kind}.")
+        found = read_tensors(folder / f"{kind}.safetensors")
+        assert found.keys() == want.keys()
+        assert all(np.array_equal(found[n], t.numpy()) for n, t in want.items())
+
+
+def test_an_export_that_fails_leaves_what_was_there(tmp_path):
+    step, folder = saved(tmp_path), tmp_path / "step_00000001.weights"
+    export.write_weights(step, folder, {"step": 1})
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    next(step.glob("*.distcp")).write_bytes(b"damaged")
+    with pytest.raises(CheckpointError, match="step_00000001"):
+        export.write_weights(step, folder, {"step": 2})
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+    assert not folder.with_name(f"{folder.name}.part").exists()
 
 
 MEASURE = """

@@ -69,11 +69,55 @@ def test_what_carries_most_is_kept_where_not_all_can_be(tmp_path):
     assert nothing > errors[0] > errors[1] > errors[2] > 0
 
 
+@pytest.mark.parametrize("numbers", [0, 39, 40, 100, 219, 220, 300, 320, 600, 900])
+def test_the_singular_vectors_with_most_energy_for_their_length_are_kept(numbers):
+    """Energy is the square of a value; of vectors that do not fit, shorter ones take the room."""
+    rng = np.random.default_rng(1)
+    values = {"short": 0.95 * 0.8 ** np.arange(20), "long": 2.0 * 0.75 ** np.arange(20)}
+    sizes, tuned = {"short": (20, 20), "long": (20, 200)}, {}
+    for name, (rows, columns) in sizes.items():
+        u, v = (np.linalg.qr(rng.standard_normal((n, 20)))[0] for n in (rows, columns))
+        tuned[name] = ((u * values[name]) @ v.T).astype(np.float32)
+    change = difference({n: np.zeros_like(t) for n, t in tuned.items()}, tuned, numbers)
+    worth = sorted(((s**2 / sum(sizes[n]), n) for n in sizes for s in values[n]), reverse=True)
+    ranks, left = dict.fromkeys(sizes, 0), numbers
+    for _, name in worth:
+        if sum(sizes[name]) <= left:
+            left -= sum(sizes[name])
+            ranks[name] += 1
+    assert sum(t.size for t in change.values()) == numbers - left
+    for name, rank in ranks.items():
+        assert (name + UP in change) == (name + DOWN in change) == (rank > 0)
+        if rank:
+            product = change[name + UP].astype(np.float64) @ change[name + DOWN]
+            kept = np.linalg.svd(product, compute_uv=False)[:rank]
+            assert len(change[name + DOWN]) == rank
+            assert kept == pytest.approx(values[name][:rank], rel=2e-3)
+
+
+def test_what_has_few_rows_or_columns_is_kept_whole():
+    thin = {(): True, (99,): True, (8, 99): True, (99, 8): True, (9, 9): False}
+    thin |= {(99, 2, 4): True, (99, 3, 3): False, (8, 9, 9): True, (9, 9, 9): False}
+    assert {shape: is_thin(np.zeros(shape)) for shape in thin} == thin
+
+
+def test_changes_are_stored_short_and_added_in_float32(tmp_path):
+    base, tuned = models()
+    change = difference(base, tuned, 9999)
+    assert {t.dtype for t in change.values()} == {np.dtype(np.float16)}
+    short = {name: t.astype(np.float16) for name, t in base.items()}
+    again = added(short, change, tmp_path)["matrix"]
+    up, down = (change["matrix" + end].astype(np.float64) for end in (UP, DOWN))
+    assert again.dtype == np.float32
+    assert np.abs(again - (short["matrix"] + up @ down)).max() < 1e-5
+
+
 def test_models_that_are_not_alike_have_no_difference():
     base, tuned = models()
+    assert difference(base, tuned, 50).keys() == {"vector"}  # room for that alone
     with pytest.raises(InputError, match="differ in their tensors"):
         difference(base, {**tuned, "matrix": tuned["matrix"][:, :9]}, 9999)
-    with pytest.raises(InputError, match="too few"):
+    with pytest.raises(InputError, match=r"49 numbers are too few: .* are 50"):
         difference(base, tuned, 49)
 
 
@@ -83,6 +127,8 @@ def test_models_that_are_not_alike_have_no_difference():
         {"unknown": np.zeros(3)},
         {"vector": np.zeros(51)},
         {"matrix" + UP: np.zeros((120, 2))},
+        {"matrix" + DOWN: np.zeros((2, 200))},
+        {"matrix" + UP: np.zeros((120, 2)), "matrix" + DOWN: np.zeros((2, 199))},
         {"matrix" + UP: np.zeros((120, 2)), "matrix" + DOWN: np.zeros((3, 200))},
         {"matrix" + UP: np.zeros((119, 2)), "matrix" + DOWN: np.zeros((2, 200))},
     ],

@@ -179,6 +179,28 @@ def test_the_loss_of_durations_is_that_worked_out_by_hand():
     assert model.weights() == {"flow": 1.0, "duration": 0.1}
 
 
+def test_tokens_that_nobody_timed_are_learned_as_evenly_spread():
+    """Of a network that turns its text's keys, and predicts no durations: as when it speaks."""
+    torch.manual_seed(0)
+    network = EchoDiT(dataclasses.replace(worker.ECHO, text_rotary=True))
+    model = Echo(network, BYTES, dataclasses.replace(AUDIO, n_mels=20))
+    batch, seen = worker.echo_batch(0), {}
+    network.register_forward_hook(lambda _, given, out: seen.update(places=given[6]))
+    with torch.no_grad():
+        assert model(batch).keys() == model.counts(batch).keys() == {"flow"}
+    for b, count in enumerate((batch.text >= 0).sum(1).tolist()):
+        share = int(batch.lens[b]) / 2 / count  # patches of two latents
+        wanted = (np.arange(count) + 0.5) * share - 0.5
+        np.testing.assert_allclose(seen["places"][b, :count], wanted, atol=1e-5)
+
+
+def test_what_is_left_out_is_as_the_codec_of_scaled_echo_has_it():
+    model = Echo(EchoDiT(NETWORK), BYTES)
+    assert (model.audio.frame_rate, model.audio.n_mels) == (25, NETWORK.latent_dim)
+    assert model.audio.sample_rate == 48_000 and model.loss == EchoLossConfig()
+    assert objective(duration=0.3).weights() == {"flow": 1.0, "duration": 0.3}
+
+
 def test_durations_teach_neither_the_text_encoder_nor_the_network():
     model, batch = windowed()
     model(batch)["duration"][0].backward()
@@ -358,6 +380,8 @@ def test_networks_that_cannot_be_trained_are_refused(changes, said):
 
 
 def test_clips_are_no_longer_than_the_latents():
+    longest = dataclasses.replace(PLAN, max_duration=256)
+    assert objective().batches(samples(), longest, StreamOptions()) is not None
     with pytest.raises(InputError, match="max_latents is 256"):
         objective().batches(samples(), dataclasses.replace(PLAN, max_duration=300), StreamOptions())
 

@@ -18,6 +18,7 @@ from nanospeech_torch.train.objectives.vocoder_loss import (
     Discriminators,
     PeriodDiscriminator,
     SpectrogramDiscriminator,
+    spectral_losses,
 )
 
 HOP, FRAMES, ITEMS, JUDGED = 256, 20, 3, 2
@@ -231,6 +232,32 @@ def test_slopes_of_phases_are_compared_by_loudness():
     assert objective.weights() == {"magnitude": 5, "frequency": 10, "group_delay": 10}
 
 
+@pytest.mark.parametrize("silent", ["recording", "vocoder", "both"])
+def test_silence_has_losses_and_gradients_that_are_numbers(silent):
+    """Of a file that is all zeros for a while: the log has a floor, and nothing is divided by 0."""
+    real, fake = REAL.copy(), FAKE.copy()
+    real[0] *= silent == "vocoder"
+    fake[0] *= silent == "recording"
+    batch = SegmentBatch(torch.from_numpy(real), BATCH.mel)
+    speaker = Speaker()
+    speaker.wave.data.copy_(torch.from_numpy(fake))
+    objective = gan(speaker)
+    objective.judges = Discriminators(2, 2)
+    found = objective(batch, "vocoder")
+    torch.stack([total for total, _ in found.values()]).sum().backward()
+    assert all(total.isfinite() for total, _ in found.values())
+    assert speaker.wave.grad is not None and speaker.wave.grad.isfinite().all()
+    assert objective(batch, "judges")["discriminator"][0].isfinite()
+    sums = gan(Speaker(griffin_lim_iters=2), gan_from=1.0)(batch, "vocoder")
+    assert all(total.isfinite() and count > 0 for total, count in sums.values())
+    # a band that is silent in both is alike, and an error beside silence has a bound
+    quiet = {1024: torch.zeros(1, 513, 9, dtype=torch.complex64)}
+    assert all(float(v) == 0 for v in spectral_losses(quiet, quiet).values())
+    away = spectral_losses({1024: quiet[1024] + 1e-4}, quiet)
+    assert float(away["magnitude"]) == 0  # below the floor
+    assert float(away["convergence"]) == pytest.approx(1e-4 * (513 * 9) ** 0.5 / 1e-3, rel=1e-4)
+
+
 def layer_by_layer(judge: torch.nn.Module, *inputs: torch.Tensor) -> tuple:
     """A discriminator's scores and features, and what went into and came out of each layer."""
     seen = []
@@ -298,5 +325,7 @@ def test_discriminators_are_those_that_are_asked_for():
     spectra = {w: torch.from_numpy(spectrogram(REAL, w)).to(torch.complex64) for w in (512, 256)}
     found = [score for score, _ in judges(wave, spectra, (7, 2))]
     alone = [judges.periods[str(p)](wave)[0] for p in (7, 2)]
+    assert [len(score) for score in alone] == [7 * ITEMS, 2 * ITEMS]
+    assert list(judges.periods) == ["2", "3", "5", "7", "11"]  # arXiv 2010.05646, section 2.3
     alone += [judges.spectrograms[str(w)](spectra[w])[0] for w in (512, 256)]
     assert len(found) == 4 and all(torch.equal(a, b) for a, b in zip(found, alone))

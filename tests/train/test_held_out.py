@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -11,10 +13,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from nanospeech_torch.train.data.batch import LossConfig
+from nanospeech_torch.train.data.batches import BatchPlan
 from nanospeech_torch.train.loop import held_out
 from nanospeech_torch.train.loop.config import LogConfig
 from nanospeech_torch.train.optim.optimizers import EMA
-from tests.training import samples, speech_model, trainer, write_shards
+from tests.training import SHARD, samples, speech_model, trainer, write_shards
 
 
 class Alive(TorchDispatchMode):
@@ -85,6 +88,55 @@ def test_a_guided_models_teacher_is_still_the_average(tmp_path):
     )
 
 
+def measured(size: int, world: int = 1, rank: int = 0, **plan) -> held_out.HeldOut:
+    """Held-out speech as one of several processes sees it; it notes what it gives to the others."""
+    model = speech_model()
+    device = SimpleNamespace(device="cpu", autocast=contextlib.nullcontext)
+    parallel: Any = SimpleNamespace(
+        model=model, data_world=world, data_rank=rank, accelerator=device, given=[]
+    )
+    parallel.reduce = lambda sums: parallel.given.append(sums) or sums
+    options = BatchPlan(size, 200 * size, 200, buckets=1, **plan)
+    return held_out.HeldOut([str(SHARD)], options, model, EMA(model, decay=0.5), parallel)
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_processes_share_the_batches_and_wait_for_each_other(world):
+    """Parts add up to the whole, and the model runs as often on each, however many there are."""
+    alone = measured(1)
+    del alone.batches[3:]
+    whole = alone.losses()
+    parts, runs = [], []
+    for rank in range(world):
+        held, calls = measured(1, world, rank), []
+        del held.batches[3:]
+        held.objective.register_forward_pre_hook(lambda *_, calls=calls: calls.append(1))
+        held.losses()
+        parts += held.parallel.given
+        runs.append(len(calls))
+    assert runs == [-(-3 // world)] * world
+    (want,) = alone.parallel.given
+    torch.testing.assert_close(torch.stack(parts).sum(0), want)
+    assert list(whole.values()) == pytest.approx((want[:, 0] / want[:, 1]).tolist())
+
+
+def test_a_loss_of_no_elements_is_nothing():
+    held = measured(4)
+    held.objective.forward = lambda batch: {"empty": (torch.tensor(0.0), torch.tensor(0))}
+    assert held.losses() == {"held_out_empty": 0.0}
+
+
+@pytest.mark.parametrize("most", [1, 130, 250, 60_000])
+def test_held_out_speech_is_read_once_and_no_longer_than_needed(monkeypatch, most):
+    """The first batches that have so many frames, or all clips once, also those of a small rest."""
+    monkeypatch.setattr(held_out, "MOST_FRAMES", most)
+    for size, carry in ((1, False), (3, True)):
+        batches = measured(size, carry=carry).batches
+        frames = [batch.mel.shape[0] * batch.mel.shape[1] for batch in batches]
+        assert sum(frames[:-1]) < most
+        assert sum(frames) >= most or sum(len(b.lens) for b in batches) == len(samples())
+
+
 def test_shards_that_are_trained_on_and_held_out_are_told(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     shards = write_shards(tmp_path, 3)
@@ -92,6 +144,8 @@ def test_shards_that_are_trained_on_and_held_out_are_told(tmp_path, monkeypatch,
     assert held_out.shared_shards(held, str(tmp_path / "*.tar")) == shards[1:]
     assert held_out.shared_shards(held, [shards[0]]) == []
     assert held_out.shared_shards([], shards) == held_out.shared_shards(held, samples()) == []
+    assert held_out.shared_shards(held, iter(shards)) == []  # of a stream nothing is taken
     run = trainer(tmp_path / "run", log=LogConfig(held_out=held))
     run.train(shards, 1, 2, max_duration=200)
-    assert f"{shards[1]} is in log.held_out and is trained on as well" in capsys.readouterr().out
+    said = f"{shards[1]} is in log.held_out and is trained on as well (2 are)"
+    assert said in capsys.readouterr().out

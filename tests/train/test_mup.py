@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from nanospeech.config import AudioConfig, DiTConfig
+from nanospeech.config import AudioConfig, DiTConfig, VocoderConfig
 from nanospeech.configs import find_recipe
 from nanospeech.errors import InputError
 from nanospeech.release.folder import resolve
@@ -79,6 +79,48 @@ def test_factors_follow_fan_in():
         assert factors[f"transformer.{name}"] == 1
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"text_upsampling": "aligned", "patch_size": 2}, {"qk_norm": True}]
+)
+def test_base_shapes_are_those_of_a_model_of_that_width(options):
+    """Also where it turns fewer heads; no random number is drawn, as a run's are its own."""
+    model = wide(256, rope_heads=8, **options)
+    for dim in (32, 64, 96):
+        narrow = wide(dim, rope_heads=1, **options)
+        state = torch.get_rng_state()
+        found = base_shapes(model, dim)
+        assert torch.equal(torch.get_rng_state(), state)
+        assert found == {name: p.shape for name, p in narrow.named_parameters()}
+    for dim in (16, 48):  # half a head, and one and a half
+        with pytest.raises(InputError, match=f"makes heads {dim / 32:g} from 8 at dim 256"):
+            base_shapes(model, dim)
+
+
+def test_a_model_whose_class_is_changed_to_be_sharded_has_the_same_base():
+    model, refused = wide(256), {"__new__": lambda *_: pytest.fail("made anew")}
+    wanted = base_shapes(model, 64)
+    model.transformer.__class__ = type("FSDPDiT", (DiT,), refused)  # as FSDP2 does
+    assert base_shapes(model, 64) == wanted
+
+
+@pytest.mark.parametrize("dim", [64, 128, 256])
+def test_outputs_of_fixed_length_start_smaller_by_the_root_of_their_fan_in(dim):
+    """A sum over k times as many inputs stays as large if they change together, not as noise."""
+    narrow, model = (wide(d, text_upsampling="aligned", patch_size=2) for d in (64, dim))
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    base = {name: p.shape for name, p in narrow.named_parameters()}
+    scale_outputs_(model, base)
+    outputs = {"proj_out", "aligner.to_mean", "aligner.speaker_mean", "aligner.to_duration.2"}
+    for name, p in model.named_parameters():
+        layer, _, kind = name.removeprefix("transformer.").rpartition(".")
+        factor = 1.0
+        if kind == "weight" and layer in outputs:
+            factor = (base[name][1] / p.shape[1]) ** 0.5
+            assert p.shape[0] == base[name][0]
+        assert torch.equal(p, before[name] * factor), name
+    assert outputs <= {n.removeprefix("transformer.").rpartition(".")[0] for n in base}
+
+
 def test_at_the_base_width_nothing_changes():
     model = wide(64, text_upsampling="aligned")
     shapes = base_shapes(model, 64)
@@ -109,8 +151,12 @@ def test_a_duration_model_has_a_base_too():
     model = tiny_duration()
     with pytest.raises(InputError, match="heads"):
         base_shapes(model, 32)
-    with pytest.raises(InputError, match="leave it out"):
-        base_shapes(torch.nn.Linear(2, 2), 32)
+    other, without = torch.nn.Module(), torch.nn.Module()
+    other.transformer, without.transformer = torch.nn.Module(), torch.nn.Linear(2, 2)
+    other.transformer.config = VocoderConfig()  # type: ignore[assignment]
+    for stranger in (torch.nn.Linear(2, 2), without, other):
+        with pytest.raises(InputError, match="leave it out"):
+            base_shapes(stranger, 32)
     assert base_shapes(model, 128)["to_pred.0.weight"] == (1, 128)
 
 

@@ -9,6 +9,7 @@ import torch
 
 from nanospeech.errors import InputError
 from nanospeech_torch.checkpoint_reader import read_tensors
+from nanospeech_torch.train.loop.optimizer_state import OptimizerState
 from tests.training import CPU, NanospeechTrainer, samples, speech_model
 
 
@@ -68,6 +69,98 @@ def test_counts_lists_and_group_values_go_on_as_if_never_stopped(tmp_path):
     assert all(torch.equal(one[n], two[n]) for n in one)
 
 
+class Shared(torch.optim.Optimizer):
+    """Keeps what all parameters share under names of its own, a dictionary and a list."""
+
+    def __init__(self, params):
+        super().__init__(params, {"lr": 1e-2, "scale": 1.0})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        params = [p for g in self.param_groups for p in g["params"] if p.grad is not None]
+        shared = self.state["shared"]
+        if not shared:
+            shared |= {"step": 0, "mean": torch.zeros(()), 3: "three"}
+            self.state["past"] = [0, [torch.zeros(())]]  # type: ignore[assignment]
+        shared["step"] += 1
+        shared["mean"].lerp_(torch.stack([p.grad.norm() for p in params]).mean(), 0.5)
+        self.state["past"][0] += 2
+        self.state["past"][1][0].add_(shared["mean"])
+        past = self.state["past"][0] + self.state["past"][1][0]
+        for group in self.param_groups:
+            group["scale"] *= 0.9
+            for p in group["params"]:
+                if p.grad is not None:
+                    p.sub_(p.grad * group["lr"] * group["scale"] / (shared["step"] + past))
+
+
+def two_groups(kind, **options):
+    """An optimizer of two groups, of different rates."""
+    return lambda params: kind(
+        [{"params": params[:2], "lr": 0.02}, {"params": params[2:]}], **options
+    )
+
+
+KINDS = {
+    "adamw": two_groups(torch.optim.AdamW, lr=1e-2),
+    "amsgrad": two_groups(torch.optim.Adam, lr=1e-2, amsgrad=True),
+    "momentum": two_groups(torch.optim.SGD, lr=1e-2, momentum=0.9),
+    "plain": two_groups(torch.optim.SGD, lr=1e-2),
+    "nadam": two_groups(torch.optim.NAdam, lr=1e-2),
+    "rprop": two_groups(torch.optim.Rprop, lr=1e-2),
+    "counting": two_groups(Counting),
+    "shared": Shared,
+}
+
+
+class Driven:
+    """A small network, one of whose weights never has a gradient, moved by seeded gradients."""
+
+    def __init__(self, kind: str):
+        torch.manual_seed(0)
+        self.model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2))
+        self.optimizer = KINDS[kind](list(self.model.parameters()))
+        self.memory = OptimizerState(2, self.optimizer, self.model)
+
+    def step(self, number: int) -> None:
+        g = torch.Generator().manual_seed(number)
+        for p in list(self.model.parameters())[:-1]:
+            p.grad = torch.randn(p.shape, generator=g)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+    def weights(self) -> torch.Tensor:
+        return torch.cat([p.detach().flatten() for p in self.model.parameters()])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_state_comes_back_to_the_last_bit(kind):
+    """Tensors by name and values as JSON are all that the next steps depend on."""
+    run, again = Driven(kind), Driven(kind)
+    for number in range(3):
+        run.step(number)
+    saved = json.loads(json.dumps(run.memory.values()))
+    tensors = {name: t.clone() for name, t in run.memory.tensors().items()}
+    assert all(name.startswith("optimizer.2.") and ".1.bias" not in name for name in tensors)
+
+    again.model.load_state_dict(run.model.state_dict())
+    rates = [group["lr"] for group in again.optimizer.param_groups]
+    again.memory.allocate(dict.fromkeys(tensors), saved)
+    assert torch.equal(again.weights(), run.weights())  # its step moved nothing
+    assert [group["lr"] for group in again.optimizer.param_groups] == rates
+    assert all(p.grad is None for p in again.model.parameters())
+    found = again.memory.tensors()
+    assert found.keys() == tensors.keys()
+    for name, tensor in found.items():
+        tensor.copy_(tensors[name])
+    assert again.memory.restore(saved) == []
+    assert json.loads(json.dumps(again.memory.values())) == saved
+    for number in range(3, 6):
+        run.step(number)
+        again.step(number)
+        assert torch.equal(again.weights(), run.weights())
+
+
 def test_groups_restore_counters_and_keep_configured_values(tmp_path):
     def other(params):
         optimizer = Counting(params)
@@ -105,7 +198,8 @@ class Keeping(torch.optim.SGD):
         super().step()
         for group in self.param_groups:
             for p in group["params"]:
-                self.state[p]["draws"] = torch.Generator()
+                if p.grad is not None:
+                    self.state[p]["draws"] = torch.Generator()
 
 
 class Hiding(torch.optim.SGD):

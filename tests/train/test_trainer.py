@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import math
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -13,7 +15,9 @@ from datasets import load_dataset
 from nanospeech.errors import CheckpointError, DataError, InputError
 from nanospeech.trainer_torch import NanospeechTrainer
 from nanospeech_torch.train.config import run_config
+from nanospeech_torch.train.data.segments import SegmentBatch
 from nanospeech_torch.train.data.speech import BatchPlan
+from nanospeech_torch.train.objectives.base import Objective
 from nanospeech_torch.train.optim.optimizers import OptimizerConfig, build_optimizers, lr_factor
 from tests.forked import Forked, finish, ranks
 from tests.no_sync import forbid_sync
@@ -278,6 +282,110 @@ def test_half_precision_scales_and_guards_every_optimizer(tmp_path):
         runs.append(run)
     for a, b in zip(*(r.core.parameters() for r in runs)):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=2e-4)
+
+
+class Phased(Objective):
+    """Two numbers, a phase each, that want to fall without end; the second phase is slower."""
+
+    loss = audio = tokenizer = None
+    slopes: ClassVar[dict[str, float]] = {"one": 1.0, "two": 4.0}
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = (torch.nn.Parameter(torch.zeros(())) for _ in range(2))
+        self.began: list[tuple[int, float]] = []
+
+    def phases(self) -> dict[str, list[torch.nn.Parameter]]:
+        return {"one": [self.one], "two": [self.two]}
+
+    def active_phases(self) -> tuple[str, ...]:
+        return ("one", "two") if self.began[-1][0] else ("one",)
+
+    def rate(self, phase: str) -> float:
+        return 0.5 if phase == "two" else 1.0
+
+    def weights(self) -> dict[str, float]:
+        return {"one": 1.0, "two": 1.0}
+
+    def begin_step(self, step: int, total: float) -> None:
+        self.began.append((step, total))
+
+    def forward(self, batch: Any, phase: str) -> Any:
+        total = self.slopes[phase] * getattr(self, phase) * len(batch.mel)
+        return {phase: (total, torch.tensor(len(batch.mel)))}
+
+
+def phased(folder: Path, **settings) -> NanospeechTrainer:
+    """A run of both phases by plain gradient descent; the optimizers are in another order."""
+    model, peaks = Phased(), {"two": 0.2, "one": 0.1}
+    optimizers = [torch.optim.SGD([getattr(model, name)], lr=lr) for name, lr in peaks.items()]
+    options = {"log_every": 99, "buckets": 1, "schedule": "constant", **settings}
+    return NanospeechTrainer(model, optimizers, 3, {"cpu": True}, folder, **options)
+
+
+FIVE = SegmentBatch(torch.zeros(5, 9), torch.zeros(5, 1, 1))
+
+
+def test_each_phase_takes_its_own_steps_of_its_own_optimizers(tmp_path):
+    """A phase that has not joined stays; rates are peak x schedule x phase; norms are apart."""
+    run = phased(tmp_path, max_grad_norm=2.0)
+    model, log, want = run.core, run.new_log(8), [0.0, 0.0]
+    for step in range(6):
+        norm = run.learn([FIVE], step, 8.0, log)
+        factor = min(1, (step + 1) / 4)
+        want[0] -= 0.1 * factor  # its norm, 1, is below the limit
+        want[1] -= 0.2 * factor * 0.5 * 2.0 * (step > 0)
+        assert float(norm) == pytest.approx(1.0)
+        assert [model.one.item(), model.two.item()] == pytest.approx(want, rel=1e-5)
+    assert model.began == [(step, 8.0) for step in range(6)]
+    stranger = torch.optim.SGD([torch.nn.Parameter(torch.zeros(2))], lr=1.0)
+    with pytest.raises(InputError, match="parameters that no phase"):
+        run.find_phase(stranger)
+
+
+@pytest.mark.parametrize("accumulate", [1, 2, 3])
+def test_processes_exchange_gradients_with_the_last_micro_batch_alone(tmp_path, accumulate):
+    """Of each phase. Sooner costs time; later, each would learn from its own part."""
+    run, waits = phased(tmp_path, accumulate=accumulate), []
+    plain = run.parallel.no_sync
+    run.parallel.no_sync = lambda waiting: waits.append(waiting) or plain(waiting)
+    for step in range(2):
+        run.learn([FIVE] * accumulate, step, 30, run.new_log(30))
+        phases = step + 1
+        assert waits == [True] * (accumulate - 1) * phases + [False] * phases
+        waits.clear()
+
+
+def test_a_run_ends_after_as_many_bad_steps_in_a_row_as_it_may_have(tmp_path):
+    """Of the phase that is bad alone; a good step in between begins the count anew."""
+    run = phased(tmp_path, max_bad_steps=3)
+    log, two = run.new_log(30), run.core.two.item()
+    for step, bad in enumerate((0, 1, 1, 0, 1, 1, 1)):
+        assert run.guards["two"].report()["streak"] < 3
+        run.core.weights = lambda bad=bad: {"one": 1.0, "two": math.nan if bad else 1.0}
+        run.learn([FIVE], step, 30, log)
+        assert (run.core.two.item() == two) == (bad or step == 0)  # it joins in the second
+        two = run.core.two.item()
+    with pytest.raises(DataError, match="3 steps in a row"):
+        run.guards["two"].report()
+    assert run.guards["one"].report() == {"skipped": 0, "spikes": 0, "streak": 0}
+
+
+def test_a_scale_under_which_a_gradient_overflows_is_halved_until_none_does(tmp_path):
+    """Gradients of 1 and 4 under fp16's scaler: a phase moves as soon as its own is a number."""
+    run, most = phased(tmp_path, max_grad_norm=0.0), torch.finfo(torch.float32).max
+    run.core.weights = lambda: {"one": 1e6, "two": 1e6}
+    scale = 2.0**112
+    run.accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+    log = run.new_log(30)
+    for step in range(12):
+        before = run.core.one.item(), run.core.two.item()
+        run.learn([FIVE], step, 30, log)
+        moved = run.core.one.item() != before[0], run.core.two.item() != before[1]
+        assert moved == (1e6 * scale < most, step > 0 and 4e6 * scale < most)
+        scale /= 1 if moved[0] and (moved[1] or not step) else 2
+        assert run.accelerator.scaler.get_scale() == scale
+    assert moved == (True, True) and scale < 2.0**107
 
 
 def test_settings_that_make_no_sense_are_refused(tmp_path):

@@ -242,6 +242,20 @@ def test_two_halves_add_up_to_the_whole():
         assert added == pytest.approx(total.item(), rel=1e-5)
 
 
+@pytest.mark.parametrize("judged", [1, 3, 100])
+def test_losses_are_means_over_all_segments_or_over_those_that_are_judged(judged):
+    objective, batch = gan(discriminator_segments=judged), next(iter(loader())).batch
+    objective.begin_step(TOTAL - 1, TOTAL)
+    few = min(judged, rows := len(batch.mel))
+    wanted = {"mel": rows, "magnitude": rows, "convergence": rows}
+    wanted |= {"adversarial": few, "matching": few, "discriminator": few}
+    found = {}
+    for phase in objective.active_phases():
+        found |= {name: float(count) for name, (_, count) in objective(batch, phase).items()}
+        assert {k: float(n) for k, n in objective.counts(batch, phase).items()} == wanted
+    assert found == wanted
+
+
 def test_a_resumed_run_equals_an_uninterrupted_one():
     torch.set_num_threads(1)
     steps, stop = 12, 7  # the discriminators join at 6
@@ -342,6 +356,24 @@ def test_a_mel_the_vocoder_cannot_have_is_refused():
     with pytest.raises(InputError, match="quarter"):
         sizes = {"n_fft": 1024, "hop_length": 128}
         VocoderGAN(Vocos(VocoderConfig(**sizes)), AudioConfig(**sizes))
+    sizes = {"n_fft": 600, "hop_length": 150}  # a quarter, and no window of the losses
+    with pytest.raises(InputError, match="cannot be trained; n_fft should be one of"):
+        VocoderGAN(Vocos(VocoderConfig(**sizes)), AudioConfig(**sizes))
+
+
+def test_settings_of_a_vocoders_losses_that_make_no_sense_are_refused():
+    for name, bad in (("frames", 15), ("input_mel_share", -0.1), ("discriminator_segments", 0)):
+        with pytest.raises(InputError, match=f"{name} is {bad}"):
+            VocoderLossConfig(**{name: bad})
+    for name, good in (
+        ("input_mel_share", 0),
+        ("input_mel_share", 1),
+        ("discriminator_segments", 1),
+    ):
+        assert getattr(VocoderLossConfig(**{name: good}), name) == good
+    # other rates are for vocoders that invert no mel
+    plain = Vocos(VocoderConfig(dim=16, intermediate_dim=32, num_layers=1))
+    assert VocoderGAN(plain, AudioConfig(sample_rate=16_000)).loss == VocoderLossConfig()
 
 
 @pytest.mark.parametrize("inverts", [{"mel_prior": True}, {"griffin_lim_iters": 2}])
