@@ -123,7 +123,7 @@ def test_replicas_say_where_they_listen_and_end_in_order_at_sigterm(tmp_path):
         told = []
         for line in process.stderr:
             told.append(line)
-            if line == "1 replicas speak at http://127.0.0.1:8732/\n":
+            if line == "1 replica speaks at http://127.0.0.1:8732/\n":
                 process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0, told[-5:]
 
