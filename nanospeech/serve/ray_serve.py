@@ -143,7 +143,8 @@ def run_replicas(where: tuple[Any, ...], settings: ServeSettings, path: Path) ->
             signal.signal(number, lambda *_: over.set())
         start(where, settings, replicas)
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        who = "1 replica speaks" if replicas.replicas == 1 else f"{replicas.replicas} replicas speak"
+        n = replicas.replicas
+        who = "1 replica speaks" if n == 1 else f"{n} replicas speak"
         say(f"{who} at http://{host}:{settings.port}/")
         over.wait()
     finally:

@@ -74,7 +74,7 @@ def test_voices_are_listed_with_their_facts(capsys):
     out = capsys.readouterr().out
     (row,) = re.findall(r"^robin .*$", out, re.M)
     cells = re.split(r"\s{2,}", row)
-    assert cells == ["robin", "male", "unknown", "human", "CC BY 4.0", "8.1 kHz *", "3.2 %"]
+    assert cells == ["robin", "male", "unknown", "human", "CC BY 4.0", "8.1 kHz *", "2.7 %"]
     assert "* narrow" in out and out.count("*") == 2 and "default: kathleen" in out
     (sample,) = re.findall(r"^samples: (.*)$", out, re.M)
     for name in list_voices(DEFAULT):
@@ -86,7 +86,7 @@ def test_a_voice_is_shown_with_its_sample_whatever_its_case(capsys):
         assert main(["voices", "show", name]) == 0
         shown = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines()[:9])
         assert shown["name"] == "robin" and shown["bandwidth"] == "8,050 Hz, narrow"
-        assert shown["WER"] == "3.18 %" and Path(shown["sample"]).is_file()
+        assert shown["WER"] == "2.74 %" and Path(shown["sample"]).is_file()
 
 
 def test_a_folder_without_voices_lists_those_that_it_is_lent(tiny_release, tmp_path, capsys):
