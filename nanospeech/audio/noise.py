@@ -25,6 +25,7 @@ SHORTEST = SAMPLE_RATE // 2  # samples in which there are pauses to go by
 HEARD = 0.1  # variance of the log mels heard around what speech and noise make
 OWN = 0.05  # variance that bands of speech have by themselves
 STEPS, STRIDE = 6, 0.7  # Gauss-Newton steps, and the share of each that is taken
+BLOCK = 256  # frames at once: each needs some matrices of M x M
 
 
 def most_likely(heard: np.ndarray, noise: np.ndarray, speech: SpeechMels) -> np.ndarray:
@@ -87,7 +88,8 @@ def without_noise(wave: np.ndarray) -> np.ndarray:
     speech, found = speech_mels(), spectra(wave, SIZE, HOP)
     heard = log_mels(found) - np.log(rms(wave) / speech.rms)
     noise = np.log(np.exp(2 * pauses(heard)).mean(0)) / 2 + np.log(OVER)
-    gain = most_likely(heard, noise, speech) - heard
+    blocks = (heard[i : i + BLOCK] for i in range(0, len(heard), BLOCK))
+    gain = np.concatenate([most_likely(block, noise, speech) - block for block in blocks])
     bins = np.linspace(0, SAMPLE_RATE / 2, SIZE // 2 + 1)
     centres = band_edges(SAMPLE_RATE, len(noise))[1:-1]
     for frame, logs in zip(found, gain):
