@@ -56,6 +56,7 @@ TRAINERS: dict[str, type[Trainer]] = {
     "duration": DurationTrainer,
     "vocoder": VocoderTrainer,
 }
+READING = ("text_embed.", "aligner.")  # parts of a student that are its teacher's
 
 
 def build_tokenizer(data: DataConfig, tags: Sequence[str] = ()) -> Tokenizer:
@@ -146,6 +147,8 @@ def load_voices(release: Release, base: DiT) -> dict[str, DiT]:
 def build_student(config: RunConfig) -> Distilled:
     """A student that begins as config.initial's or as its teacher, but with guidance and step.
 
+    It reads texts as its teacher, also where config.initial is a student of another one.
+
     Raises:
         InputError: see find_teacher and earlier_student; or the run splits its model, or computes
             blocks again whose weights would then be without their voice's.
@@ -158,7 +161,9 @@ def build_student(config: RunConfig) -> Distilled:
     student = DiT(replace(network.config, max_strength=c.max_strength))
     student.load_state_dict({**student.state_dict(), **network.state_dict()})
     if config.initial:
-        student.load_state_dict(earlier_student(config.initial, student.config))
+        earlier = earlier_student(config.initial, student.config)
+        learnt = {n: t for n, t in earlier.items() if not n.startswith(READING)}
+        student.load_state_dict({**student.state_dict(), **learnt})
     tokenizer, seed = teacher.tokenizer, config.train.seed
     voices = load_voices(release, network) if c.voice == ALL else None
     if config.speed.interval and any(own is not network for own in (voices or {}).values()):

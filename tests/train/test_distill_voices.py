@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import save_file
 
 from convert import convert
 from nanospeech.errors import InputError
@@ -103,6 +104,11 @@ def begun(values: dict) -> Distilled:
     return build_objective(run_config(values), None).eval()
 
 
+def is_reading(name: str) -> bool:
+    """Whether a tensor is of what reads texts, of a published name."""
+    return name.startswith(("transformer.text_embed.", "transformer.aligner."))
+
+
 def load_named(folder: Path) -> dict[str, np.ndarray]:
     return {n.removeprefix("transformer."): t for n, t in read_tensors(folder / MODEL).items()}
 
@@ -153,6 +159,16 @@ def test_a_model_speaks_its_own_lessons_and_a_student_of_all_voices_comes_of_the
         student = begun({**fewer, "initial": str(there)})
         for name, tensor in student.transformer.state_dict().items():
             np.testing.assert_array_equal(tensor.numpy(), base[f"transformer.{name}"], name)
+    # of another teacher it takes what reads texts, which does not learn
+    another = tmp_path / "another"
+    shutil.copytree(teacher, another)
+    reading = {n: 2 * t for n, t in read_tensors(another / MODEL).items() if is_reading(n)}
+    save_file({**read_tensors(another / MODEL), **reading}, another / MODEL)
+    student = begun({**fewer, "initial": str(folder), "teacher": str(another)})
+    for name, tensor in student.transformer.state_dict().items():
+        name = f"transformer.{name}"
+        np.testing.assert_array_equal(tensor.numpy(), reading.get(name, base[name]), name)
+    assert len(reading) > 10
     with pytest.raises(InputError, match="has no student and is none"):
         begun({**fewer, "initial": str(teacher)})
     fewer["distill"]["max_strength"] = 2.0
