@@ -59,6 +59,10 @@ def log_mel(wave: np.ndarray, audio: AudioConfig = AudioConfig()) -> np.ndarray:
     n_fft, hop = audio.n_fft, audio.hop_length
     padded = np.pad(np.asarray(wave, np.float32), n_fft // 2, mode="reflect")
     frames = np.lib.stride_tricks.sliding_window_view(padded, n_fft)[::hop]
-    magnitude = np.abs(np.fft.rfft(frames * window(n_fft), axis=-1)).astype(np.float32)
-    mel = magnitude @ filterbank(audio.sample_rate, n_fft, audio.n_mels)
+    return log_bands(np.abs(np.fft.rfft(frames * window(n_fft), axis=-1)).astype(np.float32), audio)
+
+
+def log_bands(magnitude: np.ndarray, audio: AudioConfig = AudioConfig()) -> np.ndarray:
+    """Natural log of the clamped mel bands of magnitudes (N, n_fft/2+1): (N, M)."""
+    mel = magnitude @ filterbank(audio.sample_rate, audio.n_fft, audio.n_mels)
     return np.log(np.maximum(mel, CLAMP))

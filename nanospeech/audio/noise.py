@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from nanospeech.audio.mel import CLAMP, band_edges, filterbank
+from nanospeech.audio.mel import CLAMP, band_edges, log_bands
 from nanospeech.audio.narrow import SpeechMels, speech_mels
 from nanospeech.audio.recording import depth, overlapped, spectra
 from nanospeech.audio.wave import SAMPLE_RATE, rms
 
-SIZE, HOP = 1024, 256  # of the spectra
+SIZE, HOP = 1024, 256  # of the spectra, those of AudioConfig
 PAUSES = 12  # percent of the frames, the quietest, whose power is the noise's
 OVER = 1.2  # times the noise's magnitude, as its loudest moments are heard too
 # Such noise is so many dB below speech, and its frames differ by less than so many nats (0.3 are
@@ -52,12 +52,6 @@ def most_likely(heard: np.ndarray, noise: np.ndarray, speech: SpeechMels) -> np.
     return np.minimum(x, y)
 
 
-def log_mels(found: np.ndarray) -> np.ndarray:
-    """Log mels of spectra of SIZE: (N, M)."""
-    bank = filterbank(SAMPLE_RATE, SIZE, len(speech_mels().mean))
-    return np.log(np.maximum(np.abs(found) @ bank, CLAMP))
-
-
 def pauses(mel: np.ndarray) -> np.ndarray:
     """The quietest frames of padded log mels, (P, M)."""
     inside = mel[SIZE // HOP : -2 * SIZE // HOP]
@@ -73,7 +67,7 @@ def is_noisy(wave: np.ndarray) -> bool:
     """
     if len(wave) < SHORTEST or not LOUD[0] <= depth(wave, SAMPLE_RATE) < LOUD[1]:
         return False
-    return bool(pauses(log_mels(spectra(wave, SIZE, HOP))).std(0).mean() < STEADY)
+    return bool(pauses(log_bands(np.abs(spectra(wave, SIZE, HOP)))).std(0).mean() < STEADY)
 
 
 def without_noise(wave: np.ndarray) -> np.ndarray:
@@ -86,7 +80,7 @@ def without_noise(wave: np.ndarray) -> np.ndarray:
         float32 (n,).
     """
     speech, found = speech_mels(), spectra(wave, SIZE, HOP)
-    heard = log_mels(found) - np.log(rms(wave) / speech.rms)
+    heard = log_bands(np.abs(found)) - np.log(rms(wave) / speech.rms)
     noise = np.log(np.exp(2 * pauses(heard)).mean(0)) / 2 + np.log(OVER)
     blocks = (heard[i : i + BLOCK] for i in range(0, len(heard), BLOCK))
     gain = np.concatenate([most_likely(block, noise, speech) - block for block in blocks])

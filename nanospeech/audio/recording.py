@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from nanospeech.audio.mel import window
+
 CLIPPED = 0.999  # a magnitude from which samples count as clipped
 RUN = 3  # such samples in a row: a single one may be a peak that just fits
 CLIPPING = 1e-4  # share of clipped samples that is heard
@@ -22,12 +24,12 @@ def spectra(wave: np.ndarray, size: int, hop: int) -> np.ndarray:
     """Windowed spectra of a wave, padded so that every sample is in as many: complex (N, F)."""
     padded = np.pad(np.asarray(wave, np.float32), (size, 2 * size))
     frames = np.lib.stride_tricks.sliding_window_view(padded, size)[::hop]
-    return np.fft.rfft(frames * np.hanning(size + 1)[:-1].astype(np.float32), axis=-1)
+    return np.fft.rfft(frames * window(size), axis=-1)
 
 
 def overlapped(found: np.ndarray, size: int, hop: int, samples: int) -> np.ndarray:
     """The wave of `spectra`, for a hop of a quarter of the size: float32 (samples,)."""
-    frames = np.fft.irfft(found, size) * np.hanning(size + 1)[:-1].astype(np.float32)
+    frames = np.fft.irfft(found, size) * window(size)
     out = np.zeros(samples + 3 * size)
     for index, frame in enumerate(frames):
         out[index * hop : index * hop + size] += frame
