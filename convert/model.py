@@ -14,7 +14,7 @@ from torch import Tensor
 from nanospeech.architectures import EchoConfig, StudentConfig
 from nanospeech.config import AudioConfig, DiTConfig, DurationConfig, ModelConfig, from_dict
 from nanospeech.errors import CheckpointError, InputError
-from nanospeech.release.folder import DURATION, PIECES
+from nanospeech.release.folder import DURATION, PIECES, READING
 from nanospeech.release.shapes import dit_config_from_shapes, duration_config_from_shapes
 from nanospeech.release.tensors import check_tensors
 from nanospeech.text.pieces import PieceTokenizer
@@ -175,7 +175,6 @@ def completed(read: Model, folder: str | Path, chosen: Container[str] = ()) -> M
 
 
 ROUNDED = 0.05  # how far apart weights are at most that were rounded to 4 bits or more, relative
-READING = ("transformer.text_embed.", "transformer.aligner.")  # a student has its teacher's
 
 
 def add_student(

@@ -27,6 +27,7 @@ from .tensors import read_tensors, tensor_shapes
 
 CONFIG, MODEL, VOCAB = "config.json", "model.safetensors", "vocab.txt"
 STUDENT = "student.safetensors"  # see architectures.StudentConfig
+READING = "transformer.text_embed.", "transformer.aligner."  # a student has its teacher's
 IMITATOR = "imitator"  # folder of a model that speaks after recordings
 DURATION, VOCODER = "duration.safetensors", "vocoder.safetensors"
 CODEC, TEXT_ENCODER = "codec.safetensors", "text_encoder"  # of models of latents; the last a folder

@@ -14,7 +14,7 @@ from nanospeech.architectures import CodecConfig
 from nanospeech.cli import counted
 from nanospeech.config import AudioConfig, DiTConfig
 from nanospeech.errors import CheckpointError, InputError
-from nanospeech.release.folder import MODEL, VOCODER, Release, open_release
+from nanospeech.release.folder import MODEL, READING, VOCODER, Release, open_release
 from nanospeech.release.text_encoder import read_text_encoder
 from nanospeech.release.voices import find_voice, model_voices
 from nanospeech.text.languages import base_code
@@ -56,7 +56,6 @@ TRAINERS: dict[str, type[Trainer]] = {
     "duration": DurationTrainer,
     "vocoder": VocoderTrainer,
 }
-READING = ("text_embed.", "aligner.")  # parts of a student that are its teacher's
 
 
 def build_tokenizer(data: DataConfig, tags: Sequence[str] = ()) -> Tokenizer:
@@ -161,8 +160,7 @@ def build_student(config: RunConfig) -> Distilled:
     student = DiT(replace(network.config, max_strength=c.max_strength))
     student.load_state_dict({**student.state_dict(), **network.state_dict()})
     if config.initial:
-        earlier = earlier_student(config.initial, student.config)
-        learnt = {n: t for n, t in earlier.items() if not n.startswith(READING)}
+        learnt = earlier_student(config.initial, student.config)
         student.load_state_dict({**student.state_dict(), **learnt})
     tokenizer, seed = teacher.tokenizer, config.train.seed
     voices = load_voices(release, network) if c.voice == ALL else None
@@ -176,7 +174,7 @@ def build_student(config: RunConfig) -> Distilled:
 
 
 def earlier_student(folder: str, wanted: DiTConfig) -> dict[str, Tensor]:
-    """The weights of a folder's student, or of one that is a student itself, to go on from.
+    """What a folder's student learnt, or one that is a student itself, to go on from.
 
     Raises:
         InputError: it has none, or one of other sizes.
@@ -188,8 +186,8 @@ def earlier_student(folder: str, wanted: DiTConfig) -> dict[str, Tensor]:
         raise InputError(f"initial is {folder}, which has no student and is none")
     if (got := release.config.dit) != wanted:
         raise InputError(f"{folder} has another student: {got}; the run makes {wanted}")
-    tensors = float_weights(release, MODEL)
-    return {name.removeprefix("transformer."): t for name, t in tensors.items()}
+    learnt = {n: t for n, t in float_weights(release, MODEL).items() if not n.startswith(READING)}
+    return {name.removeprefix("transformer."): t for name, t in learnt.items()}
 
 
 def build_echo(config: RunConfig, tokenizer: Tokenizer) -> Echo:
