@@ -12,7 +12,7 @@ import numpy as np
 
 from nanospeech.audio.mel import CLAMP, band_edges, log_bands
 from nanospeech.audio.narrow import SpeechMels, speech_mels
-from nanospeech.audio.recording import depth, overlapped, spectra
+from nanospeech.audio.recording import overlapped, spectra
 from nanospeech.audio.wave import SAMPLE_RATE, rms
 
 SIZE, HOP = 1024, 256  # of the spectra, those of AudioConfig
@@ -59,28 +59,24 @@ def pauses(mel: np.ndarray) -> np.ndarray:
     return inside[power <= np.percentile(power, PAUSES)]
 
 
-def is_noisy(wave: np.ndarray) -> bool:
-    """Whether a recording has a loud, steady noise, which without_noise can tell from speech.
+def without_noise(wave: np.ndarray, depth: float) -> np.ndarray | None:
+    """A recording without the loud, steady noise of its pauses.
 
     Args:
         wave: float32 (n,) at SAMPLE_RATE.
-    """
-    if len(wave) < SHORTEST or not LOUD[0] <= depth(wave, SAMPLE_RATE) < LOUD[1]:
-        return False
-    return bool(pauses(log_bands(np.abs(spectra(wave, SIZE, HOP)))).std(0).mean() < STEADY)
-
-
-def without_noise(wave: np.ndarray) -> np.ndarray:
-    """A recording without the noise of its pauses.
-
-    Args:
-        wave: float32 (n,) at SAMPLE_RATE, of which is_noisy is true.
+        depth: in dB, as recording.depth has it.
 
     Returns:
-        float32 (n,).
+        float32 (n,); None where there is no such noise that could be told from speech.
     """
-    speech, found = speech_mels(), spectra(wave, SIZE, HOP)
-    heard = log_bands(np.abs(found)) - np.log(rms(wave) / speech.rms)
+    if len(wave) < SHORTEST or not LOUD[0] <= depth < LOUD[1]:
+        return None
+    found = spectra(wave, SIZE, HOP)
+    heard = log_bands(np.abs(found))
+    if not pauses(heard).std(0).mean() < STEADY:
+        return None
+    speech = speech_mels()
+    heard = heard - np.log(rms(wave) / speech.rms)
     noise = np.log(np.exp(2 * pauses(heard)).mean(0)) / 2 + np.log(OVER)
     blocks = (heard[i : i + BLOCK] for i in range(0, len(heard), BLOCK))
     gain = np.concatenate([most_likely(block, noise, speech) - block for block in blocks])

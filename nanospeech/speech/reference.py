@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from nanospeech.audio import wave as audio
-from nanospeech.audio.noise import is_noisy, without_noise
+from nanospeech.audio.noise import without_noise
 from nanospeech.audio.recording import CLIPPING, bandwidth, clipping, denoised, depth
 from nanospeech.errors import InputError
 from nanospeech.release.voice_facts import NARROW
@@ -158,8 +158,9 @@ def finished(wave: np.ndarray, notes: list[str]) -> np.ndarray:
     """A recording without hiss, at the usual level, its ends trimmed; notes what was done."""
     before = depth(wave)
     if before < HISS:
-        loud = is_noisy(wave)
-        cleaner = without_noise(wave) if loud else denoised(wave, audio.SAMPLE_RATE)
+        cleaner = without_noise(wave, before)
+        if cleaner is None:
+            cleaner = denoised(wave, audio.SAMPLE_RATE)
         if (gained := depth(cleaner) - before) >= 1:
             wave = cleaner
             notes.append(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +13,8 @@ import nanospeech
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
 from nanospeech.audio.narrow import SpeechMels
-from nanospeech.audio.noise import HEARD, OWN, is_noisy, most_likely, without_noise
-from nanospeech.audio.recording import denoised, depth
+from nanospeech.audio.noise import HEARD, OWN, most_likely, without_noise
+from nanospeech.audio.recording import denoised, depth, spectra
 from nanospeech.speech.reference import finished
 
 VOICES = Path(nanospeech.__file__).parent / "default/voices"
@@ -36,7 +38,8 @@ def noisy(wave: np.ndarray, below: float, power: float) -> np.ndarray:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recording_without_noise_is_not_noisy(name):
-    assert not is_noisy(recording(name))
+    wave = recording(name)
+    assert without_noise(wave, depth(wave)) is None
 
 
 @pytest.mark.parametrize("power", [0, 0.5, 1])
@@ -44,8 +47,9 @@ def test_a_recording_without_noise_is_not_noisy(name):
 def test_a_steady_noise_is_found_and_taken_out(name, power):
     wave = recording(name)
     poor = noisy(wave, 15, power)
-    assert is_noisy(poor)
-    clean, *mels = map(log_mel, (wave, denoised(poor, 24_000), without_noise(poor)))
+    wanted = without_noise(poor, depth(poor))
+    assert wanted is not None
+    clean, *mels = map(log_mel, (wave, denoised(poor, 24_000), wanted))
     loud = clean.max(1) > clean.max() - 6  # frames of speech
     before, after = (np.abs(m - clean)[loud].mean() for m in mels)
     assert after < 1.15 * before
@@ -63,14 +67,15 @@ def test_what_has_no_speech_in_it_is_not_noisy(how):
         "short": noisy(recording("michael"), 15, 0.5)[24_000:32_000],
     }
     wave = waves[how].astype(np.float32)
-    assert not is_noisy(wave)
+    assert without_noise(wave, depth(wave)) is None
 
 
 def test_users_recordings_are_cleaned_by_it():
     poor = noisy(recording("michael"), 15, 0.5)
     notes: list[str] = []
     wave = finished(poor, notes)
-    wanted = without_noise(poor)
+    wanted = without_noise(poor, depth(poor))
+    assert wanted is not None
     gain = audio.rms(wave) / audio.rms(audio.trim(wanted, keep_seconds=0.1))
     assert np.allclose(wave, gain * audio.trim(wanted, keep_seconds=0.1), atol=1e-5)
     (note,) = notes
@@ -79,6 +84,21 @@ def test_users_recordings_are_cleaned_by_it():
         note
         == f"its hiss was {before:.0f} dB below speech, and was lowered by {after - before:.0f} dB"
     )
+
+
+def test_a_noisy_recording_is_measured_once():
+    poor, calls = noisy(recording("michael"), 15, 0.5), Counter()
+
+    def count(frame, event, _):
+        if event == "call" and frame.f_code in (depth.__code__, spectra.__code__):
+            calls[frame.f_code.co_name] += 1
+
+    sys.setprofile(count)
+    try:
+        finished(poor, [])
+    finally:
+        sys.setprofile(None)
+    assert calls == {"spectra": 1, "depth": 2}  # its depth, and that of what came of it
 
 
 def linear(rng: np.random.Generator, bands: int) -> SpeechMels:
