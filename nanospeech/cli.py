@@ -6,14 +6,17 @@ theirs.
 
 from __future__ import annotations
 
+import _thread
 import argparse
+import contextlib
 import dataclasses
 import functools
 import io
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from nanospeech.errors import InputError, NanospeechError
@@ -117,7 +120,8 @@ def command(
     @functools.wraps(main)
     def guarded(argv: Sequence[str] | None = None) -> int:
         try:
-            return finished(main, argv)
+            with no_interrupt_lost():
+                return finished(main, argv)
         except BrokenPipeError:
             # what is left in Python's buffer must not be written when it ends
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -130,6 +134,37 @@ def command(
             return 130
 
     return guarded
+
+
+@contextlib.contextmanager
+def no_interrupt_lost() -> Iterator[None]:
+    """Raises a Ctrl-C again that Python ignores, as it comes in a callback or in a __del__.
+
+    soundfile has both: it writes to memory by callbacks of cffi's. Such a Ctrl-C was told as an
+    ignored exception, and the command went on.
+    """
+    before = sys.unraisablehook
+    timers: list[threading.Timer] = []
+
+    def again(ignored: Any) -> None:
+        if not issubclass(ignored.exc_type, KeyboardInterrupt):
+            return before(ignored)
+        # in a moment: here it would be ignored once more
+        timers.append(timer := threading.Timer(0.01, _thread.interrupt_main))
+        timer.daemon = True
+        timer.start()
+
+    sys.unraisablehook = again
+    try:
+        yield
+    except Exception as e:
+        if timers:  # it comes of that: soundfile finds that too few bytes were written
+            raise KeyboardInterrupt from e
+        raise
+    finally:
+        sys.unraisablehook = before
+        for timer in timers:
+            timer.cancel()
 
 
 def finished(main: Main, argv: Sequence[str] | None) -> int:

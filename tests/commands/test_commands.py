@@ -8,11 +8,15 @@ import io
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 
 from nanospeech import cli, commands, plugins
 from nanospeech.commands import completion
@@ -202,6 +206,32 @@ def test_an_interrupt_of_its_imports_is_one_line(monkeypatch, capsys):
 
     monkeypatch.setattr(commands, "find", find)
     assert commands.main(["voices"]) == 130 and capsys.readouterr().err == "interrupted\n"
+
+
+@pytest.mark.parametrize("where", ["callback", "del"])
+def test_an_interrupt_that_python_ignores_ends_the_command_all_the_same(where, capfd):
+    class Late(io.BytesIO):
+        def write(self, data):  # by a callback of libsndfile's
+            signal.raise_signal(signal.SIGINT)
+            return super().write(data)
+
+        def __del__(self):
+            if where == "del":
+                signal.raise_signal(signal.SIGINT)
+
+    def work(argv=None):
+        if where == "callback":
+            soundfile.write(Late(), np.zeros(2400), 24_000, format="WAV")
+        else:
+            Late()
+        for _ in range(500):
+            time.sleep(0.01)
+        return 0
+
+    ignoring = sys.unraisablehook
+    assert cli.command(work)([]) == 130
+    assert capfd.readouterr().err == "interrupted\n"
+    assert sys.unraisablehook is ignoring
 
 
 def test_no_console_is_no_error(monkeypatch):
