@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,31 @@ def merged_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(part, ignore_errors=True)
         if new and not any(path.iterdir()):
             path.rmdir()
+
+
+def replace_all(new: Mapping[Path, Path], old: Iterable[Path]) -> None:
+    """Gives files their names, and removes those of an older set whose names are not among these.
+
+    Args:
+        new: names by where the files are.
+        old: the older set.
+
+    Raises:
+        KeyboardInterrupt: of a Ctrl-C meanwhile, when all is done: two sets would be mixed.
+    """
+
+    def rename() -> None:
+        for part, path in new.items():
+            if part.exists():
+                os.replace(part, path)
+        for path in set(old) - set(new.values()):
+            path.unlink(missing_ok=True)
+
+    try:
+        rename()
+    except KeyboardInterrupt:
+        rename()
+        raise
 
 
 def drop_cut_line(path: Path, columns: Sequence[str]) -> None:

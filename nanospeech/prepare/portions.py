@@ -29,6 +29,7 @@ from tqdm import tqdm
 
 from nanospeech.corpus.layouts import Sample, Source
 from nanospeech.errors import DataError, NanospeechError
+from nanospeech.files import replace_all
 
 Row = dict[str, Any]
 Known = Mapping[str, Mapping[int, str]]  # transcripts by key and CRC-32, as Heard has them
@@ -197,17 +198,27 @@ def to_sample(row: list[Any]) -> Sample:
     return Sample(name, tuple(parts), Source(Path(path), offset, size), text, speaker, extra, key)
 
 
-def link(files: Iterable[Path], folder: Path, prefix: str) -> list[Path]:
-    """Gives shards another name, PREFIX-000000.tar, …, in a folder, and leaves the old ones."""
-    links = []
-    for number, file in enumerate(files):
-        path = folder / f"{prefix}-{number:06d}.tar"
-        try:
-            os.link(file, path)
-        except OSError:  # a file system without hard links
-            shutil.copyfile(file, path)
-        links.append(path)
-    return links
+def link(files: Iterable[Path], folder: Path, prefix: str, old: Iterable[Path] = ()) -> list[Path]:
+    """Gives shards another name as well, PREFIX-000000.tar, …, in a folder.
+
+    Args:
+        old: shards of that prefix, which go when all of the new ones are there.
+    """
+    links: dict[Path, Path] = {}
+    try:
+        for number, file in enumerate(files):
+            name = f"{prefix}-{number:06d}"
+            part = folder / f".{name}.part"
+            links[part] = folder / f"{name}.tar"
+            try:
+                os.link(file, part)
+            except OSError:  # a file system without hard links
+                shutil.copyfile(file, part)
+        replace_all(links, old)
+    finally:
+        for part in links:
+            part.unlink(missing_ok=True)
+    return list(links.values())
 
 
 def members_of(path: Path) -> Iterator[tuple[str, dict[str, bytes]]]:

@@ -57,11 +57,14 @@ from nanospeech.corpus.layouts import LAYOUTS, Sample, Skip
 from nanospeech.corpus.mp3 import BadAudio, decode, in_parallel
 from nanospeech.corpus.skips import find_some, list_skips, nothing_usable, tell
 from nanospeech.errors import InputError
+from nanospeech.files import replace_all
 from nanospeech.locks import alone
 from nanospeech.text.languages import base_code
 
 from .portions import Known, Portions, Row, Runner, link
 from .ray_data import on_ray
+
+OVERWRITE = "replace the shards in --out, when the new ones are whole"
 
 
 @dataclass(frozen=True)
@@ -131,11 +134,20 @@ def add_files(tar: tarfile.TarFile, key: str, files: dict[str, bytes]) -> None:
 
 
 class ShardWriter:
-    """Writes PREFIX-000000.tar, PREFIX-000001.tar, … each under another name until it is whole."""
+    """Writes PREFIX-000000.tar, PREFIX-000001.tar, … each under another name until it is whole.
 
-    def __init__(self, folder: Path, prefix: str, size: int):
-        self.folder, self.prefix, self.size = folder, prefix, size
+    Args:
+        folder: where they will lie.
+        prefix: of their names.
+        size: samples of each.
+        old: shards of that prefix, which stay until all of the new ones are whole, and after an
+            error or Ctrl-C.
+    """
+
+    def __init__(self, folder: Path, prefix: str, size: int, old: Sequence[Path] = ()):
+        self.folder, self.prefix, self.size, self.old = folder, prefix, size, old
         self.paths: list[Path] = []
+        self.waiting: dict[Path, Path] = {}  # whole shards beside old ones, and their names
         self.tar: tarfile.TarFile | None = None
         self.count = 0
 
@@ -143,12 +155,17 @@ class ShardWriter:
         return self
 
     def __exit__(self, error: type | None, *_: Any) -> None:
-        if error is None:
-            self.finish()
-        elif self.tar is not None:
-            with contextlib.suppress(OSError):  # of the full disk that ended it
-                self.tar.close()
-            self.part.unlink(missing_ok=True)
+        try:
+            if error is None:
+                self.finish()
+                if self.waiting:  # else there is nothing new
+                    replace_all(self.waiting, self.old)
+        finally:
+            if self.tar is not None:
+                with contextlib.suppress(OSError):  # of the full disk that ended it
+                    self.tar.close()
+            for part in (*self.waiting, self.part):
+                part.unlink(missing_ok=True)
 
     @property
     def part(self) -> Path:
@@ -168,7 +185,10 @@ class ShardWriter:
             return
         self.tar.close()
         path = self.folder / f"{self.prefix}-{len(self.paths):06d}.tar"
-        os.replace(self.part, path)
+        if self.old:
+            self.waiting[self.part] = path
+        else:
+            os.replace(self.part, path)
         self.paths.append(path)
         self.tar, self.count = None, 0
 
@@ -265,13 +285,11 @@ def make_shards(
     packed = in_parallel(partial(pack, options=options), samples, min(jobs, len(samples)))
     counts = Counts(options.speaker)
     bar = tqdm(packed, "shards", len(samples), unit=" samples", disable=None)
-    with ShardWriter(out, options.prefix, options.size) as writer:
+    with ShardWriter(out, options.prefix, options.size, old) as writer:
         for sample, result in zip(samples, bar):
             if isinstance(result, Skip):
                 counts.skips.append(result)
                 continue
-            while old:  # all go, now that there is something new: the new set may be of fewer
-                old.pop().unlink()
             data, duration = result
             writer.add(sample.key, {"mp3": data, "json": describe(sample, duration, options)})
             counts.add(sample, duration)
@@ -307,9 +325,7 @@ def spread_shards(
             counts.add(sample, row["seconds"])
     if not counts.samples:
         raise nothing_usable(counts.skips, [out])
-    for path in old:
-        path.unlink()
-    shards = link(portions.files("train"), out, options.prefix)
+    shards = link(portions.files("train"), out, options.prefix, old)
     portions.remove()
     return counts.summary(len(shards)), counts.skips
 
@@ -328,7 +344,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)"
     )
     parser.add_argument("--ray", action="store_true", help="work on a Ray cluster, see above")
-    parser.add_argument("--overwrite", action="store_true", help="replace the shards in --out")
+    parser.add_argument("--overwrite", action="store_true", help=OVERWRITE)
     add_fields(parser, ShardOptions)
     return parser
 

@@ -18,6 +18,7 @@ last line is one JSON document.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import sys
@@ -42,7 +43,7 @@ from nanospeech.speech.reference import finished
 from nanospeech.speech.speaker import Speaker
 
 from .choose_prompts import by_speaker
-from .shards import ShardWriter, npy, old_shards, writing
+from .shards import OVERWRITE, ShardWriter, npy, old_shards, writing
 
 PACES = 0.85, 1.15  # speeds of clips
 SECONDS = 1.5, 12.0  # of the recordings that are imitated
@@ -139,9 +140,10 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     frames: Counter[str] = Counter()
     left_out: Counter[str] = Counter()
     bar = tqdm(total=args.clips, unit=" clips", disable=None)
-    with writing(args.out, "spoken"), ShardWriter(args.out, "spoken", 200) as writer:
-        for path in old_shards([], args.out, "spoken", args.overwrite):
-            path.unlink()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(writing(args.out, "spoken"))
+        old = old_shards([], args.out, "spoken", args.overwrite)
+        writer = stack.enter_context(ShardWriter(args.out, "spoken", 200, old))
         for turn in range(args.clips):
             name, text = names[turn % len(names)], texts[rng.integers(len(texts))]
             seed, pace = int(rng.integers(2**31)), float(rng.uniform(*PACES))
@@ -200,7 +202,7 @@ def build_parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--exclude", type=Path, nargs="*", default=[], help="files of sentences to leave out"
     )
-    p.add_argument("--overwrite", action="store_true", help="replace the shards in --out")
+    p.add_argument("--overwrite", action="store_true", help=OVERWRITE)
     p.add_argument("--backend", default="auto", help="as of nanospeech speak")
     p.add_argument("--seed", type=int, default=0, help="of lines, paces and noise (%(default)s)")
     return p

@@ -17,6 +17,7 @@ the recording, its JSON, and the mel as float16 in X.npy. The last line is one J
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -35,7 +36,7 @@ from nanospeech.corpus.skips import by_reason, find_some
 from nanospeech.engine.sampling import integrate, noise, time_grid
 from nanospeech.errors import InputError
 from nanospeech.load import load_engine
-from nanospeech.prepare.shards import ShardWriter, npy, old_shards, writing
+from nanospeech.prepare.shards import OVERWRITE, ShardWriter, npy, old_shards, writing
 from nanospeech.speech.speaker import Speaker
 from nanospeech.text.sentences import encode
 
@@ -189,9 +190,10 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     seconds, left = 0.0, 3600 * args.hours
     samples, skips = find_some(args.shards)
     bar = tqdm(samples, name, unit=" clips", disable=None)
-    with writing(args.out, name), ShardWriter(args.out, name, 500) as writer:
-        for path in old_shards(samples, args.out, name, args.overwrite):
-            path.unlink()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(writing(args.out, name))
+        old = old_shards(samples, args.out, name, args.overwrite)
+        writer = stack.enter_context(ShardWriter(args.out, name, 500, old))
         for number, sample in enumerate(bar):
             rng = np.random.default_rng((args.seed, number))
             made = made_again(sample, cast, (low, high), args.max_seconds, rng)
@@ -223,7 +225,7 @@ def build_parser() -> argparse.ArgumentParser:
         ),
     )
     p.add_argument("--out", type=Path, required=True, help="folder for the shards")
-    p.add_argument("--overwrite", action="store_true", help="replace the voice's shards in --out")
+    p.add_argument("--overwrite", action="store_true", help=OVERWRITE)
     p.add_argument("--hours", type=float, default=1e9, help="of speech at most (default: all)")
     p.add_argument(
         "--since",

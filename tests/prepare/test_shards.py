@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -353,14 +354,57 @@ def test_nothing_usable_is_an_error_and_replaces_nothing(tmp_path):
 
 def test_a_full_disk_is_left_no_fuller(tmp_path):
     samples, _ = find([SHARD])
+    with files_up_to(5000), pytest.raises(OSError):
+        prepare.make_shards(samples, tmp_path / "out")
+    assert not list((tmp_path / "out").iterdir())
+
+
+@contextlib.contextmanager
+def files_up_to(size):
+    """The system refuses to write files of more bytes, as on a full disk."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (5000, limits[1]))  # the system refuses to write
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
     try:
-        with pytest.raises(OSError):
-            prepare.make_shards(samples, tmp_path / "out")
+        yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert not list((tmp_path / "out").iterdir())
+
+
+@pytest.mark.parametrize("portions", [False, True])
+def test_a_set_is_replaced_when_the_new_one_is_whole(tmp_path, portions):
+    samples, _ = find([LIBRITTS, LJSPEECH])
+    options, out = prepare.ShardOptions(size=1), tmp_path / "out"
+    work = lambda function, numbers: map(function, numbers)  # noqa: E731
+    making = prepare.spread_shards if portions else prepare.make_shards
+    way = {"runner": work} if portions else {}
+    prepare.make_shards(samples, out, options)
+    before = {p.name: p.read_bytes() for p in out.iterdir()}
+    sizes = sorted(map(len, before.values()))
+    with files_up_to(sizes[-1] - 1), pytest.raises((OSError, DataError)):  # not all of them fit
+        making(samples, out, options, overwrite=True, **way)
+    shutil.rmtree(out / ".portions", ignore_errors=True)
+    assert {p.name: p.read_bytes() for p in out.iterdir()} == before
+    making(samples[:2], out, options, overwrite=True, **way)
+    assert {p.name for p in out.iterdir()} == {"shard-000000.tar", "shard-000001.tar"}
+    assert len(read_shards(out)) == 2 < len(before)
+
+
+def test_ctrl_c_leaves_the_old_set(tmp_path):
+    table, out = tmp_path / "all.csv", tmp_path / "out"
+    table.write_text("audio,text\n" + f"{WAV},hello there\n" * 2000)
+    prepare.make_shards(find([SHARD])[0], out, prepare.ShardOptions(size=1))
+    before = {p.name: p.read_bytes() for p in out.iterdir()}
+    argv = [sys.executable, "-m", "nanospeech", "prepare", "shards", str(table), "--out", str(out)]
+    argv += ["--overwrite", "--size", "2", "--jobs", "1"]
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(argv, env=env, stderr=subprocess.PIPE, text=True) as process:
+        while process.poll() is None and not (out / ".shard-000003.part").exists():
+            time.sleep(0.01)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        told = process.communicate(timeout=60)[1]
+    assert process.returncode == 130 and "interrupted" in told
+    assert {p.name: p.read_bytes() for p in out.iterdir()} == before
 
 
 def test_shards_of_a_longer_prefix_are_others(tmp_path):

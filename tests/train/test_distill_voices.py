@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import resource
 import shutil
+import signal
+import subprocess
+import sys
 import tarfile
+import time
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +21,7 @@ import pytest
 import torch
 from safetensors.numpy import save_file
 
+import nanospeech
 from convert import convert
 from nanospeech.errors import InputError
 from nanospeech.load import load_engine
@@ -190,6 +197,39 @@ def test_what_the_teacher_says_is_the_text_that_is_kept(teacher, tmp_path, capsy
     (out / "spoken-000007.tar").write_bytes(b"of another run")
     assert spoken.main([*command, "--overwrite"]) == 0
     assert [p.name for p in out.glob("*.tar")] == ["spoken-000000.tar"]
+
+
+@pytest.mark.parametrize("why", ["Ctrl-C", "a full disk"])
+def test_what_was_spoken_before_stays_until_the_new_set_is_whole(teacher, tmp_path, why):
+    out, texts = tmp_path / "made", tmp_path / "texts.txt"
+    texts.write_text("Hello there.\n", encoding="utf-8")
+    out.mkdir()
+    (out / "spoken-000000.tar").write_bytes(b"of another run")
+    (out / "spoken-000001.tar").write_bytes(b"of the same")
+    before = {p.name: p.read_bytes() for p in out.iterdir()}
+    argv = [sys.executable, "-m", "nanospeech", "prepare", "spoken", str(teacher), str(texts)]
+    argv += ["--out", str(out), "--clips", "5000", "--backend", "torch", "--overwrite"]
+    few = 300_000  # bytes, of some clips
+
+    def limit() -> None:
+        if why == "a full disk":
+            resource.setrlimit(resource.RLIMIT_FSIZE, (few, few))
+
+    with subprocess.Popen(
+        argv,
+        env=os.environ | {"PYTHONPATH": str(Path(nanospeech.__file__).parents[1])},
+        stderr=subprocess.PIPE,
+        preexec_fn=limit,
+    ) as process:
+        part = out / ".spoken-000000.part"
+        while why == "Ctrl-C" and process.poll() is None:
+            if part.exists() and part.stat().st_size > few:
+                process.send_signal(signal.SIGINT)
+                break
+            time.sleep(0.01)
+        told = process.communicate(timeout=120)[1].decode()
+    assert process.returncode == (130 if why == "Ctrl-C" else 2), told
+    assert {p.name: p.read_bytes() for p in out.iterdir()} == before
 
 
 def test_clips_of_other_speakers_are_left_out(teacher, tmp_path):
