@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -181,8 +182,7 @@ def find_voice(name: str, release: str | Path | None = None) -> Voice:
     is_own = bare == name or (ships and not name.startswith(USER))
     if is_own and (found := _by_name(bare, own)):
         if users:
-            names_of_both = found.stem, f"{USER}{users.stem}"
-            log.warning("%s is the model's own voice of that name; yours is %s", *names_of_both)
+            warn_of_both(found.stem, users)
         there = found.with_suffix(".safetensors")
         return _voice(found, weights=there if there.is_file() else None)
     if users:
@@ -196,6 +196,15 @@ def find_voice(name: str, release: str | Path | None = None) -> Voice:
     if shipped:
         choices += f"; {SHIPPED}{shipped.stem} lends it the recording of a voice that ships"
     raise InputError(f"voice {name!r} not found; {choices}")
+
+
+@lru_cache
+def warn_of_both(own: str, users: Path) -> None:
+    """Warns once that a name is a voice of the model's and one of the user's.
+
+    A command looks up a voice several times.
+    """
+    log.warning("%s is the model's own voice of that name; yours is %s%s", own, USER, users.stem)
 
 
 def _voice(recording: Path, weights: Path | None = None, is_users: bool = False) -> Voice:
