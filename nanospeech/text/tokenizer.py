@@ -206,8 +206,13 @@ class Tokenizer:
             return cls(kind, [])
         try:
             raw = Path(path).read_bytes().decode("utf-8")
-        except (OSError, UnicodeDecodeError) as e:
+        except OSError as e:
             raise CheckpointError(f"cannot read the vocabulary {path}: {reason(e)}") from e
+        except UnicodeDecodeError as e:
+            raise CheckpointError(
+                f"{path} is no vocabulary: byte {e.start} is not of a text in UTF-8; name the"
+                " vocab.txt of the model's training, with a token a line"
+            ) from e
         vocab = raw.replace("\r\n", "\n").split("\n")
         while vocab and vocab[-1] == "":
             vocab.pop()

@@ -16,6 +16,7 @@ from convert.__main__ import main
 from nanospeech import load_engine
 from nanospeech.config import ModelConfig
 from nanospeech.errors import CheckpointError, InputError
+from nanospeech.release.folder import DEFAULT
 from tests.training import VOCAB, duration_model, samples, speech_model, trainer
 
 
@@ -216,18 +217,22 @@ def test_a_pickle_is_refused_and_never_run(tmp_path, capsys):
     assert "unpickled" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("case", ["missing", "no vocabulary", "another vocabulary"])
+@pytest.mark.parametrize("case", ["missing", "no vocabulary", "another vocabulary", "no text"])
 def test_bad_input_ends_in_one_line_and_code_2(golden, tmp_path, capsys, case):
     vocab = tmp_path / "vocab.txt"
     vocab.write_text("a\nb")
+    sound = DEFAULT / "voices/kumo.flac"
     command = {
         "missing": [str(tmp_path / "none.pt")],
         "no vocabulary": [str(golden / "model.safetensors")],
         "another vocabulary": [str(golden / "model.safetensors"), "--vocab", str(vocab)],
+        "no text": [str(golden / "model.safetensors"), "--vocab", str(sound)],
     }[case]
     assert main([*command, "--output", str(tmp_path / "out")]) == 2
     err = capsys.readouterr().err
-    assert err.startswith("error: ") and err.count("\n") == 1
+    assert err.startswith("error: ") and err.count("\n") == 1 and "codec" not in err
+    if case == "no text":
+        assert f"{sound} is no vocabulary" in err and "a token a line" in err
 
 
 def test_a_run_of_another_network_is_named_for_what_it_is(runs, tmp_path, capsys):
