@@ -247,8 +247,11 @@ def manifest(path: Path) -> Iterator[Sample | Skip]:
         elif text is None:
             yield Skip(name, "no transcript", "the field text is missing")
         elif more := [f for f in row.get(None, ()) if f.strip()]:  # DictReader has them there
-            detail = f"{', '.join(more)[:80]!r} is behind the last; is a separator in its text?"
-            yield Skip(name, "more fields than columns", detail)
+            tabs = path.suffix.lower() == ".tsv"
+            mend = "is a tab in its text?" if tabs else "put quotes around a text with commas"
+            yield Skip(
+                name, "more fields than columns", f"{', '.join(more)[:80]!r} is behind; {mend}"
+            )
         elif not is_file(audio := path.parent / file):
             yield Skip(f"{name} {file[:80]}", "no audio file")
         else:

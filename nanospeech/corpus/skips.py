@@ -7,11 +7,14 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from nanospeech.corpus.layouts import Sample, Skip, find
 from nanospeech.errors import DataError
+
+EXAMPLES = 3  # names that are told for each reason
 
 
 def nothing_usable(skips: Sequence[Skip], where: Iterable[Path]) -> DataError:
@@ -51,12 +54,13 @@ def list_skips(path: Path, skips: Sequence[Skip]) -> None:
 
 
 def examples(skips: Sequence[Skip]) -> list[str]:
-    """A line for each reason: the count, and the first that was left out for it."""
+    """A line for each reason: the count, and the first few that were left out for it."""
     lines = []
     for reason, count in by_reason(skips).items():
-        first = next(skip for skip in skips if skip.reason == reason)
+        first, *more = islice((skip for skip in skips if skip.reason == reason), EXAMPLES)
         detail = f" ({first.detail})" if first.detail else ""
-        lines.append(f"{count}: {reason}, for example {first.name}{detail}")
+        names = "".join(f", {skip.name}" for skip in more)
+        lines.append(f"{count}: {reason}, for example {first.name}{detail}{names}")
     return lines
 
 

@@ -313,8 +313,8 @@ def run(args: argparse.Namespace) -> tuple[dict[str, Any], list[Skip]]:
 
 @command
 def main(argv: list[str] | None = None) -> int:
-    summary, _ = run(build_parser().parse_args(argv))
-    print(table(summary))
+    summary, skips = run(build_parser().parse_args(argv))
+    print(table(summary, skips))
     print(json.dumps(summary, ensure_ascii=False))
     return 0
 

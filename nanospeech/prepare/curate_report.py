@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
-from nanospeech.corpus.layouts import Sample
+from nanospeech.corpus.layouts import Sample, Skip
+from nanospeech.corpus.skips import examples
 
 SIDES = ("train", "heldout")
 
@@ -63,11 +65,11 @@ def add(sums: dict[str, float], name: str, seconds: float) -> None:
     sums[name] = sums.get(name, 0.0) + seconds
 
 
-def table(summary: dict[str, Any]) -> str:
-    """The summary for people: a row a speaker, then the reasons."""
+def table(summary: dict[str, Any], skips: Sequence[Skip]) -> str:
+    """The summary for people: a row a speaker, then the reasons, each with examples."""
     lines = [f"{'speaker':24} {'train':>14} {'held out':>14}  dropped"]
     for name, s in summary["speakers"].items():
         sides = [f"{s[f'{side}_clips']:6} {s[f'{side}_hours']:5.2f} h" for side in SIDES]
         lines.append(f"{name[:24]:24} {sides[0]:>14} {sides[1]:>14}  {sum(s['dropped'].values())}")
-    lines += [f"dropped {n}: {reason}" for reason, n in summary["dropped"].items()]
+    lines += [f"dropped {line}" for line in examples(skips)]
     return "\n".join(lines)

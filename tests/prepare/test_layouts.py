@@ -15,7 +15,7 @@ from nanospeech.commands.prepare import main
 from nanospeech.config import AudioConfig
 from nanospeech.corpus import layouts
 from nanospeech.corpus.layouts import find, unique_keys
-from nanospeech.corpus.skips import nothing_usable
+from nanospeech.corpus.skips import examples, nothing_usable
 from nanospeech.errors import DataError, InputError
 from nanospeech.evaluate.items import from_folder
 from nanospeech.prepare import mp3s
@@ -177,7 +177,25 @@ def test_a_separator_within_a_text_does_not_cut_it(waves, kind):
     samples, skips = find([table])
     assert [s.text for s in samples] == ["Good day."]
     assert [(s.name, s.reason) for s in skips] == [(f"all.{kind}:2", "more fields than columns")]
-    assert "' world.'" in skips[0].detail
+    assert skips[0].detail.startswith("' world.' is behind; ")
+    assert ("put quotes around" in skips[0].detail) is (kind == "csv")
+
+
+def test_rows_of_too_many_fields_are_told_together(waves, capsys):
+    table = waves / "all.csv"
+    rows = [f"{i % 2}.wav,Hello, friend" for i in range(7)]
+    table.write_text("\n".join(["audio,text", *rows, '0.wav,"Hello, friend"', "gone.wav,Hello"]))
+    wanted = (
+        "7: more fields than columns, for example all.csv:2 (' friend' is behind; put quotes around"
+        " a text with commas), all.csv:3, all.csv:4"
+    )
+    _, skips = find([table])
+    assert examples(skips) == [wanted, "1: no audio file, for example all.csv:10 gone.wav"]
+    for tool, word in (("shards", "skipped"), ("curate", "dropped")):
+        assert main([tool, str(table), "--out", str(waves / tool)]) == 0
+        out, err = capsys.readouterr()
+        told = [line for line in (out + err).splitlines() if "columns, for" in line]
+        assert told == [f"{word} {wanted}"]
 
 
 def test_a_text_in_the_place_of_a_name_ends_no_command(waves):
