@@ -37,7 +37,7 @@ import numpy as np
 from tqdm import tqdm
 
 from nanospeech.audio import wave as audio
-from nanospeech.cli import Parser, command
+from nanospeech.cli import Parser, command, say
 from nanospeech.corpus.held_out import is_held_out
 from nanospeech.corpus.layouts import find
 from nanospeech.errors import DataError, InputError
@@ -48,7 +48,7 @@ from nanospeech.release.voices import PACES, Voice, find_voice
 from nanospeech.speech.network import check_itself
 from nanospeech.text.sentences import encode
 
-from .durations_report import MARKERS, Row, summarize, tell_worst, write_report
+from .durations_report import MARKERS, Row, like_rule, summarize, tell_worst, write_report
 from .pages import around
 
 ANYBODY = "*"
@@ -287,6 +287,8 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     }
     write_report(args.out, document, rows, ways, args.doc)
     tell_worst(rows, ways, args.worst)
+    for warning in like_rule(rows, ways):
+        say(warning)
     return document
 
 

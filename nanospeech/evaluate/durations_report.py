@@ -89,6 +89,22 @@ def table(summary: dict[str, Any], ways: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def like_rule(rows: Sequence[Row], ways: Sequence[str]) -> list[str]:
+    """Warnings of sources whose predictions are the rule's for at least half of the clips.
+
+    An estimate that is far off the rule is not spoken by, and the rule's stands in its place.
+    """
+    found = []
+    for how in ways:
+        same = sum(r.rule == getattr(r, how) for r in rows)
+        if how != "rule" and 2 * same >= len(rows):
+            found.append(
+                f"warning: {NAMES[how]}: {same} of {len(rows)} predictions are the bytes rule's, as"
+                " the model's own are too far off it to be spoken by; is it trained?"
+            )
+    return found
+
+
 def picture(rows: list[Row], ways: Sequence[str], path: Path) -> None:
     """Plots predicted against true seconds, a panel for each source of durations.
 

@@ -22,6 +22,8 @@ from tests.conftest import needs, tone
 
 torch = pytest.importorskip("torch")
 
+from safetensors.torch import load_file, save_file  # noqa: E402
+
 from nanospeech.evaluate import durations  # noqa: E402
 from nanospeech_torch.duration import DurationHead, DurationTransformer  # noqa: E402
 from nanospeech_torch.train.data.batch import LossConfig  # noqa: E402
@@ -45,8 +47,6 @@ def backend(request):
 @pytest.fixture(scope="module")
 def with_both(tiny_aligned, tmp_path_factory):
     """An aligned model's folder with a duration model in it."""
-    from safetensors.torch import save_file
-
     folder = shutil.copytree(tiny_aligned, tmp_path_factory.mktemp("both") / "both")
     config = ModelConfig.load(folder / "config.json")
     sizes = {**TOKENS, "text_num_embeds": config.dit.text_num_embeds, "edge": " "}
@@ -318,6 +318,25 @@ def test_each_source_of_durations_is_compared_with_the_recording(with_both, tmp_
     assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text
     assert "bytes rule" in text and "token durations" in text and "duration model" in text
     assert (out / "durations.png").stat().st_size > 5000
+
+
+@pytest.mark.parametrize("absurd", [True, False])
+def test_predictions_that_the_rule_stands_in_for_are_told(with_both, tmp_path, capsys, absurd):
+    pytest.importorskip("matplotlib")
+    clips = [clip(f"k{i}", "hello there, general.", 2 + i / 2, 0.2) for i in range(4)]
+    path, folder = shard(tmp_path / "a.tar", clips), tmp_path / "model"
+    shutil.copytree(with_both, folder)
+    head = load_file(folder / "duration.safetensors")
+    last = max(n for n in head if n.endswith(".bias") and head[n].numel() == 1)
+    head[last] -= 30 if absurd else 0  # as if all lasted nothing
+    save_file(head, folder / "duration.safetensors")
+    flags = ["--shards", path, "--model", str(folder), "--backend", "torch", "--held-out", "0"]
+    assert durations.main([*flags, "--out", str(tmp_path / "out")]) == 0
+    err = capsys.readouterr().err
+    with (tmp_path / "out/durations.csv").open(newline="") as f:
+        rows = list(csv.DictReader(f))
+    assert ("duration model: 4 of 4 predictions are the bytes rule's" in err) is absurd
+    assert all((r["model"] == r["rule"]) is absurd for r in rows)
 
 
 def test_wrong_wishes_end_with_a_line(with_both, tmp_path, capsys):
