@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,20 @@ def put_latent_models() -> None:
     pieces.save("irodori_hub/tokenizer.json")
 
 
+def test_what_the_page_converts_it_tells_to_download():
+    there: set[str] = set()
+    for words in commands(PAGE):
+        if words[:2] == ["hf", "download"]:
+            folder = words[words.index("--local-dir") + 1]
+            there |= {folder, *(f"{folder}/{name}" for name in words[3:-2])}
+        elif words[:2] == ["nanospeech", "convert"]:
+            files = [words[2]]
+            files += [
+                w for flag, w in pairwise(words) if flag in ("--vocab", "--vocoder", "--codec")
+            ]
+            assert {f for f in files if not f.startswith("my_finetune")} <= there, words
+
+
 def test_the_commands_of_the_page_do_what_it_says(downloads):
     ours = [words[1:] for words in commands(PAGE) if words[0] == "nanospeech"]
     assert len(ours) >= 10
@@ -75,7 +90,7 @@ def test_the_commands_of_the_page_do_what_it_says(downloads):
         assert main(words) == 0, words
         output = Path(words[words.index("--output") + 1]) if "--output" in words else None
         if words[0] == "convert":
-            assert (output / "model.safetensors").is_file()
+            assert output is not None and (output / "model.safetensors").is_file()
         elif output is not None:
             wave, _ = soundfile.read(output)
             assert 0.5 <= len(wave) / 24_000 <= 10
