@@ -12,8 +12,9 @@ from nanospeech.errors import InputError
 from nanospeech.text.headings import ending
 from nanospeech.text.left_out import LeftOut
 from nanospeech.text.markup import Marked, Span, Style
+from nanospeech.text.other_language import OtherLanguage
 from nanospeech.text.pauses import pause_after
-from nanospeech.text.sentences import check_unicode, fold, is_speakable, legible, prepare
+from nanospeech.text.sentences import check_unicode, fold, front_end, is_speakable, legible, prepare
 from nanospeech.text.tags import check_tags, hide, show
 from nanospeech.text.tokenizer import Tokenizer
 from nanospeech.text.traced import Traced, joined
@@ -83,10 +84,12 @@ def parts(
     """
     place, before = 0, 0.0
     left_out = LeftOut() if left_out is None else left_out
+    other = OtherLanguage(front_end(tokenizer).code)
     held: list[Written] = []  # words without a sound that came in a text without any
     for text in texts:
         span = text if isinstance(text, Span) else plain(text, place)
         check_tags(span.said.text, tokenizer.kind, tokenizer.ids)
+        other.add(span.written.text)
         said = legible(span.said, tokenizer, left_out)
         words = written_words(span.written.text, said, lambda word: prepare(word, tokenizer))
         words = [replace(w, place=int(span.written.starts[w.place])) for w in words]
