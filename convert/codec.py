@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from nanospeech.architectures import CodecConfig
 from nanospeech.errors import CheckpointError, InputError
+from nanospeech.latent_architectures import CodecConfig
 from nanospeech.release.folder import CODEC, CONFIG, load_config
 from nanospeech.release.tensors import check_tensors
 

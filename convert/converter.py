@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nanospeech.architectures import EchoOptions
 from nanospeech.config import ModelConfig, PostfilterConfig, SampleOptions
 from nanospeech.engine.echo_sampling import echo_options
 from nanospeech.errors import InputError
+from nanospeech.latent_architectures import EchoOptions
 from nanospeech.release.folder import (
     HUB_NAME,
     IMITATOR,

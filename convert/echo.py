@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from nanospeech.architectures import EchoConfig, EchoOptions
 from nanospeech.config import AudioConfig, ModelConfig
 from nanospeech.errors import CheckpointError
+from nanospeech.latent_architectures import EchoConfig, EchoOptions
 from nanospeech.release.tensors import check_tensors
 from nanospeech.text.tokenizer import Tokenizer
 

@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from nanospeech.architectures import EchoConfig, StudentConfig
+from nanospeech.architectures import StudentConfig
 from nanospeech.config import AudioConfig, DiTConfig, DurationConfig, ModelConfig, from_dict
 from nanospeech.errors import CheckpointError, InputError
+from nanospeech.latent_architectures import EchoConfig
 from nanospeech.release.folder import DURATION, PIECES, READING
 from nanospeech.release.shapes import dit_config_from_shapes, duration_config_from_shapes
 from nanospeech.release.tensors import check_tensors

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from nanospeech.architectures import EchoConfig, EchoOptions, TextEncoderConfig
 from nanospeech.config import AudioConfig, ModelConfig, from_dict
 from nanospeech.errors import CheckpointError
+from nanospeech.latent_architectures import EchoConfig, EchoOptions, TextEncoderConfig
 from nanospeech.release.tensors import check_tensors
 from nanospeech.text.tokenizer import Tokenizer
 

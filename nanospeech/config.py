@@ -11,21 +11,17 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from .architectures import (
-    TEXT_TAG,
-    CodecConfig,
     DiTConfig,
     DurationConfig,
-    EchoConfig,
-    EchoOptions,
     PostfilterConfig,
     QuantizationConfig,
     StudentConfig,
-    TextEncoderConfig,
     VocoderConfig,
 )
 from .bounds import check_groups, check_ranges, check_sizes, check_steps
 from .errors import CheckpointError, InputError, reason
 from .fields import check_type, current_names, option
+from .latent_architectures import TEXT_TAG, CodecConfig, EchoConfig, EchoOptions, TextEncoderConfig
 
 T = TypeVar("T")
 log = logging.getLogger("nanospeech")

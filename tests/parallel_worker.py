@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from nanospeech.architectures import EchoConfig
 from nanospeech.config import AudioConfig
+from nanospeech.latent_architectures import EchoConfig
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.duration import DurationTransformer
 from nanospeech_torch.echo.network import EchoDiT

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from nanospeech.architectures import CodecConfig
 from nanospeech.errors import InputError
+from nanospeech.latent_architectures import CodecConfig
 
 REACH = 3 + 9 + 27  # samples to either side that a stage's residual units see
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from nanospeech.architectures import EchoOptions
 from nanospeech.config import SampleOptions
 from nanospeech.errors import InputError
+from nanospeech.latent_architectures import EchoOptions
 
 LAST = 0.999  # of the times: at 1 the velocity says nothing
 # of SampleOptions: what an EchoDiT's sampling does not have

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from nanospeech.architectures import EchoConfig
 from nanospeech.errors import CheckpointError, InputError
+from nanospeech.latent_architectures import EchoConfig
 from nanospeech.release.folder import TEXT_ENCODER
 from nanospeech.release.text_encoder import TextEncoderFiles, read_text_encoder
 

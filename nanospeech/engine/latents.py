@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from nanospeech.architectures import EchoOptions
 from nanospeech.audio.mel import log_mel
 from nanospeech.config import SampleOptions
 from nanospeech.errors import CheckpointError, InputError
+from nanospeech.latent_architectures import EchoOptions
 from nanospeech.release.folder import CODEC
 
 from . import checks

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from nanospeech.architectures import TEXT_TAG
 from nanospeech.files import whole
+from nanospeech.latent_architectures import TEXT_TAG
 
 
 def without_tags(text_BT: Any) -> tuple[Any, tuple[Any, Any], Any]:

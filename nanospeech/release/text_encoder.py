@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from nanospeech.architectures import TEXT_ENCODERS
 from nanospeech.errors import CheckpointError
+from nanospeech.latent_architectures import TEXT_ENCODERS
 
 from .folder import CONFIG, MODEL, check_size
 from .tensors import read_tensors

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from nanospeech.architectures import TEXT_TAG
 from nanospeech.errors import CheckpointError, InputError, require
+from nanospeech.latent_architectures import TEXT_TAG
 
 from .tags import is_tag
 from .tokenizer import Tokenizer, any_of

@@ -6,7 +6,7 @@ in the layout of the library's convolutions.
 
 from __future__ import annotations
 
-from nanospeech.architectures import CodecConfig
+from nanospeech.latent_architectures import CodecConfig
 
 from .. import layers
 from ..layers import Array

@@ -5,7 +5,7 @@ Twin of the file of the same name in the other backend.
 
 from __future__ import annotations
 
-from nanospeech.architectures import EchoConfig
+from nanospeech.latent_architectures import EchoConfig
 
 from .. import layers
 from ..layers import Array

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from nanospeech.architectures import TEXT_TAG, EchoConfig
+from nanospeech.latent_architectures import TEXT_TAG, EchoConfig
 
 from .. import layers
 from ..layers import Array

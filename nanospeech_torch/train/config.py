@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nanospeech.architectures import EchoConfig
 from nanospeech.config import (
     AudioConfig,
     DiTConfig,
@@ -19,6 +18,7 @@ from nanospeech.config import (
     option,
 )
 from nanospeech.errors import CheckpointError, InputError, reason, require
+from nanospeech.latent_architectures import EchoConfig
 from nanospeech_torch.train.data.batch import LossConfig
 from nanospeech_torch.train.data.latents import EchoLossConfig
 from nanospeech_torch.train.loop.config import LogConfig, TrainConfig

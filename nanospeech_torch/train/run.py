@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nanospeech.architectures import CodecConfig
 from nanospeech.cli import counted
 from nanospeech.config import AudioConfig, DiTConfig
 from nanospeech.errors import CheckpointError, InputError
+from nanospeech.latent_architectures import CodecConfig
 from nanospeech.release.folder import MODEL, READING, VOCODER, Release, open_release
 from nanospeech.release.text_encoder import read_text_encoder
 from nanospeech.release.voices import find_voice, model_voices

@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nanospeech.architectures import EchoConfig
+from nanospeech.latent_architectures import EchoConfig
 from nanospeech_torch.train.scale.echo import SCALES
 
 from .cells import run_cell, run_process

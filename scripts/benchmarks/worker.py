@@ -127,8 +127,8 @@ def echo_objective(spec: Spec) -> Any:
     import torch
     from torch import nn
 
-    from nanospeech.architectures import EchoConfig
     from nanospeech.config import from_dict
+    from nanospeech.latent_architectures import EchoConfig
     from nanospeech_torch.echo.network import EchoDiT
     from nanospeech_torch.train.objectives.echo import Echo
 

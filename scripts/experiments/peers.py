@@ -27,12 +27,12 @@ from safetensors.numpy import load_file, save_file
 from convert import convert
 from convert.codec import read_codec
 from convert.writer import write_release
-from nanospeech.architectures import EchoOptions
 from nanospeech.audio.mel import log_mel
 from nanospeech.cli import Parser, command
 from nanospeech.config import SampleOptions
 from nanospeech.engine.echo_sampling import end_of, euler, rescaled
 from nanospeech.errors import InputError
+from nanospeech.latent_architectures import EchoOptions
 from nanospeech.load import load_engine
 from nanospeech.release.folder import CODEC
 from nanospeech.release.text_encoder import read_text_encoder

@@ -13,9 +13,10 @@ import pytest
 
 from convert.__main__ import main as convert_main
 from convert.folder import GRAPHS
-from nanospeech.architectures import EchoConfig, StudentConfig
+from nanospeech.architectures import StudentConfig
 from nanospeech.config import ModelConfig
 from nanospeech.errors import BackendError, CheckpointError
+from nanospeech.latent_architectures import EchoConfig
 from nanospeech.load import find_backend, load_engine, open_release, pick_backend
 from nanospeech_mlx.backend import MlxBackend
 from nanospeech_onnx import layers, session

@@ -13,12 +13,12 @@ from safetensors.numpy import load_file, save_file
 
 from convert import convert
 from convert.codec import read_codec
-from nanospeech.architectures import CodecConfig
 from nanospeech.commands import main
 from nanospeech.engine.codec_streaming import context, decode_pieces, whole_hops
 from nanospeech.engine.latents import LatentEngine
 from nanospeech.engine.worker import Worker
 from nanospeech.errors import CheckpointError, InputError
+from nanospeech.latent_architectures import CodecConfig
 from nanospeech.load import load_engine
 from nanospeech.release.voices import Prompt
 from nanospeech.speech.streaming import vocode_chunk

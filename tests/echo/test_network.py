@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from nanospeech.architectures import CodecConfig, EchoConfig, EchoOptions
 from nanospeech.config import ModelConfig, SampleOptions, from_dict
 from nanospeech.engine.echo_sampling import echo_options, end_of, euler, rescaled
 from nanospeech.errors import CheckpointError, InputError
+from nanospeech.latent_architectures import CodecConfig, EchoConfig, EchoOptions
 from nanospeech.load import load_engine
 from nanospeech.text.tokenizer import Tokenizer
 

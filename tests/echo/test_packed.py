@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from nanospeech.architectures import EchoConfig
 from nanospeech.config import ModelConfig
+from nanospeech.latent_architectures import EchoConfig
 from nanospeech.load import load_engine
 from nanospeech.release import quantization
 from nanospeech.release.folder import open_release

@@ -10,11 +10,11 @@ import pytest
 import soundfile
 
 from nanospeech import Speaker
-from nanospeech.architectures import EchoOptions
 from nanospeech.commands import main
 from nanospeech.config import ModelConfig
 from nanospeech.engine.echo_sampling import FLAT_STD
 from nanospeech.errors import CheckpointError
+from nanospeech.latent_architectures import EchoOptions
 from nanospeech.load import load_engine
 from nanospeech.release.folder import CODEC
 from nanospeech.speech.latents import LEAST, latents_of, sample_latents

@@ -9,9 +9,9 @@ import shutil
 import numpy as np
 import pytest
 
-from nanospeech.architectures import TextEncoderConfig
 from nanospeech.engine.text_states import TextStates
 from nanospeech.errors import CheckpointError, InputError
+from nanospeech.latent_architectures import TextEncoderConfig
 from nanospeech.load import load_engine
 from nanospeech.release.text_encoder import encoders_own, read_text_encoder
 

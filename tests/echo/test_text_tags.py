@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from nanospeech import Speaker
-from nanospeech.architectures import TEXT_TAG, EchoConfig, TextEncoderConfig
 from nanospeech.engine.text_states import without_tags
 from nanospeech.errors import InputError
+from nanospeech.latent_architectures import TEXT_TAG, EchoConfig, TextEncoderConfig
 from nanospeech.load import load_engine
 from nanospeech.text.pieces import PieceTokenizer
 from tests.conftest import tone

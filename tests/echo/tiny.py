@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save_file
 
-from nanospeech.architectures import EchoConfig, EchoOptions
 from nanospeech.config import AudioConfig, ModelConfig
+from nanospeech.latent_architectures import EchoConfig, EchoOptions
 from nanospeech.load import load_engine
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "peers"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from nanospeech.architectures import EchoConfig
 from nanospeech.config import AudioConfig
 from nanospeech.errors import InputError
+from nanospeech.latent_architectures import EchoConfig
 from scripts.benchmarks import cells as bench_cells
 from scripts.benchmarks import train as bench_train
 from scripts.benchmarks.worker import Spec

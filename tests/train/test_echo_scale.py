@@ -9,8 +9,8 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from nanospeech.architectures import EchoConfig
 from nanospeech.errors import InputError
+from nanospeech.latent_architectures import EchoConfig
 from nanospeech_torch import layers
 from nanospeech_torch.echo.network import EchoBlock, EchoDiT
 from nanospeech_torch.train.scale import echo

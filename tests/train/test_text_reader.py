@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from convert import convert
-from nanospeech.architectures import TEXT_TAG
 from nanospeech.errors import CheckpointError, InputError
+from nanospeech.latent_architectures import TEXT_TAG
 from nanospeech.load import load_engine
 from nanospeech.release.folder import open_release
 from nanospeech.release.text_encoder import read_text_encoder

@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nanospeech.architectures import EchoConfig
 from nanospeech.config import AudioConfig, option
 from nanospeech.errors import InputError, NanospeechError
+from nanospeech.latent_architectures import EchoConfig
 from nanospeech.text.tokenizer import Tokenizer, pad_tokens
 
 from .batch import Tensors

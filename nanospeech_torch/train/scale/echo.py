@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from nanospeech.architectures import EchoConfig
 from nanospeech.errors import InputError
+from nanospeech.latent_architectures import EchoConfig
 from nanospeech_torch.echo.network import EchoDiT
 
 from .estimate import Memory

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from nanospeech.architectures import EchoConfig
+from nanospeech.latent_architectures import EchoConfig
 
 from .echo import EchoWorkload, count_weights, estimate, work_flops
 from .estimate import CARDS, GB, ROOM
