@@ -101,7 +101,7 @@ def test_several_shares_make_a_copy_and_a_speaker_each(tmp_path):
     for s in here:
         if "pace" in s.extra:
             kind = "fast" if s.extra["pace"] > 1 else "slow"
-            assert s.speaker.endswith(f"-{kind}{round(abs(s.extra['pace'] - 1) * 100)}")
+            assert str(s.speaker).endswith(f"-{kind}{round(abs(s.extra['pace'] - 1) * 100)}")
 
 
 def centre(wave: np.ndarray) -> float:

@@ -13,6 +13,7 @@ import sys
 import tarfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -374,9 +375,8 @@ def files_up_to(size):
 def test_a_set_is_replaced_when_the_new_one_is_whole(tmp_path, portions):
     samples, _ = find([LIBRITTS, LJSPEECH])
     options, out = prepare.ShardOptions(size=1), tmp_path / "out"
-    work = lambda function, numbers: map(function, numbers)  # noqa: E731
     making = prepare.spread_shards if portions else prepare.make_shards
-    way = {"runner": work} if portions else {}
+    way: dict[str, Any] = {"runner": map} if portions else {}
     prepare.make_shards(samples, out, options)
     before = {p.name: p.read_bytes() for p in out.iterdir()}
     sizes = sorted(map(len, before.values()))

@@ -133,7 +133,7 @@ def test_seeds_are_one_for_all_or_one_for_each():
 def test_a_batchs_time_is_shared_by_frames():
     engine = EchoEngine()
     one, two = speaker(engine).speak_many(["Hello there.", "A text of middling length, or more."])
-    assert engine.batches == [2]
+    assert isinstance(one, Utterance) and isinstance(two, Utterance) and engine.batches == [2]
     frames = {len(call["text"]): int(call["start"] + call["new"]) for call in engine.calls}
     short, long = (frames[size] for size in sorted(frames))
     assert one.elapsed / two.elapsed == pytest.approx(short / long) and one.elapsed > 0

@@ -6,6 +6,7 @@ import io
 import json
 import shutil
 import tarfile
+from typing import Any
 
 import numpy as np
 import pytest
@@ -114,7 +115,8 @@ def test_a_slow_prompt_stretches_the_text_by_a_share_of_its_pace():
 
 
 def test_options_that_make_no_sense_are_refused():
-    for wrong in ({"pooling": "max"}, {"pace": 0.5}, {"prompt": "mel"}):
+    options: list[dict[str, Any]] = [{"pooling": "max"}, {"pace": 0.5}, {"prompt": "mel"}]
+    for wrong in options:
         with pytest.raises(InputError, match=next(iter(wrong))):
             DurationConfig(**wrong)
 

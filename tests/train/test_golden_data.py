@@ -185,7 +185,8 @@ def test_a_bad_clip_does_not_affect_others(tmp_path):
     assert batches.skipped == {"too short": 1}
     skipped: Counter = Counter()
     batch, texts = batches.collate([bad, good], 0, skipped)
-    assert texts == [good["text"]] and len(batch.lens) == 1 and batch.lens[0] == len(mels[texts[0]])
+    assert batch is not None and texts == [good["text"]]
+    assert len(batch.lens) == 1 and batch.lens[0] == len(mels[texts[0]])
     assert skipped == {"too short": 1} and batches.collate([bad], 0, skipped) == (
         None,
         [],

@@ -123,7 +123,7 @@ def test_patches_of_a_reference_without_words_are_not_counted(patch):
 class Level(Objective):
     """Learns one number from batches whose elements are its targets; keeps watch on its graphs."""
 
-    loss = audio = tokenizer = None
+    loss = audio = tokenizer = None  # type: ignore[assignment]
 
     def __init__(self):
         super().__init__()
@@ -165,7 +165,7 @@ def test_a_mean_is_over_elements_and_no_graph_waits_for_another(tmp_path):
     assert model.alive == [0, 0, 0]
 
 
-def alike(world: int, weights: dict[str, float]) -> Any:
+def alike(world: int, weights: dict[str, float]) -> tuple[Any, Any]:
     """An objective, and so many processes that all have the same batches."""
 
     def reduce(tensor: torch.Tensor) -> torch.Tensor:

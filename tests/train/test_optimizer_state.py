@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -43,7 +45,9 @@ class Counting(torch.optim.Optimizer):
                 p.sub_(pull / (pull.abs().mean() + 1e-8), alpha=scale)
 
 
-def train(folder, steps: int, optimizer=Counting, **settings) -> NanospeechTrainer:
+def train(
+    folder, steps: int, optimizer: Callable[..., Any] = Counting, **settings
+) -> NanospeechTrainer:
     model = speech_model()
     settings = {"log_every": 1, "ema_decay": 0.9, "buckets": 1, "skip_factor": 0.0, **settings}
     run = NanospeechTrainer(model, optimizer(model.parameters()), 2, CPU, folder, **settings)

@@ -287,7 +287,7 @@ def test_half_precision_scales_and_guards_every_optimizer(tmp_path):
 class Phased(Objective):
     """Two numbers, a phase each, that want to fall without end; the second phase is slower."""
 
-    loss = audio = tokenizer = None
+    loss = audio = tokenizer = None  # type: ignore[assignment]
     slopes: ClassVar[dict[str, float]] = {"one": 1.0, "two": 4.0}
 
     def __init__(self):

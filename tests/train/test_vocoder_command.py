@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -107,7 +108,8 @@ def test_checkpoints_and_exports_of_earlier_versions_are_read(tmp_path):
     from convert import read_vocoder
     from nanospeech_torch.vocoder import Vocos
 
-    config = {"dim": 32, "intermediate_dim": 48, "num_layers": 2, "griffin_lim_iters": 3}
+    config: dict[str, Any] = {"dim": 32, "intermediate_dim": 48, "num_layers": 2}
+    config["griffin_lim_iters"] = 3
     average = Vocos(VocoderConfig(**config)).state_dict()
     torch.save({"config": config, "average": average, "step": 6}, tmp_path / "checkpoint.pt")
     exported = tmp_path / "exported"

@@ -353,8 +353,8 @@ def test_choices_are_those_of_the_step():
 def test_a_mel_the_vocoder_cannot_have_is_refused():
     with pytest.raises(InputError, match="alike"):
         VocoderGAN(Vocos(VocoderConfig(n_mels=80)), AudioConfig())
+    sizes: dict[str, Any] = {"n_fft": 1024, "hop_length": 128}
     with pytest.raises(InputError, match="quarter"):
-        sizes = {"n_fft": 1024, "hop_length": 128}
         VocoderGAN(Vocos(VocoderConfig(**sizes)), AudioConfig(**sizes))
     sizes = {"n_fft": 600, "hop_length": 150}  # a quarter, and no window of the losses
     with pytest.raises(InputError, match="cannot be trained; n_fft should be one of"):
@@ -362,7 +362,8 @@ def test_a_mel_the_vocoder_cannot_have_is_refused():
 
 
 def test_settings_of_a_vocoders_losses_that_make_no_sense_are_refused():
-    for name, bad in (("frames", 15), ("input_mel_share", -0.1), ("discriminator_segments", 0)):
+    wrong: dict[str, Any] = {"frames": 15, "input_mel_share": -0.1, "discriminator_segments": 0}
+    for name, bad in wrong.items():
         with pytest.raises(InputError, match=f"{name} is {bad}"):
             VocoderLossConfig(**{name: bad})
     for name, good in (
@@ -413,6 +414,7 @@ def test_a_segment_may_have_a_synthetic_mel(made, share):
 
 def test_a_vocoder_is_trained_on_from_a_release_folder(tiny_release, tiny_aligned):
     known = open_release(tiny_release)
+    assert known.config.vocoder is not None
     vocoder = Vocos(known.config.vocoder)
     take_vocoder(vocoder, known)
     rng = np.random.default_rng(0)
