@@ -53,6 +53,18 @@ def test_a_steady_noise_is_found_and_taken_out(name, power):
     assert after < 0.85 * before
 
 
+@pytest.mark.parametrize("power", [0, 1])
+def test_a_hiss_far_below_speech_is_left(power):
+    assert not is_noisy(noisy(recording("kathleen"), 35, power))
+
+
+def test_other_people_are_no_noise():
+    """They are as loud as a noise, but what is heard of them in one's pauses changes."""
+    waves = [recording(name)[4800:-4800] for name in NAMES[3:6]]
+    wave = np.sum([w[: min(map(len, waves))] for w in waves], axis=0)
+    assert 8 < depth(wave) < 28 and not is_noisy(wave)
+
+
 @pytest.mark.parametrize("how", ["silence", "noise", "tone", "short"])
 def test_what_has_no_speech_in_it_is_not_noisy(how):
     time = np.arange(48_000) / 24_000
