@@ -11,7 +11,7 @@ import nanospeech
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
 from nanospeech.audio.narrow import SpeechMels
-from nanospeech.audio.noise import HEARD, OWN, is_noisy, most_likely, without_noise
+from nanospeech.audio.noise import HEARD, OWN, is_noisy, most_likely, pauses, without_noise
 from nanospeech.audio.recording import denoised, depth
 from nanospeech.speech.reference import finished
 
@@ -91,6 +91,25 @@ def test_users_recordings_are_cleaned_by_it():
         note
         == f"its hiss was {before:.0f} dB below speech, and was lowered by {after - before:.0f} dB"
     )
+
+
+def test_the_level_of_a_recording_does_not_matter():
+    poor = noisy(recording("theo"), 15, 0.5)
+    wanted = without_noise(poor)
+    for gain in (0.1, 4.0):
+        found = without_noise((gain * poor).astype(np.float32)) / gain
+        assert audio.rms(found - wanted) < 1e-4 * audio.rms(wanted)
+
+
+def test_pauses_are_the_frames_of_least_power_behind_the_padding():
+    """A loud band is not outweighed by bands that are empty, and silence around it is no pause."""
+    rng = np.random.default_rng(0)
+    mel = rng.uniform(-1, 0, (108, 4))
+    mel[:4] = mel[-8:] = -11  # windows of 1024 samples, 256 apart, begin and end in padding
+    quiet = np.arange(20, 32)  # 12 of 96
+    mel[quiet] -= 2
+    mel[50:70, 1:] = -11
+    assert np.array_equal(pauses(mel), mel[quiet])
 
 
 def linear(rng: np.random.Generator, bands: int) -> SpeechMels:
