@@ -14,14 +14,16 @@ import pytest
 from convert.__main__ import main as convert_main
 from convert.folder import GRAPHS
 from nanospeech.architectures import EchoConfig, StudentConfig
-from nanospeech.config import ModelConfig
+from nanospeech.config import DiTConfig, ModelConfig
 from nanospeech.errors import BackendError, CheckpointError
 from nanospeech.load import find_backend, load_engine, open_release, pick_backend
 from nanospeech_mlx.backend import MlxBackend
 from nanospeech_onnx import layers, session
+from nanospeech_onnx.dit import DiT
 from nanospeech_onnx.engine import OnnxEngine
 from nanospeech_onnx.export import export
 from nanospeech_onnx.graph import BATCH, TOKENS, Graph
+from nanospeech_onnx.networks import SpeechGraphs
 from nanospeech_torch import backend as torch_backend
 
 ROOT = Path(__file__).parents[2]
@@ -57,6 +59,54 @@ def test_layers_of_a_graph_compute_what_they_say():
     (y,) = session.Place().session(graph, {})(x=x)
     wide = x.astype(np.float64)
     np.testing.assert_allclose(y, wide * np.tanh(np.log1p(np.exp(wide))), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        lambda x: x[None],
+        lambda x: x[:, None],
+        lambda x: x[..., None],
+        lambda x: x[:, None, :, 2:],
+        lambda x: x[:, :, None, 1:3],
+        lambda x: x[..., 4],
+        lambda x: x[..., -4:-1],
+        lambda x: x[:, :, :2] - x[:, :, 3:5],
+        lambda x: x.sum(1),
+        lambda x: x.sum(-1)[:, None] * x.sum(1)[..., None],
+        lambda x: (x >= 1.0).any(1),
+        lambda x: (x >= 1.0).any(-1),
+        lambda x: x[:, :, :1] >= x,
+        lambda x: x != x[:, :, 2:3],
+        lambda x: (x**2 + 1) ** 0.5 / (2 + x * x),
+        lambda x: x.reshape(x.shape[0], -1, 3),
+        lambda x: x.reshape(-1),
+        lambda x: x[..., None].reshape(-1, 6),
+    ],
+)
+def test_arrays_of_a_graph_compute_as_numpys_do(operation):
+    x = np.random.default_rng(0).standard_normal((2, 5, 6)).astype("f")
+    graph = Graph("operation")
+    found = operation(graph.input("x", (BATCH, TOKENS, 6)))
+    graph.output("y", found)
+    (y,), wanted = session.Place().session(graph, {})(x=x), operation(x)
+    assert y.dtype == wanted.dtype == found.dtype and y.shape == wanted.shape
+    assert [a for a in found.shape if isinstance(a, int)] == [
+        a for s, a in zip(found.shape, wanted.shape) if isinstance(s, int)
+    ]
+    np.testing.assert_allclose(y, wanted, rtol=1e-6, atol=1e-6)
+
+
+def test_eight_bits_are_for_the_large_matrices_of_blocks():
+    """Attention and feed-forward: inputs, outputs and what times change stay floats."""
+    config = DiTConfig(dim=32, depth=2, heads=2, dim_head=16, text_dim=8, output_biases=True)
+    network = DiT(config)
+    names = {p.name for p in network.parameters("transformer.")}
+    graph = SpeechGraphs(config, network).velocity(eight_bits=True)
+    packed = {w.source.name for w in graph.weights.values() if w.dtype == "int8"}
+    of_block = ("attn.to_q", "attn.to_k", "attn.to_v", "attn.to_out.0", "ff.ff.0.0", "ff.ff.2")
+    blocks = [f"transformer.transformer_blocks.{n}" for n in range(2)]
+    assert packed == {f"{b}.{n}.weight" for b in blocks for n in of_block} and packed < names
 
 
 def test_compile_says_that_it_changes_nothing(tiny_release, caplog):
