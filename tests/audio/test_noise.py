@@ -9,7 +9,7 @@ import pytest
 
 import nanospeech
 from nanospeech.audio import wave as audio
-from nanospeech.audio.mel import log_mel
+from nanospeech.audio.mel import band_edges, log_mel
 from nanospeech.audio.narrow import SpeechMels
 from nanospeech.audio.noise import HEARD, OWN, is_noisy, most_likely, pauses, without_noise
 from nanospeech.audio.recording import denoised, depth
@@ -17,6 +17,7 @@ from nanospeech.speech.reference import finished
 
 VOICES = Path(nanospeech.__file__).parent / "default/voices"
 NAMES = sorted(p.stem for p in VOICES.glob("*.flac"))
+CENTRES = band_edges(24_000, 100)[1:-1]
 
 
 def recording(name: str) -> np.ndarray:
@@ -99,6 +100,25 @@ def test_the_level_of_a_recording_does_not_matter():
     for gain in (0.1, 4.0):
         found = without_noise((gain * poor).astype(np.float32)) / gain
         assert audio.rms(found - wanted) < 1e-4 * audio.rms(wanted)
+
+
+@pytest.mark.parametrize("hertz", [1000, 3000, 6000])
+def test_a_noise_of_few_frequencies_is_taken_out_where_it_is(hertz):
+    """To a third of a mel band: before the voice begins there is nothing else."""
+    wave, rng = recording("kathleen"), np.random.default_rng(0)
+    spectrum, all_hertz = np.fft.rfft(rng.standard_normal(len(wave))), np.fft.rfftfreq(len(wave))
+    spectrum *= np.abs(24_000 * all_hertz - hertz) < hertz / 20
+    noise = np.fft.irfft(spectrum, len(wave))
+    noise *= audio.rms(wave) / audio.rms(noise) / 3
+    poor = (wave + noise + 1e-4 * rng.standard_normal(len(wave))).astype(np.float32)
+    window = np.hanning(4000)
+    powers = [np.abs(np.fft.rfft(x[:4000] * window)) ** 2 for x in (poor, without_noise(poor))]
+    before, after = (np.convolve(power, np.ones(21), "same") for power in powers)
+    found = np.fft.rfftfreq(4000, 1 / 24_000)
+    taken = np.maximum(np.log(before / after) - 3, 0)  # nats beside what the hiss loses
+    taken *= np.abs(found - hertz) < 600 + hertz / 5
+    band = np.diff(CENTRES)[np.searchsorted(CENTRES, hertz)]
+    assert abs((found * taken).sum() / taken.sum() - hertz) < band / 3
 
 
 def test_pauses_are_the_frames_of_least_power_behind_the_padding():

@@ -435,3 +435,18 @@ def test_parameters_without_an_optimizer_are_left_alone(tmp_path):
     assert torch.equal(before, model.transformer.input_embed.proj.weight)
     norms = column(tmp_path, "grad_norm")
     assert max(norms) < 5 * min(norms)  # gradients that nobody uses do not pile up
+
+
+def test_the_norm_of_a_step_is_that_of_what_an_optimizer_holds(tmp_path):
+    """What is clipped and guarded by is not what nobody updates."""
+    model = speech_model(adaln_zero=False)
+    blocks = list(model.transformer.transformer_blocks.parameters())
+    before = [p.detach().clone() for p in blocks]
+    settings = {"log_every": 1, "schedule": "constant", "max_grad_norm": 0.0, "buckets": 1}
+    sgd = torch.optim.SGD(blocks, lr=0.1)
+    run = NanospeechTrainer(model, sgd, 0, {"cpu": True}, tmp_path, **settings)
+    run.train(samples(), 1, 2, max_duration=200)
+    (norm,) = column(tmp_path, "grad_norm")
+    assert float(change(before, [p.detach() for p in blocks]).norm()) == pytest.approx(
+        0.1 * norm, rel=1e-3
+    )
