@@ -371,6 +371,18 @@ def test_a_run_ends_after_as_many_bad_steps_in_a_row_as_it_may_have(tmp_path):
     assert run.guards["one"].report() == {"skipped": 0, "spikes": 0, "streak": 0}
 
 
+@pytest.mark.parametrize(("factor", "skipped"), [(0.0, 0), (2.0, 1), (3.0, 0)])
+def test_a_spike_is_as_large_as_a_run_is_told(tmp_path, factor, skipped):
+    """Here 2.5 times the usual norm, after the steps in which none is known."""
+    run = phased(tmp_path, skip_factor=factor)
+    guard = run.guards["one"]
+    guard.mean.fill_(1.0)
+    guard.good.fill_(100)
+    run.core.weights = lambda: {"one": 2.5, "two": 1.0}
+    run.learn([FIVE], 0, 30, run.new_log(30))
+    assert guard.report() == {"skipped": skipped, "spikes": skipped, "streak": skipped}
+
+
 def test_a_scale_under_which_a_gradient_overflows_is_halved_until_none_does(tmp_path):
     """Gradients of 1 and 4 under fp16's scaler: a phase moves as soon as its own is a number."""
     run, most = phased(tmp_path, max_grad_norm=0.0), torch.finfo(torch.float32).max
