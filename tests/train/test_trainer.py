@@ -178,6 +178,21 @@ def test_a_run_warms_up(tmp_path):
     assert column(run.run_dir, "lr") == [0.0025, 0.005, 0.0075, 0.01, 0.01]
 
 
+@pytest.mark.parametrize(
+    ("settings", "shares"),
+    [
+        ({"schedule": "wsd", "decay_fraction": 0.5}, [1, 1, 1, 0.5]),
+        ({"schedule": "wsd", "decay_fraction": 1.0}, [1, 0.75, 0.5, 0.25]),
+        ({"schedule": "cosine"}, [1, 0.5 + 0.5**1.5, 0.5, 0.5 - 0.5**1.5]),
+        ({"schedule": "constant"}, [1, 1, 1, 1]),
+    ],
+)
+def test_a_runs_rates_follow_the_schedule_that_it_is_given(tmp_path, settings, shares):
+    run = descent(tmp_path, 1e-2, **settings)
+    moves(run, 4)
+    assert column(tmp_path, "lr") == pytest.approx([0.01 * x for x in shares], rel=1e-3)
+
+
 def test_a_run_clips_its_gradients(tmp_path):
     free, loose, tight = (
         descent(tmp_path / str(most), 0.1, max_grad_norm=most) for most in (0.0, 1e3, 0.01)
