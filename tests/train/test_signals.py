@@ -19,7 +19,7 @@ import pytest
 
 from nanospeech_torch.train.data.loader import Loader
 from nanospeech_torch.train.loop import signals
-from nanospeech_torch.train.loop.signals import Agreement
+from nanospeech_torch.train.loop.signals import Agreement, StopSignals, early_signals
 from tests.forked import Forked, finish
 from tests.train.test_resume import same, start
 from tests.training import samples, trainer, write_shards
@@ -231,6 +231,38 @@ def test_a_signal_before_the_first_step_loses_nothing(tmp_path):
     assert (tmp_path / "stopped" / "step_00000000").is_dir()
     name = "step_00000003"
     assert same(tmp_path / "stopped" / name, tmp_path / "whole" / name, 0)
+
+
+def test_signals_and_output_are_a_programs_own_again_when_a_run_is_over():
+    """While it lasts each asks it to stop; a second Ctrl-C ends it at once, others never do."""
+    numbers = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+    before = [signal.getsignal(n) for n in numbers], sys.stdout, sys.stderr
+    asked: list[str] = []
+
+    def request(name: str) -> bool:
+        asked.append(name)
+        return len(asked) > 1
+
+    with pytest.raises(KeyboardInterrupt), StopSignals(request):
+        for number in numbers:
+            signal.raise_signal(number)
+        assert asked == ["SIGINT", "SIGTERM", "SIGHUP"]
+        signal.raise_signal(signal.SIGINT)
+    assert asked == ["SIGINT", "SIGTERM", "SIGHUP", "SIGINT"]
+    assert ([signal.getsignal(n) for n in numbers], sys.stdout, sys.stderr) == before
+
+
+def test_a_signal_before_a_run_is_told_to_it_and_to_no_later_one():
+    before, asked = signal.getsignal(signal.SIGTERM), []
+    with early_signals():
+        signal.raise_signal(signal.SIGTERM)
+        for _ in range(2):  # of one program
+            with StopSignals(lambda name: asked.append(name) or False):
+                pass
+    assert asked == ["SIGTERM"] * 2 and signal.getsignal(signal.SIGTERM) is before
+    with StopSignals(lambda name: asked.append(name) or False):
+        pass
+    assert len(asked) == 2
 
 
 def ended(
