@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+from accelerate.state import AcceleratorState
 from datasets import load_dataset
 
 from nanospeech.errors import CheckpointError, DataError, InputError
@@ -218,6 +219,22 @@ def test_dropout_depends_on_seed_step_and_process_and_on_nothing_before(tmp_path
         run.parallel.data_rank = rank
         run.learn([batch, batch], step, 9, log)  # each micro-batch has draws of its own
     assert found[:2] == found[2:4] and len(set(found)) == 8
+
+
+@pytest.mark.parametrize(("precision", "type_"), [("no", torch.float32), ("bf16", torch.bfloat16)])
+def test_a_run_multiplies_in_the_precision_that_it_is_given(tmp_path, request, precision, type_):
+    """Forward; weights and their gradients stay float32."""
+    request.addfinalizer(AcceleratorState._reset_state)  # one precision a process
+    AcceleratorState._reset_state()
+    settings = {"cpu": True, "mixed_precision": precision}
+    model, found = speech_model(), []
+    first = model.transformer.transformer_blocks[0].attn.to_q
+    first.register_forward_hook(lambda _, given, made: found.append(made.dtype))
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    run = NanospeechTrainer(model, sgd, 0, settings, tmp_path, log_every=1, buckets=1)
+    first.weight.register_post_accumulate_grad_hook(lambda p: found.append(p.grad.dtype))
+    moves(run, 1)
+    assert found == [type_, torch.float32] and first.weight.dtype == torch.float32
 
 
 def test_the_average_follows_every_step_of_a_run(tmp_path):
