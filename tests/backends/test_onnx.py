@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,15 +14,15 @@ import pytest
 
 from convert.__main__ import main as convert_main
 from convert.folder import GRAPHS
-from nanospeech.architectures import EchoConfig, StudentConfig
-from nanospeech.config import DiTConfig, ModelConfig
-from nanospeech.errors import BackendError, CheckpointError
+from nanospeech.architectures import BITS, EchoConfig, StudentConfig
+from nanospeech.config import DiTConfig, ModelConfig, QuantizationConfig
+from nanospeech.errors import BackendError, CheckpointError, InputError
 from nanospeech.load import find_backend, load_engine, open_release, pick_backend
 from nanospeech_mlx.backend import MlxBackend
 from nanospeech_onnx import layers, session
 from nanospeech_onnx.dit import DiT
 from nanospeech_onnx.engine import OnnxEngine
-from nanospeech_onnx.export import export
+from nanospeech_onnx.export import check_exported, export
 from nanospeech_onnx.graph import BATCH, TOKENS, Graph
 from nanospeech_onnx.networks import SpeechGraphs
 from nanospeech_torch import backend as torch_backend
@@ -199,6 +200,34 @@ def test_exported_graphs_compute_the_same_from_the_folders_own_weights(
     assert np.abs(got - wanted).max() <= 1e-5
     (out,) = onnxruntime.InferenceSession(folder / "vocoder.onnx").run(None, {"mel": x})
     assert np.abs(out - engine.module("vocoder.safetensors").session(mel=x)[0]).max() <= 1e-4
+
+
+def test_exported_graphs_of_texts_and_of_durations_compute_the_same(tiny_release, tmp_path):
+    """Of a model whose texts are not aligned, with a duration model."""
+    folder = shutil.copytree(tiny_release, tmp_path / "made")
+    written = {p.stem for p in export(folder)}
+    assert written == {"duration", "text", "velocity", "vocoder"}
+    rng, engine = np.random.default_rng(0), load_engine(folder, "onnx")
+    text = np.array([[5, 1, 0, 9, -1, -1, -1, -1]])
+    (got,) = onnxruntime.InferenceSession(folder / "text.onnx").run(
+        None, {"text": text, "places": text}
+    )
+    wanted = engine.dit.embed_text(text, 8, np.ones((1, 8), bool))
+    assert np.abs(got - wanted).max() <= 1e-5 < np.abs(wanted).max()
+    given = {"heard": rng.standard_normal((1, 8, 100)).astype("f"), "text": text}
+    (got,) = onnxruntime.InferenceSession(folder / "duration.onnx").run(None, given)
+    (wanted,) = engine.module("duration.safetensors").session(**given)
+    assert np.abs(got - wanted).max() <= 1e-5 < np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("bits", [b for b in BITS if b != 8])
+def test_weights_of_any_fewer_bits_are_not_exported(bits):
+    """Not even where only the vocoder has them."""
+    eight = QuantizationConfig(model={"transformer.proj_out": 8}, vocoder={"head.out": 8})
+    check_exported(dataclasses.replace(ModelConfig(), quantization=eight), "folder")
+    fewer = dataclasses.replace(eight, vocoder={"head.out": bits})
+    with pytest.raises(InputError, match="fewer than 8 bits"):
+        check_exported(dataclasses.replace(ModelConfig(), quantization=fewer), "folder")
 
 
 def test_graphs_go_with_the_weights_that_they_are_of(tiny_aligned, tmp_path):
