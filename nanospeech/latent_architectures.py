@@ -162,9 +162,10 @@ class CodecConfig:
         check_sizes(self, "sample_rate", "encoder_dim", "hidden_dim", "decoder_dim", "latent_dim")
         for name in ("encoder_rates", "decoder_rates"):
             rates = getattr(self, name)
-            odd = any(type(r) is not int or not 1 <= r <= 64 for r in rates)
+            # kernels are twice a stride: with one of 1 waves would not keep their length
+            odd = any(type(r) is not int or not 2 <= r <= 64 for r in rates)
             if not 1 <= len(rates) <= 8 or odd:
-                raise InputError(f"{name} is {rates}; choose up to 8 strides of 1 to 64")
+                raise InputError(f"{name} is {rates}; choose up to 8 strides of 2 to 64")
             object.__setattr__(self, name, tuple(rates))
         if self.decoder_dim < 2 ** len(self.decoder_rates):
             raise InputError(

@@ -85,9 +85,6 @@ class Parameter:
     def __mul__(self, other: Array) -> Array:
         return other * self
 
-    def __add__(self, other: Array) -> Array:
-        return other + self
-
 
 @dataclass(frozen=True)
 class Derived:
@@ -227,10 +224,11 @@ class Array:
             return self.graph.weight(x)
         return x if isinstance(x, Array) else self.graph.constant(x, self.dtype)
 
-    def binary(self, kind: str, x: Any, dtype: str | None = None, turned: bool = False) -> Array:
+    def binary(self, kind: str, x: Any, dtype: str | None = None) -> Array:
         """An operation on this and another array or number."""
-        pair = (self.other(x), self) if turned else (self, self.other(x))
-        return self.graph.op(kind, pair, broadcast(pair[0].shape, pair[1].shape), dtype=dtype)
+        other = self.other(x)
+        shape = broadcast(self.shape, other.shape)
+        return self.graph.op(kind, (self, other), shape, dtype=dtype)
 
     def unary(self, kind: str, domain: str = "") -> Array:
         """An operation on each number."""
@@ -263,9 +261,6 @@ class Array:
 
     def __ne__(self, x: Any) -> Array:  # type: ignore[override]
         return self.binary("Equal", x, "bool").unary("Not")
-
-    def __invert__(self) -> Array:
-        return self.unary("Not")
 
     def to(self, dtype: str) -> Array:
         """Cast to another type."""

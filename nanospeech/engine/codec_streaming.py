@@ -13,12 +13,11 @@ REACH = 3 + 9 + 27  # samples to either side that a stage's residual units see
 
 
 def context(config: CodecConfig) -> int:
-    """Latents to either side on which a decoded latent's samples depend; 9 for the published."""
-    seen = 3.0  # samples to either side that the last convolution sees
+    """Latents to either side on which a decoded latent's samples depend; 8 for the published."""
+    seen = 3  # samples after its last one that the last convolution sees; before it are no more
     for rate in reversed(config.decoder_rates):
-        padding = -(-rate // 2)
-        seen = (seen + REACH + max(padding, 2 * rate - 1 - padding)) // rate + 1
-    return int(seen) + 3
+        seen = -(-(seen + REACH + -(-rate // 2)) // rate)
+    return seen + 3
 
 
 def decode_pieces(

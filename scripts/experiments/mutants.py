@@ -98,10 +98,11 @@ def without_statement(source: str, occurrence: int) -> str | None:
     places.sort(key=lambda n: (n.lineno, n.col_offset))
     if occurrence >= len(places):
         return None
-    node, lines = places[occurrence], source.splitlines(keepends=True)
+    # columns are of UTF-8 bytes
+    node, lines = places[occurrence], source.encode().splitlines(keepends=True)
     first, last = node.lineno - 1, (node.end_lineno or 0) - 1
     head, tail = lines[first][: node.col_offset], lines[last][node.end_col_offset :]
-    return "".join([*lines[:first], f"{head}pass{tail}", *lines[last + 1 :]])
+    return b"".join([*lines[:first], head, b"pass", tail, *lines[last + 1 :]]).decode()
 
 
 def meaning(source: str) -> Any:

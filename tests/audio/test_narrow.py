@@ -13,7 +13,7 @@ import nanospeech
 from nanospeech import InputError
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import band_edges, log_mel
-from nanospeech.audio.narrow import SpeechMels, widened
+from nanospeech.audio.narrow import REACH, SpeechMels, lacking, widened
 from nanospeech.config import AudioConfig, ModelConfig
 from nanospeech.release.voices import make_prompt
 from nanospeech.speech.latents import any_prompt
@@ -71,6 +71,44 @@ def test_bands_have_their_conditional_mean():
     expected = [mean[gone] + weights @ (row[kept] - mean[kept]) for row in mel]
     found = widened(mel.astype(np.float32), 0.1, speech)
     assert np.allclose(found[:, gone], expected, atol=1e-4)
+
+
+ENDS = int(np.searchsorted(band_edges(24_000, 100), REACH))  # the first band that lies above it
+
+
+@pytest.mark.parametrize(
+    ("soft", "gone"),
+    [
+        ({0: 4.5, 1: 2.6}, range(2)),  # the slope beside an empty band goes with it
+        ({0: 4.5, 1: 2.4}, range(1)),
+        ({0: 3.5, 1: 3.5}, ()),  # a voice without lows
+        ({1: 9.0}, ()),  # a hole
+        ({95: 6.5, 94: 2.6} | dict.fromkeys(range(96, 98), 3.0), ()),  # above what is asked for
+        (dict.fromkeys(range(60, 98), 5.5), ()),  # a voice without highs
+        (dict.fromkeys(range(61, 98), 6.5) | {60: 2.6}, range(60, 100)),
+        (dict.fromkeys(range(61, 98), 6.5) | {60: 2.4}, range(61, 100)),
+        (dict.fromkeys(range(ENDS, 98), 9.0), ()),
+        (dict.fromkeys(range(ENDS - 1, 98), 9.0), range(ENDS - 1, 100)),
+    ],
+)
+def test_bands_are_lacking_from_where_a_recording_ends(soft, gone):
+    """By its loud moments alone; the last two bands are empty in any recording of speech."""
+    loud = np.r_[np.full(98, -2.0), -3.0, -6.0]
+    speech = SpeechMels(np.zeros(100), np.eye(100), loud, RMS)
+    mel = np.full((100, 100), -11.0)
+    mel[90:] = loud  # a tenth of the frames
+    for band, below in soft.items():
+        mel[90:, band] -= below
+    assert np.flatnonzero(lacking(mel, speech)).tolist() == list(gone)
+
+
+def test_what_is_given_stays_and_nothing_is_below_the_floor():
+    loud = log_mel(recording("theo", 7000))
+    quiet = np.maximum(loud - 4, np.log(1e-5)).astype(np.float32)
+    before = quiet.copy()
+    wide = widened(quiet, RMS * np.exp(-4))
+    assert np.array_equal(quiet, before) and not np.array_equal(wide, before)
+    assert wide.dtype == np.float32 and wide.min() >= np.float32(np.log(1e-5))
 
 
 def test_a_recording_that_reaches_9_khz_is_kept_as_it_is():

@@ -11,14 +11,15 @@ import pytest
 
 import nanospeech
 from nanospeech.audio import wave as audio
-from nanospeech.audio.mel import log_mel
+from nanospeech.audio.mel import band_edges, log_mel
 from nanospeech.audio.narrow import SpeechMels
-from nanospeech.audio.noise import HEARD, OWN, most_likely, without_noise
+from nanospeech.audio.noise import HEARD, OWN, most_likely, pauses, without_noise
 from nanospeech.audio.recording import denoised, depth, spectra
 from nanospeech.speech.reference import finished
 
 VOICES = Path(nanospeech.__file__).parent / "default/voices"
 NAMES = sorted(p.stem for p in VOICES.glob("*.flac"))
+CENTRES = band_edges(24_000, 100)[1:-1]
 
 
 def recording(name: str) -> np.ndarray:
@@ -36,6 +37,13 @@ def noisy(wave: np.ndarray, below: float, power: float) -> np.ndarray:
     return (wave + gain * noise).astype(np.float32)
 
 
+def found_in(wave: np.ndarray) -> np.ndarray:
+    """The wave without its noise, of which there is some."""
+    found = without_noise(wave, depth(wave))
+    assert found is not None
+    return found
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recording_without_noise_is_not_noisy(name):
     wave = recording(name)
@@ -47,14 +55,26 @@ def test_a_recording_without_noise_is_not_noisy(name):
 def test_a_steady_noise_is_found_and_taken_out(name, power):
     wave = recording(name)
     poor = noisy(wave, 15, power)
-    wanted = without_noise(poor, depth(poor))
-    assert wanted is not None
+    wanted = found_in(poor)
     clean, *mels = map(log_mel, (wave, denoised(poor, 24_000), wanted))
     loud = clean.max(1) > clean.max() - 6  # frames of speech
     before, after = (np.abs(m - clean)[loud].mean() for m in mels)
     assert after < 1.15 * before
     before, after = (np.abs(m.mean(0) - clean.mean(0)).mean() for m in mels)
     assert after < 0.85 * before
+
+
+@pytest.mark.parametrize("power", [0, 1])
+def test_a_hiss_far_below_speech_is_left(power):
+    wave = noisy(recording("kathleen"), 35, power)
+    assert without_noise(wave, depth(wave)) is None
+
+
+def test_other_people_are_no_noise():
+    """They are as loud as a noise, but what is heard of them in one's pauses changes."""
+    waves = [recording(name)[4800:-4800] for name in NAMES[3:6]]
+    wave = np.sum([w[: min(map(len, waves))] for w in waves], axis=0)
+    assert 8 < depth(wave) < 28 and without_noise(wave, depth(wave)) is None
 
 
 @pytest.mark.parametrize("how", ["silence", "noise", "tone", "short"])
@@ -74,8 +94,7 @@ def test_users_recordings_are_cleaned_by_it():
     poor = noisy(recording("michael"), 15, 0.5)
     notes: list[str] = []
     wave = finished(poor, notes)
-    wanted = without_noise(poor, depth(poor))
-    assert wanted is not None
+    wanted = found_in(poor)
     gain = audio.rms(wave) / audio.rms(audio.trim(wanted, keep_seconds=0.1))
     assert np.allclose(wave, gain * audio.trim(wanted, keep_seconds=0.1), atol=1e-5)
     (note,) = notes
@@ -99,6 +118,44 @@ def test_a_noisy_recording_is_measured_once():
     finally:
         sys.setprofile(None)
     assert calls == {"spectra": 1, "depth": 2}  # its depth, and that of what came of it
+
+
+def test_the_level_of_a_recording_does_not_matter():
+    poor = noisy(recording("theo"), 15, 0.5)
+    wanted = found_in(poor)
+    for gain in (0.1, 4.0):
+        found = found_in((gain * poor).astype(np.float32)) / gain
+        assert audio.rms(found - wanted) < 1e-4 * audio.rms(wanted)
+
+
+@pytest.mark.parametrize("hertz", [1000, 3000, 6000])
+def test_a_noise_of_few_frequencies_is_taken_out_where_it_is(hertz):
+    """To a third of a mel band: before the voice begins there is nothing else."""
+    wave, rng = np.pad(recording("kathleen"), 9600), np.random.default_rng(0)
+    spectrum, all_hertz = np.fft.rfft(rng.standard_normal(len(wave))), np.fft.rfftfreq(len(wave))
+    spectrum *= np.abs(24_000 * all_hertz - hertz) < hertz / 20
+    noise = np.fft.irfft(spectrum, len(wave))
+    noise *= audio.rms(wave) / audio.rms(noise) / 3
+    poor = (wave + noise + 1e-3 * rng.standard_normal(len(wave))).astype(np.float32)
+    window = np.hanning(4000)
+    powers = [np.abs(np.fft.rfft(x[:4000] * window)) ** 2 for x in (poor, found_in(poor))]
+    before, after = (np.convolve(power, np.ones(21), "same") for power in powers)
+    found = np.fft.rfftfreq(4000, 1 / 24_000)
+    loss = np.where(np.abs(found - hertz) < 600 + hertz / 5, np.log(before / after), 0)
+    taken = np.maximum(loss - (np.median(loss[loss > 0]) + loss.max()) / 2, 0)  # half its height
+    band = np.diff(CENTRES)[np.searchsorted(CENTRES, hertz)]
+    assert abs((found * taken).sum() / taken.sum() - hertz) < band / 3
+
+
+def test_pauses_are_the_frames_of_least_power_behind_the_padding():
+    """A loud band is not outweighed by bands that are empty, and silence around it is no pause."""
+    rng = np.random.default_rng(0)
+    mel = rng.uniform(-1, 0, (108, 4))
+    mel[:4] = mel[-8:] = -11  # windows of 1024 samples, 256 apart, begin and end in padding
+    quiet = np.arange(20, 32)  # 12 of 96
+    mel[quiet] -= 2
+    mel[50:70, 1:] = -11
+    assert np.array_equal(pauses(mel), mel[quiet])
 
 
 def linear(rng: np.random.Generator, bands: int) -> SpeechMels:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,16 +14,18 @@ import pytest
 
 from convert.__main__ import main as convert_main
 from convert.folder import GRAPHS
-from nanospeech.architectures import StudentConfig
-from nanospeech.config import ModelConfig
-from nanospeech.errors import BackendError, CheckpointError
+from nanospeech.architectures import BITS, StudentConfig
+from nanospeech.config import DiTConfig, ModelConfig, QuantizationConfig
+from nanospeech.errors import BackendError, CheckpointError, InputError
 from nanospeech.latent_architectures import EchoConfig
 from nanospeech.load import find_backend, load_engine, open_release, pick_backend
 from nanospeech_mlx.backend import MlxBackend
 from nanospeech_onnx import layers, session
+from nanospeech_onnx.dit import DiT
 from nanospeech_onnx.engine import OnnxEngine
-from nanospeech_onnx.export import export
+from nanospeech_onnx.export import check_exported, export
 from nanospeech_onnx.graph import BATCH, TOKENS, Graph
+from nanospeech_onnx.networks import SpeechGraphs
 from nanospeech_torch import backend as torch_backend
 
 ROOT = Path(__file__).parents[2]
@@ -58,6 +61,54 @@ def test_layers_of_a_graph_compute_what_they_say():
     (y,) = session.Place().session(graph, {})(x=x)
     wide = x.astype(np.float64)
     np.testing.assert_allclose(y, wide * np.tanh(np.log1p(np.exp(wide))), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        lambda x: x[None],
+        lambda x: x[:, None],
+        lambda x: x[..., None],
+        lambda x: x[:, None, :, 2:],
+        lambda x: x[:, :, None, 1:3],
+        lambda x: x[..., 4],
+        lambda x: x[..., -4:-1],
+        lambda x: x[:, :, :2] - x[:, :, 3:5],
+        lambda x: x.sum(1),
+        lambda x: x.sum(-1)[:, None] * x.sum(1)[..., None],
+        lambda x: (x >= 1.0).any(1),
+        lambda x: (x >= 1.0).any(-1),
+        lambda x: x[:, :, :1] >= x,
+        lambda x: x != x[:, :, 2:3],
+        lambda x: (x**2 + 1) ** 0.5 / (2 + x * x),
+        lambda x: x.reshape(x.shape[0], -1, 3),
+        lambda x: x.reshape(-1),
+        lambda x: x[..., None].reshape(-1, 6),
+    ],
+)
+def test_arrays_of_a_graph_compute_as_numpys_do(operation):
+    x = np.random.default_rng(0).standard_normal((2, 5, 6)).astype("f")
+    graph = Graph("operation")
+    found = operation(graph.input("x", (BATCH, TOKENS, 6)))
+    graph.output("y", found)
+    (y,), wanted = session.Place().session(graph, {})(x=x), operation(x)
+    assert y.dtype == wanted.dtype == found.dtype and y.shape == wanted.shape
+    assert [a for a in found.shape if isinstance(a, int)] == [
+        a for s, a in zip(found.shape, wanted.shape) if isinstance(s, int)
+    ]
+    np.testing.assert_allclose(y, wanted, rtol=1e-6, atol=1e-6)
+
+
+def test_eight_bits_are_for_the_large_matrices_of_blocks():
+    """Attention and feed-forward: inputs, outputs and what times change stay floats."""
+    config = DiTConfig(dim=32, depth=2, heads=2, dim_head=16, text_dim=8, output_biases=True)
+    network = DiT(config)
+    names = {p.name for p in network.parameters("transformer.")}
+    graph = SpeechGraphs(config, network).velocity(eight_bits=True)
+    packed = {w.source.name for w in graph.weights.values() if w.dtype == "int8"}
+    of_block = ("attn.to_q", "attn.to_k", "attn.to_v", "attn.to_out.0", "ff.ff.0.0", "ff.ff.2")
+    blocks = [f"transformer.transformer_blocks.{n}" for n in range(2)]
+    assert packed == {f"{b}.{n}.weight" for b in blocks for n in of_block} and packed < names
 
 
 def test_compile_says_that_it_changes_nothing(tiny_release, caplog):
@@ -150,6 +201,34 @@ def test_exported_graphs_compute_the_same_from_the_folders_own_weights(
     assert np.abs(got - wanted).max() <= 1e-5
     (out,) = onnxruntime.InferenceSession(folder / "vocoder.onnx").run(None, {"mel": x})
     assert np.abs(out - engine.module("vocoder.safetensors").session(mel=x)[0]).max() <= 1e-4
+
+
+def test_exported_graphs_of_texts_and_of_durations_compute_the_same(tiny_release, tmp_path):
+    """Of a model whose texts are not aligned, with a duration model."""
+    folder = shutil.copytree(tiny_release, tmp_path / "made")
+    written = {p.stem for p in export(folder)}
+    assert written == {"duration", "text", "velocity", "vocoder"}
+    rng, engine = np.random.default_rng(0), load_engine(folder, "onnx")
+    text = np.array([[5, 1, 0, 9, -1, -1, -1, -1]])
+    (got,) = onnxruntime.InferenceSession(folder / "text.onnx").run(
+        None, {"text": text, "places": text}
+    )
+    wanted = engine.dit.embed_text(text, 8, np.ones((1, 8), bool))
+    assert np.abs(got - wanted).max() <= 1e-5 < np.abs(wanted).max()
+    given = {"heard": rng.standard_normal((1, 8, 100)).astype("f"), "text": text}
+    (got,) = onnxruntime.InferenceSession(folder / "duration.onnx").run(None, given)
+    (wanted,) = engine.module("duration.safetensors").session(**given)
+    assert np.abs(got - wanted).max() <= 1e-5 < np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("bits", [b for b in BITS if b != 8])
+def test_weights_of_any_fewer_bits_are_not_exported(bits):
+    """Not even where only the vocoder has them."""
+    eight = QuantizationConfig(model={"transformer.proj_out": 8}, vocoder={"head.out": 8})
+    check_exported(dataclasses.replace(ModelConfig(), quantization=eight), "folder")
+    fewer = dataclasses.replace(eight, vocoder={"head.out": bits})
+    with pytest.raises(InputError, match="fewer than 8 bits"):
+        check_exported(dataclasses.replace(ModelConfig(), quantization=fewer), "folder")
 
 
 def test_graphs_go_with_the_weights_that_they_are_of(tiny_aligned, tmp_path):

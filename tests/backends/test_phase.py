@@ -210,6 +210,31 @@ def test_phase_derivatives_of_valid_frames_ignore_padding(backend):
         assert np.array_equal(get(a)[:, :7], get(b))
 
 
+def test_graphs_predict_what_pytorch_does():
+    """Magnitudes, and phases from frame to frame and bin to bin, as the network corrects them."""
+    torch = pytest.importorskip("torch")
+    from nanospeech_torch.vocoder import Vocos
+
+    torch.manual_seed(0)
+    model = Vocos(dataclasses.replace(TINY, griffin_lim_iters=1)).requires_grad_(False)
+    for p in model.head.parameters():
+        torch.nn.init.normal_(p)
+    log_mel = mel.log_mel(speech())[None, :60]
+    log_mel[:, 20:30] += 9  # louder than any recording
+    wanted = [x.numpy() for x in model.predict(torch.from_numpy(log_mel))]
+    found = build("onnx", model.config, model.state_dict()).predict(log_mel)
+    plain = slopes_alone(log_mel)
+    for a, b in zip(found, wanted, strict=True):
+        assert a.shape == b.shape and np.abs(a - b).max() <= 1e-4 * np.abs(b).max()
+    for a, b in zip(found[1:], plain, strict=True):
+        assert np.abs(a - b).mean() > 1  # the network has its say
+
+
+def slopes_alone(log_mel):
+    wanted = np.exp(np.minimum(log_mel, 7))
+    return numpy_phase.slopes(numpy_phase.mel_pseudo_inverse(wanted, 1024), 256)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_what_is_predicted_has_the_mels_bands_and_ignores_padding(backend):
     _, _, put, get = arrays_of(backend)

@@ -159,10 +159,21 @@ def test_config_from_shapes_reads_every_size():
         vocoder_config_from_shapes(shapes)
 
 
-def test_a_hop_that_does_not_fit_is_refused():
-    torch_vocoder = pytest.importorskip("nanospeech_torch.vocoder")
+@pytest.mark.parametrize("hop", [300, 1024])  # 1024 is no even multiple of either
+@pytest.mark.parametrize("backend", [*BACKENDS, "onnx"])
+def test_a_hop_that_does_not_fit_is_refused(backend, hop):
+    vocoder = pytest.importorskip(f"nanospeech_{backend}.vocoder")
+    rest = [{}, Path("vocoder"), None] if backend == "onnx" else []
     with pytest.raises(InputError, match="hop_length"):
-        torch_vocoder.Vocos(VocoderConfig(n_fft=1024, hop_length=300))
+        vocoder.Vocos(VocoderConfig(n_fft=1024, hop_length=hop), *rest)
+
+
+def test_a_graphs_weights_are_those_of_its_config():
+    session = pytest.importorskip("nanospeech_onnx.session")
+    from nanospeech_onnx.vocoder import Vocos
+
+    with pytest.raises(CheckpointError, match=r"missing backbone\.convnext\.0"):
+        Vocos(TINY, {}, Path("vocoder"), session.Place())
 
 
 def test_the_training_mel_is_the_mel():

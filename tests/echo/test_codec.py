@@ -149,9 +149,27 @@ def test_streaming_needs_the_context_that_it_takes(folder, monkeypatch):
     assert np.abs(less - whole).max() > 1e-5
 
 
+@pytest.mark.parametrize(
+    "rates", [(2,), (3,), (4,), (64,), (3, 2), (2, 3), (3, 4), (5, 5), (4, 2, 3), (12, 10, 8, 2)]
+)
+def test_the_context_is_as_far_as_a_latent_is_heard(rates):
+    """A latent of NaN makes NaN of every sample that it reaches, whatever the weights are."""
+    torch = pytest.importorskip("torch")
+    from nanospeech_torch.echo.codec import Decoder
+
+    config = CodecConfig(decoder_rates=rates, decoder_dim=2 ** len(rates), hidden_dim=2)
+    reach = context(config)
+    latent = torch.zeros(1, 2, 2 * reach + 5)
+    latent[:, :, reach + 2] = torch.nan
+    with torch.no_grad():
+        wave = Decoder(config)(latent).reshape(-1, config.hop_length)
+    (heard,) = np.nonzero(wave.isnan().any(1).numpy())
+    assert max(reach + 2 - heard[0], heard[-1] - reach - 2) == reach
+
+
 def test_published_sizes():
     codec = CodecConfig()
-    assert (codec.hop_length, codec.frame_rate, context(codec)) == (1920, 25, 9)
+    assert (codec.hop_length, codec.frame_rate, context(codec)) == (1920, 25, 8)
     torch = pytest.importorskip("torch")
     from nanospeech_torch.echo.codec import DACVAE
 

@@ -331,6 +331,8 @@ def test_echo_reads_text_as_the_original_does():
         (EchoConfig, {"max_latents": 0}, "max_latents is 0"),
         (EchoConfig, {"speaker_scale": 0.0}, "speaker_scale is 0"),
         (CodecConfig, {"decoder_rates": [2] * 99}, "up to 8 strides"),
+        (CodecConfig, {"decoder_rates": [8, 1]}, "strides of 2 to 64"),
+        (CodecConfig, {"encoder_rates": [65]}, "strides of 2 to 64"),
         (CodecConfig, {"decoder_dim": 3}, "decoder_dim is 3"),
         (CodecConfig, {"sample_rate": 0}, "sample_rate is 0"),
     ],

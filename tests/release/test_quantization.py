@@ -14,7 +14,7 @@ from safetensors.numpy import load_file, save_file
 
 from nanospeech import load_engine
 from nanospeech.architectures import BITS, GROUP_SIZES
-from nanospeech.config import SampleOptions
+from nanospeech.config import DiTConfig, DurationConfig, SampleOptions, VocoderConfig
 from nanospeech.engine.sampling import noise
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.release import quantization as quantized
@@ -119,6 +119,13 @@ def test_each_group_has_the_best_of_three_lines_fitted_by_least_squares(bits, si
     np.testing.assert_allclose(errors, wanted, rtol=0.02)
 
 
+def test_weights_of_short_floats_are_packed_as_the_numbers_that_they_are():
+    short = (weight() + 7).astype(np.float16)
+    a, b = (pack(w, 4, 64) for w in (short, short.astype(np.float32)))
+    for name in ("codes", "scales", "biases"):
+        assert np.array_equal(getattr(a, name), getattr(b, name))
+
+
 @pytest.mark.parametrize("value", [0.0, 0.25, -3.0, 1e-6])
 def test_equal_weights_stay_what_they_are(value):
     same = pack(np.full((2, 64), value, np.float32), 4, 64).unpack()
@@ -188,7 +195,6 @@ def test_of_four_bits_text_and_outputs_get_more_and_times_scales_fewer():
 def test_every_large_matrix_of_the_published_sizes_is_packed_but_few(bits):
     pytest.importorskip("torch")
     from convert import network_shapes
-    from nanospeech.config import DiTConfig
 
     shapes = network_shapes(DiTConfig())
     layers = quantized.plan({"model": shapes}, bits).model
@@ -200,6 +206,33 @@ def test_every_large_matrix_of_the_published_sizes_is_packed_but_few(bits):
     }
     assert set(layers.values()) == ({8} if bits == 8 else {3, 4, 8})
     assert all(layer.count("*") <= 1 for layer in layers)
+
+
+def test_what_tokens_sound_like_and_last_by_is_not_rounded():
+    """Of the aligner and of a duration model; of a vocoder every matrix is, each kind once."""
+    torch = pytest.importorskip("torch")
+    from convert import network_shapes
+    from nanospeech_torch.vocoder import Vocos
+
+    with torch.device("meta"):
+        vocoder = Vocos(VocoderConfig(griffin_lim_iters=2)).state_dict()
+    shapes = {
+        "model": network_shapes(DiTConfig(text_upsampling="aligned", n_mels=128)),
+        "duration": network_shapes(DurationConfig(n_mels=128)),
+        "vocoder": {name: tuple(t.shape) for name, t in vocoder.items()},
+    }
+    plan = quantized.plan(shapes, 4)
+    left = {}
+    for part, tensors in shapes.items():
+        matrices = {n for n, s in tensors.items() if n.endswith(".weight") and len(s) == 2}
+        left[part] = {quantized.layer_of(n) for n in matrices} - getattr(plan, part).keys()
+    aligner = {f"transformer.aligner.{n}" for n in ("to_mean", "to_duration.0", "to_duration.2")}
+    tables = {"transformer.text_embed.text_embed", "transformer.time_embed.time_mlp.0"}
+    assert left["model"] == aligner | tables
+    assert left["duration"] == {"to_pred.0", "transformer.text_embed.text_embed"}
+    assert left["vocoder"] == set()
+    blocks = {f"backbone.convnext.*.pwconv{n}": 4 for n in (1, 2)}
+    assert plan.vocoder == {**blocks, "head.out": 6, "head.delay": 6}
 
 
 @pytest.mark.parametrize(("bits", "most"), [(4, 0.35), (8, 0.58)])
@@ -336,6 +369,7 @@ def edited(folder: Path, tmp_path: Path, tensors=None, config=None) -> Path:
 
 
 OUT = "transformer.proj_out"
+QUERIES = "transformer.transformer_blocks.1.attn.to_q"  # of a kind that block 0 has too
 
 
 @pytest.mark.parametrize(
@@ -351,7 +385,9 @@ OUT = "transformer.proj_out"
         ({"config": lambda c: c["quantization"].update(group_size=48)}, "group_size is 48"),
         ({"config": lambda c: c["quantization"].update(mode="affine")}, "unknown keys"),
         ({"tensors": lambda t: t.pop(f"{OUT}.scales")}, "do not agree.*proj_out"),
+        ({"tensors": lambda t: t.pop(f"{QUERIES}.scales")}, "do not agree.*blocks.1.attn.to_q"),
         ({"tensors": lambda t: t.pop(f"{OUT}.biases")}, "not packed into 8 bits"),
+        ({"tensors": lambda t: t.update({f"{OUT}.scales": t[f"{OUT}.scales"][1:]})}, "not packed"),
         ({"tensors": lambda t: t.update({f"{OUT}.weight": weight((200, 16))})}, "not packed"),
         ({"tensors": lambda t: t.pop(f"{OUT}.weight")}, "proj_out"),
     ],

@@ -11,14 +11,24 @@ import numpy as np
 import pytest
 import torch
 
-from nanospeech.config import VocoderConfig
+from nanospeech.config import AudioConfig, VocoderConfig
 from nanospeech_torch.train.data.segments import SegmentBatch
 from nanospeech_torch.train.objectives.vocoder_gan import VocoderGAN, VocoderLossConfig
 from nanospeech_torch.train.objectives.vocoder_loss import (
     Discriminators,
     PeriodDiscriminator,
     SpectrogramDiscriminator,
+    discriminator_loss,
+    generator_losses,
+    slope_counts,
+    slope_losses,
+    slope_sums,
     spectral_losses,
+    spectrograms,
+    turn_error,
+)
+from nanospeech_torch.train.objectives.vocoder_loss import (
+    log_mel as mel_of_waves,
 )
 
 HOP, FRAMES, ITEMS, JUDGED = 256, 20, 3, 2
@@ -258,6 +268,59 @@ def test_silence_has_losses_and_gradients_that_are_numbers(silent):
     assert float(away["convergence"]) == pytest.approx(1e-4 * (513 * 9) ** 0.5 / 1e-3, rel=1e-4)
 
 
+def test_the_mel_loss_is_of_the_mel_that_is_named():
+    audio = AudioConfig(sample_rate=16_000, n_fft=512, hop_length=128, n_mels=40)
+    fake, real = torch.from_numpy(FAKE), torch.from_numpy(REAL)
+    windows = (256, 512)
+    found = spectral_losses(spectrograms(fake, windows), spectrograms(real, windows), audio)
+    wanted = (mel_of_waves(fake, audio) - mel_of_waves(real, audio)).abs().mean()
+    assert mel_of_waves(fake, audio).shape == (ITEMS, SAMPLES // 128 + 1, 40)
+    assert found["mel"].item() == pytest.approx(wanted.item(), rel=1e-6)
+
+
+def test_losses_of_slopes_are_their_sums_over_their_counts():
+    """Of silence, which counts for nothing, they are 0."""
+    found = tuple(torch.from_numpy(x) for x in SLOPES)
+    for loud in (1.0, 0.0):
+        real = loud * torch.from_numpy(spectrogram(REAL, 1024)).to(torch.complex64)
+        sums, counts = slope_sums(found, real), slope_counts(real)
+        for name, loss in slope_losses(found, real).items():
+            assert loss.item() == pytest.approx(sums[name].item() / max(counts[name].item(), 1e-6))
+            assert (loss == 0) == (loud == 0 and name != "magnitude")
+
+
+@pytest.mark.parametrize("level", [1e-8, 1e-4, 100.0])
+def test_how_far_a_phase_is_off_does_not_hang_on_the_level(level):
+    """Its weight does, by the square root of a product of two magnitudes."""
+    x = torch.from_numpy(spectrogram(REAL, 1024)).to(torch.complex64)
+    turn, angle = x[:, :, 1:] * x[:, :, :-1].conj(), torch.linspace(-3, 3, 19)
+    turn = turn / turn.abs().mean()
+    wanted = level**0.5 * turn_error(angle, turn)
+    assert turn_error(angle, level * turn).item() == pytest.approx(wanted.item(), rel=1e-3)
+
+
+def test_half_precision_is_measured_in_float32():
+    """Waves, scores and features may be bfloat16; features of recordings take no gradient."""
+    wave = torch.from_numpy(REAL).bfloat16()
+    for n_fft, spectrum in spectrograms(wave).items():
+        assert torch.equal(spectrum, spectrograms(wave.float(), (n_fft,))[n_fft])
+    short, exact = [], []
+    for row in (FAKE, REAL):
+        x = 3 * torch.from_numpy(row).bfloat16()
+        short.append([(x, [x, x.square()])])
+        exact.append([(x.float(), [x.float(), x.square().float()])])
+    found = [discriminator_loss(*short), *generator_losses(*short)]
+    wanted = [discriminator_loss(*exact), *generator_losses(*exact)]
+    for loss, other in zip(found, wanted):
+        assert loss.dtype == torch.float32
+        assert loss.item() == pytest.approx(other.item(), rel=1e-2)
+    assert torch.equal(found[2], wanted[2])  # a mean of differences, which bfloat16 would round
+    features = torch.from_numpy(REAL).requires_grad_()
+    fake = torch.from_numpy(FAKE).requires_grad_()
+    generator_losses([(fake, [fake])], [(features, [features])])[1].backward()
+    assert features.grad is None and fake.grad is not None
+
+
 def layer_by_layer(judge: torch.nn.Module, *inputs: torch.Tensor) -> tuple:
     """A discriminator's scores and features, and what went into and came out of each layer."""
     seen = []
@@ -289,6 +352,24 @@ def test_features_are_each_layers_output_behind_a_leaky_rectifier(kind):
         assert torch.equal(feature, torch.where(made > 0, made, 0.1 * made))
         assert torch.equal(after, feature)
     assert torch.equal(scores, seen[-1][1]) and (scores < 0).any() and (scores > 0).any()
+
+
+def test_layers_of_discriminators_hear_ever_more_at_once():
+    """A period's every third; of a spectrum a fourth and halves of the bins, all of the frames."""
+    period, spectrum = 5, torch.from_numpy(spectrogram(REAL, 256)).to(torch.complex64)
+    judges = Discriminators(2, 3)
+    scores, features = judges.periods[str(period)](torch.from_numpy(REAL))
+    places, widths = SAMPLES // period, (2, 4, 8, 8)
+    for feature, width in zip(features, widths, strict=True):
+        places = -(-places // 3)
+        assert feature.shape == (period * ITEMS, width, places)
+    assert scores.shape == (period * ITEMS, 1, places)
+    scores, features = judges.spectrograms["256"](spectrum)
+    bins, frames = spectrum.shape[1:]
+    for feature, stride in zip(features, (4, 2, 2, 2), strict=True):
+        bins = -(-bins // stride)
+        assert feature.shape == (ITEMS, 3, bins, frames)
+    assert scores.shape == (ITEMS, 1, bins, frames)
 
 
 @pytest.mark.parametrize("period", [2, 3, 7])

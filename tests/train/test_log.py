@@ -76,6 +76,21 @@ def test_the_last_steps_of_a_run_have_a_line_too(tmp_path):
     assert [line["step"] for line in rows(tmp_path)] == ["2", "4", "7", "8"]
 
 
+def test_a_line_has_the_means_of_the_steps_since_the_last_one(tmp_path):
+    """And the steps that all phases have skipped so far, however often lines are written."""
+    for every in (1, 3):
+        run = trainer(tmp_path / str(every), log_every=every)
+        for guard in run.guards.values():
+            guard.bad += 2
+        run.train(samples(), 5, 2, max_duration=200)
+    each = [float(line["flow"]) for line in rows(tmp_path / "1")]
+    lines = rows(tmp_path / "3")
+    assert [line["step"] for line in lines] == ["3", "5"] and len(each) == 5
+    wanted = [sum(each[:3]) / 3, sum(each[3:]) / 2]
+    assert [float(line["flow"]) for line in lines] == pytest.approx(wanted, abs=2e-5)
+    assert {line["skipped_steps"] for line in lines} == {"2"}
+
+
 def test_what_samples_take_is_not_part_of_the_speed(tmp_path, monkeypatch):
     class Clock:
         """The real one, and what is added to it."""

@@ -6,15 +6,20 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
 
 from nanospeech_torch.train.data.loader import Loader
+from nanospeech_torch.train.loop import signals
+from nanospeech_torch.train.loop.signals import Agreement, StopSignals, early_signals
 from tests.forked import Forked, finish
 from tests.train.test_resume import same, start
 from tests.training import samples, trainer, write_shards
@@ -226,3 +231,106 @@ def test_a_signal_before_the_first_step_loses_nothing(tmp_path):
     assert (tmp_path / "stopped" / "step_00000000").is_dir()
     name = "step_00000003"
     assert same(tmp_path / "stopped" / name, tmp_path / "whole" / name, 0)
+
+
+def test_signals_and_output_are_a_programs_own_again_when_a_run_is_over():
+    """While it lasts each asks it to stop; a second Ctrl-C ends it at once, others never do."""
+    numbers = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+    before = [signal.getsignal(n) for n in numbers], sys.stdout, sys.stderr
+    asked: list[str] = []
+
+    def request(name: str) -> bool:
+        asked.append(name)
+        return len(asked) > 1
+
+    with pytest.raises(KeyboardInterrupt), StopSignals(request):
+        for number in numbers:
+            signal.raise_signal(number)
+        assert asked == ["SIGINT", "SIGTERM", "SIGHUP"]
+        signal.raise_signal(signal.SIGINT)
+    assert asked == ["SIGINT", "SIGTERM", "SIGHUP", "SIGINT"]
+    assert ([signal.getsignal(n) for n in numbers], sys.stdout, sys.stderr) == before
+
+
+def test_a_signal_before_a_run_is_told_to_it_and_to_no_later_one():
+    before, asked = signal.getsignal(signal.SIGTERM), []
+    with early_signals():
+        signal.raise_signal(signal.SIGTERM)
+        for _ in range(2):  # of one program
+            with StopSignals(lambda name: asked.append(name) or False):
+                pass
+    assert asked == ["SIGTERM"] * 2 and signal.getsignal(signal.SIGTERM) is before
+    with StopSignals(lambda name: asked.append(name) or False):
+        pass
+    assert len(asked) == 2
+
+
+def ended(
+    monkeypatch, first: int, seconds: list[float], wanted: Callable, fraction: Callable
+) -> tuple[list[tuple[int, float]], list[int]]:
+    """When each process of a run ends, and what fraction it knows of; when they asked each other.
+
+    They are threads here, with clocks of their own.
+
+    Args:
+        first: step.
+        seconds: that a step takes each process.
+        wanted, fraction: what a process (its number) says at a step.
+    """
+    here, said = threading.local(), [None] * len(seconds)
+    barrier, asked = threading.Barrier(len(seconds), timeout=10), []
+
+    def gather(mine: Any) -> list[Any]:
+        said[here.rank] = mine
+        asked.extend([here.step] * (here.rank == 0))
+        barrier.wait()
+        found = list(said)
+        barrier.wait()
+        return found
+
+    def run(rank: int) -> tuple[int, float]:
+        here.rank, here.step, here.now = rank, first, 1000.0 * rank
+        agreement = Agreement(SimpleNamespace(world=len(seconds), gather=gather), first)  # type: ignore
+        while not agreement.stop(here.step, wanted(rank, here.step), fraction(rank, here.step)):
+            here.step, here.now = here.step + 1, here.now + seconds[rank]
+            assert here.step < 1000
+        return here.step, agreement.fraction
+
+    monkeypatch.setattr(signals, "time", SimpleNamespace(monotonic=lambda: here.now))
+    with ThreadPoolExecutor(len(seconds)) as pool:
+        return list(pool.map(run, range(len(seconds)))), asked
+
+
+@pytest.mark.parametrize(
+    ("seconds", "asking"),
+    [
+        ([0.01, 0.01], [7, 17, 27, 37]),  # ten steps take no time
+        ([0.01, 2.0, 0.01], [7, 17, 19, 21, 23, 25, 27, 29, 31]),  # two take nearly five seconds
+        ([60.0, 60.0], [7, *range(17, 32)]),
+    ],
+)
+def test_processes_stop_together_soon_after_one_is_asked_to(monkeypatch, seconds, asking):
+    """The last one, from step 31 on; they ask every ten steps, or five seconds of the slowest."""
+    last = len(seconds) - 1
+    ends, asked = ended(
+        monkeypatch, 7, seconds, lambda rank, step: rank == last and step > 30, lambda *_: 0.0
+    )
+    assert asked == asking and ends == [(asking[-1], 0.0)] * len(seconds)
+
+
+def test_processes_go_by_the_clock_that_is_ahead(monkeypatch):
+    """By it they know what part of the time is over, and that none is left."""
+    pace = [0.01, 0.03, 0.02]
+    ends, asked = ended(
+        monkeypatch, 0, [60.0] * 3, lambda *_: False, lambda rank, step: pace[rank] * step
+    )
+    assert asked[-1] == 34 and ends == [(34, pytest.approx(1.02))] * 3
+
+
+def test_a_process_alone_stops_at_once(monkeypatch):
+    ends, asked = ended(
+        monkeypatch, 5, [1.0], lambda _, step: step == 8, lambda _, step: step / 100
+    )
+    assert ends == [(8, 0.08)] and not asked
+    ends, _ = ended(monkeypatch, 5, [1.0], lambda *_: False, lambda _, step: step / 9)
+    assert ends == [(9, 1.0)]

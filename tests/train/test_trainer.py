@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+from accelerate.state import AcceleratorState
 from datasets import load_dataset
 
 from nanospeech.errors import CheckpointError, DataError, InputError
@@ -178,6 +179,21 @@ def test_a_run_warms_up(tmp_path):
     assert column(run.run_dir, "lr") == [0.0025, 0.005, 0.0075, 0.01, 0.01]
 
 
+@pytest.mark.parametrize(
+    ("settings", "shares"),
+    [
+        ({"schedule": "wsd", "decay_fraction": 0.5}, [1, 1, 1, 0.5]),
+        ({"schedule": "wsd", "decay_fraction": 1.0}, [1, 0.75, 0.5, 0.25]),
+        ({"schedule": "cosine"}, [1, 0.5 + 0.5**1.5, 0.5, 0.5 - 0.5**1.5]),
+        ({"schedule": "constant"}, [1, 1, 1, 1]),
+    ],
+)
+def test_a_runs_rates_follow_the_schedule_that_it_is_given(tmp_path, settings, shares):
+    run = descent(tmp_path, 1e-2, **settings)
+    moves(run, 4)
+    assert column(tmp_path, "lr") == pytest.approx([0.01 * x for x in shares], rel=1e-3)
+
+
 def test_a_run_clips_its_gradients(tmp_path):
     free, loose, tight = (
         descent(tmp_path / str(most), 0.1, max_grad_norm=most) for most in (0.0, 1e3, 0.01)
@@ -203,6 +219,22 @@ def test_dropout_depends_on_seed_step_and_process_and_on_nothing_before(tmp_path
         run.parallel.data_rank = rank
         run.learn([batch, batch], step, 9, log)  # each micro-batch has draws of its own
     assert found[:2] == found[2:4] and len(set(found)) == 8
+
+
+@pytest.mark.parametrize(("precision", "type_"), [("no", torch.float32), ("bf16", torch.bfloat16)])
+def test_a_run_multiplies_in_the_precision_that_it_is_given(tmp_path, request, precision, type_):
+    """Forward; weights and their gradients stay float32."""
+    request.addfinalizer(AcceleratorState._reset_state)  # one precision a process
+    AcceleratorState._reset_state()
+    settings = {"cpu": True, "mixed_precision": precision}
+    model, found = speech_model(), []
+    first = model.transformer.transformer_blocks[0].attn.to_q
+    first.register_forward_hook(lambda _, given, made: found.append(made.dtype))
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    run = NanospeechTrainer(model, sgd, 0, settings, tmp_path, log_every=1, buckets=1)
+    first.weight.register_post_accumulate_grad_hook(lambda p: found.append(p.grad.dtype))
+    moves(run, 1)
+    assert found == [type_, torch.float32] and first.weight.dtype == torch.float32
 
 
 def test_the_average_follows_every_step_of_a_run(tmp_path):
@@ -371,6 +403,18 @@ def test_a_run_ends_after_as_many_bad_steps_in_a_row_as_it_may_have(tmp_path):
     assert run.guards["one"].report() == {"skipped": 0, "spikes": 0, "streak": 0}
 
 
+@pytest.mark.parametrize(("factor", "skipped"), [(0.0, 0), (2.0, 1), (3.0, 0)])
+def test_a_spike_is_as_large_as_a_run_is_told(tmp_path, factor, skipped):
+    """Here 2.5 times the usual norm, after the steps in which none is known."""
+    run = phased(tmp_path, skip_factor=factor)
+    guard = run.guards["one"]
+    guard.mean.fill_(1.0)
+    guard.good.fill_(100)
+    run.core.weights = lambda: {"one": 2.5, "two": 1.0}
+    run.learn([FIVE], 0, 30, run.new_log(30))
+    assert guard.report() == {"skipped": skipped, "spikes": skipped, "streak": skipped}
+
+
 def test_a_scale_under_which_a_gradient_overflows_is_halved_until_none_does(tmp_path):
     """Gradients of 1 and 4 under fp16's scaler: a phase moves as soon as its own is a number."""
     run, most = phased(tmp_path, max_grad_norm=0.0), torch.finfo(torch.float32).max
@@ -435,3 +479,18 @@ def test_parameters_without_an_optimizer_are_left_alone(tmp_path):
     assert torch.equal(before, model.transformer.input_embed.proj.weight)
     norms = column(tmp_path, "grad_norm")
     assert max(norms) < 5 * min(norms)  # gradients that nobody uses do not pile up
+
+
+def test_the_norm_of_a_step_is_that_of_what_an_optimizer_holds(tmp_path):
+    """What is clipped and guarded by is not what nobody updates."""
+    model = speech_model(adaln_zero=False)
+    blocks = list(model.transformer.transformer_blocks.parameters())
+    before = [p.detach().clone() for p in blocks]
+    settings = {"log_every": 1, "schedule": "constant", "max_grad_norm": 0.0, "buckets": 1}
+    sgd = torch.optim.SGD(blocks, lr=0.1)
+    run = NanospeechTrainer(model, sgd, 0, {"cpu": True}, tmp_path, **settings)
+    run.train(samples(), 1, 2, max_duration=200)
+    (norm,) = column(tmp_path, "grad_norm")
+    assert float(change(before, [p.detach() for p in blocks]).norm()) == pytest.approx(
+        0.1 * norm, rel=1e-3
+    )
