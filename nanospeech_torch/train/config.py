@@ -76,6 +76,10 @@ class RunConfig:
         "release folder whose speech model, vocoder or student a fresh run starts from; its sizes "
         "are kept, but for dit.aligner_dim, prompt_dim and depth, which may grow",
     )
+    keep_reading: bool = option(
+        False,
+        "leave what reads texts as initial has it, so that students of that model go on to fit",
+    )
     teacher: str | None = option(
         None, "release folder whose speech model a distilled one learns of, and starts as"
     )
@@ -109,6 +113,10 @@ class RunConfig:
         if self.initial and self.model not in ("speech", "vocoder", "distilled"):
             kinds = "speech, vocoder and distilled"
             raise InputError(f"initial is for {kinds}, and model is {self.model}")
+        if self.keep_reading and (self.model != "speech" or not self.initial):
+            raise InputError(
+                "keep_reading is for a speech model that starts from another: set initial=FOLDER"
+            )
         if bool(self.teacher) != (self.model == "distilled"):
             raise InputError(
                 f"model is {self.model} and teacher {self.teacher!r}; a distilled model is made of"

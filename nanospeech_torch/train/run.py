@@ -35,7 +35,7 @@ from nanospeech_torch.train.loop.trainer import (
 from nanospeech_torch.train.objectives.distill import ALL, Distilled
 from nanospeech_torch.train.objectives.duration import DurationPredictor
 from nanospeech_torch.train.objectives.echo import Echo
-from nanospeech_torch.train.objectives.flow import Nanospeech
+from nanospeech_torch.train.objectives.flow import Nanospeech, keep_reading_
 from nanospeech_torch.train.objectives.text_aligner import TextAligner
 from nanospeech_torch.train.objectives.text_reader import TextReader, find_encoder
 from nanospeech_torch.train.objectives.vocoder_gan import VocoderGAN
@@ -285,6 +285,8 @@ def start_from(config: RunConfig, tokenizer: Tokenizer) -> Nanospeech:
             raise InputError(f"{config.initial} has another {name}: {got}; the run wants {want}")
     if config.parallel.shard > 1 or config.parallel.tensor > 1:
         raise InputError("initial starts a model that is whole on every process: shard, tensor: 1")
+    if config.keep_reading:
+        keep_reading_(objective.transformer)
     return objective
 
 

@@ -15,6 +15,8 @@
 # VOICES=folder     its voices beyond the wheels' five (kokoro-js), VOICES_WITHOUT="a b" less these,
 #                   VOICES_ONLY="a b" these alone: English ones say English most clearly
 # TEXTS=file        these sentences by SPEAKERS=320 speakers, in JOBS=2 processes
+# ENGINES=110       so many sentences of TEXTS by each voice of other text-to-speech programs that
+#                   are installed (scripts/recipes/other_engines.py)
 # REVOICE=12        speakers made of the SHARDS' by the WORLD vocoder, a new one each 12 clips of
 #                   one person (scripts/recipes/revoice.py; pip install pyworld-prebuilt)
 # AVERAGE=1         the release is the mean of BASE and what was trained: clearer and more alike
@@ -49,6 +51,11 @@ if [ -n "${WHEELS:-}" ]; then
     wait "$id" || { tail -n 3 "$runs"/synthesize-*.log >&2; exit 1; }
   done
   set -- "$@" "$runs/synthetic/"*.tar
+fi
+if [ -n "${ENGINES:-}" ]; then
+  : "${TEXTS:?names the file of sentences that ENGINES are to speak}"
+  "$python" -m scripts.recipes.other_engines "$TEXTS" --out "$runs/engines" --each "$ENGINES"
+  set -- "$@" "$runs/engines/"*.tar
 fi
 if [ -n "${REVOICE:-}" ]; then
   # shellcheck disable=SC2086

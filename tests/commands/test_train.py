@@ -11,6 +11,7 @@ import yaml
 
 from convert.__main__ import main as convert
 from nanospeech.errors import InputError
+from nanospeech.release.folder import READING
 from nanospeech.release.tensors import read_tensors
 from nanospeech.text.tokenizer import phoneme_vocab
 from nanospeech_torch.train.__main__ import main
@@ -68,6 +69,26 @@ def test_a_fresh_run_can_start_from_a_release_folder(config, tmp_path, golden, c
     other = [again[0], f"run_dir={tmp_path / 'other'}", "dit.heads=2"]
     assert main(["--config", str(config), "--set", *other]) == 2
     assert "has another dit" in capsys.readouterr().err
+
+
+def test_a_run_can_leave_what_reads_texts_as_it_is(config, tmp_path, golden, capsys):
+    folder, vocoder = tmp_path / "release", str(golden / "vocos_pytorch_model.bin")
+    assert main(["--config", str(config)]) == 0
+    make = ["--vocoder", vocoder, "--dtype", "float32"]
+    assert convert([str(tmp_path / "run"), "--output", str(folder), *make]) == 0
+    further = [f"initial={folder}", f"run_dir={tmp_path / 'further'}", "total_steps=4"]
+    assert main(["--config", str(config), "--set", *further, "keep_reading=true"]) == 0
+    command = [str(tmp_path / "further"), "--output", str(tmp_path / "new"), "--weights", "raw"]
+    assert convert([*command, *make]) == 0
+    before, after = (read_tensors(f / "model.safetensors") for f in (folder, tmp_path / "new"))
+    same = {name for name, tensor in before.items() if (tensor == after[name]).all()}
+    reading = {name for name in before if name.startswith(READING)}
+    assert len(reading) > 10 and reading <= same
+    moved = {n for n in before if "attn" in n or "proj_out" in n}
+    assert moved and not moved & same
+    alone = ["keep_reading=true", f"run_dir={tmp_path / 'alone'}"]
+    assert main(["--config", str(config), "--set", *alone]) == 2
+    assert "set initial=FOLDER" in capsys.readouterr().err
 
 
 def test_a_voice_of_one_speaker_starts_a_run_of_several(config, tmp_path, golden):

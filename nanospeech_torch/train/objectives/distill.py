@@ -36,7 +36,7 @@ from nanospeech_torch.train.data.batches import BatchPlan, StreamOptions
 from nanospeech_torch.train.data.speech import SpeechBatches
 
 from .base import Sums
-from .flow import Nanospeech
+from .flow import Nanospeech, keep_reading_
 
 METHODS = ("trajectory", "two-stage", "shortcut")
 ALL = "all"
@@ -182,9 +182,7 @@ class Distilled(Nanospeech):
         self.names = tuple(voices or ())
         # in a tuple: not parts of this model
         self.voices = tuple(Voice(network, own) for own in (voices or {"": network}).values())
-        transformer.text_embed.requires_grad_(False)
-        if transformer.aligner is not None:
-            transformer.aligner.requires_grad_(False)
+        keep_reading_(transformer)
         for name in {name for voice in self.voices for name in voice.whole}:
             transformer.get_parameter(name).requires_grad_(False)
         self.count = distill.counts[-1]

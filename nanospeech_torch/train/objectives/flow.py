@@ -15,6 +15,7 @@ from torch import Tensor
 
 from nanospeech.config import AudioConfig
 from nanospeech.errors import CheckpointError, InputError
+from nanospeech.release.folder import READING
 from nanospeech_torch import layers
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.train.data.batch import Batch, LossConfig
@@ -254,6 +255,13 @@ class Nanospeech(Objective):
             "prior": (error.masked_fill(~mask, 0).sum(), mask.sum()),
             "duration": duration_loss(guess, spoken, spoken > 0),
         }
+
+
+def keep_reading_(transformer: DiT) -> None:
+    """Leaves what reads texts as it is: parameters that a model and its students share."""
+    for name, parameter in transformer.named_parameters():
+        if f"transformer.{name}".startswith(READING):
+            parameter.requires_grad_(False)
 
 
 def search(
