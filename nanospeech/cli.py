@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import functools
 import io
+import logging
 import os
 import re
 import sys
@@ -120,7 +121,7 @@ def command(
     @functools.wraps(main)
     def guarded(argv: Sequence[str] | None = None) -> int:
         try:
-            with no_interrupt_lost():
+            with no_interrupt_lost(), warnings_as_lines():
                 return finished(main, argv)
         except BrokenPipeError:
             # what is left in Python's buffer must not be written when it ends
@@ -167,6 +168,27 @@ def no_interrupt_lost() -> Iterator[None]:
             timer.cancel()
 
 
+class Lines(logging.Handler):
+    """What is logged, a line each."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            say(self.format(record))
+        except Exception:
+            self.handleError(record)
+
+
+@contextlib.contextmanager
+def warnings_as_lines() -> Iterator[None]:
+    """Has `say` tell what is logged, where no program has set logging up."""
+    before = logging.lastResort
+    logging.lastResort = Lines(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.lastResort = before
+
+
 def finished(main: Main, argv: Sequence[str] | None) -> int:
     """What main returns, or argparse after --help; what was printed has left by then."""
     code, end = 0, None
@@ -197,8 +219,10 @@ def counted(count: int, noun: str) -> str:
 
 
 def say(message: str) -> None:
-    """One line on stderr, whatever is in the message."""
+    """One line on stderr, whatever is in the message, above progress bars that are drawn there."""
     if sys.stderr is None:  # closed, or there is no console
         return
     line = " ".join(str(message).split())
-    sys.stderr.write(line.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
+    bars = getattr(sys.modules.get("tqdm"), "tqdm", None)
+    with bars.external_write_mode(sys.stderr) if bars else contextlib.nullcontext():
+        sys.stderr.write(line.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")

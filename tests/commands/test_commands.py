@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import io
+import logging
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from tqdm import tqdm
 
 from nanospeech import cli, commands, plugins
 from nanospeech.commands import completion
@@ -232,6 +234,23 @@ def test_an_interrupt_that_python_ignores_ends_the_command_all_the_same(where, c
     assert cli.command(work)([]) == 130
     assert capfd.readouterr().err == "interrupted\n"
     assert sys.unraisablehook is ignoring
+
+
+def test_a_warning_has_a_line_of_its_own_above_a_progress_bar(monkeypatch, capsys):
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # pytest's
+    before = logging.lastResort
+
+    def work(argv=None):
+        for n in tqdm(range(3), "work", mininterval=0):
+            if n == 1:
+                logging.getLogger("nanospeech").warning("of %s", "two\nlines")
+        return 0
+
+    assert cli.command(work)([]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if "of" in line] == ["of two lines"]
+    assert sum("work:" in line for line in lines) >= 2  # the bar is drawn again below
+    assert logging.lastResort is before
 
 
 def test_no_console_is_no_error(monkeypatch):

@@ -98,7 +98,7 @@ def test_an_encoder_knows_a_person_again(arguments):
     assert -1 <= summary["rows"][0]["target_similarity"] < summary["target_self"]
     assert -1 <= summary["rows"][0]["similarity"] <= 1
     args.target = [others[0]]
-    with pytest.raises(DataError, match="two recordings"):
+    with pytest.raises(DataError, match="two or more"):
         evaluate.run(args)
 
 
