@@ -41,7 +41,7 @@ from nanospeech.cli import Parser, command
 from nanospeech.errors import InputError
 from nanospeech.files import whole
 from nanospeech.prepare.shards import add_files
-from scripts.recipes.synthesize import finish
+from scripts.recipes.synthesize import finish, sentences
 
 ARCTIC = "CMU ARCTIC: free for any use"
 CHARACTERS = 25, 110  # of a sentence: of some two to eight seconds
@@ -109,7 +109,7 @@ def speak(engine: Engine, text: str, out: Path) -> np.ndarray | None:
     return finish(audio.read(out))
 
 
-def sentences(name: str, texts: Sequence[str], each: int, seed: int) -> list[str]:
+def share(name: str, texts: Sequence[str], each: int, seed: int) -> list[str]:
     """Those that a voice says: a function of its name and the seed, each once."""
     order = np.random.default_rng([seed, zlib.crc32(name.encode())]).permutation(len(texts))
     return [texts[int(i)] for i in order[:each]]
@@ -158,6 +158,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--only", nargs="*", help="voices; default: of the programs that are there")
     parser.add_argument("--seed", type=int, default=0)
     a = parser.parse_args(argv)
+    if a.each < 1:
+        raise InputError(f"--each is {a.each}; 1 or more")
     engines = ENGINES | dict(a.engine)
     if unknown := set(a.only or ()) - engines.keys():
         raise InputError(f"no voice {', '.join(sorted(unknown))}; there are: {', '.join(engines)}")
@@ -169,14 +171,8 @@ def main(argv: list[str] | None = None) -> int:
         raise InputError(
             f"none is installed of: {', '.join(sorted({e.command[0] for e in engines.values()}))}"
         )
-
-    def key(text: str) -> str:
-        return "".join(c for c in text.lower() if c.isalnum())
-
-    excluded = {key(t) for p in a.exclude for t in p.read_text(encoding="utf-8").splitlines()}
     shortest, longest = CHARACTERS
-    texts = [t.strip() for t in a.texts.read_text(encoding="utf-8").splitlines()]
-    texts = [t for t in texts if shortest <= len(t) <= longest and key(t) not in excluded]
+    texts = [t for t in sentences(a.texts, a.exclude) if shortest <= len(t) <= longest]
     if not texts:
         raise InputError(
             f"{a.texts} has no sentences of {shortest} to {longest} characters but those of"
@@ -187,7 +183,7 @@ def main(argv: list[str] | None = None) -> int:
         path = a.out / f"{name}-{a.seed}.tar"
         if path.exists():
             continue
-        seconds = write_shard(path, name, engines[name], sentences(name, texts, a.each, a.seed))
+        seconds = write_shard(path, name, engines[name], share(name, texts, a.each, a.seed))
         print(f"{path.name}: {seconds / 60:.1f} minutes", flush=True)
     return 0
 

@@ -212,6 +212,17 @@ def write_shard(path: Path, kokoro: Kokoro, lines: list[tuple[int, str]], a: Any
     return seconds
 
 
+def sentences(texts: Path, exclude: Sequence[Path]) -> list[str]:
+    """The lines of a file, less those that another file has, whatever their case and stops."""
+
+    def key(text: str) -> str:
+        return "".join(c for c in text.lower() if c.isalnum())
+
+    excluded = {key(t) for p in exclude for t in p.read_text(encoding="utf-8").splitlines()}
+    lines = [t.strip() for t in texts.read_text(encoding="utf-8").splitlines()]
+    return [t for t in lines if t and key(t) not in excluded]
+
+
 def part_of(value: str) -> tuple[int, int]:
     """Reads "0/2"."""
     index, of = map(int, value.split("/"))
@@ -245,13 +256,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--part", type=part_of, default=(0, 1), help="of the shards, like 0/2")
     parser.add_argument("--threads", type=int, default=1)
     a = parser.parse_args(argv)
-
-    def key(text: str) -> str:
-        return "".join(c for c in text.lower() if c.isalnum())
-
-    excluded = {key(t) for p in a.exclude for t in p.read_text(encoding="utf-8").splitlines()}
-    texts = [t.strip() for t in a.texts.read_text(encoding="utf-8").splitlines()]
-    texts = [t for t in texts if t and key(t) not in excluded]
+    texts = sentences(a.texts, a.exclude)
     if not texts:
         raise InputError(f"{a.texts} has no sentences but those of --exclude; name more of them")
     a.out.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ import pytest
 from nanospeech.audio.wave import SAMPLE_RATE
 from nanospeech.corpus.layouts import find
 from nanospeech.corpus.mp3 import decode
-from scripts.recipes.other_engines import ENGINES, main, sentences
+from scripts.recipes.other_engines import ENGINES, main, share
 
 TEXTS = [
     "The boat left the harbour before the sun was up.",
@@ -52,13 +52,13 @@ def test_a_program_speaks_a_shard_that_training_reads(texts, tmp_path, capsys):
 
 def test_each_voice_has_sentences_of_its_own():
     many = [f"sentence {n}" for n in range(1000)]
-    said = {name: sentences(name, many, 100, seed=0) for name in ENGINES}
+    said = {name: share(name, many, 100, seed=0) for name in ENGINES}
     assert all(len(set(s)) == 100 for s in said.values())
-    assert said["flite-awb"] == sentences("flite-awb", many, 100, seed=0)
-    assert said["flite-awb"] != sentences("flite-awb", many, 100, seed=1)
+    assert said["flite-awb"] == share("flite-awb", many, 100, seed=0)
+    assert said["flite-awb"] != share("flite-awb", many, 100, seed=1)
     shared = set(said["flite-awb"]) & set(said["flite-rms"])
     assert len(shared) < 30  # ten on average
-    assert len(sentences("flite-awb", many[:5], 100, seed=0)) == 5
+    assert len(share("flite-awb", many[:5], 100, seed=0)) == 5
 
 
 @pytest.mark.parametrize(
@@ -82,6 +82,13 @@ def test_an_engine_is_a_name_and_a_command_that_writes(texts, tmp_path, capsys, 
     assert "is not NAME=" in capsys.readouterr().err
 
 
-def test_voices_that_are_not_known_are_told(texts, tmp_path, capsys):
-    assert main([str(texts), "--out", str(tmp_path), "--only", "nobody"]) != 0
-    assert "no voice nobody; there are: rhvoice-bdl" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    "flags, told",
+    [
+        (["--only", "nobody"], "no voice nobody; there are: rhvoice-bdl"),
+        (["--each", "0"], "--each is 0; 1 or more"),
+    ],
+)
+def test_voices_and_counts_that_cannot_be_are_told(texts, tmp_path, capsys, flags, told):
+    assert main([str(texts), "--out", str(tmp_path), *flags]) == 2
+    assert told in capsys.readouterr().err
