@@ -151,9 +151,13 @@ def no_interrupt_lost() -> Iterator[None]:
         if not issubclass(ignored.exc_type, KeyboardInterrupt):
             return before(ignored)
         # in a moment: here it would be ignored once more
-        timers.append(timer := threading.Timer(0.01, _thread.interrupt_main))
-        timer.daemon = True
-        timer.start()
+        while True:
+            try:
+                timers.append(timer := threading.Timer(0.01, _thread.interrupt_main))
+                timer.daemon = True
+                return timer.start()
+            except KeyboardInterrupt:  # an earlier one's moment was over
+                continue
 
     sys.unraisablehook = again
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ctypes
 import dataclasses
 import io
 import logging
@@ -15,9 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
-import soundfile
 from tqdm import tqdm
 
 from nanospeech import cli, commands, plugins
@@ -210,22 +209,23 @@ def test_an_interrupt_of_its_imports_is_one_line(monkeypatch, capsys):
     assert commands.main(["voices"]) == 130 and capsys.readouterr().err == "interrupted\n"
 
 
-@pytest.mark.parametrize("where", ["callback", "del"])
+@pytest.mark.parametrize("where", ["callback", "error", "del"])
 def test_an_interrupt_that_python_ignores_ends_the_command_all_the_same(where, capfd):
-    class Late(io.BytesIO):
-        def write(self, data):  # by a callback of libsndfile's
-            signal.raise_signal(signal.SIGINT)
-            return super().write(data)
-
+    class Late:
         def __del__(self):
-            if where == "del":
-                signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+
+    @ctypes.CFUNCTYPE(None)
+    def callback():
+        signal.raise_signal(signal.SIGINT)
 
     def work(argv=None):
-        if where == "callback":
-            soundfile.write(Late(), np.zeros(2400), 24_000, format="WAV")
-        else:
+        if where == "del":
             Late()
+        else:
+            callback()
+        if where == "error":  # as soundfile's, of which a callback wrote nothing
+            raise RuntimeError("too few bytes were written")
         for _ in range(500):
             time.sleep(0.01)
         return 0
