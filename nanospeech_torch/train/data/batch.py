@@ -53,6 +53,11 @@ class LossConfig:
         "chance that the prompt of another pair ends at 9 to 11.4 kHz, as of another sample rate, "
         "and what follows does not",
     )
+    untranscribed: bool = option(
+        False,
+        "learns from clips without a text too: how a voice goes on after its prompt; they may be "
+        "in any language",
+    )
     prior: float = option(1.0, "weight of the aligner's mean loss")
     duration: float = option(0.1, "weight of the aligner's duration loss")
     model_guidance: float = option(
@@ -94,7 +99,8 @@ class Tensors:
 class Batch(Tensors):
     """One padded batch with its draws; tensors are on one device.
 
-    mel_BNM log mel, zero past lens_B; text_BT ids padded with -1; noise_BNM standard normal;
+    mel_BNM log mel, zero past lens_B; text_BT ids padded with -1, a row of which without an id is
+    of a clip whose words are not known; noise_BNM standard normal;
     time_B in [0, 1]; span_BN true in the frames that are trained on; drop_audio_B and drop_text_B;
     prompt_B frames that a duration model sees; wordless_B frames of a reference before the clip
     whose words are not in the text, 0 without one; voice_B the number of the speaker among a

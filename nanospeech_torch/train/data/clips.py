@@ -28,12 +28,13 @@ class Skip(Exception):
     """A sample that cannot be used; the text is the reason under which it is counted."""
 
 
-def describe(sample: dict, audio: AudioConfig) -> dict[str, Any]:
+def describe(sample: dict, audio: AudioConfig, untranscribed: bool = False) -> dict[str, Any]:
     """A sample's metadata and data, not decoded.
 
     Args:
         sample: with an audio field of AUDIO_KEYS holding bytes or {"bytes"}, or features in "npy";
             and "json" {"text", "duration", …} or plain fields of these names.
+        untranscribed: whether a sample without a text is used; its text is then empty.
 
     Returns:
         key, text, frames (as the metadata has it), speaker or None, claimed seconds or None,
@@ -45,7 +46,8 @@ def describe(sample: dict, audio: AudioConfig) -> dict[str, Any]:
         Skip: something is missing or malformed.
     """
     meta = metadata(sample)
-    text = spoken(meta.get("text"))
+    text = meta.get("text")
+    text = "" if untranscribed and text in (None, "") else spoken(text)
     claimed = positive(meta.get("duration"), "duration")
     if "npy" in sample:
         data: Any = features(sample["npy"], audio.n_mels)

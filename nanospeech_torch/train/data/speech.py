@@ -76,7 +76,7 @@ class SpeechBatches(Batches):
     def describe(self, sample: dict, skipped: Counter) -> dict | None:
         """Text, data and frames of a sample without decoding it, or None with a reason counted."""
         try:
-            item = self.in_its_language(clips.describe(sample, self.audio))
+            item = self.in_its_language(clips.describe(sample, self.audio, self.loss.untranscribed))
         except Skip as e:
             skipped[str(e)] += 1
             return None
@@ -91,7 +91,7 @@ class SpeechBatches(Batches):
 
     def in_its_language(self, item: dict) -> dict:
         """The item with its text, and its reference's, read by the language that it names."""
-        if "language" not in item or not isinstance(self.tokenizer, Tokenizer):
+        if not item["text"] or "language" not in item or not isinstance(self.tokenizer, Tokenizer):
             return item
         try:
             tokenizer = self.tokenizer.with_language(base_code(item["language"]))
@@ -113,7 +113,10 @@ class SpeechBatches(Batches):
         pair, alone = self.unpaired.meet(item, self.paired(item), self.decoded)
         out = self.ready(alone)
         if pair:
-            order = pair[::-1] if self.rng(item, item["epoch"], 4).random() < 0.5 else pair
+            turn = self.rng(item, item["epoch"], 4).random() < 0.5
+            if bool(pair[0]["text"]) != bool(pair[1]["text"]):
+                turn = bool(pair[0]["text"])  # the one without a text is the prompt
+            order = pair[::-1] if turn else pair
             fit = sum(part["frames"] for part in pair) <= self.plan.max_duration
             both = self.finished(joined(*order), Counter()) if fit else None
             out += self.ready(pair) if both is None else [both]
@@ -179,11 +182,12 @@ class SpeechBatches(Batches):
         """The item with its token ids and the generator of its other draws."""
         rng = self.rng(item, item["epoch"])
         try:
-            ids = self.encode(item["text"], rng)
+            ids = self.encode(item["text"], rng) if item["text"] else np.zeros(0, np.int64)
         except NanospeechError:
             skipped["unusable text"] += 1
             return None
-        if not 0 < len(ids) <= (len(item["mel"]) - item.get("wordless", 0)) // 2:
+        room = (len(item["mel"]) - item.get("wordless", 0)) // 2
+        if not bool(item["text"]) <= len(ids) <= room:
             skipped["more text than sound"] += 1
             return None
         if self.loss.warp and rng.random() < 0.5:
@@ -298,6 +302,9 @@ class DurationBatches(SpeechBatches):
 
     def finished(self, item: dict, skipped: Counter) -> dict | None:
         """The item with its token ids, how many are the prompt's, and how long that is."""
+        if not item["text"]:
+            skipped["without text"] += 1
+            return None
         rng = self.rng(item, item["epoch"])
         frames, seam, wordless = len(item["mel"]), item.get("seam"), item.get("wordless", 0)
         try:

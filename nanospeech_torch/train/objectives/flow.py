@@ -153,7 +153,8 @@ class Nanospeech(Objective):
         found = {"flow": (batch.span & layers.length_mask(batch.lens, batch.mel.shape[1])).sum()}
         if config.text_upsampling == "aligned":
             p = config.patch_size
-            found["prior"] = ((batch.lens + p - 1) // p - batch.wordless // p).sum()
+            worded = (batch.lens + p - 1) // p - batch.wordless // p
+            found["prior"] = (worded * (batch.text >= 0).any(1)).sum()
             found["duration"] = (batch.text >= 0).sum()
         return found
 
@@ -217,7 +218,8 @@ class Nanospeech(Objective):
             return dit.embed_text(text, patches, layers.length_mask(lens, patches), given)
         states = layers.gather_tokens(hidden_BTD, index_BN)
         filler = dit.embed_filler(batch.text).to(states.dtype)
-        silent = batch.drop_text[:, None] | layers.length_mask(before, states.shape[1])
+        wordless = batch.drop_text | ~(batch.text >= 0).any(1)
+        silent = wordless[:, None] | layers.length_mask(before, states.shape[1])
         return torch.where(silent[..., None], filler, states)
 
     def align(
@@ -244,16 +246,17 @@ class Nanospeech(Objective):
         with torch.no_grad(), torch.autocast(mel_BNM.device.type, enabled=False):
             # a text without the reference's words begins where that ends
             before = batch.wordless // p
+            tokens = batch.text >= 0
             spoken, index = search(
-                earlier(target, before), means, lens - before, (batch.text >= 0).sum(1)
+                earlier(target, before), means, lens - before, tokens.sum(1).clamp(min=1)
             )
             index = later(index, before, 0)
-            mask = mask & ~layers.length_mask(before, target.shape[1])
+            mask = mask & ~layers.length_mask(before, target.shape[1]) & tokens.any(1)[:, None]
         error = 0.5 * (target - layers.gather_tokens(means, index)).square().mean(-1)
         guess = aligner.log_durations(hidden_BTD.detach(), speaker)
         return index, {
             "prior": (error.masked_fill(~mask, 0).sum(), mask.sum()),
-            "duration": duration_loss(guess, spoken, spoken > 0),
+            "duration": duration_loss(guess, spoken, (spoken > 0) & tokens),
         }
 
 
