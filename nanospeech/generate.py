@@ -106,7 +106,7 @@ def read_options(args: argparse.Namespace) -> tuple[SampleOptions, str | None, f
         raise InputError(
             f"--duration {how!r} not known; choose from {', '.join(DURATIONS)}, or give seconds"
         )
-    check_reference(args.ref_audio, args.ref_text, args.voice, listens=True)
+    check_reference(args.ref_audio, args.ref_text, args.voice)
     open_lexicon(read_output(args).lexicon)
     return options, how, seconds
 
@@ -121,13 +121,14 @@ def load_speaker(args: argparse.Namespace, options: SampleOptions, how: str | No
     reference = args.ref_audio, args.ref_text
     if args.ref_audio is not None and args.ref_text is None:
         from nanospeech.measure.transcription import hear_reference
-        from nanospeech.release.folder import resolve
+        from nanospeech.release.folder import load_config, resolve
         from nanospeech.text.languages import base_code
 
-        resolve(args.model)  # before Whisper is downloaded
+        needed = not load_config(resolve(args.model)).hears_alone
         spoken = base_code(args.language) if args.language else "en"
-        found = hear_reference(args.ref_audio, None, args.whisper, say, spoken, "--ref-text")
-        reference = found.wave, found.text
+        wanted = args.ref_audio, None, args.whisper
+        found = hear_reference(*wanted, say, spoken, "--ref-text", needed)
+        reference = found.wave, found.text or None
     where = args.model, args.backend, args.device, args.dtype
     engine = load_engine(*where, args.quantize, args.compile or None)
     more: dict[str, Any] = {"duration": how, "output": read_output(args)}

@@ -64,12 +64,15 @@ class Skip:
     detail: str = ""
 
 
-def find(inputs: Iterable[Path], layout: str = "auto") -> tuple[list[Sample], list[Skip]]:
+def find(
+    inputs: Iterable[Path], layout: str = "auto", untranscribed: bool = False
+) -> tuple[list[Sample], list[Skip]]:
     """All samples of some data sets, in a fixed order, each with a key of its own.
 
     Args:
         inputs: folders, manifests or tars.
         layout: a key of LAYOUTS, or "auto" to tell each by what lies in it.
+        untranscribed: whether recordings whose text is empty are samples too.
 
     Raises:
         InputError: an input is missing, or its layout is not recognised.
@@ -82,7 +85,8 @@ def find(inputs: Iterable[Path], layout: str = "auto") -> tuple[list[Sample], li
         if not path.exists():
             raise InputError(f"there is no file or folder {path}")
         for found in LAYOUTS[detect(path) if layout == "auto" else layout](path):
-            if isinstance(found, Sample) and not (text := clean(found.text)):
+            text = clean(found.text) if isinstance(found, Sample) else ""
+            if isinstance(found, Sample) and not (text or untranscribed):
                 skips.append(Skip(found.name, "empty text"))
             elif isinstance(found, Sample):
                 samples.append(replace(found, text=text))

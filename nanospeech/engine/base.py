@@ -180,8 +180,8 @@ class Engine(Conditioning):
             prompt_frames_B: frames of each prompt; None counts those before the first all-zero
                 one. Aligned models use it, and cfg-zero.
             prompt_tokens_B: tokens that belong to the prompt. An aligned model finds
-                these in the prompt by search and scales the new ones to the remaining frames;
-                without it, it scales all.
+                these in the prompt by search and scales the new ones to the remaining frames; with
+                0 it hears the prompt without its words. Without it, it scales all.
             on_step: called as on_step(done, steps) after each step; it may raise.
 
         Returns:

@@ -92,10 +92,10 @@ def prompt_lengths(lens_B: np.ndarray | None, cond_BNM: np.ndarray) -> np.ndarra
 def prompt_tokens(
     tokens_B: np.ndarray | None, text_BT: np.ndarray, prompt_B: np.ndarray
 ) -> np.ndarray:
-    """Int64 (B,): tokens that each prompt speaks; 0 where that is not known or nothing speaks."""
+    """Int64 (B,): tokens that each prompt speaks; -1 where that is not known."""
     count = (text_BT >= 0).sum(1)
     if tokens_B is None:
-        return count * 0
+        return np.where(prompt_B > 0, -1, 0)
     tokens = np.asarray(tokens_B)
     if tokens.shape != count.shape or tokens.dtype.kind not in "iu":
         raise InputError(

@@ -62,7 +62,7 @@ class Conditioning(Hooks):
             cond_BNM: log mel of the prompt; N may be 0.
             text_BT: int64 token ids of prompt and new text, padded with -1.
             lens_B: frames of each prompt; None counts those before the first all-zero one.
-            prompt_tokens_B: tokens that belong to the prompt.
+            prompt_tokens_B: tokens that belong to the prompt; 0 where none of its words is there.
             own: use an aligned model's token durations even where the folder has a duration model.
 
         Returns:
@@ -97,7 +97,8 @@ class Conditioning(Hooks):
                 mel = np.where(checks.length_mask(lens, cond.shape[1])[..., None], cond, 0)
                 heard = self.array(mel), self.array(text), self.array(lens)
                 if head.transformer.config.pooling == "mean":
-                    return self.numpy(head(*heard))
+                    spoken = np.where(tokens == 0, lens * frame, 0)  # not by the text
+                    return (self.numpy(head(*heard)) + spoken).astype(np.float32)
                 each, pace = self.numpy(head.token_seconds(*heard)), head.transformer.config.pace
         each = np.where(text >= 0, each, 0)
         items = zip(each, tokens, lens * frame)
@@ -162,7 +163,10 @@ class Conditioning(Hooks):
         prompt_B: np.ndarray | None = None,
         prompt_tokens_B: np.ndarray | None = None,
     ) -> tuple[Device, Device]:
-        """States of each patch with the text and without: 2 x (B, N', D)."""
+        """States of each patch with the text and without: 2 x (B, N', D).
+
+        A prompt of whose tokens there are 0 has the states without text, if the model is aligned.
+        """
         kind, p = self.config.dit.text_upsampling, self.config.dit.patch_size
         patches, patch_lens = -(-cond_BNM.shape[1] // p), -(-lens_B // p)
         text = self.array(text_BT)
@@ -174,12 +178,13 @@ class Conditioning(Hooks):
             )
         count = (text_BT >= 0).sum(1)
         checks.some_text(count)
-        hidden = self.token_states(text_BT)
+        hidden, wordless = self.token_states(text_BT), count * 0
         if kind == "average":
             durations = average_durations(count, patch_lens, text_BT.shape[1], p)
         else:
             prompt = checks.leading_frames(cond_BNM) if prompt_B is None else prompt_B
-            tokens = count * 0 if prompt_tokens_B is None else prompt_tokens_B
+            tokens = count * 0 - 1 if prompt_tokens_B is None else prompt_tokens_B
+            wordless = np.where(tokens == 0, -(-prompt // p), 0)
             normal = self.normalised(cond_BNM)
             speaker = self.speaker(normal, prompt)
             means = self.numpy(self.dit.token_means(text, speaker))
@@ -194,9 +199,14 @@ class Conditioning(Hooks):
                 tokens,
                 p,
             )
-        index = frame_tokens(durations, patches)
+        place = np.arange(patches) - wordless[:, None]
+        index = np.take_along_axis(frame_tokens(durations, patches), np.maximum(place, 0), 1)
         states = self.layers.gather_tokens(hidden, self.array(index))
-        return states, states * 0 + self.dit.embed_filler(text)
+        filler = states * 0 + self.dit.embed_filler(text)
+        if wordless.any():
+            spoken = self.array((place >= 0)[..., None].astype(np.float32))
+            states = states * spoken + filler * (1 - spoken)
+        return states, filler
 
     def token_states(self, text_BT: np.ndarray) -> Device:
         """Text states of each token (B, T, text_dim); the last ones are kept, as a chunk's length

@@ -52,12 +52,15 @@ def total_seconds(each_T: np.ndarray, known: int, prompt: float, pace: float) ->
 
     Args:
         each_T: predicted seconds of each token.
-        known: tokens of the prompt; 0 where that is not known, and nothing is scaled.
+        known: tokens of the prompt; 0 where its words are not among them, -1 where it is not known
+            which are. Nothing is scaled then.
         prompt: its seconds.
         pace: 0 to 1.
     """
-    if not known:
+    if known < 0:
         return max(prompt, float(each_T.sum()))
+    if not known:
+        return prompt + float(each_T.sum())
     stretch = max(prompt, 1e-3) / max(float(each_T[:known].sum()), 1e-3)
     return prompt + float(each_T[known:].sum()) * stretch**pace
 
@@ -108,7 +111,9 @@ def planned_durations(
     prompt_tokens_B: np.ndarray,
     p: int,
 ) -> np.ndarray:
-    """Patches of each token of prompt and new text: int64 (B, T), summing to patches_B.
+    """Patches of each token of prompt and new text: int64 (B, T).
+
+    They sum to patches_B, less the prompt's where its words are not in the text.
 
     Args:
         normal_BNM: normalised prompt mels.
@@ -117,7 +122,8 @@ def planned_durations(
         count_B: tokens of each text.
         patches_B: patches of each item, at least count_B.
         prompt_B: frames of each prompt.
-        prompt_tokens_B: tokens that each prompt speaks; 0 scales the guesses of all tokens.
+        prompt_tokens_B: tokens that each prompt speaks; 0 if its words are not in the text, -1
+            scales the guesses of all tokens.
         p: frames a patch.
 
     Raises:
@@ -125,9 +131,9 @@ def planned_durations(
     """
     durations = np.zeros(guesses_BT.shape, np.int64)
     for b, (count, total, known) in enumerate(zip(count_B, patches_B, prompt_tokens_B)):
-        spent = 0
+        spent = 0 if known < 0 else -(-int(prompt_B[b]) // p)
+        known = max(known, 0)
         if known:
-            spent = -(-int(prompt_B[b]) // p)
             mel = normal_BNM[b, : prompt_B[b]]
             durations[b, :known] = searched_durations(mel, means_BTM[b, :known], p)
         fresh, left = count - known, total - spent

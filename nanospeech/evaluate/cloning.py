@@ -12,7 +12,8 @@ and those of the prompt that were heard again.
 
 --prompts changes the recordings: `clean` is as they are, a number is that many seconds of the
 speaker (recordings joined), `noise` has 15 dB more speech than pink noise, `telephone` keeps 300 to
-3,400 Hz at 8 kHz. All are then prepared as `nanospeech voices add` and --ref-audio do it: hiss is
+3,400 Hz at 8 kHz, and `wordless` is as they are, but what they say is not told, as where it is of
+another language. All are then prepared as `nanospeech voices add` and --ref-audio do it: hiss is
 lowered, ends are trimmed, the level is set.
 
 OUT gets cloning.csv (a row an utterance, kept: the same command does only what is missing),
@@ -55,6 +56,8 @@ from .results import check_settings, digest
 log = logging.getLogger("nanospeech")
 
 SHORTEST, LONGEST = 3.0, 10.0  # seconds of a recording that serves as a prompt as it is
+WORDLESS = "wordless"
+KINDS = "clean", "noise", "telephone", WORDLESS  # and seconds
 KEY_BYTES = 120  # of a key in a file name: several that are joined can have hundreds
 IN_A_MEAN = 12  # recordings that a speaker's mean embedding is made of
 JOINED_PAUSE = 0.2  # seconds between recordings that are joined
@@ -83,7 +86,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Reference:
-    """A recording to imitate: float32 (n,) at SAMPLE_RATE, with its words."""
+    """A recording to imitate: float32 (n,) at SAMPLE_RATE, with its words where it has some."""
 
     key: str
     wave: np.ndarray
@@ -140,17 +143,21 @@ class People:
         mean = np.mean(left[:IN_A_MEAN], 0)
         return mean / np.linalg.norm(mean)
 
-    def references(self, name: str, count: int, seconds: float | None) -> list[Reference]:
+    def references(self, name: str, count: int, prompt: str) -> list[Reference]:
         """Recordings of a speaker to imitate, of SHORTEST to LONGEST seconds or joined to a length.
+
+        Args:
+            prompt: of KINDS, or seconds.
 
         Raises:
             InputError: the speaker has none.
         """
         found: list[Reference] = []
         parts: list[tuple[Sample, np.ndarray]] = []
+        seconds = seconds_of(prompt)
         for sample in self.of[name]:
             wave = self.decoded(sample)
-            if wave is None or not is_speakable(sample.text):
+            if wave is None or not (prompt == WORDLESS or is_speakable(sample.text)):
                 continue
             if seconds is None:
                 if SHORTEST <= len(wave) / SAMPLE_RATE <= LONGEST:
@@ -183,9 +190,9 @@ def samples_of(paths: Sequence[str]) -> list[Sample]:
         if name is None:
             together.append(place)
             continue
-        own = find([place])[0]
+        own = find([place], untranscribed=True)[0]
         found += [replace(s, speaker=name, key=f"{name}-{s.key}") for s in own]
-    return [*(find(together)[0] if together else []), *found]
+    return [*(find(together, untranscribed=True)[0] if together else []), *found]
 
 
 def joined(parts: Sequence[tuple[Sample, np.ndarray]]) -> Reference:
@@ -227,9 +234,9 @@ def seconds_of(prompt: str) -> float | None:
     try:
         seconds = float(prompt)
     except ValueError:
-        if prompt not in ("clean", "noise", "telephone"):
+        if prompt not in KINDS:
             raise InputError(
-                f"--prompts {prompt!r} not known; choose clean, noise, telephone or seconds"
+                f"--prompts {prompt!r} not known; choose {', '.join(KINDS)} or seconds"
             ) from None
         return None
     if not 1 <= seconds <= 30:
@@ -271,7 +278,7 @@ def measure(args: argparse.Namespace, people: People, rows: list[Row], path: Pat
     for prompt in args.prompts:
         for name in args.imitate:
             try:
-                found = people.references(name, args.references, seconds_of(prompt))
+                found = people.references(name, args.references, prompt)
             except InputError as e:
                 log.warning("prompts %s are left out: %s", prompt, e)
                 continue
@@ -291,6 +298,8 @@ def measure(args: argparse.Namespace, people: People, rows: list[Row], path: Pat
         for prompt, name, reference, seed, text in tqdm(tasks, "speaking", disable=None):
             wave = finished(degraded(reference.wave, prompt), [])
             said = {"ref_audio": wave, "ref_text": reference.text}
+            if prompt == WORDLESS:
+                said["ref_text"] = None
             speaker = Speaker(engine, **said, seed=seed, output=MEASURED)
             spoken = speaker.speak(text).wave
             heard = metrics.transcribe(whisper, spoken)

@@ -15,13 +15,19 @@ from nanospeech.text.sentences import is_speakable
 
 from .metrics import RATE, check_language, load_whisper
 
+SURE = 0.8  # probability from which another language is taken for the one that is spoken
 
-def whisper_listener(name: str = "base", language: str = "en") -> Listener:
+
+def whisper_listener(
+    name: str = "base", language: str = "en", say: Callable[[str], None] | None = None
+) -> Listener:
     """A function of a wave, float32 (n,) at 24 kHz, that returns the words in it.
 
     Args:
         name: a faster-whisper size, which is downloaded at first, or a folder.
         language: code of the language that is spoken.
+        say: prints a line where it is another one, of which there are no words then. Without it,
+            nobody asks.
 
     Raises:
         BackendError: faster-whisper is not installed.
@@ -33,8 +39,14 @@ def whisper_listener(name: str = "base", language: str = "en") -> Listener:
 
     def listen(wave: np.ndarray) -> list[Word]:
         require("ctranslate2", "transcribe").set_random_seed(0)
+        heard = audio.resample(wave, audio.SAMPLE_RATE, RATE)
+        if say is not None:
+            spoken, chance, _ = model.detect_language(heard)
+            if spoken != language and chance >= SURE:
+                say(f"note: it sounds like {spoken!r}, not {language!r}: no words are read")
+                return []
         segments, _ = model.transcribe(
-            audio.resample(wave, audio.SAMPLE_RATE, RATE),
+            heard,
             language=language,
             beam_size=5,
             condition_on_previous_text=False,
@@ -76,8 +88,11 @@ def hear_reference(
     say: Callable[[str], None],
     language: str = "en",
     flag: str = "--text",
+    needed: bool = False,
 ) -> Reference:
     """Prepares a recording as a voice, transcribes it if no text is given, and prints notes on it.
+
+    Where faster-whisper is not installed, or another language is spoken, its words stay unknown.
 
     Args:
         recording: its file.
@@ -85,15 +100,23 @@ def hear_reference(
         whisper: of whisper_listener, and so is the language.
         say: prints a line.
         flag: of the command, that gives the text.
+        needed: whether the model cannot do without the words.
 
     Raises:
         InputError: a recording that cannot be used.
-        BackendError: a transcription is needed, and faster-whisper is not installed.
+        BackendError: the words are needed, and faster-whisper is not installed.
     """
+
+    def listener() -> Listener:
+        return whisper_listener(whisper, language, None if needed else say)
+
     try:
-        found = read_reference(recording, text, lambda: whisper_listener(whisper, language))
+        found = read_reference(recording, text, listener)
     except BackendError as e:
-        raise BackendError(f"{e}; or write down what is said in it: {flag} '...'") from e
+        if needed:
+            raise BackendError(f"{e}; or write down what is said in it: {flag} '...'") from e
+        say(f"note: its words, which would tell its pace, are not known: {flag} '...', or {e}")
+        found = read_reference(recording, text, None)
     for note in found.notes:
         say(f"note: {note}")
     if found.heard:

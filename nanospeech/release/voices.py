@@ -36,6 +36,7 @@ BYTES_PER_SECOND = (
     5.0,
     40.0,
 )  # plausible rates of speech; a prompt with the wrong text may be far off
+USUAL_PACE = 15.0  # bytes a second, of a prompt whose words are not known
 
 
 @dataclass(frozen=True)
@@ -114,11 +115,13 @@ class Prompt:
     Attributes:
         mel: float32 (N, M) log mel, whole patches, at the raised level; for a model of latents
             (N, C) of these.
-        tokens: int64 ids of its words and the space that follows them.
-        rate: UTF-8 bytes of its text a second.
+        tokens: int64 ids of its words and the space that follows them; none where these are not
+            known.
+        rate: UTF-8 bytes of its text a second, or a usual one.
         gain: factor by which the recording was scaled.
         settings: the Voice's.
         text_bytes: UTF-8 bytes of its text, which F5-TTS's lengths go by.
+        is_read: whether the network reads its words; they tell the pace in any case.
     """
 
     mel: np.ndarray
@@ -127,6 +130,12 @@ class Prompt:
     gain: float
     settings: VoiceSettings = VoiceSettings()
     text_bytes: int = 0
+    is_read: bool = True
+
+    @property
+    def read(self) -> np.ndarray:
+        """The tokens that the network reads before the new ones."""
+        return self.tokens if self.is_read else self.tokens[:0]
 
 
 def own_voices(release: str | Path | None) -> dict[str, Path]:
@@ -257,8 +266,6 @@ def _words(recording: Path) -> str:
     except (OSError, UnicodeDecodeError) as e:
         message = f"cannot read the words of voice {recording.stem!r}, {path}: {reason(e)}"
         raise VoiceError(message) from e
-    if not text:
-        raise VoiceError(f"voice {recording.stem!r} has no words: {path} is empty")
     return text
 
 
@@ -293,29 +300,30 @@ def recordings_in(folder: Path) -> dict[str, Path]:
 
 
 def check_reference(
-    ref_audio: Any, ref_text: str | None, voice: str | None = None, listens: bool = False
+    ref_audio: Any, ref_text: str | None, voice: str | None = None, wordless: bool = True
 ) -> None:
-    """What can be said of a reference before any model is loaded.
+    """What can be said of a reference before its recording is read.
 
     Args:
-        listens: whether a recording's words are listened for where they are not given.
+        ref_text: None where its words are not known.
+        wordless: whether the model can do without them (ModelConfig.hears_alone).
 
     Raises:
-        InputError: a reference without words or with a voice, samples that are no floats, or a
-            file that is missing or too long.
+        InputError: a reference whose words are needed, or that comes with a voice, samples that are
+            no floats, or a file that is missing or too long.
     """
-    if listens and ref_audio is not None and ref_text is None:
-        if voice is not None:
-            raise InputError("give either a voice or a reference recording, not both")
-        return
-    if (ref_audio is None) != (ref_text is None):
-        have, lack = ("text", "audio") if ref_audio is None else ("audio", "text")
-        raise InputError(f"the reference has no {lack}, only {have}; give both, or a voice instead")
+    if ref_audio is None and ref_text is not None:
+        raise InputError("the reference has no audio, only text; give both, or a voice instead")
     if ref_audio is None:
         return
     if voice is not None:
         raise InputError("give either a voice or a reference recording, not both")
-    if not is_speakable(ref_text or ""):
+    if ref_text is None and not wordless:
+        raise InputError(
+            "the reference has no text, only audio, and this model needs both; write down what is"
+            " said in the recording"
+        )
+    if ref_text is not None and not is_speakable(ref_text):
         raise InputError("the reference's text is empty; write down what is said in the recording")
     if not isinstance(ref_audio, np.ndarray):
         audio.check_length(ref_audio, MAX_REFERENCE)
@@ -331,7 +339,7 @@ def make_prompt(wave: np.ndarray, text: str, config: ModelConfig, tokenizer: Tok
 
     Args:
         wave: float32 (n,) at the model's rate.
-        text: what is said in it.
+        text: what is said in it; nothing where that is not known.
 
     Raises:
         InputError: silent, too short, too long, or too short for so much text.
@@ -342,6 +350,8 @@ def make_prompt(wave: np.ndarray, text: str, config: ModelConfig, tokenizer: Tok
         mel = widened(mel, audio.rms(wave))
     patch = config.dit.patch_size
     mel = mel[: len(mel) // patch * patch]  # no patch is half prompt, half new
+    if not text:
+        return Prompt(mel, np.zeros(0, np.int64), USUAL_PACE, gain, is_read=False)
     text = " ".join(prepare(text, tokenizer).split())
     if config.rules == "f5":
         text = f5_text(text)
@@ -353,7 +363,8 @@ def make_prompt(wave: np.ndarray, text: str, config: ModelConfig, tokenizer: Tok
             f"the reference's text of {len(text)} characters cannot be said in its"
             f" {seconds:.1f} s; write down just what is said in the recording"
         )
-    return Prompt(mel, tokens, pace_of(text, seconds), gain, text_bytes=byte_length(text))
+    said, pace = byte_length(text), pace_of(text, seconds)
+    return Prompt(mel, tokens, pace, gain, text_bytes=said, is_read=config.prompt_words)
 
 
 def levelled(
@@ -393,7 +404,12 @@ def levelled(
 
 
 def pace_of(text: str, seconds: float) -> float:
-    """Bytes of a reference's text a second, in plausible bounds; others are warned of."""
+    """Bytes of a reference's text a second, in plausible bounds; others are warned of.
+
+    A usual one where nothing is known of it.
+    """
+    if not text.strip():
+        return USUAL_PACE
     pace = byte_length(text.strip()) / seconds
     if not BYTES_PER_SECOND[0] <= pace <= BYTES_PER_SECOND[1]:
         log.warning(

@@ -57,12 +57,14 @@ def add_voice(fields: dict[str, Any], service: SpeechService, most: int) -> dict
     if str(fields.get("consent", "")).strip().lower() not in CONSENT:
         message = "consent should be true: that the speaker of the recording agrees to this use"
         raise bad(message, "consent", "consent_required")
+    unknown = not text and service.engine.config.hears_alone
+    text = "" if unknown else text
     for field, value, kind in (("name", name, str), ("text", text, str), (SAMPLE, sound, bytes)):
         if not isinstance(value, kind):
             message = f"no {field}; give name, text (what is said) and {SAMPLE} (a file)"
             raise bad(message, field)
     assert isinstance(name, str) and isinstance(text, str) and isinstance(sound, bytes)
-    if len(text) > TEXT or not is_speakable(text):
+    if len(text) > TEXT or not (unknown or is_speakable(text)):
         raise bad(f"text should be what is said, of at most {TEXT} characters", "text")
     there = user_voices()
     if len(there) >= most:
@@ -95,7 +97,7 @@ def prepared(sound: bytes, text: str) -> tuple[np.ndarray, list[str]]:
     """A recording, trimmed and levelled, and what was found.
 
     Args:
-        text: what is said in it.
+        text: what is said in it, or nothing.
 
     Raises:
         InputError: it is no audio, silent, too short or too long.

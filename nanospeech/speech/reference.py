@@ -1,4 +1,4 @@
-"""Reference: prepares a user's recording as a voice; its words are given or transcribed."""
+"""Reference: a recording made ready to be a voice; its words are given, heard or unknown."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ class Word:
     end: float
 
 
-# the words in a wave, float32 (n,) at audio.SAMPLE_RATE; see measure/transcription.py
+# the words in a wave, float32 (n,) at audio.SAMPLE_RATE, none where they are of another language;
+# see measure/transcription.py
 Listener = Callable[[np.ndarray], list[Word]]
 
 
@@ -49,7 +50,7 @@ class Reference:
 
     Attributes:
         wave: float32 (n,) at audio.SAMPLE_RATE, trimmed and levelled.
-        text: what is said in it.
+        text: what is said in it; nothing where that is not known.
         bandwidth: the highest frequency of its sound, in Hz.
         heard: whether the text was transcribed, not given.
         notes: what was found and done, each a sentence with its measure and remedy.
@@ -63,14 +64,15 @@ class Reference:
 
 
 def read_reference(
-    path: str | Path, text: str | None, listener: Callable[[], Listener]
+    path: str | Path, text: str | None, listener: Callable[[], Listener] | None
 ) -> Reference:
     """Reads a recording, trims, cuts, denoises and levels it.
 
     Args:
         path: of a file of at most ten minutes.
         text: what is said in all of it; None transcribes it.
-        listener: loads a recogniser (measure.transcription); called only if one is needed.
+        listener: loads a recogniser (measure.transcription); called only if one is needed. Without
+            one, words that are not given, or whose recording has to be cut, are left unknown.
 
     Raises:
         InputError: a file or recording that cannot be used; the message has the measure and what
@@ -96,15 +98,13 @@ def read_reference(
     notes: list[str] = []
     if (gone := (len(whole) - len(wave)) / audio.SAMPLE_RATE) > 0.5:
         notes.append(f"{gone:.1f} s of silence were cut off its ends")
-    heard = text is None
-    if heard or seconds > KEPT[1]:
-        words = listener()(wave)
-        said = " ".join(w.text for w in words) if text is None else " ".join(text.split())
-        if seconds > KEPT[1]:
-            wave, said, note = cut_at_pause(wave, words, said.split())
-            notes.append(note)
-    else:
-        said = " ".join((text or "").split())
+    said = " ".join((text or "").split())
+    words = listener()(wave) if listener and (text is None or seconds > KEPT[1]) else []
+    heard = text is None and bool(words)
+    said = " ".join(w.text for w in words) if heard else said
+    if seconds > KEPT[1]:
+        wave, said, note = (cut_at_pause if words else cut_anywhere)(wave, words, said.split())
+        notes.append(note)
     notes += remarks(clipping(path), wave, said)
     return Reference(
         finished(wave, notes), said, bandwidth(wave, audio.SAMPLE_RATE), heard, (*notes,)
@@ -117,12 +117,13 @@ def remarks(clipped: float, wave: np.ndarray, text: str) -> list[str]:
     Args:
         clipped: share of its samples.
         wave: what is kept of it.
-        text: what is said in that.
+        text: what is said in that; nothing where it is not known.
     """
     found, seconds = [], len(wave) / audio.SAMPLE_RATE
     start, stop = audio.loud_span(wave)
     sound = (stop - start) / audio.SAMPLE_RATE
-    if not BYTES_PER_SECOND[0] <= byte_length(text) / sound <= BYTES_PER_SECOND[1]:
+    pace = byte_length(text) / sound
+    if text and not BYTES_PER_SECOND[0] <= pace <= BYTES_PER_SECOND[1]:
         found.append(
             f"its text of {len(text)} characters does not go with its {sound:.1f} s of sound, and"
             " the voice will be unclear: write down all that is said in it, and no more"
@@ -216,6 +217,26 @@ def cut_at_pause(
     _, at, count = best
     note = f"cut at a pause after {at:.1f} s of {seconds:.1f} s, with its {count} words"
     return wave[: int(at * audio.SAMPLE_RATE)], " ".join(said[:count]), note
+
+
+def cut_anywhere(
+    wave: np.ndarray, words: Sequence[Word], said: Sequence[str]
+) -> tuple[np.ndarray, str, str]:
+    """The beginning of a recording up to its quietest moment, where its words are not known.
+
+    Args:
+        wave: float32 (n,) at audio.SAMPLE_RATE.
+        words: that were heard in it: none.
+        said: its words, which are lost by the cut.
+
+    Returns:
+        The part, no words, and a note.
+    """
+    seconds = len(wave) / audio.SAMPLE_RATE
+    at, _ = quiet_spot(wave, sum(KEPT) / 2, KEPT[1])
+    note = f"cut after {at:.1f} s of {seconds:.1f} s"
+    note += ", and its text left, as nobody listened how far it goes" if said else ""
+    return wave[: int(at * audio.SAMPLE_RATE)], "", note
 
 
 def spoken_before(words: Sequence[Word], said: Sequence[str]) -> dict[int, int]:

@@ -19,7 +19,7 @@ import numpy as np
 from nanospeech.audio import wave as audio
 from nanospeech.audio.loudness import Leveller
 from nanospeech.config import BatchLimits, SampleOptions
-from nanospeech.errors import InputError
+from nanospeech.errors import InputError, VoiceError
 from nanospeech.output import OutputOptions
 from nanospeech.release.user_lexicon import tokenizer_of
 from nanospeech.release.voices import (
@@ -62,7 +62,7 @@ class Speaker:
             the model the recording of a voice that ships, with a warning.
         ref_audio: instead of a voice, a recording to imitate: a path, or float32 (n,) at 24 kHz;
             0.5 to 60 seconds, best 3 to 10. There is a warning if the model does not imitate.
-        ref_text: what is said in it.
+        ref_text: what is said in it, which an aligned model need not know; it tells the pace.
         options: how the ODE is solved; a cfg_strength of None takes the voice's, else the
             model's.
         speed: of the new speech, relative to the voice's own; 2 is twice as fast.
@@ -72,7 +72,8 @@ class Speaker:
             finds the words of a model that is not.
 
     Raises:
-        InputError: an unknown voice, a reference without words, or an unusable recording.
+        InputError: an unknown voice, an unusable recording, or one without words for a model that
+            needs them.
         CheckpointError: the model lacks the durations that were chosen.
     """
 
@@ -88,7 +89,7 @@ class Speaker:
         output: OutputOptions = OutputOptions(),
         **more: Any,
     ):
-        check_reference(ref_audio, ref_text, voice)
+        check_reference(ref_audio, ref_text, voice, engine.config.hears_alone)
         aligner, wanted = more.pop("aligner", None), Lengths(**more)
         check_speech(None, speed, seed)
         self.options, self.speed, self.output = options, speed, output
@@ -103,6 +104,11 @@ class Speaker:
                 found = find_voice(voice, engine.folder)
             ref_audio, ref_text = found.audio, found.text
             settings = found.settings
+            if not ref_text and not engine.config.hears_alone:
+                raise VoiceError(
+                    f"the words of voice {found.name!r} are not known, and the model"
+                    f" {engine.config.name!r} needs them: add it again with --text"
+                )
         self.voice = found
         self.network = network_for(engine.whole, found, options)
         if found is not None or self.network != "model":

@@ -225,7 +225,7 @@ def test_a_voice_stays_where_another_cannot_be_written(
 def test_a_recording_is_heard_in_the_language_of_the_text(recording, monkeypatch, tmp_path):
     asked: list[str] = []
 
-    def listener(name: str, language: str = "en"):
+    def listener(name: str, language: str = "en", say=None):
         asked.append(language)
         raise InputError("enough")
 
@@ -235,15 +235,29 @@ def test_a_recording_is_heard_in_the_language_of_the_text(recording, monkeypatch
     assert asked == ["de"]
 
 
-def test_without_a_recogniser_the_text_is_asked_for(recording, monkeypatch, tmp_path, capsys):
+def test_without_a_recogniser_the_words_stay_unknown(
+    recording, user_data, monkeypatch, tmp_path, tiny_aligned, tiny_release, capsys
+):
     monkeypatch.setitem(sys.modules, "faster_whisper", None)
     out = tmp_path / "out.wav"
     speak = ["speak", "--text", "hi.", "--ref-audio", str(recording), "--output", str(out)]
-    for words, flag in ((["voices", "add", "anna", str(recording)], "text"), (speak, "ref-text")):
-        assert main(words) == 2
-        err = capsys.readouterr().err
-        assert "pip install 'nanospeech-tts[transcribe]'" in err
-        assert f"or write down what is said in it: --{flag} '...'" in err
+    aligned = ["--model", str(tiny_aligned)]
+    assert main(["voices", "add", "anna", str(recording)]) == 0
+    said = capsys.readouterr()
+    assert "--text '...'" in said.out + said.err
+    assert "pip install 'nanospeech-tts[transcribe]'" in said.out + said.err
+    assert user_voices()["anna"].with_suffix(".txt").read_text(encoding="utf-8").strip() == ""
+    assert main(["voices", "show", "anna"]) == 0
+    assert "words" not in capsys.readouterr().out
+    assert main([*speak, *aligned]) == 0 and out.exists()
+    assert "--ref-text '...'" in capsys.readouterr().err
+    assert main(["speak", "--text", "hi.", "--voice", "anna", "--output", str(out), *aligned]) == 0
+    needy = ["--model", str(tiny_release)]
+    assert main([*speak, *needy]) == 2
+    err = capsys.readouterr().err
+    assert "or write down what is said in it: --ref-text '...'" in err
+    assert main(["speak", "--text", "hi.", "--voice", "anna", "--output", str(out), *needy]) == 2
+    assert "words of voice 'anna' are not known" in capsys.readouterr().err
     assert main([*speak, "--voice", "kumo"]) == 2
     assert "not both" in capsys.readouterr().err
 

@@ -59,14 +59,14 @@ def people(shard) -> cloning.People:
 
 def test_a_speaker_is_nearest_to_the_mean_of_the_own_other_recordings(people):
     for name, other in (("anna", "bert"), ("bert", "anna")):
-        for reference in people.references(name, 8, None):
+        for reference in people.references(name, 8, "clean"):
             own = people.mean(name, reference.used)
             assert own is not None and by_pitch(reference.wave) @ own > 0.99
             assert by_pitch(reference.wave) @ people.mean(other) < 0.5
 
 
 def test_a_reference_is_not_compared_with_itself(people):
-    (found,) = people.references("anna", 1, None)
+    (found,) = people.references("anna", 1, "clean")
     assert all(key in people.embeddings["anna"] for key in found.used)
     others = [e for key, e in people.embeddings["anna"].items() if key not in found.used]
     wanted = np.mean(others, 0) / np.linalg.norm(np.mean(others, 0))
@@ -76,17 +76,47 @@ def test_a_reference_is_not_compared_with_itself(people):
 
 @pytest.mark.parametrize("seconds", [2.0, 5.0, 10.0])
 def test_prompts_have_the_length_that_is_asked(people, seconds):
-    for reference in people.references("anna", 3, seconds):
+    for reference in people.references("anna", 3, str(seconds)):
         assert 0.8 * seconds <= len(reference.wave) / SAMPLE_RATE <= 1.2 * seconds + 0.4
         assert reference.text.count("Words") == len(reference.used)
     with pytest.raises(InputError, match="anna has no recordings"):
-        people.references("anna", 3, 40.0)
+        people.references("anna", 3, "30")
+
+
+def test_a_prompt_without_words_is_one_whose_words_nobody_told(tiny_aligned, tmp_path, monkeypatch):
+    """Recordings without texts are such prompts alone; of others, what they say is not told."""
+    samples = []
+    for n, text in enumerate(("", "hello there.", "", "", "", "")):
+        audio.write(wav := tmp_path / f"{n}.wav", pitched(300.0, 3.5 + n / 10))
+        samples.append({"audio": wav.name, "text": text, "speaker": "anna"})
+    lines = "\n".join(map(json.dumps, samples))
+    (manifest := tmp_path / "people.jsonl").write_text(lines + "\n")
+    people = cloning.People(cloning.samples_of([str(manifest)]), by_pitch)
+    assert len(people.references("anna", 8, "clean")) == 1
+    assert len(people.references("anna", 8, "wordless")) == 6
+    asked: list[object] = []
+
+    def spoken(*_, ref_text, **__):
+        asked.append(ref_text)
+        return SimpleNamespace(speak=lambda _: SimpleNamespace(wave=pitched(300.0, 1.0)))
+
+    monkeypatch.setattr("nanospeech.speech.speaker.Speaker", spoken)
+    monkeypatch.setattr(cloning.metrics, "load_whisper", lambda *_: None)
+    monkeypatch.setattr(cloning.metrics, "transcribe", lambda *_: "nothing")
+    words = [str(tiny_aligned), "--people", str(manifest), "--out", str(tmp_path / "out")]
+    words += ["--backend", "torch", "--imitate", "anna", "--seeds", "0"]
+    words += ["--prompts", "clean", "wordless", "--references", "6"]
+    args = cloning.build_parser().parse_args(words)
+    (tmp_path / "out").mkdir()
+    found = cloning.measure(args, people, [], tmp_path / "out" / "cloning.csv")
+    assert [r.prompt for r in found] == ["clean"] + ["wordless"] * 6
+    assert asked == ["hello there."] + [None] * 6
 
 
 def test_clean_prompts_are_single_recordings_in_an_order_of_their_own(people):
-    found = people.references("bert", 8, None)
+    found = people.references("bert", 8, "clean")
     assert {r.key for r in found} == {f"bert{n}" for n in range(1, 6)}  # 3 to 10 seconds
-    assert [r.key for r in people.references("bert", 2, None)] == [r.key for r in found[:2]]
+    assert [r.key for r in people.references("bert", 2, "clean")] == [r.key for r in found[:2]]
 
 
 def test_noise_is_15_db_below_the_speech():
@@ -121,7 +151,7 @@ def test_people_of_two_sets_with_equal_keys_are_told_apart(shard, tmp_path):
     copy = Path(shutil.copy(shard, tmp_path / "again.tar"))
     people = cloning.People(cloning.samples_of([str(shard), *both, str(copy)]), by_pitch)
     for name, hertz in (("anna", 200.0), ("carla", 300.0), ("dan", 800.0)):
-        for reference in people.references(name, 2, None):
+        for reference in people.references(name, 2, "clean"):
             assert by_pitch(reference.wave) @ by_pitch(pitched(hertz, 2.0)) > 0.99
     assert len({s.key for found in people.of.values() for s in found}) == 2 * 12 + 6
 
@@ -136,12 +166,12 @@ def test_recordings_that_cannot_be_used_are_left_out(shard, caplog):
 
     used = [replace(broken, audio=Bad()), replace(silent, text="..."), *rest]
     people = cloning.People(used, by_pitch)
-    found = people.references(broken.speaker, 8, None)
+    found = people.references(broken.speaker, 8, "clean")
     assert not {broken.key, silent.key} & {r.key for r in found} and found
     assert "is left out" in caplog.text
     alone = cloning.People([s for s in samples if s.speaker == "anna"][:1], by_pitch)
     with pytest.raises(InputError, match="others to compare with"):
-        alone.references("anna", 8, None)
+        alone.references("anna", 8, "clean")
 
 
 def test_keys_of_many_joined_recordings_name_a_file(tmp_path):
@@ -275,7 +305,7 @@ def test_what_is_named_twice_is_measured_once_and_who_cannot_be_compared_is_not_
 
 
 def test_kinds_of_prompts_stand_in_one_order():
-    kinds = ["telephone", "10", "noise", "2.5", "clean", "3"]
+    kinds = ["telephone", "10", "wordless", "noise", "2.5", "clean", "3"]
     assert sorted(kinds, key=cloning_report.place) == [
         "clean",
         "2.5",
@@ -283,4 +313,5 @@ def test_kinds_of_prompts_stand_in_one_order():
         "10",
         "noise",
         "telephone",
+        "wordless",
     ]

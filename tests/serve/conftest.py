@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 import pytest
@@ -51,9 +52,9 @@ def serve(make_release):
     folder = make_release(text_upsampling="aligned", patch_size=2, aligner_dim=24)
 
     @contextmanager
-    def made(limits: dict | None = None, **fields):
+    def made(limits: dict | None = None, release: Path = folder, **fields):
         settings = ServeSettings(port=0, limits=Limits(**(limits or {})), **fields)
-        server = Server(lambda: load_engine(folder, "torch", "cpu", "float32"), settings)
+        server = Server(lambda: load_engine(release, "torch", "cpu", "float32"), settings)
         try:
             yield server
         finally:

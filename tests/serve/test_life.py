@@ -51,7 +51,7 @@ def test_voices_are_taken_with_consent_where_that_is_allowed(server, serve, capl
         error = add(server, b"no sound").json()["error"]
         assert error["param"] == "audio_sample" and "WAV, FLAC, MP3" in error["message"]
         assert "object at" not in error["message"]
-        assert add(server, text=None).json()["error"]["param"] == "text"
+        assert add(server, text="...").json()["error"]["param"] == "text"
         made = add(server, text="Hm.")
         assert made.status_code == 201, made.text
         assert "text of 3 characters does not go with" in " ".join(made.json()["notes"])
@@ -73,6 +73,27 @@ def test_voices_are_taken_with_consent_where_that_is_allowed(server, serve, capl
         assert "'anna' cannot be spoken: cannot read" in caplog.text
         assert f"of voice 'anna', {path.with_suffix('.txt')}: " in caplog.text
         assert add(server, name="other").json()["error"]["code"] == "too_many_voices"
+
+
+def test_a_voice_whose_words_nobody_gave_is_taken_where_the_model_needs_none(serve, make_release):
+    sound = io.BytesIO()
+    soundfile.write(sound, tone(3.5), 24_000, format="FLAC")
+
+    def added(server, **more):
+        files = {"audio_sample": ("x.wav", sound.getvalue())}
+        fields = {"name": "anna", "consent": "true", **more}
+        return httpx.post(f"{server.url}/v1/audio/voices", data=fields, files=files, timeout=30)
+
+    with serve({}, allow_voices=True) as server:
+        made = added(server)
+        assert made.status_code == 201, made.text
+        assert user_voices()["anna"].with_suffix(".txt").read_text(encoding="utf-8").strip() == ""
+        assert speech(server, voice="anna").status_code == 200
+    with serve({}, make_release(), allow_voices=True) as server:
+        for empty in ({}, {"text": ""}):
+            error = added(server, name="bert", **empty).json()["error"]
+            assert error["param"] == "text"
+        assert speech(server, voice="anna").json()["error"]["param"] == "voice"
 
 
 def words_gone(server, path: Path, fields: dict) -> httpx.Response:

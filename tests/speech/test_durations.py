@@ -108,8 +108,9 @@ def test_a_slow_prompt_stretches_the_text_by_a_share_of_its_pace():
     assert total_seconds(each, 2, 0.2, 0.7) == pytest.approx(0.8)  # as predicted
     slow = [total_seconds(each, 2, 0.4, pace) - 0.4 for pace in (0, 0.5, 1)]
     assert slow == pytest.approx([0.6, 0.6 * 2**0.5, 1.2])
-    assert total_seconds(each, 0, 0.2, 1) == pytest.approx(0.8)
-    assert total_seconds(each, 0, 3.0, 1) == 3.0 and 0 < PACE < 1
+    assert total_seconds(each, -1, 0.2, 1) == pytest.approx(0.8)
+    assert total_seconds(each, -1, 3.0, 1) == 3.0 and 0 < PACE < 1
+    assert total_seconds(each, 0, 3.0, 1) == pytest.approx(3.8)  # behind a prompt without words
     silent = np.array([0.0, 0.4])  # a prompt that is predicted to last no time
     assert total_seconds(silent, 1, 0.2, 0.5) == pytest.approx(0.2 + 0.4 * 200**0.5)
 

@@ -292,3 +292,51 @@ def test_a_prompt_that_ends_openly_does_not_run_on_into_the_text(said):
     mark = "" if said[-1] in ".,?" else "."
     assert engine.calls[0]["prompt"] == f"{said}{mark} "
     assert engine.calls[0]["text"] == "hello there."
+
+
+@pytest.mark.parametrize("text", [None, "Hello there, and all that is said after it."])
+def test_where_nobody_listens_a_long_recording_is_cut_and_its_words_are_unknown(tmp_path, text):
+    wave = speech(30.0)
+    wave[int(9.0 * RATE) : int(9.3 * RATE)] = 0  # the quietest moment of what may be kept
+    soundfile.write(tmp_path / "me.wav", wave, RATE, subtype="FLOAT")
+    found = read_reference(tmp_path / "me.wav", text, None)
+    assert found.text == "" and not found.heard
+    assert 8.5 < len(found.wave) / RATE < 9.5
+    (note,) = [n for n in found.notes if n.startswith("cut after")]
+    assert ("text left" in note) == (text is not None)
+    assert not any("does not go with" in n for n in found.notes)
+    short = read_reference(write(tmp_path, speech(4.0)), text, None)
+    assert short.text == (text or "") and not short.heard
+
+
+def write(folder: Path, wave: np.ndarray) -> Path:
+    soundfile.write(folder / "short.wav", wave, RATE, subtype="FLOAT")
+    return folder / "short.wav"
+
+
+def test_a_listener_that_understands_nothing_leaves_the_words_unknown(tmp_path):
+    found = kept(tmp_path, speech(4.0), None, lambda: lambda wave: [])
+    assert found.text == "" and not found.heard
+    assert len(kept(tmp_path, speech(20.0), None, lambda: lambda wave: []).wave) / RATE <= 12
+
+
+@pytest.mark.parametrize(
+    ("chance", "asks", "heard"), [(0.95, True, 0), (0.5, True, 1), (0.95, False, 1)]
+)
+def test_words_of_another_language_are_not_written_down_as_english(
+    monkeypatch, chance, asks, heard
+):
+    pytest.importorskip("ctranslate2")
+    word = SimpleNamespace(word=" hello", start=0.0, end=1.0)
+    model = SimpleNamespace(
+        supported_languages=["en", "it"],
+        detect_language=lambda *_, **__: ("it", chance, []),
+        transcribe=lambda *_, **__: ([SimpleNamespace(words=[word])], None),
+    )
+    monkeypatch.setattr(transcription, "load_whisper", lambda *_, **__: model)
+    said: list[str] = []
+    listen = transcription.whisper_listener("base", "en", said.append if asks else None)
+    assert len(listen(speech(3.0))) == heard
+    assert bool(said) == (not heard)
+    own = transcription.whisper_listener("base", "it", said.append)
+    assert len(own(speech(3.0))) == 1
