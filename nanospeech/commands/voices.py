@@ -21,8 +21,8 @@ ABOUT = """Lists voices, shows what is known of one, and keeps recordings as voi
   nanospeech voices add anna me.wav      then: nanospeech "Hello." --voice anna"""
 ADD = """Keeps a recording as a voice of your own, for every model that imitates.
 
-  nanospeech voices add anna me.wav                          Whisper transcribes it
-  nanospeech voices add anna me.wav --text "What I say."     nothing is transcribed
+  nanospeech voices add anna me.wav
+  nanospeech voices add anna me.wav --text "What I say."     its words tell its pace
   nanospeech "Hello." --voice anna"""
 SHOW = """Shows what is known of a voice.
 
@@ -51,9 +51,10 @@ def build_parser() -> argparse.ArgumentParser:
     add = tools.add_parser("add", description=ADD, help="keep a recording as a voice")
     add.add_argument("name", help="of the voice: letters, digits, - and _")
     add.add_argument("recording", type=Path, help="3 to 12 seconds of one person's speech")
-    add.add_argument("--text", help="what is said in it; without it Whisper transcribes")
+    add.add_argument("--text", help="what is said in it; else Whisper listens, where it is installed")
     add.add_argument("--whisper", default="base", help="its size or a folder (default: base)")
-    add.add_argument("--language", default="en", help="that is spoken (default: %(default)s)")
+    known = "whose words Whisper writes down (default: %(default)s)"
+    add.add_argument("--language", default="en", help=known)
     add.add_argument("--licence", default="", help="of the recording, in a few words")
     add.add_argument("--overwrite", action="store_true", help="replace a voice of that name")
     remove = tools.add_parser("remove", description=REMOVE, help="delete a voice that you added")

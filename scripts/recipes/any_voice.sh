@@ -19,6 +19,8 @@
 #                   are installed (scripts/recipes/other_engines.py)
 # REVOICE=12        speakers made of the SHARDS' by the WORLD vocoder, a new one each 12 clips of
 #                   one person (scripts/recipes/revoice.py; pip install pyworld-prebuilt)
+# UNTRANSCRIBED=folder  shards of people whose words are not known, trained on as they are
+#                   (scripts/recipes/untranscribed.py)
 # AVERAGE=1         the release is the mean of BASE and what was trained: clearer and more alike
 # WITHOUT="a b"     speakers that are never trained on; the model is measured on them
 # VARY="0.08 0.16"  each clip slower and faster by so much too, as other speakers; 0: not
@@ -77,10 +79,14 @@ held_out=''  # of few clips, all are trained on
 for shard in "$runs/data/heldout/"*.tar; do
   [ ! -e "$shard" ] || held_out="log.held_out=[\"$runs/data/heldout/*.tar\"]"
 done
+shards="\"$runs/data/train/*.tar\""
+if [ -n "${UNTRANSCRIBED:-}" ]; then
+  shards="$shards, \"$UNTRANSCRIBED/*.tar\"" SET="loss.untranscribed=true ${SET:-}"
+fi
 # shellcheck disable=SC2086
 run_stage speech --extends --needs curate --makes "$runs/speech/latest" --aside "$runs/speech" -- \
   "$python" -m nanospeech train any_voice --threads "${THREADS:-$jobs}" --set \
-  initial="${BASE:-$here/nanospeech/default/imitator}" data.shards="[\"$runs/data/train/*.tar\"]" \
+  initial="${BASE:-$here/nanospeech/default/imitator}" data.shards="[$shards]" \
   run_dir="$runs/speech" total_steps=1000000 train.minutes="$minutes" \
   ${held_out:+"$held_out"} ${SET:-}
 run_stage convert --needs speech --makes "$output/config.json" -- \

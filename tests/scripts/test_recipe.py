@@ -31,6 +31,7 @@ from nanospeech_torch.train.loop.config import TrainConfig
 from nanospeech_torch.train.optim.optimizers import lr_factor, steps_in_all
 from scripts.recipes.revoice import main as revoice
 from scripts.recipes.run_stage import main as stage
+from scripts.recipes.untranscribed import main as untranscribed
 from tests.training import samples, trainer
 
 ROOT = Path(__file__).parents[2]
@@ -323,12 +324,18 @@ def test_recordings_and_speakers_made_of_them_teach_a_model_to_imitate(tiny_alig
     flags = ["--out", str(runs / "virtual"), "--per-speaker", "2", "--jobs", "1"]
     assert revoice([str(shard), *flags]) == 0
     made = sorted((runs / "virtual").glob("*.tar"))
+    for n in range(6):  # a reader whose words are not told
+        copy = tmp_path / f"reader/{n}"
+        shutil.copytree(FIXTURES / "ljspeech/wavs", copy)
+    reader = f"reader={tmp_path / 'reader'}"
+    assert untranscribed([reader, "--out", str(runs / "untranscribed")]) == 0
     (runs / "data").mkdir()
     with Heard(runs / "data/heard.csv", "base") as heard:  # all of it, so that nothing listens
         for sample in find([shard, *made])[0]:
             heard.add(sample.key, sample.audio.read(), sample.text, sample.text)
     env = os.environ | {"PYTHON": sys.executable, "BASE": str(base), "RUNS": str(runs), "VARY": "0"}
     env |= {"REVOICE": "2", "JOBS": "2", "AVERAGE": "1", "CUDA_VISIBLE_DEVICES": ""}
+    env["UNTRANSCRIBED"] = str(runs / "untranscribed")
     config = asdict(load_config(base))
     settings = {"data.tokenizer": "chars", "data.vocab": base / "vocab.txt", "speed.compile": "off"}
     settings |= {"total_steps": 2, "warmup_steps": 1, "mixed_precision": "no"}
@@ -341,6 +348,9 @@ def test_recordings_and_speakers_made_of_them_teach_a_model_to_imitate(tiny_alig
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     config = load_config(tmp_path / "out")
     assert config.imitates and config.prompt_codec == "mp3"
+    step = (runs / "speech/latest").read_text().split()[0]
+    left_out = json.loads((runs / "speech" / step / "meta.json").read_text())["skipped"]
+    assert "without text" not in left_out  # the reader's clips
     said = [str(s.speaker) for s in find(sorted((runs / "data/train").glob("*.tar")))[0]]
     assert any("-v0-" in name for name in said) and any("-v0-" not in name for name in said)
     prompt = find([shard])[0][0]
