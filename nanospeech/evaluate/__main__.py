@@ -57,7 +57,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--voice", help='built-in voice, several as A,B,C, or "all" (default: the model\'s own)'
     )
     p.add_argument("--ref-audio", type=Path, help="instead of a voice, a recording to imitate")
-    p.add_argument("--ref-text", help="what is said in it")
+    p.add_argument("--ref-text", help="what is said in it, if you like")
     p.add_argument(
         "--sentences",
         type=Path,

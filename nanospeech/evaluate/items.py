@@ -48,7 +48,7 @@ class Recording:
 
 @dataclass(frozen=True)
 class Prompt:
-    """A recording to imitate and its words."""
+    """A recording to imitate and its words, if they are known."""
 
     recording: Recording
     text: str

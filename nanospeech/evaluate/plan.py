@@ -30,7 +30,7 @@ def names(text: str) -> list[str]:
 def voices(args: argparse.Namespace) -> list[tuple[str, str | None, Prompt]]:
     """Names of the rows, the built-in voices that they are, and their prompts."""
     if args.ref_audio is not None:
-        prompt = Prompt(Recording(args.ref_audio), args.ref_text)
+        prompt = Prompt(Recording(args.ref_audio), args.ref_text or "")
         return [(args.ref_audio.stem, None, prompt)]
     folder = resolve(args.model)
     wanted = names(args.voice or "")

@@ -336,7 +336,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("model", nargs="?", help="release folder or Hub repository; the packaged one if not given")
     add("--voice", help="built-in voice (default: the model's own)")
     add("--ref-audio", help="instead of a voice, a recording to imitate")
-    add("--ref-text", help="what is said in it")
+    add("--ref-text", help="what is said in it, if you like")
     add("--backend", default="auto", help="auto (default), torch, mlx or onnx")
     add("--device", default="cpu", help="for example cpu, cuda or gpu (default: %(default)s)")
     add(

@@ -15,9 +15,9 @@ def arguments(tiny_release, tmp_path):
     sentences = tmp_path / "sentences.txt"
     sentences.write_text("\n".join(TEXTS), encoding="utf-8")
 
-    def parse(*flags: str, metrics: str = "wer,leak,rtf,duration"):
+    def parse(*flags: str, metrics: str = "wer,leak,rtf,duration", model=tiny_release):
         pytest.importorskip("torch")
-        line = [str(tiny_release), "--sentences", str(sentences), "--out", str(tmp_path / "out")]
+        line = [str(model), "--sentences", str(sentences), "--out", str(tmp_path / "out")]
         line += ["--backend", "torch", "--device", "cpu", "--steps", "2", "--metrics", metrics]
         return evaluate.build_parser().parse_args([*line, *flags])
 

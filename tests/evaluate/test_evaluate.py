@@ -79,6 +79,13 @@ def test_a_model_is_spoken_heard_and_summed_up(arguments, capsys):
     assert json.loads((args.out / "summary.json").read_text())["rows"] == summary["rows"]
 
 
+def test_a_recording_may_be_imitated_whose_words_nobody_knows(arguments, tiny_aligned):
+    recording = next((ROOT / "tests/fixtures/ljspeech/wavs").glob("*.wav"))
+    args = arguments("--ref-audio", str(recording), model=tiny_aligned)
+    (row,) = run(args)[0]["rows"]
+    assert row["utterances"] == 2 and row["leaking"] == 0
+
+
 def test_a_second_run_does_only_what_is_missing(arguments):
     args = arguments()
     first, _ = run(args)
