@@ -51,7 +51,7 @@ def build_parser() -> argparse.ArgumentParser:
     add = tools.add_parser("add", description=ADD, help="keep a recording as a voice")
     add.add_argument("name", help="of the voice: letters, digits, - and _")
     add.add_argument("recording", type=Path, help="3 to 12 seconds of one person's speech")
-    add.add_argument("--text", help="what is said in it; else Whisper listens, where it is installed")
+    add.add_argument("--text", help="what is said in it; else Whisper listens, if installed")
     add.add_argument("--whisper", default="base", help="its size or a folder (default: base)")
     known = "whose words Whisper writes down (default: %(default)s)"
     add.add_argument("--language", default="en", help=known)
