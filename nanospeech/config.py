@@ -166,9 +166,6 @@ class ModelConfig:
     # Whether the recordings of training had the whole band: one to imitate that has not gets what
     # it lacks from what it has (audio/narrow.py). For 100 bands at 24 kHz.
     prompt_widen: bool = False
-    # Whether the network reads the words of recordings to imitate that are no voices of the folder.
-    # False: it hears these alone, and where their words are known, they tell no more than the pace.
-    prompt_words: bool = True
     licence: str | None = None  # identifier of the weights' licence, where it is known
     # How a recording becomes a prompt, how long new speech lasts, and which counts of steps have a
     # grid of EPSS: "f5" as in F5-TTS, for its checkpoints.
@@ -196,8 +193,6 @@ class ModelConfig:
                 f"prompt_widen is for {known.n_mels} bands of windows of {known.n_fft} at"
                 f" {known.sample_rate} Hz, and these are {a.n_mels} of {a.n_fft} at {a.sample_rate}"
             )
-        if not self.prompt_words and not self.hears_alone:
-            raise InputError("prompt_words is false, which is for aligned models alone")
         if self.tokenizer not in TOKENIZERS:
             raise InputError(f"tokenizer {self.tokenizer!r}; choose from {TOKENIZERS}")
         if self.student and not self.student.voices and not self.imitates:
@@ -225,13 +220,7 @@ class ModelConfig:
             n: v for n in ("cfg_strength", "cfg_rescale") if (v := getattr(s, n)) is not None
         }
         return dataclasses.replace(
-            self,
-            dit=dit,
-            steps=s.steps,
-            step_counts=s.step_counts,
-            student=None,
-            prompt_words=True,  # it was taught after recordings whose words it read
-            **guidance,
+            self, dit=dit, steps=s.steps, step_counts=s.step_counts, student=None, **guidance
         )
 
     def as_imitator(self, own: ModelConfig) -> ModelConfig:

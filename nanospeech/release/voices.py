@@ -121,7 +121,6 @@ class Prompt:
         gain: factor by which the recording was scaled.
         settings: the Voice's.
         text_bytes: UTF-8 bytes of its text, which F5-TTS's lengths go by.
-        is_read: whether the network reads its words; they tell the pace in any case.
     """
 
     mel: np.ndarray
@@ -130,12 +129,6 @@ class Prompt:
     gain: float
     settings: VoiceSettings = VoiceSettings()
     text_bytes: int = 0
-    is_read: bool = True
-
-    @property
-    def read(self) -> np.ndarray:
-        """The tokens that the network reads before the new ones."""
-        return self.tokens if self.is_read else self.tokens[:0]
 
 
 def own_voices(release: str | Path | None) -> dict[str, Path]:
@@ -351,7 +344,7 @@ def make_prompt(wave: np.ndarray, text: str, config: ModelConfig, tokenizer: Tok
     patch = config.dit.patch_size
     mel = mel[: len(mel) // patch * patch]  # no patch is half prompt, half new
     if not text:
-        return Prompt(mel, np.zeros(0, np.int64), USUAL_PACE, gain, is_read=False)
+        return Prompt(mel, np.zeros(0, np.int64), USUAL_PACE, gain)
     text = " ".join(prepare(text, tokenizer).split())
     if config.rules == "f5":
         text = f5_text(text)
@@ -363,8 +356,7 @@ def make_prompt(wave: np.ndarray, text: str, config: ModelConfig, tokenizer: Tok
             f"the reference's text of {len(text)} characters cannot be said in its"
             f" {seconds:.1f} s; write down just what is said in the recording"
         )
-    said, pace = byte_length(text), pace_of(text, seconds)
-    return Prompt(mel, tokens, pace, gain, text_bytes=said, is_read=config.prompt_words)
+    return Prompt(mel, tokens, pace_of(text, seconds), gain, text_bytes=byte_length(text))
 
 
 def levelled(

@@ -151,11 +151,11 @@ def sample(
     mels = engine.sample(
         noises,
         cond,
-        pad_tokens([np.concatenate([prompt.read, chunk.tokens]) for chunk in chunks]),
+        pad_tokens([np.concatenate([prompt.tokens, chunk.tokens]) for chunk in chunks]),
         options,
         lens_B=lens,
         prompt_frames_B=np.full(len(chunks), start),
-        prompt_tokens_B=np.full(len(chunks), len(prompt.read)),
+        prompt_tokens_B=np.full(len(chunks), len(prompt.tokens)),
         on_step=on_step,
     )
     config = engine.config.postfilter

@@ -30,8 +30,8 @@ def any_prompt(engine: Any, wave: np.ndarray, text: str, trained: bool = False) 
     Args:
         wave: float32 (n,) at the model's rate.
         text: what is said in it, or nothing; a model of latents takes its pace alone from it.
-        trained: whether it is one of training's, which is taken as it is, whatever prompt_codec,
-            prompt_widen and prompt_words of the config do to others.
+        trained: whether it is one of training's, which is taken as it is, whatever prompt_codec
+            and prompt_widen of the config do to others.
 
     Raises:
         InputError: silent, too short or too long.
@@ -39,7 +39,7 @@ def any_prompt(engine: Any, wave: np.ndarray, text: str, trained: bool = False) 
     """
     config = engine.config
     if trained:
-        config = replace(config, prompt_codec=None, prompt_widen=False, prompt_words=True)
+        config = replace(config, prompt_codec=None, prompt_widen=False)
     if config.echo is None:
         return make_prompt(wave, text, config, engine.tokenizer)
     wave, gain, text, seconds = levelled(wave, text, config)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,6 @@ from nanospeech.config import DiTConfig, ModelConfig, SampleOptions
 from nanospeech.engine.sampling import noise
 from nanospeech.errors import InputError
 from nanospeech.release.voices import USUAL_PACE
-from nanospeech.speech.latents import any_prompt
 from nanospeech.speech.speaker import Speaker
 from tests.engine.items import Items, alone
 from tests.speech.test_speaker import RATE, EchoEngine, sound, speaker
@@ -118,23 +115,8 @@ def test_a_model_that_lays_words_over_all_frames_needs_them():
         speaker(EchoEngine(), ref_text=None)
 
 
-def test_words_tell_the_pace_where_they_are_not_read():
-    """prompt_words of the config: for recordings that are no voices of the folder."""
-    engine = EchoEngine(upsampling="aligned")
-    engine.config = dataclasses.replace(engine.config, prompt_words=False)
-    who = speaker(engine)
-    assert len(who.prompt.tokens) and who.prompt.rate != USUAL_PACE
-    who.speak("hello there.")
-    assert [(c["prompt"], c["text"].strip()) for c in engine.calls] == [("", "hello there.")]
-    own = any_prompt(engine, sound(2.5), "hello there.", trained=True)
-    assert len(own.read) == len(own.tokens) > 0
-
-
-def test_only_aligned_models_can_do_without_them():
-    with pytest.raises(InputError, match="prompt_words is false"):
-        ModelConfig(prompt_words=False)
+def test_aligned_models_can_do_without_words():
     aligned = DiTConfig(text_upsampling="aligned")
-    assert not ModelConfig(prompt_words=False, dit=aligned).prompt_words
     assert ModelConfig(dit=aligned).hears_alone and not ModelConfig().hears_alone
 
 
