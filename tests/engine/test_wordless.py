@@ -10,6 +10,7 @@ from nanospeech.engine.sampling import noise
 from nanospeech.errors import InputError
 from nanospeech.release.voices import USUAL_PACE
 from nanospeech.speech.speaker import Speaker
+from tests.echo import tiny
 from tests.engine.items import Items, alone
 from tests.speech.test_speaker import RATE, EchoEngine, sound, speaker
 
@@ -76,6 +77,13 @@ def test_without_prompt_tokens_all_words_are_spread_over_all_frames(
     unknown = engine.sample(start, cond, ids, OPTIONS)
     wordless = engine.sample(start, cond, ids, OPTIONS, prompt_tokens_B=np.array([0]))
     assert np.abs(unknown - wordless)[:, 40:].max() > 0.01
+    with engine.context():
+        prompt = np.array([40])
+        made = engine.text_states(ids, cond, np.array([70]), prompt, None)
+        states = engine.numpy(engine.to_float(made[0]))[0]
+        hidden = engine.numpy(engine.to_float(engine.token_states(ids)))[0]
+    assert np.allclose(states[0], hidden[0], atol=1e-5)
+    assert np.allclose(states[-1], hidden[-1], atol=1e-5)
 
 
 def test_its_length_is_the_prompts_and_that_of_all_tokens(tiny_aligned, engine_of, arrays, backend):
@@ -118,6 +126,7 @@ def test_a_model_that_lays_words_over_all_frames_needs_them():
 def test_aligned_models_can_do_without_words():
     aligned = DiTConfig(text_upsampling="aligned")
     assert ModelConfig(dit=aligned).hears_alone and not ModelConfig().hears_alone
+    assert ModelConfig(echo=tiny.SCALED).hears_alone  # which reads the new words alone
 
 
 def test_speech_after_a_recording_without_words(tiny_aligned, engine_of, backend):
