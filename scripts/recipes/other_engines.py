@@ -19,15 +19,13 @@ recogniser hear the result (`nanospeech prepare hear`): these programs misread m
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,12 +33,9 @@ import numpy as np
 from tqdm import tqdm
 
 from nanospeech.audio import wave as audio
-from nanospeech.audio.mp3 import encode
-from nanospeech.audio.wave import SAMPLE_RATE
 from nanospeech.cli import Parser, command
 from nanospeech.errors import InputError
-from nanospeech.files import whole
-from nanospeech.prepare.shards import add_files
+from scripts.recipes.clip_shard import Clip, write_clips
 from scripts.recipes.synthesize import finish, sentences
 
 ARCTIC = "CMU ARCTIC: free for any use"
@@ -115,26 +110,13 @@ def share(name: str, texts: Sequence[str], each: int, seed: int) -> list[str]:
     return [texts[int(i)] for i in order[:each]]
 
 
-def write_shard(path: Path, name: str, engine: Engine, said: Sequence[str]) -> float:
-    """Speaks texts into a shard, renamed when it is whole; returns seconds of speech."""
-    seconds = 0.0
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        whole(path, several=True) as part,
-        tarfile.open(part, "w") as tar,
-    ):
+def spoken(name: str, engine: Engine, said: Sequence[str]) -> Iterator[Clip]:
+    """Texts as a voice speaks them; what it cannot say is left out."""
+    with tempfile.TemporaryDirectory() as folder:
         for n, text in enumerate(tqdm(said, name, unit="clip", disable=None)):
             wave = speak(engine, text, Path(folder) / "said.wav")
-            if wave is None:
-                continue
-            length = len(wave) / SAMPLE_RATE
-            meta = {"text": text, "duration": round(length, 4), "speaker": name}
-            meta |= {"source": engine.source, "license": engine.license}
-            add_files(
-                tar, f"{name}_{n:05d}", {"mp3": encode(wave), "json": json.dumps(meta).encode()}
-            )
-            seconds += length
-    return seconds
+            if wave is not None:
+                yield Clip(f"{name}_{n:05d}", wave, text, name, engine.source, engine.license)
 
 
 def own_engine(value: str) -> tuple[str, Engine]:
@@ -183,7 +165,7 @@ def main(argv: list[str] | None = None) -> int:
         path = a.out / f"{name}-{a.seed}.tar"
         if path.exists():
             continue
-        seconds = write_shard(path, name, engines[name], share(name, texts, a.each, a.seed))
+        seconds = write_clips(path, spoken(name, engines[name], share(name, texts, a.each, a.seed)))
         print(f"{path.name}: {seconds / 60:.1f} minutes", flush=True)
     return 0
 

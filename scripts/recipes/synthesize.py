@@ -26,7 +26,7 @@ import json
 import sys
 import tarfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,12 +34,11 @@ from typing import Any
 import numpy as np
 
 from nanospeech.audio import wave as audio
-from nanospeech.audio.mp3 import encode
 from nanospeech.audio.wave import SAMPLE_RATE
 from nanospeech.cli import command
 from nanospeech.errors import InputError, require
 from nanospeech.files import whole
-from nanospeech.prepare.shards import add_files
+from scripts.recipes.clip_shard import Clip, write_clips
 
 # espeak's phonemes in Kokoro's alphabet; longer ones first
 ALPHABET = {
@@ -188,28 +187,16 @@ def finish(wave: np.ndarray) -> np.ndarray | None:
     return wave * min(0.95 / np.abs(wave).max(), 0.09 / rms)
 
 
-def write_shard(path: Path, kokoro: Kokoro, lines: list[tuple[int, str]], a: Any) -> float:
-    """Speaks numbered texts into one shard, renamed when it is whole; returns seconds of speech."""
-    seconds = 0.0
-    with whole(path, several=True) as part, tarfile.open(part, "w") as tar:
-        for number, text in lines:
-            rng = np.random.default_rng([a.seed, 2, number])
-            who = a.first_speaker + int(rng.integers(a.speakers))
-            speaker = draw_speaker(a.seed, who, kokoro.names, a.plain)
-            wave = kokoro.speak(text, speaker, float(rng.uniform(0.94, 1.06)))
-            if wave is None:
-                continue
-            meta = {
-                "text": text,
-                "duration": round(len(wave) / SAMPLE_RATE, 4),
-                "speaker": kokoro.names[who] if a.plain else f"synthetic-{a.seed}-{who:04d}",
-                "source": "kokoro-82m",
-                "license": "Apache-2.0",
-            }
-            files = {"mp3": encode(wave), "json": json.dumps(meta).encode()}
-            add_files(tar, f"k{a.seed}_{number:06d}", files)
-            seconds += len(wave) / SAMPLE_RATE
-    return seconds
+def spoken(kokoro: Kokoro, lines: list[tuple[int, str]], a: Any) -> Iterator[Clip]:
+    """Numbered texts as speech of the speakers that are drawn for them."""
+    for number, text in lines:
+        rng = np.random.default_rng([a.seed, 2, number])
+        who = a.first_speaker + int(rng.integers(a.speakers))
+        speaker = draw_speaker(a.seed, who, kokoro.names, a.plain)
+        wave = kokoro.speak(text, speaker, float(rng.uniform(0.94, 1.06)))
+        if wave is not None:
+            name = kokoro.names[who] if a.plain else f"synthetic-{a.seed}-{who:04d}"
+            yield Clip(f"k{a.seed}_{number:06d}", wave, text, name, "kokoro-82m", "Apache-2.0")
 
 
 def sentences(texts: Path, exclude: Sequence[Path]) -> list[str]:
@@ -277,7 +264,7 @@ def main(argv: list[str] | None = None) -> int:
                 found = [tar.extractfile(m) for m in tar if m.name.endswith(".json")]
                 seconds += sum(json.load(f)["duration"] for f in found if f)
         else:
-            made = write_shard(path, kokoro, lines, a)
+            made = write_clips(path, spoken(kokoro, lines, a))
             if not made:
                 raise InputError(f"nothing could be made of {len(lines)} sentences of {a.texts}")
             seconds += made

@@ -24,9 +24,7 @@ Shards that are there are not made again.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-import tarfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -36,13 +34,11 @@ import soundfile
 from tqdm import tqdm
 
 from nanospeech.audio import wave as audio
-from nanospeech.audio.mp3 import encode
 from nanospeech.audio.recording import bandwidth
 from nanospeech.audio.wave import SAMPLE_RATE
 from nanospeech.cli import Parser, command
 from nanospeech.errors import InputError
-from nanospeech.files import whole
-from nanospeech.prepare.shards import add_files
+from scripts.recipes.clip_shard import Clip, write_clips
 from scripts.recipes.synthesize import finish
 
 SUFFIXES = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3")
@@ -115,30 +111,22 @@ def clips_of(recordings: Iterable[np.ndarray], rng: np.random.Generator) -> Iter
         parts, wanted = [], rng.uniform(*CLIP)
 
 
-def write_shard(path: Path, name: str, files: Sequence[Path], most: float, seed: int) -> float:
-    """A person's clips in a shard, renamed when it is whole; returns their seconds.
+def heard(name: str, files: Sequence[Path], most: float, seed: int) -> Iterator[Clip]:
+    """A person's clips.
 
     Args:
         files: of the person.
         most: seconds.
-        seed: of the order, with the name.
+        seed: of their order, with the name.
     """
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
-    order = [files[int(i)] for i in rng.permutation(len(files))]
-    waves = (
-        w for f in tqdm(order, name, unit="file", disable=None) if (w := usable(f)) is not None
-    )
-    seconds, source = 0.0, name.split("-")[0]
-    with whole(path, several=True) as part, tarfile.open(part, "w") as tar:
-        for n, wave in enumerate(clips_of(waves, rng)):
-            length = len(wave) / SAMPLE_RATE
-            if seconds + length > most:
-                break
-            meta = {"text": "", "duration": round(length, 4), "speaker": name, "source": source}
-            both = {"mp3": encode(wave), "json": json.dumps(meta).encode()}
-            add_files(tar, f"{path.stem}_{n:05d}", both)
-            seconds += length
-    return seconds
+    order = tqdm([files[int(i)] for i in rng.permutation(len(files))], name, disable=None)
+    waves = (wave for file in order if (wave := usable(file)) is not None)
+    for n, wave in enumerate(clips_of(waves, rng)):
+        most -= len(wave) / SAMPLE_RATE
+        if most < 0:
+            return
+        yield Clip(f"{name}-{seed}_{n:05d}", wave, "", name, name.split("-")[0])
 
 
 def person(value: str) -> tuple[str, list[Path]]:
@@ -186,7 +174,7 @@ def main(argv: list[str] | None = None) -> int:
         path = a.out / f"{name}-{a.seed}.tar"
         if path.exists():
             continue
-        seconds = write_shard(path, name, files, 60 * a.minutes, a.seed)
+        seconds = write_clips(path, heard(name, files, 60 * a.minutes, a.seed))
         if not seconds:
             path.unlink()  # an empty shard is a broken one to those that read it
         total += seconds
