@@ -60,7 +60,7 @@ def load_whisper(name: str = "base", threads: int = 1, extra: str = "eval") -> A
         extra: of nanospeech, to be named where faster-whisper is not installed.
 
     Raises:
-        BackendError: faster-whisper is not installed.
+        BackendError: faster-whisper is not installed, or has not this size and cannot download it.
         InputError: there is no such model.
     """
     faster_whisper = require("faster_whisper", extra)
@@ -70,10 +70,11 @@ def load_whisper(name: str = "base", threads: int = 1, extra: str = "eval") -> A
         )
     except (ValueError, RuntimeError, OSError) as e:
         reason = (str(e).strip() or type(e).__name__).splitlines()[0].rstrip(".")
-        do = "name a size or a folder"
+        cannot = f"cannot load Whisper {name!r}: {reason}"
         if name in faster_whisper.available_models():
             do = "it is downloaded once: connect to the network, or name a folder that has it"
-        raise InputError(f"cannot load Whisper {name!r}: {reason}; {do}") from e
+            raise BackendError(f"{cannot}; {do}") from e
+        raise InputError(f"{cannot}; name a size or a folder") from e
 
 
 def check_language(model: Any, language: str) -> None:

@@ -92,7 +92,7 @@ def hear_reference(
 ) -> Reference:
     """Prepares a recording as a voice, transcribes it if no text is given, and prints notes on it.
 
-    Where faster-whisper is not installed, or another language is spoken, its words stay unknown.
+    Where there is no Whisper, or another language is spoken, its words stay unknown.
 
     Args:
         recording: its file.
@@ -104,7 +104,7 @@ def hear_reference(
 
     Raises:
         InputError: a recording that cannot be used.
-        BackendError: the words are needed, and faster-whisper is not installed.
+        BackendError: the words are needed, and there is no Whisper.
     """
 
     def listener() -> Listener:
@@ -115,7 +115,7 @@ def hear_reference(
     except BackendError as e:
         if needed:
             raise BackendError(f"{e}; or write down what is said in it: {flag} '...'") from e
-        say(f"note: its words, which would tell its pace, are not known: {flag} '...', or {e}")
+        say(f"note: nobody heard its words, which tell its pace ({e}); {flag} '...' gives them")
         found = read_reference(recording, text, None)
     for note in found.notes:
         say(f"note: {note}")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nanospeech.audio import wave as audio
-from nanospeech.errors import DataError, InputError
+from nanospeech.errors import BackendError, DataError, InputError
 from nanospeech.evaluate import __main__ as evaluate
 from nanospeech.evaluate import griffin_lim
 from nanospeech.evaluate import report as evaluate_report
@@ -140,7 +140,7 @@ def test_a_size_that_cannot_be_downloaded_and_what_is_none_are_told_apart(monkey
     with pytest.raises(InputError, match="name a size or a folder"):
         metrics.load_whisper("none-such")
     monkeypatch.setattr(whisper, "WhisperModel", unreachable)
-    with pytest.raises(InputError, match="not known; it is downloaded once: connect"):
+    with pytest.raises(BackendError, match="not known; it is downloaded once: connect"):
         metrics.load_whisper("base")
 
 
