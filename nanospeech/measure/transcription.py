@@ -115,7 +115,10 @@ def hear_reference(
     except BackendError as e:
         if needed:
             raise BackendError(f"{e}; or write down what is said in it: {flag} '...'") from e
-        say(f"note: nobody heard its words, which tell its pace ({e}); {flag} '...' gives them")
+        if text is None:
+            say(f"note: nobody heard its words, which tell its pace ({e}); {flag} '...' gives them")
+        else:
+            say(f"note: nobody heard where its words are, as it is to be cut ({e})")
         found = read_reference(recording, text, None)
     for note in found.notes:
         say(f"note: {note}")

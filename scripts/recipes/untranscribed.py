@@ -15,7 +15,7 @@ most of one person. What has no sound above 7 kHz, as by telephone, is left out,
 learned too.
 
 NAME=FOLDER is a person with all recordings below a folder. --debian is where the packages above
-were unpacked; COPYRIGHT in usr/share/doc/PACKAGE of each has its terms (GPL, CC BY-SA, CC0).
+were unpacked; the terms are in usr/share/doc/PACKAGE/copyright of each: most are under the GPL.
 
 One shard a person: MP3s and `{key}.json` with an empty text, duration in seconds, speaker, source.
 Shards that are there are not made again.

@@ -249,6 +249,11 @@ def test_without_a_recogniser_the_words_stay_unknown(
     assert user_voices()["anna"].with_suffix(".txt").read_text(encoding="utf-8").strip() == ""
     assert main(["voices", "show", "anna"]) == 0
     assert "words" not in capsys.readouterr().out
+    audio.write(long := tmp_path / "long.wav", np.tile(tone(4.0), 5))
+    assert main(["voices", "add", "bert", str(long), "--text", TEXT]) == 0
+    said = capsys.readouterr()
+    assert "to be cut (" in said.out + said.err and "text left" in said.out + said.err
+    assert "--text '...'" not in said.out + said.err  # which was given
     assert main([*speak, *aligned]) == 0 and out.exists()
     assert "--ref-text '...'" in capsys.readouterr().err
     assert main(["speak", "--text", "hi.", "--voice", "anna", "--output", str(out), *aligned]) == 0
