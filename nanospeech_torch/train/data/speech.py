@@ -71,12 +71,14 @@ class SpeechBatches(Batches):
         self.tokenizer, self.edge = tokenizer, edge
         self.audio, self.loss = audio or AudioConfig(), loss or LossConfig()
         self.cache_left, self.cache = stream.cache_bytes, {}
+        # losses of other models need the words of every clip
+        self.untranscribed = bool(getattr(self.loss, "untranscribed", False))
         self.voices: tuple[str, ...] = ()  # speakers of these names alone, if it has some
 
     def describe(self, sample: dict, skipped: Counter) -> dict | None:
         """Text, data and frames of a sample without decoding it, or None with a reason counted."""
         try:
-            item = self.in_its_language(clips.describe(sample, self.audio, self.loss.untranscribed))
+            item = self.in_its_language(clips.describe(sample, self.audio, self.untranscribed))
         except Skip as e:
             skipped[str(e)] += 1
             return None
