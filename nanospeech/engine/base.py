@@ -197,10 +197,9 @@ class Engine(Conditioning):
         text = checks.text(text_BT, len(x), self.config)
         lens = checks.lengths(lens_B, "lens_B", len(x), x.shape[1])
         prompt = checks.lengths(prompt_frames_B, "prompt_frames_B", len(x), x.shape[1], cond)
-        tokens = checks.prompt_tokens(prompt_tokens_B, text, prompt)
         with self.context():
             # cast once: every evaluation reads them
-            made = self.text_states(text, cond, lens, prompt, tokens)
+            made = self.text_states(text, cond, lens, prompt, prompt_tokens_B)
             states, filler = (self.to_weights(s) for s in made)
             normal = self.to_weights(self.array(self.normalised(cond)))
             frames = None if lens_B is None else self.array(lens)

@@ -168,6 +168,8 @@ class Conditioning(Hooks):
         A prompt of whose tokens there are 0 has the states without text, if the model is aligned.
         """
         kind, p = self.config.dit.text_upsampling, self.config.dit.patch_size
+        prompt = checks.leading_frames(cond_BNM) if prompt_B is None else prompt_B
+        tokens = checks.prompt_tokens(prompt_tokens_B, text_BT, prompt)
         patches, patch_lens = -(-cond_BNM.shape[1] // p), -(-lens_B // p)
         text = self.array(text_BT)
         if kind == "none":
@@ -182,8 +184,6 @@ class Conditioning(Hooks):
         if kind == "average":
             durations = average_durations(count, patch_lens, text_BT.shape[1], p)
         else:
-            prompt = checks.leading_frames(cond_BNM) if prompt_B is None else prompt_B
-            tokens = count * 0 - 1 if prompt_tokens_B is None else prompt_tokens_B
             wordless = np.where(tokens == 0, -(-prompt // p), 0)
             normal = self.normalised(cond_BNM)
             speaker = self.speaker(normal, prompt)

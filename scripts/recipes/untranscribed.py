@@ -37,11 +37,12 @@ from nanospeech.audio import wave as audio
 from nanospeech.audio.recording import bandwidth
 from nanospeech.audio.wave import SAMPLE_RATE
 from nanospeech.cli import Parser, command
+from nanospeech.corpus.layouts import AUDIO
 from nanospeech.errors import InputError
 from scripts.recipes.clip_shard import Clip, write_clips
 from scripts.recipes.synthesize import finish
 
-SUFFIXES = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3")
+SUFFIXES = (*AUDIO, ".oga")
 RATE = 20_000  # Hz, that a recording has at least
 TOP = 7_000  # Hz, to where its sound reaches
 SECONDS = 0.2, 12.0  # of a recording

@@ -112,6 +112,10 @@ class EchoBatches(SpeechBatches):
         network: its greatest lengths bound latents, texts and speakers.
     """
 
+    @property
+    def untranscribed(self) -> bool:
+        return False
+
     def __init__(
         self,
         samples: Any,

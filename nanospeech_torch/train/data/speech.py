@@ -71,9 +71,12 @@ class SpeechBatches(Batches):
         self.tokenizer, self.edge = tokenizer, edge
         self.audio, self.loss = audio or AudioConfig(), loss or LossConfig()
         self.cache_left, self.cache = stream.cache_bytes, {}
-        # losses of other models need the words of every clip
-        self.untranscribed = bool(getattr(self.loss, "untranscribed", False))
         self.voices: tuple[str, ...] = ()  # speakers of these names alone, if it has some
+
+    @property
+    def untranscribed(self) -> bool:
+        """Whether clips without a text are used; not where a model learns from words alone."""
+        return self.loss.untranscribed
 
     def describe(self, sample: dict, skipped: Counter) -> dict | None:
         """Text, data and frames of a sample without decoding it, or None with a reason counted."""
@@ -302,11 +305,12 @@ class DurationBatches(SpeechBatches):
     inference too. A pair may be heard faster or slower, for readers whose pace is not in the data.
     """
 
+    @property
+    def untranscribed(self) -> bool:
+        return False
+
     def finished(self, item: dict, skipped: Counter) -> dict | None:
         """The item with its token ids, how many are the prompt's, and how long that is."""
-        if not item["text"]:
-            skipped["without text"] += 1
-            return None
         rng = self.rng(item, item["epoch"])
         frames, seam, wordless = len(item["mel"]), item.get("seam"), item.get("wordless", 0)
         try:
