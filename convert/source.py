@@ -32,6 +32,7 @@ TRAINED = {
     "echo": "a speech model",
     "duration": "a duration model",
     "vocoder": "a vocoder",
+    "listener": "a listener",
 }
 EXPORT = "export.json"  # of step_N.weights/, beside its shards
 

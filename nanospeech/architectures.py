@@ -154,6 +154,25 @@ class VocoderConfig:
 
 
 @dataclass(frozen=True)
+class ListenerConfig:
+    """The listener, which tells from a mel what token is spoken in each patch (listener.py)."""
+
+    dim: int = option(256, "width of the network")
+    dilations: list[int] = option(
+        (1, 2, 4, 1, 2, 4, 1, 2, 4, 1), "patches between the taps of each block's convolution"
+    )
+    tokens: int = option(256, "tokens that it tells apart; a run takes its teacher's")
+    n_mels: int = option(100, "mel bands; a run takes its teacher's")
+    patch_size: int = option(2, "mel frames of a patch; a run takes its teacher's")
+
+    def __post_init__(self):
+        object.__setattr__(self, "dilations", tuple(self.dilations))
+        check_sizes(self, "dim", "tokens", "n_mels", "patch_size")
+        if any(type(d) is not int or not 1 <= d <= 1024 for d in self.dilations):
+            raise InputError(f"dilations are {list(self.dilations)}; choose 1 to 1024 for each")
+
+
+@dataclass(frozen=True)
 class PostfilterConfig:
     """Filters on mels before the vocoder (see audio/postfilter.py)."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nanospeech.architectures import ListenerConfig
 from nanospeech.config import (
     AudioConfig,
     DiTConfig,
@@ -22,13 +23,15 @@ from nanospeech.latent_architectures import EchoConfig
 from nanospeech_torch.train.data.batch import LossConfig
 from nanospeech_torch.train.data.latents import EchoLossConfig
 from nanospeech_torch.train.loop.config import LogConfig, TrainConfig
-from nanospeech_torch.train.objectives.distill import DistillConfig
+from nanospeech_torch.train.objectives.distill_config import DistillConfig
+from nanospeech_torch.train.objectives.listening import ListeningConfig
 from nanospeech_torch.train.objectives.vocoder_gan import VocoderLossConfig
 from nanospeech_torch.train.optim.optimizers import OptimizerConfig
 from nanospeech_torch.train.scale.parallel import ParallelConfig
 from nanospeech_torch.train.scale.speed import SpeedConfig
 
-MODELS = ("speech", "echo", "distilled", "duration", "vocoder")
+MODELS = ("speech", "echo", "distilled", "listener", "duration", "vocoder")
+TAUGHT = ("distilled", "listener")  # by a teacher
 PRECISIONS = ("no", "bf16", "fp16")
 
 
@@ -69,7 +72,9 @@ def section(default: type) -> Any:
 class RunConfig:
     """All settings of a run. Running the same file again resumes the run."""
 
-    model: str = option("speech", "what is trained: speech, echo, distilled, duration or vocoder")
+    model: str = option(
+        "speech", "what is trained: speech, echo, distilled, listener, duration or vocoder"
+    )
     run_dir: str = option("runs/nanospeech", "where checkpoints, log.csv and samples go")
     initial: str | None = option(
         None,
@@ -81,7 +86,9 @@ class RunConfig:
         "leave what reads texts as initial has it, so that students of that model go on to fit",
     )
     teacher: str | None = option(
-        None, "release folder whose speech model a distilled one learns of, and starts as"
+        None,
+        "release folder whose speech model a distilled one learns of, and starts as; or whose"
+        " aligner places the tokens that a listener hears",
     )
     total_steps: int = option(100_000, "optimiser steps")
     warmup_steps: int = option(1000, "of them, until the rate is at its peak")
@@ -94,9 +101,11 @@ class RunConfig:
     dit: DiTConfig = section(DiTConfig)
     duration: DurationConfig = section(DurationConfig)
     vocoder: VocoderConfig = section(VocoderConfig)
+    listener: ListenerConfig = section(ListenerConfig)
     echo: EchoConfig = field(default_factory=lambda: EchoConfig(text_input=640))
     loss: LossConfig = section(LossConfig)
     distill: DistillConfig = section(DistillConfig)
+    listening: ListeningConfig = section(ListeningConfig)
     echo_loss: EchoLossConfig = section(EchoLossConfig)
     vocoder_loss: VocoderLossConfig = section(VocoderLossConfig)
     optimizer: OptimizerConfig = section(OptimizerConfig)
@@ -117,10 +126,11 @@ class RunConfig:
             raise InputError(
                 "keep_reading is for a speech model that starts from another: set initial=FOLDER"
             )
-        if bool(self.teacher) != (self.model == "distilled"):
+        if bool(self.teacher) != (self.model in TAUGHT):
             raise InputError(
                 f"model is {self.model} and teacher {self.teacher!r}; a distilled model is made of"
-                " a teacher, a release folder (--set teacher=FOLDER), and no other is"
+                " a teacher, a release folder (--set teacher=FOLDER), and so is a listener; no"
+                " other is"
             )
         for name in ("total_steps", "save_step"):
             if getattr(self, name) < 1:
@@ -135,12 +145,13 @@ class RunConfig:
             "speech": ("dit", "loss"),
             "echo": ("echo", "echo_loss"),
             "distilled": ("distill", "loss"),
+            "listener": ("listener", "listening", "loss"),
             "duration": ("duration",),
             "vocoder": ("vocoder", "vocoder_loss"),
         }
         for name in {n for names in parts.values() for n in names} - {*parts[self.model]}:
             del values[name]
-        if self.model != "distilled":
+        if self.model not in TAUGHT:
             del values["teacher"]
         return values
 

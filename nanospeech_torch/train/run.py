@@ -8,21 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from nanospeech.cli import counted
-from nanospeech.config import AudioConfig, DiTConfig
+from nanospeech.config import AudioConfig
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.latent_architectures import CodecConfig
-from nanospeech.release.folder import MODEL, READING, VOCODER, Release, open_release
+from nanospeech.release.folder import VOCODER, Release, open_release
 from nanospeech.release.text_encoder import read_text_encoder
-from nanospeech.release.voices import find_voice, model_voices
 from nanospeech.text.languages import base_code
 from nanospeech.text.pieces import PieceTokenizer
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.duration import DurationTransformer
 from nanospeech_torch.echo.network import EchoDiT
+from nanospeech_torch.listener import Listener
 from nanospeech_torch.train.data.sources import find_shards
 from nanospeech_torch.train.loop.config import TrainerOptions, TrainOptions
 from nanospeech_torch.train.loop.trainer import (
@@ -32,7 +31,6 @@ from nanospeech_torch.train.loop.trainer import (
     Trainer,
     VocoderTrainer,
 )
-from nanospeech_torch.train.objectives.distill import ALL, Distilled
 from nanospeech_torch.train.objectives.duration import DurationPredictor
 from nanospeech_torch.train.objectives.echo import Echo
 from nanospeech_torch.train.objectives.flow import Nanospeech, keep_reading_
@@ -48,12 +46,14 @@ from nanospeech_torch.vocoder import Vocos, sanitize
 from .config import DataConfig, RunConfig
 from .initial import float_weights, grown, load_objective
 from .scale import estimate
+from .students import build_listener, build_student, find_teacher, listener_config
 
 TRAINERS: dict[str, type[Trainer]] = {
     "speech": NanospeechTrainer,
     "echo": EchoTrainer,
     "distilled": NanospeechTrainer,
     "duration": DurationTrainer,
+    "listener": Trainer,
     "vocoder": VocoderTrainer,
 }
 
@@ -100,6 +100,8 @@ def build_objective(config: RunConfig, tokenizer: Tokenizer | None) -> Any:
         return VocoderGAN(vocoder, config.audio, config.vocoder_loss, config.train.seed)
     if config.model == "distilled":
         return build_student(config)
+    if config.model == "listener":
+        return build_listener(config)
     assert tokenizer is not None
     if config.model == "speech":
         if config.initial:
@@ -110,84 +112,6 @@ def build_objective(config: RunConfig, tokenizer: Tokenizer | None) -> Any:
         return build_echo(config, tokenizer)
     transformer = DurationTransformer(replace(config.duration, text_num_embeds=len(tokenizer)))
     return DurationPredictor(transformer, tokenizer, config.audio)
-
-
-def find_teacher(config: RunConfig) -> Release:
-    """The release of config.teacher, with the weights of distill.voice if that is one voice.
-
-    Raises:
-        InputError: no such folder or voice, or it is distilled itself.
-    """
-    assert config.teacher is not None
-    release = open_release(config.teacher)
-    if release.config.dit.max_strength or release.config.echo:
-        raise InputError(f"{release.folder} is distilled itself, or no speech model of mels")
-    name = config.distill.voice
-    if name and name != ALL:
-        release = replace(release, voice=find_voice(name, release.folder).weights)
-    return release
-
-
-def load_voices(release: Release, base: DiT) -> dict[str, DiT]:
-    """A release's network with the weights of each of its voices, by name.
-
-    Raises:
-        InputError: it has no voices.
-    """
-    voices = {name: voice.weights for name, voice in model_voices(release.folder).items()}
-    if not voices:
-        raise InputError(f"{release.folder} has no voices; leave distill.voice out")
-    return {
-        name: load_objective(replace(release, voice=weights)).transformer if weights else base
-        for name, weights in sorted(voices.items())
-    }
-
-
-def build_student(config: RunConfig) -> Distilled:
-    """A student that begins as config.initial's or as its teacher, but with guidance and step.
-
-    It reads texts as its teacher, also where config.initial is a student of another one.
-
-    Raises:
-        InputError: see find_teacher and earlier_student; or the run splits its model, or computes
-            blocks again whose weights would then be without their voice's.
-    """
-    if config.parallel.shard > 1 or config.parallel.tensor > 1:
-        raise InputError("a student is whole on every process; set parallel.shard, tensor: 1")
-    release, c = find_teacher(config), config.distill
-    teacher = load_objective(release)
-    network = teacher.transformer
-    student = DiT(replace(network.config, max_strength=c.max_strength))
-    student.load_state_dict({**student.state_dict(), **network.state_dict()})
-    if config.initial:
-        learnt = earlier_student(config.initial, student.config)
-        student.load_state_dict({**student.state_dict(), **learnt})
-    tokenizer, seed = teacher.tokenizer, config.train.seed
-    voices = load_voices(release, network) if c.voice == ALL else None
-    if config.speed.interval and any(own is not network for own in (voices or {}).values()):
-        raise InputError(
-            "a student of voices with weights of their own keeps its activations: leave"
-            " speed.checkpoint_interval and checkpoint_ops off, and set a smaller"
-            " data.max_batch_frames where memory runs out"
-        )
-    return Distilled(student, release.config, network, c, tokenizer, config.loss, seed, voices)
-
-
-def earlier_student(folder: str, wanted: DiTConfig) -> dict[str, Tensor]:
-    """What a folder's student learnt, or one that is a student itself, to go on from.
-
-    Raises:
-        InputError: it has none, or one of other sizes.
-    """
-    release = open_release(folder)
-    if release.config.student:
-        release = release.student()
-    if not release.config.dit.max_strength:
-        raise InputError(f"initial is {folder}, which has no student and is none")
-    if (got := release.config.dit) != wanted:
-        raise InputError(f"{folder} has another student: {got}; the run makes {wanted}")
-    learnt = {n: t for n, t in float_weights(release, MODEL).items() if not n.startswith(READING)}
-    return {name.removeprefix("transformer."): t for name, t in learnt.items()}
 
 
 def build_echo(config: RunConfig, tokenizer: Tokenizer) -> Echo:
@@ -295,7 +219,8 @@ def build_trainer(config: RunConfig, **accelerate_kwargs: Any) -> Trainer:
 
     A model that is split over processes is built on the meta device and filled part by part.
     """
-    carried = config.model in ("vocoder", "distilled")  # reads no texts, or as its teacher does
+    # reads no texts, or as its teacher does
+    carried = config.model in ("vocoder", "distilled", "listener")
     tags = config.echo.text_tags if config.model == "echo" else ()
     tokenizer = None if carried else build_tokenizer(config.data, tags)
     split = config.parallel.shard > 1 or config.parallel.tensor > 1
@@ -328,6 +253,10 @@ def dry_run(config: RunConfig) -> str:
         dit = replace(release.config.dit, max_strength=config.distill.max_strength)
         config = replace(config, model="speech", teacher=None, dit=dit, audio=release.config.audio)
         return estimate.dry_run(config, len(release.tokenizer))
+    if config.model == "listener":
+        with torch.device("meta"):
+            network = Listener(listener_config(config, find_teacher(config)))
+        return f"{sum(p.numel() for p in network.parameters()):,} weights"
     if config.model == "echo":
         network = config.echo
         if network.text_depth:

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from nanospeech.config import ModelConfig, option
+from nanospeech.config import ModelConfig
 from nanospeech.engine.sampling import guide, rescaled_velocity, time_grid
 from nanospeech.errors import InputError
 from nanospeech.release.voice_weights import is_thin
@@ -36,80 +36,31 @@ from nanospeech_torch.train.data.batches import BatchPlan, StreamOptions
 from nanospeech_torch.train.data.speech import SpeechBatches
 
 from .base import Sums
+from .distill_config import ALL, WHOLE, DistillConfig
 from .flow import Nanospeech, keep_reading_
 
-METHODS = ("trajectory", "two-stage", "shortcut")
-ALL = "all"
 Velocity = Callable[[Tensor, Tensor], Tensor]  # (times (B,), states (B, N, M)) -> (B, N, M)
 
 
 @dataclass(frozen=True)
-class DistillConfig:
-    """What a student learns of its teacher."""
+class Given:
+    """What teacher and student are given of items of one voice.
 
-    voice: str | None = option(
-        None,
-        "teach this built-in voice, with its weights if it has some; or all: every voice with its "
-        "own, on clips whose speaker is its name",
-    )
-    method: str = option(
-        "two-stage",
-        "trajectory: steps alone, on the teacher's own way; two-stage: 2 x steps, then steps; "
-        "shortcut: 1, 2, 4, ... 2 x steps at once",
-    )
-    steps: int = option(4, "steps of the solver, each one evaluation, that the model is made for")
-    max_strength: float = option(5.0, "guidance strengths of 0 to this are learnt")
-    substeps: int = option(2, "steps of the teacher for each one of the student, of trajectory")
-    also: list[int] = option(
-        (),
-        "trajectory: other numbers of steps that are learnt, in turn with `steps`; each a divisor"
-        " of steps x substeps",
-    )
-    second_stage: float = option(0.5, "share of the run at which two-stage halves its steps")
-    keep: float = option(
-        0.25, "share of steps in which the finest grid goes on to be learnt of the teacher"
-    )
+    Attributes:
+        batch: the items, whose texts are not dropped.
+        learned_BN: the frames that are learnt.
+        mel_BNM, cond_BNM, noise_BNM: in the ODE's units.
+        text_BND: text states of each patch.
+        placed: token states and the token of each patch, of place_tokens.
+    """
 
-    def __post_init__(self):
-        if self.method not in METHODS:
-            raise InputError(f"distill.method is {self.method!r}; choose from {METHODS}")
-        if not 1 <= self.steps <= 64:
-            raise InputError(f"distill.steps is {self.steps}; choose 1 to 64, best 4")
-        if self.method == "shortcut" and self.steps & (self.steps - 1):
-            raise InputError(f"distill.steps is {self.steps}; for shortcut choose 1, 2, 4, 8, ...")
-        if not 1 <= self.substeps <= 64:
-            raise InputError(f"distill.substeps is {self.substeps}; choose 1 to 64, best 2")
-        if not 0 < self.max_strength <= 100:
-            raise InputError(f"distill.max_strength is {self.max_strength}; choose 0 to 100")
-        object.__setattr__(self, "also", tuple(self.also))
-        finest = self.steps * self.substeps
-        if any(type(n) is not int or n < 1 or finest % n for n in self.also):
-            raise InputError(
-                f"distill.also is {list(self.also)}; choose divisors of {finest}, the teacher's"
-                " steps (distill.steps x distill.substeps)"
-            )
-        if self.also and self.method != "trajectory":
-            raise InputError(f"distill.also is for trajectory; distill.method is {self.method}")
-        if self.voice == ALL and self.method != "trajectory":
-            raise InputError(
-                f"distill.voice is all and distill.method {self.method}; all voices learn by"
-                " trajectory, or name one voice"
-            )
-        for name in ("second_stage", "keep"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"distill.{name} is {getattr(self, name)}; choose 0 to 1")
-
-    @property
-    def counts(self) -> tuple[int, ...]:
-        """The numbers of steps that are learnt, ascending; the last of the teacher.
-
-        By trajectory all are learnt of it.
-        """
-        if self.method == "trajectory":
-            return tuple(sorted({self.steps, *self.also}))
-        if self.method == "two-stage":
-            return self.steps, 2 * self.steps
-        return tuple(2**k for k in range(self.steps.bit_length() + 1))
+    batch: Batch
+    learned_BN: Tensor
+    mel_BNM: Tensor
+    cond_BNM: Tensor
+    noise_BNM: Tensor
+    text_BND: Tensor
+    placed: tuple[Tensor | None, Tensor | None]
 
 
 class Voice:
@@ -190,7 +141,7 @@ class Distilled(Nanospeech):
     @property
     def guided(self) -> bool:
         """Whether the average teaches coarser grids."""
-        return self.distill.method != "trajectory" and len(self.distill.counts) > 1
+        return self.distill.method not in WHOLE and len(self.distill.counts) > 1
 
     def weights(self) -> dict[str, float]:
         return {"flow": 1.0}
@@ -219,7 +170,7 @@ class Distilled(Nanospeech):
         """Chooses the grid of this step, the same in every process."""
         c = self.distill
         draw = np.random.default_rng((self.seed, step))
-        if c.method == "trajectory":
+        if c.method in WHOLE:
             self.count = int(draw.choice(c.counts))
             return
         *coarser, finest = c.counts
@@ -245,9 +196,11 @@ class Distilled(Nanospeech):
         the step, to base `count`, and the rest is the strength. For a trajectory, of which all
         steps are learnt, it is the strength alone.
         """
-        sums = [self.taught_by(voice, part) for voice, part in self.by_voice(batch)]
-        errors, counts = zip(*sums)
-        return {"flow": (torch.stack(errors).sum(), torch.stack(counts).sum())}
+        each = [self.taught_by(voice, part) for voice, part in self.by_voice(batch)]
+        return {
+            name: (sum(sums[name][0] for sums in each), sum(sums[name][1] for sums in each))
+            for name in each[0]
+        }  # type: ignore[return-value]
 
     def by_voice(self, batch: Batch) -> Iterator[tuple[Voice, Batch]]:
         """The voices of a batch, each with its items."""
@@ -259,33 +212,39 @@ class Distilled(Nanospeech):
             items = {f.name: getattr(batch, f.name)[rows] for f in fields(batch)}
             yield self.voices[number], Batch(**items)
 
-    def taught_by(self, voice: Voice, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Sum and count of the squared error of items of one voice."""
-        finest, voice = self.distill.counts[-1], voice.to(batch.mel.device)
-        count = self.count if self.training else finest
-        whole = self.distill.method == "trajectory"  # of which the teacher knows all steps
+    @torch.no_grad()
+    def given(self, voice: Voice, batch: Batch) -> Given:
+        """What teacher and student are given of items of one voice."""
         valid = layers.length_mask(batch.lens, batch.mel.shape[1])
-        learned = batch.span & valid
         mel, heard = self.spoken_and_heard(batch, valid)
         cond = layers.masked(heard, ~batch.span)
-        number, share = self.split_time(batch.time, count)
         noise = self.about.temperature * batch.noise
         # text embedding and aligner do not learn: a voice's teacher has those of its student
         reader = voice.network if self.names else self.transformer
+        batch = replace(batch, drop_text=torch.zeros_like(batch.drop_text))
+        hidden, index, _ = self.place_tokens(batch, mel, heard, reader)
+        text = self.text_states(reader, batch, hidden, index)
+        return Given(batch, batch.span & valid, mel, cond, noise, text, (hidden, index))
+
+    def taught_by(self, voice: Voice, batch: Batch) -> Sums:
+        """Sum and count of the squared error of items of one voice."""
+        finest, voice = self.distill.counts[-1], voice.to(batch.mel.device)
+        count = self.count if self.training else finest
+        whole = self.distill.method in WHOLE  # of which the teacher knows all steps
+        number, share = self.split_time(batch.time, count)
+        given = self.given(voice, batch)
+        cond, text, learned = given.cond_BNM, given.text_BND, given.learned_BN
         with torch.no_grad():
-            batch = replace(batch, drop_text=torch.zeros_like(batch.drop_text))
-            hidden, index, _ = self.place_tokens(batch, mel, heard, reader)
-            text = self.text_states(reader, batch, hidden, index)
             if whole or count == finest:
-                strength = share * self.distill.max_strength
-                placed = hidden, index
-                source = self.guided_by(voice.network, batch, cond, placed, strength, learned)
+                source = self.guided_by(voice.network, given, share * self.distill.max_strength)
             else:
                 source = self.averaged_by(batch, cond, text, share, 2 * count)
             if whole:
-                begin, state, target = self.along(source, noise, count)
+                begin, state, target = self.along(source, given.noise_BNM, count)
             else:
-                begin, state, target = between(source, noise, mel, number, count)
+                begin, state, target = between(
+                    source, given.noise_BNM, given.mel_BNM, number, count
+                )
         each = len(begin) // len(share)  # steps of each item, which are items of the student's
         share, lens = share.repeat(each), batch.lens.repeat(each)
         cond, text = cond.repeat(each, 1, 1), text.repeat(each, 1, 1)
@@ -293,7 +252,7 @@ class Distilled(Nanospeech):
         velocity = self.student(voice, state, cond, text, inputs, lens).float()
         error = (velocity - target).square().mean(-1)
         learned = learned.repeat(each, 1)
-        return error.masked_fill(~learned, 0).sum() / each, learned.sum() // each
+        return {"flow": (error.masked_fill(~learned, 0).sum() / each, learned.sum() // each)}
 
     def student(self, voice: Voice, *inputs: Tensor) -> Tensor:
         """The student's velocity in a voice."""
@@ -303,7 +262,7 @@ class Distilled(Nanospeech):
 
     def split_time(self, time_B: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """The number of a step, of `count`, and the share of the strongest guidance: (B,) each."""
-        if self.distill.method == "trajectory":
+        if self.distill.method in WHOLE:
             return torch.zeros_like(time_B), time_B
         place = time_B * count
         number = place.floor().clamp(max=count - 1)
@@ -328,27 +287,20 @@ class Distilled(Nanospeech):
             means.append((state - states[-1]) / (grid[start + parts] - grid[start]))
         return torch.cat(begins), torch.cat(states), torch.cat(means)
 
-    def guided_by(
-        self,
-        network: DiT,
-        batch: Batch,
-        cond: Tensor,
-        placed: tuple[Tensor | None, Tensor | None],
-        strength_B: Tensor,
-        learned_BN: Tensor,
-    ) -> Velocity:
+    def guided_by(self, network: DiT, given: Given, strength_B: Tensor) -> Velocity:
         """The teacher's velocity with guidance, which is rescaled by the frames that are learnt."""
+        batch, cond = given.batch, given.cond_BNM
         without = replace(batch, drop_text=torch.ones_like(batch.drop_text))
-        texts = [self.text_states(network, b, *placed) for b in (batch, without)]
+        texts = [self.text_states(network, b, *given.placed) for b in (batch, without)]
         text, both = torch.cat(texts), torch.cat([cond, torch.zeros_like(cond)])
         lens, strength = torch.cat([batch.lens, batch.lens]), strength_B[:, None, None]
-        share, fresh = self.about.cfg_rescale, learned_BN[..., None].float()
+        share, fresh = self.about.cfg_rescale, given.learned_BN[..., None].float()
 
         def velocity(time_B: Tensor, state: Tensor) -> Tensor:
             twice, times = torch.cat([state, state]), torch.cat([time_B, time_B])
-            given, free = network(twice, both, text, times, lens).float().chunk(2)
-            found = guide(given, free, strength)
-            return rescaled_velocity(found, given, state, time_B[:, None, None], fresh, share)
+            with_text, free = network(twice, both, text, times, lens).float().chunk(2)
+            found = guide(with_text, free, strength)
+            return rescaled_velocity(found, with_text, state, time_B[:, None, None], fresh, share)
 
         return velocity
 

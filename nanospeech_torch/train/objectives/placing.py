@@ -33,6 +33,20 @@ def later(x_BN: Tensor, by_B: Tensor, fill: int) -> Tensor:
     return x_BN.gather(1, place.clamp(min=0)).masked_fill(place < 0, fill)
 
 
+def tokens_at(text_BT: Tensor, index_BN: Tensor, lens_B: Tensor, before_B: Tensor) -> Tensor:
+    """Id of the token of each patch, -1 where there is none: (B, N).
+
+    Args:
+        text_BT: ids, -1 past the text.
+        index_BN: place in the text of each patch's token.
+        lens_B: patches of each item.
+        before_B: of them, those of a prompt whose words are not in the text.
+    """
+    patches = index_BN.shape[1]
+    worded = layers.length_mask(lens_B, patches) & ~layers.length_mask(before_B, patches)
+    return text_BT.gather(1, index_BN).masked_fill(~worded, -1)
+
+
 def earlier(x_BNM: Tensor, by_B: Tensor) -> Tensor:
     """Rows shifted left by `by`; the last element is repeated."""
     place = torch.arange(x_BNM.shape[1], device=x_BNM.device) + by_B[:, None]
