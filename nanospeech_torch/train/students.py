@@ -163,7 +163,7 @@ def read_listener(folder: str, release: Release) -> Listener:
             " nanospeech train listener --set teacher=FOLDER"
         )
     config = from_dict(ListenerConfig, source.config["listener"], f"{folder}: listener")
-    audio = from_dict(AudioConfig, source.config["audio"], f"{folder}: audio")
+    audio = from_dict(AudioConfig, source.config.get("audio") or {}, f"{folder}: audio")
     got = {
         "vocabulary": " ".join(source.vocab),
         "patch_size": config.patch_size,

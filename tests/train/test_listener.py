@@ -20,6 +20,7 @@ from nanospeech.release.folder import load_config, open_release
 from nanospeech_torch.checkpoint_reader import read_tensors
 from nanospeech_torch.listener import Listener
 from nanospeech_torch.train.config import read_run, run_config
+from nanospeech_torch.train.objectives.distill import Distilled
 from nanospeech_torch.train.objectives.distill_config import DistillConfig
 from nanospeech_torch.train.objectives.distill_end import (
     MOST,
@@ -218,6 +219,18 @@ def test_there_is_nothing_to_learn_where_both_end_alike():
     assert numbers(ended(Likewise("aligned", 2, 0.9), steps=3, substeps=1)(batch))["flow"][0] > 0.1
 
 
+def test_a_single_step_ends_where_a_trajectory_of_one_does():
+    """With guidance of each item's own strength, and rescaled."""
+    batch, sums = golden_batch(), []
+    for method in ("end", "trajectory"):
+        about = ModelConfig(audio=AUDIO, temperature=SPREAD, cfg_rescale=0.6)
+        config = DistillConfig(method=method, steps=1, substeps=3, max_strength=MOST_STRENGTH)
+        kind = DistilledEnd if method == "end" else Distilled
+        networks = Student("aligned", 2, 1.0), about, Teacher("aligned", 2, 0.7)
+        sums.append(numbers(kind(*networks, config, None)(batch))["flow"])  # type: ignore
+    assert sums[0] == pytest.approx(sums[1], rel=1e-5) and sums[0][0] > 1
+
+
 class Stepped(Student):
     """It has a weight for each of two steps."""
 
@@ -240,9 +253,13 @@ def test_the_first_step_learns_through_the_last(heard):
     total, count = sums["words" if heard else "flow"]
     (total / count).backward()
     assert network.each.grad is not None
-    assert (network.each.grad.abs().sum(1) > 1e-4).all()
+    middle = 1 - np.cos(np.pi / 4)
+    first, last = network.each.grad.numpy()
+    # what the first step adds is there at the end, and in the velocity of the last
+    assert np.allclose(first, last * middle * (1 / (1 - middle) + 0.1), rtol=1e-4)
+    assert np.abs(last).min() > 1e-4
     times = sorted({float(t) for call in network.calls for t in call[:, 0]})
-    assert times == pytest.approx([0, 1 - np.cos(np.pi / 4)]) and len(network.calls) == 2
+    assert times == pytest.approx([0, middle]) and len(network.calls) == 2
     assert all((call[:, 2] == 0.5).all() for call in network.calls)
     assert all(np.allclose(call[:, 1], golden_batch().time) for call in network.calls)
 

@@ -35,15 +35,14 @@ class DistilledEnd(Distilled):
 
     Args:
         listener: hears what the student says, or None; it does not learn.
-        others: those of Distilled.
+        others, named: those of Distilled.
     """
 
     def __init__(self, *others: Any, listener: Listener | None = None, **named: Any):
         super().__init__(*others, **named)
-        # in a tuple: not a part of this model
-        self.listeners: tuple[Listener, ...] = (
-            () if listener is None else (listener.requires_grad_(False).eval(),)
-        )
+        self.listeners: tuple[Listener, ...] = ()  # a tuple: not a part of this model
+        if listener is not None:
+            self.listeners = (listener.requires_grad_(False).eval(),)
 
     def weights(self) -> dict[str, float]:
         return {"flow": 1.0, "words": self.distill.words}
