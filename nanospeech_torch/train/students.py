@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -165,12 +166,12 @@ def read_listener(folder: str, release: Release) -> Listener:
     config = from_dict(ListenerConfig, source.config["listener"], f"{folder}: listener")
     audio = from_dict(AudioConfig, source.config.get("audio") or {}, f"{folder}: audio")
     got = {
-        "vocabulary": " ".join(source.vocab),
+        "vocabulary": unlike(source.vocab, release.tokenizer.vocab),
         "patch_size": config.patch_size,
         "audio": replace(audio, prompt_rms=None),
     }
     want = {
-        "vocabulary": " ".join(release.tokenizer.vocab),
+        "vocabulary": unlike(release.tokenizer.vocab, source.vocab),
         "patch_size": release.config.dit.patch_size,
         "audio": replace(release.config.audio, prompt_rms=None),
     }
@@ -186,3 +187,9 @@ def read_listener(folder: str, release: Release) -> Listener:
     check_tensors({n: tuple(t.shape) for n, t in tensors.items()}, wanted, Path(folder))
     listener.load_state_dict({n: t.float() for n, t in tensors.items()})
     return listener
+
+
+def unlike(vocab: Sequence[str], other: Sequence[str]) -> str:
+    """A vocabulary by its size and its first token that another does not have at that place."""
+    place = next((i for i, (a, b) in enumerate(zip(vocab, other)) if a != b), len(other))
+    return " ".join([f"of {len(vocab)} tokens", *(f"with {t!r}" for t in vocab[place : place + 1])])
