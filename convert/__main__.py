@@ -77,6 +77,11 @@ def build_parser() -> argparse.ArgumentParser:
         help="take the mean of the speech model's weights and another release's, as of a model"
         " before and after more training",
     )
+    parser.add_argument(
+        "--share",
+        type=float,
+        help="with --average: the model's own share in the mean, 0 to 1 (default: 0.5)",
+    )
     parser.add_argument("--voices", help="folder of built-in voices to copy in")
     parser.add_argument(
         "--weights", choices=("ema", "raw"), default="ema", help="averaged (default) or raw"

@@ -152,7 +152,7 @@ def changed(read: Model, o: ConvertOptions) -> Model:
         read = completed(read, o.like, o.chosen(*known))
         config, parts = read.config, dict(read.parts)
     if o.average is not None:
-        parts["model"] = averaged(parts["model"], o.average)
+        parts["model"] = averaged(parts["model"], o.average, 0.5 if o.share is None else o.share)
     if o.student is not None:
         if o.voices is not None:
             raise InputError("--student has learnt the model's voices; --voices replaces them")
@@ -202,8 +202,10 @@ def sampled_as(config: ModelConfig, o: ConvertOptions) -> EchoOptions | None:
     return echo_options(SampleOptions(**asked), config.echo_sampling)
 
 
-def averaged(model: Mapping[str, Tensor], folder: str | Path) -> dict[str, Tensor]:
-    """The means of a speech model's weights and a release's.
+def averaged(
+    model: Mapping[str, Tensor], folder: str | Path, share: float = 0.5
+) -> dict[str, Tensor]:
+    """The means of a speech model's weights, which have this share in them, and a release's.
 
     Raises:
         InputError: their networks differ.
@@ -213,7 +215,7 @@ def averaged(model: Mapping[str, Tensor], folder: str | Path) -> dict[str, Tenso
     if shapes != theirs:
         odd = min(n for n in shapes.keys() | theirs.keys() if shapes.get(n) != theirs.get(n))
         raise InputError(f"--average {folder} is of another network: its {odd} differs")
-    return {n: (model[n].float() + other[n].float()) / 2 for n in shapes}
+    return {n: share * model[n].float() + (1 - share) * other[n].float() for n in shapes}
 
 
 def check_default_voice(read: Model, o: ConvertOptions) -> None:

@@ -160,7 +160,8 @@ def changes(before: ModelConfig, config: ModelConfig, o: ConvertOptions) -> list
     if o.quantize is not None:
         found.append(f"weights in {o.quantize} bits")
     if o.average is not None:
-        found.append("the mean with another model's weights")
+        share = "" if o.share is None else f" (its own share: {o.share:g})"
+        found.append(f"the mean with another model's weights{share}")
     for name in o.chosen("duration", "vocoder", "codec", "imitator", "student"):
         what = "duration model" if name == "duration" else name
         found.append(f"{'another' if getattr(before, name) else 'a new'} {what}")

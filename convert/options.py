@@ -38,6 +38,7 @@ class ConvertOptions:
             the model, and speaks after recordings.
         average: release folder of the same network, with whose speech model's weights the mean is
             taken: of before and after more training (WiSE-FT, arXiv 2109.01903).
+        share: of average: the model's own share in the mean, 0 to 1; None is a half.
         codec: DAC-VAE's weights.pth, or a release folder, for models of its latents.
         vocab: vocab.txt, where the checkpoint does not carry its vocabulary; or a tokenizer.json.
         voices: folder of built-in voices to copy, without their weights and paces; by default all
@@ -59,7 +60,7 @@ class ConvertOptions:
         quantize_only: of these parts, "model", "student", "duration" or "vocoder"; None: of all.
 
     Raises:
-        InputError: another dtype.
+        InputError: another dtype, or a share that is none or of nothing.
     """
 
     duration: str | Path | None = None
@@ -69,6 +70,7 @@ class ConvertOptions:
     student_voices: Sequence[str] | None = None
     imitator: str | Path | None = None
     average: str | Path | None = None
+    share: float | None = None
     codec: str | Path | None = None
     vocab: str | Path | None = None
     voices: str | Path | None = None
@@ -96,6 +98,10 @@ class ConvertOptions:
     def __post_init__(self):
         if self.dtype not in (None, *DTYPES):
             raise InputError(f"dtype is {self.dtype!r}; choose from {', '.join(DTYPES)}")
+        if self.share is not None and not 0 <= self.share <= 1:
+            raise InputError(f"--share is {self.share}; choose 0 to 1")
+        if self.share is not None and self.average is None:
+            raise InputError("--share goes with --average: of the mean with which release?")
         for field in ("name", "licence"):  # lines of the model card's head
             value = getattr(self, field)
             if value is not None and not (value.isprintable() and value.strip()):

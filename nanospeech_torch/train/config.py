@@ -25,13 +25,14 @@ from nanospeech_torch.train.data.latents import EchoLossConfig
 from nanospeech_torch.train.loop.config import LogConfig, TrainConfig
 from nanospeech_torch.train.objectives.distill_config import DistillConfig
 from nanospeech_torch.train.objectives.listening import ListeningConfig
+from nanospeech_torch.train.objectives.understood import UnderstoodConfig
 from nanospeech_torch.train.objectives.vocoder_gan import VocoderLossConfig
 from nanospeech_torch.train.optim.optimizers import OptimizerConfig
 from nanospeech_torch.train.scale.parallel import ParallelConfig
 from nanospeech_torch.train.scale.speed import SpeedConfig
 
-MODELS = ("speech", "echo", "distilled", "listener", "duration", "vocoder")
-TAUGHT = ("distilled", "listener")  # by a teacher
+MODELS = ("speech", "echo", "distilled", "understood", "listener", "duration", "vocoder")
+TAUGHT = ("distilled", "understood", "listener")  # by a teacher
 PRECISIONS = ("no", "bf16", "fp16")
 
 
@@ -73,7 +74,8 @@ class RunConfig:
     """All settings of a run. Running the same file again resumes the run."""
 
     model: str = option(
-        "speech", "what is trained: speech, echo, distilled, listener, duration or vocoder"
+        "speech",
+        "what is trained: speech, echo, distilled, understood, listener, duration or vocoder",
     )
     run_dir: str = option("runs/nanospeech", "where checkpoints, log.csv and samples go")
     initial: str | None = option(
@@ -87,8 +89,8 @@ class RunConfig:
     )
     teacher: str | None = option(
         None,
-        "release folder whose speech model a distilled one learns of, and starts as; or whose"
-        " aligner places the tokens that a listener hears",
+        "release folder whose speech model a distilled one, or one to be understood, learns of and"
+        " starts as; or whose aligner places the tokens that a listener hears",
     )
     total_steps: int = option(100_000, "optimiser steps")
     warmup_steps: int = option(1000, "of them, until the rate is at its peak")
@@ -105,6 +107,7 @@ class RunConfig:
     echo: EchoConfig = field(default_factory=lambda: EchoConfig(text_input=640))
     loss: LossConfig = section(LossConfig)
     distill: DistillConfig = section(DistillConfig)
+    understood: UnderstoodConfig = section(UnderstoodConfig)
     listening: ListeningConfig = section(ListeningConfig)
     echo_loss: EchoLossConfig = section(EchoLossConfig)
     vocoder_loss: VocoderLossConfig = section(VocoderLossConfig)
@@ -129,8 +132,13 @@ class RunConfig:
         if bool(self.teacher) != (self.model in TAUGHT):
             raise InputError(
                 f"model is {self.model} and teacher {self.teacher!r}; a distilled model is made of"
-                " a teacher, a release folder (--set teacher=FOLDER), and so is a listener; no"
-                " other is"
+                " a teacher, a release folder (--set teacher=FOLDER), and so is a listener and a"
+                " model that learns to be understood; no other is"
+            )
+        if self.model == "understood" and not self.understood.listener:
+            raise InputError(
+                "understood.listener is not set; name the run folder of a listener, made by"
+                " nanospeech train listener --set teacher=FOLDER"
             )
         for name in ("total_steps", "save_step"):
             if getattr(self, name) < 1:
@@ -145,6 +153,7 @@ class RunConfig:
             "speech": ("dit", "loss"),
             "echo": ("echo", "echo_loss"),
             "distilled": ("distill", "loss"),
+            "understood": ("understood", "loss"),
             "listener": ("listener", "listening", "loss"),
             "duration": ("duration",),
             "vocoder": ("vocoder", "vocoder_loss"),

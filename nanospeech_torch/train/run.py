@@ -43,15 +43,22 @@ from nanospeech_torch.train.scale.echo_page import echo_page
 from nanospeech_torch.train.scale.profile import vocoder_flops
 from nanospeech_torch.vocoder import Vocos, sanitize
 
-from .config import DataConfig, RunConfig
+from .config import TAUGHT, DataConfig, RunConfig
 from .initial import float_weights, grown, load_objective
 from .scale import estimate
-from .students import build_listener, build_student, find_teacher, listener_config
+from .students import (
+    build_listener,
+    build_student,
+    build_understood,
+    find_teacher,
+    listener_config,
+)
 
 TRAINERS: dict[str, type[Trainer]] = {
     "speech": NanospeechTrainer,
     "echo": EchoTrainer,
     "distilled": NanospeechTrainer,
+    "understood": NanospeechTrainer,
     "duration": DurationTrainer,
     "listener": Trainer,
     "vocoder": VocoderTrainer,
@@ -100,6 +107,8 @@ def build_objective(config: RunConfig, tokenizer: Tokenizer | None) -> Any:
         return VocoderGAN(vocoder, config.audio, config.vocoder_loss, config.train.seed)
     if config.model == "distilled":
         return build_student(config)
+    if config.model == "understood":
+        return build_understood(config)
     if config.model == "listener":
         return build_listener(config)
     assert tokenizer is not None
@@ -220,7 +229,7 @@ def build_trainer(config: RunConfig, **accelerate_kwargs: Any) -> Trainer:
     A model that is split over processes is built on the meta device and filled part by part.
     """
     # reads no texts, or as its teacher does
-    carried = config.model in ("vocoder", "distilled", "listener")
+    carried = config.model in ("vocoder", *TAUGHT)
     tags = config.echo.text_tags if config.model == "echo" else ()
     tokenizer = None if carried else build_tokenizer(config.data, tags)
     split = config.parallel.shard > 1 or config.parallel.tensor > 1
@@ -248,9 +257,11 @@ def build_trainer(config: RunConfig, **accelerate_kwargs: Any) -> Trainer:
 
 def dry_run(config: RunConfig) -> str:
     """Sizes, work and memory of a run; allocates no weights and reads its vocabulary alone."""
-    if config.model == "distilled":
+    if config.model in ("distilled", "understood"):
         release = find_teacher(config)
-        dit = replace(release.config.dit, max_strength=config.distill.max_strength)
+        dit = release.config.dit
+        if config.model == "distilled":
+            dit = replace(dit, max_strength=config.distill.max_strength)
         config = replace(config, model="speech", teacher=None, dit=dit, audio=release.config.audio)
         return estimate.dry_run(config, len(release.tokenizer))
     if config.model == "listener":

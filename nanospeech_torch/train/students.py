@@ -1,7 +1,11 @@
-"""Students: builds what learns of a teacher, a distilled model or a listener. Trains nothing."""
+"""Students: builds what learns of a teacher: a distilled model, one to be understood, a listener.
+
+Trains nothing.
+"""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +26,7 @@ from nanospeech_torch.train.objectives.distill_config import ALL
 from nanospeech_torch.train.objectives.distill_end import DistilledEnd
 from nanospeech_torch.train.objectives.listening import Listening
 from nanospeech_torch.train.objectives.text_aligner import TextAligner
+from nanospeech_torch.train.objectives.understood import Understood
 
 from .config import RunConfig
 from .initial import float_weights, load_objective
@@ -91,6 +96,26 @@ def build_student(config: RunConfig) -> Distilled:
     return DistilledEnd(*parts, listener=read_listener(c.listener, release) if c.listener else None)
 
 
+def build_understood(config: RunConfig) -> Understood:
+    """A speech model that begins as its teacher, which it is to sound like, with its listener.
+
+    Raises:
+        InputError: see find_teacher and read_listener; or the run splits its model.
+    """
+    if config.parallel.shard > 1 or config.parallel.tensor > 1:
+        raise InputError(
+            "a model that learns to be understood is whole on every process; set parallel.shard,"
+            " tensor: 1"
+        )
+    release, c = find_teacher(config), config.understood
+    assert c.listener is not None
+    listener, before = read_listener(c.listener, release), load_objective(release)
+    network = copy.deepcopy(before.transformer)
+    return Understood(
+        network, release.config, before.transformer, listener, c, before.tokenizer, config.loss
+    )
+
+
 def earlier_student(folder: str, wanted: DiTConfig) -> dict[str, Tensor]:
     """What a folder's student learnt, or one that is a student itself, to go on from.
 
@@ -150,7 +175,7 @@ def read_listener(folder: str, release: Release) -> Listener:
 
     Args:
         folder: of the run; or a checkpoint of it.
-        release: the teacher whose student it is to hear.
+        release: the teacher whose student it is to hear, or the model itself.
 
     Raises:
         InputError: no listener, or one of other tokens, patches or mels than the teacher's.
@@ -160,7 +185,7 @@ def read_listener(folder: str, release: Release) -> Listener:
     source = read_source(Path(folder))
     if "listener" not in source.config:
         raise InputError(
-            f"distill.listener is {folder}, which is no run of a listener; train one with"
+            f"{folder} is named as a listener and is no run of one; train one with"
             " nanospeech train listener --set teacher=FOLDER"
         )
     config = from_dict(ListenerConfig, source.config["listener"], f"{folder}: listener")
@@ -178,8 +203,8 @@ def read_listener(folder: str, release: Release) -> Listener:
     for name, value in want.items():
         if got[name] != value:
             raise InputError(
-                f"the listener of {folder} has {name} {got[name]}, its student's teacher"
-                f" {release.folder} {value}; train a listener with teacher={release.folder}"
+                f"the listener of {folder} has {name} {got[name]}, the teacher of what it hears"
+                f" ({release.folder}) {value}; train a listener with teacher={release.folder}"
             )
     listener = Listener(config)
     tensors = {n.removeprefix("listener."): source.tensors[n] for n in source.tensors}

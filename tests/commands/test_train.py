@@ -138,7 +138,10 @@ def test_a_run_can_start_from_a_smaller_model_which_it_does_not_change(config, t
         ("data.batch_size=many", "data.batch_size should be int"),
         ("train.keep=true", "train.keep should be int"),
         ("data.shards=[/nowhere/*.tar]", "; nanospeech prepare shards makes some"),
-        ("model=voice", "choose from speech, echo, distilled, listener, duration, vocoder"),
+        (
+            "model=voice",
+            "choose from speech, echo, distilled, understood, listener, duration, vocoder",
+        ),
         ("data.tokenizer=chars", "vocab.txt"),
         ("total_steps", "should be KEY=VALUE"),
         ("initial=nowhere", "nowhere"),

@@ -378,5 +378,23 @@ def test_the_mean_of_two_models(make_release, tiny_aligned, tmp_path, capsys):
     found = load_file(tmp_path / "mean" / "model.safetensors")
     assert found.keys() == given.keys()
     assert all(np.allclose(found[n], t + 0.5, atol=1e-6) for n, t in given.items())
+    for share in ("0", "0.25", "0.5", "1"):
+        out = tmp_path / f"mean{share}"
+        assert main([str(one), "--output", str(out), "--average", str(two), "--share", share,
+                     "--dtype", "float32"]) == 0  # fmt: skip
+        other = load_file(out / "model.safetensors")
+        moved = 1 - float(share)
+        assert all(np.allclose(other[n], t + moved, atol=1e-6) for n, t in given.items())
+        if share == "0.5":
+            assert all(np.array_equal(other[n], found[n]) for n in given)
+    capsys.readouterr()
+    average = ["--average", str(two)]
+    for words, told in (
+        ([*average, "--share", "1.1"], "--share is 1.1; choose 0 to 1"),
+        ([*average, "--share", "nan"], "--share is nan"),
+        (["--share", "0.7"], "--share goes with --average"),
+    ):
+        assert main([str(one), "--output", str(tmp_path / "x"), *words]) == 2
+        assert told in capsys.readouterr().err
     assert main([str(one), "--output", str(tmp_path / "x"), "--average", str(tiny_aligned)]) == 2
     assert "another network" in capsys.readouterr().err

@@ -22,12 +22,8 @@ from nanospeech_torch.listener import Listener
 from nanospeech_torch.train.config import read_run, run_config
 from nanospeech_torch.train.objectives.distill import Distilled
 from nanospeech_torch.train.objectives.distill_config import DistillConfig
-from nanospeech_torch.train.objectives.distill_end import (
-    MOST,
-    DistilledEnd,
-    postfiltered,
-    whole_patches,
-)
+from nanospeech_torch.train.objectives.distill_end import DistilledEnd
+from nanospeech_torch.train.objectives.ear import MOST, Ear, postfiltered, whole_patches
 from nanospeech_torch.train.objectives.listening import Listening, ListeningConfig
 from nanospeech_torch.train.objectives.text_aligner import TextAligner
 from nanospeech_torch.train.run import build_student, dry_run, train
@@ -271,13 +267,14 @@ def test_what_is_heard_is_the_students_where_it_learns_and_the_condition_elsewhe
     voice = model.voices[0]
     given = model.given(voice, batch)
     end = model.end(voice, given, batch.time).detach()
+    ear = model.ear.listener  # type: ignore[union-attr]
     total, count = numbers(model(batch))["words"]
     want, patches = 0.0, 0
     for b, n in enumerate(LENS):
         first, last = SPANS[b]
         mel = normal(batch, b).copy()
         mel[first:last] = postfilter(end[b, first:last].numpy(), filters)
-        logs = model.listeners[0](torch.from_numpy(mel)[None])[0].log_softmax(-1)
+        logs = ear(torch.from_numpy(mel)[None])[0].log_softmax(-1)
         tokens = [TEXTS[b][t] for t in spoken(batch, b, "aligned", 2)]
         for i, (told, said) in enumerate(zip(logs.detach().numpy(), tokens, strict=True)):
             if first <= 2 * i and 2 * i + 2 <= last:
@@ -290,7 +287,7 @@ def test_what_is_heard_is_the_students_where_it_learns_and_the_condition_elsewhe
 
 def test_a_patch_counts_for_six_nats_at_most():
     model = ended(Stepped(2), heard=True, steps=2)
-    ear = model.listeners[0]
+    ear = model.ear.listener  # type: ignore[union-attr]
     with torch.no_grad():
         ear.out.weight.zero_()
         ear.out.bias.copy_(torch.tensor([50.0, 0, 0, 0, 0, 0]))  # sure of token 0
@@ -329,7 +326,7 @@ def test_a_student_learns_to_be_understood():
         optimizer.step()
     network = Learner()
     model = ended(network, heard=True, steps=2)
-    model.listeners = (ear.listener.requires_grad_(False).eval(),)
+    model.ear = Ear(ear.listener, None)
     before = {n: t.clone() for n, t in ear.listener.state_dict().items()}
     words = []
     optimizer = torch.optim.AdamW(network.own.parameters(), lr=0.03)
@@ -416,7 +413,7 @@ def test_listeners_and_teachers_that_do_not_fit_are_told(
     (other / "vocab.txt").unlink()
     vocab = (Path(tiny_aligned) / "vocab.txt").read_text(encoding="utf-8").splitlines()
     (other / "vocab.txt").write_text("\n".join([*vocab[:-1], "§"]) + "\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"has vocabulary of .*, its .* with .§.; train a"):
+    with pytest.raises(InputError, match=r"has vocabulary of .*, the teacher .* with .§.; train a"):
         student(other, heard)
     (other / "config.json").unlink()
     config = load_config(tiny_aligned)

@@ -15,8 +15,8 @@ to its teacher's weights is added to the student's, which learn in every voice, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from itertools import pairwise
 from typing import Any
 
@@ -26,10 +26,9 @@ from torch import Tensor
 from torch.func import functional_call
 
 from nanospeech.config import ModelConfig
-from nanospeech.engine.sampling import guide, rescaled_velocity, time_grid
+from nanospeech.engine.sampling import time_grid
 from nanospeech.errors import InputError
 from nanospeech.release.voice_weights import is_thin
-from nanospeech_torch import layers
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.train.data.batch import Batch, LossConfig
 from nanospeech_torch.train.data.batches import BatchPlan, StreamOptions
@@ -37,30 +36,7 @@ from nanospeech_torch.train.data.speech import SpeechBatches
 
 from .base import Sums
 from .distill_config import ALL, WHOLE, DistillConfig
-from .flow import Nanospeech, keep_reading_
-
-Velocity = Callable[[Tensor, Tensor], Tensor]  # (times (B,), states (B, N, M)) -> (B, N, M)
-
-
-@dataclass(frozen=True)
-class Given:
-    """What teacher and student are given of items of one voice.
-
-    Attributes:
-        batch: the items, whose texts are not dropped.
-        learned_BN: the frames that are learnt.
-        mel_BNM, cond_BNM, noise_BNM: in the ODE's units.
-        text_BND: text states of each patch.
-        placed: token states and the token of each patch, of place_tokens.
-    """
-
-    batch: Batch
-    learned_BN: Tensor
-    mel_BNM: Tensor
-    cond_BNM: Tensor
-    noise_BNM: Tensor
-    text_BND: Tensor
-    placed: tuple[Tensor | None, Tensor | None]
+from .taught import Given, Taught, Velocity
 
 
 class Voice:
@@ -101,7 +77,7 @@ class Voice:
         return self.whole | {name: own[name] + more for name, more in self.added.items()}
 
 
-class Distilled(Nanospeech):
+class Distilled(Taught):
     """A student with its loss: the mean velocity of two steps of its teacher.
 
     The student reads texts with the teacher's text embedding and aligner, which do not learn, so
@@ -128,12 +104,11 @@ class Distilled(Nanospeech):
         seed: int = 0,
         voices: Mapping[str, DiT] | None = None,
     ):
-        super().__init__(transformer, tokenizer, teacher.audio, loss)
-        self.distill, self.seed, self.about = distill, seed, teacher
+        super().__init__(transformer, teacher, tokenizer, loss)
+        self.distill, self.seed = distill, seed
         self.names = tuple(voices or ())
         # in a tuple: not parts of this model
         self.voices = tuple(Voice(network, own) for own in (voices or {"": network}).values())
-        keep_reading_(transformer)
         for name in {name for voice in self.voices for name in voice.whole}:
             transformer.get_parameter(name).requires_grad_(False)
         self.count = distill.counts[-1]
@@ -179,10 +154,6 @@ class Distilled(Nanospeech):
         known = not coarser or draw.random() < c.keep
         self.count = finest if known else int(draw.choice(coarser))
 
-    def counts(self, batch: Batch, phase: str = "") -> dict[str, Tensor]:
-        valid = layers.length_mask(batch.lens, batch.mel.shape[1])
-        return {"flow": (batch.span & valid).sum()}
-
     def batches(self, samples: Any, plan: BatchPlan, stream: StreamOptions) -> SpeechBatches:
         """Speech with its text, of the voices that are taught alone."""
         made = super().batches(samples, plan, stream)
@@ -212,19 +183,10 @@ class Distilled(Nanospeech):
             items = {f.name: getattr(batch, f.name)[rows] for f in fields(batch)}
             yield self.voices[number], Batch(**items)
 
-    @torch.no_grad()
     def given(self, voice: Voice, batch: Batch) -> Given:
         """What teacher and student are given of items of one voice."""
-        valid = layers.length_mask(batch.lens, batch.mel.shape[1])
-        mel, heard = self.spoken_and_heard(batch, valid)
-        cond = layers.masked(heard, ~batch.span)
-        noise = self.about.temperature * batch.noise
         # text embedding and aligner do not learn: a voice's teacher has those of its student
-        reader = voice.network if self.names else self.transformer
-        batch = replace(batch, drop_text=torch.zeros_like(batch.drop_text))
-        hidden, index, _ = self.place_tokens(batch, mel, heard, reader)
-        text = self.text_states(reader, batch, hidden, index)
-        return Given(batch, batch.span & valid, mel, cond, noise, text, (hidden, index))
+        return self.given_by(voice.network if self.names else self.transformer, batch)
 
     def taught_by(self, voice: Voice, batch: Batch) -> Sums:
         """Sum and count of the squared error of items of one voice."""
@@ -286,23 +248,6 @@ class Distilled(Nanospeech):
                 state = state + (high - low) * source(torch.full_like(begins[0], low), state)
             means.append((state - states[-1]) / (grid[start + parts] - grid[start]))
         return torch.cat(begins), torch.cat(states), torch.cat(means)
-
-    def guided_by(self, network: DiT, given: Given, strength_B: Tensor) -> Velocity:
-        """The teacher's velocity with guidance, which is rescaled by the frames that are learnt."""
-        batch, cond = given.batch, given.cond_BNM
-        without = replace(batch, drop_text=torch.ones_like(batch.drop_text))
-        texts = [self.text_states(network, b, *given.placed) for b in (batch, without)]
-        text, both = torch.cat(texts), torch.cat([cond, torch.zeros_like(cond)])
-        lens, strength = torch.cat([batch.lens, batch.lens]), strength_B[:, None, None]
-        share, fresh = self.about.cfg_rescale, given.learned_BN[..., None].float()
-
-        def velocity(time_B: Tensor, state: Tensor) -> Tensor:
-            twice, times = torch.cat([state, state]), torch.cat([time_B, time_B])
-            with_text, free = network(twice, both, text, times, lens).float().chunk(2)
-            found = guide(with_text, free, strength)
-            return rescaled_velocity(found, with_text, state, time_B[:, None, None], fresh, share)
-
-        return velocity
 
     def averaged_by(
         self, batch: Batch, cond: Tensor, text: Tensor, share_B: Tensor, count: int

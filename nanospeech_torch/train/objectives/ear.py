@@ -1,0 +1,92 @@
+"""Ear: whether a mel is understood, the cross entropy of what a frozen listener hears in it."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from nanospeech.audio.postfilter import REACH, WIDTH
+from nanospeech.config import PostfilterConfig
+from nanospeech_torch import layers
+from nanospeech_torch.listener import Listener
+from nanospeech_torch.train.data.batch import Batch
+
+from .placing import tokens_at
+from .taught import Given
+
+MOST = 6.0  # nats: cross entropy of a patch from which it teaches nothing, as its place is wrong
+
+
+class Ear:
+    """A listener that does not learn, and is no part of the model that it hears.
+
+    Args:
+        listener: the network.
+        postfilter: what its mels go through before they are heard.
+    """
+
+    def __init__(self, listener: Listener, postfilter: PostfilterConfig | None):
+        self.listener = listener.requires_grad_(False).eval()
+        self.postfilter = postfilter
+
+    def count(self, batch: Batch) -> Tensor:
+        """How many patches are heard, those of `words`."""
+        learned = batch.span & layers.length_mask(batch.lens, batch.mel.shape[1])
+        said = whole_patches(learned, self.listener.config.patch_size)
+        return (said & (batch.text >= 0).any(1)[:, None]).sum()
+
+    def words(self, given: Given, mel_BNM: Tensor) -> tuple[Tensor, Tensor]:
+        """Cross entropy, in nats, of the tokens in patches that are learnt as a whole.
+
+        Args:
+            given: of the items, with the token of each patch.
+            mel_BNM: what is said, in the ODE's units; heard where frames are learnt.
+        """
+        listener = self.listener.to(mel_BNM.device)
+        batch, learned = given.batch, given.learned_BN
+        p, index = listener.config.patch_size, given.placed[1]
+        assert index is not None
+        clear = postfiltered(mel_BNM, learned, self.postfilter)
+        heard = torch.where(learned[..., None], clear, given.cond_BNM)
+        logits = listener(heard, batch.lens).float()
+        tokens = tokens_at(batch.text, index, (batch.lens + p - 1) // p, batch.wordless // p)
+        tokens = tokens.masked_fill(~whole_patches(learned, p), -1)
+        error = F.cross_entropy(logits.transpose(1, 2), tokens, ignore_index=-1, reduction="none")
+        return error.clamp(max=MOST).sum(), (tokens >= 0).sum()
+
+
+def whole_patches(learned_BN: Tensor, p: int) -> Tensor:
+    """The patches of p frames all of which are learnt: bool (B, ceil(N / p))."""
+    patches = -(-learned_BN.shape[1] // p)
+    filled = layers.pad_length(learned_BN[..., None], patches * p)[..., 0]
+    return filled.unflatten(1, (patches, p)).all(-1)
+
+
+def postfiltered(mel_BNM: Tensor, new_BN: Tensor, config: PostfilterConfig | None) -> Tensor:
+    """nanospeech.audio.postfilter of the new frames of each item, which are in one piece.
+
+    It is the same in any units, as its weights add up to one. Frames that are not new are of no
+    meaning in the result.
+    """
+    if config is None:
+        return mel_BNM
+    before, after = torch.roll(mel_BNM, 1, 1), torch.roll(mel_BNM, -1, 1)
+    edge = torch.zeros_like(new_BN[:, :1])
+    first = torch.cat([edge, new_BN[:, :-1]], 1)[..., None]  # whether the frame before is new
+    last = torch.cat([new_BN[:, 1:], edge], 1)[..., None]
+    ends = torch.where(first, before, mel_BNM) + torch.where(last, after, mel_BNM)
+    mel = mel_BNM + config.smooth * (ends - 2 * mel_BNM)
+    return mel + config.sharpen * (mel - blurred(mel))
+
+
+def blurred(mel_BNM: Tensor) -> Tensor:
+    """Each band's Gaussian mean with its neighbours; mirrored at the ends."""
+    weights = np.exp(-0.5 * (np.arange(-REACH, REACH + 1) / WIDTH) ** 2)
+    weights /= weights.sum()
+    count = mel_BNM.shape[-1]
+    places = np.pad(np.arange(count), REACH, mode="symmetric")
+    bands = mel_BNM[..., torch.from_numpy(places).to(mel_BNM.device)]
+    parts = (w * bands[..., k : k + count] for k, w in enumerate(weights.tolist()))
+    return sum(parts, torch.zeros_like(mel_BNM))
