@@ -60,7 +60,7 @@ class ConvertOptions:
         quantize_only: of these parts, "model", "student", "duration" or "vocoder"; None: of all.
 
     Raises:
-        InputError: another dtype, or a share that is none or of nothing.
+        InputError: another dtype, or a share beyond 0 to 1 or without average.
     """
 
     duration: str | Path | None = None

@@ -33,11 +33,16 @@ def postfilter(mel_NM: np.ndarray, config: PostfilterConfig | None) -> np.ndarra
     return mel.astype(np.float32)
 
 
-def blurred(mel_NM: np.ndarray) -> np.ndarray:
-    """Each band's Gaussian mean with its neighbours; mirrored at the ends."""
+def blur_weights() -> np.ndarray:
+    """Weights of a band and of REACH neighbours to each side in its blur; they add up to 1."""
     offsets = np.arange(-REACH, REACH + 1)
     weights = np.exp(-0.5 * (offsets / WIDTH) ** 2)
-    weights /= weights.sum()
+    return weights / weights.sum()
+
+
+def blurred(mel_NM: np.ndarray) -> np.ndarray:
+    """Each band's Gaussian mean with its neighbours; mirrored at the ends."""
+    weights = blur_weights()
     bands = np.pad(mel_NM, ((0, 0), (REACH, REACH)), mode="symmetric")
     count = mel_NM.shape[1]
     return sum(w * bands[:, k : k + count] for k, w in enumerate(weights))  # type: ignore[return-value]

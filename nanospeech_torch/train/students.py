@@ -48,6 +48,12 @@ def find_teacher(config: RunConfig) -> Release:
     return release
 
 
+def check_whole(config: RunConfig, what: str) -> None:
+    """Raises InputError where a run splits its model over processes."""
+    if config.parallel.shard > 1 or config.parallel.tensor > 1:
+        raise InputError(f"{what} is whole on every process; set parallel.shard, tensor: 1")
+
+
 def load_voices(release: Release, base: DiT) -> dict[str, DiT]:
     """A release's network with the weights of each of its voices, by name.
 
@@ -72,8 +78,7 @@ def build_student(config: RunConfig) -> Distilled:
         InputError: see find_teacher, earlier_student and read_listener; or the run splits its
             model, or computes blocks again whose weights would then be without their voice's.
     """
-    if config.parallel.shard > 1 or config.parallel.tensor > 1:
-        raise InputError("a student is whole on every process; set parallel.shard, tensor: 1")
+    check_whole(config, "a student")
     release, c = find_teacher(config), config.distill
     teacher = load_objective(release)
     network = teacher.transformer
@@ -102,11 +107,7 @@ def build_understood(config: RunConfig) -> Understood:
     Raises:
         InputError: see find_teacher and read_listener; or the run splits its model.
     """
-    if config.parallel.shard > 1 or config.parallel.tensor > 1:
-        raise InputError(
-            "a model that learns to be understood is whole on every process; set parallel.shard,"
-            " tensor: 1"
-        )
+    check_whole(config, "a model that learns to be understood")
     release, c = find_teacher(config), config.understood
     assert c.listener is not None
     listener, before = read_listener(c.listener, release), load_objective(release)
@@ -139,8 +140,7 @@ def build_listener(config: RunConfig) -> Listening:
     Raises:
         InputError: see find_teacher; or the teacher aligns nothing, or the run splits its model.
     """
-    if config.parallel.shard > 1 or config.parallel.tensor > 1:
-        raise InputError("a listener is whole on every process; set parallel.shard, tensor: 1")
+    check_whole(config, "a listener")
     release = find_teacher(config)
     check_aligned(release)
     network = Listener(listener_config(config, release))
@@ -207,7 +207,7 @@ def read_listener(folder: str, release: Release) -> Listener:
                 f" ({release.folder}) {value}; train a listener with teacher={release.folder}"
             )
     listener = Listener(config)
-    tensors = {n.removeprefix("listener."): source.tensors[n] for n in source.tensors}
+    tensors = {n.removeprefix("listener."): t for n, t in source.tensors.items()}
     wanted = {n: tuple(t.shape) for n, t in listener.state_dict().items()}
     check_tensors({n: tuple(t.shape) for n, t in tensors.items()}, wanted, Path(folder))
     listener.load_state_dict({n: t.float() for n, t in tensors.items()})

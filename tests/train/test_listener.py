@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,33 @@ def listener(tokens: int = 6, **fields: Any) -> Listener:
     torch.manual_seed(0)
     sizes = {"dim": 16, "dilations": (1, 2), "n_mels": BANDS, "tokens": tokens, **fields}
     return Listener(ListenerConfig(**sizes))
+
+
+def learn_words(model: Any, parameters: Iterable[torch.nn.Parameter], steps: int, lr: float):
+    """Mean cross entropies of some steps by the words alone."""
+    optimizer, means = torch.optim.AdamW(parameters, lr=lr), []
+    for _ in range(steps):
+        total, count = model(golden_batch())["words"]
+        optimizer.zero_grad()
+        (total / count).backward()
+        optimizer.step()
+        means.append((total / count).item())
+    return means
+
+
+def words_by_hand(ear: Listener, batch, ends, filters) -> tuple[float, int]:
+    """Cross entropy in the patches that are learnt, of mels (N, M) that end so; and how many."""
+    nats, patches = 0.0, 0
+    for b, end in enumerate(ends):
+        first, last = SPANS[b]
+        mel = normal(batch, b).copy()
+        mel[first:last] = postfilter(end[first:last].astype(np.float32), filters)
+        logs = ear(torch.from_numpy(mel)[None])[0].log_softmax(-1)
+        tokens = [TEXTS[b][t] for t in spoken(batch, b, "aligned", 2)]
+        for i, (told, said) in enumerate(zip(logs.detach().numpy(), tokens, strict=True)):
+            if first <= 2 * i and 2 * i + 2 <= last:
+                nats, patches = nats + min(MOST, -told[said]), patches + 1
+    return nats, patches
 
 
 @pytest.mark.parametrize("patch", [1, 2, 3])
@@ -149,12 +177,7 @@ def test_words_that_are_not_in_the_text_are_not_heard():
 def test_it_learns_the_tokens_of_a_toy_set():
     batch = golden_batch()
     model = listening(2, noise=0.1)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-    for _ in range(60):
-        total, count = model(batch)["words"]
-        optimizer.zero_grad()
-        (total / count).backward()
-        optimizer.step()
+    learn_words(model, model.parameters(), 60, 0.01)
     told = numbers(model.eval()(batch))
     entropy = told["words"][0] / told["words"][1]
     drawn = Counter(t for b in range(len(LENS)) for t in tokens_by_hand(batch, b, 2))
@@ -269,17 +292,8 @@ def test_what_is_heard_is_the_students_where_it_learns_and_the_condition_elsewhe
     end = model.end(voice, given, batch.time).detach()
     ear = model.ear.listener  # type: ignore[union-attr]
     total, count = numbers(model(batch))["words"]
-    want, patches = 0.0, 0
-    for b, n in enumerate(LENS):
-        first, last = SPANS[b]
-        mel = normal(batch, b).copy()
-        mel[first:last] = postfilter(end[b, first:last].numpy(), filters)
-        logs = ear(torch.from_numpy(mel)[None])[0].log_softmax(-1)
-        tokens = [TEXTS[b][t] for t in spoken(batch, b, "aligned", 2)]
-        for i, (told, said) in enumerate(zip(logs.detach().numpy(), tokens, strict=True)):
-            if first <= 2 * i and 2 * i + 2 <= last:
-                want, patches = want + min(MOST, -told[said]), patches + 1
-        assert n >= last
+    want, patches = words_by_hand(ear, batch, end.numpy(), filters)
+    assert all(n >= last for n, (_, last) in zip(LENS, SPANS))
     assert (total, count) == (pytest.approx(want, rel=1e-4), patches)
     assert model.counts(batch)["words"] == patches
     assert model.weights() == {"flow": 1.0, "words": 0.05}
@@ -317,25 +331,13 @@ class Learner(Student):
 
 def test_a_student_learns_to_be_understood():
     """By the words alone: what a listener hears becomes what is to be said."""
-    batch, ear = golden_batch(), listening(2, noise=0.0)
-    optimizer = torch.optim.AdamW(ear.parameters(), lr=0.01)
-    for _ in range(40):
-        total, count = ear(batch)["words"]
-        optimizer.zero_grad()
-        (total / count).backward()
-        optimizer.step()
+    ear = listening(2, noise=0.0)
+    learn_words(ear, ear.parameters(), 40, 0.01)
     network = Learner()
     model = ended(network, heard=True, steps=2)
     model.ear = Ear(ear.listener, None)
     before = {n: t.clone() for n, t in ear.listener.state_dict().items()}
-    words = []
-    optimizer = torch.optim.AdamW(network.own.parameters(), lr=0.03)
-    for _ in range(25):
-        total, count = model(batch)["words"]
-        optimizer.zero_grad()
-        (total / count).backward()
-        optimizer.step()
-        words.append((total / count).item())
+    words = learn_words(model, network.own.parameters(), 25, 0.03)
     assert words[-1] < 0.8 * words[0]
     assert all(torch.equal(before[n], t) for n, t in ear.listener.state_dict().items())
     assert not any("listener" in name for name in model.state_dict())

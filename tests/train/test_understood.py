@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from convert import convert
-from nanospeech.audio.postfilter import postfilter
 from nanospeech.config import DiTConfig, ModelConfig, PostfilterConfig
 from nanospeech.engine.sampling import rescaled_velocity
 from nanospeech.errors import InputError
@@ -24,7 +23,7 @@ from nanospeech_torch.checkpoint_reader import read_tensors
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.train.config import read_run, run_config
 from nanospeech_torch.train.initial import load_objective
-from nanospeech_torch.train.objectives.ear import MOST, Ear
+from nanospeech_torch.train.objectives.ear import Ear
 from nanospeech_torch.train.objectives.understood import Understood, UnderstoodConfig
 from nanospeech_torch.train.run import dry_run, train
 from nanospeech_torch.train.students import build_understood
@@ -34,17 +33,24 @@ from tests.train.test_golden_batches import (
     LENS,
     SPANS,
     STATES,
-    TEXTS,
     WIDTH,
     answer,
     golden_batch,
     normal,
     numbers,
     of_frames,
-    spoken,
     text_states,
 )
-from tests.train.test_listener import AUDIO, SMALL, SPREAD, listener, listening, settings
+from tests.train.test_listener import (
+    AUDIO,
+    SMALL,
+    SPREAD,
+    learn_words,
+    listener,
+    listening,
+    settings,
+    words_by_hand,
+)
 from tests.training import write_shards
 
 STRENGTH = 1.5
@@ -80,7 +86,7 @@ def test_its_losses_are_of_both_estimates_of_the_end(share, filters):
     network, before = Teacher("aligned", 2, 0.9), Teacher("aligned", 2, 0.7)
     model = understood(network, before, cfg_rescale=share, postfilter=filters)
     got = numbers(model(batch))
-    change = frames = words = patches = 0.0
+    change, frames, ends = 0.0, 0, []
     for b, n in enumerate(LENS):
         first, last = SPANS[b]
         new, free = estimates_by_hand(batch, b, 2, 0.9, share)
@@ -88,14 +94,9 @@ def test_its_losses_are_of_both_estimates_of_the_end(share, filters):
         for got_one, wanted in ((new, old), (free, old_free)):
             change += np.square(got_one - wanted)[first:last].mean(-1).sum()
         frames += last - first
-        mel = normal(batch, b).copy()
-        mel[first:last] = postfilter(new[first:last].astype(np.float32), filters)
-        logs = model.ear.listener(torch.from_numpy(mel)[None])[0].log_softmax(-1)
-        tokens = [TEXTS[b][t] for t in spoken(batch, b, "aligned", 2)]
-        for i, (told, said) in enumerate(zip(logs.detach().numpy(), tokens, strict=True)):
-            if first <= 2 * i and 2 * i + 2 <= last:
-                words, patches = words + min(MOST, -told[said]), patches + 1
+        ends.append(new)
         assert n >= last
+    words, patches = words_by_hand(model.ear.listener, batch, ends, filters)
     assert got["flow"] == (pytest.approx(change, rel=1e-4), frames)
     assert got["words"] == (pytest.approx(words, rel=1e-4), patches)
     assert {k: v.item() for k, v in model.counts(batch).items()} == {
@@ -152,13 +153,8 @@ class Learner(Teacher):
 
 @pytest.fixture(scope="module")
 def taught_ear() -> Ear:
-    batch, model = golden_batch(), listening(2, noise=0.0)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-    for _ in range(40):
-        total, count = model(batch)["words"]
-        optimizer.zero_grad()
-        (total / count).backward()
-        optimizer.step()
+    model = listening(2, noise=0.0)
+    learn_words(model, model.parameters(), 40, 0.01)
     return Ear(model.listener, None)
 
 

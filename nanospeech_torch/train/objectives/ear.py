@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nanospeech.audio.postfilter import REACH, WIDTH
+from nanospeech.audio.postfilter import REACH, blur_weights
 from nanospeech.config import PostfilterConfig
 from nanospeech_torch import layers
 from nanospeech_torch.listener import Listener
@@ -83,10 +83,8 @@ def postfiltered(mel_BNM: Tensor, new_BN: Tensor, config: PostfilterConfig | Non
 
 def blurred(mel_BNM: Tensor) -> Tensor:
     """Each band's Gaussian mean with its neighbours; mirrored at the ends."""
-    weights = np.exp(-0.5 * (np.arange(-REACH, REACH + 1) / WIDTH) ** 2)
-    weights /= weights.sum()
     count = mel_BNM.shape[-1]
     places = np.pad(np.arange(count), REACH, mode="symmetric")
     bands = mel_BNM[..., torch.from_numpy(places).to(mel_BNM.device)]
-    parts = (w * bands[..., k : k + count] for k, w in enumerate(weights.tolist()))
+    parts = (w * bands[..., k : k + count] for k, w in enumerate(blur_weights().tolist()))
     return sum(parts, torch.zeros_like(mel_BNM))
