@@ -20,7 +20,7 @@ from nanospeech.config import (
 )
 from nanospeech.errors import CheckpointError, InputError, reason, require
 from nanospeech.latent_architectures import EchoConfig
-from nanospeech_torch.train.data.batch import LossConfig
+from nanospeech_torch.train.data.batch import EarConfig, LossConfig
 from nanospeech_torch.train.data.latents import EchoLossConfig
 from nanospeech_torch.train.loop.config import LogConfig, TrainConfig
 from nanospeech_torch.train.objectives.distill_config import DistillConfig
@@ -108,6 +108,7 @@ class RunConfig:
     loss: LossConfig = section(LossConfig)
     distill: DistillConfig = section(DistillConfig)
     understood: UnderstoodConfig = section(UnderstoodConfig)
+    ear: EarConfig = section(EarConfig)
     listening: ListeningConfig = section(ListeningConfig)
     echo_loss: EchoLossConfig = section(EchoLossConfig)
     vocoder_loss: VocoderLossConfig = section(VocoderLossConfig)
@@ -152,8 +153,8 @@ class RunConfig:
         parts = {
             "speech": ("dit", "loss"),
             "echo": ("echo", "echo_loss"),
-            "distilled": ("distill", "loss"),
-            "understood": ("understood", "loss"),
+            "distilled": ("distill", "ear", "loss"),
+            "understood": ("understood", "ear", "loss"),
             "listener": ("listener", "listening", "loss"),
             "duration": ("duration",),
             "vocoder": ("vocoder", "vocoder_loss"),

@@ -98,11 +98,11 @@ def build_student(config: RunConfig) -> Distilled:
     parts = student, release.config, network, c, tokenizer, config.loss, seed, voices
     if c.method != "end":
         return Distilled(*parts)
-    return DistilledEnd(*parts, listener=read_listener(c.listener, release) if c.listener else None)
+    return DistilledEnd(*parts, listeners=read_listeners(c.listener, release), ear=config.ear)
 
 
 def build_understood(config: RunConfig) -> Understood:
-    """A speech model that begins as its teacher, which it is to sound like, with its listener.
+    """A speech model that begins as its teacher, which it is to sound like, with its listeners.
 
     Raises:
         InputError: see find_teacher and read_listener; or the run splits its model.
@@ -110,11 +110,10 @@ def build_understood(config: RunConfig) -> Understood:
     check_whole(config, "a model that learns to be understood")
     release, c = find_teacher(config), config.understood
     assert c.listener is not None
-    listener, before = read_listener(c.listener, release), load_objective(release)
+    listeners, before = read_listeners(c.listener, release), load_objective(release)
     network = copy.deepcopy(before.transformer)
-    return Understood(
-        network, release.config, before.transformer, listener, c, before.tokenizer, config.loss
-    )
+    parts = network, release.config, before.transformer, listeners, c, before.tokenizer
+    return Understood(*parts, config.loss, config.ear, config.train.seed)
 
 
 def earlier_student(folder: str, wanted: DiTConfig) -> dict[str, Tensor]:
@@ -168,6 +167,12 @@ def check_aligned(release: Release) -> None:
             f"{release.folder} has dit.text_upsampling={got}, and a listener hears tokens where an"
             " aligner has placed them; name a teacher with dit.text_upsampling=aligned"
         )
+
+
+def read_listeners(folders: str | Sequence[str] | None, release: Release) -> list[Listener]:
+    """The listeners of run folders, of one or a list; arguments and errors of read_listener."""
+    each = [folders] if isinstance(folders, str) else folders or []
+    return [read_listener(folder, release) for folder in each]
 
 
 def read_listener(folder: str, release: Release) -> Listener:

@@ -21,6 +21,9 @@ from nanospeech.release.folder import load_config, open_release
 from nanospeech_torch.checkpoint_reader import read_tensors
 from nanospeech_torch.listener import Listener
 from nanospeech_torch.train.config import read_run, run_config
+from nanospeech_torch.train.data.batch import EarConfig, LossConfig
+from nanospeech_torch.train.data.heard import disturbance
+from nanospeech_torch.train.data.speech import BatchPlan, SpeechBatches, StreamOptions
 from nanospeech_torch.train.objectives.distill import Distilled
 from nanospeech_torch.train.objectives.distill_config import DistillConfig
 from nanospeech_torch.train.objectives.distill_end import DistilledEnd
@@ -71,13 +74,17 @@ def learn_words(model: Any, parameters: Iterable[torch.nn.Parameter], steps: int
     return means
 
 
-def words_by_hand(ear: Listener, batch, ends, filters) -> tuple[float, int]:
-    """Cross entropy in the patches that are learnt, of mels (N, M) that end so; and how many."""
+def words_by_hand(ear: Listener, batch, ends, filters, beside=None) -> tuple[float, int]:
+    """Cross entropy in the patches that are learnt, of mels (N, M) that end so; and how many.
+
+    beside (B, N, M) is heard with them, in prompts too.
+    """
     nats, patches = 0.0, 0
     for b, end in enumerate(ends):
         first, last = SPANS[b]
         mel = normal(batch, b).copy()
         mel[first:last] = postfilter(end[first:last].astype(np.float32), filters)
+        mel += 0 if beside is None else beside[b, : len(mel)].numpy()
         logs = ear(torch.from_numpy(mel)[None])[0].log_softmax(-1)
         tokens = [TEXTS[b][t] for t in spoken(batch, b, "aligned", 2)]
         for i, (told, said) in enumerate(zip(logs.detach().numpy(), tokens, strict=True)):
@@ -218,15 +225,13 @@ class Likewise(Teacher):
         return super().forward(x, cond, text, time[:, 0], lens)
 
 
-def ended(
-    student: torch.nn.Module, patch: int = 2, heard: bool = False, **fields: Any
-) -> DistilledEnd:
+def ended(student: torch.nn.Module, patch: int = 2, heard: int = 0, **fields: Any) -> DistilledEnd:
     filters = fields.pop("postfilter", None)
     about = ModelConfig(audio=AUDIO, temperature=SPREAD, cfg_rescale=0.0, postfilter=filters)
     settings = DistillConfig(method="end", max_strength=MOST_STRENGTH, **fields)
-    ear = listener(patch_size=patch) if heard else None
+    ears = [listener(patch_size=patch, dim=16 + n) for n in range(heard)]
     teacher = Teacher("aligned", patch, 0.7)
-    return DistilledEnd(student, about, teacher, settings, None, listener=ear)  # type: ignore
+    return DistilledEnd(student, about, teacher, settings, None, listeners=ears)  # type: ignore
 
 
 def test_there_is_nothing_to_learn_where_both_end_alike():
@@ -264,7 +269,7 @@ class Stepped(Student):
         return velocity + 0.1 * x + pull
 
 
-@pytest.mark.parametrize("heard", [False, True])
+@pytest.mark.parametrize("heard", [0, 1])
 def test_the_first_step_learns_through_the_last(heard):
     network = Stepped(2)
     model = ended(network, heard=heard, steps=2, substeps=2)
@@ -286,11 +291,11 @@ def test_the_first_step_learns_through_the_last(heard):
 @pytest.mark.parametrize("filters", [None, PostfilterConfig(smooth=0.2, sharpen=0.5)])
 def test_what_is_heard_is_the_students_where_it_learns_and_the_condition_elsewhere(filters):
     batch = golden_batch()
-    model = ended(Stepped(2), heard=True, steps=2, postfilter=filters)
+    model = ended(Stepped(2), heard=1, steps=2, postfilter=filters)
     voice = model.voices[0]
     given = model.given(voice, batch)
     end = model.end(voice, given, batch.time).detach()
-    ear = model.ear.listener  # type: ignore[union-attr]
+    ear = model.ear.listeners[0]  # type: ignore[union-attr]
     total, count = numbers(model(batch))["words"]
     want, patches = words_by_hand(ear, batch, end.numpy(), filters)
     assert all(n >= last for n, (_, last) in zip(LENS, SPANS))
@@ -300,8 +305,8 @@ def test_what_is_heard_is_the_students_where_it_learns_and_the_condition_elsewhe
 
 
 def test_a_patch_counts_for_six_nats_at_most():
-    model = ended(Stepped(2), heard=True, steps=2)
-    ear = model.ear.listener  # type: ignore[union-attr]
+    model = ended(Stepped(2), heard=1, steps=2)
+    ear = model.ear.listeners[0]  # type: ignore[union-attr]
     with torch.no_grad():
         ear.out.weight.zero_()
         ear.out.bias.copy_(torch.tensor([50.0, 0, 0, 0, 0, 0]))  # sure of token 0
@@ -312,6 +317,120 @@ def test_a_patch_counts_for_six_nats_at_most():
         first, last = SPANS[b]
         wrong += sum(t != 0 for i, t in enumerate(tokens) if first <= 2 * i and 2 * i + 2 <= last)
     assert 0 < wrong < count and total == pytest.approx(6 * wrong)
+
+
+def beside(batch, strength: float = 0.5) -> torch.Tensor:
+    """Something to hear beside a batch, nothing past its items."""
+    torch.manual_seed(5)
+    valid = torch.arange(batch.mel.shape[1]) < batch.lens[:, None]
+    return strength * torch.randn(batch.mel.shape) * valid[..., None]
+
+
+def test_what_disturbs_is_heard_in_training_alone():
+    batch = golden_batch()
+    loud = replace(batch, disturbance=beside(batch))
+    model = ended(Stepped(2), heard=1, steps=2)
+    end = model.end(model.voices[0], model.given(model.voices[0], batch), batch.time).detach()
+    ear = model.ear.listeners[0]  # type: ignore[union-attr]
+    want = [words_by_hand(ear, batch, end.numpy(), None, b) for b in (None, loud.disturbance)]
+    assert abs(want[0][0] - want[1][0]) > 0.1
+    for training, heard, (nats, patches) in (
+        (True, batch, want[0]), (True, loud, want[1]), (False, loud, want[0])
+    ):  # fmt: skip
+        got = numbers(model.train(training)(heard))
+        assert got["words"] == (pytest.approx(nats, rel=1e-4), patches)
+        assert got["flow"] == numbers(model(batch))["flow"]
+
+
+def test_listeners_take_turns_by_the_step_alone_and_the_first_hears_what_is_not_trained():
+    batch = golden_batch()
+    model, again = (ended(Stepped(2), heard=2, steps=2) for _ in range(2))
+    end = model.end(model.voices[0], model.given(model.voices[0], batch), batch.time).detach()
+    want = [words_by_hand(e, batch, end.numpy(), None)[0] for e in model.ear.listeners]  # type: ignore[union-attr]
+    assert abs(want[0] - want[1]) > 0.1
+    heard = []
+    for step in range(60):
+        model.begin_step(step, 60.0)
+        got = numbers(model(batch))["words"][0]
+        heard.append(min((0, 1), key=lambda i: abs(want[i] - got)))
+        assert got == pytest.approx(want[heard[-1]], rel=1e-4)
+    assert 18 < sum(heard) < 42 and model.ear.turn == heard[-1]  # type: ignore[union-attr]
+    assert len({tuple(heard[i : i + 3]) for i in range(57)}) > 4  # no pattern
+    for step in (41, 7, 42, 40):  # as a run that goes on, or another process
+        again.begin_step(step, 99.0)
+        assert again.ear.turn == heard[step]  # type: ignore[union-attr]
+    again.begin_step(heard.index(1), 99.0)
+    assert numbers(again.eval()(batch))["words"][0] == pytest.approx(want[0], rel=1e-4)
+    other = Ear(model.ear.listeners, None, seed=1)  # type: ignore[union-attr]
+    turns = []
+    for step in range(60):
+        other.begin_step(step)
+        turns.append(other.turn)
+    assert turns != heard
+
+
+def amounts(count: int = 400, **kinds: float) -> np.ndarray:
+    """What is heard beside so many clips of 9 frames and 61 bands."""
+    ear = EarConfig(**{"noise": 0.0, "level": 0.0, "colour": 0.0, **kinds})
+    return np.stack([disturbance(9, 61, ear, np.random.default_rng(i)) for i in range(count)])
+
+
+def test_each_kind_of_disturbance_is_as_much_as_it_should_be():
+    spread = amounts(noise=0.3).reshape(400, -1).std(1)
+    assert spread.min() < 0.01 and 0.28 < spread.max() < 0.32
+    assert np.quantile(spread, [0.25, 0.5, 0.75]) == pytest.approx([0.075, 0.15, 0.225], abs=0.025)
+    assert np.abs(amounts(noise=0.3).mean()) < 0.002
+    level = amounts(level=0.2)
+    assert (level == level[:, :1, :1]).all()
+    assert np.quantile(level[:, 0, 0], [0, 0.25, 0.5, 0.75, 1]) == pytest.approx(
+        [-0.2, -0.1, 0, 0.1, 0.2], abs=0.025
+    )
+    colour = amounts(colour=0.1)
+    assert (colour == colour[:, :1]).all()
+    coloured = colour[:, 0].any(1)
+    assert 0.42 < coloured.mean() < 0.58
+    points = colour[coloured, 0, ::12]  # between which lines are straight
+    assert points.shape[1] == 6 and points.std() == pytest.approx(0.1, abs=0.006)
+    lines = np.repeat(np.diff(points, axis=1) / 12, 12, axis=1)
+    assert np.allclose(np.diff(colour[coloured, 0], axis=1), lines, atol=1e-6)
+    corners = np.corrcoef(points.T)[np.triu_indices(6, 1)]
+    assert np.abs(corners).max() < 0.3
+    assert not amounts(3).any()
+
+
+def test_what_disturbs_is_drawn_after_all_else_and_not_past_an_item():
+    items = [
+        {"mel": np.zeros((n, 4)), "text": "c", "key": str(n), "refs": [(0, 0, n)], "frames": n}
+        for n in (40, 25)
+    ]
+
+    def collated(ear: EarConfig | None, epoch: int = 0):
+        plan = BatchPlan(2, 200, 100, buckets=1)
+        ids = lambda texts: np.ones((1, 3), int)  # noqa: E731
+        audio = AudioConfig(n_mels=4)
+        made = SpeechBatches([], ids, plan, audio, LossConfig(), seed=3)
+        made.ear = ear
+        ready = [made.finished({**i, "epoch": epoch}, Counter()) for i in items]
+        batch, _ = made.collate(ready, epoch, Counter())  # type: ignore[arg-type]
+        assert batch is not None
+        return vars(batch)
+
+    plain, heard, again, later = (
+        collated(ear, epoch)
+        for ear, epoch in ((None, 0), (EarConfig(), 0), (EarConfig(), 0), (EarConfig(), 1))
+    )
+    assert plain["disturbance"].shape == (2, 0, 4)
+    added = heard["disturbance"]
+    assert added.shape == heard["mel"].shape and added.dtype == torch.float32
+    assert added[0, :40].std() > 0 and added[1, :25].any() and not added[1, 25:].any()
+    assert not torch.equal(added[0, :25], added[1, :25])
+    assert all(torch.equal(plain[n], t) for n, t in heard.items() if n != "disturbance")
+    assert torch.equal(added, again["disturbance"])
+    assert not torch.equal(added, later["disturbance"])
+    for heard_by, want in ((1, EarConfig()), (0, None)):
+        model = ended(Stepped(2), heard=heard_by)
+        model.tokenizer = print
+        assert model.batches([], BatchPlan(2, 200, 100), StreamOptions()).ear == want
 
 
 class Learner(Student):
@@ -334,8 +453,8 @@ def test_a_student_learns_to_be_understood():
     ear = listening(2, noise=0.0)
     learn_words(ear, ear.parameters(), 40, 0.01)
     network = Learner()
-    model = ended(network, heard=True, steps=2)
-    model.ear = Ear(ear.listener, None)
+    model = ended(network, heard=1, steps=2)
+    model.ear = Ear([ear.listener], None)
     before = {n: t.clone() for n, t in ear.listener.state_dict().items()}
     words = learn_words(model, network.own.parameters(), 25, 0.03)
     assert words[-1] < 0.8 * words[0]
@@ -388,13 +507,18 @@ def test_a_student_of_a_run_hears_the_average(heard, tiny_aligned, tmp_path, sha
     ear = read_listener(str(heard), open_release(tiny_aligned))
     kept = read_tensors(heard / "step_00000006", "ema.")
     assert all(torch.equal(kept[f"listener.{n}"], t) for n, t in ear.state_dict().items())
-    distill = {"method": "end", "steps": 2, "listener": str(heard)}
-    values = settings("distilled", tmp_path / "run", tiny_aligned, shards, 2, distill=distill)
+    distill = {"method": "end", "steps": 2, "listener": [str(heard), str(heard)]}
+    more = {"distill": distill, "ear": {"noise": 0.1}}
+    values = settings("distilled", tmp_path / "run", tiny_aligned, shards, 2, **more)
     train(run_config(values))
     [*_, row] = csv.DictReader((tmp_path / "run" / "log.csv").open())
     assert float(row["flow"]) > 0 and float(row["words"]) > 0
     model = build_student(run_config(values))
     assert model.model_config()["sampling"]["step_counts"] == [2]
+    assert len(model.ear.listeners) == 2  # type: ignore[attr-defined]
+    assert model.ear.config == EarConfig(noise=0.1)  # type: ignore[attr-defined]
+    distill["listener"] = str(heard)
+    assert len(build_student(run_config(values)).ear.listeners) == 1  # type: ignore[attr-defined]
 
 
 def test_listeners_and_teachers_that_do_not_fit_are_told(
@@ -440,12 +564,17 @@ def test_settings_that_do_not_go_together_are_told(tiny_aligned):
         ({"method": "end", "also": [4]}, "also is for trajectory"),
         ({"method": "trajectory", "listener": "x"}, "listener is for end"),
         ({"method": "end", "words": -1}, "words"),
+        ({"method": "end", "listener": ["a", 3]}, r"distill\.listener is \['a', 3\]; name run"),
     ):
         with pytest.raises(InputError, match=told):
             DistillConfig(**wrong)  # type: ignore[arg-type]
     for bad in ({"noise": -1}, {"label_smoothing": 1.0}):
         with pytest.raises(InputError, match=next(iter(bad))):
             ListeningConfig(**bad)
+    for name in ("noise", "level", "colour"):
+        for bad_amount in (-0.1, 11):
+            with pytest.raises(InputError, match=rf"ear\.{name} is {bad_amount}; choose 0 to 10"):
+                EarConfig(**{name: bad_amount})
     with pytest.raises(InputError, match="dilations"):
         ListenerConfig(dilations=[0])
     with pytest.raises(InputError, match="so is a listener"):

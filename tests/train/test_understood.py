@@ -14,14 +14,16 @@ import torch
 
 from convert import convert
 from nanospeech.config import DiTConfig, ModelConfig, PostfilterConfig
-from nanospeech.engine.sampling import rescaled_velocity
-from nanospeech.errors import InputError
+from nanospeech.engine.sampling import rescaled_velocity, time_grid
+from nanospeech.errors import CheckpointError, InputError
 from nanospeech.load import load_engine
 from nanospeech.release.folder import load_config
 from nanospeech.speech.speaker import Speaker
 from nanospeech_torch.checkpoint_reader import read_tensors
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.train.config import read_run, run_config
+from nanospeech_torch.train.data.batch import EarConfig
+from nanospeech_torch.train.data.speech import BatchPlan, StreamOptions
 from nanospeech_torch.train.initial import load_objective
 from nanospeech_torch.train.objectives.ear import Ear
 from nanospeech_torch.train.objectives.understood import Understood, UnderstoodConfig
@@ -45,6 +47,7 @@ from tests.train.test_listener import (
     AUDIO,
     SMALL,
     SPREAD,
+    beside,
     learn_words,
     listener,
     listening,
@@ -56,11 +59,13 @@ from tests.training import write_shards
 STRENGTH = 1.5
 
 
-def understood(network: Any, before: Any, patch: int = 2, **about: Any) -> Understood:
+def understood(
+    network: Any, before: Any, patch: int = 2, grid: float = 0.0, **about: Any
+) -> Understood:
     known = {"temperature": SPREAD, "cfg_strength": STRENGTH, "cfg_rescale": 0.6, **about}
     config = ModelConfig(audio=AUDIO, **known)
-    ear, settings = listener(patch_size=patch), UnderstoodConfig(listener="a run")
-    return Understood(network, config, before, ear, settings, None)
+    ears = [listener(patch_size=patch, dim=dim) for dim in (16, 24)]
+    return Understood(network, config, before, ears, UnderstoodConfig("a run", grid=grid), None)
 
 
 def estimates_by_hand(batch, b: int, patch: int, gain: float, share: float):
@@ -96,7 +101,7 @@ def test_its_losses_are_of_both_estimates_of_the_end(share, filters):
         frames += last - first
         ends.append(new)
         assert n >= last
-    words, patches = words_by_hand(model.ear.listener, batch, ends, filters)
+    words, patches = words_by_hand(model.ear.listeners[0], batch, ends, filters)
     assert got["flow"] == (pytest.approx(change, rel=1e-4), frames)
     assert got["words"] == (pytest.approx(words, rel=1e-4), patches)
     assert {k: v.item() for k, v in model.counts(batch).items()} == {
@@ -105,11 +110,61 @@ def test_its_losses_are_of_both_estimates_of_the_end(share, filters):
     assert model.weights() == {"flow": 1.0, "words": 0.05} and not model.guided
 
 
+def test_it_hears_what_disturbs_in_training_by_the_listener_of_the_step():
+    batch = golden_batch()
+    loud = replace(batch, disturbance=beside(batch))
+    model = understood(Teacher("aligned", 2, 0.9), Teacher("aligned", 2, 0.7), cfg_rescale=0.0)
+    ends = [estimates_by_hand(batch, b, 2, 0.9, 0.0)[0] for b in range(len(LENS))]
+    turns = []
+    for step in range(8):
+        model.begin_step(step, 8.0)
+        turns.append(model.ear.turn)
+        ear = model.ear.listeners[turns[-1]]
+        want, patches = words_by_hand(ear, batch, ends, None, loud.disturbance)
+        assert numbers(model(loud))["words"] == (pytest.approx(want, rel=1e-4), patches)
+    assert {*turns} == {0, 1}
+    plain, patches = words_by_hand(model.ear.listeners[0], batch, ends, None)
+    assert numbers(model.eval()(loud))["words"] == (pytest.approx(plain, rel=1e-4), patches)
+    model.tokenizer = print
+    assert model.batches([], BatchPlan(2, 200, 100), StreamOptions()).ear == model.ear.config
+
+
+@pytest.mark.parametrize("steps", [1, 4, 7])
+@pytest.mark.parametrize("share", [0.6, 1.0])
+def test_a_share_of_the_times_is_the_solvers_each_as_its_step_is_long(share, steps):
+    model = understood(
+        Teacher("aligned", 2, 0.9), Teacher("aligned", 2, 0.7), 2, share, steps=steps
+    )
+    uniform = (torch.arange(10_000) + 0.5) / 10_000
+    got = model.times(uniform).numpy()
+    grid = time_grid(steps)
+    at = [np.isclose(got, stop, atol=1e-6) & (uniform.numpy() < share) for stop in grid[:-1]]
+    for here, step in zip(at, np.diff(grid)):
+        assert here.mean() == pytest.approx(share * step, abs=2e-4)
+    others = np.sort(got[~np.any(at, 0)])
+    assert len(others) == round(10_000 * (1 - share))
+    assert np.allclose(others, (np.arange(len(others)) + 0.5) / max(len(others), 1), atol=1e-4)
+    off = understood(Teacher("aligned", 2, 0.9), Teacher("aligned", 2, 0.7))
+    assert off.times(uniform) is uniform
+
+
+def test_estimates_are_at_these_times():
+    batch = golden_batch()
+    model = understood(Teacher("aligned", 2, 0.9), Teacher("aligned", 2, 0.7), 2, 1.0, steps=4)
+    moved = replace(batch, time=model.times(batch.time))
+    assert not torch.equal(moved.time, batch.time)
+    model.understood = replace(model.understood, grid=0.0)
+    want = numbers(model(moved))
+    model.understood = replace(model.understood, grid=1.0)
+    assert numbers(model(batch)) == want
+
+
 def real_network() -> DiT:
     torch.manual_seed(3)
     sizes = {"dim": 32, "depth": 2, "heads": 2, "dim_head": 16, "text_dim": 16, "conv_layers": 1}
     kind = {"text_upsampling": "aligned", "patch_size": 2, "dropout": 0.0, "aligner_dim": 16}
-    network = DiT(DiTConfig(**sizes, **kind, n_mels=BANDS, text_num_embeds=6))  # type: ignore
+    config = {**sizes, **kind, "n_mels": BANDS, "text_num_embeds": 6}
+    network = DiT(DiTConfig(**config))  # type: ignore[arg-type]
     for weight in network.parameters():
         torch.nn.init.normal_(weight, std=0.2)
     return network
@@ -129,7 +184,7 @@ def test_at_the_start_nothing_has_changed_and_words_move_all_but_what_reads():
     assert reading and not moved & reading
     assert any("attn" in n for n in moved) and any(n.startswith("proj_out") for n in moved)
     assert all(p.grad is None for p in before.parameters())
-    assert all(p.grad is None for p in model.ear.listener.parameters())
+    assert all(p.grad is None for p in model.ear.listeners[0].parameters())
     assert all(name.startswith("transformer.") for name in model.state_dict())
     assert model.model_config()["dit"] == asdict(network.config)
 
@@ -155,7 +210,7 @@ class Learner(Teacher):
 def taught_ear() -> Ear:
     model = listening(2, noise=0.0)
     learn_words(model, model.parameters(), 40, 0.01)
-    return Ear(model.listener, None)
+    return Ear([model.listener], None)
 
 
 def learnt(ear: Ear, weights: dict[str, float]) -> tuple[dict[str, float], dict[str, float]]:
@@ -196,8 +251,17 @@ def heard(tmp_path_factory, tiny_aligned, shards) -> str:
     return str(folder)
 
 
-def test_a_run_goes_on_exactly_and_becomes_a_release(heard, tiny_aligned, tmp_path, shards):
-    more = {"understood": {"listener": heard}, "loss": {"pair": 1.0, "min_span": 0.5}}
+@pytest.fixture(scope="module")
+def wider(tmp_path_factory, tiny_aligned, shards) -> str:
+    """A run of another listener, of one step."""
+    folder = tmp_path_factory.mktemp("wider") / "run"
+    sizes = {"listener": {"dim": 24, "dilations": [1]}}
+    train(run_config(settings("listener", folder, tiny_aligned, shards, 1, **sizes)))
+    return str(folder)
+
+
+def test_a_run_goes_on_exactly_and_becomes_a_release(heard, wider, tiny_aligned, tmp_path, shards):
+    more = {"understood": {"listener": [heard, wider]}, "loss": {"pair": 1.0, "min_span": 0.5}}
     whole, parts = (
         settings("understood", tmp_path / name, tiny_aligned, shards, 4, **more)
         for name in ("whole", "parts")
@@ -250,12 +314,23 @@ def test_what_does_not_go_together_is_told(heard, tiny_aligned, make_release, tm
         build(make_release(text_upsampling="aligned", patch_size=1))
     with pytest.raises(InputError, match="whole on every process"):
         build(tiny_aligned, parallel={"shard": 2})
-    with pytest.raises(InputError, match=r"understood\.words is -1"):
-        UnderstoodConfig(words=-1)
+    for wrong, told in (
+        ({"words": -1}, r"understood\.words is -1"),
+        ({"grid": 1.1}, r"understood\.grid is 1\.1; choose 0 to 1"),
+        ({"listener": ["a", None]}, r"understood\.listener is \['a', None\]; name run folders"),
+    ):
+        with pytest.raises(InputError, match=told):
+            UnderstoodConfig(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(CheckpointError, match="holds no step_"):
+        build(tiny_aligned, understood={"listener": [heard, str(tiny_aligned)]})
     recipe = Path(__file__).parents[2] / "nanospeech" / "configs" / "understood.yaml"
     config = read_run(recipe, [f"teacher={tiny_aligned}", f"understood.listener={heard}"])
     assert config.understood.words == 0.05 and config.loss.pair == 1
+    assert config.ear == EarConfig() == EarConfig(noise=0.3, level=0.2, colour=0.1)
+    several = read_run(recipe, [f"teacher={tiny_aligned}", "understood.listener=[a, b]"])
+    assert several.to_dict()["understood"]["listener"] == ["a", "b"]
     assert "weights" in dry_run(config)
     saved = config.to_dict()
     assert saved["understood"]["listener"] == heard and saved["teacher"]
+    assert saved["ear"]["noise"] == 0.3
     assert not {"dit", "distill", "listening"} & saved.keys()

@@ -83,6 +83,32 @@ class LossConfig:
             raise InputError(f"loss.model_guidance is {self.model_guidance}; choose 0 to below 1")
 
 
+@dataclass(frozen=True)
+class EarConfig:
+    """What a frozen listener hears in training beside what is said, so that no trick pleases it."""
+
+    noise: float = option(
+        0.3,
+        "most noise that is added to a clip, its standard deviation in the network's units; that of"
+        " each clip is uniform from 0 to this",
+    )
+    level: float = option(
+        0.2, "most by which a whole clip is louder or softer, in the network's units"
+    )
+    colour: float = option(
+        0.1,
+        "in half of the clips, deviation of six points over the bands, with straight lines between"
+        " them, of a curve that is added to all frames, in the network's units",
+    )
+
+    def __post_init__(self):
+        for name, best in (("noise", 0.3), ("level", 0.2), ("colour", 0.1)):
+            if not 0 <= getattr(self, name) <= 10:
+                raise InputError(
+                    f"ear.{name} is {getattr(self, name)}; choose 0 to 10, best {best}"
+                )
+
+
 class Tensors:
     """A dataclass of tensors that move together."""
 
@@ -105,7 +131,8 @@ class Batch(Tensors):
     prompt_B frames that a duration model sees; wordless_B frames of a reference before the clip
     whose words are not in the text, 0 without one; voice_B the number of the speaker among a
     student's voices, 0 elsewhere; heard_BPM the first frames of mel_BNM as a condition, where some
-    prompts are poor recordings, and no frames elsewhere.
+    prompts are poor recordings, and no frames elsewhere; disturbance_BNM what a frozen listener
+    hears beside what is said (EarConfig), zero past lens_B, and no frames elsewhere.
     """
 
     mel: Tensor
@@ -120,13 +147,15 @@ class Batch(Tensors):
     wordless: Tensor = None  # type: ignore[assignment]
     voice: Tensor = None  # type: ignore[assignment]
     heard: Tensor = None  # type: ignore[assignment]
+    disturbance: Tensor = None  # type: ignore[assignment]
 
     def __post_init__(self):
         for name in ("wordless", "voice"):
             if getattr(self, name) is None:
                 setattr(self, name, torch.zeros_like(self.lens))
-        if self.heard is None:
-            self.heard = self.mel[:, :0]
+        for name in ("heard", "disturbance"):
+            if getattr(self, name) is None:
+                setattr(self, name, self.mel[:, :0])
 
 
 @dataclass

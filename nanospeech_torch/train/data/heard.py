@@ -1,4 +1,7 @@
-"""Heard: mels augmented by pace, pitch, colour, room, band and noise; where sound begins."""
+"""Heard: mels augmented by pace, pitch, colour, room, band and noise; where sound begins.
+
+And what a listener hears beside a mel that is yet to be made.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,9 @@ import numpy as np
 from nanospeech.audio.mel import CLAMP, band_edges, to_mels
 from nanospeech.config import AudioConfig
 
+from .batch import EarConfig
+
+POINTS = 6  # of the curve of a disturbance
 DECIBELS = np.log(10) / 20  # in nats of the amplitude
 
 
@@ -57,6 +63,23 @@ def coloured(mel_NM: np.ndarray, strength: float, rng: np.random.Generator) -> n
     weights = rng.standard_normal(6) * strength / orders
     curve = weights @ np.cos(np.pi * orders[:, None] * place)
     return mel_NM + curve.astype(mel_NM.dtype)
+
+
+def disturbance(frames: int, bands: int, ear: EarConfig, rng: np.random.Generator) -> np.ndarray:
+    """What a frozen listener hears beside an item, a prompt and what follows it alike: (N, M).
+
+    Args:
+        frames, bands: N and M.
+        ear: how much of each kind, in the network's units.
+        rng: everything is drawn from it.
+    """
+    spread = ear.noise * rng.random()
+    noise = rng.standard_normal((frames, bands), dtype=np.float32)
+    curve = ear.level * rng.uniform(-1, 1) * np.ones(bands)
+    points = ear.colour * rng.standard_normal(POINTS)
+    if rng.random() < 0.5:
+        curve += np.interp(np.linspace(0, POINTS - 1, bands), np.arange(POINTS), points)
+    return spread * noise + curve.astype(np.float32)
 
 
 def bins_of(audio: AudioConfig) -> np.ndarray:

@@ -21,10 +21,10 @@ from nanospeech.text.sentences import fit, prepare
 from nanospeech.text.tokenizer import WORDS, Tokenizer, pad_tokens
 
 from . import clips
-from .batch import Batch, DurationBatch, LossConfig
+from .batch import Batch, DurationBatch, EarConfig, LossConfig
 from .batches import Batches, BatchPlan, Loaded, Prefetch, StreamOptions
 from .clips import AUDIO_KEYS, Skip
-from .heard import coloured, in_room, narrowed, quiet_start, spoiled, stretched, warped
+from .heard import coloured, disturbance, in_room, narrowed, quiet_start, spoiled, stretched, warped
 from .order import StreamState
 from .pairing import joined
 
@@ -72,6 +72,7 @@ class SpeechBatches(Batches):
         self.audio, self.loss = audio or AudioConfig(), loss or LossConfig()
         self.cache_left, self.cache = stream.cache_bytes, {}
         self.voices: tuple[str, ...] = ()  # speakers of these names alone, if it has some
+        self.ear: EarConfig | None = None  # what a frozen listener hears beside them, if one does
 
     @property
     def untranscribed(self) -> bool:
@@ -268,7 +269,7 @@ class SpeechBatches(Batches):
         wordless: int = 0,
         heard: np.ndarray | None = None,
     ) -> dict:
-        """The random part of an item: time, span, drops, prompt and noise.
+        """The random part of an item: time, span, drops, prompt, noise and what disturbs.
 
         Args:
             frames: of the item.
@@ -286,7 +287,7 @@ class SpeechBatches(Batches):
             if rng.random() < 0.7 or heard is not None:
                 start, span = seam, frames - seam
         both = rng.random() < c.drop_both
-        return {
+        found = {
             "time": rng.random(),
             "span": (start, start + span),
             "drop_audio": both or rng.random() < c.drop_audio,
@@ -296,6 +297,9 @@ class SpeechBatches(Batches):
             "heard": heard,
             "noise": rng.standard_normal((frames, self.audio.n_mels), dtype=np.float32),
         }
+        if self.ear:  # last, so that the other draws are those without a listener
+            found["disturbance"] = disturbance(frames, self.audio.n_mels, self.ear, rng)
+        return found
 
 
 class DurationBatches(SpeechBatches):
@@ -372,10 +376,13 @@ def pad(mels: list, tokens: list, draws: list, length: int, width: int) -> Batch
     batch, bands = len(mels), mels[0].shape[1]
     mel = np.zeros((batch, length, bands), np.float32)
     noise = np.zeros_like(mel)
+    disturbed = np.zeros_like(mel) if "disturbance" in draws[0] else mel[:, :0]
     span = np.zeros((batch, length), bool)
     for i, (m, d) in enumerate(zip(mels, draws)):
         mel[i, : len(m)] = m
         noise[i, : len(m)] = d["noise"]
+        if "disturbance" in d:
+            disturbed[i, : len(m)] = d["disturbance"]
         span[i, d["span"][0] : d["span"][1]] = True
     poor = {i: d["heard"] for i, d in enumerate(draws) if d["heard"] is not None}
     heard = mel[:, : max(map(len, poor.values()), default=0)].copy()
@@ -390,6 +397,7 @@ def pad(mels: list, tokens: list, draws: list, length: int, width: int) -> Batch
     return Batch(
         mel=torch.from_numpy(mel),
         heard=torch.from_numpy(heard),
+        disturbance=torch.from_numpy(disturbed),
         lens=torch.tensor([len(m) for m in mels]),
         text=torch.from_numpy(text),
         noise=torch.from_numpy(noise),

@@ -12,6 +12,12 @@ WHOLE = ("trajectory", "end")  # methods that begin at the noise and learn all s
 ALL = "all"
 
 
+def check_folders(name: str, given: str | list | None) -> None:
+    """Raises InputError where an option that is a folder or a list of folders holds others."""
+    if isinstance(given, (list, tuple)) and not all(isinstance(f, str) and f for f in given):
+        raise InputError(f"{name} is {list(given)}; name run folders, as in '[runs/a, runs/b]'")
+
+
 @dataclass(frozen=True)
 class DistillConfig:
     """What a student learns of its teacher."""
@@ -37,8 +43,10 @@ class DistillConfig:
         "trajectory: other numbers of steps that are learnt, in turn with `steps`; each a divisor"
         " of steps x substeps",
     )
-    listener: str | None = option(
-        None, "end: run folder of a listener (model: listener), whose words it learns too"
+    listener: str | list | None = option(
+        None,
+        "end: run folder of a listener (model: listener), whose words it learns too; or a list of"
+        " several, one of which hears each step",
     )
     words: float = option(0.05, "end: weight of the cross entropy of what the listener hears")
     second_stage: float = option(0.5, "share of the run at which two-stage halves its steps")
@@ -66,6 +74,7 @@ class DistillConfig:
             )
         if self.also and self.method != "trajectory":
             raise InputError(f"distill.also is for trajectory; distill.method is {self.method}")
+        check_folders("distill.listener", self.listener)
         if self.listener and self.method != "end":
             raise InputError(f"distill.listener is for end; distill.method is {self.method}")
         if not self.words >= 0:

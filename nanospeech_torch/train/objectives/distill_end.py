@@ -8,6 +8,7 @@ student of few, is DMDSpeech's (Li et al., arXiv 2410.11097), by CTC there.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -16,7 +17,9 @@ from torch import Tensor
 
 from nanospeech.engine.sampling import time_grid
 from nanospeech_torch.listener import Listener
-from nanospeech_torch.train.data.batch import Batch
+from nanospeech_torch.train.data.batch import Batch, EarConfig
+from nanospeech_torch.train.data.batches import BatchPlan, StreamOptions
+from nanospeech_torch.train.data.speech import SpeechBatches
 
 from .base import Sums
 from .distill import Distilled, Voice
@@ -28,13 +31,21 @@ class DistilledEnd(Distilled):
     """A student with its losses at the end of its way.
 
     Args:
-        listener: hears what the student says, or None; it does not learn.
+        listeners: hear what the student says, one of them in a step; they do not learn.
+        ear: what is heard beside it in training.
         others, named: those of Distilled.
     """
 
-    def __init__(self, *others: Any, listener: Listener | None = None, **named: Any):
+    def __init__(
+        self,
+        *others: Any,
+        listeners: Sequence[Listener] = (),
+        ear: EarConfig | None = None,
+        **named: Any,
+    ):
         super().__init__(*others, **named)
-        self.ear = None if listener is None else Ear(listener, self.about.postfilter)
+        filters = self.about.postfilter
+        self.ear = Ear(listeners, filters, ear, self.seed) if listeners else None
 
     def weights(self) -> dict[str, float]:
         return {"flow": 1.0, "words": self.distill.words}
@@ -42,6 +53,18 @@ class DistilledEnd(Distilled):
     def counts(self, batch: Batch, phase: str = "") -> dict[str, Tensor]:
         found = super().counts(batch, phase)
         return found | ({"words": self.ear.count(batch)} if self.ear else {})
+
+    def begin_step(self, step: int, total: float) -> None:
+        """Draws the listener of this step."""
+        super().begin_step(step, total)
+        if self.ear:
+            self.ear.begin_step(step)
+
+    def batches(self, samples: Any, plan: BatchPlan, stream: StreamOptions) -> SpeechBatches:
+        """Speech with its text, and what is heard beside it."""
+        made = super().batches(samples, plan, stream)
+        made.ear = self.ear.config if self.ear else None
+        return made
 
     def taught_by(self, voice: Voice, batch: Batch) -> Sums:
         """Sums and counts of the squared error of the end and of what is heard, of one voice."""
@@ -54,7 +77,9 @@ class DistilledEnd(Distilled):
         error = (end - (noise + way)).square().mean(-1)
         learned = given.learned_BN
         sums = {"flow": (error.masked_fill(~learned, 0).sum(), learned.sum())}
-        return sums | ({"words": self.ear.words(given, end)} if self.ear else {})
+        if self.ear:
+            sums["words"] = self.ear.words(given, end, self.training)
+        return sums
 
     def end(self, voice: Voice, given: Given, share_B: Tensor) -> Tensor:
         """The mel (B, N, M) at which the student arrives, in the ODE's units."""

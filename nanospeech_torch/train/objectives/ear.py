@@ -1,6 +1,12 @@
-"""Ear: whether a mel is understood, the cross entropy of what a frozen listener hears in it."""
+"""Ear: whether a mel is understood, the cross entropy of what a frozen listener hears in it.
+
+In training it hears noise, another level and another colour as well (EarConfig), and is one of
+several that take turns, so that what pleases one of them by a trick is of no use.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -11,7 +17,7 @@ from nanospeech.audio.postfilter import REACH, blur_weights
 from nanospeech.config import PostfilterConfig
 from nanospeech_torch import layers
 from nanospeech_torch.listener import Listener
-from nanospeech_torch.train.data.batch import Batch
+from nanospeech_torch.train.data.batch import Batch, EarConfig
 
 from .placing import tokens_at
 from .taught import Given
@@ -20,36 +26,54 @@ MOST = 6.0  # nats: cross entropy of a patch from which it teaches nothing, as i
 
 
 class Ear:
-    """A listener that does not learn, and is no part of the model that it hears.
+    """Listeners that do not learn, and are no part of the model that they hear.
 
     Args:
-        listener: the network.
-        postfilter: what its mels go through before they are heard.
+        listeners: the networks, of the same patches; one of them hears a step, the first where
+            nothing is trained.
+        postfilter: what mels go through before they are heard.
+        config: what they hear beside them in training; the batches' to draw.
+        seed: of who hears.
     """
 
-    def __init__(self, listener: Listener, postfilter: PostfilterConfig | None):
-        self.listener = listener.requires_grad_(False).eval()
-        self.postfilter = postfilter
+    def __init__(
+        self,
+        listeners: Sequence[Listener],
+        postfilter: PostfilterConfig | None,
+        config: EarConfig | None = None,
+        seed: int = 0,
+    ):
+        self.listeners = [listener.requires_grad_(False).eval() for listener in listeners]
+        self.postfilter, self.config = postfilter, config or EarConfig()
+        self.seed, self.turn = seed, 0
+
+    def begin_step(self, step: int) -> None:
+        """Draws who hears this step, the same in every process."""
+        draw = np.random.default_rng((self.seed, step, len(self.listeners)))
+        self.turn = int(draw.integers(len(self.listeners)))
 
     def count(self, batch: Batch) -> Tensor:
         """How many patches are heard, those of `words`."""
         learned = batch.span & layers.length_mask(batch.lens, batch.mel.shape[1])
-        said = whole_patches(learned, self.listener.config.patch_size)
+        said = whole_patches(learned, self.listeners[0].config.patch_size)
         return (said & (batch.text >= 0).any(1)[:, None]).sum()
 
-    def words(self, given: Given, mel_BNM: Tensor) -> tuple[Tensor, Tensor]:
+    def words(self, given: Given, mel_BNM: Tensor, training: bool) -> tuple[Tensor, Tensor]:
         """Cross entropy, in nats, of the tokens in patches that are learnt as a whole.
 
         Args:
             given: of the items, with the token of each patch.
             mel_BNM: what is said, in the ODE's units; heard where frames are learnt.
+            training: heard with the batch's disturbance, by the listener whose turn it is.
         """
-        listener = self.listener.to(mel_BNM.device)
+        listener = self.listeners[self.turn if training else 0].to(mel_BNM.device)
         batch, learned = given.batch, given.learned_BN
         p, index = listener.config.patch_size, given.placed[1]
         assert index is not None
         clear = postfiltered(mel_BNM, learned, self.postfilter)
         heard = torch.where(learned[..., None], clear, given.cond_BNM)
+        if training and batch.disturbance.shape[1]:
+            heard = heard + batch.disturbance
         logits = listener(heard, batch.lens).float()
         tokens = tokens_at(batch.text, index, (batch.lens + p - 1) // p, batch.wordless // p)
         tokens = tokens.masked_fill(~whole_patches(learned, p), -1)
