@@ -27,6 +27,7 @@ from nanospeech.publish.listen import main as listen
 from nanospeech.publish.model_card import main as model_card
 from nanospeech.release.folder import DEFAULT, load_config
 from nanospeech_torch.train.config import read_run
+from nanospeech_torch.train.initial import load_objective
 from nanospeech_torch.train.loop.config import TrainConfig
 from nanospeech_torch.train.optim.optimizers import lr_factor, steps_in_all
 from scripts.recipes.revoice import main as revoice
@@ -276,6 +277,67 @@ def test_losses_are_measured_on_held_out_clips_where_there_are_some(tmp_path, sc
     assert not any(line.startswith(("Anna's", "Ohren", "neu")) for line in told)
 
 
+def told_by(tmp_path: Path, **settings: str) -> tuple[str, list[list[str]]]:
+    """What any_voice.sh says where a setting is missing, or the words of its stages' commands."""
+    runs = tmp_path / "für Anna's Ohren, neu"
+    for name in ("data/train", "data/heldout"):
+        (runs / name).mkdir(parents=True, exist_ok=True)
+        (runs / name / "clips-000000.tar").touch()
+    tell = tmp_path / "tell"  # the commands, a word a line, and runs none
+    tell.write_text('#!/bin/sh\nprintf "%s\\n" --- "$@"\n')
+    tell.chmod(0o755)
+    env = os.environ | {"PYTHON": str(tell), "RUNS": str(runs), "WITHOUT": "anna", **settings}
+    script = str(ROOT / "scripts/recipes/any_voice.sh")
+    command = ["sh", script, str(tmp_path / "out"), "5", "a.tar"]
+    done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
+    told = done.stdout.split("---\n")[1:]
+    assert (done.returncode == 0) == bool(told), done.stderr
+    return done.stderr, [stage.splitlines() for stage in told]
+
+
+def after(stage: list[str], flag: str) -> list[str]:
+    """The words behind a flag of a stage, up to the next one."""
+    rest = stage[stage.index(flag) + 1 :]
+    return rest[: next((i for i, word in enumerate(rest) if word.startswith("--")), len(rest))]
+
+
+def test_what_is_understood_is_measured_and_what_was_before_lies_beside_it(tmp_path):
+    told, stages = told_by(tmp_path, UNDERSTOOD="3")
+    assert "TEXTS" in told and not stages  # before anything is trained
+    runs, out, texts = tmp_path / "für Anna's Ohren, neu", str(tmp_path / "out"), {"TEXTS": "t.txt"}
+    stages = {stage[3]: stage for stage in told_by(tmp_path, **texts)[1]}
+    assert after(stages["convert"], "--output") == [out]
+    assert after(stages["evaluate"], "--needs") == ["convert"] and len(stages) == 5
+    more = {"UNDERSTOOD": "3", "LISTENERS": "8 16", "SHARE": "0.7", **texts}
+    stages = {stage[3]: stage for stage in told_by(tmp_path, **more)[1]}
+    before = str(runs / "before")
+    assert list(stages) == [
+        "hear", "curate", "speech", "convert", "listener-8", "listener-16", "spoken", "understood",
+        "understood-convert", "evaluate",
+    ]  # fmt: skip
+    assert after(stages["convert"], "--output") == [before]
+    for name in ("listener-8", "listener-16", "spoken"):
+        assert after(stages[name], "--needs") == ["convert"]
+    assert f"teacher={before}" in stages["listener-8"] and "listener.dim=8" in stages["listener-8"]
+    spoken, learns, last = (stages[n] for n in ("spoken", "understood", "understood-convert"))
+    assert before in spoken and after(spoken, "--recordings") == [
+        str(runs / "data/train/clips-000000.tar")
+    ]
+    assert {Path(p).name for p in after(spoken, "--exclude")} == {
+        p.name for p in (ROOT / "nanospeech/evaluate").glob("*.txt")
+    }
+    assert after(learns, "--needs") == ["spoken", "listener-8", "listener-16"]
+    heard = f'["{runs}/listener-8", "{runs}/listener-16"]'
+    assert f"understood.listener={heard}" in learns and "train.minutes=3" in learns
+    assert after(last, "--output") == [out] and after(last, "--share") == ["0.7"]
+    assert after(last, "--average") == after(last, "--like") == [before]
+    assert after(stages["evaluate"], "--needs") == ["understood-convert"]
+    assert out in stages["evaluate"] and before not in stages["evaluate"]
+    same = slice(last.index("--vocoder"), last.index("--like"))
+    settings = stages["convert"][stages["convert"].index("--vocoder") :]
+    assert last[same] == settings  # both speak alike
+
+
 @pytest.mark.slow
 def test_a_folder_gets_one_more_voice(tiny_aligned, tmp_path):
     folder = Path(shutil.copytree(tiny_aligned, tmp_path / "model"))
@@ -335,6 +397,9 @@ def test_recordings_and_speakers_made_of_them_teach_a_model_to_imitate(tiny_alig
             heard.add(sample.key, sample.audio.read(), sample.text, sample.text)
     env = os.environ | {"PYTHON": sys.executable, "BASE": str(base), "RUNS": str(runs), "VARY": "0"}
     env |= {"REVOICE": "2", "JOBS": "2", "AVERAGE": "1", "CUDA_VISIBLE_DEVICES": ""}
+    (tmp_path / "texts.txt").write_text("Hello there.\nA red fox ran.\n", encoding="utf-8")
+    env |= {"UNDERSTOOD": "5", "TEXTS": str(tmp_path / "texts.txt"), "CLIPS": "4"}
+    env |= {"LISTENERS": "16 24", "UNDERSTOOD_SET": "total_steps=2 mixed_precision=no"}
     env["UNTRANSCRIBED"] = str(runs / "untranscribed")
     config = asdict(load_config(base))
     settings = {"data.tokenizer": "chars", "data.vocab": base / "vocab.txt", "speed.compile": "off"}
@@ -344,10 +409,22 @@ def test_recordings_and_speakers_made_of_them_teach_a_model_to_imitate(tiny_alig
         settings |= {k: "null" if v is None else v for k, v in ours.items()}
     env["SET"] = " ".join(f"{k}={v}" for k, v in settings.items())
     command = ["sh", str(ROOT / "scripts/recipes/any_voice.sh"), str(tmp_path / "out"), "5"]
-    done = subprocess.run([*command, str(shard)], env=env, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    for _ in range(2):
+        done = subprocess.run(
+            [*command, str(shard)], env=env, cwd=ROOT, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert done.stdout.count("done before") == 9  # the second time there was nothing to do
     config = load_config(tmp_path / "out")
     assert config.imitates and config.prompt_codec == "mp3"
+    assert config == load_config(runs / "before")  # it speaks alike, by other weights
+    own, old = (
+        load_objective(folder).transformer.state_dict()
+        for folder in (tmp_path / "out", runs / "before")
+    )
+    assert any(not torch.equal(own[name], old[name]) for name in old)
+    said = json.loads((runs / "record.json").read_text())["stages"]["understood"]["command"]
+    assert f'understood.listener=["{runs}/listener-16", "{runs}/listener-24"]' in said
     step = (runs / "speech/latest").read_text().split()[0]
     left_out = json.loads((runs / "speech" / step / "meta.json").read_text())["skipped"]
     assert "without text" not in left_out  # the reader's clips
