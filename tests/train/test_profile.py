@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,16 @@ import torch
 import yaml
 from torch.utils.flop_counter import FlopCounterMode
 
-from nanospeech.config import DiTConfig, DurationConfig, VocoderConfig
+from nanospeech.architectures import ListenerConfig
+from nanospeech.config import DiTConfig, DurationConfig, ModelConfig, VocoderConfig
 from nanospeech.errors import InputError
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.duration import DurationTransformer
+from nanospeech_torch.listener import Listener
 from nanospeech_torch.train.data.batch import Batch
 from nanospeech_torch.train.objectives.duration import DurationPredictor
 from nanospeech_torch.train.objectives.flow import Nanospeech
+from nanospeech_torch.train.objectives.understood import Understood, UnderstoodConfig
 from nanospeech_torch.train.scale import estimate, profile
 from nanospeech_torch.vocoder import Vocos
 
@@ -61,12 +65,23 @@ def conv_backward(grad, x, w, *args, out_val=None, **kwargs) -> int:
 conv_backward._get_raw = True  # type: ignore[attr-defined]
 
 
+def attention(query, key, value, *args, out_val=None, **kwargs) -> int:
+    """Both products of attention in one operator of the CPU, which torch leaves out."""
+    *rows, places, dim = query.shape
+    return 4 * math.prod(rows) * places * key.shape[-2] * dim
+
+
+attention._get_raw = True  # type: ignore[attr-defined]
+OPERATORS = {
+    aten.convolution_backward: conv_backward,
+    aten._scaled_dot_product_flash_attention_for_cpu: attention,
+}
+
+
 def counted(config: DiTConfig | DurationConfig, batch: Batch) -> int:
     """What torch counts in forward and backward."""
     model = objective(config).to(batch.mel.device).train()
-    counter = FlopCounterMode(
-        display=False, custom_mapping={aten.convolution_backward: conv_backward}
-    )
+    counter = FlopCounterMode(display=False, custom_mapping=OPERATORS)
     with counter:
         sums = model(batch)
         sum(total for total, _ in sums.values()).backward()  # type: ignore[union-attr]
@@ -83,6 +98,40 @@ def test_flops_are_those_that_torch_counts(upsampling: str, patch_size: int):
     batch = make_batch(2, 151, 24)
     ours = profile.train_flops(config, 2, 151, 24)
     assert ours == pytest.approx(counted(config, batch), rel=0.02)
+
+
+@pytest.mark.parametrize("patch_size", [1, 2])
+@pytest.mark.parametrize("wide", [False, True])
+def test_flops_of_learning_to_be_understood_are_those_that_torch_counts(patch_size, wide):
+    """Two networks, with conditions and without, and the listener of the step."""
+    kind = {"text_upsampling": "aligned", "patch_size": patch_size, "prompt_dim": 64}
+    config = dataclasses.replace(SMALL, **kind)
+    ears = [
+        Listener(ListenerConfig(dim=dim, tokens=256, patch_size=patch_size)) for dim in (32, 512)
+    ]
+    settings = UnderstoodConfig(listener="a run")
+    model = Understood(DiT(config), ModelConfig(dit=config), DiT(config), ears, settings, None)
+    batch = make_batch(2, 151, 24)
+    model.ear.turn = int(wide)
+    counter = FlopCounterMode(display=False, custom_mapping=OPERATORS)
+    with counter:
+        sums = model.train()(batch)
+        sum(total for total, _ in sums.values()).backward()  # type: ignore[union-attr]
+    assert model.flops(batch) == pytest.approx(counter.get_total_flops(), rel=0.005)
+    assert model.flops(batch) > 2 * profile.train_flops(config, 2, 151, 24)
+
+
+def test_flops_of_a_listener_are_those_that_torch_counts():
+    config = ListenerConfig(dim=64, tokens=256, patch_size=2)
+    network, mel = Listener(config), torch.randn(2, 150, 100)
+    for frozen in (False, True):
+        network.requires_grad_(not frozen)
+        mel.requires_grad_(frozen)
+        counter = FlopCounterMode(display=False, custom_mapping=OPERATORS)
+        with counter:
+            network(mel).square().sum().backward()
+        ours = profile.listener_flops(config, 2, 150, frozen)
+        assert ours == pytest.approx(counter.get_total_flops(), rel=0.01)
 
 
 @pytest.mark.parametrize("frames, tokens", [(150, 24), (40, 64)])
@@ -108,9 +157,7 @@ def test_flops_of_the_published_model_are_those_of_the_rule_and_of_torch():
 def test_vocoder_flops_are_those_that_torch_counts():
     config = VocoderConfig(dim=64, intermediate_dim=128, num_layers=2)
     model = Vocos(config)
-    counter = FlopCounterMode(
-        display=False, custom_mapping={aten.convolution_backward: conv_backward}
-    )
+    counter = FlopCounterMode(display=False, custom_mapping=OPERATORS)
     with counter:
         model(torch.randn(2, 120, 100)).square().sum().backward()
     ours = profile.vocoder_flops(config, 2, 120)

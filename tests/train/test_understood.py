@@ -159,11 +159,11 @@ def test_estimates_are_at_these_times():
     assert numbers(model(batch)) == want
 
 
-def real_network() -> DiT:
+def real_network(**fields: Any) -> DiT:
     torch.manual_seed(3)
     sizes = {"dim": 32, "depth": 2, "heads": 2, "dim_head": 16, "text_dim": 16, "conv_layers": 1}
     kind = {"text_upsampling": "aligned", "patch_size": 2, "dropout": 0.0, "aligner_dim": 16}
-    config = {**sizes, **kind, "n_mels": BANDS, "text_num_embeds": 6}
+    config = {**sizes, **kind, "n_mels": BANDS, "text_num_embeds": 6, **fields}
     network = DiT(DiTConfig(**config))  # type: ignore[arg-type]
     for weight in network.parameters():
         torch.nn.init.normal_(weight, std=0.2)
@@ -187,6 +187,16 @@ def test_at_the_start_nothing_has_changed_and_words_move_all_but_what_reads():
     assert all(p.grad is None for p in model.ear.listeners[0].parameters())
     assert all(name.startswith("transformer.") for name in model.state_dict())
     assert model.model_config()["dit"] == asdict(network.config)
+
+
+def test_a_model_of_dropout_learns_without_it_as_the_one_before_runs():
+    before = real_network(dropout=0.5)
+    model = understood(copy.deepcopy(before), before).train()
+    for part in (model, torch.nn.ModuleList([model]).train()):  # in what wraps it too
+        assert part.training and not any(m.training for m in model.transformer.modules())
+    batch = golden_batch()
+    first, again, plain = (numbers(m(batch)) for m in (model, model, model.eval()))
+    assert first == again == plain and first["flow"][0] < 1e-8
 
 
 class Learner(Teacher):

@@ -18,6 +18,7 @@ from nanospeech.config import PostfilterConfig
 from nanospeech_torch import layers
 from nanospeech_torch.listener import Listener
 from nanospeech_torch.train.data.batch import Batch, EarConfig
+from nanospeech_torch.train.scale.profile import listener_flops
 
 from .placing import tokens_at
 from .taught import Given
@@ -57,6 +58,11 @@ class Ear:
         learned = batch.span & layers.length_mask(batch.lens, batch.mel.shape[1])
         said = whole_patches(learned, self.listeners[0].config.patch_size)
         return (said & (batch.text >= 0).any(1)[:, None]).sum()
+
+    def flops(self, batch: Batch) -> int:
+        """Operations of hearing a batch, and of its gradient, by the listener of this step."""
+        rows, frames = batch.mel.shape[:2]
+        return listener_flops(self.listeners[self.turn].config, rows, frames, frozen=True)
 
     def words(self, given: Given, mel_BNM: Tensor, training: bool) -> tuple[Tensor, Tensor]:
         """Cross entropy, in nats, of the tokens in patches that are learnt as a whole.

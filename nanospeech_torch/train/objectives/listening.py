@@ -14,10 +14,11 @@ from torch import Tensor
 from nanospeech.config import AudioConfig, option
 from nanospeech.errors import InputError
 from nanospeech_torch import layers
-from nanospeech_torch.listener import TAPS, Listener
+from nanospeech_torch.listener import Listener
 from nanospeech_torch.train.data.batch import Batch, LossConfig
 from nanospeech_torch.train.data.batches import BatchPlan, StreamOptions
 from nanospeech_torch.train.data.speech import SpeechBatches
+from nanospeech_torch.train.scale.profile import listener_flops
 
 from .base import Objective, Sums
 from .text_aligner import TextAligner
@@ -81,10 +82,8 @@ class Listening(Objective):
         return 8 * self.listener.config.patch_size
 
     def flops(self, batch: Batch) -> int:
-        c = self.listener.config
-        block = (TAPS + 1) * c.dim**2
-        weights = c.dim * (c.patch_size * c.n_mels + c.tokens) + len(c.dilations) * block
-        return 6 * weights * batch.mel.shape[0] * -(-batch.mel.shape[1] // c.patch_size)
+        rows, frames = batch.mel.shape[:2]
+        return listener_flops(self.listener.config, rows, frames)
 
     def model_config(self) -> dict[str, Any]:
         return {

@@ -23,6 +23,7 @@ from nanospeech_torch.listener import Listener
 from nanospeech_torch.train.data.batch import Batch, EarConfig, LossConfig
 from nanospeech_torch.train.data.batches import BatchPlan, StreamOptions
 from nanospeech_torch.train.data.speech import SpeechBatches
+from nanospeech_torch.train.scale.profile import understood_flops
 
 from .base import Sums
 from .distill_config import check_folders
@@ -88,6 +89,18 @@ class Understood(Taught):
     def guided(self) -> bool:
         """The average teaches nothing."""
         return False
+
+    def train(self, mode: bool = True) -> Understood:
+        """Trains without dropout, as the model before runs: a change is then what was learnt."""
+        super().train(mode)
+        self.transformer.eval()
+        return self
+
+    def flops(self, batch: Batch) -> int:
+        """Of both networks with and without conditions, gradients through one, and the listener."""
+        rows, frames = batch.mel.shape[:2]
+        running = understood_flops(self.transformer.config, rows, frames, batch.text.shape[1])
+        return running + self.ear.flops(batch)
 
     def weights(self) -> dict[str, float]:
         return {"flow": 1.0, "words": self.understood.words}

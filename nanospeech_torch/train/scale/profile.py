@@ -14,8 +14,10 @@ from dataclasses import dataclass
 
 import torch
 
+from nanospeech.architectures import ListenerConfig
 from nanospeech.config import DiTConfig, DurationConfig, VocoderConfig
 from nanospeech.errors import InputError
+from nanospeech_torch.listener import TAPS
 
 KERNEL, GROUPS = 31, 16  # of the position convolutions
 TEXT_KERNEL = 7
@@ -136,6 +138,27 @@ def train_flops(
 ) -> int:
     """Operations of one training step; see step_flops."""
     return sum(step_flops(config, batch, frames, tokens).values())
+
+
+def understood_flops(config: DiTConfig, batch: int, frames: int, tokens: int) -> int:
+    """Operations of a step in which two networks run, each with conditions and without.
+
+    Gradients go through one of them and not into what it is given. Texts are read once, and what
+    reads them does not learn.
+    """
+    c, parts = config, step_flops(config, 2 * batch, frames, tokens)
+    reading = parts.pop("text") + parts.pop("aligner")  # forward is a third of it
+    inputs = 2 * batch * -(-frames // c.patch_size) * (2 * c.patch_size * c.n_mels + c.text_dim)
+    return 4 * sum(parts.values()) // 3 + reading // 6 - 2 * inputs * c.dim
+
+
+def listener_flops(config: ListenerConfig, batch: int, frames: int, frozen: bool = False) -> int:
+    """Operations of forward and backward of a listener; `frozen`: the gradient is its mel's."""
+    c, patch = config, config.patch_size * config.n_mels
+    rows = batch * -(-frames // c.patch_size)
+    both = len(c.dilations) * linear(rows, c.dim, (TAPS + 1) * c.dim)
+    both += linear(rows, patch, c.dim) + linear(rows, c.dim, c.tokens)
+    return 2 * both // 3 if frozen else both - 2 * rows * patch * c.dim
 
 
 def flops_per_frame(config: DiTConfig, frames: int) -> float:
