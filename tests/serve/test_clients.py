@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from types import ModuleType
 
 import httpx
 import pytest
@@ -15,8 +16,14 @@ import pytest
 from nanospeech.serve.wyoming import listen_wyoming, serve_wyoming
 from tests.serve.conftest import TEXT, speech
 
-openai = pytest.importorskip("openai", reason="no openai package here")
 TOKEN = "a-token-of-this-test"
+pytestmark = pytest.mark.usefixtures("openai")
+
+
+@pytest.fixture(scope="module")
+def openai() -> ModuleType:
+    """The package; it takes seconds to import, which one process alone has to."""
+    return pytest.importorskip("openai", reason="no openai package here")
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +34,8 @@ def closed(serve):
 
 
 def client(server, token: str = TOKEN, retries: int = 0):
+    import openai
+
     return openai.OpenAI(base_url=server.url + "/v1", api_key=token, max_retries=retries)
 
 
@@ -78,19 +87,19 @@ def test_python_lists_models(closed):
         ({"response_format": "midi"}, "BadRequestError", "invalid_value"),
     ],
 )
-def test_python_gets_each_error_with_its_code(closed, fields, error, code):
+def test_python_gets_each_error_with_its_code(closed, openai, fields, error, code):
     with pytest.raises(getattr(openai, error)) as caught:
         create(closed, **fields)
     assert caught.value.code == code and caught.value.type == "invalid_request_error"
 
 
-def test_python_is_told_of_a_wrong_token(closed):
+def test_python_is_told_of_a_wrong_token(closed, openai):
     with pytest.raises(openai.AuthenticationError) as caught:
         client(closed, "another-token-than-it").models.list()
     assert caught.value.code == "invalid_api_key"
 
 
-def test_python_tries_again_where_the_queue_is_full(closed):
+def test_python_tries_again_where_the_queue_is_full(closed, openai):
     long = {"model": "tts-1", "input": TEXT * 20, "response_format": "pcm"}
     auth = {"authorization": f"Bearer {TOKEN}"}
     url = closed.url + "/v1/audio/speech"
