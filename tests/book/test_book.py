@@ -174,6 +174,7 @@ def test_ctrl_c_loses_no_passage_and_the_same_command_goes_on(tiny_release, tmp_
     chapters = (f"# {n}\n\n" + "hello there, general. " * 3 for n in range(200))
     path.write_text("\n\n".join(chapters), "utf-8")
     words = [str(path), "--output", str(target), "--model", str(tiny_release), *FAST]
+    words += ["--backend", "onnx"]  # which is imported soonest
     command = [sys.executable, "-m", "nanospeech", "book", *words]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     kept = tmp_path / "out.work" / "passages"
@@ -187,7 +188,8 @@ def test_ctrl_c_loses_no_passage_and_the_same_command_goes_on(tiny_release, tmp_
     there = {p: p.stat().st_mtime_ns for p in kept.glob("*.json")}
     assert 2 <= len(there) < 200 and f"{len(there)} of 200 passages are kept" in said
     assert not list(kept.glob(".*")), "no file that is not whole"
-    code, said = run(path, target, "--keep-work", "--chapters", f"1-{len(there)}")
+    flags = ["--backend", "onnx", "--keep-work", "--chapters", f"1-{len(there)}"]
+    code, said = run(path, target, *flags)
     assert code == 0 and f"0 passages spoken, {len(there)} there already" in said
     assert {p: p.stat().st_mtime_ns for p in there} == there
 
