@@ -123,12 +123,17 @@ def test_a_run_whose_reader_is_gone_saves_what_it_has(tmp_path, shards, number):
     """As behind a pipe to tee, which Ctrl-C ends first, or in a terminal that is closed."""
     arguments = map(str, (tmp_path / "run", shards, ENDLESS, ENDLESS, "workers=2"))
     command = [sys.executable, "-m", "tests.resume_worker", *arguments]
-    run = subprocess.Popen(command, cwd=ROOT, start_new_session=True, **PIPES)
-    assert run.stdout is not None and run.stdout.readline()
-    run.stdout.close()
-    wait_for((tmp_path / "run" / "log.csv").exists, run)
-    run.send_signal(number)
-    assert run.wait(200) == 0
+    # a run would ignore what is ignored here, as nohup has it
+    own = {"start_new_session": True, "preexec_fn": lambda: signal.signal(number, signal.SIG_DFL)}
+    with subprocess.Popen(command, cwd=ROOT, **own, **PIPES) as run:
+        try:
+            assert run.stdout is not None and run.stdout.readline()
+            run.stdout.close()
+            wait_for((tmp_path / "run" / "log.csv").exists, run)
+            run.send_signal(number)
+            assert run.wait(200) == 0
+        finally:
+            run.kill()  # one that goes on would do so for ever
     assert latest(tmp_path / "run") > 0 and not left_over(tmp_path / "run")
 
 
