@@ -208,7 +208,7 @@ def test_what_was_spoken_before_stays_until_the_new_set_is_whole(teacher, tmp_pa
     (out / "spoken-000001.tar").write_bytes(b"of the same")
     before = {p.name: p.read_bytes() for p in out.iterdir()}
     argv = [sys.executable, "-m", "nanospeech", "prepare", "spoken", str(teacher), str(texts)]
-    argv += ["--out", str(out), "--clips", "5000", "--backend", "torch", "--overwrite"]
+    argv += ["--out", str(out), "--clips", "5000", "--backend", "onnx", "--overwrite"]
     few = 300_000  # bytes, of some clips
 
     def limit() -> None:
