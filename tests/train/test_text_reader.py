@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,8 @@ from nanospeech_torch.train.run import build_objective, build_tokenizer
 from tests.echo.test_text_encoder import encoder_folder
 from tests.parallel_worker import ECHO, echo_batch
 
-pytest.importorskip("transformers")
+# only looked for: to import it would cost each test process a second, whatever its tests are
+pytestmark = pytest.mark.skipif(find_spec("transformers") is None, reason="no transformers here")
 SIZES = {**dataclasses.asdict(ECHO), "text_depth": 0, "text_input": 32}
 
 
