@@ -362,8 +362,8 @@ def test_all_backends_speak_alike(make_release, engine_of, backend):
 def test_it_learns_to_go_where_its_teacher_goes(tiny_aligned, tmp_path, shards, method):
     """On the finest grid: a student's loss falls well below that of the teacher as a student."""
     fields = {"second_stage": 1.0, "method": method}
-    values = settings(tmp_path / "run", tiny_aligned, shards, 60, **fields)
-    values = {**values, "save_step": 60, "optimizer": {"lr": 3e-3}}
+    values = settings(tmp_path / "run", tiny_aligned, shards, 40, **fields)
+    values = {**values, "save_step": 40, "optimizer": {"lr": 3e-3}}
     train(run_config(values))
     rows = (tmp_path / "run" / "log.csv").read_text().splitlines()
     column = rows[0].split(",").index("flow")

@@ -47,13 +47,13 @@ def column(run: Path, name: str) -> list[float]:
 def test_one_batch_can_be_overfitted(tmp_path, upsampling):
     patch = 2 if upsampling == "aligned" else 1
     model = speech_model(text_upsampling=upsampling, patch_size=patch)
-    trainer(tmp_path, model, 3e-3).train(samples(), 40, batch_size=4, max_duration=200)
+    trainer(tmp_path, model, 3e-3).train(samples(), 30, batch_size=4, max_duration=200)
     flow = column(tmp_path, "flow")
     assert sum(flow[-10:]) / 10 < 0.7 * flow[0]
 
 
 def test_duration_model_learns_the_lengths(tmp_path):
-    trainer(tmp_path, duration_model(), 3e-3).train(samples(), 60, batch_size=4, max_duration=200)
+    trainer(tmp_path, duration_model(), 3e-3).train(samples(), 30, batch_size=4, max_duration=200)
     error = column(tmp_path, "duration")
     assert sum(error[-10:]) / 10 < 0.3 < error[0]
 
