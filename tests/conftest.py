@@ -59,6 +59,11 @@ LONGEST = (
     "release/test_voice_weights.py",
     "release/test_sharded.py",
     "commands/test_guide.py",
+    "scripts/test_bench_train.py",
+    "train/test_vocoder_command.py",
+    "train/test_distill_voices.py",
+    "train/test_vocoder_gan.py",
+    "train/test_optimizers.py",
 )
 
 
