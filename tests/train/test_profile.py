@@ -18,6 +18,9 @@ from nanospeech_torch.dit import DiT
 from nanospeech_torch.duration import DurationTransformer
 from nanospeech_torch.listener import Listener
 from nanospeech_torch.train.data.batch import Batch
+from nanospeech_torch.train.objectives.distill import Distilled
+from nanospeech_torch.train.objectives.distill_config import DistillConfig
+from nanospeech_torch.train.objectives.distill_end import DistilledEnd
 from nanospeech_torch.train.objectives.duration import DurationPredictor
 from nanospeech_torch.train.objectives.flow import Nanospeech
 from nanospeech_torch.train.objectives.understood import Understood, UnderstoodConfig
@@ -119,6 +122,38 @@ def test_flops_of_learning_to_be_understood_are_those_that_torch_counts(patch_si
         sum(total for total, _ in sums.values()).backward()  # type: ignore[union-attr]
     assert model.flops(batch) == pytest.approx(counter.get_total_flops(), rel=0.005)
     assert model.flops(batch) > 2 * profile.train_flops(config, 2, 151, 24)
+
+
+@pytest.mark.parametrize("patch_size", [1, 2])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"method": "trajectory", "also": [1]},
+        {"method": "end"},
+        {"method": "two-stage", "substeps": 1},
+    ],
+)
+@pytest.mark.parametrize("coarse", [False, True])
+def test_flops_of_a_student_are_those_that_torch_counts(patch_size, kind, coarse):
+    """Its own evaluations, and those of its teacher or, on coarser grids, of its average."""
+    shapes = {"text_upsampling": "aligned", "patch_size": patch_size, "prompt_dim": 64}
+    config = dataclasses.replace(SMALL, **shapes)
+    student = DiT(dataclasses.replace(config, max_strength=5.0))
+    about, settings = ModelConfig(dit=config), DistillConfig(steps=3, **kind)
+    parts = student, about, DiT(config), settings, None
+    if settings.method == "end":
+        heard = ListenerConfig(dim=512, tokens=256, patch_size=patch_size)
+        model = DistilledEnd(*parts, listeners=[Listener(heard)] if coarse else [])
+    else:
+        model = Distilled(*parts)
+        model.guide_with({f"transformer.{n}": p.detach() for n, p in student.named_parameters()})
+    model.count = settings.counts[0 if coarse else -1]
+    batch = make_batch(2, 151, 24)
+    counter = FlopCounterMode(display=False, custom_mapping=OPERATORS)
+    with counter:
+        sums = model.train()(batch)
+        sum(total for total, _ in sums.values()).backward()  # type: ignore[union-attr]
+    assert model.flops(batch) == pytest.approx(counter.get_total_flops(), rel=0.005)
 
 
 def test_flops_of_a_listener_are_those_that_torch_counts():

@@ -33,6 +33,7 @@ from nanospeech_torch.dit import DiT
 from nanospeech_torch.train.data.batch import Batch, LossConfig
 from nanospeech_torch.train.data.batches import BatchPlan, StreamOptions
 from nanospeech_torch.train.data.speech import SpeechBatches
+from nanospeech_torch.train.scale.profile import taught_flops
 
 from .base import Sums
 from .distill_config import ALL, WHOLE, DistillConfig
@@ -117,6 +118,22 @@ class Distilled(Taught):
     def guided(self) -> bool:
         """Whether the average teaches coarser grids."""
         return self.distill.method not in WHOLE and len(self.distill.counts) > 1
+
+    def flops(self, batch: Batch) -> int:
+        """Of the student's evaluations, and of those that it learns of."""
+        whole = self.distill.method in WHOLE
+        finest = whole or self.count == self.distill.counts[-1]
+        given = self.distill.steps * self.distill.substeps if whole else 2
+        rows, frames = batch.mel.shape[:2]
+        sizes = self.transformer.config, rows, frames, batch.text.shape[1]
+        learned = self.count if whole else 1
+        return taught_flops(
+            *sizes, learned, given * (2 if finest else 1), chained=self.chained(learned)
+        )
+
+    def chained(self, learned: int) -> int:
+        """Of the student's evaluations of a step, those that begin where another ended."""
+        return 0
 
     def weights(self) -> dict[str, float]:
         return {"flow": 1.0}

@@ -47,6 +47,13 @@ class DistilledEnd(Distilled):
         filters = self.about.postfilter
         self.ear = Ear(listeners, filters, ear, self.seed) if listeners else None
 
+    def flops(self, batch: Batch) -> int:
+        """As of Distilled, and of the listener."""
+        return super().flops(batch) + (self.ear.flops(batch) if self.ear else 0)
+
+    def chained(self, learned: int) -> int:
+        return learned - 1
+
     def weights(self) -> dict[str, float]:
         return {"flow": 1.0, "words": self.distill.words}
 

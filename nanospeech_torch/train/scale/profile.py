@@ -140,16 +140,28 @@ def train_flops(
     return sum(step_flops(config, batch, frames, tokens).values())
 
 
-def understood_flops(config: DiTConfig, batch: int, frames: int, tokens: int) -> int:
-    """Operations of a step in which two networks run, each with conditions and without.
+def taught_flops(
+    config: DiTConfig, batch: int, frames: int, tokens: int, learned: int, given: int, chained: int
+) -> int:
+    """Operations of a step in which a network learns of what another says, or itself before.
 
-    Gradients go through one of them and not into what it is given. Texts are read once, and what
-    reads them does not learn.
+    Texts are read once, and what reads them does not learn.
+
+    Args:
+        config, batch, frames, tokens: as of step_flops.
+        learned: evaluations of the network that learns, with gradients of its weights.
+        given: evaluations without gradients.
+        chained: how many of the learned begin where another ended, which has a gradient too.
     """
-    c, parts = config, step_flops(config, 2 * batch, frames, tokens)
+    c, parts = config, step_flops(config, batch, frames, tokens)
     reading = parts.pop("text") + parts.pop("aligner")  # forward is a third of it
-    inputs = 2 * batch * -(-frames // c.patch_size) * (2 * c.patch_size * c.n_mels + c.text_dim)
-    return 4 * sum(parts.values()) // 3 + reading // 6 - 2 * inputs * c.dim
+    rows, patch = batch * -(-frames // c.patch_size), c.patch_size * c.n_mels
+    once, first = sum(parts.values()), 4 * (batch * 256 * c.dim + rows * patch * c.prompt_dim)
+    forward = once // 3 + first // 6  # of a layer whose input takes no gradient it is half
+    if c.max_strength:  # of guidance, and the step's length
+        once += 2 * (linear(batch, 256, c.dim, first=True) + linear(batch, c.dim, c.dim))
+    free = (learned - chained) * 2 * rows * (2 * patch + c.text_dim) * c.dim
+    return learned * once - free + given * forward + reading // 3
 
 
 def listener_flops(config: ListenerConfig, batch: int, frames: int, frozen: bool = False) -> int:
