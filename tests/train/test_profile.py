@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -81,14 +83,18 @@ OPERATORS = {
 }
 
 
-def counted(config: DiTConfig | DurationConfig, batch: Batch) -> int:
+def operations(loss: Callable[[], Any]) -> int:
     """What torch counts in forward and backward."""
-    model = objective(config).to(batch.mel.device).train()
     counter = FlopCounterMode(display=False, custom_mapping=OPERATORS)
     with counter:
-        sums = model(batch)
-        sum(total for total, _ in sums.values()).backward()  # type: ignore[union-attr]
+        loss().backward()
     return counter.get_total_flops()
+
+
+def counted(model: torch.nn.Module, batch: Batch) -> int:
+    """What torch counts in a step of an objective."""
+    model.to(batch.mel.device).train()
+    return operations(lambda: sum(total for total, _ in model(batch).values()))
 
 
 @pytest.mark.parametrize("patch_size", [1, 2])
@@ -100,7 +106,7 @@ def test_flops_are_those_that_torch_counts(upsampling: str, patch_size: int):
     )
     batch = make_batch(2, 151, 24)
     ours = profile.train_flops(config, 2, 151, 24)
-    assert ours == pytest.approx(counted(config, batch), rel=0.02)
+    assert ours == pytest.approx(counted(objective(config), batch), rel=0.02)
 
 
 @pytest.mark.parametrize("patch_size", [1, 2])
@@ -116,11 +122,7 @@ def test_flops_of_learning_to_be_understood_are_those_that_torch_counts(patch_si
     model = Understood(DiT(config), ModelConfig(dit=config), DiT(config), ears, settings, None)
     batch = make_batch(2, 151, 24)
     model.ear.turn = int(wide)
-    counter = FlopCounterMode(display=False, custom_mapping=OPERATORS)
-    with counter:
-        sums = model.train()(batch)
-        sum(total for total, _ in sums.values()).backward()  # type: ignore[union-attr]
-    assert model.flops(batch) == pytest.approx(counter.get_total_flops(), rel=0.005)
+    assert model.flops(batch) == pytest.approx(counted(model, batch), rel=0.005)
     assert model.flops(batch) > 2 * profile.train_flops(config, 2, 151, 24)
 
 
@@ -149,11 +151,7 @@ def test_flops_of_a_student_are_those_that_torch_counts(patch_size, kind, coarse
         model.guide_with({f"transformer.{n}": p.detach() for n, p in student.named_parameters()})
     model.count = settings.counts[0 if coarse else -1]
     batch = make_batch(2, 151, 24)
-    counter = FlopCounterMode(display=False, custom_mapping=OPERATORS)
-    with counter:
-        sums = model.train()(batch)
-        sum(total for total, _ in sums.values()).backward()  # type: ignore[union-attr]
-    assert model.flops(batch) == pytest.approx(counter.get_total_flops(), rel=0.005)
+    assert model.flops(batch) == pytest.approx(counted(model, batch), rel=0.005)
 
 
 def test_flops_of_a_listener_are_those_that_torch_counts():
@@ -162,18 +160,18 @@ def test_flops_of_a_listener_are_those_that_torch_counts():
     for frozen in (False, True):
         network.requires_grad_(not frozen)
         mel.requires_grad_(frozen)
-        counter = FlopCounterMode(display=False, custom_mapping=OPERATORS)
-        with counter:
-            network(mel).square().sum().backward()
         ours = profile.listener_flops(config, 2, 150, frozen)
-        assert ours == pytest.approx(counter.get_total_flops(), rel=0.01)
+        theirs = operations(lambda: network(mel).square().sum())
+        assert ours == pytest.approx(theirs, rel=0.01)
 
 
 @pytest.mark.parametrize("frames, tokens", [(150, 24), (40, 64)])
 def test_duration_flops_are_those_that_torch_counts(frames: int, tokens: int):
     config = DurationConfig(dim=128, depth=2, heads=2, dim_head=32, text_dim=64, conv_layers=2)
     ours = profile.train_flops(config, 2, frames, tokens)
-    assert ours == pytest.approx(counted(config, make_batch(2, frames, tokens)), rel=0.02)
+    assert ours == pytest.approx(
+        counted(objective(config), make_batch(2, frames, tokens)), rel=0.02
+    )
 
 
 def test_flops_of_the_published_model_are_those_of_the_rule_and_of_torch():
@@ -186,17 +184,14 @@ def test_flops_of_the_published_model_are_those_of_the_rule_and_of_torch():
     )
     with torch.device("meta"):  # plain convolutions, nothing computed
         batch = make_batch(2, 937, 160, "meta")
-        assert whole == pytest.approx(counted(config, batch), rel=0.02)
+        assert whole == pytest.approx(counted(objective(config), batch), rel=0.02)
 
 
 def test_vocoder_flops_are_those_that_torch_counts():
     config = VocoderConfig(dim=64, intermediate_dim=128, num_layers=2)
     model = Vocos(config)
-    counter = FlopCounterMode(display=False, custom_mapping=OPERATORS)
-    with counter:
-        model(torch.randn(2, 120, 100)).square().sum().backward()
-    ours = profile.vocoder_flops(config, 2, 120)
-    assert ours == pytest.approx(counter.get_total_flops(), rel=0.02)
+    theirs = operations(lambda: model(torch.randn(2, 120, 100)).square().sum())
+    assert profile.vocoder_flops(config, 2, 120) == pytest.approx(theirs, rel=0.02)
 
 
 def test_flops_and_seconds_give_the_share_of_the_peak():

@@ -33,7 +33,6 @@ from nanospeech_torch.dit import DiT
 from nanospeech_torch.train.data.batch import Batch, LossConfig
 from nanospeech_torch.train.data.batches import BatchPlan, StreamOptions
 from nanospeech_torch.train.data.speech import SpeechBatches
-from nanospeech_torch.train.scale.profile import taught_flops
 
 from .base import Sums
 from .distill_config import ALL, WHOLE, DistillConfig
@@ -124,16 +123,9 @@ class Distilled(Taught):
         whole = self.distill.method in WHOLE
         finest = whole or self.count == self.distill.counts[-1]
         given = self.distill.steps * self.distill.substeps if whole else 2
-        rows, frames = batch.mel.shape[:2]
-        sizes = self.transformer.config, rows, frames, batch.text.shape[1]
         learned = self.count if whole else 1
-        return taught_flops(
-            *sizes, learned, given * (2 if finest else 1), chained=self.chained(learned)
-        )
-
-    def chained(self, learned: int) -> int:
-        """Of the student's evaluations of a step, those that begin where another ended."""
-        return 0
+        chained = learned - 1 if self.distill.method == "end" else 0
+        return self.flops_of(batch, learned, given * (2 if finest else 1), chained)
 
     def weights(self) -> dict[str, float]:
         return {"flow": 1.0}

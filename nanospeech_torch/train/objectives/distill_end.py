@@ -51,9 +51,6 @@ class DistilledEnd(Distilled):
         """As of Distilled, and of the listener."""
         return super().flops(batch) + (self.ear.flops(batch) if self.ear else 0)
 
-    def chained(self, learned: int) -> int:
-        return learned - 1
-
     def weights(self) -> dict[str, float]:
         return {"flow": 1.0, "words": self.distill.words}
 

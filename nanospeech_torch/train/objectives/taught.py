@@ -17,6 +17,7 @@ from nanospeech.engine.sampling import guide, rescaled_velocity
 from nanospeech_torch import layers
 from nanospeech_torch.dit import DiT
 from nanospeech_torch.train.data.batch import Batch, LossConfig
+from nanospeech_torch.train.scale.profile import taught_flops
 
 from .flow import Nanospeech, keep_reading_
 
@@ -64,6 +65,12 @@ class Taught(Nanospeech):
     def counts(self, batch: Batch, phase: str = "") -> dict[str, Tensor]:
         valid = layers.length_mask(batch.lens, batch.mel.shape[1])
         return {"flow": (batch.span & valid).sum()}
+
+    def flops_of(self, batch: Batch, learned: int, given: int, chained: int = 0) -> int:
+        """Operations of a batch of which so many evaluations are made; see taught_flops."""
+        rows, frames = batch.mel.shape[:2]
+        sizes = self.transformer.config, rows, frames, batch.text.shape[1]
+        return taught_flops(*sizes, learned, given, chained)
 
     @torch.no_grad()
     def given_by(self, reader: DiT, batch: Batch) -> Given:

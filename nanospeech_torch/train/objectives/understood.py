@@ -23,7 +23,6 @@ from nanospeech_torch.listener import Listener
 from nanospeech_torch.train.data.batch import Batch, EarConfig, LossConfig
 from nanospeech_torch.train.data.batches import BatchPlan, StreamOptions
 from nanospeech_torch.train.data.speech import SpeechBatches
-from nanospeech_torch.train.scale.profile import taught_flops
 
 from .base import Sums
 from .distill_config import check_folders
@@ -98,9 +97,7 @@ class Understood(Taught):
 
     def flops(self, batch: Batch) -> int:
         """Of both networks with and without conditions, gradients through one, and the listener."""
-        rows, frames = batch.mel.shape[:2]
-        sizes = self.transformer.config, rows, frames, batch.text.shape[1]
-        return taught_flops(*sizes, learned=2, given=2, chained=0) + self.ear.flops(batch)
+        return self.flops_of(batch, learned=2, given=2) + self.ear.flops(batch)
 
     def weights(self) -> dict[str, float]:
         return {"flow": 1.0, "words": self.understood.words}
