@@ -262,8 +262,13 @@ def dry_run(config: RunConfig) -> str:
         dit = release.config.dit
         if config.model == "distilled":
             dit = replace(dit, max_strength=config.distill.max_strength)
-        config = replace(config, model="speech", teacher=None, dit=dit, audio=release.config.audio)
-        return estimate.dry_run(config, len(release.tokenizer))
+        trained = replace(config, model="speech", teacher=None, dit=dit, audio=release.config.audio)
+        weights = estimate.count_weights(release.config.dit)["total"]
+        return (
+            f"{estimate.dry_run(trained, len(release.tokenizer))}\n\nnot in it: the teacher, "
+            f"{weights:,} weights without gradients, its evaluations, the {config.model} model's "
+            "further ones in a step, and listeners"
+        )
     if config.model == "listener":
         with torch.device("meta"):
             network = Listener(listener_config(config, find_teacher(config)))
