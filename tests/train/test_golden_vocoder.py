@@ -21,7 +21,6 @@ from nanospeech_torch.train.objectives.vocoder_loss import (
     discriminator_loss,
     generator_losses,
     slope_counts,
-    slope_losses,
     slope_sums,
     spectral_losses,
     spectrograms,
@@ -278,15 +277,14 @@ def test_the_mel_loss_is_of_the_mel_that_is_named():
     assert found["mel"].item() == pytest.approx(wanted.item(), rel=1e-6)
 
 
-def test_losses_of_slopes_are_their_sums_over_their_counts():
-    """Of silence, which counts for nothing, they are 0."""
+def test_silence_counts_for_nothing_in_losses_of_slopes():
     found = tuple(torch.from_numpy(x) for x in SLOPES)
     for loud in (1.0, 0.0):
         real = loud * torch.from_numpy(spectrogram(REAL, 1024)).to(torch.complex64)
         sums, counts = slope_sums(found, real), slope_counts(real)
-        for name, loss in slope_losses(found, real).items():
-            assert loss.item() == pytest.approx(sums[name].item() / max(counts[name].item(), 1e-6))
-            assert (loss == 0) == (loud == 0 and name != "magnitude")
+        assert sums["magnitude"] > 0 and counts["magnitude"] > 0
+        for name in ("frequency", "group_delay"):
+            assert (sums[name] == 0) == (counts[name] == 0) == (loud == 0)
 
 
 @pytest.mark.parametrize("level", [1e-8, 1e-4, 100.0])

@@ -92,10 +92,10 @@ def relative_errors(fake_BFN: torch.Tensor, real_BFN: torch.Tensor) -> torch.Ten
     return error / (torch.linalg.vector_norm(real_BFN, dim=(1, 2)) + 1e-3)
 
 
-def slope_losses(
+def slope_sums(
     found: tuple[torch.Tensor, torch.Tensor, torch.Tensor], real_BFN: torch.Tensor
 ) -> dict[str, torch.Tensor]:
-    """Losses of predicted magnitudes and phase derivatives against a recording's spectrogram.
+    """Errors of predicted magnitudes and phase derivatives against a recording's spectrogram.
 
     Args:
         found: what SlopeHead gives: magnitudes, and the phase differences from frame to frame and
@@ -104,18 +104,9 @@ def slope_losses(
             cut, are left out.
 
     Returns:
-        scalars "magnitude" (L1 of logs), "frequency" and "group_delay" (1 - cos of the error,
-        a mean weighted by loudness).
+        sums over the batch, each a loss where it is divided by that of slope_counts: "magnitude"
+        (L1 of logs), "frequency" and "group_delay" (1 - cos of the error, weighted by loudness).
     """
-    counts = slope_counts(real_BFN)
-    sums = slope_sums(found, real_BFN)
-    return {name: total / counts[name].clamp(min=1e-6) for name, total in sums.items()}
-
-
-def slope_sums(
-    found: tuple[torch.Tensor, torch.Tensor, torch.Tensor], real_BFN: torch.Tensor
-) -> dict[str, torch.Tensor]:
-    """The sums of slope_losses, which divides them by slope_counts; both add up over batches."""
     inner = slice(EDGE, real_BFN.shape[2] - EDGE)
     magnitude, frequency, group_delay = (x[:, inner] for x in found)
     real = real_BFN.mT[:, inner]
