@@ -144,6 +144,8 @@ def test_a_share_of_the_times_is_the_solvers_each_as_its_step_is_long(share, ste
     others = np.sort(got[~np.any(at, 0)])
     assert len(others) == round(10_000 * (1 - share))
     assert np.allclose(others, (np.arange(len(others)) + 0.5) / max(len(others), 1), atol=1e-4)
+    top = model.times(torch.ones(1)).item()  # a draw that float32 rounds up to 1
+    assert top == pytest.approx(grid[-2] if share == 1 else 1, abs=1e-6)
     off = understood(Teacher("aligned", 2, 0.9), Teacher("aligned", 2, 0.7))
     assert off.times(uniform) is uniform
 
@@ -157,6 +159,16 @@ def test_estimates_are_at_these_times():
     want = numbers(model(moved))
     model.understood = replace(model.understood, grid=1.0)
     assert numbers(model(batch)) == want
+
+
+def test_what_has_no_text_has_no_words_to_hear():
+    batch = golden_batch()
+    text = batch.text.clone()
+    text[1] = -1
+    without = replace(batch, text=text)
+    model = understood(Teacher("aligned", 2, 0.9), Teacher("aligned", 2, 0.7))
+    said, unsaid = (model.counts(b)["words"] for b in (batch, without))
+    assert numbers(model(without))["words"][1] == unsaid < said
 
 
 def real_network(**fields: Any) -> DiT:

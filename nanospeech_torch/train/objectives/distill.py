@@ -185,7 +185,8 @@ class Distilled(Taught):
     def by_voice(self, batch: Batch) -> Iterator[tuple[Voice, Batch]]:
         """The voices of a batch, each with its items."""
         if not self.names:
-            yield self.voices[0], batch
+            (voice,) = self.voices
+            yield voice, batch
             return
         for number in batch.voice.unique().tolist():
             rows = (batch.voice == number).nonzero()[:, 0]

@@ -59,8 +59,7 @@ class DistilledEnd(Distilled):
         return found | ({"words": self.ear.count(batch)} if self.ear else {})
 
     def begin_step(self, step: int, total: float) -> None:
-        """Draws the listener of this step."""
-        super().begin_step(step, total)
+        """Draws the listener of this step; there is one grid."""
         if self.ear:
             self.ear.begin_step(step)
 

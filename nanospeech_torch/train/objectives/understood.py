@@ -143,7 +143,7 @@ class Understood(Taught):
             return time_B
         stops = torch.tensor(time_grid(self.about.steps), device=time_B.device)
         solver = stops[torch.bucketize(time_B / share, stops[1:-1], right=True)]
-        return torch.where(time_B < share, solver, (time_B - share) / max(1 - share, 1e-9))
+        return torch.where(time_B <= share, solver, (time_B - share) / (1 - share))
 
     def estimates(self, network: DiT, given: Given, state_BNM: Tensor) -> tuple[Tensor, Tensor]:
         """The mels (B, N, M) at which a network sees its way end: guided, without prompt and text.

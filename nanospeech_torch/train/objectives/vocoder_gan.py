@@ -192,10 +192,6 @@ class VocoderGAN(Objective):
         """Random segments of the samples' recordings."""
         return SegmentBatches(samples, None, plan, self.audio, self.loss, stream=stream)
 
-    def multiple(self) -> int:
-        """1: segments are all of one length."""
-        return 1
-
     def flops(self, batch: SegmentBatch) -> int:
         """Those of the vocoder; the discriminators' are left out."""
         rows, frames = batch.mel.shape[:2]

@@ -121,8 +121,8 @@ def slope_sums(
 
 def slope_counts(real_BFN: torch.Tensor) -> dict[str, torch.Tensor]:
     """The divisors of slope_sums, from the recording alone: elements, or the sum of weights."""
-    inside = real_BFN.shape[2] - 2 * EDGE
-    elements = real_BFN.new_full((), real_BFN[..., 0].numel() * inside, dtype=torch.float32)
+    inner = real_BFN[..., EDGE : real_BFN.shape[2] - EDGE]
+    elements = real_BFN.new_full((), inner.numel(), dtype=torch.float32)
     turns = turns_of(real_BFN)
     return {"magnitude": elements, **{k: turn_weight(v).sum() for k, v in turns.items()}}
 
@@ -208,7 +208,7 @@ class Discriminators(nn.Module):
         spectrogram_channels: width of the spectrogram discriminators.
     """
 
-    def __init__(self, period_channels: int = 16, spectrogram_channels: int = 16):
+    def __init__(self, period_channels: int, spectrogram_channels: int):
         super().__init__()
         self.periods = nn.ModuleDict(
             {str(p): PeriodDiscriminator(p, period_channels) for p in PERIODS}
