@@ -211,6 +211,8 @@ def test_which_grid_is_learnt_when():
     assert grids(range(1000), 2000, steps=4) == {8: 1000}
     second = grids(range(1000, 5000), 2000, steps=4, keep=0.25)
     assert second.keys() == {4, 8} and second[8] == pytest.approx(1000, abs=110)
+    assert grids(range(999, 1000), 2000, steps=4, keep=0) == {8: 1}
+    assert grids(range(1000, 1001), 2000, steps=4, keep=0) == {4: 1}
     one = grids(range(6000), 6000, method="shortcut", steps=4, keep=0.4)
     assert one.keys() == {1, 2, 4, 8} and one[8] == pytest.approx(2400, abs=150)
     assert [one[k] for k in (1, 2, 4)] == pytest.approx([1200] * 3, abs=130)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import os
@@ -13,6 +14,7 @@ import sys
 import tarfile
 import time
 from dataclasses import fields, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,7 @@ from nanospeech.speech.speaker import Speaker
 from nanospeech_torch.train.config import run_config
 from nanospeech_torch.train.data.batch import Batch
 from nanospeech_torch.train.data.batches import BatchPlan, StreamOptions
-from nanospeech_torch.train.objectives.distill import Distilled
+from nanospeech_torch.train.objectives.distill import Distilled, Voice
 from nanospeech_torch.train.run import build_objective, build_student, train
 from nanospeech_torch.train.scale.speed import SpeedConfig, apply_speed
 from tests.train.test_distill import TINY
@@ -104,6 +106,33 @@ def test_each_item_is_taught_by_its_voice_and_all_move_the_same_weights(teacher,
     for name, p in learn.items():
         assert p.grad is not None, name
         torch.testing.assert_close(p.grad, gradients[name], rtol=1e-3, atol=1e-5)
+
+
+def test_a_student_begins_as_its_teacher_in_every_voice(teacher, tmp_path):
+    """Also in one whose thin tensors alone are its own."""
+    model = begun(settings(teacher, tmp_path, voice="all"))
+    base = model.voices[model.names.index("tone")].network
+    own = copy.deepcopy(base)
+    with torch.no_grad():
+        for p in own.parameters():
+            p += 0.1 * is_thin(p)
+    x, cond = torch.randn(2, 3, 22, 100)
+    text, lens, time = torch.randn(3, 11, 32), torch.tensor([22, 9, 14]), torch.rand(3, 3)
+    found = []
+    for voice in (*model.voices, Voice(base, own)):
+        with torch.no_grad():
+            wanted = voice.network(x, cond, text, time[:, 0], lens)
+            found.append(model.student(voice, x, cond, text, time, lens))
+        torch.testing.assert_close(found[-1], wanted, rtol=1e-4, atol=1e-5)
+    assert all(not torch.allclose(a, b, atol=1e-2) for a, b in combinations(found, 2))
+
+
+def test_all_of_a_voice_goes_to_a_device(teacher, tmp_path):
+    model = begun(settings(teacher, tmp_path, voice="all"))
+    voice = model.voices[model.names.index("other")].to(torch.device("meta"))
+    assert voice.added and voice.whole
+    tensors = [*voice.network.parameters(), *voice.added.values(), *voice.whole.values()]
+    assert all(t.is_meta for t in tensors)
 
 
 def begun(values: dict) -> Distilled:

@@ -157,6 +157,10 @@ def test_its_loss_is_the_cross_entropy_of_the_tokens_that_are_placed(patch, smoo
     assert (plain[0] == pytest.approx(total, rel=1e-5)) == (smoothing == 0)
 
 
+def test_padded_lengths_are_multiples_of_eight_patches():
+    assert [listening(patch).multiple() for patch in (1, 2, 4)] == [8, 16, 32]
+
+
 def test_half_of_the_items_have_noise_in_training_alone():
     batch = golden_batch()
     model = listening(2, noise=0.4)
@@ -568,9 +572,11 @@ def test_settings_that_do_not_go_together_are_told(tiny_aligned):
     ):
         with pytest.raises(InputError, match=told):
             DistillConfig(**wrong)  # type: ignore[arg-type]
-    for bad in ({"noise": -1}, {"label_smoothing": 1.0}):
-        with pytest.raises(InputError, match=next(iter(bad))):
-            ListeningConfig(**bad)
+    for name, bad in (("noise", (-0.1, 10.1)), ("label_smoothing", (-0.1, 1.0))):
+        for amount in bad:
+            with pytest.raises(InputError, match=f"{name} is {amount}"):
+                ListeningConfig(**{name: amount})
+    assert ListeningConfig(noise=0, label_smoothing=0) and ListeningConfig(noise=10)
     for name in ("noise", "level", "colour"):
         for bad_amount in (-0.1, 11):
             with pytest.raises(InputError, match=rf"ear\.{name} is {bad_amount}; choose 0 to 10"):

@@ -20,12 +20,14 @@ from nanospeech_torch.dit import DiT
 from nanospeech_torch.duration import DurationTransformer
 from nanospeech_torch.listener import Listener
 from nanospeech_torch.train.data.batch import Batch
+from nanospeech_torch.train.data.segments import SegmentBatch
 from nanospeech_torch.train.objectives.distill import Distilled
 from nanospeech_torch.train.objectives.distill_config import DistillConfig
 from nanospeech_torch.train.objectives.distill_end import DistilledEnd
 from nanospeech_torch.train.objectives.duration import DurationPredictor
 from nanospeech_torch.train.objectives.flow import Nanospeech
 from nanospeech_torch.train.objectives.understood import Understood, UnderstoodConfig
+from nanospeech_torch.train.objectives.vocoder_gan import VocoderGAN
 from nanospeech_torch.train.scale import estimate, profile
 from nanospeech_torch.vocoder import Vocos
 
@@ -189,9 +191,11 @@ def test_flops_of_the_published_model_are_those_of_the_rule_and_of_torch():
 
 def test_vocoder_flops_are_those_that_torch_counts():
     config = VocoderConfig(dim=64, intermediate_dim=128, num_layers=2)
-    model = Vocos(config)
-    theirs = operations(lambda: model(torch.randn(2, 120, 100)).square().sum())
+    model, mel = Vocos(config), torch.randn(2, 120, 100)
+    theirs = operations(lambda: model(mel).square().sum())
     assert profile.vocoder_flops(config, 2, 120) == pytest.approx(theirs, rel=0.02)
+    batch = SegmentBatch(torch.randn(2, 119 * config.hop_length), mel)
+    assert VocoderGAN(model).flops(batch) == pytest.approx(theirs, rel=0.02)
 
 
 def test_flops_and_seconds_give_the_share_of_the_peak():
