@@ -116,7 +116,7 @@ class Distilled(Taught):
     @property
     def guided(self) -> bool:
         """Whether the average teaches coarser grids."""
-        return self.distill.method not in WHOLE and len(self.distill.counts) > 1
+        return self.distill.method not in WHOLE
 
     def flops(self, batch: Batch) -> int:
         """Of the student's evaluations, and of those that it learns of."""
@@ -223,8 +223,8 @@ class Distilled(Taught):
         inputs = torch.stack([begin, share, torch.full_like(share, 1 / count)], 1)
         velocity = self.student(voice, state, cond, text, inputs, lens).float()
         error = (velocity - target).square().mean(-1)
-        learned = learned.repeat(each, 1)
-        return {"flow": (error.masked_fill(~learned, 0).sum() / each, learned.sum() // each)}
+        total = error.masked_fill(~learned.repeat(each, 1), 0).sum()
+        return {"flow": (total / each, learned.sum())}
 
     def student(self, voice: Voice, *inputs: Tensor) -> Tensor:
         """The student's velocity in a voice."""
@@ -238,7 +238,7 @@ class Distilled(Taught):
             return torch.zeros_like(time_B), time_B
         place = time_B * count
         number = place.floor().clamp(max=count - 1)
-        return number, (place - number).clamp(0, 1)
+        return number, place - number
 
     def along(
         self, source: Velocity, noise_BNM: Tensor, count: int

@@ -142,7 +142,7 @@ class Understood(Taught):
         if not (share := self.understood.grid):
             return time_B
         stops = torch.tensor(time_grid(self.about.steps), device=time_B.device)
-        solver = stops[torch.bucketize(time_B / share, stops[1:-1], right=True)]
+        solver = stops[torch.bucketize(time_B / share, stops[1:-1])]
         return torch.where(time_B <= share, solver, (time_B - share) / (1 - share))
 
     def estimates(self, network: DiT, given: Given, state_BNM: Tensor) -> tuple[Tensor, Tensor]:
