@@ -180,10 +180,27 @@ def test_a_trajectory_is_the_teachers_own_way_from_the_noise(kind, patch, count,
     assert (len(teacher.calls), len(average.calls), len(student.calls)) == (count * parts, 0, 1)
 
 
+def test_the_last_draw_is_the_last_step_with_the_strongest_guidance():
+    """Also where float32 rounds a time up to 1."""
+    model = distilled("none", 1)[0]
+    number, share = model.split_time(torch.tensor([0.0, 0.375, 1.0]), 4)
+    assert number.tolist() == [0, 1, 3] and share.tolist() == [0, 0.5, 1]
+
+
+def test_a_coarser_grid_is_learnt_of_an_average_that_is_there():
+    model = distilled("none", 1)[0]
+    model.guide = ()
+    assert model.guided and model.eval()(golden_batch())  # a check is by the teacher
+    model.train().count = 4
+    with pytest.raises(InputError, match="call guide_with"):
+        model(golden_batch())
+
+
 def test_what_does_not_learn():
     model = distilled("aligned", 2)[0]
     held = {id(p) for p in model.parameters()}
-    assert not held & {id(p) for p in model.voices[0].network.parameters()}
+    taught = [*model.voices[0].network.parameters()]
+    assert not held & {id(p) for p in taught} and not any(p.requires_grad for p in taught)
     reads, aligns = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
     student = Student("none", 1, 1.0)
     student.text_embed, student.aligner = reads, aligns  # type: ignore[assignment]

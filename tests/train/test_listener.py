@@ -153,6 +153,7 @@ def test_its_loss_is_the_cross_entropy_of_the_tokens_that_are_placed(patch, smoo
         assert n  # every frame of the item, and none past it
     assert got["words"] == pytest.approx((total, count), rel=1e-5)
     assert got["accuracy"] == (hits, count)
+    assert model.weights() == {"words": 1.0}  # the other is only logged
     plain = numbers(model.eval()(batch))["words"]
     assert (plain[0] == pytest.approx(total, rel=1e-5)) == (smoothing == 0)
 
@@ -163,6 +164,7 @@ def test_padded_lengths_are_multiples_of_eight_patches():
 
 def test_half_of_the_items_have_noise_in_training_alone():
     batch = golden_batch()
+    batch.time[1] = 0.5
     model = listening(2, noise=0.4)
     got = model.heard(batch)
     for b, n in enumerate(LENS):
@@ -175,13 +177,15 @@ def test_half_of_the_items_have_noise_in_training_alone():
 
 def test_words_that_are_not_in_the_text_are_not_heard():
     batch = golden_batch()
-    without = batch.text.clone()
-    without[1] = -1
-    part = replace(batch, text=without, wordless=torch.tensor([4, 0, 0, 0, 0]))
+    text = batch.text.clone()
+    text[1:3] = -1
+    text[2, 0] = 0  # the first of the vocabulary is a token as others are
+    part = replace(batch, text=text, wordless=torch.tensor([5, 0, 0, 0, 0]))
     model = listening(2).eval()
     tokens = model.aligner.tokens(part)
     assert tokens[0, :2].tolist() == [-1, -1] and (tokens[0, 2:7] >= 0).all()
     assert (tokens[1] == -1).all() and tokens[0, 7:].tolist() == [-1]
+    assert (tokens[2] == 0).any()
     assert model.counts(part)["words"] == numbers(model(part))["words"][1]
 
 

@@ -135,6 +135,7 @@ def test_flops_of_learning_to_be_understood_are_those_that_torch_counts(patch_si
         {"method": "trajectory", "also": [1]},
         {"method": "end"},
         {"method": "two-stage", "substeps": 1},
+        {"method": "shortcut", "steps": 2},
     ],
 )
 @pytest.mark.parametrize("coarse", [False, True])
@@ -143,7 +144,7 @@ def test_flops_of_a_student_are_those_that_torch_counts(patch_size, kind, coarse
     shapes = {"text_upsampling": "aligned", "patch_size": patch_size, "prompt_dim": 64}
     config = dataclasses.replace(SMALL, **shapes)
     student = DiT(dataclasses.replace(config, max_strength=5.0))
-    about, settings = ModelConfig(dit=config), DistillConfig(steps=3, **kind)
+    about, settings = ModelConfig(dit=config), DistillConfig(**{"steps": 3, **kind})
     parts = student, about, DiT(config), settings, None
     if settings.method == "end":
         heard = ListenerConfig(dim=512, tokens=256, patch_size=patch_size)
