@@ -124,7 +124,7 @@ class Reader(Network):
 def listening(patch: int, **fields: Any) -> Listening:
     aligner = TextAligner(Reader(patch), AUDIO)  # type: ignore[arg-type]
     config = ListeningConfig(**fields)
-    return Listening(listener(patch_size=patch), aligner, None, AUDIO, listening=config)
+    return Listening(listener(patch_size=patch), aligner, None, AUDIO, LossConfig(), config)
 
 
 def tokens_by_hand(batch, b: int, patch: int) -> list[int]:

@@ -62,12 +62,12 @@ class Listening(Objective):
         aligner: TextAligner,
         tokenizer: Any,
         audio: AudioConfig,
-        loss: LossConfig | None = None,
+        loss: LossConfig,
         listening: ListeningConfig | None = None,
     ):
         super().__init__()
         self.listener, self.aligner, self.tokenizer = listener, aligner, tokenizer
-        self.audio, self.loss = audio, loss or LossConfig(pair=0.0)
+        self.audio, self.loss = audio, loss
         self.listening = listening or ListeningConfig()
 
     def weights(self) -> dict[str, float]:
