@@ -44,12 +44,23 @@ ORDER = [f"tests/train/test_{n}.py" for n in ("order", "stream", "data")]
 PAIRS = [f"tests/train/test_{n}.py" for n in ("golden_pairs", "pairing", "references")]
 BATCHES = [*(f"tests/train/test_{n}.py" for n in ("golden_data", "data", "draws")), *PAIRS]
 STEPS = [f"tests/train/test_{n}.py" for n in ("optimizers", "golden_steps", "mup")]
+STUDENTS = [f"tests/train/test_{n}.py" for n in ("distill", "distill_voices", "profile")]
+UNDERSTOOD = [f"tests/train/test_{n}.py" for n in ("listener", "understood", "profile")]
+VOCODER = [f"tests/train/test_{n}.py" for n in ("golden_vocoder", "vocoder_gan", "profile")]
 TRAIN = "nanospeech_torch/train"
 # a module and the quick tests that are to catch its faults
 MODULES = {
     "flow": (f"{TRAIN}/objectives/flow.py", SPEECH),
     "duration": (f"{TRAIN}/objectives/duration.py", SPEECH),
     "placing": (f"{TRAIN}/objectives/placing.py", SPEECH),
+    "distill": (f"{TRAIN}/objectives/distill.py", STUDENTS),
+    "end": (f"{TRAIN}/objectives/distill_end.py", [*STUDENTS, *UNDERSTOOD]),
+    "taught": (f"{TRAIN}/objectives/taught.py", [*STUDENTS, *UNDERSTOOD]),
+    "understood": (f"{TRAIN}/objectives/understood.py", UNDERSTOOD),
+    "listening": (f"{TRAIN}/objectives/listening.py", UNDERSTOOD),
+    "ear": (f"{TRAIN}/objectives/ear.py", UNDERSTOOD),
+    "vocoder": (f"{TRAIN}/objectives/vocoder_gan.py", VOCODER),
+    "spectra": (f"{TRAIN}/objectives/vocoder_loss.py", VOCODER),
     "means": (f"{TRAIN}/loop/means.py", ["tests/train/test_means.py"]),
     "data": (f"{TRAIN}/data/speech.py", BATCHES),
     "heard": (f"{TRAIN}/data/heard.py", BATCHES),

@@ -127,6 +127,7 @@ def test_the_target_is_the_mean_of_two_steps_of_the_teacher(kind, patch, count):
             total, frames = total + np.square(said[i] - aim[i]).mean(), frames + 1
     assert got == pytest.approx((total, frames), rel=2e-4)
     assert {k: v.item() for k, v in model.counts(batch).items()} == {"flow": frames}
+    assert model.weights() == {"flow": 1.0}
     assert (len(teacher.calls), len(average.calls)) == ((2, 0) if count == 8 else (0, 2))
     for _, cond, *_ in teacher.calls:  # without the prompt in the second half
         assert cond[: len(LENS)].any() and not cond[len(LENS) :].any()

@@ -81,6 +81,7 @@ def test_each_item_is_taught_by_its_voice_and_all_move_the_same_weights(teacher,
     """The losses are those of students of one voice, which have its weights in their own."""
     model = begun(settings(teacher, tmp_path, voice="all"))
     assert model.names == ("other", "tone")
+    assert model.model_config()["sampling"]["voices"] == ["other", "tone"]
     batch = batch_of([1, 0, 1])
     flow, count = model(batch)["flow"]
     flow.backward()
