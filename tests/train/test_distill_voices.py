@@ -137,8 +137,13 @@ def test_all_of_a_voice_goes_to_a_device(teacher, tmp_path):
 
 
 def begun(values: dict) -> Distilled:
-    """A student without dropout; what it has beyond its teacher is drawn with the run's seed."""
+    """A student; what it has beyond its teacher is drawn with the run's seed."""
     return build_objective(run_config(values), None).eval()
+
+
+def test_a_student_learns_without_dropout(teacher, tmp_path):
+    model = begun(settings(teacher, tmp_path, voice="all")).train()
+    assert model.training and not any(part.training for part in model.transformer.modules())
 
 
 def is_reading(name: str) -> bool:

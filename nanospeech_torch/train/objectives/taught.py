@@ -62,6 +62,12 @@ class Taught(Nanospeech):
         self.about = teacher
         keep_reading_(transformer)
 
+    def train(self, mode: bool = True) -> Taught:
+        """Trains without dropout, as the other model runs: a difference is then one to learn."""
+        super().train(mode)
+        self.transformer.eval()
+        return self
+
     def counts(self, batch: Batch, phase: str = "") -> dict[str, Tensor]:
         valid = layers.length_mask(batch.lens, batch.mel.shape[1])
         return {"flow": (batch.span & valid).sum()}

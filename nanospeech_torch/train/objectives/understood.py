@@ -89,12 +89,6 @@ class Understood(Taught):
         """The average teaches nothing."""
         return False
 
-    def train(self, mode: bool = True) -> Understood:
-        """Trains without dropout, as the model before runs: a change is then what was learnt."""
-        super().train(mode)
-        self.transformer.eval()
-        return self
-
     def flops(self, batch: Batch) -> int:
         """Of both networks with and without conditions, gradients through one, and the listener."""
         return self.flops_of(batch, learned=2, given=2) + self.ear.flops(batch)
