@@ -345,10 +345,12 @@ def test_what_does_not_go_together_is_told(heard, tiny_aligned, make_release, tm
     for wrong, told in (
         ({"words": -1}, r"understood\.words is -1"),
         ({"grid": 1.1}, r"understood\.grid is 1\.1; choose 0 to 1"),
+        ({"grid": -0.1}, r"understood\.grid is -0\.1; choose 0 to 1"),
         ({"listener": ["a", None]}, r"understood\.listener is \['a', None\]; name run folders"),
     ):
         with pytest.raises(InputError, match=told):
             UnderstoodConfig(**wrong)  # type: ignore[arg-type]
+    assert not UnderstoodConfig(words=0, grid=0).words
     with pytest.raises(CheckpointError, match="holds no step_"):
         build(tiny_aligned, understood={"listener": [heard, str(tiny_aligned)]})
     recipe = Path(__file__).parents[2] / "nanospeech" / "configs" / "understood.yaml"

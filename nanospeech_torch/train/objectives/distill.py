@@ -189,7 +189,7 @@ class Distilled(Taught):
             yield voice, batch
             return
         for number in batch.voice.unique().tolist():
-            rows = (batch.voice == number).nonzero()[:, 0]
+            rows = (batch.voice == number).nonzero().flatten()
             items = {f.name: getattr(batch, f.name)[rows] for f in fields(batch)}
             yield self.voices[number], Batch(**items)
 
@@ -252,10 +252,11 @@ class Distilled(Taught):
         parts, grid, state = total // count, time_grid(total, "uniform"), noise_BNM
         begins, states, means = [], [], []
         for start in range(0, total, parts):
-            begins.append(torch.full_like(noise_BNM[:, 0, 0], grid[start]))
+            begins.append(noise_BNM.new_full((len(noise_BNM),), grid[start]))
             states.append(state)
             for low, high in pairwise(grid[start : start + parts + 1]):
-                state = state + (high - low) * source(torch.full_like(begins[0], low), state)
+                time = noise_BNM.new_full((len(noise_BNM),), low)
+                state = state + (high - low) * source(time, state)
             means.append((state - states[-1]) / (grid[start + parts] - grid[start]))
         return torch.cat(begins), torch.cat(states), torch.cat(means)
 
