@@ -255,8 +255,8 @@ class Distilled(Taught):
             begins.append(noise_BNM.new_full((len(noise_BNM),), grid[start]))
             states.append(state)
             for low, high in pairwise(grid[start : start + parts + 1]):
-                time = noise_BNM.new_full((len(noise_BNM),), low)
-                state = state + (high - low) * source(time, state)
+                time_B = noise_BNM.new_full((len(noise_BNM),), low)
+                state = state + (high - low) * source(time_B, state)
             means.append((state - states[-1]) / (grid[start + parts] - grid[start]))
         return torch.cat(begins), torch.cat(states), torch.cat(means)
 
