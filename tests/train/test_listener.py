@@ -21,7 +21,7 @@ from nanospeech.release.folder import load_config, open_release
 from nanospeech_torch.checkpoint_reader import read_tensors
 from nanospeech_torch.listener import Listener
 from nanospeech_torch.train.config import read_run, run_config
-from nanospeech_torch.train.data.batch import EarConfig, LossConfig
+from nanospeech_torch.train.data.batch import Batch, EarConfig, LossConfig
 from nanospeech_torch.train.data.heard import disturbance
 from nanospeech_torch.train.data.speech import BatchPlan, SpeechBatches, StreamOptions
 from nanospeech_torch.train.objectives.distill import Distilled
@@ -175,12 +175,17 @@ def test_half_of_the_items_have_noise_in_training_alone():
     assert np.allclose(model.eval().heard(batch)[0, : LENS[0]].numpy(), normal(batch, 0), atol=1e-6)
 
 
-def test_words_that_are_not_in_the_text_are_not_heard():
+def with_few_words() -> Batch:
+    """A batch whose second item has no text, and the third the vocabulary's first token alone."""
     batch = golden_batch()
     text = batch.text.clone()
     text[1:3] = -1
-    text[2, 0] = 0  # the first of the vocabulary is a token as others are
-    part = replace(batch, text=text, wordless=torch.tensor([5, 0, 0, 0, 0]))
+    text[2, 0] = 0
+    return replace(batch, text=text)
+
+
+def test_words_that_are_not_in_the_text_are_not_heard():
+    part = replace(with_few_words(), wordless=torch.tensor([5, 0, 0, 0, 0]))
     model = listening(2).eval()
     tokens = model.aligner.tokens(part)
     assert tokens[0, :2].tolist() == [-1, -1] and (tokens[0, 2:7] >= 0).all()

@@ -124,8 +124,7 @@ class Distilled(Taught):
         finest = whole or self.count == self.distill.counts[-1]
         given = self.distill.steps * self.distill.substeps if whole else 2
         learned = self.count if whole else 1
-        chained = learned - 1 if self.distill.method == "end" else 0
-        return self.flops_of(batch, learned, given * (2 if finest else 1), chained)
+        return self.flops_of(batch, learned, given * (2 if finest else 1))
 
     def weights(self) -> dict[str, float]:
         return {"flow": 1.0}

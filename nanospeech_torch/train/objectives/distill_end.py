@@ -48,8 +48,11 @@ class DistilledEnd(Distilled):
         self.ear = Ear(listeners, filters, ear, self.seed) if listeners else None
 
     def flops(self, batch: Batch) -> int:
-        """As of Distilled, and of the listener."""
-        return super().flops(batch) + (self.ear.flops(batch) if self.ear else 0)
+        """Of the student's steps, chained, of its teacher's, and of the listener."""
+        c = self.distill
+        given = 2 * c.steps * c.substeps  # with conditions and without
+        running = self.flops_of(batch, c.steps, given, chained=c.steps - 1)
+        return running + (self.ear.flops(batch) if self.ear else 0)
 
     def weights(self) -> dict[str, float]:
         return {"flow": 1.0, "words": self.distill.words}
