@@ -215,7 +215,10 @@ def faults(text: str) -> Iterator[tuple[str, int, str]]:
     """Each operator at each of its places: its name, the place's number, and the text then."""
     for operator in OPERATORS:
         for occurrence in range(10**6):
-            changed = mutated(text, operator, occurrence)
+            try:
+                changed = mutated(text, operator, occurrence)
+            except AttributeError:  # ExceptionReplacer cannot put a name for a dotted one
+                continue
             if changed is None:
                 break
             yield operator, occurrence, changed

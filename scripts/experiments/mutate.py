@@ -47,6 +47,8 @@ STEPS = [f"tests/train/test_{n}.py" for n in ("optimizers", "golden_steps", "mup
 STUDENTS = [f"tests/train/test_{n}.py" for n in ("distill", "distill_voices", "profile")]
 UNDERSTOOD = [f"tests/train/test_{n}.py" for n in ("listener", "understood", "profile")]
 VOCODER = [f"tests/train/test_{n}.py" for n in ("golden_vocoder", "vocoder_gan", "profile")]
+ECHO = [f"tests/train/test_{n}.py" for n in ("echo", "text_reader")]
+SEGMENTS = [f"tests/train/test_{n}.py" for n in ("segments", "golden_vocoder")]
 TRAIN = "nanospeech_torch/train"
 # a module and the quick tests that are to catch its faults
 MODULES = {
@@ -61,13 +63,20 @@ MODULES = {
     "ear": (f"{TRAIN}/objectives/ear.py", UNDERSTOOD),
     "vocoder": (f"{TRAIN}/objectives/vocoder_gan.py", VOCODER),
     "spectra": (f"{TRAIN}/objectives/vocoder_loss.py", VOCODER),
+    "echo": (f"{TRAIN}/objectives/echo.py", ECHO),
+    "reader": (f"{TRAIN}/objectives/text_reader.py", ECHO),
     "means": (f"{TRAIN}/loop/means.py", ["tests/train/test_means.py"]),
+    "held_out": (f"{TRAIN}/loop/held_out.py", ["tests/train/test_held_out.py"]),
     "data": (f"{TRAIN}/data/speech.py", BATCHES),
     "heard": (f"{TRAIN}/data/heard.py", BATCHES),
+    "clips": (f"{TRAIN}/data/clips.py", [*BATCHES, "tests/train/test_faults.py"]),
+    "latents": (f"{TRAIN}/data/latents.py", ECHO),
     "pairing": (f"{TRAIN}/data/pairing.py", PAIRS),
+    "segments": (f"{TRAIN}/data/segments.py", SEGMENTS),
     "stream": (f"{TRAIN}/data/order.py", ORDER),
     "optim": (f"{TRAIN}/optim/optimizers.py", STEPS),
     "guards": (f"{TRAIN}/optim/guards.py", STEPS),
+    "mup": (f"{TRAIN}/optim/mup.py", STEPS),
     "sampling": ("nanospeech/engine/sampling.py", ["tests/engine/test_sampling.py"]),
 }
 # left out: these have processes of their own, or take long

@@ -31,7 +31,7 @@ from nanospeech_torch.train.loop.trainer import EchoTrainer
 from nanospeech_torch.train.objectives.echo import Echo
 from nanospeech_torch.train.objectives.text_aligner import TextAligner
 from nanospeech_torch.train.run import build_objective, build_tokenizer
-from nanospeech_torch.train.scale.echo import count_weights
+from nanospeech_torch.train.scale.echo import count_weights, step_flops
 from tests import parallel_worker as worker
 from tests.training import CPU, samples
 
@@ -266,6 +266,23 @@ def test_a_batch_is_padded_with_silence_and_hears_other_clips():
     assert not all(own) and (batch.heard <= 64).all() and (batch.heard > 0).all()
 
 
+def test_lengths_are_whole_positions_of_the_network_eight_at_a_time():
+    model = objective()
+    assert model.multiple() == 8 * NETWORK.latent_patch
+    padded = dataclasses.replace(PLAN, multiple=model.multiple())
+    batch, _ = first(batches(plan=padded, tail=13))
+    assert batch.mel.shape[1] % model.multiple() == 0
+
+
+def test_the_operations_of_a_step_are_those_of_its_lengths():
+    batch, _ = first(batches())
+    rows, latents = batch.mel.shape[:2]
+    (_, tokens), speaker = batch.text.shape, batch.speaker.shape[1]
+    assert len({rows, latents, tokens, speaker}) == 4  # no length is taken for another
+    want = step_flops(NETWORK, rows, latents, tokens, speaker)
+    assert objective().flops(batch) == sum(want.values())
+
+
 def test_a_tail_is_shorter_where_it_is_asked_for():
     batch, _ = first(batches(tail=16))
     assert batch.mel.shape[1] in (100 + 16, 200 + 16)
@@ -384,6 +401,13 @@ def test_clips_are_no_longer_than_the_latents():
     assert objective().batches(samples(), longest, StreamOptions()) is not None
     with pytest.raises(InputError, match="max_latents is 256"):
         objective().batches(samples(), dataclasses.replace(PLAN, max_duration=300), StreamOptions())
+
+
+def test_a_model_that_reads_no_texts_has_no_batches():
+    model = objective()
+    model.tokenizer = None
+    with pytest.raises(InputError, match="has no tokenizer"):
+        model.batches(samples(), PLAN, StreamOptions())
 
 
 @pytest.mark.parametrize(("name", "weights"), [("800M", 780e6), ("3B", 3.5e9), ("8B", 8.2e9)])

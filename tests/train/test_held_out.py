@@ -12,6 +12,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from nanospeech.errors import DataError, InputError
 from nanospeech_torch.train.data.batch import LossConfig
 from nanospeech_torch.train.data.batches import BatchPlan
 from nanospeech_torch.train.loop import held_out
@@ -126,11 +127,41 @@ def test_a_loss_of_no_elements_is_nothing():
     assert held.losses() == {"held_out_empty": 0.0}
 
 
-@pytest.mark.parametrize("most", [1, 130, 250, 60_000])
+def test_nothing_is_kept_for_a_backward_pass():
+    held = measured(4)
+    grad_enabled = []
+    held.objective.register_forward_pre_hook(
+        lambda *_: grad_enabled.append(torch.is_grad_enabled())
+    )
+    held.losses()
+    assert grad_enabled and not any(grad_enabled)
+
+
+def test_models_of_several_phases_have_no_held_out_losses():
+    held = measured(4)
+    held.objective.phases = lambda: {"vocoder": [], "judges": []}
+    with pytest.raises(InputError, match="for speech and duration models"):
+        held_out.HeldOut(
+            [str(SHARD)], BatchPlan(4, 800, 200), held.objective, held.ema, held.parallel
+        )
+
+
+def test_shards_without_a_clip_that_can_be_used_are_refused():
+    held = measured(4)
+    with pytest.raises(DataError, match=f"log.held_out={SHARD}: nothing in .* 4 too long"):
+        held_out.HeldOut(
+            [str(SHARD)], BatchPlan(4, 800, 20), held.objective, held.ema, held.parallel
+        )
+
+
+@pytest.mark.parametrize("most", [1, 130, 250, 60_000, "two", "two and one frame"])
 def test_held_out_speech_is_read_once_and_no_longer_than_needed(monkeypatch, most):
     """The first batches that have so many frames, or all clips once, also those of a small rest."""
-    monkeypatch.setattr(held_out, "MOST_FRAMES", most)
     for size, carry in ((1, False), (3, True)):
+        if isinstance(most, str):
+            first = measured(size, carry=carry).batches[:2]
+            most = sum(b.mel.shape[0] * b.mel.shape[1] for b in first) + most.endswith("frame")
+        monkeypatch.setattr(held_out, "MOST_FRAMES", most)
         batches = measured(size, carry=carry).batches
         frames = [batch.mel.shape[0] * batch.mel.shape[1] for batch in batches]
         assert sum(frames[:-1]) < most
@@ -149,3 +180,7 @@ def test_shards_that_are_trained_on_and_held_out_are_told(tmp_path, monkeypatch,
     run.train(shards, 1, 2, max_duration=200)
     said = f"{shards[1]} is in log.held_out and is trained on as well (2 are)"
     assert said in capsys.readouterr().out
+    held_out.tell_shared(held[:1], shards[:2], print)
+    assert (
+        f"{shards[1]} is in log.held_out and is trained on as well, so" in capsys.readouterr().out
+    )

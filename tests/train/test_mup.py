@@ -91,7 +91,7 @@ def test_base_shapes_are_those_of_a_model_of_that_width(options):
         found = base_shapes(model, dim)
         assert torch.equal(torch.get_rng_state(), state)
         assert found == {name: p.shape for name, p in narrow.named_parameters()}
-    for dim in (16, 48):  # half a head, and one and a half
+    for dim in (0, 16, 48):  # no head, half a head, and one and a half
         with pytest.raises(InputError, match=f"makes heads {dim / 32:g} from 8 at dim 256"):
             base_shapes(model, dim)
 

@@ -12,7 +12,8 @@ from nanospeech.audio import mel
 from nanospeech.audio import wave as sound
 from nanospeech.config import AudioConfig
 from nanospeech.corpus.held_out import is_held_out
-from nanospeech.errors import DataError
+from nanospeech.errors import DataError, InputError
+from nanospeech_torch.train.data import clips
 from nanospeech_torch.train.data.segments import (
     SegmentBatches,
     SegmentConfig,
@@ -123,6 +124,99 @@ def wav(count: int) -> bytes:
     file = io.BytesIO()
     soundfile.write(file, 0.1 * np.sin(np.arange(count) / 20), 24_000, format="WAV")
     return file.getvalue()
+
+
+def test_a_mel_that_a_model_made_may_end_before_its_recording():
+    config = SegmentConfig(frames=16, synthetic_share=1.0, min_gain=0, max_gain=0)
+    whole = (sound.read(samples()[0]["mp3"])[: 22 * 256] * 32767).astype(np.int16)
+    numbered = np.repeat(np.arange(20.0)[:, None], 100, 1).astype(np.float16)
+    firsts = set()
+    for seed in range(60):
+        part, part_mel = cut(whole, config, AudioConfig(), np.random.default_rng(seed), numbered)
+        first = int(part_mel[0, 0])
+        assert (part_mel[:, 0] == np.arange(first, first + 16)).all()
+        assert np.allclose(part * 32767, whole[first * 256 :][: len(part)], atol=0.01)
+        firsts.add(first)
+    assert firsts == set(range(5))  # the last are its last 16 frames
+    rng = np.random.default_rng(0)
+    _, exactly = cut(whole, config, AudioConfig(), rng, numbered[:16])
+    assert (exactly == numbered[:16]).all()
+    _, own = cut(whole, config, AudioConfig(), rng, numbered[:15])  # too short to be used
+    assert not np.isin(own, numbered).any()
+
+
+def test_a_clip_as_long_as_a_segment_has_one_place():
+    config, whole = SegmentConfig(frames=16, min_gain=0, max_gain=0), np.arange(15 * 256)
+    for seed in range(20):
+        wave, log_mel = cut(
+            whole.astype(np.int16), config, AudioConfig(), np.random.default_rng(seed)
+        )
+        assert np.allclose(wave * 32767, whole) and log_mel.shape == (16, 100)
+
+
+def stored(batches: SegmentBatches, key: str, data: bytes) -> np.ndarray:
+    found = batches.recording({"key": key, "data": data, "claimed": None, "rate": None})
+    assert found is not None
+    return found
+
+
+def test_recordings_are_kept_as_16_bits_and_what_is_too_loud_is_cut_off():
+    loud = np.linspace(-1.5, 1.5, 30_000).astype(np.float32)
+    file = io.BytesIO()
+    soundfile.write(file, loud, 24_000, format="WAV", subtype="FLOAT")
+    whole = stored(SegmentBatches([], None, PLAN, None, LOSS), "loud", file.getvalue())
+    assert whole.dtype == np.int16
+    assert (whole == np.round(np.clip(loud, -1, 1) * 32767)).all()
+
+
+def test_recordings_stay_in_memory_as_long_as_there_is_room(monkeypatch):
+    decoded = []
+
+    def read(data, audio, item, longest):
+        decoded.append((item["key"], longest))
+        return read_wave(data, audio, item, longest)
+
+    read_wave = clips.read_wave
+    monkeypatch.setattr(clips, "read_wave", read)
+    one, other, third = wav(30_000), wav(30_001), wav(30_002)
+    room = 2 * (30_000 + 30_001)  # for just two, of 16 bits
+    batches = SegmentBatches([], None, PLAN, None, LOSS, cache_bytes=room)
+    for _ in range(2):
+        found = [len(stored(batches, "one name", data)) for data in (one, other, third)]
+        assert found == [30_000, 30_001, 30_002]  # none is taken for another of its name
+    assert len(decoded) == 4 and batches.cache_left == 0
+    assert {longest for _, longest in decoded} == {PLAN.max_duration / AudioConfig().frame_rate}
+    batches = SegmentBatches([], None, PLAN, None, LOSS)
+    stored(batches, "one name", one)
+    assert not batches.cache
+
+
+def test_a_clip_is_at_least_a_segment_and_at_most_the_longest_clip():
+    hops = {"enough": 23, "longest": 2000}  # a segment of 24 frames is 23 hops long
+    dataset = [{"__key__": name, "wav": wav(n * 256)} for name, n in hops.items()]
+    dataset += [{"__key__": "short", "wav": wav(23 * 256 - 1)}]
+    dataset += [{"__key__": "long", "wav": wav(2000 * 256 + 1)}]
+    keys, skipped = epoch_of(dataset)
+    assert keys.keys() == hops.keys()
+    assert skipped == {"shorter than a segment": 1, "too long": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed", "refused"),
+    [
+        ("frames", (16,), (15,)),
+        ("segment_stride", (0.1,), (0.0, -0.5)),
+        ("synthetic_share", (0.0, 1.0), (-0.5, 1.5)),
+        ("held_out", (0.0, 0.99), (-0.5, 1.0, 1.5)),
+        ("min_gain", (2.0,), (2.5,)),
+    ],
+)
+def test_numbers_outside_of_their_range_are_refused(name, allowed, refused):
+    for value in allowed:
+        assert getattr(SegmentConfig(**{name: value}), name) == value
+    for value in refused:
+        with pytest.raises(InputError, match=f"{name} is {value}"):
+            SegmentConfig(**{name: value})
 
 
 def test_held_out_clips_are_never_drawn():

@@ -67,9 +67,12 @@ def test_a_frozen_encoder_is_no_part_of_the_model(model, tmp_path):
 
 
 def test_another_encoder_may_learn_at_a_rate_of_its_own(model):
-    trained, config, _ = model(text_encoder_lr=0.1)
+    trained, config, folder = model(text_encoder_lr=0.1)
     own = {n: p for n, p in trained.named_parameters() if n.startswith("reader.")}
-    assert own
+    published = read_text_encoder(folder).tensors  # it begins as it was published
+    now = trained.reader.network.state_dict()
+    assert own and now.keys() == published.keys()
+    assert all(np.array_equal(now[n].numpy(), t) for n, t in published.items())
     (optimizer,) = build_optimizers(trained, config.optimizer)
     rates = {id(p): g["lr"] for g in optimizer.param_groups for p in g["params"]}
     for name, p in trained.named_parameters():

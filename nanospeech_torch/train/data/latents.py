@@ -242,7 +242,7 @@ class EchoBatches(SpeechBatches):
         c = self.network
         if self.options.tail is None:
             return c.max_latents
-        wanted = self.plan.padded(self.plan.bucket(longest)) + self.options.tail
+        wanted = self.plan.padded(self.plan.bucket(longest) + self.options.tail)
         return min(wanted, c.max_latents)
 
     def times(self, drawn_B2: np.ndarray) -> Tensor:

@@ -53,9 +53,10 @@ class HeldOut:
         self.objective, self.ema, self.parallel = objective, ema, parallel
         if len(objective.phases()) > 1:
             raise InputError("log.held_out is for speech and duration models; leave it empty here")
-        self.batches = list(self.read(files, replace(plan, carry=False)))
-        if not self.batches:
-            raise DataError(f"no clip of log.held_out can be used: {', '.join(map(str, files))}")
+        try:
+            self.batches = list(self.read(files, replace(plan, carry=False)))
+        except DataError as e:
+            raise DataError(f"log.held_out={','.join(map(str, files))}: {e}") from e
 
     def read(self, files: Sequence[str], plan: BatchPlan) -> Iterator[Any]:
         """The batches of one pass over the shards, or of its beginning; the same everywhere."""

@@ -42,8 +42,6 @@ class Echo(Objective):
         InputError: a network with parts that this loss does not train, or without its text.
     """
 
-    speaks = False
-
     def __init__(
         self,
         transformer: EchoDiT,

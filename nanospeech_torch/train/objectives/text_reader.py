@@ -46,7 +46,7 @@ class TextReader(nn.Module):
         cache: folder in which states of texts are kept, for a frozen one.
     """
 
-    def __init__(self, files: TextEncoderFiles, frozen: bool = True, cache: str | None = None):
+    def __init__(self, files: TextEncoderFiles, frozen: bool, cache: str | None = None):
         super().__init__()
         self.files, self.cache = files, cache
         self.states: TextStates | None = None

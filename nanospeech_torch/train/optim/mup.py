@@ -55,7 +55,7 @@ def base_shapes(owner: nn.Module, dim: int) -> Shapes:
     """
     transformer = getattr(owner, "transformer", None)
     config = getattr(transformer, "config", None)
-    if transformer is None or config is None or not hasattr(config, "text_dim"):
+    if not hasattr(config, "text_dim"):
         raise InputError(
             "optimizer.mup_base_dim is for speech and duration models, "
             f"not {type(owner).__name__}; leave it out"
@@ -101,7 +101,7 @@ def width_multipliers(owner: nn.Module, base: Shapes) -> dict[str, float]:
         if name in base
     }
     # a fan-in that is fixed in part grows less; those that grow whole tell the widths' ratio
-    ratio = max(growth.values(), key=lambda g: abs(log(g)), default=1.0)
+    ratio = max(growth.values(), key=lambda g: abs(log(g)))
     return {
         name: ratio if growth.get(name, 1.0) != 1 else 1.0 for name, _ in owner.named_parameters()
     }
