@@ -48,6 +48,7 @@ STUDENTS = [f"tests/train/test_{n}.py" for n in ("distill", "distill_voices", "p
 UNDERSTOOD = [f"tests/train/test_{n}.py" for n in ("listener", "understood", "profile")]
 VOCODER = [f"tests/train/test_{n}.py" for n in ("golden_vocoder", "vocoder_gan", "profile")]
 ECHO = [f"tests/train/test_{n}.py" for n in ("echo", "text_reader")]
+LATENTS = [f"tests/train/test_{n}.py" for n in ("latents", "echo")]
 SEGMENTS = [f"tests/train/test_{n}.py" for n in ("segments", "golden_vocoder")]
 TRAIN = "nanospeech_torch/train"
 # a module and the quick tests that are to catch its faults
@@ -69,8 +70,8 @@ MODULES = {
     "held_out": (f"{TRAIN}/loop/held_out.py", ["tests/train/test_held_out.py"]),
     "data": (f"{TRAIN}/data/speech.py", BATCHES),
     "heard": (f"{TRAIN}/data/heard.py", BATCHES),
-    "clips": (f"{TRAIN}/data/clips.py", [*BATCHES, "tests/train/test_faults.py"]),
-    "latents": (f"{TRAIN}/data/latents.py", ECHO),
+    "clips": (f"{TRAIN}/data/clips.py", ["tests/train/test_clips.py"]),
+    "latents": (f"{TRAIN}/data/latents.py", LATENTS),
     "pairing": (f"{TRAIN}/data/pairing.py", PAIRS),
     "segments": (f"{TRAIN}/data/segments.py", SEGMENTS),
     "stream": (f"{TRAIN}/data/order.py", ORDER),
