@@ -175,7 +175,7 @@ def start(release: Path, folder: Path, *flags: str, **options) -> subprocess.Pop
 @pytest.mark.parametrize("flags", [["--stream"], []], ids=" ".join)
 def test_an_interrupt_leaves_a_valid_file_of_what_was_spoken(tiny_release, tmp_path, flags):
     pytest.importorskip("onnxruntime")
-    text = "hello there, this is a long story. " * 300
+    text = "hello there, this is a long story. " * 2000  # it does not end before it is noticed
     with start(tiny_release, tmp_path, "--text", text, "--output", "a.wav", *flags) as process:
         while process.poll() is None:  # some speech is written beside the file
             parts = list(tmp_path.glob(".nanospeech-*.wav"))

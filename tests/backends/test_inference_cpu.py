@@ -49,7 +49,7 @@ def test_root_mean_square_norm_is_that_of_training(scale):
         norm.weight.copy_(torch.randn(64))
     want = norm(x.requires_grad_()).detach()
     with torch.inference_mode():
-        np.testing.assert_allclose(norm(x), want, atol=1e-6)
+        np.testing.assert_allclose(norm(x), want, rtol=1e-6, atol=1e-6)
         short = norm(x.bfloat16())
         assert short.dtype == torch.bfloat16
         np.testing.assert_allclose(short.float(), want, rtol=0.02, atol=0.02)
