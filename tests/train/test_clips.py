@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import json
 import zlib
 
 import numpy as np
 import pytest
-import soundfile
 
 from nanospeech.audio.mel import log_mel
 from nanospeech.config import AudioConfig
 from nanospeech_torch.train.data import clips
+from tests.train.shared import npy, wav_bytes
 
 AUDIO = AudioConfig()
 TONE = 0.1 * np.sin(np.arange(24_000) / 20)
-
-
-def wav(wave: np.ndarray = TONE, rate: int = 24_000, subtype: str = "PCM_16") -> bytes:
-    file = io.BytesIO()
-    soundfile.write(file, wave, rate, format="WAV", subtype=subtype)
-    return file.getvalue()
-
-
-def npy(array: np.ndarray, version: tuple[int, int] = (1, 0)) -> bytes:
-    file = io.BytesIO()
-    np.lib.format.write_array(file, array, version)
-    return file.getvalue()
 
 
 def refused(reason: str, call, *given, **named) -> None:
@@ -75,13 +62,13 @@ def test_lengths_are_positive_and_finite():
 
 def test_audio_is_bytes_or_a_file(tmp_path):
     path = tmp_path / "a.wav"
-    path.write_bytes(wav())
+    path.write_bytes(wav_bytes(TONE))
     for sample in (
-        {"mp3": None, "wav": wav()},
-        {"audio": {"bytes": wav(), "path": "no such file"}},
+        {"mp3": None, "wav": wav_bytes(TONE)},
+        {"audio": {"bytes": wav_bytes(TONE), "path": "no such file"}},
         {"audio": {"bytes": None, "path": str(path)}},
     ):
-        assert clips.audio_bytes(sample) == wav()
+        assert clips.audio_bytes(sample) == wav_bytes(TONE)
     assert clips.audio_bytes({"wav": b"second", "mp3": b"first"}) == b"first"
     refused("unreadable audio", clips.audio_bytes, {"audio": {"path": str(tmp_path / "none")}})
     for sample in ({}, {"wav": b""}, {"wav": "text"}, {"audio": {"bytes": None, "path": ""}}):
@@ -107,10 +94,9 @@ def test_features_are_finite_numbers_of_the_models_width():
 
 def test_features_are_numbers_that_are_all_there_and_never_objects():
     rows = np.arange(12.0).reshape(4, 3)
-    objects = io.BytesIO()
-    np.save(objects, np.array([[{}]], object), allow_pickle=True)
+    objects = npy(np.array([[{}]], object))
     for damaged in (
-        objects.getvalue(),
+        objects,
         npy(rows.astype(int)),
         npy(rows)[:-1],
         npy(rows) + b"0",
@@ -124,7 +110,7 @@ def test_features_are_numbers_that_are_all_there_and_never_objects():
     guessed = npy(rows).replace(b"(4, 3), }  ", b"(-1, 3), } ")
     assert guessed != npy(rows)
     for damaged in (
-        objects.getvalue(),
+        objects,
         npy(rows.astype(int)),
         npy(rows)[:-1],
         npy(rows, (3, 0)),
@@ -147,15 +133,23 @@ def test_a_clip_is_described_without_being_decoded():
         "speaker": "5",
         "language": "en",
     }
-    plain = clips.describe({"wav": wav(), "text": "so", "language": ""}, AUDIO)
-    assert plain["key"] == str(zlib.crc32(wav()))
+    plain = clips.describe({"wav": wav_bytes(TONE), "text": "so", "language": ""}, AUDIO)
+    assert plain["key"] == str(zlib.crc32(wav_bytes(TONE)))
     assert (plain["claimed"], plain["frames"]) == (1.0, 94)  # as the file's header has it
     assert plain["speaker"] is plain["rate"] is None and "language" not in plain
-    refused("wrong rate", clips.describe, {"wav": wav(), "text": "so", "sample_rate": 1}, AUDIO)
+    refused(
+        "wrong rate",
+        clips.describe,
+        {"wav": wav_bytes(TONE), "text": "so", "sample_rate": 1},
+        AUDIO,
+    )
     refused("unreadable audio", clips.describe, {"wav": b"not audio", "text": "so"}, AUDIO)
-    refused("without text", clips.describe, {"wav": wav()}, AUDIO)
+    refused("without text", clips.describe, {"wav": wav_bytes(TONE)}, AUDIO)
     for nothing in ({}, {"text": ""}, {"text": None}):
-        assert clips.describe({"wav": wav(), **nothing}, AUDIO, untranscribed=True)["text"] == ""
+        assert (
+            clips.describe({"wav": wav_bytes(TONE), **nothing}, AUDIO, untranscribed=True)["text"]
+            == ""
+        )
 
 
 def test_features_are_described_with_their_reference():
@@ -211,20 +205,24 @@ def test_a_clip_is_about_as_long_as_it_is_said_to_be(seconds, claimed, fits):
 
 def test_recordings_are_mixed_down_and_resampled():
     stereo = np.stack([TONE, 0.5 * TONE], 1)
-    found = clips.read_wave(wav(stereo), AUDIO, {}, 2.0)
+    found = clips.read_wave(wav_bytes(stereo), AUDIO, {}, 2.0)
     assert found.dtype == np.float32 and np.abs(found - 0.75 * TONE).max() < 1e-4
-    slow = clips.read_wave(wav(TONE[::2], 12_000), AUDIO, {"rate": 12_000, "claimed": 1.0}, 2.0)
+    slow = clips.read_wave(
+        wav_bytes(TONE[::2], 12_000), AUDIO, {"rate": 12_000, "claimed": 1.0}, 2.0
+    )
     assert len(slow) == 24_000 and np.abs(slow - TONE)[200:-200].max() < 1e-3
-    refused("wrong rate", clips.read_wave, wav(TONE[::2], 12_000), AUDIO, {"rate": 24_000}, 2.0)
-    refused("wrong rate", clips.read_wave, wav(TONE, 4_000), AUDIO, {}, 2.0)
-    refused("wrong duration", clips.read_wave, wav(), AUDIO, {"claimed": 2.0}, 2.0)
+    refused(
+        "wrong rate", clips.read_wave, wav_bytes(TONE[::2], 12_000), AUDIO, {"rate": 24_000}, 2.0
+    )
+    refused("wrong rate", clips.read_wave, wav_bytes(TONE, 4_000), AUDIO, {}, 2.0)
+    refused("wrong duration", clips.read_wave, wav_bytes(TONE), AUDIO, {"claimed": 2.0}, 2.0)
     refused("unreadable audio", clips.read_wave, b"not audio", AUDIO, {}, 2.0)
     odd = np.where(np.arange(24_000) == 9, np.nan, TONE)
-    refused("not finite", clips.read_wave, wav(odd, subtype="FLOAT"), AUDIO, {}, 2.0)
+    refused("not finite", clips.read_wave, wav_bytes(odd, subtype="FLOAT"), AUDIO, {}, 2.0)
 
 
 def test_a_clip_that_is_far_too_long_is_not_decoded_to_its_end():
-    long = wav(np.zeros(24_000 * 9))
+    long = wav_bytes(np.zeros(24_000 * 9))
     assert len(clips.read_wave(long, AUDIO, {}, 2.0)) == int(24_000 * (1.2 * 2 + 1))
     assert len(clips.read_wave(long, AUDIO, {}, 0.5)) == int(24_000 * (1.2 * 0.5 + 1))
     assert len(clips.read_wave(long, AUDIO, {"claimed": 9.0}, 2.0)) == 24_000 * 9
@@ -238,22 +236,22 @@ def test_a_mels_longest_length_bounds_what_is_decoded(monkeypatch):
         return TONE.astype(np.float32)
 
     monkeypatch.setattr(clips, "read_wave", read_wave)
-    clips.mel({"data": wav()}, AUDIO, 1, 150)
+    clips.mel({"data": wav_bytes(TONE)}, AUDIO, 1, 150)
     assert bounds == [150 / 93.75]
 
 
 def test_a_mel_is_that_of_the_recording_and_at_most_the_padding_is_cut_off():
-    item = clips.describe({"wav": wav(), "text": "so"}, AUDIO)
-    want = log_mel(clips.read_wave(wav(), AUDIO, {}, 2.0), AUDIO).astype(np.float16)
+    item = clips.describe({"wav": wav_bytes(TONE), "text": "so"}, AUDIO)
+    want = log_mel(clips.read_wave(wav_bytes(TONE), AUDIO, {}, 2.0), AUDIO).astype(np.float16)
     n = len(want)
     for shortest, longest in ((n, n), (1, n - 1), (1, n - 14)):  # 0.15 s are 14.06 frames
         found = clips.mel(item, AUDIO, shortest, longest)
         assert found.dtype == np.float16 and (found == want[:longest]).all()
     refused("too long", clips.mel, item, AUDIO, 1, n - 15)
     refused("too short", clips.mel, item, AUDIO, n + 1, 2 * n)
-    few = {"data": wav(TONE[:512]), "claimed": None, "rate": None}  # half a window
+    few = {"data": wav_bytes(TONE[:512]), "claimed": None, "rate": None}  # half a window
     refused("too short", clips.mel, few, AUDIO, 1, 100)
-    assert len(clips.mel({**few, "data": wav(TONE[:513])}, AUDIO, 1, 100)) == 3
+    assert len(clips.mel({**few, "data": wav_bytes(TONE[:513])}, AUDIO, 1, 100)) == 3
     made = {"data": want}
     assert clips.mel(made, AUDIO, 1, n) is not None
     refused("too short", clips.mel, made, AUDIO, n + 1, 2 * n)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import soundfile
 import torch
 
 from nanospeech.audio.mel import log_mel
@@ -22,6 +21,7 @@ from nanospeech.nanospeech_torch import list_str_to_vocab_tensor
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 from nanospeech_torch.train.data.batch import LossConfig
 from nanospeech_torch.train.data.speech import BatchPlan, Loaded, SpeechBatches, warped
+from tests.train.shared import npy, wav_bytes
 from tests.train.test_stream import write_tar
 from tests.training import samples
 
@@ -34,12 +34,6 @@ def many(count: int) -> list[dict]:
     """Copies of the samples under keys of their own."""
     base = samples()
     return [{**base[i % len(base)], "__key__": f"{i:04d}"} for i in range(count)]
-
-
-def npy(array: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()
 
 
 def feature_shards(folder: Path, shards: int, each: int, bad: bool = False) -> list[str]:
@@ -250,9 +244,7 @@ def test_clips_of_unknown_speakers_are_not_paired():
 
 
 def wav(wave: np.ndarray, rate: int = 24_000, kind: str = "PCM_16") -> dict:
-    file = io.BytesIO()
-    soundfile.write(file, wave, rate, format="WAV", subtype=kind)
-    return {"bytes": file.getvalue()}
+    return {"bytes": wav_bytes(wave, rate, kind)}
 
 
 def test_what_cannot_be_used_is_counted_by_reason(tmp_path):

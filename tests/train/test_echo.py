@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
 from collections import Counter
 from pathlib import Path
@@ -33,6 +32,7 @@ from nanospeech_torch.train.objectives.text_aligner import TextAligner
 from nanospeech_torch.train.run import build_objective, build_tokenizer
 from nanospeech_torch.train.scale.echo import count_weights, step_flops
 from tests import parallel_worker as worker
+from tests.train.shared import npy
 from tests.training import CPU, samples
 
 AUDIO = AudioConfig(mel_mean=-3.0, mel_std=2.0)
@@ -286,12 +286,6 @@ def test_the_operations_of_a_step_are_those_of_its_lengths():
 def test_a_tail_is_shorter_where_it_is_asked_for():
     batch, _ = first(batches(tail=16))
     assert batch.mel.shape[1] in (100 + 16, 200 + 16)
-
-
-def npy(array: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()
 
 
 def test_encoded_shards_are_read_with_their_references():

@@ -21,18 +21,13 @@ from nanospeech.errors import DataError
 from nanospeech.nanospeech_torch import list_str_to_vocab_tensor
 from nanospeech_torch.train.data.batch import LossConfig
 from nanospeech_torch.train.data.speech import BatchPlan, DurationBatches, SpeechBatches
+from tests.train.shared import npy
 from tests.train.test_stream import write_tar
 
 BANDS = 4
 NARROW = AudioConfig(n_mels=BANDS)
 VOCAB = {c: i for i, c in enumerate("0123456789c ")}
 TOKENIZER = partial(list_str_to_vocab_tensor, vocab=VOCAB)
-
-
-def npy(array: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()
 
 
 def shard(folder: Path, lengths: list[int], speakers: int = 0) -> tuple[list[str], dict]:

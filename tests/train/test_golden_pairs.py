@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from functools import partial
 
 import numpy as np
@@ -15,6 +14,7 @@ from nanospeech.nanospeech_torch import list_str_to_vocab_tensor
 from nanospeech_torch.train.data.batch import LossConfig
 from nanospeech_torch.train.data.heard import coloured, quiet_start, stretched
 from nanospeech_torch.train.data.speech import BatchPlan, DurationBatches, SpeechBatches, warped
+from tests.train.shared import npy
 from tests.train.test_golden_data import epoch
 
 BANDS, QUIET = 4, -9.0
@@ -22,12 +22,6 @@ VOCAB = {c: i for i, c in enumerate("0123456789c .")}
 TOKENIZER = partial(list_str_to_vocab_tensor, vocab=VOCAB)
 NARROW = AudioConfig(n_mels=BANDS)
 PLAN = BatchPlan(8, 10_000, 90, buckets=1, text_multiple=1)
-
-
-def npy(array: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()
 
 
 def clips(count: int, speaker: str | None = "one") -> tuple[list[dict], dict]:

@@ -6,7 +6,6 @@ Clips are arrays whose first channel is the clip's number and whose second is th
 from __future__ import annotations
 
 import dataclasses
-import io
 
 import numpy as np
 import pytest
@@ -15,15 +14,10 @@ import torch
 from nanospeech.errors import InputError
 from nanospeech_torch.train.data.batches import BatchPlan, Loaded, StreamOptions
 from nanospeech_torch.train.data.latents import EchoBatches, EchoLossConfig
+from tests.train.shared import check_range, npy
 from tests.train.test_echo import AUDIO, BYTES, NETWORK
 
 PLAN = BatchPlan(4, 2000, 200, min_duration=1, buckets=1)
-
-
-def npy(array: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()
 
 
 def latents(number: int, frames: int) -> np.ndarray:
@@ -187,11 +181,7 @@ def test_times_lie_between_noise_and_speech():
     ],
 )
 def test_numbers_outside_of_their_range_are_refused(name, allowed, refused):
-    for value in allowed:
-        assert getattr(EchoLossConfig(**{name: value}), name) == value
-    for value in refused:
-        with pytest.raises(InputError, match=f"echo_loss.{name} is {value!r}"):
-            EchoLossConfig(**{name: value})
+    check_range(EchoLossConfig, name, allowed, refused, section="echo_loss.")
 
 
 def test_a_trained_encoder_has_no_kept_states():

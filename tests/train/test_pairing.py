@@ -22,7 +22,8 @@ from nanospeech_torch.train.data.pairing import OBJECTS, RefTable, Waiting
 from nanospeech_torch.train.data.speech import BatchPlan, SpeechBatches
 from nanospeech_torch.train.loop.config import TrainConfig
 from nanospeech_torch.train.objectives.duration import DurationPredictor
-from tests.train.test_data import DIGITS, clips, npy, same, until
+from tests.train.shared import npy
+from tests.train.test_data import DIGITS, clips, same, until
 from tests.train.test_stream import write_tar
 from tests.training import duration_model, samples, trainer
 

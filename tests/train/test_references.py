@@ -17,7 +17,8 @@ from nanospeech_torch.train.data.batch import LossConfig
 from nanospeech_torch.train.data.order import StreamState
 from nanospeech_torch.train.data.speech import BatchPlan, DurationBatches, SpeechBatches
 from nanospeech_torch.train.objectives.flow import Nanospeech
-from tests.train.test_data import DIGITS, NARROW, features, npy, same, until
+from tests.train.shared import npy
+from tests.train.test_data import DIGITS, NARROW, features, same, until
 from tests.train.test_stream import write_tar
 
 

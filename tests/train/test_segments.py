@@ -1,24 +1,23 @@
 """Segments of recordings that a vocoder learns from: cut, drawn, cached and held out."""
 
-import io
 import json
 from collections import Counter
 
 import numpy as np
 import pytest
-import soundfile
 
 from nanospeech.audio import mel
 from nanospeech.audio import wave as sound
 from nanospeech.config import AudioConfig
 from nanospeech.corpus.held_out import is_held_out
-from nanospeech.errors import DataError, InputError
+from nanospeech.errors import DataError
 from nanospeech_torch.train.data import clips
 from nanospeech_torch.train.data.segments import (
     SegmentBatches,
     SegmentConfig,
     cut,
 )
+from tests.train.shared import check_range, wav_bytes
 from tests.train.test_vocoder_gan import LOSS, PLAN, loader, same, samples
 
 
@@ -121,9 +120,7 @@ def test_what_cannot_be_used_is_counted():
 
 def wav(count: int) -> bytes:
     """A short tone as a WAV file's bytes."""
-    file = io.BytesIO()
-    soundfile.write(file, 0.1 * np.sin(np.arange(count) / 20), 24_000, format="WAV")
-    return file.getvalue()
+    return wav_bytes(0.1 * np.sin(np.arange(count) / 20))
 
 
 def test_a_mel_that_a_model_made_may_end_before_its_recording():
@@ -162,9 +159,8 @@ def stored(batches: SegmentBatches, key: str, data: bytes) -> np.ndarray:
 
 def test_recordings_are_kept_as_16_bits_and_what_is_too_loud_is_cut_off():
     loud = np.linspace(-1.5, 1.5, 30_000).astype(np.float32)
-    file = io.BytesIO()
-    soundfile.write(file, loud, 24_000, format="WAV", subtype="FLOAT")
-    whole = stored(SegmentBatches([], None, PLAN, None, LOSS), "loud", file.getvalue())
+    data = wav_bytes(loud, subtype="FLOAT")
+    whole = stored(SegmentBatches([], None, PLAN, None, LOSS), "loud", data)
     assert whole.dtype == np.int16
     assert (whole == np.round(np.clip(loud, -1, 1) * 32767)).all()
 
@@ -212,11 +208,7 @@ def test_a_clip_is_at_least_a_segment_and_at_most_the_longest_clip():
     ],
 )
 def test_numbers_outside_of_their_range_are_refused(name, allowed, refused):
-    for value in allowed:
-        assert getattr(SegmentConfig(**{name: value}), name) == value
-    for value in refused:
-        with pytest.raises(InputError, match=f"{name} is {value}"):
-            SegmentConfig(**{name: value})
+    check_range(SegmentConfig, name, allowed, refused, section="")
 
 
 def test_held_out_clips_are_never_drawn():

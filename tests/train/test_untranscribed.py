@@ -14,7 +14,8 @@ import torch
 from nanospeech.errors import DataError
 from nanospeech_torch.train.data.batch import LossConfig
 from nanospeech_torch.train.data.speech import BatchPlan, DurationBatches, SpeechBatches
-from tests.train.test_data import DIGITS, NARROW, features, npy, until
+from tests.train.shared import npy
+from tests.train.test_data import DIGITS, NARROW, features, until
 from tests.train.test_flow import VARIANTS
 from tests.train.test_stream import write_tar
 from tests.training import samples, speech_model
