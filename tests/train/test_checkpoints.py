@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import pickle
 import resource
 import shutil
+import subprocess
+import sys
+from collections import namedtuple
 from enum import Enum
 from pathlib import Path
 
@@ -16,6 +20,7 @@ from torch.distributed.checkpoint.metadata import TensorProperties
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech_torch.checkpoint_reader import SafeReader, complete, read_tensors
 from nanospeech_torch.train.loop.checkpoints import Checkpoints
+from nanospeech_torch.train.loop.export import exported_bytes
 from tests.training import samples, trainer
 
 
@@ -251,3 +256,132 @@ def test_a_sharded_export_that_fails_leaves_the_checkpoint(tmp_path):
     assert checkpoints.wait() and checkpoints.newest() == tmp_path / "step_00000001"
     assert "could not write" in said[0] and "step_00000001/ is complete" in said[0]
     assert not list(tmp_path.glob("*.part"))
+
+
+def test_latest_decides_unless_it_names_none_of_the_folder(tmp_path):
+    checkpoints = Checkpoints(tmp_path / "run", 3)
+    assert all(save(checkpoints, step) for step in (1, 2))
+    other = Checkpoints(tmp_path / "other", 3)
+    assert save(other, 9)
+    pointer = tmp_path / "run" / "latest"
+    assert pointer.read_text() == "step_00000002\n"
+    pointer.write_text("step_00000001\n")  # somebody went back
+    assert checkpoints.newest() == tmp_path / "run" / "step_00000001"
+    for elsewhere in ("../other/step_00000009", str(tmp_path / "other" / "step_00000009"), "gone"):
+        pointer.write_text(elsewhere)
+        assert checkpoints.newest() == tmp_path / "run" / "step_00000002"
+    pointer.unlink()
+    assert checkpoints.newest() == tmp_path / "run" / "step_00000002"
+
+
+@pytest.mark.parametrize("ending", [".pt", ".weights"])
+def test_as_many_exports_as_checkpoints_are_kept(tmp_path, ending):
+    checkpoints = Checkpoints(tmp_path, 2)
+    for step in (1, 2, 3, 4):
+        export = {"step": step, **({"ema_state_dict": {}} if ending == ".pt" else {})}
+        checkpoints.save(step, tensors(), {"step": step}, {}, export)
+        assert checkpoints.wait()
+    names = ["step_00000003", "step_00000004"]
+    assert sorted(p.name for p in tmp_path.glob("step_*")) == sorted(
+        [*names, *(name + ending for name in names)]
+    )
+
+
+@pytest.mark.parametrize(
+    ("export", "need"),
+    [
+        (None, 36),  # six and one of 4 bytes, four of 2
+        ({"ema_state_dict": {"a": torch.zeros(3), "step": 1}, "step": 1}, 36 + 12),
+        ({"step": 1}, 36 + exported_bytes(tensors())),
+    ],
+    ids=["none", "weights", "made of the checkpoint"],
+)
+def test_a_checkpoint_that_the_disk_cannot_hold_is_not_begun(tmp_path, monkeypatch, export, need):
+    usage = namedtuple("usage", "total used free")
+    checkpoints = Checkpoints(tmp_path, 2)
+    for free in (need, need - 1):
+        monkeypatch.setattr(shutil, "disk_usage", lambda path, free=free: usage(0, 0, free))
+        if free == need:
+            checkpoints.check_room(tensors(), export)
+            continue
+        with pytest.raises(OSError, match="no space left") as e:
+            checkpoints.check_room(tensors(), export)
+        assert e.value.errno == errno.ENOSPC
+
+
+def test_the_room_that_a_checkpoint_needs_and_has_is_told_in_gibibytes(tmp_path, monkeypatch):
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(0, 0, 3 * 2**29))
+    said: list[str] = []
+    checkpoints = Checkpoints(tmp_path, 2, say=said.append)
+    big = {"model.a": torch.empty(5 * 2**27, device="meta")}  # 2.5 GiB
+    assert not save(checkpoints, 1, big)
+    assert "no space left: 2.50 GiB are needed; 1.5 GiB are free there" in said[0]
+    assert not list(tmp_path.iterdir())
+
+
+def run_of(folder: Path, steps: tuple[int, ...]) -> tuple[Checkpoints, list[str]]:
+    """Checkpoints of these steps with their exports and a log; what is said from there on."""
+    said: list[str] = []
+    checkpoints = Checkpoints(folder, 9, say=said.append)
+    for step in steps:
+        checkpoints.save(step, tensors(), {"step": step}, {}, {"ema_state_dict": {}})
+        assert checkpoints.wait()
+    (folder / "log.csv").write_text("step,loss\n")
+    return checkpoints, said
+
+
+def test_what_lies_beyond_the_step_that_a_run_goes_on_from_is_set_aside(tmp_path):
+    checkpoints, said = run_of(tmp_path, (1, 2, 3))
+    checkpoints.set_aside(3)
+    assert not said and not (tmp_path / "before_1").exists()
+    checkpoints.set_aside(1)
+    assert said == [f"4 checkpoints and exports beyond step 1 are now in {tmp_path / 'before_1'}"]
+    moved = [f"step_0000000{n}{end}" for n in (2, 3) for end in ("", ".pt")]
+    assert sorted(p.name for p in (tmp_path / "before_1").iterdir()) == sorted([*moved, "log.csv"])
+    assert sorted(p.name for p in tmp_path.glob("step_*")) == ["step_00000001", "step_00000001.pt"]
+    assert (tmp_path / "log.csv").exists()  # the run goes on writing it
+    assert (tmp_path / "latest").read_text() == "step_00000001\n"
+    assert save(checkpoints, 2)
+    checkpoints.set_aside(1)
+    assert [p.name for p in (tmp_path / "before_2").glob("step_*")] == ["step_00000002"]
+
+
+def test_a_run_that_begins_anew_sets_all_aside(tmp_path):
+    checkpoints, said = run_of(tmp_path, (1,))
+    (tmp_path / "log.csv").unlink()
+    assert save(checkpoints, 0)
+    checkpoints.set_aside(0)
+    assert "beyond step 0" in said[0]
+    assert (tmp_path / "latest").read_text() == "step_00000000\n"
+    checkpoints.set_aside(-1)
+    assert said[1] == f"1 checkpoints and exports are now in {tmp_path / 'before_2'}"
+    assert not (tmp_path / "latest").exists() and checkpoints.newest() is None
+    assert [p.name for p in (tmp_path / "before_2").iterdir()] == ["step_00000000"]
+
+
+def test_a_second_run_in_the_folder_is_refused(tmp_path):
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from nanospeech.errors import InputError; from nanospeech.locks import alone\n"
+        "try:\n"
+        "    with alone(Path(sys.argv[1]), 'run_dir', print): print('came in')\n"
+        "except InputError as e: print('refused:', e)\n"
+    )
+
+    def second() -> str:
+        run = [sys.executable, "-c", script, str(tmp_path)]
+        return subprocess.run(run, capture_output=True, text=True, check=True).stdout
+
+    with Checkpoints(tmp_path, 2).alone():
+        assert "refused" in second() and "run_dir" in second()
+    assert second() == "came in\n"
+
+
+def test_a_checkpoint_of_the_same_step_is_replaced(tmp_path):
+    checkpoints = Checkpoints(tmp_path, 2)
+    assert save(checkpoints, 1) and save(checkpoints, 1, {"model.a": torch.full((2,), 7.0)})
+    into = {"model.a": torch.zeros(2)}
+    checkpoints.load(tmp_path / "step_00000001", into)
+    assert into["model.a"].tolist() == [7, 7]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["latest", "step_00000001"]

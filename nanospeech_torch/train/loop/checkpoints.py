@@ -231,7 +231,7 @@ class Checkpoints:
                 log = self.folder / "log.csv"
                 if log.is_file():
                     shutil.copy2(log, aside)
-                if complete(self.folder / f"step_{max(step, 0):08d}"):
+                if step >= 0 and complete(self.folder / f"step_{step:08d}"):
                     self.point_to(f"step_{step:08d}")
                 else:
                     (self.folder / "latest").unlink(missing_ok=True)
