@@ -49,6 +49,7 @@ UNDERSTOOD = [f"tests/train/test_{n}.py" for n in ("listener", "understood", "pr
 VOCODER = [f"tests/train/test_{n}.py" for n in ("golden_vocoder", "vocoder_gan", "profile")]
 ECHO = [f"tests/train/test_{n}.py" for n in ("echo", "text_reader")]
 LATENTS = [f"tests/train/test_{n}.py" for n in ("latents", "echo")]
+STREAMS = [*ORDER, *(f"tests/train/test_{n}.py" for n in ("data_places", "draws", "untranscribed"))]
 SEGMENTS = [f"tests/train/test_{n}.py" for n in ("segments", "golden_vocoder")]
 TRAIN = "nanospeech_torch/train"
 # a module and the quick tests that are to catch its faults
@@ -68,7 +69,10 @@ MODULES = {
     "reader": (f"{TRAIN}/objectives/text_reader.py", ECHO),
     "means": (f"{TRAIN}/loop/means.py", ["tests/train/test_means.py"]),
     "held_out": (f"{TRAIN}/loop/held_out.py", ["tests/train/test_held_out.py"]),
+    "checkpoints": (f"{TRAIN}/loop/checkpoints.py", ["tests/train/test_checkpoints.py"]),
     "data": (f"{TRAIN}/data/speech.py", BATCHES),
+    "batch": (f"{TRAIN}/data/batch.py", BATCHES),
+    "batches": (f"{TRAIN}/data/batches.py", STREAMS),
     "heard": (f"{TRAIN}/data/heard.py", BATCHES),
     "clips": (f"{TRAIN}/data/clips.py", ["tests/train/test_clips.py"]),
     "latents": (f"{TRAIN}/data/latents.py", LATENTS),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import pickle
 import resource
 import shutil
 import subprocess
 import sys
+import time
 from collections import namedtuple
 from enum import Enum
 from pathlib import Path
@@ -248,7 +250,7 @@ def test_an_export_that_fails_leaves_the_checkpoint(tmp_path):
     assert not list(tmp_path.glob("*.part"))
 
 
-def test_a_sharded_export_that_fails_leaves_the_checkpoint(tmp_path):
+def test_an_export_in_parts_that_fails_leaves_the_checkpoint(tmp_path):
     said: list[str] = []
     checkpoints = Checkpoints(tmp_path, 2, say=said.append)
     (tmp_path / "step_00000001.weights").write_text("in the way of the export")
@@ -358,6 +360,99 @@ def test_a_run_that_begins_anew_sets_all_aside(tmp_path):
     assert said[1] == f"1 checkpoints and exports are now in {tmp_path / 'before_2'}"
     assert not (tmp_path / "latest").exists() and checkpoints.newest() is None
     assert [p.name for p in (tmp_path / "before_2").iterdir()] == ["step_00000000"]
+    assert save(checkpoints, 3)
+    (tmp_path / "latest").unlink()
+    checkpoints.set_aside(-1)
+    assert (tmp_path / "before_3" / "step_00000003").is_dir()
+    Checkpoints(tmp_path / "none", 2).set_aside(-1)  # nothing there
+
+
+def test_latest_names_nothing_where_a_run_goes_on_from_elsewhere(tmp_path):
+    checkpoints, _ = run_of(tmp_path, (1, 3))
+    checkpoints.set_aside(2)  # of another folder's run
+    assert not (tmp_path / "latest").exists()
+    assert checkpoints.newest() == tmp_path / "step_00000001"
+
+
+def test_the_newest_is_set_aside_first(tmp_path, monkeypatch):
+    """So that where it ends half-way, no later checkpoint is left to go on from."""
+    checkpoints, _ = run_of(tmp_path, (1, 2, 3))
+    moved, rename = [], os.rename
+
+    def noted(old, new):
+        moved.append(Path(old).name)
+        rename(old, new)
+
+    monkeypatch.setattr(os, "rename", noted)
+    checkpoints.set_aside(1)
+    assert moved == sorted(moved, reverse=True) and len(moved) == 4
+
+
+def test_only_the_first_process_changes_the_folder(tmp_path):
+    first, said = run_of(tmp_path / "run", (1, 2))
+    other = Checkpoints(tmp_path / "run", 1, say=said.append)
+    other.rank = 1
+    before = sorted(tmp_path.rglob("*"))
+    (tmp_path / "run" / "step_00000003.part").mkdir()
+    other.set_aside(1)
+    other.clear_parts()
+    assert (tmp_path / "run" / "step_00000003.part").is_dir()
+    (tmp_path / "run" / "step_00000003.part").rmdir()
+    with first.alone(), other.alone():
+        pass
+    other.fail(OSError("of a process"))
+    assert sorted(tmp_path.rglob("*")) == before and not said
+
+
+def test_a_process_on_another_machine_writes_its_part_there(tmp_path):
+    folder = tmp_path / "its" / "own" / "disk"
+    other = Checkpoints(folder, 1)
+    other.rank = 1
+    assert save(other, 1)
+    assert [p.name for p in folder.iterdir()] == ["step_00000001.part"]
+    assert json.loads((folder / "step_00000001.part/rank_00001.json").read_text()) == {
+        "data_rank": 0
+    }
+
+
+def test_everything_is_on_the_disk_before_a_checkpoint_has_its_name(tmp_path, monkeypatch):
+    folder = tmp_path / "not" / "there"
+    done: list[str] = []
+    fsync, rename, replace = os.fsync, os.rename, os.replace
+
+    def noted(handle):
+        path = os.path.relpath(os.readlink(f"/proc/self/fd/{handle}"), folder)
+        done.append(path.removesuffix(".tmp"))  # the library renames .metadata.tmp
+        fsync(handle)
+
+    def renamed(old, new, by=rename):
+        done.append(f"{Path(old).name} -> {Path(new).name}")
+        by(old, new)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(os, "rename", renamed)
+    monkeypatch.setattr(os, "replace", lambda old, new: renamed(old, new, replace))
+    checkpoints = Checkpoints(folder, 2)
+    checkpoints.save(1, tensors(), {"step": 1}, {}, {"ema_state_dict": {}})
+    assert checkpoints.wait()
+    part, named = "step_00000001.part", done.index("step_00000001.part -> step_00000001")
+    files = {f"{part}/{p.name}" for p in (folder / "step_00000001").iterdir()}
+    assert {*files, part} <= set(done[:named]) and f"{part}/.metadata" in files
+    assert done[named + 1 :] == [
+        *(".", "latest.part", "latest.part -> latest", "."),
+        *("step_00000001.pt.part", "step_00000001.pt.part -> step_00000001.pt"),
+    ]
+
+
+def test_a_folder_that_went_away_is_told(tmp_path):
+    said: list[str] = []
+    (tmp_path / "gone").write_text("a file in its place")
+    checkpoints = Checkpoints(tmp_path / "gone" / "run", 2, say=said.append)
+    assert not save(checkpoints, 1)
+    assert "the folder cannot be read. The last good one is none" in said[0]
+    nested = Checkpoints(tmp_path / "a" / "b", 2)
+    nested.clear_parts()
+    assert (tmp_path / "a" / "b").is_dir()
 
 
 def test_a_second_run_in_the_folder_is_refused(tmp_path):
@@ -385,3 +480,27 @@ def test_a_checkpoint_of_the_same_step_is_replaced(tmp_path):
     checkpoints.load(tmp_path / "step_00000001", into)
     assert into["model.a"].tolist() == [7, 7]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["latest", "step_00000001"]
+
+
+def test_a_save_waits_for_the_one_before(tmp_path, monkeypatch):
+    place = Checkpoints.place
+
+    def slowly(self, part, export):
+        time.sleep(0.2)
+        place(self, part, export)
+
+    monkeypatch.setattr(Checkpoints, "place", slowly)
+    checkpoints = Checkpoints(tmp_path, 2)
+    for step in (1, 2):
+        checkpoints.save(step, tensors(), {"step": step}, {})
+    assert checkpoints.wait()
+    for step in (1, 2):
+        assert checkpoints.meta(tmp_path / f"step_0000000{step}") == {"step": step}
+
+
+def test_what_an_earlier_attempt_left_is_not_in_a_checkpoint(tmp_path):
+    left = tmp_path / "step_00000001.part"
+    left.mkdir()
+    (left / "rank_00007.json").write_text("{}")
+    assert save(Checkpoints(tmp_path, 2), 1)
+    assert not (tmp_path / "step_00000001" / "rank_00007.json").exists()
