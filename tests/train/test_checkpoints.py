@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
+import warnings
 from collections import namedtuple
 from enum import Enum
 from pathlib import Path
@@ -504,3 +505,10 @@ def test_what_an_earlier_attempt_left_is_not_in_a_checkpoint(tmp_path):
     (left / "rank_00007.json").write_text("{}")
     assert save(Checkpoints(tmp_path, 2), 1)
     assert not (tmp_path / "step_00000001" / "rank_00007.json").exists()
+
+
+def test_the_library_warns_of_no_missing_processes(tmp_path):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert save(Checkpoints(tmp_path, 2), 1)
+    assert not [w for w in told if "torch.distributed" in str(w.message)]
