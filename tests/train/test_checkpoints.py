@@ -22,7 +22,7 @@ from torch.distributed.checkpoint.metadata import TensorProperties
 
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech_torch.checkpoint_reader import SafeReader, complete, read_tensors
-from nanospeech_torch.train.loop.checkpoints import Checkpoints
+from nanospeech_torch.train.loop.checkpoints import Checkpoints, sync
 from nanospeech_torch.train.loop.export import exported_bytes
 from tests.training import samples, trainer
 
@@ -150,6 +150,8 @@ def test_a_checkpoint_of_another_model_is_refused_by_name(tmp_path):
     path.mkdir()
     with pytest.raises(CheckpointError, match="not a complete checkpoint"):
         read_tensors(path)
+    with pytest.raises(CheckpointError, match="not a complete checkpoint"):
+        checkpoints.load(path, tensors())
     assert not complete(path)
 
 
@@ -500,11 +502,22 @@ def test_a_save_waits_for_the_one_before(tmp_path, monkeypatch):
 
 
 def test_what_an_earlier_attempt_left_is_not_in_a_checkpoint(tmp_path):
-    left = tmp_path / "step_00000001.part"
-    left.mkdir()
-    (left / "rank_00007.json").write_text("{}")
-    assert save(Checkpoints(tmp_path, 2), 1)
-    assert not (tmp_path / "step_00000001" / "rank_00007.json").exists()
+    for name in ("step_00000001.part", "step_00000001.old.part"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "rank_00007.json").write_text("{}")
+    checkpoints = Checkpoints(tmp_path, 2)
+    for _ in range(2):  # the second replaces the first
+        assert save(checkpoints, 1)
+        assert not (tmp_path / "step_00000001" / "rank_00007.json").exists()
+    assert not (tmp_path / "step_00000001.old.part").exists()
+
+
+def test_syncing_leaves_no_file_open(tmp_path):
+    (tmp_path / "file").write_text("")
+    before = os.listdir("/proc/self/fd")
+    for path in (tmp_path, tmp_path / "file"):
+        sync(path)
+    assert os.listdir("/proc/self/fd") == before
 
 
 def test_the_library_warns_of_no_missing_processes(tmp_path):
