@@ -49,7 +49,7 @@ UNDERSTOOD = [f"tests/train/test_{n}.py" for n in ("listener", "understood", "pr
 VOCODER = [f"tests/train/test_{n}.py" for n in ("golden_vocoder", "vocoder_gan", "profile")]
 ECHO = [f"tests/train/test_{n}.py" for n in ("echo", "text_reader")]
 LATENTS = [f"tests/train/test_{n}.py" for n in ("latents", "echo")]
-STREAMS = [*ORDER, *(f"tests/train/test_{n}.py" for n in ("data_places", "draws", "untranscribed"))]
+STREAMS = [*ORDER, *(f"tests/train/test_{n}.py" for n in ("batches", "data_places"))]
 SEGMENTS = [f"tests/train/test_{n}.py" for n in ("segments", "golden_vocoder")]
 TRAIN = "nanospeech_torch/train"
 # a module and the quick tests that are to catch its faults
@@ -71,7 +71,7 @@ MODULES = {
     "held_out": (f"{TRAIN}/loop/held_out.py", ["tests/train/test_held_out.py"]),
     "checkpoints": (f"{TRAIN}/loop/checkpoints.py", ["tests/train/test_checkpoints.py"]),
     "data": (f"{TRAIN}/data/speech.py", BATCHES),
-    "batch": (f"{TRAIN}/data/batch.py", BATCHES),
+    "batch": (f"{TRAIN}/data/batch.py", ["tests/train/test_batches.py"]),
     "batches": (f"{TRAIN}/data/batches.py", STREAMS),
     "heard": (f"{TRAIN}/data/heard.py", BATCHES),
     "clips": (f"{TRAIN}/data/clips.py", ["tests/train/test_clips.py"]),

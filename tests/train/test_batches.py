@@ -1,0 +1,125 @@
+"""Batches: lengths and widths that samples are padded to, and the settings of a loss."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from nanospeech.errors import InputError
+from nanospeech_torch.train.data.batch import Batch, EarConfig, LossConfig
+from nanospeech_torch.train.data.batches import BatchPlan, Loaded, StreamState
+from tests.train.shared import check_range
+
+PLANS = [
+    BatchPlan(64, 3000, 1600),
+    BatchPlan(4, 100, 200, buckets=3, text_multiple=4, multiple=16),
+    BatchPlan(2, 7, 7, buckets=9, text_multiple=1),
+]
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_a_bucket_is_the_shortest_that_a_sample_fits_in(plan):
+    lengths = sorted({plan.bucket(n) for n in range(1, plan.max_duration + 1)})
+    assert len(lengths) <= plan.buckets and lengths[-1] == plan.max_duration
+    assert max(b - a for a, b in itertools.pairwise([0, *lengths])) == lengths[0]
+    for frames in range(1, plan.max_duration + 1):
+        assert plan.bucket(frames) == min(n for n in lengths if n >= frames)
+        padded = plan.padded(plan.bucket(frames))
+        assert padded % plan.multiple == 0 and 0 <= padded - plan.bucket(frames) < plan.multiple
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_a_full_batch_is_as_large_as_its_bounds_let_it_be(plan):
+    for bucket in {plan.bucket(n) for n in range(1, plan.max_duration + 1)}:
+        count = plan.capacity(bucket)
+        fits = [n for n in range(1, plan.batch_size + 1) if n * bucket <= plan.max_frames]
+        assert count == max(fits, default=1)  # one that is too long is a batch of its own
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_shapes_are_those_of_all_buckets_and_texts(plan):
+    lengths = {plan.padded(plan.bucket(n)) for n in range(1, plan.max_duration + 1)}
+    assert {n for n, _ in plan.shapes()} == lengths
+    for length in lengths:
+        widths = [w for n, w in plan.shapes() if n == length]
+        assert widths == plan.text_widths(length) == sorted(widths)
+        multiples = range(plan.text_multiple, length + plan.text_multiple, plan.text_multiple)
+        assert set(widths) == {
+            min(w for w in multiples if w * part >= length) for part in (2, 3, 6)
+        }
+
+
+def test_texts_of_a_bucket_have_a_sixth_a_third_or_half_of_its_frames():
+    assert BatchPlan(1, 200, 200).text_widths(200) == [48, 80, 112]
+    assert BatchPlan(1, 200, 200).text_widths(40) == [16, 32]
+
+
+def test_the_bounds_of_batches_are_named():
+    assert PLANS[1].limits() == {"batch_size": 4, "max_frames": 100, "longest": 200}
+
+
+@pytest.mark.parametrize(
+    "name", ["drop_audio", "drop_both", "spell", "pair", "room", "spoil", "band"]
+)
+def test_chances_are_between_0_and_1(name):
+    check_range(LossConfig, name, (0, 0.5, 1), (-0.01, 1.01), "loss.")
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed", "refused"),
+    [
+        ("warp", (0, 0.5), (-0.01, 0.51)),
+        ("colour", (0, 2), (-0.01, 2.01)),
+        ("min_span", (0, 1), (-0.01, 1.01)),
+        ("max_span", (0.7, 1), (-0.01, 1.01, 0.69)),
+        ("guidance_until", (0, 1), (-0.01, 1.01)),
+        ("model_guidance", (0, 0.99), (-0.01, 1)),
+    ],
+)
+def test_settings_of_a_loss_have_bounds(name, allowed, refused):
+    for value in allowed:
+        assert getattr(LossConfig(**{name: value}), name) == value
+    for value in refused:
+        with pytest.raises(InputError, match=rf"loss\.{name}"):
+            LossConfig(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["noise", "level", "colour"])
+def test_what_a_listener_hears_beside_speech_has_bounds(name):
+    check_range(EarConfig, name, (0, 10), (-0.01, 10.01), "ear.")
+
+
+def batch() -> Batch:
+    lens, mel = torch.tensor([3, 2]), torch.ones(2, 3, 4)
+    places = torch.ones(2, 3, dtype=torch.bool)
+    flags = torch.zeros(2, dtype=torch.bool)
+    return Batch(mel, lens, lens[:, None], mel, torch.ones(2), places, flags, flags, lens)
+
+
+def test_a_batch_has_no_references_voices_or_disturbance_unless_it_is_given_them():
+    found = batch()
+    assert found.wordless.tolist() == [0, 0] and found.voice.tolist() == [0, 0]
+    assert found.heard.shape == found.disturbance.shape == (2, 0, 4)
+    given = Batch(**{**vars(found), "voice": found.lens, "disturbance": found.mel})
+    assert given.voice is found.lens and given.disturbance is found.mel
+    assert given.heard is found.heard
+
+
+def test_all_of_a_batch_moves():
+    there = batch().to("meta")
+    assert {v.device.type for v in vars(there).values()} == {"meta"}
+
+
+def test_what_the_loader_yields_is_pinned_with_its_batch(monkeypatch):
+    """Page-locked memory is there with a GPU alone, so what is asked to be pinned is noted."""
+    asked = []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: asked.append(self) or self.clone())
+    place = StreamState(0, 1)
+    assert Loaded(None, 0, place).pin_memory().batch is None and not asked
+    first = Loaded(batch(), 3, place, frames=5)
+    pinned = first.pin_memory()
+    assert len(asked) == len(vars(first.batch)) and pinned.batch is not first.batch
+    assert torch.equal(pinned.batch.mel, first.batch.mel)
+    assert (pinned.worker, pinned.place, pinned.frames) == (3, place, 5)
