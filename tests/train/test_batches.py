@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from nanospeech.errors import InputError
-from nanospeech_torch.train.data.batch import Batch, EarConfig, LossConfig
+from nanospeech_torch.train.data.batch import Batch, DurationBatch, EarConfig, LossConfig
 from nanospeech_torch.train.data.batches import BatchPlan, Loaded, StreamState
 from tests.train.shared import check_range
 
@@ -91,6 +91,12 @@ def test_what_a_listener_hears_beside_speech_has_bounds(name):
     check_range(EarConfig, name, (0, 10), (-0.01, 10.01), "ear.")
 
 
+def test_nothing_is_augmented_unless_it_is_asked_for():
+    plain = LossConfig()
+    assert not any((plain.warp, plain.colour, plain.room, plain.spoil, plain.band))
+    assert not plain.untranscribed and not plain.model_guidance
+
+
 def batch() -> Batch:
     lens, mel = torch.tensor([3, 2]), torch.ones(2, 3, 4)
     places = torch.ones(2, 3, dtype=torch.bool)
@@ -108,8 +114,11 @@ def test_a_batch_has_no_references_voices_or_disturbance_unless_it_is_given_them
 
 
 def test_all_of_a_batch_moves():
-    there = batch().to("meta")
-    assert {v.device.type for v in vars(there).values()} == {"meta"}
+    lens = torch.tensor([3, 2])
+    for here in (batch(), DurationBatch(torch.ones(2, 3, 4), lens, lens[:, None], lens, lens)):
+        there = here.to("meta")
+        assert vars(there).keys() == vars(here).keys()
+        assert {v.device.type for v in vars(there).values()} == {"meta"}
 
 
 def test_what_the_loader_yields_is_pinned_with_its_batch(monkeypatch):

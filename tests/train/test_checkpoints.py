@@ -13,17 +13,21 @@ import sys
 import time
 import warnings
 from collections import namedtuple
+from concurrent.futures import Future
 from enum import Enum
 from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch.distributed.checkpoint.metadata import TensorProperties
 
 from nanospeech.errors import CheckpointError, InputError
+from nanospeech.locks import alone
 from nanospeech_torch.checkpoint_reader import SafeReader, complete, read_tensors
 from nanospeech_torch.train.loop.checkpoints import Checkpoints, sync
 from nanospeech_torch.train.loop.export import exported_bytes
+from tests.forked import Forked, finish, ranks
 from tests.training import samples, trainer
 
 
@@ -525,3 +529,68 @@ def test_the_library_warns_of_no_missing_processes(tmp_path):
         warnings.simplefilter("always")
         assert save(Checkpoints(tmp_path, 2), 1)
     assert not [w for w in told if "torch.distributed" in str(w.message)]
+
+
+def test_who_waits_for_a_checkpoint_can_be_interrupted(tmp_path):
+    checkpoints = Checkpoints(tmp_path, 2)
+    checkpoints.pending = Future()
+    checkpoints.pending.set_exception(KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        checkpoints.wait()
+
+
+def of_two(folder: Path, held: Path) -> None:
+    """What each of two processes does in the test below."""
+    dist.init_process_group("gloo")
+    rank, said = dist.get_rank(), []
+    checkpoints = Checkpoints(folder, 2, distributed=True, say=said.append)
+
+    # one of them must not go where another run is
+    other = Checkpoints(held, 2, distributed=True)
+    with pytest.raises(InputError, match="run_dir"), other.alone():
+        raise AssertionError("came in")
+
+    # what fails in one fails in all, and is told once
+    def act() -> None:
+        if rank == 1:
+            raise OSError("its disk is full")
+
+    assert not checkpoints.attempt(act)
+    assert isinstance(checkpoints.failed, OSError)
+    assert [("process 1" in s, "its disk is full" in s) for s in said] == [(True, True)] * (
+        not rank
+    )
+    checkpoints.pending = Future()
+    if rank == 1:
+        checkpoints.pending.set_exception(OSError("its cable is out"))
+    else:
+        checkpoints.pending.set_result(None)
+    assert not checkpoints.wait() and len(said) == 2 * (not rank)
+    assert rank or ("process 1" in said[1] and "its cable is out" in said[1])
+    for step in (1, 2):
+        assert checkpoints.attempt(lambda: None) and save(checkpoints, step)
+
+    # what the first moves and deletes is gone in all
+    rename = os.rename
+
+    def slowly(old: Path, new: Path) -> None:
+        time.sleep(0.2)
+        rename(old, new)
+
+    os.rename = slowly
+    checkpoints.set_aside(1)
+    assert not (folder / "step_00000002").exists()
+    if rank == 0:
+        (folder / "step_00000009.part").mkdir()
+    checkpoints.barrier()
+    rmtree = shutil.rmtree
+    shutil.rmtree = lambda path: (time.sleep(0.2), rmtree(path))
+    checkpoints.clear_parts()
+    assert not (folder / "step_00000009.part").exists()
+    dist.destroy_process_group()
+
+
+def test_two_processes_agree_on_what_failed_and_what_is_done(tmp_path):
+    (tmp_path / "held").mkdir()
+    with alone(tmp_path / "held", "run_dir", print):
+        finish([Forked(of_two, tmp_path / "run", tmp_path / "held", env=env) for env in ranks(2)])

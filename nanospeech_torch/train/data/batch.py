@@ -6,7 +6,7 @@ weights, and a resumed run repeats an uninterrupted one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -102,10 +102,10 @@ class EarConfig:
     )
 
     def __post_init__(self):
-        for name, best in (("noise", 0.3), ("level", 0.2), ("colour", 0.1)):
-            if not 0 <= getattr(self, name) <= 10:
+        for f in fields(self):
+            if not 0 <= getattr(self, f.name) <= 10:
                 raise InputError(
-                    f"ear.{name} is {getattr(self, name)}; choose 0 to 10, best {best}"
+                    f"ear.{f.name} is {getattr(self, f.name)}; choose 0 to 10, best {f.default}"
                 )
 
 
