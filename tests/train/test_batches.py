@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
-from nanospeech.errors import InputError
+from nanospeech.errors import DataError, InputError
+from nanospeech_torch.train.data import batches as module
 from nanospeech_torch.train.data.batch import Batch, DurationBatch, EarConfig, LossConfig
-from nanospeech_torch.train.data.batches import BatchPlan, Loaded, StreamState
+from nanospeech_torch.train.data.batches import (
+    Batches,
+    BatchPlan,
+    Loaded,
+    StreamOptions,
+    StreamState,
+)
 from tests.train.shared import check_range
 
+GOLDEN = [849525, 37142, 245107]  # of the version of draws that KEYED names
 PLANS = [
     BatchPlan(64, 3000, 1600),
     BatchPlan(4, 100, 200, buckets=3, text_multiple=4, multiple=16),
@@ -132,3 +143,112 @@ def test_what_the_loader_yields_is_pinned_with_its_batch(monkeypatch):
     assert len(asked) == len(vars(first.batch)) and pinned.batch is not first.batch
     assert torch.equal(pinned.batch.mel, first.batch.mel)
     assert (pinned.worker, pinned.place, pinned.frames) == (3, place, 5)
+
+
+class Numbers(Batches):
+    """Samples of so many frames, those of none left out; a batch is the list of their keys."""
+
+    def describe(self, sample: dict, skipped: Counter) -> dict | None:
+        if not sample["frames"]:
+            skipped["empty"] += 1
+            return None
+        return {"key": sample["__key__"], "frames": sample["frames"]}
+
+    def rebuild(self, parts: list[dict], piece: int) -> dict | None:
+        (item,) = parts
+        return item
+
+    def collate(self, group: list[dict], epoch: int, skipped: Counter) -> tuple[Any, list[str]]:
+        keys = [item["key"] for item in group]
+        return keys, keys
+
+
+def numbers(frames: list[int], plan: BatchPlan | None = None, **options: Any) -> Numbers:
+    samples = [{"__key__": str(n), "frames": count} for n, count in enumerate(frames)]
+    return Numbers(samples, plan or BatchPlan(2, 1000, 40, buckets=2), StreamOptions(**options))
+
+
+def test_a_batch_is_made_when_it_is_full_and_no_later():
+    batches = numbers([])
+    batches.start(0, 0, 1)
+    for count in range(1, 6):
+        batches.waiting = {40: [{"key": str(n), "frames": 30, "refs": []} for n in range(count)]}
+        made = [loaded.batch for loaded in batches.full()]
+        assert made == [[str(n), str(n + 1)] for n in range(0, count - 1, 2)]
+        assert [len(left) for left in batches.waiting.values()] == [1] * (count % 2)
+
+
+def test_samples_that_fill_no_batch_end_the_epoch_or_wait_for_the_next_one():
+    frames = [10, 30, 10, 10, 30]
+    first, second, third = itertools.islice(numbers(frames), 3)
+    ended = {len(loaded.batch) for loaded in (first, second, third)}
+    assert ended == {1, 2} and third.epoch_ended == 0 and first.epoch_ended is None
+    assert sum(loaded.frames for loaded in (first, second, third)) == sum(frames)
+    carried = itertools.islice(numbers(frames, BatchPlan(2, 1000, 40, buckets=2, carry=True)), 12)
+    assert {len(loaded.batch) for loaded in carried} == {2}
+    alone = next(iter(numbers([10], BatchPlan(2, 1000, 40, buckets=2, carry=True))))
+    assert alone.batch == ["0"] and alone.epoch_ended == 0  # its epoch has no other
+
+
+def test_workers_take_turns_from_where_the_loader_goes_on(monkeypatch):
+    """The loader asks worker 0 first, whose turn it was not if others had given batches."""
+    workers, world = 3, 2
+    for consumed, rank in itertools.product(range(5), range(world)):
+        started = []
+        for index in range(workers):
+            info = SimpleNamespace(num_workers=workers, id=index)
+            monkeypatch.setattr(module, "get_worker_info", lambda info=info: info)
+            batches = numbers([10] * 12, rank=rank, world=world, consumed=consumed)
+            place = next(iter(batches)).place
+            assert place.streams == workers * world
+            started.append(place.stream)
+        turns = [rank * workers + (consumed + n) % workers for n in range(workers)]
+        assert started == turns
+
+
+def test_a_worker_has_so_many_megabytes_for_clips_that_wait():
+    room = numbers([], BatchPlan(2, 1000, 40, min_duration=5, pair_mb=3)).waiting_room()
+    assert (room.longest, room.shortest, room.most) == (40, 5, 3_000_000)
+
+
+@pytest.mark.parametrize("cause", ["", "a.tar: OSError: gone"])
+def test_data_of_which_nothing_can_be_used_are_an_error_that_says_why(cause):
+    batches = numbers([0, 0])
+    batches.source.cause = cause
+    with pytest.raises(DataError) as e:
+        next(iter(batches))
+    told = f" (the last: {cause})" if cause else ""
+    assert str(e.value) == f"nothing in the dataset can be used: 2 empty{told}"
+    with pytest.raises(DataError, match="can be used: no samples"):
+        next(iter(numbers([])))
+
+
+def test_one_of_several_streams_may_have_two_epochs_of_bad_shares():
+    batches = iter(numbers([0, 0], world=2))
+    for epoch in (0, 1):
+        loaded = next(batches)
+        assert loaded.batch is None and loaded.epoch_ended == epoch and loaded.skipped["empty"] == 1
+    with pytest.raises(DataError, match=r"can be used: 3 empty$"):
+        next(batches)
+
+
+def test_draws_are_of_a_sample_and_an_epoch_and_stay_what_they_were():
+    """A run that was stopped goes on with the same draws, by later versions too."""
+    batches = numbers([10], seed=7)
+    item = {"key": "a", "refs": [(0, 3, 5)]}
+    assert batches.rng(item, 2, 1).integers(10**6, size=3).tolist() == GOLDEN
+    again = {"key": "a", "refs": [(9, 3, 5)]}  # read again in another epoch
+    assert batches.rng(again, 2, 1).integers(10**6, size=3).tolist() == GOLDEN
+    others = [
+        batches.rng({"key": "b", "refs": [(0, 3, 5)]}, 2, 1),
+        *(batches.rng({"key": "a", "refs": [ref]}, 2, 1) for ref in ((0, 4, 5), (0, 3, 6))),
+        *(batches.rng(item, 3, 1), batches.rng(item, 2, 0), batches.rng(item, 2)),
+        *(batches.rng({"key": "a"}, 2, 1), numbers([10], seed=8).rng(item, 2, 1)),
+    ]
+    found = {tuple(rng.integers(10**6, size=3).tolist()) for rng in others}
+    assert len(found) == len(others) and tuple(GOLDEN) not in found
+
+
+def test_one_process_alone_has_the_only_stream():
+    place = next(iter(numbers([10]))).place
+    assert (place.stream, place.streams) == (0, 1)
