@@ -148,15 +148,17 @@ def test_what_the_loader_yields_is_pinned_with_its_batch(monkeypatch):
 class Numbers(Batches):
     """Samples of so many frames, those of none left out; a batch is the list of their keys."""
 
+    usable = True
+
     def describe(self, sample: dict, skipped: Counter) -> dict | None:
-        if not sample["frames"]:
+        if not (sample["frames"] and self.usable):
             skipped["empty"] += 1
             return None
         return {"key": sample["__key__"], "frames": sample["frames"]}
 
     def rebuild(self, parts: list[dict], piece: int) -> dict | None:
         (item,) = parts
-        return item
+        return {**item, "piece": piece}
 
     def collate(self, group: list[dict], epoch: int, skipped: Counter) -> tuple[Any, list[str]]:
         keys = [item["key"] for item in group]
@@ -252,3 +254,43 @@ def test_draws_are_of_a_sample_and_an_epoch_and_stay_what_they_were():
 def test_one_process_alone_has_the_only_stream():
     place = next(iter(numbers([10]))).place
     assert (place.stream, place.streams) == (0, 1)
+
+
+def test_a_good_epoch_forgives_the_bad_ones_before_it():
+    batches = numbers([10, 10], world=2)
+    stream = iter(batches)
+    for batches.usable in (False, False, True, False, False):
+        assert (next(stream).batch is not None) == batches.usable
+    with pytest.raises(DataError, match=r"can be used: 3 empty$"):
+        next(stream)
+
+
+def test_an_item_knows_where_it_is_from():
+    batches = numbers([10])
+    batches.start(0, 0, 1)
+    item = batches.describe_sample((2, 0, 1), {"__key__": "a", "frames": 9})
+    assert item == {"key": "a", "frames": 9, "refs": [(2, 0, 1)], "epoch": 2, "piece": 0}
+    batches.wait_unpaired(item)
+    assert batches.waiting == {20: [item]}
+
+
+def test_every_sample_of_an_epoch_is_in_a_batch_or_counted():
+    keys, skipped = [], Counter()
+    for loaded in numbers([10, 0, 10, 0, 30, 10, 0]):
+        keys += loaded.batch
+        skipped += loaded.skipped
+        if loaded.epoch_ended is not None:
+            break
+    assert sorted(keys) == ["0", "2", "4", "5"] and skipped == {"empty": 3}
+
+
+def test_batches_of_which_no_clip_can_be_read_are_an_error_that_says_why():
+    class Broken(Numbers):
+        def collate(self, group: list[dict], epoch: int, skipped: Counter) -> tuple[Any, list[str]]:
+            skipped["broken"] += len(group)
+            return None, []
+
+    samples = [{"__key__": str(n), "frames": 10} for n in range(3)]
+    batches = Broken(samples, BatchPlan(2, 1000, 40, buckets=2), StreamOptions())
+    with pytest.raises(DataError, match=r"can be used: 3 broken$"):
+        list(batches)
