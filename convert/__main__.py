@@ -66,6 +66,13 @@ def build_parser() -> argparse.ArgumentParser:
         " other recordings where --steps asks for one of its numbers; default: after all",
     )
     parser.add_argument(
+        "--student-begins",
+        type=int,
+        metavar="N",
+        help="of a student taught after recordings: where no --steps are asked for, it takes its"
+        " first N steps, and the model itself goes on",
+    )
+    parser.add_argument(
         "--imitator",
         metavar="RELEASE",
         help="release folder of a model that imitates: added to this one, it speaks in the voice of"

@@ -157,10 +157,11 @@ def changed(read: Model, o: ConvertOptions) -> Model:
         if o.voices is not None:
             raise InputError("--student has learnt the model's voices; --voices replaces them")
         config, parts["student"] = add_student(
-            config, parts["model"], o.student, o.weights, o.student_voices
+            config, parts["model"], o.student, o.weights, o.student_voices, o.student_begins or 0
         )
-    elif o.student_voices is not None:
-        raise InputError("--student-voices goes with --student: which run's or folder's?")
+    elif o.student_voices is not None or o.student_begins is not None:
+        flag = "--student-begins" if o.student_voices is None else "--student-voices"
+        raise InputError(f"{flag} goes with --student: which run's or folder's?")
     elif config.student is not None and (why := other_student(read.config, o)):
         log.warning("the student is left out: it was taught %s", why)
         config = dataclasses.replace(config, student=None)

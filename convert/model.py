@@ -184,6 +184,7 @@ def add_student(
     path: str | Path,
     weights: str,
     named: Sequence[str] | None = None,
+    begins: int = 0,
 ) -> tuple[ModelConfig, Mapping[str, Tensor]]:
     """Reads a student of a model's voices and adds it to the model's config.
 
@@ -194,7 +195,7 @@ def add_student(
         model: its speech model's weights.
         path: of the student's run.
         weights: which of its weights, see ConvertOptions.
-        named: student_voices, see there.
+        named, begins: student_voices and student_begins, see there.
 
     Raises:
         InputError: it knows one voice alone, or none by name and the model does not imitate; or it
@@ -231,7 +232,13 @@ def add_student(
     values |= {k: sampling[k] for k in ("cfg_strength", "cfg_rescale") if k in sampling}
     if named is not None and voices:
         raise InputError(f"{path} was taught {', '.join(voices)} by name; leave out student_voices")
-    values |= {"voices": list(voices or named or ()), "max_strength": dit.max_strength}
+    if begins and voices:
+        raise InputError(f"{path} was taught {', '.join(voices)}, and speaks; none else begins")
+    values |= {
+        "begins": begins,
+        "voices": list(voices or named or ()),
+        "max_strength": dit.max_strength,
+    }
     student = from_dict(StudentConfig, values, f"{path}: sampling")
     learnt = [n for n in source.tensors if not n.startswith(READING)]
     return dataclasses.replace(config, student=student), {n: source.tensors[n] for n in learnt}

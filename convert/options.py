@@ -34,6 +34,8 @@ class ConvertOptions:
             it is added to the model, which it then speaks for.
         student_voices: of a student of recordings: names of voices for which it speaks; for other
             recordings it then does where its number of steps is asked for. None: for all.
+        student_begins: how many of its steps such a student takes before the model itself goes on,
+            after recordings for which it does not speak; None: none.
         imitator: release folder of a model that imitates, whose mels are this one's: it is added to
             the model, and speaks after recordings.
         average: release folder of the same network, with whose speech model's weights the mean is
@@ -68,6 +70,7 @@ class ConvertOptions:
     like: str | Path | None = None
     student: str | Path | None = None
     student_voices: Sequence[str] | None = None
+    student_begins: int | None = None
     imitator: str | Path | None = None
     average: str | Path | None = None
     share: float | None = None

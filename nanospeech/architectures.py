@@ -196,7 +196,7 @@ class StudentConfig:
     """
 
     # Names of those that it was taught. Of a model that imitates: of recordings for which it speaks
-    # where no steps are asked for; (): for all.
+    # where no steps are asked for; (): for all, but for one that begins.
     voices: tuple = ()
     max_strength: float = 5.0  # greatest guidance strength
     steps: int = 4  # of the solver when none are asked for
@@ -205,6 +205,9 @@ class StudentConfig:
     # None: as the model's.
     cfg_strength: float | None = None
     cfg_rescale: float | None = None
+    # Of its steps, how many it takes before the model itself goes on, where the model speaks and no
+    # steps are asked for: a path bends most at its beginning.
+    begins: int = 0
 
     def __post_init__(self):
         for name in ("voices", "step_counts"):
@@ -220,6 +223,10 @@ class StudentConfig:
                 f" {self.max_strength:g}"
             )
         check_ranges(self, "cfg_rescale")
+        if type(self.begins) is not int or not 0 <= self.begins < self.steps:
+            raise InputError(
+                f"begins is {self.begins!r}; choose 0 to {self.steps - 1} of the {self.steps} steps"
+            )
 
 
 @dataclass(frozen=True)

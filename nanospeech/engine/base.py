@@ -62,6 +62,7 @@ class Engine(Conditioning):
         self.paths: dict[str, Path] = {}
         self.voice_engines: dict[tuple[Path | None, str], Engine] = {(None, "model"): self}
         self.whole = release  # whichever voice and network speak
+        self.speaks = "model"  # of the networks that Release.of_network knows
         self._dit: Any = None
         if not self.waits:
             self.load_network()
@@ -103,7 +104,7 @@ class Engine(Conditioning):
             other = copy.copy(self)
             release = dataclasses.replace(self.whole, voice=weights).of_network(network)
             other.release, other.config, other._dit = release, release.config, None
-            other.tokenizer, other.paths = release.tokenizer, {}
+            other.tokenizer, other.paths, other.speaks = release.tokenizer, {}, network
             if network != "model" or not self.waits:
                 other.load_network()
             self.voice_engines[key] = other
@@ -222,8 +223,35 @@ class Engine(Conditioning):
         """Whether the network has guidance and step as inputs: one forward an evaluation."""
         return self.config.dit.max_strength > 0
 
+    @property
+    def student(self) -> Engine:
+        """The engine of this network's student."""
+        name = "student" if self.speaks == "model" else f"{self.speaks}/student"
+        return self.with_voice(self.release.voice, name)
+
+    def begins(self, options: SampleOptions) -> list[float]:
+        """The times of the student's steps with which speech begins, the last of which is ours.
+
+        Empty where there is no student that begins, steps are asked for, or the student was not
+        taught to speak so.
+        """
+        student = self.config.student
+        if student is None or not student.begins or options.steps is not None:
+            return []
+        if not checks.taught(self.config.as_student(), options):
+            return []
+        return time_grid(student.steps, "uniform")[: student.begins + 1]
+
     def grid(self, options: SampleOptions) -> list[float]:
         """The times at which the solver stops."""
+        begun = self.begins(options)
+        if begun:
+            own = self.own_grid(options)
+            return begun + [t for t in own if t > begun[-1] + 1e-6]
+        return self.own_grid(options)
+
+    def own_grid(self, options: SampleOptions) -> list[float]:
+        """The same where this network takes all steps."""
         count = int(self.config.chosen(options, "steps"))
         own = self.config.rules == "f5" and count in OWN_EPSS
         schedule = "uniform" if own or self.distilled else options.schedule
@@ -238,9 +266,10 @@ class Engine(Conditioning):
     ) -> Callable[[float, Device], Device]:
         """The velocity function for integrate: f(t, x_BNM).
 
-        Where there is guidance, velocities with and without conditions are one call on twice the
-        batch; at other times (strength 0, or outside cfg_from to cfg_until) one on the batch, and
-        so always in a distilled model, whose network has guidance and step as inputs.
+        Where a student begins, its velocities are the first. Where there is guidance, velocities
+        with and without conditions are one call on twice the batch; at other times (strength 0, or
+        outside cfg_from to cfg_until) one on the batch, and so always in a distilled model, whose
+        network has guidance and step as inputs.
 
         Args:
             conditions: normalised condition mel, text states of each patch, lengths or None.
@@ -259,6 +288,9 @@ class Engine(Conditioning):
             return lambda t, x: self.network(
                 x, normal, states, self.array(np.array([[t, *more]], np.float32)), lens
             )
+        begun, first = self.begins(options), None
+        if begun:
+            first = self.student.guided(options, conditions, filler_BND, fresh_BN)
         twice = conditions
         if strength > 0:
             lens = None if lens is None else self.concat(lens, lens)
@@ -267,6 +299,8 @@ class Engine(Conditioning):
         share = self.config.chosen(options, "cfg_rescale")
 
         def velocity(t: float, x_BNM: Device) -> Device:
+            if first is not None and t < begun[-1]:
+                return first(t, x_BNM)
             guides = strength > 0 and options.cfg_from <= t <= options.cfg_until
             x = self.concat(x_BNM, x_BNM) if guides else x_BNM
             time = self.array(np.full(1, t, np.float32))  # one for all

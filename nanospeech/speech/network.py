@@ -31,15 +31,16 @@ def network_for(release: Release, voice: Voice | None, options: SampleOptions) -
 def student_speaks(config: ModelConfig, voice: Voice | None, options: SampleOptions) -> bool:
     """Whether a model has a student for a voice, None: a recording, that was taught to speak so.
 
-    The student of a model that imitates was taught after recordings. If it names voices, it speaks
-    for others where a number of steps is asked for that is one of its own.
+    The student of a model that imitates was taught after recordings. If it names voices, or only
+    begins, it speaks for others where a number of steps is asked for that is one of its own.
     """
     student = config.student
     if student is None:
         return False
     named = voice is not None and voice.name in student.voices
     if config.imitates:
-        known = not student.voices or named or options.steps is not None
+        all_of_them = not student.voices and not student.begins
+        known = all_of_them or named or options.steps is not None
         known = known and (voice is None or voice.weights is None)
     else:
         known = voice is not None and named and not voice.is_recording

@@ -10,6 +10,7 @@ import logging
 import shutil
 import tarfile
 from fnmatch import fnmatch
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +20,11 @@ from safetensors.numpy import save_file
 
 from convert import convert
 from nanospeech import SampleOptions, Speaker, load_engine
+from nanospeech.architectures import StudentConfig
 from nanospeech.audio import wave as audio
 from nanospeech.commands import main
 from nanospeech.config import ModelConfig
+from nanospeech.engine.sampling import guide, noise, time_grid
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.evaluate.plan import usual_steps
 from nanospeech.prepare import spoken
@@ -316,6 +319,85 @@ def test_a_student_of_some_recordings_speaks_after_others_where_its_steps_are_as
     assert Speaker(engine, "other", options=SampleOptions(steps=4)).network == "model"
 
 
+@pytest.fixture(scope="module")
+def begun(fast, tmp_path_factory) -> tuple[Path, Path]:
+    """A release whose imitator's student takes the first of its two steps; the imitator alone."""
+    made = tmp_path_factory.mktemp("begun")
+    folder, own = (Path(shutil.copytree(fast[i], made / str(i))) for i in (0, 1))
+    student = json.loads((own / "config.json").read_text())["student"] | {"begins": 1}
+    for place in (folder / "imitator", own):
+        change(place, student=student, steps=7)
+    return folder, own
+
+
+def test_a_student_begins_and_the_imitator_goes_on(begun, backend, engine_of):
+    for folder, names in (
+        (begun[0], ("imitator", "imitator/student")),
+        (begun[1], ("model", "student")),
+    ):
+        speaker = Speaker(engine_of(folder, backend), seed=1, **RECORDED)
+        assert speaker.network == names[0]
+        engine, config, usual = speaker.engine, speaker.engine.config, SampleOptions()
+        times = engine.grid(usual)
+        own = time_grid(7)
+        assert times == [0.0, *own[own.index(times[1]) :]] and len(times) == 4
+        assert times[1] == time_grid(2, "uniform")[1]
+
+        x = noise(90, config.audio.n_mels, 3)[None]
+        cond = np.zeros_like(x)
+        cond[:, :30] = -2.0
+        text = np.arange(1, 13)[None]
+        found = engine.sample(x, cond, text, usual, prompt_tokens_B=np.array([5]))
+
+        # the same by hand: the student's velocity first, the guided one of the imitator's then
+        student = engine.with_voice(None, names[1])
+        strength = student.config.cfg_strength / 4.0
+        with engine.context():
+            places = np.array([90]), np.array([30]), np.array([5])
+            states, filler = engine.text_states(text, cond, *places)
+            normal = engine.array(engine.normalised(cond))
+            state = engine.array(x * np.float32(config.temperature))
+            for index, (t, after) in enumerate(pairwise(times)):
+                if index == 0:
+                    time = engine.array(np.array([[t, strength, 0.5]], np.float32))
+                    v = student.network(state, normal, states, time, None)
+                else:
+                    time = engine.array(np.array([t], np.float32))
+                    v = engine.network(state, normal, states, time, None)
+                    without = engine.network(state, normal * 0, filler, time, None)
+                    v = guide(v, without, config.cfg_strength)
+                state = state + (after - t) * v
+            wanted = engine.numpy(state) * config.audio.mel_std + config.audio.mel_mean
+        np.testing.assert_allclose(found, wanted, atol=2e-4)
+
+
+def test_a_student_begins_only_as_it_was_taught_and_where_no_steps_are_asked_for(begun):
+    speaker = Speaker(load_engine(begun[0], "torch", "cpu"), seed=1, **RECORDED)
+    for options, network, steps in (
+        (SampleOptions(), "imitator", 3),
+        (SampleOptions(cfg_strength=2.0), "imitator", 3),
+        (SampleOptions(steps=7), "imitator", 7),
+        (SampleOptions(steps=2), "imitator/student", 2),
+        (SampleOptions(cfg_strength=4.5), "imitator", 7),  # more than it was taught
+        (SampleOptions(cfg_rescale=0.5), "imitator", 7),
+        (SampleOptions(method="midpoint"), "imitator", 7),
+        (SampleOptions(temperature=0.9), "imitator", 7),
+    ):
+        speaker.use(options)
+        assert speaker.network == network, options
+        assert len(speaker.engine.grid(options)) == steps + 1, options
+        assert np.isfinite(speaker.speak("Hi.").wave).all()
+    itself = Speaker(load_engine(begun[1], "torch", "cpu", itself=True), seed=1, **RECORDED)
+    assert len(itself.engine.grid(SampleOptions())) == 8
+
+
+@pytest.mark.parametrize("bad", [-1, 2, 1.0, True])
+def test_a_student_begins_with_some_of_its_steps(bad):
+    assert StudentConfig(steps=2, step_counts=(2,), begins=1).begins == 1
+    with pytest.raises(InputError, match=f"begins is {bad!r}; choose 0 to 1 of the 2 steps"):
+        StudentConfig(steps=2, step_counts=(2,), begins=bad)
+
+
 def test_converting_keeps_an_imitators_student(fast, tmp_path):
     folder, own, _ = fast
     convert(folder, tmp_path / "again", quantize=8)
@@ -376,7 +458,12 @@ def test_a_student_of_recordings_goes_on_from_its_teacher(both, tmp_path, capsys
     assert speaker.network == "student" and np.isfinite(speaker.speak(TEXT).wave).all()
     convert(both[1], tmp_path / "named", student=run, student_voices=["tone"], dtype="float32")
     assert load_config(tmp_path / "named").student.voices == ("tone",)
-    with pytest.raises(InputError, match="--student-voices goes with --student"):
-        convert(both[1], tmp_path / "x", student_voices=["tone"])
+    convert(both[1], tmp_path / "begun", student=run, student_begins=1, dtype="float32")
+    assert load_config(tmp_path / "begun").student.begins == 1
+    speaker = Speaker(load_engine(tmp_path / "begun", "torch", "cpu"), seed=1, **RECORDED)
+    assert speaker.network == "model" and np.isfinite(speaker.speak(TEXT).wave).all()
+    for flag, value in (("student_voices", ["tone"]), ("student_begins", 1)):
+        with pytest.raises(InputError, match=f"--{flag.replace('_', '-')} goes with --student"):
+            convert(both[1], tmp_path / "x", **{flag: value})
     with pytest.raises(InputError, match=r"or recordings, which .* does not imitate"):
         convert(both[0].parent / "plain", tmp_path / "x", student=run)
