@@ -192,7 +192,7 @@ def test_samples_that_fill_no_batch_end_the_epoch_or_wait_for_the_next_one():
     assert alone.batch == ["0"] and alone.epoch_ended == 0  # its epoch has no other
 
 
-def test_workers_take_turns_from_where_the_loader_goes_on(monkeypatch):
+def test_turns_are_taken_from_where_the_loader_goes_on(monkeypatch):
     """The loader asks worker 0 first, whose turn it was not if others had given batches."""
     workers, world = 3, 2
     for consumed, rank in itertools.product(range(5), range(world)):
