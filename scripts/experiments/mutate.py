@@ -89,7 +89,10 @@ MODULES = {
     "sampling": ("nanospeech/engine/sampling.py", ["tests/engine/test_sampling.py"]),
 }
 # left out: these have processes of their own, or take long
-SLOW = "sharded or workers or two_processes or every_kind or sweep or every_width or wider or learns_sounds"
+SLOW = (
+    "sharded or workers or two_processes or every_kind or sweep or every_width or wider or "
+    "learns_sounds"
+)
 # imported before forking: what is not of this project and takes long
 PRELOAD = (
     "torch torch._dynamo torch.utils.data torch.distributed.fsdp torch.optim datasets accelerate "
