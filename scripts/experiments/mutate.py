@@ -70,10 +70,6 @@ MODULES = {
     "means": (f"{TRAIN}/loop/means.py", ["tests/train/test_means.py"]),
     "held_out": (f"{TRAIN}/loop/held_out.py", ["tests/train/test_held_out.py"]),
     "checkpoints": (f"{TRAIN}/loop/checkpoints.py", ["tests/train/test_checkpoints.py"]),
-    "state": (
-        f"{TRAIN}/loop/state.py",
-        [f"tests/train/test_{n}.py" for n in ("state", "checkpoints")],
-    ),
     "data": (f"{TRAIN}/data/speech.py", BATCHES),
     "batch": (f"{TRAIN}/data/batch.py", ["tests/train/test_batches.py"]),
     "batches": (f"{TRAIN}/data/batches.py", STREAMS),
