@@ -244,18 +244,12 @@ class Engine(Conditioning):
 
     def grid(self, options: SampleOptions) -> list[float]:
         """The times at which the solver stops."""
-        begun = self.begins(options)
-        if begun:
-            own = self.own_grid(options)
-            return begun + [t for t in own if t > begun[-1] + 1e-6]
-        return self.own_grid(options)
-
-    def own_grid(self, options: SampleOptions) -> list[float]:
-        """The same where this network takes all steps."""
         count = int(self.config.chosen(options, "steps"))
         own = self.config.rules == "f5" and count in OWN_EPSS
         schedule = "uniform" if own or self.distilled else options.schedule
-        return time_grid(count, schedule, options.sway_sampling_coef)
+        times = time_grid(count, schedule, options.sway_sampling_coef)
+        begun = self.begins(options)
+        return begun + [t for t in times if not begun or t > begun[-1] + 1e-6]
 
     def guided(
         self,

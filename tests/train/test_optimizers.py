@@ -200,9 +200,11 @@ def test_a_guarded_step_clips_as_clip_grad_norm_does(name):
                 torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
                 for optimizer in optimizers:
                     optimizer.step()
+    for a, b in zip(*(m.parameters() for m in models)):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=3e-5 if name == "muon" else 1e-5)
     apart = torch.cat([(a - b).abs().flatten() for a, b in zip(*(m.parameters() for m in models))])
     # with half the factor 1.3e-5 on average; muon's bfloat16 makes more of a last bit in places
-    assert apart.mean() < 1e-6 and apart.max() < 3e-5
+    assert apart.mean() < 1e-6
 
 
 def test_spikes_are_skipped_once_the_usual_norm_is_known():
