@@ -11,6 +11,10 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+# several processes of tests share the cores, and one that spins for another's threads waits long:
+# read when NumPy is loaded
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import numpy as np
 import pytest
 import soundfile

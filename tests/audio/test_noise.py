@@ -13,7 +13,7 @@ import nanospeech
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import band_edges, log_mel
 from nanospeech.audio.narrow import SpeechMels
-from nanospeech.audio.noise import HEARD, OWN, most_likely, pauses, without_noise
+from nanospeech.audio.noise import HEARD, OWN, most_likely, pauses, solved, without_noise
 from nanospeech.audio.recording import denoised, depth, spectra
 from nanospeech.speech.reference import finished
 
@@ -174,6 +174,20 @@ def test_without_noise_what_is_heard_is_smoothed_by_the_prior_alone():
     wanted = speech.mean + (heard - speech.mean) @ gain.T
     found = most_likely(heard, np.full(5, -30.0), speech)
     assert np.allclose(found, np.minimum(wanted, heard), atol=2e-3)
+
+
+def test_equations_of_all_frames_are_solved_as_each_is_alone():
+    rng = np.random.default_rng(0)
+    factor = rng.standard_normal((40, 100))
+    prior = factor.T @ factor + 0.05 * np.eye(100)
+    slope, right, start = rng.random((7, 100)), rng.standard_normal((7, 100)), np.ones((7, 100))
+    slope[5], right[6] = 0, 0  # nothing but noise; nothing to do
+    found = solved(prior, slope, right, start)
+    for s, r, w in zip(slope, right, found):
+        wanted = np.linalg.solve(s[:, None] * prior * s + HEARD * np.eye(100), r)
+        assert np.allclose(w, wanted, atol=3e-4 * max(1, np.abs(wanted).max()))
+    assert np.allclose(solved(prior, slope[:1], right[:1], start[:1]), found[:1], atol=1e-3)
+    assert solved(prior, slope, right, found) is found  # where it is right already
 
 
 def test_what_lies_under_the_noise_is_told_by_what_lies_above_it():
