@@ -1,7 +1,7 @@
 """Cloning: how well a model speaks in the voices of people whom it has not heard.
 
     nanospeech evaluate cloning MODEL --people callie.tar asp.tar --imitate callie stella --out eval
-    nanospeech evaluate cloning MODEL --people shards/*.tar --prompts clean 3 10 noise telephone
+    nanospeech evaluate cloning MODEL --people shards/*.tar --prompts clean 10 noise room
 
 PEOPLE is in any layout that `nanospeech prepare shards` reads, with the speakers' names; or one
 speaker's recordings after NAME=. Each one that is to be imitated gives --references recordings;
@@ -12,9 +12,9 @@ and those of the prompt that were heard again.
 
 --prompts changes the recordings: `clean` is as they are, a number is that many seconds of the
 speaker (recordings joined), `noise` has 15 dB more speech than pink noise, `telephone` keeps 300 to
-3,400 Hz at 8 kHz, and `wordless` is as they are, but what they say is not told, as where it is of
-another language. All are then prepared as `nanospeech voices add` and --ref-audio do it: hiss is
-lowered, ends are trimmed, the level is set.
+3,400 Hz at 8 kHz, `room` is as from a metre away in a living room, and `wordless` is as they are,
+but what they say is not told, as where it is of another language. All are then prepared as
+`nanospeech voices add` and --ref-audio do it: hiss is lowered, ends are trimmed, the level is set.
 
 OUT gets cloning.csv (a row an utterance, kept: the same command does only what is missing),
 cloning.json, cloning.md and cloning.png. The last line of the output is the summary.
@@ -51,13 +51,12 @@ from nanospeech.text.sentences import is_speakable
 
 from . import cloning_report as report
 from .items import SENTENCES, named, read_texts
+from .prompts import WORDLESS, degraded, seconds_of
 from .results import check_settings, digest
 
 log = logging.getLogger("nanospeech")
 
 SHORTEST, LONGEST = 3.0, 10.0  # seconds of a recording that serves as a prompt as it is
-WORDLESS = "wordless"
-KINDS = "clean", "noise", "telephone", WORDLESS  # and seconds
 KEY_BYTES = 120  # of a key in a file name: several that are joined can have hundreds
 IN_A_MEAN = 12  # recordings that a speaker's mean embedding is made of
 JOINED_PAUSE = 0.2  # seconds between recordings that are joined
@@ -147,7 +146,7 @@ class People:
         """Recordings of a speaker to imitate, of SHORTEST to LONGEST seconds or joined to a length.
 
         Args:
-            prompt: of KINDS, or seconds.
+            prompt: of prompts.KINDS, or seconds.
 
         Raises:
             InputError: the speaker has none.
@@ -204,44 +203,6 @@ def joined(parts: Sequence[tuple[Sample, np.ndarray]]) -> Reference:
     keys = tuple(sample.key for sample, _ in parts)
     text = " ".join(s.text if s.text[-1:] in ".?!" else s.text + "." for s, _ in parts)
     return Reference("+".join(keys), np.concatenate(waves[:-1]), text, keys)
-
-
-def degraded(wave: np.ndarray, how: str) -> np.ndarray:
-    """A recording with pink noise at 15 dB below it, or as through a telephone.
-
-    Args:
-        wave: float32 (n,) at SAMPLE_RATE.
-        how: "noise" or "telephone"; others leave it as it is.
-    """
-    if how == "noise":
-        spectrum = np.fft.rfft(np.random.default_rng(0).standard_normal(len(wave)))
-        spectrum /= np.sqrt(np.maximum(np.arange(len(spectrum)), 1))
-        noise = np.fft.irfft(spectrum, len(wave))
-        loud = np.sqrt(np.mean(np.square(wave)))
-        return (wave + noise * (loud / noise.std()) * 10 ** (-15 / 20)).astype(np.float32)
-    if how == "telephone":
-        low = audio.resample(wave, SAMPLE_RATE, 8000)
-        spectrum = np.fft.rfft(low)
-        hertz = np.fft.rfftfreq(len(low), 1 / 8000)
-        spectrum[(hertz < 300) | (hertz > 3400)] = 0
-        wave = np.fft.irfft(spectrum, len(low)).astype(np.float32)
-        return audio.resample(wave, 8000, SAMPLE_RATE)
-    return wave
-
-
-def seconds_of(prompt: str) -> float | None:
-    """The length that a prompt is to have; None for what has no number."""
-    try:
-        seconds = float(prompt)
-    except ValueError:
-        if prompt not in KINDS:
-            raise InputError(
-                f"--prompts {prompt!r} not known; choose {', '.join(KINDS)} or seconds"
-            ) from None
-        return None
-    if not 1 <= seconds <= 30:
-        raise InputError(f"--prompts has {prompt} seconds; choose 1 to 30")
-    return seconds
 
 
 def rows_of(path: Path) -> list[Row]:

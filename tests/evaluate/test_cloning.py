@@ -1,4 +1,4 @@
-"""Cloning measured: whose voice, whose words, and prompts as through noise or a telephone."""
+"""Cloning measured: whose voice, whose words, and prompts through noise, telephones and rooms."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from nanospeech.audio.mp3 import encode
 from nanospeech.audio.wave import SAMPLE_RATE
 from nanospeech.errors import InputError
 from nanospeech.evaluate import cloning, cloning_report
+from nanospeech.evaluate.prompts import degraded, seconds_of
 from nanospeech.evaluate.results import check_settings
 from nanospeech.speech.speaker import Speaker
 
@@ -121,7 +122,7 @@ def test_clean_prompts_are_single_recordings_in_an_order_of_their_own(people):
 
 def test_noise_is_15_db_below_the_speech():
     wave = pitched(440, 2)
-    noise = cloning.degraded(wave, "noise") - wave
+    noise = degraded(wave, "noise") - wave
     assert 10 * np.log10(np.mean(wave**2) / np.mean(noise**2)) == pytest.approx(15, abs=0.1)
     spectrum = np.abs(np.fft.rfft(noise)) ** 2
     octaves = [spectrum[n : 2 * n].sum() for n in (500, 1000, 2000, 4000, 8000)]
@@ -131,8 +132,22 @@ def test_noise_is_15_db_below_the_speech():
 def test_a_telephone_keeps_300_to_3400_hertz():
     for hertz, kept in ((150, 0.0), (1000, 1.0), (3000, 1.0), (3700, 0.0), (8000, 0.0)):
         wave = pitched(hertz, 1)
-        share = np.mean(cloning.degraded(wave, "telephone")[2400:-2400] ** 2) / np.mean(wave**2)
+        share = np.mean(degraded(wave, "telephone")[2400:-2400] ** 2) / np.mean(wave**2)
         assert share == pytest.approx(kept, abs=0.05)
+
+
+def test_a_room_adds_as_much_as_it_is_given_and_falls_by_60_db_in_half_a_second():
+    click = np.zeros(24_000, np.float32)
+    click[4800] = 0.5
+    found = degraded(click, "room")
+    assert found.dtype == np.float32 and len(found) == len(click)
+    assert found[4800] == pytest.approx(0.5, abs=1e-6) and np.abs(found[:4800]).max() < 1e-6
+    echo = found[4801:].astype(np.float64)
+    assert np.abs(echo[:119]).max() < 1e-6 < np.abs(echo[119:240]).max()  # 5 ms later
+    assert np.sum(echo**2) == pytest.approx(0.25, rel=1e-4)  # as strong as the click
+    power = [10 * np.log10(np.mean(echo[n : n + 1200] ** 2)) for n in (1200, 9600)]
+    assert power[0] - power[1] == pytest.approx(60 * 0.35 / 0.5, abs=1)
+    assert np.abs(echo[12_000:]).max() < 1e-6
 
 
 def test_others_recordings_can_be_named_on_the_command_line(shard):
@@ -185,7 +200,7 @@ def test_keys_of_many_joined_recordings_name_a_file(tmp_path):
 @pytest.mark.parametrize("prompt", ["loud", "0.5", "99"])
 def test_unknown_prompts_are_refused(prompt):
     with pytest.raises(InputError, match="--prompts"):
-        cloning.seconds_of(prompt)
+        seconds_of(prompt)
 
 
 def rows() -> list[cloning.Row]:
@@ -305,13 +320,14 @@ def test_what_is_named_twice_is_measured_once_and_who_cannot_be_compared_is_not_
 
 
 def test_kinds_of_prompts_stand_in_one_order():
-    kinds = ["telephone", "10", "wordless", "noise", "2.5", "clean", "3"]
+    kinds = ["telephone", "10", "wordless", "room", "noise", "2.5", "clean", "3"]
     assert sorted(kinds, key=cloning_report.place) == [
         "clean",
         "2.5",
         "3",
         "10",
         "noise",
+        "room",
         "telephone",
         "wordless",
     ]

@@ -12,7 +12,7 @@ from nanospeech.audio.mel import log_mel, to_hertz, to_mels
 from nanospeech.audio.wave import read
 from nanospeech.config import AudioConfig
 from nanospeech.errors import InputError
-from nanospeech.evaluate.cloning import degraded
+from nanospeech.evaluate.prompts import degraded
 from nanospeech_torch.train.data.batch import LossConfig
 from nanospeech_torch.train.data.heard import spoiled
 from nanospeech_torch.train.data.speech import BatchPlan, SpeechBatches
