@@ -33,6 +33,7 @@ FORMATS = {
 # of what libsndfile knows nothing: AAC, WMA and films
 FOREIGN = (".m4a", ".mp4", ".m4b", ".aac", ".wma", ".webm", ".mov", ".mkv")
 UNKNOWN_FRAMES = 2**62  # libsndfile says as many or more where a header leaves the length open
+CANCELLED = 1e-3  # of a channel's power, what is left of the mean of channels that cancel out
 BLOCK = 65_536  # samples a write; libsndfile's Vorbis encoder overflows its stack on long ones
 
 
@@ -67,7 +68,7 @@ def read(
             rate = f.samplerate
             check_frames(name, f.frames, rate, max_seconds)
             # SoundFile decodes no more than the header claims, whatever follows
-            wave = f.read(dtype="float32", always_2d=True).mean(axis=1)
+            wave = mono(f.read(dtype="float32", always_2d=True))
     except (sf.LibsndfileError, OSError, RuntimeError) as e:
         raise unreadable(name, e) from e
     if not len(wave):
@@ -75,6 +76,23 @@ def read(
     if not np.isfinite(wave).all():
         raise InputError(f"{name} holds samples that are not numbers")
     return resample(wave, rate, sample_rate)
+
+
+def mono(wave_NC: np.ndarray) -> np.ndarray:
+    """The mean of all channels; the loudest alone where they cancel out, as inverted ones do.
+
+    Args:
+        wave_NC: float32 (n, channels).
+
+    Returns:
+        float32 (n,).
+    """
+    mean = wave_NC.mean(axis=1)
+    if wave_NC.shape[1] > 1 and len(wave_NC):
+        power = np.square(wave_NC, dtype=np.float64).sum(axis=0)
+        if np.square(mean, dtype=np.float64).sum() < CANCELLED * power.max():
+            return wave_NC[:, power.argmax()].copy()
+    return mean
 
 
 def unreadable(name: str, e: Exception) -> InputError:

@@ -98,6 +98,9 @@ def run(name: str, words: Sequence[str]) -> int:
     main = find(name)
     if main is not None:
         return main(words)
+    if not name:
+        print("error: no text: it is empty", file=sys.stderr)
+        return 2
     import difflib
 
     near = difflib.get_close_matches(name, COMMANDS, 1)

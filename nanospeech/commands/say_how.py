@@ -8,13 +8,17 @@ from collections.abc import Iterator, Sequence
 
 from nanospeech.cli import Parser, command
 from nanospeech.errors import InputError
+from nanospeech.text.languages import base_code, find_language, language_names
+from nanospeech.text.sentences import fit, is_speakable, prepare
+from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 
 ABOUT = """Prints how words are said: the word, its phonemes (ARPAbet) and where these come from.
 
   nanospeech say-how Nguyen CPU 9:30
   nanospeech say-how "I read it yesterday"           words that depend on their sentence
   nanospeech say-how Nguyen >> my_lexicon.txt        a line is one of a lexicon: edit it there
-  nanospeech say-how Nguyen --lexicon my_lexicon.txt"""
+  nanospeech say-how Nguyen --lexicon my_lexicon.txt
+  nanospeech say-how "Um 9:30 Uhr" --language de     how it is read; no phonemes but English"""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -23,6 +27,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("words", nargs="+", metavar="WORD", help="words or sentences")
     add("--lexicon", metavar="FILE", help="goes before your own; off: neither")
     add("--model", help="whose text this is (default: any that reads phonemes)")
+    add("--language", metavar="CODE", help="of the text (en): of others the text as it is read")
     return parser
 
 
@@ -30,11 +35,30 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns 0, or 2 for bad input."""
     args = build_parser().parse_args(argv)
+    if args.language and base_code(args.language) != "en":
+        reader = reader_of(args.language)
+        for text in args.words:
+            print(prepare(text, reader))
+        return 0
     tokenizer = choose_tokenizer(args)
     for text in args.words:
         for line in how(text, tokenizer):
             print(line)
     return 0
+
+
+def reader_of(code: str) -> Tokenizer:
+    """A tokenizer of a language's letters.
+
+    Raises:
+        InputError: there are no rules for it.
+    """
+    language = find_language(code)
+    if not language.alphabet:
+        raise InputError(
+            f"there are no rules for language {code!r}; there are for {', '.join(language_names())}"
+        )
+    return Tokenizer("chars", list(language.alphabet)).with_language(language.code)
 
 
 def choose_tokenizer(args: argparse.Namespace):
@@ -44,7 +68,6 @@ def choose_tokenizer(args: argparse.Namespace):
         InputError: the model reads no phonemes, or a lexicon is wrong.
     """
     from nanospeech.release.user_lexicon import tokenizer_of
-    from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 
     tokenizer = Tokenizer("phonemes", phoneme_vocab())
     if args.model is not None:
@@ -62,7 +85,6 @@ def choose_tokenizer(args: argparse.Namespace):
 def how(text: str, tokenizer) -> Iterator[str]:
     """Lines of a lexicon that say what a text's words sound like; comments for what differs."""
     from nanospeech.text.heteronyms import table
-    from nanospeech.text.sentences import fit, is_speakable, prepare
     from nanospeech.text.spoken import HETERONYM
 
     said, lost = fit(" ".join(prepare(text, tokenizer).split()), tokenizer)

@@ -58,7 +58,7 @@ def decode(
                 raise BadAudio("unreadable audio", "its header does not tell how long it is")
             if max_seconds is not None and seconds > max_seconds:
                 raise BadAudio("too long", f"{seconds:.2f} s")
-            wave = f.read(dtype="float32", always_2d=True).mean(axis=1)
+            wave = audio.mono(f.read(dtype="float32", always_2d=True))
     except MemoryError as e:  # a damaged header may tell any length
         raise BadAudio(
             "unreadable audio", f"{seconds:.0f} s by its header, more than fits the memory"

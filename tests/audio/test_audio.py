@@ -11,6 +11,7 @@ import soundfile as sf
 from nanospeech import InputError
 from nanospeech.audio import opus
 from nanospeech.audio import wave as audio
+from nanospeech.corpus import mp3
 
 RATE = audio.SAMPLE_RATE
 
@@ -72,6 +73,15 @@ def test_channels_are_heard_alike(tmp_path):
     left, right = tone(0.3), tone(0.3, hz=700.0)
     sf.write(tmp_path / "a.wav", np.stack([left, right], 1), RATE, subtype="FLOAT")
     assert np.allclose(audio.read(tmp_path / "a.wav"), (left + right) / 2, atol=1e-6)
+
+
+@pytest.mark.parametrize("read", [audio.read, lambda path: mp3.decode(path.read_bytes())[0]])
+def test_of_channels_that_cancel_out_the_loudest_is_heard(tmp_path, read):
+    left = tone(0.3)
+    sf.write(tmp_path / "a.wav", np.stack([left, -0.98 * left], 1), RATE, subtype="FLOAT")
+    assert np.allclose(read(tmp_path / "a.wav"), left, atol=1e-6)
+    sf.write(tmp_path / "b.wav", np.stack([left, 0 * left], 1), RATE, subtype="FLOAT")
+    assert np.allclose(read(tmp_path / "b.wav"), left / 2, atol=1e-6)
 
 
 def test_a_long_recording_is_refused_from_its_header(tmp_path):

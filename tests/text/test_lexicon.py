@@ -139,3 +139,12 @@ def test_say_how_names_the_source(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "read\tR EH1 D\treading by its sentence: past\n# read as now is R IY1 D" in out
     assert main(["say-how", "!"]) == 2 and "no word" in capsys.readouterr().err
+
+
+def test_say_how_shows_how_another_language_is_read(capsys):
+    assert main(["say-how", "Um 9:30 Uhr", "5 €", "--language", "de-AT"]) == 0
+    assert capsys.readouterr().out == "Um neun Uhr dreißig\nfünf Euro\n"
+    assert main(["say-how", "win", "--language", "en-GB"]) == 0
+    assert capsys.readouterr().out.startswith("win\tW IH1 N")
+    assert main(["say-how", "Bonjour", "--language", "fr"]) == 2
+    assert "no rules for language 'fr'; there are for" in capsys.readouterr().err
