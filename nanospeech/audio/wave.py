@@ -33,6 +33,7 @@ FORMATS = {
 # of what libsndfile knows nothing: AAC, WMA and films
 FOREIGN = (".m4a", ".mp4", ".m4b", ".aac", ".wma", ".webm", ".mov", ".mkv")
 UNKNOWN_FRAMES = 2**62  # libsndfile says as many or more where a header leaves the length open
+MOST_SAMPLES = 400_000  # of all channels, for each second that a recording may have
 CANCELLED = 1e-3  # of a channel's power, what is left of the mean of channels that cancel out
 BLOCK = 65_536  # samples a write; libsndfile's Vorbis encoder overflows its stack on long ones
 
@@ -67,6 +68,11 @@ def read(
         with sf.SoundFile(as_file(source)) as f:
             rate = f.samplerate
             check_frames(name, f.frames, rate, max_seconds)
+            if max_seconds is not None and f.frames * f.channels > max_seconds * MOST_SAMPLES:
+                raise InputError(
+                    f"{name} has {rate} samples a second in {f.channels} channels, too many to"
+                    " read; make it one of 48000 in one channel"
+                )
             # SoundFile decodes no more than the header claims, whatever follows
             wave = mono(f.read(dtype="float32", always_2d=True))
     except (sf.LibsndfileError, OSError, RuntimeError) as e:

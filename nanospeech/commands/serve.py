@@ -87,7 +87,7 @@ def read_token(args: argparse.Namespace) -> str | None:
         InputError: the file cannot be read, or is empty.
     """
     if args.token_file is None:
-        return os.environ.get(TOKEN) or None
+        return os.environ.get(TOKEN, "").strip() or None
     try:
         token = Path(args.token_file).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as e:
@@ -107,7 +107,7 @@ def read_settings(args: argparse.Namespace) -> Any:
         token=read_token(args),
         insecure=args.insecure,
         hosts=tuple(args.allow_host),
-        origins=tuple(args.allow_origin),
+        origins=tuple(origin.rstrip("/") for origin in args.allow_origin),
         allow_voices=args.allow_voices,
         limits=read_fields(args, Limits),
     )
@@ -138,7 +138,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     beside = None if args.wyoming is None else listen_wyoming(settings, args.wyoming)
     service = SpeechService(lambda: load_engine(*where), settings.limits)
     service.warm()
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    host = f"[{settings.host.strip('[]')}]" if ":" in settings.host else settings.host
     say(
         f"{service.model} ({service.engine.backend}, {service.engine.device}) speaks at "
         f"http://{host}:{listening.getsockname()[1]}/"

@@ -19,6 +19,7 @@ from .voice_facts import ABOUT, one_line
 HOME = "NANOSPEECH_HOME"  # an environment variable that names another data folder
 USER = "user/"  # before a voice's name: the user's, whatever the folder's voices are
 NAME = re.compile(r"\w[\w-]{0,63}")  # no dots, no separators
+NAME_BYTES = 200  # of a name in UTF-8: with a suffix, and a copy's, it is one of a file
 SUFFIX = ".flac"
 
 
@@ -41,10 +42,10 @@ def check_name(name: str) -> None:
     Raises:
         InputError: a voice cannot be called so.
     """
-    if not NAME.fullmatch(name):
+    if not NAME.fullmatch(name) or len(name.encode()) > NAME_BYTES:
         raise InputError(
-            f"voice {name[:40]!r} should be named by letters, digits, - and _, at most 64 of them,"
-            " the first no -"
+            f"voice {name[:40]!r} should be named by letters, digits, - and _, at most 64 of them"
+            f" and {NAME_BYTES} bytes, the first no -"
         )
 
 

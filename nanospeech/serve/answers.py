@@ -12,7 +12,6 @@ from typing import Any
 from urllib.parse import quote
 
 from nanospeech.speech.chunks import Word
-from nanospeech.text.left_out import MOST
 
 from .encoders import FORMATS, encode, encode_whole
 from .errors import ApiError, Broken
@@ -20,6 +19,7 @@ from .request import SpeechRequest
 from .service import Sound, Speech, SpeechService
 
 log = logging.getLogger("nanospeech.serve")
+HEADER_BYTES = 1024  # of the words that were left out: proxies take headers of 4 KiB in all
 
 
 async def speech_answer(service: SpeechService, wanted: SpeechRequest) -> Any:
@@ -73,8 +73,8 @@ class SpeechAnswer:
             return
         media = FORMATS[self.wanted.format].media.encode()
         told = [(b"x-seed", str(self.speech.seed).encode())]
-        if words := list(self.speech.left_out.words):
-            told.append((b"x-left-out", quote(" ".join(words[:MOST]), safe=" ").encode()))
+        if words := self.speech.left_out.named():
+            told.append((b"x-left-out", header_of(words)))
         if self.wanted.whole:
             await whole(send, start, media, first.data, *told)
             return
@@ -122,6 +122,17 @@ class SpeechAnswer:
             "left_out": list(self.speech.left_out.words),
             "usage": self.speech.usage(),
         }
+
+
+def header_of(words: Iterable[str]) -> bytes:
+    """As many of these words, in URL's escapes, as fit into a header that any client takes."""
+    found, size = [], 0
+    for word in map(partial(quote, safe=""), words):
+        size += len(word) + 1
+        if size > HEADER_BYTES:
+            break
+        found.append(word)
+    return " ".join(found).encode()
 
 
 async def anext_or(speech: Speech, default: Sound) -> Sound:

@@ -5,6 +5,7 @@ Routes of OpenAI's speech interface, lists of models and voices, health, metrics
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import re
@@ -81,6 +82,7 @@ class Handlers:
     def __init__(self, service: SpeechService, settings: ServeSettings):
         self.service, self.settings = service, settings
         self.html, self.policy = read_page()
+        self.adding = asyncio.Lock()
 
     async def speech(self, request: Any) -> Any:
         """POST /v1/audio/speech."""
@@ -113,7 +115,9 @@ class Handlers:
             raise ApiError(403, message, "uploads_not_allowed")
         limits = self.settings.limits
         fields = await read_upload(request, limits.max_upload)
-        made = await run_in_threadpool(add_voice, fields, self.service, limits.max_voices)
+        # one after another: what is checked stays so until it is written
+        async with self.adding:
+            made = await run_in_threadpool(add_voice, fields, self.service, limits.max_voices)
         return answer(made, 201)
 
     async def voices(self, request: Any) -> Any:

@@ -9,6 +9,7 @@ import asyncio
 import hmac
 import ipaddress
 import logging
+import re
 from typing import Any
 
 from .errors import ApiError, Broken
@@ -21,6 +22,7 @@ log = logging.getLogger("nanospeech.serve")
 OPEN = ("/", "/health/live", "/health/ready", "/favicon.ico")
 OPEN_LISTS = ("/audio/voices", "/audio/models", "/v1/audio/voices", "/v1/audio/models")
 UPLOADS = ("/v1/audio/voices", "/audio/voices")
+HEADERS = re.compile(rb"(?=.{1,2000}\Z)[\w!#$%&'*+.^`|~-]+(?: ?, ?[\w!#$%&'*+.^`|~-]+)*")
 FAULT = ApiError(500, "the server failed; its log says why", "internal")
 SAFE = [
     (b"x-content-type-options", b"nosniff"),
@@ -84,8 +86,9 @@ class Guard:
         name = host_name(host)
         mine = {self.settings.host.strip("[]").lower(), *map(str.lower, self.settings.hosts)}
         known = name in mine or is_loopback(name) or is_address(name) or "*" in mine
-        if not known and self.settings.token is None:
-            # a page of another site may have its name lead here (DNS rebinding)
+        if not known and b"host" in headers and self.settings.token is None:
+            # a page of another site may have its name lead here (DNS rebinding); browsers always
+            # send a host, and some health checks none
             message = f"this server is not called {name[:64]!r}; allow the name by --allow-host"
             raise ApiError(421, message, "unknown_host")
         origin = headers.get(b"origin")
@@ -133,10 +136,19 @@ class Guard:
         return [
             (b"access-control-allow-origin", origin),
             (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
-            (b"access-control-allow-headers", b"authorization, content-type"),
+            (b"access-control-allow-headers", asked_headers(headers)),
             (b"access-control-expose-headers", b"x-seed, x-left-out, x-request-id, retry-after"),
             (b"vary", b"origin"),
         ]
+
+
+def asked_headers(headers: dict[bytes, bytes]) -> bytes:
+    """The headers that a preflight asks for, of which none does harm; else those that are read.
+
+    OpenAI's client in a browser sends some of its own.
+    """
+    asked = headers.get(b"access-control-request-headers", b"")
+    return asked if HEADERS.fullmatch(asked) else b"authorization, content-type, x-request-id"
 
 
 def host_name(host: str) -> str:

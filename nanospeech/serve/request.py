@@ -21,6 +21,7 @@ from .service import SpeechService, Wish
 from .settings import Limits
 
 MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")  # OpenAI's; each stands for the model
+SILENCE = 300.0  # seconds of the pauses of a text, as of a long text's speech
 SEEDS = 2**53  # integers that JavaScript can write
 LEXICON, ENTRIES = 65_536, 500  # characters, and words, of a request's lexicon
 
@@ -78,7 +79,10 @@ def read_speech(values: dict[str, Any], service: SpeechService) -> SpeechRequest
     events = stream_format == "sse"
     if events and name == "json":
         raise bad("events carry audio; choose another response_format than json", "response_format")
-    whole = name == "json" or (not events and not FORMATS[name].streams)
+    whole = name == "json" or not FORMATS[name].streams
+    if events and whole:
+        message = f"{name} cannot be sent as it is made; choose another response_format for events"
+        raise bad(message, "response_format")
     if flag(values, "stream", True) is False and not events:
         whole = True
     return SpeechRequest(text, wish, name, events, whole)
@@ -199,6 +203,10 @@ def check_markup(values: dict[str, Any], text: str, service: SpeechService) -> s
         read = (read_ssml if ssml else read_markup)(text)
     except InputError as e:
         raise bad(str(e)[:500], "input", "invalid_markup") from None
+    silence = read.silence
+    if silence > SILENCE:
+        message = f"the pauses are {silence:g} s in all; at most {SILENCE:g} s are made"
+        raise bad(message, "input", "invalid_markup")
     return read.with_voices(service.find)
 
 

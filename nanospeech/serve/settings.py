@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
+import re
 from dataclasses import dataclass
 
 from nanospeech.config import option
@@ -11,6 +12,8 @@ from nanospeech.errors import InputError
 
 LOOPBACK_NAMES = ("localhost", "localhost.localdomain")
 SHORTEST_TOKEN = 16  # characters
+TOKEN = re.compile(rf"[!-~]{{{SHORTEST_TOKEN},}}")
+ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s]+")
 BODY = 262_144  # bytes
 ESCAPED = 6  # bytes of a character as \uXXXX, which many clients send
 FROM_ZERO = ("max_body", "queue", "drain", "max_voices", "first_steps")
@@ -82,13 +85,18 @@ class ServeSettings:
     def __post_init__(self):
         if not 0 <= self.port <= 65_535:
             raise InputError(f"port is {self.port}; choose 0 (a free one) to 65535")
-        if self.token is not None and (
-            len(self.token) < SHORTEST_TOKEN or not self.token.isascii()
-        ):
+        if self.token is not None and not TOKEN.fullmatch(self.token):
             raise InputError(
                 f"the token has {len(self.token)} characters; choose {SHORTEST_TOKEN} or more of"
-                " ASCII, such as: python -c 'import secrets; print(secrets.token_urlsafe())'"
+                " ASCII without spaces, such as: python -c 'import secrets;"
+                " print(secrets.token_urlsafe())'"
             )
+        for origin in self.origins:
+            if origin not in ("*", "null") and not ORIGIN.fullmatch(origin):
+                raise InputError(
+                    f"{origin!r} is no origin; give the scheme and the name, as"
+                    " https://example.org, without a path"
+                )
         if self.token is None and not self.insecure and not is_loopback(self.host):
             raise InputError(
                 f"{self.host} can be reached from other machines: set a token by --token-file or"

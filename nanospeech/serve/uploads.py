@@ -10,7 +10,7 @@ import numpy as np
 from nanospeech.audio import wave as audio
 from nanospeech.audio.recording import bandwidth, clipping
 from nanospeech.errors import InputError
-from nanospeech.release.user_voices import check_name, save_voice
+from nanospeech.release.user_voices import check_name, files_of, save_voice
 from nanospeech.release.voices import user_voices
 from nanospeech.speech.reference import KEPT, LEAST, finished, remarks, sounding
 from nanospeech.text.sentences import is_speakable
@@ -75,8 +75,7 @@ def add_voice(fields: dict[str, Any], service: SpeechService, most: int) -> dict
         raise bad(str(e), "name") from None
     # an alias too: whoever asks for it means the model's voice
     if name.casefold() in map(str.casefold, (*there, *service.voices(), *service.aliases())):
-        message = f"there is a voice {name!r}; choose another name"
-        raise ApiError(409, message, "voice_exists", "name")
+        raise taken(name)
     try:
         wave, notes = prepared(sound, text)
     except InputError as e:
@@ -85,12 +84,18 @@ def add_voice(fields: dict[str, Any], service: SpeechService, most: int) -> dict
     try:
         save_voice(name, wave, " ".join(text.split()), about)
     except InputError as e:
+        if files_of(name):  # by another server
+            raise taken(name) from None
         log.error("a voice cannot be stored: %s", e)
         message = "the voice cannot be stored; the server's log says why"
         raise ApiError(507, message, "cannot_store") from None
     if not service.engine.config.takes_recordings:
         notes.append(f"{service.model} does not imitate: it will speak in a voice of its own")
     return {"id": name, "name": name, "object": "audio.voice", "notes": notes}
+
+
+def taken(name: str) -> ApiError:
+    return ApiError(409, f"there is a voice {name!r}; choose another name", "voice_exists", "name")
 
 
 def prepared(sound: bytes, text: str) -> tuple[np.ndarray, list[str]]:

@@ -202,7 +202,7 @@ class Speaker:
         config = self.engine.config
         tokens, places = encode_places(Traced.of(text + config.dit.edge), self.tokenizer)
         if not len(tokens):
-            raise InputError(f"the model knows no character of {text!r}")
+            raise InputError(f"the model knows no character of {text[:40]!r}")
         frames, added = self.frames(text, tokens, seconds), 0
         if seconds is not None:
             said = heard(tokens, places, self.tokenizer)

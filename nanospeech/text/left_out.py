@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 log = logging.getLogger("nanospeech")
-MOST = 12  # words that a warning names
+MOST, LONGEST = 12, 32  # words that a warning names, and the characters of each that it shows
 
 
 class LeftOut:
@@ -29,9 +29,18 @@ class LeftOut:
         bare = dict.fromkeys("".join(c for c in w if c.isalnum() or c in lost) for w in words)
         self.words |= bare
         if new:
-            shown = ", ".join([*bare][:MOST])
+            shown = ", ".join(map(shortened, [*bare][:MOST]))
             more = f" and {len(bare) - MOST} more" if len(bare) > MOST else ""
             behind = f" of {shown}{more}" if bare else ""
-            log.warning(
-                "the model has no %s; left out%s", ", ".join(map(repr, sorted(new))), behind
-            )
+            signs = ", ".join(map(repr, sorted(new)[:LONGEST]))
+            others = f" and {len(new) - LONGEST} more" if len(new) > LONGEST else ""
+            log.warning("the model has no %s%s; left out%s", signs, others, behind)
+
+    def named(self) -> list[str]:
+        """Some of the words, as a header or a line names them."""
+        return [*map(shortened, [*self.words][:MOST])]
+
+
+def shortened(word: str) -> str:
+    """A word, or its beginning: a text without spaces is one word."""
+    return word if len(word) <= LONGEST else word[: LONGEST - 1] + "…"

@@ -78,6 +78,12 @@ class Marked:
         """The text as written, without markup."""
         return "".join(span.written.text for span in self.spans)
 
+    @property
+    def silence(self) -> float:
+        """Seconds of all pauses whose length is given."""
+        after = (span.after for span in self.spans if isinstance(span.after, float | int))
+        return sum(after) + sum(span.before for span in self.spans)
+
     def with_voices(self, find: Callable[[str], str]) -> Marked:
         """The same, with the names of its voices as find() gives them; it may raise."""
         return replace(self, spans=tuple(_in_voice(span, find) for span in self.spans))

@@ -84,6 +84,14 @@ def test_of_channels_that_cancel_out_the_loudest_is_heard(tmp_path, read):
     assert np.allclose(read(tmp_path / "b.wav"), left / 2, atol=1e-6)
 
 
+def test_more_samples_than_a_recording_has_are_refused_from_its_header(tmp_path):
+    path = tmp_path / "wide.flac"
+    sf.write(path, np.zeros((48_000, 8), np.float32), 655_350)
+    assert len(audio.read(path, max_seconds=1)) == pytest.approx(RATE * 48_000 / 655_350, abs=1)
+    with pytest.raises(InputError, match="655350 samples a second in 8 channels, too many"):
+        audio.read(path, max_seconds=0.1)
+
+
 def test_a_long_recording_is_refused_from_its_header(tmp_path):
     path = tmp_path / "long.wav"
     with sf.SoundFile(path, "w", 8000, 1) as f:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from nanospeech.commands import serve
+from nanospeech.errors import InputError
 from nanospeech.serve.guard import OPEN, OPEN_LISTS, Guard
 from nanospeech.serve.metrics import Metrics
 from nanospeech.serve.settings import Limits, ServeSettings
@@ -30,7 +32,11 @@ async def answers(scope: Any, receive: Any, send: Any) -> None:
 
 
 def ask(
-    settings: ServeSettings, method: str = "GET", path: str = "/v1/models", size: int = 0, **headers
+    settings: ServeSettings,
+    method: str = "GET",
+    path: str = "/v1/models",
+    size: int = 0,
+    **headers: str | None,
 ) -> tuple[int, dict[str, str], bytes]:
     """The status, the headers and the body of an answer.
 
@@ -38,7 +44,7 @@ def ask(
         size: bytes of the body, in parts of a thousand.
         headers: in the place of the usual host.
     """
-    given = {"host": "localhost:8000", **headers}
+    given = {k: v for k, v in {"host": "localhost:8000", **headers}.items() if v is not None}
     said: list[dict[str, Any]] = []
     parts = [1000] * (size // 1000) + [size % 1000]
 
@@ -73,6 +79,7 @@ def test_a_name_that_is_not_the_servers_is_refused():
         for host in [*OTHERS, *(["speech.lan"] if not hosts else [])]:
             status, _, body = ask(settings, host=host)
             assert status == 421 and json.loads(body)["error"]["code"] == "unknown_host", host
+    assert ask(ServeSettings(), host=None)[0] == 200  # as health checks of HTTP/1.0 send it
     # any name, where that is asked for or a token is; a page of another site has no token
     for settings in (ServeSettings(hosts=("*",)), ServeSettings(token=TOKEN)):
         for host in OTHERS:
@@ -99,6 +106,45 @@ def test_a_page_of_another_site_is_refused_unless_it_is_allowed():
             assert "access-control-allow-credentials" not in headers
         wanted = 403 if origins == (SITE,) else 401
         assert ask(settings, "POST", origin=f"{SITE}.evil")[0] == wanted
+
+
+def test_a_page_that_is_allowed_may_send_the_headers_that_it_asks_for():
+    settings = ServeSettings(origins=(SITE,))
+    stainless = "authorization,content-type,x-stainless-arch,x-stainless-lang, x-stainless-os"
+    usual = "authorization, content-type, x-request-id"
+    for asked, wanted in (
+        (stainless, stainless),  # OpenAI's client in a browser
+        (None, usual),
+        ("", usual),
+        ("a b", usual),
+        ("a\r\nset-cookie: b", usual),
+        ("a,,b", usual),
+        ("x" * 2001, usual),
+    ):
+        headers = {"access-control-request-headers": asked, "origin": SITE}
+        found = ask(settings, "OPTIONS", **headers)[1]["access-control-allow-headers"]
+        assert found == wanted, asked
+
+
+@pytest.mark.parametrize("origin", ["example.org", "https://", "https://a.b/c", "", "https://a b"])
+def test_an_origin_that_no_page_has_is_no_setting(origin):
+    with pytest.raises(InputError, match="is no origin"):
+        ServeSettings(origins=(origin,))
+
+
+@pytest.mark.parametrize(
+    "token", ["short", "sixteen of letters", "sixteen-letters\nmore", "ü" * 20]
+)
+def test_a_token_that_no_header_can_carry_is_no_setting(token):
+    with pytest.raises(InputError, match="choose 16 or more"):
+        ServeSettings(token=token)
+
+
+def test_what_surrounds_a_token_and_an_origin_is_not_theirs(monkeypatch):
+    monkeypatch.setenv("NANOSPEECH_TOKEN", f"{TOKEN}\n")  # as of a file by way of a shell
+    args = serve.build_parser().parse_args(["--allow-origin", f"{SITE}/"])
+    settings = serve.read_settings(args)
+    assert settings.token == TOKEN and settings.origins == (SITE,)
 
 
 def test_a_token_is_asked_for_but_of_what_tells_names_alone():

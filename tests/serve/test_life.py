@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -94,6 +95,23 @@ def test_a_voice_whose_words_nobody_gave_is_taken_where_the_model_needs_none(ser
             error = added(server, name="bert", **empty).json()["error"]
             assert error["param"] == "text"
         assert speech(server, voice="anna").json()["error"]["param"] == "voice"
+
+
+def test_of_voices_sent_at_once_under_one_name_one_is_taken(serve):
+    sound = io.BytesIO()
+    soundfile.write(sound, tone(3.5), 24_000, format="FLAC")
+
+    def added(server, name: str) -> int:
+        files = {"audio_sample": ("x.flac", sound.getvalue())}
+        fields = {"name": name, "text": "Hello there, general, how are you?", "consent": "true"}
+        url = server.url + "/v1/audio/voices"
+        return httpx.post(url, data=fields, files=files, timeout=60).status_code
+
+    with serve({"max_voices": 2}, allow_voices=True) as server, ThreadPoolExecutor(6) as pool:
+        assert added(server, "\U00020000" * 64) == 400  # more bytes than a file's name may have
+        assert sorted(pool.map(lambda _: added(server, "anna"), range(6))) == [201, *[409] * 5]
+        assert sorted(pool.map(lambda n: added(server, f"b{n}"), range(6))) == [201, *[409] * 5]
+        assert len(user_voices()) == 2
 
 
 def words_gone(server, path: Path, fields: dict) -> httpx.Response:

@@ -59,6 +59,27 @@ def test_words_that_cannot_be_spoken_are_named(server):
     told = speech(server, input="Hello 你好.", response_format="json").json()
     assert told["left_out"] == ["你好"]
     assert "x-left-out" not in speech(server).headers
+    long = speech(server, input=f"Hello {'你好' * 500} there, {'Привет ' * 3}. {'é中 ' * 40}.")
+    assert long.status_code == 200 and len(long.headers["x-left-out"]) <= 1024
+    assert unquote(long.headers["x-left-out"]).split()[:2] == ["你好" * 15 + "你…", "Привет"]
+
+
+def test_pauses_have_an_end(server):
+    def asked(count: int, seconds: float):
+        marked = f"[pause {seconds:g}s] Hi." * count
+        return speech(server, input=marked, markup=True, response_format="json")
+
+    assert asked(1, 9).status_code == 200
+    error = asked(31, 10).json()["error"]
+    assert (
+        error["param"] == "input" and "pauses are 310 s in all; at most 300 s" in error["message"]
+    )
+
+
+def test_what_cannot_be_sent_as_it_is_made_is_not_sent_as_events(server):
+    for name in ("flac", "json"):
+        error = speech(server, response_format=name, stream_format="sse").json()["error"]
+        assert error["param"] == "response_format" and "choose another" in error["message"]
 
 
 def test_what_is_logged_of_a_text_names_its_request(server, caplog):
