@@ -21,10 +21,10 @@ FLAGS = {
     "temperature": "--temperature",
 }
 OWN = {  # defaults that a release folder has
-    "steps": f"the model's own, mostly {STEPS}",
-    "cfg_strength": "the voice's or the model's own, mostly 3",
-    "cfg_rescale": "the model's own, mostly 0",
-    "temperature": "the model's own, mostly 1",
+    "steps": f"the model's own, 2 for voices that ship, else mostly {STEPS}",
+    "cfg_strength": "the voice's or the model's own, 2 or 3",
+    "cfg_rescale": "the model's own, 0, or 1 after recordings",
+    "temperature": "the model's own, 0.4 of what ships, else 1",
 }
 CHOICES = {"method": METHODS, "schedule": SCHEDULES, "guidance": GUIDANCES}
 

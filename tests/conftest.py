@@ -234,6 +234,15 @@ def random_release(folder: Path, vocoder_file: Path, **fields) -> Path:
     return folder
 
 
+@pytest.fixture
+def uncollected():
+    """Without the collector of cycles, which comes when it comes."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
 @pytest.fixture(scope="session")
 def make_release(tmp_path_factory, vocoder_file):
     """make_release(**fields of DiTConfig) -> a random release folder, made once a session."""

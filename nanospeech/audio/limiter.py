@@ -64,7 +64,7 @@ def limited(waves: Iterable[np.ndarray], rate: int) -> Iterator[np.ndarray]:
     for wave in waves:
         held = np.concatenate([held, np.asarray(wave, np.float32)])
         if (ready := len(held) - around) > done:
-            yield limit(held, reach)[done:ready]
+            yield limit(held, reach)[done:ready].copy()  # what is held is looked at again
             keep = max(0, ready - around)
             held, done = held[keep:], ready - keep
     if len(held) > done:

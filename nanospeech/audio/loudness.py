@@ -132,7 +132,7 @@ class Leveller:
         rate: samples a second.
         target: LUFS; None leaves the level as it is, but for what would clip.
         known: LUFS of the voice before it is levelled, for streams; None measures the first
-            second of the first stream, and keeps that for those that follow.
+            second of the first stream that has so much, and keeps that for those that follow.
     """
 
     def __init__(self, rate: int, target: float | None, known: float | None = None):
@@ -164,14 +164,14 @@ class Leveller:
         Its second piece is heard before it is handed on; the gain is then what brings the mean of
         what is known and what was heard to the target.
         """
-        if self.known is None:
+        known = self.known
+        if known is None:
             first = begun(waves, round(SOON * self.rate))
-            found = target - gain_to(target, first, self.rate)
-            self.known = found if len(heard(first, self.rate)) else None
+            known = target - gain_to(target, first, self.rate)
+            if len(heard(first, self.rate)) * STEP >= SOON / 2:  # "Hm." tells little of a voice
+                self.known = known
             waves = chain([first], waves)
-        else:
-            found = self.known
-        start = gain = goal = min(target - found, LOUDEST_GAIN)
+        start = gain = goal = min(target - known, LOUDEST_GAIN)
         seen, measured = np.zeros(0, np.float32), 0
         for wave in waves:
             if len(seen) < MEASURED * self.rate:

@@ -73,7 +73,7 @@ def build_parser() -> argparse.ArgumentParser:
     machine("--model", help="release folder or Hugging Face repository (default: what ships)")
     machine("--backend", default="auto", metavar="NAME", help="torch, mlx, onnx or another")
     machine("--device", help="for example cpu, cuda, mps or gpu; a GPU if there is one")
-    machine("--dtype", help="float32, float16 or bfloat16")
+    machine("--dtype", help="float32, float16 or bfloat16; onnx: float32 or int8")
     machine("--quantize", type=int, metavar="BITS", help="round the weights to 4 or 8 bits")
     machine("--compile", action="store_true", help="compile the network")
     add_fields(parser.add_argument_group("limits"), Limits)  # type: ignore[arg-type]

@@ -139,6 +139,13 @@ def list_them(folder: Path) -> None:
         print(f"samples: {parent / 'NAME'}{' or '.join(endings)}")
 
 
+def told(key: str, value: object) -> bool:
+    """Whether a setting of a voice is another than usual."""
+    from nanospeech.release.voices import VoiceSettings
+
+    return not isinstance(value, bool) and value != getattr(VoiceSettings(), key)
+
+
 def show_one(name: str, folder: Path) -> None:
     """Prints what is known of a voice.
 
@@ -162,6 +169,9 @@ def show_one(name: str, folder: Path) -> None:
         "origin": facts.origin,
         "bandwidth": facts.bandwidth and f"{facts.bandwidth:,.0f} Hz{', narrow' * facts.is_narrow}",
         "WER": facts.wer is not None and voice.is_own and f"{facts.wer:g} %",
+        "settings": ", ".join(
+            f"{key} {value:g}" for key, value in vars(voice.settings).items() if told(key, value)
+        ),
         "weights": voice.weights or ("the imitator's" if imitated else "the model's"),
         "licence": printable(licence.read_text(encoding="utf-8", errors="replace"))
         if licence.is_file()

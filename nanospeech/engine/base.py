@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -60,7 +61,8 @@ class Engine(Conditioning):
         self.compiles = compiles
         self.modules: dict[Path, Any] = {}
         self.paths: dict[str, Path] = {}
-        self.voice_engines: dict[tuple[Path | None, str], Engine] = {(None, "model"): self}
+        self.voice_engines: dict[tuple[Path | None, str], Engine] = {}
+        self.owner = ref(self)  # of the engines of voices; none of these keeps another one alive
         self.whole = release  # whichever voice and network speak
         self.speaks = "model"  # of the networks that Release.of_network knows
         self._dit: Any = None
@@ -99,9 +101,17 @@ class Engine(Conditioning):
         Raises:
             CheckpointError: the file is damaged, or of another model.
         """
+        owner = self.owner()
+        if owner is None:  # it is gone, and this one is left
+            owner, self.owner, self.voice_engines = self, ref(self), {}
+        if owner is not self:
+            return owner.with_voice(weights, network)
         key = weights, network
+        if key == (self.release.voice, self.speaks):
+            return self
         if key not in self.voice_engines:
             other = copy.copy(self)
+            other.voice_engines = {}
             release = dataclasses.replace(self.whole, voice=weights).of_network(network)
             other.release, other.config, other._dit = release, release.config, None
             other.tokenizer, other.paths, other.speaks = release.tokenizer, {}, network

@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any
+from weakref import finalize
 
 from .base import Engine
 
@@ -16,7 +17,8 @@ class Worker:
     """An engine whose work is done in a thread of its own, one call after the other.
 
     It has the interface of an engine, so a Speaker can use it, from any thread. MLX on a GPU needs
-    this, because a lazy array can only be computed in the thread that made it.
+    this, because a lazy array can only be computed in the thread that made it. The thread ends when
+    nothing refers to the worker any more.
 
     Args:
         load: makes the engine, for example `lambda: load_engine(backend="mlx")`. It is called in
@@ -24,17 +26,21 @@ class Worker:
     """
 
     def __init__(self, load: Callable[[], Engine]):
-        self._calls: SimpleQueue = SimpleQueue()
-        # it waits for calls until the program ends: a thread that ends at the same time as that
-        # aborts it, where MLX has compiled something in the thread
-        Thread(target=work, args=(self._calls,), name="nanospeech", daemon=True).start()
-        self._engine: Engine = self._run(load)
+        self._line = Line()
+        try:
+            self._engine: Engine = self._run(load)
+        except BaseException:
+            self._line.end()
+            raise
 
     def _run(self, call: Callable, *args: Any, **options: Any) -> Any:
         """Calls in the thread; returns its result or raises its exception."""
         done: Future = Future()
-        self._calls.put((done, call, args, options))
-        return done.result()
+        self._line.calls.put((done, call, args, options))
+        try:
+            return done.result()
+        finally:
+            del done  # an exception's traceback has this frame
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -52,16 +58,28 @@ class Worker:
     def _beside(self, engine: Engine) -> Worker:
         """A worker for another engine, in the same thread."""
         worker = Worker.__new__(Worker)
-        worker._calls, worker._engine = self._calls, engine
+        worker._line, worker._engine = self._line, engine
         return worker
 
 
+class Line:
+    """The way to a thread, which ends when nothing has it any more."""
+
+    def __init__(self) -> None:
+        self.calls: SimpleQueue = SimpleQueue()
+        Thread(target=work, args=(self.calls,), name="nanospeech", daemon=True).start()
+        # not when the program ends: a thread that ends at the same time as that aborts it, where
+        # MLX has compiled something in the thread
+        self.end = finalize(self, self.calls.put, None)
+        self.end.atexit = False
+
+
 def work(calls: SimpleQueue) -> None:
-    """Does calls in order, for ever."""
-    while True:
-        done, call, args, options = calls.get()
+    """Does calls in order, until there is None."""
+    while (asked := calls.get()) is not None:
+        done, call, args, options = asked
         try:
             done.set_result(call(*args, **options))
         except BaseException as e:
             done.set_exception(e)
-        del done, call, args, options  # the last call's arrays are not kept
+        del asked, done, call, args, options  # the last call's arrays are not kept

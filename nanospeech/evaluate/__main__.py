@@ -105,7 +105,7 @@ def build_parser() -> argparse.ArgumentParser:
     p.add_argument("--threads", type=int, default=1, help="threads of each (default: 1)")
     p.add_argument("--backend", default="auto", help="auto (default), torch, mlx or onnx")
     p.add_argument("--device", help="for example cpu, cuda or mps")
-    p.add_argument("--dtype", help="float32, bfloat16 or float16")
+    p.add_argument("--dtype", help="float32, float16 or bfloat16; onnx: float32 or int8")
     add_sampling(p.add_argument_group("sampling, as in nanospeech speak"), measures=True)
     return p
 

@@ -1,5 +1,7 @@
 """Loudness: that of another implementation, levels that hold, peaks that stay below full scale."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import soundfile as sf
@@ -108,6 +110,28 @@ def test_a_stream_waits_for_nothing_where_its_voice_is_known():
     assert next(waves, None) is not None  # the second was not asked for
     middle = slice(RATE // 4, RATE // 2)
     assert np.allclose(first[middle], noise(1, 0.01)[middle] * 10 ** (6 / 20), rtol=1e-4)
+
+
+@pytest.mark.parametrize(("target", "early"), [(-18.0, True), (-18.0, False), (None, False)])
+def test_what_a_stream_hands_out_may_be_changed(target, early):
+    def streamed() -> Iterator[np.ndarray]:
+        pieces = (noise(0.4, level, seed) for seed, level in enumerate((0.3, 0.5, 0.1, 0.4)))
+        return ld.Leveller(RATE, target)(pieces, early=early)
+
+    wanted = [wave.copy() for wave in streamed()]
+    found = []
+    for wave in streamed():
+        found.append(wave.copy())
+        wave *= 32767
+    assert len(found) == len(wanted) and all(map(np.array_equal, found, wanted))
+
+
+def test_a_stream_of_a_word_tells_nothing_of_those_that_follow():
+    leveller = ld.Leveller(RATE, -18.0)
+    alone = np.concatenate([*ld.Leveller(RATE, -18.0)(iter([noise(2, 0.05)]), early=True)])
+    list(leveller(iter([noise(0.6, 0.002)]), early=True))
+    after = np.concatenate([*leveller(iter([noise(2, 0.05)]), early=True)])
+    assert np.array_equal(after, alone)
 
 
 @pytest.mark.parametrize("off", [-4.0, 3.0])

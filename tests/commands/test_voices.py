@@ -101,6 +101,14 @@ def test_figures_are_those_of_the_model_that_speaks(tiny_release, tmp_path, caps
     assert "WER: 3.0" in (shown := capsys.readouterr().out) and "weights: the imitator's" in shown
 
 
+def test_settings_of_a_voice_are_shown(capsys):
+    assert main(["voices", "show", "kathleen"]) == 0
+    settings = "settings: pace 1.006, speed 0.95, cfg_strength 2, loudness -31\n"
+    assert settings in capsys.readouterr().out
+    assert main(["voices", "show", "bella"]) == 0  # of what is as usual nothing
+    assert "settings: loudness -21.5\n" in capsys.readouterr().out
+
+
 def test_a_voice_speaks_as_its_recording_does_in_both_backends(
     anna, tiny_release, engine_of, backend
 ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -99,7 +100,7 @@ def test_a_speed_is_kept_or_warned_of(engine, caplog, target):
     echo = dataclasses.replace(engine.config.echo, target_duration=target)
     other = copy.copy(engine)
     other.config = dataclasses.replace(engine.config, echo=echo)
-    other.voice_engines = {(None, "model"): other}
+    other.voice_engines, other.owner = {}, ref(other)
 
     def seconds(speed: float) -> float:
         speaker = Speaker(other, ref_audio=recording(), ref_text=SAID, seed=3, speed=speed)

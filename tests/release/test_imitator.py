@@ -102,7 +102,7 @@ def test_the_users_voices_and_those_that_ship_are_recordings(both, user_data):
         assert speaker.network == "imitator" and speaker.engine.config.steps == OWN["steps"]
         assert np.isfinite(speaker.speak(TEXT).wave).all()
         assert speaker.durations == "rule"  # the model has durations, the imitator none
-    assert engine.voice_engines.keys() == {(None, "model"), (None, "imitator")}
+    assert engine.voice_engines.keys() == {(None, "imitator")}
     assert engine._dit is None  # the model's own was not needed
 
 

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import shutil
 import threading
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -175,7 +176,23 @@ def test_a_voice_speaks_with_its_weights_and_others_without(two_voices, backend)
     # from a speaker's own engine as well, and one network for each voice
     speaker = Speaker(engine, "other", options=OPTIONS, seed=1)
     assert np.array_equal(spoken(speaker.engine, "tone"), before)
-    assert len(engine.voice_engines) == 2
+    assert len(engine.voice_engines) == 1
+
+
+def test_a_voice_outlives_the_engine_that_it_came_of(two_voices, uncollected):
+    folder, _ = two_voices
+    engine = load_engine(folder, "torch", "cpu", "float32")
+    speaker = Speaker(engine, "other", seed=1)
+    before = speaker.speak("Hello there.").wave
+    own, gone = weakref.ref(speaker.engine), weakref.ref(engine)
+    assert engine.with_voice(speaker.engine.release.voice) is speaker.engine
+    del engine
+    assert gone() is None
+    tone = Speaker(speaker.engine, "tone", seed=1)  # of the same folder
+    assert tone.engine is not speaker.engine
+    assert np.array_equal(speaker.speak("Hello there.").wave, before)
+    del speaker, tone
+    assert own() is None
 
 
 def test_voices_speak_through_a_worker(two_voices, backend):
