@@ -31,7 +31,7 @@ def said(text: str) -> list[str]:
         ("Žižek", "z h i z h e k"),
         ("Søren", "s o r e n"),
         ("Straße", "s t r a s s e"),
-        ("résumé", "r e z o o m a y"),
+        ("résumé", "r e z u h m a y"),
         ("flambé", "f l a m b a y"),
         ("brûlées", "b r u l a y s"),
         ("touché", "t o o s h a y"),

@@ -24,7 +24,7 @@ POLISH = set("łąęńśźż")  # letters of Polish alone, whose other letters t
 PAIRS = {"sz": "sh", "cz": "ch", "rz": "zh", "ch": "h", "w": "v", "j": "y", "c": "ts", "ó": "oo"}
 POLISH_SOUNDS = re.compile("|".join(PAIRS))
 # words whose plain form is another one
-OTHERS = {"résumé": "rezoomay", "résumés": "rezoomays", "rosé": "rozay", "pâté": "pattay"}
+OTHERS = {"résumé": "rezuhmay", "résumés": "rezuhmays", "rosé": "rozay", "pâté": "pattay"}
 OTHERS |= {"touché": "tooshay", "née": "nay", "blasé": "blahzay", "outré": "ootray", "à": "ah"}
 OTHERS |= {"pâtés": "pattays", "nestlé": "nesslay", "crème": "krem"}
 OTHERS |= {"exposé": "expozay", "exposés": "expozays", "maté": "mahtay"}

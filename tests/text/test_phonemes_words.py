@@ -1,0 +1,51 @@
+"""Words whose sound the dictionary has wrong, or lacks."""
+
+import pytest
+
+from nanospeech.text.sentences import fit, prepare
+from nanospeech.text.spoken import say_word
+from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
+
+PHONEMES = Tokenizer("phonemes", phoneme_vocab())
+
+
+@pytest.mark.parametrize("word, phonemes", [
+    ("CT", "S IY1 T IY1"),
+    ("CTs", "S IY1 T IY1 Z"),
+    ("AR", "EY1 AA1 R"),
+    ("HTTPS", "EY1 CH T IY1 T IY1 P IY1 EH1 S"),
+    ("FYI", "EH1 F W AY1 AY1"),
+    ("JSON", "JH EY1 S AH0 N"),
+    ("OK'd", "OW1 K EY1 D"),
+    ("OK’d", "OW1 K EY1 D"),
+    ("thyme", "T AY1 M"),
+    ("reused", "R IY0 Y UW1 Z D"),
+    ("reusable", "R IY0 Y UW1 Z AH0 B AH0 L"),
+    ("webcams", "W EH1 B K AE2 M Z"),
+    ("presenter's", "P R IH0 Z EH1 N T ER0 Z"),
+    ("Maeve's", "M EY1 V Z"),
+    # as before
+    ("OK", "OW1 K EY1"),
+    ("presented", "P R IY0 Z EH1 N T IH0 D"),
+    ("thy", "DH AY1"),
+    ("used", "Y UW1 Z D"),
+    ("grass", "G R AE1 S"),
+    ("court", "K AO1 R T"),
+])  # fmt: skip
+def test_words_are_said_as_people_say_them(word, phonemes):
+    assert " ".join(say_word(word)[0]) == phonemes
+
+
+@pytest.mark.parametrize("text, phonemes", [
+    ("Mardi Gras", "G R AA1"),
+    ("foie gras", "F W AA1   G R AA1"),
+    ("hors d'oeuvres", "AO1 R   D ER1 V Z"),
+    ("my résumé", "R EH1 Z AH0 M EY2"),
+    ("their résumés", "R EH1 Z AH0 M EY2 Z"),
+    ("a dry rosé", "R OW0 Z EY1"),
+    ("an exposé", "EH2 K S P OW0 Z EY1"),
+    ("A rose fell. They resume work.", "R OW1 Z   F EH1 L .   DH EY1   R IH0 Z UW1 M"),
+])  # fmt: skip
+def test_words_of_other_languages_and_initials_are_too(text, phonemes):
+    fitted, lost = fit(prepare(text, PHONEMES), PHONEMES)
+    assert not lost and phonemes in " ".join(PHONEMES.tokens(fitted))
