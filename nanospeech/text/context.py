@@ -6,10 +6,11 @@ Words are looked at up to the next mark, so that a clause is read alike whatever
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from .english import words
+from .english.heteronyms import COMMANDS, COMPOUNDS, COMPOUNDS_BEFORE
 
 POSSESSIVES = set(words("my your his her its our their whose"))
 DETERMINERS = POSSESSIVES | set(words(
@@ -54,7 +55,7 @@ ADJECTIVES = set(words(
 TO_NOUN = set(words(
     """according due prior subject access exposed opposed response thanks addition contrast close
     regard relation similar reference contribution contributed object objected leads led devoted
-    key answer resort attention damage owing reaction sentenced return returned"""
+    key answer resort attention damage owing reaction sentenced return returned exposure"""
 ))  # fmt: skip
 LET = set(
     words(
@@ -62,6 +63,7 @@ LET = set(
         heard have"""
     )
 )
+MAKE = set(words("make makes made making"))
 NOT_ADVERBS = set(
     words(
         """family supply reply early only apply daily weekly monthly friendly july italy ally
@@ -72,7 +74,21 @@ MANY = set(words("police people children men women staff others"))  # nouns that
 NOT_PLURAL = re.compile("(?:ss|us|is|'s)$")
 ADJECTIVAL = re.compile("(?:al|ive|ous|ic|ful|less|able|ible|ary|ern|est|ish|ese)$")
 VERBAL = re.compile("(?:ize|ise|ify)$")
-PAST_VERBS = set(words("was were had did said went came fell rose grew ended began helped led"))
+PAST_VERBS = set(words(
+    """was were had did said went came fell rose grew ended began helped led broke hit took gave got
+    kept drew fought won sank stood"""
+))  # fmt: skip
+# words before a comma that a command may follow: "For best results, use butter."
+INTRODUCTIONS = set(words(
+    """if when whenever for to in first second third next then finally after before once while
+    unless until with at otherwise instead please now also alternatively by as where note tip
+    optionally lastly meanwhile during since step using so"""
+))  # fmt: skip
+# words that a clause of its own begins with: verbs behind them are not those of the first word
+CLAUSES = set(words(
+    """if when whenever while because unless until where wherever that which who what whatever so as
+    before after since how whether"""
+))  # fmt: skip
 PAST_TENSE = set(words(
     """was were had did said went took came saw got made told knew thought found gave felt left
     heard sat stood laughed cried spent fell rose grew began kept brought wrote yesterday
@@ -83,7 +99,8 @@ NOW = set(words("every always often usually never sometimes now daily tonight to
 
 BREAK = re.compile(r"[,;:.!?()\n]|\s-+\s")
 END = re.compile(r"[.!?\n]")
-WORD = re.compile(r"[A-Za-z]+(?:['’][A-Za-z]+)*|\d+")
+WORD = re.compile(r"[A-Za-z]+(?:['’][A-Za-z]+|(?<=[a-z]{2}s)['’](?=\s))*|\d+")  # "parents'" too
+QUOTED = re.compile(r"(?<![\w'’])['‘](?=[A-Za-z])((?:[^'‘’]|(?<=\w)['’](?=\w))*)['’](?!\w)")
 REACH = 200  # characters that are looked at on both sides
 
 
@@ -95,12 +112,16 @@ class Around(NamedTuple):
         left: words before it in the clause, the nearest last.
         right: words behind it in the clause.
         before: all words before it in the sentence.
+        mark: what the clause begins behind: ",", ":" and others, "" for the sentence's start.
+        joined: whether a hyphen and a letter follow.
     """
 
     word: str
     left: Sequence[str]
     right: Sequence[str]
     before: Sequence[str]
+    mark: str = ""
+    joined: bool = False
 
     @property
     def previous(self) -> str:
@@ -128,12 +149,19 @@ def around(text: str, start: int, stop: int) -> Around:
     behind = text[stop : stop + REACH]
     mark = BREAK.search(behind)
     sentence = END.split(text[max(0, start - REACH) : start])[-1]
-    clause = BREAK.split(sentence)[-1]
+    breaks = list(BREAK.finditer(sentence))
+    clause = sentence[breaks[-1].end() :] if breaks else sentence
+    first = '"' if clause.strip() in ('"', "“") else breaks[-1][0].strip() if breaks else ""
     right = behind[: mark.start()] if mark else behind
-    parts = [
-        [w.replace("’", "'") for w in WORD.findall(s.lower())] for s in (clause, right, sentence)
-    ]
-    return Around(text[start:stop], *parts)
+    joined = behind[:1] == "-" and behind[1:2].isalpha()
+    parts = [word_list(s) for s in (clause, right, sentence)]
+    return Around(text[start:stop], *parts, mark=first, joined=joined)
+
+
+def word_list(text: str) -> list[str]:
+    """The words of a text in small letters; "parents'" of more than one keeps its apostrophe."""
+    found = WORD.findall(QUOTED.sub(r" \1 ", text.lower()))
+    return [w.replace("’", "'") for w in found]
 
 
 def is_adverb(word: str) -> bool:
@@ -143,6 +171,13 @@ def is_adverb(word: str) -> bool:
 def is_plural(word: str) -> bool:
     ends = word.endswith("s") and len(word) > 3 and not NOT_PLURAL.search(word)
     return ends or word in MANY
+
+
+def is_past(word: str) -> bool:
+    """Whether a word is a verb of the past, as far as its letters show."""
+    return word in PAST_VERBS or (
+        word.endswith("ed") and len(word) > 4 and (not word.endswith("eed") or word == "agreed")
+    )
 
 
 def after_to(around: Around) -> bool:
@@ -164,6 +199,8 @@ def before_odds(around: Around, s_form: bool) -> float:
     """What the words before a word say."""
     prior = around.prior
     direct, p = around.previous, prior[-1] if prior else ""
+    if not p and commands(around, s_form):
+        return 3.0
     if not p:
         imperative = around.next in DETERMINERS | OBJECTS and not s_form
         return 1.5 if imperative else 1.0 if direct else -1.2
@@ -178,6 +215,9 @@ def before_odds(around: Around, s_form: bool) -> float:
     if p in ("that", "which"):
         relative = around.next in DETERMINERS or is_plural(prior[-2] if prior[1:] else "")
         return 1.0 if relative or s_form else -1.0
+    there = around.word.lower() in ("present", "absent")
+    if there and (p == "those" or not around.next):  # "those present", "the people present"
+        return -3.0
     if p in SEVERAL and not s_form:  # "many suspect": a noun would be a plural
         return -3.0 if is_plural(around.next) else 1.5
     if p in DETERMINERS or p.endswith(("'s", "s'")):
@@ -186,6 +226,8 @@ def before_odds(around: Around, s_form: bool) -> float:
         return -2.5 if p in POINTERS else -4.0
     if p in PREPOSITIONS:
         return -3.5
+    if p in MAKE:  # "makes use of", "makes perfect"
+        return -3.0
     if p in BE or p in FEEL:
         return -3.5
     if p in HAVE:
@@ -193,6 +235,49 @@ def before_odds(around: Around, s_form: bool) -> float:
     if p in ("and", "or", "but", "nor"):
         return conjoined(prior, s_form)
     return loose_odds(around, prior, s_form)
+
+
+def commands(around: Around, s_form: bool) -> bool:
+    """Whether a word at the start of a clause is a command: "Combine flour and salt."
+
+    Not in compounds ("record sales"), nor as the subject of a verb ("Use in cars is limited").
+    """
+    word, n = around.word.lower(), around.next
+    if s_form or word not in COMMANDS or not n or around.joined or around.left:
+        return False
+    if n in COMPOUNDS.get(word, ()) or n in ("of", "available"):
+        return False
+    if around.mark == "," and not introduced(around):
+        return False
+    if n in ("and", "or"):
+        return around.right[2:3] != [] and around.right[2] in DETERMINERS | OBJECTS
+    after = around.right[1] if around.right[1:] else ""
+    closed = DETERMINERS | PREPOSITIONS | OBJECTS | {"", "to", "and", "or"}
+    if is_past(n) and (after in closed or is_adverb(after)):  # but "use boiled potatoes"
+        return False
+    return n in DETERMINERS | OBJECTS or not has_verb(around.right)
+
+
+def introduced(around: Around) -> bool:
+    """Whether what stands before a comma leads to a clause: "If you can, use ..."."""
+    last = around.before[-1] if around.before else ""
+    begins = around.before[0] if around.before else ""
+    # "in large, separate rooms"
+    listed = begins in PREPOSITIONS and (last in ADJECTIVES or bool(ADJECTIVAL.search(last)))
+    return (begins in INTRODUCTIONS or is_adverb(begins)) and not listed
+
+
+def has_verb(right: Sequence[str]) -> bool:
+    """Whether words that follow a noun or a command have a verb of which it is the subject."""
+    for i, word in enumerate(right):
+        then = right[i + 1] if right[i + 1 :] else ""
+        if word in CLAUSES | SUBJECTS or (word in ("and", "or", "but") and then in MODALS):
+            return False
+        if word in MODALS and (not then or then in PREPOSITIONS):  # "one can of beans", "in May"
+            continue
+        if word in (BE | HAVE | MODALS | PAST_VERBS) - {"having", "being", "please"}:
+            return "'" not in word or word.endswith("n't")  # "soap that you've"
+    return False
 
 
 def conjoined(prior: Sequence[str], s_form: bool) -> float:
@@ -208,6 +293,8 @@ def conjoined(prior: Sequence[str], s_form: bool) -> float:
 def loose_odds(around: Around, prior: Sequence[str], s_form: bool) -> float:
     """After a word of no closed class: a subject, or an adjective, or a verb."""
     p = prior[-1]
+    if p in COMPOUNDS_BEFORE.get(around.word.lower(), ()):  # "school graduates"
+        return -2.0
     adverb = 1.0 if around.previous != p else 0.0
     if p in ADJECTIVES or ADJECTIVAL.search(p) or p.replace("-", "").isdigit():
         return -2.5 + adverb
@@ -235,7 +322,7 @@ def behind_odds(around: Around, s_form: bool) -> float:
         return -0.3
     if is_adverb(n):
         return 0.8
-    if n in PAST_VERBS or (n.endswith("ed") and len(n) > 4):
+    if is_past(n):
         return -1.5
     return 0.6 if is_plural(n) and not s_form else 0.0
 
@@ -246,3 +333,32 @@ def is_verb(around: Around) -> bool:
     p = prior[-1] if prior else ""
     made = p in OBJECTS | {"her"} and len(prior) > 1 and prior[-2] in LET
     return after_to(around) or p in MODALS | SUBJECTS or made
+
+
+def is_noun(around: Around) -> bool:
+    """Whether a determiner or a preposition stands before a word."""
+    p = around.previous
+    return p in DETERMINERS | PREPOSITIONS or p.endswith(("'s", "s'")) or p in ADJECTIVES
+
+
+def near(around: Around, cues: str | Collection[str], distance: int = 12) -> bool:
+    """Whether one of some words stands close by in the clause or before it."""
+    found = {*around.before[-distance:], *around.right[:distance]}
+    sought = words(cues) if isinstance(cues, str) else cues
+    return any(w.removesuffix("'s") in sought for w in found)
+
+
+def describes(word: str) -> bool:
+    """Whether a word before a noun is an adjective, as far as its letters show."""
+    ends = word.endswith(("ing", "ed", "est")) or bool(ADJECTIVAL.search(word))
+    return ends or word in ADJECTIVES or word in words("major massive shock political one")
+
+
+def before_noun(around: Around) -> bool:
+    """Whether a word stands between a determiner and a noun, as adjectives do."""
+    n = around.next
+    pronoun = n in DETERMINERS - {"few"} | OBJECTS | SUBJECTS
+    ends = not n or pronoun or n in PREPOSITIONS | BE | HAVE | MODALS
+    relative = {"that", "which", "what", "all", "both", "most", "many", "few"}
+    named = around.previous in DETERMINERS - relative
+    return named and not ends and not is_adverb(n) and n not in ("and", "or", "but", "to")

@@ -34,9 +34,10 @@ def test_readings_are_sounds_and_differ():
         assert all(set(p) <= set(SYMBOLS) for p in said.values()), word
 
 
-def test_the_rules_read_the_sentences_that_they_were_made_by():
-    count, share = share_right("dev.tsv")
-    assert count > 100 and share == 1
+@pytest.mark.parametrize("name, least", [("dev.tsv", 100), ("dev_2.tsv", 700)])
+def test_the_rules_read_the_sentences_that_they_were_made_by(name, least):
+    count, share = share_right(name)
+    assert count > least and share == 1
 
 
 def test_and_those_that_they_were_not():
@@ -56,6 +57,10 @@ def test_and_those_that_they_were_not():
     ("I saw you live through it.", "L IH1 V"),
     ("Let them live in peace.", "L IH1 V"),
     ("They live close by.", "K L OW1 S"),
+    ("Des Moines", "D AH0   M OY1 N"),
+    ("Her uncle Des came.", "D EH1 Z"),
+    ("an LED TV", "EH1 L IY1 D IY1   T IY1 V IY1"),
+    ("He led TV crews. HE LED THE BAND.", "L EH1 D   T IY1 V IY1"),
     ("“Record” is a word. They object to it.", "R EH1 K ER0 D"),
 ])  # fmt: skip
 def test_tokens_are_those_of_the_reading(text, phonemes):

@@ -120,6 +120,98 @@ MOSTLY_VERBS = frozenset(words(
     combine construct excuse exploit conscript consort converse commune compress update upgrade
     refuse resume reuse incorporate coordinate ferment torment implant sow"""
 ))  # fmt: skip
+# those that are verbs where a clause begins with them: "Combine flour and salt."
+COMMANDS = frozenset(words(
+    """combine compress construct convert decrease delegate estimate export extract import
+    incorporate increase initiate insert permit produce recall record refill refuse reject replay
+    resume reuse rewrite separate sow transfer transplant update upgrade use"""
+))  # fmt: skip
+_TRADE = """ban bans business businesses charges controls cost costs demand duties
+    duty earnings fee fees figures growth industries industry levels license licenses licence
+    licences limits market markets orders permit permits price prices quota quotas restrictions
+    revenue revenues rules sales substitution tariff tariffs tax taxes trade volume volumes error
+    errors statement statements button"""
+# words that make a compound with one of them
+COMPOUNDS = {word: frozenset(words(others)) for word, others in {
+    "combine": "harvester harvesters operator operators driver drivers",
+    "construct": "validity",
+    "convert": "numbers",
+    "decrease": "in",
+    "estimate": "for from on",
+    "export": _TRADE,
+    "import": _TRADE,
+    "increase": "in",
+    "permit": "holder holders fee fees number numbers office application applications requirement"
+    " requirements system systems to for from",
+    "produce": "aisle aisles section department departments stand stands market markets price"
+    " prices buyer buyers sales shelves",
+    "recall": "notice notices election elections vote",
+    "record": "album amount amounts attendance attendances book books breaking cold collection"
+    " collections collector collectors companies company crowd crowds deal deals drought earnings"
+    " executive executives growth harvest harvests heat high highs holder holders keeper keepers"
+    " keeping label labels levels losses low lows number numbers player players price prices"
+    " producer producers profit profits rain rainfall rains sales setting shop shops snow snowfall"
+    " spending store stores time turnout type types warmth year years",
+    "refill": "packs pack bottles pouches",
+    "refuse": "bag bags bin bins collection collections collector collectors disposal dump dumps"
+    " site sites truck trucks worker workers",
+    "reject": "pile rate rates",
+    "replay": "value",
+    "resume": "builder gaps template templates tips writing",
+    "separate": "accounts bathroom bathrooms bedrooms beds bills checks cheques entrance entrances"
+    " from rooms studies ways",
+    "transfer": "deadline fee fees market news payment payments pricing request requests rumor"
+    " rumors rumour rumours speed speeds station stations student students window windows",
+    "transplant": "list lists patient patients recipient recipients surgeon surgeons surgery"
+    " waiting",
+    "update": "for from in note notes on",
+    "upgrade": "cost costs path paths option options",
+    "use": "case cases value values",
+}.items()}  # fmt: skip
+# words that make a compound with one of them behind
+COMPOUNDS_BEFORE = {word: frozenset(words(others)) for word, others in {
+    "graduates": "school schools college university law business medical engineering academy",
+    "records": "court police phone school bank tax property hospital health world album vinyl",
+}.items()}  # fmt: skip
+# words by which a rule of ../heteronym_rules.py knows a reading
+CUES = {name: frozenset(words(cues)) for name, cues in {
+    "metals": "pipe pipes paint poisoning metal metals pencil gasoline weights weight heavy"
+    " bullet bullets toxic copper zinc mercury iron tin poison solder shielding acid battery"
+    " batteries roof contaminated melted molten levels ore shot soldiers like",
+    "shows": "show shows music performance performances broadcast audience audiences concert"
+    " television tv coverage stream animals animal band event events ammunition bait wire wires"
+    " video album recording recordings sports theater updates birth chat feed jazz interview"
+    " rounds update action demo game games track version crowd",
+    "performed": "broadcast perform performed performing air aired streamed streaming went goes"
+    " going go reported reporting recorded played play playing sing sang watch watched shown"
+    " carried televised tune coming came see seen saw appear appeared speak spoke watching watches"
+    " recording records streams streaming airs plays playing performs singing hear heard catch"
+    " caught broadcasts broadcasting",
+    "saved": "lose loses lost save saves saved saving claim claimed claims cost costs change"
+    " changed ruined risk risked risking own living lived spend spent million thousand hundred"
+    " dozen human private everyday two three nine improve improved touched taking enrich double of"
+    " many",
+    "cloth": "fabric muscle ligament tissue cloth shirt jacket jeans paper knee cartilage sail"
+    " repair repaired dress meniscus tendon curtain curtains tent sleeve pants trousers skirt"
+    " hamstring acl cuff retina sock bag seam canvas tore torn rip mend mended sew sewed patch",
+    "crying": "eye eyes cheek cheeks face fell rolled ran shed wiped wipe gas cry cried duct"
+    " ducts",
+    "ships": "ship boat stern deck vessel sail sailed hull waves ferry port yacht canoe anchor"
+    " sea submarine sailor sailors captain",
+    "fish": "fish fishing sea striped largemouth smallmouth lake river caught catch pond trout"
+    " salmon boat angler anglers fillet grilled fried hook bait perch",
+    "near friends": "to together enough friend friends relationship relationships by call calls"
+    " range attention look ties tie contact quarters relative relatives second race game family"
+    " proximity match eye watch behind match-up colleague allies ally cousin cousins associates up"
+    " encounter",
+    "tiny": "detail details amount amounts quantities quantity particle particles difference"
+    " differences traces trace changes fragments creatures organisms crystals cracks inspection"
+    " examination scale print grains proportion proportions variations",
+    "moods": "happy calm quiet warm safe healthy peaceful relaxed satisfied full comfortable"
+    " well serene cheerful glad rested fed",
+    "persistence": "determination persistence pursuit resistance effort devotion refusal defense"
+    " reporting optimism insistence courage",
+}.items()}  # fmt: skip
 # other words: readings by name; rules for each are in ../heteronyms.py
 OTHERS = """
 aged: years EY1 JH D; old EY1 JH IH0 D
@@ -133,10 +225,13 @@ bows: knot B OW1 Z; bend B AW1 Z
 close: shut K L OW1 Z; near K L OW1 S
 content: matter K AA1 N T EH0 N T; glad K AH0 N T EH1 N T
 dogged: verb D AO1 G D; stubborn D AO1 G IH0 D
+deserts: sand D EH1 Z ER0 T S; due D IH0 Z ER1 T S
+des: name D EH1 Z; city D AH0
 dove: bird D AH1 V; dived D OW1 V
 invalid: void IH0 N V AE1 L AH0 D; ill IH1 N V AH0 L IH0 D
 job: work JH AA1 B; name JH OW1 B
 lead: guide L IY1 D; metal L EH1 D
+led: verb L EH1 D; initials EH1 L IY1 D IY1
 learned: verb L ER1 N D; wise L ER1 N IH0 D
 live: verb L IH1 V; now L AY1 V
 lives: verb L IH1 V Z; life L AY1 V Z
