@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from itertools import dropwhile
 from typing import NamedTuple
 
 from .english import words
@@ -83,6 +84,12 @@ INTRODUCTIONS = set(words(
     """if when whenever for to in first second third next then finally after before once while
     unless until with at otherwise instead please now also alternatively by as where note tip
     optionally lastly meanwhile during since step using so"""
+))  # fmt: skip
+# verbs that commands often begin with
+STARTS = set(words(
+    """add bake beat boil bring choose chop clean click close connect cook cover cut drain draw fill
+    fold go grab heat keep log melt mix open peel pick place pour press pull push put remove rinse
+    roll save select serve shake sift slice stir stop take tap toss turn wash whisk write"""
 ))  # fmt: skip
 # words that a clause of its own begins with: verbs behind them are not those of the first word
 CLAUSES = set(words(
@@ -199,7 +206,7 @@ def before_odds(around: Around, s_form: bool) -> float:
     """What the words before a word say."""
     prior = around.prior
     direct, p = around.previous, prior[-1] if prior else ""
-    if not p and commands(around, s_form):
+    if p in ("", "and") and commands(around, s_form):
         return 3.0
     if not p:
         imperative = around.next in DETERMINERS | OBJECTS and not s_form
@@ -240,14 +247,18 @@ def before_odds(around: Around, s_form: bool) -> float:
 def commands(around: Around, s_form: bool) -> bool:
     """Whether a word at the start of a clause is a command: "Combine flour and salt."
 
+    Or behind "and" where the sentence begins with one: "Beat the eggs and combine with milk."
     Not in compounds ("record sales"), nor as the subject of a verb ("Use in cars is limited").
     """
     word, n = around.word.lower(), around.next
-    if s_form or word not in COMMANDS or not n or around.joined or around.left:
+    if s_form or word not in COMMANDS or not n or around.joined:
         return False
     if n in COMPOUNDS.get(word, ()) or n in ("of", "available"):
         return False
-    if around.mark == "," and not introduced(around):
+    if around.prior:
+        pronoun = n in DETERMINERS | OBJECTS
+        return ordered(around.before) and (word != "separate" or pronoun) and n not in ("and", "or")
+    if around.left or (around.mark == "," and not introduced(around)):
         return False
     if n in ("and", "or"):
         return around.right[2:3] != [] and around.right[2] in DETERMINERS | OBJECTS
@@ -262,9 +273,21 @@ def introduced(around: Around) -> bool:
     """Whether what stands before a comma leads to a clause: "If you can, use ..."."""
     last = around.before[-1] if around.before else ""
     begins = around.before[0] if around.before else ""
-    # "in large, separate rooms"
-    listed = begins in PREPOSITIONS and (last in ADJECTIVES or bool(ADJECTIVAL.search(last)))
-    return (begins in INTRODUCTIONS or is_adverb(begins)) and not listed
+    follows = ordered(around.before)
+    adjective = last in ADJECTIVES or ADJECTIVAL.search(last)
+    if adjective and (begins in PREPOSITIONS or follows):  # "in large, separate rooms"
+        return False
+    return begins in INTRODUCTIONS or is_adverb(begins) or follows
+
+
+def ordered(words: Sequence[str]) -> bool:
+    """Whether a sentence begins with a command: "Peel ...", "Zip the ..."."""
+    leads = {"first", "next", "please"}
+    begins = [*dropwhile(lambda word: is_adverb(word) or word in leads, words)]
+    if len(begins) < 2:
+        return False
+    closed = DETERMINERS | PREPOSITIONS | SUBJECTS | CLAUSES | MODALS | BE | HAVE | {"to", "and"}
+    return begins[0] in STARTS or (begins[1] in DETERMINERS and begins[0] not in closed)
 
 
 def has_verb(right: Sequence[str]) -> bool:

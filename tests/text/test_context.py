@@ -45,6 +45,15 @@ def test_but_not_the_subject_of_a_verb(word):
     assert reading(f"*{word.capitalize()}*-free rooms help.") == "noun"
 
 
+@pytest.mark.parametrize("word", sorted(COMMANDS - {"separate"}))
+def test_commands_follow_commands(word):
+    for lead in ("Open the lid", "First, zip the bag", "Peel two apples", "Then slowly stir it"):
+        assert reading(f"{lead} and *{word}* soap with care.") == "verb", lead
+        assert reading(f"{lead}, *{word}* soap, and wait.") == "verb", lead
+        assert reading(f"{lead} and *{word}* of soap.") == "noun", lead
+    assert reading(f"The price and *{word}* with tax were high.") == "noun"
+
+
 @pytest.mark.parametrize("word", sorted(COMPOUNDS))
 def test_nor_the_first_part_of_a_compound(word):
     for other in COMPOUNDS[word]:

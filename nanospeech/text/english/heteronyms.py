@@ -128,9 +128,9 @@ COMMANDS = frozenset(words(
 ))  # fmt: skip
 _TRADE = """ban bans business businesses charges controls cost costs demand duties
     duty earnings fee fees figures growth industries industry levels license licenses licence
-    licences limits market markets orders permit permits price prices quota quotas restrictions
-    revenue revenues rules sales substitution tariff tariffs tax taxes trade volume volumes error
-    errors statement statements button"""
+    licences limits crops subsidies market markets orders permit permits price prices quota quotas
+    restrictions revenue revenues rules sales substitution tariff tariffs tax taxes trade volume
+    volumes error errors statement statements button"""
 # words that make a compound with one of them
 COMPOUNDS = {word: frozenset(words(others)) for word, others in {
     "combine": "harvester harvesters operator operators driver drivers",
@@ -141,6 +141,7 @@ COMPOUNDS = {word: frozenset(words(others)) for word, others in {
     "export": _TRADE,
     "import": _TRADE,
     "increase": "in",
+    "insert": "mode modes",
     "permit": "holder holders fee fees number numbers office application applications requirement"
     " requirements system systems to for from",
     "produce": "aisle aisles section department departments stand stands market markets price"
@@ -164,7 +165,7 @@ COMPOUNDS = {word: frozenset(words(others)) for word, others in {
     " rumors rumour rumours speed speeds station stations student students window windows",
     "transplant": "list lists patient patients recipient recipients surgeon surgeons surgery"
     " waiting",
-    "update": "for from in note notes on",
+    "update": "by for from in note notes on",
     "upgrade": "cost costs path paths option options",
     "use": "case cases value values",
 }.items()}  # fmt: skip
