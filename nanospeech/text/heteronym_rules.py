@@ -301,7 +301,7 @@ def upset(around: Around) -> str:
     n, left = around.next, list(around.left)
     ends = not n or n in PREPOSITIONS | BE | HAVE | MODALS | {"and", "or", "but", "when"}
     ends = ends or is_past(n)
-    while left and left[-1] not in ("least", "latest") and describes(left[-1]):
+    while left and describes(left[-1]):
         left.pop()
     if around.previous in ("stomach", "digestive", "title", "shock"):
         return "noun" if ends else "verb"
