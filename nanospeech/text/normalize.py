@@ -21,7 +21,7 @@ from nanospeech.text.english.number_words import (
     year,
 )
 
-from .english import STARTS, abbreviations, addresses, dates, quantities
+from .english import STARTS, abbreviations, addresses, dates, lasting, quantities
 from .traced import Traced
 
 __all__ = ["cardinal", "expand", "number", "ordinal", "year"]
@@ -89,6 +89,7 @@ STAGES = [
     for rules in (
         addresses.RULES,
         MARKS,
+        lasting.RULES,
         dates.RULES,
         abbreviations.RULES,
         quantities.RULES,

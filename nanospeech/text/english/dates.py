@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from . import STARTS, words
-from .number_words import cardinal, digits, number, ordinal, pair, several, year
+from .number_words import cardinal, digits, fraction, number, ordinal, pair, several, year
 
 MONTHS = words(
     """January February March April May June July August September October November December"""
@@ -35,6 +35,26 @@ OPENS = re.compile(rf"[\"')]*\s*\Z|\s+[\"'(]?{STARTS}\b")
 SENTENCE = re.compile(r"\s*\Z|\s+[\"'(]?[A-Z]|[\"')]")
 # amounts after a month that are no days: "In May 20 percent"
 NO_DAY = r"(?!\d|[:/%]|[.,]\d|\s?%|\s(?:percent|per|people|million|billion|thousand)\b)"
+
+# what follows a fraction, not a date: "on Friday 2/3 of them", "1/2 inch", "5/4 time", "9/2 = 4.5"
+NO_DATE = (
+    r"(?![\w/]|[.,]\d|\)?\s?[-+*^=]|\s?[x×]\s|\s(?:of|the|times?|chance|odds|favou?rites?|against"
+    r"|shot|as|an?|now|inch(?:es)?|miles?|cups?|hours?|full|empty|done|majority|page|parts|pounds?"
+    r"|teaspoons?|tablespoons?|tsp|tbsp|[CFx])\b)"
+)
+# what is reckoned with, betted on, voted or counted before a number with a slash
+RECKONED = words(
+    """odds scored? scores scoring ratio fractions? equals? plus minus times add simplify divided?
+    multiply multiplied calculate compute solve convert what's what.is factor value grew rose fell
+    price size measures? split ruled ruling rated? vote voted votes question route unit flight room
+    section beat won lost signature meter cut"""
+)
+COMPUTED = re.compile(
+    rf"(?:\b(?i:{'|'.join(RECKONED)})\b[^.!?]{{0,30}}|\b(?i:an?|at) |[-+*/=^]\s?|\d )\Z"
+)
+BY = re.compile(r"\b(?:[Mm]ultipl|[Dd]ivid)[a-z]+ (?:it |this |that |them )?\Z")
+DATED = re.compile(NO_DATE)
+USUAL_PARTS = {2, 3, 4, 8, 16}
 
 
 def stop(m: re.Match, dot: str | None) -> str:
@@ -77,8 +97,31 @@ def _slashed(m: re.Match) -> str:
 def _short(m: re.Match) -> str:
     """12/25, where it can be no fraction or follows a preposition."""
     first, second = int(m[2]), int(m[3])
+    if m[1] == "by " and BY.search(m.string[max(0, m.start() - 20) : m.start()]):
+        return m[0]
     said = _date(second, first, None) or (m[1] and _date(first, second, None))
     return m[1] + (said or m[0][len(m[1]) :])
+
+
+def _until(m: re.Match) -> str:
+    """9/2 to 10/4; both are fractions where they can be usual ones: from 1/4 to 1/2."""
+    first, second, third, fourth = (int(n) for n in m.group(1, 2, 4, 5))
+    link = "to" if m[3].strip() == "-" else m[3].strip()
+    if COMPUTED.search(m.string[max(0, m.start() - 40) : m.start()]):
+        return m[0]
+    usual = {second, fourth} <= USUAL_PARTS or (first, second) > (third, fourth)
+    if first < second and third < fourth and (usual or not DATED.match(m.string, m.end())):
+        return f"{fraction(first, second)} {link} {fraction(third, fourth)}"
+    since, until = _date(second, first, None), _date(fourth, third, None)
+    return f"{since} {link} {until}" if since and until else m[0]
+
+
+def _improper(m: re.Match) -> str:
+    """10/3, where it is hardly more than three."""
+    first, second = int(m[1]), int(m[2])
+    if first <= second or COMPUTED.search(m.string[max(0, m.start() - 40) : m.start()]):
+        return m[0]
+    return _date(second, first, None) or m[0]
 
 
 def _month_day(m: re.Match) -> str:
@@ -196,7 +239,7 @@ RULES = [
     (r"(?<![\w.,])()(\d{1,3})m(?:in)? ?(\d{1,2})s(?!\w)", _lasting),
     (r"(?<=\d:\d\d)(?:\.\d{1,9})?Z\b", lambda m: " UTC"),
     (
-        rf"\b{DAY}(?=,? (?:\d{{1,2}}(?:st|nd|rd|th)? {MONTH}|{MONTH} \d|\d{{1,2}}/\d))",
+        rf"\b{DAY}\.?(?=,? (?:\d{{1,2}}(?:st|nd|rd|th)? {MONTH}|{MONTH} \d|\d{{1,2}}/\d))",
         lambda m: weekday(m[1]),
     ),
     (r"(?<![\w./-])(\d{1,2})\.(\d{1,2})\.((?:19|20)\d\d)(?![\w/-]|\.\d)", _dotted),
@@ -209,11 +252,24 @@ RULES = [
     (r"(?<![\w/])9/11(?![\w/])", lambda m: "nine eleven"),
     (r"(?<![\w/-])24[/-]7(?![\w/-])", lambda m: "twenty-four seven"),
     (
+        r"(?<![\w/.,-])(?<!\d )(\d{1,2})/(\d{1,2})(\s?-\s?| to | through | thru | until )"
+        r"(\d{1,2})/(\d{1,2})(?![\w/]|[.,]\d|\s?=)",
+        _until,
+    ),
+    (
         r"\b((?:[Oo]n|[Bb]y|[Uu]ntil|[Ss]ince|[Ff]rom|[Dd]ated|[Bb]efore|[Aa]fter) )"
         r"(\d{1,2})/(\d{1,2})(?![\w/])",
         _short,
     ),
     (r"(?<![\w/])()(1[0-2]|0?[1-9])/(1[1357-9]|2[1-9]|3[01])(?![\w/])", _short),
+    (
+        rf"\b((?:{'|'.join(DAYS)}|[Dd]ue|[Ee]nd(?:s|ed|ing)?|[Ss]tart(?:s|ed|ing)?"
+        r"|[Bb]egin(?:s|ning)?|[Cc]los(?:es|ed|ing)|[Oo]pen(?:s|ing)?|[Ee]xpires?|[Ww]eek of"
+        rf"|RSVP|[Dd]eadline|[Dd]ate|[Bb]orn|[Tt]hrough|[Tt]hru)[,:]? )"
+        rf"(\d{{1,2}})/(\d{{1,2}}){NO_DATE}",
+        _short,
+    ),
+    (rf"(?<![\w/.,-])(?<!\d )(1[0-2]|0?[1-9])/([12]?\d|3[01]){NO_DATE}", _improper),
     (rf"(?<![\w-])(\d{{1,2}})-{MONTH}(?:-([12]\d{{3}}|\d\d)|(?! \d))(?![\w-])", _dashed),
     (
         rf"{MONTH}((?: \d{{1,2}}(?:st|nd|rd|th)?)?(?:,? [12]\d{{3}})?)\s?-\s?{MONTH}",
