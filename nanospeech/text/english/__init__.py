@@ -21,7 +21,13 @@ STARTERS = words(
     """A An The It He She We They I You This That These Those There Then But And So If In On At
     As For When While What Who Why How His Her Its Our Their My Your No Not Yes Now Here
     After Before Since With Some Many Most All Both Each Every People To From By Is Was Are
-    Do Did Does Where Which Let Please Meanwhile However"""
+    Do Did Does Where Which Let Please Meanwhile However Although Though Because Unless Until Once
+    Whenever Wherever Whether Today Yesterday Tomorrow Tonight Later Afterwards Recently Nobody
+    Everyone Everybody Someone Somebody Anyone Anybody Nothing Something Everything Another Several
+    During Despite Unlike Without Between Among Within Throughout Perhaps Maybe Instead Finally
+    Eventually Suddenly Unfortunately Fortunately Sometimes Usually Often Nevertheless Therefore
+    Moreover Furthermore Otherwise Besides Also Again Two Three Were Can Could Would Should Has Have
+    Had Don't Didn't Doesn't Won't Can't Isn't Wasn't Neither Nor Others"""
 )
 STARTS = rf"(?:{'|'.join(STARTERS)})"
 

@@ -25,6 +25,7 @@ RANKS = "Mt|Ft|Capt|Sgt|Lt|Col|Cpl|Maj|Cmdr"
 OTHERS = {"e.g.": "for example", "i.e.": "that is", "etc.": "et cetera", "vs.": "versus"}
 OTHERS |= {"e.g": "for example", "i.e": "that is", "approx.": "approximately", "cf.": "compare"}
 OTHERS |= {"viz.": "namely", "et al.": "and others", "ca.": "circa", "incl.": "including"}
+OTHERS |= {"Approx.": "Approximately"}
 OTHERS |= {"E.g.": "For example", "I.e.": "That is", "ret.": "retired"}
 OTHERS |= {"excl.": "excluding", "max.": "maximum", "avg.": "average"}
 OTHERS |= {
@@ -50,7 +51,7 @@ OTHERS |= {"tel.": "telephone", "Tel.": "telephone", "misc.": "miscellaneous", "
 OTHERS |= {"a.m.": "ay em", "p.m.": "pee em", "a.k.a.": "ay K ay", "attn.": "attention"}
 # what never ends a sentence, whatever follows: "e.g. London"
 LEADING = {"e.g.", "i.e.", "E.g.", "I.e.", "cf.", "viz.", "vs.", "ca.", "incl.", "excl.", "approx."}
-LEADING |= {"a.k.a."}
+LEADING |= {"a.k.a.", "Approx."}
 # parts of names: a capital after them is mostly not a new sentence
 FIRMS = {"Inc": "Incorporated", "Ltd": "Limited", "Co": "Company", "Corp": "Corporation"}
 FIRMS |= {"St": "Street", "Ave": "Avenue", "Blvd": "Boulevard", "Rd": "Road", "Hwy": "Highway"}
@@ -103,6 +104,17 @@ LETTERED = words(
     Influenza Item League Level Line Model Option Part Plan Platform Point Room Row School Section
     Serie Series Side Step Table Team Terminal Type Unit Vitamin"""
 )
+# nouns that a single letter ends a sentence after, as after those: "We chose plan B. Tom didn't."
+LETTER_NAMED = words(
+    """Answer Apt Apartment Building Chapter Choice Exit Floor Generation Gen Letter Lot Problem
+    Question Suite Tier Track Variable Vitamins Wing Zone"""
+)
+GRADED = "got|gets?|getting|earn(?:ed|s)?|received?|gave|give|given|me|him|her|us|them|not"
+LETTER_BEFORE = re.compile(
+    rf"(?:\b(?i:{any_of([*LETTERED, *LETTER_NAMED])})\.? |equals |= |\bkey of "
+    r"|\b(?i:answer|choice|letter|type|grade)(?: is|:) |\b(?:[A-Z]|ay) (?:and|or|to) )[A-Z]\Z"
+    rf"|\b(?:{GRADED}) (?:only )?an? [A-DFU]\Z"
+)
 # what follows a mark that a teacher gave: "a B- in Latin"
 MARKED = "(?:in|on|for|average|student|grade|and|or|to)"
 # capitals that are named letter by letter although they look like words
@@ -134,14 +146,26 @@ NUMBERED = "|".join([*COUNTED_ROMAN, *map(str.upper, COUNTED_ROMAN)])
 SMALL_ROMAN = "[Cc]hapter|[Pp]art|[Aa]ct|[Ss]cene|[Bb]ook|[Vv]olume|[Pp]ages?|[Ss]ection|[Cc]anto"
 # not C, D, L or M alone, which are mostly letters: "Class C", "Plan D"
 NO_STREET = {*STARTERS, *TITLES.values(), *FIRMS.values()}
-ROMAN = r"((?=[LC]*[IVX])[IVXLC]{2,}|[VX](?!\.?\s+[A-Z])(?!\.\w))\b"
+ROMAN = (
+    r"((?=[LC]*[IVX])[IVXLC]{2,}"
+    rf"|[VX](?!\s+[A-Z]|\.\s+(?!(?:{STARTS}|Scene)\b(?!\.))[A-Z]|\.\w))\b"
+)
 # after "Charles I" the numeral, not the word
 AFTER_FIRST = (
     rf"(?='s\b|[,;:!?)]|\.(?=\s*$|\s+{STARTS}\b)|\s*$"
     r"|\s(?:of|was|is|had|died|ruled|reigned|became|and|who|in|on|by)\b)"
 )
+# "Type I error" and "a Phase I trial", but "the Class I took"
+VERBS = words(
+    """am was had have can could will would shall should do did must may might like love want need
+    took take see saw read know knew think thought went go use chose choose made make found find got
+    get gave give teach taught left hate prefer mean meant said say play wrote write bought buy fly
+    flew drive drove ever never always also just really first"""
+)
+SORTED = rf"\b(Type|Phase|Stage|Class|Level) (I)\b(?= (?!(?:{'|'.join(VERBS)})\b|[a-z]+ed\b)[a-z])"
 
 NAME = re.compile(r"\s+[A-Z]")
+INITIAL = re.compile(r"[A-Z]\.")
 
 
 def letters(text: str) -> str:
@@ -175,7 +199,10 @@ def _state(m: re.Match) -> str:
 
 
 def _initial(m: re.Match) -> str:
-    return ("ay" if m[1] == "A" else m[1]) + " "
+    """An initial without its dot, which a letter that is a name keeps: "vitamin C. Carrots"."""
+    before = m.string[max(0, m.start() - 30) : m.end(1)]
+    stop = "." if not INITIAL.match(m.string, m.end()) and LETTER_BEFORE.search(before) else ""
+    return ("ay" if m[1] == "A" else m[1]) + stop + " "
 
 
 def _spelled(m: re.Match) -> str:
@@ -220,8 +247,20 @@ def _title(m: re.Match) -> str:
     return TITLES[(m[1] or m[2]).capitalize()] + " "
 
 
+SIDES = {"N": "North", "S": "South", "E": "East", "W": "West"}
+ROADS = (
+    rf"(?:{'|'.join(WAYS)}|Street|Avenue|Boulevard|Road|Drive|Highway|Parkway|Square|Lane|Court"
+    r"|Place|Way|Terrace|Plaza|Circle|Loop|Trail|Walk)\b"
+)
 UPPER = "|".join(k.upper() for k in TITLES if k not in ("Rep", "Det", "Fr", "Gen", "Pres"))
 RULES = [
+    # the side of a street: "350 W. 57th St." and "12 N Oak Tree Ave"
+    (
+        rf"(?<=\d )([NSEW])\.?(?= (?:\d+(?:st|nd|rd|th)(?: {ROADS}|[.,]|\s*\Z)"
+        rf"|(?:[A-Z][a-z]+ ){{1,3}}{ROADS}))",
+        lambda m: SIDES[m[1]],
+    ),
+    (rf"\b([NSEW])\.(?= \d+(?:st|nd|rd|th) {ROADS})", lambda m: SIDES[m[1]]),
     (
         rf"\b([A-Z][a-z]+, )(?:({'|'.join(CODES)})(?= \d{{5}}\b)"
         rf"|({'|'.join(k for k in CODES if k not in NO_STATES)})"
@@ -278,6 +317,7 @@ RULES = [
     (rf"\b({any_of(LETTERED)}|{any_of(LETTERED).lower()}) A\b(?! ?[A-Z])", lambda m: m[1] + " ay"),
     (r"\bA(?= (?:&|to|and|or|versus|through) [B-Z]\b)", lambda m: "ay"),
     (r"#\s?(?=\d)", lambda m: "number "),
+    (r"\b([Vv]ersions? )v\.?(?=\d)", lambda m: m[1]),
     (r"\bv\.?(?=\d)", lambda m: "version "),
     (r"(?<=[\w%\"'.] )(?:v|vs)\.?(?= [A-Z\d$£€])", lambda m: "versus"),
     (r"(?<!\w)w/o(?!\w)", lambda m: "without"),
@@ -298,6 +338,7 @@ RULES = [
     (r"\b(World War|WORLD WAR) (II?)\b", _roman),
     (rf"\b({NUMBERED}) {ROMAN}", _roman),
     (rf"\b({NUMBERED}) (I)\b{AFTER_FIRST}", _roman),
+    (SORTED, _roman),
     (rf"\b({SMALL_ROMAN}) ([ivxl]{{2,}})\b", _small_roman),
     (r"(?<!\w)(\()(i{1,3}|iv|vi{1,3}|ix)(?=\))", _item),
     (
