@@ -21,7 +21,7 @@ from nanospeech.text.english.number_words import (
     year,
 )
 
-from .english import STARTS, abbreviations, addresses, dates, lasting, quantities
+from .english import STARTS, abbreviations, addresses, dates, identifiers, lasting, quantities
 from .traced import Traced
 
 __all__ = ["cardinal", "expand", "number", "ordinal", "year"]
@@ -56,7 +56,21 @@ NUMBERS = [
     (rf"{IN_YEAR}(1[1-9])00(?!,?\d)", lambda m: cardinal(int(m[1])) + " hundred"),
     (WHOLE, lambda m: number(m[0])),
 ]
+NOTES = r"(?:\[[1-9]\d{0,2}\])+(?![\w.\[(]\w|[\[(]|\s?[-+*/=<>])"
+CODE = re.compile(r"[\w(\]][(._=\[/\\]\S*\w\Z")
+
+
+def _note(m: re.Match) -> str:
+    """Nothing for a note, but code is read: "print(rows[1])"."""
+    return m[0] if CODE.search(m.string[max(0, m.start() - 40) : m.start()]) else ""
+
+
 MARKS = [
+    # a note's number, as encyclopedias have it after a word or a stop: "He said.[1] Then"
+    (
+        rf"(?:(?<=\s[a-z]{{2}})|(?<=[a-z]{{3}})|(?<=[.,;:!?)])|(?<=[\w.,!?][\"'])){NOTES}",
+        _note,
+    ),
     (r"([=*_~#+<>|^\\/-])\1{2,}", lambda m: " "),  # ruled lines
     (r"--", lambda m: " - "),
     (rf"(?<=[a-z]{{2}})(?:\.(?={STARTS}\b)|[!?](?=[A-Z][a-z]))", lambda m: f"{m[0]} "),
@@ -92,6 +106,7 @@ STAGES = [
         lasting.RULES,
         dates.RULES,
         abbreviations.RULES,
+        identifiers.RULES,
         quantities.RULES,
         NUMBERS,
         SIGN,

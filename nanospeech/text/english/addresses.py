@@ -9,8 +9,9 @@ from .number_words import number
 # without those that a forgotten space makes of a sentence's end: "there.in", "him.me", "Stop.no"
 ENDINGS = "com org net edu gov mil info biz io ai tv app dev uk ca au de fr nl eu jp cn ru br nz ch"
 FILES = """txt md rst pdf docx? xlsx? pptx? csv tsv jsonl? xml ya?ml toml ini cfg conf html? css
-js jsx ts tsx py ipynb cpp hpp java php rb rs sh sql exe dll iso zip gz tar rar mp[34] wav flac ogg
-png jpe?g gif svg webp webm mov avi mkv epub onnx ckpt safetensors log bak tmp"""
+js jsx ts tsx py ipynb cpp hpp java php rb rs sh sql exe dll iso zip gz tar rar mp[34] m4[abv] aac
+opus wma wav flac ogg png jpe?g gif svg webp webm mov avi mkv srt vtt epub mobi onnx ckpt
+safetensors log bak tmp"""
 SPELLED = {"www": "W W W", "uk": "U K", "us": "U S", "io": "I O", "tv": "T V", "ai": "ay I"}
 SPELLED |= {"a": "ay"}  # the letter, not the article
 SPELLED |= {"ie": "I E", "eu": "E U", "ca": "C ay", "au": "ay U", "de": "D E", "nz": "N Z"}
@@ -62,5 +63,6 @@ RULES = [
     ),
     (r"(?<=\b[A-Z]{3})\.(?=NET\b)", lambda m: " dot "),
     (r"\b([CF])#(?!\w)", lambda m: m[1] + " sharp"),
+    (r"(?<![\w#@&])#(?=[A-Z]{1,4}-\d)", lambda m: "number "),  # "Order #A-113"
     (r"(?<![\w#@&])([#@])([^\W\d]\w*)", _tag),
 ]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from . import any_of, words
-from .abbreviations import CODES
+from . import any_of, inches, temperatures, words
+from .abbreviations import CODES, NAME
 from .dates import stop
 from .number_words import NUMBER, START, WHOLE, cardinal, decimal, digits, fraction, number
 from .units import PER, UNITS, plural
@@ -30,7 +30,6 @@ BY_WORD = r"(?:[mb]|tr|quadr)illion|thousand|hundred|lakh|crore"
 SCALE = rf"(?:\s?(k|mn|m|bn|b|trn|tn|t|K|M|B|T)\b|[\s-]({BY_WORD})\b)?"
 SIGN = r"(?:(US|CA|AU|NZ|HK|C|A|S)(?=\$))?"
 SIGN += r"(R\$|(?:USD|EUR|GBP|JPY|CHF|CAD|AUD|INR)\s|Rs\.?\s?(?=\d)|[$£€¥₹₩₽₺₪₿])\s?"
-SIDES = {"'": "foot", '"': "inch"}  # "a 5' x 7' rug"
 RULER = (32, 64, 100)  # parts that things are measured in: "5/64 inch"
 STATE_NAMES = [name.replace("_", " ") for name in CODES.values()]
 SINGLE = re.compile(r"\b[Aa]n?\s(?:[\d.,]+ to )?\Z")  # "a 45° angle", "a 5 to 10 km run"
@@ -43,10 +42,12 @@ BOUGHT = words(
     settlement investment home house mansion bailout gift prize loss profit question offer bid
     takeover acquisition merger gap deficit surplus donation bond salary check"""
 )
-BEFORE_INCHES = (
-    "record|single|vinyl|screen|TV|pizza|disc|display|laptop|tablet|pipe|nails?|drill|wheels?|"
-    "tall|long|wide|high|deep|thick|by|x|monitor"
+# what stands before a number that is reckoned with
+RECKONED = re.compile(
+    r"(?i)(?:[-+*/=(]\s?|\b(?:divid\w+|calculate|compute|simplify|solve|what is|what's)\b"
+    r"[^.!?]{0,20})\Z"
 )
+RECKONING = re.compile(r"\s?[-+*/=]|\s(?:of|inch(?:es)?|Hz|hertz|mm)\b")
 
 
 def amount(text: str) -> str:
@@ -98,16 +99,9 @@ def _measure(m: re.Match) -> str:
     noun = UNITS.get(unit, "inch")  # "in" is none but where it touches its number
     single = hyphen == "-" or SINGLE.search(m.string[max(0, m.start() - 40) : m.start()])
     said = f"{amount(count)} {noun if single else plural(count, noun)}"
+    if unit[-1] == "." and not per and (unit != "in." or NAME.match(m.string, m.end())):
+        dot = "."
     return said + "".join(f" per {PER[p]}" for p in (per, again) if p) + stop(m, dot)
-
-
-def _degrees(m: re.Match) -> str:
-    """350F and 98.6F, where they can be no names of seats or models."""
-    return f"{m[3] or ''}°{m[2] or m[4]}"
-
-
-def _height(m: re.Match) -> str:
-    return f"{cardinal(int(m[1]))} foot {cardinal(int(m[2]))}"
 
 
 def _position(m: re.Match) -> str:
@@ -177,14 +171,29 @@ def _fraction(m: re.Match) -> str:
         return m[0][: m.end(3) - m.start()].replace("/", " over ")
     if n == d == 10:
         return "ten out of ten"
+    reckoned = RECKONING.match(m.string, m.end(3)) or RECKONED.search(
+        m.string[max(0, m.start() - 30) : m.start()]
+    )
+    if not whole and not reckoned:
+        if n + d == 100 and d < 50:
+            return f"{cardinal(n)} {cardinal(d)}"  # "a 60/40 split"
+        if n >= 100 and 1 < d < 10:
+            return f"{cardinal(n)} for {cardinal(d)}"  # runs and wickets
     if n == d:
         return f"{cardinal(n)} {cardinal(d)}"  # "20/20 vision", "50/50"
     if (n > d and (d > 9 or n % d == 0)) or (n > 1 and d > 20 and d not in RULER):
         return f"{cardinal(n)} over {cardinal(d)}"  # "120/80", "10/2 = 5"
+    if d == 100 and not whole and n > 20 and not RECKONING.match(m.string, m.end(3)):
+        return f"{cardinal(n)} out of one hundred"  # "95/100 on the test"
     if d == 10 and not whole:
         return f"{cardinal(n)} out of ten"
     part = "a half" if whole and (n, d) == (1, 2) else fraction(n, d)
     return f"{number(whole)} and {part}" if whole else part
+
+
+def _mixed(m: re.Match) -> str:
+    """1-1/2 as 1 1/2."""
+    return m[0].replace("-", " ") if int(m[2]) < int(m[3]) else m[0]
 
 
 def _parted(m: re.Match) -> str:
@@ -193,7 +202,7 @@ def _parted(m: re.Match) -> str:
     if not unit:
         return _fraction(m)
     count = "1" if not whole and int(n) <= int(d) else "2"
-    return f"{_fraction(m)} {plural(count, UNITS[unit])}" + stop(m, dot)
+    return f"{_fraction(m)} {plural(count, UNITS[unit])}" + stop(m, dot or "." * (unit[-1] == "."))
 
 
 def _powered(m: re.Match) -> str:
@@ -225,6 +234,11 @@ ASKED = r"\b((?:[Ww]hat(?: is|'s)|[Cc]alculate|[Cc]ompute|[Ss]olve) )"
 RANGE = rf"{START}((?<![\w^-]){WHOLE}(?:\.\d+)?%?)"
 RULES = [
     (r"(?<![\w$£€¥])([$£€¥])\s?-(?=\.?\d)", lambda m: f"-{m[1]}"),
+    (
+        r"(?<=[$£€])(\d{1,9}(?:,\d{3}){0,3}(?:\.\d\d)?)-(an?|per)-(?=[a-z])",
+        lambda m: f"{m[1]} {m[2]} ",
+    ),
+    (r"(?<=£)(\d{1,9}\.\d\d)p\b", lambda m: m[1]),
     # as written elsewhere: 1.234,56 and 1 000 000
     (r"(?<![\w.,])(\d{1,3}(?:\.\d{3}){0,4}),(\d\d)\s?(?:€|EUR\b)", _euros),
     (r"(?<![\w.,])(\d{1,3}(?:\.\d{3}){1,4}),(\d\d)(?!\w|[.,]\d)", _grouped),
@@ -276,16 +290,10 @@ RULES = [
     # positions and heights, before quotes and degrees are anything else
     (rf"{START}(\d+(?:\.\d+)?)°\s?(?:(\d+)'\s?(?:(\d+)\")?)?\s?([NSEW])\b", _position),
     (rf"{START}(\d+)°\s?(\d+)'(?:\s?(\d+)\")?()", _position),
-    (r"(?<![\w.])(\d{1,2})'\s?(\d{1,2})(?:\"|''|(?!\w))", _height),
-    (r"(?<![\w.])(\d{1,2})'(?= (?:tall|long|wide|high|deep|by|x)\b)", lambda m: f"{m[1]} ft"),
-    (
-        rf"(?<![\w.])({NUMBER})(['\"])\s{{0,2}}(?:x|by|times)\s{{0,2}}({NUMBER})\2",
-        lambda m: f"{amount(m[1])} {SIDES[m[2]]} by {amount(m[3])} {SIDES[m[2]]}",
-    ),
-    (rf"(?<![\w.])(\d{{1,3}})\"(?= (?:{BEFORE_INCHES})\b)", lambda m: f"{m[1]}-inch"),
+    *inches.RULES,
     # powers and fractions
     (r"(?<=[\w)])\^(-\d{1,15})(?!\d)", _power),
-    (rf"{START}({NUMBER})[eE]([+-]?\d{{1,3}})\b", _scientific),
+    (rf"(?<!\w){START}({NUMBER})[eE]([+-]?\d{{1,3}})\b(?! ay\b)", _scientific),
     (r"(?<![\w-])50-50(?![\w-])", lambda m: "fifty-fifty"),
     (r"\b20-20(?= (?:vision|hindsight)\b)", lambda m: "twenty twenty"),
     # marks: "4.5/5", "3/5 stars"
@@ -305,6 +313,7 @@ RULES = [
     (r"(?<=\d)\s?-\s?(?=\d[\d .,+*/()-]{0,60}=)", lambda m: " minus "),
     (rf"{ASKED}({NUMBER}) ?- ?(?=\d)", lambda m: m[1] + m[2] + " minus "),
     (r"(?<![\w/])(\d{1,2})/([248])(?= time\b)", lambda m: " ".join(map(number, m.groups()))),
+    (r"(?<![\w/.,-])(\d{1,3})-(\d{1,2})/([2-9]|16|32)(?![\w/]|[.,]\d)", _mixed),
     (rf"{RANGE}\s?-\s?(?=\d)(?!{WHOLE}(?:\.\d+)?-?\d*-)", lambda m: m[1] + " to "),
     (
         r"(?<![\w/.,])(?:(\d{1,6})[ -])?(\d{1,3})/(\d{1,3})(?:(?:nd|rd|th)s?)?(?![\w/]|[.,]\d)"
@@ -318,11 +327,7 @@ RULES = [
     (r"(?<!\w)\.(\d\d)(?=[ -]cal(?:iber|ibre|\.))", lambda m: number(m[1])),
     (r"(?<=\d) (?:ft|feet|foot)\.? (\d{1,2}) in\b(?!\.)", lambda m: f" ft {m[1]} in."),
     (rf"{START}({NUMBER})()(in)\b(?!-)()()(\.(?!\w))?", _measure),
-    (
-        r"(?<=\d)()\s?(?<=\d\.\d)([FC])\b|\b((?:[Aa]t|to|from|of|about|around|over|under|above|below"
-        r"|reached|hit|minus) \d{2,3})\s?([FC])\b(?!\.\w|[-'])",
-        _degrees,
-    ),
+    *temperatures.RULES,
     (
         rf"(?<![^\W\d_]){START}({NUMBER})(\s|-)?({any_of(UNITS)})(?:/({any_of(PER)}))?(?:/({any_of(PER)}))?"
         r"(?![\w^°]|/[A-Za-z]{1,2}(?!\w))(\.(?!\w))?",
@@ -335,7 +340,10 @@ RULES = [
     (r"(?<![\w.])(\d+\.\d+)\s?s\b", lambda m: f"{amount(m[1])} seconds"),
     (rf"{START}({NUMBER})\s?%", lambda m: f"{amount(m[1])} percent"),
     (r"(?<=[\w)])\^\s?([+-]?\d{1,15})(?!\d)", _power),
-    (rf"{START}({NUMBER})[xX](?=\s[a-z]|[.,;!?]|$)", lambda m: f"{amount(m[1])} times"),
+    (
+        rf"(?<![^\W\d_])(?<![^\W\d_]-){START}({NUMBER})[xX](?=\s[a-z]|[.,;!?]|$)",
+        lambda m: f"{amount(m[1])} times",
+    ),
     (rf"{START}({NUMBER})(?:k|(?<=\d\d)K)\b", lambda m: f"{amount(m[1])} thousand"),
     (
         rf"{START}({NUMBER})\s?(mn|bn|tn|M)\b",

@@ -6,7 +6,7 @@ import re
 
 from . import words
 
-SAME = {"yen", "won", "percent", "hertz", "celsius", "sen"}  # plurals like their singulars
+SAME = {"yen", "won", "percent", "hertz", "celsius", "sen", "dozen"}  # plurals like their singulars
 PART = re.compile(" (?:per|of) ")
 IRREGULAR = {"foot": "feet", "penny": "pence", "inch": "inches", "lux": "lux"}
 LENGTHS = {"km": "kilometer", "m": "meter", "cm": "centimeter", "mm": "millimeter"}
@@ -50,7 +50,9 @@ UNITS |= {"h": "hour", "hr": "hour", "hrs": "hour", "yr": "year", "yrs": "year",
 UNITS |= {"sq ft": "square foot", "sq. ft.": "square foot", "sq km": "square kilometer"}
 UNITS |= {"sq mi": "square mile", "sq m": "square meter", "Ω": "ohm", "MP": "megapixel"}
 UNITS |= {"pts": "point", "Gt": "gigaton", "bbl": "barrel"}
-UNITS |= {"tsp": "teaspoon", "tbsp": "tablespoon", "pt": "pint", "qt": "quart"}
+UNITS |= {"tsp": "teaspoon", "Tsp": "teaspoon", "c.": "cup", "doz": "dozen", "mcg": "microgram"}
+UNITS |= {k: "tablespoon" for k in ("tbsp", "Tbsp", "tbs", "Tbs")}
+UNITS |= {"pt": "pint", "qt": "quart"}
 UNITS |= {"°C": "degree Celsius", "°F": "degree Fahrenheit", "°": "degree"}
 UNITS |= {f"{k}^2": f"square {v}" for k, v in LENGTHS.items()}
 UNITS |= {f"{k}^3": f"cubic {v}" for k, v in LENGTHS.items()}
@@ -72,6 +74,7 @@ for _short, _long in {"k": "kilo", "m": "mega", "g": "giga", "t": "tera"}.items(
     UNITS |= {f"{_short.upper()}iB": f"{_long[:2]}bibyte", f"{_short}hz": f"{_long}hertz"}
     UNITS |= {f"{_short}w": f"{_long}watt", f"{_short}wh": f"{_long}watt hour"}
 PER = {"hr": "hour", "h": "hour", "s": "second", "sec": "second", "min": "minute", "yr": "year"}
+PER |= {"oz": "ounce", "ft": "foot", "wk": "week", "ton": "ton"}
 PER |= {"kg": "kilogram", "g": "gram", "L": "liter", "l": "liter", "km": "kilometer", "m": "meter"}
 PER |= {
     "lb": "pound",

@@ -1,0 +1,73 @@
+"""Identifiers: numbers that are names, of invoices, cases, parts, places, episodes and races.
+
+None of them counts anything, so that a hyphen in them is no "to" and a letter no unit.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .number_words import START, cardinal, digits, year
+
+NAMED = "[Nn]umber|[Cc]ode|[Ii]nvoice|[Tt]icket|[Aa]ccount|[Ss]erial|S/N|SN|ID|PO"
+# what a run, not a thousand, is before: "a 5k run"
+RACES = (
+    "(?:fun |charity |road |trail |park |virtual )?"
+    "(?:runs?|races?|walks?|walkers|course|swim|times?|distance|personal best)"
+)
+RUN = r"[Rr]an|[Rr]un|[Rr]unning|[Rr]uns|[Jj]ogg?(?:ed|ing)?|[Ww]alk(?:ed|ing)?"
+AFTER_RUN = r"(?=[.,;:!?)]|\s*\Z|\s(?:in|on|today|yesterday|this|every|for|with|at|and|last)\b)"
+
+
+def _group(text: str) -> str:
+    """A part of an identifier: small as a number, a year as a year, others digit by digit."""
+    if len(text) == 4 and text[:2] in ("19", "20"):
+        return year(int(text))
+    return digits(text) if len(text) > 2 or text[0] == "0" else cardinal(int(text))
+
+
+def _identifier(m: re.Match) -> str:
+    """Invoice 2023-0456; what goes up in parts of equal length is a range: tickets 12-15."""
+    groups = m[2].split("-")
+    first, last = groups[0], groups[-1]
+    if len(groups) > 2:
+        return m[1] + ", ".join(map(digits, groups))
+    like = len(last) < 3 or (len(first) == len(last) and "0" not in (first[0], last[0]))
+    zero = (len(last) > len(first) and first[0] == "0") or (len(first) > 2 and last[0] == "0")
+    if like and not zero and int(first) < int(last):
+        return m[0]
+    return m[1] + ", ".join(map(_group, groups))
+
+
+def _episode(m: re.Match) -> str:
+    return f"season {cardinal(int(m[1]))}, episode {cardinal(int(m[2]))}"
+
+
+def _race(m: re.Match) -> str:
+    return f"{m[1]}{cardinal(int(m[2]))} K"
+
+
+RULES = [
+    (r"\b[Ss](\d{1,2}) ?[Ee](\d{1,3})\b", _episode),
+    (
+        r"\b((?:ZIP|[Zz]ip)(?: [Cc]ode)?(?: is| was)?:? )(\d{5}(?:-\d{4})?)(?!\w|[.,]\d)",
+        lambda m: m[1] + digits(m[2]),
+    ),
+    (
+        rf"\b((?:{NAMED})(?: is)?:? )(\d{{1,12}}(?:-\d{{1,12}}){{1,3}})(?![\w-]|[.,]\d)",
+        _identifier,
+    ),
+    # a part with a zero before it is none of a range: "00123-456", but "1999-00"
+    (
+        r"(?<![\w.,:$£€+/-])(?<!\d )(?<!\) )()"
+        r"(0\d{2,9}-\d{1,9}|(?!\d{3}-\d{4}\b)\d{1,9}-0(?!0?\b)\d{1,9})(?![\w/-]|[.,:]\d|\s?=)",
+        _identifier,
+    ),
+    # races are named by their kilometers
+    (rf"{START}()\b(\d{{1,3}})[kK](?= {RACES}\b)", _race),
+    (rf"\b((?:{RUN}) (?:(?:an?|the|my|his|her|our) )?)(\d{{1,3}})[kK]{AFTER_RUN}", _race),
+    (
+        r"\b((?:[Ff]or a|[Ff]irst|[Cc]ouch to|[Aa]nnual) )(5|8|10|15)[kK](?=[.,;!?)]|\s*\Z)",
+        _race,
+    ),
+]

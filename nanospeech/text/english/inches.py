@@ -1,0 +1,53 @@
+"""Inches: feet and inches that are written as quotes, and the inches of what things measure."""
+
+from __future__ import annotations
+
+import re
+
+from .number_words import NUMBER, cardinal, decimal, number
+from .units import plural
+
+SIDES = {"'": "foot", '"': "inch"}  # "a 5' x 7' rug"
+ADJECTIVES = (
+    "record|single|vinyl|screen|TV|pizza|disc|display|laptop|tablet|pipe|nails?|drill|wheels?|"
+    "tall|long|wide|high|deep|thick|by|x|monitor"
+)
+QUOTED = 300  # characters that a quotation's beginning is looked for in
+OPENING = re.compile(r'(?<![\w.,;:!?])"(?=\S)')
+COUNTED = re.compile(
+    r"[.,;:)]|\s*\Z| (?:of|from|in|at|on|above|below|to|and|or|apart|across|is|are|was|away|taller"
+    r"|longer|wider|shorter|per|for|with|than|when|off|between|more|less|fell)\b"
+)
+
+
+def _height(m: re.Match) -> str:
+    return f"{cardinal(int(m[1]))} foot {cardinal(int(m[2]))}"
+
+
+def _amount(text: str) -> str:
+    return decimal(text) if "." in text else number(text)
+
+
+def _sides(m: re.Match) -> str:
+    side = SIDES[m[2]]
+    return f"{_amount(m[1])} {side} by {_amount(m[3])} {side}"
+
+
+def _inches(m: re.Match) -> str:
+    """An 8" cake pan, unless a quotation ends there: "I have 9" he said."""
+    before = m.string[max(0, m.start() - QUOTED) : m.start() + 1]
+    last = before.rfind('"')
+    if last >= 0 and OPENING.match(before, last):
+        return m[0]
+    if COUNTED.match(m.string, m.end()):
+        return f"{_amount(m[1])} {plural(m[1], 'inch')}"
+    return f"{m[1]}-inch"
+
+
+RULES = [
+    (r"(?<![\w.])(\d{1,2})'\s?(\d{1,2})(?:\"|''|(?!\w))", _height),
+    (r"(?<![\w.])(\d{1,2})'(?= (?:tall|long|wide|high|deep|by|x)\b)", lambda m: f"{m[1]} ft"),
+    (rf"(?<![\w.])({NUMBER})(['\"])\s{{0,2}}(?:x|by|times)\s{{0,2}}({NUMBER})\2", _sides),
+    (rf"(?<![\w.])(\d{{1,3}})\"(?= (?:{ADJECTIVES})\b)", lambda m: f"{m[1]}-inch"),
+    (r"(?<![\w.,\"])(\d{1,2}(?:\.\d)?)\"(?=(?: [a-z]|[.,;:)]|\s*\Z))", _inches),
+]

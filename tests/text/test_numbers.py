@@ -1,0 +1,113 @@
+"""Numbers: names, measures, scores and notes, each beside what looks alike."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from nanospeech.text.normalize import expand
+from nanospeech.text.sentences import fold
+
+
+def read_out(text: str) -> str:
+    return fold(expand(fold(text)))
+
+
+SENTENCES = [
+    # episodes, powers and ids
+    ("Watch S03E07 tonight.", "Watch season three, episode seven tonight."),
+    ("s1e12", "season one, episode twelve"),
+    ("Give it 1e6 steps.", "Give it one times ten to the power of six steps."),
+    ("ABC1e5, 7e5f and 3e8a", "ABC one e five, seven e five f and three e eight ay"),
+    ("My zip code is 60614-2345.", "My zip code is six zero six one four two three four five."),
+    ("Invoice #2024-0013", "Invoice number twenty twenty-four, zero zero one three"),
+    ("case no. 21-0032", "case number twenty-one, zero zero three two"),
+    ("S/N 00456-789", "S N zero zero four five six, seven eight nine"),
+    ("SKU 4410-0098", "SKU four four one zero, zero zero nine eight"),
+    ("Order #B-224 shipped.", "Order number B-two hundred twenty-four shipped."),
+    ("Model SN-3051X is out.", "Model SN-three thousand fifty-one X is out."),
+    ("It is 10x faster.", "It is ten times faster."),
+    ("Tickets #12-15", "Tickets number twelve to fifteen"),
+    ("Order 5-100 units.", "Order five to one hundred units."),
+    ("Chapters 01-05.", "Chapters zero one to zero five."),
+    ("Open 09-17.", "Open zero nine to seventeen."),
+    ("number 555-0199", "number five five five, zero one nine nine"),
+    ("#ThrowbackThursday", "hashtag Throwback Thursday"),
+    ("Version v3.1", "Version three point one"),
+    # races or thousands
+    ("The 8k race starts.", "The eight K race starts."),
+    ("She ran a 15k today.", "She ran a fifteen K today."),
+    ("He runs 10k every day.", "He runs ten K every day."),
+    ("Run 5k simulations.", "Run five thousand simulations."),
+    ("We ran a 50k simulation.", "We ran a fifty thousand simulation."),
+    ("They raised 10k for charity.", "They raised ten thousand for charity."),
+    ("5k people came.", "five thousand people came."),
+    # kitchens
+    ("Add 3 Tbsp. butter.", "Add three tablespoons butter."),
+    ("Cook 2-1/2 hrs. at low.", "Cook two and a half hours at low."),
+    ("3-1/4 cups flour", "three and one quarter cups flour"),
+    ("Approx. 40 people", "Approximately forty people"),
+    ("Buy 2 doz. eggs.", "Buy two dozen eggs."),
+    ("Add 1/2 c. milk and 2 c. water.", "Add one half cup milk and two cups water."),
+    ("Add 1 c. Stir well.", "Add one cup. Stir well."),
+    ("Take 25 mcg daily.", "Take twenty-five micrograms daily."),
+    ("The 19th c. was long, c. 1850.", "The nineteenth century was long, circa eighteen fifty."),
+    ('An 11" tart and 3" of rain', "An eleven-inch tart and three inches of rain"),
+    ('The hole is 9".', "The hole is nine inches."),
+    ('He said "I have 9" and left.', 'He said "I have nine" and left.'),
+    ('Songs: "99", "22" and "7".', 'Songs: "ninety-nine", "twenty-two" and "seven".'),
+    ("pages 4-5 and 5-3", "pages four to five and five to three"),
+    # money, scores and parts
+    ("Gold is $2,000/oz today.", "Gold is two thousand dollars per ounce today."),
+    ("A $30-a-month plan", "A thirty dollar a month plan"),
+    ("£2.50p each, 50p more", "two pounds and fifty pence each, fifty pence more"),
+    ("Australia 301/7 declared.", "Australia three hundred one for seven declared."),
+    ("What is 144/6?", "What is one hundred forty-four over six?"),
+    ("130/85 at the doctor", "one hundred thirty over eighty-five at the doctor"),
+    ("A 70/30 split", "A seventy thirty split"),
+    ("60/40 = 1.5", "sixty over forty equals one point five"),
+    ("She got 88/100.", "She got eighty-eight out of one hundred."),
+    ("99/100 of a second", "ninety-nine hundredths of a second"),
+    ("He scored 9/10.", "He scored nine out of ten."),
+    ("It has 10 sq. ft. The room is small.", "It has ten square feet. The room is small."),
+    # temperatures
+    ("It was 75F today.", "It was seventy-five degrees Fahrenheit today."),
+    (
+        "25C or 77F",
+        "twenty-five degrees Celsius or seventy-seven degrees Fahrenheit",
+    ),
+    ("My seat was 14F.", "My seat was fourteen F."),
+    ("He sits in 20C.", "He sits in twenty C."),
+    # notes
+    ("He fell.[2] Later[13][4] he rose.", "He fell. Later he rose."),
+    ("x[1], rows[0], f(rows[1])", "x[one], rows[zero], f(rows[one])"),
+    ("See [4] there.", "See [four] there."),
+    ("size[1] = 5", "size[one] equals five"),
+    (
+        "Play talk.m4a, song.opus or film.vtt.",
+        "Play talk dot m four ay, song dot opus or film dot vtt.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("written", "spoken"), SENTENCES, ids=[s[0][:40] for s in SENTENCES])
+def test_a_number_is_read_by_what_stands_around_it(written, spoken):
+    assert read_out(written) == spoken
+    assert read_out(spoken) == spoken
+
+
+RUNS = ["9/8 ", "from 9/2 to ", "5s ", "for 5s ", "30:30 ", "[1]", "a[1]", 'a 9" ', '9" ', "S1E1 ",
+        "#A-1", "1-0", "01-", "ran 5k ", "12 N ", "12 N Oak ", "plan B. ", "a B. Tom ", "90F or ",
+        "1-1/2 ", "1 c. ", "60/40 ", "$1-a-", "Type I ", "= 5s", "5 s "]  # fmt: skip
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_long_runs_of_numbers_take_time_in_proportion(run):
+    def seconds(size: int) -> float:
+        text = (run * size)[:size]
+        start = time.process_time()
+        assert not any(c.isdigit() for c in expand(text))
+        return time.process_time() - start
+
+    assert seconds(24_000) < 16 * max(seconds(3_000), 0.02)
