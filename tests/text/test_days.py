@@ -69,6 +69,8 @@ SENTENCES = [
     ("Two 45s were sold.", "Two forty-fives were sold."),
     ("4 s's", "four s's"),
     ("At 7/4 he is a good bet.", "At seven quarters he is a good bet."),
+    ("Proverbs 31:10-31", "Proverbs thirty-one ten to thirty-one"),
+    ("They win sets 7/6.", "They win sets seven sixths."),
     ("The court split 6/5.", "The court split six fifths."),
     ("Set the timer to 90s.", "Set the timer to ninety seconds."),
     ("It takes about 30s.", "It takes about thirty seconds."),

@@ -29,6 +29,7 @@ SENTENCES = [
     ("Model SN-3051X is out.", "Model SN-three thousand fifty-one X is out."),
     ("It is 10x faster.", "It is ten times faster."),
     ("Tickets #12-15", "Tickets number twelve to fifteen"),
+    ("The number 42-0 win", "The number forty-two to zero win"),
     ("Order 5-100 units.", "Order five to one hundred units."),
     ("Chapters 01-05.", "Chapters zero one to zero five."),
     ("Open 09-17.", "Open zero nine to seventeen."),

@@ -47,7 +47,7 @@ RECKONED = words(
     """odds scored? scores scoring ratio fractions? equals? plus minus times add simplify divided?
     multiply multiplied calculate compute solve convert what's what.is factor value grew rose fell
     price size measures? split ruled ruling rated? vote voted votes question route unit flight room
-    section beat won lost signature meter cut"""
+    section chapter ages? beat wins? won lost sets? signature meter cut"""
 )
 COMPUTED = re.compile(
     rf"(?:\b(?i:{'|'.join(RECKONED)})\b[^.!?]{{0,30}}|\b(?i:an?|at) |[-+*/=^]\s?|\d )\Z"

@@ -29,6 +29,8 @@ def _group(text: str) -> str:
 def _identifier(m: re.Match) -> str:
     """Invoice 2023-0456; what goes up in parts of equal length is a range: tickets 12-15."""
     groups = m[2].split("-")
+    if groups[1:] == ["0"]:
+        return m[0]
     first, last = groups[0], groups[-1]
     if len(groups) > 2:
         return m[1] + ", ".join(map(digits, groups))
