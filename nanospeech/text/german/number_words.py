@@ -8,7 +8,7 @@ from functools import lru_cache
 from nanospeech.errors import require
 
 LARGEST = 15  # digits; longer ones are read one by one
-WHOLE = r"(?:\d{1,3}(?:\.\d{3})+(?![\d.]*\.\d(?!\d\d))|\d+)"
+WHOLE = r"(?:\d{1,3}(?:\.\d{3}){1,12}(?!\d|\.\d)|\d+)"
 NUMBER = rf"{WHOLE}(?:,\d+)?"
 
 

@@ -173,7 +173,7 @@ RULES = [
         lambda m: large_amount(m[2], m[3], m[1]),
     ),
     (
-        rf"({NUMBER}) ?({MANY}) ?({SIGN})(?!\w)",
+        rf"(?<![\d.,])({NUMBER}) ?({MANY}) ?({SIGN})(?!\w)",
         lambda m: large_amount(m[1], m[2], m[3]),
     ),
     (rf"(?<![\d.,])({NUMBER}) ?({MANY})", lambda m: large_amount(m[1], m[2], None) + last_stop(m)),
@@ -184,7 +184,7 @@ RULES = [
     (rf"(?<![\w.,])({WHOLE})(?:,[-–]{{1,2}}) ?({SIGN})(?!\w)", lambda m: amount(m[1], m[2])),
     (rf"(?<![\d.,])({NUMBER}) ?({SIGN})(?!\w)", lambda m: amount(m[1], m[2])),
     (rf"(?<!\w)({SIGN}) ?({NUMBER})(?![\d.,]\d)", lambda m: amount(m[2], m[1])),
-    (r"(?<![\d/])(\d+) ?([½⅓⅔¼¾⅕⅛])", mixed),
+    (r"(?<![\d/])(\d{1,15}) ?([½⅓⅔¼¾⅕⅛])", mixed),
     (r"[½⅓⅔¼¾⅕⅛]", lambda m: PLAIN_FRACTIONS[m[0]]),
     (rf"(?<![\d.,])({NUMBER}) ?({UNIT})(?![\w²³/])", measure),
     (r"(?<![\d/.,])(\d{1,2})/(2|3|4|5|6|7|8|9|10|100)(?![\d/.,]*\d)", fraction),
