@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-from .number_words import last_stop, words
+from .nouns import starts_sentence
+from .number_words import WEAK, words
+from .ordinals import before, behind, stop
 
 SPACE = r"[ \u00a0\u202f]?"
 
@@ -100,6 +102,39 @@ WORDS = {
     "Mio": "Millionen",
     "Mrd": "Milliarden",
     "Tsd": "Tausend",
+    "MwSt": "Mehrwertsteuer",
+    "bspw": "beispielsweise",
+    "ggfs": "gegebenenfalls",
+    "Fa": "Firma",
+    "Abt": "Abteilung",
+    "lt": "laut",
+    "z Hd": "zu Händen",
+    "z Hdn": "zu Händen",
+    "Co": "Co",
+    "med": "med",
+    "Pers": "Personen",
+    "p a": "pro Jahr",
+    "p P": "pro Person",
+    "a a O": "am angegebenen Ort",
+    "Bsp": "Beispiel",
+    "Jhdt": "Jahrhundert",
+    "rd": "rund",
+    "gem": "gemäß",
+    "Hbf": "Hauptbahnhof",
+    "Gebr": "Gebrüder",
+    "m W": "meines Wissens",
+    "dgl": "dergleichen",
+    "u dgl": "und dergleichen",
+    "vs": "versus",
+    "Bj": "Baujahr",
+    "zzt": "zurzeit",
+    "s S": "siehe Seite",
+    "Pck": "Päckchen",
+    "Msp": "Messerspitze",
+    "Stk": "Stück",
+    "jun": "junior",
+    "sen": "senior",
+    "Mag": "Magister",
     "Feb": "Februar",
     "Apr": "April",
     "Aug": "August",
@@ -111,13 +146,31 @@ WORDS = {
 }
 # those that may be the last word of a sentence; a capital behind them begins a new one
 LAST = words(
-    """usw usf uvm etc u.s.w u.v.m o.ä o.Ä a.D e.V s.o s.u v.Chr n.Chr Jh Jhd Jhs Str Std Mio Mrd
-    Tsd"""
+    """usw usf uvm etc u.s.w u.v.m o.ä o.Ä a.D e.V s.o s.u v.Chr n.Chr Jh Jhd Jhs Str MwSt p.a p.P
+    a.a.O dgl u.dgl Hbf Jhdt"""
 )
+# those that stand before a noun; only a word that begins sentences ends theirs
+COUNTING = words("Std Mio Mrd Tsd Pers Stk Co Abt Okt Nov Dez Feb Apr Aug Sept Sep jun sen")
 
 # those that may be the first word of a sentence, with a capital
 OPENING = frozenset(
-    ("z B", "d h", "u a", "i d R", "v a", "vgl", "ca", "evtl", "ggf", "bzw", "bzgl", "inkl")
+    (
+        "z B",
+        "d h",
+        "u a",
+        "z Hd",
+        "lt",
+        "bspw",
+        "i d R",
+        "v a",
+        "vgl",
+        "ca",
+        "evtl",
+        "ggf",
+        "bzw",
+        "bzgl",
+        "inkl",
+    )
 )
 OPENING |= {"insb", "insbes", "zzgl", "allg", "bes", "sog"}
 
@@ -134,17 +187,22 @@ def key_of(match: str) -> str:
     return small if key not in WORDS and small in OPENING else key
 
 
-def written(match: re.Match) -> str:
+def written(m: re.Match) -> str:
     """The words of an abbreviation; the stop stays where it may end the sentence."""
-    key = key_of(match[0])
+    key = key_of(m[0])
     said = WORDS[key]
-    if match[0][0].isupper() and key[0].islower():
+    if m[0][0].isupper() and key[0].islower():
         said = said[0].upper() + said[1:]
-    behind = match.string[match.end() :]
-    ends = not behind.strip() or (
-        key.replace(" ", ".") in LAST and re.match(r"\s+[A-ZÄÖÜ\"(]", behind)
-    )
-    return said + ("." if ends else "")
+    return said + ("." if ends_with(key, behind(m)) else "")
+
+
+def ends_with(key: str, following: str) -> bool:
+    """Whether an abbreviation ends its sentence as well."""
+    if not following.strip():
+        return True
+    if key in COUNTING:
+        return following[:1].isspace() and starts_sentence(following.lstrip(" "))
+    return key.replace(" ", ".") in LAST and bool(re.match(r"\s+[A-ZÄÖÜ\"(]", following))
 
 
 KEYS = "|".join(
@@ -154,7 +212,26 @@ KEYS = "|".join(
 DAYS = {"Mo": "Montag", "Di": "Dienstag", "Mi": "Mittwoch", "Do": "Donnerstag", "Fr": "Freitag"}
 DAYS |= {"Sa": "Samstag", "So": "Sonntag"}
 DAY = "|".join(DAYS)
-IN_A_LIST = r"(?= ?[-–,/]| \d| und\b| bis\b| von\b)"
+DAY_STOP = rf"(?:{DAY})\b\.?"
+TIME = r"\d{1,2}(?:[:.]\d\d)?"
+
+
+def day(m: re.Match) -> str:
+    return DAYS[m[1]] + stop(m)
+
+
+def days(m: re.Match) -> str:
+    """Mo.-Fr., Sa. und So., Di, Do"""
+    text = re.sub(rf"({DAY})\b\.?", lambda d: DAYS[d[1]], m[0])
+    return re.sub(r" ?[-–] ?", " bis ", text).replace("/", " und ") + stop(m)
+
+
+def holy(m: re.Match) -> str:
+    """Der Hl. Geist, des Hl. Geistes."""
+    front = re.findall(r"[^\W\d]+", before(m).lower())[-1:]
+    return "Heiligen" if front and front[0] in WEAK else "Heilige"
+
+
 # where a number stands beside it: these go before the numbers become words
 NUMBERED = [
     (r"\b([Ss])tr\.(?=\s*\d)", lambda m: f"{m[1]}traße"),
@@ -163,15 +240,30 @@ NUMBERED = [
     (r"\bArt\. ?(?=\d)", lambda m: "Artikel "),
     (r"§§ ?", lambda m: "Paragrafen "),
     (r"§ ?", lambda m: "Paragraf "),
-    (r"\b[Mm]in\.(?= ?\d)", lambda m: "minimal"),
-    (r"(?<=\d) ?[Mm]in\.(?! ?\d)", lambda m: f" Minuten{last_stop(m)}"),
-    (r"(?<=\d) ?[Ss]ek\.(?! ?\d)", lambda m: f" Sekunden{last_stop(m)}"),
-    (r"(?<=\d\. )Jan\.|\bJan\.(?= \d{4})", lambda m: "Januar"),
+    (r"(?<!\d )\b[Mm]in\.(?= ?\d)", lambda m: "minimal"),
+    (r"(?<=\d) ?[Mm]in\.", lambda m: f" Minuten{stop(m)}"),
+    (r"(?<=\d) ?[Ss]ek\.", lambda m: f" Sekunden{stop(m)}"),
+    (r"(?<=\d) ?Std\.", lambda m: f" Stunden{stop(m)}"),
+    (r"(?<=[\d½¼¾⅓⅔] )EL\b", lambda m: "Esslöffel"),
+    (r"(?<=[\d½¼¾⅓⅔] )TL\b", lambda m: "Teelöffel"),
+    (r"\b1 Pers\.", lambda m: f"1 Person{stop(m)}"),
+    (r"(?<=\d) ?ff?\.(?!\w)", lambda m: f" und folgende{stop(m)}"),
     (
-        rf"\b({DAY})\.? ?[-–] ?({DAY})\b\.?(?= |,|:|\Z)",
-        lambda m: f"{DAYS[m[1]]} bis {DAYS[m[2]]}",
+        r"(?<=\d\. )Jan\.|\bJan\.(?= \d{4})|(?<=\b[Ii]m )Jan\.|(?<=\bEnde )Jan\.|(?<=\bMitte )Jan\."
+        r"|(?<=\bAnfang )Jan\.|(?<=\b[Ss]eit )Jan\.",
+        lambda m: f"Januar{stop(m)}",
     ),
-    (rf"\b({DAY})\.{IN_A_LIST}", lambda m: DAYS[m[1]]),
+    (r"(?<!\d )\b[Hh]l\.(?= [A-ZÄÖÜ])", holy),
+    # days: several, after "am", and with a time of day or a date
+    (rf"\b{DAY_STOP}(?:(?:, ?| und | oder | bis |/| ?[-–] ?){DAY_STOP})+", days),
+    (rf"(?<=\b[Aa]m )({DAY})\.", day),
+    (rf"(?<=\b[Aa]m )({DAY})(?= \d|,| um\b| ab\b)", day),
+    (rf"\b({DAY})\.(?= ?[-–,/]| \d| (?:bis|von|ab) \d| und (?:{'|'.join(DAYS.values())})\b)", day),
+    (r"\b(Mo|Di|Mi|Do|Sa|So)\.(?= [a-zäöü])", day),
+    (r"\b(Fr)\.(?= (?:geschlossen|geöffnet|ab|um|frei|abends|morgens|mittags|nachmittags)\b)", day),
+    (rf"\b({DAY})(?=:? {TIME}(?:(?: ?[-–] ?| bis ){TIME})? ?(?:Uhr|h)\b)", day),
+    (rf"\b(Mo|Di|Mi|Do|Fr|Sa)(?=:? {TIME} ?[-–] ?{TIME}\b)", day),
+    (rf"\b({DAY})\.?(?=, (?:den )?\d{{1,2}}\.)", day),
 ]
 RULES = [
     (r"(?<=[a-zäöüß])str\.", lambda m: "straße"),
@@ -180,11 +272,19 @@ RULES = [
     (r"\bDr\.[ -]Ing\.", lambda m: "Doktoringenieur"),
     (rf"(?<![\w.])(?:{KEYS})(?![\w])", written),
 ]
+# the beginnings of abbreviations of several words
+BEGUN = {key[:end] for key in WORDS for end in range(key.find(" ") + 2, len(key) + 1) if " " in key}
+# those of NUMBERED, which a text may go on behind
+AFTER_AM = re.compile(rf"\b[Aa]m (?:{DAY})\Z")
+BEFORE_NOUN = re.compile(rf"\b[Hh]l\Z|{AFTER_AM.pattern}|\d ?(?:[Mm]in|[Ss]ek|ff?|Fr)\Z")
+IN_SENTENCE = re.compile(
+    rf"\b(?:{DAY})\Z|[a-zäöüß][Ss]tr\Z|\b(?:[Ii]m|Anfang|Mitte|Ende|[Ss]eit) Jan\Z"
+)
 
 
-def goes_on(before: str, following: str) -> bool | None:
+def goes_on(front: str, following: str) -> bool | None:
     """Whether the word before a stop is an abbreviation that does not end its sentence."""
-    found = re.search(r"(?:[^\W\d]+\.[ \u00a0]?)*[^\W\d]+\Z", before)
+    found = re.search(r"(?:[^\W\d]+\.[ \u00a0]?)*[^\W\d]+\Z", front)
     if found is None:
         return None
     for start in range(len(found[0])):
@@ -192,8 +292,12 @@ def goes_on(before: str, following: str) -> bool | None:
             continue
         key = key_of(found[0][start:])
         behind = re.match(r"[^\W\d]+(?=\.|\Z)", following)
-        if behind and any(known.startswith(f"{key} {behind[0]}") for known in WORDS):
+        if behind and f"{key} {behind[0]}" in BEGUN:
             return True
         if key in WORDS and (len(key) > 1):
-            return not (key.replace(" ", ".") in LAST and following[:1].isupper())
+            return not ends_with(key, f" {following}")
+    if BEFORE_NOUN.search(front):
+        return not starts_sentence(following)
+    if IN_SENTENCE.search(front):
+        return not following[:1].isupper()
     return None

@@ -7,13 +7,16 @@ import re
 from nanospeech.text.language import Language
 from nanospeech.text.traced import Traced
 
-from . import abbreviations, dates, quantities
+from . import abbreviations, dates, ordinals, quantities, romans, times
+from .nouns import breaks_off, starts_sentence
 from .number_words import NUMBER, number
 
 SIGNS = {"&": " und ", "+": " plus ", "=": " gleich ", "@": " ät ", "%": " Prozent", "°": " Grad"}
 SIGNS |= {"€": " Euro", "$": " Dollar", "£": " Pfund", "¥": " Yen", "<": " kleiner als "}
 SIGNS |= {">": " größer als ", "#": " Nummer ", "|": ", ", "\\": " ", "^": " ", "*": " "}
 SIGNS |= {"_": " ", "~": " ", "/": " ", "×": " mal ", "÷": " geteilt durch ", "µ": " Mikro"}
+SIGNS |= {"²": " hoch zwei ", "³": " hoch drei ", "√": " Wurzel aus ", "±": " plus minus "}
+SIGNS |= {"≈": " ungefähr ", "≤": " kleiner gleich ", "≥": " größer gleich ", "≠": " ungleich "}
 ADDRESS = re.compile(
     r"(?:https?://|\bwww\.)[\w.-]+\w(?:/[\w./?=&#%-]*[\w/])?"
     r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+"
@@ -36,6 +39,7 @@ LEFT = [
     (r"([=*_~#+<>|^\\/-])\1{2,}", lambda m: " "),  # ruled lines
     (r"\b(\w+)/innen\b|\b(\w+)[:*_]innen\b", lambda m: f"{m[1] or m[2]}innen"),
     (r"(?<!\d)-(?=\d)", lambda m: " "),
+    (r"(?<=\w)\^(?=\d)", lambda m: " hoch "),
     (NUMBER, lambda m: number(m[0])),
     (f"[{re.escape(''.join(SIGNS))}]", lambda m: SIGNS[m[0]]),
 ]
@@ -44,7 +48,10 @@ STAGES = [
     for rules in (
         [(ADDRESS.pattern, address)],
         abbreviations.NUMBERED,
+        times.RULES,
         dates.RULES,
+        romans.RULES,
+        ordinals.RULES,
         quantities.RULES,
         abbreviations.RULES,
         LEFT,
@@ -52,7 +59,8 @@ STAGES = [
 ]
 SPACE_BEFORE_MARK = re.compile(r"(?<! ) +(?=[.,!?;:])")
 SPACES = re.compile(r" {2,}")
-NUMBERED = re.compile(r"(?:\A|[\s(])(\d{1,3})\Z")
+NUMBERED = re.compile(r"(?:\A|[\s(]|\.[-–])(\d{1,3})\Z")
+DATE = re.compile(r"(?<![\d.])\d{1,2}\. ?\d{1,2}\Z")
 
 
 class German(Language):
@@ -69,9 +77,17 @@ class German(Language):
 
     def ends_sentence(self, before: str, following: str) -> bool | None:
         if numbered := NUMBERED.search(before):
-            return not dates.is_ordinal(before[: numbered.start(1)], following) and not re.match(
-                dates.MONTH, following
-            )
+            if breaks_off(following):
+                return False
+            return ordinals.reading(before[: numbered.start(1)], following)[1]
+        if DATE.search(before):
+            return starts_sentence(following)
+        if romans.ENDS_IN_KING.search(before):
+            return starts_sentence(following)
+        if numeral := romans.ENDS_IN_NUMERAL.search(before):
+            if breaks_off(following):
+                return False
+            return ordinals.reading(before[: numeral.start(1)], following)[1]
         known = abbreviations.goes_on(before, following)
         return None if known is None else not known
 

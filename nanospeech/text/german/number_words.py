@@ -100,8 +100,3 @@ def counted(text: str, noun: str, feminine: bool = False) -> str:
     elif said.endswith("undeins") or said.endswith("hunderteins") or said.endswith("tausendeins"):
         said = said[:-1]
     return f"{said} {noun}"
-
-
-def last_stop(m: re.Match) -> str:
-    """The stop of an abbreviation that ends the text."""
-    return "." if m[0].endswith(".") and not m.string[m.end() :].strip() else ""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-from .number_words import NUMBER, WHOLE, cardinal, counted, digits, last_stop, number, words
+from .nouns import NUMBERING, is_feminine
+from .number_words import NUMBER, WHOLE, cardinal, counted, digits, number
+from .ordinals import before, stop
 
 CURRENCIES = {
     "€": ("Euro", "Cent"),
@@ -82,6 +84,15 @@ UNITS = {
     "TB": ("Terabyte", "Terabyte", False),
     "dB": ("Dezibel", "Dezibel", False),
     "hPa": ("Hektopascal", "Hektopascal", False),
+    "mAh": ("Milliamperestunde", "Milliamperestunden", True),
+    "Wh": ("Wattstunde", "Wattstunden", True),
+    "kbit": ("Kilobit", "Kilobit", False),
+    "Mbit": ("Megabit", "Megabit", False),
+    "MBit": ("Megabit", "Megabit", False),
+    "Gbit": ("Gigabit", "Gigabit", False),
+    "GBit": ("Gigabit", "Gigabit", False),
+    "dl": ("Deziliter", "Deziliter", False),
+    "mbar": ("Millibar", "Millibar", False),
     "kcal": ("Kilokalorie", "Kilokalorien", True),
     "ms": ("Millisekunde", "Millisekunden", True),
     "Std": ("Stunde", "Stunden", True),
@@ -93,15 +104,16 @@ UNITS = {
     "s": ("Sekunde", "Sekunden", True),
 }
 UNIT = "|".join(sorted(map(re.escape, UNITS), key=len, reverse=True))
-FEMININE = words(
-    """Stunde Minute Sekunde Woche Million Milliarde Tonne Person Frau Seite Meile Flasche
-Tasse Packung Nacht Stimme Karte Tochter Schwester Katze Runde Etage Mark Kilowattstunde"""
-)
 PLAIN_FRACTIONS = {"½": "ein halb", "⅓": "ein Drittel", "⅔": "zwei Drittel", "¼": "ein Viertel"}
 PLAIN_FRACTIONS |= {"¾": "drei Viertel", "⅕": "ein Fünftel", "⅛": "ein Achtel"}
 PARTS = {2: "halb", 3: "Drittel", 4: "Viertel", 5: "Fünftel", 6: "Sechstel", 7: "Siebtel"}
 PARTS |= {8: "Achtel", 9: "Neuntel", 10: "Zehntel", 100: "Hundertstel"}
 DASH = r" ?[-–] ?"
+BEHIND_NOUN = re.compile(rf"\b(?:{'|'.join(sorted(NUMBERING | {'Klasse', 'Tag', 'Liga'}))})\.? \Z")
+ADJECTIVE = (
+    "klein|groß|mittelgroß|halb|ganz|rot|gelb|grün|weiß|frisch|reif|weiter|neu|alt|gut|lang|kurz"
+    "|dick|dünn|gestrichen|gehäuft|gehackt|leer|voll"
+)
 
 
 def amount(value: str, sign: str) -> str:
@@ -151,8 +163,15 @@ def mixed(m: re.Match) -> str:
 
 
 def one(m: re.Match) -> str:
-    """1 before a noun."""
-    return f"{'eine' if m[1] in FEMININE else 'ein'} {m[1]}"
+    """1 before a noun; behind another, as in "Gleis 1 Abfahrt", it is a number."""
+    if BEHIND_NOUN.search(before(m)):
+        return m[0]
+    return f"{'eine' if is_feminine(m[1]) else 'ein'} {m[1]}"
+
+
+def one_before_adjective(m: re.Match) -> str:
+    """1 kleine Zwiebel, 1 großer Apfel."""
+    return "eine " if m[1] == "e" else "einen " if m[1] == "en" else "ein "
 
 
 def telephone(m: re.Match) -> str:
@@ -173,10 +192,14 @@ RULES = [
         lambda m: large_amount(m[2], m[3], m[1]),
     ),
     (
+        rf"(?<![\d.,])({NUMBER}){DASH}({NUMBER}) ?(?={MANY})",
+        lambda m: f"{number(m[1])} bis {m[2]} ",
+    ),
+    (
         rf"(?<![\d.,])({NUMBER}) ?({MANY}) ?({SIGN})(?!\w)",
         lambda m: large_amount(m[1], m[2], m[3]),
     ),
-    (rf"(?<![\d.,])({NUMBER}) ?({MANY})", lambda m: large_amount(m[1], m[2], None) + last_stop(m)),
+    (rf"(?<![\d.,])({NUMBER}) ?({MANY})", lambda m: large_amount(m[1], m[2], None) + stop(m)),
     (
         rf"(?<![\d.,])({NUMBER}){DASH}({NUMBER}) ?(?=(?:{SIGN}|{UNIT})(?![\w²³]))",
         lambda m: f"{number(m[1])} bis {m[2]} ",
@@ -186,9 +209,12 @@ RULES = [
     (rf"(?<!\w)({SIGN}) ?({NUMBER})(?![\d.,]\d)", lambda m: amount(m[2], m[1])),
     (r"(?<![\d/])(\d{1,15}) ?([½⅓⅔¼¾⅕⅛])", mixed),
     (r"[½⅓⅔¼¾⅕⅛]", lambda m: PLAIN_FRACTIONS[m[0]]),
-    (rf"(?<![\d.,])({NUMBER}) ?({UNIT})(?![\w²³/])", measure),
+    (rf"(?<![\d.,])({NUMBER}) ?({UNIT})(?![\w²³])", measure),
     (r"(?<![\d/.,])(\d{1,2})/(2|3|4|5|6|7|8|9|10|100)(?![\d/.,]*\d)", fraction),
-    (r"\b(\d{1,3}) ?: ?(\d{1,6})\b", lambda m: f"{number(m[1])} zu {number(m[2])}"),
+    (
+        rf"(?<![\w.,])(\d{{1,3}}) ?: ?({NUMBER})(?!\w)",
+        lambda m: f"{number(m[1])} zu {number(m[2])}",
+    ),
     (
         rf"(?<![\d.,-])({NUMBER}){DASH}({NUMBER})(?![\d-])",
         lambda m: f"{number(m[1])} bis {number(m[2])}",
@@ -196,5 +222,6 @@ RULES = [
     (r"(?<=\d) ?[x×*·] ?(?=\d)", lambda m: " mal "),
     (r"(?<=\d)(?=[^\W\d_])|(?<=[^\W\d_])(?=\d)", lambda m: " "),
     (r"(?<![\w.,])0\d+(?:[ /-]\d+)+\b", lambda m: digits(m[0])),  # a telephone number
-    (r"\b1 ([A-ZÄÖÜ][a-zäöüß]\w*)", one),
+    (r"(?<![\d.,]|-)\b1 ((?:E-)?[A-ZÄÖÜ][a-zäöüß]\w*)", one),
+    (rf"(?<![\w.,-])1 (?=(?:{ADJECTIVE})(e|er|es|en|em) [A-ZÄÖÜ])", one_before_adjective),
 ]

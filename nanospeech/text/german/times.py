@@ -1,0 +1,110 @@
+"""German times of day, durations and scores: what has a colon between two numbers."""
+
+from __future__ import annotations
+
+import re
+
+from .number_words import cardinal, counted, digits
+from .ordinals import before, behind, stop
+
+HOUR, MINUTE = r"(?:[01]?\d|2[0-4])", r"[0-5]\d"
+DASH = r" ?[-–] ?"
+LENGTH = 80  # characters before a score in which a word that tells it is looked for
+SCORED = re.compile(
+    r"\b(?:gew(?:ann|innen|innt|annen|onnen)|siegt|siegten?|besiegt|besiegten?|verlor|verloren"
+    r"|verliert|verlieren|unterlag|unterlagen|unterliegt|schlug|schlugen|schlägt|geschlagen|bezwang"
+    r"|bezwangen|führt|führte|führten|trennten sich|(?:stand|steht) es|es (?:stand|steht)|Es steht"
+    r"|Es stand|Satz|Sätzen?|Halbzeit|zur Pause|Zur Pause|[A-Za-zäöü]*[Ss]ieg|Niederlage"
+    r"|(?:End|Zwischen|Spiel|Halbzeit|Pausen|Punkte)stand|Ergebnis|Resultat|Remis|Unentschieden"
+    r"|Führung|Vorsprung|Verhältnis|Maßstab|ausgeglichen|Tiebreak|[Mm]it(?= \Z))\b([^.!?\n]*)\Z"
+)
+OF_DAY = re.compile(
+    r"\b(?:[Uu]m|[Aa]b|Uhr|Uhrzeit|Anpfiff|Beginn|[Bb]eginnt|startet|Start|kommt|fährt|Einlass)\b"
+)
+OF_DAY_LAST = re.compile(r"\b(?:bis|seit|von|vor|nach|zwischen) \Z")
+SCORED_BEHIND = re.compile(
+    r"-[^\W\d]*(?:[Ss]ieg|[Ee]rfolg|[Nn]iederlage|[Ff]ührung|[Vv]orsprung|[Rr]ückstand)\b"
+    r"| (?:gewonnen|verloren|geschlagen|besiegt|gewinnen|verlieren|Toren|Punkten)\b"
+)
+
+
+def clock(hour: str, minute: str | None, second: str | None = None) -> str:
+    """A time of day: "vierzehn Uhr dreißig"."""
+    text = hours(hour)
+    if minute is not None and int(minute):
+        text += f" {cardinal(int(minute))}"
+    if second:
+        text += f" und {cardinal(int(second))} Sekunden"
+    return text
+
+
+def hours(hour: str) -> str:
+    """ "ein Uhr" """
+    n = int(hour)
+    return f"{'ein' if n == 1 else cardinal(n)} Uhr"
+
+
+def from_to(m: re.Match) -> str:
+    """6:30-8:00 Uhr, 8-12 Uhr; the first "Uhr" is said before minutes alone."""
+    first = clock(m[1], m[2]) if m[2] else cardinal(int(m[1]))
+    return f"{first} {m[3].strip(' -–') or 'bis'} {clock(m[4], m[5])}"
+
+
+def duration(m: re.Match) -> str:
+    """2:01:09 Stunden, 3:45,2 Minuten."""
+    parts = [m[1], m[2]] + ([m[3]] if m[3] else [])
+    names = [("Stunde", "Stunden"), ("Minute", "Minuten"), ("Sekunde", "Sekunden")]
+    if len(parts) == 2 and m[5][0] in "Mm":
+        names = names[1:]
+    texts = []
+    for value, (one, several), last in zip(parts, names, [False] * (len(parts) - 1) + [True]):
+        tail = f" Komma {digits(m[4])}" if last and m[4] else ""
+        if tail:
+            texts.append(f"{cardinal(int(value))}{tail} {several}")
+        elif int(value):
+            texts.append(counted(str(int(value)), one if int(value) == 1 else several, True))
+    text = " und ".join(filter(None, (" ".join(texts[:-1]), texts[-1]))) if texts else "null"
+    return text + stop(m)
+
+
+def is_score(m: re.Match) -> bool:
+    """Whether the words around it tell a score from a time of day."""
+    if SCORED_BEHIND.match(behind(m)):
+        return True
+    front = m.string[max(0, m.start() - LENGTH) : m.start()]
+    found = SCORED.search(front)
+    return bool(found) and not OF_DAY.search(found[1]) and not OF_DAY_LAST.search(before(m))
+
+
+def score(m: re.Match) -> str:
+    return f"{cardinal(int(m[1]))} zu {cardinal(int(m[2]))}" if is_score(m) else m[0]
+
+
+TIME = rf"({HOUR})(?:[:.]({MINUTE}))?"
+RULES = [
+    (
+        r"(?<![\d:.,])(\d{1,3}):(\d\d)(?::(\d\d))?(?:,(\d{1,3}))? ?"
+        r"(Stunden\b|Std\b\.?|Minuten\b|Min\b\.?|min\b)",
+        duration,
+    ),
+    (rf"(?<![\d:.,-]){TIME}({DASH}| bis | und ){TIME} ?(?:Uhr|h)\b", from_to),
+    (
+        rf"(?<![\d:.,-])({HOUR}):({MINUTE})({DASH}| bis )({HOUR}):({MINUTE})(?![\d:-]|[.,]\d)",
+        from_to,
+    ),
+    (
+        rf"\b({HOUR})[:.]({MINUTE})(?::({MINUTE}))? ?(?:Uhr|h)\b",
+        lambda m: clock(m[1], m[2], m[3]),
+    ),
+    (rf"\b({HOUR}) ?Uhr\b(?: ({MINUTE})\b)?", lambda m: clock(m[1], m[2])),
+    (
+        rf"(?<=\b[Uu]m )({HOUR})\.({MINUTE})(?![\d.]|,\d| ?[%€°])"
+        r"(?! (?:Euro|Prozent|Punkte|Meter|km)\b)",
+        lambda m: clock(m[1], m[2]),
+    ),
+    (r"(?<![\d:.,])(\d{1,3}):(\d{1,3})(?!:?\d|[.,]\d|-\d)", score),
+    (
+        rf"(?<![\d:.,])({HOUR}):({MINUTE})(?::({MINUTE}))?(?!:?\d|[.,]\d)(?! zu)",
+        lambda m: clock(*m.groups()),
+    ),
+]
