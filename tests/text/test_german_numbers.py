@@ -85,7 +85,9 @@ RANGES = """
 1914-18 war Krieg. | neunzehnhundertvierzehn bis achtzehn war Krieg.
 Das Schuljahr 2019/20 | Das Schuljahr zweitausendneunzehn zwanzig
 1820-1895 | achtzehnhundertzwanzig bis achtzehnhundertfünfundneunzig
+12 - 5 = 7, 20 : 4 = 5 | zwölf minus fünf gleich sieben, zwanzig geteilt durch vier gleich fünf
 12 - 15 Leute | zwölf bis fünfzehn Leute
+rund um die Uhr, 24/7 | rund um die Uhr, vierundzwanzig sieben
 2/7 davon | zwei Siebtel davon
 die 70er, in den 50ern, die 89er | die siebziger, in den fünfzigern, die neunundachtziger
 ein 10er-Pack, der 1848er | ein zehner-Pack, der achtzehnhundertachtundvierziger

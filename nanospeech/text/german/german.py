@@ -7,7 +7,7 @@ import re
 from nanospeech.text.language import Language
 from nanospeech.text.traced import Traced
 
-from . import abbreviations, dates, ordinals, quantities, romans, times
+from . import abbreviations, codes, dates, ordinals, quantities, romans, times
 from .nouns import breaks_off, starts_sentence
 from .number_words import NUMBER, number
 
@@ -47,11 +47,13 @@ STAGES = [
     [(re.compile(pattern), rule) for pattern, rule in rules]
     for rules in (
         [(ADDRESS.pattern, address)],
+        codes.RULES,
         abbreviations.NUMBERED,
         times.RULES,
         dates.RULES,
         romans.RULES,
         ordinals.RULES,
+        codes.POINTED,
         quantities.RULES,
         abbreviations.RULES,
         LEFT,

@@ -219,7 +219,6 @@ RULES = [
         rf"(?<![\d.,-])({NUMBER}){DASH}({NUMBER})(?![\d-])",
         lambda m: f"{number(m[1])} bis {number(m[2])}",
     ),
-    (r"(?<=\d) ?[x×*·] ?(?=\d)", lambda m: " mal "),
     (r"(?<=\d)(?=[^\W\d_])|(?<=[^\W\d_])(?=\d)", lambda m: " "),
     (r"(?<![\w.,])0\d+(?:[ /-]\d+)+\b", lambda m: digits(m[0])),  # a telephone number
     (r"(?<![\d.,]|-)\b1 ((?:E-)?[A-ZÄÖÜ][a-zäöüß]\w*)", one),
