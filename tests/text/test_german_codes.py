@@ -57,6 +57,7 @@ a² + b³ ± √9 ≈ 2^4 | a hoch zwei plus b hoch drei plus minus Wurzel aus n
 """
 DAYS = """
 Am Fr. kam Fr. Wolf. | Am Freitag kam Frau Wolf.
+Am Do geht es, am So. Wind. | Am Donnerstag geht es, am Sonntag Wind.
 Am Di. Danach ruhen wir. | Am Dienstag. Danach ruhen wir.
 Fr. von Stein und Fr. Dr. Au | Frau von Stein und Frau Doktor Au
 Mi. geschlossen, Sa 9-13 Uhr | Mittwoch geschlossen, Samstag neun bis dreizehn Uhr
@@ -68,6 +69,7 @@ Mo mag ihn. So ist das. | Mo mag ihn. So ist das.
 SHORT = """
 3 Std. 20 Min. 5 Sek. | drei Stunden zwanzig Minuten fünf Sekunden.
 Es dauert 2 Std. Dann ruhen wir. | Es dauert zwei Stunden. Dann ruhen wir.
+Gr. 42, ab Hbf. Köln | Größe zweiundvierzig, ab Hauptbahnhof Köln
 2 Std. Fahrt | zwei Stunden Fahrt
 inkl. MwSt. und Versand | inklusive Mehrwertsteuer und Versand
 Fa. Kern & Co. KG, Abt. Einkauf | Firma Kern und Co KG, Abteilung Einkauf

@@ -17,6 +17,8 @@ ITEMS = """
 Es gilt: 1. die Würde, 2. die Freiheit. | Es gilt: eins. die Würde, zwei. die Freiheit.
 Sie ging. 2. Das Licht erlosch. | Sie ging. zwei. Das Licht erlosch.
 3. Klasse, 2. Stock | dritte Klasse, zweiter Stock
+3. Advent und 2. Weihnachtstag | dritter Advent und zweiter Weihnachtstag
+1. Preis, 2. Mose 3 | erster Preis, zweiter Mose drei
 2. Weltkrieg | zweiter Weltkrieg
 1. Halbzeit: 2:0 | erste Halbzeit: zwei zu null
 4. Kapitel | viertes Kapitel
@@ -67,6 +69,7 @@ Zur Halbzeit stand es 15:14. | Zur Halbzeit stand es fünfzehn zu vierzehn.
 Sie verlor 19:21, 18:21. | Sie verlor neunzehn zu einundzwanzig, achtzehn zu einundzwanzig.
 Der erste Satz endete mit 25:20. | Der erste Satz endete mit fünfundzwanzig zu zwanzig.
 Der Plan hat den Maßstab 1:50.000. | Der Plan hat den Maßstab eins zu fünfzigtausend.
+Sie lief in 4:01:30 ins Ziel. | Sie lief in vier Stunden eine Minute und dreißig Sekunden ins Ziel.
 Es dauerte 3:25:10 Stunden. | Es dauerte drei Stunden fünfundzwanzig Minuten und zehn Sekunden.
 Das Lied hat 3:05 Minuten. | Das Lied hat drei Minuten und fünf Sekunden.
 Er lief 1:45,3 Minuten. | Er lief eine Minute und fünfundvierzig Komma drei Sekunden.

@@ -120,6 +120,8 @@ WORDS = {
     "Jhdt": "Jahrhundert",
     "rd": "rund",
     "gem": "gemäß",
+    "Gr": "Größe",
+    "Az": "Aktenzeichen",
     "Hbf": "Hauptbahnhof",
     "Gebr": "Gebrüder",
     "m W": "meines Wissens",
@@ -147,10 +149,10 @@ WORDS = {
 # those that may be the last word of a sentence; a capital behind them begins a new one
 LAST = words(
     """usw usf uvm etc u.s.w u.v.m o.ä o.Ä a.D e.V s.o s.u v.Chr n.Chr Jh Jhd Jhs Str MwSt p.a p.P
-    a.a.O dgl u.dgl Hbf Jhdt"""
+    a.a.O dgl u.dgl Jhdt"""
 )
 # those that stand before a noun; only a word that begins sentences ends theirs
-COUNTING = words("Std Mio Mrd Tsd Pers Stk Co Abt Okt Nov Dez Feb Apr Aug Sept Sep jun sen")
+COUNTING = words("Std Mio Mrd Tsd Pers Stk Co Hbf Abt Okt Nov Dez Feb Apr Aug Sept Sep jun sen")
 
 # those that may be the first word of a sentence, with a capital
 OPENING = frozenset(
@@ -257,7 +259,7 @@ NUMBERED = [
     # days: several, after "am", and with a time of day or a date
     (rf"\b{DAY_STOP}(?:(?:, ?| und | oder | bis |/| ?[-–] ?){DAY_STOP})+", days),
     (rf"(?<=\b[Aa]m )({DAY})\.", day),
-    (rf"(?<=\b[Aa]m )({DAY})(?= \d|,| um\b| ab\b)", day),
+    (rf"(?<=\b[Aa]m )({DAY})(?= [a-zäöü\d]|[,!?;:]|\Z)", day),
     (rf"\b({DAY})\.(?= ?[-–,/]| \d| (?:bis|von|ab) \d| und (?:{'|'.join(DAYS.values())})\b)", day),
     (r"\b(Mo|Di|Mi|Do|Sa|So)\.(?= [a-zäöü])", day),
     (r"\b(Fr)\.(?= (?:geschlossen|geöffnet|ab|um|frei|abends|morgens|mittags|nachmittags)\b)", day),

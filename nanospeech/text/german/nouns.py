@@ -21,7 +21,8 @@ COUNTED |= dict.fromkeys(
         """Platz Stock Weltkrieg Bezirk Rang Spieltag Akt Teil Tag Monat Jahrgang Geburtstag
         Hochzeitstag Todestag Jahrestag Advent Weihnachtstag Weihnachtsfeiertag Feiertag Gang
         Versuch Abschnitt Schritt Durchgang Kreuzzug Senat Zivilsenat Strafsenat Wahlgang
-        Tabellenplatz Vorsitzender Bildungsweg Aufzug Breitengrad Sonntag FC FSV FCK SC Januar
+        Tabellenplatz Vorsitzender Preis Mose Korinther Timotheus Thessalonicher
+        Makkabäer Bildungsweg Aufzug Breitengrad Sonntag FC FSV FCK SC Januar
         Februar März April Mai Juni Juli August September Oktober November Dezember Jan Feb Apr Aug
         Sept Sep Okt Nov Dez"""
     ),

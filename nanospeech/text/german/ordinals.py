@@ -100,7 +100,8 @@ def ending(front: str, following: str) -> str:
         return found
     if last and last[2].lower() in DATIVE:
         return DATIVE_ENDINGS[of_noun]
-    return STRONG_ENDINGS[of_noun] if found == "er" or front[-1:] == "\n" else found
+    strong = found == "er" or front[-1:] == "\n" or (last and last[2] in ("und", "oder"))
+    return STRONG_ENDINGS[of_noun] if strong else found
 
 
 def said(n: int, m: re.Match, otherwise: str) -> str:

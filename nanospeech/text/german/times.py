@@ -87,6 +87,7 @@ RULES = [
         r"(Stunden\b|Std\b\.?|Minuten\b|Min\b\.?|min\b)",
         duration,
     ),
+    (r"(?<=\b[Ii]n )(\d{1,2}):(\d\d):(\d\d)(?:,(\d{1,3}))?(?!\w|:\d)(?! Uhr)()", duration),
     (rf"(?<![\d:.,-]){TIME}({DASH}| bis | und ){TIME} ?(?:Uhr|h)\b", from_to),
     (
         rf"(?<![\d:.,-])({HOUR}):({MINUTE})({DASH}| bis )({HOUR}):({MINUTE})(?![\d:-]|[.,]\d)",
