@@ -39,10 +39,13 @@ Wir wohnen Am Markt 3, 2. Etage. | Wir wohnen Am Markt drei, zweite Etage.
 Am 5. und 6. Juni ist frei. | Am fünften und sechsten Juni ist frei.
 Am 1., 2. und 3. Tag lag Schnee. | Am ersten, zweiten und dritten Tag lag Schnee.
 Vom 5.-7. Kapitel an | Vom fünften bis siebten Kapitel an
+Am 5./6. Mai ist Markt. | Am fünften und sechsten Mai ist Markt.
+Bachs 3. Versuch | Bachs dritter Versuch
 Mein 2. Auto war alt. | Mein zweites Auto war alt.
 In 2. Lesung, auf 3. Platz | In zweiter Lesung, auf drittem Platz
 Er wurde 4. beim Rennen. | Er wurde vierter beim Rennen.
 Der 1. FC Köln gewann. | Der erste FC Köln gewann.
+Wir waren 8. Teil des Plans war das nicht. | Wir waren acht. Teil des Plans war das nicht.
 Er ist 30. Das Leben geht weiter. | Er ist dreißig. Das Leben geht weiter.
 Wir sind zu 5. Peter fehlt. | Wir sind zu fünf. Peter fehlt.
 Er trägt die Nummer 10. Messi auch. | Er trägt die Nummer zehn. Messi auch.
@@ -73,6 +76,10 @@ Sie lief in 4:01:30 ins Ziel. | Sie lief in vier Stunden eine Minute und dreißi
 Es dauerte 3:25:10 Stunden. | Es dauerte drei Stunden fünfundzwanzig Minuten und zehn Sekunden.
 Das Lied hat 3:05 Minuten. | Das Lied hat drei Minuten und fünf Sekunden.
 Er lief 1:45,3 Minuten. | Er lief eine Minute und fünfundvierzig Komma drei Sekunden.
+Das Spiel gegen Ulm endete 22:20. | Das Spiel gegen Ulm endete zweiundzwanzig zu zwanzig.
+Die Schicht endet 14:30. | Die Schicht endet vierzehn Uhr dreißig.
+Er kommt um 8.15. | Er kommt um acht Uhr fünfzehn.
+Es stieg um 2.5 Prozent. | Es stieg um zwei Komma fünf Prozent.
 Um 20:15 gewann sie. | Um zwanzig Uhr fünfzehn gewann sie.
 Nach dem Sieg fährt der Bus um 22:10. | Nach dem Sieg fährt der Bus um zweiundzwanzig Uhr zehn.
 Die Führung beginnt 14:30. | Die Führung beginnt vierzehn Uhr dreißig.
@@ -97,6 +104,7 @@ ein 10er-Pack, der 1848er | ein zehner-Pack, der achtzehnhundertachtundvierziger
 """
 ONE = """
 1 Dose Mais, 1 Gurke, 1 Bund Dill | eine Dose Mais, eine Gurke, ein Bund Dill
+1 Msp. Zimt, 1 Handvoll Reis | eine Messerspitze Zimt, eine Handvoll Reis
 1 große Möhre, 1 kleiner Kohl | eine große Möhre, ein kleiner Kohl
 1 EL Öl, ½ TL Salz, 2 EL Mehl | ein Esslöffel Öl, ein halb Teelöffel Salz, zwei Esslöffel Mehl
 Gleis 1 Abfahrt, Formel 1 Rennen | Gleis eins Abfahrt, Formel eins Rennen
@@ -127,6 +135,8 @@ def test_numbers_are_read_as_the_words_around_them_ask(german, name):
     [
         "Er fuhr am 23.| Danach war Ruhe.",
         "Er fuhr am 23. Mai.| Danach war Ruhe.",
+        "Er kam um 5.| Tag und Nacht arbeitet er.",
+        "Sie landete auf 5. Rang, er auf 7. Platz.| Gut.",
         "Er wohnt in Nr. 9.| Beide sind froh.",
         "Wir wohnen hier, 3. Stock.| Schön ist es.",
         "1. Mehl sieben.| 2. Eier zugeben.",

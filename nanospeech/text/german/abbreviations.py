@@ -248,6 +248,7 @@ NUMBERED = [
     (r"(?<=\d) ?Std\.", lambda m: f" Stunden{stop(m)}"),
     (r"(?<=[\d½¼¾⅓⅔] )EL\b", lambda m: "Esslöffel"),
     (r"(?<=[\d½¼¾⅓⅔] )TL\b", lambda m: "Teelöffel"),
+    (r"(?<=[\d½¼] )Msp\.", lambda m: f"Messerspitze{stop(m)}"),
     (r"\b1 Pers\.", lambda m: f"1 Person{stop(m)}"),
     (r"(?<=\d) ?ff?\.(?!\w)", lambda m: f" und folgende{stop(m)}"),
     (

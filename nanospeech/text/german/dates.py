@@ -66,6 +66,7 @@ def short_range(m: re.Match) -> str:
 
 
 RULES = [
+    (r"(?<=\d\.)/(?=\d{1,2}\. )", lambda m: " und "),
     (rf"\b({YEAR})-({NUMBERED})-({DAY})\b(?!-)", iso),
     (rf"(?<![\d.,])({DAY})\. ?({NUMBERED})\. ?({YEAR}|\d\d)(?![\d.,]\d|\d)", full),
     (rf"(?<![\d.,])({DAY})\.({NUMBERED})\.()(?!\d)", full),

@@ -61,7 +61,7 @@ STAGES = [
 ]
 SPACE_BEFORE_MARK = re.compile(r"(?<! ) +(?=[.,!?;:])")
 SPACES = re.compile(r" {2,}")
-NUMBERED = re.compile(r"(?:\A|[\s(]|\.[-–])(\d{1,3})\Z")
+NUMBERED = re.compile(r"(?:\A|[\s(]|\.[-–/])(\d{1,3})\Z")
 DATE = re.compile(r"(?<![\d.])\d{1,2}\. ?\d{1,2}\Z")
 
 

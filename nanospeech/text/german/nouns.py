@@ -72,7 +72,7 @@ FEMININE = words(
     Tat Zeit Arbeit Antwort Welt Zahl Wahl Uhr Tür Spur Dosis Basis Mail E-Mail App Couch Bar Party
     Pizza Paprika Oma Firma Kamera Villa Cola Limo Gurke Tasse Gemeinde Geschichte Gebärde Geige
     Geste Gerste Geisel Loge Gebühr Gefahr Geburt Gestalt Prise Messerspitze Karaffe Idee Armee
-    Allee Fee Burg Form Bahn Frist Art Schicht Stimme Disco SMS WG Semmel"""
+    Allee Fee Burg Form Bahn Frist Art Schicht Stimme Disco SMS WG Semmel Handvoll Zucchini"""
 )
 FEMININE_END = re.compile(
     r"(?:ung|heit|keit|schaft|tät|[stx]ion|enz|[rtl]ei|erin|ie|atur|[kr]tur"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from .nouns import ARTICLES, COUNTED, NUMBERING, first_word, gender, starts_sentence
-from .number_words import BEFORE_DER, ending_after, ordinal, words
+from .number_words import BEFORE_DER, WEAK, ending_after, ordinal, words
 
 REACH = 60  # characters before a number that are looked at
 # before a number with a stop, these make an ordinal of it
@@ -19,6 +19,14 @@ DETERMINERS = words(
 OF_DAYS = words("am im vom zum beim dem den der des jeden")
 PREDICATE = words("wurde wurden wird war ist bin wurdest")
 DATIVE = words("in aus bei mit nach von zu auf ab seit an vor")
+# nouns that begin a sentence as well, and what stands before their ordinals: "auf 3. Platz"
+VAGUE = words(
+    """Tag Monat Woche Teil Runde Minute Schritt Stufe Viertel Drittel Mal Gang Platz Preis Stock
+    Sonntag Versuch Klasse Jan Mai August Mose"""
+)
+LEADING = re.compile(
+    rf"\b(?i:{'|'.join(sorted(DATIVE | PREDICATE))}|als|für|um den|gegen)\s\Z|[A-ZÄÖÜ]\w+s\s\Z"
+)
 STRONG_ENDINGS = {"f": "e", "m": "er", "n": "es"}
 DATIVE_ENDINGS = {"f": "er", "m": "em", "n": "em"}
 
@@ -27,7 +35,7 @@ ADJECTIVE = re.compile(r"(?:und|oder|bis|[a-zäöüß]+(?:e|er|es|en) [A-ZÄÖÜ
 BRACKET = re.compile(r"\([\"']*\Z")
 COMMA = re.compile(r",\s*\Z")
 WORDS_BEFORE = re.compile(r"(?:([^\W\d]+)[.]?\s+)?([^\W\d]+)[.]?[\s:]*\Z")
-JOINED = re.compile(r"(?<![\w.,])\d{1,3}\.(?:,? (?:und|oder|bis) |, ?| ?[-–] ?)\Z")
+JOINED = re.compile(r"(?<![\w.,])\d{1,3}\.(?:,? (?:und|oder|bis) |, ?|/| ?[-–] ?)\Z")
 SERIES = re.compile(
     r"(?:,? ?(?:und|oder|bis)? ?\d{1,3}\.,? ?)*(?:und|oder|bis)? ?(?:\d{1,3}\. )?"
     r"(?:[a-zäöüß]+e[rsn]? )?"
@@ -75,7 +83,7 @@ def reading(front: str, following: str) -> tuple[bool, bool]:
         return counts or (not item and bool(ADJECTIVE.match(following))), False
     if COMMA.search(front):
         return (counts or small) and not item, not (counts or small)
-    if small or counts:
+    if small or (counts and (noun not in VAGUE or LEADING.search(front))):
         return True, False
     if PLAIN.search(front) or last.lower() not in DETERMINERS:
         return False, True
@@ -83,6 +91,13 @@ def reading(front: str, following: str) -> tuple[bool, bool]:
         return True, False
     of_tram = last == "der" and found and (found[1] or "").lower() in BEFORE_DER
     return last.lower() in OF_DAYS and not of_tram, True
+
+
+def is_bare(word: str) -> bool:
+    """Whether no article stands before a noun that this word is before: "Karls 2. Versuch"."""
+    if word in ("und", "oder"):
+        return True
+    return word[0].isupper() and word.endswith("s") and word.lower() not in DETERMINERS | WEAK
 
 
 def ending(front: str, following: str) -> str:
@@ -100,7 +115,7 @@ def ending(front: str, following: str) -> str:
         return found
     if last and last[2].lower() in DATIVE:
         return DATIVE_ENDINGS[of_noun]
-    strong = found == "er" or front[-1:] == "\n" or (last and last[2] in ("und", "oder"))
+    strong = found == "er" or front[-1:] == "\n" or (last and is_bare(last[2]))
     return STRONG_ENDINGS[of_noun] if strong else found
 
 

@@ -16,7 +16,12 @@ SCORED = re.compile(
     r"|bezwangen|führt|führte|führten|trennten sich|(?:stand|steht) es|es (?:stand|steht)|Es steht"
     r"|Es stand|Satz|Sätzen?|Halbzeit|zur Pause|Zur Pause|[A-Za-zäöü]*[Ss]ieg|Niederlage"
     r"|(?:End|Zwischen|Spiel|Halbzeit|Pausen|Punkte)stand|Ergebnis|Resultat|Remis|Unentschieden"
-    r"|Führung|Vorsprung|Verhältnis|Maßstab|ausgeglichen|Tiebreak|[Mm]it(?= \Z))\b([^.!?\n]*)\Z"
+    r"|Führung|Vorsprung|Verhältnis|Mischung|Maßstab|spielten|ausgeglichen"
+    r"|Tiebreak|[Mm]it(?= \Z))\b([^.!?\n]*)\Z"
+)
+ENDED = re.compile(
+    r"(?:[Ss]piel|Partie|Duell|Match|Begegnung|Derby|[Ff]inale)\b[^.!?\n]*\bende(?:t|te|n|ten)\b"
+    r"([^.!?\n]*)\Z"
 )
 OF_DAY = re.compile(
     r"\b(?:[Uu]m|[Aa]b|Uhr|Uhrzeit|Anpfiff|Beginn|[Bb]eginnt|startet|Start|kommt|fährt|Einlass)\b"
@@ -72,7 +77,7 @@ def is_score(m: re.Match) -> bool:
     if SCORED_BEHIND.match(behind(m)):
         return True
     front = m.string[max(0, m.start() - LENGTH) : m.start()]
-    found = SCORED.search(front)
+    found = SCORED.search(front) or ENDED.search(front)
     return bool(found) and not OF_DAY.search(found[1]) and not OF_DAY_LAST.search(before(m))
 
 
@@ -99,7 +104,7 @@ RULES = [
     ),
     (rf"\b({HOUR}) ?Uhr\b(?: ({MINUTE})\b)?", lambda m: clock(m[1], m[2])),
     (
-        rf"(?<=\b[Uu]m )({HOUR})\.({MINUTE})(?![\d.]|,\d| ?[%€°])"
+        rf"(?<=\b[Uu]m )({HOUR})\.({MINUTE})(?!\d|[.,]\d| ?[%€°])"
         r"(?! (?:Euro|Prozent|Punkte|Meter|km)\b)",
         lambda m: clock(m[1], m[2]),
     ),
