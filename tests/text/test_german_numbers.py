@@ -33,6 +33,7 @@ Lies Kapitel 7. Dort steht es. | Lies Kapitel sieben. Dort steht es.
 Er fuhr am 23. Danach war Ruhe. | Er fuhr am dreiundzwanzigsten. Danach war Ruhe.
 Sie schrieb eine 3. Der Lehrer nickte. | Sie schrieb eine drei. Der Lehrer nickte.
 Morgen ist der 9. | Morgen ist der neunte.
+Er fuhr mit der 4. Sie ging. | Er fuhr mit der vier. Sie ging.
 Er nahm die 4. Sie fuhr los. | Er nahm die vier. Sie fuhr los.
 Er kommt am 12. Peter auch. | Er kommt am zwölften Peter auch.
 Wir wohnen Am Markt 3, 2. Etage. | Wir wohnen Am Markt drei, zweite Etage.
@@ -80,6 +81,7 @@ Das Spiel gegen Ulm endete 22:20. | Das Spiel gegen Ulm endete zweiundzwanzig zu
 Die Schicht endet 14:30. | Die Schicht endet vierzehn Uhr dreißig.
 Er kommt um 8.15. | Er kommt um acht Uhr fünfzehn.
 Es stieg um 2.5 Prozent. | Es stieg um zwei Komma fünf Prozent.
+Wir haben 21:19 gewonnen. | Wir haben einundzwanzig zu neunzehn gewonnen.
 Um 20:15 gewann sie. | Um zwanzig Uhr fünfzehn gewann sie.
 Nach dem Sieg fährt der Bus um 22:10. | Nach dem Sieg fährt der Bus um zweiundzwanzig Uhr zehn.
 Die Führung beginnt 14:30. | Die Führung beginnt vierzehn Uhr dreißig.
@@ -145,6 +147,8 @@ def test_numbers_are_read_as_the_words_around_them_ask(german, name):
         "Der III. Teil fehlt.| Schade.",
         "Am 24.12. ist frei.| Gut.",
         "Das dauert 2 Std. 15 Min. und mehr.| Gut.",
+        "Am 5.-7. Versuch lag es.| Gut.",
+        "Es sind 3 Mio. Daten.| Gut.",
         "Es sind 3 Mio. Euro.| Das ist viel.",
         "Er kommt am Mo. Abend.| Sie am Fr. um acht.",
     ],
