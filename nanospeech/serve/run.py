@@ -1,4 +1,4 @@
-"""Run: the application on uvicorn, with the deadlines that uvicorn lacks, and a quiet end."""
+"""Run: the application on uvicorn, with few pools of memory, and a quiet end."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from typing import Any
 from nanospeech.errors import InputError, require
 
 from .app import create_app
-from .errors import ApiError, Broken
+from .errors import Broken
+from .protocols import http_protocol, socket_protocol
 from .service import SpeechService
-from .settings import Limits, ServeSettings
+from .settings import ServeSettings
 
 SEND_BUFFER = 131_072  # bytes: some seconds of sound
 KEPT = 5  # seconds that an idle connection is kept
+M_ARENA_MAX = -8  # of malloc.h
 
 
 class QuietlyBroken(logging.Filter):
@@ -28,82 +30,6 @@ class QuietlyBroken(logging.Filter):
         if isinstance(error, Broken):
             record.msg, record.args, record.exc_info = f"a response was cut: {error}", (), None
         return True
-
-
-def protocol(limits: Limits) -> type:
-    """uvicorn's HTTP protocol with a deadline for headers and for readers that stop."""
-    require("uvicorn", "serve")
-    from uvicorn.protocols.http.h11_impl import H11Protocol
-
-    class Guarded(H11Protocol):
-        """Cuts connections that send half a request's headers, or read nothing."""
-
-        header_timer: Any = None
-        read_timer: Any = None
-
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            # what the kernel does not take at once shows a reader that stopped
-            transport.set_write_buffer_limits(high=0)
-            if len(self.connections) > limits.connections:
-                self.refuse()
-                return
-            self.header_timer = self.loop.call_later(limits.header_deadline, self.cut)
-
-        def refuse(self) -> None:
-            """Answers that there are too many connections."""
-            body = ApiError(503, "too many connections", "too_many_connections").encoded()
-            self.transport.write(
-                b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n"
-                b"retry-after: 1\r\nconnection: close\r\n"
-                b"content-length: %d\r\n\r\n%s" % (len(body), body)
-            )
-            self.transport.close()
-
-        def cut(self) -> None:
-            self.transport.abort()
-
-        def data_received(self, data: bytes) -> None:
-            if self.transport.is_closing():
-                return
-            before = self.cycle
-            super().data_received(data)
-            if self.cycle is not before:  # headers are complete
-                self.stop_timers()
-            busy = self.cycle is not None and not self.cycle.response_complete
-            if not busy and self.header_timer is None:
-                self.header_timer = self.loop.call_later(limits.header_deadline, self.cut)
-
-        def handle_websocket_upgrade(self, event: Any) -> None:
-            self.stop_timers()
-            super().handle_websocket_upgrade(event)
-            self.header_timer = NEVER  # the WebSocket's own deadlines go on
-
-        def stop_timers(self) -> None:
-            for timer in (self.header_timer, self.read_timer):
-                if timer is not None and timer is not NEVER:
-                    timer.cancel()
-            self.header_timer = self.read_timer = None
-
-        def pause_writing(self) -> None:
-            super().pause_writing()
-            self.read_timer = self.loop.call_later(limits.idle_deadline, self.cut)
-
-        def resume_writing(self) -> None:
-            super().resume_writing()
-            if self.read_timer is not None:
-                self.read_timer.cancel()
-                self.read_timer = None
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            super().connection_lost(exc)
-            self.stop_timers()
-
-    return Guarded
-
-
-NEVER = object()
-M_ARENA_MAX = -8  # of malloc.h
 
 
 def few_arenas() -> None:
@@ -158,8 +84,8 @@ def make_server(service: SpeechService, settings: ServeSettings) -> Any:
 
     config = uvicorn.Config(
         create_app(service, settings),
-        http=protocol(settings.limits),
-        ws="websockets-sansio" if has_sansio() else "auto",
+        http=http_protocol(settings.limits),
+        ws=socket_protocol(settings.limits) or "none",
         ws_max_size=settings.limits.body,
         ws_max_queue=16,
         ws_per_message_deflate=False,
@@ -176,13 +102,6 @@ def make_server(service: SpeechService, settings: ServeSettings) -> Any:
     )
     logging.getLogger("uvicorn.error").addFilter(QuietlyBroken())
     return Server(config)
-
-
-def has_sansio() -> bool:
-    """Whether this uvicorn has the WebSocket protocol without deprecated parts."""
-    from importlib.util import find_spec
-
-    return find_spec("uvicorn.protocols.websockets.websockets_sansio_impl") is not None
 
 
 async def run(

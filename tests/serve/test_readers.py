@@ -1,0 +1,107 @@
+"""Clients that read slowly are served, and those that read nothing are cut off: HTTP, WebSocket."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import struct
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.serve.conftest import TEXT, Server
+from tests.serve.test_limits import everything, request, settled
+
+LONG = (TEXT * 60)[:4000]
+SLOWLY = {"speed": 0.25, "steps": 1}  # many bytes in little time
+UPGRADE = (
+    b"GET /v1/audio/stream HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\n"
+    b"connection: Upgrade\r\nsec-websocket-version: 13\r\n"
+    b"sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
+
+
+@pytest.fixture(scope="module")
+def hasty(serve):
+    """A server that cuts readers off early."""
+    with serve({"idle_deadline": 1}) as found:
+        yield found
+
+
+def narrow(server: Server) -> socket.socket:
+    """A connection that takes little before it is read."""
+    found = socket.socket()
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # before it is connected
+    found.connect(("127.0.0.1", server.port))
+    found.settimeout(30)
+    return found
+
+
+def waiting(server: Server) -> int:
+    """Bytes that clients have not taken, beside those that the kernel holds."""
+    known = list(server.server.server_state.connections)
+    return sum(one.transport.get_write_buffer_size() for one in known)
+
+
+def frame(values: dict) -> bytes:
+    """A WebSocket's text message, of a client whose mask is 0."""
+    data = json.dumps(values).encode()
+    size = bytes([0x80 | len(data)]) if len(data) < 126 else b"\xfe" + struct.pack("!H", len(data))
+    return b"\x81" + size + bytes(4) + data
+
+
+def eventually(holds: Callable[[], object]) -> bool:
+    """Whether something comes to hold, after some time at most."""
+    until = time.monotonic() + 20
+    while time.monotonic() < until and not holds():
+        time.sleep(0.01)
+    return bool(holds())
+
+
+def filled(server: Server, found: socket.socket) -> bool:
+    """Asks for the page, and reads none of it, until the server has to wait for its reader."""
+
+    def asked() -> int:
+        found.sendall(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        time.sleep(0.03)
+        return waiting(server)
+
+    return eventually(asked)
+
+
+def test_a_next_request_gives_a_reader_that_stopped_no_more_time(hasty):
+    with narrow(hasty) as found:
+        assert filled(hasty, found)
+        found.sendall(request(input=LONG, response_format="pcm", **SLOWLY))
+        eventually(lambda: hasty.service.open or not waiting(hasty))
+        assert settled(hasty, 20)
+        assert not everything(found).endswith(b"0\r\n\r\n")
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["at once", "after unread pages"])
+def test_a_websocket_that_stops_reading_is_cut_off(hasty, before, caplog):
+    with narrow(hasty) as found:
+        if before:
+            assert filled(hasty, found)
+        found.sendall(UPGRADE)
+        assert before or b" 101 " in found.recv(1000)
+        found.sendall(frame({"type": "start", **SLOWLY}))
+        found.sendall(frame({"type": "text", "text": LONG}) + frame({"type": "end"}))
+        assert eventually(lambda: "its client read nothing for 1 s" in caplog.text)
+        assert settled(hasty, 20)
+
+
+def test_a_slow_reader_gets_all_of_a_whole_answer(hasty):
+    with narrow(hasty) as found:
+        found.sendall(request(input=TEXT * 8, response_format="pcm", stream=False, **SLOWLY))
+        head, _, data = found.recv(65_536).partition(b"\r\n\r\n")
+        whole = int(re.findall(rb"content-length: (\d+)", head)[0])
+        got, began = len(data), time.monotonic()
+        while got < whole and (part := found.recv(65_536)):
+            got += len(part)
+            # at a pace that takes thrice the deadline
+            time.sleep(max(0, 3 * got / whole - (time.monotonic() - began)))
+    assert got == whole > 2_000_000
+    assert settled(hasty)
