@@ -1,7 +1,9 @@
 """Wyoming: Home Assistant's protocol over TCP; a service of speech for it.
 
 A client streams its text (synthesize-start, synthesize-chunk, synthesize-stop, with the whole text
-in synthesize before the end, for servers that do not stream), or sends synthesize alone.
+in synthesize before the end, for servers that do not stream), or sends synthesize alone. An error
+of the latter ends the connection, as it does with Wyoming's own servers: Home Assistant waits for
+the end of the sound, or of the connection, whatever else it is told.
 """
 
 from __future__ import annotations
@@ -196,14 +198,12 @@ class Talk:
                 raise ApiError(400, message, "string_above_max_length")
             self.speech = self.service.speak(text, Wish(name if isinstance(name, str) else None))
         except ApiError as e:
-            await self._refuse(e)
-            if streams:
-                await self._stopped()
+            await self._fail(e, False, streams)
             return
         self.sender = asyncio.ensure_future(self._send(self.speech, streams))
 
     async def _send(self, speech: Speech, streams: bool) -> None:
-        from wyoming.audio import AudioChunk, AudioStart, AudioStop
+        from wyoming.audio import AudioChunk, AudioStart
 
         form = {"rate": self.service.sample_rate, "width": 2, "channels": 1}
         began = False
@@ -215,26 +215,35 @@ class Talk:
                 sent = pcm16(sound.data)
                 for at in range(0, len(sent), 2 * SAMPLES):
                     await self._write(AudioChunk(audio=sent[at : at + 2 * SAMPLES], **form).event())
+            await self._end(began, streams)
         except ApiError as e:
-            await self._refuse(e)
+            await self._fail(e, began, streams)
         except Cancelled:
-            return
+            pass
         finally:
             speech.cancel()
-        if began:
-            await self._write(AudioStop().event())
-        if streams:
-            await self._stopped()
 
     async def _refuse(self, e: ApiError) -> None:
         from wyoming.error import Error
 
         await self._write(Error(text=e.message, code=e.code).event())
 
-    async def _stopped(self) -> None:
+    async def _fail(self, e: ApiError, began: bool, streams: bool) -> None:
+        """Ends a text with an error: what is sent of it does not look complete."""
+        await self._refuse(e)
+        if streams:
+            await self._end(began, streams)
+        else:
+            self.writer.close()
+
+    async def _end(self, began: bool, streams: bool) -> None:
+        from wyoming.audio import AudioStop
         from wyoming.tts import SynthesizeStopped
 
-        await self._write(SynthesizeStopped().event())
+        if began:
+            await self._write(AudioStop().event())
+        if streams:
+            await self._write(SynthesizeStopped().event())
 
 
 def left(coming: asyncio.Task) -> bool:

@@ -224,15 +224,12 @@ def test_home_assistant_streams_text_in_and_sound_out(server):
             await client.write_event(SynthesizeStop().event())
             for _ in range(2):
                 await until(client, "synthesize-stopped")
-            bad = SynthesizeVoice(name="nobody")
-            await client.write_event(Synthesize(text="Hello.", voice=bad).event())
-            refused = await client.read_event()
             client._writer.write(b'{"type": "x", "data_length": 99999999999}\n')
             ended = await asyncio.wait_for(client.read_event(), 5)
         serving.cancel()
-        return info, streamed, alone, refused, ended
+        return info, streamed, alone, ended
 
-    info, streamed, alone, refused, ended = asyncio.run(talk())
+    info, streamed, alone, ended = asyncio.run(talk())
     assert info.tts[0].supports_synthesize_streaming and info.tts[0].voices[0].name == "tone"
     kinds = [event.type for event in streamed]
     assert kinds[0] == "audio-start" and kinds[-2:] == ["audio-stop", "synthesize-stopped"]
@@ -241,5 +238,4 @@ def test_home_assistant_streams_text_in_and_sound_out(server):
     whole = speech(server, response_format="pcm").content  # the text once, not twice
     assert 0.6 < len(sound) / len(whole) < 1.5
     assert [alone[0].type, alone[-1].type] == ["audio-start", "audio-stop"]
-    assert refused.type == "error" and "nobody" in refused.data["text"]
     assert ended is None  # a size that nobody has is not waited for

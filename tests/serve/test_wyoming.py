@@ -1,0 +1,58 @@
+"""Wyoming over a real socket, read as Home Assistant reads it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from nanospeech.serve.wyoming import listen_wyoming, serve_wyoming
+from tests.serve.conftest import Server
+
+pytest.importorskip("wyoming", reason="no wyoming package here")
+NOBODY = "nobody"
+
+
+def talk(server: Server, say: Callable[[Any], Awaitable[Any]]) -> Any:
+    """What comes of a client's talk with a server's Wyoming port."""
+    from wyoming.client import AsyncTcpClient
+
+    async def both() -> Any:
+        listening = listen_wyoming(server.settings, 0)
+        port = listening.getsockname()[1]
+        serving = asyncio.ensure_future(serve_wyoming(server.service, server.settings, listening))
+        try:
+            async with AsyncTcpClient("127.0.0.1", port) as client:
+                return await asyncio.wait_for(say(client), 20)
+        finally:
+            serving.cancel()
+
+    return asyncio.run(both())
+
+
+@pytest.mark.parametrize(
+    ("text", "voice", "why"),
+    [
+        ("\N{PARTY POPPER}", None, "no text to speak"),
+        ("...", None, "no text to speak"),
+        ("Hello.", NOBODY, NOBODY),
+        ("a" * 5000, None, "more than 4096"),
+    ],
+)
+def test_home_assistant_does_not_wait_for_what_cannot_be_spoken(server, text, voice, why):
+    from wyoming.tts import Synthesize, SynthesizeVoice
+
+    async def say(client) -> list:
+        named = SynthesizeVoice(name=voice) if voice else None
+        await client.write_event(Synthesize(text=text, voice=named).event())
+        found = []
+        while event := await client.read_event():  # it passes errors over
+            found.append(event)
+            if event.type == "audio-stop":
+                break
+        return found
+
+    (error,) = talk(server, say)
+    assert error.type == "error" and why in error.data["text"]
