@@ -16,6 +16,7 @@ from typing import Any
 
 from nanospeech.audio.sinks import pcm16
 from nanospeech.errors import InputError, require
+from nanospeech.text.languages import NONE, base_code
 
 from .errors import ApiError, Cancelled
 from .run import listen
@@ -259,7 +260,9 @@ def describe(service: SpeechService) -> Any:
     more = {"attribution": maker, "installed": True, "version": None}
     first = service.default()
     names = [first, *(name for name in service.voices() if name != first)]
-    voices = [TtsVoice(name=n, description=n, languages=["en"], **more) for n in names]
+    known = service.engine.config.language
+    spoken = [base_code(known) if known not in ("", NONE) else "en"]
+    voices = [TtsVoice(name=n, description=n, languages=spoken, **more) for n in names]
     about = f"{service.model}, spoken by nanospeech"
     program = TtsProgram(
         name="nanospeech",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -56,3 +58,23 @@ def test_home_assistant_does_not_wait_for_what_cannot_be_spoken(server, text, vo
 
     (error,) = talk(server, say)
     assert error.type == "error" and why in error.data["text"]
+
+
+@pytest.mark.parametrize(("code", "told"), [("de", "de"), ("", "en"), ("und", "en")])
+def test_voices_are_announced_in_the_language_of_the_model(
+    serve, tiny_aligned, tmp_path, code, told
+):
+    from wyoming.info import Describe, Info
+
+    release = shutil.copytree(tiny_aligned, tmp_path / "release")
+    config = json.loads((release / "config.json").read_text(encoding="utf-8"))
+    config["language"] = code
+    (release / "config.json").write_text(json.dumps(config), encoding="utf-8")
+
+    async def say(client) -> Info:
+        await client.write_event(Describe().event())
+        return Info.from_event(await client.read_event())
+
+    with serve(release=release) as server:
+        (program,) = talk(server, say).tts
+    assert {tuple(voice.languages) for voice in program.voices} == {(told,)}
