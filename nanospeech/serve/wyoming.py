@@ -22,7 +22,7 @@ from .errors import ApiError, Cancelled
 from .run import listen
 from .service import Speech, SpeechService, Wish
 from .settings import ServeSettings, is_loopback
-from .socket import Writing
+from .writing import Writing
 
 log = logging.getLogger("nanospeech.serve")
 LINE = 65_536  # bytes of an event's first line

@@ -1,0 +1,228 @@
+"""Speech: a text that is being spoken, from the thread that speaks it to the loop that sends it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Semaphore
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from nanospeech.config import SampleOptions
+from nanospeech.errors import InputError, NanospeechError, VoiceError
+from nanospeech.speech.chunks import Word
+from nanospeech.speech.script import spoken_text
+from nanospeech.speech.words import Piece
+from nanospeech.text.left_out import LeftOut
+from nanospeech.text.markup import Marked
+
+from .errors import ApiError, Cancelled, bad
+from .turns import Ticket
+
+if TYPE_CHECKING:
+    from .service import SpeechService
+
+log = logging.getLogger("nanospeech.serve")
+AHEAD = 4  # pieces that are made before a client reads them
+END = object()
+Encode = Callable[[Iterator[np.ndarray]], Iterator[Any]]
+
+
+class Sound(NamedTuple):
+    """What comes of a text, piece by piece: encoded sound, and the words that end in it."""
+
+    data: Any
+    words: tuple[Word, ...]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a client asks for, but for the text.
+
+    Attributes:
+        voice: one of SpeechService.voices() or an alias; None is the default one.
+        seed: None draws one. With a seed the same bytes come always: its chunks share no batch.
+        lexicon: phonemes by word, over those that the user keeps; never a path.
+        words: whether the times of words are wanted.
+        language: code of the text's; None is the model's own.
+    """
+
+    voice: str | None = None
+    speed: float = 1.0
+    seed: int | None = None
+    options: SampleOptions = SampleOptions()
+    lexicon: dict[str, str] | None = None
+    words: bool = False
+    language: str | None = None
+
+
+class Speech(AsyncIterator[Sound]):
+    """A text that is spoken; an asynchronous iterator of Sounds.
+
+    Who leaves before its end calls cancel(): the engine is then free after the solver's step.
+    """
+
+    def __init__(
+        self,
+        service: SpeechService,
+        text: str | Marked | Iterable[str],
+        wish: Wish,
+        encode: Encode,
+    ):
+        self.service, self.text, self.wish, self.encode = service, text, wish, encode
+        self.began = time.monotonic()
+        self.seconds = 0.0  # of sound
+        self.seed = wish.seed
+        self.left_out = LeftOut()
+        self.waits, self.over = True, False
+        self._ticket: Ticket | None = None
+        self._loop = asyncio.get_running_loop()
+        self._items: asyncio.Queue[Any] = asyncio.Queue()
+        self._room = Semaphore(AHEAD)
+        self._work: Future | None = None
+
+    def begin(self, pool: ThreadPoolExecutor) -> None:
+        """Puts it into the queue of the threads."""
+        # with the request's id, which the log tells
+        self._work = pool.submit(contextvars.copy_context().run, self._speak)
+        self._work.add_done_callback(lambda _: self.service.end(self))
+
+    def cancel(self) -> None:
+        """Ends the work, and whoever waits for its items; may be called at any time, and again."""
+        if not self.over:
+            self.over = True
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._items.put_nowait, Cancelled())
+        if self._ticket is not None:
+            self.service.scheduler.leave(self._ticket)
+        self._room.release()
+        if self._work is not None:
+            self._work.cancel()
+        if hasattr(self.text, "close_now"):
+            self.text.close_now()  # type: ignore[union-attr]
+
+    def usage(self) -> dict[str, int]:
+        """OpenAI's counts: bytes of text in, mel frames of sound out."""
+        audio = self.service.engine.config.audio
+        given = len(spoken_text(self.text).encode()) if isinstance(self.text, (str, Marked)) else 0
+        made = round(self.seconds * audio.frame_rate)
+        return {"input_tokens": given, "output_tokens": made, "total_tokens": given + made}
+
+    def fail(self, error: Exception) -> None:
+        """Ends it with an error; called in the event loop."""
+        self._items.put_nowait(error)
+        self.cancel()
+
+    async def __anext__(self) -> Sound:
+        """The next item.
+
+        Raises:
+            ApiError: the text cannot be spoken, or its time is over.
+            Cancelled: someone has called cancel().
+        """
+        if self.over and self._items.empty():
+            raise Cancelled
+        item = await self._next()
+        self._room.release()
+        if item is END:
+            raise StopAsyncIteration
+        if isinstance(item, BaseException):
+            raise item
+        return item
+
+    async def _next(self) -> Any:
+        limits = self.service.limits
+        while True:
+            sounded = self.seconds > 0
+            most = limits.deadline if sounded else limits.start_deadline
+            left = max(0.01, self.began + most - time.monotonic())
+            try:
+                return await asyncio.wait_for(self._items.get(), left)
+            except asyncio.TimeoutError:
+                # what is encoded as a whole is an item at its end, long after its first sound
+                if self.seconds and not sounded:
+                    continue
+                self.cancel()
+                message = f"the speech was not made within {most:g} s; try a shorter text, or later"
+                wait = self.service.metrics.wait(1)
+                raise ApiError(503, message, "deadline", retry=wait) from None
+
+    def _put(self, item: Any) -> None:
+        """Hands an item over; waits while the client is far behind."""
+        self._room.acquire()
+        if self.over:
+            raise Cancelled
+        self._loop.call_soon_threadsafe(self._items.put_nowait, item)
+
+    def _speak(self) -> None:
+        """The thread of the text."""
+        self.waits = False
+        scheduler, metrics = self.service.scheduler, self.service.metrics
+        ticket = self._ticket = scheduler.enter(alone=self.wish.seed is not None)
+        outcome = "ok"
+        try:
+            if self.over:
+                raise Cancelled
+            speaker = self.service.speaker(self.wish, ticket)
+            self.seed, speaker.left_out = speaker.seed, self.left_out
+            for sound in self._sounds(speaker.pieces(self.text)):
+                self._put(sound)
+            self._put(END)
+        except Cancelled:
+            outcome = "cancelled"
+        except (ApiError, NanospeechError) as e:
+            outcome = "refused"
+            self._end(as_answer(e))
+        except BaseException:
+            outcome = "failed"
+            log.exception("speech failed")
+            self._end(ApiError(500, "the speech failed; the server's log says why", "internal"))
+        finally:
+            scheduler.leave(ticket)
+            metrics.ended(outcome, time.monotonic() - self.began, self.seconds)
+
+    def _end(self, error: Exception) -> None:
+        try:
+            self._put(error)
+        except (Cancelled, RuntimeError):  # nobody waits, or the loop is closed
+            pass
+
+    def _sounds(self, pieces: Iterator[Piece]) -> Iterator[Sound]:
+        """The encoded pieces, each with the words that were completed by then."""
+        words: list[Word] = []
+
+        def waves() -> Iterator[np.ndarray]:
+            for wave, said in pieces:
+                words.extend(said)
+                if not self.seconds:
+                    self.service.metrics.first(time.monotonic() - self.began)
+                self.seconds += len(wave) / self.service.sample_rate
+                if len(wave):
+                    yield wave
+
+        for data in self.encode(waves()):
+            found, words[:] = tuple(words), ()
+            yield Sound(data, found)
+        if words:
+            yield Sound(b"", tuple(words))
+
+
+def as_answer(error: Exception) -> ApiError:
+    """The answer to a client for an error of ours."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, VoiceError):
+        log.error("a voice cannot be spoken: %s", error)
+        message = "the voice cannot be spoken; the server's log says why"
+        return ApiError(500, message, "internal", "voice")
+    if isinstance(error, InputError):
+        return bad(str(error), "input")
+    log.error("speech failed: %s", error)
+    return ApiError(500, "the model cannot speak; the server's log says why", "internal")

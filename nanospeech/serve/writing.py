@@ -1,0 +1,45 @@
+"""Writing: a text that is still being written, from its connection to its thread."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+
+from .errors import Cancelled, bad
+
+
+class Writing:
+    """A text that is still being written: an iterator of its parts for another thread."""
+
+    def __init__(self, most: int):
+        self.most, self.had, self.ended = most, 0, False
+        self.parts: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self.stopped = False
+
+    def add(self, text: str) -> None:
+        """
+        Raises:
+            ApiError: the text is too long.
+        """
+        self.had += len(text)
+        if self.had > self.most:
+            message = f"the text has more than {self.most} characters"
+            raise bad(message, "text", "string_above_max_length")
+        if text and not self.ended:
+            self.parts.put("".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in text))
+
+    def end(self) -> None:
+        """The text is complete."""
+        self.ended = True
+        self.parts.put(None)
+
+    def close_now(self) -> None:
+        """Ends the iterator with Cancelled."""
+        self.stopped = True
+        self.parts.put(None)
+
+    def __iter__(self) -> Iterator[str]:
+        while (part := self.parts.get()) is not None:
+            yield part
+        if self.stopped:
+            raise Cancelled
