@@ -29,11 +29,13 @@ from nanospeech.text.markup import Marked
 
 from .errors import ApiError, bad
 from .metrics import Metrics
+from .places import Places
 from .settings import Limits
 from .speech import Encode, Speech, Wish
 from .speech import Sound as Sound
 from .turns import Scheduler, Ticket
 from .voices import Voices, recorded
+from .writing import Writing
 
 log = logging.getLogger("nanospeech.serve")
 PROMPTS = 16  # voices that are kept ready
@@ -57,7 +59,10 @@ class SpeechService(Voices):
         self._speakers: OrderedDict[tuple[str, float], Speaker] = OrderedDict()
         self._lock = Lock()
         self._open: set[Speech] = set()
+        self.places = Places(limits.active)
         self._pool = ThreadPoolExecutor(limits.active, "nanospeech-text")
+        # texts that are still being written wait for words in threads of their own
+        self._writers = ThreadPoolExecutor(2 * limits.sockets, "nanospeech-writing")
         self.metrics.watch(lambda: len(self._open))
 
     @property
@@ -71,7 +76,7 @@ class SpeechService(Voices):
 
     @property
     def open(self) -> int:
-        """Texts that are spoken or wait."""
+        """Texts that are spoken or wait, for others or for words."""
         return len(self._open)
 
     def warm(self) -> None:
@@ -130,6 +135,7 @@ class SpeechService(Voices):
 
         Args:
             text: what to say, or an iterable of its parts, which is read in the text's own thread.
+                A Writing takes no place from others while it waits for words.
             wish: how.
             encode: makes of the waves what the Speech yields, as Sounds; it runs in that thread.
 
@@ -141,13 +147,14 @@ class SpeechService(Voices):
             raise ApiError(503, "the server is being stopped; try again", "stopping", retry=1)
         if not self.ready:
             raise ApiError(503, "the model is being loaded; try again", "loading", retry=1)
-        if self.open >= self.limits.active + self.limits.queue:
-            seconds = self.metrics.wait(self.open)
-            message = f"{self.open} texts are waiting; try again in {seconds} s"
+        busy = sum(not speech.idle for speech in list(self._open))
+        if busy >= self.limits.active + self.limits.queue:
+            seconds = self.metrics.wait(busy)
+            message = f"{busy} texts are waiting; try again in {seconds} s"
             raise ApiError(429, message, "queue_full", retry=seconds)
         speech = Speech(self, text, wish, encode)
         self._open.add(speech)
-        speech.begin(self._pool)
+        speech.begin(self._writers if isinstance(text, Writing) else self._pool)
         return speech
 
     def end(self, speech: Speech) -> None:
@@ -172,4 +179,5 @@ class SpeechService(Voices):
         for speech in list(self._open):
             speech.cancel()
         self.scheduler.close()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._pool, self._writers):
+            pool.shutdown(wait=False, cancel_futures=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import itertools
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -25,6 +26,7 @@ from nanospeech.text.markup import Marked
 
 from .errors import ApiError, Cancelled, bad
 from .turns import Ticket
+from .writing import Writing
 
 if TYPE_CHECKING:
     from .service import SpeechService
@@ -77,11 +79,13 @@ class Speech(AsyncIterator[Sound]):
         encode: Encode,
     ):
         self.service, self.text, self.wish, self.encode = service, text, wish, encode
-        self.began = time.monotonic()
+        self.began = time.monotonic()  # or when the first words of a Writing came
         self.seconds = 0.0  # of sound
         self.seed = wish.seed
         self.left_out = LeftOut()
         self.waits, self.over = True, False
+        self.idle = isinstance(text, Writing)  # waits for words alone
+        self._held = False  # a place among the texts in work
         self._ticket: Ticket | None = None
         self._loop = asyncio.get_running_loop()
         self._items: asyncio.Queue[Any] = asyncio.Queue()
@@ -105,8 +109,9 @@ class Speech(AsyncIterator[Sound]):
         self._room.release()
         if self._work is not None:
             self._work.cancel()
-        if hasattr(self.text, "close_now"):
-            self.text.close_now()  # type: ignore[union-attr]
+        if isinstance(self.text, Writing):
+            self.text.close_now()
+        self.service.places.wake()
 
     def usage(self) -> dict[str, int]:
         """OpenAI's counts: bytes of text in, mel frames of sound out."""
@@ -139,20 +144,26 @@ class Speech(AsyncIterator[Sound]):
 
     async def _next(self) -> Any:
         limits = self.service.limits
-        while True:
-            sounded = self.seconds > 0
-            most = limits.deadline if sounded else limits.start_deadline
-            left = max(0.01, self.began + most - time.monotonic())
-            try:
+        while (left := self._left()) > 0:
+            # what is encoded as a whole is an item at its end, long after its first sound, and what
+            # is still being written may have had more words: there may be more time by then
+            with contextlib.suppress(asyncio.TimeoutError):
                 return await asyncio.wait_for(self._items.get(), left)
-            except asyncio.TimeoutError:
-                # what is encoded as a whole is an item at its end, long after its first sound
-                if self.seconds and not sounded:
-                    continue
-                self.cancel()
-                message = f"the speech was not made within {most:g} s; try a shorter text, or later"
-                wait = self.service.metrics.wait(1)
-                raise ApiError(503, message, "deadline", retry=wait) from None
+        self.cancel()
+        most = limits.deadline if self.seconds else limits.start_deadline
+        message = f"the speech was not made within {most:g} s; try a shorter text, or later"
+        raise ApiError(503, message, "deadline", retry=self.service.metrics.wait(1))
+
+    def _left(self) -> float:
+        """Seconds until a deadline; the writer of a text has its own (--idle-deadline)."""
+        limits, now = self.service.limits, time.monotonic()
+        until = self.began + limits.deadline
+        if not self.seconds:
+            since = self.began
+            if isinstance(self.text, Writing):
+                since = now if self.idle else max(since, self.text.since or now)
+            until = min(until, since + limits.start_deadline)
+        return until - now
 
     def _put(self, item: Any) -> None:
         """Hands an item over; waits while the client is far behind."""
@@ -161,18 +172,51 @@ class Speech(AsyncIterator[Sound]):
             raise Cancelled
         self._loop.call_soon_threadsafe(self._items.put_nowait, item)
 
+    def _hold(self) -> None:
+        """Takes a place among the texts in work."""
+        self.idle = False
+        if self._held:
+            return
+        if self.waits:
+            self.service.places.take(lambda: self.over)
+            self.waits = False
+        else:
+            self.service.places.take_again()
+        self._held = True
+
+    def _release(self) -> None:
+        if self._held:
+            self._held = False
+            self.service.places.give()
+
+    def _parts(self, text: Writing) -> Iterator[str]:
+        """Its parts; while it waits for more of them, others have its place."""
+        for part in text:
+            if self.waits:
+                self.began = time.monotonic()
+            self._hold()
+            yield part
+            if not text.ready:
+                self.idle = True
+                self._release()
+        self._hold()
+
     def _speak(self) -> None:
         """The thread of the text."""
-        self.waits = False
         scheduler, metrics = self.service.scheduler, self.service.metrics
-        ticket = self._ticket = scheduler.enter(alone=self.wish.seed is not None)
-        outcome = "ok"
+        outcome, text = "ok", self.text
         try:
+            if isinstance(text, Writing):
+                parts = self._parts(text)
+                text = itertools.chain([next(parts, "")], parts)
+            else:
+                self._hold()
+            ticket = self._ticket = scheduler.enter(alone=self.wish.seed is not None)
             if self.over:
                 raise Cancelled
             speaker = self.service.speaker(self.wish, ticket)
             self.seed, speaker.left_out = speaker.seed, self.left_out
-            for sound in self._sounds(speaker.pieces(self.text)):
+            for sound in self._sounds(speaker.pieces(text)):
                 self._put(sound)
             self._put(END)
         except Cancelled:
@@ -185,7 +229,9 @@ class Speech(AsyncIterator[Sound]):
             log.exception("speech failed")
             self._end(ApiError(500, "the speech failed; the server's log says why", "internal"))
         finally:
-            scheduler.leave(ticket)
+            self._release()
+            if self._ticket is not None:
+                scheduler.leave(self._ticket)
             metrics.ended(outcome, time.monotonic() - self.began, self.seconds)
 
     def _end(self, error: Exception) -> None:

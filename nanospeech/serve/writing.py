@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import queue
+import time
 from collections.abc import Iterator
 
 from .errors import Cancelled, bad
 
 
 class Writing:
-    """A text that is still being written: an iterator of its parts for another thread."""
+    """A text that is still being written: an iterator of its parts for another thread.
+
+    Attributes:
+        since: when the last of it came; None before the first.
+    """
 
     def __init__(self, most: int):
         self.most, self.had, self.ended = most, 0, False
         self.parts: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self.stopped = False
+        self.since: float | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether the thread need not wait for the next part, or the end."""
+        return not self.parts.empty()
 
     def add(self, text: str) -> None:
         """
@@ -26,11 +37,13 @@ class Writing:
             message = f"the text has more than {self.most} characters"
             raise bad(message, "text", "string_above_max_length")
         if text and not self.ended:
+            self.since = time.monotonic()
             self.parts.put("".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in text))
 
     def end(self) -> None:
         """The text is complete."""
         self.ended = True
+        self.since = time.monotonic()
         self.parts.put(None)
 
     def close_now(self) -> None:

@@ -136,12 +136,16 @@ class Talk:
         return Event(head["type"], {**data, **more})
 
     async def _line(self) -> bytes:
-        """The next event's first line; empty for a client that is silent and hears nothing."""
+        """The next event's first line; empty for a client that is silent.
+
+        It may be while it hears a text that it has ended.
+        """
         reading = asyncio.ensure_future(self.reader.readline())
         try:
             while not reading.done():
                 await asyncio.wait({reading}, timeout=self.limits.idle_deadline)
-                if not reading.done() and (self.sender is None or self.sender.done()):
+                writes = self.writing is not None and not self.writing.ended
+                if not reading.done() and (self.sender is None or self.sender.done() or writes):
                     return b""
             return reading.result()
         finally:
