@@ -3,13 +3,15 @@
 A client sends {"type": "start", ...}, {"type": "text", "text": ...} as it is written, and
 {"type": "end"}, or {"type": "cancel"}; then it may start again. It gets {"type": "started"},
 sound as binary messages, {"type": "words", ...} with timestamps, and {"type": "done"}, "cancelled"
-or "error". What it sends of a text that is over meanwhile is no error: it cannot know yet.
+or "error". What it sends of a text that is over meanwhile, or was refused, is no error: it cannot
+know yet.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
@@ -93,15 +95,15 @@ class Talk:
     async def _act(self, message: dict[str, Any]) -> None:
         kind = message.get("type")
         if kind == "start":
-            await self._start(message)
+            self._admit(message)
+            if self.text is not None and not self.text.ended:  # to which its words would be added
+                raise bad("a text is being written; send end or cancel before start", "type")
+            self.started = True
+            await self._try(self._start(message))
         elif kind in ("text", "end", "cancel") and not self.started:
             raise bad(f"{kind} before start", "type")
         elif kind == "text":
-            text = message.get("text")
-            if not isinstance(text, str):
-                raise bad("text should be a string", "text")
-            if self.text is not None:
-                self.text.add(text)
+            await self._try(self._add(message))
         elif kind == "end":
             if self.text is not None:
                 self.text.end()
@@ -111,16 +113,41 @@ class Talk:
         else:
             raise bad("type should be start, text, end or cancel", "type")
 
-    async def _start(self, message: dict[str, Any]) -> None:
-        if not self.admitted:
-            import hmac
+    async def _try(self, doing: Coroutine[Any, Any, None]) -> None:
+        """Errors of a text are messages, and the connection stays."""
+        try:
+            await doing
+        except ApiError as e:
+            await self.socket.send_json({"type": "error", **e.body})
 
-            given, wanted = message.get("token"), (self.settings.token or "").encode()
-            sent = self.socket.headers.get("authorization", "").partition(" ")[2]
-            given = given if isinstance(given, str) else sent
-            if not hmac.compare_digest(given.encode("utf-8", "replace"), wanted):
-                raise ApiError(401, "send the token as token of start", "invalid_api_key")
-            self.admitted = True
+    async def _add(self, message: dict[str, Any]) -> None:
+        text = message.get("text")
+        try:
+            if not isinstance(text, str):
+                raise bad("text should be a string", "text")
+            if self.text is not None:
+                self.text.add(text)
+        except ApiError:
+            await self._stop()  # rather than to speak it with a part missing
+            raise
+
+    def _admit(self, message: dict[str, Any]) -> None:
+        """
+        Raises:
+            ApiError: the token is wrong, or not there.
+        """
+        if self.admitted:
+            return
+        import hmac
+
+        given, wanted = message.get("token"), (self.settings.token or "").encode()
+        sent = self.socket.headers.get("authorization", "").partition(" ")[2]
+        given = given if isinstance(given, str) else sent
+        if not hmac.compare_digest(given.encode("utf-8", "replace"), wanted):
+            raise ApiError(401, "send the token as token of start", "invalid_api_key")
+        self.admitted = True
+
+    async def _start(self, message: dict[str, Any]) -> None:
         if self.sender is not None and not self.sender.done():
             raise bad("a text is being spoken; send cancel, or wait for done", "type")
         check_model(message.get("model", self.service.model), self.service)
@@ -131,17 +158,20 @@ class Talk:
             if flag(message, field, False):
                 raise bad(f"{field} is read in whole texts alone: POST /v1/audio/speech", field)
         wish = read_wish(message, self.service)
-        self.text = Writing(self.settings.limits.max_chars)
+        text = Writing(self.settings.limits.max_chars)
         make = partial(encode, name=name, rate=self.service.sample_rate)
-        self.speech = self.service.speak(self.text, wish, make)
+        self.speech = self.service.speak(text, wish, make)
+        self.text = text
         told = {"format": name, "sample_rate": self.service.sample_rate, "voice": wish.voice}
         await self.socket.send_json({"type": "started", **told})
-        self.started = True
         self.sender = asyncio.ensure_future(self._send(self.speech))
 
     async def _send(self, speech: Speech) -> None:
         """Sends what is made; errors of the text are messages, and the connection stays."""
-        with contextlib.suppress(RuntimeError, Cancelled):  # closed, or cancelled meanwhile
+        from starlette.websockets import WebSocketDisconnect
+
+        # closed, or cancelled meanwhile
+        with contextlib.suppress(RuntimeError, Cancelled, WebSocketDisconnect):
             try:
                 async for sound in speech:
                     if sound.data:

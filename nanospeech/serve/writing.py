@@ -28,15 +28,18 @@ class Writing:
         return not self.parts.empty()
 
     def add(self, text: str) -> None:
-        """
+        """Takes a part; none after the end.
+
         Raises:
             ApiError: the text is too long.
         """
+        if self.ended:
+            return
         self.had += len(text)
         if self.had > self.most:
             message = f"the text has more than {self.most} characters"
             raise bad(message, "text", "string_above_max_length")
-        if text and not self.ended:
+        if text:
             self.since = time.monotonic()
             self.parts.put("".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in text))
 

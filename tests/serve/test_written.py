@@ -8,7 +8,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -36,6 +36,12 @@ class Client:
             self.sound += message
         return json.loads(message)
 
+    async def speak(self, text: Any, **more) -> None:
+        """Sends all of a text, whatever is answered."""
+        await self.send("start", **more)
+        await self.send("text", text=text)
+        await self.send("end")
+
     async def start(self, **more) -> None:
         await self.send("start", **more)
         assert (await self.told())["type"] == "started"
@@ -56,7 +62,14 @@ def talk(server: Server, say: Callable[[Client], Awaitable[Any]]) -> Any:
 @pytest.fixture(scope="module")
 def single(serve):
     """A server that works at one text, while one waits."""
-    with serve({"active": 1, "queue": 1, "start_deadline": 2}) as found:
+    with serve({"active": 1, "queue": 1}) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def brief(serve):
+    """A server that has little time until the first sound."""
+    with serve({"start_deadline": 1.5}) as found:
         yield found
 
 
@@ -81,20 +94,29 @@ def test_a_text_that_waits_for_words_keeps_nobody_waiting(single):
     assert settled(single) and single.service.places.taken == 0
 
 
-def test_texts_in_work_are_as_many_as_there_may_be(single):
-    held, go = threading.Event(), threading.Event()
-    engine, running = single.service.engine, []
+@contextlib.contextmanager
+def standing(server: Server) -> Iterator[tuple[list[int], threading.Event]]:
+    """Has the engine stand still until an event; how many texts were in work at each call."""
+    engine, go, seen = server.service.engine, threading.Event(), []
     taken = engine.sample
 
     def sample(*args, **more):
-        running.append(single.service.places.taken)
-        held.set()
+        seen.append(server.service.places.taken)
         go.wait(20)
         return taken(*args, **more)
 
+    engine.sample = bound_as(engine, "sample", sample)
+    try:
+        yield seen, go
+    finally:
+        go.set()
+        del engine.sample
+
+
+def test_texts_in_work_are_as_many_as_there_may_be(single):
     async def say(client: Client) -> None:
         post = asyncio.create_task(asyncio.to_thread(speech, single))
-        assert await asyncio.to_thread(held.wait, 20)
+        assert await asyncio.to_thread(eventually, lambda: seen)
         await client.start()
         await client.send("text", text=TEXT)
         await client.send("end")
@@ -104,17 +126,63 @@ def test_texts_in_work_are_as_many_as_there_may_be(single):
         assert (await client.told())["type"] == "done"
         assert (await post).status_code == 200
 
-    engine.sample = bound_as(engine, "sample", sample)
-    try:
+    with standing(single) as (seen, go):
         talk(single, say)
-    finally:
+    assert settled(single) and set(seen) == {1}
+
+
+def test_a_start_that_is_refused_for_now_may_be_repeated(single):
+    async def say(client: Client) -> None:
+        posts = [asyncio.create_task(asyncio.to_thread(speech, single)) for _ in range(2)]
+        assert await asyncio.to_thread(eventually, lambda: single.service.open == 2)
+        await client.speak("Hi there.")  # all of it, as a client does that does not wait
+        assert (await client.told())["error"]["code"] == "queue_full"
         go.set()
-        del engine.sample
-    assert settled(single) and set(running) == {1}
+        await asyncio.gather(*posts)
+        await client.speak("Hi there.")
+        assert [(await client.told())["type"] for _ in range(2)] == ["started", "done"]
+
+    with standing(single) as (_, go):
+        talk(single, say)
+    assert settled(single)
 
 
-def test_a_writer_may_think_for_longer_than_the_first_sound_may_take(single):
-    longer = single.settings.limits.start_deadline + 0.2
+def test_a_text_that_is_refused_ends_no_connection(server):
+    async def say(client: Client) -> None:
+        for code, text, more in (
+            ("voice_not_found", "Hi there.", {"voice": "nobody"}),
+            ("invalid_value", "Hi there.", {"response_format": "flac"}),
+            ("string_above_max_length", "a" * 5000, {}),
+            ("invalid_value", None, {}),
+        ):
+            await client.speak(text, **more)
+            told = await client.told()
+            if told["type"] == "started":
+                told = await client.told()
+            assert told["error"]["code"] == code
+        await client.speak("Hi there.")
+        assert [(await client.told())["type"] for _ in range(2)] == ["started", "done"]
+        with standing(server) as (_, go):
+            await client.speak(TEXT)
+            await client.speak("a" * 5000)  # too early: of this one nothing is heard
+            assert [(await client.told())["type"] for _ in range(2)] == ["started", "error"]
+            go.set()
+            assert (await client.told())["type"] == "done"
+        await client.start()
+        await client.send("text", text="Hi there.")
+        await client.send("start")  # whose words would be added to the other text
+        assert (await client.told())["type"] == "error"
+        with pytest.raises(ConnectionClosed):
+            await client.told()
+
+    from websockets.exceptions import ConnectionClosed
+
+    talk(server, say)
+    assert settled(server)
+
+
+def test_a_writer_may_think_for_longer_than_the_first_sound_may_take(brief):
+    longer = brief.settings.limits.start_deadline + 0.2
 
     async def say(client: Client) -> None:
         await client.start()
@@ -125,30 +193,19 @@ def test_a_writer_may_think_for_longer_than_the_first_sound_may_take(single):
         await client.send("end")
         assert (await client.told())["type"] == "done"
 
-    talk(single, say)
+    talk(brief, say)
 
 
-def test_what_was_written_is_spoken_in_time_or_refused(single):
-    go, engine = threading.Event(), single.service.engine
-    taken = engine.sample
-
-    def sample(*args, **more):
-        go.wait(20)
-        return taken(*args, **more)
-
+def test_what_was_written_is_spoken_in_time_or_refused(brief):
     async def say(client: Client) -> dict[str, Any]:
         await client.start()
         await client.send("text", text=TEXT)
         await client.send("end")
         return await client.told()
 
-    engine.sample = bound_as(engine, "sample", sample)
-    try:
-        assert talk(single, say)["error"]["code"] == "deadline"
-    finally:
-        go.set()
-        del engine.sample
-    assert settled(single)
+    with standing(brief):
+        assert talk(brief, say)["error"]["code"] == "deadline"
+    assert settled(brief)
 
 
 def test_a_text_without_words_is_an_error_and_another_may_follow(single):
