@@ -135,6 +135,8 @@ def test_a_start_that_is_refused_for_now_may_be_repeated(single):
     async def say(client: Client) -> None:
         posts = [asyncio.create_task(asyncio.to_thread(speech, single)) for _ in range(2)]
         assert await asyncio.to_thread(eventually, lambda: single.service.open == 2)
+        await client.send("start")
+        assert (await client.told())["error"]["code"] == "queue_full"
         await client.speak("Hi there.")  # all of it, as a client does that does not wait
         assert (await client.told())["error"]["code"] == "queue_full"
         go.set()
