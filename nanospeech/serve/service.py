@@ -21,7 +21,7 @@ from nanospeech.audio.loudness import Leveller
 from nanospeech.config import SampleOptions
 from nanospeech.engine.base import Engine
 from nanospeech.errors import InputError, VoiceError
-from nanospeech.release.user_lexicon import tokenizer_of
+from nanospeech.release.user_lexicon import open_lexicon, tokenizer_of
 from nanospeech.speech.beginning import choose_first
 from nanospeech.speech.speaker import Speaker
 from nanospeech.speech.words import choose_aligner
@@ -115,6 +115,7 @@ class SpeechService(Voices):
         found.seed = secrets.randbits(31) if wish.seed is None else wish.seed
         if wish.lexicon or wish.language:
             found.output = replace(found.output, lexicon=wish.lexicon, language=wish.language)
+            check_own_lexicon()
             try:
                 own = found.engine.tokenizer
                 found.tokenizer = tokenizer_of(own, wish.lexicon or None, wish.language)
@@ -181,3 +182,17 @@ class SpeechService(Voices):
         self.scheduler.close()
         for pool in (self._pool, self._writers):
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def check_own_lexicon() -> None:
+    """Reads the words that the server's owner keeps; what is wrong with them is no client's affair.
+
+    Raises:
+        ApiError: they cannot be read.
+    """
+    try:
+        open_lexicon(None)
+    except InputError as e:
+        log.error("the lexicon cannot be read: %s", e)
+        message = "the server's own lexicon cannot be read; its log says why"
+        raise ApiError(500, message, "internal", "lexicon") from None
