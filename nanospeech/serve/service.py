@@ -152,6 +152,7 @@ class SpeechService(Voices):
         if busy >= self.limits.active + self.limits.queue:
             seconds = self.metrics.wait(busy)
             message = f"{busy} texts are waiting; try again in {seconds} s"
+            self.metrics.ended("refused", 0, 0)
             raise ApiError(429, message, "queue_full", retry=seconds)
         speech = Speech(self, text, wish, encode)
         self._open.add(speech)

@@ -222,8 +222,9 @@ class Speech(AsyncIterator[Sound]):
         except Cancelled:
             outcome = "cancelled"
         except (ApiError, NanospeechError) as e:
-            outcome = "refused"
-            self._end(as_answer(e))
+            answer = as_answer(e)
+            outcome = "refused" if answer.status < 500 else "failed"
+            self._end(answer)
         except BaseException:
             outcome = "failed"
             log.exception("speech failed")

@@ -2,9 +2,31 @@
 
 from __future__ import annotations
 
-from tests.serve.conftest import speech
+import threading
+
+import httpx
+import pytest
+
+from nanospeech.errors import NanospeechError
+from tests.serve.conftest import Server, speech
+from tests.serve.test_limits import bound_as, settled
+from tests.serve.test_readers import eventually
 
 WORDS = {"Anna": "AA1 N AH0"}
+
+
+@pytest.fixture
+def single(serve):
+    """A server that takes one text at a time."""
+    with serve({"active": 1, "queue": 0}) as found:
+        yield found
+
+
+def counted(server: Server) -> dict[str, float]:
+    """Texts by outcome, as /metrics tells them."""
+    lines = httpx.get(server.url + "/metrics").text.splitlines()
+    told = [line.split() for line in lines if line.startswith("nanospeech_texts_total")]
+    return {name.split('"')[1]: float(value) for name, value in told}
 
 
 def test_a_lexicon_of_the_servers_own_that_is_wrong_is_a_fault_without_its_path(
@@ -18,3 +40,34 @@ def test_a_lexicon_of_the_servers_own_that_is_wrong_is_a_fault_without_its_path(
     assert answer.status_code == 500 and error["param"] == "lexicon"
     assert str(user_data) not in answer.text and "tab" not in answer.text
     assert str(user_data / "lexicon.txt") in caplog.text
+
+
+def test_a_full_queue_is_counted_as_refused_and_a_fault_as_failed(single):
+    engine, go, fails = single.service.engine, threading.Event(), []
+    taken = engine.sample
+
+    def sample(*args, **more):
+        go.wait(20)
+        if fails:
+            raise NanospeechError("a fault of the test")
+        return taken(*args, **more)
+
+    engine.sample = bound_as(engine, "sample", sample)
+    try:
+        first = threading.Thread(target=speech, args=(single,))
+        first.start()
+        assert eventually(lambda: single.service.open)
+        assert speech(single).status_code == 429
+        assert counted(single) == {"refused": 1}
+        go.set()
+        first.join(20)
+        assert settled(single) and counted(single) == {"refused": 1, "ok": 1}
+        fails.append(True)
+        assert speech(single).status_code == 500
+        assert settled(single) and counted(single) == {"refused": 1, "ok": 1, "failed": 1}
+        fails.clear()
+        assert speech(single, lexicon=WORDS).status_code == 400
+        assert settled(single) and counted(single) == {"refused": 2, "ok": 1, "failed": 1}
+    finally:
+        go.set()
+        del engine.sample
