@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Lock
+from weakref import WeakSet
 
 from nanospeech.audio.loudness import Leveller
 from nanospeech.config import SampleOptions
@@ -59,6 +60,7 @@ class SpeechService(Voices):
         self._speakers: OrderedDict[tuple[str, float], Speaker] = OrderedDict()
         self._lock = Lock()
         self._open: set[Speech] = set()
+        self._unsent: WeakSet[Speech] = WeakSet()  # until whoever reads them calls cancel()
         self.places = Places(limits.active)
         self._pool = ThreadPoolExecutor(limits.active, "nanospeech-text")
         # texts that are still being written wait for words in threads of their own
@@ -156,6 +158,7 @@ class SpeechService(Voices):
             raise ApiError(429, message, "queue_full", retry=seconds)
         speech = Speech(self, text, wish, encode)
         self._open.add(speech)
+        self._unsent.add(speech)
         speech.begin(self._writers if isinstance(text, Writing) else self._pool)
         return speech
 
@@ -163,16 +166,23 @@ class SpeechService(Voices):
         """Frees the place of a text; called by it."""
         self._open.discard(speech)
 
+    def sent(self, speech: Speech) -> None:
+        """Waits no longer for the reader of a text; called by it."""
+        self._unsent.discard(speech)
+
     async def drain(self, seconds: float) -> None:
-        """Takes no more texts; what waits is refused, what runs may end within so many seconds."""
+        """Takes no more texts; what waits is refused, what runs may end within so many seconds.
+
+        It is over when all is sent, which takes its reader longer than it took the engine.
+        """
         self.draining = True
         for speech in list(self._open):
             if speech.waits:
                 speech.fail(ApiError(503, "the server is being stopped", "stopping", retry=1))
         until = time.monotonic() + seconds
-        while self._open and time.monotonic() < until:
+        while (self._open or self._unsent) and time.monotonic() < until:
             await asyncio.sleep(0.05)
-        for speech in list(self._open):
+        for speech in {*self._open, *self._unsent}:
             speech.fail(ApiError(503, "the server was stopped", "stopping", retry=1))
 
     def close(self) -> None:

@@ -99,7 +99,11 @@ class Speech(AsyncIterator[Sound]):
         self._work.add_done_callback(lambda _: self.service.end(self))
 
     def cancel(self) -> None:
-        """Ends the work, and whoever waits for its items; may be called at any time, and again."""
+        """Ends the work, and whoever waits for its items; may be called at any time, and again.
+
+        Who has sent all of it calls it, too: the server is not stopped before.
+        """
+        self.service.sent(self)
         if not self.over:
             self.over = True
             with contextlib.suppress(RuntimeError):  # the loop is closed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import socket
@@ -16,6 +17,7 @@ from tests.serve.test_limits import everything, request, settled
 
 LONG = (TEXT * 60)[:4000]
 SLOWLY = {"speed": 0.25, "steps": 1}  # many bytes in little time
+SENTENCE = "The boat left at dawn and nobody saw it go and it came back late with much fish."
 UPGRADE = (
     b"GET /v1/audio/stream HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\n"
     b"connection: Upgrade\r\nsec-websocket-version: 13\r\n"
@@ -105,3 +107,39 @@ def test_a_slow_reader_gets_all_of_a_whole_answer(hasty):
             time.sleep(max(0, 3 * got / whole - (time.monotonic() - began)))
     assert got == whole > 2_000_000
     assert settled(hasty)
+
+
+def test_a_server_that_is_stopped_waits_for_a_websocket_that_reads_slowly(serve):
+    from websockets.asyncio.client import connect
+
+    async def say(server: Server) -> None:
+        url = server.url.replace("http", "ws") + "/v1/audio/stream"
+        more = {"sock": narrow(server), "max_queue": 1, "max_size": None}
+        async with connect(url, **more) as socket:
+            for told in ({"type": "start", **SLOWLY}, {"type": "text", "text": SENTENCE}):
+                await socket.send(json.dumps(told))
+            await socket.send(json.dumps({"type": "end"}))
+            assert await asyncio.to_thread(eventually, lambda: spoken(server))
+            assert await asyncio.to_thread(eventually, lambda: waiting(server))  # made, and unread
+            server.server.should_exit = True  # as SIGTERM does
+            assert await asyncio.to_thread(eventually, lambda: server.service.draining)
+            sound, told = 0, {"type": "started"}
+            while told["type"] == "started":
+                await asyncio.sleep(0.2)
+                message = await asyncio.wait_for(socket.recv(), 20)
+                if isinstance(message, bytes):
+                    sound += len(message)
+                else:
+                    told = json.loads(message)
+        assert told["type"] == "done"
+        assert told["seconds"] == pytest.approx(sound / 48_000, abs=1e-3)
+
+    with serve() as server:
+        asyncio.run(say(server))
+
+
+def spoken(server: Server) -> int:
+    """Texts that are made."""
+    lines = server.service.metrics.text().decode().splitlines()
+    found = [line for line in lines if line.startswith('nanospeech_texts_total{outcome="ok"}')]
+    return int(float(found[0].split()[1])) if found else 0
