@@ -12,24 +12,26 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Semaphore
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from nanospeech.config import SampleOptions
+from nanospeech.engine.base import Engine
 from nanospeech.errors import InputError, NanospeechError, VoiceError
 from nanospeech.speech.chunks import Word
 from nanospeech.speech.script import spoken_text
+from nanospeech.speech.speaker import Speaker
 from nanospeech.speech.words import Piece
 from nanospeech.text.left_out import LeftOut
 from nanospeech.text.markup import Marked
 
 from .errors import ApiError, Cancelled, bad
-from .turns import Ticket
+from .metrics import Metrics
+from .places import Places
+from .settings import Limits
+from .turns import Scheduler, Ticket
 from .writing import Writing
-
-if TYPE_CHECKING:
-    from .service import SpeechService
 
 log = logging.getLogger("nanospeech.serve")
 AHEAD = 4  # pieces that are made before a client reads them
@@ -65,6 +67,25 @@ class Wish:
     language: str | None = None
 
 
+class Service(Protocol):
+    """What a Speech needs of its SpeechService."""
+
+    limits: Limits
+    metrics: Metrics
+    scheduler: Scheduler
+    places: Places
+    engine: Engine
+
+    @property
+    def sample_rate(self) -> int: ...
+
+    def speaker(self, wish: Wish, ticket: Ticket) -> Speaker: ...
+
+    def end(self, speech: Speech) -> None: ...
+
+    def sent(self, speech: Speech) -> None: ...
+
+
 class Speech(AsyncIterator[Sound]):
     """A text that is spoken; an asynchronous iterator of Sounds.
 
@@ -73,7 +94,7 @@ class Speech(AsyncIterator[Sound]):
 
     def __init__(
         self,
-        service: SpeechService,
+        service: Service,
         text: str | Marked | Iterable[str],
         wish: Wish,
         encode: Encode,
