@@ -89,7 +89,8 @@ class Service(Protocol):
 class Speech(AsyncIterator[Sound]):
     """A text that is spoken; an asynchronous iterator of Sounds.
 
-    Who leaves before its end calls cancel(): the engine is then free after the solver's step.
+    Who leaves before its end, or has sent all of it, calls cancel(): the engine is then free after
+    the solver's step, and a server that is being stopped waits no longer.
     """
 
     def __init__(

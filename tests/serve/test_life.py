@@ -280,7 +280,9 @@ def test_an_answer_as_a_whole_has_all_of_a_texts_time_once_it_sounds(server):
         assert sounded.wait(30)  # the loop stands still: the first sound is before the deadline
         await asyncio.sleep(0.1)
         end.set()
-        return (await answer).data, speech.seconds
+        data = (await answer).data
+        speech.cancel()
+        return data, speech.seconds
 
     samples, seconds = asyncio.run(wait_past_the_start())
     assert samples == round(seconds * server.service.sample_rate)
