@@ -108,7 +108,7 @@ class Voice:
         return not self.is_own or self.settings.imitated
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # arrays have no one truth of ==
 class Prompt:
     """A voice as the model's input.
 

@@ -46,9 +46,9 @@ class Word:
     place: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # arrays have no one truth of ==
 class Utterance:
-    """Finished speech.
+    """Finished speech; equal to itself alone.
 
     Attributes:
         wave: float32 (n,), 24 kHz.
@@ -96,7 +96,7 @@ class Mark:
     kind: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Chunk:
     """A part of a text that is generated at once.
 
