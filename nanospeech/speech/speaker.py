@@ -89,7 +89,8 @@ class Speaker:
         output: OutputOptions = OutputOptions(),
         **more: Any,
     ):
-        check_reference(ref_audio, ref_text, voice, engine.config.hears_alone)
+        own = engine.whole.config  # the engine may be that of another speaker's voice
+        check_reference(ref_audio, ref_text, voice, own.hears_alone)
         aligner, wanted = more.pop("aligner", None), Lengths(**more)
         check_speech(None, speed, seed)
         self.options, self.speed, self.output = options, speed, output
@@ -99,20 +100,19 @@ class Speaker:
         settings, found = VoiceSettings(), None
         if ref_audio is None:
             if voice is None:
-                found = default_voice(engine.folder, engine.config.default_voice)
+                found = default_voice(engine.folder, own.default_voice)
             else:
                 found = find_voice(voice, engine.folder)
             ref_audio, ref_text = found.audio, found.text
             settings = found.settings
-            if not ref_text and not engine.config.hears_alone:
+            if not ref_text and not own.hears_alone:
                 raise VoiceError(
                     f"the words of voice {found.name!r} are not known, and the model"
-                    f" {engine.config.name!r} needs them: add it again with --text"
+                    f" {own.name!r} needs them: add it again with --text"
                 )
         self.voice = found
         self.network = network_for(engine.whole, found, options)
-        if found is not None or self.network != "model":
-            engine = engine.with_voice(found and found.weights, self.network)
+        engine = engine.with_voice(found and found.weights, self.network)
         warn_of_strangers(engine.config, engine.folder, found)
         lengths.warn_of_speed(engine.config, speed)
         self.engine = engine
@@ -120,8 +120,8 @@ class Speaker:
         self.aligner = choose_aligner(engine, aligner)
         if not isinstance(ref_audio, np.ndarray):
             ref_audio = audio.read(ref_audio, self.sample_rate, MAX_REFERENCE)
-        wave, own = audio.centred(ref_audio), found is not None and found.is_own
-        prompt = any_prompt(engine, wave, ref_text or "", own)
+        wave, trained = audio.centred(ref_audio), found is not None and found.is_own
+        prompt = any_prompt(engine, wave, ref_text or "", trained)
         self.tokenizer = tokenizer_of(engine.tokenizer, output.lexicon, output.language)
         self.prompt = dataclasses.replace(prompt, settings=settings)
         self.level = Leveller(self.sample_rate, output.loudness, settings.loudness)
