@@ -178,6 +178,24 @@ def new_frames(
     return frames(engine.config, tokens, max(seconds / speed, MIN_SPEECH))
 
 
+def warn_of_length(
+    config: ModelConfig, asked: float, counts: Sequence[int], overlap: float
+) -> None:
+    """Warns where a text cannot last as long as is asked.
+
+    Args:
+        asked: seconds of the whole.
+        counts: frames or latents of each chunk, of asked_frames.
+        overlap: seconds by which chunks overlap.
+    """
+    patch = config.echo.latent_patch if config.echo else config.dit.patch_size
+    rate = config.audio.frame_rate
+    takes = sum(counts) / rate - (len(counts) - 1) * overlap
+    if abs(takes - asked) > len(counts) * (patch + 1) / rate:  # more than is rounded
+        bound = "least" if takes > asked else "most"
+        log.warning("the text takes at %s %.1f s, not the %g s asked for", bound, takes, asked)
+
+
 def split_seconds(seconds: float, chunks: Sequence[str], overlap: float) -> list[float]:
     """Splits a wanted length between chunks in proportion to their bytes, cross-fades included."""
     total = seconds + (len(chunks) - 1) * overlap

@@ -307,13 +307,18 @@ class Speaker:
         timeline: Timeline,
     ) -> Iterator[Iterator[np.ndarray]]:
         """The waves of chunks, each in pieces."""
-        known = parts if isinstance(parts, list) else ()
+        known = parts if isinstance(parts, list) else []
         speakers = [self.casts.get(part.style, self) for part in known]
         counts = [int(who.engine.config.chosen(self.options, "steps")) for who in speakers]
         counter = streaming.StepCounter(on_step, counts)
         shares = repeat(None)
         if seconds is not None:
-            shares = lengths.split_seconds(seconds, [part.text for part in parts], CROSS_FADE)
+            shares = lengths.split_seconds(seconds, [part.text for part in known], CROSS_FADE)
+            counts = [
+                who.part_chunk(part, self.seed, share).frames
+                for who, part, share in zip(speakers, known, shares)
+            ]
+            lengths.warn_of_length(self.engine.config, seconds, counts, CROSS_FADE)
         ahead = streaming.Peekable(parts)
         for index, (part, share) in enumerate(zip(ahead, shares)):
             who = self.casts.get(part.style, self)

@@ -94,6 +94,15 @@ def test_there_is_room_for_more_than_the_estimate(engine):
     assert latents_of(engine, 0.0, asked=True) == LEAST
 
 
+def test_speech_that_is_longer_than_the_model_can_is_warned_of(engine, caplog):
+    speaker = Speaker(engine, ref_audio=recording(), ref_text=SAID, seed=3)
+    assert speaker.speak("one two.", seconds=2.2).seconds == 2.2 and not caplog.records
+    assert speaker.speak("one two.", seconds=9).seconds == 2.4
+    assert [r.getMessage() for r in caplog.records] == [
+        "the text takes at most 2.4 s, not the 9 s asked for"
+    ]
+
+
 @pytest.mark.parametrize("target", [True, False])
 def test_a_speed_is_kept_or_warned_of(engine, caplog, target):
     """Latents are not stretched, so the network alone can speak faster."""
