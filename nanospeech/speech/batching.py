@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nanospeech.arguments import whole
 from nanospeech.config import BatchLimits
 from nanospeech.errors import InputError
 from nanospeech.text.markup import Marked
@@ -74,7 +75,7 @@ def speak_each(
         InputError: seeds that do not fit the texts.
     """
     if seeds is not None:
-        texts, seeds = list(texts), list(seeds)
+        texts, seeds = list(texts), [whole("a seed", seed) for seed in seeds]
         if len(seeds) != len(texts) or any(seed < 0 for seed in seeds):
             raise InputError(
                 f"seeds are {len(seeds)}, from {min(seeds, default=0)}; give one for each of the"
@@ -82,7 +83,7 @@ def speak_each(
             )
     left, voices = enumerate(texts), {}
     while window := dict(islice(left, WINDOW * limits.items)):
-        own = {i: speaker.seed if seeds is None else seeds[i] for i in window}
+        own = {i: whole("seed", speaker.seed) if seeds is None else seeds[i] for i in window}
         chunk_bytes = speaker.prompt.rate * speaker.chunk_seconds
         for group in groups(window, chunk_bytes, limits):
             texts_of = {i: window[i] for i in group}

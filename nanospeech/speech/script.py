@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nanospeech.arguments import number, whole
 from nanospeech.errors import InputError
 from nanospeech.text.headings import ending
 from nanospeech.text.left_out import LeftOut
@@ -32,17 +33,17 @@ def check_speech(
     """Checks arguments before any model is loaded.
 
     Raises:
-        InputError: there is no text, or speed, seed or length are out of range.
+        InputError: there is no text, or speed, seed or length are no numbers or out of range.
     """
     if text is not None:
         check_unicode(text)
     if text is not None and not any(is_speakable(fold(part)) for part in portions(text)):
         raise InputError(f"there is no text to speak in {text[:40]!r}")
-    if not SPEEDS[0] <= speed <= SPEEDS[1]:
+    if not SPEEDS[0] <= number("speed", speed) <= SPEEDS[1]:
         raise InputError(f"speed is {speed}; choose {SPEEDS[0]:g} to {SPEEDS[1]:g}")
-    if seed is not None and seed < 0:
+    if seed is not None and whole("seed", seed) < 0:
         raise InputError(f"seed is {seed}; choose 0 or more")
-    if seconds is not None and not 0 < seconds <= MAX_SECONDS:
+    if seconds is not None and not 0 < number("seconds", seconds) <= MAX_SECONDS:
         raise InputError(f"duration is {seconds} s; choose more than 0, up to {MAX_SECONDS:g}")
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from nanospeech.arguments import number, whole
 from nanospeech.audio import wave as audio
 from nanospeech.audio.loudness import Leveller
 from nanospeech.config import BatchLimits, SampleOptions
@@ -93,8 +94,8 @@ class Speaker:
         check_reference(ref_audio, ref_text, voice, own.hears_alone)
         aligner, wanted = more.pop("aligner", None), Lengths(**more)
         check_speech(None, speed, seed)
-        self.options, self.speed, self.output = options, speed, output
-        self.seed = secrets.randbits(31) if seed is None else seed
+        self.options, self.speed, self.output = options, number("speed", speed), output
+        self.seed = secrets.randbits(31) if seed is None else whole("seed", seed)
         self.chunk_seconds = wanted.chunk_seconds
         self.sample_rate: int = engine.config.audio.sample_rate
         settings, found = VoiceSettings(), None
@@ -272,6 +273,7 @@ class Speaker:
             return who._stream(who.parts(text, early), seconds, on_step, early)
         if seconds is not None:
             raise InputError("the length of a text that is still being written cannot be chosen")
+        check_speech(None, self.speed, self.seed)
         return self._stream(self._arriving(text, early), None, on_step, early)
 
     def timeline(self) -> Timeline:
@@ -307,6 +309,7 @@ class Speaker:
         timeline: Timeline,
     ) -> Iterator[Iterator[np.ndarray]]:
         """The waves of chunks, each in pieces."""
+        seed = whole("seed", self.seed)  # one of NumPy would overflow
         known = parts if isinstance(parts, list) else []
         speakers = [self.casts.get(part.style, self) for part in known]
         counts = [int(who.engine.config.chosen(self.options, "steps")) for who in speakers]
@@ -315,14 +318,14 @@ class Speaker:
         if seconds is not None:
             shares = lengths.split_seconds(seconds, [part.text for part in known], CROSS_FADE)
             counts = [
-                who.part_chunk(part, self.seed, share).frames
+                who.part_chunk(part, seed, share).frames
                 for who, part, share in zip(speakers, known, shares)
             ]
             lengths.warn_of_length(self.engine.config, seconds, counts, CROSS_FADE)
         ahead = streaming.Peekable(parts)
         for index, (part, share) in enumerate(zip(ahead, shares)):
             who = self.casts.get(part.style, self)
-            chunk = who.part_chunk(part, self.seed + index, share)
+            chunk = who.part_chunk(part, seed + index, share)
             counter.begin(index)
             mel = beginning.sample(who, chunk, self.options, counter, early and not index)
             paced = set_pauses(who.engine, mel, chunk, self.output, first=not index)
@@ -356,7 +359,7 @@ class Speaker:
             np.concatenate([piece.wave for piece in pieces]),
             self.sample_rate,
             time.perf_counter() - began,
-            self.seed,
+            whole("seed", self.seed),
             tuple(part.text for part in parts),
             self.aligner and tuple(word for piece in pieces for word in piece.words),
         )
