@@ -25,8 +25,13 @@ def check_kind(name: str, value: Any, kind: type | tuple[type, ...], wanted: str
         raise InputError(f"{name} should be {wanted}, got {reprlib.repr(value)}")
 
 
-def number(name: str, value: Any) -> float:
+def number(name: str, value: Any, other: str = "") -> float:
     """A number of Python, or of NumPy, as a float.
+
+    Args:
+        name: of the argument.
+        value: what was given for it.
+        other: what else may be given, in words.
 
     Raises:
         InputError: it is no number; a string of digits is none.
@@ -34,7 +39,8 @@ def number(name: str, value: Any) -> float:
     try:
         return float(operator.truediv(value, 1))  # which a string has not
     except (TypeError, ValueError, OverflowError):
-        raise InputError(f"{name} should be a number, got {reprlib.repr(value)}") from None
+        wanted = f"a number or {other}" if other else "a number"
+        raise InputError(f"{name} should be {wanted}, got {reprlib.repr(value)}") from None
 
 
 def whole(name: str, value: Any) -> int:

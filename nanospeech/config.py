@@ -8,7 +8,7 @@ import logging
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 from .architectures import (
     DiTConfig,
@@ -18,6 +18,7 @@ from .architectures import (
     StudentConfig,
     VocoderConfig,
 )
+from .arguments import number, whole
 from .bounds import check_groups, check_ranges, check_sizes, check_steps
 from .errors import CheckpointError, InputError, reason
 from .fields import check_type, current_names, option
@@ -26,9 +27,10 @@ from .latent_architectures import TEXT_TAG, CodecConfig, EchoConfig, EchoOptions
 T = TypeVar("T")
 log = logging.getLogger("nanospeech")
 
-METHODS = ("euler", "midpoint", "rk4")
-SCHEDULES = ("epss", "uniform")
-GUIDANCES = ("cfg", "cfg-zero")
+Method = Literal["euler", "midpoint", "rk4"]
+Schedule = Literal["epss", "uniform"]
+Guidance = Literal["cfg", "cfg-zero"]
+METHODS, SCHEDULES, GUIDANCES = get_args(Method), get_args(Schedule), get_args(Guidance)
 RULES = ("nanospeech", "f5")
 STEPS = 7  # of the solver, for models that were not made for another number
 MAX_FRAME_RATE = 1000  # frames of a mel a second; more of them would take hours and all memory
@@ -294,7 +296,7 @@ SECTIONS: dict[str, type] = {
 class SampleOptions:
     """How the ODE is solved."""
 
-    method: str = option(
+    method: Method = option(
         "euler", "solver: a step of euler evaluates the network once, of midpoint twice, of rk4 4x"
     )
     steps: int | None = option(None, "solver steps; more is slower and finer")
@@ -304,8 +306,8 @@ class SampleOptions:
     sway_sampling_coef: float | None = option(
         -1.0, "sway of the time grid; < 0 favours early times"
     )
-    schedule: str = option("epss", "time grid before sway: epss or uniform")
-    guidance: str = option(
+    schedule: Schedule = option("epss", "time grid before sway: epss or uniform")
+    guidance: Guidance = option(
         "cfg", "cfg, or cfg-zero: first fit the size of the unconditional velocity (CFG-Zero*)"
     )
     zero_init: int = option(
@@ -325,6 +327,10 @@ class SampleOptions:
     )
 
     def __post_init__(self):
+        for f in dataclasses.fields(self):
+            value, kind = getattr(self, f.name), str(f.type)
+            if kind.startswith(("int", "float")) and not (value is None and "None" in kind):
+                number(f.name, value)
         if self.method not in METHODS:
             raise InputError(f"method {self.method!r} not known; choose from {', '.join(METHODS)}")
         if self.schedule not in SCHEDULES:
@@ -365,5 +371,7 @@ class BatchLimits:
 
     def __post_init__(self):
         for name in ("items", "frames"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} of a batch are {getattr(self, name)}; choose 1 or more")
+            count = whole(f"{name} of a batch", getattr(self, name))
+            if count < 1:
+                raise InputError(f"{name} of a batch are {count}; choose 1 or more")
+            object.__setattr__(self, name, count)

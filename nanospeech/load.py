@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+from os import PathLike
 from pathlib import Path
+from types import NoneType
 
 from . import plugins
+from .arguments import check_kind, whole
 from .config import ModelConfig
 from .engine.backend import Backend
 from .engine.base import Engine
@@ -126,6 +129,10 @@ def load_engine(
         CheckpointError: the release folder is incomplete, damaged or contradicts itself.
         BackendError: the backend or the device is not there.
     """
+    model = "a release folder, a name on the Hub or None"
+    check_kind("folder_or_repo", folder_or_repo, (str, PathLike, NoneType), model)
+    check_kind("device", device, (str, NoneType), "a name such as 'cpu', or None")
+    bits = None if quantize is None else whole("quantize", quantize)
     pick_backend(backend)  # before a download
     release = open_release(folder_or_repo)
     if itself:
@@ -134,8 +141,8 @@ def load_engine(
     known = find_backend(name).dtypes
     if dtype is not None and dtype not in known:
         raise InputError(f"dtype {dtype!r} not known; {name} has {', '.join(known)}")
-    if quantize is not None:
-        release = release.quantize(quantize)
+    if bits is not None:
+        release = release.quantize(bits)
     return start(release, name, device, dtype, compile)
 
 

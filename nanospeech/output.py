@@ -6,15 +6,19 @@ import argparse
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
+from .arguments import check_kind, number
 from .config import option
 from .errors import InputError
 
 LOUDNESS = (-40.0, -9.0)  # LUFS
 LONGEST_PAUSE = 10.0  # seconds
 WORDS = ("lexicon", "language")  # fields that are no numbers
+OFF = "off (None in Python)"
 PAUSES = ("clause", "sentence", "paragraph", "heading")  # from the shortest to the longest
 
 
@@ -51,10 +55,15 @@ class OutputOptions:
         for field in numbers():
             value = getattr(self, field.name)
             low, high = LOUDNESS if field.name == "loudness" else (0.0, LONGEST_PAUSE)
-            if value is not None and not low <= value <= high:
-                raise InputError(
-                    f"{field.name} is {value:g}; choose {low:g} to {high:g}, or off (None)"
-                )
+            if value is not None and not low <= number(field.name, value, OFF) <= high:
+                raise InputError(f"{field.name} is {value:g}; choose {low:g} to {high:g}, or {OFF}")
+        kinds = (str, PathLike, Mapping, NoneType)
+        check_kind("lexicon", self.lexicon, kinds, "a file, phonemes by word, 'off' or None")
+        if isinstance(self.lexicon, Mapping):
+            for word, phonemes in self.lexicon.items():
+                check_kind("a word of the lexicon", word, str, "a string")
+                check_kind(f"the lexicon's {word!r}", phonemes, str, "a string of phonemes")
+        check_kind("language", self.language, (str, NoneType), "a code such as 'en', or None")
 
     def pause(self, kind: str) -> float | None:
         """Seconds of a pause of PAUSES at speed 1; None leaves it as it is."""

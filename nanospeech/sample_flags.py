@@ -59,12 +59,12 @@ def add_sampling(parser: Any, measures: bool = False) -> None:
         flags = [FLAGS[field.name]]
         if measures and (whole := "--" + field.name.replace("_", "-")) not in flags:
             flags.append(whole)
-        kinds = {"int": int, "int | None": int, "str": str, "float": float}
-        kind: Any = kinds.get(str(field.type), number_or_none)
+        kinds = {"int": int, "int | None": int, "float": float}
+        choices = CHOICES.get(field.name)
+        kind: Any = str if choices else kinds.get(str(field.type), number_or_none)
         default: Any = field.default
         if measures and field.name == "steps":
             kind = integers
-        choices = CHOICES.get(field.name)
         shown = OWN.get(field.name, field.default)
         parser.add_argument(
             *flags,

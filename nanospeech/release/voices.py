@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from functools import lru_cache
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -318,9 +319,9 @@ def check_reference(
         )
     if ref_text is not None and not is_speakable(ref_text):
         raise InputError("the reference's text is empty; write down what is said in the recording")
-    if not isinstance(ref_audio, np.ndarray):
-        audio.check_length(ref_audio, MAX_REFERENCE)
-    elif ref_audio.dtype.kind != "f":
+    if isinstance(ref_audio, (str, PathLike)):
+        audio.check_length(Path(ref_audio), MAX_REFERENCE)
+    elif isinstance(ref_audio, np.ndarray) and ref_audio.dtype.kind != "f":
         raise InputError(
             f"the reference's samples are {ref_audio.dtype}, should be floats in -1 to 1; divide"
             " those of 16 bits by 32768"

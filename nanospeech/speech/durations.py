@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
+from nanospeech.arguments import number
 from nanospeech.config import ModelConfig
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.release.f5_reference import f5_frames
@@ -30,27 +30,20 @@ SHORT = 1.0
 # Choices of --duration and the estimates that each takes the mean of: `own` of Engine.duration.
 # The errors of a duration model and of token durations are independent, so their mean is better.
 DURATION_SOURCES = {"both": (False, True), "model": (False,), "tokens": (True,), "rule": ()}
-DURATIONS = tuple(DURATION_SOURCES)
+Duration = Literal["both", "model", "tokens", "rule"]
+DURATIONS: tuple[Duration, ...] = get_args(Duration)
 CHUNK_SECONDS = 10.0  # of new speech; models drift on chunks longer than their training clips
 
 
-@dataclass(frozen=True)
-class Lengths:
-    """How long speech is, and how long its chunks are.
+def chunk_length(chunk_seconds: float) -> float:
+    """About how long chunks are, in seconds.
 
-    Attributes:
-        chunk_seconds: about how long a chunk is.
-        duration: source of durations: "model" (the folder's duration model, else an aligned
-            model's token durations), "tokens" (the latter), "both" (their geometric mean) or
-            "rule" (the prompt's bytes a second); None is the first available of both, model, rule.
+    Raises:
+        InputError: it is no number, or none above 0.
     """
-
-    chunk_seconds: float = CHUNK_SECONDS
-    duration: str | None = None
-
-    def __post_init__(self):
-        if not self.chunk_seconds > 0:
-            raise InputError(f"chunk_seconds is {self.chunk_seconds}; choose more than 0")
+    if not number("chunk_seconds", chunk_seconds) > 0:
+        raise InputError(f"chunk_seconds is {chunk_seconds}; choose more than 0")
+    return float(chunk_seconds)
 
 
 def model_speed(speed: float) -> float:

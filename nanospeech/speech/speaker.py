@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import repeat
-from pathlib import Path
-from typing import Any
+from os import PathLike
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
 
 import numpy as np
 
@@ -33,23 +33,25 @@ from nanospeech.release.voices import (
 )
 from nanospeech.text.left_out import LeftOut
 from nanospeech.text.markup import Marked, Span, Style
-from nanospeech.text.pauses import pause_after
-from nanospeech.text.places import encode_places
-from nanospeech.text.sentences import encode, front_end
-from nanospeech.text.traced import Traced
+from nanospeech.text.sentences import front_end
 from nanospeech.text.written import Written
 
-from . import batching, beginning, script, streaming
+from . import batching, beginning, checks, script, streaming
 from . import durations as lengths
 from .batching import step_bar
 from .chunks import CROSS_FADE, Chunk, Utterance
-from .durations import DURATIONS, Lengths, choose_durations
+from .durations import DURATIONS, Duration, choose_durations
 from .latents import any_prompt
+from .making import make_chunk
 from .marked import directed
 from .network import network_for
-from .pauses import find_marks, set_pauses
+from .pauses import set_pauses
 from .script import Part, check_speech, spoken_text
-from .words import Piece, Timeline, choose_aligner, heard
+from .words import Piece, Timeline, choose_aligner
+
+if TYPE_CHECKING:
+    from nanospeech.engine.base import Engine
+    from nanospeech.engine.worker import Worker
 
 __all__ = ["DURATIONS", "Speaker", "Utterance", "check_speech", "step_bar"]
 
@@ -61,42 +63,51 @@ class Speaker:
         engine: of nanospeech.load_engine.
         voice: name of a built-in voice; None for the model's default one. "default/NAME" gives
             the model the recording of a voice that ships, with a warning.
-        ref_audio: instead of a voice, a recording to imitate: a path, or float32 (n,) at 24 kHz;
-            0.5 to 60 seconds, best 3 to 10. There is a warning if the model does not imitate.
+        ref_audio: instead of a voice, a recording to imitate: the path, bytes or open file of one,
+            or floats (n,) at 24 kHz; 0.5 to 60 seconds, best 3 to 10. There is a warning if the
+            model does not imitate.
         ref_text: what is said in it, which an aligned model need not know; it tells the pace.
         options: how the ODE is solved; a cfg_strength of None takes the voice's, else the
             model's.
         speed: of the new speech, relative to the voice's own; 2 is twice as fast.
         seed: of the noise; None draws one.
         output: pauses, loudness and a lexicon.
-        more: chunk_seconds and duration, see Lengths; aligner: an engine of an aligned model that
-            finds the words of a model that is not.
+        chunk_seconds: about how long a chunk is.
+        duration: source of durations: "model" (the folder's duration model, else an aligned
+            model's token durations), "tokens" (the latter), "both" (their geometric mean) or
+            "rule" (the prompt's bytes a second); None is the first available of both, model, rule.
+        aligner: engine of an aligned model that finds the words of a model that is not.
 
     Raises:
-        InputError: an unknown voice, an unusable recording, or one without words for a model that
-            needs them.
+        InputError: an unknown voice, an unusable recording, one without words for a model that
+            needs them, or an argument of another type or out of range.
         CheckpointError: the model lacks the durations that were chosen.
     """
 
     def __init__(
         self,
-        engine: Any,
+        engine: Engine | Worker,
         voice: str | None = None,
-        ref_audio: str | Path | np.ndarray | None = None,
+        ref_audio: str | PathLike[str] | bytes | BinaryIO | np.ndarray | None = None,
         ref_text: str | None = None,
         options: SampleOptions = SampleOptions(),
         speed: float = 1.0,
         seed: int | None = None,
         output: OutputOptions = OutputOptions(),
-        **more: Any,
+        *,
+        chunk_seconds: float = lengths.CHUNK_SECONDS,
+        duration: Duration | None = None,
+        aligner: Engine | Worker | None = None,
     ):
+        checks.check_engine("engine", engine)
+        checks.check_given(voice, ref_text, options, output, aligner)
+        ref_audio = checks.recording(ref_audio)
         own = engine.whole.config  # the engine may be that of another speaker's voice
         check_reference(ref_audio, ref_text, voice, own.hears_alone)
-        aligner, wanted = more.pop("aligner", None), Lengths(**more)
         check_speech(None, speed, seed)
         self.options, self.speed, self.output = options, number("speed", speed), output
         self.seed = secrets.randbits(31) if seed is None else whole("seed", seed)
-        self.chunk_seconds = wanted.chunk_seconds
+        self.chunk_seconds = lengths.chunk_length(chunk_seconds)
         self.sample_rate: int = engine.config.audio.sample_rate
         settings, found = VoiceSettings(), None
         if ref_audio is None:
@@ -116,8 +127,8 @@ class Speaker:
         engine = engine.with_voice(found and found.weights, self.network)
         warn_of_strangers(engine.config, engine.folder, found)
         lengths.warn_of_speed(engine.config, speed)
-        self.engine = engine
-        self.duration, self.durations = wanted.duration, choose_durations(engine, wanted.duration)
+        self.engine: Any = engine
+        self.duration, self.durations = duration, choose_durations(engine, duration)
         self.aligner = choose_aligner(engine, aligner)
         if not isinstance(ref_audio, np.ndarray):
             ref_audio = audio.read(ref_audio, self.sample_rate, MAX_REFERENCE)
@@ -185,39 +196,8 @@ class Speaker:
         words: tuple[Written, ...] = (),
         before: float = 0.0,
     ) -> Chunk:
-        """One of chunks(), with its ids and its length.
-
-        A short chunk begins with a comma of leading_pause seconds, if the model's config sets that.
-
-        Args:
-            text: the chunk.
-            seed: of its noise.
-            seconds: its wanted length; pauses are then left as the model makes them.
-            after: kind or seconds of the next pause; None takes that of its last mark.
-            words: as written, by their places in it.
-            before: seconds of silence at its beginning; 0 is the model's own.
-
-        Raises:
-            InputError: the model knows no character of it.
-        """
-        config = self.engine.config
-        tokens, places = encode_places(Traced.of(text + config.dit.edge), self.tokenizer)
-        if not len(tokens):
-            raise InputError(f"the model knows no character of {text[:40]!r}")
-        frames, added = self.frames(text, tokens, seconds), 0
-        if seconds is not None:
-            said = heard(tokens, places, self.tokenizer)
-            return Chunk(text, tokens, frames, seed, words=words, characters=said)
-        if config.leading_pause and frames < lengths.SHORT * config.audio.frame_rate:
-            comma = encode(", ", self.tokenizer)
-            tokens, added = np.concatenate([comma, tokens]), len(comma)
-            places = np.pad(places, (added, 0), constant_values=-1)
-            frames += lengths.frames(config, comma, config.leading_pause)
-        aligned = config.dit.text_upsampling == "aligned"
-        marks = find_marks(text, tokens, added, self.tokenizer) if aligned else ()
-        after = pause_after(text) if after is None else after
-        said = heard(tokens, places, self.tokenizer)
-        return Chunk(text, tokens, frames, seed, marks, after, self.speed, words, said, before)
+        """One of chunks(), with its ids and its length: see making.make_chunk."""
+        return make_chunk(self, text, seed, seconds, after, words, before)
 
     def part_chunk(self, part: Part, seed: int, seconds: float | None = None) -> Chunk:
         """A part of a text as a chunk, see chunk()."""
@@ -225,7 +205,7 @@ class Speaker:
 
     def stream(
         self,
-        text: str | Iterable[str],
+        text: str | Marked | Iterable[str],
         seconds: float | None = None,
         on_step: Callable[[int, int], None] | None = None,
         early: bool = True,
@@ -233,7 +213,7 @@ class Speaker:
         """Speaks a text piece by piece.
 
         Args:
-            text: any length; or an iterable of its parts as they are written, cut anywhere, which
+            text: see speak(); or an iterable of its parts as they are written, cut anywhere, which
                 is spoken sentence by sentence.
             seconds: wanted length of all speech, instead of the model's.
             on_step: called as on_step(done, steps) after each solver step; `steps` is that of all
@@ -246,7 +226,7 @@ class Speaker:
             float32 waves. Their ends are held back for the cross-fade with the next chunk.
 
         Raises:
-            InputError: there is no text to speak; for a string before anything is yielded.
+            InputError: there is no text to speak; at once where it is whole, or no text at all.
         """
         pieces = self.pieces(text, seconds, on_step, early)
         return (piece.wave for piece in pieces if len(piece.wave))
@@ -274,7 +254,7 @@ class Speaker:
         if seconds is not None:
             raise InputError("the length of a text that is still being written cannot be chosen")
         check_speech(None, self.speed, self.seed)
-        return self._stream(self._arriving(text, early), None, on_step, early)
+        return self._stream(self._arriving(checks.arriving(text), early), None, on_step, early)
 
     def timeline(self) -> Timeline:
         """Of the words of an utterance to come."""
@@ -364,14 +344,35 @@ class Speaker:
             self.aligner and tuple(word for piece in pieces for word in piece.words),
         )
 
+    @overload
     def speak_many(
         self,
-        texts: Sequence[str | Marked],
-        seeds: Sequence[int] | None = None,
+        texts: Iterable[str | Marked],
+        seeds: Iterable[int] | None = None,
+        progress: bool = False,
+        *,
+        raise_errors: Literal[True],
+        limits: BatchLimits = BatchLimits(),
+    ) -> list[Utterance]: ...
+
+    @overload
+    def speak_many(
+        self,
+        texts: Iterable[str | Marked],
+        seeds: Iterable[int] | None = None,
         progress: bool = False,
         raise_errors: bool = False,
         limits: BatchLimits = BatchLimits(),
-    ) -> list[Utterance | InputError]:
+    ) -> list[Utterance | InputError]: ...
+
+    def speak_many(
+        self,
+        texts: Iterable[str | Marked],
+        seeds: Iterable[int] | None = None,
+        progress: bool = False,
+        raise_errors: bool = False,
+        limits: BatchLimits = BatchLimits(),
+    ) -> list[Utterance] | list[Utterance | InputError]:
         """Speaks texts of any lengths, many chunks at once.
 
         Each is what speak() makes of it alone with the same seed, but for rounding: in float32 that
@@ -393,8 +394,7 @@ class Speaker:
             InputError: one text instead of several, or seeds that do not fit the texts; or a text's
                 error, if raise_errors.
         """
-        if isinstance(texts, (str, Marked)):  # each letter of which would be a text
-            raise InputError("texts is a single text; give a list of texts, or use speak()")
+        texts = checks.many(texts, seeds, limits)
         found: list[Any] = [None] * len(texts)
         results = batching.speak_each(self, texts, seeds, limits)
         sizes = [batching.effort(self, text) for text in texts]
