@@ -10,7 +10,7 @@ import shlex
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from .cli import Parser, command, say
 from .config import BatchLimits, SampleOptions
@@ -18,6 +18,9 @@ from .errors import InputError
 from .output import add_output_flags, read_output
 from .sample_flags import FLAGS, add_sampling
 from .speak_flags import add_machine, add_texts, add_voices
+
+if TYPE_CHECKING:
+    from nanospeech.speech.durations import Duration
 
 ABOUT = """Speaks text, in the voice that ships, a model's voices or a recording's.
 
@@ -89,7 +92,7 @@ def list_voices(args: argparse.Namespace) -> int:
     return 0
 
 
-def read_options(args: argparse.Namespace) -> tuple[SampleOptions, str | None, float | None]:
+def read_options(args: argparse.Namespace) -> tuple[SampleOptions, Duration | None, float | None]:
     """Solver options, the source of durations, and a length in seconds, from the flags.
 
     Raises:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from os import PathLike
+from pathlib import Path
 from reprlib import repr
 from types import NoneType
 from typing import Any
@@ -42,8 +43,8 @@ def check_given(
         check_engine("aligner", aligner)
 
 
-def recording(ref_audio: Any) -> str | PathLike[str] | bytes | np.ndarray | None:
-    """A recording, with the contents of an open file as bytes.
+def recording(ref_audio: Any) -> str | Path | bytes | np.ndarray | None:
+    """A recording: a path, the bytes of a file, or samples.
 
     Raises:
         InputError: it is none.
@@ -54,7 +55,7 @@ def recording(ref_audio: Any) -> str | PathLike[str] | bytes | np.ndarray | None
     if isinstance(ref_audio, (bytearray, memoryview)):
         ref_audio = bytes(ref_audio)
     check_kind("ref_audio", ref_audio, (str, PathLike, bytes, np.ndarray, NoneType), RECORDING)
-    return ref_audio
+    return Path(ref_audio) if isinstance(ref_audio, PathLike) else ref_audio
 
 
 def many(texts: Any, seeds: Any, limits: Any) -> list[Any]:
