@@ -20,6 +20,8 @@ from nanospeech_torch.train.data.batch import Batch, LossConfig
 from nanospeech_torch.train.data.batches import Loaded, StreamOptions
 from nanospeech_torch.train.data.latents import EchoBatch
 from nanospeech_torch.train.data.order import StreamState
+from nanospeech_torch.train.loop import held_out
+from nanospeech_torch.train.loop.config import LogConfig
 from nanospeech_torch.train.loop.trainer import Trainer
 from nanospeech_torch.train.objectives.duration import DurationPredictor
 from nanospeech_torch.train.objectives.echo import Echo
@@ -28,6 +30,7 @@ from nanospeech_torch.train.objectives.text_aligner import TextAligner
 from nanospeech_torch.train.scale.parallel import Parallel, ParallelConfig, local
 from nanospeech_torch.train.scale.speed import SpeedConfig, apply_speed
 from tests.forked import CONTEXT, free_port
+from tests.training import SHARD
 
 SIZES = {"dim": 32, "depth": 2, "heads": 4, "dim_head": 16, "text_dim": 32, "conv_layers": 1}
 SPEECH = {**SIZES, "n_mels": 20, "text_num_embeds": 30, "dropout": 0.0}
@@ -171,7 +174,8 @@ def train(folder: Path, job: dict[str, Any]) -> Trainer:
     Args:
         job: "model" of MODELS; "split" of ParallelConfig; and, at will, "optimizer", "accumulate",
             "speed" (SpeedConfig's fields), "device" to build on, "steps", "other_seeds",
-            "precision" and "spoiled", a step whose gradient is not finite.
+            "precision", "spoiled", a step whose gradient is not finite, and "measured", the steps
+            between measurements of held-out speech.
     """
     from accelerate.state import AcceleratorState
 
@@ -179,6 +183,8 @@ def train(folder: Path, job: dict[str, Any]) -> Trainer:
     seed = int(os.environ.get("RANK", 0)) if job.get("other_seeds") else 0
     model = objective(job["model"], seed, job.get("device", "cpu"))
     model.accumulate, model.spoiled = job.get("accumulate", 1), job.get("spoiled", -1)
+    held_out.MOST_FRAMES = 600  # of endless batches
+    measured = int("measured" in job)
     run = EagerTrainer(
         model,
         optimizers(model, job.get("optimizer", "adamw")),
@@ -187,6 +193,7 @@ def train(folder: Path, job: dict[str, Any]) -> Trainer:
         folder,
         parallel=ParallelConfig(**job["split"]),
         speed=SpeedConfig(**job.get("speed", {})),
+        log=LogConfig(held_out=[str(SHARD)] * measured, held_out_every=job.get("measured", 1)),
         schedule="constant",
         max_grad_norm=CLIPPED,
         ema_decay=0.8,

@@ -34,6 +34,9 @@ MORE = {
     "accumulate-fsdp": ("fsdp", {"accumulate": 2}),
     "checkpoint-fsdp": ("fsdp", {"speed": {"checkpoint_interval": 1}}),
     "ops-tp": ("tp", {"speed": {"checkpoint_ops": True}}),
+    # what is measured in between changes no step
+    "measured-fsdp": ("fsdp", {"measured": 2}),
+    "measured-tp": ("tp", {"measured": 2}),
     "compile-ddp": ("ddp", {"model": "shallow", "speed": {"compile": "default"}, "steps": 2}),
     "compile-fsdp": (
         "fsdp",
@@ -152,8 +155,8 @@ def rows(run: Path) -> dict[str, list[float]]:
     """The columns of log.csv that tell what was learned."""
     with (run / "log.csv").open(newline="") as f:
         lines = list(csv.DictReader(f))
-    names = ("flow", "prior", "duration", "grad_norm", "skipped_steps")
-    return {name: [float(line[name]) for line in lines] for name in names if name in lines[0]}
+    names = ("flow", "prior", "duration", "grad_norm", "skipped_steps", "held_out_flow")
+    return {n: [float(line[n]) for line in lines if line[n]] for n in names if n in lines[0]}
 
 
 def checkpoint(run: Path) -> dict[str, torch.Tensor]:

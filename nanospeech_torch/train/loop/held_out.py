@@ -134,6 +134,7 @@ def averaged(model: Any, objective: Objective, ema: EMA) -> Iterator[None]:
         ema: its average.
     """
     pairs = [(local(p.detach()), local(mean)) for p, mean in zip(ema.live, ema.mean)]
+    let_go(model)
     model.eval()
     undo = []
     try:
@@ -144,11 +145,21 @@ def averaged(model: Any, objective: Objective, ema: EMA) -> Iterator[None]:
             objective.guide_with(dict(zip(ema.names, here)))
         yield
     finally:
+        let_go(model)
         for back in undo:
             back()
         if objective.guided:
             objective.guide_with(ema.state_dict())
         model.train()
+
+
+def let_go(model: Any) -> None:
+    """Drops the weights that FSDP2's root unit keeps whole from a forward on, until a backward.
+
+    Where the shards have changed since, the next forward would not see it.
+    """
+    if hasattr(model, "reshard"):
+        model.reshard()
 
 
 def exchange(live: torch.Tensor, mean: torch.Tensor) -> Callable[[], Any]:
