@@ -68,10 +68,10 @@ def objective(name: str, seed: int = 0, device: str = "cpu") -> Any:
         return ReadySpeech(DiT(**MODELS[name]), loss=LossConfig())
 
 
-def global_batch(step: int) -> Batch:
+def global_batch(step: int, b: int = GLOBAL_BATCH) -> Batch:
     """Smooth made-up mels with short texts; clips have different lengths."""
     rng = torch.Generator().manual_seed(step)
-    b, n, t = GLOBAL_BATCH, 48, 8
+    n, t = 48, 8
     lens = torch.randint(24, n + 1, (b,), generator=rng)
     tokens = torch.randint(3, t + 1, (b,), generator=rng)
     text = torch.randint(0, 30, (b, t), generator=rng)
@@ -90,9 +90,9 @@ def global_batch(step: int) -> Batch:
     )
 
 
-def echo_batch(step: int) -> EchoBatch:
+def echo_batch(step: int, b: int = GLOBAL_BATCH) -> EchoBatch:
     """The same clips with another one's beginning for a speaker."""
-    batch = global_batch(step)
+    batch = global_batch(step, b)
     heard = torch.tensor([16, 11, 9, 14])
     speaker = batch.mel.roll(1, 0)[:, :16]
     return EchoBatch(
@@ -135,14 +135,14 @@ def optimizers(model: torch.nn.Module, kind: str) -> list[torch.optim.Optimizer]
 class ReadyMade:
     """In front of an objective: gives the trainer the global batches' clips of each process."""
 
-    accumulate, spoiled = 1, -1
-    batch: Callable[[int], Any] = staticmethod(global_batch)
+    accumulate, spoiled, clips = 1, -1, GLOBAL_BATCH
+    batch: Callable[[int, int], Any] = staticmethod(global_batch)
 
     def batches(self, source: Any, plan: Any, stream: StreamOptions) -> Iterator[Loaded]:
         """Endless batches, a micro-batch being a part of a step's; one step's may be spoiled."""
         for number in itertools.count():
             step, micro = divmod(number, self.accumulate)
-            batch = self.batch(step)
+            batch = self.batch(step, self.clips)
             if step == self.spoiled:
                 batch.mel[0, 0] = torch.nan  # of one clip, so of one process
             mine = part(part(batch, micro, self.accumulate), stream.rank, stream.world)
@@ -174,8 +174,8 @@ def train(folder: Path, job: dict[str, Any]) -> Trainer:
     Args:
         job: "model" of MODELS; "split" of ParallelConfig; and, at will, "optimizer", "accumulate",
             "speed" (SpeedConfig's fields), "device" to build on, "steps", "other_seeds",
-            "precision", "spoiled", a step whose gradient is not finite, and "measured", the steps
-            between measurements of held-out speech.
+            "precision", "clips" of a step, "spoiled", a step whose gradient is not finite, and
+            "measured", the steps between measurements of held-out speech.
     """
     from accelerate.state import AcceleratorState
 
@@ -183,6 +183,7 @@ def train(folder: Path, job: dict[str, Any]) -> Trainer:
     seed = int(os.environ.get("RANK", 0)) if job.get("other_seeds") else 0
     model = objective(job["model"], seed, job.get("device", "cpu"))
     model.accumulate, model.spoiled = job.get("accumulate", 1), job.get("spoiled", -1)
+    model.clips = job.get("clips", GLOBAL_BATCH)
     held_out.MOST_FRAMES = 600  # of endless batches
     measured = int("measured" in job)
     run = EagerTrainer(
@@ -247,7 +248,10 @@ def count_staged() -> list[int]:
 
 
 def held_bytes(accelerator: Any, job: dict[str, Any], folder: Path) -> None:
-    """Each process writes the bytes of weights that every process holds."""
+    """Each process writes the bytes of weights that every process holds.
+
+    And those of its gradients between two micro-batches.
+    """
     model = objective(job["model"])
     parallel = Parallel(accelerator, ParallelConfig(**job["split"]), model)
     parallel.wrap(model, [])
@@ -256,6 +260,11 @@ def held_bytes(accelerator: Any, job: dict[str, Any], folder: Path) -> None:
     whole = parallel.full_state(model.state_dict())
     assert whole.keys() == ({} if parallel.rank else model.state_dict()).keys()
     (folder / f"held-{parallel.rank}").write_text(" ".join(map(str, everyone)))
+    with parallel.no_sync(accumulating=True):
+        sums = parallel.model(part(global_batch(0), parallel.rank, parallel.world))
+        sum(total for total, _ in sums.values()).backward()
+    graded = sum(local(p.grad).nbytes for p in model.parameters() if p.grad is not None)
+    (folder / f"graded-{parallel.rank}").write_text(str(graded))
 
 
 def launch(folder: Path, world: int, jobs: dict[str, Any]) -> None:

@@ -218,6 +218,11 @@ def test_shards_hold_half_of_the_weights_each(together):
     assert sum(held) == whole and held[0] == pytest.approx(whole / 2, rel=0.02)
 
 
+def test_shards_hold_half_of_the_gradients_each_between_micro_batches(together):
+    held = (together("held") / "held-1").read_text().split()
+    assert held == [(together("held") / f"graded-{rank}").read_text() for rank in range(2)]
+
+
 DEEPSPEED = SimpleNamespace(value="DEEPSPEED")  # as accelerate names it, where it is installed
 
 

@@ -183,9 +183,14 @@ class Parallel:
 
     @contextlib.contextmanager
     def no_sync(self, accumulating: bool = True) -> Iterator[None]:
-        """Around forward and backward of a micro-batch: gradients stay local if accumulating."""
+        """Around forward and backward of a micro-batch: gradients stay local if accumulating.
+
+        But for a split model, of which no process could hold all gradients: each keeps its part, of
+        its shard group's sum; only copies of the model wait with theirs.
+        """
         if self.split:
-            self.model.set_requires_gradient_sync(not accumulating)
+            if self.replicate > 1:
+                self.model.set_requires_all_reduce(not accumulating)
             yield
         elif accumulating and self.world > 1:
             with self.model.no_sync():
