@@ -42,6 +42,7 @@ MODELS: dict[str, dict[str, Any]] = {
     },
     "duration": {**SPEECH, "rope_heads": 2, "qk_norm": True},
 }
+MODELS["dropped"] = {**MODELS["aligned"], "dropout": 0.25}
 MODELS["shallow"] = {**MODELS["aligned"], "depth": 1}
 ECHO = EchoConfig(
     latent_dim=20, latent_patch=2, dim=32, depth=2, heads=4, ff_dim=88, text_vocab=30, text_dim=16,

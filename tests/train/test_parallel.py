@@ -32,6 +32,8 @@ MORE = {
     "duration": ("tp", {"model": "duration"}),
     "accumulate-ddp": ("ddp", {"accumulate": 2}),
     "accumulate-fsdp": ("fsdp", {"accumulate": 2}),
+    "accumulate-hsdp": ("hsdp", {"model": "published", "accumulate": 2, "clips": 8}),
+    "dropped-tp": ("tp", {"model": "dropped"}),
     "checkpoint-fsdp": ("fsdp", {"speed": {"checkpoint_interval": 1}}),
     "ops-tp": ("tp", {"speed": {"checkpoint_ops": True}}),
     # what is measured in between changes no step

@@ -10,9 +10,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from nanospeech.errors import InputError
+from nanospeech_torch import layers
 from nanospeech_torch.echo.network import EchoDiT
 
 
@@ -75,6 +77,8 @@ def split_layers(objective: nn.Module, mesh: Any, rank: int) -> None:
         if joint(block):
             split_joint(block.attention, mesh, rank)
             continue
+        feed: Any = block.ff
+        feed.ff[1] = SharedDropout(feed.ff[1].p, mesh.size(), rank)
         attn: Any = block.attn
         attn.heads //= mesh.size()
         # the first heads of the model rotate: they are those of the first ranks
@@ -98,6 +102,26 @@ def split_joint(attention: Any, mesh: Any, rank: int) -> None:
         # every process has the same whole weight: nothing has to be sent
         part = distribute_tensor(norm.weight.detach(), mesh, [Shard(0)], src_data_rank=None)
         norm.weight = nn.Parameter(part)
+
+
+class SharedDropout(layers.Dropout):
+    """Dropout of this process's part of the features, by one mask for those of all.
+
+    Processes of a group draw alike, as most of what is dropped is the same in all: masks of the
+    parts alone would be equal.
+    """
+
+    def __init__(self, p: float, parts: int, rank: int):
+        super().__init__(p)
+        self.parts, self.rank = parts, rank
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or not 0 < self.p < 1:
+            return super().forward(x)
+        with torch.no_grad():
+            whole = super().forward(x.new_ones(*x.shape[:-1], x.shape[-1] * self.parts))
+            mine = whole.chunk(self.parts, -1)[self.rank] != 0
+        return x * mine / (1 - self.p)
 
 
 class SharedNorm(nn.Module):
