@@ -246,6 +246,49 @@ def test_a_url_is_read_and_gone_on_with_where_it_broke_off(tmp_path, monkeypatch
     assert got and skipped == {"broken shard": 1}
 
 
+class Outage:
+    """A store that serves a few kB at a time, silent for so many seconds in between; its clock."""
+
+    def __init__(self, data: bytes, silence: float):
+        self.data, self.silence, self.now, self.back, self.served = data, silence, 0.0, 0.0, 0
+
+    def open(self, *_: object, **__: object) -> io.BytesIO:
+        if self.now < self.back:
+            raise ConnectionError("the store cannot be reached")
+        self.back, self.served = self.now + self.silence, self.served + 1
+        return io.BytesIO(self.data[: 3000 * self.served])
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.mark.parametrize(("silence", "whole"), [(0, True), (60, True), (70, False)])
+def test_a_store_may_be_silent_for_a_minute_however_often(tmp_path, monkeypatch, silence, whole):
+    store = Outage(Path(numbered(tmp_path, 1, 30).shards[0]).read_bytes(), silence)
+    monkeypatch.setattr("time.sleep", store.sleep)
+    monkeypatch.setattr("nanospeech_torch.train.data.sources.opened", store.open)
+    skipped: Counter = Counter()
+    got = [i for i, _ in TarSource(["https://store/s.tar"]).open(0, skipped=skipped)]
+    assert (got == list(range(30)), skipped) == (whole, {} if whole else {"broken shard": 1})
+    assert got == list(range(len(got))) and len(got) >= 2
+
+
+@pytest.mark.parametrize(("faults", "whole"), [(1, True), (2, False)])
+def test_a_disk_may_fail_once(tmp_path, monkeypatch, faults, whole):
+    path, waits = numbered(tmp_path, 1, 9).shards[0], []
+    left = [OSError("stale file handle")] * faults
+
+    def opened(path: str) -> io.BufferedReader:
+        if left:
+            raise left.pop()
+        return open(path, "rb")
+
+    monkeypatch.setattr("time.sleep", waits.append)
+    monkeypatch.setattr("nanospeech_torch.train.data.sources.opened", opened)
+    got = [i for i, _ in TarSource([path]).open(0)]
+    assert got == (list(range(9)) if whole else []) and waits == [1]
+
+
 def test_shards_are_found_by_patterns(tmp_path):
     shards = numbered(tmp_path, 3, 1).shards
     assert find_shards([tmp_path / "s*.tar"]) == shards

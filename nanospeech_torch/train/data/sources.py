@@ -12,9 +12,8 @@ import logging
 import os
 import re
 import tarfile
-import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -24,6 +23,7 @@ from nanospeech.errors import DataError, InputError, require
 
 from . import tar_seek
 from .faults import check_own
+from .tries import Tries
 
 LARGEST = 64 * 2**20  # bytes of a sample; bigger ones are no clip of speech
 SLICE = 256  # rows of a map-style dataset that make a shard
@@ -140,13 +140,14 @@ class TarSource(Causes):
 
     Args:
         shards: local paths, or URLs of any kind that fsspec knows (https://, s3://, hf://, …).
-        tries: how often a remote shard is opened, or gone on with where it broke off.
+        tries: how often a remote shard is opened, or gone on with where it broke off, without a
+            sample in between; 7 take a minute. A local one is opened twice.
         largest: bytes of a sample; bigger ones are left out and counted.
     """
 
     ordered = False
 
-    def __init__(self, shards: Sequence[str | Path], tries: int = 4, largest: int = LARGEST):
+    def __init__(self, shards: Sequence[str | Path], tries: int = 7, largest: int = LARGEST):
         if not shards:
             raise InputError("a TarSource needs at least one shard")
         self.shards, self.tries, self.largest = [str(s) for s in shards], tries, largest
@@ -158,12 +159,13 @@ class TarSource(Causes):
         self, shard: int, start: int = 0, epoch: int = 0, skipped: Counter | None = None
     ) -> Iterator[tuple[int, dict]]:
         path, skipped = self.shards[shard], Counter() if skipped is None else skipped
-        tries = self.tries if "://" in path else 1
-        error = Exception("not tried")
-        for attempt in range(tries):
+        remote = "://" in path
+        tries = Tries(remote, self.tries if remote else 2)
+        while True:
             try:
-                for index, sample in self.read(path, start, attempt + 1 == tries):
+                for index, sample in self.read(path, start, tries.over):
                     start = index + 1
+                    tries.came()
                     if sample is None:
                         skipped["too big a file"] += 1
                     else:
@@ -174,12 +176,10 @@ class TarSource(Causes):
                     f"reading {path} needs a package that is not installed: {e}"
                 ) from e
             except Exception as e:  # whatever a network or a decompressor may raise
-                error = e
-                if isinstance(e, FileNotFoundError):
-                    break  # it will not come by waiting
-                if attempt + 1 < tries:
-                    time.sleep(2**attempt)
-        self.note(BROKEN, path, error, skipped)
+                if tries.over(e):
+                    self.note(BROKEN, path, e, skipped)
+                    return
+            tries.wait()
 
     def pick(self, shard: int, wanted: set[int], epoch: int = 0) -> Iterator[tuple[int, dict]]:
         """Samples of some numbers; of a local tar no more is read than these and the headers."""
@@ -197,11 +197,13 @@ class TarSource(Causes):
                     break
         yield from sorted(found.items())
 
-    def read(self, path: str, start: int, last: bool) -> Iterator[tuple[int, dict | None]]:
+    def read(
+        self, path: str, start: int, last: Callable[[Exception], bool]
+    ) -> Iterator[tuple[int, dict | None]]:
         """Samples from number `start` on; None for one that is too big.
 
         Where the tar breaks off between two files, the sample before the break may lack some: it
-        is yielded only in the last try.
+        is yielded only in the last try, which `last` tells of an error.
         """
         skip = 0
         if start and "://" not in path:
@@ -230,7 +232,8 @@ class TarSource(Causes):
                     whole = True
             except Exception as e:
                 error = e
-            if whole and group is not None and index >= start and (last or error is None):
+            ended = error is None or last(error)
+            if whole and group is not None and index >= start and ended:
                 yield index, sample if left >= 0 else None
             if error is not None:
                 raise error
