@@ -133,6 +133,19 @@ def test_batches_of_compiled_models_have_one_shape():
         assert not part[heard:].any()
 
 
+@pytest.mark.parametrize("tail", [None, 8])
+def test_a_batch_has_no_more_latents_than_it_may_with_its_padding(tail):
+    """And no fewer clips than that allows."""
+    most = 2 * NETWORK.max_latents
+    plan = BatchPlan(100, most, 200, min_duration=1, buckets=10)
+    batches = stream([clip(n, None, 20) for n in range(60)], plan=plan)
+    batches.options = dataclasses.replace(batches.options, tail=tail)
+    shapes = [loaded.batch.mel.shape[:2] for loaded in epoch(batches)]
+    assert len(shapes) > 1
+    for clips, length in shapes[:-1]:
+        assert clips * length <= most < (clips + 1) * length
+
+
 def test_clips_wait_for_a_partner_in_bounded_memory():
     """A clip of 200 frames takes 40 kB, and a megabyte may wait."""
     plan = dataclasses.replace(PLAN, pair_mb=1)

@@ -292,10 +292,14 @@ class Batches(IterableDataset):
         if (ready := self.rebuild([item], 0)) is not None:
             self.wait(ready)
 
+    def capacity(self, bucket: int) -> int:
+        """Samples in a full batch of a bucket."""
+        return self.plan.capacity(bucket)
+
     def full(self) -> Iterator[Loaded]:
         """Batches of those buckets that have enough."""
         for bucket in sorted(self.waiting):
-            count = self.plan.capacity(bucket)
+            count = self.capacity(bucket)
             while len(self.waiting.get(bucket, ())) >= count:
                 group, rest = self.waiting.pop(bucket), []
                 group, rest = group[:count], group[count:]

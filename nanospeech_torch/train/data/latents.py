@@ -237,6 +237,10 @@ class EchoBatches(SpeechBatches):
         )
         return batch, [i["text"] for i in items]
 
+    def capacity(self, bucket: int) -> int:
+        """Samples in a full batch: as many as fit when they are padded."""
+        return self.plan.capacity(self.length(bucket))
+
     def length(self, longest: int) -> int:
         """Latents that a batch is padded to."""
         c = self.network
