@@ -20,6 +20,7 @@ from nanospeech_torch.train.data.segments import SegmentBatch
 from nanospeech_torch.train.data.speech import BatchPlan
 from nanospeech_torch.train.objectives.base import Objective
 from nanospeech_torch.train.optim.optimizers import OptimizerConfig, build_optimizers, lr_factor
+from nanospeech_torch.train.scale.speed import GRAPHS, MODES, SpeedConfig, check_graphs
 from tests.forked import Forked, finish, ranks
 from tests.no_sync import forbid_sync
 from tests.training import (
@@ -444,6 +445,17 @@ def test_settings_that_make_no_sense_are_refused(tmp_path):
     for bad in settings:
         with pytest.raises(InputError, match=next(iter(bad))):
             trainer(tmp_path / "x", **bad)
+
+
+@pytest.mark.parametrize("mode", ["reduce-overhead", "max-autotune"])
+def test_graphs_of_several_micro_batches_are_refused(tmp_path, mode):
+    with pytest.raises(InputError, match=f"{mode} .* train.accumulate=2, .* take speed.compile"):
+        trainer(tmp_path, speed=SpeedConfig(compile=mode), accumulate=2)
+    check_graphs(SpeedConfig(compile=mode), 1, split=False)
+    with pytest.raises(InputError, match=r"parallel\.shard"):
+        check_graphs(SpeedConfig(compile=mode), 1, split=True)
+    for other in set(MODES) - set(GRAPHS):
+        check_graphs(SpeedConfig(compile=other), 2, split=True)
 
 
 @pytest.mark.parametrize(

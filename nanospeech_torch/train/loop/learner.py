@@ -60,6 +60,7 @@ class Learner:
             fuse(o)
         self.rates = [[g["lr"] for g in o.param_groups] for o in self.optimizers]
         self.parallel = Parallel(accelerator, options.parallel, model)
+        speed.check_graphs(self.speed, c.accumulate, self.parallel.split)
         self.model = self.parallel.wrap(model, self.optimizers, self.apply_speed, c.seed)
         self.memories = [OptimizerState(i, o, model) for i, o in enumerate(self.optimizers)]
         held = {id(p) for o in self.optimizers for g in o.param_groups for p in g["params"]}

@@ -55,6 +55,26 @@ class SpeedConfig:
         return self.checkpoint_interval or int(self.checkpoint_ops)
 
 
+def check_graphs(config: SpeedConfig, accumulate: int, split: bool) -> None:
+    """Raises InputError for CUDA graphs where they would be recorded over and over.
+
+    Args:
+        config: of the run.
+        accumulate: micro-batches of a step.
+        split: whether weights are split over processes.
+    """
+    if config.compile not in GRAPHS or (accumulate == 1 and not split):
+        return
+    if split:
+        why = "parallel.shard or parallel.tensor > 1, whose weights are somewhere else at each use"
+    else:
+        why = f"train.accumulate={accumulate}, whose gradients outlast the graph of a micro-batch"
+    raise InputError(
+        f"speed.compile={config.compile} records CUDA graphs, which do not go with {why}; take "
+        "speed.compile=default or max-autotune-no-cudagraphs"
+    )
+
+
 def apply_speed(
     objective: nn.Module,
     config: SpeedConfig,
