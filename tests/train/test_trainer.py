@@ -404,6 +404,22 @@ def test_a_run_ends_after_as_many_bad_steps_in_a_row_as_it_may_have(tmp_path):
     assert run.guards["one"].report() == {"skipped": 0, "spikes": 0, "streak": 0}
 
 
+def test_a_run_that_ends_by_bad_steps_saves_its_good_ones(tmp_path, capsys):
+    """But no checkpoint takes the place of an older one where there is nothing good to add."""
+    run = trainer(tmp_path, max_bad_steps=2, log_every=5)
+    weights = run.core.weights()
+    spoiled = dict.fromkeys(weights, math.nan)
+    run.core.weights = lambda: weights if run.step < 3 else spoiled
+    with pytest.raises(DataError, match="2 steps in a row"):
+        run.train(samples(), 30, 1, max_duration=200)
+    assert "no good steps any more at step 5: saving first" in capsys.readouterr().out
+    assert run.checkpoints.newest().name == "step_00000005"
+    with pytest.raises(DataError, match="7 steps in a row"):
+        run.train(samples(), 30, 1, max_duration=200)
+    assert "going on from" in capsys.readouterr().out
+    assert run.checkpoints.newest().name == "step_00000005"
+
+
 @pytest.mark.parametrize(("factor", "skipped"), [(0.0, 0), (2.0, 1), (3.0, 0)])
 def test_a_spike_is_as_large_as_a_run_is_told(tmp_path, factor, skipped):
     """Here 2.5 times the usual norm, after the steps in which none is known."""

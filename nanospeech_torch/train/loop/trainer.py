@@ -329,7 +329,13 @@ class Trainer(Learner):
         norm = self.learn(self.next_batches(batches), self.step, total, log)
         self.state.step += 1
         self.ema.update(self.step)
-        log.step(norm, self.optimizers[0].param_groups[0]["lr"])
+        try:
+            log.step(norm, self.optimizers[0].param_groups[0]["lr"])
+        except DataError:  # too many bad steps in a row, for all processes
+            since = self.step - self.saved
+            if any(int(guard.streak) < since for guard in self.guards.values()):
+                self.save_before(f"no good steps any more at step {self.step}")
+            raise
 
     def next_batches(self, batches: Any) -> list[Any]:
         """A step's micro-batches; where the data fail, in any process, all save what they have."""
@@ -345,10 +351,14 @@ class Trainer(Learner):
             return found
         s.places, s.consumed, s.skipped = before
         if self.step > self.saved:
-            self.say(f"no data after step {self.step} ({error}): saving first")
-            self.save(self.config.export != "never")
-            self.checkpoints.wait()
+            self.save_before(f"no data after step {self.step} ({error})")
         raise error
+
+    def save_before(self, end: str) -> None:
+        """Saves what was trained before an error ends the run in all processes."""
+        self.say(f"{end}: saving first")
+        self.save(self.config.export != "never")
+        self.checkpoints.wait()
 
     def next_batch(self, batches: Any) -> Any:
         """The next non-empty batch."""
