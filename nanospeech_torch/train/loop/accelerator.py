@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ import torch
 from nanospeech.errors import InputError, require
 
 from .config import LogConfig, TrainConfig
+
+# how long processes wait for each other: one may compile or prepare data meanwhile
+PATIENCE = timedelta(hours=1)
 
 
 def make_accelerator(kwargs: dict[str, Any], log: LogConfig, folder: Path) -> Any:
@@ -24,6 +28,9 @@ def make_accelerator(kwargs: dict[str, Any], log: LogConfig, folder: Path) -> An
     """
     accelerate = require("accelerate", "train")
     kwargs = {"gradient_accumulation_steps": 1, **kwargs}
+    group, handlers = accelerate.InitProcessGroupKwargs, list(kwargs.get("kwargs_handlers") or ())
+    if not any(isinstance(handler, group) for handler in handlers):
+        kwargs["kwargs_handlers"] = [*handlers, group(timeout=PATIENCE)]
     if int(os.environ.get("WORLD_SIZE", 1)) > 1 and not torch.accelerator.is_available():
         kwargs.setdefault("cpu", True)  # else the processes would not communicate
     for name in log.trackers:
