@@ -25,6 +25,7 @@ from nanospeech_torch.train.objectives.base import Objective
 from nanospeech_torch.train.optim.optimizers import steps_in_all
 from nanospeech_torch.train.run_state import RunState
 from nanospeech_torch.train.scale.launch import report, slow_precision
+from nanospeech_torch.train.scale.parallel import check_group
 
 from . import state
 from .accelerator import make_accelerator
@@ -215,7 +216,8 @@ class Trainer(Learner):
             The mean losses since the last log line.
 
         Raises:
-            InputError: samples of a model that does not speak, or another run is in run_dir.
+            InputError: samples of a model that does not speak, another run is in run_dir, or one
+                of several processes has ended here.
             DataError: nothing in the data can be used, or too many steps in a row were bad.
             CheckpointError: the run cannot be resumed, or its last checkpoint not be written.
         """
@@ -230,6 +232,7 @@ class Trainer(Learner):
         plan = o.plan(self.config, self.speed.compile != "off", self.core.multiple())
         self.batching = plan.limits()
         on_sample = o.on_sample or self.spoken_samples()
+        check_group(self.parallel.world)
         with StopSignals(self.request_stop), self.checkpoints.alone():
             self.resume(o.resume)
             accelerator = self.accelerator

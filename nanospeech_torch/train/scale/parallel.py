@@ -90,6 +90,7 @@ class Parallel:
     def __init__(self, accelerator: Any, config: ParallelConfig, objective: nn.Module):
         self.accelerator, self.config = accelerator, config
         self.rank, self.world = accelerator.process_index, accelerator.num_processes
+        check_group(self.world)
         self.replicate = config.replicas(self.world)
         self.shard, self.tensor = config.shard, config.tensor
         check(accelerator, config, objective)
@@ -268,6 +269,15 @@ class Parallel:
         box = [value]
         dist.broadcast_object_list(box, src=0, group=self.control_group)
         return box[0]
+
+
+def check_group(world: int) -> None:
+    """Raises InputError where processes that belong together can no longer reach each other."""
+    if world > 1 and not dist.is_initialized():
+        raise InputError(
+            f"a run of these {world} processes has ended, and with it their process group; start "
+            "each run of several processes by a launch of its own"
+        )
 
 
 def check(accelerator: Any, config: ParallelConfig, objective: nn.Module) -> None:
