@@ -31,6 +31,7 @@ from . import state
 from .accelerator import make_accelerator
 from .checkpoints import Checkpoints
 from .config import TrainerOptions, TrainOptions
+from .digest import digest
 from .held_out import HeldOut, tell_shared
 from .learner import Learner
 from .log import Log, LogOptions
@@ -350,7 +351,8 @@ class Trainer(Learner):
         except Exception as e:
             error = e
         # none may begin a step, in which it would wait for the others for ever
-        if (error := self.parallel.first_error(error)) is None:
+        seen = digest(found) if self.parallel.tensor > 1 else 0
+        if (error := self.parallel.first_error(error, seen)) is None:
             return found
         s.places, s.consumed, s.skipped = before
         if self.step > self.saved:

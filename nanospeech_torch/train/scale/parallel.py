@@ -247,20 +247,39 @@ class Parallel:
         dist.all_gather_object(found, value, group=self.control_group)
         return found
 
-    def first_error(self, error: Exception | None) -> Exception | None:
+    def first_error(self, error: Exception | None, digest: int = 0) -> Exception | None:
         """This process's error, or else what tells of the first other's; None where none failed.
 
-        All processes call it, before each step: where none failed it is one number on the host.
+        All processes call it, before each step: where none failed it is one message on the host.
+
+        Args:
+            error: of this process.
+            digest: of its batches, which have to be those of its whole tensor group.
         """
         if self.world == 1:
             return error
-        failed = torch.tensor(error is not None, dtype=torch.int32)
-        dist.all_reduce(failed, dist.ReduceOp.MAX, group=self.control_group)
-        if not failed:
-            return None
+        groups = self.data_world if self.tensor > 1 else 0
+        found = torch.full((1 + 2 * groups,), -(2**62))  # whether one failed, digests, negated ones
+        found[0] = error is not None
+        if groups:
+            found[1 + self.data_rank], found[1 + groups + self.data_rank] = digest, -digest
+        dist.all_reduce(found, dist.ReduceOp.MAX, group=self.control_group)
+        if not found[0]:
+            most, least = found[1 : 1 + groups], -found[1 + groups :]
+            return self.apart(int((most != least).nonzero()[0])) if (most != least).any() else None
         told = self.gather(error and f"{type(error).__name__}: {error}")
         rank = next(rank for rank, text in enumerate(told) if text)
         return error or DataError(f"process {rank} failed: {told[rank]}")
+
+    def apart(self, group: int) -> DataError:
+        """What to do where the processes of a tensor group have different batches."""
+        first = group * self.tensor
+        return DataError(
+            f"processes {first} to {first + self.tensor - 1} share each layer (parallel.tensor="
+            f"{self.tensor}) but have read different batches: one of them probably left out a clip "
+            "that another could read. Look for warnings of broken shards or clips above, see that "
+            "all can read the same files, and start the run again: they go on from one place"
+        )
 
     def broadcast(self, value: Any) -> Any:
         """Rank 0's host object."""
