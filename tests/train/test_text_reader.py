@@ -66,6 +66,21 @@ def test_a_frozen_encoder_is_no_part_of_the_model(model, tmp_path):
     assert frozen.model_config()["text_encoder"] == {"kind": "t5", "frozen": True}
 
 
+class Elsewhere(torch.Tensor):
+    """Texts that say that they are on another device."""
+
+    device = torch.device("meta")  # type: ignore[assignment]
+
+
+def test_texts_to_keep_are_read_on_the_models_device(model, tmp_path):
+    reader = model(text_cache=str(tmp_path / "cache"))[0].reader
+    text = torch.tensor([[3, 4, 1, -1]]).as_subclass(Elsewhere)
+    with pytest.raises(RuntimeError):  # nothing is computed there
+        reader(text, text >= 0)
+    (encoder,) = reader.frozen
+    assert {p.device.type for p in encoder.parameters()} == {"meta"}
+
+
 def test_another_encoder_may_learn_at_a_rate_of_its_own(model):
     trained, config, folder = model(text_encoder_lr=0.1)
     own = {n: p for n, p in trained.named_parameters() if n.startswith("reader.")}

@@ -52,8 +52,10 @@ class TextReader(nn.Module):
         self.states: TextStates | None = None
         self.frozen: tuple[FrozenTextEncoder, ...] = ()  # in a tuple: not a part of this model
         self.is_frozen = frozen
+        self.device = torch.device("cpu")  # of the last texts: the model's
         if not frozen:
-            self.network = network_of(files)
+            with torch.random.fork_rng(devices=[]):  # its random weights do not stay
+                self.network = network_of(files)
             known = {n: torch.from_numpy(t.copy()) for n, t in files.tensors.items()}
             self.network.load_state_dict(known)
 
@@ -65,6 +67,7 @@ class TextReader(nn.Module):
     def forward(self, text_BT: Tensor, read_BT: Tensor) -> Tensor:
         """States (B, T, D) of ids padded with -1."""
         ids = text_BT.clamp(min=0)
+        self.device = ids.device
         if not self.is_frozen:
             # outside of autocast: these networks' numbers are too large for float16
             with torch.autocast(ids.device.type, enabled=False):
@@ -82,11 +85,13 @@ class TextReader(nn.Module):
         """States by the frozen network, which is loaded when it is first used."""
         if not self.frozen:
             dtype = "bfloat16" if ids_BT.device.type == "cuda" else "float32"
-            self.frozen = (FrozenTextEncoder(self.files, str(ids_BT.device), dtype),)
+            with torch.random.fork_rng(devices=[]):
+                self.frozen = (FrozenTextEncoder(self.files, str(ids_BT.device), dtype),)
         with torch.autocast(ids_BT.device.type, enabled=False):
             return self.frozen[0](ids_BT, read_BT)
 
     def encode_arrays(self, ids_BT: Any, read_BT: Any) -> Any:
-        """The same of NumPy arrays."""
-        found = self.encode(torch.from_numpy(ids_BT), torch.from_numpy(read_BT))
+        """The same of NumPy arrays, on the model's device."""
+        ids, read = (torch.from_numpy(a).to(self.device) for a in (ids_BT, read_BT))
+        found = self.encode(ids, read)
         return found.float().cpu().numpy()
