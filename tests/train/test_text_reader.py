@@ -21,6 +21,7 @@ from nanospeech_torch.echo.text_encoder import FrozenTextEncoder
 from nanospeech_torch.train.config import run_config
 from nanospeech_torch.train.optim.optimizers import build_optimizers
 from nanospeech_torch.train.run import build_objective, build_tokenizer
+from nanospeech_torch.train.scale.materialize import fill_empty
 from tests.echo.test_text_encoder import encoder_folder
 from tests.parallel_worker import ECHO, echo_batch
 
@@ -95,6 +96,20 @@ def test_another_encoder_may_learn_at_a_rate_of_its_own(model):
     torch.nn.init.ones_(trained.transformer.out_proj.weight)
     trained(echo_batch(0))["flow"][0].backward()
     assert any(p.grad is not None and p.grad.abs().sum() > 0 for p in own.values())
+
+
+def test_a_published_encoder_outlives_the_allocation_of_a_split_model(model):
+    whole, config, folder = model(text_encoder_lr=0.1)
+    with torch.device("meta"):
+        empty = build_objective(config, whole.tokenizer)
+    assert empty.transformer.out_proj.weight.is_meta
+    fill_empty(empty, torch.device("cpu"), config.train.seed)
+    assert empty.state_dict().keys() == whole.state_dict().keys()
+    for name, value in empty.state_dict().items():
+        assert torch.equal(value, whole.state_dict()[name]), name
+    empty.eval(), whole.eval()
+    text = torch.tensor([[3, 4, 1, -1]])
+    assert torch.equal(empty.text_input(text, text >= 0), whole.text_input(text, text >= 0))
 
 
 def test_states_of_another_width_and_missing_folders_are_refused(model, tmp_path):

@@ -7,7 +7,8 @@ time, so that no process ever holds more than one whole block, the small rest, a
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_module_registration_hook
 
 from nanospeech_torch.echo.network import EchoDiT
+from nanospeech_torch.train.optim.optimizers import local
 
 from .tensor_split import blocks as blocks_of
 
@@ -30,16 +32,21 @@ def broadcast_weights(objective: nn.Module) -> None:
 def fill_empty(objective: nn.Module, device: torch.device, seed: int = 0) -> None:
     """Allocates a model built on "meta", split or not, and draws its weights.
 
-    The weights are those of a model built at once on the CPU after torch.manual_seed(seed). The
-    random state of the caller is left as it was.
+    The weights are those of a model built at once on the CPU after torch.manual_seed(seed). Parts
+    that are not on "meta", such as a published text encoder, stay as they are. The random state of
+    the caller is left as it was.
 
     Args:
         objective: has a `transformer` with `config` and `transformer_blocks`.
         device: where its parts are to be.
     """
+    there = {n: local(t).detach().clone() for n, t in tensors(objective) if not t.is_meta}
     objective.to_empty(device=device)
+    for name, tensor in tensors(objective):
+        if name in there:
+            local(tensor.detach()).copy_(there[name])
     named = dict(objective.named_parameters())
-    done = set()
+    done = there.keys() & named.keys()
 
     def put(prefix: str, part: nn.Module) -> None:
         for name, value in part.named_parameters():
@@ -50,6 +57,11 @@ def fill_empty(objective: nn.Module, device: torch.device, seed: int = 0) -> Non
         torch.manual_seed(seed)
         draw(objective, put)
     assert named.keys() == done, f"not filled: {sorted(named.keys() - done)}"
+
+
+def tensors(objective: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Parameters and buffers by name."""
+    return itertools.chain(objective.named_parameters(), objective.named_buffers())
 
 
 def draw(objective: Any, put: Callable[[str, nn.Module], None]) -> None:
