@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import weakref
 from importlib.util import find_spec
 from typing import Any
 
@@ -107,9 +108,20 @@ def test_a_published_encoder_outlives_the_allocation_of_a_split_model(model):
     assert empty.state_dict().keys() == whole.state_dict().keys()
     for name, value in empty.state_dict().items():
         assert torch.equal(value, whole.state_dict()[name]), name
-    empty.eval(), whole.eval()
+    empty.eval()
+    whole.eval()
     text = torch.tensor([[3, 4, 1, -1]])
     assert torch.equal(empty.text_input(text, text >= 0), whole.text_input(text, text >= 0))
+
+
+@pytest.mark.parametrize("loss", [{}, {"text_cache": "cache"}, {"text_encoder_lr": 0.1}], ids=str)
+def test_an_encoder_is_in_memory_once(model, tmp_path, monkeypatch, loss):
+    monkeypatch.chdir(tmp_path)
+    reader, text = model(**loss)[0].eval().reader, torch.tensor([[3, 4, 1, -1]])
+    arrays = [weakref.ref(array) for array in reader.files.tensors.values()]
+    first = reader(text, text >= 0)
+    assert not reader.files.tensors and not any(array() is not None for array in arrays)
+    assert torch.equal(reader(text, text >= 0), first)
 
 
 def test_states_of_another_width_and_missing_folders_are_refused(model, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ class TextReader(nn.Module):
                 self.network = network_of(files)
             known = {n: torch.from_numpy(t.copy()) for n, t in files.tensors.items()}
             self.network.load_state_dict(known)
+            self.forget()
 
     def described(self) -> dict[str, Any]:
         """For a converter: whose it is, and all that is not weights of one that was trained."""
@@ -81,12 +83,17 @@ class TextReader(nn.Module):
             )
         return torch.from_numpy(self.states.states(text_BT.cpu().numpy())).to(ids.device)
 
+    def forget(self) -> None:
+        """Frees the arrays of the files, once a network has their numbers."""
+        self.files = dataclasses.replace(self.files, tensors={})
+
     def encode(self, ids_BT: Tensor, read_BT: Tensor) -> Tensor:
         """States by the frozen network, which is loaded when it is first used."""
         if not self.frozen:
             dtype = "bfloat16" if ids_BT.device.type == "cuda" else "float32"
             with torch.random.fork_rng(devices=[]):
                 self.frozen = (FrozenTextEncoder(self.files, str(ids_BT.device), dtype),)
+            self.forget()
         with torch.autocast(ids_BT.device.type, enabled=False):
             return self.frozen[0](ids_BT, read_BT)
 
