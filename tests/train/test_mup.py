@@ -20,6 +20,7 @@ from nanospeech_torch.train.optim.mup import base_shapes, scale_outputs_, width_
 from nanospeech_torch.train.optim.optimizers import OptimizerConfig, build_optimizers
 from nanospeech_torch.train.run import build_trainer
 from scripts.experiments import mup_sweep
+from tests.parallel_worker import objective
 from tests.train.test_optimizers import batch_of, loss_of, tiny_duration
 
 WIDTHS = (64, 128, 256)
@@ -154,7 +155,7 @@ def test_a_duration_model_has_a_base_too():
     other, without = torch.nn.Module(), torch.nn.Module()
     other.transformer, without.transformer = torch.nn.Module(), torch.nn.Linear(2, 2)
     other.transformer.config = VocoderConfig()  # type: ignore[assignment]
-    for stranger in (torch.nn.Linear(2, 2), without, other):
+    for stranger in (torch.nn.Linear(2, 2), without, other, objective("echo")):
         with pytest.raises(InputError, match="leave it out"):
             base_shapes(stranger, 32)
     assert base_shapes(model, 128)["to_pred.0.weight"] == (1, 128)

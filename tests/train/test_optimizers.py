@@ -18,6 +18,7 @@ from nanospeech_torch.train.optim.guards import Guard, GuardConfig, guarded_step
 from nanospeech_torch.train.optim.optimizers import EMA, OptimizerConfig, build_optimizers
 from tests.forked import Forked, finish
 from tests.no_sync import forbid_sync
+from tests.parallel_worker import objective
 
 NAMES = ["adamw", "muon"]
 
@@ -95,6 +96,24 @@ def test_muon_takes_the_matrices_of_blocks_alone():
     paths = {names[id(p)] for g in muon.param_groups for p in g["params"]}
     assert kinds == {"to_q", "to_k", "to_v", "0", "2", "pwconv1", "pwconv2"}
     assert all("blocks" in path and "attn_norm" not in path for path in paths)
+
+
+def test_muon_leaves_the_times_adaln_of_an_echodit():
+    model = objective("echo")
+    names = {id(p): n for n, p in model.named_parameters()}
+    muon, _ = build_optimizers(model, OptimizerConfig("muon"))
+    paths = {names[id(p)] for g in muon.param_groups for p in g["params"]}
+    assert "transformer.blocks.1.mlp.w2.weight" in paths
+    assert not [path for path in paths if "adaln" in path]
+
+
+def test_norms_of_an_echodit_do_not_decay():
+    model = objective("echo")
+    names = {id(p): n for n, p in model.named_parameters()}
+    (adamw,) = build_optimizers(model, OptimizerConfig(weight_decay=0.5))
+    paths = {names[id(p)] for g in adamw.param_groups if g["weight_decay"] for p in g["params"]}
+    assert "transformer.blocks.1.attention.wq.weight" in paths
+    assert not [path for path in paths if "norm" in path]
 
 
 def test_what_is_not_a_matrix_does_not_decay():

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from nanospeech.config import DiTConfig, DurationConfig
 from nanospeech.errors import InputError
 
 Shapes = dict[str, torch.Size]
@@ -55,7 +56,7 @@ def base_shapes(owner: nn.Module, dim: int) -> Shapes:
     """
     transformer = getattr(owner, "transformer", None)
     config = getattr(transformer, "config", None)
-    if not hasattr(config, "text_dim"):
+    if not isinstance(config, (DiTConfig, DurationConfig)):
         raise InputError(
             "optimizer.mup_base_dim is for speech and duration models, "
             f"not {type(owner).__name__}; leave it out"

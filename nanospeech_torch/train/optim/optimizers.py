@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from nanospeech.config import option
 from nanospeech.errors import InputError
 from nanospeech_torch.dit import AdaLayerNorm
+from nanospeech_torch.echo.encoders import Norm
+from nanospeech_torch.echo.network import AdaLN
 
 from .mup import Shapes, base_shapes, width_multipliers
 
@@ -137,10 +139,13 @@ def grouped(
 
 
 def undecayed(owner: nn.Module) -> set[str]:
-    """Names of parameters without weight decay: embeddings, and all that are not matrices."""
+    """Names of parameters without weight decay: embeddings, norms, and all that are not matrices.
+
+    An EchoDiT's norms of queries and keys have a row of gains for each head.
+    """
     names = {name for name, p in owner.named_parameters() if sum(s > 1 for s in p.shape) < 2}
     for path, module in owner.named_modules():
-        if isinstance(module, nn.Embedding):
+        if isinstance(module, (nn.Embedding, Norm)):
             names.add(f"{path}.weight")
     return names
 
@@ -156,7 +161,8 @@ def hidden_matrices(owner: nn.Module) -> set[str]:
     for path, blocks in owner.named_modules():
         if not isinstance(blocks, nn.ModuleList):
             continue
-        heads = tuple(n + "." for n, m in blocks.named_modules() if isinstance(m, AdaLayerNorm))
+        adaln = (AdaLayerNorm, AdaLN)
+        heads = tuple(n + "." for n, m in blocks.named_modules() if isinstance(m, adaln))
         for name, module in blocks.named_modules():
             if isinstance(module, nn.Linear) and not name.startswith(heads or ("\0",)):
                 names.add(f"{path}.{name}.weight")
