@@ -48,8 +48,10 @@ class Options:
     steps: int | None = option(None, "optimiser steps; default 300, with --rehearse 900")
     lr: float | None = option(None, "highest learning rate; default 2e-4, with LoRA 1e-3")
     warmup: int = option(30, "steps to the highest learning rate, from which it falls to 0")
-    batch_size: int = option(16, "at most so many recordings a batch")
-    batch_frames: int = option(3000, "at most so many mel frames a batch (93.75 a second)")
+    batch_size: int = option(16, "at most so many recordings a step, over all processes")
+    batch_frames: int = option(
+        3000, "at most so many mel frames a step (93.75 a second), over all processes"
+    )
     max_seconds: float = option(12.0, "longer recordings are left out")
     save_step: int = option(100, "steps between checkpoints")
     ema_decay: float = option(0.98, "of the averaged weights, which are the ones exported")
@@ -181,11 +183,12 @@ def train(args: argparse.Namespace, options: Options, objective: Any, lora: Any,
     kind = "float32" if kind == "no" else kind
     trainer.accelerator.print(f"{learned:,} of {whole:,} weights are trained, in {kind}")
     frame_rate = objective.audio.frame_rate
+    processes = trainer.parallel.data_world
     trainer.train(
         dataset,
         options.steps,
-        options.batch_size,
-        options.batch_frames,
+        max(1, options.batch_size // processes),
+        max(1, options.batch_frames // processes),
         int(options.max_seconds * frame_rate),
         save_step=options.save_step,
         cache_bytes=2**30,
@@ -292,7 +295,12 @@ def build_parser() -> argparse.ArgumentParser:
         help="start from the weights of this voice of the model, none: of none of them; default:"
         " those that fit the recordings best",
     )
-    add("--run", type=Path, help="folder for data and checkpoints; default: runs/VOICE")
+    add(
+        *("--run", "--run-dir"),  # torchrun takes the first for a flag of its own
+        type=Path,
+        dest="run",
+        help="folder for data and checkpoints; default: runs/VOICE",
+    )
     how = p.add_mutually_exclusive_group()
     how.add_argument("--full", action="store_true", help="train all weights (the default)")
     how.add_argument("--lora", type=int, default=0, metavar="RANK", help="train adapters, say 16")
