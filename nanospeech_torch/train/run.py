@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -310,17 +311,33 @@ def find_data(config: RunConfig) -> list[str]:
     return find_shards(config.data.shards)
 
 
+def going_on(resume: str, run_dir: str | Path) -> str:
+    """How a run resumes, where SLURM may have put its job into the queue again.
+
+    Such a job repeats its command, but not the start that --resume never or a path has asked for.
+    """
+    again = os.environ.get("SLURM_RESTART_COUNT", "0") != "0"
+    begun = resume == "never" or (Path(run_dir) / "latest").is_file()
+    return "auto" if again and begun else resume
+
+
 def train(
     config: RunConfig,
     resume: str = "auto",
     minutes: float | None = None,
     on_sample: Callable[[Trainer], None] | None = None,
 ) -> Trainer:
-    """Trains what a config says; resume, minutes and on_sample are those of Trainer.train."""
+    """Trains what a config says; resume, minutes and on_sample are those of Trainer.train.
+
+    Within a job that SLURM started again, resume is that of going_on.
+    """
     files = find_data(config)
     trainer = build_trainer(config)
     count = sum(p.numel() for p in trainer.core.parameters())
     trainer.say(f"{count:,} parameters, {counted(len(files), 'shard')}")
+    how = going_on(resume, config.run_dir)
+    if how != resume:
+        trainer.say(f"SLURM started this job again: --resume {resume} was for its first start")
     data = config.data
     options = TrainOptions(
         data.batch_size,
@@ -328,7 +345,7 @@ def train(
         data.max_duration,
         data.workers,
         config.save_step,
-        resume,
+        how,
         data.cache_mb * 2**20,
         minutes,
         on_sample,

@@ -6,7 +6,8 @@
 #
 # What follows the script's name goes to nanospeech train. Submit from the clone's folder. Two
 # minutes before the time limit the run saves, ends and is put into the queue again, where it goes
-# on; scancel and preemption save too, within the cluster's KillWait.
+# on, also where the command has --resume never or a path: these are for the first start. scancel
+# and preemption save too, within the cluster's KillWait.
 #
 # PYTHON=python of your environment (default: python)
 # PROCESSES=processes a node (default: gpu, one for each)
@@ -20,7 +21,7 @@
 #SBATCH --signal=B:USR1@120
 set -euo pipefail
 cd "${SLURM_SUBMIT_DIR:-.}"
-[ $# -gt 0 ] || { sed -n '2,13p' "$0"; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,14p' "$0"; exit 2; }
 
 NODES=${SLURM_JOB_NUM_NODES:-${SLURM_NNODES:-1}}
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)

@@ -17,7 +17,7 @@ from nanospeech.text.tokenizer import phoneme_vocab
 from nanospeech_torch.train.__main__ import main
 from nanospeech_torch.train.config import read_run
 from nanospeech_torch.train.initial import load_objective
-from nanospeech_torch.train.run import build_objective, build_tokenizer
+from nanospeech_torch.train.run import build_objective, build_tokenizer, going_on
 from tests.training import write_shards
 
 CONFIG = """
@@ -52,6 +52,20 @@ def test_runs_and_goes_on_with_more_steps(config, tmp_path, capsys, model):
     last = tmp_path / "run" / "step_00000003"
     assert said.count(f"3 of 3 steps are done: {last}\n") == 2
     assert last.with_suffix(".pt").is_file()
+
+
+def test_a_job_that_slurm_starts_again_goes_on(config, tmp_path, capsys, monkeypatch):
+    call = ["--config", str(config), "--resume", "never", "--set", "model=duration"]
+    for steps in (1, 2):  # by hand, both start afresh
+        assert main([*call, f"total_steps={steps}"]) == 0
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    assert main([*call, "total_steps=3"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("starting a new run") == 2 and "at step 2" in said
+    assert "--resume never was for its first start" in said
+    other = str(tmp_path / "another" / "step_00000001")  # until there is a checkpoint of its own
+    assert going_on(other, tmp_path / "run") == "auto"
+    assert going_on(other, tmp_path / "new") == other
 
 
 def test_a_fresh_run_can_start_from_a_release_folder(config, tmp_path, golden, capsys):
