@@ -77,6 +77,8 @@ class Options:
             raise InputError(f"--rehearse-share is {self.rehearse_share}; choose 0 up to 1")
         if self.strength is not None and not 0 < self.strength <= 1:
             raise InputError(f"--strength is {self.strength}; choose more than 0, up to 1")
+        if not 0 <= self.seed < 2**32:
+            raise InputError(f"--seed is {self.seed}; choose 0 up to {2**32 - 1}")
         if self.lr is not None and not 0 < self.lr < 1:
             raise InputError(f"--lr is {self.lr}; choose more than 0, less than 1")
 

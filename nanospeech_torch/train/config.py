@@ -34,6 +34,19 @@ from nanospeech_torch.train.scale.speed import SpeedConfig
 MODELS = ("speech", "echo", "distilled", "understood", "listener", "duration", "vocoder")
 TAUGHT = ("distilled", "understood", "listener")  # by a teacher
 PRECISIONS = ("no", "bf16", "fp16")
+SEEDS = (
+    2**32
+)  # what is drawn in a step has a seed of 64 bits: of the run's, the step and the process
+# settings that mean nothing for a kind of model
+TEACHERS = ("dit", "audio", "data.tokenizer", "data.vocab", "data.language")
+NEVER_DROPPED = tuple(
+    f"loss.{name}"
+    for name in ("drop_audio", "drop_both", "prior", "duration", "model_guidance", "guidance_until")
+)
+UNUSED = {
+    "duration": ("loss",),
+    **{name: (*TEACHERS, *NEVER_DROPPED) for name in TAUGHT},
+}
 
 
 @dataclass(frozen=True)
@@ -146,6 +159,22 @@ class RunConfig:
                 raise InputError(f"{name} is {getattr(self, name)}, should be at least 1")
         if self.warmup_steps < 0:
             raise InputError(f"warmup_steps is {self.warmup_steps}, should be at least 0")
+        if self.train.seed >= SEEDS:
+            raise InputError(f"train.seed is {self.train.seed}, should be less than {SEEDS}")
+        if self.train.ema_decay is not None and is_set(self.train, "ema_horizon"):
+            raise InputError(
+                f"train.ema_decay is {self.train.ema_decay} and train.ema_horizon"
+                f" {self.train.ema_horizon}, and the first replaces the second; leave one out"
+                " (--set train.ema_decay=null)"
+            )
+        if found := [name for name in UNUSED.get(self.model, ()) if is_set(self, name)]:
+            why = "its clips are always paired, the first as the prompt of the second"
+            if self.model in TAUGHT:
+                why = "network, mels and tokens are its teacher's, and no conditions are dropped"
+            raise InputError(
+                f"{', '.join(found)} cannot be set where model is {self.model}: {why}; leave out"
+                " what is set there"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, without the sections of other kinds of model."""
@@ -164,6 +193,17 @@ class RunConfig:
         if self.model not in TAUGHT:
             del values["teacher"]
         return values
+
+
+def is_set(config: Any, name: str) -> bool:
+    """Whether a setting, dots between nested keys, differs from its default."""
+    first, _, rest = name.partition(".")
+    if rest:
+        return is_set(getattr(config, first), rest)
+    (field,) = (f for f in dataclasses.fields(config) if f.name == first)
+    missing = field.default_factory is dataclasses.MISSING
+    default = field.default if missing else field.default_factory()  # type: ignore[misc]
+    return getattr(config, first) != default
 
 
 SECTIONS: dict[str, type] = {

@@ -167,6 +167,31 @@ def test_mistakes_end_in_one_line_and_code_2(config, capsys, change, said):
     assert said in err and err.startswith("error: ") and err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (["train.seed=5e9"], "seed is 5000000000, should be less than 4294967296"),
+        (["optimizer.muon_lr=0.01"], "muon_lr is 0.01, which is for optimizer.name=muon"),
+        (["train.ema_decay=0.9", "train.ema_horizon=99"], "the first replaces the second"),
+        (["model=duration", "loss.pair=0.0"], "loss cannot be set where model is duration"),
+        (["model=distilled", "teacher=a"], "dit, data.tokenizer cannot be set where"),
+        (["model=listener", "teacher=a", "audio.n_mels=80"], "dit, audio, data.tokenizer cannot"),
+        (
+            ["model=understood", "teacher=a", "understood.listener=b", "loss.model_guidance=0.5"],
+            "data.tokenizer, loss.model_guidance cannot be set where model is understood",
+        ),
+    ],
+)
+def test_settings_that_would_be_ignored_are_refused(config, changes, said):
+    with pytest.raises(InputError, match=said):
+        read_run(str(config), changes)
+
+
+def test_the_greatest_seed_has_draws_in_every_step(config, tmp_path):
+    greatest = ["train.seed=4294967295", "model=duration", "total_steps=1"]
+    assert main(["--config", str(config), "--set", *greatest]) == 0
+
+
 def test_a_vocabulary_that_is_still_to_be_made_is_told_with_what_makes_it(config, capsys):
     chars = ["data.tokenizer=chars", "data.vocab=gone.txt"]
     assert main(["--config", str(config), "--set", *chars]) == 2

@@ -362,6 +362,7 @@ def test_a_voice_is_not_trained_twice_at_once(tiny_release, tmp_path, capsys):
         ("--steps", "0", "--steps is 0"),
         ("--batch-frames", "0", "--batch-frames is 0"),
         ("--warmup", "-5", "--warmup is -5"),
+        ("--seed", "4294967296", "--seed is 4294967296"),
     ],
 )
 def test_numbers_that_leave_nothing_to_train_on_are_refused(

@@ -56,6 +56,11 @@ class OptimizerConfig:
         for name in ("weight_decay", "eps"):
             if getattr(self, name) < 0:
                 raise InputError(f"optimizer.{name} is {getattr(self, name)}, should be 0 or more")
+        if self.name == "adamw" and self.muon_lr is not None:
+            raise InputError(
+                f"optimizer.muon_lr is {self.muon_lr}, which is for optimizer.name=muon; leave it"
+                " out, or set that"
+            )
         if not 0 <= self.muon_momentum < 1:
             raise InputError(
                 f"optimizer.muon_momentum is {self.muon_momentum}; choose 0 to below 1"
