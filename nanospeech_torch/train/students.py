@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from convert.source import read_source
@@ -76,9 +77,16 @@ def build_student(config: RunConfig) -> Distilled:
 
     Raises:
         InputError: see find_teacher, earlier_student and read_listener; or the run splits its
-            model, or computes blocks again whose weights would then be without their voice's.
+            model, or computes blocks again whose weights would then be without their voice's, or
+            would compile them in most of its steps.
     """
     check_whole(config, "a student")
+    if config.distill.voice == ALL and config.speed.compile != "off" and torch.cuda.is_available():
+        raise InputError(
+            f"speed.compile={config.speed.compile} and distill.voice=all do not go together on a"
+            " GPU, where blocks are compiled for each shape: each number of a voice's clips in a"
+            " batch is another one. Set speed.compile=off, or teach one voice"
+        )
     release, c = find_teacher(config), config.distill
     teacher = load_objective(release)
     network = teacher.transformer

@@ -299,6 +299,16 @@ def test_what_cannot_be_taught_is_told(teacher, tiny_release, tmp_path, capsys):
     assert "has no line to speak" in capsys.readouterr().err
 
 
+def test_voices_of_any_number_of_clips_are_not_compiled_on_gpus(teacher, tmp_path, monkeypatch):
+    compiled = {"speed": {"compile": "default"}}
+    values = settings(teacher, tmp_path, voice="all") | compiled
+    build_student(run_config(values))  # one function for all numbers, on a CPU
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with pytest.raises(InputError, match=r"Set speed\.compile=off"):
+        build_student(run_config(values))
+    build_student(run_config(settings(teacher, tmp_path, voice=None) | compiled))
+
+
 def test_the_teachers_blocks_are_compiled_with_the_students(teacher, tmp_path):
     values = settings(teacher, tmp_path, voice="all")
     model, batch = begun(values), batch_of([0, 1])
