@@ -16,7 +16,7 @@ from weakref import ref
 import numpy as np
 
 from nanospeech.config import ModelConfig, SampleOptions
-from nanospeech.errors import CheckpointError
+from nanospeech.errors import CheckpointError, InputError
 from nanospeech.release.folder import MODEL, VOCODER, Release
 from nanospeech.text.tokenizer import Tokenizer
 
@@ -340,6 +340,8 @@ class Engine(Conditioning):
                 " (charactr/vocos-mel-24khz) with: nanospeech convert"
             )
         mel = checks.mels(mel_BNM, "mel_BNM", self.config)
+        if not mel.shape[1]:
+            raise InputError("mel_BNM has no frames")
         lens = checks.lengths(lens_B, "lens_B", len(mel), mel.shape[1])
         with self.context():
             vocoder = self.module(VOCODER)

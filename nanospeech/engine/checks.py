@@ -17,7 +17,7 @@ def mels(
     except (TypeError, ValueError) as e:
         raise InputError(f"{name} should be an array of numbers, got {type(x_BNM).__name__}") from e
     wanted = f"(batch, frames, {config.audio.n_mels})" if like is None else str(like.shape)
-    if x.ndim != 3 or x.shape[2] != config.audio.n_mels or not x.size:
+    if x.ndim != 3 or x.shape[2] != config.audio.n_mels or len(x) == 0:
         raise InputError(f"{name} has shape {x.shape}, should be {wanted}")
     if like is not None and x.shape != like.shape:
         raise InputError(f"{name} has shape {x.shape}, should be {wanted}")

@@ -34,9 +34,8 @@ from nanospeech_torch.train.scale.speed import SpeedConfig
 MODELS = ("speech", "echo", "distilled", "understood", "listener", "duration", "vocoder")
 TAUGHT = ("distilled", "understood", "listener")  # by a teacher
 PRECISIONS = ("no", "bf16", "fp16")
-SEEDS = (
-    2**32
-)  # what is drawn in a step has a seed of 64 bits: of the run's, the step and the process
+# what is drawn in a step has a seed of 64 bits: of the run's, the step and the process
+SEEDS = 2**32
 # settings that mean nothing for a kind of model
 TEACHERS = ("dit", "audio", "data.tokenizer", "data.vocab", "data.language")
 NEVER_DROPPED = tuple(

@@ -158,6 +158,12 @@ def test_short_weights_come_near(tiny_release, engine_of, arrays, backend, dtype
 # Aligned models.
 
 
+def test_no_mel_is_no_wave(tiny_release, engine_of, backend):
+    engine = engine_of(tiny_release, backend)
+    with pytest.raises(InputError, match="no frames"):
+        engine.vocode(np.zeros((1, 0, engine.config.audio.n_mels), np.float32))
+
+
 def test_duration_is_the_prompt_and_the_new_tokens(tiny_aligned, engine_of, arrays, backend):
     engine = engine_of(tiny_aligned, backend)
     assert engine.has_duration

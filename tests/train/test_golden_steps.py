@@ -50,8 +50,8 @@ def test_settings_of_steps_do_not_change():
         ({"betas": [0.0, 0.5]}, {"betas": [-0.1, 0.5]}),
         ({"betas": (0.0, 0)}, {"betas": [1, 0.5]}),
         ({"lr": 1e-9}, {"lr": -1.0}),
-        ({"muon_lr": 0.5}, {"muon_lr": 0.0}),
-        ({"muon_lr": 1e-9}, {"muon_lr": -0.5}),
+        ({"name": "muon", "muon_lr": 0.5}, {"name": "muon", "muon_lr": 0.0}),
+        ({"name": "muon", "muon_lr": 1e-9}, {"name": "muon", "muon_lr": -0.5}),
         ({"weight_decay": 0.0}, {"weight_decay": -0.5}),
     ],
 )
