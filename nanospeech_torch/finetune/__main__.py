@@ -103,7 +103,7 @@ def main_process_first() -> Any:
     if int(os.environ.get("WORLD_SIZE", 1)) == 1:
         return contextlib.nullcontext()
     accelerate = require("accelerate", "train")
-    from nanospeech_torch.train.loop.accelerator import PATIENCE
+    from nanospeech_torch.train.scale.parallel import PATIENCE
 
     cpu = not torch.accelerator.is_available()
     return accelerate.PartialState(cpu=cpu, timeout=PATIENCE).main_process_first()

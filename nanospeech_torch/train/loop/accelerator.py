@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from nanospeech.errors import InputError, require
+from nanospeech_torch.train.scale.parallel import PATIENCE
 
 from .config import LogConfig, TrainConfig
-
-# how long processes wait for each other: one may compile or prepare data meanwhile
-PATIENCE = timedelta(hours=1)
 
 
 def make_accelerator(kwargs: dict[str, Any], log: LogConfig, folder: Path) -> Any:

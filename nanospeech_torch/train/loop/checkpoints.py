@@ -44,6 +44,7 @@ from nanospeech_torch.checkpoint_reader import (
     read_meta,
     root_cause,
 )
+from nanospeech_torch.train.scale.parallel import PATIENCE
 
 from .export import exported_bytes, write_weights
 from .staging import share
@@ -68,7 +69,7 @@ class Checkpoints:
     ):
         self.folder, self.keep, self.say = folder, keep, say
         # a group of its own, as its thread communicates during training
-        self.group: Any = dist.new_group(backend="gloo") if distributed else None
+        self.group: Any = dist.new_group(timeout=PATIENCE, backend="gloo") if distributed else None
         self.rank = dist.get_rank() if distributed else 0
         self.world = dist.get_world_size() if distributed else 1
         self.pending: Future | None = None

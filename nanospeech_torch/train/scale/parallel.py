@@ -14,6 +14,7 @@ import contextlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -30,6 +31,8 @@ from .tensor_split import blocks, check_widths, split_layers
 
 REPLICATE, SHARD, TENSOR = "dp_replicate", "dp_shard", "tp"  # accelerate's names
 HELD: list[dist.ProcessGroup | None] = []  # see `replicas`
+# how long processes wait for each other: one may compile, prepare data or speak meanwhile
+PATIENCE = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,7 @@ class Parallel:
             if self.tensor > 1:
                 self.data_group = flat_group(self.mesh, (REPLICATE, SHARD))
             if dist.get_backend() != "gloo":  # others cannot carry host tensors
-                self.control_group = dist.new_group(backend="gloo")
+                self.control_group = dist.new_group(timeout=PATIENCE, backend="gloo")
 
     def wrap(
         self,
