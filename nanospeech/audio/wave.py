@@ -67,12 +67,7 @@ def read(
     try:
         with sf.SoundFile(as_file(source)) as f:
             rate = f.samplerate
-            check_frames(name, f.frames, rate, max_seconds)
-            if max_seconds is not None and f.frames * f.channels > max_seconds * MOST_SAMPLES:
-                raise InputError(
-                    f"{name} has {rate} samples a second in {f.channels} channels, too many to"
-                    " read; make it one of 48000 in one channel"
-                )
+            check_frames(name, f, max_seconds)
             # SoundFile decodes no more than the header claims, whatever follows
             wave = mono(f.read(dtype="float32", always_2d=True))
     except (sf.LibsndfileError, OSError, RuntimeError) as e:
@@ -128,12 +123,17 @@ def check_length(path: str | Path, max_seconds: float) -> float:
         raise unreadable(str(path), e) from e
     if not info.frames:
         raise InputError(f"{path} holds no audio")
-    check_frames(str(path), info.frames, info.samplerate, max_seconds)
+    check_frames(str(path), info, max_seconds)
     return float(info.duration)
 
 
-def check_frames(name: str, frames: int, rate: int, max_seconds: float | None) -> None:
-    """Makes sure that a header tells a length, of at most max_seconds."""
+def check_frames(name: str, header: Any, max_seconds: float | None) -> None:
+    """Makes sure that a header tells a length, of at most max_seconds, and what can be read.
+
+    Args:
+        header: of SoundFile: frames, samplerate and channels.
+    """
+    frames, rate = header.frames, header.samplerate
     if frames >= UNKNOWN_FRAMES:
         raise InputError(
             f"cannot read {name}: its header does not tell how long it is, as of a FLAC that went"
@@ -141,6 +141,11 @@ def check_frames(name: str, frames: int, rate: int, max_seconds: float | None) -
         )
     if max_seconds is not None and frames > max_seconds * rate:
         raise InputError(f"{name} lasts {frames / rate:.1f} s; at most {max_seconds:g} s are taken")
+    if max_seconds is not None and frames * header.channels > max_seconds * MOST_SAMPLES:
+        raise InputError(
+            f"{name} has {rate} samples a second in {header.channels} channels, too many to read;"
+            " make it one of 48000 in one channel"
+        )
 
 
 def resample(wave: np.ndarray, rate: float, wanted: float) -> np.ndarray:

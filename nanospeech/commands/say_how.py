@@ -8,9 +8,6 @@ from collections.abc import Iterator, Sequence
 
 from nanospeech.cli import Parser, command
 from nanospeech.errors import InputError
-from nanospeech.text.languages import base_code, find_language, language_names
-from nanospeech.text.sentences import fit, is_speakable, prepare
-from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 
 ABOUT = """Prints how words are said: the word, its phonemes (ARPAbet) and where these come from.
 
@@ -35,6 +32,9 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns 0, or 2 for bad input."""
     args = build_parser().parse_args(argv)
+    from nanospeech.text.languages import base_code
+    from nanospeech.text.sentences import prepare
+
     if args.language and base_code(args.language) != "en":
         reader = reader_of(args.language)
         for text in args.words:
@@ -47,12 +47,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def reader_of(code: str) -> Tokenizer:
+def reader_of(code: str):
     """A tokenizer of a language's letters.
 
     Raises:
         InputError: there are no rules for it.
     """
+    from nanospeech.text.languages import find_language, language_names
+    from nanospeech.text.tokenizer import Tokenizer
+
     language = find_language(code)
     if not language.alphabet:
         raise InputError(
@@ -68,6 +71,7 @@ def choose_tokenizer(args: argparse.Namespace):
         InputError: the model reads no phonemes, or a lexicon is wrong.
     """
     from nanospeech.release.user_lexicon import tokenizer_of
+    from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 
     tokenizer = Tokenizer("phonemes", phoneme_vocab())
     if args.model is not None:
@@ -85,6 +89,7 @@ def choose_tokenizer(args: argparse.Namespace):
 def how(text: str, tokenizer) -> Iterator[str]:
     """Lines of a lexicon that say what a text's words sound like; comments for what differs."""
     from nanospeech.text.heteronyms import table
+    from nanospeech.text.sentences import fit, is_speakable, prepare
     from nanospeech.text.spoken import HETERONYM
 
     said, lost = fit(" ".join(prepare(text, tokenizer).split()), tokenizer)

@@ -117,11 +117,11 @@ class SpeechService(Voices):
         found.seed = secrets.randbits(31) if wish.seed is None else wish.seed
         if wish.lexicon or wish.language:
             found.output = replace(found.output, lexicon=wish.lexicon, language=wish.language)
-            check_own_lexicon()
             try:
                 own = found.engine.tokenizer
                 found.tokenizer = tokenizer_of(own, wish.lexicon or None, wish.language)
             except InputError as e:
+                check_own_lexicon()
                 raise bad(str(e)[:500], "lexicon") from None
         found.aligner = choose_aligner(found.engine) if wish.words else None
         loudness = found.prompt.settings.loudness

@@ -7,43 +7,32 @@ from typing import Any
 import numpy as np
 
 from nanospeech.errors import InputError
-from nanospeech.text.pauses import pause_after
 from nanospeech.text.places import encode_places
 from nanospeech.text.sentences import encode
 from nanospeech.text.traced import Traced
-from nanospeech.text.written import Written
 
 from . import durations as lengths
 from .chunks import Chunk
 from .pauses import find_marks
+from .script import Part
 from .words import heard
 
 
-def make_chunk(
-    speaker: Any,
-    text: str,
-    seed: int,
-    seconds: float | None = None,
-    after: str | float | None = None,
-    words: tuple[Written, ...] = (),
-    before: float = 0.0,
-) -> Chunk:
-    """One of Speaker.chunks(), with its ids and its length.
+def make_chunk(speaker: Any, part: Part, seed: int, seconds: float | None = None) -> Chunk:
+    """A part of a text with its ids and its length.
 
     A short chunk begins with a comma of leading_pause seconds, if the model's config sets that.
 
     Args:
         speaker: who speaks it.
-        text: the chunk.
+        part: what is to be said.
         seed: of its noise.
         seconds: its wanted length; pauses are then left as the model makes them.
-        after: kind or seconds of the next pause; None takes that of its last mark.
-        words: as written, by their places in it.
-        before: seconds of silence at its beginning; 0 is the model's own.
 
     Raises:
         InputError: the model knows no character of it.
     """
+    text, words = part.text, part.words
     config, tokenizer = speaker.engine.config, speaker.tokenizer
     tokens, places = encode_places(Traced.of(text + config.dit.edge), tokenizer)
     if not len(tokens):
@@ -59,6 +48,7 @@ def make_chunk(
         frames += lengths.frames(config, comma, config.leading_pause)
     aligned = config.dit.text_upsampling == "aligned"
     marks = find_marks(text, tokens, added, tokenizer) if aligned else ()
-    after = pause_after(text) if after is None else after
     said = heard(tokens, places, tokenizer)
-    return Chunk(text, tokens, frames, seed, marks, after, speaker.speed, words, said, before)
+    return Chunk(
+        text, tokens, frames, seed, marks, part.after, speaker.speed, words, said, part.before
+    )

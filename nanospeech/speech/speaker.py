@@ -10,7 +10,6 @@ import dataclasses
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
-from itertools import repeat
 from os import PathLike
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
 
@@ -33,6 +32,7 @@ from nanospeech.release.voices import (
 )
 from nanospeech.text.left_out import LeftOut
 from nanospeech.text.markup import Marked, Span, Style
+from nanospeech.text.pauses import pause_after
 from nanospeech.text.sentences import front_end
 from nanospeech.text.written import Written
 
@@ -196,12 +196,19 @@ class Speaker:
         words: tuple[Written, ...] = (),
         before: float = 0.0,
     ) -> Chunk:
-        """One of chunks(), with its ids and its length: see making.make_chunk."""
-        return make_chunk(self, text, seed, seconds, after, words, before)
+        """One of chunks() with its ids and its length, see part_chunk().
+
+        Args:
+            after: kind or seconds of the next pause; None takes that of its last mark.
+            words: as written, by their places in it.
+            before: seconds of silence at its beginning; 0 is the model's own.
+        """
+        after = pause_after(text) if after is None else after
+        return self.part_chunk(Part(text, after, words, before=before), seed, seconds)
 
     def part_chunk(self, part: Part, seed: int, seconds: float | None = None) -> Chunk:
-        """A part of a text as a chunk, see chunk()."""
-        return self.chunk(part.text, seed, seconds, part.after, part.words, part.before)
+        """A part of a text with its ids and its length: see making.make_chunk."""
+        return make_chunk(self, part, seed, seconds)
 
     def stream(
         self,
@@ -294,18 +301,19 @@ class Speaker:
         speakers = [self.casts.get(part.style, self) for part in known]
         counts = [int(who.engine.config.chosen(self.options, "steps")) for who in speakers]
         counter = streaming.StepCounter(on_step, counts)
-        shares = repeat(None)
+        made: list[Chunk] = []
         if seconds is not None:
             shares = lengths.split_seconds(seconds, [part.text for part in known], CROSS_FADE)
-            counts = [
-                who.part_chunk(part, seed, share).frames
-                for who, part, share in zip(speakers, known, shares)
+            made = [
+                who.part_chunk(part, seed + index, share)
+                for index, (who, part, share) in enumerate(zip(speakers, known, shares))
             ]
-            lengths.warn_of_length(self.engine.config, seconds, counts, CROSS_FADE)
+            frames = [chunk.frames for chunk in made]
+            lengths.warn_of_length(self.engine.config, seconds, frames, CROSS_FADE)
         ahead = streaming.Peekable(parts)
-        for index, (part, share) in enumerate(zip(ahead, shares)):
+        for index, part in enumerate(ahead):
             who = self.casts.get(part.style, self)
-            chunk = who.part_chunk(part, seed + index, share)
+            chunk = made[index] if made else who.part_chunk(part, seed + index)
             counter.begin(index)
             mel = beginning.sample(who, chunk, self.options, counter, early and not index)
             paced = set_pauses(who.engine, mel, chunk, self.output, first=not index)

@@ -65,6 +65,7 @@ LET = set(
     )
 )
 MAKE = set(words("make makes made making"))
+DESCRIBING = ADJECTIVES | set(words("major massive shock political one"))
 NOT_ADVERBS = set(
     words(
         """family supply reply early only apply daily weekly monthly friendly july italy ally
@@ -374,7 +375,7 @@ def near(around: Around, cues: str | Collection[str], distance: int = 12) -> boo
 def describes(word: str) -> bool:
     """Whether a word before a noun is an adjective, as far as its letters show."""
     ends = word.endswith(("ing", "ed", "est")) or bool(ADJECTIVAL.search(word))
-    return ends or word in ADJECTIVES or word in words("major massive shock political one")
+    return ends or word in DESCRIBING
 
 
 def before_noun(around: Around) -> bool:

@@ -34,8 +34,6 @@ from nanospeech_torch.train.scale.speed import SpeedConfig
 MODELS = ("speech", "echo", "distilled", "understood", "listener", "duration", "vocoder")
 TAUGHT = ("distilled", "understood", "listener")  # by a teacher
 PRECISIONS = ("no", "bf16", "fp16")
-# what is drawn in a step has a seed of 64 bits: of the run's, the step and the process
-SEEDS = 2**32
 # settings that mean nothing for a kind of model
 TEACHERS = ("dit", "audio", "data.tokenizer", "data.vocab", "data.language")
 NEVER_DROPPED = tuple(
@@ -158,8 +156,6 @@ class RunConfig:
                 raise InputError(f"{name} is {getattr(self, name)}, should be at least 1")
         if self.warmup_steps < 0:
             raise InputError(f"warmup_steps is {self.warmup_steps}, should be at least 0")
-        if self.train.seed >= SEEDS:
-            raise InputError(f"train.seed is {self.train.seed}, should be less than {SEEDS}")
         if self.train.ema_decay is not None and is_set(self.train, "ema_horizon"):
             raise InputError(
                 f"train.ema_decay is {self.train.ema_decay} and train.ema_horizon"

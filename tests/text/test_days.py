@@ -6,13 +6,7 @@ import pytest
 
 from nanospeech.text.english.dates import MONTHS
 from nanospeech.text.english.number_words import cardinal, ordinal
-from nanospeech.text.normalize import expand
-from nanospeech.text.sentences import fold
-
-
-def read_out(text: str) -> str:
-    return fold(expand(fold(text)))
-
+from tests.text.test_normalize import read_out
 
 SENTENCES = [
     # a day or a part

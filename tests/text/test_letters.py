@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nanospeech.text.normalize import expand
-from nanospeech.text.sentences import fold, split_sentences
-
-
-def read_out(text: str) -> str:
-    return fold(expand(fold(text)))
-
+from nanospeech.text.sentences import split_sentences
+from tests.text.test_normalize import read_out
 
 STOPPED = [
     "We chose plan D. Tom did not.",

@@ -7,12 +7,7 @@ import time
 import pytest
 
 from nanospeech.text.normalize import expand
-from nanospeech.text.sentences import fold
-
-
-def read_out(text: str) -> str:
-    return fold(expand(fold(text)))
-
+from tests.text.test_normalize import read_out
 
 SENTENCES = [
     # episodes, powers and ids

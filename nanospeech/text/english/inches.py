@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .number_words import NUMBER, cardinal, decimal, number
+from .number_words import NUMBER, amount, cardinal
 from .units import plural
 
 SIDES = {"'": "foot", '"': "inch"}  # "a 5' x 7' rug"
@@ -24,13 +24,9 @@ def _height(m: re.Match) -> str:
     return f"{cardinal(int(m[1]))} foot {cardinal(int(m[2]))}"
 
 
-def _amount(text: str) -> str:
-    return decimal(text) if "." in text else number(text)
-
-
 def _sides(m: re.Match) -> str:
     side = SIDES[m[2]]
-    return f"{_amount(m[1])} {side} by {_amount(m[3])} {side}"
+    return f"{amount(m[1])} {side} by {amount(m[3])} {side}"
 
 
 def _inches(m: re.Match) -> str:
@@ -40,7 +36,7 @@ def _inches(m: re.Match) -> str:
     if last >= 0 and OPENING.match(before, last):
         return m[0]
     if COUNTED.match(m.string, m.end()):
-        return f"{_amount(m[1])} {plural(m[1], 'inch')}"
+        return f"{amount(m[1])} {plural(m[1], 'inch')}"
     return f"{m[1]}-inch"
 
 

@@ -77,6 +77,11 @@ def number(text: str) -> str:
     return cardinal(int(plain))
 
 
+def amount(text: str) -> str:
+    """A number with or without commas and decimals."""
+    return decimal(text) if "." in text else number(text)
+
+
 def decimal(text: str) -> str:
     """3.14 -> "three point one four", 1.2.3 -> "one point two point three"."""
     first, *rest = text.split(".")

@@ -7,7 +7,7 @@ import re
 from . import any_of, inches, temperatures, words
 from .abbreviations import CODES, NAME
 from .dates import stop
-from .number_words import NUMBER, START, WHOLE, cardinal, decimal, digits, fraction, number
+from .number_words import NUMBER, START, WHOLE, amount, cardinal, digits, fraction, number
 from .units import PER, UNITS, plural
 
 MONEY = {"$": ("dollar", "cent"), "£": ("pound", "penny"), "€": ("euro", "cent")}
@@ -48,11 +48,6 @@ RECKONED = re.compile(
     r"[^.!?]{0,20})\Z"
 )
 RECKONING = re.compile(r"\s?[-+*/=]|\s(?:of|inch(?:es)?|Hz|hertz|mm)\b")
-
-
-def amount(text: str) -> str:
-    """A number with or without commas and decimals."""
-    return decimal(text) if "." in text else number(text)
 
 
 def _money(m: re.Match) -> str:

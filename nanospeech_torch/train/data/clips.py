@@ -15,6 +15,7 @@ import numpy as np
 import soundfile
 
 from nanospeech.audio.mel import log_mel
+from nanospeech.audio.wave import mono
 from nanospeech.config import AudioConfig
 from nanospeech.corpus.tables import parsed
 
@@ -212,7 +213,7 @@ def read_wave(data: bytes, audio: AudioConfig, item: dict, longest: float) -> np
             if rate is not None and f.samplerate != rate:
                 raise Skip("wrong rate")
             most = 1.2 * max(longest, claimed or 0) + 1
-            wave = f.read(int(most * f.samplerate), dtype="float32", always_2d=True).mean(1)
+            wave = mono(f.read(int(most * f.samplerate), dtype="float32", always_2d=True))
             found = f.samplerate
     except (soundfile.LibsndfileError, ValueError, TypeError) as e:
         raise Skip("unreadable audio") from e

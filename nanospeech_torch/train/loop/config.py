@@ -19,6 +19,9 @@ from nanospeech_torch.train.scale.speed import SpeedConfig
 EXPORTS = ("all", "last", "never")
 TRACKERS = ("wandb", "tensorboard", "trackio")
 
+# what is drawn in a step has a seed of 64 bits: of the run's, the step and the process
+SEEDS = 2**32
+
 
 @dataclass(frozen=True)
 class TrainConfig:
@@ -66,6 +69,8 @@ class TrainConfig:
                 raise InputError(f"{name} is {getattr(self, name)}, should be at least 1")
         if self.seed < 0:
             raise InputError(f"seed is {self.seed}, should be at least 0")
+        if self.seed >= SEEDS:
+            raise InputError(f"seed is {self.seed}, should be less than {SEEDS}")
         if self.ema_decay is not None and not 0 <= self.ema_decay < 1:
             raise InputError(
                 f"ema_decay is {self.ema_decay}, should be at least 0 (no average) and below 1"
