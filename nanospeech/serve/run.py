@@ -7,6 +7,7 @@ import contextlib
 import logging
 import socket
 import sys
+import time
 from typing import Any
 
 from nanospeech.errors import InputError, require
@@ -79,8 +80,16 @@ def make_server(service: SpeechService, settings: ServeSettings) -> Any:
         async def shutdown(self, sockets: Any = None) -> None:
             for server in self.servers:
                 server.close()
+            until = time.monotonic() + settings.limits.drain
             await service.drain(settings.limits.drain)
+            while self.unread() and time.monotonic() < until and not self.force_exit:
+                await asyncio.sleep(0.05)
             await super().shutdown(sockets)
+
+        def unread(self) -> bool:
+            """Whether a client has still to read what it was answered."""
+            found = (connection.transport for connection in self.server_state.connections)
+            return any(one.get_write_buffer_size() for one in found if one is not None)
 
     config = uvicorn.Config(
         create_app(service, settings),

@@ -98,15 +98,39 @@ def test_a_websocket_that_stops_reading_is_cut_off(hasty, before, caplog):
 def test_a_slow_reader_gets_all_of_a_whole_answer(hasty):
     with narrow(hasty) as found:
         found.sendall(request(input=TEXT * 8, response_format="pcm", stream=False, **SLOWLY))
-        head, _, data = found.recv(65_536).partition(b"\r\n\r\n")
-        whole = int(re.findall(rb"content-length: (\d+)", head)[0])
-        got, began = len(data), time.monotonic()
-        while got < whole and (part := found.recv(65_536)):
-            got += len(part)
-            # at a pace that takes thrice the deadline
-            time.sleep(max(0, 3 * got / whole - (time.monotonic() - began)))
+        got, whole = read_slowly(found, 3)  # thrice the deadline
     assert got == whole > 2_000_000
     assert settled(hasty)
+
+
+def read_slowly(
+    found: socket.socket, seconds: float, begun: Callable[[], None] = lambda: None
+) -> tuple[int, int]:
+    """Bytes of an answer's body that came, taken in so many seconds, and bytes that were told.
+
+    Args:
+        begun: called when the first of them are there.
+    """
+    head, _, data = found.recv(65_536).partition(b"\r\n\r\n")
+    whole = int(re.findall(rb"content-length: (\d+)", head)[0])
+    begun()
+    got, began = len(data), time.monotonic()
+    while got < whole and (part := found.recv(65_536)):
+        got += len(part)
+        time.sleep(max(0, seconds * got / whole - (time.monotonic() - began)))
+    return got, whole
+
+
+def test_a_server_that_is_stopped_waits_for_a_whole_answer_that_is_read_slowly(serve):
+    with serve() as server, narrow(server) as found:
+        found.sendall(request(input=TEXT * 8, response_format="pcm", stream=False, **SLOWLY))
+
+        def stop() -> None:
+            assert eventually(lambda: waiting(server))  # all of it is made, and unread
+            server.server.should_exit = True  # as SIGTERM does
+
+        got, whole = read_slowly(found, 8, stop)
+        assert got == whole > 2_000_000
 
 
 def test_a_server_that_is_stopped_waits_for_a_websocket_that_reads_slowly(serve):
