@@ -348,4 +348,5 @@ def test_memory_is_flat_and_a_killed_server_starts_again(tiny_aligned, count):
         process.kill()
         process.wait(10)
     print(f"\n{files} files; ready {took:.2f} s after kill -9")
-    assert np.mean(line[-2:]) - np.mean(line[1:3]) < 4
+    # the heap moves by 5 MB either way; a second of sound that is kept from each would be 190 MB
+    assert np.mean(line[-2:]) - np.mean(line[1:3]) < 8
