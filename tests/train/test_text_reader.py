@@ -90,10 +90,19 @@ def test_another_encoder_may_learn_at_a_rate_of_its_own(model):
     now = trained.reader.network.state_dict()
     assert own and now.keys() == published.keys()
     assert all(np.array_equal(now[n].numpy(), t) for n, t in published.items())
-    (optimizer,) = build_optimizers(trained, config.optimizer)
-    rates = {id(p): g["lr"] for g in optimizer.param_groups for p in g["params"]}
-    for name, p in trained.named_parameters():
-        assert rates[id(p)] == pytest.approx(1e-4 if name in own else 1e-3)
+    for kind in ("adamw", "muon"):
+        rates: dict[int, float] = {}
+        lost: dict[int, float] = {}  # of a weight in a step, by its decay
+        for optimizer in build_optimizers(
+            trained, dataclasses.replace(config.optimizer, name=kind)
+        ):
+            for g in optimizer.param_groups:
+                rates |= {id(p): g["lr"] for p in g["params"]}
+                lost |= {id(p): g["lr"] * g["weight_decay"] for p in g["params"]}
+        for name, p in trained.named_parameters():
+            rate = 1e-4 if name in own else 1e-3
+            assert rates[id(p)] == pytest.approx(rate), (kind, name)
+            assert lost[id(p)] in (0, pytest.approx(rate * config.optimizer.weight_decay))
     torch.nn.init.ones_(trained.transformer.out_proj.weight)
     trained(echo_batch(0))["flow"][0].backward()
     assert any(p.grad is not None and p.grad.abs().sum() > 0 for p in own.values())

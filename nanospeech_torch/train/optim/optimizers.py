@@ -89,15 +89,12 @@ def build_optimizers(
     if base is None and config.mup_base_dim:
         base = base_shapes(owner, config.mup_base_dim)
     factors = width_multipliers(owner, base) if base else {}
-    if hasattr(owner, "rates"):  # an objective's
-        factors = {**factors, **owner.rates()}  # type: ignore[operator]
     wanted = None if parameters is None else {id(p) for p in parameters}
     named = {
         name: p
         for name, p in owner.named_parameters()
         if p.requires_grad and (wanted is None or id(p) in wanted)
     }
-    spared = undecayed(owner)
     muon = hidden_matrices(owner) & named.keys() if config.name == "muon" else set()
     optimizers: list[torch.optim.Optimizer] = []
     if muon:
@@ -108,38 +105,45 @@ def build_optimizers(
             )
         # An orthogonal step's spectral norm, brought to AdamW's size, grows with the root of the
         # width where Adam's grows with the width: its factor is the root of Adam's
-        rates = {n: factors.get(n, 1.0) ** 0.5 for n in muon}
-        groups = grouped({n: named[n] for n in named if n in muon}, config, rates, set(), True)
+        roots = {n: factors.get(n, 1.0) ** 0.5 for n in muon}
+        groups = grouped(owner, {n: p for n, p in named.items() if n in muon}, config, roots, True)
         optimizers.append(
             torch.optim.Muon(groups, momentum=config.muon_momentum, adjust_lr_fn="match_rms_adamw")
         )
     rest = {n: p for n, p in named.items() if n not in muon}
     if rest:
-        groups = grouped(rest, config, factors, spared, False)
+        groups = grouped(owner, rest, config, factors, False)
         betas: Any = config.betas
         optimizers.append(torch.optim.AdamW(groups, betas=betas, eps=config.eps, fused=True))
     return optimizers
 
 
 def grouped(
+    owner: nn.Module,
     named: dict[str, nn.Parameter],
     config: OptimizerConfig,
     factors: dict[str, float],
-    spared: set[str],
     muon: bool,
 ) -> list[dict[str, Any]]:
-    """Parameter groups of equal rate and decay; rate x decay does not depend on the factor."""
+    """Parameter groups of equal rate and decay.
+
+    Rate x decay does not depend on the width's factor, but on a rate that the objective asks for:
+    a text encoder that learns a tenth as fast forgets a tenth as fast what it was published with.
+    """
     peak = config.muon_lr if muon and config.muon_lr else config.lr
-    groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
+    rates = owner.rates() if hasattr(owner, "rates") else {}  # type: ignore[operator]
+    spared = set() if muon else undecayed(owner)
+    groups: dict[tuple[float, float, bool], list[nn.Parameter]] = {}
     for name, p in named.items():
-        groups.setdefault((factors.get(name, 1.0), name not in spared), []).append(p)
+        key = factors.get(name, 1.0), rates.get(name, 1.0), name not in spared
+        groups.setdefault(key, []).append(p)
     return [
         {
             "params": params,
-            "lr": peak * factor,
+            "lr": peak * factor * rate,
             "weight_decay": config.weight_decay / factor if decays else 0.0,
         }
-        for (factor, decays), params in groups.items()
+        for (factor, rate, decays), params in groups.items()
     ]
 
 
