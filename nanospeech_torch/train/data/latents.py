@@ -243,11 +243,7 @@ class EchoBatches(SpeechBatches):
 
     def length(self, longest: int) -> int:
         """Latents that a batch is padded to."""
-        c = self.network
-        if self.options.tail is None:
-            return c.max_latents
-        wanted = self.plan.padded(self.plan.bucket(longest) + self.options.tail)
-        return min(wanted, c.max_latents)
+        return padded_latents(self.plan, self.network, self.options, longest)
 
     def times(self, drawn_B2: np.ndarray) -> Tensor:
         """Logit-normal times (arXiv 2403.03206) of uniform draws; stratified: one in each of B
@@ -258,6 +254,13 @@ class EchoBatches(SpeechBatches):
         uniform = torch.from_numpy(first).clamp(1e-6, 1 - 1e-6)
         logit = self.options.time_mean + self.options.time_std * torch.special.ndtri(uniform)
         return logit.sigmoid().float()
+
+
+def padded_latents(plan: BatchPlan, network: EchoConfig, loss: EchoLossConfig, longest: int) -> int:
+    """Latents that a batch is padded to whose longest clip has so many."""
+    if loss.tail is None:
+        return network.max_latents
+    return min(plan.padded(plan.bucket(longest) + loss.tail), network.max_latents)
 
 
 def stacked(rows: list[np.ndarray], length: int) -> Tensor:

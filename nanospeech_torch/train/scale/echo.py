@@ -18,6 +18,7 @@ import torch
 from nanospeech.errors import InputError
 from nanospeech.latent_architectures import EchoConfig
 from nanospeech_torch.echo.network import EchoDiT
+from nanospeech_torch.train.optim.optimizers import hidden_matrices
 
 from .estimate import Memory
 from .profile import linear
@@ -50,7 +51,10 @@ class EchoWorkload:
         shard: over how many weights, gradients, moments and average are split (FSDP2).
         tensor: over how many the heads and feed-forwards are split.
         checkpoint_interval: every Nth block is recomputed in the backward pass; 0: none.
+        checkpoint_ops: of these blocks the results of products and attention are kept.
         average: whether there is an EMA.
+        half: bytes of a number in the network: 4 without mixed precision.
+        muon: whether its matrices have Muon's one moment instead of AdamW's two.
     """
 
     config: EchoConfig
@@ -59,7 +63,10 @@ class EchoWorkload:
     shard: int = 1
     tensor: int = 1
     checkpoint_interval: int = 0
+    checkpoint_ops: bool = False
     average: bool = True
+    half: int = 2
+    muon: bool = False
 
     def __post_init__(self):
         if self.gpus % (self.shard * self.tensor):
@@ -86,7 +93,7 @@ class EchoWorkload:
 
 @functools.lru_cache
 def count_weights(config: EchoConfig) -> dict[str, int]:
-    """Weights by part; "split" are those that tensor parallelism splits."""
+    """Weights by part; "split" are those that tensor parallelism splits, "muon" Muon's matrices."""
     with torch.device("meta"):
         model = EchoDiT(config)
     parts: dict[str, int] = {}
@@ -96,7 +103,9 @@ def count_weights(config: EchoConfig) -> dict[str, int]:
         parts[part] = parts.get(part, 0) + p.numel()
         inside = (".attention.w", ".attention.gate", ".mlp.w")
         split += p.numel() if part == "blocks" and any(key in name for key in inside) else 0
-    return {**parts, "total": sum(parts.values()), "split": split}
+    matrices = hidden_matrices(model)
+    muon = sum(p.numel() for name, p in model.named_parameters() if name in matrices)
+    return {**parts, "total": sum(parts.values()), "split": split, "muon": muon}
 
 
 def step_flops(
@@ -149,26 +158,41 @@ def work_flops(work: EchoWorkload) -> int:
     return sum(step_flops(c, work.batch, c.max_latents, c.max_text, c.max_speaker).values())
 
 
-def block_bytes(work: EchoWorkload, half: int = 2) -> int:
-    """What one decoder block keeps for its backward pass, attention fused and nothing compiled.
-
-    Args:
-        half: bytes of a number in the network.
-    """
+def block_bytes(work: EchoWorkload) -> int:
+    """What one decoder block keeps for its backward pass, attention fused and nothing compiled."""
     c, t = work.config, work.tensor
-    rows = work.rows
-    context = work.batch * (c.max_text + work.patches + c.speaker_mean)
+    rows, context = work.rows, work.batch * (c.max_text + work.patches + c.speaker_mean)
     # norm: input and output; the layers' input; what the gate scales: in both halves
     whole = 8 * rows * c.dim
     # q, k before and after norms, rotated; v; the output, and merged; sigmoid, product
     split = (11 * rows + 4 * context) * c.dim + 4 * rows * c.ff_dim
-    return half * (whole + split // t)
+    return work.half * (whole + split // t)
+
+
+def lean_bytes(work: EchoWorkload) -> int:
+    """What a block keeps that is computed again: its input, and results of products if asked."""
+    c, rows = work.config, work.rows
+    if not work.checkpoint_ops:
+        return work.half * rows * c.dim
+    context = work.batch * (c.max_text + work.patches + c.speaker_mean)
+    # q, k, v, gate and what attention gives; the context's k and v; both of the feed-forward
+    split = (5 * rows + 2 * context) * c.dim + 2 * rows * c.ff_dim
+    return work.half * (3 * rows * c.dim + split // work.tensor)
+
+
+def encoder_bytes(work: EchoWorkload) -> int:
+    """What the encoders of the speaker, and of the text if it is the network's own, keep."""
+    c = work.config
+    speaker = c.speaker_depth * work.patches * (18 * c.speaker_dim + 4 * c.speaker_ff_dim)
+    text = c.text_depth * c.max_text * (18 * c.text_dim + 4 * c.text_ff_dim)
+    return work.half * work.batch * (speaker + text)
 
 
 def estimate(work: EchoWorkload) -> Memory:
-    """The memory of one GPU in training, computed in bfloat16 with float32 weights; an estimate.
+    """The memory of one GPU in training with float32 weights; an estimate.
 
-    The frozen text encoder, if it is not cached to disk, comes on top: 2 bytes a weight.
+    A text encoder comes on top, unless its states are kept on disk: 2 bytes a weight if it is
+    frozen.
     """
     c, counts = work.config, count_weights(work.config)
     inside = counts["split"] // work.tensor
@@ -176,18 +200,19 @@ def estimate(work: EchoWorkload) -> Memory:
     own = held // work.shard
     block = (counts["blocks"] - counts["split"] + inside) // c.depth
     rest = held - block * c.depth
-    copies = 2 * held if work.shard == 1 else 2 * block * 2 + 4 * block + 6 * rest
+    low = work.half * (work.half < 4)  # of autocast's copy of a weight
+    copies = low * held
+    if work.shard > 1:
+        copies = 2 * block * work.half + 4 * block + (4 + low) * rest
     lean = c.depth // work.checkpoint_interval if work.checkpoint_interval else 0
-    one, kept = block_bytes(work), 2 * work.rows * c.dim
-    speaker = 23 * c.speaker_dim + 4 * c.speaker_ff_dim
-    voice = 2 * c.speaker_depth * work.batch * work.patches * speaker
+    one = block_bytes(work)
     return Memory(
         weights=4 * own,
         gradients=4 * own,
-        moments=8 * own,
+        moments=round(4 * own * (2 - work.muon * counts["muon"] / counts["total"])),
         average=4 * own * work.average,
         copies=copies,
-        activations=(c.depth - lean) * one + lean * kept + voice,
+        activations=(c.depth - lean) * one + lean * lean_bytes(work) + encoder_bytes(work),
         transient=(2 if lean else 1) * one,
     )
 

@@ -6,6 +6,8 @@ import dataclasses
 from typing import Any
 
 from nanospeech.latent_architectures import EchoConfig
+from nanospeech_torch.train.data.batches import BatchPlan
+from nanospeech_torch.train.data.latents import EchoLossConfig, padded_latents
 
 from .echo import EchoWorkload, count_weights, estimate, work_flops
 from .estimate import CARDS, GB, ROOM
@@ -28,29 +30,39 @@ def echo_page(network: EchoConfig, run: Any) -> str:
         network: with the vocabulary in use.
         run: a RunConfig.
     """
-    asked = run.parallel
+    asked, data = run.parallel, run.data
     inner = asked.shard * asked.tensor
+    most = data.max_batch_frames or data.batch_size * data.max_duration
+    multiple = 8 * network.latent_patch  # as objectives/echo.py has it
+    plan = BatchPlan(data.batch_size, most, data.max_duration, run.train.buckets, multiple=multiple)
+    latents = padded_latents(plan, network, run.echo_loss, data.max_duration)
     work = EchoWorkload(
-        config=network,
-        batch=run.data.batch_size,
+        config=dataclasses.replace(network, max_latents=latents),
+        batch=plan.capacity(latents),
         gpus=inner * max(1, asked.replicate),
         shard=asked.shard,
         tensor=asked.tensor,
         checkpoint_interval=run.speed.interval,
+        checkpoint_ops=run.speed.checkpoint_ops,
+        half=2 if run.mixed_precision in ("bf16", "fp16") else 4,
+        muon=run.optimizer.name == "muon",
     )
-    counts, c = count_weights(network), network
+    counts, c = count_weights(network), work.config
     lines = ["weights"]
-    lines += [f"  {k:<22}{v:>16,}" for k, v in counts.items() if k not in ("total", "split")]
+    sums = ("total", "split", "muon")
+    lines += [f"  {k:<22}{v:>16,}" for k, v in counts.items() if k not in sums]
     lines += [f"  {'all':<22}{counts['total']:>16,}", "", "a full micro-batch of one process"]
     flops = work_flops(work)
     seconds = work.batch * c.max_latents / run.audio.frame_rate
     lines += [
         f"  {work.batch} x {c.max_latents} latents ({seconds:,.0f} s), {c.max_text} tokens and"
         f" {c.max_speaker} latents of the speaker each",
-        f"  {flops / 1e12:,.2f} TFLOP forward and backward, without a frozen text encoder",
+        f"  {flops / 1e12:,.2f} TFLOP forward and backward"
+        + ("" if c.text_depth else ", without the text encoder"),
         "",
-        f"memory, GB; estimated for bf16, checkpoint_interval {work.checkpoint_interval}; a text"
-        " encoder comes on top: 2 bytes a weight; fits: cards of so many GB",
+        f"memory, GB; estimated for {run.mixed_precision or 'no'}, checkpoint_interval"
+        f" {run.speed.checkpoint_interval}, checkpoint_ops {run.speed.checkpoint_ops};"
+        f"{on_top(network, run.echo_loss)} fits: cards of so many GB",
         f"  {'':<45}{'weights':>8}{'grads':>7}{'optim':>7}{'EMA':>7}{'copies':>8}{'activ.':>8}"
         f"{'all':>8}  fits",
     ]
@@ -61,6 +73,15 @@ def echo_page(network: EchoConfig, run: Any) -> str:
             changes = {"gpus": gpus, "shard": shard, "tensor": tensor}
             lines.append(line(other, dataclasses.replace(work, **changes)))
     return "\n".join(lines)
+
+
+def on_top(network: EchoConfig, loss: EchoLossConfig) -> str:
+    """What a text encoder outside of the network needs beside it."""
+    if network.text_depth:
+        return ""
+    if not loss.text_encoder_lr:
+        return " the frozen text encoder comes on top: 2 bytes a weight on a GPU;"
+    return " the text encoder comes on top, which learns: 20 bytes a weight and what it keeps;"
 
 
 def line(name: str, work: EchoWorkload) -> str:
