@@ -20,8 +20,8 @@ TEXT_TAG = 1 << 24  # id of the first of EchoConfig.text_tags; no encoder has so
 class EchoConfig:
     """EchoDiT: latents by joint attention to themselves, a text and a speaker (Echo-TTS).
 
-    Defaults are scaled-echo's 800M model. Irodori has no 'speaker_causal', a speaker_scale of 1,
-    zero_masked and speaker_mean; Echo-TTS has a latent of 80 and its own text encoder.
+    Defaults are scaled-echo's 800M model. Irodori has no 'speaker_causal', but zero_masked and
+    speaker_mean; Echo-TTS has a latent of 80 and its own text encoder.
     """
 
     latent_dim: int = option(128, "numbers of a latent; mel bands where latents are mels")
@@ -74,7 +74,7 @@ class EchoConfig:
     eps: float = option(1e-5, "of the norms")
     max_latents: int = option(768, "most latents of speech in training, and in a sample")
     max_text: int = option(192, "most tokens of a text")
-    max_speaker: int = option(384, "most latents of a recording of the speaker")
+    max_speaker: int = option(384, "most latents of a recording of the speaker, in training")
 
     def __post_init__(self):
         widths = ("dim", "ff_dim", "text_dim", "text_ff_dim", "speaker_dim", "speaker_ff_dim")
@@ -122,6 +122,11 @@ class EchoConfig:
             )
         if self.continues and self.latent_patch > 1:
             raise InputError("a network that continues has a latent_patch of 1")
+
+    @property
+    def takes_length(self) -> bool:
+        """Whether it speaks as long as it is asked to: by seconds, or by its tokens' places."""
+        return self.target_duration or self.text_rotary or self.text_window > 0
 
 
 @dataclass(frozen=True)

@@ -57,13 +57,13 @@ def own_speed(config: ModelConfig, speed: float) -> float:
     Latents cannot be stretched: a network that takes its length as a condition is asked for all of
     it, and others speak as fast as they learned to.
     """
-    wholly = config.echo is not None and config.echo.target_duration
+    wholly = config.echo is not None and config.echo.takes_length
     return speed if wholly else model_speed(speed)
 
 
 def warn_of_speed(config: ModelConfig, speed: float) -> None:
     """Warns where a speed is asked of a model that has none but its own."""
-    if config.echo is not None and not config.echo.target_duration and speed != 1:
+    if config.echo is not None and not config.echo.takes_length and speed != 1:
         log.warning(
             "the model %r speaks at its own speed, whatever is asked: it takes no length",
             config.name,

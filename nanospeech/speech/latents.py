@@ -52,11 +52,10 @@ def latents_of(engine: Any, seconds: float, asked: bool) -> int:
 
     Args:
         seconds: estimated, or as the user wants it.
-        asked: whether the user does, or the model takes the duration as a condition; else there is
-            room for more.
+        asked: whether the user does; else there is room for more, for a model that takes no length.
     """
     config = engine.config
-    if not asked and not config.echo.target_duration:
+    if not asked and not config.echo.takes_length:
         seconds = ROOM[0] * seconds + ROOM[1]
     patch = config.echo.latent_patch
     wanted = max(LEAST, math.ceil(seconds * config.audio.frame_rate))

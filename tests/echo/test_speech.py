@@ -103,22 +103,40 @@ def test_speech_that_is_longer_than_the_model_can_is_warned_of(engine, caplog):
     ]
 
 
-@pytest.mark.parametrize("target", [True, False])
-def test_a_speed_is_kept_or_warned_of(engine, caplog, target):
-    """Latents are not stretched, so the network alone can speak faster."""
-    echo = dataclasses.replace(engine.config.echo, target_duration=target)
-    other = copy.copy(engine)
-    other.config = dataclasses.replace(engine.config, echo=echo)
-    other.voice_engines, other.owner = {}, ref(other)
+def other(engine, **options):
+    """The engine with other options of its network."""
+    made = copy.copy(engine)
+    echo = dataclasses.replace(engine.config.echo, **options)
+    made.config = dataclasses.replace(engine.config, echo=echo)
+    made.voice_engines, made.owner = {}, ref(made)
+    return made
+
+
+LENGTHS = {  # ways in which a network takes the length of its speech, or does not
+    "seconds": ({"target_duration": True}, True),
+    "places": ({"text_rotary": True}, True),
+    "window": ({"text_window": 1.5, "continues": False}, True),
+    "none": ({}, False),
+}
+
+
+@pytest.mark.parametrize(("options", "target"), LENGTHS.values(), ids=LENGTHS)
+def test_a_speed_is_kept_or_warned_of(engine, caplog, options, target):
+    """Latents are not stretched, so the network alone can speak faster.
+
+    One whose tokens have places is given no room: they would be spread over it.
+    """
+    speaks = other(engine, **options)
 
     def seconds(speed: float) -> float:
-        speaker = Speaker(other, ref_audio=recording(), ref_text=SAID, seed=3, speed=speed)
+        speaker = Speaker(speaks, ref_audio=recording(), ref_text=SAID, seed=3, speed=speed)
         return speaker.chunk("one two three.", 0).frames / (RATE / HOP)
 
     slow, usual, fast = map(seconds, (0.8, 1.0, 2.0))
     assert ("its own speed" in caplog.text) is not target
     assert slow > usual
     assert fast == pytest.approx(usual / 2 if target else usual, abs=0.01)
+    assert latents_of(speaks, 0.5, asked=False) == (0.5 if target else 1.5 * 0.5 + 1) * 500
 
 
 class Quiet:
