@@ -47,17 +47,14 @@ def echo_options(
         if (value := getattr(options, name)) != getattr(usual, name):
             raise InputError(f"{name} is {value}, but models of latents have none; leave it out")
     strength = own.cfg_text if options.cfg_strength is None else options.cfg_strength
-    speaker = (
-        own.cfg_speaker
-        if options.cfg_strength is None or own.cfg_text == 0
-        else (own.cfg_speaker * strength / own.cfg_text)
-    )
+    # as much stronger as the text's; 0 is no guidance at all
+    ratio = strength / own.cfg_text if own.cfg_text else options.cfg_strength != 0
     asked = (options.cfg_from, options.cfg_until) != (0, 1)
     return replace(
         own,
         steps=own.steps if options.steps is None else options.steps,
         cfg_text=strength,
-        cfg_speaker=speaker,
+        cfg_speaker=own.cfg_speaker * ratio,
         cfg_min_t=1 - options.cfg_until if asked else own.cfg_min_t,
         cfg_max_t=1 - options.cfg_from if asked else own.cfg_max_t,
         truncation=own.truncation if options.temperature is None else options.temperature,

@@ -289,16 +289,16 @@ class LatentEngine(ReadsTexts, Engine):
     ) -> Callable[[float, Device], Device]:
         """The guided velocity for `euler`: f(t, x).
 
-        The velocities with all conditions, without text and without speaker are one call on three
-        times the batch, in which masks alone differ.
+        The velocities with all conditions, without text and without speaker are one call on up to
+        three times the batch, in which masks alone differ.
         """
         *others, text, speaker = masks
-        rows = [masks]
-        if o.joint and o.cfg_text:
-            rows.append([*others, text & False, speaker & False])
-        elif o.cfg_text or o.cfg_speaker:
-            rows.append([*others, text & False, speaker])
-            rows.append([*others, text, speaker & False])
+        without = [(o.cfg_text, [text & False, speaker & False])]
+        if not o.joint:
+            without = [(o.cfg_text, [text & False, speaker])]
+            without.append((o.cfg_speaker, [text, speaker & False]))
+        strengths = [strength for strength, _ in without if strength]
+        rows = [masks, *([*others, *row] for strength, row in without if strength)]
         guided = np.concatenate([np.concatenate(row, 1) for row in rows])
         plain = np.concatenate(masks, 1)
         made: dict[tuple[int, float], Any] = {}
@@ -323,12 +323,11 @@ class LatentEngine(ReadsTexts, Engine):
             time = self.array(np.full(1, t, np.float32))
             mask = guided if guides else plain
             v = self.run_echo(wide, time, made[key], mask, start, seconds, places)
-            if copies == 1:
-                return v
             n = len(x)
-            with_all, no_text = v[:n], v[n : 2 * n]
-            found = with_all + o.cfg_text * (with_all - no_text)
-            return found if copies == 2 else found + o.cfg_speaker * (with_all - v[2 * n :])
+            found = with_all = v[:n]
+            for i, strength in enumerate(strengths[: copies - 1], start=1):
+                found = found + strength * (with_all - v[i * n : (i + 1) * n])
+            return found
 
         return velocity
 

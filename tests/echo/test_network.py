@@ -285,6 +285,35 @@ def test_what_other_models_options_amount_to():
     assert (found.cfg_min_t, found.cfg_max_t) == pytest.approx((0.3, 0.8))  # 1 is noise here
     without = dataclasses.replace(own, cfg_text=0.0)
     assert echo_options(asked, without).cfg_speaker == 5.0
+    assert echo_options(SampleOptions(), without).cfg_speaker == 5.0
+    for known in (own, without):
+        off = echo_options(SampleOptions(cfg_strength=0.0), known)
+        assert (off.cfg_text, off.cfg_speaker) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "strengths"),
+    [
+        ({"cfg_text": 2.0, "cfg_speaker": 3.0}, (2, 3, 0)),
+        ({"cfg_text": 2.0, "cfg_speaker": 0.0}, (2, 0, 0)),
+        ({"cfg_text": 0.0, "cfg_speaker": 3.0}, (0, 3, 0)),
+        ({"cfg_text": 2.0, "cfg_speaker": 3.0, "joint": True}, (0, 0, 2)),
+        ({"cfg_text": 0.0, "cfg_speaker": 3.0, "joint": True}, (0, 0, 0)),
+    ],
+)
+def test_guidance_is_away_from_what_is_left_out(engines, fields, strengths):
+    """Each strength at a time; with `joint` the text's alone, away from neither."""
+    engine, i = engines["echo"], tiny.echo_inputs()
+    given = i["speaker"], i["text"]
+    (got,) = np.diff(
+        [i["x"], engine.sample(i["x"], *given, EchoOptions(steps=1, **fields))], axis=0
+    )
+    time = np.full(len(i["x"]), 0.999, np.float32)
+    with_all = wanted = engine.velocity(i["x"], *given, time)
+    drops = {"drop_text": True}, {"drop_audio": True}, {"drop_text": True, "drop_audio": True}
+    for strength, drop in zip(strengths, drops):
+        wanted = wanted + strength * (with_all - engine.velocity(i["x"], *given, time, **drop))
+    close(got, -0.999 * wanted, 2e-4)
 
 
 def test_speech_ends_where_latents_are_flat():
