@@ -1,4 +1,7 @@
-"""Codec streaming: a codec's waves in pieces that equal the whole. Knows no array library."""
+"""Codec streaming: a codec's waves and latents in pieces that equal the whole.
+
+Knows no array library.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,14 @@ def context(config: CodecConfig) -> int:
     for rate in reversed(config.decoder_rates):
         seen = -(-(seen + REACH + -(-rate // 2)) // rate)
     return seen + 3
+
+
+def encoder_context(config: CodecConfig) -> int:
+    """Latents to either side whose samples an encoded latent depends on; 6 for the published."""
+    seen = 1  # of what the last convolution reads; then of each stage's input
+    for rate in reversed(config.encoder_rates):
+        seen = seen * rate + -(-rate // 2) + REACH
+    return -(-(seen + 3) // config.hop_length)
 
 
 def decode_pieces(
@@ -42,6 +53,26 @@ def decode_pieces(
         first = max(0, start - around)
         wave = decode(latent_NC[first : stop + around])
         yield wave[(start - first) * hop : (stop - first) * hop]
+
+
+def encode_pieces(
+    encode: Callable[[np.ndarray], np.ndarray],
+    wave: np.ndarray,
+    config: CodecConfig,
+    size: int,
+) -> Iterator[np.ndarray]:
+    """The latents of a wave of whole hops, `size` of them at a time; see decode_pieces.
+
+    Args:
+        encode: of (N * hop_length,) samples, the (N, C) latents.
+    """
+    around, hop = encoder_context(config), config.hop_length
+    count = len(wave) // hop
+    for start in range(0, count, size):
+        stop = min(start + size, count)
+        first = max(0, start - around)
+        latents = encode(wave[first * hop : (stop + around) * hop])
+        yield latents[start - first : stop - first]
 
 
 def whole_hops(wave: np.ndarray, hop: int) -> np.ndarray:

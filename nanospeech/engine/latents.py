@@ -19,10 +19,13 @@ from nanospeech.release.folder import CODEC
 
 from . import checks
 from .base import Engine
-from .codec_streaming import decode_pieces, whole_hops
+from .codec_streaming import decode_pieces, encode_pieces, whole_hops
 from .echo_sampling import echo_options, euler
 from .hooks import Device
 from .latent_text import ReadsTexts
+
+# Latents that are decoded or encoded at once, 10 s of DAC-VAE's: each takes 5 or 3 MB meanwhile
+PIECE = 250
 
 
 class LatentEngine(ReadsTexts, Engine):
@@ -352,7 +355,8 @@ class LatentEngine(ReadsTexts, Engine):
         latent = checks.mels(mel_BNM, "latent_BNC", self.config)
         lens = checks.lengths(lens_B, "lens_B", len(latent), latent.shape[1])
         # one by one: the codec's convolutions have no mask for padding
-        return [self.decoded(row[:n]) for row, n in zip(latent, lens)]
+        rows = (row[:n] for row, n in zip(latent, lens))
+        return [np.concatenate(list(self.vocode_stream(row, PIECE))) for row in rows]
 
     def check_codec(self) -> None:
         """Raises CheckpointError where the folder has no codec."""
@@ -385,6 +389,10 @@ class LatentEngine(ReadsTexts, Engine):
             return log_mel(wave, self.config.audio)
         self.check_codec()
         assert codec is not None
+        heard = whole_hops(wave, codec.hop_length)
+        return np.concatenate(list(encode_pieces(self.encoded, heard, codec, PIECE)))
+
+    def encoded(self, wave: np.ndarray) -> np.ndarray:
+        """The codec's latents (N, C) of whole hops of samples."""
         with self.context():
-            heard = self.array(whole_hops(wave, codec.hop_length)[None])
-            return self.numpy(self.module(CODEC).encode(heard))[0]
+            return self.numpy(self.module(CODEC).encode(self.array(wave[None])))[0]

@@ -14,8 +14,14 @@ from safetensors.numpy import load_file, save_file
 from convert import convert
 from convert.codec import read_codec
 from nanospeech.commands import main
-from nanospeech.engine.codec_streaming import context, decode_pieces, whole_hops
-from nanospeech.engine.latents import LatentEngine
+from nanospeech.engine.codec_streaming import (
+    context,
+    decode_pieces,
+    encode_pieces,
+    encoder_context,
+    whole_hops,
+)
+from nanospeech.engine.latents import PIECE, LatentEngine
 from nanospeech.engine.worker import Worker
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.latent_architectures import CodecConfig
@@ -136,6 +142,51 @@ def test_pieces_are_decoded_where_the_engine_works(folder, monkeypatch):
     prompt = Prompt(np.zeros((0, 8), np.float32), np.zeros(0, np.int64), 15.0, 1.0)
     waves = list(vocode_chunk(worker, prompt, latent))
     assert len(waves) > 1 and set(threads) == {"nanospeech"}
+
+
+@pytest.mark.parametrize("backend", ["torch", "mlx"])
+def test_memory_for_latents_is_bounded(folder, monkeypatch, backend):
+    """However long a speech or a recording is, no more of it is decoded or encoded at once."""
+    engine, counts = load_engine(folder, backend, dtype="float32"), []
+    hop, codec = engine.config.audio.hop_length, engine.config.codec
+    latent = np.random.default_rng(0).standard_normal((2 * PIECE + 90, 8)).astype(np.float32)
+    wave = engine.decoded(latent)
+    latents = engine.encoded(wave)
+    decoded, encoded = LatentEngine.decoded, LatentEngine.encoded
+    monkeypatch.setattr(
+        LatentEngine, "decoded", lambda e, part: [counts.append(len(part)), decoded(e, part)][1]
+    )
+    monkeypatch.setattr(
+        LatentEngine, "encoded", lambda e, w: [counts.append(len(w) // hop), encoded(e, w)][1]
+    )
+    assert np.abs(engine.vocode(latent[None])[0] - wave).max() <= 1e-6
+    assert np.abs(engine.encode(wave) - latents).max() <= 1e-5 * np.abs(latents).max()
+    most = 2 * max(context(codec), encoder_context(codec))
+    assert len(counts) == 6 and max(counts) <= PIECE + most
+
+
+@pytest.mark.parametrize("rates", [(2, 3), (7,), (5, 2, 4), (3, 3, 2)])
+@pytest.mark.parametrize("size", [1, 6, 50])
+def test_latents_in_pieces_are_those_of_the_whole_wave(rates, size):
+    """Of encoders of any strides, whose context is what `encoder_context` says."""
+    torch = pytest.importorskip("torch")
+    from nanospeech_torch.echo.codec import DACVAE
+
+    codec = CodecConfig(
+        encoder_dim=2, encoder_rates=rates, hidden_dim=4, decoder_dim=16,
+        decoder_rates=rates[::-1], latent_dim=3,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    network = DACVAE(codec).double()
+
+    def encode(wave: np.ndarray) -> np.ndarray:
+        with torch.no_grad():
+            return network.encode(torch.from_numpy(wave)[None])[0].numpy()
+
+    wave = np.random.default_rng(0).standard_normal(40 * codec.hop_length)
+    pieces = list(encode_pieces(encode, wave, codec, size))
+    assert [len(p) for p in pieces] == [min(size, 40 - i) for i in range(0, 40, size)]
+    np.testing.assert_allclose(np.concatenate(pieces), encode(wave), atol=1e-12)
 
 
 def test_streaming_needs_the_context_that_it_takes(folder, monkeypatch):
