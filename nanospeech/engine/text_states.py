@@ -6,6 +6,7 @@ Knows no array library.
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ import numpy as np
 
 from nanospeech.files import whole
 from nanospeech.latent_architectures import TEXT_TAG
+
+log = logging.getLogger("nanospeech")
 
 
 def without_tags(text_BT: Any) -> tuple[Any, tuple[Any, Any], Any]:
@@ -42,6 +45,8 @@ def without_tags(text_BT: Any) -> tuple[Any, tuple[Any, Any], Any]:
 class TextStates:
     """An encoder's states of token ids, each text's computed once.
 
+    Where the disk is full they are computed again, with a warning: no run ends for that.
+
     Args:
         encode: of int64 ids (B, T) and a mask (B, T), float32 states (B, T, D).
         identity: of the encoder; other weights, other states.
@@ -55,6 +60,7 @@ class TextStates:
         folder: str | Path,
     ):
         self.encode, self.identity, self.folder = encode, identity, Path(folder)
+        self.full = False  # whether some could not be kept
 
     def path(self, ids_T: np.ndarray) -> Path:
         """The file of a text's states."""
@@ -89,6 +95,15 @@ class TextStates:
     def store(self, ids_T: np.ndarray, states_TD: np.ndarray) -> None:
         """Keeps a text's states."""
         path = self.path(ids_T)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with whole(path, several=True) as part, part.open("wb") as file:
-            np.save(file, states_TD, allow_pickle=False)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with whole(path, several=True) as part, part.open("wb") as file:
+                np.save(file, states_TD, allow_pickle=False)
+        except OSError as e:
+            if not self.full:
+                log.warning(
+                    "states of texts cannot be kept in %s, and are computed each time: %s",
+                    self.folder,
+                    e,
+                )
+            self.full = True

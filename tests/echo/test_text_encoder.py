@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import shutil
 
@@ -119,6 +120,34 @@ def test_each_text_is_encoded_once_and_damaged_files_again(tmp_path):
     assert np.array_equal(keep.states(texts), first) and asked[1] == [[8, 0, 0]]
     TextStates(encode, "b", tmp_path).states(texts)
     assert len(asked) == 3
+
+
+def test_states_that_cannot_be_kept_are_computed_again(tmp_path, monkeypatch, caplog):
+    """A disk that fills up ends no run."""
+    asked, save = [], np.save
+
+    def encode(ids, mask):
+        asked.append(ids.tolist())
+        return np.repeat(ids[..., None], 2, -1) * np.float32(0.5)
+
+    def full(file, *rest, **more):
+        save(file, *rest, **more)  # a part of it is written
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    keep = TextStates(encode, "a", tmp_path)
+    first = keep.states(np.array([[5, 6]]))
+    monkeypatch.setattr(np, "save", full)
+    for _ in range(2):
+        assert keep.states(np.array([[7, 8], [5, 6]])).tolist()[1] == first[0].tolist()
+    assert asked == [[[5, 6]], [[7, 8]], [[7, 8]]]
+    assert [r.getMessage() for r in caplog.records] == [
+        f"states of texts cannot be kept in {tmp_path}, and are computed each time: [Errno 28] No"
+        " space left on device"
+    ]
+    assert len([f for f in tmp_path.rglob("*") if f.is_file()]) == 1
+    monkeypatch.undo()
+    keep.states(np.array([[7, 8]]))
+    assert len(list(tmp_path.rglob("*.npy"))) == 2  # there is room again
 
 
 def test_frozen_encoders_stay_frozen_and_out_of_float16(tmp_path):
