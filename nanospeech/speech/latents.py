@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from nanospeech.config import SampleOptions
+from nanospeech.config import ModelConfig, SampleOptions
 from nanospeech.engine.echo_sampling import end_of
 from nanospeech.engine.sampling import noise
 from nanospeech.release.voices import Prompt, levelled, make_prompt, pace_of
@@ -45,6 +45,14 @@ def any_prompt(engine: Any, wave: np.ndarray, text: str, trained: bool = False) 
     wave, gain, text, seconds = levelled(wave, text, config)
     latents = engine.encode(wave)
     return Prompt(latents, np.zeros(0, np.int64), pace_of(text, seconds), gain)
+
+
+def longest_chunk(config: ModelConfig) -> float:
+    """Seconds at which a chunk may be estimated: so many fit, with their room, into a sample."""
+    if config.echo is None:
+        return math.inf
+    most = config.echo.max_latents / config.audio.frame_rate
+    return most if config.echo.takes_length else (most - ROOM[1]) / ROOM[0]
 
 
 def latents_of(engine: Any, seconds: float, asked: bool) -> int:

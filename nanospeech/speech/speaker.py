@@ -41,7 +41,7 @@ from . import durations as lengths
 from .batching import step_bar
 from .chunks import CROSS_FADE, Chunk, Utterance
 from .durations import DURATIONS, Duration, choose_durations
-from .latents import any_prompt
+from .latents import any_prompt, longest_chunk
 from .making import make_chunk
 from .marked import directed
 from .network import network_for
@@ -72,7 +72,7 @@ class Speaker:
         speed: of the new speech, relative to the voice's own; 2 is twice as fast.
         seed: of the noise; None draws one.
         output: pauses, loudness and a lexicon.
-        chunk_seconds: about how long a chunk is.
+        chunk_seconds: about how long a chunk is; no longer than an EchoDiT's longest sample.
         duration: source of durations: "model" (the folder's duration model, else an aligned
             model's token durations), "tokens" (the latter), "both" (their geometric mean) or
             "rule" (the prompt's bytes a second); None is the first available of both, model, rule.
@@ -170,7 +170,8 @@ class Speaker:
         """The chunks of a text that comes in parts."""
         speed = lengths.own_speed(self.engine.config, self.speed)
         rate = self.prompt.rate * speed  # bytes a second
-        full = max(16.0, rate * self.chunk_seconds)
+        longest = longest_chunk(self.engine.config) * self.prompt.settings.speed
+        full = max(16.0, rate * min(self.chunk_seconds, longest))
         sizes = streaming.budgets(rate * streaming.FIRST_SECONDS if early else full, full)
         return script.parts(texts, self.tokenizer, sizes, full, rate, self.left_out)
 

@@ -55,7 +55,7 @@ def test_the_command_speaks(folder, tmp_path, backend):
     soundfile.write(tmp_path / "me.wav", recording(), RATE)
     options = ["--model", folder, "--backend", backend, "--device", "cpu", "--seed", 1]
     reference = ["--ref-audio", tmp_path / "me.wav", "--ref-text", SAID]
-    text = ["--text", "one two three four", "--output", tmp_path / "out.wav", "--duration", 0.5]
+    text = ["--text", "one two three", "--output", tmp_path / "out.wav", "--duration", 0.5]
     assert main([str(o) for o in ["speak", *text, *options, *reference]]) == 0
     wave, rate = soundfile.read(tmp_path / "out.wav")
     assert rate == RATE and len(wave) == RATE // 2 and np.abs(wave).max() > 0
@@ -137,6 +137,25 @@ def test_a_speed_is_kept_or_warned_of(engine, caplog, options, target):
     assert slow > usual
     assert fast == pytest.approx(usual / 2 if target else usual, abs=0.01)
     assert latents_of(speaks, 0.5, asked=False) == (0.5 if target else 1.5 * 0.5 + 1) * 500
+
+
+@pytest.mark.parametrize("options", [options for options, _ in LENGTHS.values()], ids=LENGTHS)
+@pytest.mark.parametrize("speed", [0.8, 1.0, 2.0])
+@pytest.mark.parametrize("pace", [0.7, 1.0])
+def test_a_chunk_is_no_longer_than_a_sample(engine, options, speed, pace):
+    """Else it would be hurried or cut, however long chunks may be."""
+    speaks = other(engine, **options, max_latents=6000)  # 12 seconds
+    made = {"ref_audio": recording(), "ref_text": SAID, "seed": 3, "chunk_seconds": 60.0}
+    speaker = Speaker(speaks, **made, speed=speed)
+    settings = dataclasses.replace(speaker.prompt.settings, speed=pace)
+    speaker.prompt = dataclasses.replace(speaker.prompt, settings=settings)
+    text = 9 * ("one two three four five, six seven eight nine ten; " * 4 + "the end. ")
+    chunks = speaker.chunks(text)
+    assert len(chunks) > 3
+    frames = [speaker.chunk(chunk, 0).frames for chunk in chunks]
+    speaker.engine = other(speaks, max_latents=10**6)  # how long they would be
+    assert frames == [speaker.chunk(chunk, 0).frames for chunk in chunks]
+    assert 3000 < max(frames) <= 6000
 
 
 class Quiet:
