@@ -31,6 +31,7 @@ PAGES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml", "text
 PAGE_NAMES = (".xhtml", ".html", ".htm")  # of pages whatever type they are listed with
 PICTURES = {b"\xff\xd8\xff": "jpeg", b"\x89PNG\r\n\x1a\n": "png"}
 MOST_PAGES = 10_000
+FIRST = 4  # paragraphs of a chapter that its title may be in
 ENCODING = re.compile(rb"^<\?xml[^>]*encoding=[\"']([A-Za-z0-9._-]+)[\"']")
 
 
@@ -264,10 +265,25 @@ class Pages:
             low = page.places.get(start.place, 0) if index == start.page else 0
             high = page.places.get(stop.place, 0) if index == stop.page else len(page.paragraphs)
             found += page.paragraphs[low:high]
-        titled = found and (found[0].startswith("# ") or not start.title)
-        if found and not titled and (start.page or start.place):
+        if found and (start.page or start.place) and not says_title(found, start.title):
             found.insert(0, f"# {start.title}")
         return "\n\n".join(found)
+
+
+def says_title(paragraphs: Sequence[str], title: str) -> bool:
+    """Whether a chapter begins with a heading, or with its title in one or more paragraphs.
+
+    Many books print it in paragraphs of a style of their own, the number before the name.
+    """
+    first = paragraphs[:FIRST]
+    wanted, *said = ("".join(c for c in text.casefold() if c.isalnum()) for text in (title, *first))
+    for i, paragraph in enumerate(first):
+        known = wanted.endswith(said[i]) or said[i].endswith(wanted)
+        if paragraph.startswith("# ") and (i == 0 or known):
+            return True
+        if any("".join(said[i:stop]) == wanted for stop in range(i + 1, len(said) + 1)):
+            return True
+    return not wanted
 
 
 def encrypted(archive: Archive) -> set[str]:

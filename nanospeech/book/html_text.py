@@ -84,7 +84,8 @@ class Reader(HTMLParser):
         known = {name: value or "" for name, value in attrs}
         for name in ("id", "name"):
             if known.get(name) in self.ids:
-                self.flush()
+                if tag in BLOCKS or not self.heading:  # one within a heading is of all of it
+                    self.flush()
                 self.page.places.setdefault(known[name], len(self.page.paragraphs))
         if self.silent:
             if tag not in VOID:

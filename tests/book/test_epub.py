@@ -49,6 +49,27 @@ def test_chapters_are_those_of_the_contents_and_no_page_is_lost(tmp_path):
     assert texts(path, depth=3)[-1] == ("Deep", "# Deep\n\nFourth.\n\nFifth.")
 
 
+@pytest.mark.parametrize(
+    ("title", "body", "said"),
+    [
+        ("I. Pools", "<h2><a id='c'></a>I.<br/>Pools</h2><p>Go.</p>", "# I. Pools\n\nGo."),
+        ("Pools", "<h2>Pools<a name='c'></a></h2><p>Go.</p>", "# Pools\n\nGo."),
+        ("1. Pools", "<p id='c'>1</p><p>Pools</p><p>Go.</p>", "1\n\nPools\n\nGo."),
+        ("Pools", "<p id='c'>ONE</p><h2>Pools</h2><p>Go.</p>", "ONE\n\n# Pools\n\nGo."),
+        ("One: Pools", "<p id='c'>ONE</p><h2>Pools</h2><p>Go.</p>", "ONE\n\n# Pools\n\nGo."),
+        ("Pools", "<p id='c'>ONE</p><p>Go.</p><h2>Lakes</h2>", "# Pools\n\nONE\n\nGo.\n\n# Lakes"),
+    ],
+)
+def test_a_title_is_said_once_wherever_its_anchor_is_and_however_it_is_set(
+    tmp_path, title, body, said
+):
+    page = {"one.xhtml": f"<h1>Start</h1><p>It begins.</p>{body}"}
+    nav = NAV.format(link("Start", "one.xhtml") + link(title, "one.xhtml#c"), "")
+    start, chapter = open_book(make_epub(tmp_path / "b.epub", page, nav=nav)).chapters
+    assert start.read() == "# Start\n\nIt begins."
+    assert (chapter.title, chapter.read()) == (title, said)
+
+
 def test_an_ncx_is_read_where_there_is_no_nav(tmp_path):
     inner = POINT.format("Within", "one.xhtml#b", "")
     ncx = POINT.format("One", "one.xhtml", inner) + POINT.format("Five", "more.xhtml#c", "")
