@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from unicodedata import normalize
 
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 
@@ -31,6 +32,10 @@ NOTES |= {"pagebreak", "doc-pagebreak", "page-list", "annoref"}
 PAGE_NUMBER = re.compile(r"\b(?:pagenum|pageno|page-?number|pgnum)\b", re.I)
 MARKER = re.compile(r"[\[(]?(?:\d{1,3}|[*†‡§]{1,3}|[a-z])[\])]?")  # of a note, as a link's text
 DIGITS = re.compile(r"\d{1,3}")
+EXPONENT = re.compile(r"[+−–-]?\d{1,3}")
+RAISED = str.maketrans("0123456789+-−–", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁻")
+OVER = re.compile(r"[⁰-⁹¹²³]/\Z")  # what a lowered number makes a fraction of
+FRACTION = re.compile(r"(?<![^\W\d])(\d*)([⁰-⁹¹²³]{1,3})⁄(\d{1,3})\b")
 
 
 @dataclass
@@ -53,6 +58,7 @@ class Held:
     tag: str
     before: str  # what the paragraph was before it
     linked: bool
+    raised: bool  # it is within <sup>, or has one
 
 
 def read_page(html: str, ids: frozenset[str] = frozenset()) -> Page:
@@ -102,8 +108,11 @@ class Reader(HTMLParser):
             self.text += "\n"
         elif tag in ("td", "th"):
             self.text += ", " if self.text.strip() else ""
+        elif tag == "sub" and OVER.search(self.text[-2:]):
+            self.text = f"{self.text[:-1]}⁄"
         elif tag == "sup" or (tag == "a" and "#" in known.get("href", "")):
-            self.held.append(Held(tag, self.text, tag == "a"))
+            within = any(held.raised for held in self.held)
+            self.held.append(Held(tag, self.text, tag == "a", tag == "sup" or within))
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.handle_starttag(tag, attrs)
@@ -126,16 +135,26 @@ class Reader(HTMLParser):
                     break
 
     def drop_marker(self, held: Held) -> None:
-        """Removes what an element said if it marks a note: [1], *, a raised 12 after a dot."""
+        """Removes what an element said if it marks a note: [1], *, a raised 12 after a dot.
+
+        A number that is linked behind a space is the book's own, as in "see Chapter 5", and a
+        raised one that marks no note is an exponent.
+        """
         said = self.text[len(held.before) :].strip()
-        before = held.before.rstrip()[-1:]
+        near, before = held.before[-1:], held.before.rstrip()
+        linked = any(other.linked for other in self.held)
+        if held.raised:
+            for other in self.held:
+                other.raised = True
         if held.linked:
-            raised = any(other.tag == "sup" for other in self.held)
-            marker = MARKER.fullmatch(said) and (raised or not said.isalpha())
+            number = said.isdigit() and near.isspace()
+            marker = MARKER.fullmatch(said) and (held.raised or not (said.isalpha() or number))
         else:
-            marker = DIGITS.fullmatch(said) and before in ".,;:!?\"'”’)»"
+            marker = DIGITS.fullmatch(said) and near and near in ".,;:!?\"'”’)»"
         if marker and before:
             self.text = held.before
+        elif not held.linked and not linked and EXPONENT.fullmatch(said):
+            self.text = held.before + said.translate(RAISED)
 
     def handle_data(self, data: str) -> None:
         if not self.silent:
@@ -143,11 +162,16 @@ class Reader(HTMLParser):
 
     def flush(self) -> None:
         """Ends the paragraph."""
-        said = " ".join(self.text.split())
+        said = FRACTION.sub(fraction, " ".join(self.text.split()))
         self.text, self.held = "", []
         if any(c.isalnum() for c in said):
             self.page.paragraphs.append(f"# {said}" if self.heading else said)
         self.heading = False
+
+
+def fraction(m: re.Match) -> str:
+    """A match of FRACTION, whose upper number is raised, as typed: "2 1/2"."""
+    return f"{m[1]} {normalize('NFKC', m[2])}/{m[3]}".strip()
 
 
 def is_note(attributes: dict[str, str]) -> bool:

@@ -104,10 +104,25 @@ def test_what_is_no_text_of_the_book_is_not_read():
     )
     assert page.paragraphs == [
         "It was so. Said he. Now.",
-        "H2O and the 1st of x2, then the part & 漢.",
+        "H2O and the 1st of x², then the part & 漢.",
         "a, b",
         "# A B",
     ]
+
+
+@pytest.mark.parametrize(
+    ("html", "said"),
+    [
+        ("See Chapter <a href='#c5'>5</a> and Figure&nbsp;<a href='a#f'>3</a>.", "5 and Figure 3."),
+        ("It was<a href='#n'>1</a> so <a href='#n'>[2]</a> here.", "It was so here."),
+        ("It<a href='#n'><sup>a</sup></a> was <a href='#n'><sup>1</sup></a> so.", "It was so."),
+        ("10<sup>6</sup> in 3 m<sup>2</sup>, 10<sup>−8</sup>", "10⁶ in 3 m², 10⁻⁸"),
+        ("Add, <sup>1</sup>/<sub>2</sub> cup", "Add, 1/2 cup"),
+        ("2<sup>1</sup>/<sub>2</sub> or 10<sup>2</sup>/5", "2 1/2 or 10²/5"),
+    ],
+)
+def test_numbers_that_mark_no_note_stay_what_they_are(html, said):
+    assert read_page(html).paragraphs[0].endswith(said)
 
 
 def test_what_is_left_out_ends_with_its_own_element_and_links_are_text():

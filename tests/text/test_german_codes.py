@@ -52,6 +52,7 @@ am 1.2.2010 | am ersten Februar zweitausendzehn
 brief_neu.docx, bahn.de | brief neu Punkt docx, bahn Punkt de
 Ende gut.Alles gut | Ende gut.Alles gut
 #Freiheit, #3, C# | Hashtag Freiheit, Nummer drei, C Sharp
+10⁶ und 2¹² von 3 m² | zehn hoch sechs und zwei hoch zwölf von drei Quadratmeter
 a² + b³ ± √9 ≈ 2^4 | a hoch zwei plus b hoch drei plus minus Wurzel aus neun ungefähr zwei hoch vier
 5 m², 7 cm³ | fünf Quadratmeter, sieben Kubikzentimeter
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from unicodedata import normalize
 
 from nanospeech.text.language import Language
 from nanospeech.text.traced import Traced
@@ -21,6 +22,7 @@ ADDRESS = re.compile(
     r"(?:https?://|\bwww\.)[\w.-]+\w(?:/[\w./?=&#%-]*[\w/])?"
     r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+"
 )
+POWER = r"(?<=[\w)])(?:[⁰-⁹¹²³]{2,}|[⁰-⁹¹])"  # "²" and "³" alone may be of a unit
 ADDRESS_SIGNS = {".": "Punkt", "@": "ät", "-": "Strich", "_": "Unterstrich", "/": "Schrägstrich"}
 ADDRESS_SIGNS |= {"?": "Fragezeichen", "=": "gleich", "&": "und", "#": "Raute", "%": "Prozent"}
 
@@ -46,7 +48,7 @@ LEFT = [
 STAGES = [
     [(re.compile(pattern), rule) for pattern, rule in rules]
     for rules in (
-        [(ADDRESS.pattern, address)],
+        [(ADDRESS.pattern, address), (POWER, lambda m: "^" + normalize("NFKC", m[0]))],
         codes.RULES,
         abbreviations.NUMBERED,
         times.RULES,
