@@ -167,7 +167,8 @@ class Narrator:
         progress: bool = False,
         markup: bool = True,
     ):
-        self.book, self.speaker, self.target = book, speaker, target
+        self.book = writers.without_damaged_cover(book) if target.single else book
+        self.speaker, self.target = speaker, target
         self.progress, self.markup = progress, markup
         self.voiced = voiced
         self.voices: dict[str, tuple[Any, dict[str, Any]]] = {"": (speaker, speaker_facts(speaker))}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from nanospeech.errors import InputError, require
 from nanospeech.files import whole
 
 from .pages import Book
+
+log = logging.getLogger("nanospeech")
 
 FORMATS = ("opus", "mp3")
 BITRATE = 64_000  # of AAC, mono at 24 kHz
@@ -100,6 +103,25 @@ def prepare(
     if book.cover:
         add_cover(av, out, book.cover)
     return stream
+
+
+def without_damaged_cover(book: Book) -> Book:
+    """A book without its cover where no .m4b could take it, which would cost the whole file.
+
+    Raises:
+        BackendError: PyAV is not installed.
+    """
+    av: Any = require("av", "book")
+    try:
+        with av.open(io.BytesIO(book.cover or b"")) as picture:
+            source = picture.streams.video[0]
+            if source.width and source.height and any(p.size for p in picture.demux(source)):
+                return book
+    except (av.error.FFmpegError, IndexError):
+        pass
+    if book.cover:
+        log.warning("left out the cover, which is damaged; choose another one by --cover FILE")
+    return replace(book, cover=None)
 
 
 def add_cover(av: Any, out: Any, cover: bytes) -> None:

@@ -95,6 +95,14 @@ def test_an_audiobook_has_its_chapters_facts_cover_and_speech(book, run, tmp_pat
     assert code == 2 and "add --overwrite" in said
 
 
+@pytest.mark.parametrize("cover", [png()[:20], png()[:60], b"\xff\xd8\xff" + b"abc" * 400])
+def test_a_damaged_cover_does_not_cost_the_book(run, tmp_path, caplog, cover):
+    file, output = make_epub(tmp_path / "b.epub", PAGES, cover=cover), tmp_path / "b.m4b"
+    code, said = run(file, output, "--quiet")
+    assert code == 0 and output.is_file(), said
+    assert "left out the cover" in caplog.text
+
+
 def test_a_folder_has_a_file_for_each_chapter_and_a_playlist(book, run, tmp_path):
     target = tmp_path / "out"
     code, said = run(book, target, "--chapters", "2-3", "--format", "mp3", "--title", "Mine")
