@@ -38,17 +38,19 @@ def cues(words: Sequence[Word], by_word: bool = False) -> list[Cue]:
 
     Args:
         words: of an utterance, in order.
-        by_word: a cue for each word instead; one that is not said is in the cue before it.
+        by_word: a cue for each word instead.
 
-    The signs of headings, "# Title", are left out.
+    Marks that are not said are in the cue before them, those at the beginning in the first: a cue
+    that lasts no time is none in WebVTT, and seen nowhere. The signs of headings, "# Title", are
+    left out.
     """
     shown = [word for word in words if word.text.strip("#") or word.end > word.start]
     words = [part for word in shown for part in _parts(word)]
     if by_word:
         runs = _runs(words, [i for i, w in enumerate(words) if i and w.end > w.start])
     else:
-        runs = [part for run in sentences(words) for part in _fitting(run)]
-    found = [Cue(run[0].start, run[-1].end, _lines(run) or (_text(run),)) for run in runs]
+        runs = [part for run in _heard(sentences(words)) for part in _fitting(run)]
+    found = [Cue(run[0].start, run[-1].end, _lines(run) or (_text(run),)) for run in _heard(runs)]
     starts = [cue.start for cue in found[1:]]
     ends = [min(cue.end + HOLD, max(start, cue.end)) for cue, start in zip(found, starts)]
     return [replace(cue, end=end) for cue, end in zip(found, [*ends, *(c.end for c in found[-1:])])]
@@ -86,6 +88,17 @@ def _parts(word: Word) -> list[Word]:
 
 def _runs(words: Sequence[Word], edges: Iterable[int]) -> list[list[Word]]:
     return [list(words[a:b]) for a, b in pairwise([0, *edges, len(words)]) if a < b]
+
+
+def _heard(runs: Iterable[list[Word]]) -> list[list[Word]]:
+    """Runs that each last some time: one that does not is joined to the one before, or behind."""
+    found: list[list[Word]] = []
+    for run in runs:
+        if found and not all(each[-1].end > each[0].start for each in (run, found[-1])):
+            found[-1] = found[-1] + run
+        else:
+            found.append(run)
+    return found
 
 
 def _text(words: Sequence[Word]) -> str:

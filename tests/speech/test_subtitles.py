@@ -49,7 +49,7 @@ def test_cues_of_any_words_hold_them_all_in_bounds_and_in_order(seed):
         shown = "".join("".join(cue.lines) for cue in found)
         assert shown.replace(" ", "") == text.replace(" ", "")
         for cue in found:
-            assert len(cue.lines) <= 2 and cue.end >= cue.start
+            assert len(cue.lines) <= 2 and cue.end > cue.start
             assert by_word or all(0 < len(line) <= LINE for line in cue.lines)
         assert all(a.end <= b.start + 1e-9 for a, b in pairwise(found))
         assert found[0].start == words[0].start and found[-1].end >= words[-1].end - 1e-9
@@ -58,6 +58,14 @@ def test_cues_of_any_words_hold_them_all_in_bounds_and_in_order(seed):
 def test_a_cue_for_each_word_takes_marks_along():
     found = cues(spoken("So — it is."), by_word=True)
     assert [cue.lines for cue in found] == [("So —",), ("it",), ("is.",)]
+
+
+def test_marks_that_are_not_said_are_in_a_cue_that_lasts():
+    words = spoken("— So it is. *** Yes! ***")
+    assert [cue.lines[0] for cue in cues(words)] == ["— So it is.", "*** Yes! ***"]
+    assert [cue.lines[0] for cue in cues(words, by_word=True)][::3] == ["— So", "Yes! ***"]
+    times = [cue.split(" --> ") for cue in re.findall(r".+ --> .+", subtitles(words, "vtt"))]
+    assert all(start < end for start, end in times)
 
 
 def test_signs_of_headings_are_not_shown():
