@@ -32,7 +32,10 @@ PAGE_NAMES = (".xhtml", ".html", ".htm")  # of pages whatever type they are list
 PICTURES = {b"\xff\xd8\xff": "jpeg", b"\x89PNG\r\n\x1a\n": "png"}
 MOST_PAGES = 10_000
 FIRST = 4  # paragraphs of a chapter that its title may be in
-ENCODING = re.compile(rb"^<\?xml[^>]*encoding=[\"']([A-Za-z0-9._-]+)[\"']")
+ENCODING = re.compile(rb"^\s*<\?xml[^>]*encoding\s*=\s*[\"']([A-Za-z0-9._-]+)[\"']")
+CHARSET = re.compile(rb"<meta\b[^>]*\bcharset\s*=\s*[\"']?([A-Za-z0-9._-]+)", re.I)
+STRAY = {0xDC00 + i: bytes([i]).decode("cp1252", "replace") for i in range(128, 256)}
+HEAD = 1024  # bytes of a page in which a <meta> names its encoding (WHATWG, HTML)
 
 
 @dataclass(frozen=True)
@@ -316,17 +319,21 @@ def picture_kind(data: bytes) -> str:
 
 
 def decode(data: bytes) -> str:
-    """A page's text: by its byte order mark, its XML declaration, else UTF-8 or Windows-1252."""
+    """A page's text: by its byte order mark, its XML declaration, as UTF-8, by its <meta>.
+
+    Without any of these it is Windows-1252, and so are single bytes that are no UTF-8.
+    """
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return data.decode("utf-16", errors="replace")
-    declared = ENCODING.match(data)
-    names = [declared_encoding(declared[1].decode())] if declared else []
-    for name in [*names, "utf-8-sig"]:
+    declared, named = ENCODING.match(data), CHARSET.search(data[:HEAD])
+    for name in (declared, "utf-8-sig", named):
         try:
-            return data.decode(name)
+            if name:
+                known = name if isinstance(name, str) else declared_encoding(name[1].decode())
+                return data.decode(known)
         except (UnicodeError, LookupError):
             continue
-    return data.decode("cp1252", errors="replace")
+    return data.decode("utf-8-sig", errors="surrogateescape").translate(STRAY)
 
 
 def declared_encoding(name: str) -> str:

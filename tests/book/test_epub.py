@@ -8,6 +8,7 @@ import pytest
 
 from nanospeech.book import archive
 from nanospeech.book.archive import Archive, resolve
+from nanospeech.book.epub import decode
 from nanospeech.book.html_text import read_page
 from nanospeech.book.opening import open_book
 from nanospeech.book.trees import parse_xml
@@ -291,6 +292,20 @@ def test_a_page_is_read_in_its_encoding(tmp_path, declared, encoding):
         page = f"{head}<html><body><p>{said}</p></body></html>{more}".encode(encoding)
         path = make_epub(tmp_path / "b.epub", PAGES, more={"OEBPS/two.xhtml": page})
         assert open_book(path).chapters[2].read() == said
+
+
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        ("<meta charset='windows-1251'><p>Привет</p>".encode("cp1251"), "Привет"),
+        ("<meta content='text/html; charset=koi8-r'/><p>Привет</p>".encode("koi8-r"), "Привет"),
+        ("<meta charset='windows-1251'><p>Привет</p>".encode(), "Привет"),
+        ("<?xml version='1.0' encoding = 'windows-1251'?><p>Да</p>".encode("cp1251"), "Да"),
+        ("<p>Zoë said </p>".encode() + b"\x93yes\x94", "Zoë said “yes”"),
+    ],
+)
+def test_a_page_says_its_encoding_in_html_too_and_a_stray_byte_costs_no_other(page, said):
+    assert " ".join(read_page(decode(page)).paragraphs) == said
 
 
 def test_asides_of_the_spine_are_left_out_and_covers_and_titles_found(tmp_path):
