@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import posixpath
 import struct
+import unicodedata
 import zipfile
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -23,6 +25,7 @@ LARGEST_TOTAL = 512 * MIB  # decompressed, of all that is read of one archive
 LARGEST_RATIO = 200  # decompressed to compressed; text reaches about 10
 SMALL = 64 * 1024  # bytes that may have any ratio
 BLOCK = 64 * 1024
+UTF_8 = 0x800  # flag of a member whose name is in UTF-8
 END = b"PK\x05\x06"
 
 
@@ -44,6 +47,7 @@ class Archive:
         if len(infos) > MOST_MEMBERS:
             raise InputError(f"{path} holds {len(infos)} files; at most {MOST_MEMBERS} are read")
         self.members = {info.filename: info for info in infos if not info.is_dir()}
+        self.alike = {alike(info): info for info in self.members.values()}
 
     def _check_directory(self) -> None:
         """Bounds what zipfile would read into memory at once."""
@@ -65,7 +69,10 @@ class Archive:
             )
 
     def __contains__(self, name: str) -> bool:
-        return name in self.members
+        return self._find(name) is not None
+
+    def _find(self, name: str) -> zipfile.ZipInfo | None:
+        return self.members.get(name) or self.alike.get(spelled(name))
 
     def read(self, name: str, most: int = LARGEST_MEMBER) -> bytes:
         """A member's bytes.
@@ -74,7 +81,7 @@ class Archive:
             InputError: it is missing, damaged, encrypted, or larger than `most` bytes or than the
                 bounds of this module.
         """
-        info = self.members.get(name)
+        info = self._find(name)
         if info is None:
             raise InputError(f"{self.path.name} has no {name}")
         if info.flag_bits & 1:
@@ -111,6 +118,20 @@ class Archive:
                 f"{name} grows from {compressed} to {size} bytes or more; at most"
                 f" {LARGEST_RATIO} times are read"
             )
+
+
+def alike(info: zipfile.ZipInfo) -> str:
+    """A member's name in the one spelling of spelled(); UTF-8 is known without its flag, too."""
+    name = info.filename
+    if not info.flag_bits & UTF_8:
+        with suppress(UnicodeError):
+            name = name.encode("cp437").decode("utf-8")
+    return spelled(name)
+
+
+def spelled(name: str) -> str:
+    """A name without what differs between systems: its case, its accents and what is escaped."""
+    return unicodedata.normalize("NFC", unquote(name)).casefold()
 
 
 def resolve(base: str, href: str) -> tuple[str, str]:

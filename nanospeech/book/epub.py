@@ -18,7 +18,7 @@ from xml.etree.ElementTree import Element
 
 from nanospeech.errors import InputError
 
-from .archive import Archive, resolve
+from .archive import Archive, resolve, spelled
 from .html_text import Entry, Page, read_nav, read_page
 from .pages import Book, Chapter
 from .trees import first_text, parse_xml
@@ -228,7 +228,7 @@ class Pages:
 
     def _page(self, index: int) -> Page:
         name = self.spine[index]
-        if name in self.sealed:
+        if spelled(name) in self.sealed:
             raise InputError(f"{name} is encrypted; a book with copy protection cannot be read")
         return read_page(decode(self.archive.read(name)), self.ids.get(index, frozenset()))
 
@@ -290,11 +290,11 @@ def says_title(paragraphs: Sequence[str], title: str) -> bool:
 
 
 def encrypted(archive: Archive) -> set[str]:
-    """Names of the members that are encrypted for a reader program."""
+    """Names of the members that are encrypted for a reader program, in one spelling."""
     if ENCRYPTION not in archive:
         return set()
     root = parse_xml(archive.read(ENCRYPTION), ENCRYPTION)
-    return {resolve("", e.get("URI", ""))[0] for e in root.iter("CipherReference")}
+    return {spelled(resolve("", e.get("URI", ""))[0]) for e in root.iter("CipherReference")}
 
 
 def find_cover(archive: Archive, package: Element, items: dict[str, Item]) -> bytes | None:

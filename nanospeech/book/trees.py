@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from html import unescape
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
@@ -15,7 +16,7 @@ def parse_xml(data: bytes, name: str) -> Element:
     """The root element; tags have no namespaces, attributes neither.
 
     Nothing outside of the data is ever read. A document type may be named, as many tables of
-    contents do, but declares no entities.
+    contents do, but declares no entities; those of HTML, such as &eacute;, are known.
 
     Args:
         data: of any encoding that expat knows.
@@ -38,6 +39,9 @@ def parse_xml(data: bytes, name: str) -> Element:
         depth -= 1
         builder.end(local(tag))
 
+    def skipped(entity: str, parameter: bool) -> None:
+        builder.data("" if parameter else unescape(f"&{entity};"))
+
     def refuse(*_: object) -> None:
         raise InputError(f"{name} declares entities, which are not read")
 
@@ -45,8 +49,10 @@ def parse_xml(data: bytes, name: str) -> Element:
     parser.StartElementHandler, parser.EndElementHandler = start, end
     parser.CharacterDataHandler = builder.data
     parser.EntityDeclHandler = refuse
+    parser.UseForeignDTD(True)  # so that entities without a declaration are skipped
+    parser.SkippedEntityHandler = skipped
     try:
-        parser.Parse(data, True)
+        parser.Parse(data.lstrip(), True)
         return builder.close()
     except (expat.ExpatError, AssertionError, LookupError, ValueError) as e:
         if isinstance(e, InputError):

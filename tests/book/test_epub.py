@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 
 import pytest
@@ -234,6 +235,45 @@ def test_links_stay_inside_of_the_archive(tmp_path):
     path = make_epub(tmp_path / "b.epub", PAGES, more={"OEBPS/book.opf": package.encode()})
     with pytest.raises(InputError, match=r"has no '../../../../etc/passwd' \(outside of the book"):
         open_book(path).chapters[0].read()
+
+
+@pytest.mark.parametrize(
+    ("href", "name"),
+    [
+        ("a%20b.xhtml", "a b.xhtml"),
+        ("a%20b.xhtml", "a%20b.xhtml"),
+        ("Text/One.xhtml", "text/one.xhtml"),
+        ("h\u00f6.xhtml", "ho\u0308.xhtml"),
+        ("h%C3%B6.xhtml", "h\u00f6.xhtml"),
+    ],
+)
+@pytest.mark.parametrize("flagged", [True, False])
+def test_a_page_is_found_however_its_name_is_spelled(tmp_path, href, name, flagged):
+    path = make_epub(tmp_path / "b.epub", {href: "<p>Found.</p>"})
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(tmp_path / "c.epub", "w") as new:
+        for info in old.infolist():
+            own = info.filename if info.filename != f"OEBPS/{href}" else f"OEBPS/{name}"
+            new.writestr(own, old.read(info))
+    if not flagged:  # as old archivers write it
+        data = (tmp_path / "c.epub").read_bytes()
+        for head, at in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+            data = re.sub(
+                re.escape(head) + b".{%d}" % (at - 4) + b"(..)",
+                lambda m: m[0][:-1] + bytes([m[0][-1] & ~8]),
+                data,
+                flags=re.S,
+            )
+        (tmp_path / "c.epub").write_bytes(data)
+    assert [c.read() for c in open_book(tmp_path / "c.epub").chapters] == ["Found."]
+
+
+def test_titles_of_an_ncx_may_have_the_entities_of_html(tmp_path):
+    ncx = POINT.format("Caf&eacute;&nbsp;&amp; bar", "one.xhtml", "")
+    path = make_epub(tmp_path / "b.epub", PAGES, ncx=ncx)
+    assert open_book(path).chapters[1].title == "Café & bar"
+    more = {"OEBPS/toc.ncx": f"\n<ncx><navMap>{ncx}</navMap></ncx>".encode()}  # no document type
+    path = make_epub(tmp_path / "b.epub", PAGES, ncx=ncx, more=more)
+    assert open_book(path).chapters[1].title == "Café & bar"
 
 
 def test_no_text_is_read_twice_or_lost_where_the_contents_are_out_of_order(tmp_path):
