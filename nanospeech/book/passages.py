@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from nanospeech.text.traced import Traced
 LAYOUT = 1  # of the files that are kept; a change here makes all passages anew
 BUDGET = 600  # bytes of a passage: about 40 seconds of English
 MOST = 900  # bytes of a paragraph that is not cut
+STACKED = 4  # headings that may follow each other; more short lines are a list, or verse
 BLANK = re.compile(r"\n[^\S\n]*\n\s*")
 EDGE = 1 << 20  # bytes at both ends of a file of weights that stand for it
 
@@ -163,9 +164,7 @@ def own_passages(text: str, last: str | float, budget: int, most: int) -> list[C
 
     for start, stop in blocks(text):
         if held and size(held) + size([(start, stop)]) > budget:
-            count = len(held)  # of paragraphs before the headings that this block is under
-            while count and is_heading(text[slice(*held[count - 1])]):
-                count -= 1
+            count = len(held) - headings([text[a:b] for a, b in held])
             if count:
                 found.append((held[0][0], held[count - 1][1], "paragraph"))
             held = held[count:]
@@ -186,6 +185,15 @@ def own_passages(text: str, last: str | float, budget: int, most: int) -> list[C
 def between(paragraphs: list[str]) -> str:
     """Paragraphs with blank lines between them."""
     return "\n\n".join(paragraphs)
+
+
+def headings(paragraphs: list[str]) -> int:
+    """How many headings stand at the end of paragraphs; a list or verse of short lines has none."""
+    for found in (is_heading, lambda block: block.startswith("#")):
+        count = sum(1 for _ in takewhile(found, reversed(paragraphs)))
+        if count <= STACKED:
+            return count
+    return 0
 
 
 def is_heading(block: str) -> bool:

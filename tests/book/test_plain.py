@@ -9,7 +9,7 @@ import pytest
 
 from nanospeech import OutputOptions, SampleOptions
 from nanospeech.book.opening import open_book
-from nanospeech.book.passages import Passage, cut_passages, key, speaker_facts
+from nanospeech.book.passages import BUDGET, Passage, cut_passages, key, speaker_facts
 from nanospeech.errors import InputError
 from nanospeech.text.markup import Style, read_markup
 from nanospeech.text.sentences import byte_length
@@ -178,6 +178,15 @@ def test_a_heading_is_never_left_alone_and_silence_is_no_passage():
         Passage(f"# One\n\n## Two\n\n{block}", "paragraph"),
     ]
     assert cut_passages("* * *\n\n---") == [] and cut_passages("") == []
+
+
+def test_a_chapter_of_short_lines_is_no_single_passage():
+    lines = [f"Whales of the sea, {i}" for i in range(300)]
+    passages = cut_passages("\n\n".join(lines))
+    assert "\n\n".join(p.text for p in passages).split("\n\n") == lines
+    assert max(len(p.text) for p in passages) <= BUDGET
+    passages = cut_passages("\n\n".join([*lines, "# The end", "b" * 590]))
+    assert passages[-1].text.startswith("# The end")
 
 
 def test_a_key_changes_with_words_voice_and_settings_alone():
