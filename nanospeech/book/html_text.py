@@ -31,6 +31,8 @@ NOTES |= {"doc-noteref", "doc-footnote", "doc-endnote", "doc-endnotes", "doc-bac
 NOTES |= {"pagebreak", "doc-pagebreak", "page-list", "annoref"}
 PAGE_NUMBER = re.compile(r"\b(?:pagenum|pageno|page-?number|pgnum)\b", re.I)
 MARKER = re.compile(r"[\[(]?(?:\d{1,3}|[*†‡§]{1,3}|[a-z])[\])]?")  # of a note, as a link's text
+SECTION = re.compile(r"<!\[(?:CDATA\[|[^\[\]<>]{0,99}\]>)?|\]\]>")  # of CDATA the text stays
+DEEPEST = 100  # elements within each other, of which the ends are looked for
 DIGITS = re.compile(r"\d{1,3}")
 EXPONENT = re.compile(r"[+−–-]?\d{1,3}")
 RAISED = str.maketrans("0123456789+-−–", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁻")
@@ -69,10 +71,24 @@ def read_page(html: str, ids: frozenset[str] = frozenset()) -> Page:
         ids: of elements whose places are wanted.
     """
     reader = Reader(ids)
-    reader.feed(html)
+    reader.feed(parsable(html))
     reader.close()
     reader.flush()
     return reader.page
+
+
+def parsable(html: str) -> str:
+    """A page without what the standard library's parser fails at.
+
+    That raises an AssertionError at most marked sections, "<![if x]>", and looks for the end of
+    each tag and comment that has none anew, in the whole page.
+    """
+    html = SECTION.sub("", html)
+    for opened, closed, instead in (("<", ">", "&lt;"), ("<!--", "-->", "")):
+        last = html.rfind(closed)
+        stop = last + len(closed) if last >= 0 else 0
+        html = html[:stop] + html[stop:].replace(opened, instead)
+    return html
 
 
 class Reader(HTMLParser):
@@ -94,7 +110,7 @@ class Reader(HTMLParser):
                     self.flush()
                 self.page.places.setdefault(known[name], len(self.page.paragraphs))
         if self.silent:
-            if tag not in VOID:
+            if tag not in VOID and len(self.silent) < DEEPEST:
                 self.silent.append(tag)
             return
         if tag in SILENT or is_note(known):
@@ -110,7 +126,9 @@ class Reader(HTMLParser):
             self.text += ", " if self.text.strip() else ""
         elif tag == "sub" and OVER.search(self.text[-2:]):
             self.text = f"{self.text[:-1]}⁄"
-        elif tag == "sup" or (tag == "a" and "#" in known.get("href", "")):
+        elif len(self.held) < DEEPEST and (
+            tag == "sup" or (tag == "a" and "#" in known.get("href", ""))
+        ):
             within = any(held.raised for held in self.held)
             self.held.append(Held(tag, self.text, tag == "a", tag == "sup" or within))
 
@@ -202,7 +220,7 @@ class Entry:
 def read_nav(html: str) -> list[Entry]:
     """The table of contents of an EPUB 3 navigation document; its other lists are left out."""
     reader = Navigation()
-    reader.feed(html)
+    reader.feed(parsable(html))
     reader.close()
     return reader.entries
 

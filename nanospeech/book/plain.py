@@ -40,23 +40,23 @@ NAMED = re.compile(
 FENCED = re.compile(r"^ {0,3}(```+|~~~+)[^\n]*\n.*?^ {0,3}\1[`~]*[ \t]*$\n?", re.M | re.S)
 FOOTNOTE = re.compile(r"^\[\^[^\]\n]+\]:[^\n]*(?:\n(?: {4}|\t)[^\n]*)*\n?", re.M)
 RULE = re.compile(r"^ {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$", re.M)
-COMMENT = re.compile(r"<!--.*?-->", re.S)
+COMMENT = re.compile(r"<!--(?:(?!<!--).)*?-->", re.S)
 BULLET = re.compile(r"[ \t]*[-*+][ \t]+\S")
 NUMBERED = re.compile(r"[ \t]*(\d{1,9})[.)][ \t]+\S")
 TABLE_RULE = re.compile(r"^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-*:?[ \t]*)*$", re.M)
 LISTED = 2  # headings that follow each other and are still no table of contents
 BLANK = re.compile(r"\n[ \t]*\n\s*")
-EMPHASIS = re.compile(r"(?<![\w\\])(\*\*\*|\*\*|\*|___|__|_)(?=\S)(.+?)(?<=\S)\1(?!\w)", re.S)
+EMPHASIS = re.compile(r"(?<![\w\\])(\*\*\*|\*\*|\*|___|__|_)(?=\S)(.{1,999}?)(?<=\S)\1(?!\w)", re.S)
 SIMPLE: list[tuple[str, str | Callable[[re.Match], str]]] = [
-    (r"!\[([^\]\n]*)\](?:\([^)\n]*\)|\[[^\]\n]*\])", ""),  # a picture
-    (r"\[\^[^\]\n]+\]", ""),  # a footnote's marker
-    (r"\[([^\]\n]+)\]\([^)\n]*\)", lambda m: m[1]),  # links
-    (r"\[([^\]\n]+)\]\[[^\]\n]*\]", lambda m: m[1]),
+    (r"!\[([^\]\n]{0,999})\](?:\([^)\n]*\)|\[[^\]\n]*\])", ""),  # a picture
+    (r"\[\^[^\]\n]{1,99}\]", ""),  # a footnote's marker
+    (r"\[([^\]\n]{1,999})\]\([^)\n]*\)", lambda m: m[1]),  # links
+    (r"\[([^\]\n]{1,999})\]\[[^\]\n]*\]", lambda m: m[1]),
     (r"`+([^`\n]+?)`+", lambda m: m[1]),
     (r"^ {0,3}\[[^\]\n]+\]:[ \t]*\S[^\n]*$", ""),  # where links lead
     (r"^[ \t]*(?:>[ \t]?)+", ""),  # quotations
     (r"^[ \t]*[-*+][ \t]+(?:\[[ xX]\][ \t]+)?", ""),  # items
-    (r"[ \t]*\\$", ""),  # a hard line end
+    (r"(?<![ \t])[ \t]*\\$", ""),  # a hard line end
 ]
 RULES = [(re.compile(pattern, re.M), rule) for pattern, rule in SIMPLE]
 ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")

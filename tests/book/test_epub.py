@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 import zipfile
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from nanospeech.book import archive
 from nanospeech.book.archive import Archive, resolve
 from nanospeech.book.epub import decode
-from nanospeech.book.html_text import read_page
+from nanospeech.book.html_text import read_nav, read_page
 from nanospeech.book.opening import open_book
 from nanospeech.book.trees import parse_xml
 from nanospeech.errors import InputError
@@ -378,3 +379,25 @@ def test_files_that_are_no_books_are_named(tmp_path):
         file.writestr("a.txt", "a")
     with pytest.raises(InputError, match="no package document"):
         open_book(tmp_path / "c.epub")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<p>a</p><![if x]><![endif]><![ b <![c[ d",
+        "<p>a</p>" + "<!-- b " * 20_000,
+        "<p>a</p>" + "<b " * 20_000,
+        "<p>a" + "<sup>" * 20_000 + "</a>" * 20_000 + "</p>",
+        "<p>a</p><svg>" + "<b>" * 20_000 + "</i>" * 20_000 + "</svg>",
+    ],
+    ids=["sections", "comments", "tags", "raised", "silent"],
+)
+def test_a_page_that_means_harm_is_read_at_once_and_no_error_of_ours(page):
+    begin = time.process_time()
+    assert read_page(page).paragraphs[0] == "a"
+    assert read_nav(page) == []
+    assert time.process_time() - begin < 5
+
+
+def test_text_in_cdata_is_text():
+    assert read_page("<p>a <![CDATA[b & c]]> d</p>").paragraphs == ["a b & c d"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 
 import pytest
 
@@ -350,3 +351,17 @@ def test_links_in_angle_brackets_are_read(tmp_path):
     text = "See <https://a.b/c> or <me@x.org>, <mailto:you@x.org> and <b>bold</b>."
     ((_, said),) = read(tmp_path / "b.md", text)
     assert said == "See https://a.b/c or me@x.org, you@x.org and bold."
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [("*a " * 10_000, "md"), ("<!-- a " * 10_000, "md"), ("![a " * 10_000, "md")]
+    + [(" _a" * 20_000, "txt"), ("a" + " " * 100_000 + "b", "md")],
+    ids=["stars", "comments", "brackets", "underscores", "spaces"],
+)
+def test_signs_without_their_end_are_not_looked_for_again_and_again(tmp_path, text, kind):
+    path = tmp_path / f"b.{kind}"
+    path.write_text(text)
+    begin = time.process_time()
+    assert [chapter.read()[-1:] for chapter in open_book(path).chapters] in (["a"], ["b"])
+    assert time.process_time() - begin < 8
