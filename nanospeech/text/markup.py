@@ -20,7 +20,7 @@ from .pronunciation import parse_phonemes
 from .traced import Traced, joined
 
 NAMES = "pause|spell|say|slow|fast|voice"
-MARKUP = re.compile(rf"(\\?)\[\s*(/?)\s*({NAMES})\b(?!-[a-z])([^\[\]]*)\]", re.I)
+MARKUP = re.compile(rf"(\\?)\[\s*(/\s*)?({NAMES})\b(?!-[a-z])([^\[\]]*)\]", re.I)
 # what stands behind the name in markup of the right form, and in hardly anything else
 FORMS = {"pause": r"[\s:]*\d.*", "say": r"\s*:.*\|.*", "spell": r"\s*:.*", "voice": r"\s*:.*"}
 TIME = re.compile(r"\s*(\d{1,5}(?:\.\d{1,3})?)\s*(ms|s)\s*")
@@ -30,7 +30,7 @@ SLOWEST, FASTEST = 0.5, 2.0
 # marks that belong to the word before a style's end, or behind its beginning
 CLOSING = re.compile(r"[,.;:!?…)\]}»”’\"']+(?=\s|$)")
 OPENING = re.compile(r"(?:^|(?<=\s))[(\[{«“‘„\"']+$")
-JOINER = "\u2060"  # behind a word with sounds of its own; more of them for each further one
+JOINER = "\u2060"  # behind a word with sounds of its own; more of them for its other sounds
 DEEPEST = 32
 
 
@@ -95,6 +95,7 @@ class Builder:
     def __init__(self) -> None:
         self.spans: list[Span] = []
         self.phonemes: dict[str, str] = {}
+        self.sounds: dict[str, dict[str, int]] = {}  # of each word, with how many joiners
         self.styles = [Style()]
         self.written: list[Traced] = []
         self.said: list[Traced] = []
@@ -116,8 +117,8 @@ class Builder:
         word = word.strip()
         if not any(c.isalnum() for c in word):
             raise InputError(f"{word!r} is no word that sounds could be for")
-        count = 1 + sum(known.rstrip(JOINER).lower() == word.lower() for known in self.phonemes)
-        marked = word + JOINER * count
+        sounds = self.sounds.setdefault(word.lower(), {})
+        marked = word + JOINER * sounds.setdefault(phonemes, len(sounds) + 1)
         self.phonemes[marked] = phonemes
         self.text(word, place, marked)
 

@@ -1,5 +1,7 @@
 """Markup and SSML: what they say, in spans; what is wrong, by its name and place."""
 
+import time
+
 import pytest
 
 from nanospeech import InputError
@@ -128,6 +130,15 @@ SSML = """<?xml version="1.0"?><speak version="1.1" xmlns="http://www.w3.org/200
 <prosody rate="80%">My <voice name="kumo">name</voice></prosody><break time="1.5s"/>
 <say-as interpret-as="characters">Ab</say-as> the <say-as interpret-as="ordinal">3</say-as>
 <break strength="strong"/></speak>"""
+
+
+def test_a_long_text_of_markup_is_read_at_once():
+    begin = time.process_time()
+    found = read_markup("[say: Ann | AE1 N] or [say: ann | AA1 N]. " * 1000)
+    assert len(found.phonemes) == 2 and found.phonemes["Ann\u2060"] == "AE1 N"
+    assert found.spans[0].said.text.startswith("Ann\u2060 or ann\u2060\u2060. Ann\u2060 or")
+    assert read_markup("[" + " " * 50_000 + "a").text.endswith(" a")
+    assert time.process_time() - begin < 5
 
 
 def test_ssml_is_the_same_markup():
