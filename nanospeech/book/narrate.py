@@ -334,6 +334,7 @@ class Narrator:
         name = writers.file_name(part.number, part.title, self.target.format)
         path = self.target.path / name
         state = {"file": name, "passages": part.keys, "samples": chapter.samples}
+        state["tags"] = [part.title, self.book.title, self.book.author]
         if not path.is_file() or self.work.finished_chapter(part.number) != state:
             writers.write_chapter(path, self.book, part.number, chapter, rate)
             self.work.finish_chapter(part.number, state)

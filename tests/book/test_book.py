@@ -117,6 +117,16 @@ def test_a_folder_has_a_file_for_each_chapter_and_a_playlist(book, run, tmp_path
     assert lines[4] == f"#EXTINF:{round(seconds)},Last"
 
 
+def test_another_title_or_author_reaches_chapters_that_are_finished(book, run, tmp_path):
+    for title, spoken in (("One", 3), ("Two", 0)):
+        flags = ("--keep-work", "--overwrite", "--title", title, "--author", f"{title} Onym")
+        code, said = run(book, tmp_path / "out", *flags)
+        assert code == 0 and f"{spoken} passages spoken" in said
+        for path in (tmp_path / "out").glob("*.opus"):
+            with soundfile.SoundFile(path) as file:
+                assert (file.album, file.artist) == (title, f"{title} Onym")
+
+
 def test_a_damaged_chapter_is_reported_and_the_rest_is_read(run, tmp_path):
     pages = {**PAGES, "bad.xhtml": "<p>never heard</p>"}
     path = make_epub(tmp_path / "b.epub", pages, more={"OEBPS/bad.xhtml": b"a" * 10_000_000})
