@@ -30,6 +30,8 @@ NOTES = {"noteref", "footnote", "footnotes", "endnote", "endnotes", "rearnote", 
 NOTES |= {"doc-noteref", "doc-footnote", "doc-endnote", "doc-endnotes", "doc-backlink"}
 NOTES |= {"pagebreak", "doc-pagebreak", "page-list", "annoref"}
 PAGE_NUMBER = re.compile(r"\b(?:pagenum|pageno|page-?number|pgnum)\b", re.I)
+NOTE_CLASS = re.compile(r"\b(?:foot|end|rear)notes?\b", re.I)  # of Project Gutenberg, pandoc
+HIDDEN = re.compile(r"\bdisplay\s*:\s*none\b", re.I)
 MARKER = re.compile(r"[\[(]?(?:\d{1,3}|[*†‡§]{1,3}|[a-z])[\])]?")  # of a note, as a link's text
 SECTION = re.compile(r"<!\[(?:CDATA\[|[^\[\]<>]{0,99}\]>)?|\]\]>")  # of CDATA the text stays
 DEEPEST = 100  # elements within each other, of which the ends are looked for
@@ -99,6 +101,7 @@ class Reader(HTMLParser):
         self.ids, self.page = ids, Page()
         self.text = ""  # of the paragraph so far
         self.heading = False
+        self.initial = ""  # a letter that is a picture, if the next text goes on with it
         self.silent: list[str] = []  # open elements of what is left out, with those inside
         self.held: list[Held] = []
 
@@ -122,6 +125,9 @@ class Reader(HTMLParser):
             self.heading = tag in HEADINGS
         elif tag == "br":
             self.text += "\n"
+        elif tag == "img":
+            letter = known.get("alt", "").strip()
+            self.initial = letter if len(letter) == 1 and letter.isalpha() else ""
         elif tag in ("td", "th"):
             self.text += ", " if self.text.strip() else ""
         elif tag == "sub" and OVER.search(self.text[-2:]):
@@ -175,13 +181,14 @@ class Reader(HTMLParser):
             self.text = held.before + said.translate(RAISED)
 
     def handle_data(self, data: str) -> None:
-        if not self.silent:
-            self.text += data
+        if not self.silent and data:
+            self.text += self.initial * data[0].isalpha() + data
+            self.initial = ""
 
     def flush(self) -> None:
         """Ends the paragraph."""
         said = FRACTION.sub(fraction, " ".join(self.text.split()))
-        self.text, self.held = "", []
+        self.text, self.held, self.initial = "", [], ""
         if any(c.isalnum() for c in said):
             self.page.paragraphs.append(f"# {said}" if self.heading else said)
         self.heading = False
@@ -195,10 +202,12 @@ def fraction(m: re.Match) -> str:
 def is_note(attributes: dict[str, str]) -> bool:
     """Whether an element is a note, its marker or a page's number, or hidden."""
     kinds = f"{attributes.get('epub:type', '')} {attributes.get('role', '')}".lower().split()
+    named = attributes.get("class", "")
     return (
         bool(NOTES & set(kinds))
         or "hidden" in attributes
-        or bool(PAGE_NUMBER.search(attributes.get("class", "")))
+        or any(pattern.search(named) for pattern in (PAGE_NUMBER, NOTE_CLASS))
+        or bool(HIDDEN.search(attributes.get("style", "")))
     )
 
 

@@ -128,6 +128,16 @@ def test_numbers_that_mark_no_note_stay_what_they_are(html, said):
     assert read_page(html).paragraphs[0].endswith(said)
 
 
+def test_notes_are_known_by_their_class_and_letters_that_are_pictures_are_read():
+    page = read_page(
+        "<p><img class='drop' alt='T'/>he end,<a class='footnote-ref' href='#n'>1</a> he said."
+        "<img alt='x'/> <span style='display: none'>no</span></p><div><img alt='N'/></div>"
+        "<div class='footnote'><p><a href='#r'>[1]</a> A note.</p></div><p class='foot'>Go.</p>"
+        "<section class='footnotes footnotes-end-of-document'><p>Another.</p></section>"
+    )
+    assert page.paragraphs == ["The end, he said.", "Go."]
+
+
 def test_what_is_left_out_ends_with_its_own_element_and_links_are_text():
     assert read_page(
         "<p>a</p><div role='doc-footnote'><br>b<div>c</div>d<img src='x'></div><p>e</p>"
