@@ -143,6 +143,9 @@ COUNTED_ROMAN = words(
 # names of numerals in capitals too: "CHAPTER IV", "HENRY VIII"
 REIGNED = "|".join([*MONARCHS, *map(str.upper, MONARCHS)])
 NUMBERED = "|".join([*COUNTED_ROMAN, *map(str.upper, COUNTED_ROMAN)])
+# of these a heading has one letter before a name, too: "CHAPTER I. Down the Rabbit-Hole"
+TITLED = "Chapter|Canto|Stave|CHAPTER|CANTO|STAVE|PART|BOOK|ACT|SCENE|VOLUME"
+NAME_BEGINS = "[\"'“‘]?[A-Z]"
 SMALL_ROMAN = "[Cc]hapter|[Pp]art|[Aa]ct|[Ss]cene|[Bb]ook|[Vv]olume|[Pp]ages?|[Ss]ection|[Cc]anto"
 # not C, D, L or M alone, which are mostly letters: "Class C", "Plan D"
 NO_STREET = {*STARTERS, *TITLES.values(), *FIRMS.values()}
@@ -336,6 +339,7 @@ RULES = [
     (rf"\b({REIGNED}) {ROMAN}", _roman),
     (rf"\b({REIGNED}) (I)\b{AFTER_FIRST}", _roman),
     (r"\b(World War|WORLD WAR) (II?)\b", _roman),
+    (rf"\b({TITLED}) ([IVX])(?=\.\s+{NAME_BEGINS})", _roman),
     (rf"\b({NUMBERED}) {ROMAN}", _roman),
     (rf"\b({NUMBERED}) (I)\b{AFTER_FIRST}", _roman),
     (SORTED, _roman),
