@@ -34,6 +34,8 @@ MOST_PAGES = 10_000
 FIRST = 4  # paragraphs of a chapter that its title may be in
 ENCODING = re.compile(rb"^\s*<\?xml[^>]*encoding\s*=\s*[\"']([A-Za-z0-9._-]+)[\"']")
 CHARSET = re.compile(rb"<meta\b[^>]*\bcharset\s*=\s*[\"']?([A-Za-z0-9._-]+)", re.I)
+# of Python alone: what they decode to may be no text, or take hours
+NO_ENCODINGS = ("utf-7", "unicode-escape", "raw-unicode-escape", "punycode", "idna")
 STRAY = {0xDC00 + i: bytes([i]).decode("cp1252", "replace") for i in range(128, 256)}
 HEAD = 1024  # bytes of a page in which a <meta> names its encoding (WHATWG, HTML)
 
@@ -345,6 +347,6 @@ def declared_encoding(name: str) -> str:
         known = codecs.lookup(name).name
     except LookupError:
         return name
-    if known.startswith(("utf-16", "utf-32")):
+    if known.startswith(("utf-16", "utf-32")) or known in NO_ENCODINGS:
         return "utf-8-sig"
     return "cp1252" if known in ("iso8859-1", "ascii") else name

@@ -33,7 +33,7 @@ PAGE_NUMBER = re.compile(r"\b(?:pagenum|pageno|page-?number|pgnum)\b", re.I)
 NOTE_CLASS = re.compile(r"\b(?:foot|end|rear)notes?\b", re.I)  # of Project Gutenberg, pandoc
 HIDDEN = re.compile(r"\bdisplay\s*:\s*none\b", re.I)
 MARKER = re.compile(r"[\[(]?(?:\d{1,3}|[*†‡§]{1,3}|[a-z])[\])]?")  # of a note, as a link's text
-SECTION = re.compile(r"<!\[(?:CDATA\[|[^\[\]<>]{0,99}\]>)?|\]\]>")  # of CDATA the text stays
+SECTION = re.compile(r"<!\[(?:CDATA\[|[^\[\]<>]{0,99}\]>)|\]\]>")  # of CDATA the text stays
 DEEPEST = 100  # elements within each other, of which the ends are looked for
 DIGITS = re.compile(r"\d{1,3}")
 EXPONENT = re.compile(r"[+−–-]?\d{1,3}")
@@ -90,7 +90,7 @@ def parsable(html: str) -> str:
         last = html.rfind(closed)
         stop = last + len(closed) if last >= 0 else 0
         html = html[:stop] + html[stop:].replace(opened, instead)
-    return html
+    return html.replace("<![", " ")  # what is left over, or has come together
 
 
 class Reader(HTMLParser):

@@ -334,6 +334,7 @@ XML = '<?xml version="1.0" encoding="{}"?>'
         ("us-ascii", "cp1252"),
         ("iso-8859-15", "iso-8859-15"),
         ("none-such", "utf-8"),
+        ("unicode_escape", "utf-8"),
     ],
 )
 def test_a_page_is_read_in_its_encoding(tmp_path, declared, encoding):
@@ -394,7 +395,7 @@ def test_files_that_are_no_books_are_named(tmp_path):
 @pytest.mark.parametrize(
     "page",
     [
-        "<p>a</p><![if x]><![endif]><![ b <![c[ d",
+        "<p>a</p><![if x]><![endif]><![ b <![c[ <!]]>[d",
         "<p>a</p>" + "<!-- b " * 20_000,
         "<p>a</p>" + "<b " * 20_000,
         "<p>a" + "<sup>" * 20_000 + "</a>" * 20_000 + "</p>",
