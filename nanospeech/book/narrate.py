@@ -331,7 +331,8 @@ class Narrator:
             return []
         place, rate = self.laid_out(part), self.work.rate
         chapter = self.marked(part.title, place)
-        name = writers.file_name(part.number, part.title, self.target.format)
+        of = len(self.book.chapters)
+        name = writers.file_name(part.number, part.title, self.target.format, of)
         path = self.target.path / name
         state = {"file": name, "passages": part.keys, "samples": chapter.samples}
         state["tags"] = [part.title, self.book.title, self.book.author]

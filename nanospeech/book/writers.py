@@ -206,12 +206,16 @@ def write_chapter(path: Path, book: Book, number: int, chapter: Marked, rate: in
         part.unlink(missing_ok=True)
 
 
-def file_name(number: int, title: str, format: str) -> str:
-    """A chapter's file name that every system takes: "03 The Storm.opus"."""
+def file_name(number: int, title: str, format: str, count: int = 1) -> str:
+    """A chapter's file name that every system takes: "03 The Storm.opus".
+
+    Sorted by name, the files of a book of `count` chapters are in its order.
+    """
     said = unicodedata.normalize("NFC", title)
     said = re.sub(r"[^\w\s.,'()&-]", " ", said)
     said = " ".join(said.split())[:LONGEST_NAME].strip(" .")
-    return f"{number:02d} {said}".strip() + f".{format}"
+    width = max(2, len(str(count)))
+    return f"{number:0{width}d} {said}".strip() + f".{format}"
 
 
 def write_playlist(folder: Path, book: Book, files: Sequence[tuple[str, str, float]]) -> None:
