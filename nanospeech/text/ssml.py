@@ -108,7 +108,8 @@ class _Reader:
             raise InputError(f"<{name}> is not known; {known} are")
         if (name == "speak") != (not self.open):
             raise InputError(f"<{name}> stands in the wrong place: <speak> is around all, once")
-        if unknown := sorted(values.keys() - ATTRIBUTES[name]):
+        unknown = sorted(values.keys() - ATTRIBUTES[name])
+        if unknown := [key for key in unknown if not key.startswith("xmlns:")]:
             raise InputError(f"<{name}> has no attribute {unknown[0]!r} here")
         if self.open and self.open[-1][0] in (*WHOLE, "break"):
             raise InputError(f"<{name}> is within <{self.open[-1][0]}>, which has text alone")

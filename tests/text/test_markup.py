@@ -124,14 +124,6 @@ def test_wrong_markup_is_named_with_its_place(text, why):
         read_markup(text)
 
 
-SSML = """<?xml version="1.0"?><speak version="1.1" xmlns="http://www.w3.org/2001/10/synthesis">
-<p><s>I say <phoneme alphabet="x-arpabet" ph="T AH0 M AA1 T OW0">tomato</phoneme></s>
-<s>Nº &amp; é <sub alias="World Wide Web">WWW</sub></s></p>
-<prosody rate="80%">My <voice name="kumo">name</voice></prosody><break time="1.5s"/>
-<say-as interpret-as="characters">Ab</say-as> the <say-as interpret-as="ordinal">3</say-as>
-<break strength="strong"/></speak>"""
-
-
 def test_a_long_text_of_markup_is_read_at_once():
     begin = time.process_time()
     found = read_markup("[say: Ann | AE1 N] or [say: ann | AA1 N]. " * 1000)
@@ -139,6 +131,15 @@ def test_a_long_text_of_markup_is_read_at_once():
     assert found.spans[0].said.text.startswith("Ann\u2060 or ann\u2060\u2060. Ann\u2060 or")
     assert read_markup("[" + " " * 50_000 + "a").text.endswith(" a")
     assert time.process_time() - begin < 5
+
+
+SSML = """<?xml version="1.0"?><speak version="1.1" xmlns="http://www.w3.org/2001/10/synthesis"
+xmlns:mstts="https://www.w3.org/2001/mstts">
+<p><s>I say <phoneme alphabet="x-arpabet" ph="T AH0 M AA1 T OW0">tomato</phoneme></s>
+<s>Nº &amp; é <sub alias="World Wide Web">WWW</sub></s></p>
+<prosody rate="80%">My <voice name="kumo">name</voice></prosody><break time="1.5s"/>
+<say-as interpret-as="characters">Ab</say-as> the <say-as interpret-as="ordinal">3</say-as>
+<break strength="strong"/></speak>"""
 
 
 def test_ssml_is_the_same_markup():
