@@ -6,6 +6,7 @@ What is kept already is not spoken again, so the same command goes on where it s
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ from .work import Work
 from .writers import Marked
 
 M4B = (".m4b", ".m4a")
+ENDING = re.compile(r"\.[A-Za-z]\w{1,4}")  # of a file; "Vol. 1" and "J.R.R" are folders
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class Target:
         """
         if self.single:
             require("av", "book")
-        elif self.path.suffix:
+        elif ENDING.fullmatch(self.path.suffix) and not self.path.is_dir():
             raise InputError(
                 f"{self.path} should be a file that ends in .m4b, or a folder for"
                 f" {' or '.join(writers.FORMATS)} files"

@@ -23,6 +23,8 @@ def open_book(path: str | Path, encoding: str = "utf-8", depth: int = 2) -> Book
         InputError: there is no such file, it is no book, or one beyond the bounds.
     """
     path = Path(path)
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name a file, for an unpacked EPUB zip what is in it")
     if not path.is_file():
         raise InputError(f"there is no file {path}")
     kind = path.suffix.lower()

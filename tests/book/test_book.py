@@ -20,6 +20,7 @@ import soundfile
 
 from nanospeech.audio import wave as audio
 from nanospeech.book.joining import Chapter, Placed, chapter_waves, heard_words, lay_out
+from nanospeech.book.narrate import Target
 from nanospeech.book.work import Work
 from nanospeech.book.writers import Marked, check_whole, file_name, iso_639_2
 from nanospeech.commands.book import main
@@ -297,6 +298,14 @@ def test_a_book_in_another_language_is_noted(run, tmp_path):
         path.write_text(f"---\nlanguage: {code}\n---\nhello there.\n", "utf-8")
         said = run(path, tmp_path / "out", "--overwrite")[1]
         assert ("the book is in fr, and read by the rules of en" in said) == noted, code
+
+
+def test_a_folder_may_have_a_dot_in_its_name(tmp_path):
+    (tmp_path / "old.opus").mkdir()
+    for name in "Vol. 1", "v1.2", "J.R.R", "old.opus":
+        Target(tmp_path / name, overwrite=True).check()
+    with pytest.raises(InputError, match="or a folder"):
+        Target(tmp_path / "new.opus").check()
 
 
 def test_flags_that_cannot_be_met_are_refused_before_the_model_is_loaded(book, tmp_path, capsys):

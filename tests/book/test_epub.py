@@ -386,6 +386,9 @@ def test_files_that_are_no_books_are_named(tmp_path):
             open_book(tmp_path / name)
     with pytest.raises(InputError, match="there is no file"):
         open_book(tmp_path / "b.epub")
+    (tmp_path / "unpacked.epub").mkdir()  # as Apple Books keeps them
+    with pytest.raises(InputError, match="is a folder; name a file, for an unpacked EPUB zip"):
+        open_book(tmp_path / "unpacked.epub")
     with zipfile.ZipFile(tmp_path / "c.epub", "w") as file:
         file.writestr("a.txt", "a")
     with pytest.raises(InputError, match="no package document"):
