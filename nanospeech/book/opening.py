@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from nanospeech.errors import InputError
+from nanospeech.text.sentences import CONTROLS
 
 from .epub import read_epub
 from .pages import Book
@@ -29,10 +31,21 @@ def open_book(path: str | Path, encoding: str = "utf-8", depth: int = 2) -> Book
         raise InputError(f"there is no file {path}")
     kind = path.suffix.lower()
     if kind == ".epub":
-        return read_epub(path, depth)
+        return without_controls(read_epub(path, depth))
     if kind in (".txt", ".md", ".markdown", ".text"):
-        return read_plain(path, encoding)
+        return without_controls(read_plain(path, encoding))
     raise InputError(
         f"{path} is no book that can be read: wanted .epub, .txt or .md; convert others first, for"
         " example with Calibre or pandoc"
     )
+
+
+def without_controls(book: Book) -> Book:
+    """A book whose titles hold no characters that would steer a terminal."""
+
+    def shown(text: str) -> str:
+        return " ".join(CONTROLS.sub(" ", text).split())
+
+    chapters = tuple(replace(chapter, title=shown(chapter.title)) for chapter in book.chapters)
+    facts = {name: shown(getattr(book, name)) for name in ("title", "author", "language")}
+    return replace(book, chapters=chapters, **facts)

@@ -377,6 +377,16 @@ def test_asides_of_the_spine_are_left_out_and_covers_and_titles_found(tmp_path):
     assert open_book(path).chapters[0].read() == "For the beetle."  # a page has its own title
 
 
+def test_titles_do_not_steer_a_terminal(tmp_path):
+    title = "One \x1b[2J\x9b31m\u0085two"
+    nav = NAV.format(link(title, "one.xhtml"), "")
+    path = make_epub(tmp_path / "b.epub", {"one.xhtml": "<p>It.</p>"}, nav=nav)
+    assert open_book(path).chapters[0].title == "One [2J 31m two"
+    (tmp_path / "b.md").write_text(f"---\ntitle: {title}\n---\n# {title}\n\nIt.", "utf-8")
+    book = open_book(tmp_path / "b.md")
+    assert book.title.isprintable() and book.chapters[0].title.isprintable()
+
+
 def test_files_that_are_no_books_are_named(tmp_path):
     (tmp_path / "a.epub").write_bytes(b"PK\x03\x04 nothing")
     (tmp_path / "a.pdf").write_bytes(b"%PDF")
