@@ -112,6 +112,8 @@ class Reader(HTMLParser):
                 if tag in BLOCKS or not self.heading:  # one within a heading is of all of it
                     self.flush()
                 self.page.places.setdefault(known[name], len(self.page.paragraphs))
+        if tag == "body":
+            self.silent = []  # of a head that does not end
         if self.silent:
             if tag not in VOID and len(self.silent) < DEEPEST:
                 self.silent.append(tag)

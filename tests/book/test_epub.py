@@ -146,6 +146,7 @@ def test_what_is_left_out_ends_with_its_own_element_and_links_are_text():
 
 
 def test_broken_markup_is_read_as_far_as_it_goes():
+    assert read_page("<head><link href='a'><title>No</title><body><p>One").paragraphs == ["One"]
     assert read_page("<p>One<p>Two <b>three</p></i> four<script>x").paragraphs == [
         "One",
         "Two three",
