@@ -103,9 +103,19 @@ class Builder:
         self.before = 0.0  # seconds of pauses before all text
 
     def text(self, text: str, place: int, said: str | None = None) -> None:
-        """Takes a piece of text, and what is said for it if that is something else."""
+        """Takes a piece of text, and what is said for it if that is something else.
+
+        Raises:
+            InputError: it goes on with a word that has sounds of its own, or is one within a word.
+        """
         if not text:
             return
+        before = self.written[-1].text[-1:] if self.written else ""
+        sounds = (said or "").endswith(JOINER) or (self.said and self.said[-1].text[-1:] == JOINER)
+        if sounds and before.isalnum() and text[0].isalnum():
+            raise InputError(
+                f"{text[:20]!r} is one word with what stands before it: give the sounds of it all"
+            )
         own = Traced.of(text, self.length)
         self.written.append(Traced.of(text, place))
         self.said.append(own if said is None else own.edited([(0, len(text), said)]))
@@ -256,11 +266,18 @@ def read_markup(
         InputError: markup that is wrong, with what it is and where.
     """
     build, at, opened = Builder(), 0, []
+
+    def take_text(stop: int) -> None:
+        try:
+            build.text(text[at:stop], at)
+        except InputError as e:
+            raise InputError(f"{where(text, at)}: {e}") from e
+
     for match in MARKUP.finditer(text):
         if lenient and not is_formed(match):
             continue
         escape = match[1]
-        build.text(text[at : match.start()], at)
+        take_text(match.start())
         at = match.start() + 1 if escape else match.end()
         try:
             if not escape:
@@ -269,7 +286,7 @@ def read_markup(
                     check(build.styles[-1].voice)
         except InputError as e:
             raise InputError(f"{match[0][:60]} at {where(text, match.start())}: {e}") from e
-    build.text(text[at:], at)
+    take_text(len(text))
     if opened:
         name, place = opened[-1]
         raise InputError(f"[{name}] at {where(text, place)} is not closed; add [/{name}]")

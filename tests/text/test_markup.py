@@ -36,12 +36,13 @@ def test_brackets_say_how_a_text_is_spoken():
 
 @pytest.mark.parametrize("word", ["pe", "s", "spell", "Ab"])
 def test_the_place_of_a_word_in_brackets_is_its_own(word):
-    text = f"go [ spell :  {word} ][say:{word} | AH0] on"
+    text = f"go [ spell :  {word} ] [say:{word} | AH0] on"
     found = read_markup(text).spans
     places = [int(place) for span in found for place in span.written.starts]
     size = len(word)
     begins = text.index(":  ") + 3, text.index("say:") + 4
-    wanted = [*range(3), *(at + i for at in begins for i in range(size))]
+    spelled, said = ([at + i for i in range(size)] for at in begins)
+    wanted = [*range(3), *spelled, text.index(" [say"), *said]
     assert places[: len(wanted)] == wanted
 
 
@@ -112,6 +113,8 @@ def test_other_brackets_are_text(text):
         ("Hi [spell ABC]", r"write \[spell: ABC\]"),
         ("Hi [say: tomato]", r"the word, \| and its sounds"),
         ("Hi [say: tomato | QQ]", "QQ"),
+        ("A [say: tom | T AA1 M]s", "line 1, column 23: 's' is one word with what stands before"),
+        ("Re[say: do | D UW1]", "at line 1, column 3: 'do' is one word with what stands before it"),
         ("Hi [slow]there", r"\[slow\] at line 1, column 4 is not closed; add \[/slow\]"),
         ("Hi [slow]a[fast]b[/slow]", r"\[/slow\] at line 1, column 18: close \[fast\] first"),
         ("Hi [/voice]", r"there is no \[voice\] before it"),
@@ -162,6 +165,7 @@ def test_ssml_is_the_same_markup():
     ("inner", "why"),
     [
         ("<emphasis>a</emphasis>", "line 1, column 8: <emphasis> is not known; <speak>, <break>"),
+        ('<phoneme ph="T AA1 M">tom</phoneme>s', "'s' is one word with what stands before it"),
         ('<prosody pitch="high">a</prosody>', "<prosody> has no attribute 'pitch'"),
         ('<prosody rate="9">a</prosody>', "rate '9'"),
         ('a<break strength="huge"/>', "strength 'huge'"),
