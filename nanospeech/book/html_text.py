@@ -34,6 +34,8 @@ NOTE_CLASS = re.compile(r"\b(?:foot|end|rear)notes?\b", re.I)  # of Project Gute
 HIDDEN = re.compile(r"\bdisplay\s*:\s*none\b", re.I)
 MARKER = re.compile(r"[\[(]?(?:\d{1,3}|[*†‡§]{1,3}|[a-z])[\])]?")  # of a note, as a link's text
 SECTION = re.compile(r"<!\[(?:CDATA\[|[^\[\]<>]{0,99}\]>)|\]\]>")  # of CDATA the text stays
+BREAK = "\v"  # of a line, by <br>
+BREAKS = re.compile(rf"{BREAK}\s*{BREAK}")  # between paragraphs
 DEEPEST = 100  # elements within each other, of which the ends are looked for
 DIGITS = re.compile(r"\d{1,3}")
 EXPONENT = re.compile(r"[+−–-]?\d{1,3}")
@@ -126,7 +128,7 @@ class Reader(HTMLParser):
             self.flush()
             self.heading = tag in HEADINGS
         elif tag == "br":
-            self.text += "\n"
+            self.text += BREAK
         elif tag == "img":
             letter = known.get("alt", "").strip()
             self.initial = letter if len(letter) == 1 and letter.isalpha() else ""
@@ -188,11 +190,13 @@ class Reader(HTMLParser):
             self.initial = ""
 
     def flush(self) -> None:
-        """Ends the paragraph."""
-        said = FRACTION.sub(fraction, " ".join(self.text.split()))
+        """Ends the paragraph; an empty line of <br> stands between two."""
+        parts = [self.text] if self.heading else BREAKS.split(self.text)
         self.text, self.held, self.initial = "", [], ""
-        if any(c.isalnum() for c in said):
-            self.page.paragraphs.append(f"# {said}" if self.heading else said)
+        for part in parts:
+            said = FRACTION.sub(fraction, " ".join(part.split()))
+            if any(c.isalnum() for c in said):
+                self.page.paragraphs.append(f"# {said}" if self.heading else said)
         self.heading = False
 
 

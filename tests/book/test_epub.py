@@ -138,6 +138,14 @@ def test_notes_are_known_by_their_class_and_letters_that_are_pictures_are_read()
     assert page.paragraphs == ["The end, he said.", "Go."]
 
 
+def test_two_breaks_of_a_line_are_between_paragraphs():
+    page = read_page(
+        "<div>One<br/>\n <br/>He<sup><a href='#n'>1</a></sup> said<br>so.<br><br><br>\n\nTwo</div>"
+        "<h2>A<br/><br/>B</h2>"
+    )
+    assert page.paragraphs == ["One", "He said so.", "Two", "# A B"]
+
+
 def test_what_is_left_out_ends_with_its_own_element_and_links_are_text():
     assert read_page(
         "<p>a</p><div role='doc-footnote'><br>b<div>c</div>d<img src='x'></div><p>e</p>"
