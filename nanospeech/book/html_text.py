@@ -37,11 +37,13 @@ SECTION = re.compile(r"<!\[(?:CDATA\[|[^\[\]<>]{0,99}\]>)|\]\]>")  # of CDATA th
 BREAK = "\v"  # of a line, by <br>
 BREAKS = re.compile(rf"{BREAK}\s*{BREAK}")  # between paragraphs
 DEEPEST = 100  # elements within each other, of which the ends are looked for
-DIGITS = re.compile(r"\d{1,3}")
 EXPONENT = re.compile(r"[+−–-]?\d{1,3}")
 RAISED = str.maketrans("0123456789+-−–", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁻")
+# of a note behind a mark, or of a verse
+NUMBER = re.compile(r"(^|[.,;:!?\"'”’)»]\s?)[⁰-⁹¹²³]{1,3}(?![⁰-⁹¹²³⁺⁻⁄])")
+ALONE = re.compile(r"(?<![\w)\]⁺⁻])[⁰-⁹¹²³]+")  # before what it belongs to
 OVER = re.compile(r"[⁰-⁹¹²³]/\Z")  # what a lowered number makes a fraction of
-FRACTION = re.compile(r"(?<![^\W\d])(\d*)([⁰-⁹¹²³]{1,3})⁄(\d{1,3})\b")
+FRACTION = re.compile(r"(?<!\w)(\d{0,9})([⁰-⁹¹²³]{1,3})⁄(\d{1,3})\b")
 
 
 @dataclass
@@ -163,10 +165,9 @@ class Reader(HTMLParser):
                     break
 
     def drop_marker(self, held: Held) -> None:
-        """Removes what an element said if it marks a note: [1], *, a raised 12 after a dot.
+        """Removes what a link said if it marks a note: [1], *; a number by <sup> is raised.
 
-        A number that is linked behind a space is the book's own, as in "see Chapter 5", and a
-        raised one that marks no note is an exponent.
+        A number that is linked behind a space is the book's own, as in "see Chapter 5".
         """
         said = self.text[len(held.before) :].strip()
         near, before = held.before[-1:], held.before.rstrip()
@@ -174,12 +175,9 @@ class Reader(HTMLParser):
         if held.raised:
             for other in self.held:
                 other.raised = True
-        if held.linked:
-            number = said.isdigit() and near.isspace()
-            marker = MARKER.fullmatch(said) and (held.raised or not (said.isalpha() or number))
-        else:
-            marker = DIGITS.fullmatch(said) and near and near in ".,;:!?\"'”’)»"
-        if marker and before:
+        number = said.isdigit() and near.isspace()
+        marker = MARKER.fullmatch(said) and (held.raised or not (said.isalpha() or number))
+        if held.linked and marker and before:
             self.text = held.before
         elif not held.linked and not linked and EXPONENT.fullmatch(said):
             self.text = held.before + said.translate(RAISED)
@@ -194,15 +192,16 @@ class Reader(HTMLParser):
         parts = [self.text] if self.heading else BREAKS.split(self.text)
         self.text, self.held, self.initial = "", [], ""
         for part in parts:
-            said = FRACTION.sub(fraction, " ".join(part.split()))
+            said = " ".join(lowered(" ".join(part.split())).split())
             if any(c.isalnum() for c in said):
                 self.page.paragraphs.append(f"# {said}" if self.heading else said)
         self.heading = False
 
 
-def fraction(m: re.Match) -> str:
-    """A match of FRACTION, whose upper number is raised, as typed: "2 1/2"."""
-    return f"{m[1]} {normalize('NFKC', m[2])}/{m[3]}".strip()
+def lowered(text: str) -> str:
+    """A paragraph in which exponents alone are raised numbers: no fractions, isotopes and notes."""
+    text = FRACTION.sub(lambda m: f"{m[1]} {normalize('NFKC', m[2])}/{m[3]}", text)
+    return ALONE.sub(lambda m: normalize("NFKC", m[0]), NUMBER.sub(r"\1", text))
 
 
 def is_note(attributes: dict[str, str]) -> bool:

@@ -120,6 +120,11 @@ def test_what_is_no_text_of_the_book_is_not_read():
         ("It was<a href='#n'>1</a> so <a href='#n'>[2]</a> here.", "It was so here."),
         ("It<a href='#n'><sup>a</sup></a> was <a href='#n'><sup>1</sup></a> so.", "It was so."),
         ("10<sup>6</sup> in 3 m<sup>2</sup>, 10<sup>−8</sup>", "10⁶ in 3 m², 10⁻⁸"),
+        (
+            "<sup>1</sup>It was. <sup>2</sup>And it&#160;is.<sup>12</sup> So",
+            "It was. And it is. So",
+        ),
+        ("the <sup>14</sup>C", "the 14C"),
         ("Add, <sup>1</sup>/<sub>2</sub> cup", "Add, 1/2 cup"),
         ("2<sup>1</sup>/<sub>2</sub> or 10<sup>2</sup>/5", "2 1/2 or 10²/5"),
     ],
