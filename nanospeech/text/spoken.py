@@ -11,6 +11,7 @@ from collections.abc import Collection
 from functools import lru_cache
 from typing import NamedTuple
 
+from .english import words
 from .g2p import guess, readable
 from .heteronyms import say_heteronym
 from .lexicon import Lexicon
@@ -20,25 +21,15 @@ FOLD = str.maketrans(
     {"“": '"', "”": '"', "‘": "'", "’": "'", "–": "-", "—": "-", "…": ".", "\n": " ", "\t": " "}
 )
 VOWEL = re.compile("[AEIOUY]")
-SPELLED = {
-    "AI",
-    "ID",
-    "OS",
-    "NGO",
-    "OLED",
-    "IDE",
-    "IOS",
-    "iOS",
-    "ROI",
-    "SEO",
-    "EV",
-    "COO",
-    "EEG",
-    "MC",
-    "UPS",
-}  # though the dictionary has words of these letters
+SPELLED = words(
+    """AI ID OS NGO OLED IDE IOS iOS ROI SEO EV COO EEG MC UPS AEST DR EST ET GED KO OP OT PST SEC
+    URI"""
+)  # though the dictionary has words of these letters
 INITIALS = re.compile("([A-Z]{2,5})['’]?s")
 CAMEL = re.compile("[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+PAIRS = re.compile("[A-Z]{2}s")
+INITIALS_DONE = re.compile("([A-Z]{1,5})['’]d")
+SHORTENED = re.compile("[A-Z]{2,}[a-rt-z]")
 DRAWN = re.compile(r"([a-z])\1{2,}")
 WORDS = re.compile(r"[A-Za-z]+(?:['’][A-Za-z]+)*")
 POSSESSIVE = re.compile(r"['’][sS](?![A-Za-z])")
@@ -174,8 +165,14 @@ def say_word(word: str) -> Said:
     if several and len(word) > len(several[1]) + 1:  # "BBC's" is "BBC" and an s
         base, source = say_word(several[1])
         return (*base, *ending("'s", base[-1])), source
+    if PAIRS.fullmatch(word) and word != "OKs":  # "GPs" and "PAs", which are other words too
+        names = [p for letter in word[:2] for p in named(letter)]
+        return (*names, *ending("'s", names[-1])), INITIAL
     known = pronounce(word)
     whole = word.lower() in dictionary()
+    if not whole and (done := INITIALS_DONE.fullmatch(word)):  # "KO'd"
+        base, source = say_word(done[1])
+        return (*base, *ending("'d", base[-1])), source
     if known is not None and not whole:
         if several:  # "EVs" is no plural of a word "ev"
             base, source = say_word(several[1])
@@ -190,7 +187,7 @@ def say_word(word: str) -> Said:
     vowel = VOWEL.search(word.upper())
     capitals = word.isupper() and (len(word) <= 4 or not vowel)
     consonants = not vowel and not several and word.isalpha() and len(word) <= 4  # "txt"
-    if len(word) > 1 and (capitals or consonants):
+    if len(word) > 1 and (capitals or consonants or SHORTENED.fullmatch(word)):  # "PCIe"
         return tuple(p for letter in word for p in named(letter)), INITIAL
     if several:
         return (*(p for letter in several[1] for p in named(letter)), "Z"), INITIAL
