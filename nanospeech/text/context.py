@@ -97,6 +97,7 @@ CLAUSES = set(words(
     """if when whenever while because unless until where wherever that which who what whatever so as
     before after since how whether"""
 ))  # fmt: skip
+WHILE = set(words("as if once unless until when whenever while"))
 PAST_TENSE = set(words(
     """was were had did said went took came saw got made told knew thought found gave felt left
     heard sat stood laughed cried spent fell rose grew began kept brought wrote yesterday
@@ -105,6 +106,8 @@ PAST_TENSE = set(words(
 NOW = set(words("every always often usually never sometimes now daily tonight today rarely seldom"))
 
 
+JOINED_NOUNS = ("address", "conduct", "contrast", "present", "separate")
+NO_OBJECT = PREPOSITIONS | BE | HAVE | {"", "and", "or"}
 BREAK = re.compile(r"[,;:.!?()\n]|\s-+\s")
 END = re.compile(r"[.!?\n]")
 WORD = re.compile(r"[A-Za-z]+(?:['’][A-Za-z]+|(?<=[a-z]{2}s)['’](?=\s))*|\d+")  # "parents'" too
@@ -241,7 +244,7 @@ def before_odds(around: Around, s_form: bool) -> float:
     if p in HAVE:
         return -2.5
     if p in ("and", "or", "but", "nor"):
-        return conjoined(prior, s_form)
+        return conjoined(around, prior, s_form)
     return loose_odds(around, prior, s_form)
 
 
@@ -258,7 +261,9 @@ def commands(around: Around, s_form: bool) -> bool:
         return False
     if around.prior:
         pronoun = n in DETERMINERS | OBJECTS
-        return ordered(around.before) and (word != "separate" or pronoun) and n not in ("and", "or")
+        if word in JOINED_NOUNS and not pronoun:  # "Write your name and address on the form."
+            return False
+        return ordered(around.before) and n not in ("and", "or")
     if around.left or (around.mark == "," and not introduced(around)):
         return False
     if n in ("and", "or"):
@@ -304,9 +309,13 @@ def has_verb(right: Sequence[str]) -> bool:
     return False
 
 
-def conjoined(prior: Sequence[str], s_form: bool) -> float:
+def conjoined(around: Around, prior: Sequence[str], s_form: bool) -> float:
     """After "and": what is before it is of the same kind."""
     lately = prior[-5:-1]
+    word = around.word.lower()
+    no_object = NO_OBJECT | COMPOUNDS.get(word, frozenset())
+    if len(prior) == 1 and word in COMMANDS and around.next not in no_object:
+        lately = around.before[-8:-1]  # "you can export them, or import contacts"
     verbs = any(w in MODALS or w == "to" for w in lately)
     nouns = any(w in DETERMINERS for w in lately[-2:])
     if verbs and not (nouns and s_form):
@@ -319,6 +328,9 @@ def loose_odds(around: Around, prior: Sequence[str], s_form: bool) -> float:
     p = prior[-1]
     if p in COMPOUNDS_BEFORE.get(around.word.lower(), ()):  # "school graduates"
         return -2.0
+    using = p in ADJECTIVES or (p.endswith("ing") and around.left[0] != "as")
+    if s_form and not around.next and around.left[0] in WHILE and not using:
+        return 2.0  # "As demand increases, prices rise.", not "When using objects, ..."
     adverb = 1.0 if around.previous != p else 0.0
     if p in ADJECTIVES or ADJECTIVAL.search(p) or p.replace("-", "").isdigit():
         return -2.5 + adverb

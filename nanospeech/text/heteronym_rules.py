@@ -56,6 +56,8 @@ def read(around: Around) -> str:
         return "past"
     past = set(around.before) & PAST_TENSE or set(around.right) & PAST_TENSE
     past = past or any(w.endswith("ed") and len(w) > 4 for w in (*around.before, *around.right))
+    if p == "who" and is_plural(around.prior[-2] if around.prior[1:] else ""):
+        return "past" if past else "now"  # "students who read daily"
     if p in ("he", "she", "it", "who") or (p and p not in SUBJECTS and not is_plural(p)):
         return "now" if p in ("and", "or") and not past else "past"
     if not p:
@@ -95,6 +97,8 @@ def lead(around: Around) -> str:
         return "metal"
     if is_verb(around) or around.next in set(words("to us the them him her")):
         return "guide"
+    if around.next == "in" and around.right[-1] in ("water", "blood", "soil", "paint"):
+        return "metal"
     if p in DETERMINERS and around.next == "of":  # "a lead of ten points"
         return "guide"
     if p in words("for with of from contain contains containing contained"):
@@ -104,6 +108,8 @@ def lead(around: Around) -> str:
 
 
 def live(around: Around) -> str:
+    if around.joined:  # "live-streamed", but "a live-in nanny"
+        return "verb" if around.next == "in" else "now"
     if around.next in CUES["shows"] and not is_verb(around):
         return "now"
     whom = around.previous in OBJECTS - {"you"}
@@ -156,6 +162,10 @@ def wind(around: Around) -> str:
         return "turn"
     if is_noun(around):
         return "air"
+    if around.previous in words("road roads path paths trail trails river stream staircase") and (
+        around.next in turns | PREPOSITIONS | {"past", "uphill", "downhill"}
+    ):
+        return "turn"
     return "turn" if around.next in turns else "air"
 
 

@@ -122,9 +122,9 @@ MOSTLY_VERBS = frozenset(words(
 ))  # fmt: skip
 # those that are verbs where a clause begins with them: "Combine flour and salt."
 COMMANDS = frozenset(words(
-    """combine compress construct convert decrease delegate estimate export extract import
-    incorporate increase initiate insert permit produce recall record refill refuse reject replay
-    resume reuse rewrite separate sow transfer transplant update upgrade use"""
+    """address combine compress conduct construct contrast convert decrease delegate estimate export
+    extract import incorporate increase initiate insert permit present produce recall record refill
+    refuse reject replay resume reuse rewrite separate sow transfer transplant update upgrade use"""
 ))  # fmt: skip
 _TRADE = """ban bans business businesses charges controls cost costs demand duties
     duty earnings fee fees figures growth industries industry levels license licenses licence
@@ -133,6 +133,13 @@ _TRADE = """ban bans business businesses charges controls cost costs demand duti
     volumes error errors statement statements button"""
 # words that make a compound with one of them
 COMPOUNDS = {word: frozenset(words(others)) for word, others in {
+    "address": "bar bars book books change changes field fields label labels line lines list lists"
+    " lookup proof space system systems verification",
+    "conduct": "at by disorder disorders in on unbecoming",
+    "contrast": "agent agents bath dye enhancement in level levels media medium radio ratio ratios"
+    " sensitivity with",
+    "present": "at circumstances company continuous day in participle perfect progressive simple"
+    " state tense time value values worth",
     "combine": "harvester harvesters operator operators driver drivers",
     "construct": "validity",
     "convert": "numbers",
@@ -207,7 +214,7 @@ CUES = {name: frozenset(words(cues)) for name, cues in {
     " encounter",
     "tiny": "detail details amount amounts quantities quantity particle particles difference"
     " differences traces trace changes fragments creatures organisms crystals cracks inspection"
-    " examination scale print grains proportion proportions variations",
+    " examination scale print crack hole holes grains proportion proportions variations",
     "moods": "happy calm quiet warm safe healthy peaceful relaxed satisfied full comfortable"
     " well serene cheerful glad rested fed",
     "persistence": "determination persistence pursuit resistance effort devotion refusal defense"
