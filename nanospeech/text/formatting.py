@@ -64,7 +64,7 @@ def unformatted(text: Traced) -> Traced:
         text = text.sub(ENTITY, character)
     if "[" in text.text:
         text = text.sub(LINK, lambda m: m[1]).sub(NOTE, "")
-    text = text.sub(FENCE, "").sub(QUOTE, "").sub(NICK, lambda m: f"{m[1]}{m[2]}: ")
+    text = text.edited(_code(text.text)).sub(QUOTE, "").sub(NICK, lambda m: f"{m[1]}{m[2]}: ")
     text = text.edited(_lines(text.text))
     if "|" in text.text:
         text = text.sub(TABLE_RULE, "").sub(ROW, lambda m: m[1] + _stop(m[1], "."))
@@ -87,6 +87,22 @@ def character(m: re.Match) -> str:
 def _stop(line: str, mark: str) -> str:
     """The mark of a line that ends in none."""
     return mark if UNENDED.search(line[-20:]) else ""
+
+
+def _code(text: str) -> list[Edit]:
+    """Takes the fences off code, and ends its lines: a command is no part of the next one."""
+    edits: list[Edit] = []
+    at = -1  # where a line of code begins; -1 outside code
+    for fence in FENCE.finditer(text):
+        closes = at >= 0 and len(fence[0].strip()) == 3
+        for line in text[at : fence.start()].rstrip().split("\n")[:-1] if closes else ():
+            end = at + len(line.rstrip())
+            if any(c.isalnum() for c in line) and text[end - 1] not in ",;:.!?":
+                edits.append((end, end, "."))
+            at += len(line) + 1
+        edits.append((fence.start(), fence.end(), ""))
+        at = -1 if closes else fence.end()
+    return edits
 
 
 def _lines(text: str) -> list[Edit]:

@@ -30,6 +30,7 @@ SIGNS = {"&": " and ", "+": " plus ", "=": " equals ", "@": " at ", "%": " perce
 SIGNS |= {"°": " degrees", "<": " less than ", ">": " greater than ", "#": " number "}
 SIGNS |= {"€": " euros", "$": " dollars", "£": " pounds", "¥": " yen", "¢": " cents"}
 SIGNS |= {"|": ", ", "\\": " backslash ", "^": " ", "*": " ", "_": " ", "~": " ", "/": " "}
+SIGNS |= {"µ": " micro "}
 # nouns that a number counts: "1250 people"; before others it is mostly a year: "the 1968 riots"
 THINGS = """people men women children voters students soldiers troops homes houses workers jobs
 employees miles kilometers feet meters pounds dollars euros tons tonnes years days hours minutes
@@ -65,6 +66,11 @@ def _note(m: re.Match) -> str:
     return m[0] if CODE.search(m.string[max(0, m.start() - 40) : m.start()]) else ""
 
 
+def _version(m: re.Match) -> str:
+    """1.0-rc.2 and 2.x."""
+    return f" {m[1]} " if m[1] else " point x"
+
+
 MARKS = [
     # a note's number, as encyclopedias have it after a word or a stop: "He said.[1] Then"
     (
@@ -74,15 +80,18 @@ MARKS = [
     (r"([=*_~#+<>|^\\/-])\1{2,}", lambda m: " "),  # ruled lines
     (r"--", lambda m: " - "),
     (rf"(?<=[a-z]{{2}})(?:\.(?={STARTS}\b)|[!?](?=[A-Z][a-z]))", lambda m: f"{m[0]} "),
+    (r"(?<=\d)(?:-(alpha|beta|dev|pre|preview|rc)[.-]?(?=\d)|\.(x)\b)", _version),
     (r"[-=]>", lambda m: " to "),
     (r"<=", lambda m: " is at most "),
     (r">=", lambda m: " is at least "),
     (r"!=", lambda m: " does not equal "),
     (r"==", lambda m: " equals "),
     (r"(?<=\d)\s?~\s?(?=\d)", lambda m: " to "),
-    (r"~\s?(?=[$£€]?\d)", lambda m: "about "),
+    (r"(?<![\w)])~\s?(?=[$£€]?\d)", lambda m: "about "),
+    (r"(?<=\b[b-z]) - (?=\d+\b(?! [a-z]{2})|[a-z](?=[),.;|=]))", lambda m: " minus "),  # "n - 1"
     (r"(?<=\d) ?\* ?(?=\d)|(?<=\b\w) \* (?=\w\b)", lambda m: " times "),
-    (r"(?<=\b\w) / (?=\w\b)", lambda m: " over "),
+    (r"(?<=\b\w) / (?=\w\b)|(?<=\b\d)/(?=[fknxyz]\b)", lambda m: " over "),
+    (r"(?<![\w$])\$(?=[A-Z_{]{2})", lambda m: "dollar "),  # "$PATH"
     (r"(?<=[\w)])\*\*(?=\d{1,3}\b(?!\*))", lambda m: " to the power of "),
     (r"&&", lambda m: " and "),
     (r"(?<=\w) \|\| (?=\w)", lambda m: " or "),
@@ -98,20 +107,22 @@ def _sign(m: re.Match) -> str:
 
 
 SIGN = [(f"[{re.escape(''.join(SIGNS))}]", _sign)]
+# and whether none of a stage's rules matches a text without digits
 STAGES = [
-    [(re.compile(pattern), rule) for pattern, rule in rules]
-    for rules in (
-        addresses.RULES,
-        MARKS,
-        lasting.RULES,
-        dates.RULES,
-        abbreviations.RULES,
-        identifiers.RULES,
-        quantities.RULES,
-        NUMBERS,
-        SIGN,
+    ([(re.compile(pattern), rule) for pattern, rule in rules], counting)
+    for rules, counting in (
+        (addresses.RULES, False),
+        (MARKS, False),
+        (lasting.RULES, True),
+        (dates.RULES, False),
+        (abbreviations.RULES, False),
+        (identifiers.RULES, True),
+        (quantities.RULES, False),
+        (NUMBERS, True),
+        (SIGN, False),
     )
 ]
+DIGIT = re.compile(r"\d")
 
 
 SPACE_BEFORE_MARK = re.compile(r"(?<! ) +(?=[.,!?;:])")
@@ -127,6 +138,8 @@ def expand(text: str) -> str:
 def expanded(text: Traced) -> Traced:
     """expand() of a text whose characters are traced."""
     text = clean(text)
-    for rules in STAGES:
-        text = text.run(rules)
+    counts = DIGIT.search(text.text)
+    for rules, counting in STAGES:
+        if counts or not counting:
+            text = text.run(rules)
     return text.sub(SPACE_BEFORE_MARK, "").sub(SPACE_AFTER_MARK, " ").sub(SPACES, " ")

@@ -186,6 +186,7 @@ PREFERRED |= {
     "mkdir": "EH1 M K EY1 D IH1 R",
     "nginx": "EH1 N JH AH0 N EH1 K S",
     "numpy": "N AH1 M P AY2",
+    "omw": "OW1 EH1 M D AH1 B AH0 L Y UW0",
     "paas": "P AE1 S",
     "plz": "P L IY1 Z",
     "ppl": "P IY1 P AH0 L",
@@ -205,10 +206,12 @@ PREFERRED |= {
     "tsconfig": "T IY1 EH1 S K AA1 N F IH0 G",
     "ttyl": "T IY1 T IY1 W AY1 EH1 L",
     "uefa": "Y UW0 EY1 F AH0",
+    "ur": "Y UH1 R",
     "utd": "Y UW0 N AY1 T IH0 D",
     "vscode": "V IY1 EH1 S K OW1 D",
     "wget": "D AH1 B AH0 L Y UW0 G EH1 T",
     "yaml": "Y AE1 M AH0 L",
+    "yml": "Y AE1 M AH0 L",
 }
 HISSING = {"S", "Z", "SH", "ZH", "CH", "JH"}
 VOICELESS = {"P", "T", "K", "F", "TH"}

@@ -7,8 +7,87 @@ import pytest
 from nanospeech.text.sentences import fit, prepare
 from nanospeech.text.spoken import say_word
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
+from tests.text.test_normalize import read_out
 
 PHONEMES = Tokenizer("phonemes", phoneme_vocab())
+
+SENTENCES = [
+    # business
+    ("Sales rose YoY, not QoQ.", "Sales rose year over year, not quarter over quarter."),
+    ("Yields rose 4bps.", "Yields rose four basis points."),
+    ("The Fed made a 25 bps cut.", "The Fed made a twenty-five basis point cut."),
+    ("A link of 300 bps", "A link of three hundred bits per second"),
+    ("A loss of $(1.2) million", "A loss of minus one point two million dollars"),
+    ("A $25M Series B", "A twenty-five million dollar Series B"),
+    ("The dollar bought ¥156.2.", "The dollar bought one hundred fifty-six point two yen."),
+    ("It fell 3 pct. on Friday.", "It fell three percent on Friday."),
+    ("Q4'23 and H1'24", "Q four twenty-three and H one twenty-four"),
+    ("Hours: Sat 10-4, Sun 9am.", "Hours: Saturday ten to four, Sunday nine ay em."),
+    ("The Sun 3 days later", "The Sun three days later"),
+    ("Senator Lee (D-MA) of a B-MA", "Senator Lee (D-Massachusetts) of a B-M ay"),
+    # what is copied, and what is counted
+    ("Your code is 482913.", "Your code is four eight two nine one three."),
+    ("Account number: 12345678", "Account number: one two three four five six seven eight"),
+    ("Exit code 137.", "Exit code one hundred thirty-seven."),
+    ("There were 482913 of them.", "There were four hundred eighty-two thousand nine hundred"
+     " thirteen of them."),
+    # code
+    ("`user.isActive`, df.head()", "'user dot isActive', df dot head()"),
+    ("So it was.then it ended.", "So it was.then it ended."),
+    ("git reset HEAD~1 for ~5 files", "git reset HEAD one for about five files"),
+    ("v2.3.1-beta.4 or 3.x", "version two point three point one beta four or three point x"),
+    ("Set it to 5s (default: 10s).", "Set it to fives (default: ten seconds)."),
+    ("Map 8080:80 at 1000:1.", "Map eight thousand eighty to eighty at one thousand to one."),
+    # papers
+    ("E. coli and S. aureus grew.", "E coli and S aureus grew."),
+    ("Plan B. they left", "Plan B. they left"),
+    ("The U.S. minimum wage", "The U S minimum wage"),
+    ("Fe³⁺, SO₄²⁻ and Na⁺", "Fe three plus, S O four two minus and Na plus"),
+    ("5 kcal/mol, 20 µM, 47 μF", "five kilocalories per mole, twenty micromolar, forty-seven"
+     " microfarads"),
+    ("5,690/km²", "five thousand six hundred ninety per square kilometer"),
+    ("a 3×3 matrix, 5 × 4 = 20", "a three by three matrix, five times four equals twenty"),
+    ("3×10⁸ m/s", "three times ten to the power of eight meters per second"),
+    ("4m x 3.5m and 10 × 15 cm", "four meters by three point five meters and ten by fifteen"
+     " centimeters"),
+    ("10 kΩ, 400 N·m, 2·3", "ten kilo ohms, four hundred newton meters, two times three"),
+    ("5 V, 2 A; 2.4A; Gate 5A", "five volts, two amps; two point four amps; Gate five ay"),
+    ("the α-helix", "the alpha-helix"),
+    ("f(x - a) and n - 1", "f(x minus ay) and n minus one"),
+    ("Plan B - a better one", "Plan B - a better one"),
+    ("c. 6,400 km (2021 est.)", "circa six thousand four hundred kilometers (twenty twenty-one"
+     " estimate)"),
+    ("Suppl. Table 1 and Sect. 4.1, 7(iii)", "Supplementary Table one and section four point one,"
+     " seven(three)"),
+    ("a 1:10 ratio at 1:10", "a one to ten ratio at one ten"),
+    ("the 5' end, 1/x", "the five prime end, one over x"),
+    ("Einstein (/ˈaɪnstaɪn/; 1879) and/or Ulm [ʊlm], his home", "Einstein (eighteen seventy-nine)"
+     " and or Ulm, his home"),
+    ("J. P. van der Berg in C♯, x ∈ A", "J P van der Berg in C sharp, x in ay"),
+    # the rest
+    ("2 x 400g tins, 2 x 4, 250 g salt", "two four hundred gram tins, two by four, two hundred"
+     " fifty grams salt"),
+    ("the 2nd ed. of acct. no. 0012", "the second edition of account number zero zero one two"),
+    ("(212) 555-0199 x204", "two one two, five five five, zero one nine nine extension two zero"
+     " four"),
+    ("Airbus A380-800", "Airbus ay three eighty-eight hundred"),
+    ("I ❤️ NY, a 5★ hotel", "I love NY, a five star hotel"),
+    ("c u l8r m8, gr8!", "c u later mate, great!"),
+    ("Winds NW at 5 mph", "Winds northwest at five miles per hour"),
+    ("A 27\" 5K screen in H.264", "A twenty-seven-inch five K screen in H two six four"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("written, spoken", SENTENCES)
+def test_everyday_texts_are_read_out(written, spoken):
+    assert read_out(written) == spoken
+    assert read_out(spoken) == spoken
+
+
+def test_each_line_of_code_ends_for_itself():
+    text = "Run:\n\n```bash\ngit clone it\ncd it\nmake {\n```\n\nDone."
+    assert prepare(text, PHONEMES) == "Run:\n\ngit clone it. cd it. make {\n\nDone."
+    assert prepare("One ```\ntwo\nthree", PHONEMES) == "One ''' two three"
 
 
 @pytest.mark.parametrize("words, phonemes", [

@@ -6,7 +6,7 @@ import re
 
 from . import STARTERS, STARTS, any_of, words
 from .dates import stop
-from .number_words import cardinal, ordinal, roman
+from .number_words import cardinal, digits, ordinal, roman
 
 # before a name; those of BARE need no dot
 TITLES = {"Mr": "Mister", "Mrs": "Missus", "Ms": "Ms", "Dr": "Doctor", "Prof": "Professor"}
@@ -48,10 +48,16 @@ OTHERS |= {
     "&c.": "et cetera",
 }
 OTHERS |= {"tel.": "telephone", "Tel.": "telephone", "misc.": "miscellaneous", "ext.": "extension"}
+OTHERS |= {"asst.": "assistant", "mgr.": "manager", "Mgr.": "Manager", "pct.": "percent"}
+OTHERS |= {"acct.": "account", "Acct.": "Account", "temp.": "temperature", "lat.": "latitude"}
+OTHERS |= {"Suppl.": "Supplementary", "suppl.": "supplementary"}
+OTHERS |= {"tbsp.": "tablespoons", "tsp.": "teaspoons", "encl.": "enclosed", "pls.": "please"}
 OTHERS |= {"a.m.": "ay em", "p.m.": "pee em", "a.k.a.": "ay K ay", "attn.": "attention"}
+CHAT = {"gr8": "great", "l8": "late", "l8r": "later", "m8": "mate", "w8": "wait"}
+CHAT |= {"2nite": "tonight", "2day": "today", "2moro": "tomorrow"}
 # what never ends a sentence, whatever follows: "e.g. London"
 LEADING = {"e.g.", "i.e.", "E.g.", "I.e.", "cf.", "viz.", "vs.", "ca.", "incl.", "excl.", "approx."}
-LEADING |= {"a.k.a.", "Approx."}
+LEADING |= {"a.k.a.", "Approx.", "Suppl.", "suppl.", "asst.", "pls."}
 # parts of names: a capital after them is mostly not a new sentence
 FIRMS = {"Inc": "Incorporated", "Ltd": "Limited", "Co": "Company", "Corp": "Corporation"}
 FIRMS |= {"St": "Street", "Ave": "Avenue", "Blvd": "Boulevard", "Rd": "Road", "Hwy": "Highway"}
@@ -65,6 +71,8 @@ COUNTED |= {"Bldg": "building", "Rm": "room", "Ste": "suite", "Fl": "floor", "Ex
 COUNTED |= {"Tab": "table", "Ref": "reference", "Refs": "references"}
 COUNTED |= {"sec": "section", "eq": "equation", "Eqs": "equations", "eqs": "equations"}
 COUNTED |= {"Prop": "proposition", "no": "number", "nos": "numbers"}
+COUNTED |= {"fn": "footnote", "Ep": "episode", "Eps": "episodes", "Sect": "section"}
+COUNTED |= {"Pop": "population", "pop": "population", "para": "paragraph", "paras": "paragraphs"}
 COUNTED |= {"figs": "figures", "vol": "volume", "ch": "chapter", "est": "established"}
 # words too, which end a sentence before "I": "No. I won't."; and a year alone is established
 UNCOUNTED = r"(?:Art|Ext|[Nn]o|Prop|Refs?|Tab)\.\s*I(?:,?\s+[a-z]|['’])|[Ee]st\.\s*[A-Z]"
@@ -123,6 +131,7 @@ SPELLED = "US|UN|AI|ID|OS|LA|AD|DA|ER|LED|BCE|MA|PA|CA|VA|MS|PO|DEA"
 COMPUTING = """support department team teams industry specialist specialists manager managers staff
 system systems consultant company companies service services security professional professionals
 infrastructure sector skills job jobs project projects budget director equipment help desk"""
+PERIODS = {"y": "year", "q": "quarter", "m": "month"}
 SENTENCE = re.compile(rf"\s*\Z|\s+[\"'(]?{STARTS}\b|[\"')]*\s*\Z")
 END = re.compile(r"[\"')]*\s*\Z")
 MONARCHS = words(
@@ -166,6 +175,10 @@ VERBS = words(
     flew drive drove ever never always also just really first"""
 )
 SORTED = rf"\b(Type|Phase|Stage|Class|Level) (I)\b(?= (?!(?:{'|'.join(VERBS)})\b|[a-z]+ed\b)[a-z])"
+
+# a Latin name, by its ending: "coli", "aureus", "elegans"
+SPECIES = r"(?!minus\b|plus\b|this\b)[a-z]{2,20}(?:us|is|um|ae|i|a|ans|iens|ile)\b"
+SPECIES += r"|(?:van|von|de|di|du|la|le|bin) (?:[a-z]{2,3} )?[A-Z]"  # or a surname's beginning
 
 NAME = re.compile(r"\s+[A-Z]")
 INITIAL = re.compile(r"[A-Z]\.")
@@ -270,7 +283,8 @@ RULES = [
         r"(?=[.,;:!?)\"']|(?<!\bOR|\bIN|\bME|\bOH) [a-z]|\s*\Z))",
         _state,
     ),
-    (rf"(, |[DR]-)({any_of(STATES)})\.(?!\w)", lambda m: m[1] + STATES[m[2]] + in_name(m)),
+    (rf"(, |[DRI]-)({any_of(STATES)})\.(?!\w)", lambda m: m[1] + STATES[m[2]] + in_name(m)),
+    (rf"(?<=\b[DRI]-)({'|'.join(CODES)})(?=[),])", lambda m: CODES[m[1]].replace("_", " ")),
     (rf"\b({any_of(PLAIN_STATES)})\.(?!\w)", lambda m: STATES[m[1]] + in_name(m)),
     (r"\b((?:\d+ )?[A-Z][a-z]+|\d+(?:st|nd|rd|th)) (St|Dr)\.(?!\w)", _street),
     (r"\bGen\.? ([XYZ])\b", lambda m: f"Gen {m[1]}"),
@@ -298,20 +312,37 @@ RULES = [
     ),
     (r"(?<=[a-z,;] )No (?=\d)", lambda m: "number "),
     (r"(\d(?:st|nd|rd|th)[ -])(c\.)(?!\w)", lambda m: m[1] + "century" + stop(m, ".")),
+    (r"\b([HhXx])\.?(26[3-6])\b", lambda m: f"{m[1]} {digits(m[2])}"),  # "H.264"
     (r"(?<![\w.])([A-Z])\.(?=\d)", lambda m: letters(m[1]) + " dot "),
     (
         r"\b([NS][EW])\b(?= of\b)|(?:(?<=Avenue )|(?<=Street ))([NS][EW])\b",
         lambda m: QUARTERS[m[0]],
     ),
     (r"\b[Ww]i-[Ff]i\b", lambda m: "WiFi"),
-    (r"\bE\. (?=coli\b)", lambda m: "E "),
+    # "E. coli" and "S. aureus"
+    (rf"(?<![\w.])((?:[A-Z]\. ){{0,3}}[A-HJ-Z])\. (?={SPECIES})", lambda m: letters(m[1]) + " "),
+    (r"\b[NS][EW]\b(?:(?= winds?\b)|(?<=[Ww]inds \w\w))", lambda m: QUARTERS[m[0]]),
+    (r"(?<=\d[nrst][dht] )ed\.(?!\w)", lambda m: "edition" + stop(m, ".")),
+    (r"(?<=\b\d{4} )est\.(?=[),;])", lambda m: "estimate"),
+    (rf"(?<![\w.])({any_of(CHAT)})(?!\w)", lambda m: CHAT[m[1]]),
     (r"\b([Ee]qs?)\.\s*(?=\()", lambda m: COUNTED[m[1]] + " "),
-    (r"\bc\.\s?(?=\d{3,4}\b)", lambda m: "circa "),
+    (r"(?<!\d )\bc\.\s?(?=\d{3,4}\b|\d{1,3},\d{3})", lambda m: "circa "),
     (r"\b([bd])\.\s?(?=\d{4}\b)", lambda m: "born " if m[1] == "b" else "died "),
     (r"\bWW(II?)\b", lambda m: f"World War {cardinal(len(m[1]))}"),
     (rf"\b([A-DF])-(?=[.,;:!?)]|\s*\Z|\s{MARKED}\b)", lambda m: letters(m[1]) + " minus"),
     (r"\bA(?=[+-](?!\w))", lambda m: "ay"),
     (r"\bAM(?= (?:radio|station|band)s?\b)", lambda m: letters(m[0])),
+    (
+        r"\b([35])'(?= (?:ends?|UTRs?|cap|to [35]'|untranslated)\b|-[a-z])",
+        lambda m: f"{m[1]} prime",
+    ),
+    (
+        r"\bA3([1-8]0)(?=(neo)?)(?!\d)",
+        lambda m: f"ay three {cardinal(int(m[1]))}" + " " * bool(m[2]),
+    ),  # "A380-800"
+    # amperes behind volts, or behind a decimal
+    (r"(?<=\d)( ?V(?:,| ?/| at| @)? ?\d+(?:\.\d+)?) ?A\b", lambda m: f"{m[1]} amps"),
+    (r"(?<=\d\.\d) ?A\b(?! ?[a-z\d])", lambda m: " amps"),
     # the letter "A", not the article
     (r"(?<![^\W\d_])A(?=\d)|\bA(?=-(?!a\b)[a-z\d]|[-/][B-Z]\b)|(?<=\w-)A\b(?!-)", lambda m: "ay"),
     (r"(?<=\d)[Aa]\b(?!\.\w)", lambda m: " ay"),
@@ -328,8 +359,8 @@ RULES = [
     (r"(?<!\w)c/o(?!\w)", lambda m: "care of"),
     (r"(?<=\d)\s?y/o(?!\w)", lambda m: " years old"),
     (
-        r"(?<!\w)(?:y/y|q/q)(?!\w)",
-        lambda m: {"y": "year over year", "q": "quarter over quarter"}[m[0][0]],
+        r"(?<!\w)(?:([yq])/\1|([YQM])(?:/|o)\2)(?!\w)",
+        lambda m: "{0} over {0}".format(PERIODS[m[0][0].lower()]),
     ),
     (r"\b((?:[A-Z]\.){2,})(?!\w)", _letters),
     (r"\b((?:[A-Z]\.){1,3}[A-Z])\b(?!\.)", lambda m: letters(m[1])),
@@ -344,7 +375,7 @@ RULES = [
     (rf"\b({NUMBERED}) (I)\b{AFTER_FIRST}", _roman),
     (SORTED, _roman),
     (rf"\b({SMALL_ROMAN}) ([ivxl]{{2,}})\b", _small_roman),
-    (r"(?<!\w)(\()(i{1,3}|iv|vi{1,3}|ix)(?=\))", _item),
+    (r"(?<![^\W\d_])(\()(i{1,3}|iv|vi{1,3}|ix)(?=\))", _item),
     (
         rf"\b((?!Celsius|Fahrenheit)[A-Z][a-z]{{2,}}|{'|'.join(COUNTED_ROMAN).lower()})"
         r" ([IVX]{2,})\b",

@@ -8,6 +8,7 @@ from .number_words import number
 
 # without those that a forgotten space makes of a sentence's end: "there.in", "him.me", "Stop.no"
 ENDINGS = "com org net edu gov mil info biz io ai tv app dev uk ca au de fr nl eu jp cn ru br nz ch"
+ENDINGS += " ly xyz"
 FILES = """txt md rst pdf docx? xlsx? pptx? csv tsv jsonl? xml ya?ml toml ini cfg conf html? css
 js jsx ts tsx py ipynb cpp hpp java php rb rs sh sql exe dll iso zip gz tar rar mp[34] m4[abv] aac
 opus wma wav flac ogg png jpe?g gif svg webp webm mov avi mkv srt vtt epub mobi onnx ckpt
@@ -42,6 +43,20 @@ def _tag(m: re.Match) -> str:
     return ("hashtag " if m[1] == "#" else "at ") + parts.strip()
 
 
+# what a dot is said in: "user.isActive", "np.float_x", "df.head()"
+CODE = re.compile(r"\b[a-z]+[A-Z]|[^\W_]_[^\W_]|\(")
+CHAIN = 60  # characters before or behind a dot that are looked at
+CHAIN_BEFORE, CHAIN_BEHIND = re.compile(r"[\w.@/-]*\Z"), re.compile(r"[\w.]*\w\(?")
+
+
+def _member(m: re.Match) -> str:
+    """A dot of code, but of no forgotten space: "So it was.then"."""
+    before = CHAIN_BEFORE.search(m.string[max(0, m.start() - CHAIN) : m.start()])[0]  # type: ignore[index]
+    behind = CHAIN_BEHIND.match(m.string[m.end() : m.end() + CHAIN])[0]  # type: ignore[index]
+    code = CODE.search(f"{before}.{behind}") and not set(before) & set("@/-")
+    return " dot " if code else m[0]
+
+
 RULES = [
     (rf"(?<![\w@.-])(?:https?|ftp)://({NAME}{TAIL})", _address),
     (rf"(?<![\w@.-])(www\.{NAME}{TAIL})", _address),
@@ -57,6 +72,7 @@ RULES = [
         r"(?![\w@-]|\.\w)",
         lambda m: spoken(m[1]),
     ),
+    (r"\.(?<=\w\.)(?=[A-Za-z_])", _member),
     (
         rf"(?<![^\s(\"'])\.(?=(?:NET|env|git\w*|bash\w*|htaccess|{ENDING}|{FILE})\b)",
         lambda m: "dot ",

@@ -40,6 +40,22 @@ NAMED = {
     "∞": " infinity ",
     "√": " square root of ",
     "∑": " sum of ",
+    "♯": " sharp ",
+    "♭": " flat ",
+    "∫": " integral of ",
+    "∂": " partial ",
+    "∝": " is proportional to ",
+    "≡": " is equivalent to ",
+    "≪": " much less than ",
+    "≫": " much greater than ",
+    "∈": " in ",
+    "∉": " not in ",
+    "⊂": " subset of ",
+    "⊆": " subset of ",
+    "∪": " union ",
+    "∩": " intersection ",
+    "∀": " for all ",
+    "∃": " there exists ",
     "‰": " per thousand ",
     "№": "No. ",
     "℅": " care of ",
@@ -63,7 +79,25 @@ BULLETS = "•◦▪▸►‣·●○■□"
 TABLE = str.maketrans(NAMED)
 
 OTHER = re.compile(r"[^\x00-\x7F]")
+LENGTHS = "px|pixels|mm|cm|km|m|ft|feet|in|inch|inches|yd|yards|meters|metres"
+# how a name sounds, which encyclopedias add to it: "Einstein (/ˈaɪnstaɪn/; 1879-1955)"
+SOUNDS = re.compile("[ˈˌːɪʊəɛɜɔæʌɑɒθʃʒŋɡɹɾʁɲχ]")
+BETWEEN = r"(?:/[^/\n]{1,80}/|\[[^\[\]\n]{1,80}\])"
 RULES = [
+    (
+        rf"(?<=\(){BETWEEN}[;,]?\s*|{BETWEEN}",
+        lambda m: "" if SOUNDS.search(m[0]) else m[0],
+    ),
+    # sides, not factors: 3×3 and 30 × 40 cm, but 5 × 4 = 20 and 3×10⁸
+    (r"(?<=\d)×(?=\d)(?!10[\^⁻⁰-⁹¹²³])(?![\d.,]+\s?=)", lambda m: "x"),
+    (rf"(?<=\d) × (?=\d[\d.,]*(?: × \d[\d.,]*)?\s?(?:{LENGTHS})\b)", lambda m: "x"),
+    (r"(?<=\d)·(?=\d)", lambda m: " times "),
+    (r"(?<=\bN)·(?=m\b)|(?<=[WA])·(?=h\b)", lambda m: ""),
+    (r"(?<=\d)\s?★", lambda m: " star"),
+    (r"(?<=\bI )[❤♥]\uFE0F?", lambda m: " love "),
+    (r"(?<=\d)\s?([kM])[ΩΩ]", lambda m: " kilo ohms" if m[1] == "k" else " mega ohms"),
+    # charges: Fe³⁺ and Cl⁻
+    (r"(?<=[\w\])])([¹²³⁴-⁹]?)([⁺⁻])(?![⁰¹²³⁴-⁹])", lambda m: charge(m[1], m[2])),
     (rf"(?:^|(?<=[.,;:!?\n]))\s?[{BULLETS}]\s?", lambda m: " "),
     (rf"\s?[{BULLETS}]\s?", lambda m: ", "),
     (r"(?<=\d)\s?º", lambda m: "°"),
@@ -77,6 +111,7 @@ RULES = [
     (r"(?<=[\w)])[⁻⁺]?[¹²³⁰⁴-⁹]+", lambda m: "^" + power(m[0])),
     (r"(?<![^\W\d_])Å(?![^\W\d_])", lambda m: " angstroms "),  # not the letter of Åse
     (r"(?<=\d)(\s?)μ(?=[mgLlsAFV]\b)", lambda m: m[1] + "µ"),  # the Greek letter as the sign
+    (r"(?<![Α-ωά-ώ])[Α-Ψα-ω](?=-\w)", lambda m: greek(m[0]).rstrip()),
     (r"(?<![Α-ωά-ώ])[Α-Ψα-ω](?![Α-ωά-ώm])", lambda m: greek(m[0])),
 ]
 COMPILED = [(re.compile(pattern), rule) for pattern, rule in RULES]
@@ -85,6 +120,11 @@ COMPILED = [(re.compile(pattern), rule) for pattern, rule in RULES]
 def power(text: str) -> str:
     """Superscript digits as plain ones."""
     return "".join(SUPERSCRIPTS[c] for c in text)
+
+
+def charge(count: str, sign: str) -> str:
+    """The charge of an ion: "³⁺" -> "three plus"."""
+    return f" {power(count)}{' plus' if sign == '⁺' else ' minus'} ".replace("  ", " ")
 
 
 def greek(letter: str) -> str:

@@ -305,6 +305,11 @@ RULES = [
         rf"\b(Sat|Sun)\.(?=,|\s[a-z\d]|\s[A-Z]?[A-Z]?[$£€]|\s(?:{'|'.join(MONTHS)}))",
         lambda m: weekday(m[1]),
     ),
+    # "Sat 10-4" and "Sun: 9am", but no "Sun 3"
+    (
+        rf"\b{DAY}(?=:? \d{{1,2}}(?::\d\d)?(?:\s?[ap]\.?m\b|\s?-\s?\d|:\d\d))",
+        lambda m: weekday(m[1]),
+    ),
     (r"([ap]\.?m\b\.?)\s?-\s?(?=noon|midnight)", lambda m: m[1] + " to "),
     (r"\b([Nn]oon|[Mm]idnight)\s?-\s?(?=\d)", lambda m: m[1] + " to "),
     (r"\b(UTC|GMT)\s?-\s?(?=\d)", lambda m: m[1] + " minus "),
@@ -320,12 +325,18 @@ RULES = [
         _verse,
     ),
     (
+        r"(?<![\d:.,])(\d{1,3}):(\d{1,3})(?= (?:ratio|scale|split|mix|mixture|dilution|odds)\b)"
+        r"|(?<=[Rr]atio of )(\d{1,3}):(\d{1,3})(?![\d:])",
+        lambda m: f"{m[1] or m[3]} to {m[2] or m[4]}",
+    ),
+    (
         r"(?<![\d:.,])(?:(\d{1,2}):)?(\d{1,2}):([0-5]\d)\.(\d{1,3})(?![\w:]|\.\d)",
         _stopped,
     ),
     (rf"(?<![\d:.,])(\d{{1,2}}):(\d\d)(?::(\d\d))?(?![\d:])(?:\s?{HALF})?{ZONE}", _time),
     (
-        r"(?<![\d:.,])(\d{1,3}(?:\.\d{1,3})?):(\d{1,2}|\d{3,6}|\d{1,3}(?:,\d{3})+)(?![\d:]|,\d)",
+        r"(?<![\d:.,])(\d{1,5}|\d{1,3}(?:\.\d{1,3}|(?:,\d{3})+))"
+        r":(\d{1,2}|\d{3,6}|\d{1,3}(?:,\d{3})+)(?![\d:]|,\d)",
         lambda m: f"{m[1]} to {m[2]}",
     ),
     (rf"(?<![\d.,:])(\d{{1,2}})(?:\.([0-5]\d))?\s?{HALF}{ZONE}", _hour),
@@ -339,6 +350,7 @@ RULES = [
     (r"(?<!\w)'([2-9]0)s\b", _decade),
     (r"\b(1\d\d0|20\d0|[2-9]0)'?s\b", _decade),
     (r"(?<!\w)'(\d\d)(?![\w'%]|[.,]\d)", lambda m: pair(m[1])),
+    (r"(?<=\b[QH][1-4])'(\d\d)(?!\w)", lambda m: " " + pair(m[1])),
     (
         r"\b((?:[Ii]n|[Ss]ince|[Yy]ear|[Bb]y|[Uu]ntil|[Cc]irca|AD) )([12]\d{3})(?!,?\d|\.\d|\s?[-%]"
         r"|\s(?:people|men|women|million|feet|miles|km|points|homes|jobs)\b)",

@@ -10,6 +10,12 @@ import re
 from .number_words import START, cardinal, digits, year
 
 NAMED = "[Nn]umber|[Cc]ode|[Ii]nvoice|[Tt]icket|[Aa]ccount|[Ss]erial|S/N|SN|ID|PO"
+# before what people copy digit by digit
+COPIED = re.compile(
+    r"\b(?:[Cc]ode|PIN|OTP|[Pp]asscode|[Pp]assword|(?:[Aa]ccount|[Cc]onfirmation|[Pp]hone"
+    r"|[Rr]outing|[Rr]eference|[Tt]racking|[Mm]ember(?:ship)?) (?:[Nn]umber|[Nn]o\.|ID|#))"
+    r"(?: is| was)?:? ?#?\Z"
+)
 # what a run, not a thousand, is before: "a 5k run"
 RACES = (
     "(?:fun |charity |road |trail |park |virtual )?"
@@ -41,6 +47,12 @@ def _identifier(m: re.Match) -> str:
     return m[1] + ", ".join(map(_group, groups))
 
 
+def _copied(m: re.Match) -> str:
+    """The code 482913, digit by digit."""
+    before = m.string[max(0, m.start() - 40) : m.start()]
+    return digits(m[0]) if COPIED.search(before) else m[0]
+
+
 def _episode(m: re.Match) -> str:
     return f"season {cardinal(int(m[1]))}, episode {cardinal(int(m[2]))}"
 
@@ -59,6 +71,7 @@ RULES = [
         rf"\b((?:{NAMED})(?: is)?:? )(\d{{1,12}}(?:-\d{{1,12}}){{1,3}})(?![\w-]|[.,]\d)",
         _identifier,
     ),
+    (r"(?<=[ #])\d{4,16}(?![\w-]|[.,]\d)", _copied),
     # a part with a zero before it is none of a range: "00123-456", but "1999-00"
     (
         r"(?<![\w.,:$£€+/-])(?<!\d )(?<!\) )()"

@@ -45,5 +45,5 @@ RULES = [
     (r"(?<![\w.])(\d{1,2})'(?= (?:tall|long|wide|high|deep|by|x)\b)", lambda m: f"{m[1]} ft"),
     (rf"(?<![\w.])({NUMBER})(['\"])\s{{0,2}}(?:x|by|times)\s{{0,2}}({NUMBER})\2", _sides),
     (rf"(?<![\w.])(\d{{1,3}})\"(?= (?:{ADJECTIVES})\b)", lambda m: f"{m[1]}-inch"),
-    (r"(?<![\w.,\"])(\d{1,2}(?:\.\d)?)\"(?=(?: [a-z]|[.,;:)]|\s*\Z))", _inches),
+    (r"(?<![\w.,\"])(\d{1,2}(?:\.\d)?)\"(?=(?: [A-Za-z\d]|[.,;:)]|\s*\Z))", _inches),
 ]

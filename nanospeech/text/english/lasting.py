@@ -11,6 +11,7 @@ from .number_words import number, pair
 BEFORE = (
     r"[Ww]ait(?:s|ed|ing)?|[Rr]est(?:s|ed)?|[Hh]old|[Pp]ause|[Ss]leep|[Ff]or|[Aa]fter|[Ii]n"
     r"|[Ee]very|[Ww]ithin|[Tt]akes?|[Tt]ook|[Ll]ast(?:s|ed)"
+    r"|[Dd]efault:?|[Dd]efaults to|[Dd]efault (?:is|of)"
     r"|[Aa]t (?:least|most)|(?:less|more) than|up to"
     r"|(?:[Tt]imeout|[Dd]elay|[Ii]nterval|[Dd]uration)(?: of| is|:)"
     r"|(?:[Tt]imer|[Tt]imeout|[Dd]elay) to"
@@ -20,7 +21,7 @@ BEHIND = words(
     """a an and_then apart at before between each he I if it later longer on or_less or_more or_so
     per she so straight the then they to until we when while with without you"""
 )
-BEHIND_SECONDS = rf"(?=[.,;:!?)]|\s*\Z|\s(?:{'|'.join(BEHIND).replace('_', ' ')})\b)"
+BEHIND_SECONDS = rf"(?=[.,;:!?)]|\s\(|\s*\Z|\s(?:{'|'.join(BEHIND).replace('_', ' ')})\b)"
 # what lasts so many seconds
 LASTING = """break breaks buffer cooldown countdown cutoff cycle delay delays exposure gap hold
 interval intervals lag limit pause pauses penalty plank planks rest rests sprint sprints timeout
@@ -81,7 +82,7 @@ RULES = [
         _described,
     ),
     (rf"\b((?:{BEFORE}) {NEARLY})(\d{{1,3}})s\b(?!'){BEHIND_SECONDS}", _seconds),
-    (r"(= ?)(\d{1,4})s\b(?!')", _seconds),
+    (r"(= ?)(\d{1,4})s\b", _seconds),
     (r"(?<!\bthe )(?<![\w.,'/-])()(?!(?:1\d|20)\d0 )(\d{1,4}) s(?=[.,;:!?)]|\s|\Z)", _seconds),
     (r"(?<![\w:.,])(\d{2,3}):([0-5]\d)(?![\w:]|[.,-]\d)", _watch),
 ]

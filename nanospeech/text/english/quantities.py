@@ -26,7 +26,7 @@ COUNTRIES = {"US": "U S", "C": "Canadian", "CA": "Canadian", "A": "Australian", 
 COUNTRIES |= {"NZ": "New Zealand", "HK": "Hong Kong", "S": "Singapore"}
 MAGNITUDES = {"k": "thousand", "m": "million", "mn": "million", "b": "billion", "bn": "billion"}
 MAGNITUDES |= {"t": "trillion", "tn": "trillion", "trn": "trillion"}
-BY_WORD = r"(?:[mb]|tr|quadr)illion|thousand|hundred|lakh|crore"
+BY_WORD = r"(?:[MmBb]|[Tt]r|[Qq]uadr)illion|thousand|hundred|lakh|crore"
 SCALE = rf"(?:\s?(k|mn|m|bn|b|trn|tn|t|K|M|B|T)\b|[\s-]({BY_WORD})\b)?"
 SIGN = r"(?:(US|CA|AU|NZ|HK|C|A|S)(?=\$))?"
 SIGN += r"(R\$|(?:USD|EUR|GBP|JPY|CHF|CAD|AUD|INR)\s|Rs\.?\s?(?=\d)|[$£€¥₹₩₽₺₪₿])\s?"
@@ -57,7 +57,7 @@ def _money(m: re.Match) -> str:
     adjective = after is not None and bool(article or after.strip() in BOUGHT)
     lead = (article or "") + ("minus " if minus else "")
     scale = scale or (short and MAGNITUDES[short.lower()])
-    if scale or (cents and len(cents) > 2):
+    if scale or (cents and (len(cents) > 2 or unit in ("yen", "won"))):
         said = amount(f"{whole}.{cents}" if cents else whole) + (f" {scale}" if scale else "")
         return f"{lead}{said} {unit if adjective else plural('2', unit)}"
     if adjective and not cents:  # "a $5 bill"
@@ -92,6 +92,9 @@ def _coins(m: re.Match) -> str:
 def _measure(m: re.Match) -> str:
     count, hyphen, unit, per, again, dot = m.groups()
     noun = UNITS.get(unit, "inch")  # "in" is none but where it touches its number
+    if unit == "bps" and len(count) < 4:
+        rated = RATED.search(m.string[max(0, m.start() - 80) : m.end() + 40])
+        noun = "basis point" if rated else noun
     single = hyphen == "-" or SINGLE.search(m.string[max(0, m.start() - 40) : m.start()])
     said = f"{amount(count)} {noun if single else plural(count, noun)}"
     if unit[-1] == "." and not per and (unit != "in." or NAME.match(m.string, m.end())):
@@ -224,11 +227,14 @@ def _scientific(m: re.Match) -> str:
     return f"{amount(m[1])} times ten to the power of {_signed(m[2])}"
 
 
+SIDES = "mm|cm|m|km|ft|in|px"  # units that may stand before "x": 4m x 3m
+RATED = re.compile(r"(?i)\b(?:yields?|rates?|margins?|spreads?|hikes?|cuts?|fed|bank|fell|rose)\b")
 SPACED, ALONE = r"(?<![\w.,-])(?<!\d )", r"(?! ?\d)(?![\w-]|[.,]\d)"  # of a number with spaces
 ASKED = r"\b((?:[Ww]hat(?: is|'s)|[Cc]alculate|[Cc]ompute|[Ss]olve) )"
 RANGE = rf"{START}((?<![\w^-]){WHOLE}(?:\.\d+)?%?)"
 RULES = [
     (r"(?<![\w$£€¥])([$£€¥])\s?-(?=\.?\d)", lambda m: f"-{m[1]}"),
+    (rf"(?<![\w$£€¥])([$£€¥])\(({NUMBER})\)", lambda m: f"-{m[1]}{m[2]}"),  # of accounts
     (
         r"(?<=[$£€])(\d{1,9}(?:,\d{3}){0,3}(?:\.\d\d)?)-(an?|per)-(?=[a-z])",
         lambda m: f"{m[1]} {m[2]} ",
@@ -247,13 +253,15 @@ RULES = [
     (rf"(?<![\w$£€])([$£€])({NUMBER})\s?-\s?[$£€]?({NUMBER}){SCALE}(?!-?\w)", _money_range),
     (r"(?:(?<=\d)|(?<=\d[kKmMbB])|(?<=\d[bmt]n))\s?-\s?(?=[$£€]\d)", lambda m: " to "),
     (
-        rf"(?<![\w$£€])(\b[Aa]n? )?(-)?{SIGN}({WHOLE})(?:\.(\d+))?{SCALE}(?=(\s[a-z]+\b)?)",
+        rf"(?<![\w$£€])(\b[Aa]n? )?(-)?{SIGN}({WHOLE})(?:\.(\d+))?{SCALE}"
+        r"(?=(\s[A-Za-z][a-z]*\b)?)",
         _money,
     ),
     (r"(?<![\w$£€])[$£€]\.(\d\d?)\b", lambda m: f"{number(str(int(m[1].ljust(2, '0'))))} cents"),
     (rf"{START}({NUMBER})\s?(¢|€|£|\$|¥|USD|EUR|GBP|JPY|CHF|CAD|AUD|INR)(?!\w|\d)", _coins),
     (r"(?<![\w.,])(\d{1,2})(p)\b", _coins),
     # telephone and card numbers, digit by digit
+    (r"(?<=\d{3}-\d{4}) ?x(\d{2,5})\b", lambda m: f" extension {digits(m[1])}"),
     (r"(?<![\w.,+-])\+\d{1,3}(?:[-. ]?\(?\d{1,5}\)?){1,2}(?:[-. ]\d{2,8}){1,4}(?![\w-])", _phone),
     (r"(?<![\w.,+-])\+\d{8,15}(?![\w-]|[.,]\d)", _phone),
     (r"(?<![\w.,+-])(?:1 )?\d{3} \d{3} \d{4}(?![\w-])", _phone),
@@ -275,7 +283,6 @@ RULES = [
     (r"(?<=Boeing )7(\d7)(?:-(\d00))?(?!\w)|(?<=Boeing's )7(\d7)(?:-(\d00))?(?!\w)", _jet),
     (r"\b7([0-8]7)s\b", lambda m: f"seven {cardinal(int(m[1]))}s"),
     (r"\b(I-\d{1,3}) ([NSEW])\b(?!\.)", lambda m: f"{m[1]} {COMPASS[m[2]]}"),
-    (r"\b((?:ZIP|[Zz]ip)(?: [Cc]ode)?:? )(\d{5}(?:-\d{4})?)(?!\w|[.,]\d)", _short_number),
     (rf"(, (?:{any_of(STATE_NAMES)}) )(\d{{5}}(?:-\d{{4}})?)(?!\w|[.,]\d)", _short_number),
     (r"(?<=, [A-Z]{2} )(\d{5})(?:-(\d{4}))?(?!\w|[.,]\d)", _phone),
     (
@@ -317,7 +324,12 @@ RULES = [
     ),
     (r"(?<![\w.,)\"'-])-(?=\.?\d)", lambda m: "minus "),
     (r"(?<=\^\d) - (?=\w)", lambda m: " minus "),
-    (rf"{START}({NUMBER})\s?x\s?(?=\d)", lambda m: f"{m[1]} by "),
+    # "2 x 400g tins" and "2 500mg tablets" are two of them
+    (
+        r"(?<![\w.,])(\d{1,2})(?: x)? (\d{1,4}) ?(mg|g|kg|ml|cl|l|oz|lb|GB|TB)(?= [a-z]{3,})",
+        lambda m: f"{m[1]} {m[2]}-{m[3]}",
+    ),
+    (rf"{START}({NUMBER}(?:\s?(?:{SIDES}))?)\s?x\s?(?=\d)", lambda m: f"{m[1]} by "),
     (rf"{START}({NUMBER})m(?= (?:{CROWDS})\b)", lambda m: f"{amount(m[1])} million"),
     (r"(?<!\w)\.(\d\d)(?=[ -]cal(?:iber|ibre|\.))", lambda m: number(m[1])),
     (r"(?<=\d) (?:ft|feet|foot)\.? (\d{1,2}) in\b(?!\.)", lambda m: f" ft {m[1]} in."),

@@ -67,6 +67,12 @@ UNITS |= {"TWh": "terawatt hour", "MJ": "megajoule", "fl oz": "fluid ounce", "hz
 UNITS |= {"fl. oz.": "fluid ounce", "cu ft": "cubic foot", "cu. ft.": "cubic foot"}
 UNITS |= {"sq. m": "square meter", "sq. km": "square kilometer", "sq. mi.": "square mile"}
 UNITS |= {"sq yd": "square yard", "sq in": "square inch", "°c": UNITS["°C"], "°f": UNITS["°F"]}
+UNITS |= {"cu. in.": "cubic inch", "cu in": "cubic inch", "cu. yd.": "cubic yard"}
+UNITS |= {f"{k}F": f"{v}farad" for k, v in (("µ", "micro"), ("n", "nano"), ("p", "pico"))}
+UNITS |= {"mol": "mole", "mmol": "millimole", "µmol": "micromole", "nmol": "nanomole"}
+UNITS |= {"mM": "millimolar", "µM": "micromolar", "nM": "nanomolar"}
+UNITS |= {"kDa": "kilodalton", "kt": "knot", "kts": "knot", "pct": "percent"}
+SAME |= {"millimolar", "micromolar", "nanomolar"}
 # of computers, in the letters that people write
 for _short, _long in {"k": "kilo", "m": "mega", "g": "giga", "t": "tera"}.items():
     UNITS |= {f"{_short}b": f"{_long}byte", f"{_short}bps": f"{_long}bit per second"}
@@ -84,6 +90,9 @@ PER |= {
     "ml": "milliliter",
     "mo": "month",
 }
+PER |= {"mol": "mole", "dl": "deciliter", "mL": "milliliter"}
+PER |= {f"{k}{p}": f"square {LENGTHS[k]}" for k in words("km m cm mm ft mi") for p in ("^2", "2")}
+PER |= {f"{k}^3": f"cubic {LENGTHS[k]}" for k in words("m cm mm ft")}
 TIMES = words("second minute hour day night week month year person mile pound gallon")
 PER |= {w: w for w in TIMES}
 
