@@ -106,7 +106,10 @@ PAST_TENSE = set(words(
 NOW = set(words("every always often usually never sometimes now daily tonight today rarely seldom"))
 
 
-JOINED_NOUNS = ("address", "conduct", "contrast", "present", "separate")
+# verbs of commands that a preposition follows
+PHRASES = {"advocate": "for", "alternate": "between", "coordinate": "with", "deliberate": "on"}
+PHRASES |= {"elaborate": "on"}
+JOINED_NOUNS = set(words("address conduct contrast present separate"))
 NO_OBJECT = PREPOSITIONS | BE | HAVE | {"", "and", "or"}
 BREAK = re.compile(r"[,;:.!?()\n]|\s-+\s")
 END = re.compile(r"[.!?\n]")
@@ -213,7 +216,8 @@ def before_odds(around: Around, s_form: bool) -> float:
     if p in ("", "and") and commands(around, s_form):
         return 3.0
     if not p:
-        imperative = around.next in DETERMINERS | OBJECTS and not s_form
+        phrase = PHRASES.get(around.word.lower()) == around.next
+        imperative = (around.next in DETERMINERS | OBJECTS and not s_form) or phrase
         return 1.5 if imperative else 1.0 if direct else -1.2
     if after_to(around) or p in MODALS:
         return -1.5 if s_form else 4.0

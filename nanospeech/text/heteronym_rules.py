@@ -70,6 +70,8 @@ def recalled(around: Around) -> bool:
     n, p = around.next, around.prior[-1] if around.prior else ""
     if p not in SUBJECTS - {"who"}:
         return False
+    if n == "that" and around.right[1:] and around.right[1] in DETERMINERS | SUBJECTS:
+        return p == "i"  # "I read that the bank would close"
     if n == "somewhere":
         return not around.right[1:] or around.right[1] in ("that", "in", "on")
     minds = "think believe guess remember recall swear sure know suppose"
@@ -97,6 +99,8 @@ def lead(around: Around) -> str:
         return "metal"
     if is_verb(around) or around.next in set(words("to us the them him her")):
         return "guide"
+    if around.next in ("exposure", "contamination", "toxicity", "dust"):
+        return "metal"
     if around.next == "in" and around.right[-1] in ("water", "blood", "soil", "paint"):
         return "metal"
     if p in DETERMINERS and around.next == "of":  # "a lead of ten points"
@@ -121,7 +125,9 @@ def live(around: Around) -> str:
         return "now"
     if is_verb(around):
         return "verb"
-    if around.previous in BE | CUES["performed"] | DETERMINERS - POINTERS | {"all-new"}:
+    if around.prior[-1:] and around.prior[-1] in BE:  # "is now live at"
+        return "now"
+    if around.previous in CUES["performed"] | DETERMINERS - POINTERS | {"all-new"}:
         return "now"
     if set(around.left[-4:]) & CUES["performed"] and not is_plural(around.previous):
         return "now"
@@ -179,6 +185,8 @@ def wound(around: Around) -> str:
     noun = around.previous in DETERMINERS - POINTERS | ADJECTIVES | PREPOSITIONS
     if around.previous in ("he", "she", "it"):
         return "turned"
+    if around.next in POSSESSIVES | {"a", "an"} and around.left and not noun:
+        return "hurt" if is_verb(around) else "turned"  # "the nurse wound a bandage"
     return "turned" if around.next in turned and not noun else "hurt"
 
 

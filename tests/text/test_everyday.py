@@ -120,6 +120,12 @@ def test_initials_and_names_of_programs_are_said_as_people_say_them(words, phone
     ("A study on lead in water.", "L EH1 D"),
     ("He took the lead in water polo.", "L IY1 D"),
     ("The road winds past it.", "W AY1 N D Z"),
+    ("The nurse wound a bandage.", "W AW1 N D"),
+    ("The wound a knife made", "W UW1 N D"),
+    ("The site is now live at the new address.", "L AY1 V"),
+    ("I read that the bank would close.", "R EH1 D"),
+    ("Elaborate on that.", "IH0 L AE1 B R EY2 T"),
+    ("Lead exposure rose.", "L EH1 D"),
 ])  # fmt: skip
 def test_words_of_several_sounds_in_everyday_sentences(text, said):
     tokens = " ".join(PHONEMES.tokens(fit(prepare(text, PHONEMES), PHONEMES)[0]))
