@@ -70,8 +70,9 @@ def recalled(around: Around) -> bool:
     n, p = around.next, around.prior[-1] if around.prior else ""
     if p not in SUBJECTS - {"who"}:
         return False
-    if n == "that" and around.right[1:] and around.right[1] in DETERMINERS | SUBJECTS:
-        return p == "i"  # "I read that the bank would close"
+    said, says = {*around.right[1:2]}, {*around.right[2:3]}  # "I read that the bank would close"
+    if n == "that" and (said & (DETERMINERS | SUBJECTS) or says & (BE | MODALS | HAVE)):
+        return p == "i"
     if n == "somewhere":
         return not around.right[1:] or around.right[1] in ("that", "in", "on")
     minds = "think believe guess remember recall swear sure know suppose"

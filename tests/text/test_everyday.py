@@ -61,6 +61,7 @@ SENTENCES = [
      " seven(three)"),
     ("a 1:10 ratio at 1:10", "a one to ten ratio at one ten"),
     ("the 5' end, 1/x", "the five prime end, one over x"),
+    ("Picard (/piˈkɑːrd/) is a captain.", "Picard is a captain."),
     ("Einstein (/ˈaɪnstaɪn/; 1879) and/or Ulm [ʊlm], his home", "Einstein (eighteen seventy-nine)"
      " and or Ulm, his home"),
     ("J. P. van der Berg in C♯, x ∈ A", "J P van der Berg in C sharp, x in ay"),
@@ -72,7 +73,7 @@ SENTENCES = [
      " four"),
     ("Airbus A380-800", "Airbus ay three eighty-eight hundred"),
     ("I ❤️ NY, a 5★ hotel", "I love NY, a five star hotel"),
-    ("c u l8r m8, gr8!", "c u later mate, great!"),
+    ("c u l8r m8, Gr8!", "c u later mate, Great!"),
     ("Winds NW at 5 mph", "Winds northwest at five miles per hour"),
     ("A 27\" 5K screen in H.264", "A twenty-seven-inch five K screen in H two six four"),
 ]  # fmt: skip
@@ -124,6 +125,9 @@ def test_initials_and_names_of_programs_are_said_as_people_say_them(words, phone
     ("The wound a knife made", "W UW1 N D"),
     ("The site is now live at the new address.", "L AY1 V"),
     ("I read that the bank would close.", "R EH1 D"),
+    ("I read that coffee is good.", "R EH1 D"),
+    ("I read that book every day.", "R IY1 D"),
+    ("a bar where live bands play", "L AY1 V"),
     ("Elaborate on that.", "IH0 L AE1 B R EY2 T"),
     ("Lead exposure rose.", "L EH1 D"),
 ])  # fmt: skip

@@ -55,6 +55,7 @@ OTHERS |= {"tbsp.": "tablespoons", "tsp.": "teaspoons", "encl.": "enclosed", "pl
 OTHERS |= {"a.m.": "ay em", "p.m.": "pee em", "a.k.a.": "ay K ay", "attn.": "attention"}
 CHAT = {"gr8": "great", "l8": "late", "l8r": "later", "m8": "mate", "w8": "wait"}
 CHAT |= {"2nite": "tonight", "2day": "today", "2moro": "tomorrow"}
+CHAT |= {k.capitalize(): v.capitalize() for k, v in CHAT.items() if k[0].isalpha()}
 # what never ends a sentence, whatever follows: "e.g. London"
 LEADING = {"e.g.", "i.e.", "E.g.", "I.e.", "cf.", "viz.", "vs.", "ca.", "incl.", "excl.", "approx."}
 LEADING |= {"a.k.a.", "Approx.", "Suppl.", "suppl.", "asst.", "pls."}

@@ -85,7 +85,7 @@ SOUNDS = re.compile("[ˈˌːɪʊəɛɜɔæʌɑɒθʃʒŋɡɹɾʁɲχ]")
 BETWEEN = r"(?:/[^/\n]{1,80}/|\[[^\[\]\n]{1,80}\])"
 RULES = [
     (
-        rf"(?<=\(){BETWEEN}[;,]?\s*|{BETWEEN}",
+        rf" ?\({BETWEEN}\)|(?<=\(){BETWEEN}[;,]?\s*|{BETWEEN}",
         lambda m: "" if SOUNDS.search(m[0]) else m[0],
     ),
     # sides, not factors: 3×3 and 30 × 40 cm, but 5 × 4 = 20 and 3×10⁸

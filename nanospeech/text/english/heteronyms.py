@@ -187,8 +187,8 @@ CUES = {name: frozenset(words(cues)) for name, cues in {
     " bullet bullets toxic copper zinc mercury iron tin poison solder shielding acid battery"
     " batteries roof contaminated melted molten levels ore shot soldiers like",
     "shows": "show shows music performance performances broadcast audience audiences concert"
-    " television tv coverage stream animals animal band event events ammunition bait wire wires"
-    " video album recording recordings sports theater updates birth chat feed jazz interview"
+    " television tv coverage stream animals animal band bands event events ammunition bait wire"
+    " wires video album recording recordings sports theater updates birth chat feed jazz interview"
     " rounds update action demo game games track version crowd",
     "performed": "broadcast perform performed performing air aired streamed streaming went goes"
     " going go reported reporting recorded played play playing sing sang watch watched shown"
