@@ -130,7 +130,9 @@ class Speaker:
         self.engine: Any = engine
         self.duration, self.durations = duration, choose_durations(engine, duration)
         self.aligner = choose_aligner(engine, aligner)
-        if not isinstance(ref_audio, np.ndarray):
+        if isinstance(ref_audio, np.ndarray):
+            ref_audio = audio.resample(ref_audio, audio.SAMPLE_RATE, self.sample_rate)
+        else:
             ref_audio = audio.read(ref_audio, self.sample_rate, MAX_REFERENCE)
         wave, trained = audio.centred(ref_audio), found is not None and found.is_own
         prompt = any_prompt(engine, wave, ref_text or "", trained)

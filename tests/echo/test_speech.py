@@ -11,6 +11,7 @@ import pytest
 import soundfile
 
 from nanospeech import Speaker
+from nanospeech.audio.wave import SAMPLE_RATE
 from nanospeech.commands import main
 from nanospeech.config import ModelConfig
 from nanospeech.engine.echo_sampling import FLAT_STD
@@ -46,19 +47,30 @@ def engine(folder):
 
 
 def recording() -> np.ndarray:
-    return np.repeat(tone(1.0), 2)  # 24 kHz held twice
+    return tone(1.0)  # 24 kHz, as samples are given
 
 
 @pytest.mark.parametrize("backend", ["torch", "mlx"])
 def test_the_command_speaks(folder, tmp_path, backend):
     pytest.importorskip("mlx.core" if backend == "mlx" else backend)
-    soundfile.write(tmp_path / "me.wav", recording(), RATE)
+    soundfile.write(tmp_path / "me.wav", recording(), SAMPLE_RATE)
     options = ["--model", folder, "--backend", backend, "--device", "cpu", "--seed", 1]
     reference = ["--ref-audio", tmp_path / "me.wav", "--ref-text", SAID]
     text = ["--text", "one two three", "--output", tmp_path / "out.wav", "--duration", 0.5]
     assert main([str(o) for o in ["speak", *text, *options, *reference]]) == 0
     wave, rate = soundfile.read(tmp_path / "out.wav")
     assert rate == RATE and len(wave) == RATE // 2 and np.abs(wave).max() > 0
+
+
+def test_samples_are_the_recording_that_a_file_of_them_is(engine, tmp_path):
+    """Samples are at 24 kHz, whatever the model's rate is: its pitch is kept."""
+    soundfile.write(tmp_path / "me.wav", recording(), SAMPLE_RATE, "FLOAT")
+    of_samples, of_file = (
+        Speaker(engine, ref_audio=given, ref_text=SAID, seed=3).prompt
+        for given in (recording(), tmp_path / "me.wav")
+    )
+    assert of_samples.rate == of_file.rate and len(of_samples.mel) >= RATE // HOP
+    np.testing.assert_allclose(of_samples.mel, of_file.mel, atol=1e-5)
 
 
 def test_streams_and_batches_are_what_is_spoken_at_once(engine):
