@@ -262,7 +262,8 @@ def measure(args: argparse.Namespace, people: People, rows: list[Row], path: Pat
             if prompt == WORDLESS:
                 said["ref_text"] = None
             speaker = Speaker(engine, **said, seed=seed, output=MEASURED)
-            spoken = speaker.speak(text).wave
+            utterance = speaker.speak(text)
+            spoken = audio.resample(utterance.wave, utterance.sample_rate, SAMPLE_RATE)
             heard = metrics.transcribe(whisper, spoken)
             edits, words = wer_text.word_edits(text, heard)
             # what is silent sounds like nobody

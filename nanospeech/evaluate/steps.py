@@ -26,6 +26,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from nanospeech.audio import wave as audio
 from nanospeech.cli import Parser, add_pause_after, command
 from nanospeech.config import STEPS, ModelConfig, SampleOptions
 from nanospeech.engine.sampling import EVALUATIONS, evaluation_times, time_grid
@@ -221,9 +222,10 @@ def speak_and_measure(task: tuple[Cell, int, str]) -> Row:
     began = clock()
     spoken = speaker.speak(text)
     cost = clock() - began
-    heard = metrics.transcribe(_worker["whisper"], spoken.wave)
+    wave = audio.resample(spoken.wave, spoken.sample_rate, audio.SAMPLE_RATE)
+    heard = metrics.transcribe(_worker["whisper"], wave)
     edits, words = wer_text.word_edits(text, heard)
-    quality = metrics.dnsmos(spoken.wave)["ovrl"]
+    quality = metrics.dnsmos(wave)["ovrl"]
     return Row(cell.key, seed, text, heard, edits, words, quality, spoken.seconds, cost)
 
 

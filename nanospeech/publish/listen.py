@@ -125,7 +125,9 @@ def speak(
             speaker = Speaker(engine, voice=voice.name, seed=seed)
             voice.types[backend] = engine.dtype
             for i, text in enumerate(texts):
-                voice.waves[i, backend] = speaker.speak(text).wave
+                spoken = speaker.speak(text)
+                wave = audio.resample(spoken.wave, spoken.sample_rate, audio.SAMPLE_RATE)
+                voice.waves[i, backend] = wave
             print(f"{voice.name}: {label(backend)}")
     if not there:
         raise BackendError(f"none of {', '.join(backends)} is installed")

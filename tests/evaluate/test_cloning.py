@@ -99,7 +99,8 @@ def test_a_prompt_without_words_is_one_whose_words_nobody_told(tiny_aligned, tmp
 
     def spoken(*_, ref_text, **__):
         asked.append(ref_text)
-        return SimpleNamespace(speak=lambda _: SimpleNamespace(wave=pitched(300.0, 1.0)))
+        wave = audio.resample(pitched(300.0, 1.0), SAMPLE_RATE, 48_000)  # as Irodori speaks
+        return SimpleNamespace(speak=lambda _: SimpleNamespace(wave=wave, sample_rate=48_000))
 
     monkeypatch.setattr("nanospeech.speech.speaker.Speaker", spoken)
     monkeypatch.setattr(cloning.metrics, "load_whisper", lambda *_: None)
@@ -112,6 +113,7 @@ def test_a_prompt_without_words_is_one_whose_words_nobody_told(tiny_aligned, tmp
     found = cloning.measure(args, people, [], tmp_path / "out" / "cloning.csv")
     assert [r.prompt for r in found] == ["clean"] + ["wordless"] * 6
     assert asked == ["hello there."] + [None] * 6
+    assert min(r.similarity for r in found) > 0.99
 
 
 def test_clean_prompts_are_single_recordings_in_an_order_of_their_own(people):
@@ -283,7 +285,8 @@ def test_the_report_is_of_what_is_asked_alone(people, tiny_aligned, tmp_path, mo
     assert [row.text for row in measured("1")] == ["good evening"]
     assert len(cloning.rows_of(table)) == 4
     monkeypatch.setattr(cloning.audio, "write", lambda *_: None)
-    monkeypatch.setattr(Speaker, "speak", lambda *_: SimpleNamespace(wave=np.zeros(9000, "f4")))
+    silence = SimpleNamespace(wave=np.zeros(9000, "f4"), sample_rate=SAMPLE_RATE)
+    monkeypatch.setattr(Speaker, "speak", lambda *_: silence)
     (silent,) = measured("5")
     assert (silent.similarity, silent.nearest) == (0.0, "")
 
