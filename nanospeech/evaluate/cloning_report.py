@@ -12,6 +12,8 @@ import numpy as np
 from nanospeech.files import write_json
 from nanospeech.pictures import pyplot
 
+from .pages import cell
+
 
 def summarize(rows: Iterable[Any]) -> dict[str, Any]:
     """Means over utterances: WER (of all words), similarity, right speaker nearest, leaks."""
@@ -44,7 +46,7 @@ def write(rows: Sequence[Any], people: Sequence[str], out: Path) -> dict[str, An
         for name in [*names, "all"]:
             c = cells[prompt, name]
             lines.append(
-                f"| {prompt} | {name} | {c['utterances']} | {c['similarity']:.3f} "
+                f"| {prompt} | {cell(name)} | {c['utterances']} | {c['similarity']:.3f} "
                 f"| {100 * c['nearest']:.0f} % | {100 * c['wer']:.1f} % | {c['leaks']} |"
             )
     (out / "cloning.md").write_text("\n".join(lines) + "\n", encoding="utf-8")

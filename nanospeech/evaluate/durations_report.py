@@ -15,7 +15,7 @@ from nanospeech.files import write_json
 from nanospeech.pictures import pyplot
 from nanospeech.speech.speaker import DURATIONS
 
-from .pages import put_between
+from .pages import cell, put_between
 
 MARKERS = "<!-- durations -->", "<!-- /durations -->"
 NAMES = {
@@ -85,7 +85,7 @@ def table(summary: dict[str, Any], ways: Sequence[str]) -> str:
             f" {100 * part[w]['worst']:.0f} %"
             for w in ways
         ]
-        lines.append(f"| {name} | {part['clips']} | " + " | ".join(cells) + " |")
+        lines.append(f"| {cell(name)} | {part['clips']} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 

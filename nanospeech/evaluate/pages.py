@@ -1,10 +1,21 @@
-"""Pages: replaces what stands between two markers of a Markdown page."""
+"""Pages: texts and cells of Markdown; replaces what stands between two markers of a page."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from nanospeech.errors import InputError
+
+
+def literal(text: str) -> str:
+    """A text as Markdown that shows it as it is, whatever signs of Markdown and HTML it has."""
+    return re.sub(r"([\\`*_\[\]<>#~&]|^[-+])", r"\\\1", " ".join(text.split()))
+
+
+def cell(text: str) -> str:
+    """Markdown or a name as a cell of a table."""
+    return " ".join(text.replace("|", "\\|").split())
 
 
 def around(page: Path, begin: str, end: str) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from nanospeech.errors import InputError, reason
 from nanospeech.measure.wer import rate
 from nanospeech.pictures import pyplot
 
+from .pages import cell as in_table
 from .results import Result
 
 MEANS = ("similarity", "target_similarity", "ovrl", "sig", "bak", "p808", "duration_error")
@@ -154,7 +155,7 @@ def table(rows: Sequence[dict]) -> str:
             if n == "leaking" and value is not None:
                 cell = f"{value} of {row['utterances']}"
             cells.append(cell)
-        lines.append(f"| {row['name']} | " + " | ".join(cells) + " |")
+        lines.append(f"| {in_table(row['name'])} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from nanospeech.cli import Parser, command
 from nanospeech.config import ModelConfig
 from nanospeech.errors import BackendError, InputError, reason, require
 from nanospeech.evaluate.items import read_texts
+from nanospeech.evaluate.pages import cell, literal
 from nanospeech.files import whole_folder
 from nanospeech.load import backend_names, installed, load_engine
 from nanospeech.pictures import pyplot
@@ -219,7 +221,7 @@ def html_table(markdown: str, caption: str) -> str:
 
 def player(src: str, caption: str, text: str = "") -> str:
     """A player; its name has the text, by which it is told from others of the same caption."""
-    said, file = html.escape(caption, quote=True), html.escape(src, quote=True)
+    said, file = html.escape(caption, quote=True), quote(src)
     name = f"{said}: “{html.escape(text, quote=True)}”" if text else said
     return (
         f'<figure><figcaption>{said}</figcaption><audio controls preload="metadata" src="{file}" '
@@ -237,8 +239,8 @@ def page(
     """index.html."""
     parts = []
     for v in voices:
-        name = html.escape(v.name)
-        parts.append(f'<section aria-labelledby="{name}"><h2 id="{name}">{name}</h2>')
+        name, mark = html.escape(v.name), html.escape("-".join(v.name.split()))
+        parts.append(f'<section aria-labelledby="{mark}"><h2 id="{mark}">{name}</h2>')
         parts.append(f"<p class='soft'>{html.escape(v.about)}</p>")
         caption = f"The prompt of {v.name}: “{v.words}”"
         parts.append(player(f"{v.name}-prompt.mp3", caption))
@@ -248,10 +250,10 @@ def page(
                 for b in backends
             ]
             parts.append(f"<p>“{html.escape(text)}”</p><div class='row'>{''.join(players)}</div>")
-        alt = f"Log mel spectrograms: the prompt of {v.name}, and the first text by each backend"
+        alt = f"Log mel spectrograms: the prompt of {name}, and the first text by each backend"
         note = alike(v, len(texts), backends)
         parts.append(
-            f'<figure><img src="{name}.png" alt="{html.escape(alt, quote=True)}" loading="lazy">'
+            f'<figure><img src="{quote(v.name)}.png" alt="{alt}" loading="lazy">'
             f"<figcaption>The prompt, and the first text. {note}</figcaption></figure></section>"
         )
     if tables:
@@ -288,25 +290,27 @@ def markdown(
     seed: int,
 ) -> str:
     """The same for GitHub."""
+    near = quote(folder)
     lines = [
         "# Listen",
         "",
         f"To hear the model: every voice, with seed {seed} and the defaults, unedited.",
         "GitHub shows no audio players in Markdown: the links lead to MP3s. In a clone,",
-        f"[{folder}/index.html]({folder}/index.html) has players; open it in a browser.",
+        f"[{literal(folder)}/index.html]({near}/index.html) has players; open it in a browser.",
     ]
-    lines += [""] + [f"{i}. {text}" for i, text in enumerate(texts, 1)] + [""]
+    lines += [""] + [f"{i}. {literal(text)}" for i, text in enumerate(texts, 1)] + [""]
     head = [f"{i}, {label(b)}" for i in range(1, len(texts) + 1) for b in backends]
     lines += ["| " + " | ".join(["voice", "prompt", *head]) + " |", "|---" * (len(head) + 2) + "|"]
     for v in voices:
         files = [f"{v.name}-{i + 1}-{b}.mp3" for i in range(len(texts)) for b in backends]
-        links = [f"[listen]({folder}/{f})" for f in [f"{v.name}-prompt.mp3", *files]]
-        lines.append("| " + " | ".join([v.name, *links]) + " |")
+        links = [f"[listen]({near}/{quote(f)})" for f in [f"{v.name}-prompt.mp3", *files]]
+        lines.append("| " + " | ".join([cell(literal(v.name)), *links]) + " |")
     for v in voices:
-        alt = f"Log mels of {v.name}: its prompt, and text 1 by each backend"
+        name = literal(v.name)
+        alt = f"Log mels of {name}: its prompt, and text 1 by each backend"
         note = alike(v, len(texts), backends)
-        lines += ["", f"## {v.name}", "", f"Prompt: “{v.words}” {v.about}".rstrip(), ""]
-        lines += [f"![{alt}]({folder}/{v.name}.png)", *(["", note] if note else [])]
+        lines += ["", f"## {name}", "", f"Prompt: “{literal(v.words)}” {v.about}".rstrip(), ""]
+        lines += [f"![{alt}]({near}/{quote(v.name)}.png)", *(["", note] if note else [])]
     for table in tables:
         lines += ["", "## Figures", "", table] if table is tables[0] else ["", table]
     return "\n".join(lines) + "\n"

@@ -28,6 +28,7 @@ from typing import Any
 from nanospeech.cli import Parser, command
 from nanospeech.config import ModelConfig
 from nanospeech.errors import InputError, reason
+from nanospeech.evaluate.pages import cell, literal
 from nanospeech.files import whole
 from nanospeech.measure.machine import clock
 from nanospeech.prepare.choose_prompts import ATTRIBUTIONS, addresses, read_attributions
@@ -71,7 +72,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def grid(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """A Markdown table."""
-    cells = [[str(c).replace("|", "\\|").replace("\n", " ") for c in row] for row in rows]
+    cells = [[cell(str(c)) for c in row] for row in rows]
     lines = [head, ["---"] * len(head), *cells]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
@@ -130,7 +131,7 @@ def voices(folder: Path, config: ModelConfig) -> str:
         license = beside.read_text(encoding="utf-8") if beside.is_file() else "not stated"
         text = path.with_suffix(".txt").read_text(encoding="utf-8").strip()
         mark = " (default)" if path.stem == config.default_voice else ""
-        rows.append((path.stem + mark, " ".join(license.split()), text))
+        rows.append((literal(path.stem) + mark, " ".join(license.split()), literal(text)))
     if not rows:
         return ""
     return f"## Voices\n\n{grid(('voice', 'source and licence', 'words of its prompt'), rows)}\n"

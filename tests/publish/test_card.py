@@ -48,6 +48,11 @@ def test_no_figures_are_spoken_of_where_there_are_none(shipped):
     assert "figures above" not in card(shipped)
 
 
+def test_words_of_a_prompt_are_shown_as_they_are(shipped):
+    (shipped / "voices/kumo.txt").write_text("He *said* <laugh>, a | b.\n")
+    assert r"| He \*said\* \<laugh\>, a \| b. |" in card(shipped)
+
+
 def test_a_folder_that_is_none_is_told(tmp_path, capsys):
     assert model_card([str(tmp_path / "nothing")]) == 2
     assert "there is no folder" in capsys.readouterr().err
