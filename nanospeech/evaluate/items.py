@@ -119,7 +119,7 @@ def list_item(path: Path, n: int, line: str) -> Item:
 def read_texts(path: Path, limit: int | None = None) -> list[str]:
     """A sentence a line; empty lines do not count."""
     try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+        lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").split("\n")]
     except (OSError, UnicodeDecodeError) as e:
         raise InputError(f"cannot read the sentences in {path}: {reason(e)}") from e
     if not (texts := [line for line in lines if line][:limit]):
@@ -163,7 +163,7 @@ def from_tar(path: Path) -> list[Item]:
                 if f".{extension}" in audio.FORMATS:
                     sounds[key] = Recording(path, member.offset_data, member.size, member.name)
                 elif extension in ("json", "txt") and (file := tar.extractfile(member)):
-                    text = file.read(LARGEST_TEXT).decode("utf-8")
+                    text = file.read(LARGEST_TEXT).decode("utf-8-sig")
                     text = str(json.loads(text)["text"]) if extension == "json" else text
                     texts[key] = " ".join(text.split())
     except (OSError, tarfile.TarError) as e:

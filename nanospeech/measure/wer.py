@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -28,6 +29,7 @@ SPELLINGS = [
         r"\ba (hundred|thousand|million)\b": r"one \1",
     }.items()
 ]
+BRACKETS = str.maketrans("()", "  ")  # what is in them is spoken; the normaliser drops it
 # languages that are written without spaces between words: a character counts as a word
 UNSPACED = ("zh", "ja", "th", "lo", "my", "yue")
 # function words; one of them in a transcript is no evidence of a leak
@@ -62,6 +64,8 @@ def normalize(text: str, language: str = "en") -> str:
     Args:
         language: its code; only English has more rules than case and punctuation.
     """
+    text = "".join(c for c in text if unicodedata.category(c) != "Cf")  # soft hyphens and the like
+    text = text.translate(BRACKETS)
     if language == "en":
         text = text.lower().replace("’", "'")
         text = DOTTED.sub(lambda m: m[0].replace(".", "") + " ", text)

@@ -277,6 +277,18 @@ def test_a_folder_goes_by_its_own_texts_or_by_lines(tmp_path):
         evaluate_items.read_recordings([tmp_path], texts=texts)
 
 
+def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path):
+    (tmp_path / "lines.txt").write_text("Hello there.\nBye.\n", encoding="utf-8-sig")
+    assert evaluate_items.read_texts(tmp_path / "lines.txt") == ["Hello there.", "Bye."]
+    audio.write(tmp_path / "a.wav", recordings()[0])
+    (tmp_path / "a.json").write_text('{"text": "Hello."}', encoding="utf-8-sig")
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        for name in ("a.wav", "a.json"):
+            tar.add(tmp_path / name, name)
+    (item,) = evaluate_items.read_items(tmp_path / "a.tar")
+    assert (item.key, item.text) == ("a", "Hello.")
+
+
 def test_what_is_not_there_is_named(tmp_path):
     with pytest.raises(InputError, match=r"cannot read the shard .*none.tar"):
         evaluate_items.read_recordings([tmp_path / "none.tar"])

@@ -35,6 +35,8 @@ SAME = [
     ("ten kilograms", "10kg"),
     ("Doctor Jones lives at number five", "Dr. Jones lives at No. 5"),
     ("five dollars and ninety-nine cents", "$5.99"),
+    ("The king (who was old) left.", "the king, who was old, left"),
+    ("\ufeffThey co\u00adoperate", "They cooperate."),
 ]
 
 
@@ -57,6 +59,7 @@ def test_every_sentence_has_words_left(normalizer):
 
 def test_other_languages_keep_their_letters(normalizer):
     assert normalize("Où est l'été ?", "fr") == normalize("où est l été", "fr")
+    assert normalize("Er (der König) kommt", "de") == normalize("Er, der König, kommt.", "de")
     assert normalize("नमस्ते, दुनिया!", "hi") == "नमस्ते दुनिया"
     assert len(normalize("你好，世界", "zh").split()) == 4  # a character is a word
 
