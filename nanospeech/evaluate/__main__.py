@@ -164,17 +164,26 @@ def available(wanted: Sequence[str], speaker_model: str, has_recogniser: bool) -
     return found
 
 
-def comparable(wanted: Sequence[str], tasks: Sequence[Task]) -> list[str]:
+def comparable(wanted: Sequence[str], tasks: Sequence[Task], asked: bool) -> list[str]:
     """The metrics that the utterances can have; the others are listed on stderr.
+
+    Args:
+        asked: whether metrics were named: else it goes without saying that lengths are unknown.
 
     Raises:
         InputError: that is none.
     """
-    if any(t.item.truth is not None for t in tasks if t.steps is not None):
-        return list(wanted)
-    why = "no text has a recording that its length is the true one of; --sentences takes those"
-    print(f"left out: duration: {why}", file=sys.stderr)
-    if not (found := [name for name in wanted if name != "duration"]):
+    spoken, lacking = [t for t in tasks if t.steps is not None], {}
+    if asked and not any(t.item.truth for t in spoken):
+        lacking["duration"] = (
+            "no text has a recording that its length is the true one of; --sentences takes those"
+        )
+    if spoken and not any(t.prompt and t.prompt.text for t in spoken):
+        lacking["leak"] = "what is said in the recording is not known; --ref-text tells it"
+    for name in lacking.keys() & set(wanted):
+        print(f"left out: {name}: {lacking[name]}", file=sys.stderr)
+    found = [name for name in wanted if name not in lacking]
+    if wanted and not found:
         raise InputError("no metric is left")
     return found
 
@@ -225,8 +234,7 @@ def run(args: argparse.Namespace, recogniser: Recogniser | None = None) -> dict[
     tasks = plan(args)
     compared = evaluate_report.read_compared(args.compare)
     wanted = available(args.metrics, args.speaker_model, recogniser is not None)
-    if "duration" in wanted and args.metrics != list(METRICS):  # it was asked for by name
-        wanted = comparable(wanted, tasks)
+    wanted = comparable(wanted, tasks, args.metrics != list(METRICS))
     target, about_target = load_target(args) if "similarity" in wanted else (None, {})
     shared = ("model", "backend", "device", "dtype", "speed", "duration", "whisper", "language",
               "beam", "speaker_model")  # fmt: skip

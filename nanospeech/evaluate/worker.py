@@ -194,7 +194,7 @@ class Worker:
             raise InputError(f"the text {text!r} holds no words")
         result.wer = round(result.edits / result.words, 4)
         result.cer = round(result.char_edits / result.chars, 4)
-        if task.steps is not None and task.prompt is not None:
+        if task.steps is not None and task.prompt is not None and task.prompt.text:
             found = wer_text.leaked(text, heard, task.prompt.text, s.language)
             result.leaks, result.leaked = len(found), " ".join(found)
 
