@@ -41,7 +41,7 @@ from nanospeech.sample_flags import integers
 from nanospeech.speech.network import check_itself
 
 from . import steps_report
-from .items import read_texts
+from .items import Prompt, Recording, read_texts
 from .pages import around
 from .results import digest
 
@@ -229,10 +229,19 @@ def speak_and_measure(task: tuple[Cell, int, str]) -> Row:
     return Row(cell.key, seed, text, heard, edits, words, quality, spoken.seconds, cost)
 
 
-def about(args: argparse.Namespace, release: Release) -> dict[str, Any]:
-    """Settings that all utterances of a file share."""
+def about(args: argparse.Namespace, release: Release, voice: Voice | None) -> dict[str, Any]:
+    """Settings that all utterances of a file share.
+
+    Args:
+        voice: of voice_of.
+    """
+    recording, words = (
+        (args.ref_audio, args.ref_text) if voice is None else (voice.audio, voice.text)
+    )
+    prompt = Prompt(Recording(Path(recording)), words or "")
     settings = {name: str(getattr(args, name)) for name in ("backend", "device", "whisper")}
     settings |= {"voice": str(args.voice or args.ref_audio or release.config.default_voice)}
+    settings |= {"prompt": prompt.digest}
     return {"model": release.config.name, "weights": digest(release.folder), **settings}
 
 
@@ -304,7 +313,7 @@ def sweep(args: argparse.Namespace) -> None:
     if not wanted:
         raise InputError(f"the model has nothing to sweep for --lines {' '.join(lines)} here")
     unique = list({cell.key: cell for cell in wanted}.values())
-    rows = read_rows(args.raw, about(args, release))
+    rows = read_rows(args.raw, about(args, release, voice))
     there = {(r.key, r.seed, r.text) for r in rows}
     # sentence by sentence: whenever it ends, every cell has spoken the same ones
     tasks = [(c, s, t) for s in args.seeds for t in texts for c in unique]

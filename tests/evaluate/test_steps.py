@@ -212,10 +212,10 @@ def test_development_sentences_are_thirty_and_none_is_a_test_sentence():
 
 
 def test_the_description_of_a_model_changes_with_its_weights(tiny_release, make_release):
-    def about(folder):
-        names = {"voice": None, "ref_audio": None, "whisper": "base"}
-        args = SimpleNamespace(backend="auto", device="cpu", **names)
-        return steps.about(args, open_release(folder))
+    def about(folder, ref_audio=None, ref_text=None):
+        names = {"voice": None, "ref_audio": ref_audio, "ref_text": ref_text, "whisper": "base"}
+        args, release = SimpleNamespace(backend="auto", device="cpu", **names), open_release(folder)
+        return steps.about(args, release, steps.voice_of(args, release))
 
     other = make_release()
     a, b = about(tiny_release), about(other)
@@ -223,6 +223,9 @@ def test_the_description_of_a_model_changes_with_its_weights(tiny_release, make_
     assert a["weights"] != b["weights"] and a == about(tiny_release)
     (other / "voices" / "tone.json").write_text('{"pace": 1.1}')
     assert about(other)["weights"] != b["weights"]
+    recording = str(tiny_release / "voices" / "tone.wav")
+    said, corrected = (about(tiny_release, recording, text) for text in ("hello", "hello there"))
+    assert said["prompt"] != corrected["prompt"] and said["voice"] == corrected["voice"]
 
 
 def test_a_worker_that_cannot_begin_ends_the_sweep():
