@@ -33,9 +33,10 @@ from tqdm import tqdm
 from nanospeech.cli import Parser, command
 from nanospeech.config import SampleOptions
 from nanospeech.errors import BackendError, DataError, InputError
+from nanospeech.load import pick_backend
 from nanospeech.machine import THREADS, cores
 from nanospeech.measure import metrics
-from nanospeech.release.folder import resolve
+from nanospeech.release.folder import load_config, resolve
 from nanospeech.release.voices import check_reference
 from nanospeech.sample_flags import add_sampling, integers
 from nanospeech.speech.speaker import DURATIONS, check_speech
@@ -240,7 +241,13 @@ def run(args: argparse.Namespace, recogniser: Recogniser | None = None) -> dict[
               "beam", "speaker_model")  # fmt: skip
     common = {name: getattr(args, name) for name in shared}
     spoken = any(t.steps is not None for t in tasks)
-    identity = {"weights": digest(resolve(args.model)) if spoken else None}
+    identity: dict[str, Any] = {"weights": None}
+    if spoken:
+        folder = resolve(args.model)
+        identity["weights"] = digest(folder)
+        # by its name, so that figures are not another's where "auto" comes to choose another
+        where = load_config(folder), args.device, args.dtype
+        common["backend"] = pick_backend(args.backend, *where)
     check_settings(args.out, common | sampling(args) | identity | {"target": args.target})
     settings = Settings(
         args.out / "wavs", tuple(wanted), options=sampling(args), threads=args.threads,
@@ -258,7 +265,7 @@ def run(args: argparse.Namespace, recogniser: Recogniser | None = None) -> dict[
     results.save(t.id for t in tasks)
     about = common | sampling(args) | identity | about_target
     about |= {"seeds": args.seeds, "sentences": args.sentences.name, "metrics": wanted}
-    about |= {"jobs": min(jobs, max(1, len(left))), "threads": args.threads}
+    about |= {"jobs": min(jobs, len(tasks)), "threads": args.threads}
     return report(args, about, [results.rows[t.id] for t in tasks], compared)
 
 

@@ -43,10 +43,11 @@ from nanospeech.corpus.layouts import Sample, find
 from nanospeech.corpus.mp3 import BadAudio, decode
 from nanospeech.errors import InputError
 from nanospeech.files import drop_cut_line
+from nanospeech.load import pick_backend
 from nanospeech.measure import metrics
 from nanospeech.measure import wer as wer_text
 from nanospeech.output import MEASURED
-from nanospeech.release.folder import resolve
+from nanospeech.release.folder import load_config, resolve
 from nanospeech.text.sentences import is_speakable
 
 from . import cloning_report as report
@@ -327,9 +328,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 def settings(args: argparse.Namespace) -> dict[str, Any]:
     """What changes an utterance's figures and is in no column of the table."""
+    folder = resolve(args.model)
     return {
-        "model": digest(resolve(args.model)),
-        "backend": args.backend,
+        "model": digest(folder),
+        "backend": pick_backend(args.backend, load_config(folder), args.device),
         "whisper": args.whisper,
         "speaker_model": args.speaker_model,
         "people": sorted(args.people),

@@ -32,6 +32,7 @@ from nanospeech.config import STEPS, ModelConfig, SampleOptions
 from nanospeech.engine.sampling import EVALUATIONS, evaluation_times, time_grid
 from nanospeech.errors import InputError, NanospeechError
 from nanospeech.files import drop_cut_line
+from nanospeech.load import pick_backend
 from nanospeech.measure import metrics
 from nanospeech.measure import wer as wer_text
 from nanospeech.output import MEASURED
@@ -239,7 +240,8 @@ def about(args: argparse.Namespace, release: Release, voice: Voice | None) -> di
         (args.ref_audio, args.ref_text) if voice is None else (voice.audio, voice.text)
     )
     prompt = Prompt(Recording(Path(recording)), words or "")
-    settings = {name: str(getattr(args, name)) for name in ("backend", "device", "whisper")}
+    settings = {name: str(getattr(args, name)) for name in ("device", "whisper")}
+    settings |= {"backend": pick_backend(args.backend, release.config, args.device)}
     settings |= {"voice": str(args.voice or args.ref_audio or release.config.default_voice)}
     settings |= {"prompt": prompt.digest}
     return {"model": release.config.name, "weights": digest(release.folder), **settings}

@@ -19,6 +19,7 @@ from nanospeech.evaluate import __main__ as evaluate
 from nanospeech.evaluate import items as evaluate_items
 from nanospeech.evaluate.plan import plan
 from nanospeech.evaluate.results import Results
+from nanospeech.load import pick_backend
 from nanospeech.measure import metrics
 from tests.evaluate.conftest import TEXTS
 
@@ -91,12 +92,12 @@ def test_a_recording_may_be_imitated_whose_words_nobody_knows(arguments, tiny_al
 
 
 def test_a_second_run_does_only_what_is_missing(arguments):
-    args = arguments()
+    args = arguments("--jobs", "2")
     first, _ = run(args)
     rows = table(args.out)
     waves = {p: p.stat().st_mtime_ns for p in args.out.rglob("*.wav")}
     again, asked = run(args)
-    assert asked == 0 and again["rows"] == first["rows"] and table(args.out) == rows
+    assert asked == 0 and again == first and table(args.out) == rows
     more, asked = run(arguments("--seeds", "0,1"))
     assert asked == 2 and len(table(args.out)) == 4
     assert {p: p.stat().st_mtime_ns for p in waves} == waves
@@ -168,6 +169,15 @@ def test_both_backends_are_evaluated(backend, arguments):
     args.backend = backend
     summary, asked = run(args)
     assert asked == 1 and summary["rows"][0]["rtf"] > 0
+
+
+def test_the_backend_that_auto_chose_is_named_and_kept_to(arguments, monkeypatch):
+    summary, _ = run(arguments("--backend", "auto", metrics="rtf"))
+    assert summary["backend"] == pick_backend(device="cpu")
+    run(arguments("--backend", summary["backend"], metrics="rtf"))
+    monkeypatch.setattr(evaluate, "pick_backend", lambda *_: "other")
+    with pytest.raises(InputError, match="is other"):
+        run(arguments("--backend", "auto", metrics="rtf"))
 
 
 def test_numbers_of_steps_are_rows_and_a_picture(arguments):
