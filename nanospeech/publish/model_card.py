@@ -92,8 +92,8 @@ def section(old: str, title: str) -> str:
 
 def licence(old: str, config: ModelConfig) -> str:
     """What the old card says of the weights' licence; else its name, where it is known."""
-    if there := re.search(r"^## Licence\n\n.+\n", old, re.M):
-        return there.group()
+    if there := section(old, "Licence"):
+        return there
     if config.licence is None:
         return ""
     return f"## Licence\n\nThe weights are published under {config.licence}.\n"

@@ -44,6 +44,12 @@ def test_attributions_stay_until_others_are_given(shipped):
     assert "Read by Anna" not in again and "FreeSWITCH" in again
 
 
+def test_all_that_a_card_says_of_its_licence_stays(shipped):
+    said = "## Licence\n\nMIT,\nbut for anna's voice:\n\n- hers alone, she asks not to sell it.\n"
+    (shipped / "README.md").write_text(f"# mine\n\n{said}\n## Limits\n\nNone.\n")
+    assert said in card(shipped) and card(shipped).count("## Licence") == 1
+
+
 def test_no_figures_are_spoken_of_where_there_are_none(shipped):
     assert "figures above" not in card(shipped)
 
