@@ -77,7 +77,10 @@ def metadata(old: dict[str, Any], licence: str | None, languages: Sequence[str])
         raise InputError(
             f"--license is {identifier!r}; the Hub's identifiers are like mit or cc-by-4.0"
         )
-    spoken = list(languages) or old.get("language") or ["en"]
+    known = old.get("language")
+    if known is False or (isinstance(known, list) and False in known):
+        known = ["no" if c is False else c for c in known or [False]]  # to YAML, Norwegian is False
+    spoken = list(languages) or known or ["en"]
     return METADATA | old | {"license": identifier, "language": spoken}
 
 
@@ -115,14 +118,16 @@ def write_metadata(card: Path, licence: str | None, languages: Sequence[str]) ->
     Raises:
         InputError: there is no card, it cannot be read, or no licence is known.
     """
+    import yaml
     from huggingface_hub import metadata_load, metadata_save
 
     if not card.is_file():
         raise InputError(f"{card} is missing; nanospeech publish card {card.parent} writes it")
     try:
         old = metadata_load(card) or {}
-    except ValueError as e:
-        raise InputError(f"the metadata at the beginning of {card} is not YAML: {e}") from e
+    except (ValueError, yaml.YAMLError) as e:
+        why = " ".join(str(e).split())
+        raise InputError(f"the metadata at the beginning of {card} is not YAML: {why}") from e
     new = metadata(old, licence, languages)
     if new != old:
         with whole(card) as part:  # a card of the Hub's cache is a link to a file of others too

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import yaml
-from huggingface_hub import constants
+from huggingface_hub import constants, metadata_load
 
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.publish.push import metadata, release_files, write_metadata
@@ -253,6 +253,21 @@ def test_what_a_card_says_already_stays():
     assert changed["license"] == "cc0-1.0" and changed["language"] == ["en", "de"]
     with pytest.raises(InputError, match="--license"):
         metadata({}, None, ["en"])
+
+
+@pytest.mark.parametrize("language, kept", [("no", ["no"]), ("[de, no]", ["de", "no"])])
+def test_norwegian_stays_norwegian(tmp_path, language, kept):
+    (card := tmp_path / "README.md").write_text(f"---\nlicense: mit\nlanguage: {language}\n---\n")
+    for _ in range(2):
+        assert write_metadata(card, None, []) == "mit"
+        assert metadata_load(card)["language"] == kept
+
+
+def test_metadata_that_is_no_yaml_is_told_in_one_line(tmp_path):
+    (card := tmp_path / "README.md").write_text("---\nlicense: cc: by\n---\n# mine\n")
+    with pytest.raises(InputError, match=r"README.md is not YAML: mapping values are .*") as found:
+        write_metadata(card, "mit", [])
+    assert "\n" not in str(found.value) and "cc: by" in card.read_text()
 
 
 def test_a_release_on_the_hub_is_converted_by_its_name(tiny_release, tmp_path, monkeypatch):
