@@ -26,7 +26,9 @@ from nanospeech.files import whole
 from nanospeech.release.folder import CONFIG, MODEL, Release, open_release
 from nanospeech.release.sharded import write_whole
 from nanospeech.release.voice_weights import added, difference
-from nanospeech.release.voices import find_voice, list_voices
+from nanospeech.release.voices import SUFFIXES, find_voice, list_voices
+
+from .push import VOICE_FILES
 
 
 def add_voice(
@@ -54,7 +56,7 @@ def add_voice(
     if voice.audio.parent != tuned.folder / "voices":
         raise InputError(f"{tuned.folder} has no voice {name!r} of its own")
     name, folder = voice.name, base.folder / "voices"  # the name as its files have it
-    old = [f for f in folder.glob("*") if f.name.casefold().startswith(f"{name}.".casefold())]
+    old = files_of(name, folder)
     if old and not overwrite:
         raise InputError(f"{base.folder} has a voice {name!r}; pass --overwrite to replace it")
     # a voice of the finetuned model may have weights of its own, too
@@ -68,7 +70,7 @@ def add_voice(
     path = folder / f"{name}.safetensors"
     if total:
         write_whole(change, path)
-    files = [f for f in voice.audio.parent.glob(f"{name}.*") if f.suffix != path.suffix]
+    files = [f for f in files_of(name, voice.audio.parent) if f.suffix != path.suffix]
     written = [path] * bool(total) + [copied(file, folder) for file in files]
     for file in old:  # of a name in other letters, which may be the same files
         if file.exists() and not any(file.samefile(new) for new in written):
@@ -78,6 +80,12 @@ def add_voice(
     kept = added(before, change, path)
     lost = sum(square(t, after[n]) for n, t in kept.items())
     return {"megabytes": path.stat().st_size / 1e6, "kept": 1 - lost / total}
+
+
+def files_of(name: str, folder: Path) -> list[Path]:
+    """A voice's files in a folder, in any letters; none of one that begins like it: anna.old."""
+    mine = {f"{name}{end}".casefold() for end in (*SUFFIXES, *VOICE_FILES)}
+    return [f for f in folder.glob("*") if f.name.casefold() in mine]
 
 
 def copied(file: Path, folder: Path) -> Path:

@@ -439,6 +439,26 @@ def test_a_voice_is_one_whatever_letters_it_is_asked_for_in(two_voices, tmp_path
     assert here == there and blob.read_text() == "theirs"
 
 
+def test_a_voice_takes_no_file_of_one_that_begins_like_it(two_voices, tmp_path):
+    both, _ = two_voices
+    tuned, folder = tmp_path / "tuned", tmp_path / "folder"
+    for at, others in ((tuned, "other.old"), (folder, "other.v2")):
+        shutil.copytree(both, at)
+        for file in (at / "voices").glob("other.*"):
+            shutil.copy(file, file.with_name(file.name.replace("other.", f"{others}.", 1)))
+    kept = {f: f.read_bytes() for f in (folder / "voices").glob("other.v2.*")}
+    command = [str(tuned), str(folder), "--voice", "other", "--megabytes", "0.25", "--overwrite"]
+    assert add_voice.main(command) == 0
+    assert kept == {f: f.read_bytes() for f in (folder / "voices").glob("other.v2.*")} and kept
+    assert not list((folder / "voices").glob("other.old.*"))
+    for at in (tuned, folder):  # a name that would be a pattern
+        for file in (at / "voices").glob("other.*"):
+            file.rename(file.with_name(file.name.replace("other", "an[n]a", 1)))
+    command[3] = "an[n]a"
+    assert add_voice.main(command) == 0
+    assert (folder / "voices" / "an[n]a.wav").is_file()
+
+
 def test_a_voices_weights_go_with_it_and_one_without_gets_none(two_voices, tmp_path, capsys):
     both, _ = two_voices
     folder = tmp_path / "other"
