@@ -40,6 +40,7 @@ from nanospeech.audio import wave as audio
 from nanospeech.cli import Parser, command, say
 from nanospeech.corpus.held_out import is_held_out
 from nanospeech.corpus.layouts import find
+from nanospeech.corpus.mp3 import BadAudio, decode
 from nanospeech.errors import DataError, InputError
 from nanospeech.prepare.curate_clips import CurateOptions
 from nanospeech.prepare.recogniser import Heard, misheard, whisper
@@ -73,12 +74,13 @@ class Clip:
         return self.seconds - audio.loud_span(self.wave)[0] / audio.SAMPLE_RATE
 
 
-def read_clips(shards: Sequence[str], one_in: int) -> Iterator[Clip]:
+def read_clips(shards: Sequence[str], one_in: int, unusable: list[str]) -> Iterator[Clip]:
     """The held-out clips of WebDataset tars.
 
     Args:
         shards: paths or globs.
         one_in: clips count whose key's CRC-32 is divisible by this; 0: all.
+        unusable: gets a line for each clip that cannot be decoded, or in which nothing is heard.
 
     Raises:
         InputError: there are no such files, or one cannot be read.
@@ -88,7 +90,11 @@ def read_clips(shards: Sequence[str], one_in: int) -> Iterator[Clip]:
         raise InputError(f"no shards at {', '.join(shards)}")
     for sample in find(paths, "webdataset")[0]:
         if not one_in or is_held_out(sample.key, one_in):
-            wave = audio.read(sample.audio.read())
+            try:
+                wave, _ = decode(sample.audio.read())
+            except BadAudio as e:
+                unusable.append(f"{sample.key}: {e}")
+                continue
             yield Clip(sample.key, sample.text, sample.speaker or "", wave)
 
 
@@ -211,15 +217,17 @@ def predict_all(
     voices = {name: at_recorded_speed(Speaker(engine, name, seed=0)) for name in names}
     rows, skipped = [], []
     for prompt, clip in tqdm(spans, "predicting", unit="clip", leave=False):
-        if isinstance(prompt, Voice):
-            if prompt.text != clip.text:  # else it is the prompt
-                rows.append(predict(voices[prompt.name], prompt.name, clip, ways))
+        name = prompt.name if isinstance(prompt, Voice) else prompt.key
+        if isinstance(prompt, Voice) and prompt.text == clip.text:  # it is the prompt
             continue
         try:
-            speaker = Speaker(engine, ref_audio=prompt.wave, ref_text=prompt.text, seed=0)
-            rows.append(predict(speaker, prompt.key, clip, ways))
-        except InputError as e:  # of recordings: silent, or too short for their text
-            skipped.append(f"{clip.key} after {prompt.key}: {e}")
+            if isinstance(prompt, Voice):
+                speaker = voices[name]
+            else:
+                speaker = Speaker(engine, ref_audio=prompt.wave, ref_text=prompt.text, seed=0)
+            rows.append(predict(speaker, name, clip, ways))
+        except InputError as e:  # too short for their text, or nothing to say
+            skipped.append(f"{clip.key} after {name}: {e}")
     return rows, skipped
 
 
@@ -255,7 +263,9 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     engine = load_engine(args.model, args.backend, args.device, itself=True)
     ways = sources_of(engine, args.set_pace)
     args.out.mkdir(parents=True, exist_ok=True)
-    clips = list(tqdm(read_clips(args.shards, args.held_out), "reading", unit="clip", leave=False))
+    unusable: list[str] = []
+    found = read_clips(args.shards, args.held_out, unusable)
+    clips = list(tqdm(found, "reading", unit="clip", leave=False))
     misread: list[str] = []
     if args.whisper:
         clips, misread = audible(clips, args.whisper, args.out)
@@ -282,7 +292,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         "groups": summarize(rows, ways),
         "misheard": misread,
         "without_prompt": sorted({c.key for c in clips} - {clip.key for _, clip in spans}),
-        "unusable": skipped,
+        "unusable": [*unusable, *skipped],
         **({"pace": set_paces(own, rows, ways[-1])} if args.set_pace else {}),
     }
     write_report(args.out, document, rows, ways, args.doc)

@@ -323,6 +323,25 @@ def test_each_source_of_durations_is_compared_with_the_recording(with_both, tmp_
     assert (out / "durations.png").stat().st_size > 5000
 
 
+@pytest.mark.parametrize("own", [[], ["--own", "*=tone"]])
+def test_clips_that_no_one_hears_or_says_are_named_and_not_counted(with_both, tmp_path, own):
+    """A silent one would have been as long as its file, and the prompt of others."""
+    pytest.importorskip("matplotlib")
+    clips = [clip(f"k{i}", "hello there, general kenobi.", 2 + i / 2, 0.2) for i in range(4)]
+    silent = io.BytesIO()
+    sf.write(silent, np.zeros(72_000), 24_000, format="WAV")
+    clips += [clips[0] | {"__key__": "silent", "wav": silent.getvalue()}]
+    clips += [clips[0] | {"__key__": "broken", "wav": b"no audio"}, clip("dots", "...", 1.5, 0.1)]
+    path, out = shard(tmp_path / "a.tar", clips), tmp_path / "out"
+    flags = ["--shards", path, "--model", str(with_both), "--backend", "torch", "--out", str(out)]
+    assert durations.main([*flags, "--held-out", "0", *own]) == 0
+    document = json.loads((out / "durations.json").read_text())
+    with (out / "durations.csv").open(newline="") as f:
+        assert {r["key"] for r in csv.DictReader(f)} == {"k0", "k1", "k2", "k3"}
+    said = sorted(line.split(" ")[0].strip(":") for line in document["unusable"])
+    assert said == ["broken", "dots", "silent"]
+
+
 @pytest.mark.parametrize("absurd", [True, False])
 def test_predictions_that_the_rule_stands_in_for_are_told(with_both, tmp_path, capsys, absurd):
     pytest.importorskip("matplotlib")
