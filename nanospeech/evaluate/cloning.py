@@ -288,13 +288,13 @@ def measure(args: argparse.Namespace, people: People, rows: list[Row], path: Pat
                 round(likeness[name], 4),
                 "" if embedding is None else max(likeness, key=lambda who: likeness[who]),
             )
-            table.writerow(asdict(row))
-            f.flush()
-            rows.append(row)
             if args.wavs:
                 args.wavs.mkdir(parents=True, exist_ok=True)
                 file = f"{prompt}-{name}-{short(reference.key)}-{seed}.wav"
-                audio.write(args.wavs / file, spoken)
+                audio.write(args.wavs / file.replace("/", "_"), spoken)
+            table.writerow(asdict(row))
+            f.flush()
+            rows.append(row)
     return rows
 
 

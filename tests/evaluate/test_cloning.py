@@ -89,12 +89,12 @@ def test_a_prompt_without_words_is_one_whose_words_nobody_told(tiny_aligned, tmp
     samples = []
     for n, text in enumerate(("", "hello there.", "", "", "", "")):
         audio.write(wav := tmp_path / f"{n}.wav", pitched(300.0, 3.5 + n / 10))
-        samples.append({"audio": wav.name, "text": text, "speaker": "anna"})
+        samples.append({"audio": wav.name, "text": text, "speaker": "books/anna"})
     lines = "\n".join(map(json.dumps, samples))
     (manifest := tmp_path / "people.jsonl").write_text(lines + "\n")
     people = cloning.People(cloning.samples_of([str(manifest)]), by_pitch)
-    assert len(people.references("anna", 8, "clean")) == 1
-    assert len(people.references("anna", 8, "wordless")) == 6
+    assert len(people.references("books/anna", 8, "clean")) == 1
+    assert len(people.references("books/anna", 8, "wordless")) == 6
     asked: list[object] = []
 
     def spoken(*_, ref_text, **__):
@@ -106,7 +106,8 @@ def test_a_prompt_without_words_is_one_whose_words_nobody_told(tiny_aligned, tmp
     monkeypatch.setattr(cloning.metrics, "load_whisper", lambda *_: None)
     monkeypatch.setattr(cloning.metrics, "transcribe", lambda *_: "nothing")
     words = [str(tiny_aligned), "--people", str(manifest), "--out", str(tmp_path / "out")]
-    words += ["--backend", "torch", "--imitate", "anna", "--seeds", "0"]
+    words += ["--backend", "torch", "--imitate", "books/anna", "--seeds", "0"]
+    words += ["--wavs", str(tmp_path / "wavs")]
     words += ["--prompts", "clean", "wordless", "--references", "6"]
     args = cloning.build_parser().parse_args(words)
     (tmp_path / "out").mkdir()
@@ -114,6 +115,8 @@ def test_a_prompt_without_words_is_one_whose_words_nobody_told(tiny_aligned, tmp
     assert [r.prompt for r in found] == ["clean"] + ["wordless"] * 6
     assert asked == ["hello there."] + [None] * 6
     assert min(r.similarity for r in found) > 0.99
+    waves = [audio.read(path) for path in (tmp_path / "wavs").glob("*-books_anna-*.wav")]
+    assert [len(w) for w in waves] == [SAMPLE_RATE] * 7
 
 
 def test_clean_prompts_are_single_recordings_in_an_order_of_their_own(people):
