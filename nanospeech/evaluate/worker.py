@@ -190,10 +190,9 @@ class Worker:
         text, heard = task.item.text, result.heard
         result.edits, result.words = wer_text.word_edits(text, heard, s.language)
         result.char_edits, result.chars = wer_text.char_edits(text, heard, s.language)
-        if not result.words:
-            raise InputError(f"the text {text!r} holds no words")
-        result.wer = round(result.edits / result.words, 4)
-        result.cer = round(result.char_edits / result.chars, 4)
+        if result.words:  # "Hmm." has none: what is heard in it counts in the whole alone
+            result.wer = round(result.edits / result.words, 4)
+            result.cer = round(result.char_edits / result.chars, 4)
         if task.steps is not None and task.prompt is not None and task.prompt.text:
             found = wer_text.leaked(text, heard, task.prompt.text, s.language)
             result.leaks, result.leaked = len(found), " ".join(found)

@@ -291,6 +291,17 @@ def test_a_folder_goes_by_its_own_texts_or_by_lines(tmp_path):
         evaluate_items.read_recordings([tmp_path], texts=texts)
 
 
+def test_a_text_without_words_ends_no_evaluation(arguments):
+    args = arguments()
+    args.sentences.write_text("The cat sat on a mat.\nHmm.\n", encoding="utf-8")
+    (row,) = run(args, "The cat")[0]["rows"]
+    assert (row["words"], row["edits"], row["wer"]) == (6, 6, 1.0)
+    args.sentences.write_text("Hmm.\n", encoding="utf-8")
+    args.out = args.out / "other"
+    with pytest.raises(InputError, match="the texts hold no words"):
+        run(args)
+
+
 def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path):
     (tmp_path / "lines.txt").write_text("Hello there.\nBye.\n", encoding="utf-8-sig")
     assert evaluate_items.read_texts(tmp_path / "lines.txt") == ["Hello there.", "Bye."]
