@@ -44,6 +44,7 @@ TEXTS = (
     "The museum opens at 9:30, and bread is sold in the square.",
 )
 TITLES = {"torch": "PyTorch", "mlx": "MLX", "onnx": "ONNX Runtime"}
+TITLE, HEADING = "nanospeech: listen", "# Listen"  # of the pages
 COLOURS = 24  # of a picture: a quarter of the bytes
 LIMIT = 3_000_000  # bytes of a page that is kept in a repository
 STYLE = """
@@ -265,7 +266,7 @@ def page(
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>nanospeech: listen</title>
+<title>{TITLE}</title>
 <style>{STYLE}</style>
 </head>
 <body>
@@ -292,7 +293,7 @@ def markdown(
     """The same for GitHub."""
     near = quote(folder)
     lines = [
-        "# Listen",
+        HEADING,
         "",
         f"To hear the model: every voice, with seed {seed} and the defaults, unedited.",
         "GitHub shows no audio players in Markdown: the links lead to MP3s. In a clone,",
@@ -319,14 +320,26 @@ def markdown(
 def check_replaceable(out: Path) -> None:
     """
     Raises:
-        InputError: the folder holds other files, which would be lost.
+        InputError: the folder holds other files than such a page, or the file beside it is another;
+            they would be lost.
     """
     if not out.name or (out.exists() and not out.is_dir()):
         raise InputError(f"--out is {out}, which names no folder to write")
-    made = (".mp3", ".png", ".html")
-    other = [p.name for p in out.iterdir() if p.suffix not in made] if out.exists() else []
+    made = (".mp3", ".png", ".html") if begins(out / "index.html", "<!DOCTYPE", TITLE) else ()
+    other = [p for p in out.iterdir() if p.suffix not in made] if out.exists() else []
+    beside = out.with_name(out.name + ".md")
+    if beside.exists() and not begins(beside, HEADING):
+        other.append(beside)
     if other:
-        raise InputError(f"{out} would be replaced, and holds {other[0]}; name another --out")
+        raise InputError(f"{other[0]} would be lost: {out} is to be replaced; name another --out")
+
+
+def begins(path: Path, start: str, there: str = "") -> bool:
+    """Whether a file is text that begins so, and has some words near its beginning."""
+    if not path.is_file():
+        return False
+    text = path.read_bytes()[:1000].decode(errors="replace")
+    return text.startswith(start) and there in text
 
 
 def run(args: argparse.Namespace) -> int:

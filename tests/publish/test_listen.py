@@ -63,6 +63,24 @@ def test_odd_names_and_texts_are_shown_and_their_files_found(tiny_release, tmp_p
     assert f"1. {literal(TEXT)}\n" in beside and f"| {cell(literal(NAME))} |" in beside
 
 
+def test_only_a_page_of_its_own_is_replaced(tiny_release, tmp_path, capsys):
+    pytest.importorskip("matplotlib", reason="it is of the extra eval")
+    out, beside = tmp_path / "page", tmp_path / "page.md"
+    argv = ["--model", str(tiny_release), "--out", str(out), "--backends", "torch"]
+    out.mkdir()
+    (song := out / "song.mp3").write_text("mine")
+    assert listen(argv) == 2 and song.read_text() == "mine"
+    (out / "index.html").write_text("<!DOCTYPE html>\n<title>My songs</title>")
+    assert listen(argv) == 2 and song.read_text() == "mine"
+    assert "would be lost" in capsys.readouterr().err
+    shutil.rmtree(out)
+    beside.write_text("# My notes\n")
+    assert listen(argv) == 2 and beside.read_text() == "# My notes\n"
+    beside.unlink()
+    for _ in range(2):
+        assert listen(argv) == 0 and beside.is_file() and (out / "tone-prompt.mp3").is_file()
+
+
 def test_signs_of_markdown_are_escaped_and_others_are_not():
     escaped = literal(TEXT)
     assert escaped.startswith("\\-") and re.sub(r"\\(.)", r"\1", escaped) == TEXT
