@@ -42,6 +42,7 @@ from nanospeech.corpus.held_out import is_held_out
 from nanospeech.corpus.layouts import find
 from nanospeech.corpus.mp3 import BadAudio, decode
 from nanospeech.errors import DataError, InputError
+from nanospeech.files import write_json
 from nanospeech.prepare.curate_clips import CurateOptions
 from nanospeech.prepare.recogniser import Heard, misheard, whisper
 from nanospeech.release.folder import open_release
@@ -178,7 +179,7 @@ def set_pace(voice: Voice, rows: Sequence[Row], how: str) -> float:
         )
     path = voice.audio.with_suffix(".json")
     settings = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    path.write_text(json.dumps({**settings, "pace": pace}) + "\n", encoding="utf-8")
+    write_json(path, {**settings, "pace": pace}, indent=None)
     return pace
 
 
@@ -272,6 +273,10 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     own = {speaker: find_voice(voice, engine.folder) for speaker, voice in args.own}
     for voice in own.values():
         check_itself(release, voice)
+        if args.set_pace and voice.borrowed:
+            raise InputError(
+                f"{engine.folder} has no voice {voice.name!r} of its own, whose pace could be set"
+            )
     whose = {clip.key: own.get(clip.speaker, own.get(ANYBODY)) for clip in clips}
     strangers = [clip for clip in clips if whose[clip.key] is None]
     if strangers:

@@ -15,6 +15,7 @@ import numpy as np
 
 from nanospeech.audio.loudness import loudness
 from nanospeech.cli import Parser, command
+from nanospeech.errors import InputError
 from nanospeech.files import write_json
 from nanospeech.output import OutputOptions
 from nanospeech.release.voices import find_voice, own_voices
@@ -60,10 +61,13 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     engine = load_engine(args.model)
     for name in args.voice or sorted(own_voices(engine.folder)):
+        voice = find_voice(name, engine.folder)
+        if args.set and voice.borrowed:
+            raise InputError(f"{engine.folder} has no voice {voice.name!r} of its own to be set")
         found = voice_loudness(engine, name)
         print(f"{name} {found:.1f} LUFS", flush=True)
         if args.set:
-            path = find_voice(name, engine.folder).audio.with_suffix(".json")
+            path = voice.audio.with_suffix(".json")
             old = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
             write_json(path, {**old, "loudness": found}, indent=None)
     return 0

@@ -17,7 +17,7 @@ from nanospeech.config import DurationConfig, ModelConfig, SampleOptions
 from nanospeech.engine.upsampling import PACE, total_seconds
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.generate import main as generate
-from nanospeech.release.voices import make_prompt
+from nanospeech.release.voices import find_voice, make_prompt
 from nanospeech.speech.durations import SLOW_START
 from tests.conftest import needs, tone
 
@@ -375,6 +375,20 @@ def test_wrong_wishes_end_with_a_line(with_both, tmp_path, capsys):
         assert f"{more[0]} is {more[1]}" in capsys.readouterr().err
     assert durations.main(["--shards", path, *flags, "--doc", str(tmp_path / "none.md")]) == 2
     assert "none.md should hold the lines" in capsys.readouterr().err
+
+
+def test_a_pace_is_written_for_the_models_own_voices_alone(with_both, tmp_path, capsys):
+    """A folder without voices borrows those that ship, whose paces are of the model that ships."""
+    folder = shutil.copytree(with_both, tmp_path / "mute")
+    shutil.rmtree(folder / "voices")
+    ships = find_voice("kathleen", folder).audio.with_suffix(".json")
+    before = ships.read_bytes()
+    path = shard(tmp_path / "a.tar", [clip("z", "hello there, general.", 2.0, 0.1)])
+    flags = ["--model", str(folder), "--backend", "torch", "--out", str(tmp_path / "out")]
+    flags += ["--shards", path, "--held-out", "0", "--own", "*=kathleen"]
+    assert durations.main([*flags, "--set-pace"]) == 2
+    assert "has no voice 'kathleen' of its own" in capsys.readouterr().err
+    assert ships.read_bytes() == before and durations.main(flags) == 0
 
 
 def test_lengths_of_voices_that_another_network_speaks_are_not_told(tmp_path, capsys):
