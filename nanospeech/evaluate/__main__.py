@@ -264,7 +264,8 @@ def run(args: argparse.Namespace, recogniser: Recogniser | None = None) -> dict[
             bar.update()
     results.save(t.id for t in tasks)
     about = common | sampling(args) | identity | about_target
-    about |= {"seeds": args.seeds, "sentences": args.sentences.name, "metrics": wanted}
+    about |= {"seeds": args.seeds if spoken else [], "metrics": wanted}
+    about |= {"sentences": args.sentences.name if spoken else None}
     about |= {"jobs": min(jobs, len(tasks)), "threads": args.threads}
     return report(args, about, [results.rows[t.id] for t in tasks], compared)
 

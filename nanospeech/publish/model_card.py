@@ -252,7 +252,9 @@ def evaluation(folders: Sequence[Path]) -> str:
         except OSError as e:
             raise InputError(f"cannot read the table of {folder}: {reason(e)}") from e
         seeds = ", ".join(map(str, s.get("seeds", []))) or "none"
-        how = f"Sentences: {s.get('sentences')}; seeds: {seeds}; backend: {s.get('backend')}"
+        how = "Recordings"
+        if sentences := s.get("sentences"):
+            how = f"Sentences: {sentences}; seeds: {seeds}; backend: {s.get('backend')}"
         if set(s.get("metrics", [])) & {"wer", "leak"}:
             how += f"; recogniser: Whisper {Path(str(s.get('whisper'))).name}, beam {s.get('beam')}"
         if "similarity" in s.get("metrics", []):

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from nanospeech.evaluate import __main__ as evaluate
 from nanospeech.publish.model_card import main as model_card
 from nanospeech.release.folder import DEFAULT, load_config
 from tests.conftest import needs
 
+SHARD = Path(__file__).parents[1] / "fixtures" / "speech-000000.tar"
 OWED = "## Data, licences, attributions\n\nRead by Anna, CC BY 4.0.\n\n| a | b |\n|---|---|\n"
 
 
@@ -57,6 +59,15 @@ def test_no_figures_are_spoken_of_where_there_are_none(shipped):
 def test_words_of_a_prompt_are_shown_as_they_are(shipped):
     (shipped / "voices/kumo.txt").write_text("He *said* <laugh>, a | b.\n")
     assert r"| He \*said\* \<laugh\>, a \| b. |" in card(shipped)
+
+
+def test_figures_of_recordings_alone_are_of_no_sentences_and_seeds(shipped, tmp_path):
+    pytest.importorskip("whisper_normalizer", reason="it is of the extra eval")
+    line = ["--recordings", f"human={SHARD}", "--metrics", "wer", "--out", str(tmp_path / "eval")]
+    evaluate.run(evaluate.build_parser().parse_args(line), lambda _: "nothing")
+    text = card(shipped, "--evaluation", str(tmp_path / "eval"))
+    assert "| human | 4 | 100.00 % |" in text
+    assert "\nRecordings; recogniser: Whisper base, beam 5.\n" in text and "seeds" not in text
 
 
 def test_a_folder_that_is_none_is_told(tmp_path, capsys):
