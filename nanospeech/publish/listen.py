@@ -28,15 +28,14 @@ from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
 from nanospeech.audio.mp3 import encode
 from nanospeech.cli import Parser, command
-from nanospeech.config import ModelConfig
 from nanospeech.errors import BackendError, InputError, reason, require
 from nanospeech.evaluate.items import read_texts
 from nanospeech.evaluate.pages import cell, literal
 from nanospeech.files import whole_folder
 from nanospeech.load import backend_names, installed, load_engine
 from nanospeech.pictures import pyplot
-from nanospeech.release.folder import resolve
-from nanospeech.release.voices import SUFFIXES
+from nanospeech.release.folder import load_config, resolve
+from nanospeech.release.voices import own_voices
 from nanospeech.speech.speaker import Speaker
 
 TEXTS = (
@@ -94,11 +93,9 @@ def read_voices(model: Path) -> list[Spoken]:
     Raises:
         InputError: it has none.
     """
-    default = ModelConfig.load(model / "config.json").default_voice
+    default = load_config(model).default_voice
     found = []
-    for path in sorted((model / "voices").glob("*")):
-        if path.suffix.lower() not in SUFFIXES or not path.with_suffix(".txt").is_file():
-            continue
+    for _, path in sorted(own_voices(model).items()):
         license = path.with_name(f"{path.stem}.license.txt")
         about = " ".join(license.read_text(encoding="utf-8").split()) if license.is_file() else ""
         words = path.with_suffix(".txt").read_text(encoding="utf-8").strip()

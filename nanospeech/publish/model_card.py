@@ -34,7 +34,7 @@ from nanospeech.measure.machine import clock
 from nanospeech.prepare.choose_prompts import ATTRIBUTIONS, addresses, read_attributions
 from nanospeech.release.card_facts import HEAD, file_rows, network_rows, readers
 from nanospeech.release.folder import Release, open_release
-from nanospeech.release.voices import SUFFIXES
+from nanospeech.release.voices import own_voices
 
 PRECISIONS = {"bf16": "bfloat16", "fp16": "float16"}
 DATA = "Data, licences, attributions"
@@ -124,9 +124,7 @@ nanospeech speak --model . --text "Hello there." --output hello.wav
 def voices(folder: Path, config: ModelConfig) -> str:
     """The built-in voices with their licences."""
     rows = []
-    for path in sorted((folder / "voices").glob("*")):
-        if path.suffix.lower() not in SUFFIXES:
-            continue
+    for _, path in sorted(own_voices(folder).items()):
         beside = path.with_name(f"{path.stem}.license.txt")
         license = beside.read_text(encoding="utf-8") if beside.is_file() else "not stated"
         text = path.with_suffix(".txt").read_text(encoding="utf-8").strip()

@@ -58,6 +58,7 @@ def test_no_figures_are_spoken_of_where_there_are_none(shipped):
 
 def test_words_of_a_prompt_are_shown_as_they_are(shipped):
     (shipped / "voices/kumo.txt").write_text("He *said* <laugh>, a | b.\n")
+    (shipped / "voices/stray.wav").touch()  # no voice: nobody says what its words are
     assert r"| He \*said\* \<laugh\>, a \| b. |" in card(shipped)
 
 
