@@ -251,8 +251,6 @@ def measure(args: argparse.Namespace, people: People, rows: list[Row], path: Pat
                     if key not in there:
                         tasks.append((prompt, name, reference, seed, text))
     rows = [row for row in rows if row.key in asked]
-    if not tasks and not rows:
-        raise InputError("none of --imitate has recordings for any of --prompts")
     with path.open("a", newline="", encoding="utf-8") as f:
         table = csv.DictWriter(f, [x.name for x in fields(Row)])
         if not f.tell():
@@ -262,7 +260,11 @@ def measure(args: argparse.Namespace, people: People, rows: list[Row], path: Pat
             said = {"ref_audio": wave, "ref_text": reference.text}
             if prompt == WORDLESS:
                 said["ref_text"] = None
-            speaker = Speaker(engine, **said, seed=seed, output=MEASURED)
+            try:
+                speaker = Speaker(engine, **said, seed=seed, output=MEASURED)
+            except InputError as e:  # hardly anything is left of it, say
+                log.warning("%s of %s is left out: %s", reference.key, name, e)
+                continue
             utterance = speaker.speak(text)
             spoken = audio.resample(utterance.wave, utterance.sample_rate, SAMPLE_RATE)
             heard = metrics.transcribe(whisper, spoken)
@@ -295,6 +297,8 @@ def measure(args: argparse.Namespace, people: People, rows: list[Row], path: Pat
             table.writerow(asdict(row))
             f.flush()
             rows.append(row)
+    if not rows:
+        raise InputError("none of --imitate has recordings for any of --prompts")
     return rows
 
 

@@ -194,6 +194,23 @@ def test_recordings_that_cannot_be_used_are_left_out(shard, caplog):
         alone.references("anna", 8, "clean")
 
 
+def test_a_recording_that_is_no_prompt_ends_nothing(
+    people, tiny_aligned, tmp_path, monkeypatch, caplog
+):
+    """One whose speech is a click, as in four seconds of silence."""
+    monkeypatch.setattr(cloning.metrics, "load_whisper", lambda *_: None)
+    monkeypatch.setattr(cloning.metrics, "transcribe", lambda *_: "nothing")
+    waves = people.waves
+    brief, *others = (r.key for r in people.references("anna", 3, "clean"))
+    waves[brief] = np.pad(pitched(200.0, 0.1), (50_000, 50_000))
+    words = [str(tiny_aligned), "--people", "a.tar", "--out", str(tmp_path), "--backend", "torch"]
+    args = cloning.build_parser().parse_args([*words, "--imitate", "anna", "--references", "3"])
+    args.prompts, table = ["clean"], tmp_path / "cloning.csv"
+    found = cloning.measure(args, people, [], table)
+    assert [row.reference for row in found] == others
+    assert f"{brief} of anna is left out: the reference holds 0." in caplog.text
+
+
 def test_keys_of_many_joined_recordings_name_a_file(tmp_path):
     long = [cloning.short("+".join([f"{who}\u00fc" * 30] * 9)) for who in "ab"]
     ends = [cloning.short("a" + "\u00fc" * n + end) for n, end in ((200, ""), (199, "o"))]
