@@ -89,7 +89,7 @@ class Reference:
             known = np.array([len(prompt.tokens)])
             found["seconds"] = engine.duration(prompt.mel[None], tokens, prompt_tokens_B=known)
         wave = engine.vocode(sentence.mel[None])[0]
-        found["sound"] = log_mel(wave)
+        found["sound"] = log_mel(wave, audio)
         return found
 
     def distances(self, engine: Any) -> dict[str, float]:

@@ -205,13 +205,18 @@ def evaluate(checkpoint: Path, clips: list[Clip], folder: Path, iterations: int 
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Mean and standard deviation over clips of each measure; rtf is of CPU time."""
+    """Mean and standard deviation over clips of each measure; rtf is of CPU time.
+
+    Where a measure could not be taken of all, as PESQ of silence, "clips" is of how many it is.
+    """
     found = {}
     for name in MEASURES:
         values = np.array([r[name] for r in rows if name in r])
         if len(values) and not np.isnan(values).all():
             numbers = {"mean": np.nanmean(values), "sd": np.nanstd(values)}
             found[name] = {k: round(float(v), 4) for k, v in numbers.items()}
+            if (count := int(np.isfinite(values).sum())) < len(rows):
+                found[name]["clips"] = count
     return found
 
 

@@ -179,6 +179,15 @@ def test_evaluation_takes_the_clips_that_training_left_out(tmp_path, monkeypatch
     assert len(read_clips([tmp_path / "a.tar"], lambda key: True, 5)) == 5
 
 
+def test_a_mean_over_fewer_clips_says_so():
+    pytest.importorskip("torch")
+    from nanospeech_torch.evaluate.vocoder import summary
+
+    rows = [{"pesq": 2.0, "rtf": 0.1}, {"pesq": float("nan"), "rtf": 0.3}]
+    pesq, rtf = (summary(rows)[name] for name in ("pesq", "rtf"))
+    assert pesq == {"mean": 2.0, "sd": 0.0, "clips": 1} and rtf == {"mean": 0.2, "sd": 0.1}
+
+
 def test_griffin_lim_comes_back_to_the_mel(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     from nanospeech.evaluate.griffin_lim import griffin_lim
