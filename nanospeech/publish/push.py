@@ -168,14 +168,14 @@ def push(folder: Path, repo: str, private: bool | None = None, message: str | No
     Args:
         folder: release folder; other files in it stay here.
         repo: USER/REPO.
-        private: of a repository that is made.
+        private: whether none but its owners see it, as the one that is there or is made.
         message: of the commit.
 
     Returns:
         The commit's address.
 
     Raises:
-        InputError: no token, or the Hub refuses it.
+        InputError: no token, the Hub refuses it, or the repository is to be private and is public.
         BackendError: the Hub cannot be reached, or fails.
     """
     from huggingface_hub import HfApi, get_token
@@ -190,6 +190,11 @@ def push(folder: Path, repo: str, private: bool | None = None, message: str | No
     api = HfApi(token=token)
     try:
         api.create_repo(repo, private=private, exist_ok=True)
+        if private and not api.model_info(repo).private:
+            raise InputError(
+                f"{repo} is there already, and public; make it private in its settings on the Hub,"
+                " or leave out --private"
+            )
         commit = api.upload_folder(
             repo_id=repo,
             folder_path=folder,
@@ -197,6 +202,8 @@ def push(folder: Path, repo: str, private: bool | None = None, message: str | No
             delete_patterns=list(RELEASE_FILES),
             commit_message=message or f"Upload {folder.resolve().name} by nanospeech",
         )
+    except InputError:
+        raise
     except HfHubHTTPError as e:
         status = e.response.status_code if e.response is not None else None
         advice = ADVICE.get(status or 0)
@@ -222,7 +229,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--push", "--to", required=True, metavar="USER/REPO", help="repository on the Hub")
     add("--license", help="of the model: an identifier of the Hub, such as mit (once)")
     add("--language", nargs="+", default=[], metavar="CODE", help="that it speaks (default: en)")
-    add("--private", action="store_true", default=None, help="if the repository is made")
+    add("--private", action="store_true", default=None, help="seen by its owners alone")
     add("--message", help="of the commit")
     return parser
 

@@ -36,6 +36,7 @@ class Hub(ThreadingHTTPServer):
     def __init__(self, status: int = 200):
         super().__init__(("127.0.0.1", 0), Handler)
         self.status = status
+        self.private = True  # of the repository
         self.created: list[dict[str, Any]] = []
         self.stored: dict[str, bytes] = {}  # large files by their SHA-256
         self.files: dict[str, bytes] = {}  # as committed
@@ -78,6 +79,8 @@ class Handler(BaseHTTPRequestHandler):
                 for name, data in self.server.files.items()
             ]
             return self.answer(files)
+        if self.path == "/api/models/anna/my-voice" and self.server.status == 200:
+            return self.answer({"id": "anna/my-voice", "private": self.server.private})
         self.answer({"error": "not here"}, 404 if self.server.status == 200 else self.server.status)
 
     def do_PUT(self) -> None:
@@ -215,6 +218,15 @@ def test_what_a_folder_has_no_more_is_gone_from_the_repository_and_other_files_s
     assert {"demo.html", "LICENSE", "model.safetensors"} <= hub.files.keys()
     gone = {"voices/anna.wav", "student.safetensors", "model-00001-of-00002.safetensors"}
     assert not gone & hub.files.keys()
+
+
+def test_nothing_private_goes_to_a_repository_that_is_public(folder):
+    hub = Hub()
+    hub.private = False
+    done = push(folder, hub, "--license", "mit", "--private")
+    assert done.returncode == 2 and not hub.files and not hub.stored
+    assert "error: anna/my-voice is there already, and public" in done.stderr
+    assert push(folder, hub, "--license", "mit").returncode == 0 and hub.files
 
 
 def test_weights_in_several_files_are_uploaded_with_their_index(tmp_path):
