@@ -30,10 +30,11 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from nanospeech.cli import Parser, command
+from nanospeech.cli import Parser, command, say
 from nanospeech.config import SampleOptions
 from nanospeech.errors import BackendError, DataError, InputError
 from nanospeech.load import pick_backend
+from nanospeech.locks import alone
 from nanospeech.machine import THREADS, cores
 from nanospeech.measure import metrics
 from nanospeech.release.folder import load_config, resolve
@@ -236,6 +237,18 @@ def run(args: argparse.Namespace, recogniser: Recogniser | None = None) -> dict[
     compared = evaluate_report.read_compared(args.compare)
     wanted = available(args.metrics, args.speaker_model, recogniser is not None)
     wanted = comparable(wanted, tasks, args.metrics != list(METRICS))
+    with alone(args.out, "--out", say):
+        return measured(args, tasks, wanted, compared, recogniser)
+
+
+def measured(
+    args: argparse.Namespace,
+    tasks: Sequence[Task],
+    wanted: Sequence[str],
+    compared: Sequence[dict],
+    recogniser: Recogniser | None,
+) -> dict[str, Any]:
+    """Does what is missing of the tasks, in --out, where no other run is; see run."""
     target, about_target = load_target(args) if "similarity" in wanted else (None, {})
     shared = ("model", "backend", "device", "dtype", "speed", "duration", "whisper", "language",
               "beam", "speaker_model")  # fmt: skip

@@ -38,12 +38,13 @@ import numpy as np
 
 from nanospeech.audio import wave as audio
 from nanospeech.audio.wave import SAMPLE_RATE
-from nanospeech.cli import Parser, command
+from nanospeech.cli import Parser, command, say
 from nanospeech.corpus.layouts import Sample, find
 from nanospeech.corpus.mp3 import BadAudio, decode
 from nanospeech.errors import InputError
 from nanospeech.files import drop_cut_line
 from nanospeech.load import pick_backend
+from nanospeech.locks import alone
 from nanospeech.measure import metrics
 from nanospeech.measure import wer as wer_text
 from nanospeech.output import MEASURED
@@ -356,12 +357,12 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     args.imitate = args.imitate or sorted(people.of)
     if unknown := [name for name in args.imitate if name not in people.of]:
         raise InputError(f"no recordings of {', '.join(unknown)}; there are {sorted(people.of)}")
-    args.out.mkdir(parents=True, exist_ok=True)
     path = args.out / "cloning.csv"
-    check_settings(args.out, settings(args), path.name)
-    rows = measure(args, people, rows_of(path), path)
-    compared = [name for name in sorted(people.of) if people.mean(name) is not None]
-    return report.write(rows, compared, args.out)
+    with alone(args.out, "--out", say):
+        check_settings(args.out, settings(args), path.name)
+        rows = measure(args, people, rows_of(path), path)
+        compared = [name for name in sorted(people.of) if people.mean(name) is not None]
+        return report.write(rows, compared, args.out)
 
 
 @command(interrupted="interrupted; the same command goes on from here")

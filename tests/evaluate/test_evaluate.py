@@ -22,6 +22,7 @@ from nanospeech.evaluate.results import Results
 from nanospeech.load import pick_backend
 from nanospeech.measure import metrics
 from tests.evaluate.conftest import TEXTS
+from tests.test_locks import holder
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARD = ROOT / "tests/fixtures/speech-000000.tar"
@@ -178,6 +179,15 @@ def test_the_backend_that_auto_chose_is_named_and_kept_to(arguments, monkeypatch
     monkeypatch.setattr(evaluate, "pick_backend", lambda *_: "other")
     with pytest.raises(InputError, match="is other"):
         run(arguments("--backend", "auto", metrics="rtf"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="nothing is locked there")
+def test_two_runs_do_not_write_over_each_others_rows(arguments):
+    """The later end of two, of one voice each, would have left the rows of its own alone."""
+    args = arguments(metrics="rtf")
+    with holder(args.out), pytest.raises(InputError, match="is in use by process"):
+        run(args)
+    assert run(args)[0]["rows"]
 
 
 def test_numbers_of_steps_are_rows_and_a_picture(arguments):
