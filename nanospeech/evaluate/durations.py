@@ -281,6 +281,8 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     strangers = [clip for clip in clips if whose[clip.key] is None]
     if strangers:
         check_itself(release, None)
+    if nameless := sum(not clip.speaker for clip in strangers):
+        say(f"warning: {nameless} clips name no speaker: they are taken for one person's")
     spans: list[tuple[Clip | Voice, Clip]] = [
         *((voice, clip) for clip in clips if (voice := whose[clip.key])),
         *pairs(strangers, tuple(args.prompt_seconds), args.prompts),

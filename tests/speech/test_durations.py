@@ -377,6 +377,17 @@ def test_wrong_wishes_end_with_a_line(with_both, tmp_path, capsys):
     assert "none.md should hold the lines" in capsys.readouterr().err
 
 
+def test_clips_of_nobody_are_told_to_be_taken_for_one_persons(with_both, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    clips = [clip(f"k{i}", "hello there, general kenobi.", 2.0 + i, 0.1, "") for i in range(3)]
+    flags = ["--shards", shard(tmp_path / "a.tar", clips), "--model", str(with_both)]
+    flags += ["--backend", "torch", "--out", str(tmp_path / "out"), "--held-out", "0"]
+    assert durations.main(flags) == 0
+    assert "warning: 3 clips name no speaker" in capsys.readouterr().err
+    assert durations.main([*flags, "--own", "*=tone"]) == 0
+    assert "no speaker" not in capsys.readouterr().err
+
+
 def test_a_pace_is_written_for_the_models_own_voices_alone(with_both, tmp_path, capsys):
     """A folder without voices borrows those that ship, whose paces are of the model that ships."""
     folder = shutil.copytree(with_both, tmp_path / "mute")
