@@ -162,7 +162,7 @@ class Worker:
             prompt = task.prompt
             reference: dict[str, Any] = {}
             if task.voice is None and prompt is not None:
-                reference = {"ref_audio": prompt.recording.wave(), "ref_text": prompt.text or None}
+                reference = {"ref_audio": prompt.recording.bytes(), "ref_text": prompt.text or None}
             how = s.duration if isinstance(s.duration, str) else None
             reference |= {"duration": how, "output": MEASURED}
             speaker = Speaker(self.engine, task.voice, speed=s.speed, seed=0, **reference)

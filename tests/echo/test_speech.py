@@ -16,6 +16,8 @@ from nanospeech.commands import main
 from nanospeech.config import ModelConfig
 from nanospeech.engine.echo_sampling import FLAT_STD
 from nanospeech.errors import CheckpointError
+from nanospeech.evaluate.items import Item, Prompt, Recording
+from nanospeech.evaluate.worker import Settings, Task, Worker
 from nanospeech.latent_architectures import EchoOptions
 from nanospeech.load import load_engine
 from nanospeech.release.folder import CODEC
@@ -71,6 +73,18 @@ def test_samples_are_the_recording_that_a_file_of_them_is(engine, tmp_path):
     )
     assert of_samples.rate == of_file.rate and len(of_samples.mel) >= RATE // HOP
     np.testing.assert_allclose(of_samples.mel, of_file.mel, atol=1e-5)
+
+
+def test_an_evaluation_is_after_all_that_a_recording_has(folder, engine, tmp_path):
+    """Also what lies above 12 kHz, as --ref-audio of nanospeech speak is."""
+    path = tmp_path / "me.wav"
+    soundfile.write(path, 0.1 * np.random.default_rng(0).standard_normal(RATE), RATE, "FLOAT")
+    where = str(folder), "torch", "cpu", "float32"
+    worker = Worker(Settings(tmp_path, ("rtf",), *where))
+    prompt = Prompt(Recording(path), SAID)
+    speaker = worker.speaker(Task("me", Item("000", "one two"), 2, 0, None, prompt))
+    wanted = Speaker(engine, ref_audio=path, ref_text=SAID, seed=3).prompt
+    np.testing.assert_array_equal(speaker.prompt.mel, wanted.mel)
 
 
 def test_streams_and_batches_are_what_is_spoken_at_once(engine):
