@@ -56,13 +56,16 @@ METADATA = {"library_name": "nanospeech", "pipeline_tag": "text-to-speech"}
 LICENCE = re.compile(r"[a-z0-9][a-z0-9.-]*")
 
 
-def metadata(old: dict[str, Any], licence: str | None, languages: Sequence[str]) -> dict[str, Any]:
+def metadata(
+    old: dict[str, Any], licence: str | None, languages: Sequence[str], own: str = ""
+) -> dict[str, Any]:
     """The Hub's metadata of a release.
 
     Args:
         old: what its README.md has; all of it stays but for what is given.
         licence: an identifier of the Hub, such as "mit".
-        languages: two- or three-letter codes; none keeps the old ones, or takes English.
+        languages: two- or three-letter codes; none keeps the old ones, or takes the model's own.
+        own: config.json's language, where "" is English, and "und" several, which are not known.
 
     Raises:
         InputError: no licence is known, or it is no identifier.
@@ -80,8 +83,9 @@ def metadata(old: dict[str, Any], licence: str | None, languages: Sequence[str])
     known = old.get("language")
     if known is False or (isinstance(known, list) and False in known):
         known = ["no" if c is False else c for c in known or [False]]  # to YAML, Norwegian is False
-    spoken = list(languages) or known or ["en"]
-    return METADATA | old | {"license": identifier, "language": spoken}
+    spoken = list(languages) or known or [own or "en"]
+    told = {} if spoken == ["und"] else {"language": spoken}
+    return METADATA | old | {"license": identifier} | told
 
 
 def licence_of(release: Release, asked: str | None) -> str | None:
@@ -112,8 +116,12 @@ def warn_of_imitator(release: Release, licence: str) -> None:
         )
 
 
-def write_metadata(card: Path, licence: str | None, languages: Sequence[str]) -> str:
+def write_metadata(card: Path, licence: str | None, languages: Sequence[str], own: str = "") -> str:
     """Puts the Hub's metadata at the beginning of a model card; returns its licence.
+
+    Args:
+        card: README.md.
+        licence, languages, own: see metadata.
 
     Raises:
         InputError: there is no card, it cannot be read, or no licence is known.
@@ -128,7 +136,7 @@ def write_metadata(card: Path, licence: str | None, languages: Sequence[str]) ->
     except (ValueError, yaml.YAMLError) as e:
         why = " ".join(str(e).split())
         raise InputError(f"the metadata at the beginning of {card} is not YAML: {why}") from e
-    new = metadata(old, licence, languages)
+    new = metadata(old, licence, languages, own)
     if new != old:
         with whole(card) as part:  # a card of the Hub's cache is a link to a file of others too
             shutil.copyfile(card, part)
@@ -228,7 +236,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("folder", type=Path, help="release folder")
     add("--push", "--to", required=True, metavar="USER/REPO", help="repository on the Hub")
     add("--license", help="of the model: an identifier of the Hub, such as mit (once)")
-    add("--language", nargs="+", default=[], metavar="CODE", help="that it speaks (default: en)")
+    add("--language", nargs="+", default=[], metavar="CODE", help="it speaks (default: its own)")
     add("--private", action="store_true", default=None, help="seen by its owners alone")
     add("--message", help="of the commit")
     return parser
@@ -244,7 +252,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     release = open_release(args.folder)
     folder = release.folder
     licence = licence_of(release, args.license)
-    warn_of_imitator(release, write_metadata(folder / "README.md", licence, args.language))
+    card, own = folder / "README.md", release.config.language
+    warn_of_imitator(release, write_metadata(card, licence, args.language, own))
     address = push(folder, args.push, args.private, args.message)
     print(f"nanospeech speak --model {args.push} speaks with it")
     print(json.dumps({"repository": args.push, "commit": address}))

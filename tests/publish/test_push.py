@@ -267,6 +267,15 @@ def test_what_a_card_says_already_stays():
         metadata({}, None, ["en"])
 
 
+@pytest.mark.parametrize("own, told", [("", ["en"]), ("de", ["de"]), ("und", None)])
+def test_a_model_is_told_to_speak_its_own_language(folder, own, told):
+    replace(load_config(folder), language=own).save(folder / "config.json")
+    hub = Hub()
+    assert push(folder, hub, "--license", "mit").returncode == 0
+    head = yaml.safe_load(hub.files["README.md"].decode().split("---\n")[1])
+    assert head.get("language") == told
+
+
 @pytest.mark.parametrize("language, kept", [("no", ["no"]), ("[de, no]", ["de", "no"])])
 def test_norwegian_stays_norwegian(tmp_path, language, kept):
     (card := tmp_path / "README.md").write_text(f"---\nlicense: mit\nlanguage: {language}\n---\n")
