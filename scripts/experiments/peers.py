@@ -276,7 +276,7 @@ def folders(peers: Path, made: Path) -> Iterator[tuple[str, Path, Any]]:
         weights[f"transformer.{n}"] = np.ascontiguousarray(weights[f"transformer.{n}"][:, :wide])
     for n in ("out_proj.weight", "out_proj.bias"):
         weights[f"transformer.{n}"] = np.ascontiguousarray(weights[f"transformer.{n}"][:wide])
-    audio = dataclasses.replace(config.audio, n_mels=wide)
+    audio = dataclasses.replace(config.audio, n_mels=wide, hop_length=found.hop_length)
     network = dataclasses.replace(config.echo, latent_dim=wide)
     config = dataclasses.replace(config, codec=found, audio=audio, echo=network)
     write_release(made / "dacvae", config, {"codec": tensors}, "float32")
