@@ -56,7 +56,8 @@ def check_accepted(path: Path, kind: Kind, licence: str | None, o: ConvertOption
     Raises:
         InputError: it was not accepted yet.
     """
-    if licence is None or is_commercial(licence):
+    own = kind.licence is None and o.licence is not None  # terms that the user sets, or keeps
+    if licence is None or is_commercial(licence) or own:
         return
     what = f"{kind.project or kind.name}: {licence}"
     file = data_folder() / ACCEPTED

@@ -269,7 +269,7 @@ def test_a_folder_of_recordings_becomes_a_voice(phonemes, tmp_path, capsys, how)
     settings = {
         "imitates": imitates, "temperature": 0.4, "leading_pause": 0.1, "cfg_strength": 2.0,
         "cfg_rescale": 0.7,
-        "steps": 5, "postfilter": PostfilterConfig(sharpen=0.6), "licence": "cc-by-4.0",
+        "steps": 5, "postfilter": PostfilterConfig(sharpen=0.6), "licence": "cc-by-nc-4.0",
     }  # fmt: skip
     dataclasses.replace(open_release(base).config, **settings).save(base / "config.json")
     call = command(base, tmp_path, data, "--license", "CC0 1.0", *options)
