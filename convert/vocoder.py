@@ -51,9 +51,9 @@ def read_vocoder_source(path: str | Path) -> tuple[VocoderConfig, Source]:
     if section is not None:
         section = current_names(VocoderConfig, section, str(path))
         config = from_dict(VocoderConfig, section, f"{path}: vocoder")
-        check_tensors(shapes_of(tensors), vocoder_shapes(config), path)
     else:
         config = beside(path, vocoder_config_from_shapes(shapes_of(tensors)))
+    check_tensors(shapes_of(tensors), vocoder_shapes(config), path)
     return config, dataclasses.replace(source, tensors=tensors)
 
 
