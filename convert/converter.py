@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,9 @@ from nanospeech.release.voices import recordings_in
 from .codec import read_codec
 from .folder import write
 from .kinds import find_kind
-from .lazy import shapes_of
+from .lazy import LazyTensors, shapes_of
 from .licence import check_accepted, is_commercial, licence_of
-from .model import Model, add_duration, add_student, completed, from_release
+from .model import Model, add_duration, add_student, completed, differ, from_release
 from .options import SPEAKING, ConvertOptions
 from .settings import find_settings
 from .source import SUFFIXES, check_trained, find_checkpoint, read_source
@@ -40,6 +41,7 @@ from .writer import check_release, is_release, quantized
 log = logging.getLogger("nanospeech")
 
 OWN = "own"  # the module of this project's checkpoints
+TRAINING = "dropout", "adaln_zero", "max_latents", "max_text", "max_speaker"  # matter to it alone
 
 
 def convert(
@@ -143,7 +145,9 @@ def changed(read: Model, o: ConvertOptions) -> Model:
         own = config.postfilter or PostfilterConfig()
         config = dataclasses.replace(config, postfilter=dataclasses.replace(own, **filters))
     if o.duration is not None:
-        config, parts["duration"] = add_duration(config, o.duration, o.weights)
+        config, parts["duration"] = add_duration(
+            config, read.tokenizer.vocab, o.duration, o.weights
+        )
     if o.vocoder is not None:
         vocoder, parts["vocoder"] = read_vocoder(o.vocoder)
         config = dataclasses.replace(config, vocoder=vocoder)
@@ -152,7 +156,7 @@ def changed(read: Model, o: ConvertOptions) -> Model:
         read = completed(read, o.like, o.chosen(*known))
         config, parts = read.config, dict(read.parts)
     if o.average is not None:
-        parts["model"] = averaged(parts["model"], o.average, 0.5 if o.share is None else o.share)
+        parts["model"] = averaged(read, o.average, 0.5 if o.share is None else o.share)
     if o.student is not None:
         if o.voices is not None:
             raise InputError("--student has learnt the model's voices; --voices replaces them")
@@ -203,20 +207,23 @@ def sampled_as(config: ModelConfig, o: ConvertOptions) -> EchoOptions | None:
     return echo_options(SampleOptions(**asked), config.echo_sampling)
 
 
-def averaged(
-    model: Mapping[str, Tensor], folder: str | Path, share: float = 0.5
-) -> dict[str, Tensor]:
+def averaged(read: Model, folder: str | Path, share: float = 0.5) -> LazyTensors:
     """The means of a speech model's weights, which have this share in them, and a release's.
 
     Raises:
-        InputError: their networks differ.
+        InputError: their networks or vocabularies differ.
     """
-    other = from_release(folder, None).parts["model"]
+    release = from_release(folder, None)
+    model, other = read.parts["model"], release.parts["model"]
     shapes, theirs = shapes_of(model), shapes_of(other)
-    if shapes != theirs:
-        odd = min(n for n in shapes.keys() | theirs.keys() if shapes.get(n) != theirs.get(n))
-        raise InputError(f"--average {folder} is of another network: its {odd} differs")
-    return {n: share * model[n].float() + (1 - share) * other[n].float() for n in shapes}
+    odd = [n for n in shapes.keys() | theirs.keys() if shapes.get(n) != theirs.get(n)]
+    one, two = (asdict(c.echo or c.dit) for c in (read.config, release.config))
+    odd += [n for n in one.keys() | two.keys() if one.get(n) != two.get(n) and n not in TRAINING]
+    if odd:
+        raise InputError(f"--average {folder} is of another network: its {min(odd)} differs")
+    if differ(read.tokenizer.vocab, release.tokenizer.vocab):
+        raise InputError(f"--average {folder} was trained with another vocabulary")
+    return LazyTensors(shapes, lambda n: share * model[n].float() + (1 - share) * other[n].float())
 
 
 def check_default_voice(read: Model, o: ConvertOptions) -> None:

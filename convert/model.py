@@ -275,9 +275,19 @@ def from_release(folder: str | Path, vocab: str | Path | None) -> Model:
 def find_tokenizer(
     kind: str, carried: list[str], path: str | Path | None, count: int, model: str
 ) -> Tokenizer:
-    """The vocabulary from a file, the checkpoint, or the kind itself; checked against the model."""
+    """The vocabulary from a file, the checkpoint, or the kind itself; checked against the model.
+
+    Raises:
+        InputError: there is none.
+        CheckpointError: it has another size, or is not the one that the checkpoint carries.
+    """
     if path is not None:
         tokenizer = Tokenizer.load(kind, path)
+        if differ(tokenizer.vocab, Tokenizer(kind, carried).vocab):
+            raise CheckpointError(
+                f"{path} is not the vocabulary that {model} was trained with, which it carries;"
+                " leave out --vocab"
+            )
     elif carried or kind == "bytes":
         tokenizer = Tokenizer(kind, carried)
     elif kind == "phonemes":
@@ -314,10 +324,18 @@ def find_pieces(named: str | Path | None, model: Path, echo: EchoConfig) -> Piec
     return found
 
 
+def differ(tokens: Sequence[str], others: Sequence[str]) -> bool:
+    """Whether two vocabularies have different tokens; a last empty line may be one's alone."""
+    return any(a != b for a, b in zip(tokens, others))
+
+
 def add_duration(
-    config: ModelConfig, path: str | Path, weights: str
+    config: ModelConfig, vocab: Sequence[str], path: str | Path, weights: str
 ) -> tuple[ModelConfig, Mapping[str, Tensor]]:
     """Reads the duration model of a checkpoint or a release folder and adds it to the config.
+
+    Args:
+        vocab: the speech model's.
 
     Raises:
         InputError: the model is an EchoDiT.
@@ -325,17 +343,27 @@ def add_duration(
     """
     if config.echo is not None:
         raise InputError("--duration is not for an EchoDiT, which takes none; leave it out")
-    duration, tensors = read_duration(Path(path), weights)
+    duration, tensors, own = read_duration(Path(path), weights)
     if duration.text_num_embeds != config.dit.text_num_embeds:
         raise CheckpointError(
             f"{path} was trained with {duration.text_num_embeds} tokens, the speech model with"
             f" {config.dit.text_num_embeds}: train both with one vocabulary"
         )
+    if differ(own, vocab):
+        raise CheckpointError(
+            f"{path} was trained with other tokens than the speech model, if as many: train both"
+            " with one vocabulary"
+        )
     return dataclasses.replace(config, duration=duration), tensors
 
 
-def read_duration(path: Path, weights: str) -> tuple[DurationConfig, Mapping[str, Tensor]]:
-    """A duration model and its weights, from a checkpoint, a release folder or its file there.
+def read_duration(
+    path: Path, weights: str
+) -> tuple[DurationConfig, Mapping[str, Tensor], list[str]]:
+    """A duration model, its weights and the vocabulary that is told, if any.
+
+    Args:
+        path: of a checkpoint, a release folder or its file there.
 
     Raises:
         InputError: the release folder has none.
@@ -346,8 +374,8 @@ def read_duration(path: Path, weights: str) -> tuple[DurationConfig, Mapping[str
         release, parts = read_release(folder)
         if release.config.duration is None or "duration" not in parts:
             raise InputError(f"{folder} has no duration model; name a folder or checkpoint of one")
-        return release.config.duration, parts["duration"]
+        return release.config.duration, parts["duration"], release.tokenizer.vocab
     source = read_source(path, weights)
     check_trained(source, path, "duration")
     config = network_config(source, path, "duration", DurationConfig, duration_config_from_shapes)
-    return config, source.tensors
+    return config, source.tensors, source.vocab

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from convert import convert
-from nanospeech.errors import CheckpointError
+from nanospeech.errors import CheckpointError, InputError
+
+from .conftest import PEERS
 
 GAMMA = "backbone.convnext.0.gamma"
 
@@ -27,3 +32,40 @@ def test_a_vocoder_that_is_not_whole_is_refused(golden, tmp_path, change, told):
     with pytest.raises(CheckpointError, match=told):
         convert(golden / "model.safetensors", tmp_path / "out", **options)
     assert not (tmp_path / "out").exists()
+
+
+def carrying(folder: Path, golden: Path, part: str, tokens: list[str]) -> Path:
+    """A checkpoint of the published layout with a vocabulary."""
+    state = {"model_state_dict": load_file(golden / f"{part}.safetensors"), "vocab": tokens}
+    torch.save(state, folder / f"{part}.pt")
+    return folder / f"{part}.pt"
+
+
+def test_parts_of_another_vocabulary_are_refused_though_it_has_as_many_tokens(golden, tmp_path):
+    tokens = (golden / "vocab.txt").read_text("utf-8").split("\n")
+    turned = tokens[::-1]
+    (tmp_path / "turned.txt").write_text("\n".join(turned), "utf-8")
+    model, out = carrying(tmp_path, golden, "model", tokens), tmp_path / "out"
+    with pytest.raises(CheckpointError, match="other tokens than the speech model"):
+        convert(model, out, duration=carrying(tmp_path, golden, "duration", turned))
+    with pytest.raises(
+        CheckpointError, match=r"turned\.txt is not the vocabulary.*leave out --vocab"
+    ):
+        convert(model, out, vocab=tmp_path / "turned.txt")
+    convert(golden / "model.safetensors", tmp_path / "two", vocab=tmp_path / "turned.txt")
+    with pytest.raises(InputError, match="trained with another vocabulary"):
+        convert(model, out, average=tmp_path / "two")
+    assert not out.exists()
+    own = {
+        "duration": carrying(tmp_path, golden, "duration", tokens),
+        "vocab": golden / "vocab.txt",
+    }
+    assert convert(model, out, **own).duration is not None
+
+
+def test_models_that_differ_in_no_tensors_shape_have_no_mean(tmp_path):
+    for version in ("v0", "v1"):
+        one = {"kind": f"f5-{version}", "vocab": PEERS / "f5_vocab.txt", "licence": "mit"}
+        convert(PEERS / "f5_v1.safetensors", tmp_path / version, **one)
+    with pytest.raises(InputError, match="of another network: its grn_all_frames differs"):
+        convert(tmp_path / "v0", tmp_path / "mean", average=tmp_path / "v1")
