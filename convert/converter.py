@@ -17,8 +17,10 @@ from nanospeech.engine.echo_sampling import echo_options
 from nanospeech.errors import InputError
 from nanospeech.latent_architectures import EchoOptions
 from nanospeech.release.folder import (
+    CONFIG,
     HUB_NAME,
     IMITATOR,
+    MODEL,
     check_together,
     open_release,
     resolve,
@@ -28,7 +30,7 @@ from nanospeech.release.voices import recordings_in
 
 from .codec import read_codec
 from .folder import write
-from .kinds import find_kind
+from .kinds import KINDS, find_kind
 from .lazy import LazyTensors, shapes_of
 from .licence import check_accepted, is_commercial, licence_of
 from .model import Model, add_duration, add_student, completed, differ, from_release
@@ -70,6 +72,8 @@ def convert(
     o = options or ConvertOptions(**settings)
     check_files(Path(output), o)
     model = located(model)
+    if is_foreign(model, o):
+        model = Path(model) / MODEL
     if is_release(model) and o.kind in (None, "nanospeech"):
         check_release(model, output, o.weights, o.quantize)
         read = from_release(model, o.vocab)
@@ -90,6 +94,14 @@ def located(model: str | Path) -> str | Path:
     if path.exists() or path.suffix in SUFFIXES or not HUB_NAME.fullmatch(str(model)):
         return model
     return resolve(str(model))
+
+
+def is_foreign(folder: str | Path, o: ConvertOptions) -> bool:
+    """Whether a folder has no config.json, and another project's weights by a release's name."""
+    if not is_release(folder) or (Path(folder) / CONFIG).exists():
+        return False
+    source, settings = read_source(Path(folder) / MODEL), find_settings(Path(folder), o.config)
+    return any(kind.module != OWN and kind.fits(source, settings) for kind in KINDS.values())
 
 
 def check_files(output: Path, o: ConvertOptions) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,20 @@ def test_parts_of_another_vocabulary_are_refused_though_it_has_as_many_tokens(go
         "vocab": golden / "vocab.txt",
     }
     assert convert(model, out, **own).duration is not None
+
+
+def test_another_projects_weights_may_have_the_name_of_a_releases(golden, tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    shutil.copy(PEERS / "f5_v1.safetensors", folder / "model.safetensors")
+    shutil.copy(PEERS / "f5_vocab.txt", folder / "vocab.txt")
+    with pytest.raises(InputError, match=r"may be of several kinds.*--from"):
+        convert(folder, tmp_path / "out", licence="mit")
+    (folder / "a.yaml").write_text("arch: {text_mask_padding: true, pe_attn_head: null}")
+    assert convert(folder, tmp_path / "out", licence="mit").rules == "f5"
+    for name in ("model.safetensors", "vocab.txt"):  # a release without a config.json
+        shutil.copy(golden / name, folder)
+    assert convert(folder, tmp_path / "own").rules != "f5"
 
 
 def test_models_that_differ_in_no_tensors_shape_have_no_mean(tmp_path):
