@@ -18,7 +18,7 @@ from nanospeech.latent_architectures import EchoConfig, EchoOptions
 from nanospeech.release.tensors import check_tensors
 from nanospeech.text.tokenizer import Tokenizer
 
-from .lazy import shapes_of
+from .lazy import renamed, shapes_of
 from .model import Model, find_pieces
 from .options import ConvertOptions
 from .source import Source
@@ -79,8 +79,7 @@ def read(
     )
     names = {f"transformer.{n}": n for n in source.tensors}
     check_tensors({new: shapes[old] for new, old in names.items()}, network_shapes(echo), path)
-    tensors = {new: source.tensors[old] for new, old in names.items()}
-    return Model(config, tokenizer, {"model": tensors}, source.step)
+    return Model(config, tokenizer, {"model": renamed(source.tensors, names)}, source.step)
 
 
 def stated_config(source: Source, path: Path) -> dict[str, Any]:

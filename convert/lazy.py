@@ -41,6 +41,13 @@ class LazyTensors(Mapping[str, Tensor]):
         return LazyTensors(shapes, lambda new: self.read(names[new]))
 
 
+def renamed(tensors: Mapping[str, Tensor], names: Mapping[str, str]) -> Mapping[str, Tensor]:
+    """Some of these tensors under new names, none of them read; `names` maps these to the old."""
+    if isinstance(tensors, LazyTensors):
+        return tensors.renamed(names)
+    return {new: tensors[old] for new, old in names.items()}
+
+
 def shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
     """Shape of each tensor by name; reads none."""
     if isinstance(tensors, LazyTensors):

@@ -16,7 +16,7 @@ from nanospeech.text.tokenizer import Tokenizer
 
 from . import model
 from .echo import network_shapes
-from .lazy import shapes_of
+from .lazy import renamed, shapes_of
 from .model import Model, find_pieces, find_tokenizer
 from .options import ConvertOptions
 from .source import Source
@@ -42,7 +42,8 @@ def read(
         return model.read(path, source, settings, name, o)
     config = source.config
     echo = from_dict(EchoConfig, config["echo"], f"{path}: echo")
-    tensors = {n: t for n, t in source.tensors.items() if not n.startswith(READER)}
+    own = {n: n for n in source.tensors if not n.startswith(READER)}
+    tensors = renamed(source.tensors, own)
     check_tensors(shapes_of(tensors), network_shapes(echo), path)
     kind = config.get("tokenizer", "bytes")
     tokenizer: Tokenizer
@@ -66,7 +67,9 @@ def read(
         text_encoder=encoder,
     )
     parts: dict[str, Mapping[str, torch.Tensor]] = {"model": tensors}
-    trained = {n.removeprefix(READER): t for n, t in source.tensors.items() if n.startswith(READER)}
+    trained = renamed(
+        source.tensors, {n.removeprefix(READER): n for n in source.tensors if n not in own}
+    )
     described = config.get("text_encoder_config")
     if trained and described is None:
         raise CheckpointError(

@@ -9,8 +9,9 @@ import pytest
 import torch
 from safetensors.numpy import save_file
 
-from convert import convert
+from convert import ConvertOptions, convert, read_source
 from convert.__main__ import main
+from convert.kinds import KINDS
 from nanospeech.config import SampleOptions
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.load import load_engine
@@ -41,6 +42,17 @@ def pieces(path, count: int):
     model = {"type": "WordLevel", "vocab": words, "unk_token": "<unk>"}
     path.write_text(json.dumps({"version": "1.0", "added_tokens": [], "model": model}))
     return path
+
+
+@pytest.mark.parametrize("kind", ["echo", "irodori"])
+def test_no_tensor_is_read_before_it_is_written(echo, irodori, monkeypatch, kind):
+    """Gigabytes of weights need the memory of a file of them."""
+    path = {"echo": echo, "irodori": irodori}[kind]
+    source, got = read_source(path), []
+    monkeypatch.setattr(source.tensors, "read", lambda name: got.append(name))
+    model = KINDS[kind].read(path, source, {}, ConvertOptions()).parts["model"]
+    assert got == []
+    assert len([model[name] for name in model]) == len(got) == len(source.tensors)
 
 
 def test_one_project_does_not_pass_for_the_other(echo, irodori, tmp_path):
