@@ -67,7 +67,7 @@ def read_source(path: str | Path, weights: str = "ema") -> Source:
         if path.name.endswith(".safetensors.index.json"):
             path = path.with_name(path.name.removesuffix(".index.json"))
         if path.suffix == ".safetensors":
-            return Source(clean(read_lazily(path)), {}, [], metadata=read_metadata(path))
+            return Source(clean(read_lazily(path), path), {}, [], metadata=read_metadata(path))
         if path.is_dir():
             state: Any = read_folder(path)
         else:
@@ -86,10 +86,15 @@ def read_source(path: str | Path, weights: str = "ema") -> Source:
         raise CheckpointError(f"cannot read {path} as plain tensors: {reason}") from e
     if not isinstance(state, Mapping):
         raise CheckpointError(f"{path} holds a {type(state).__name__}, not a state dict")
-    order = (AVERAGED if weights == "ema" else ()) + RAW
-    inner = next((state[k] for k in order if isinstance(state.get(k), Mapping)), state)
+    held = [k for k in AVERAGED + RAW if isinstance(state.get(k), Mapping)]
+    wanted = held if weights == "ema" else [k for k in held if k in RAW]
+    if held and not wanted:
+        raise CheckpointError(
+            f"{path} holds averaged weights alone, no raw ones; leave out --weights raw"
+        )
+    inner = state[wanted[0]] if wanted else state
     step, config = state.get("step"), dict(stated(state, "config", path))
-    tensors = clean(inner)
+    tensors = clean(inner, path)
     if any(".lora_A." in name for name in tensors):
         tensors = merge_adapters(tensors, state, config, path)
     return Source(
@@ -154,7 +159,13 @@ def find_checkpoint(path: str | Path) -> Path:
             return files[0]
         choices = f": {', '.join(p.name for p in files[:5])}" if files else ""
         raise CheckpointError(f"{path} holds no step_*; name a checkpoint{choices}")
-    return max(found, key=lambda p: (p.stem, p.suffix))
+    return max(found, key=lambda p: (step_of(p), p.suffix))
+
+
+def step_of(path: Path) -> int:
+    """The step that a checkpoint's name tells, of however many digits; -1: none."""
+    number = path.stem.removeprefix("step_")
+    return int(number) if number.isdecimal() else -1
 
 
 def read_folder(path: Path) -> dict[str, Any]:
@@ -184,24 +195,32 @@ def merge_adapters(
             f"{path} holds adapters, but not their rank and scale; save with FinetuneTrainer"
         )
     # weights that are frozen may have no average of their own
-    found = (clean(state[k]) for k in RAW if isinstance(state.get(k), Mapping))
+    found = (clean(state[k], path) for k in RAW if isinstance(state.get(k), Mapping))
     raw: Mapping[str, Tensor] = next(found, {})
     return merge_lora({**raw, **tensors}, from_dict(LoraConfig, config["lora"], f"{path}: lora"))
 
 
-def clean(state: Mapping[str, Any]) -> Mapping[str, Tensor]:
-    """Tensors under their published names: wrappers' prefixes and mel buffers removed."""
-    names = {}
+def clean(state: Mapping[str, Any], path: Path) -> Mapping[str, Tensor]:
+    """Tensors under their published names: wrappers' prefixes and mel buffers removed.
+
+    Raises:
+        CheckpointError: there are none, or two of one name.
+    """
+    names: dict[str, str] = {}
     for old in (name for name in state if isinstance(name, str)):
         new = old
         for prefix in ("ema_model.", "module.", "_orig_mod."):
             new = new.removeprefix(prefix)
         if not new.startswith(IGNORED) and new not in ("initted", "step"):
+            if new in names:
+                raise CheckpointError(
+                    f"{path} holds both {names[new]} and {old}; keep one model's tensors in a file"
+                )
             names[new] = old
     if isinstance(state, LazyTensors):
         return state.renamed(names)
     kept = {new: state[old] for new, old in names.items()}
     tensors = {name: value.detach() for name, value in kept.items() if isinstance(value, Tensor)}
     if not tensors:
-        raise CheckpointError("the checkpoint holds no tensors")
+        raise CheckpointError(f"{path} holds no tensors")
     return tensors

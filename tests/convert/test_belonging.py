@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from convert import convert
+from convert import convert, read_source
 from nanospeech.errors import CheckpointError, InputError
 
 from .conftest import PEERS
@@ -84,3 +84,26 @@ def test_models_that_differ_in_no_tensors_shape_have_no_mean(tmp_path):
         convert(PEERS / "f5_v1.safetensors", tmp_path / version, **one)
     with pytest.raises(InputError, match="of another network: its grn_all_frames differs"):
         convert(tmp_path / "v0", tmp_path / "mean", average=tmp_path / "v1")
+
+
+def test_the_newest_step_of_a_folder_is_the_greatest_number(tmp_path):
+    for step in (900, 1000):
+        torch.save(
+            {"model_state_dict": {"a": torch.zeros(1)}, "step": step}, tmp_path / f"step_{step}.pt"
+        )
+    torch.save({}, tmp_path / "step_last.pt")
+    assert read_source(tmp_path).step == 1000
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        ({"a": torch.zeros(1), "module.a": torch.ones(1)}, r"both a and module\.a"),
+        ({"ema_model_state_dict": {"a": torch.zeros(1)}}, "leave out --weights raw"),
+        ({"model_state_dict": {}}, r"state\.pt holds no tensors"),
+    ],
+)
+def test_weights_that_are_not_those_asked_for_are_refused(tmp_path, state, told):
+    torch.save(state, tmp_path / "state.pt")
+    with pytest.raises(CheckpointError, match=told):
+        read_source(tmp_path / "state.pt", "raw")
