@@ -82,6 +82,7 @@ def convert(
     read = changed(read, o)
     check_together(read.config, Path(output))
     check_default_voice(read, o)
+    check_voices(read, Path(output), o)
     if check is not None:
         check(read.config)
     write(read, Path(output), o)
@@ -246,6 +247,18 @@ def check_default_voice(read: Model, o: ConvertOptions) -> None:
         raise InputError(
             f"--default-voice {o.default_voice} is none of the voices in {voices}:"
             f" {', '.join(sorted(names))}"
+        )
+
+
+def check_voices(read: Model, output: Path, o: ConvertOptions) -> None:
+    """Raises InputError where voices in the folder have weights that are for another model."""
+    if o.voices or read.file("voices") or read.like:  # which take their place
+        return
+    if held := sorted((output / "voices").glob("*.safetensors")):
+        raise InputError(
+            f"--output {output} has voices with weights for the model that is there, such as"
+            f" {held[0].name}; name another folder, or remove those files: without them the voices"
+            " are recordings"
         )
 
 

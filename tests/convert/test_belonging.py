@@ -107,3 +107,18 @@ def test_weights_that_are_not_those_asked_for_are_refused(tmp_path, state, told)
     torch.save(state, tmp_path / "state.pt")
     with pytest.raises(CheckpointError, match=told):
         read_source(tmp_path / "state.pt", "raw")
+
+
+def test_voices_weights_do_not_stay_for_a_model_that_they_are_not_for(golden, tmp_path):
+    own = {"vocab": golden / "vocab.txt"}
+    convert(golden / "model.safetensors", tmp_path / "out", **own)
+    (tmp_path / "out/voices").mkdir()
+    for name in ("anna.wav", "anna.txt", "anna.safetensors"):
+        (tmp_path / "out/voices" / name).touch()
+    was = (tmp_path / "out/config.json").read_bytes()
+    with pytest.raises(InputError, match=r"such as anna\.safetensors; name another folder"):
+        convert(golden / "model.safetensors", tmp_path / "out", temperature=0.5, **own)
+    assert (tmp_path / "out/config.json").read_bytes() == was
+    (tmp_path / "out/voices/anna.safetensors").unlink()
+    convert(golden / "model.safetensors", tmp_path / "out", temperature=0.5, **own)
+    assert (tmp_path / "out/voices/anna.wav").exists()
