@@ -6,6 +6,7 @@ Facts of the layouts are those of jordandarefsky/echo-tts and Aratako/Irodori-TT
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from nanospeech.config import AudioConfig, ModelConfig
 from nanospeech.errors import CheckpointError
 from nanospeech.latent_architectures import EchoConfig, EchoOptions
 from nanospeech.release.tensors import check_tensors
+from nanospeech.text.pieces import PieceTokenizer
 from nanospeech.text.tokenizer import Tokenizer
 
 from .lazy import renamed, shapes_of
@@ -23,9 +25,12 @@ from .model import Model, find_pieces
 from .options import ConvertOptions
 from .source import Source
 
+log = logging.getLogger("nanospeech")
+
 Shapes = Mapping[str, tuple[int, ...]]
 MARK = "blocks.0.attention.wk_speaker.weight"
 BYTES = 256
+BOS = "<s>"  # of the tokenizers that Irodori-TTS names
 # Sample rate and hop of the latents: Fish S1-DAC's and DAC-VAE's.
 RATES = {"echo": (44_100, 2048), "irodori": (48_000, 1920)}
 
@@ -65,7 +70,9 @@ def read(
         kind, tokenizer = "echo", Tokenizer("echo", [])
         sampling = EchoOptions(cfg_speaker=8.0)
     else:
-        kind, tokenizer = "pieces", find_pieces(o.vocab, path, echo)
+        pieces = find_pieces(o.vocab, path, echo)
+        read_as_irodori(pieces, bool(stated.get("text_add_bos", True)))
+        kind, tokenizer = "pieces", pieces
         sampling = EchoOptions()
     config = ModelConfig(
         name=name,
@@ -95,6 +102,37 @@ def stated_config(source: Source, path: Path) -> dict[str, Any]:
     if not isinstance(stated, dict):
         raise CheckpointError(f"{path} has a config_json that is no object: {stated!r}")
     return stated
+
+
+# What Irodori-TTS makes of a text before its tokenizer: patterns and what takes their place.
+SAID = (
+    (r"[\t\u3000;▼♀♂《》≪≫①-⑥]|\\?\[n\]", ""),
+    (r"[\u02d7\u2010-\u2015\u2043\u2212\u23af\u23e4\u2500\u2501\u2e3a\u2e3b]", ""),
+    ("[～〜]", "ー"),
+    ("[●◯〇]", "○"),
+    ("♥", "♡"),
+)
+DOTS = ((r"\.{2,3}", "…"), ("…{3,}", "……"))  # and after NFKC, which takes … apart
+
+
+def read_as_irodori(tokenizer: PieceTokenizer, bos: bool) -> None:
+    """Puts into a tokenizer.json what Irodori-TTS does around it: its punctuation, and BOS.
+
+    BOS comes before each text, and nothing behind it, whatever the file itself says.
+    """
+    pieces = tokenizer.model
+    if pieces is None:
+        return
+    from tokenizers import Regex, normalizers, processors
+
+    before, after = ([normalizers.Replace(Regex(p), to) for p, to in part] for part in (SAID, DOTS))
+    own = [] if pieces.normalizer is None else [pieces.normalizer]
+    pieces.normalizer = normalizers.Sequence([*before, normalizers.NFKC(), *after, *own])
+    number = pieces.token_to_id(BOS) if bos else None
+    if bos and number is None:
+        log.warning("%s has no %s, which is put before each text", tokenizer.path, BOS)
+    single, known = ("$A", []) if number is None else (f"{BOS} $A", [(BOS, number)])
+    pieces.post_processor = processors.TemplateProcessing(single=single, special_tokens=known)
 
 
 def network_config(shapes: Shapes, name: str, path: Path) -> EchoConfig:

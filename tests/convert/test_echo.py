@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+import tokenizers
 import torch
 from safetensors.numpy import save_file
 
@@ -15,6 +16,7 @@ from convert.kinds import KINDS
 from nanospeech.config import SampleOptions
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.load import load_engine
+from nanospeech.release.folder import open_release
 from tests.echo import tiny
 
 from .conftest import PEERS
@@ -152,3 +154,26 @@ def test_what_a_folder_lacks_is_said(echo, irodori, tmp_path, capsys):
     with pytest.raises(CheckpointError, match="makes latents, not sound"):
         engine.encode(np.zeros(4096, np.float32))
     assert "ONNX" not in (tmp_path / "echo" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("template", [None, "<s> $A", "$A </s>"])
+def test_irodori_reads_texts_as_its_own_code_does(irodori, tmp_path, template):
+    """BOS, then punctuation folded; what a tokenizer.json puts around texts itself is not asked."""
+    letters = dict.fromkeys("こんにちは!?ー○♡…ABC.")
+    words = {piece: i for i, piece in enumerate(["<unk>", "<s>", "</s>", *letters])}
+    made = tokenizers.Tokenizer(tokenizers.models.BPE(words, [], unk_token="<unk>"))
+    made.add_special_tokens(["<s>", "</s>"])
+    if template:
+        ends = [(name, words[name]) for name in ("<s>", "</s>")]
+        around = tokenizers.processors.TemplateProcessing(single=template, special_tokens=ends)
+        made.post_processor = around
+    made.save(str(tmp_path / "tokenizer.json"))
+    convert(irodori, tmp_path / "out", vocab=tmp_path / "tokenizer.json")
+    found = open_release(tmp_path / "out").tokenizer
+    for text, read in {
+        "こんにちは！ＡＢＣ？": "こんにちは!ABC?",
+        "こん〜に———ちは♥": "こんーにちは♡",
+        "こ...ん..に……ち………は": "こ…ん…に……ち……は",
+        "こ\u3000ん◯に;": "こん○に",
+    }.items():
+        assert found.encode(text).tolist() == [words["<s>"], *(words[c] for c in read)]
