@@ -123,6 +123,11 @@ def check_files(output: Path, o: ConvertOptions) -> None:
         raise InputError(f"--imitator {o.imitator} is in the folder --output; name another")
     if voices is not None and voices.resolve() == target / "voices":
         raise InputError(f"--voices {voices} lies in the folder --output; name another")
+    if voices is not None and target.is_relative_to(voices.resolve()):
+        raise InputError(
+            f"--output {output} lies in --voices {voices}, all of which is copied there; name a"
+            " folder elsewhere"
+        )
 
 
 def from_checkpoint(model: str | Path, name: str, o: ConvertOptions) -> Model:

@@ -178,6 +178,11 @@ def check_release(folder: str | Path, output: str | Path, weights: str, bits: in
             f"--output {output} would write over a release and its imitator, of which {folder} is"
             " one; name another"
         )
+    if inner := [n for n in ("voices", TEXT_ENCODER) if target.is_relative_to(source / n)]:
+        raise InputError(
+            f"--output {output} lies in {folder}/{inner[0]}, all of which is copied there; name a"
+            " folder elsewhere"
+        )
     if weights == "raw":
         raise InputError(
             f"{folder} is a release folder and holds no raw weights; name a checkpoint"

@@ -122,3 +122,16 @@ def test_voices_weights_do_not_stay_for_a_model_that_they_are_not_for(golden, tm
     (tmp_path / "out/voices/anna.safetensors").unlink()
     convert(golden / "model.safetensors", tmp_path / "out", temperature=0.5, **own)
     assert (tmp_path / "out/voices/anna.wav").exists()
+
+
+def test_a_folder_is_not_copied_into_itself(golden, tmp_path, tiny_release):
+    voices = tmp_path / "voices"
+    shutil.copytree(tiny_release / "voices", voices)
+    was = sorted(tmp_path.rglob("*"))
+    with pytest.raises(InputError, match=r"lies in --voices .*; name a folder elsewhere"):
+        own = {"vocab": golden / "vocab.txt", "voices": voices}
+        convert(golden / "model.safetensors", voices / "out", **own)
+    assert sorted(tmp_path.rglob("*")) == was
+    copy = Path(shutil.copytree(tiny_release, tmp_path / "release"))
+    with pytest.raises(InputError, match="release/voices, all of which is copied there"):
+        convert(copy, copy / "voices" / "out")
