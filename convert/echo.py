@@ -97,7 +97,7 @@ def stated_config(source: Source, path: Path) -> dict[str, Any]:
     """
     try:
         stated = json.loads(source.metadata.get("config_json") or "{}")
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise CheckpointError(f"{path} has a config_json that is no JSON: {e}") from e
     if not isinstance(stated, dict):
         raise CheckpointError(f"{path} has a config_json that is no object: {stated!r}")

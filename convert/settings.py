@@ -49,7 +49,7 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"cannot read {path}: {reason(e)}") from e
     try:
         values = json.loads(text) if path.suffix == ".json" else parse_yaml(text)
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         why = " ".join(str(e).split())
         raise CheckpointError(f"{path} is neither YAML nor JSON: {why}") from e
     if not isinstance(values, dict):
@@ -61,10 +61,17 @@ def parse_yaml(text: str) -> Any:
     """Plain values of YAML.
 
     Raises:
-        ValueError: it is not YAML.
+        ValueError: it is not YAML, or has aliases, by which a few lines are billions of values.
     """
     yaml = require("yaml", "vocos")
+
+    class Plain(yaml.SafeLoader):
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                raise ValueError("aliases (*NAME) are not read; write their values out")
+            return super().compose_node(parent, index)
+
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, Plain)
     except yaml.YAMLError as e:
         raise ValueError(str(e)) from e

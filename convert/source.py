@@ -223,4 +223,15 @@ def clean(state: Mapping[str, Any], path: Path) -> Mapping[str, Tensor]:
     tensors = {name: value.detach() for name, value in kept.items() if isinstance(value, Tensor)}
     if not tensors:
         raise CheckpointError(f"{path} holds no tensors")
+    if odd := [n for n, t in tensors.items() if repeats(t)]:
+        raise CheckpointError(
+            f"{path} holds fewer numbers of {odd[0]} than its shape {tuple(tensors[odd[0]].shape)}"
+            " tells; save it contiguous"
+        )
     return tensors
+
+
+def repeats(tensor: Tensor) -> bool:
+    """Whether a tensor has fewer numbers than its shape tells, by strides that repeat them."""
+    plain = tensor.layout == torch.strided and not tensor.is_meta  # others are refused as they are
+    return plain and tensor.nbytes > tensor.untyped_storage().nbytes()

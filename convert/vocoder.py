@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from nanospeech.release.shapes import vocoder_config_from_shapes
 from nanospeech.release.tensors import check_tensors, read_tensors
 
 from .lazy import shapes_of
+from .settings import read_settings
 from .source import Source, check_trained, read_source
 
 
@@ -82,9 +82,7 @@ def beside(path: Path, config: VocoderConfig) -> VocoderConfig:
     """A config read off shapes, completed from a config file in the folder of the tensors."""
     sides = path.with_name("config.json"), path.with_name("vocoder.json")  # of earlier versions
     if config.griffin_lim_iters and sides[1].is_file():
-        values = current_names(
-            VocoderConfig, json.loads(sides[1].read_text("utf-8")), str(sides[1])
-        )
+        values = current_names(VocoderConfig, read_settings(sides[1]), str(sides[1]))
         iters = values.get("griffin_lim_iters", config.griffin_lim_iters)
         return dataclasses.replace(config, griffin_lim_iters=iters)
     ours = config.griffin_lim_iters or path.name == VOCODER
@@ -99,9 +97,7 @@ def beside(path: Path, config: VocoderConfig) -> VocoderConfig:
 
 def check_yaml(path: Path, config: VocoderConfig) -> None:
     """Compares config.yaml of a published Vocos with the sizes read off its tensors."""
-    from nanospeech.errors import require
-
-    values = require("yaml", "vocos").safe_load(path.read_text(encoding="utf-8"))
+    values = read_settings(path)
     try:
         parts = {k: values[k]["init_args"] for k in ("feature_extractor", "backbone", "head")}
         features, backbone, head = parts.values()

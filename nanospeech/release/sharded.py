@@ -55,7 +55,7 @@ def files_of(path: Path) -> dict[Path, set[str] | None]:
             if file != Path(file).name or not file.endswith(END):
                 raise ValueError(f"{file!r} is no name of a file beside it")
             found.setdefault(path.with_name(file), set()).add(name)  # type: ignore[union-attr]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
         raise CheckpointError(
             f"{index} cannot be read: {type(e).__name__}: {e}; fetch or convert it again"
         ) from e

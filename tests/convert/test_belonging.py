@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from convert import convert, read_source
+from convert import convert, read_source, read_vocoder
 from nanospeech.errors import CheckpointError, InputError
 
 from .conftest import PEERS
@@ -135,3 +135,36 @@ def test_a_folder_is_not_copied_into_itself(golden, tmp_path, tiny_release):
     copy = Path(shutil.copytree(tiny_release, tmp_path / "release"))
     with pytest.raises(InputError, match="release/voices, all of which is copied there"):
         convert(copy, copy / "voices" / "out")
+
+
+def doubled(lines: int) -> str:
+    """YAML of so many lines, each twice the one before."""
+    named = [f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]" for i in range(1, lines)]
+    return "\n".join(["a0: &a0 [1, 1]", *named, f"mel_spec: {{n_fft: *a{lines - 1}}}"])
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (doubled(40), "aliases .* are not read"),  # a message with all of it would have no end
+        ("[" * 100_000, "neither YAML nor JSON: maximum recursion"),
+        ("a: [", "neither YAML nor JSON"),
+        ("- a", "should hold a mapping, got list"),
+    ],
+)
+def test_a_config_that_cannot_be_is_told(golden, tmp_path, text, told):
+    config = tmp_path / "config.yaml"
+    config.write_text(text)
+    shutil.copy(golden / "vocos_pytorch_model.bin", tmp_path / "pytorch_model.bin")
+    own = {"kind": "f5-v1", "config": config, "vocab": PEERS / "f5_vocab.txt", "licence": "mit"}
+    with pytest.raises(CheckpointError, match=told):
+        convert(PEERS / "f5_v1.safetensors", tmp_path / "out", **own)
+    with pytest.raises(CheckpointError, match=told):
+        read_vocoder(tmp_path)
+
+
+def test_a_tensor_is_no_larger_than_its_file_has_numbers(tmp_path):
+    """A stride of 0 makes terabytes of one number."""
+    torch.save({"a": torch.zeros(1).expand(1 << 20, 1 << 20)}, tmp_path / "a.pt")
+    with pytest.raises(CheckpointError, match="fewer numbers of a than its shape"):
+        read_source(tmp_path / "a.pt")
