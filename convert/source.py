@@ -25,6 +25,7 @@ from .lazy import LazyTensors, read_checkpoint, read_lazily, read_metadata
 AVERAGED = ("ema_state_dict", "ema_model_state_dict", "average")
 RAW = ("model_state_dict", "state_dict")
 SUFFIXES = (".safetensors", ".pt", ".pth", ".bin")
+INDEX = ".safetensors.index.json"
 GUIDED = "model_guidance"
 # what a run of this project trained, by its section of config.json
 TRAINED = {
@@ -64,7 +65,7 @@ def read_source(path: str | Path, weights: str = "ema") -> Source:
         raise InputError(f"weights is {weights!r}; choose ema or raw")
     path = find_checkpoint(path)
     try:
-        if path.name.endswith(".safetensors.index.json"):
+        if path.name.endswith(INDEX):
             path = path.with_name(path.name.removesuffix(".index.json"))
         if path.suffix == ".safetensors":
             return Source(clean(read_lazily(path), path), {}, [], metadata=read_metadata(path))
@@ -155,6 +156,8 @@ def find_checkpoint(path: str | Path) -> Path:
     found = [*path.glob("step_*.pt"), *(p for p in folders if p.is_dir())]
     if not found:
         files = sorted(p for p in path.glob("*") if p.suffix in SUFFIXES and p.is_file())
+        if len(files) != 1:  # all of them may be the shards of one
+            files = sorted(path.glob(f"*{INDEX}")) or files
         if len(files) == 1:  # as on the Hub
             return files[0]
         choices = f": {', '.join(p.name for p in files[:5])}" if files else ""

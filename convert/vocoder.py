@@ -40,7 +40,10 @@ def read_vocoder_source(path: str | Path) -> tuple[VocoderConfig, Source]:
     path = Path(path)
     if path.is_dir() and not path.name.startswith("step_") and not any(path.glob("step_*")):
         found = [path / n for n in (VOCODER, "pytorch_model.bin", "checkpoint.pt")]
-        path = next((f for f in found if f.is_file()), found[1])
+        there = [f for f in found if f.is_file()]
+        if not there:
+            raise CheckpointError(f"{path} has no {' or '.join(f.name for f in found)}")
+        path = there[0]
     source = unpacked(path) or read_source(path)
     check_trained(source, path, "vocoder")
     whole = source.tensors  # of a run, the discriminators' too where there is no average

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 from convert import convert, read_source, read_vocoder
 from nanospeech.errors import CheckpointError, InputError
+from nanospeech.release.sharded import ShardWriter, write_whole
 
 from .conftest import PEERS
 
@@ -168,3 +169,17 @@ def test_a_tensor_is_no_larger_than_its_file_has_numbers(tmp_path):
     torch.save({"a": torch.zeros(1).expand(1 << 20, 1 << 20)}, tmp_path / "a.pt")
     with pytest.raises(CheckpointError, match="fewer numbers of a than its shape"):
         read_source(tmp_path / "a.pt")
+
+
+def test_a_folder_of_shards_is_one_checkpoint(tmp_path):
+    tensors = {n: t.numpy() for n, t in load_file(PEERS / "f5_v1.safetensors").items()}
+    (tmp_path / "hub").mkdir()
+    with ShardWriter(tmp_path / "hub/weights.safetensors", write_whole, 100_000) as out:
+        for name, tensor in tensors.items():
+            out.add(name, tensor)
+    shutil.copy(PEERS / "f5_vocab.txt", tmp_path / "hub/vocab.txt")
+    convert(tmp_path / "hub", tmp_path / "out", kind="f5-v1", licence="mit")
+    made = load_file(tmp_path / "out/model.safetensors")
+    assert made and all((made[n].numpy() == tensors[f"ema_model.{n}"]).all() for n in made)
+    with pytest.raises(CheckpointError, match=r"hub has no vocoder\.safetensors or pytorch_model"):
+        read_vocoder(tmp_path / "hub")
