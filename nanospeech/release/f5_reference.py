@@ -55,9 +55,15 @@ def f5_reference(wave: np.ndarray, text: str, rate: int) -> tuple[np.ndarray, st
 
 
 def f5_text(text: str) -> str:
-    """A reference's text as F5-TTS ends it, so that the new text is set off: with ". " or "。"."""
+    """A reference's text as F5-TTS ends it, so that the new text is set off: ".  " or "。".
+
+    Of the two spaces one is added to every text that ends in a character of a byte; both count in
+    lengths.
+    """
     text = text.strip()
-    return text if text.endswith("。") else f"{text} " if text.endswith(".") else f"{text}. "
+    if text.endswith("。"):
+        return text
+    return f"{text}  " if text.endswith(".") else f"{text}.  "
 
 
 def block_db(wave: np.ndarray, rate: int) -> np.ndarray:

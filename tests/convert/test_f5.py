@@ -292,7 +292,7 @@ def test_an_imported_model_speaks_in_a_recordings_voice(f5_release, tmp_path, ba
     wave, rate = soundfile.read(out)
     made = make_prompt(tone(2.0), said, ModelConfig(rules="f5"), Tokenizer("chars", [" "]))
     hops = len(made.mel) - 1
-    new = hops / len(f"{said}. ") * len(text) / (0.3 if len(text) < 10 else 1)
+    new = hops / len(f"{said}.  ") * len(text) / (0.3 if len(text) < 10 else 1)
     assert rate == 24_000 and abs(len(wave) / 256 - new) <= 15 and np.abs(wave).max() > 0
 
 

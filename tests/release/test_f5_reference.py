@@ -86,9 +86,9 @@ def test_a_part_of_a_text_is_cut_at_a_mark_near_it_or_after_a_word():
 
 
 def test_texts_end_so_that_the_new_one_is_set_off():
-    ends = {"hello": "hello. ", "hello.": "hello. ", "hello. ": "hello. ", "你好。": "你好。"}
+    ends = {"hello": "hello.  ", "hello.": "hello.  ", "hello. ": "hello.  ", "你好。": "你好。"}
     assert {text: f5_text(text) for text in ends} == ends
-    assert f5_text("really?") == "really?. "
+    assert f5_text("really?") == "really?.  "
 
 
 def test_lengths_go_by_bytes_and_short_texts_are_slow():
@@ -109,8 +109,8 @@ def test_a_prompt_is_levelled_and_has_the_facts_of_its_length():
     assert len(prompt.mel) == samples // 256 + 1
     padded = np.pad(whole, (0, round(0.05 * RATE)))
     assert prompt.gain == pytest.approx(0.1 / audio.rms(padded), rel=1e-3)
-    assert prompt.text_bytes == len("one two. ")
-    assert "".join(LETTERS.vocab[i] for i in prompt.tokens) == "one two. "
+    assert prompt.text_bytes == len("one two.  ")
+    assert "".join(LETTERS.vocab[i] for i in prompt.tokens) == "one two.  "
     loud = make_prompt(2 * tone(2.0), "one two", CONFIG, LETTERS)
     assert loud.gain == 1.0
     other = make_prompt(
