@@ -18,6 +18,7 @@ from nanospeech.errors import CheckpointError
 from nanospeech.latent_architectures import TEXT_ENCODERS
 
 from .folder import CONFIG, MODEL, check_size
+from .shapes import count_blocks
 from .tensors import read_tensors
 
 # Where an encoder's tensors are in checkpoints, the longest prefix first.
@@ -25,6 +26,8 @@ PREFIXES = ("model.encoder.text_model.", "encoder.text_model.", "model.encoder."
 OTHERS = ("decoder.", "model.decoder.", "lm_head.", "model.encoder.vision_tower.")
 PICTURES = ("model.encoder.multi_modal_projector.", "encoder.vision_tower.")
 SHARED = "shared.weight"
+# How the config and the tensors call the layers: of Gemma's kinds, and of T5.
+LAYERS = ("num_hidden_layers", "layers"), ("num_layers", "block")
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ def read_text_encoder(folder: str | Path) -> TextEncoderFiles:
     try:
         whole = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
         name = str(whole["model_type"])
-    except (OSError, ValueError, KeyError, TypeError) as e:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as e:
         raise CheckpointError(f"cannot read {folder / CONFIG}: {e!r}") from e
     kind = name.removesuffix("_text").removesuffix("_module").replace("_", "")
     if kind not in TEXT_ENCODERS:
@@ -88,9 +91,20 @@ def read_text_encoder(folder: str | Path) -> TextEncoderFiles:
             f"{folder} holds a model of type {name!r}; encoders of {', '.join(TEXT_ENCODERS)} are"
             " read"
         )
-    config = whole.get("encoder") or whole
-    config = config.get("text_config") or config
-    return TextEncoderFiles(kind, config, whole, encoders_own(read_tensors(folder / MODEL)))
+    config = whole
+    for part in ("encoder", "text_config"):
+        config = config.get(part) or config
+        if not isinstance(config, dict):
+            raise CheckpointError(f"{folder / CONFIG} says {part} {config!r}, should be a mapping")
+    tensors = encoders_own(read_tensors(folder / MODEL))
+    stated, blocks = LAYERS[kind == "t5"]
+    found = count_blocks(tensors, blocks)
+    if config.get(stated, found) != found:  # what is usual for the kind may be left out
+        raise CheckpointError(
+            f"{folder} has weights of {found} layers, but {CONFIG} says {stated}"
+            f" {config[stated]!r}; take both from one model"
+        )
+    return TextEncoderFiles(kind, config, whole, tensors)
 
 
 def encoders_own(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nanospeech.errors import CheckpointError, InputError, require
+from nanospeech.errors import CheckpointError, InputError, NanospeechError, require
+from nanospeech.release.tensors import check_tensors
 from nanospeech.release.text_encoder import TextEncoderFiles
 
 
@@ -31,14 +32,21 @@ class FrozenTextEncoder(nn.Module):
                 f"a text encoder was asked for in {dtype}, in which it overflows; choose float32 or"
                 " bfloat16"
             )
-        self.network, self.count = network_of(files), files.count
-        state = {n: torch.from_numpy(t.copy()) for n, t in files.tensors.items()}
-        missing, unknown = self.network.load_state_dict(state, strict=False)
-        if missing or unknown:
+        try:
+            with torch.device("meta"):  # sizes that are not those of the weights take no memory
+                sizes = network_of(files).state_dict()
+            wanted = {n: tuple(t.shape) for n, t in sizes.items()}
+            check_tensors({n: t.shape for n, t in files.tensors.items()}, wanted, "a text encoder")
+            self.network, self.count = network_of(files), files.count
+        except NanospeechError:
+            raise
+        except Exception as e:  # transformers' own have no common class
+            why = " ".join(str(e).split())
             raise CheckpointError(
-                f"the text encoder's weights do not fit its config: missing {missing[:3]}, unknown"
-                f" {unknown[:3]}"
-            )
+                f"the text encoder's config.json is none of its kind: {why}"
+            ) from e
+        state = {n: torch.from_numpy(t.copy()) for n, t in files.tensors.items()}
+        self.network.load_state_dict(state)
         self.to(device=device, dtype=getattr(torch, dtype)).eval()
         self.requires_grad_(False)
 

@@ -183,3 +183,30 @@ def test_what_is_no_encoder_is_refused(folder, tmp_path):
     kept = {"model.encoder.text_model.norm.weight": 1, "lm_head.out.weight": 2}
     kept |= {"model.decoder.norm.weight": 3, "model.encoder.vision_tower.x.weight": 4}
     assert encoders_own(kept) == {"norm.weight": 1}
+
+
+def test_a_config_may_leave_out_how_many_layers_there_are(tmp_path):
+    folder = encoder_folder(tmp_path / "t5", "t5_v10")
+    config = json.loads((folder / "config.json").read_text())
+    del config["num_layers"]
+    (folder / "config.json").write_text(json.dumps(config))
+    assert read_text_encoder(folder).width == 32
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"num_layers": 10**9}, "weights of 2 layers, but config.json says num_layers 1000000000"),
+        ({"encoder": 5}, "says encoder 5, should be a mapping"),
+        ({"d_model": 10**9}, r"wrong shapes: .* instead of \(.*1000000000"),
+        ({"d_ff": "wide"}, "config.json is none of its kind: .*d_ff"),
+    ],
+)
+def test_a_config_that_is_not_the_weights_is_told(tmp_path, change, told):
+    """It would take memory of its own sizes, which a folder from elsewhere may have of any."""
+    folder = encoder_folder(tmp_path / "t5", "t5_v10")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | change))
+    ids = np.array([[3, 4, 1]])
+    with pytest.raises(CheckpointError, match=told):
+        states_of("torch", read_text_encoder(folder), ids, ids > 0)
