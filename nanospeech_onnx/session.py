@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from weakref import WeakSet
 
 import numpy as np
 import onnxruntime
@@ -27,6 +29,7 @@ DEVICES = {
 }
 END = "ExecutionProvider"
 QUIET = 3  # errors alone
+STARTED: WeakSet[onnxruntime.InferenceSession] = WeakSet()  # of this process and those before it
 
 
 @functools.cache
@@ -150,7 +153,23 @@ def start(
     session = onnxruntime.InferenceSession(graph.model(elsewhere), options, providers=providers)
     if place.provider not in session.get_providers():
         raise missing(device_of(place.provider), session.get_providers())
+    keep_after_forks()
+    STARTED.add(session)
     return session
+
+
+@functools.cache
+def keep_after_forks() -> None:
+    """Has a forked process keep its sessions to its end: freeing one waits for its threads, which
+    are not there after a fork. Runs do without them.
+    """
+
+    def keep() -> None:
+        for session in STARTED:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(session))
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=keep)
 
 
 def elsewhere(name: str, weight: Derived) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,27 @@ from .vocoder import Vocos
 # Width of networks from which bfloat16 is faster on a CPU that has it: 14 ms a forward for 17 of
 # float32 at 128, 8.4 for 7.7 at 64 (4 blocks, 400 frames, one core of an AMD EPYC).
 WIDE = 128
+USERS: list[int] = []  # the process that has used PyTorch here, last
+log = logging.getLogger("nanospeech")
+
+
+def check_process() -> None:
+    """Limits a process that was forked from one that has used PyTorch to a thread.
+
+    The other threads are not there after a fork, and it would wait for them for ever.
+    """
+    before, here = USERS[0] if USERS else None, os.getpid()
+    if before == here:
+        return
+    USERS[:] = [here]
+    if before is not None and torch.get_num_threads() > 1:
+        log.warning(
+            "process %d was forked from %d, where PyTorch was in use, whose threads it has not:"
+            " it computes in one; for more, start processes with multiprocessing's method spawn",
+            here,
+            before,
+        )
+        torch.set_num_threads(1)
 
 
 class TorchEngine(Engine):
@@ -53,6 +76,7 @@ class TorchEngine(Engine):
         dtype: str | None = None,
         compile: bool | None = None,
     ):
+        check_process()
         super().__init__(release, pick_device(device), dtype, bool(compile))
 
     def load(self, name: str) -> nn.Module:
@@ -89,6 +113,7 @@ class TorchEngine(Engine):
         return "bfloat16" if halves else "float32"
 
     def context(self) -> Any:
+        check_process()
         return torch.inference_mode()
 
     def array(self, x: np.ndarray) -> Tensor:

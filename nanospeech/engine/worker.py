@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 from weakref import finalize
+
+from nanospeech.errors import BackendError
 
 from .base import Engine
 
@@ -35,6 +38,12 @@ class Worker:
 
     def _run(self, call: Callable, *args: Any, **options: Any) -> Any:
         """Calls in the thread; returns its result or raises its exception."""
+        if (here := os.getpid()) != self._line.process:
+            raise BackendError(
+                f"process {here} was forked from {self._line.process}, in a thread of which the"
+                " engine lives: make the Worker after the fork, or start processes with"
+                " multiprocessing's method spawn"
+            )
         done: Future = Future()
         self._line.calls.put((done, call, args, options))
         try:
@@ -66,6 +75,7 @@ class Line:
     """The way to a thread, which ends when nothing has it any more."""
 
     def __init__(self) -> None:
+        self.process = os.getpid()  # a forked one has no such thread
         self.calls: SimpleQueue = SimpleQueue()
         Thread(target=work, args=(self.calls,), name="nanospeech", daemon=True).start()
         # not when the program ends: a thread that ends at the same time as that aborts it, where
