@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import platform
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -21,6 +22,7 @@ import numpy as np
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 PIECE = 1 << 16  # numbers at a time: 256 KB, which stay in a core's cache
 own = threading.local()
+free: deque[Any] = deque()  # streams of threads that have ended
 # erf(x) / x as a quotient of polynomials in x * x, of least greatest error (2e-8, found by Lawson's
 # iteration) for x in [-3.92, 3.92]; beyond it erf is 1 in float32
 ERF_END = 3.92
@@ -110,6 +112,32 @@ def side_by_side(
         return out
 
     return mx.concatenate(list(pool(parts).map(rows, range(parts))))
+
+
+class Lent:
+    """A stream that is free again when this is: with the thread whose attribute it is."""
+
+    def __init__(self) -> None:
+        try:
+            self.stream = free.pop()
+        except IndexError:
+            self.stream = mx.new_thread_unsafe_stream(mx.cpu)
+
+    def __del__(self, give_back: Callable[[Any], None] = free.append) -> None:
+        give_back(self.stream)
+
+
+def use_streams_again() -> None:
+    """Gives this thread the stream of one that has ended; the main thread keeps its own.
+
+    MLX makes one for each thread and keeps it, in the end with a thread of the system: a server
+    with a thread for each request would have ever more of them. Older versions have one for all.
+    """
+    if hasattr(own, "lent") or threading.current_thread() is threading.main_thread():
+        return
+    if hasattr(mx, "new_thread_unsafe_stream"):
+        own.lent = Lent()
+        mx.set_default_stream(own.lent.stream)
 
 
 def stream() -> Any:

@@ -138,7 +138,10 @@ class MlxEngine(Engine):
 
     def context(self) -> Any:
         check_process()
-        return mx.stream(mx.cpu if self.device == "cpu" else mx.gpu)
+        if self.device != "cpu":
+            return mx.stream(mx.gpu)
+        cpu.use_streams_again()
+        return mx.stream(mx.cpu)
 
     def array(self, x: np.ndarray) -> mx.array:
         x = np.ascontiguousarray(x)

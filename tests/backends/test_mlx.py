@@ -132,6 +132,25 @@ def test_threads_may_speak_one_text_for_the_first_time(tiny_aligned, rounds):
             assert np.abs(mel - wanted).max() <= 1e-3
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts threads as Linux does")
+def test_threads_that_come_and_go_leave_none_of_the_system(tiny_aligned, engine_of):
+    engine = engine_of(tiny_aligned, "mlx")
+    given = items(engine, 60)
+    wanted = engine.sample(**given, options=OPTIONS)
+
+    def speak():
+        mel = engine.sample(**given, options=OPTIONS)
+        engine.clear_cache()
+        return mel
+
+    counts = []
+    for _ in range(8):
+        for mel in together(speak, speak):
+            assert np.abs(mel - wanted).max() <= 1e-3
+        counts.append(len(os.listdir("/proc/self/task")))
+    assert max(counts[2:]) <= counts[1] + 2
+
+
 def test_threads_speak_through_a_worker(tiny_aligned, backend):
     names = set()
 
