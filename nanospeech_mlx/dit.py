@@ -24,7 +24,7 @@ class TimestepEmbedding(layers.Module):
 
     def __call__(self, time_B: Array) -> Array:
         hidden = layers.sinusoid(time_B, 256)
-        return self.time_mlp(layers.cast(hidden, self.time_mlp[0].weight))
+        return self.time_mlp(layers.cast(hidden, self.time_mlp[0].bias))
 
 
 class GRN(layers.Module):
@@ -171,13 +171,13 @@ class PromptEmbedding(layers.Module):
 
     def __call__(self, cond_BNC: Array) -> Array:
         given_BN = (cond_BNC != 0).any(-1)
-        hidden = self.act(self.to_features(layers.cast(cond_BNC, self.to_features.weight)))
+        hidden = self.act(self.to_features(layers.cast(cond_BNC, self.to_features.bias)))
         x = layers.masked(layers.cast(hidden, cond_BNC), given_BN)
         count = layers.cast(given_BN, x).sum(1)[:, None] + 1e-4
         mean = x.sum(1) / count
         spread = (layers.masked(x - mean[:, None], given_BN) ** 2).sum(1) / count
         both = layers.concat(mean, (spread + 1e-6) ** 0.5)
-        return self.to_time(layers.cast(both, self.to_time.weight))
+        return self.to_time(layers.cast(both, self.to_time.bias))
 
 
 class Attention(layers.Module):

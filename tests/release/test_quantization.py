@@ -21,7 +21,7 @@ from nanospeech.release import quantization as quantized
 from nanospeech.release.folder import DEFAULT, MODEL, VOCODER, load_config, open_release
 from nanospeech.release.quantization import PackedWeight, pack
 
-ALIGNED = {"text_upsampling": "aligned", "patch_size": 2, "text_dim": 64}
+ALIGNED = {"text_upsampling": "aligned", "patch_size": 2, "text_dim": 64, "prompt_dim": 32}
 OPTIONS = SampleOptions("euler", 3)
 
 
