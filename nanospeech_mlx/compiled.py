@@ -25,10 +25,12 @@ class CompiledNetwork(FewLengths):
         return mx.full((batch,), frames, dtype=mx.int32)
 
     def make(self, *inputs: mx.array) -> Callable[..., mx.array]:
+        dit = self.dit  # alone: with self, which has the graph, it would wait for the collector
+
         # a function of its own for each: MLX frees a function's graphs with the function
         def network(x, cond, text, time, lens):
             with cpu.compiling():
-                return self.dit(x, cond, text, time, lens)
+                return dit(x, cond, text, time, lens)
 
         return mx.compile(network)
 

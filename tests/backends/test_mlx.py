@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +79,14 @@ def test_the_oldest_graph_goes(tiny_aligned):
     assert [patches for _, _, patches, _ in engine.compiled.graphs] == [32, 56]
     engine.sample(**items(engine, 120), options=OPTIONS)
     assert np.array_equal(engine.sample(**items(engine, 60), options=OPTIONS), first)
+
+
+def test_a_compiled_network_goes_with_its_engine(tiny_aligned, uncollected):
+    engine = steps_of(tiny_aligned, 32)
+    engine.sample(**items(engine, 60), options=OPTIONS)
+    gone = weakref.ref(engine.dit)
+    del engine
+    assert gone() is None
 
 
 def test_compiling_is_asked_for_on_a_cpu(tiny_aligned):
