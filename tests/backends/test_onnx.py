@@ -44,7 +44,37 @@ def test_eight_bits_come_near(tiny_release, engine_of, arrays):
     assert 1e-4 < np.linalg.norm(apart) / np.linalg.norm(truth) < 0.03
 
 
-def test_codes_and_scales_are_of_each_output():
+@pytest.fixture
+def processor(monkeypatch):
+    """processor(machine, *flags): as if this were another one."""
+
+    def set_to(machine, *flags):
+        monkeypatch.setattr(layers.platform, "machine", lambda: machine)
+        monkeypatch.setattr(layers, "processor_flags", lambda: set(flags))
+        layers.largest_code.cache_clear()
+
+    yield set_to
+    layers.largest_code.cache_clear()
+
+
+def test_two_products_stay_within_16_bits_where_the_processor_adds_so(processor):
+    for machine, *flags in (("x86_64", "avx2"), ("AMD64",), ("x86_64", "avx512f", "avx512bw")):
+        processor(machine, *flags)
+        assert 2 * 255 * layers.largest_code() < 1 << 15
+    for machine, *flags in (("x86_64", "avx_vnni"), ("x86_64", "avx512_vnni"), ("arm64",)):
+        processor(machine, *flags)
+        assert layers.largest_code() == 127
+
+
+def test_eight_bits_come_near_without_vnni(tiny_release, engine_of, arrays, processor):
+    truth = velocity(engine_of(tiny_release, "onnx"), arrays)
+    processor("x86_64", "avx2")
+    apart = velocity(load_engine(tiny_release, "onnx", dtype="int8"), arrays) - truth
+    assert 1e-4 < np.linalg.norm(apart) / np.linalg.norm(truth) < 0.04
+
+
+def test_codes_and_scales_are_of_each_output(processor):
+    processor("arm64")
     weight = np.random.default_rng(0).standard_normal((5, 64)).astype(np.float16)
     weight[3] *= 100
     weight[4] = 0
