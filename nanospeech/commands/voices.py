@@ -69,12 +69,12 @@ def add_voice(args: argparse.Namespace) -> None:
         InputError: a name that cannot be or is taken, or a recording that cannot be used.
     """
     from nanospeech.measure.transcription import hear_reference
-    from nanospeech.release.user_voices import check_name, files_of, save_voice
+    from nanospeech.release.user_voices import check_name, files_of, folded, save_voice
     from nanospeech.release.voices import shipped_voices
     from nanospeech.text.languages import base_code
 
     check_name(args.name)
-    if args.name.casefold() in {name.casefold() for name in shipped_voices()}:
+    if folded(args.name) in map(folded, shipped_voices()):
         raise InputError(f"{args.name} is a voice that ships; choose another name")
     if files_of(args.name) and not args.overwrite:
         raise InputError(f"you have a voice {args.name!r}; pass --overwrite to replace it")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
+import unicodedata
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +16,14 @@ import numpy as np
 from nanospeech.audio import wave as audio
 from nanospeech.errors import InputError
 from nanospeech.files import whole
+from nanospeech.locks import alone
 
 from .voice_facts import ABOUT, one_line
 
+log = logging.getLogger("nanospeech")
 HOME = "NANOSPEECH_HOME"  # an environment variable that names another data folder
 USER = "user/"  # before a voice's name: the user's, whatever the folder's voices are
-NAME = re.compile(r"\w[\w-]{0,63}")  # no dots, no separators
+NAME = re.compile(r"\w[\w-]{0,63}")  # without its marks: no dots, no separators
 NAME_BYTES = 200  # of a name in UTF-8: with a suffix, and a copy's, it is one of a file
 SUFFIX = ".flac"
 
@@ -42,20 +47,27 @@ def check_name(name: str) -> None:
     Raises:
         InputError: a voice cannot be called so.
     """
-    if not NAME.fullmatch(name) or len(name.encode()) > NAME_BYTES:
+    # vowels of Hindi and Thai, and accents as macOS may write them, are marks
+    letters = "".join(c for c in name if unicodedata.category(c)[0] != "M")
+    if not NAME.fullmatch(letters) or len(name.encode()) > NAME_BYTES:
         raise InputError(
             f"voice {name[:40]!r} should be named by letters, digits, - and _, at most 64 of them"
             f" and {NAME_BYTES} bytes, the first no -"
         )
 
 
+def folded(name: str) -> str:
+    """What spellings of one name have in common: capitals or not, accents apart or not."""
+    return unicodedata.normalize("NFC", name).casefold()
+
+
 def files_of(name: str) -> list[Path]:
-    """The files of the user's voice of this name, in capitals or small letters."""
+    """The files of the user's voice of this name, in any spelling of it."""
     folder = voices_folder()
     if not folder.is_dir():
         return []
-    known = name.casefold()
-    return sorted(p for p in folder.iterdir() if p.name.split(".")[0].casefold() == known)
+    known = folded(name)
+    return sorted(p for p in folder.iterdir() if folded(p.name.split(".")[0]) == known)
 
 
 def save_voice(
@@ -77,25 +89,30 @@ def save_voice(
         InputError: the name cannot be, is taken, or nothing can be written there.
     """
     check_name(name)
-    old = files_of(name)
-    if old and not overwrite:
-        raise InputError(f"you have a voice {name!r}; pass --overwrite to replace it")
-    path = voices_folder() / f"{name}{SUFFIX}"
+    told = {k: one_line(v) if isinstance(v, str) else v for k, v in about.items()}
+    folder = voices_folder()
+    path = folder / f"{unicodedata.normalize('NFC', name)}{SUFFIX}"
+    contents = {
+        path: audio.flac_bytes(wave),
+        path.with_suffix(".json"): (json.dumps({ABOUT: told}, ensure_ascii=False) + "\n").encode(),
+        path.with_suffix(".txt"): (text + "\n").encode(),
+    }
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        told = {k: one_line(v) if isinstance(v, str) else v for k, v in about.items()}
-        settings = json.dumps({ABOUT: told}, ensure_ascii=False)
-        made = [path, path.with_suffix(".json"), path.with_suffix(".txt")]
-        with whole(made[1]) as facts, whole(made[2]) as words:
-            facts.write_text(settings + "\n", encoding="utf-8")
-            words.write_text(text + "\n", encoding="utf-8")
-            audio.write(path, wave)
-        for file in old:  # of a name in other letters, which may be the same files
-            if file.exists() and not any(file.samefile(new) for new in made):
-                file.unlink()
+        folder.mkdir(parents=True, exist_ok=True)
+        # files of two recordings under one name would be a voice with another's words
+        with alone(folder, "name", log.warning, f".{folded(name)}.lock"):
+            old = files_of(name)
+            if old and not overwrite:
+                raise InputError(f"you have a voice {name!r}; pass --overwrite to replace it")
+            with ExitStack() as parts:  # all are written before the first is renamed
+                for file, content in contents.items():
+                    parts.enter_context(whole(file)).write_bytes(content)
+            for file in old:  # of a name in other letters, which may be the same files
+                if file.exists() and not any(file.samefile(new) for new in contents):
+                    file.unlink()
     except OSError as e:
         raise InputError(
-            f"cannot keep voices in {path.parent}: {e.strerror or e}; name another folder by the"
+            f"cannot keep voices in {folder}: {e.strerror or e}; name another folder by the"
             f" environment variable {HOME}"
         ) from e
     return path

@@ -21,7 +21,7 @@ from nanospeech.text.sentences import byte_length, encode, is_speakable, prepare
 from nanospeech.text.tokenizer import Tokenizer
 
 from .f5_reference import f5_reference, f5_text
-from .user_voices import USER, voices_folder
+from .user_voices import USER, folded, voices_folder
 from .voice_facts import ABOUT, read_settings
 
 log = logging.getLogger("nanospeech")
@@ -248,9 +248,9 @@ def default_voice(release: str | Path | None, preferred: str | None = None) -> V
 
 
 def _by_name(name: str, voices: dict[str, Path]) -> Path | None:
-    """A voice's recording: of this name, else of one that differs in capitals alone."""
-    alike = {known.casefold(): path for known, path in sorted(voices.items(), reverse=True)}
-    return voices.get(name) or alike.get(name.casefold())
+    """A voice's recording: of this name, else of one that is another spelling of it."""
+    alike = {folded(known): path for known, path in sorted(voices.items(), reverse=True)}
+    return voices.get(name) or alike.get(folded(name))
 
 
 def _words(recording: Path) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from nanospeech.audio import wave as audio
 from nanospeech.audio.recording import bandwidth, clipping
 from nanospeech.errors import InputError
-from nanospeech.release.user_voices import check_name, files_of, save_voice
+from nanospeech.release.user_voices import check_name, files_of, folded, save_voice
 from nanospeech.release.voices import user_voices
 from nanospeech.speech.reference import KEPT, LEAST, finished, remarks, sounding
 from nanospeech.text.sentences import is_speakable
@@ -74,7 +74,7 @@ def add_voice(fields: dict[str, Any], service: SpeechService, most: int) -> dict
     except InputError as e:
         raise bad(str(e), "name") from None
     # an alias too: whoever asks for it means the model's voice
-    if name.casefold() in map(str.casefold, (*there, *service.voices(), *service.aliases())):
+    if folded(name) in map(folded, (*there, *service.voices(), *service.aliases())):
         raise taken(name)
     try:
         wave, notes = prepared(sound, text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nanospeech.engine.base import Engine
-from nanospeech.release.user_voices import USER
+from nanospeech.release.user_voices import USER, folded
 from nanospeech.release.voices import default_voice, list_voices, user_voices
 
 from .errors import bad
@@ -43,8 +43,8 @@ class Voices:
         """
         if voice is None:
             return self.default()
-        known = {name.casefold(): name for name in reversed(self.voices())}
-        wanted = voice.casefold()
+        known = {folded(name): name for name in reversed(self.voices())}
+        wanted = folded(voice)
         if wanted in known:
             return known[wanted]
         if wanted in (aliases := self.aliases()):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import multiprocessing
 import shutil
 import sys
 from pathlib import Path
@@ -19,7 +21,7 @@ from nanospeech.errors import InputError
 from nanospeech.evaluate.plan import find_voice as evaluated
 from nanospeech.measure import transcription
 from nanospeech.release.folder import DEFAULT
-from nanospeech.release.user_voices import data_folder
+from nanospeech.release.user_voices import data_folder, save_voice
 from nanospeech.release.voice_facts import load_facts
 from nanospeech.release.voices import (
     _by_name,
@@ -197,6 +199,38 @@ def test_names_that_lead_elsewhere_are_refused(name, recording, user_data, capsy
         assert "error: " in err and ("at most 64" in err or name == "-x")
 
 
+def test_a_voice_keeps_its_name_in_writing_of_any_kind(recording, user_data, tmp_path, capsys):
+    words = [str(recording), "--text", TEXT]
+    composed, apart = "Jos\u00e9", "Jose\u0301"  # as macOS may write it, or an archive of it
+    for name in (apart, "\u0939\u093f\u0928\u094d\u0926\u0940"):
+        assert main(["voices", "add", name, *words]) == 0
+    assert main(["voices", "add", composed, *words]) == 2 and len(user_voices()) == 2
+    for path in (user_data / "voices").glob("Jos*"):  # brought from another machine
+        path.rename(path.with_name(apart + path.suffix))
+    assert find_voice(composed, DEFAULT) == find_voice("user/" + apart, DEFAULT)
+    assert main(["voices", "remove", composed]) == 0 and len(user_voices()) == 1
+
+
+def save_when_both_are_there(number: int, barrier) -> None:
+    barrier.wait()
+    with contextlib.suppress(InputError):
+        save_voice("anna", np.full(48_000, number / 4, np.float32), str(number), {}, overwrite=True)
+
+
+def test_two_recordings_kept_at_once_do_not_become_one_voice(user_data):
+    forks = multiprocessing.get_context("fork")
+    for _ in range(8):
+        barrier = forks.Barrier(2)
+        both = [forks.Process(target=save_when_both_are_there, args=(n, barrier)) for n in (1, 2)]
+        for one in both:
+            one.start()
+        for one in both:
+            one.join()
+        path = user_voices()["anna"]
+        assert round(4 * audio.read(path)[99]) == int(find_voice("anna").text)
+        assert len(list(path.parent.iterdir())) == 3
+
+
 def test_a_licence_in_several_lines_is_kept_in_one(recording, user_data, capsys):
     words = ["voices", "add", "anna", str(recording), "--text", TEXT, "--licence", "CC0\n\nmine"]
     assert main(words) == 0 and main(["voices", "show", "anna"]) == 0
@@ -219,11 +253,14 @@ def test_a_bad_recording_or_folder_ends_in_one_line(tmp_path, recording, monkeyp
 def test_a_voice_stays_where_another_cannot_be_written(
     anna, recording, user_data, monkeypatch, capsys
 ):
-    def full(*args):
-        raise OSError(28, "No space left on device")
+    def full(path: Path, *_):
+        if path.name.endswith(".txt.part"):  # the last of three
+            raise OSError(28, "No space left on device")
+        return written(path, *_)
 
+    written = Path.write_bytes
     files = {p: p.read_bytes() for p in (user_data / "voices").iterdir()}
-    monkeypatch.setattr(audio, "write", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     assert main(["voices", "add", "Anna", str(recording), "--text", "x", "--overwrite"]) == 2
     assert "No space left" in capsys.readouterr().err
     assert {p: p.read_bytes() for p in (user_data / "voices").iterdir()} == files
