@@ -116,24 +116,29 @@ def read_options(args: argparse.Namespace) -> tuple[SampleOptions, Duration | No
 
 def load_speaker(args: argparse.Namespace, options: SampleOptions, how: str | None) -> Any:
     """The model and the voice that are asked for, as a Speaker."""
+    from nanospeech.audio import wave as audio
     from nanospeech.speech.speaker import Speaker
     from nanospeech.speech.words import choose_aligner, is_aligned
 
     from .load import load_engine
 
-    reference = args.ref_audio, args.ref_text
-    if args.ref_audio is not None and args.ref_text is None:
+    reference, found = (args.ref_audio, args.ref_text), None
+    if args.ref_audio is not None:
         from nanospeech.measure.transcription import hear_reference
         from nanospeech.release.folder import load_config, resolve
         from nanospeech.text.languages import base_code
 
-        needed = not load_config(resolve(args.model)).hears_alone
-        spoken = base_code(args.language) if args.language else "en"
-        wanted = args.ref_audio, None, args.whisper
-        found = hear_reference(*wanted, say, spoken, "--ref-text", needed)
-        reference = found.wave, found.text or None
+        config = load_config(resolve(args.model))
+        needed = not config.hears_alone
+        # with its words, other projects' models take a recording as it is, as these projects do
+        if args.ref_text is None or not (needed or config.echo):
+            spoken = base_code(args.language) if args.language else "en"
+            found = hear_reference(*reference, args.whisper, say, spoken, "--ref-text", needed)
     where = args.model, args.backend, args.device, args.dtype
     engine = load_engine(*where, args.quantize, args.compile or None)
+    if found is not None:
+        rate = engine.config.audio.sample_rate
+        reference = audio.resample(found.wave, audio.SAMPLE_RATE, rate), found.text or None
     more: dict[str, Any] = {"duration": how, "output": read_output(args)}
     speaker = Speaker(engine, args.voice, *reference, options, args.speed, args.seed, **more)
     if getattr(args, "subtitles", None) is not None and speaker.aligner is None:

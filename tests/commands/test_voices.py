@@ -19,6 +19,7 @@ from nanospeech.commands import main
 from nanospeech.config import ModelConfig, SampleOptions
 from nanospeech.errors import InputError
 from nanospeech.evaluate.plan import find_voice as evaluated
+from nanospeech.generate import build_parser, load_speaker, read_options
 from nanospeech.measure import transcription
 from nanospeech.release.folder import DEFAULT
 from nanospeech.release.user_voices import data_folder, save_voice
@@ -278,6 +279,18 @@ def test_a_recording_is_heard_in_the_language_of_the_text(recording, monkeypatch
     words = ["speak", "--text", "hallo.", "--ref-audio", str(recording), "--language", "de-AT"]
     assert main([*words, "--output", str(tmp_path / "out.wav")]) == 2
     assert asked == ["de"]
+
+
+def test_a_recording_for_once_is_prepared_as_one_that_is_kept(recording, tiny_aligned):
+    noise = np.random.default_rng(0).normal(0, 0.01, 144_000).astype(np.float32)
+    audio.write(recording, audio.read(recording) + noise)
+    assert main(["voices", "add", "anna", str(recording), "--text", TEXT]) == 0
+    given = ["--text", "hi.", "--model", str(tiny_aligned), "--backend", "torch"]
+    voices = ["--voice", "anna"], ["--ref-audio", str(recording), "--ref-text", TEXT]
+    made = [build_parser().parse_args([*given, *voice]) for voice in voices]
+    kept, once = (load_speaker(args, read_options(args)[0], None).prompt for args in made)
+    assert (kept.tokens == once.tokens).all() and kept.rate == once.rate
+    assert np.abs(np.exp(kept.mel) - np.exp(once.mel)).max() < 0.01  # kept in 16 bits
 
 
 def test_without_a_recogniser_the_words_stay_unknown(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import sys
 from weakref import ref
 
 import numpy as np
@@ -18,6 +19,7 @@ from nanospeech.engine.echo_sampling import FLAT_STD
 from nanospeech.errors import CheckpointError
 from nanospeech.evaluate.items import Item, Prompt, Recording
 from nanospeech.evaluate.worker import Settings, Task, Worker
+from nanospeech.generate import build_parser, load_speaker, read_options
 from nanospeech.latent_architectures import EchoOptions
 from nanospeech.load import load_engine
 from nanospeech.release.folder import CODEC
@@ -85,6 +87,16 @@ def test_an_evaluation_is_after_all_that_a_recording_has(folder, engine, tmp_pat
     speaker = worker.speaker(Task("me", Item("000", "one two"), 2, 0, None, prompt))
     wanted = Speaker(engine, ref_audio=path, ref_text=SAID, seed=3).prompt
     np.testing.assert_array_equal(speaker.prompt.mel, wanted.mel)
+
+
+def test_a_recording_that_is_prepared_has_the_rate_of_the_model(folder, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "faster_whisper", None)  # its words stay unknown
+    soundfile.write(tmp_path / "me.wav", recording(), RATE)
+    given = ["--text", "one two", "--model", str(folder), "--backend", "torch", "--device", "cpu"]
+    args = build_parser().parse_args([*given, "--ref-audio", str(tmp_path / "me.wav")])
+    found = load_speaker(args, read_options(args)[0], None).prompt.mel
+    whole = Speaker(load_engine(folder, "torch", "cpu"), ref_audio=recording()).prompt.mel
+    assert abs(len(found) - len(whole)) <= 0.02 * len(whole)
 
 
 def test_streams_and_batches_are_what_is_spoken_at_once(engine):
