@@ -12,6 +12,7 @@ from nanospeech.audio.mel import window
 CLIPPED = 0.999  # a magnitude from which samples count as clipped
 RUN = 3  # such samples in a row: a single one may be a peak that just fits
 CLIPPING = 1e-4  # share of clipped samples that is heard
+FLOATS = "FLOAT", "DOUBLE"  # subtypes of files that hold what exceeds full scale as well
 AUDIBLE = 60.0  # dB below the strongest frequency: what is weaker ends the bandwidth
 SMOOTHED = 9  # bins that are looked at together, so that no single one decides
 LOUD = 95  # percentile of a frequency's power over time: what it has when it sounds
@@ -130,4 +131,6 @@ def clipping(source: str | Path | bytes, seconds: float = 600.0) -> float:
     file = io.BytesIO(source) if isinstance(source, bytes) else str(source)
     with soundfile.SoundFile(file) as f:
         wave = f.read(int(seconds * f.samplerate), dtype="float32", always_2d=True)
+        if f.subtype in FLOATS:
+            wave /= max(1.0, float(np.abs(wave).max(initial=0)))
     return max(map(clipped_share, wave.T), default=0.0)

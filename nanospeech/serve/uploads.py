@@ -107,10 +107,9 @@ def prepared(sound: bytes, text: str) -> tuple[np.ndarray, list[str]]:
     Raises:
         InputError: it is no audio, silent, too short or too long.
     """
-    wave = audio.read(sound, max_seconds=4 * KEPT[1])
+    wave = sounding(audio.read(sound, max_seconds=4 * KEPT[1]))
     if audio.is_silent(wave):
         raise InputError("the recording is silent")
-    wave = sounding(wave)
     seconds = len(wave) / audio.SAMPLE_RATE
     if not LEAST <= seconds <= KEPT[1] + 1:
         raise InputError(f"the recording has {seconds:.1f} s; send {KEPT[0]:g} to {KEPT[1]:g} s")

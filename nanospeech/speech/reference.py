@@ -81,7 +81,7 @@ def read_reference(
     """
     if text is not None and not is_speakable(text):
         raise InputError(f"the text {text!r} has no words; write down what is said in {path}")
-    whole = audio.read(path, max_seconds=LONGEST_READ)
+    whole = audio.centred(audio.read(path, max_seconds=LONGEST_READ))
     peak = float(np.abs(whole).max(initial=0))
     if audio.is_silent(whole):
         level = f"{20 * math.log10(peak):.0f} dB" if peak else "nothing at all"

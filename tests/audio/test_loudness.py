@@ -9,7 +9,7 @@ import soxr
 
 from nanospeech.audio import limiter
 from nanospeech.audio import loudness as ld
-from nanospeech.audio.recording import clipped_share
+from nanospeech.audio.recording import clipped_share, clipping
 from nanospeech.release.voices import shipped_voices
 
 RATE = 24_000
@@ -308,3 +308,14 @@ def test_clipped_recordings_are_known():
     assert clipped_share(few) == 0
     few[50:53] = -1
     assert clipped_share(few) == pytest.approx(0.03)
+
+
+@pytest.mark.parametrize(
+    ("subtype", "clips"), [("FLOAT", False), ("DOUBLE", False), ("PCM_24", True)]
+)
+def test_what_a_file_of_floats_has_above_full_scale_is_not_clipped(tmp_path, subtype, clips):
+    loud = 10 * recording("kumo")
+    sf.write(tmp_path / "loud.wav", loud, RATE, subtype=subtype)
+    assert (clipping(tmp_path / "loud.wav") > 0.01) == clips
+    sf.write(tmp_path / "loud.wav", np.clip(loud, -1, 1), RATE, subtype=subtype)
+    assert clipping(tmp_path / "loud.wav") > 0.01

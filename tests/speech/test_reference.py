@@ -142,6 +142,8 @@ def test_what_is_wrong_is_told_with_its_measure_and_remedy(tmp_path, fault, said
     [
         (np.zeros(RATE, np.float32), r"silent: its loudest sample is nothing at all"),
         (np.full(RATE, 1e-4, np.float32), r"silent: its loudest sample is -80 dB.*microphone"),
+        # what a sound card's offset alone is, and its last bit
+        (0.25 + np.arange(RATE) % 3 * 2.0**-15, r"silent: its loudest sample is -90 dB"),
         (np.pad(speech(0.4), RATE), r"holds 0\.\d s of sound; record 3 to 12 s"),
     ],
 )
