@@ -118,7 +118,7 @@ def worse(before: Heard, after: Heard) -> list[str]:
         if more > MORE_ERRORS * max(after.words, 1):
             found.append(
                 f"{more} words more are misheard than of what it began with: a lower --strength,"
-                " fewer --steps, and check that the texts are just what is said"
+                " fewer --steps in a new --run, and check that the texts are just what is said"
             )
     return found
 

@@ -258,6 +258,13 @@ def settle(args: argparse.Namespace, release: Release, run: Path) -> None:
         write_json(run / "finetune.json", saved_values, indent=2)
 
 
+def trained_steps(run: Path) -> int:
+    """Steps of a run's newest checkpoint; 0 where there is none."""
+    latest = run / "latest"
+    name = latest.read_text(encoding="utf-8").strip() if latest.is_file() else ""
+    return int(name.rpartition("_")[2] or 0)
+
+
 def digest(files: Sequence[Path]) -> str:
     """A short digest of the contents of files."""
     found = hashlib.sha256()

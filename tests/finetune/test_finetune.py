@@ -292,6 +292,12 @@ def test_a_folder_of_recordings_becomes_a_voice(phonemes, tmp_path, capsys, how)
     assert len(audio.read(tmp_path / "out" / "sample.wav")) > 2400
     assert finetune.main([*call, "--steps", "3"]) == 0  # the last --steps counts
     assert "at step 2" in capsys.readouterr().out
+    weights = (tmp_path / "out" / "model.safetensors").read_bytes()
+    assert finetune.main([*call, "--steps", "3", "--lr", "0.1"]) == 0
+    assert "has its 3 steps: nothing is trained" in capsys.readouterr().out
+    assert finetune.main(call) == 2  # of 2 steps
+    assert "trained for 3 steps, and --steps is 2: fewer take another" in capsys.readouterr().err
+    assert (tmp_path / "out" / "model.safetensors").read_bytes() == weights
     assert finetune.main([*call, "--minutes", "1"]) == 2
     assert "minutes None, now 1.0" in capsys.readouterr().err
 
