@@ -15,6 +15,7 @@ from nanospeech.errors import NanospeechError
 from nanospeech.measure import metrics
 from nanospeech.output import MEASURED
 from nanospeech.release.folder import Release
+from nanospeech.text.languages import base_code
 
 from .recordings import Recording
 
@@ -51,11 +52,13 @@ class Ears:
 
     Args:
         whisper: a faster-whisper size or folder.
+        language: code of what is spoken.
         embed: a speaker encoder, for tests; None loads Resemblyzer where it is installed.
         transcribe: a function from wave to text, likewise; None loads Whisper.
     """
 
     whisper: str = "base"
+    language: str = "en"
     embed: metrics.Embed | None = None
     transcribe: Callable[[np.ndarray], str] | None = None
     missing: list[str] = field(default_factory=list)
@@ -77,7 +80,8 @@ class Ears:
     def recogniser(self) -> Callable[[np.ndarray], str]:
         metrics.check("whisper")
         model = metrics.load_whisper(self.whisper)
-        return lambda wave: metrics.transcribe(model, wave)
+        metrics.check_language(model, self.language)
+        return lambda wave: metrics.transcribe(model, wave, language=self.language)
 
     def hear(self, speaker: Any, held: Sequence[Recording]) -> Heard:
         """Measures a nanospeech.Speaker on the words of recordings."""
@@ -99,7 +103,7 @@ class Ears:
             return None, 0
         from nanospeech.measure.wer import word_edits
 
-        counts = [word_edits(text, self.transcribe(wave)) for text, wave in said]
+        counts = [word_edits(text, self.transcribe(wave), self.language) for text, wave in said]
         return sum(c[0] for c in counts), sum(c[1] for c in counts)
 
 
@@ -140,12 +144,17 @@ def compare(
         prompt: the new voice's.
         args: of the command.
     """
+    others = [r for r in held if r.text != prompt.text]
+    if len(others) < len(held):  # a recording is most like itself
+        print("the prompt was held back too, and is not measured with")
+    held = others
     if not held:
         print(
             "no recordings were held back to measure with; --held-back 4 in a new --run keeps four"
         )
         return
-    ears = Ears(args.whisper)
+    language = release.config.language
+    ears = Ears(args.whisper, "en" if language in ("", "und") else base_code(language))
     for line in ears.missing:
         print(line)
     if ears.embed is None and ears.transcribe is None:

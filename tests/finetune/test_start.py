@@ -211,7 +211,7 @@ def test_voices_are_measured_before_and_after_on_what_was_held_back(
     ears = Ears(embed=embed, transcribe=lambda wave: "nothing of it")
     assert ears.similarity([r.wave() for r in kathleen], kathleen) == pytest.approx(1, abs=0.2)
     assert ears.similarity([kathleen[0].wave()[:100]], kathleen) is None  # too short to tell
-    monkeypatch.setattr("nanospeech_torch.finetune.hearing.Ears", lambda whisper: ears)
+    monkeypatch.setattr("nanospeech_torch.finetune.hearing.Ears", lambda *_: ears)
     args = argparse.Namespace(whisper="base", output=tiny_aligned, voice="anna", seed=1)
     compare(kathleen[:1], open_release(tiny_aligned), "tone", kathleen[1], args)
     before, after = capsys.readouterr().out.splitlines()
@@ -220,8 +220,28 @@ def test_voices_are_measured_before_and_after_on_what_was_held_back(
     )
     figures = before.removeprefix("before, as tone: ").removesuffix(" (1 held back)")
     assert after == f"after, as anna: {figures}"  # the same model here, and the same seed
+    compare(kathleen[:2], open_release(tiny_aligned), "tone", kathleen[1], args)
+    told, *again = capsys.readouterr().out.splitlines()
+    assert "the prompt was held back too" in told and again == [before, after]
     compare([], open_release(tiny_aligned), "tone", kathleen[1], args)
     assert "no recordings were held back" in capsys.readouterr().out
+
+
+def test_a_voice_is_heard_in_the_language_of_its_model(tiny_aligned, kathleen, monkeypatch):
+    release = open_release(tiny_aligned)
+    asked: list[str] = []
+
+    def nobody(whisper: str, language: str) -> Ears:
+        asked.append(language)
+        return Ears(embed=embed, transcribe=lambda wave: "", missing=["enough"])
+
+    monkeypatch.setattr("nanospeech_torch.finetune.hearing.Ears", nobody)
+    args = argparse.Namespace(whisper="base", output=tiny_aligned, voice="anna", seed=1)
+    for code in ("", "de-AT"):
+        config = dataclasses.replace(release.config, language=code)
+        german = dataclasses.replace(release, config=config)
+        compare(kathleen[:1], german, "tone", kathleen[1], args)
+    assert asked == ["en", "de"]
 
 
 def test_a_run_with_other_recordings_held_back_is_another_run(tmp_path):
