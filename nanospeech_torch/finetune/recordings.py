@@ -212,7 +212,7 @@ def write_voice(
             wave, share = opened
             if share > CLIPPING:
                 clipped.append((share, sample.name))
-            wave = audio.trim(wave, audio.SAMPLE_RATE, EDGE_SILENCE)
+            wave = audio.trim(audio.centred(wave), audio.SAMPLE_RATE, EDGE_SILENCE)
             if (spoken := len(wave) / audio.SAMPLE_RATE) > longest:
                 how = f"{spoken:.1f} s: cut it into sentences, or raise --max-seconds {longest:g}"
                 skips.append(Skip(sample.name, "too long", how))

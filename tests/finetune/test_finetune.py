@@ -318,6 +318,20 @@ def test_recordings_are_trimmed_levelled_and_set_aside(phonemes, tmp_path):
         assert audio.rms(wave) > 0.08 or np.abs(wave).max() > 0.9
 
 
+def test_an_offset_hides_no_silence_of_a_recording(phonemes, tmp_path):
+    config, seconds = open_release(phonemes).config, []
+    data = voice_folder(tmp_path / "data")
+    for offset in 0.0, 0.05:
+        for path in data.glob("*.wav"):
+            audio.write(path, audio.read(path) + np.float32(offset))
+        found, _ = finetune_data.find_samples([data])
+        finetune_data.write_voice(found, tmp_path / "out", config, None, "kathleen")
+        voice = finetune_data.read_recordings([tmp_path / "out" / "voice-000000.tar"])
+        assert all(abs(r.wave().mean()) < 0.01 for r in voice)
+        seconds.append([r.seconds for r in voice])
+    assert np.allclose(*seconds, atol=0.05)
+
+
 def test_an_epoch_has_all_of_the_voice_and_the_share_of_others():
     def some(name: str, count: int) -> list:
         source = finetune_data.Source(SHARD)
