@@ -20,6 +20,7 @@ from nanospeech.text.sentences import byte_length, is_speakable
 
 LONGEST_READ = 600.0  # seconds of a recording that are read
 KEPT = (3.0, 12.0)  # seconds that a voice's recording should have; what is longer is cut
+LISTENED = 30.0  # seconds in which words are listened for: what a recogniser hears at once
 LEAST = 1.0  # seconds of sound without which there is no voice
 EDGE = 0.1  # seconds of silence that are kept at both ends
 NOISY, HISS = 20.0, 45.0  # dB of signal-to-noise below which to warn, and to denoise
@@ -99,7 +100,8 @@ def read_reference(
     if (gone := (len(whole) - len(wave)) / audio.SAMPLE_RATE) > 0.5:
         notes.append(f"{gone:.1f} s of silence were cut off its ends")
     said = " ".join((text or "").split())
-    words = listener()(wave) if listener and (text is None or seconds > KEPT[1]) else []
+    begins = wave[: int(LISTENED * audio.SAMPLE_RATE)]
+    words = listener()(begins) if listener and (text is None or seconds > KEPT[1]) else []
     heard = text is None and bool(words)
     said = " ".join(w.text for w in words) if heard else said
     if seconds > KEPT[1]:

@@ -183,6 +183,15 @@ def test_a_long_recording_is_cut_at_a_pause_with_its_words(tmp_path):
     assert any("cut at a pause after 8." in n and "24 words" in n for n in found.notes)
 
 
+def test_no_more_is_listened_to_than_may_be_kept(tmp_path):
+    wave, words = long_recording()
+    heard: list[int] = []
+    listens = lambda: lambda wave: heard.append(len(wave)) or words  # noqa: E731
+    found = kept(tmp_path, np.tile(wave, 5), None, listens)
+    assert len(wave) * 5 > 60 * RATE and heard == [30 * RATE]
+    assert found.text.split() == [w.text for w in words[:24]]
+
+
 def test_given_words_are_cut_where_they_are_those_that_were_heard(tmp_path):
     wave, words = long_recording()
     given = [w.text.upper() for w in words]
