@@ -34,7 +34,7 @@ from nanospeech.text.tags import as_tag
 from . import hearing
 from . import recordings as data
 from .prompts import choose_prompt, read_prompt
-from .start import choose_start, described, same_run, settle, trained_steps
+from .start import check_output, check_steps, choose_start, described, same_run, settle
 
 SAMPLE = "This is how I sound now, after a few minutes of training."
 RATES = {"full": 2e-4, "lora": 1e-3}
@@ -142,25 +142,6 @@ def gather(
         "others": "rehearse/voice-*.tar",
     }
     return {k: data.read_recordings(sorted(run.glob(pattern))) for k, pattern in tars.items()}
-
-
-def check_steps(options: Options, run: Path) -> None:
-    """Tells where a run has all of its steps, so that other options of training change nothing.
-
-    Raises:
-        InputError: it has more.
-    """
-    done, wanted = trained_steps(run), options.steps or 0
-    if done > wanted:
-        raise InputError(
-            f"{run} was trained for {done} steps, and --steps is {wanted}: fewer take another"
-            f" --run; --steps {done} writes the folder again"
-        )
-    if done == wanted:
-        print(
-            f"{run} has its {done} steps: nothing is trained, the folder is written again; another"
-            " --lr, --seed or the like takes another --run"
-        )
 
 
 def build(args: argparse.Namespace, release: Release, texts: list[str]) -> tuple[Any, Any]:
@@ -386,6 +367,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             " another kind by --model, or speak after a recording of the voice (nanospeech speak"
             " --ref-audio)"
         )
+    check_output(args.output, release.folder, args.run)
     first = int(os.environ.get("RANK", 0)) == 0
     with alone(args.run, "--run", print) if first else contextlib.nullcontext():
         return make(args, options, release)
@@ -400,7 +382,7 @@ def make(args: argparse.Namespace, options: Options, release: Release) -> dict[s
         start = choose_start(args.from_voice, release, voice, args.run)
         release = dataclasses.replace(release, voice=start.weights)
         settle(args, release, args.run)
-    check_steps(options, args.run)
+    check_steps(options.steps or 0, args.run)
     seconds = sum(r.seconds for r in voice)
     print(f"{len(voice)} recordings, {seconds / 60:.1f} minutes, to train on")
     print(start.describe())

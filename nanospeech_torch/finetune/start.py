@@ -258,11 +258,42 @@ def settle(args: argparse.Namespace, release: Release, run: Path) -> None:
         write_json(run / "finetune.json", saved_values, indent=2)
 
 
-def trained_steps(run: Path) -> int:
-    """Steps of a run's newest checkpoint; 0 where there is none."""
+def check_output(output: Path, base: Path, run: Path) -> None:
+    """
+    Raises:
+        InputError: the folder to write cannot be one, is the model's, or holds the run.
+    """
+    real = output.resolve()
+    if real.exists() and not real.is_dir():
+        raise InputError(f"--output {output} should be a folder, and is a file")
+    if real == base.resolve():
+        raise InputError(
+            f"--output {output} is the model that training starts from, which would be lost; name"
+            " another folder (nanospeech publish voice adds the voice to the model's afterwards)"
+        )
+    if real == run.resolve():
+        raise InputError(f"--output {output} is --run too, the folder of checkpoints; name another")
+
+
+def check_steps(wanted: int, run: Path) -> None:
+    """Tells where a run has all of its steps, so that other options of training change nothing.
+
+    Raises:
+        InputError: it has more.
+    """
     latest = run / "latest"
     name = latest.read_text(encoding="utf-8").strip() if latest.is_file() else ""
-    return int(name.rpartition("_")[2] or 0)
+    done = int(name.rpartition("_")[2] or 0)
+    if done > wanted:
+        raise InputError(
+            f"{run} was trained for {done} steps, and --steps is {wanted}: fewer take another"
+            f" --run; --steps {done} writes the folder again"
+        )
+    if done == wanted:
+        print(
+            f"{run} has its {done} steps: nothing is trained, the folder is written again; another"
+            " --lr, --seed or the like takes another --run"
+        )
 
 
 def digest(files: Sequence[Path]) -> str:

@@ -348,7 +348,10 @@ def test_an_epoch_has_all_of_the_voice_and_the_share_of_others():
     assert len({r.key for r in same.chosen()}) == 6
 
 
-@pytest.mark.parametrize("case", ["nothing", "no model", "both", "bad voice", "latents"])
+BAD = ["nothing", "no model", "both", "bad voice", "latents", "file", "model", "run"]
+
+
+@pytest.mark.parametrize("case", BAD)
 def test_bad_input_ends_in_one_line_and_code_2(tiny_release, tmp_path, capsys, case):
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -358,6 +361,9 @@ def test_bad_input_ends_in_one_line_and_code_2(tiny_release, tmp_path, capsys, c
         "both": command(tiny_release, tmp_path, empty, "--lora", "0", "--lr", "2"),
         "bad voice": command(tiny_release, tmp_path, empty, "--voice", "../up"),
         "latents": command(tmp_path / "echo", tmp_path, empty),
+        "file": command(tiny_release, tmp_path, empty, "--output", __file__),
+        "model": command(tiny_release, tmp_path, empty, "--output", tiny_release),
+        "run": command(tiny_release, tmp_path, empty, "--output", tmp_path / "run"),
     }[case]
     if case == "latents":
         (tmp_path / "echo").mkdir()
@@ -365,6 +371,7 @@ def test_bad_input_ends_in_one_line_and_code_2(tiny_release, tmp_path, capsys, c
     assert finetune.main(call) == 2
     err = capsys.readouterr().err
     assert ("holds an EchoDiT, which finetune does not train" in err) is (case == "latents")
+    assert ("error: --output " in err) is (case in ("file", "model", "run"))
     assert err.startswith("error: ") and err.count("\n") == 1
 
 
