@@ -127,15 +127,15 @@ def list_them(folder: Path) -> None:
     print("\n".join(lines[: count + 1]))
     if yours:
         print("\n" + "\n".join(["added by you:", *lines[count + 1 :]]))
-        voices = {**voices, **yours}
     if not own and voices:
         print(f"{folder} has no voices of its own: it takes the recordings of those that ship")
     if preferred := load_config(folder).default_voice:
         print(f"default: {default_voice(folder, preferred).name if own else preferred}")
     if any(f.is_narrow for f in facts.values()):
         print("* narrow: no sound above that, so it is duller than the others")
-    for parent in sorted({path.parent for path in voices.values()}):
-        endings = sorted({p.suffix for p in voices.values() if p.parent == parent})
+    recordings = [*voices.values(), *yours.values()]
+    for parent in sorted({path.parent for path in recordings}):
+        endings = sorted({p.suffix for p in recordings if p.parent == parent})
         print(f"samples: {parent / 'NAME'}{' or '.join(endings)}")
 
 

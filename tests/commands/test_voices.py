@@ -76,11 +76,12 @@ def test_a_recording_is_kept_listed_shown_and_removed(anna, user_data, capsys):
 def test_a_users_voices_are_below_the_heads_of_their_columns(anna, tiny_release, tmp_path, capsys):
     folder = Path(shutil.copytree(tiny_release, tmp_path / "model"))
     for end in ("wav", "txt"):
-        shutil.copy(folder / f"voices/tone.{end}", folder / f"voices/anna.{end}")
+        (folder / f"voices/tone.{end}").rename(folder / f"voices/anna.{end}")
     assert main(["voices", "--model", str(folder)]) == 0
     lines = capsys.readouterr().out.splitlines()
     (mine,) = (line for line in lines if line.startswith("user/anna"))
     assert mine.index("yours") == lines[0].index("origin")  # below the head of its column
+    assert f"samples: {folder}/voices/NAME.wav" in lines  # those of both folders
 
 
 def test_others_folders_say_nothing_to_the_terminal_itself(tiny_release, tmp_path, capsys):
