@@ -116,13 +116,12 @@ def read_options(args: argparse.Namespace) -> tuple[SampleOptions, Duration | No
 
 def load_speaker(args: argparse.Namespace, options: SampleOptions, how: str | None) -> Any:
     """The model and the voice that are asked for, as a Speaker."""
-    from nanospeech.audio import wave as audio
     from nanospeech.speech.speaker import Speaker
     from nanospeech.speech.words import choose_aligner, is_aligned
 
     from .load import load_engine
 
-    reference, found = (args.ref_audio, args.ref_text), None
+    reference = args.ref_audio, args.ref_text
     if args.ref_audio is not None:
         from nanospeech.measure.transcription import hear_reference
         from nanospeech.release.folder import load_config, resolve
@@ -134,11 +133,9 @@ def load_speaker(args: argparse.Namespace, options: SampleOptions, how: str | No
         if args.ref_text is None or not (needed or config.echo):
             spoken = base_code(args.language) if args.language else "en"
             found = hear_reference(*reference, args.whisper, say, spoken, "--ref-text", needed)
+            reference = found.wave, found.text or None
     where = args.model, args.backend, args.device, args.dtype
     engine = load_engine(*where, args.quantize, args.compile or None)
-    if found is not None:
-        rate = engine.config.audio.sample_rate
-        reference = audio.resample(found.wave, audio.SAMPLE_RATE, rate), found.text or None
     more: dict[str, Any] = {"duration": how, "output": read_output(args)}
     speaker = Speaker(engine, args.voice, *reference, options, args.speed, args.seed, **more)
     if getattr(args, "subtitles", None) is not None and speaker.aligner is None:
