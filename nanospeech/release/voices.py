@@ -17,7 +17,7 @@ from nanospeech.audio.mp3 import coded
 from nanospeech.audio.narrow import widened
 from nanospeech.config import ModelConfig, SampleOptions, from_dict
 from nanospeech.errors import InputError, VoiceError, reason
-from nanospeech.text.sentences import byte_length, encode, is_speakable, prepare
+from nanospeech.text.sentences import byte_length, check_unicode, encode, is_speakable, prepare
 from nanospeech.text.tokenizer import Tokenizer
 
 from .f5_reference import f5_reference, f5_text
@@ -317,6 +317,7 @@ def check_reference(
             "the reference has no text, only audio, and this model needs both; write down what is"
             " said in the recording"
         )
+    check_unicode(ref_text or "")
     if ref_text is not None and not is_speakable(ref_text):
         raise InputError("the reference's text is empty; write down what is said in the recording")
     if isinstance(ref_audio, (str, PathLike)):

@@ -16,7 +16,7 @@ from nanospeech.audio.recording import CLIPPING, bandwidth, clipping, denoised, 
 from nanospeech.errors import InputError
 from nanospeech.release.voice_facts import NARROW
 from nanospeech.release.voices import BYTES_PER_SECOND
-from nanospeech.text.sentences import byte_length, is_speakable
+from nanospeech.text.sentences import byte_length, check_unicode, is_speakable
 
 LONGEST_READ = 600.0  # seconds of a recording that are read
 KEPT = (3.0, 12.0)  # seconds that a voice's recording should have; what is longer is cut
@@ -80,6 +80,7 @@ def read_reference(
             to do.
         BackendError: a transcription is needed, and no recogniser is installed.
     """
+    check_unicode(text or "")
     if text is not None and not is_speakable(text):
         raise InputError(f"the text {text!r} has no words; write down what is said in {path}")
     whole = audio.centred(audio.read(path, max_seconds=LONGEST_READ))

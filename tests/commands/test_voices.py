@@ -252,6 +252,15 @@ def test_a_bad_recording_or_folder_ends_in_one_line(tmp_path, recording, monkeyp
     assert "NANOSPEECH_HOME" in capsys.readouterr().err
 
 
+def test_words_that_are_no_text_are_refused(recording, user_data, tmp_path, capsys):
+    said = "caf\udce9 hello there, good morning."  # of a terminal or a file in Latin-1
+    assert main(["voices", "add", "anna", str(recording), "--text", said]) == 2
+    assert not user_data.exists()
+    words = ["speak", "--text", "hi.", "--ref-audio", str(recording), "--ref-text", said]
+    assert main([*words, "--output", str(tmp_path / "out.wav")]) == 2
+    assert capsys.readouterr().err == 2 * "error: the text is not valid UTF-8\n"
+
+
 def test_a_voice_stays_where_another_cannot_be_written(
     anna, recording, user_data, monkeypatch, capsys
 ):
