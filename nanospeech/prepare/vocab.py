@@ -17,18 +17,26 @@ from nanospeech.cli import Parser, command
 from nanospeech.corpus.layouts import LAYOUTS, Sample
 from nanospeech.corpus.skips import find_some, tell
 from nanospeech.errors import DataError, InputError
+from nanospeech.text.sentences import fold
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 
 
 def make_vocab(samples: Iterable[Sample]) -> list[str]:
-    """Every character of the transcripts, sorted.
+    """Every character of the transcripts, sorted: as written, and as training reads them.
+
+    It reads ’ as ' and two characters for ü as one; tokenizers of users' own may read what is
+    written.
 
     Raises:
         DataError: there are none.
     """
-    if not (vocab := sorted({c for sample in samples for c in sample.text})):
+    vocab: set[str] = set()
+    for text in (sample.text for sample in samples):
+        if not (text.isascii() and vocab.issuperset(text)):  # else it adds nothing
+            vocab.update(text, fold(text))
+    if not vocab:
         raise DataError("no transcript can be read; there is nothing to make a vocabulary of")
-    return vocab
+    return sorted(vocab)
 
 
 def build_parser() -> argparse.ArgumentParser:
