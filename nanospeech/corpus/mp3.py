@@ -130,7 +130,7 @@ def in_parallel(work: Callable[[T], R], items: Iterable[T], jobs: int) -> Iterat
         except BrokenProcessPool as e:
             raise DataError(
                 "a worker process died, of memory or of a file that its decoder cannot bear; "
-                "run again with --jobs 1 to see at which"
+                "run again with one process to see at which (--jobs 1, or --workers 1)"
             ) from e
         finally:
             for future in waiting:

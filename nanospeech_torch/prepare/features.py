@@ -29,14 +29,12 @@ import functools
 import importlib
 import io
 import json
-import multiprocessing
 import os
 import posixpath
 import sys
 import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -50,11 +48,11 @@ from convert.codec import read_codec
 from nanospeech.audio.mel import log_mel
 from nanospeech.cli import Parser, command
 from nanospeech.config import AudioConfig
+from nanospeech.corpus.mp3 import in_parallel
 from nanospeech.engine.codec_streaming import whole_hops
 from nanospeech.errors import DataError, InputError
 from nanospeech.files import whole, write_json
 from nanospeech.prepare.shards import npy
-from nanospeech.workers import end_with_parent
 from nanospeech_torch.echo.codec import DACVAE
 from nanospeech_torch.train.data import clips
 from nanospeech_torch.train.data.sources import TarSource, find_shards
@@ -234,7 +232,7 @@ def extract_features(
 
     Raises:
         InputError: no shard is found, two have one name, or --out is not fit for them.
-        DataError: nothing in them can be used.
+        DataError: nothing in them can be used, or a process died.
     """
     shards = find_shards(patterns)
     names = Counter(shard_name(s) for s in shards)
@@ -257,11 +255,12 @@ def extract_features(
     skipped: Counter = Counter()
     clips_written = 0
     work = partial(extract_shard, out=out, options=options)
-    with in_processes(work, todo, workers) as results:
-        bar = tqdm(results, total=len(shards), initial=len(shards) - len(todo), unit="shard")
-        for count, bad in bar:
-            clips_written, skipped = clips_written + count, skipped + bad
-            bar.set_postfix(clips=clips_written, left_out=skipped.total())
+    # a process that is started shares nothing with this one: encoders may use a GPU in each
+    results = in_parallel(work, todo, min(workers, len(todo)))
+    bar = tqdm(results, total=len(shards), initial=len(shards) - len(todo), unit="shard")
+    for count, bad in bar:
+        clips_written, skipped = clips_written + count, skipped + bad
+        bar.set_postfix(clips=clips_written, left_out=skipped.total())
     if todo and not clips_written:
         for shard in todo:  # else a later run would take the empty tars for finished work
             (out / shard_name(shard)).unlink(missing_ok=True)
@@ -274,18 +273,6 @@ def extract_features(
         "skipped": dict(skipped.most_common()),
         "out": str(out),
     }
-
-
-@contextmanager
-def in_processes(work: Callable, shards: list[str], workers: int) -> Iterator[Iterable]:
-    """Results of a function for each shard, as they come, from `workers` processes."""
-    if workers < 2 or len(shards) < 2:
-        yield map(work, shards)
-        return
-    # a started process shares nothing with this one: encoders may use a GPU in each
-    count = min(workers, len(shards))
-    with multiprocessing.get_context("spawn").Pool(count, end_with_parent) as pool:
-        yield pool.imap_unordered(work, shards)
 
 
 def build_parser() -> argparse.ArgumentParser:

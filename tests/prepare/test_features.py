@@ -134,6 +134,25 @@ def test_a_killed_run_leaves_whole_shards_and_goes_on(tmp_path, capsys):
     assert not list(out.glob(".*.part"))
 
 
+def test_a_process_that_dies_ends_the_run_which_goes_on(tmp_path, monkeypatch, capsys):
+    """As one does whose memory is at an end; the run waited for its shard for ever."""
+    paths = audio_shards(tmp_path / "audio", 3, 2)
+    (tmp_path / "dying.py").write_text(
+        "import os, pathlib\n"
+        "def encode(wave):\n"
+        "    if not pathlib.Path('died').exists():\n"
+        "        pathlib.Path('died').touch()\n"
+        "        os._exit(9)\n"
+        "    return wave[:4800].reshape(-1, 48)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    flags = ["--out", "out", "--encoder", "dying:encode", "--workers"]
+    assert main([*paths, *flags, "2"]) == 2
+    assert "a worker process died" in capsys.readouterr().err
+    assert main([*paths, *flags, "1"]) == 0
+    assert all(len(contents(tmp_path / "out" / Path(p).name)) == 2 for p in paths)
+
+
 def test_processes_of_a_killed_run_end_with_it(tmp_path):
     """They would write on, under the names under which the next run writes."""
     paths = audio_shards(tmp_path / "audio", 2, 2)
