@@ -18,8 +18,9 @@ the losses are bit-identical. dacvae is DAC-VAE's encoder: of 48 kHz, 25 latents
 second. Any other encoder is a function of a float32 wave (n,) at 24 kHz, mono, that returns an
 array (T, C); a model trained on its features needs audio.n_mels = C.
 
-After an interruption the same command resumes; finished shards are not written again. Unusable
-clips are left out and counted; the last line is the counts as JSON.
+After an interruption the same command resumes; finished shards are not written again. Of a URL that
+breaks off nothing is kept, and the same command tries it again. Unusable clips are left out and
+counted; the last line is the counts as JSON.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ from nanospeech.files import whole, write_json
 from nanospeech.prepare.shards import npy
 from nanospeech_torch.echo.codec import DACVAE
 from nanospeech_torch.train.data import clips
-from nanospeech_torch.train.data.sources import TarSource, find_shards
+from nanospeech_torch.train.data.sources import BROKEN, TarSource, find_shards
 
 AUDIO = AudioConfig()
 SETTINGS = "encode.json"  # how the tars of a folder were made
@@ -177,7 +178,10 @@ def shard_name(path: str) -> str:
 
 
 def extract_shard(path: str, out: Path, options: Options) -> tuple[int, Counter]:
-    """Writes a shard's features, whole or not at all; returns clips written and left out."""
+    """Writes a shard's features, whole or not at all; returns clips written and left out.
+
+    None of a remote shard that broke off: the same command tries it again.
+    """
     skipped: Counter = Counter()
     found: Iterable[tuple[dict, dict]] = read_clips(path, options, skipped)
     if options.references:
@@ -194,6 +198,9 @@ def extract_shard(path: str, out: Path, options: Options) -> tuple[int, Counter]
                 info.size = len(data)
                 tar.addfile(info, io.BytesIO(data))
             count += 1
+    if skipped[BROKEN] and "://" in path:  # else it would be taken for finished
+        target.unlink()
+        count = 0
     return count, skipped
 
 

@@ -134,6 +134,34 @@ def test_a_killed_run_leaves_whole_shards_and_goes_on(tmp_path, capsys):
     assert not list(out.glob(".*.part"))
 
 
+def test_a_url_that_breaks_off_is_not_taken_for_finished(tmp_path, monkeypatch, capsys):
+    import fsspec
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    paths = audio_shards(tmp_path, 2, 4)
+    data = {Path(p).name: Path(p).read_bytes() for p in paths}
+    ends: dict[str, int | None] = {"shard-001.tar": len(data["shard-001.tar"]) // 2}
+
+    class Store(MemoryFileSystem):
+        protocol = "breaking"
+
+        def _open(self, path, *args, **options):
+            name = Path(path).name
+            return io.BytesIO(data[name][: ends.get(name)])
+
+    fsspec.register_implementation("breaking", Store, clobber=True)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    command = [f"breaking://{name}" for name in data] + ["--out", str(tmp_path / "out")]
+    assert main(command) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["clips"] == 4 and document["skipped"] == {"broken shard": 1}
+    assert [p.name for p in (tmp_path / "out").glob("*.tar")] == ["shard-000.tar"]
+    ends.clear()
+    assert main(command) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["already_there"], document["clips"], document["skipped"]) == (1, 4, {})
+
+
 def test_a_process_that_dies_ends_the_run_which_goes_on(tmp_path, monkeypatch, capsys):
     """As one does whose memory is at an end; the run waited for its shard for ever."""
     paths = audio_shards(tmp_path / "audio", 3, 2)
