@@ -51,7 +51,8 @@ def make_copies(key: str, wave: np.ndarray, shares: Sequence[float]) -> tuple[Co
         # one share: the bit that copies have always had; several: a bit for each
         draw = zlib.crc32(key.encode() if len(shares) == 1 else f"{key} {share:g}".encode())
         pace = 1 + share if draw >> 16 & 1 else 1 - share
-        name = ("fast" if pace > 1 else "slow") + (f"{100 * share:g}" if len(shares) > 1 else "")
+        percent = f"{100 * share:g}".replace(".", "_")  # keys have no dots
+        name = ("fast" if pace > 1 else "slow") + (percent if len(shares) > 1 else "")
         rate = audio.SAMPLE_RATE
         copies.append(Copy(encode(audio.resample(wave, rate * pace, rate)), pace, name))
     return tuple(copies)

@@ -126,7 +126,11 @@ def npy(array: np.ndarray) -> bytes:
 
 
 def add_files(tar: tarfile.TarFile, key: str, files: dict[str, bytes]) -> None:
-    """Adds {key}.{extension} for each extension."""
+    """Adds {key}.{extension} for each extension.
+
+    Dots of the key, which may have a speaker's name, become _: what follows one would be a type.
+    """
+    key = key.replace(".", "_")
     for extension, data in files.items():
         info = tarfile.TarInfo(f"{key}.{extension}")  # no times or owners: the same every run
         info.size = len(data)

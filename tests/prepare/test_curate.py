@@ -104,6 +104,13 @@ def test_several_shares_make_a_copy_and_a_speaker_each(tmp_path):
             assert str(s.speaker).endswith(f"-{kind}{round(abs(s.extra['pace'] - 1) * 100)}")
 
 
+def test_copies_at_half_percents_are_read_as_any_others(tmp_path):
+    split(tmp_path, held_out=0, vary=(0.125, 0.16))
+    here, skips = find([tmp_path / "train"])
+    assert len(here) == 3 * len(TEXTS) and not skips
+    assert {str(s.speaker).rpartition("-")[2][4:] for s in here} >= {"12_5", "16"}
+
+
 def centre(wave: np.ndarray) -> float:
     """The median frequency of a wave, in Hz."""
     power = np.square(np.abs(np.fft.rfft(wave)))

@@ -32,6 +32,7 @@ from nanospeech.prepare import vocab as vocab_of
 from nanospeech.text.sentences import fit
 from nanospeech.text.sentences import prepare as prepared
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
+from nanospeech_torch.train.data.sources import TarSource
 
 ROOT = Path(__file__).resolve().parents[2]
 FIXTURES = ROOT / "tests/fixtures"
@@ -354,6 +355,16 @@ def test_nothing_usable_is_an_error_and_replaces_nothing(tmp_path):
     prepare.make_shards(samples, out, prepare.ShardOptions(size=1), overwrite=True)
     prepare.make_shards(samples, out, overwrite=True)
     assert [p.name for p in out.iterdir()] == ["shard-000000.tar"]  # the stale ones are gone
+
+
+def test_a_clip_named_after_a_speaker_is_read_whatever_the_name(tmp_path):
+    """As prepare spoken names them; all after a dot was taken for the type of the file."""
+    with prepare.ShardWriter(tmp_path, "spoken", 10) as writer:
+        for name in ("J. Smith", "st.john", "anna"):
+            writer.add(f"{name}_000001", {"npy": b"1", "ref.npy": b"2", "json": b"{}"})
+    found = [sample for _, sample in TarSource([tmp_path / "spoken-000000.tar"]).open(0)]
+    assert [s.pop("__key__") for s in found] == ["J_ Smith_000001", "st_john_000001", "anna_000001"]
+    assert all(s == {"npy": b"1", "ref.npy": b"2", "json": b"{}"} for s in found)
 
 
 def test_a_full_disk_is_left_no_fuller(tmp_path):
