@@ -1,4 +1,4 @@
-"""Clip shards: speech that a recipe made or found, as a tar that training reads."""
+"""Clip shards: speech that a recipe made or found, as tars that training reads."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import tarfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from nanospeech.audio.mp3 import encode
 from nanospeech.audio.wave import SAMPLE_RATE
+from nanospeech.errors import InputError
 from nanospeech.files import whole
 from nanospeech.prepare.shards import add_files
 
@@ -55,3 +57,28 @@ def write_clips(path: Path, clips: Iterable[Clip]) -> float:
             add_files(tar, clip.key, {"mp3": encode(clip.wave), "json": json.dumps(meta).encode()})
             total += seconds
     return total
+
+
+def check_alike(out: Path, prefix: str, settings: dict[str, Any]) -> None:
+    """Makes sure that shards which are there were made as those that will be added.
+
+    Else a speaker's name would stand for two voices, and a voice be there that is to be left out.
+
+    Args:
+        out: their folder; PREFIX.json in it has the settings.
+        prefix: of their names.
+        settings: what they were made of, as JSON.
+
+    Raises:
+        InputError: they were made otherwise.
+    """
+    path = out / f"{prefix}.json"
+    if path.exists() and any(out.glob(f"{prefix}-*.tar")):
+        old = json.loads(path.read_text(encoding="utf-8"))
+        if other := [name for name, value in settings.items() if old.get(name) != value]:
+            raise InputError(
+                f"the shards {out / prefix}-*.tar were made of other {', '.join(other)}: remove "
+                "them, or choose another --out or --seed"
+            )
+    with whole(path, several=True) as part:
+        part.write_text(json.dumps(settings), encoding="utf-8")

@@ -10,8 +10,9 @@ agree. A shorter vocal tract has a higher voice: pitch moves with the formants, 
 itself. What a person says, the rhythm, the room and the microphone stay.
 
 Speakers are functions of --seed and of the clips' order alone; shards that are there are not made
-again. Each has MP3s and `{key}.json` with text, duration in seconds, speaker (NAME-v31-004), source
-and license of the recording. Let a recogniser hear the result (`nanospeech prepare hear`).
+again, and refused where they were made of other clips. Each has MP3s and `{key}.json` with text,
+duration in seconds, speaker (NAME-v31-004), source and license of the recording. Let a recogniser
+hear the result (`nanospeech prepare hear`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 import json
 import sys
 import tarfile
+import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -39,6 +41,7 @@ from nanospeech.errors import InputError, require
 from nanospeech.files import whole
 from nanospeech.machine import cores
 from nanospeech.prepare.shards import add_files
+from scripts.recipes.clip_shard import check_alike
 
 FORMANTS = 0.16  # log of the largest factor: 1.17
 PITCHES = (75.0, 320.0)  # Hz, of the median: what people speak at
@@ -154,13 +157,19 @@ def main(argv: list[str] | None = None) -> int:
         if getattr(a, flag) < 1:
             raise InputError(f"--{flag.replace('_', '-')} is {getattr(a, flag)}; 1 or more")
     require("pyworld", package="pyworld-prebuilt")
-    samples = [s for s in find(a.data)[0] if s.speaker not in a.without]
+    found = find(a.data)[0]
+    if strangers := sorted({*a.without} - {s.speaker for s in found}):
+        raise InputError(f"no recordings of {', '.join(strangers)}, who are to be left out")
+    samples = [s for s in found if s.speaker not in a.without]
     if not samples:
         raise InputError("no recordings are left but those of --without")
     items = list(plan(samples, a.per_speaker, a.seed))
     # speakers' clips lie far apart in a shard, as they do in a corpus that was shuffled
     items = [items[i] for i in np.random.default_rng([a.seed, 2]).permutation(len(items))]
     a.out.mkdir(parents=True, exist_ok=True)
+    made_of = zlib.crc32(repr([(s.key, name) for s, _, name in items]).encode())
+    settings = {"recordings": made_of, "per_speaker": a.per_speaker, "per_shard": a.per_shard}
+    check_alike(a.out, f"virtual-{a.seed}", settings)
     shards = [items[start : start + a.per_shard] for start in range(0, len(items), a.per_shard)]
     paths = [a.out / f"virtual-{a.seed}-{n:06d}.tar" for n in range(len(shards))]
     todo = [(path, some) for path, some in zip(paths, shards) if not path.exists()]

@@ -12,7 +12,8 @@ little beyond, timbre and prosody drawn apart; most of their speech is then resa
 the speaker's own: pitch and formants move together as they do with the length of a vocal tract, and
 the model is asked for as much slower or faster speech, so that the pace stays. A speaker is a
 function of --seed, its number and the voices alone, and so is each clip: a run that was stopped
-goes on with the next shard, and several processes share the work with --part 0/2 and --part 1/2.
+goes on with the next shard, where it has the same voices, and several processes share the work with
+--part 0/2 and --part 1/2.
 --plain has each voice as it is, for people to measure with who were kept out by --without.
 
 Each shard has MP3s and `{key}.json` with text, duration in seconds, speaker, source, license.
@@ -38,7 +39,7 @@ from nanospeech.audio.wave import SAMPLE_RATE
 from nanospeech.cli import command
 from nanospeech.errors import InputError, require
 from nanospeech.files import whole
-from scripts.recipes.clip_shard import Clip, write_clips
+from scripts.recipes.clip_shard import Clip, check_alike, write_clips
 
 # espeak's phonemes in Kokoro's alphabet; longer ones first
 ALPHABET = {
@@ -250,6 +251,8 @@ def main(argv: list[str] | None = None) -> int:
     kokoro = Kokoro(a.wheels, a.threads, a.voices, a.only, a.without)
     if a.plain:
         a.first_speaker, a.speakers = 0, len(kokoro.names)
+    voices = {"voices": kokoro.names, "plain": a.plain, "per_shard": a.per_shard}
+    check_alike(a.out, f"synthetic-{a.seed}", voices)
     index, of = a.part
     seconds, start, shard = 0.0, time.monotonic(), index
     while seconds < a.hours * 3600 / of:

@@ -106,5 +106,10 @@ def test_shards_are_made_once_and_read_as_any_others(tmp_path, capsys):
     before = first.stat().st_mtime_ns
     assert main([*flags, "--per-shard", "4"]) == 0
     assert first.stat().st_mtime_ns == before
+    # of other recordings a name would be another voice's, or one of those to be left out
+    assert main([*flags, "--per-shard", "4", "--per-speaker", "3"]) == 2
+    assert "were made of other recordings, per_speaker: remove" in capsys.readouterr().err
+    assert main([*flags, "--without", "nobody"]) == 2
+    assert "no recordings of nobody" in capsys.readouterr().err
     assert main([*flags, "--without", *{s.speaker for s in originals.values()}]) != 0
     assert "no recordings are left" in capsys.readouterr().err
