@@ -16,7 +16,8 @@
 # an hour of one GPU is much more than 90 minutes of two CPU cores: MINUTES=30 is a lot there.
 #
 # RUNS=folder       of data, checkpoints and logs (default runs/NAME of OUTPUT)
-# SPEAKERS="a b"    take only these     HOURS=n  at most, of each speaker
+# SPEAKERS="a b"    take only these; clips without a speaker are of one called voice
+# HOURS=n           at most, of each speaker
 # VARY=0.1          train on a copy of each clip too, so much slower or faster, as another speaker
 #                   (the default; 0: none), for there are few
 # LISTEN=0          do not drop clips that Whisper mishears (transcribing takes a while)
@@ -60,7 +61,8 @@ vary="--vary ${VARY:-0.1}"
 # shellcheck disable=SC2086
 run_stage curate --makes "$runs/data/curate.json" -- \
   "$python" -m nanospeech prepare curate "$shards" --out "$runs/data" --overwrite --max-seconds 20 \
-  --jobs "$cores" $listen $vary ${SPEAKERS:+--speakers $SPEAKERS} ${HOURS:+--max-hours "$HOURS"}
+  --speaker voice --jobs "$cores" $listen $vary ${SPEAKERS:+--speakers $SPEAKERS} \
+  ${HOURS:+--max-hours "$HOURS"}
 run_stage levels --needs curate --makes "$runs/levels.txt" -- \
   "$python" -m nanospeech prepare levels "$runs/data/train" --out "$runs/levels.txt"
 run_stage prompts --needs curate --makes "$runs/voices" --clean "$runs/voices" -- \

@@ -15,7 +15,8 @@
 # FROM=name        start from the weights of this voice of BASE, for a second round of training; BASE
 #                  should then be a copy of FOLDER, as more STEPS later start from the same weights
 #                  (default none: the model's own)
-# SPEAKER=name     take only these clips (default NAME; '' takes all)
+# SPEAKER=name     take only these clips (default NAME, as clips without a speaker are called; ''
+#                  takes all)
 # DENOISE=0.7      remove that share of steady hiss first (needs noisereduce; default 0: none)
 # REHEARSE="tars"  recordings to mix in, of what the model knows: for a voice of few minutes
 # STEPS=1500       of 3,000 mel frames each
@@ -45,7 +46,7 @@ denoise="--denoise ${DENOISE:-0}"
 # shellcheck disable=SC2086
 run_stage curate --makes "$runs/data/curate.json" -- \
   "$python" -m nanospeech prepare curate "$shards" --out "$runs/data" --overwrite --max-seconds 20 \
-  --jobs "$threads" $listen $denoise ${speaker:+--speakers "$speaker"}
+  --jobs "$threads" $listen $denoise --speaker "$name" ${speaker:+--speakers "$speaker"}
 run_stage prompt --needs curate --makes "$runs/prompt" --clean "$runs/prompt" -- \
   "$python" -m nanospeech prepare prompts "$runs/data/heldout" "$runs/data/train" \
   --out "$runs/prompt" ${DNSMOS:+--dnsmos}

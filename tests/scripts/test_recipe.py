@@ -277,6 +277,31 @@ def test_losses_are_measured_on_held_out_clips_where_there_are_some(tmp_path, sc
     assert not any(line.startswith(("Anna's", "Ohren", "neu")) for line in told)
 
 
+@pytest.mark.parametrize("script", ["speedrun.sh", "default_voice.sh", "voice.sh"])
+def test_recordings_that_name_nobody_are_of_one_person(tmp_path, script):
+    """As a folder of one's own: without a name no clip is the prompt of another in training."""
+    runs = tmp_path / "runs"
+    for name in ("levels.txt", "evaluation/summary.md", "voices/anna.flac", "prompt/anna.flac"):
+        (runs / name).parent.mkdir(parents=True, exist_ok=True)
+        (runs / name).touch()
+    tell = tmp_path / "tell"  # the commands, a word a line, and runs none
+    tell.write_text('#!/bin/sh\nprintf "%s\\n" --- "$@"\n')
+    tell.chmod(0o755)
+    env = os.environ | {"PYTHON": str(tell), "RUNS": str(runs), "PROCESSES": "1"}
+    last = {"voice.sh": ["model", "anna"], "speedrun.sh": [str(runs)]}.get(script, ["model"])
+    command = ["sh", str(ROOT / "scripts/recipes" / script), str(FIXTURES / "ljspeech"), *last]
+    done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    stages = (stage.splitlines() for stage in done.stdout.split("---\n"))
+    words = next(stage for stage in stages if "curate" in stage[5:])
+    curated = words[words.index("curate", 5) + 1 :]
+    curated[curated.index("--out") + 1] = str(tmp_path / "data")
+    cut = [w for w in curated if w not in ("--whisper", "base")]
+    assert curate(cut) == 0
+    clips = [s for s in find([*(tmp_path / "data").glob("*/*.tar")])[0] if "pace" not in s.extra]
+    assert {s.speaker for s in clips} == {"anna" if script == "voice.sh" else "voice"}
+
+
 def told_by(tmp_path: Path, **settings: str) -> tuple[str, list[list[str]]]:
     """What any_voice.sh says where a setting is missing, or the words of its stages' commands."""
     runs = tmp_path / "für Anna's Ohren, neu"
