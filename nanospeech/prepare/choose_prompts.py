@@ -166,12 +166,15 @@ def license_text(name: str, sample: Sample, known: dict[str, dict[str, Any]]) ->
     return "\n".join([*lines, *addresses("\n".join(lines))]) + "\n"
 
 
+def file_name(speaker: str) -> str:
+    """The name of a speaker's voice, of letters, digits, _ and -: Anna_Blum for Anna Blum."""
+    return re.sub(r"[^\w-]+", "_", speaker)
+
+
 def write_voice(
     out: Path, name: str, chosen: Candidate, known: dict[str, dict[str, Any]]
 ) -> dict[str, Any]:
     """Writes the three files of a voice; returns what they are."""
-    if not re.fullmatch(r"[\w-]+", name):
-        raise InputError(f"speaker {name!r} cannot name a file; rename it with letters and digits")
     out.mkdir(parents=True, exist_ok=True)
     audio.write(out / f"{name}.flac", chosen.wave)
     (out / f"{name}.txt").write_text(chosen.sample.text + "\n", encoding="utf-8")
@@ -186,10 +189,15 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     dnsmos = None
     if args.dnsmos:
         from nanospeech.measure.metrics import dnsmos
-    voices = {}
-    for name, samples in sorted(by_speaker(args.inputs, args.speaker).items()):
-        if args.speakers and name not in args.speakers:
+    voices: dict[str, dict[str, Any]] = {}
+    found = by_speaker(args.inputs, args.speaker)
+    if missing := set(args.speakers) - found.keys():
+        raise InputError(f"no clips of {', '.join(sorted(missing))}")
+    for speaker, samples in sorted(found.items()):
+        if args.speakers and speaker not in args.speakers:
             continue
+        if (name := file_name(speaker)) in voices:
+            raise InputError(f"two speakers would be the voice {name}; rename {speaker!r}")
         likely = sorted(samples, key=unfit)[: args.clips]
         candidates = [c for s in likely if (c := measure(s)) is not None]
         if not candidates:
@@ -199,8 +207,6 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             print(f"{name}: no clip of 2 to 6 s, took {chosen.seconds:.1f} s", file=sys.stderr)
         voices[name] = write_voice(args.out, name, chosen, known)
         print(f"{name}: {chosen.seconds:.1f} s, {chosen.sample.text}")
-    if missing := set(args.speakers) - voices.keys():
-        raise InputError(f"no clips of {', '.join(sorted(missing))}")
     return voices
 
 

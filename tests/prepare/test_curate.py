@@ -344,3 +344,17 @@ def test_a_voice_is_written_with_its_words_and_licence(tmp_path, capsys):
     shutil.rmtree(tmp_path / "voices")
     assert prompts([str(SHARD), "--out", str(tmp_path), "--speakers", "anna"]) == 2
     assert "no clips of anna" in capsys.readouterr().err
+
+
+def test_a_speaker_of_any_name_has_a_voice(tmp_path, capsys):
+    """The recipe of a voice came to its end here, when it had listened to all recordings."""
+    table, wav = tmp_path / "all.csv", SHARD.parent / "ljspeech/wavs/LJ001-0008.wav"
+    table.write_text(f"audio,text,speaker\n{wav},has never been surpassed,Änne O'Neill\n", "utf-8")
+    assert prompts([str(table), "--out", str(tmp_path / "voices")]) == 0
+    assert {p.name for p in (tmp_path / "voices").iterdir()} == {
+        f"Änne_O_Neill.{kind}" for kind in ("flac", "txt", "license.txt")
+    }
+    with table.open("a", encoding="utf-8") as f:
+        f.write(f"{wav},has never been surpassed,Änne O_Neill\n")
+    assert prompts([str(table), "--out", str(tmp_path / "voices")]) == 2
+    assert "two speakers would be the voice Änne_O_Neill" in capsys.readouterr().err
