@@ -2,8 +2,9 @@
 
 Known: "libritts" (LibriTTS and LibriTTS-R: X.normalized.txt beside X.wav or X.mp3), "ljspeech"
 (metadata.csv and wavs/), "folder" (X.txt beside X.wav), "manifest" (CSV or JSON lines with audio,
-text and perhaps speaker) and "webdataset" (uncompressed tars of {key}.mp3 and {key}.json). Text
-that cannot be used is not left out here: it comes as a Skip, so that it can be counted.
+text and perhaps speaker, or a folder with metadata.csv or metadata.jsonl of these) and "webdataset"
+(uncompressed tars of {key}.mp3 and {key}.json). Text that cannot be used is not left out here: it
+comes as a Skip, so that it can be counted.
 """
 
 from __future__ import annotations
@@ -104,12 +105,15 @@ def detect(path: Path) -> str:
         return "manifest"
     if path.suffix.lower() == ".tar" or (path.is_dir() and shards_in(path)):
         return "webdataset"
-    if (path / "metadata.csv").is_file():
-        return "ljspeech"
+    if (table := path / "metadata.csv").is_file():
+        lines = (line for line in lines_of(table) if line.strip())
+        return "ljspeech" if "|" in next(lines, "") else "manifest"
     if path.is_dir() and any(p.name.endswith(TRANSCRIPT) for p in files_in(path)):
         return "libritts"
     if path.is_dir() and any(p.with_suffix(".txt").is_file() for p in recordings_in(path)):
         return "folder"  # of nothing but unreadable formats too, which are then named
+    if (path / "metadata.jsonl").is_file():
+        return "manifest"
     raise InputError(
         f"cannot tell the layout of {path}: it should be a .csv or .jsonl manifest, a .tar or a "
         f"folder of them, or a folder with metadata.csv, *{TRANSCRIPT} or X.txt beside X.wav; or "
@@ -219,7 +223,10 @@ def read_text(path: Path, name: str) -> str | Skip:
 
 
 def ljspeech(root: Path) -> Iterator[Sample | Skip]:
-    """metadata.csv of "id|text as written|text as read" and wavs/id.wav."""
+    """metadata.csv of "id|text as written|text as read" and wavs/id.wav.
+
+    Or a file's name in the place of the id, below wavs or beside the table.
+    """
     for number, line in enumerate(lines_of(root / "metadata.csv"), 1):
         if not line.strip():
             continue
@@ -227,19 +234,24 @@ def ljspeech(root: Path) -> Iterator[Sample | Skip]:
         if not texts:
             yield Skip(f"metadata.csv:{number}", "no transcript", f"no | in {line[:80]!r}")
             continue
-        audio = choose(root / "wavs" / (name + suffix) for suffix in AUDIO)
+        names = [f"wavs/{name}{suffix}" for suffix in (*AUDIO, "")]
+        audio = choose(root / file for file in (*names, name)) if name else None
         if audio is None:
             yield Skip(name, "no audio file")
         else:
             text = next((t for t in reversed(texts[:2]) if t.strip()), "")
-            yield Sample(name, (root.name, name), Source(audio), text)
+            yield Sample(name, (root.name, name.removesuffix(audio.suffix)), Source(audio), text)
 
 
 def manifest(path: Path) -> Iterator[Sample | Skip]:
     """A table with a header (CSV; TSV) or an object a line (JSONL): audio, text[, speaker, …].
 
-    Paths of recordings are relative to the manifest's folder; other fields are kept.
+    Or a folder with such a metadata.csv or metadata.jsonl. Paths of recordings are relative to the
+    manifest's folder; other fields are kept.
     """
+    if path.is_dir():
+        table = path / "metadata.csv"
+        path = table if table.is_file() else path / "metadata.jsonl"
     for number, row in rows_of(path):
         name = f"{path.name}:{number}"
         if not isinstance(row, dict):

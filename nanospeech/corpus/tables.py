@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from nanospeech.errors import InputError, reason
+
+ALSO = {"file_name": "audio", "transcription": "text"}  # as Hugging Face's audio folders have it
 
 
 def parsed(data: str | bytes) -> Any:
@@ -48,6 +50,12 @@ def lines_of(path: Path) -> list[str]:
         raise InputError(f"cannot read {path} as UTF-8 text: {reason(e)}") from e
 
 
+def columns(names: Iterable[str]) -> list[str]:
+    """What the columns of a table are called here; those of ALSO, unless ours are there too."""
+    names = list(names)
+    return [ALSO.get(n, n) if ALSO.get(n) not in names else n for n in names]
+
+
 def rows_of(path: Path) -> Iterator[tuple[int, Any]]:
     """(line number, fields) of a manifest; a line that is no row comes as its error."""
     lines = lines_of(path)
@@ -56,7 +64,10 @@ def rows_of(path: Path) -> Iterator[tuple[int, Any]]:
             if line.strip():
                 try:
                     row = parsed(line)
-                    yield number, row if isinstance(row, dict) else ValueError("not an object")
+                    if isinstance(row, dict):
+                        yield number, dict(zip(columns(row), row.values()))
+                    else:
+                        yield number, ValueError("not an object")
                 except ValueError as e:
                     yield number, e
         return
@@ -66,10 +77,12 @@ def rows_of(path: Path) -> Iterator[tuple[int, Any]]:
         {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {"strict": True}
     )
     reader = csv.DictReader((line + "\n" for line in lines), **form)
-    if not {"audio", "text"} <= set(reader.fieldnames or []):
+    names = list(reader.fieldnames or [])
+    reader.fieldnames = columns(names)
+    if not {"audio", "text"} <= set(reader.fieldnames):
         raise InputError(
             f"the first line of {path} should name the columns audio and text (and perhaps "
-            f"speaker), got {reader.fieldnames}"
+            f"speaker), got {names}"
         )
     try:
         for row in reader:

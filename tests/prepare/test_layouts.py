@@ -142,6 +142,44 @@ def test_manifests_of_both_kinds_say_the_same(tmp_path):
         find([tmp_path / "b.csv"])
 
 
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+@pytest.mark.parametrize("names", [("audio", "text"), ("file_name", "transcription")])
+def test_a_folder_may_have_its_table_in_it(waves, kind, names):
+    """As Hugging Face's audio folders; it was read as LJSpeech's, of which no line is one."""
+    rows = [{names[0]: f"{n}.wav", names[1]: f"one, | {n}", "speaker": "anna"} for n in range(2)]
+    with (waves / f"metadata.{kind}").open("w", newline="", encoding="utf-8-sig") as f:
+        if kind == "csv":
+            writer = csv.DictWriter(f, rows[0])
+            writer.writeheader()
+            writer.writerows(rows)
+        else:
+            f.write("\n".join(map(json.dumps, rows)))
+    samples, skips = find([waves])
+    assert [(s.key, s.text, s.speaker, s.extra) for s in samples] == [
+        (str(n), f"one, | {n}", "anna", {}) for n in range(2)
+    ]
+    assert not skips
+
+
+def test_the_columns_of_ours_go_before_those_of_others(waves):
+    row = {"file_name": "1.wav", "audio": "0.wav", "transcription": "NO", "text": "yes"}
+    (waves / "all.jsonl").write_text(json.dumps(row))
+    (sample,) = find([waves / "all.jsonl"])[0]
+    assert (sample.key, sample.text) == ("0", "yes")
+    assert sample.extra == {"file_name": "1.wav", "transcription": "NO"}
+
+
+@pytest.mark.parametrize("name", ["0.wav", "wavs/0.wav"])
+def test_a_line_of_ljspeechs_may_name_the_file(waves, name):
+    """Piper's metadata.csv has it, and F5-TTS's with its folder and a header."""
+    (waves / "wavs").mkdir()
+    (waves / "0.wav").rename(waves / "wavs/0.wav")
+    (waves / "metadata.csv").write_text(f"audio_file|text\n{name}|Good morning.\n")
+    samples, skips = find([waves])
+    assert [(s.text, s.audio.path) for s in samples] == [("Good morning.", waves / "wavs/0.wav")]
+    assert samples[0].key in ("0", "wavs_0") and [s.name for s in skips] == ["audio_file"]
+
+
 def test_keys_are_unique_and_have_no_dots():
     parts = [("d", "a", "x.1"), ("d", "b", "x.1"), ("d", "c", "y"), ("e", "a", "x.1")]
     parts += [("d", "c", "y"), ("d", "c", "y-2"), ("", "日本"), ("", "")]
