@@ -24,7 +24,7 @@ from nanospeech.errors import DataError, InputError, reason
 from .tables import as_text, lines_of, parsed, rows_of
 from .tars import Header, split_name
 
-AUDIO = (".mp3", ".wav", ".flac", ".ogg", ".opus")
+AUDIO = (".mp3", ".wav", ".flac", ".ogg", ".oga", ".opus", ".aiff", ".aif")
 TRANSCRIPT = ".normalized.txt"
 RESERVED = ("audio", "text", "speaker", "duration", "sample_rate", "__key__", "__url__")
 

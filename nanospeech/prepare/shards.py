@@ -12,7 +12,7 @@ The second may be left out: what has no MP3 yet is encoded on the way. INPUT is 
 
     a folder with X.normalized.txt beside X.wav or X.mp3, at any depth   (LibriTTS, LibriTTS-R)
     a folder with metadata.csv and wavs/                                 (LJSpeech, Piper, F5-TTS)
-    a folder with X.txt beside X.wav (or .mp3, .flac, .ogg, .opus)       (your own recordings)
+    a folder with X.txt beside X.wav (.mp3, .flac, .ogg, .opus, .aiff)   (your own recordings)
     a .csv (audio,text[,speaker] in its first line) or .jsonl manifest   (a table of them)
     a folder with such a metadata.csv or metadata.jsonl                  (Hugging Face's, too)
     a .tar, or a folder of them                                          (WebDataset shards)

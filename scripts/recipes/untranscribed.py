@@ -42,7 +42,6 @@ from nanospeech.errors import InputError
 from scripts.recipes.clip_shard import Clip, write_clips
 from scripts.recipes.synthesize import finish
 
-SUFFIXES = (*AUDIO, ".oga")
 RATE = 20_000  # Hz, that a recording has at least
 TOP = 7_000  # Hz, to where its sound reaches
 SECONDS = 0.2, 12.0  # of a recording
@@ -147,7 +146,7 @@ def below(folder: Path, patterns: Sequence[str]) -> list[Path]:
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}")
     found = {p for pattern in patterns for p in folder.glob(pattern)}
-    return sorted(p for p in found if p.suffix.lower() in SUFFIXES)
+    return sorted(p for p in found if p.suffix.lower() in AUDIO)
 
 
 @command

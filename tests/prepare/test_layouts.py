@@ -116,6 +116,18 @@ def test_formats_that_are_not_read_are_counted_and_said_to_be(
         raise nothing_usable(find([tmp_path])[1], [tmp_path])
 
 
+def test_what_a_mac_records_is_read_beside_others(tmp_path, capsys):
+    """It was left out without a word."""
+    wave, rate = sf.read(WAV)
+    sf.write(tmp_path / "a.aiff", wave, rate)
+    shutil.copy(tmp_path / "a.aiff", tmp_path / "b.AIF")
+    shutil.copy(WAV, tmp_path / "c.wav")
+    for name in "abc":
+        (tmp_path / f"{name}.txt").write_text("has never been surpassed")
+    assert main(["shards", str(tmp_path), "--out", str(tmp_path / "out"), "--jobs", "1"]) == 0
+    assert json.loads(capsys.readouterr().out)["samples"] == 3
+
+
 def test_manifests_of_both_kinds_say_the_same(tmp_path):
     shutil.copy(WAV, tmp_path / "one.wav")
     rows = [
