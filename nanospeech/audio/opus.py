@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+from .mp3_length import may_begin, with_length
+
 HEAD = 28  # bytes of the first Ogg page before OpusHead, which has one segment (RFC 3533)
 CHECKSUM = slice(22, 26)
 RATE = slice(HEAD + 12, HEAD + 16)  # of what was encoded (RFC 7845, 5.1)
@@ -12,12 +14,16 @@ FULL = 48_000  # Hz; a decoder's own
 
 
 def as_file(source: str | Path | bytes) -> str | io.BytesIO:
-    """What SoundFile should open for a path or the bytes of a whole file."""
+    """What SoundFile should open for a path or the bytes of a whole file, MP3s as well."""
     if isinstance(source, bytes):
-        return io.BytesIO(with_rate(source) if names_no_rate(source) else source)
+        return io.BytesIO(with_rate(source) if names_no_rate(source) else with_length(source))
     with open(source, "rb") as f:
         start = f.read(RATE.stop)
-        return io.BytesIO(with_rate(start + f.read())) if names_no_rate(start) else str(source)
+        if names_no_rate(start):
+            return io.BytesIO(with_rate(start + f.read()))
+        if may_begin(start) and (told := with_length(data := start + f.read())) is not data:
+            return io.BytesIO(told)
+    return str(source)
 
 
 def names_no_rate(start: bytes) -> bool:

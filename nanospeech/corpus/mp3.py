@@ -15,6 +15,7 @@ import numpy as np
 
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mp3 import encode
+from nanospeech.audio.mp3_length import with_length
 from nanospeech.audio.opus import as_file
 from nanospeech.errors import DataError
 from nanospeech.files import whole
@@ -52,6 +53,7 @@ def decode(
         with sf.SoundFile(as_file(data)) as f:
             rate, seconds = f.samplerate, f.frames / f.samplerate
             ready = f.format == "MP3" and rate == audio.SAMPLE_RATE and f.channels == 1
+            ready = ready and with_length(data) is data  # others read it to its end, too
             if f.frames == 0:
                 raise BadAudio("empty audio", "")
             if f.frames >= audio.UNKNOWN_FRAMES:

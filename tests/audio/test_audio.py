@@ -11,6 +11,7 @@ import soundfile as sf
 from nanospeech import InputError
 from nanospeech.audio import opus
 from nanospeech.audio import wave as audio
+from nanospeech.audio.mp3_length import with_length
 from nanospeech.corpus import mp3
 
 RATE = audio.SAMPLE_RATE
@@ -67,6 +68,39 @@ def test_opus_that_names_no_rate_keeps_its_sound(tmp_path):
         found = audio.read(source)
         assert len(found) == pytest.approx(len(truth), abs=50)
         assert audio.rms(found) == pytest.approx(audio.rms(truth), rel=0.05)
+
+
+def without_length(rate: int, channels: int) -> tuple[bytes, np.ndarray]:
+    """An MP3 of varying bit rates as an encoder writes it into a pipe, and its sound at `rate`."""
+    loud = np.sin(np.arange(6 * rate) / rate) > 0.5  # bits follow the sound
+    noise = np.random.default_rng(0).standard_normal(6 * rate).astype(np.float32)
+    wave = np.repeat((noise * (0.001 + 0.1 * loud))[:, None], channels, 1)
+    file = io.BytesIO()
+    with sf.SoundFile(
+        file, "w", rate, channels, "MPEG_LAYER_III", format="MP3", bitrate_mode="VARIABLE"
+    ) as f:
+        f.write(wave)
+    data = file.getvalue()
+    return data[data.index(data[:2], data.index(b"Xing")) :], wave[:, 0]
+
+
+@pytest.mark.parametrize("rate, channels", [(48_000, 2), (44_100, 1), (24_000, 1), (8_000, 2)])
+def test_an_mp3_that_tells_no_length_is_read_to_its_end(tmp_path, rate, channels):
+    """libsndfile reckons it from the first frame's bit rate, and reads no further."""
+    data, wave = without_length(rate, channels)
+    assert sf.info(io.BytesIO(data)).duration < 5
+    (tmp_path / "a.mp3").write_bytes(data)
+    tag = b"ID3\x03\0\0\0\0\x02\x0f" + bytes(2 * 128 + 15)
+    truth = audio.resample(wave, rate, RATE)
+    for source in (tmp_path / "a.mp3", data, tag + data, data[:-9] + b"TAG" + bytes(125)):
+        found = audio.read(source)
+        assert len(found) == pytest.approx(len(truth), abs=0.2 * RATE)
+        last = slice(-2 * RATE, -RATE)
+        assert audio.rms(found[last]) == pytest.approx(audio.rms(truth[last]), rel=0.3)
+    assert not mp3.decode(data)[1]  # a shard has it anew
+    assert with_length(b"x" + data) == b"x" + data
+    odd = data[:4] + data[:2] * 2**22  # what might begin a frame again and again
+    assert with_length(odd) is odd
 
 
 def test_channels_are_heard_alike(tmp_path):

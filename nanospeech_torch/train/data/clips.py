@@ -15,6 +15,7 @@ import numpy as np
 import soundfile
 
 from nanospeech.audio.mel import log_mel
+from nanospeech.audio.opus import as_file
 from nanospeech.audio.wave import mono
 from nanospeech.config import AudioConfig
 from nanospeech.corpus.tables import parsed
@@ -61,7 +62,7 @@ def describe(sample: dict, audio: AudioConfig, untranscribed: bool = False) -> d
         frames = 0
     if claimed is None and not frames:
         try:
-            claimed = soundfile.info(io.BytesIO(data)).duration
+            claimed = soundfile.info(as_file(data)).duration
         except soundfile.LibsndfileError as e:
             raise Skip("unreadable audio") from e
     if claimed is not None:
@@ -208,7 +209,7 @@ def read_wave(data: bytes, audio: AudioConfig, item: dict, longest: float) -> np
     """
     claimed, rate = item.get("claimed"), item.get("rate")
     try:
-        with soundfile.SoundFile(io.BytesIO(data)) as f:
+        with soundfile.SoundFile(as_file(data)) as f:
             check_rate(f.samplerate)
             if rate is not None and f.samplerate != rate:
                 raise Skip("wrong rate")
