@@ -9,7 +9,6 @@ counts as JSON.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from nanospeech.corpus.layouts import Skip, files_in
 from nanospeech.corpus.mp3 import convert, in_parallel, is_done
 from nanospeech.corpus.skips import list_skips, nothing_usable, tell
 from nanospeech.errors import InputError
+from nanospeech.machine import cores
 
 
 def make_mp3s(folders: Sequence[Path], jobs: int = 1) -> tuple[dict[str, int], list[Skip]]:
@@ -50,9 +50,7 @@ def make_mp3s(folders: Sequence[Path], jobs: int = 1) -> tuple[dict[str, int], l
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser("nanospeech prepare mp3", __doc__)
     parser.add_argument("inputs", nargs="+", type=Path, metavar="FOLDER", help="of recordings")
-    parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)"
-    )
+    parser.add_argument("--jobs", type=int, default=cores(), help="processes (default: one a core)")
     parser.add_argument(
         "--skipped", type=Path, default=Path("skipped.csv"), help="list of bad files"
     )

@@ -60,6 +60,7 @@ from nanospeech.corpus.skips import find_some, list_skips, nothing_usable, tell
 from nanospeech.errors import InputError
 from nanospeech.files import replace_all
 from nanospeech.locks import alone
+from nanospeech.machine import cores
 from nanospeech.text.languages import base_code
 
 from .portions import Known, Portions, Row, Runner, link
@@ -345,9 +346,7 @@ def build_parser() -> argparse.ArgumentParser:
         default="auto",
         help="of each INPUT (default: auto, told from what lies there)",
     )
-    parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)"
-    )
+    parser.add_argument("--jobs", type=int, default=cores(), help="processes (default: one a core)")
     parser.add_argument("--ray", action="store_true", help="work on a Ray cluster, see above")
     parser.add_argument("--overwrite", action="store_true", help=OVERWRITE)
     add_fields(parser, ShardOptions)

@@ -1,7 +1,9 @@
 """Faults of recordings and names: each is counted by its reason, and none ends a command."""
 
 import csv
+import importlib
 import io
+import os
 import resource
 import shutil
 import subprocess
@@ -106,6 +108,19 @@ with writing(Path({str(tmp_path)!r}), "shard"):
     assert main(argv) == 0
     names = {p.name for p in tmp_path.iterdir()}
     assert names == {"shard-000000.tar", "more-000000.tar", "skipped.csv"}
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="not on a Mac")
+@pytest.mark.parametrize("tool", ["shards", "mp3s", "curate", "hear"])
+def test_there_is_a_process_for_each_core_that_may_be_used(tool):
+    """Not for each that there is: in a container of few they would not fit the memory."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    try:
+        parser = importlib.import_module(f"nanospeech.prepare.{tool}").build_parser()
+    finally:
+        os.sched_setaffinity(0, allowed)
+    assert parser.get_default("jobs") == 1
 
 
 # shards of other tools
