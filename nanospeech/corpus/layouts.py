@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import tarfile
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -110,7 +111,7 @@ def detect(path: Path) -> str:
         return "ljspeech" if "|" in next(lines, "") else "manifest"
     if path.is_dir() and any(p.name.endswith(TRANSCRIPT) for p in files_in(path)):
         return "libritts"
-    if path.is_dir() and any(p.with_suffix(".txt").is_file() for p in recordings_in(path)):
+    if path.is_dir() and any(spelt(p.with_suffix(".txt")) for p in recordings_in(path)):
         return "folder"  # of nothing but unreadable formats too, which are then named
     if (path / "metadata.jsonl").is_file():
         return "manifest"
@@ -160,9 +161,16 @@ def is_file(path: Path) -> bool:
         return False
 
 
+def spelt(path: Path) -> Path | None:
+    """The file of a name, whichever of Unicode's forms has its ä: a Mac's is a and a mark."""
+    forms = () if path.name.isascii() else ("NFC", "NFD")
+    names = (path, *(path.with_name(unicodedata.normalize(f, path.name)) for f in forms))
+    return next(filter(is_file, names), None)
+
+
 def choose(candidates: Iterable[Path]) -> Path | None:
     """The recording to read among those of one name: an MP3, unless another file is newer."""
-    present = [p for p in candidates if is_file(p)]
+    present = [found for p in candidates if (found := spelt(p))]
     if len(present) > 1 and present[0].suffix == ".mp3":
         newest = max(p.stat().st_mtime for p in present[1:])
         present.sort(key=lambda p: p.suffix == ".mp3" and p.stat().st_mtime < newest)
@@ -197,7 +205,7 @@ def folder(root: Path) -> Iterator[Sample | Skip]:
         seen.add(stem)
         name = stem.relative_to(root).as_posix()
         audio = choose(path.with_suffix(suffix) for suffix in AUDIO) or path
-        if not (words := path.with_suffix(".txt")).is_file():
+        if (words := spelt(path.with_suffix(".txt"))) is None:
             yield Skip(name, "no transcript")
         elif path.suffix.lower() in FOREIGN:
             how = "convert it, as by ffmpeg -i FILE new.wav"
@@ -268,7 +276,7 @@ def manifest(path: Path) -> Iterator[Sample | Skip]:
             yield Skip(
                 name, "more fields than columns", f"{', '.join(more)[:80]!r} is behind; {mend}"
             )
-        elif not is_file(audio := path.parent / file):
+        elif (audio := spelt(path.parent / file)) is None:
             yield Skip(f"{name} {file[:80]}", "no audio file")
         else:
             parts = tuple(p for p in Path(file).with_suffix("").parts if p not in ("/", "..", "."))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -114,6 +115,24 @@ def test_formats_that_are_not_read_are_counted_and_said_to_be(
         (tmp_path / name).unlink()
     with pytest.raises(DataError, match=r"none of 3 recordings can be used.*convert it"):
         raise nothing_usable(find([tmp_path])[1], [tmp_path])
+
+
+@pytest.mark.parametrize("ours, theirs", [("NFC", "NFD"), ("NFD", "NFC")])
+@pytest.mark.parametrize("layout", ["folder", "manifest", "ljspeech"])
+def test_a_name_is_found_in_either_form_of_unicode(tmp_path, layout, ours, theirs):
+    """Recordings of a Mac and a table that was typed look alike, and no recording was there."""
+    name, other = (unicodedata.normalize(form, "bär") for form in (ours, theirs))
+    (tmp_path / "wavs").mkdir()
+    shutil.copy(WAV, tmp_path / f"wavs/{name}.wav")
+    {
+        "folder": lambda: (tmp_path / f"wavs/{other}.txt").write_text("one"),
+        "manifest": lambda: (tmp_path / "metadata.csv").write_text(
+            f"audio,text\nwavs/{other}.wav,one\n", encoding="utf-8"
+        ),
+        "ljspeech": lambda: (tmp_path / "metadata.csv").write_text(f"{other}|one\n", "utf-8"),
+    }[layout]()
+    samples, skips = find([tmp_path])
+    assert [(s.text, s.audio.path.stem) for s in samples] == [("one", name)] and not skips
 
 
 def test_what_a_mac_records_is_read_beside_others(tmp_path, capsys):
