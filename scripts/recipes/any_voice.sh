@@ -51,6 +51,10 @@ mkdir -p "$runs"
 if [ -n "${WHEELS:-}" ]; then
   : "${TEXTS:?names the file of sentences that WHEELS are to speak}"
   part=0 ids=''
+  # what runs beside a script hears no Ctrl-C: it would go on for hours
+  trap 'kill $ids 2>/dev/null || :; wait' EXIT
+  trap 'exit 130' INT
+  trap 'exit 143' TERM
   # shellcheck disable=SC2086
   while [ "$part" -lt "$jobs" ]; do  # each takes its own shards, and passes over those there are
     OMP_NUM_THREADS=1 "$python" -m scripts.recipes.synthesize "$WHEELS" "$TEXTS" \
@@ -63,6 +67,7 @@ if [ -n "${WHEELS:-}" ]; then
   for id in $ids; do
     wait "$id" || { tail -n 3 "$runs"/synthesize-*.log >&2; exit 1; }
   done
+  trap - EXIT INT TERM
   set -- "$@" "$runs/synthetic/"*.tar
 fi
 if [ -n "${ENGINES:-}" ]; then

@@ -6,8 +6,10 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import asdict, replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -318,6 +320,30 @@ def told_by(tmp_path: Path, **settings: str) -> tuple[str, list[list[str]]]:
     told = done.stdout.split("---\n")[1:]
     assert (done.returncode == 0) == bool(told), done.stderr
     return done.stderr, [stage.splitlines() for stage in told]
+
+
+@pytest.mark.parametrize("end", ["SIGINT", "SIGTERM", "a failure"])
+def test_processes_that_speak_at_once_end_with_the_recipe(tmp_path, end):
+    """A shell has what runs beside it ignore Ctrl-C: they went on for hours, unseen."""
+    fails = "case $* in *0/2*) until [ -e id.* ]; do sleep 0.1; done; exit 1;; esac"
+    stub = tmp_path / "stub"  # in the place of Python
+    stub.write_text(f"#!/bin/sh\n{fails if end == 'a failure' else ''}\n>id.$$\nexec sleep 60\n")
+    stub.chmod(0o755)
+    (tmp_path / "texts.txt").touch()
+    env = os.environ | {"PYTHON": str(stub), "RUNS": str(tmp_path / "runs"), "JOBS": "2"}
+    env |= {"WHEELS": str(tmp_path), "TEXTS": str(tmp_path / "texts.txt")}
+    command = ["sh", str(ROOT / "scripts/recipes/any_voice.sh"), "out", "5", "a.tar"]
+    recipe = subprocess.Popen(command, env=env, cwd=tmp_path, start_new_session=True)
+    while recipe.poll() is None and len(list(tmp_path.glob("id.*"))) < 2:
+        time.sleep(0.05)
+    if end == "SIGINT":  # a terminal sends it to all of them
+        os.killpg(recipe.pid, signal.SIGINT)
+    elif end == "SIGTERM":
+        recipe.terminate()
+    assert recipe.wait(30) == {"SIGINT": 130, "SIGTERM": 143}.get(end, 1)
+    for path in tmp_path.glob("id.*"):
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(path.suffix[1:]), 0)
 
 
 def after(stage: list[str], flag: str) -> list[str]:
