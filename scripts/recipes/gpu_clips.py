@@ -103,9 +103,20 @@ def read(
         spoken: shards of `nanospeech prepare spoken`.
         level: RMS that recordings are brought to, that of the model which made the mels.
         held_out: share of the recordings that is left out.
+
+    Raises:
+        InputError: two recordings have one key.
     """
     keyed: dict[str, dict[str, bytes]] = {}
-    for path in (*recordings, *made):
+    for path in recordings:
+        here = read_tar(path, held_out)
+        if twice := keyed.keys() & here.keys():
+            raise InputError(
+                f"{path} has a recording {min(twice)}, as another shard has: make shards of all at "
+                "once by nanospeech prepare shards, which gives each a name of its own"
+            )
+        keyed |= here
+    for path in made:
         keyed |= read_tar(path, held_out)
     at_level = partial(recording, level=level)
     with ThreadPoolExecutor() as pool:

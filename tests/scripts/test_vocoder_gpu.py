@@ -226,6 +226,10 @@ def test_the_command_trains_what_the_converter_reads(tmp_path, capsys, spoken, i
     assert config == TINY
     _, first = read_vocoder(initial)
     assert any((np.asarray(tensors[k]) != np.asarray(first[k])).any() for k in first)
+    write(tmp_path / "b.tar", {"two.flac": flac_bytes(waves()[0][1])})  # another's, of that name
+    twice = [initial, "--recordings", tmp_path / "b.tar", *options[1:]]
+    assert main([str(o) for o in (*twice, "--out", tmp_path / "twice")]) == 2
+    assert "a.tar has a recording two, as another shard has" in capsys.readouterr().err
     judges = tmp_path / "run/discriminators.safetensors"
     two = [tmp_path / "run", *options, "--discriminators", judges, "--set", *small]
     assert main([str(o) for o in (*two, "--out", tmp_path / "on")]) == 0
