@@ -122,13 +122,19 @@ def in_parallel(work: Callable[[T], R], items: Iterable[T], jobs: int) -> Iterat
     todo = iter(items)
     # spawn: the same on every system, and safe where other threads run
     context = multiprocessing.get_context("spawn")
+    others = set(multiprocessing.active_children())
     with ProcessPoolExecutor(jobs, context, serve_parent) as pool:
         with interrupts_wait():  # the first submit starts all processes
             waiting = deque(pool.submit(work, item) for item in islice(todo, 8 * jobs))
+        started = set(multiprocessing.active_children()) - others
         try:
             while waiting:
                 yield waiting.popleft().result()
                 waiting.extend(pool.submit(work, item) for item in islice(todo, 1))
+        except KeyboardInterrupt:  # which a terminal sends to all, and kill to this one
+            for process in started:  # else it waits for what they are at
+                process.terminate()
+            raise
         except BrokenProcessPool as e:
             raise DataError(
                 "a worker process died, of memory or of a file that its decoder cannot bear; "
