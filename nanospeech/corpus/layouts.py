@@ -16,6 +16,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,9 @@ def find(
 ) -> tuple[list[Sample], list[Skip]]:
     """All samples of some data sets, in a fixed order, each with a key of its own.
 
+    A recording that an earlier input has as well is a Skip: it would be both trained on and held
+    out.
+
     Args:
         inputs: folders, manifests or tars.
         layout: a key of LAYOUTS, or "auto" to tell each by what lies in it.
@@ -82,18 +86,26 @@ def find(
     """
     samples: list[Sample] = []
     skips: list[Skip] = []
-    for path in inputs:
-        path = Path(path)
+    inputs, real = list(inputs), lru_cache(1)(os.path.realpath)
+    earlier: set[tuple[str, int]] = set()
+    for path in map(Path, inputs):
         if not path.exists():
             raise InputError(f"there is no file or folder {path}")
+        here: set[tuple[str, int]] = set()
         for found in LAYOUTS[detect(path) if layout == "auto" else layout](path):
-            text = clean(found.text) if isinstance(found, Sample) else ""
-            if isinstance(found, Sample) and not (text or untranscribed):
-                skips.append(Skip(found.name, "empty text"))
-            elif isinstance(found, Sample):
-                samples.append(replace(found, text=text))
-            else:
+            if isinstance(found, Skip):
                 skips.append(found)
+                continue
+            text, audio = clean(found.text), found.audio
+            place = str(real(audio.path)) if len(inputs) > 1 else "", audio.offset
+            if not (text or untranscribed):
+                skips.append(Skip(found.name, "empty text"))
+            elif place in earlier:
+                skips.append(Skip(found.name, "in an earlier input too"))
+            else:
+                samples.append(replace(found, text=text))
+                here.add(place)
+        earlier |= here
     if not samples and not skips:
         raise DataError(f"no recordings in {', '.join(map(str, inputs))}")
     keys = unique_keys([s.parts for s in samples])

@@ -117,6 +117,20 @@ def test_formats_that_are_not_read_are_counted_and_said_to_be(
         raise nothing_usable(find([tmp_path])[1], [tmp_path])
 
 
+def test_a_recording_of_two_inputs_is_one(tmp_path, monkeypatch):
+    """It was two, one of them trained on and the other perhaps held out."""
+    alone = {s.key for s in find([SHARD])[0]}
+    (tmp_path / "set").symlink_to(SHARD.parent)
+    samples, skips = find([SHARD, tmp_path / "set", tmp_path / f"set/{SHARD.name}"])
+    assert {s.key for s in samples} >= alone and len({s.text for s in samples}) == len(samples)
+    assert {s.reason for s in skips} == {"in an earlier input too"}
+    assert len(skips) == 2 * len(alone)
+    # a table may have a recording twice
+    (tmp_path / "a.csv").write_text(f"audio,text\n{WAV},one\n{WAV},two\n")
+    samples, skips = find([tmp_path / "a.csv", SHARD])
+    assert len(samples) == 2 + len(alone) and not skips
+
+
 @pytest.mark.parametrize("ours, theirs", [("NFC", "NFD"), ("NFD", "NFC")])
 @pytest.mark.parametrize("layout", ["folder", "manifest", "ljspeech"])
 def test_a_name_is_found_in_either_form_of_unicode(tmp_path, layout, ours, theirs):
