@@ -88,13 +88,26 @@ def is_done(source: Path, target: Path) -> bool:
         return False
 
 
+def is_own(path: Path) -> bool:
+    """Whether an MP3 is of no use, or as encode makes them: mono, 24 kHz."""
+    import soundfile as sf
+
+    try:
+        found = sf.info(path)
+    except (sf.LibsndfileError, RuntimeError):  # missing, empty or damaged
+        return True
+    return (found.samplerate, found.channels) == (audio.SAMPLE_RATE, 1)
+
+
 def convert(source: Path) -> tuple[str, str] | None:
-    """Writes X.mp3 beside X.wav, whole or not at all.
+    """Writes X.mp3 beside X.wav, whole or not at all; never over one that it cannot have written.
 
     Returns:
         None, or (reason, detail) of a file that cannot be used.
     """
     target = source.with_suffix(".mp3")
+    if not is_own(target):
+        return "another MP3 is there", f"{target.name} is kept; prepare shards reads what is newer"
     try:
         data = encode(decode(source.read_bytes())[0])
         with whole(target, several=True) as part:

@@ -2,8 +2,8 @@
 
     nanospeech prepare mp3 extracted/LibriTTS_R
 
-nanospeech prepare shards then reads the MP3s, and encodes none on its way. The last line is the
-counts as JSON.
+nanospeech prepare shards then reads the MP3s, and encodes none on its way. An X.mp3 of another rate
+or of two channels, of which X.wav was made, is kept. The last line is the counts as JSON.
 """
 
 from __future__ import annotations

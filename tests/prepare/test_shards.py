@@ -182,6 +182,24 @@ def test_what_cannot_be_converted_is_a_reason_and_leaves_what_was_there(tmp_path
     assert (tmp_path / "a.mp3").read_bytes() == b"earlier"
 
 
+@pytest.mark.parametrize("rate, channels", [(44_100, 1), (24_000, 2)])
+def test_an_mp3_that_a_wav_was_made_of_is_not_written_over(tmp_path, rate, channels):
+    original = recorded(
+        np.repeat(tone(0.5, rate)[:, None], channels, 1), rate, format="MP3", subtype=None
+    )
+    (tmp_path / "a.mp3").write_bytes(original)
+    (tmp_path / "a.wav").write_bytes(recorded(tone(0.5), 24_000))
+    (tmp_path / "b.wav").write_bytes(recorded(tone(0.5), 24_000))
+    for name in "ab":
+        (tmp_path / f"{name}.txt").write_text("one")
+    os.utime(tmp_path / "a.mp3", (0, 0))
+    counts, skips = mp3s.make_mp3s([tmp_path])
+    assert counts == {"written": 1, "kept": 0}
+    assert [s.reason for s in skips] == ["another MP3 is there"]
+    assert (tmp_path / "a.mp3").read_bytes() == original
+    assert [s.audio.path.name for s in find([tmp_path])[0]] == ["a.wav", "b.mp3"]
+
+
 def test_a_finished_mp3_is_read_instead_of_its_wav(dataset):
     mp3s.make_mp3s([dataset])
     samples, _ = find([dataset])
