@@ -163,7 +163,7 @@ def add_references(found: list[tuple[dict, dict]]) -> None:
     """Gives each clip the next one of its speaker; the last gets the first."""
     speakers: dict[str, list[int]] = {}
     for number, (_, meta) in enumerate(found):
-        if meta.get("speaker") is not None:
+        if meta.get("speaker") not in (None, ""):
             speakers.setdefault(str(meta["speaker"]), []).append(number)
     for numbers in speakers.values():
         for mine, other in zip(numbers, [*numbers[1:], numbers[0]]):

@@ -20,7 +20,7 @@ from safetensors.numpy import save_file
 
 from nanospeech.commands.prepare import main as prepare
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
-from nanospeech_torch.prepare.features import main
+from nanospeech_torch.prepare.features import add_references, main
 from nanospeech_torch.train.data.batch import LossConfig
 from nanospeech_torch.train.data.sources import TarSource
 from nanospeech_torch.train.data.speech import BatchPlan, SpeechBatches
@@ -94,6 +94,13 @@ def test_features_have_the_documented_names_sizes_and_summary(tmp_path):
         loss=LossConfig(pair=1),
     )
     assert sum(len(x.texts) for x in until(stream, 1)) == 4  # each has a prompt of its own
+
+
+def test_clips_of_nobody_are_no_prompts_of_each_other():
+    names = {"a": "", "b": "", "c": "anna", "d": "anna"}
+    found = [({"key": k, "npy": k}, {"text": k, "speaker": who}) for k, who in names.items()]
+    add_references(found)
+    assert ["ref.npy" in files for files, _ in found] == [False, False, True, True]
 
 
 def test_bad_clips_are_counted_and_broken_shards_give_what_they_had(tmp_path, capsys):

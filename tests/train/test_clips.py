@@ -37,6 +37,13 @@ def test_metadata_are_json_or_plain_fields(sample):
     assert (found["text"], found["speaker"]) == ("hey", 7)
 
 
+def test_a_speaker_without_a_name_is_none():
+    """As of a table's empty field: all clips of that kind would be joined as one person's."""
+    for said, heard in ((None, None), ("", None), (0, "0"), ("anna", "anna")):
+        sample = {"text": "hey", "wav": wav_bytes(TONE), "speaker": said}
+        assert clips.describe(sample, AUDIO)["speaker"] == heard
+
+
 def test_a_text_may_be_a_file_of_its_own():
     assert clips.metadata({"txt": "\ufeffhé".encode()}) == {"text": "hé"}
     assert clips.metadata({"txt": "hé"}) == {"text": "hé"}

@@ -75,7 +75,7 @@ def describe(sample: dict, audio: AudioConfig, untranscribed: bool = False) -> d
         "frames": frames,
         "claimed": claimed,
         "rate": meta.get("sample_rate"),
-        "speaker": None if meta.get("speaker") is None else str(meta["speaker"]),
+        "speaker": None if meta.get("speaker") in (None, "") else str(meta["speaker"]),
     }
     if meta.get("language") not in (None, ""):
         item["language"] = str(meta["language"])
