@@ -180,7 +180,7 @@ def write_once(path: Path, values: Any) -> None:
     """Writes JSON, whole or not at all, though another machine may write the same file."""
     part = path.with_name(f".{path.name}.{uuid4().hex}.part")
     try:
-        part.write_text(json.dumps(values, ensure_ascii=False), encoding="utf-8")
+        part.write_text(json.dumps(values), encoding="ascii")  # names may be no UTF-8
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)

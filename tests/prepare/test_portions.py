@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import os
+import shutil
 import signal
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -54,6 +56,15 @@ class Counted:
                 raise KeyboardInterrupt
             self.done += 1
             yield work(number)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are UTF-8 there")
+def test_a_name_that_is_no_utf8_is_one_of_a_portion(tmp_path):
+    (tmp_path / "in").mkdir()
+    shutil.copy(LJSPEECH / "wavs/LJ001-0008.wav", tmp_path / "in/caf\udce9.wav")
+    (tmp_path / "in/caf\udce9.txt").write_text("has never been surpassed")
+    samples = find([tmp_path / "in"])[0]
+    assert spread_shards(samples, tmp_path / "out", ShardOptions(), Counted())[0]["samples"] == 1
 
 
 def test_shards_in_portions_hold_what_one_machine_writes(tmp_path):
