@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from nanospeech.errors import InputError
+
 
 @contextmanager
 def whole(path: Path, several: bool = False, sync: bool = False) -> Iterator[Path]:
@@ -44,14 +46,26 @@ def whole(path: Path, several: bool = False, sync: bool = False) -> Iterator[Pat
 
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """Gives an empty folder, which becomes `path` when the block ends without an error."""
-    part = path.with_name(f".{path.name}.part")
+    """Gives an empty folder, which becomes `path` when the block ends without an error.
+
+    Where `path` is a link, so is it then: what it leads to is replaced.
+
+    Raises:
+        InputError: it is where a disk is mounted.
+    """
+    path = Path(os.path.realpath(path))
+    if os.path.ismount(path):
+        raise InputError(f"a disk is mounted at {path}, which is replaced: name a folder within it")
+    part, old = (path.with_name(f".{path.name}.{kind}") for kind in ("part", "old"))
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     try:
         yield part
-        shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+        if path.is_dir():
+            path.rename(old)
         part.rename(path)
+        shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(part, ignore_errors=True)
 

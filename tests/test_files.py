@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from nanospeech.errors import InputError
 from nanospeech.files import merged_folder, whole, whole_folder, write_json
 
 
@@ -51,6 +52,34 @@ def test_a_folder_is_replaced_as_one(tmp_path):
         (part / "d").touch()
         raise ZeroDivisionError
     assert [p.name for p in path.iterdir()] == ["c"] and list(path.parent.iterdir()) == [path]
+
+
+def test_a_folder_that_is_a_link_is_replaced_where_it_lies(tmp_path):
+    """As data on another disk; it failed in the end, and the new files went with it."""
+    (tmp_path / "disk/set").mkdir(parents=True)
+    (tmp_path / "disk/set/old").touch()
+    (tmp_path / "set").symlink_to("disk/set")
+    with whole_folder(tmp_path / "set") as part:
+        (part / "new").touch()
+    assert (tmp_path / "set").is_symlink()
+    assert [p.relative_to(tmp_path).as_posix() for p in (tmp_path / "disk").rglob("*")] == [
+        "disk/set",
+        "disk/set/new",
+    ]
+
+
+def test_a_folder_that_cannot_be_replaced_stays_as_it_is(tmp_path, monkeypatch):
+    """What was in it was deleted first."""
+    path = tmp_path / "set"
+    path.mkdir()
+    (path / "old").touch()
+    with pytest.raises(OSError, match="busy"), monkeypatch.context() as m, whole_folder(path):
+        m.setattr(Path, "rename", lambda *_: (_ for _ in ()).throw(OSError("busy")))
+    with monkeypatch.context() as m, pytest.raises(InputError, match="a disk is mounted"):
+        m.setattr(os.path, "ismount", lambda _: True)
+        with whole_folder(path):
+            raise AssertionError("not before any work is done")
+    assert [p.name for p in path.iterdir()] == ["old"] and list(tmp_path.iterdir()) == [path]
 
 
 def test_a_folder_takes_all_new_files_or_none(tmp_path):
