@@ -211,6 +211,8 @@ def build_parser() -> argparse.ArgumentParser:
 @command
 def main(argv: list[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
+    if args.clips < 1:
+        raise InputError(f"--clips is {args.clips}; choose at least 1")
     print(json.dumps(run(args)))
     return 0
 

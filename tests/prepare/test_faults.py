@@ -70,10 +70,11 @@ def test_where_nothing_can_be_used_each_tool_says_why(tmp_path, capsys, tool):
     assert sorted(tmp_path.iterdir()) == before
 
 
-@pytest.mark.parametrize("tool", ["levels", "prompts"])
+@pytest.mark.parametrize("tool", ["levels", "prompts", "spoken"])
 def test_a_number_of_clips_below_one_is_a_mistake(tmp_path, capsys, tool):
     out = [] if tool == "levels" else ["--out", str(tmp_path)]
-    assert main([tool, str(LIBRITTS), *out, "--clips", "-1"]) == 2
+    more = ["texts.txt"] if tool == "spoken" else []
+    assert main([tool, str(LIBRITTS), *more, *out, "--clips", "-1"]) == 2
     assert "--clips is -1" in capsys.readouterr().err
 
 
