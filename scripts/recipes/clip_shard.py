@@ -80,5 +80,5 @@ def check_alike(out: Path, prefix: str, settings: dict[str, Any]) -> None:
                 f"the shards {out / prefix}-*.tar were made of other {', '.join(other)}: remove "
                 "them, or choose another --out or --seed"
             )
-    with whole(path, several=True) as part:
+    with whole(path, several=True, sync=True) as part:
         part.write_text(json.dumps(settings), encoding="utf-8")
