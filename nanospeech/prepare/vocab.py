@@ -13,10 +13,11 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from nanospeech.cli import Parser, command
+from nanospeech.cli import Parser, command, say
 from nanospeech.corpus.layouts import LAYOUTS, Sample
 from nanospeech.corpus.skips import find_some, tell
 from nanospeech.errors import DataError, InputError
+from nanospeech.text.languages import DIGITS
 from nanospeech.text.sentences import fold
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 
@@ -62,6 +63,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise InputError("vocab needs at least one INPUT whose transcripts to read")
     samples, skips = ([], []) if args.kind == "phonemes" else find_some(args.inputs, args.layout)
     vocab = phoneme_vocab() if args.kind == "phonemes" else make_vocab(samples)
+    if numbers := sum(not DIGITS.isdisjoint(sample.text) for sample in samples):
+        say(
+            f"digits are in {numbers} of {len(samples)} transcripts, so a model of this vocabulary "
+            "gets numbers as they are, and learns to read them from these alone; without the lines "
+            f"of digits in {args.out}, English and German numbers are written out in words"
+        )
     args.out.parent.mkdir(parents=True, exist_ok=True)
     Tokenizer(args.kind, vocab).save(args.out)
     tell({"tokens": len(vocab), "transcripts": len(samples), "out": str(args.out)}, skips)

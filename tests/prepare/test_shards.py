@@ -494,6 +494,21 @@ def test_the_vocabulary_has_what_training_makes_of_the_characters(tmp_path):
     assert [fit(prepared(t, tokenizer), tokenizer) for t in texts] == [(t, set()) for t in read]
 
 
+def test_digits_in_the_transcripts_are_told(tmp_path, capsys):
+    """One makes a model that gets all numbers as they are, and knows that digit alone."""
+    texts, out = ("Chapter 3.", "It was 1 of many.", "None."), tmp_path / "vocab.txt"
+    lines = [json.dumps({"audio": str(WAV), "text": text}) for text in texts]
+    (tmp_path / "m.jsonl").write_text("\n".join(lines))
+    assert main(["vocab", str(tmp_path / "m.jsonl"), "--out", str(out)]) == 0
+    assert "digits are in 2 of 3 transcripts" in capsys.readouterr().err
+    kept = [t for t in Tokenizer.load("chars", out).vocab if not t.isdigit()]
+    tokenizer = Tokenizer("chars", kept)
+    assert prepared("Chapter 3.", tokenizer) == "Chapter three."
+    (tmp_path / "m.jsonl").write_text(lines[2])
+    assert main(["vocab", str(tmp_path / "m.jsonl"), "--out", str(out)]) == 0
+    assert not capsys.readouterr().err
+
+
 def test_odd_white_space_never_reaches_the_vocabulary(tmp_path):
     shutil.copy(WAV, tmp_path / "one.wav")
     row = {"audio": "one.wav", "text": "\ta\r\nb\u2028c\u00a0d\x85e\n"}
