@@ -39,13 +39,14 @@ def as_text(found: Any) -> str:
 
 
 def lines_of(path: Path) -> list[str]:
-    """The lines of a table, split at line feeds alone.
+    """The lines of a table, split at line feeds alone; at returns where there is no line feed.
 
     Raises:
         InputError: it is missing or not UTF-8.
     """
     try:
-        return path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").split("\n")
+        text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
+        return text.split("\n" if "\n" in text else "\r")  # as spreadsheets on a Mac may write
     except (OSError, UnicodeDecodeError) as e:
         raise InputError(f"cannot read {path} as UTF-8 text: {reason(e)}") from e
 
@@ -77,14 +78,14 @@ def rows_of(path: Path) -> Iterator[tuple[int, Any]]:
         {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {"strict": True}
     )
     reader = csv.DictReader((line + "\n" for line in lines), **form)
-    names = list(reader.fieldnames or [])
-    reader.fieldnames = columns(names)
-    if not {"audio", "text"} <= set(reader.fieldnames):
-        raise InputError(
-            f"the first line of {path} should name the columns audio and text (and perhaps "
-            f"speaker), got {names}"
-        )
     try:
+        names = list(reader.fieldnames or [])
+        reader.fieldnames = columns(names)
+        if not {"audio", "text"} <= set(reader.fieldnames):
+            raise InputError(
+                f"the first line of {path} should name the columns audio and text (and perhaps "
+                f"speaker), got {names}"
+            )
         for row in reader:
             yield reader.line_num, row
     except csv.Error as e:

@@ -117,6 +117,14 @@ def test_formats_that_are_not_read_are_counted_and_said_to_be(
         raise nothing_usable(find([tmp_path])[1], [tmp_path])
 
 
+def test_a_table_of_returns_is_read_and_one_whose_header_has_some_is_no_csv(waves):
+    (waves / "all.csv").write_bytes(b"audio,text\r0.wav,one\r1.wav,two\r")
+    assert [s.text for s in find([waves / "all.csv"])[0]] == ["one", "two"]
+    (waves / "all.csv").write_bytes(b"audio,te\rxt\n0.wav,one\n")
+    with pytest.raises(InputError, match=r"all\.csv is no CSV near line 1"):
+        find([waves / "all.csv"])
+
+
 def test_a_recording_of_two_inputs_is_one(tmp_path, monkeypatch):
     """It was two, one of them trained on and the other perhaps held out."""
     alone = {s.key for s in find([SHARD])[0]}
