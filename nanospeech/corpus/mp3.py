@@ -144,7 +144,7 @@ def in_parallel(work: Callable[[T], R], items: Iterable[T], jobs: int) -> Iterat
             while waiting:
                 yield waiting.popleft().result()
                 waiting.extend(pool.submit(work, item) for item in islice(todo, 1))
-        except KeyboardInterrupt:  # which a terminal sends to all, and kill to this one
+        except (KeyboardInterrupt, GeneratorExit):  # of a Ctrl-C here, or where results are used
             for process in started:  # else it waits for what they are at
                 process.terminate()
             raise

@@ -233,16 +233,24 @@ WAITING = """
 import time
 from nanospeech.cli import command
 from nanospeech.corpus.mp3 import in_parallel
-done = in_parallel(time.sleep, [0, 600, 600], 2)
-next(done)
-command(lambda argv: [print("working", flush=True), next(done)], interrupted="interrupted")([])
+def main(argv):
+    done = in_parallel(time.sleep, [0, 600, 600], 2)
+    next(done)
+    print("working", flush=True)
+    END
+    next(done)
+command(main, interrupted="interrupted")([])
 """
 
 
-@pytest.mark.parametrize("end", ["SIGINT", "SIGINT to it alone", "SIGTERM", "SIGKILL"])
+ENDS = "SIGINT", "SIGINT to it alone", "SIGINT where results are used", "SIGTERM", "SIGKILL"
+
+
+@pytest.mark.parametrize("end", ENDS)
 def test_processes_end_with_the_command_and_without_a_traceback(end):
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    command = subprocess.Popen([sys.executable, "-c", WAITING], start_new_session=True, **pipes)
+    waiting = WAITING.replace("END", "time.sleep(600)" if "used" in end else "")
+    command = subprocess.Popen([sys.executable, "-c", waiting], start_new_session=True, **pipes)
     try:
         assert command.stdout and command.stdout.readline() == "working\n"
         if end == "SIGINT":  # a terminal sends it to all of them
