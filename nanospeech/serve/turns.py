@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from threading import Condition, Thread
@@ -221,20 +221,18 @@ def sample_together(calls: list[Call]) -> list[np.ndarray]:
             if heard is not None and not call.done.done():
                 heard(done, steps)
 
-    names = "lens_B", "prompt_frames_B", "prompt_tokens_B"
+    # of models of latents the prompts have a length of their own, and no tokens
+    names = calls[0].options.keys() - {"on_step"}
     each = {name: np.concatenate([call.options[name] for call in calls]) for name in names}
-    if len(calls) == 1:
-        joined = noises[0], conds[0], texts[0]
-    else:
-        longest = max(noise.shape[1] for noise in noises)
-        pad = [((0, 0), (0, longest - noise.shape[1]), (0, 0)) for noise in noises]
-        joined = (
-            np.concatenate([np.pad(x, p) for x, p in zip(noises, pad)]),
-            np.concatenate([np.pad(x, p) for x, p in zip(conds, pad)]),
-            pad_tokens([row for text in texts for row in text]),
-        )
+    joined = padded(noises), padded(conds), pad_tokens([row for text in texts for row in text])
     mels = calls[0].method(*joined, options[0], **each, on_step=on_step)
     return [mel[None, : noise.shape[1]] for mel, noise in zip(mels, noises)]
+
+
+def padded(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Arrays (1, n, M) as one, with zeros behind the shorter ones."""
+    longest = max(x.shape[1] for x in arrays)
+    return np.concatenate([np.pad(x, ((0, 0), (0, longest - x.shape[1]), (0, 0))) for x in arrays])
 
 
 class Turns:

@@ -9,8 +9,13 @@ import numpy as np
 import pytest
 
 from nanospeech import SampleOptions, Speaker
+from nanospeech.load import load_engine
 from nanospeech.serve.errors import Cancelled
 from nanospeech.serve.turns import Call, Scheduler, Ticket
+from nanospeech.speech.chunks import Chunk
+from nanospeech.speech.latents import any_prompt, sample_latents
+from tests.conftest import tone
+from tests.echo import tiny
 from tests.serve.conftest import TEXT
 
 COUNT = 4
@@ -63,6 +68,32 @@ def test_batched_chunks_are_those_spoken_alone(scheduler, sizes, tiny_aligned, e
         alone = np.concatenate(list(speaker.stream(TEXT)))
         assert wave.shape == alone.shape
         assert np.abs(wave - alone).max() <= 1e-3 * np.abs(alone).max()
+
+
+def test_models_of_latents_share_a_batch_where_their_prompts_differ(tmp_path, sizes, monkeypatch):
+    """Their sampling knows no tokens of a prompt, and its latents have a length of their own."""
+    monkeypatch.setattr("nanospeech.serve.turns.GATHER", 30.0)  # until both are there
+    folder = tiny.write_with_codec(tmp_path)
+    engine = load_engine(folder, "torch", "cpu", "float32")
+    scheduler = Scheduler(lambda: engine, 4, 8192, sizes.append)
+    prompts = [any_prompt(engine, tone(2 + i), "a tone that is held") for i in (0, 1)]
+    chunks = [Chunk("Hello.", engine.tokenizer.encode("Hello."), 800 + i, i) for i in (0, 1)]
+    into: dict = {}
+
+    def say(i: int, ticket: Ticket) -> None:
+        into[i] = sample_latents(scheduler.use(ticket), prompts[i], [chunks[i]], STEPS)[0]
+
+    tickets = [scheduler.enter(alone=False) for _ in prompts]
+    threads = [threading.Thread(target=say, args=each) for each in enumerate(tickets)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    scheduler.close()
+    assert sizes == [2] and len(prompts[0].mel) < len(prompts[1].mel)
+    for i, prompt in enumerate(prompts):
+        alone = sample_latents(engine, prompt, [chunks[i]], STEPS)[0]
+        assert np.abs(into[i] - alone).max() <= 1e-3 * np.abs(alone).max()
 
 
 def test_seeded_texts_share_no_batch_and_have_the_same_bytes(
