@@ -64,17 +64,18 @@ class SpeechAnswer:
             self.speech, Sound(b"", ())
         )  # errors of the text come here, before any byte
         start = {"type": "http.response.start", "status": 200}
-        if self.wanted.format == "json":
-            words = [*first.words]
-            async for sound in self.speech:
+        words = [*first.words]
+        if self.wanted.whole:
+            async for sound in self.speech:  # its end: before that it counts as cancelled
                 words += sound.words
+        if self.wanted.format == "json":
             body = json.dumps(self._object(first.data, words)).encode()
             await whole(send, start, b"application/json", body)
             return
         media = FORMATS[self.wanted.format].media.encode()
         told = [(b"x-seed", str(self.speech.seed).encode())]
-        if words := self.speech.left_out.named():
-            told.append((b"x-left-out", header_of(words)))
+        if left_out := self.speech.left_out.named():
+            told.append((b"x-left-out", header_of(left_out)))
         if self.wanted.whole:
             await whole(send, start, media, first.data, *told)
             return

@@ -42,6 +42,14 @@ def test_a_lexicon_of_the_servers_own_that_is_wrong_is_a_fault_without_its_path(
     assert str(user_data / "lexicon.txt") in caplog.text
 
 
+def test_a_text_that_is_sent_whole_is_counted_as_spoken(single):
+    for _ in range(8):
+        assert speech(single, response_format="flac").status_code == 200
+        assert speech(single, response_format="mp3", stream=False).status_code == 200
+    assert settled(single)
+    assert counted(single) == {"ok": 16}
+
+
 def test_a_full_queue_is_counted_as_refused_and_a_fault_as_failed(single):
     engine, go, fails = single.service.engine, threading.Event(), []
     taken = engine.sample
