@@ -65,7 +65,8 @@ class SpeechAnswer:
         )  # errors of the text come here, before any byte
         start = {"type": "http.response.start", "status": 200}
         words = [*first.words]
-        if self.wanted.whole:
+        at_once = self.wanted.whole and not self.wanted.events
+        if at_once:
             async for sound in self.speech:  # its end: before that it counts as cancelled
                 words += sound.words
         if self.wanted.format == "json":
@@ -76,7 +77,7 @@ class SpeechAnswer:
         told = [(b"x-seed", str(self.speech.seed).encode())]
         if left_out := self.speech.left_out.named():
             told.append((b"x-left-out", header_of(left_out)))
-        if self.wanted.whole:
+        if at_once:
             await whole(send, start, media, first.data, *told)
             return
         kind = b"text/event-stream" if self.wanted.events else media

@@ -35,7 +35,8 @@ class SpeechRequest:
         wish: how.
         format: of FORMATS, or json.
         events: whether server-sent events are wanted instead of the bytes alone.
-        whole: whether to wait for the end, for a header with the right lengths.
+        whole: whether to wait for the end, for a header with the right lengths; of events there is
+            one of sound then.
     """
 
     text: str | Marked
@@ -80,9 +81,6 @@ def read_speech(values: dict[str, Any], service: SpeechService) -> SpeechRequest
     if events and name == "json":
         raise bad("events carry audio; choose another response_format than json", "response_format")
     whole = name == "json" or not FORMATS[name].streams
-    if events and whole:
-        message = f"{name} cannot be sent as it is made; choose another response_format for events"
-        raise bad(message, "response_format")
     if flag(values, "stream", True) is False and not events:
         whole = True
     return SpeechRequest(text, wish, name, events, whole)
