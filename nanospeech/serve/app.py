@@ -19,7 +19,7 @@ from nanospeech.errors import require
 from .answers import speech_answer
 from .errors import ApiError
 from .guard import FAULT, Guard
-from .request import MODELS, read_json, read_speech
+from .request import MODELS, is_model, read_json, read_speech
 from .service import SpeechService
 from .settings import ServeSettings
 from .socket import Sockets
@@ -97,7 +97,7 @@ class Handlers:
     async def model(self, request: Any) -> Any:
         """A model by its name."""
         name = request.path_params["name"]
-        if name not in (self.service.model, *MODELS):
+        if not is_model(name, self.service):
             message = f"model {name[:64]!r} not found; choose {self.service.model}"
             raise ApiError(404, message, "model_not_found", "model")
         return answer(self._model(name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,7 @@ from .service import SpeechService, Wish
 from .settings import Limits
 
 MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")  # OpenAI's; each stands for the model
+DATED = re.compile(r"-\d{4}(-\d\d-\d\d)?\Z")  # behind such a name, as in tts-1-1106
 SILENCE = 300.0  # seconds of the pauses of a text, as of a long text's speech
 SEEDS = 2**53  # integers that JavaScript can write
 LEXICON, ENTRIES = 65_536, 500  # characters, and words, of a request's lexicon
@@ -164,9 +166,14 @@ def check_model(model: Any, service: SpeechService) -> None:
     """
     if not isinstance(model, str) or not model:
         raise bad(f"model should be a name such as {service.model}", "model", "model_required")
-    if model not in (service.model, *MODELS):
+    if not is_model(model, service):
         message = f"model {model[:64]!r} not found; choose {service.model}"
         raise ApiError(404, message, "model_not_found", "model")
+
+
+def is_model(name: str, service: SpeechService) -> bool:
+    """Whether a name stands for the model."""
+    return name == service.model or DATED.sub("", name) in MODELS
 
 
 def check_text(text: Any, limits: Limits) -> str:

@@ -76,6 +76,12 @@ def test_python_lists_models(closed):
     assert "tts-1" in models and client(closed).models.retrieve("tts-1").owned_by == "nanospeech"
 
 
+def test_python_may_name_a_model_by_its_date(closed):
+    for name in ("tts-1-1106", "tts-1-hd-1106", "gpt-4o-mini-tts-2025-12-15"):
+        assert client(closed).models.retrieve(name).id == name
+        assert len(create(closed, model=name, input="Hello there.").read()) > 1000
+
+
 @pytest.mark.parametrize(
     ("fields", "error", "code"),
     [
@@ -83,6 +89,7 @@ def test_python_lists_models(closed):
         ({"input": ""}, "BadRequestError", "input_empty"),
         ({"input": "a" * 5000}, "BadRequestError", "string_above_max_length"),
         ({"model": "gpt-9"}, "NotFoundError", "model_not_found"),
+        ({"model": "gpt-4o-tts-2025-12-15"}, "NotFoundError", "model_not_found"),
         ({"speed": 9}, "BadRequestError", "invalid_value"),
         ({"response_format": "midi"}, "BadRequestError", "invalid_value"),
     ],
