@@ -18,6 +18,7 @@ from .errors import bad
 
 OGG_LATENCY = 0x1302  # libsndfile's SFC_SET_OGG_PAGE_LATENCY_MS
 MP3_LEVEL = 0.5  # 80 kbit/s at 24 kHz
+OPUS_RATES = (8_000, 12_000, 16_000, 24_000, 48_000)  # samples a second that it knows
 PAGE = 100.0  # milliseconds of an Ogg page; a page of a second would hold the first sound back
 
 
@@ -45,15 +46,18 @@ FORMATS = {
 }
 
 
-def check_format(name: Any, more: tuple[str, ...] = ()) -> str:
-    """A name of FORMATS, or of more, that can be made here.
+def check_format(name: Any, rate: int, more: tuple[str, ...] = ()) -> str:
+    """A name of FORMATS, or of more, that can be made here, of so many samples a second.
 
     Raises:
-        ApiError: there is no such format, or its encoder is missing.
+        ApiError: there is no such format, its encoder is missing, or has no such rate.
     """
-    here = [f for f in FORMATS if f != "aac" or find_spec("av")]
-    if name == "aac" and "aac" not in here:
-        message = f"aac needs PyAV on the server (pip install av); choose from {', '.join(here)}"
+    lacks = {} if find_spec("av") else {"aac": "aac needs PyAV on the server (pip install av)"}
+    if rate not in OPUS_RATES:
+        lacks["opus"] = f"opus has no rate of {rate} Hz, which is the model's"
+    here = [f for f in FORMATS if f not in lacks]
+    if isinstance(name, str) and name in lacks:
+        message = f"{lacks[name]}; choose from {', '.join(here)}"
         raise bad(message, "response_format", "format_not_available")
     if not isinstance(name, str) or name not in (*here, *more):
         choices = ", ".join((*here, *more))

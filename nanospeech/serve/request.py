@@ -73,7 +73,7 @@ def read_speech(values: dict[str, Any], service: SpeechService) -> SpeechRequest
     text = check_markup(values, check_text(values.get("input"), service.limits), service)
     wish = read_wish(values, service)
     name = values.get("response_format")
-    name = check_format("mp3" if name is None else name, ("json",))
+    name = check_format("mp3" if name is None else name, service.sample_rate, ("json",))
     stream_format = values.get("stream_format") or "audio"
     if stream_format not in ("audio", "sse"):
         raise bad(

@@ -151,7 +151,7 @@ class Talk:
         if self.sender is not None and not self.sender.done():
             raise bad("a text is being spoken; send cancel, or wait for done", "type")
         check_model(message.get("model", self.service.model), self.service)
-        name = check_format(message.get("response_format") or "pcm")
+        name = check_format(message.get("response_format") or "pcm", self.service.sample_rate)
         if name not in STREAMED:
             raise bad(f"response_format should be of {', '.join(STREAMED)}", "response_format")
         for field in ("markup", "ssml"):

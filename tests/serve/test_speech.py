@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import soundfile
 
+from nanospeech.serve.encoders import FORMATS, check_format, encode, encode_whole
+from nanospeech.serve.errors import ApiError
 from nanospeech.serve.request import SEEDS, integer, read_lexicon
 from tests.serve.conftest import TEXT, speech
 
@@ -116,6 +118,22 @@ def test_events_carry_the_bytes_of_the_stream(server):
     assert usage["input_tokens"] == len(TEXT)
     assert usage["output_tokens"] == pytest.approx(len(sound) / 512, abs=1)
     assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
+
+
+@pytest.mark.parametrize("rate", [16_000, 22_050, 44_100, 48_000])
+def test_a_format_is_made_at_the_models_rate_or_refused_beforehand(rate):
+    wave = 0.1 * np.sin(np.arange(rate, dtype=np.float32) / 9)
+    refused = []
+    for name in FORMATS:
+        try:
+            check_format(name, rate)
+        except ApiError as e:
+            assert e.code == "format_not_available" and "wav" in e.message
+            refused.append(name)
+        else:
+            for made in (encode([wave, wave], name, rate), encode_whole([wave], name, rate)):
+                assert len(b"".join(made)) > 1000
+    assert ("opus" in refused) == (rate in (22_050, 44_100)) and "mp3" not in refused
 
 
 def test_what_cannot_be_sent_as_it_is_made_is_one_event(server):
