@@ -107,7 +107,8 @@ class SpeechAnswer:
         yield event(self._delta(first))
         async for sound in self.speech:
             yield event(self._delta(sound))
-        yield event({"type": "speech.audio.done", "usage": self.speech.usage()})
+        told = {"usage": self.speech.usage(), "left_out": list(self.speech.left_out.words)}
+        yield event({"type": "speech.audio.done", **told})
 
     def _delta(self, sound: Sound) -> dict[str, Any]:
         found = {"type": "speech.audio.delta", "audio": b64encode(sound.data).decode()}

@@ -183,6 +183,7 @@ class Talk:
                 await self.socket.send_json({"type": "error", **e.body})
             else:
                 told = {"seconds": round(speech.seconds, 4), "seed": speech.seed}
+                told["left_out"] = list(speech.left_out.words)
                 await self.socket.send_json({"type": "done", **told})
             finally:
                 speech.cancel()

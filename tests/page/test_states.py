@@ -51,6 +51,16 @@ def test_speech_of_another_rate_is_played_and_saved_at_it(opened, tiny_aligned, 
         server.stop()
 
 
+def test_words_that_are_not_spoken_are_named(page):
+    say(page, "Hello 你好 there, Привет, and " + "世界" * 40 + ".")
+    told = page.locator("#unsaid")
+    until(page, "made?.done")
+    assert told.inner_text().endswith("left out of 你好, Привет, " + "世界" * 15 + "世….")
+    say(page, "Hello there.")
+    until(page, "document.querySelector('#unsaid').textContent === ''")
+    assert page.complaints == []
+
+
 def test_what_was_chosen_is_there_when_one_comes_back(page):
     page.get_by_label("Speed").fill("1.5")
     page.get_by_label("Voice", exact=True).select_option("sora")

@@ -209,6 +209,7 @@ def test_a_websocket_speaks_what_is_still_being_written(server):
             assert done["type"] == "done" and done["seconds"] == pytest.approx(
                 len(sound) / 48_000, abs=1e-3
             )
+            assert done["left_out"] == []
             assert [w["word"] for w in words] == TEXT.split()
             await socket.send(json.dumps({"type": "start"}))
             await socket.recv()

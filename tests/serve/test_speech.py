@@ -60,6 +60,9 @@ def test_words_that_cannot_be_spoken_are_named(server):
         assert unquote(answer.headers["x-left-out"]) == "你好 Привет"
     told = speech(server, input="Hello 你好.", response_format="json").json()
     assert told["left_out"] == ["你好"]
+    late = f"{TEXT} " * 4 + "Привет."  # is read when the header is sent already
+    events = speech(server, input=late, response_format="pcm", stream_format="sse").text
+    assert json.loads(events.split("data: ")[-1])["left_out"] == ["Привет"]
     assert "x-left-out" not in speech(server).headers
     long = speech(server, input=f"Hello {'你好' * 500} there, {'Привет ' * 3}. {'é中 ' * 40}.")
     assert long.status_code == 200 and len(long.headers["x-left-out"]) <= 1024
