@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import Any
 
 import numpy as np
@@ -91,7 +92,8 @@ def add_voice(fields: dict[str, Any], service: SpeechService, most: int) -> dict
         raise ApiError(507, message, "cannot_store") from None
     if not service.engine.config.takes_recordings:
         notes.append(f"{service.model} does not imitate: it will speak in a voice of its own")
-    return {"id": name, "name": name, "object": "audio.voice", "notes": notes}
+    made = {"object": "audio.voice", "type": "audio_sample", "created_at": int(time.time())}
+    return {"id": name, "name": name, **made, "notes": notes}
 
 
 def taken(name: str) -> ApiError:

@@ -88,6 +88,9 @@ def test_a_voice_whose_words_nobody_gave_is_taken_where_the_model_needs_none(ser
     with serve({}, allow_voices=True) as server:
         made = added(server)
         assert made.status_code == 201, made.text
+        told = made.json()  # what OpenAI's clients read of a voice
+        assert (told["id"], told["object"]) == ("anna", "audio.voice")
+        assert told["type"] == "audio_sample" and abs(told["created_at"] - time.time()) < 60
         assert user_voices()["anna"].with_suffix(".txt").read_text(encoding="utf-8").strip() == ""
         assert speech(server, voice="anna").status_code == 200
     with serve({}, make_release(), allow_voices=True) as server:
