@@ -106,6 +106,7 @@ class Speech(AsyncIterator[Sound]):
         self.seed = wish.seed
         self.left_out = LeftOut()
         self.waits, self.over = True, False
+        self.ends = "cancelled"  # as what it counts where it is ended before its end
         self.idle = isinstance(text, Writing)  # waits for words alone
         self._held = False  # a place among the texts in work
         self._ticket: Ticket | None = None
@@ -118,7 +119,7 @@ class Speech(AsyncIterator[Sound]):
         """Puts it into the queue of the threads."""
         # with the request's id, which the log tells
         self._work = pool.submit(contextvars.copy_context().run, self._speak)
-        self._work.add_done_callback(lambda _: self.service.end(self))
+        self._work.add_done_callback(self._done)
 
     def cancel(self) -> None:
         """Ends the work, and whoever waits for its items; may be called at any time, and again.
@@ -146,8 +147,14 @@ class Speech(AsyncIterator[Sound]):
         made = round(self.seconds * audio.frame_rate)
         return {"input_tokens": given, "output_tokens": made, "total_tokens": given + made}
 
+    def _done(self, work: Future) -> None:
+        if work.cancelled():  # before a thread had it
+            self.service.metrics.ended(self.ends, 0, 0)
+        self.service.end(self)
+
     def fail(self, error: Exception) -> None:
         """Ends it with an error; called in the event loop."""
+        self.ends = "failed"
         self._items.put_nowait(error)
         self.cancel()
 
@@ -175,6 +182,7 @@ class Speech(AsyncIterator[Sound]):
             # is still being written may have had more words: there may be more time by then
             with contextlib.suppress(asyncio.TimeoutError):
                 return await asyncio.wait_for(self._items.get(), left)
+        self.ends = "failed"
         self.cancel()
         most = limits.deadline if self.seconds else limits.start_deadline
         message = f"the speech was not made within {most:g} s; try a shorter text, or later"
@@ -246,7 +254,7 @@ class Speech(AsyncIterator[Sound]):
                 self._put(sound)
             self._put(END)
         except Cancelled:
-            outcome = "cancelled"
+            outcome = self.ends
         except (ApiError, NanospeechError) as e:
             answer = as_answer(e)
             outcome = "refused" if answer.status < 500 else "failed"

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
 
 from nanospeech.errors import NanospeechError
-from tests.serve.conftest import Server, speech
+from tests.serve.conftest import TEXT, Server, speech
 from tests.serve.test_limits import bound_as, settled
 from tests.serve.test_readers import eventually
 
 WORDS = {"Anna": "AA1 N AH0"}
+ASKED = {"model": "tts-1", "input": TEXT}
 
 
 @pytest.fixture
@@ -79,3 +81,26 @@ def test_a_full_queue_is_counted_as_refused_and_a_fault_as_failed(single):
     finally:
         go.set()
         del engine.sample
+
+
+def test_a_text_that_is_not_made_in_time_is_counted_as_failed_also_before_it_begins(serve):
+    with serve({"active": 1, "queue": 1, "start_deadline": 2}) as server:
+        engine, go = server.service.engine, threading.Event()
+        taken = engine.sample
+
+        def sample(*args, **more):
+            go.wait(20)
+            return taken(*args, **more)
+
+        engine.sample = bound_as(engine, "sample", sample)
+        try:
+            with ThreadPoolExecutor(2) as pool:
+                answers = list(pool.map(lambda _: speech(server), range(2)))
+            assert [answer.status_code for answer in answers] == [503, 503]
+            with pytest.raises(httpx.ReadTimeout):  # its reader leaves
+                httpx.post(f"{server.url}/v1/audio/speech", json=ASKED, timeout=0.5)
+            go.set()
+            assert settled(server) and counted(server) == {"failed": 2, "cancelled": 1}
+        finally:
+            go.set()
+            del engine.sample
