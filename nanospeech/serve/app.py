@@ -57,15 +57,15 @@ def create_app(
     trace_logs()
     handlers = Handlers(service, settings)
     routes = [
-        Route("/v1/audio/speech", handlers.speech, methods=["POST"]),
         Route("/health/live", handlers.live),
         Route("/health/ready", handlers.ready),
         Route("/metrics", handlers.metrics),
         Route("/", handlers.page),
         WebSocketRoute("/v1/audio/stream", Sockets(service, settings).answer),
     ]
-    for base in ("/v1", ""):
+    for base in ("/v1", ""):  # clients' bases differ
         routes += [
+            Route(f"{base}/audio/speech", handlers.speech, methods=["POST"]),
             Route(f"{base}/audio/voices", handlers.voices, methods=["GET", "POST"]),
             Route(f"{base}/audio/models", handlers.models),
             Route(f"{base}/models", handlers.models),

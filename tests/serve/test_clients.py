@@ -60,6 +60,18 @@ def test_python_creates_and_streams_to_a_file(closed, tmp_path):
     assert path.read_bytes() == whole
 
 
+def test_python_speaks_where_its_base_lacks_v1(closed):
+    import openai
+
+    short = openai.OpenAI(base_url=closed.url, api_key=TOKEN, max_retries=0)
+    assert "tts-1" in [model.id for model in short.models.list()]
+    made = short.audio.speech.create(model="tts-1", voice="alloy", input="Hello there.")
+    assert len(made.read()) > 1000
+    wrong = openai.OpenAI(base_url=closed.url, api_key="another-token-than-it", max_retries=0)
+    with pytest.raises(openai.AuthenticationError):
+        wrong.audio.speech.create(model="tts-1", voice="alloy", input="Hello there.")
+
+
 def test_python_reads_events(closed):
     kinds = []
     with client(closed).audio.speech.with_streaming_response.create(
