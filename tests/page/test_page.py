@@ -128,6 +128,17 @@ def test_a_recording_becomes_a_voice(page):
     assert page.complaints == []
 
 
+def test_a_recording_whose_words_nobody_knows_becomes_a_voice(page):
+    page.get_by_text("Add a voice from a recording").click()
+    page.get_by_label("or choose a file").set_input_files(str(CLIP))
+    until(page, "document.querySelector('#added').textContent.includes('ready')")
+    page.get_by_label("Name of the voice").fill("laura")
+    page.get_by_label("The person who is heard agrees").check()
+    page.get_by_role("button", name="Add the voice").click()
+    until(page, "document.querySelector('#added').textContent.includes('is there')")
+    assert page.get_by_label("Voice", exact=True).input_value() == "laura"
+
+
 def test_nothing_foreign_is_loaded_or_run(page, address):
     html = PAGE.read_text(encoding="utf-8")
     assert not re.search(r"https?://|\bstyle=|\bon\w+=\"|innerHTML|eval\(", html)
