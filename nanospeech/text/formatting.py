@@ -52,7 +52,7 @@ CELLS = r"(?P<cells>)(?!(?:[-*+•‣▪◦●–]|\d{1,3}[.)])\t)[^\s][^\t\n]*\
 ADDRESS = r"(?:https?|ftp)://\S+[ \t]*$|www\.\S+[ \t]*$"
 LINE = re.compile(rf"^(?:{TIMED}|{CELLS}|{ADDRESS})", re.MULTILINE)
 TABS = re.compile(r"(?<=\S) *\t[ \t]*(?=\S)")
-UNENDED = re.compile(r"[^\W_][\"'”’)\]*_`]*\Z")
+UNENDED = re.compile(r"(?:[^\W_]|[€$£¥%‰°²³+])[\"'”’)\]*_`]*\Z")
 LONGEST = 400  # characters before an item in which the end of the line before it is looked for
 
 

@@ -24,6 +24,8 @@ PHONEMES = Tokenizer("phonemes", phoneme_vocab())
     ("Run:\n```sh\nmake\n```\nDone.", "Run:\n\nmake\n\nDone."),
     ("| Name | Age |\n|---|---:|\n| Ann | 5 |", "Name, Age. Ann, five."),
     ("You need\n- eggs\n- flour,\n* [ ] milk\n  and salt", "You need: eggs. flour, milk and salt"),
+    ("- Sales: 5 %\n- Cost: 3 €\n- **Rest**: 2 m²\n- None",
+     "Sales: five percent. Cost: three euros. Rest: two square meters. None"),
     ("1. Open it\n2. Look.\n3) Close it", "one. Open it. two. Look. three. Close it"),
     ("Please <b>read</b> <a href='x'>this</a>,<br/>and <em>that</em>.",
      "Please read this, and that."),
