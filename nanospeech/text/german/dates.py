@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
+from .nouns import starts_sentence
 from .number_words import cardinal, ordinal, words, year
-from .ordinals import before, ending
+from .ordinals import before, behind, ending, stop
 
 MONTHS = ("Januar", "Februar", "März", "April", "Mai", "Juni", "Juli", "August", "September")
 MONTHS += ("Oktober", "November", "Dezember")
@@ -21,6 +22,11 @@ THINGS = words(
     Jahre Seiten Wörter Mal mal Stück Quadratmeter Teilnehmer Besucher Schüler Zuschauer Häuser
     Wohnungen PS km kg m g t l"""
 )
+# what a day and a month stand behind; others may be a version, as in "besser als 2.9."
+DATED = re.compile(
+    r"(?:\A|[\n:(,;–-]|\b(?i:am|vom|bis|zum|den|dem|der|des|ab|seit|und|oder|dieser|spätestens|beim"
+    r"|[a-z]+tag|mittwoch|sonnabend|termin|datum|stand|frist)) ?\Z"
+)
 COUNTED = rf"(?:(?:{'|'.join(sorted(THINGS))})\b|[°%€])"
 
 
@@ -34,7 +40,8 @@ def full(m: re.Match) -> str:
     day, month, rest = m[1], m[2], m[3]
     said = f"{day_of(m, day)} {MONTHS[int(month) - 1]}"
     if not rest:
-        return said
+        ends = starts_sentence(behind(m).lstrip(" "))
+        return m[0] if ends and not DATED.search(before(m)) else said + stop(m)
     number = int(rest)
     if len(rest) == 2:
         number += 2000 if number < 50 else 1900
@@ -68,6 +75,7 @@ def short_range(m: re.Match) -> str:
 RULES = [
     (r"(?<=\d\.)/(?=\d{1,2}\. )", lambda m: " und "),
     (rf"\b({YEAR})-({NUMBERED})-({DAY})\b(?!-)", iso),
+    (rf"(?<![\d/.,])({DAY})/({NUMBERED})/({YEAR})(?![\d/]|[.,]\d)", full),
     (rf"(?<![\d.,])({DAY})\. ?({NUMBERED})\. ?({YEAR}|\d\d)(?![\d.,]\d|\d)", full),
     (rf"(?<![\d.,])({DAY})\.({NUMBERED})\.()(?!\d)", full),
     (rf"(?<![\d.,])({DAY})\.?(?:{DASH}| bis )({DAY})\. ?(?=(?:{MONTH})\b)", range_of_days),

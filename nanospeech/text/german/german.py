@@ -37,6 +37,17 @@ def address(m: re.Match) -> str:
     return said.strip()
 
 
+def lived(m: re.Match) -> str:
+    """The star and the cross before the days or years of a life."""
+    said = "geboren" if "*" in m[0] else "gestorben"
+    return f"{said} {'am ' if m[1] else ''}"
+
+
+# signs whose numbers are still to be read
+SIGNED = [
+    (POWER, lambda m: "^" + normalize("NFKC", m[0])),
+    (r"(?:(?<=\()|(?<=[;,] ))[*†] ?(?=(\d{1,2}\. ?[\dA-Z])|(?:um |vor |nach )?\d)", lived),
+]
 LEFT = [
     (r"([=*_~#+<>|^\\/-])\1{2,}", lambda m: " "),  # ruled lines
     (r"\b(\w+)/innen\b|\b(\w+)[:*_]innen\b", lambda m: f"{m[1] or m[2]}innen"),
@@ -48,7 +59,7 @@ LEFT = [
 STAGES = [
     [(re.compile(pattern), rule) for pattern, rule in rules]
     for rules in (
-        [(ADDRESS.pattern, address), (POWER, lambda m: "^" + normalize("NFKC", m[0]))],
+        [(ADDRESS.pattern, address), *SIGNED],
         codes.RULES,
         abbreviations.NUMBERED,
         times.RULES,
