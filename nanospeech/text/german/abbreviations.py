@@ -4,177 +4,13 @@ from __future__ import annotations
 
 import re
 
+from .dates import MONTH
 from .nouns import starts_sentence
 from .number_words import WEAK, words
 from .ordinals import before, behind, stop
+from .short_words import COUNTING, ENDING, LAST, OPENING, WORDS
 
 SPACE = r"[ \u00a0\u202f]?"
-
-# as written, without the last stop; a space within stands for one or none
-WORDS = {
-    "z B": "zum Beispiel",
-    "d h": "das heißt",
-    "u a": "unter anderem",
-    "u ä": "und ähnliches",
-    "u Ä": "und Ähnliches",
-    "o ä": "oder ähnliches",
-    "o Ä": "oder Ähnliches",
-    "u U": "unter Umständen",
-    "u v m": "und vieles mehr",
-    "u s w": "und so weiter",
-    "i d R": "in der Regel",
-    "i A": "im Auftrag",
-    "i V": "in Vertretung",
-    "a D": "außer Dienst",
-    "s o": "siehe oben",
-    "s u": "siehe unten",
-    "v a": "vor allem",
-    "v Chr": "vor Christus",
-    "n Chr": "nach Christus",
-    "z T": "zum Teil",
-    "z Zt": "zur Zeit",
-    "z Z": "zur Zeit",
-    "m E": "meines Erachtens",
-    "o g": "oben genannte",
-    "e V": "eingetragener Verein",
-    "usw": "und so weiter",
-    "usf": "und so fort",
-    "uvm": "und vieles mehr",
-    "etc": "et cetera",
-    "bzw": "beziehungsweise",
-    "bzgl": "bezüglich",
-    "ca": "circa",
-    "Dr": "Doktor",
-    "Prof": "Professor",
-    "Hr": "Herr",
-    "Hrn": "Herrn",
-    "Fr": "Frau",
-    "Frl": "Fräulein",
-    "Ing": "Ingenieur",
-    "Dipl": "Diplom",
-    "St": "Sankt",
-    "Nr": "Nummer",
-    "Nrn": "Nummern",
-    "Abb": "Abbildung",
-    "Abs": "Absatz",
-    "Abschn": "Abschnitt",
-    "Anm": "Anmerkung",
-    "Aufl": "Auflage",
-    "Bd": "Band",
-    "Hrsg": "Herausgeber",
-    "Jg": "Jahrgang",
-    "Jh": "Jahrhundert",
-    "Jhd": "Jahrhundert",
-    "Jhs": "Jahrhunderts",
-    "Kap": "Kapitel",
-    "Tab": "Tabelle",
-    "Tel": "Telefon",
-    "Verf": "Verfasser",
-    "Str": "Straße",
-    "evtl": "eventuell",
-    "ggf": "gegebenenfalls",
-    "inkl": "inklusive",
-    "exkl": "exklusive",
-    "zzgl": "zuzüglich",
-    "abzgl": "abzüglich",
-    "einschl": "einschließlich",
-    "max": "maximal",
-    "mind": "mindestens",
-    "mtl": "monatlich",
-    "jährl": "jährlich",
-    "tägl": "täglich",
-    "sog": "sogenannte",
-    "vgl": "vergleiche",
-    "bes": "besonders",
-    "insb": "insbesondere",
-    "insbes": "insbesondere",
-    "allg": "allgemein",
-    "geb": "geboren",
-    "gest": "gestorben",
-    "gegr": "gegründet",
-    "verh": "verheiratet",
-    "urspr": "ursprünglich",
-    "entspr": "entsprechend",
-    "ehem": "ehemals",
-    "ungef": "ungefähr",
-    "zw": "zwischen",
-    "Std": "Stunden",
-    "Mio": "Millionen",
-    "Mrd": "Milliarden",
-    "Tsd": "Tausend",
-    "MwSt": "Mehrwertsteuer",
-    "bspw": "beispielsweise",
-    "ggfs": "gegebenenfalls",
-    "Fa": "Firma",
-    "Abt": "Abteilung",
-    "lt": "laut",
-    "z Hd": "zu Händen",
-    "z Hdn": "zu Händen",
-    "Co": "Co",
-    "med": "med",
-    "Pers": "Personen",
-    "p a": "pro Jahr",
-    "p P": "pro Person",
-    "a a O": "am angegebenen Ort",
-    "Bsp": "Beispiel",
-    "Jhdt": "Jahrhundert",
-    "rd": "rund",
-    "gem": "gemäß",
-    "Gr": "Größe",
-    "Az": "Aktenzeichen",
-    "Hbf": "Hauptbahnhof",
-    "Gebr": "Gebrüder",
-    "m W": "meines Wissens",
-    "dgl": "dergleichen",
-    "u dgl": "und dergleichen",
-    "vs": "versus",
-    "Bj": "Baujahr",
-    "zzt": "zurzeit",
-    "s S": "siehe Seite",
-    "Pck": "Päckchen",
-    "Msp": "Messerspitze",
-    "Stk": "Stück",
-    "jun": "junior",
-    "sen": "senior",
-    "Mag": "Magister",
-    "Feb": "Februar",
-    "Apr": "April",
-    "Aug": "August",
-    "Sept": "September",
-    "Sep": "September",
-    "Okt": "Oktober",
-    "Nov": "November",
-    "Dez": "Dezember",
-}
-# those that may be the last word of a sentence; a capital behind them begins a new one
-LAST = words(
-    """usw usf uvm etc u.s.w u.v.m o.ä o.Ä a.D e.V s.o s.u v.Chr n.Chr Jh Jhd Jhs Str MwSt p.a p.P
-    a.a.O dgl u.dgl Jhdt"""
-)
-# those that stand before a noun; only a word that begins sentences ends theirs
-COUNTING = words("Std Mio Mrd Tsd Pers Stk Co Hbf Abt Okt Nov Dez Feb Apr Aug Sept Sep jun sen")
-
-# those that may be the first word of a sentence, with a capital
-OPENING = frozenset(
-    (
-        "z B",
-        "d h",
-        "u a",
-        "z Hd",
-        "lt",
-        "bspw",
-        "i d R",
-        "v a",
-        "vgl",
-        "ca",
-        "evtl",
-        "ggf",
-        "bzw",
-        "bzgl",
-        "inkl",
-    )
-)
-OPENING |= {"insb", "insbes", "zzgl", "allg", "bes", "sog"}
 
 
 def spelled(key: str) -> str:
@@ -193,6 +29,11 @@ def written(m: re.Match) -> str:
     """The words of an abbreviation; the stop stays where it may end the sentence."""
     key = key_of(m[0])
     said = WORDS[key]
+    front = re.findall(r"[^\W\d]+", before(m)[-20:].lower())[-1:]
+    if key.replace(" ", ".") in ENDING and front and front[0] in WEAK:
+        said += "n"
+    if key in ("Jh", "Jhd", "Jhdt") and re.search(r"\bdes [^\W\d]+ \Z", before(m)):
+        said += "s"
     if m[0][0].isupper() and key[0].islower():
         said = said[0].upper() + said[1:]
     return said + ("." if ends_with(key, behind(m)) else "")
@@ -225,7 +66,9 @@ def day(m: re.Match) -> str:
 def days(m: re.Match) -> str:
     """Mo.-Fr., Sa. und So., Di, Do"""
     text = re.sub(rf"({DAY})\b\.?", lambda d: DAYS[d[1]], m[0])
-    return re.sub(r" ?[-–] ?", " bis ", text).replace("/", " und ") + stop(m)
+    return re.sub(r" ?[-–] ?", " bis ", text).replace("/", " und ").replace(" u. ", " und ") + stop(
+        m
+    )
 
 
 def holy(m: re.Match) -> str:
@@ -234,11 +77,47 @@ def holy(m: re.Match) -> str:
     return "Heiligen" if front and front[0] in WEAK else "Heilige"
 
 
+def counted(m: re.Match) -> str:
+    """3 Zi., 70 J., "ab 18 J." with the ending of a dative."""
+    several, dative = COUNTED[m[0]]
+    front = re.search(r"\b([^\W\d]+)\.? \d+ \Z", before(m))
+    said = several + (dative if front and front[1].lower() in OF_DATIVE else "")
+    return said + stop(m)
+
+
+def of_noun(m: re.Match) -> str:
+    """Ort d. Tages, Sitz d. Firma."""
+    if starts_sentence(behind(m)):
+        return m[0]
+    return "des " if m[1].endswith("s") else "der "
+
+
+def small(m: re.Match) -> str:
+    """Single letters between two words."""
+    words = {"u": "und", "v": "von", "f": "für"}
+    is_word = m[1] == "u" or not behind(m)[:1].islower()
+    return f"{words[m[1]]} " if is_word and not starts_sentence(behind(m)) else m[0]
+
+
+COUNTED = {"J.": ("Jahre", "n"), "Wo.": ("Wochen", ""), "Zi.": ("Zimmer", "n")}
+COUNTED |= {"Mon.": ("Monate", "n")}
+OF_DATIVE = words("v ab von mit bei nach vor seit zu in unter aus")
+SHORT_OF = {"Art": "Artikel", "Best": "Bestell", "Rechn": "Rechnungs", "Tel": "Telefon"}
+SHORT_OF |= {"Kd": "Kunden", "Vers": "Versicherungs"}
+DATE = rf"\d{{1,2}}\. ?(?:\d{{1,2}}\.|(?:{MONTH})\b)"
+
 # where a number stands beside it: these go before the numbers become words
 NUMBERED = [
     (r"\b([Ss])tr\.(?=\s*\d)", lambda m: f"{m[1]}traße"),
+    (r"(?<=\bAbs\. \d )S\. ?(?=\d)|(?<=\bAbsatz \d )S\. ?(?=\d)", lambda m: "Satz "),
     (r"\bS\. ?(?=\d)", lambda m: "Seite "),
     (r"\bZ\. ?(?=\d)", lambda m: "Zeile "),
+    (r"\b(Art|Best|Rechn|Tel|Kd|Vers)\.-Nr\.", lambda m: f"{SHORT_OF[m[1]]}nummer{stop(m)}"),
+    (r"(?<=[^\W\d])nr\.", lambda m: f"nummer{stop(m)}"),
+    (r"(?<=[^\W\d])-?Nr\.", lambda m: f"-Nummer{stop(m)}"),
+    (r"\bü\. ?(?=(?:NHN|NN|M)\b)|\bü\. (?=d\. M\b)", lambda m: "über "),
+    (rf"\bv\. ?(?={DATE})", lambda m: "vom "),
+    (r"(?<=\d )(?:J|Wo|Zi|Mon)\.(?!\w)", counted),
     (r"\bArt\. ?(?=\d)", lambda m: "Artikel "),
     (r"§§ ?", lambda m: "Paragrafen "),
     (r"§ ?", lambda m: "Paragraf "),
@@ -258,11 +137,12 @@ NUMBERED = [
     ),
     (r"(?<!\d )\b[Hh]l\.(?= [A-ZÄÖÜ])", holy),
     # days: several, after "am", and with a time of day or a date
-    (rf"\b{DAY_STOP}(?:(?:, ?| und | oder | bis |/| ?[-–] ?){DAY_STOP})+", days),
+    (rf"\b{DAY_STOP}(?:(?:, ?| und | u\. | oder | bis |/| ?[-–] ?){DAY_STOP})+", days),
     (rf"(?<=\b[Aa]m )({DAY})\.", day),
     (rf"(?<=\b[Aa]m )({DAY})(?= [a-zäöü\d]|[,!?;:]|\Z)", day),
     (rf"\b({DAY})\.(?= ?[-–,/]| \d| (?:bis|von|ab) \d| und (?:{'|'.join(DAYS.values())})\b)", day),
     (r"\b(Mo|Di|Mi|Do|Sa|So)\.(?= [a-zäöü])", day),
+    (r"\b(Mo|Di|Mi|Do|Fr|Sa|So)(?= (?:geschlossen|Ruhetag)\b)", day),
     (r"\b(Fr)\.(?= (?:geschlossen|geöffnet|ab|um|frei|abends|morgens|mittags|nachmittags)\b)", day),
     (rf"\b({DAY})(?=:? {TIME}(?:(?: ?[-–] ?| bis ){TIME})? ?(?:Uhr|h)\b)", day),
     (rf"\b(Mo|Di|Mi|Do|Fr|Sa)(?=:? {TIME} ?[-–] ?{TIME}\b)", day),
@@ -273,11 +153,16 @@ RULES = [
     (r"(?<=[a-zäöüß-])Str\.", lambda m: "Straße"),
     (r"\bDipl\.-Ing\.", lambda m: "Diplomingenieur"),
     (r"\bDr\.[ -]Ing\.", lambda m: "Doktoringenieur"),
+    (r"\bGes\. ?(?=m\. ?b\. ?H\.)", lambda m: "Gesellschaft "),
     (rf"(?<![\w.])(?:{KEYS})(?![\w])", written),
+    (r"(?:(?<=[^\W\d]{2} )|(?<=[^\W\d][.,)] ))d\. (?=([A-ZÄÖÜ][^\W\d]+))", of_noun),
+    (r"(?<=[\w.,)] )([uvf])\. (?=[\w(])", small),
 ]
 # the beginnings of abbreviations of several words
 BEGUN = {key[:end] for key in WORDS for end in range(key.find(" ") + 2, len(key) + 1) if " " in key}
 # those of NUMBERED, which a text may go on behind
+SMALL = re.compile(r"(?:(?<=[^\W\d]{2} )|(?<=[^\W\d][.,)] )|(?<=\d ))[duvf]\Z")
+UNSPEAKABLE = re.compile(r"(?<![^\W_])(?:[^\W\d_AEIOUÄÖÜYaeiouäöüy]{2,5})\Z")
 AFTER_AM = re.compile(rf"\b[Aa]m (?:{DAY})\Z")
 BEFORE_NOUN = re.compile(rf"\b[Hh]l\Z|{AFTER_AM.pattern}|\d ?(?:[Mm]in|[Ss]ek|ff?|Fr)\Z")
 IN_SENTENCE = re.compile(
@@ -299,6 +184,8 @@ def goes_on(front: str, following: str) -> bool | None:
             return True
         if key in WORDS and (len(key) > 1):
             return not ends_with(key, f" {following}")
+    if SMALL.search(front) or (following[:1].islower() and UNSPEAKABLE.search(front)):
+        return not starts_sentence(following)
     if BEFORE_NOUN.search(front):
         return not starts_sentence(following)
     if IN_SENTENCE.search(front):
