@@ -108,7 +108,7 @@ ONE = """
 1 Dose Mais, 1 Gurke, 1 Bund Dill | eine Dose Mais, eine Gurke, ein Bund Dill
 1 Msp. Zimt, 1 Handvoll Reis | eine Messerspitze Zimt, eine Handvoll Reis
 1 große Möhre, 1 kleiner Kohl | eine große Möhre, ein kleiner Kohl
-1 EL Öl, ½ TL Salz, 2 EL Mehl | ein Esslöffel Öl, ein halb Teelöffel Salz, zwei Esslöffel Mehl
+1 EL Öl, ½ TL Salz, 2 EL Mehl | ein Esslöffel Öl, ein halber Teelöffel Salz, zwei Esslöffel Mehl
 Gleis 1 Abfahrt, Formel 1 Rennen | Gleis eins Abfahrt, Formel eins Rennen
 1 Käse, 1 Auge, 1 Junge, 1 Kunde | ein Käse, ein Auge, ein Junge, ein Kunde
 Team 1 hatte Glück. | Team eins hatte Glück.

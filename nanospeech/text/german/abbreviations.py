@@ -6,7 +6,7 @@ import re
 
 from .dates import MONTH
 from .nouns import starts_sentence
-from .number_words import WEAK, words
+from .number_words import WEAK, cardinal, words
 from .ordinals import before, behind, stop
 from .short_words import COUNTING, ENDING, LAST, OPENING, WORDS
 
@@ -94,9 +94,9 @@ def of_noun(m: re.Match) -> str:
 
 def small(m: re.Match) -> str:
     """Single letters between two words."""
-    words = {"u": "und", "v": "von", "f": "für"}
+    said = {"u": "und", "v": "von", "f": "für"}[m[1]]
     is_word = m[1] == "u" or not behind(m)[:1].islower()
-    return f"{words[m[1]]} " if is_word and not starts_sentence(behind(m)) else m[0]
+    return f"{said} " if is_word and not starts_sentence(behind(m)) else m[0]
 
 
 COUNTED = {"J.": ("Jahre", "n"), "Wo.": ("Wochen", ""), "Zi.": ("Zimmer", "n")}
@@ -119,6 +119,10 @@ NUMBERED = [
     (rf"\bv\. ?(?={DATE})", lambda m: "vom "),
     (r"(?<=\d )(?:J|Wo|Zi|Mon)\.(?!\w)", counted),
     (r"\bArt\. ?(?=\d)", lambda m: "Artikel "),
+    (
+        r"(§§?) ?(\d+)([a-z])\b",
+        lambda m: f"Paragraf{'en' if m[1] == '§§' else ''} {cardinal(int(m[2]))} {m[3]}",
+    ),
     (r"§§ ?", lambda m: "Paragrafen "),
     (r"§ ?", lambda m: "Paragraf "),
     (r"(?<!\d )\b[Mm]in\.(?= ?\d)", lambda m: "minimal"),

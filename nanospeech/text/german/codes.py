@@ -10,6 +10,7 @@ from .ordinals import before, behind
 from .quantities import MANY, SIGN, UNIT, UNITS
 
 PART = {"Std": "Stunde", "Std.": "Stunde", "d": "Tag", "s²": "Sekunde hoch zwei"}
+PART |= {"Min": "Minute", "Min.": "Minute", "Mon.": "Monat", "Pers.": "Person", "Sek.": "Sekunde"}
 PART |= {"dl": "Deziliter", "cl": "Zentiliter", "kWp": "Kilowatt Peak"}
 NAMED = """Tag Woche Monat Jahr Stunde Minute Sekunde Nacht Person Kopf Stück Liter Kilo Kilogramm
 Quartal Kilometer Meter Quadratmeter Einwohner Schüler Gast Semester Tonne Spieler Haushalt Kind"""
@@ -78,6 +79,8 @@ def postcode(m: re.Match) -> str:
 def per(m: re.Match) -> str:
     """5 €/kg: its unit is left to the rules of amounts."""
     unit = m[3]
+    if (m[2] or "").strip() not in ("", "10", "100", "1000"):  # 250 kcal/1046 kJ
+        return m[0].replace("/", ", ")
     named = PART.get(unit) or (UNITS[unit][0] if unit in UNITS else unit)
     return f"{m[1]} pro {f'{m[2]}{unit}' if m[2] else named}"
 
@@ -142,7 +145,9 @@ RULES = [
     (rf"(?<!\b0)(?<=\d)( ?(?:{UNIT})?) ?[x×·*] ?(?=\d)", lambda m: f"{m[1]} mal "),
     (rf"(?<![\w.,=+])(\d{{1,3}})(?:x(?=\s|[.,;!?)]|\Z)(?! ?[-+=])| x{TIMES_BEHIND})", often),
     (r"(?<![\w.,])(\d{1,3})-?mal\b", often),
-    (rf"(?<=\d)( ?(?:[^\W\d_]{{1,12}}|[€$£°]C?))/(\d+ )?({PER})(?![\w/²³])", per),
+    (r"(?<=\d)( ?U)?/min\b", lambda m: " Umdrehungen pro Minute" if m[1] else " pro Minute"),
+    (r"(?<=\d\d)/(?=\d{2,3} ?mmHg)|(?<=\bRR \d\d\d)/(?=\d)|(?<=\b50)/(?=50\b)", lambda m: " zu "),
+    (rf"(?<=\d)( ?(?:[^\W\d_]{{1,12}}\.?|[€$£°]C?))/(\d+ )?({PER})(?![\w/²³])", per),
     (r"\bkm/h\b", lambda m: "Kilometer pro Stunde"),
     (r"\b24 ?/ ?7\b", lambda m: "vierundzwanzig sieben"),
     # versions, files, signs that belong to a word

@@ -64,6 +64,12 @@ STARTERS = words(
 ARTICLES = words("der die das den dem ein eine einen ich du er sie es wir ihr man")
 FIRST_WORD = re.compile(r"[\s\"'(]*([^\W\d]+)")
 
+MASCULINE = re.compile(
+    r"(?i:liter|(?<!o)meter|kilometer|löffel|tag|\Amonat|becher|apfel|\Aeuro|dollar|franken|cent"
+    r"|punkt|zentner|würfel|kopf|topf|block|satz|schritt|\Ateil|kreis|platz|kuchen|teller|mann"
+    r"|mensch|schuss|spritzer|schluck|sack|kasten|eimer|hektar|bund|termin|gast|raum|abend|versuch"
+    r"|beutel|stängel|zweig|spieler|schüler|lehrer|artikel|zoll)\Z"
+)
 FEMININE = words(
     """Stunde Minute Sekunde Urkunde Mark Million Milliarde Person Frau Tochter Schwester Mutter
     Kartoffel Gabel Nadel Insel Regel Wurzel Schachtel Tafel Formel Vokabel Kugel Zwiebel Schüssel
@@ -121,6 +127,11 @@ def breaks_off(following: str) -> bool:
     """Whether a text ends within or behind its first word."""
     found = FIRST_WORD.match(following)
     return bool(found) and found.end() == len(following)
+
+
+def is_masculine(noun: str) -> bool:
+    """Whether a noun that amounts are counted in is masculine."""
+    return bool(MASCULINE.search(noun))
 
 
 def is_feminine(noun: str) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from .nouns import NUMBERING, is_feminine
-from .number_words import NUMBER, WHOLE, cardinal, counted, digits, number
+from .nouns import NUMBERING, is_feminine, is_masculine
+from .number_words import NUMBER, WHOLE, cardinal, counted, digits, number, words
 from .ordinals import before, stop
 
 CURRENCIES = {
@@ -14,13 +14,15 @@ CURRENCIES = {
     "Euro": ("Euro", "Cent"),
     "$": ("Dollar", "Cent"),
     "USD": ("US-Dollar", "Cent"),
+    "US-$": ("US-Dollar", "Cent"),
+    "US$": ("US-Dollar", "Cent"),
     "£": ("Pfund", "Pence"),
     "GBP": ("Pfund", "Pence"),
     "¥": ("Yen", ""),
     "CHF": ("Franken", "Rappen"),
     "Fr": ("Franken", "Rappen"),
 }
-SIGN = "|".join(map(re.escape, CURRENCIES))
+SIGN = "|".join(map(re.escape, sorted(CURRENCIES, key=len, reverse=True)))
 LARGE = {
     "Mio": ("Million", "Millionen"),
     "Millionen": ("Million", "Millionen"),
@@ -62,6 +64,42 @@ UNITS = {
     "ha": ("Hektar", "Hektar", False),
     "°C": ("Grad Celsius", "Grad Celsius", False),
     "°F": ("Grad Fahrenheit", "Grad Fahrenheit", False),
+    "mmol": ("Millimol", "Millimol", False),
+    "mol": ("Mol", "Mol", False),
+    "mmHg": ("Millimeter Quecksilbersäule", "Millimeter Quecksilbersäule", False),
+    "kJ": ("Kilojoule", "Kilojoule", False),
+    "MJ": ("Megajoule", "Megajoule", False),
+    "J": ("Joule", "Joule", False),
+    "kPa": ("Kilopascal", "Kilopascal", False),
+    "bar": ("Bar", "Bar", False),
+    "kN": ("Kilonewton", "Kilonewton", False),
+    "Nm": ("Newtonmeter", "Newtonmeter", False),
+    "mV": ("Millivolt", "Millivolt", False),
+    "kV": ("Kilovolt", "Kilovolt", False),
+    "mA": ("Milliampere", "Milliampere", False),
+    "mW": ("Milliwatt", "Milliwatt", False),
+    "GW": ("Gigawatt", "Gigawatt", False),
+    "GWh": ("Gigawattstunde", "Gigawattstunden", True),
+    "TWh": ("Terawattstunde", "Terawattstunden", True),
+    "Ah": ("Amperestunde", "Amperestunden", True),
+    "µg": ("Mikrogramm", "Mikrogramm", False),
+    "µl": ("Mikroliter", "Mikroliter", False),
+    "mm²": ("Quadratmillimeter", "Quadratmillimeter", False),
+    "mm³": ("Kubikmillimeter", "Kubikmillimeter", False),
+    "ccm": ("Kubikzentimeter", "Kubikzentimeter", False),
+    "cbm": ("Kubikmeter", "Kubikmeter", False),
+    "dm³": ("Kubikdezimeter", "Kubikdezimeter", False),
+    "Ω": ("Ohm", "Ohm", False),
+    "kΩ": ("Kiloohm", "Kiloohm", False),
+    "MP": ("Megapixel", "Megapixel", False),
+    "px": ("Pixel", "Pixel", False),
+    "KiB": ("Kibibyte", "Kibibyte", False),
+    "MiB": ("Mebibyte", "Mebibyte", False),
+    "GiB": ("Gibibyte", "Gibibyte", False),
+    "kn": ("Knoten", "Knoten", False),
+    "fps": ("Bild pro Sekunde", "Bilder pro Sekunde", False),
+    "lm": ("Lumen", "Lumen", False),
+    "Bft": ("Beaufort", "Beaufort", False),
     "°": ("Grad", "Grad", False),
     "%": ("Prozent", "Prozent", False),
     "‰": ("Promille", "Promille", False),
@@ -109,6 +147,11 @@ PLAIN_FRACTIONS |= {"¾": "drei Viertel", "⅕": "ein Fünftel", "⅛": "ein Ach
 PARTS = {2: "halb", 3: "Drittel", 4: "Viertel", 5: "Fünftel", 6: "Sechstel", 7: "Siebtel"}
 PARTS |= {8: "Achtel", 9: "Neuntel", 10: "Zehntel", 100: "Hundertstel"}
 DASH = r" ?[-–] ?"
+# the cases of nouns behind these; "auf" and "über" are mostly of an accusative before amounts
+OF_DATIVE = words("in aus bei mit nach von zu ab seit vor unter binnen zwischen außer")
+OF_ACCUSATIVE = words("für um durch ohne gegen auf über pro per bis")
+LAST_WORD = re.compile(r"([^\W\d]+) \Z")
+SUBJECT = words("und oder ist sind war bleibt fehlt je dazu plus noch")
 BEHIND_NOUN = re.compile(rf"\b(?:{'|'.join(sorted(NUMBERING | {'Klasse', 'Tag', 'Liga'}))})\.? \Z")
 ADJECTIVE = (
     "klein|groß|mittelgroß|halb|ganz|rot|gelb|grün|weiß|frisch|reif|weiter|neu|alt|gut|lang|kurz"
@@ -116,9 +159,11 @@ ADJECTIVE = (
 )
 
 
-def amount(value: str, sign: str) -> str:
-    """5,50 and € as "fünf Euro fünfzig"."""
+def amount(value: str, sign: str, front: str = "") -> str:
+    """5,50 and € as "fünf Euro fünfzig"; one by what stands in front of it."""
     large, small = CURRENCIES[sign]
+    if value == "1":
+        return f"{indefinite(front, large)} {large}"
     whole, comma, part = value.partition(",")
     if comma and len(part) == 2 and small:
         cents = int(part)
@@ -143,6 +188,8 @@ def large_amount(value: str, many: str, sign: str | None) -> str:
 def measure(m: re.Match) -> str:
     """A number with its unit."""
     one, several, feminine = UNITS[m[2]]
+    if m[1] == "1":
+        return f"{indefinite(before(m), one.partition(' ')[0])} {one}"
     return counted(m[1], one if m[1] == "1" else several, feminine)
 
 
@@ -151,7 +198,14 @@ def fraction(m: re.Match) -> str:
     top, bottom = int(m[1]), int(m[2])
     if bottom == 2:
         return "ein halb" if top == 1 else f"{cardinal(top)} halbe"
+    if top == 1 and re.search(r"\b[Ee]in(?:e[mnr]?)? \Z", before(m)):
+        return PARTS[bottom]
     return f"{'ein' if top == 1 else cardinal(top)} {PARTS[bottom]}"
+
+
+def half_more(m: re.Match) -> str:
+    """5 1/2 as "fünfeinhalb"."""
+    return f"{'ein' if m[1] == '1' else cardinal(int(m[1]))}einhalb"
 
 
 def mixed(m: re.Match) -> str:
@@ -166,7 +220,35 @@ def one(m: re.Match) -> str:
     """1 before a noun; behind another, as in "Gleis 1 Abfahrt", it is a number."""
     if BEHIND_NOUN.search(before(m)):
         return m[0]
-    return f"{'eine' if is_feminine(m[1]) else 'ein'} {m[1]}"
+    return f"{indefinite(before(m), m[1])} {m[1]}"
+
+
+def indefinite(front: str, noun: str) -> str:
+    """ "ein" in the case that a preposition before it asks for: "in einer Stunde"."""
+    found = LAST_WORD.search(front)
+    word = found[1].lower() if found else ""
+    if is_feminine(noun):
+        return "einer" if word in OF_DATIVE else "eine"
+    if word in OF_DATIVE:
+        return "einem"
+    return "einen" if word in OF_ACCUSATIVE and is_masculine(noun) else "ein"
+
+
+def half(m: re.Match) -> str:
+    """½ Gurke, in ½ Stunde; a masculine noun behind a verb is an object: "Nimm ½ Liter"."""
+    noun, front = UNITS[m[1]][0] if m[1] else m[2], before(m)
+    if said := re.search(r"\b[Ee]in(e|en|em|er|) \Z", front):  # "ein 1/2 Jahr"
+        bare = "er" if is_masculine(noun) else "es"
+        return f"halb{ {'': bare, 'e': 'e'}.get(said[1], 'en') } {noun}"
+    article = indefinite(front, noun)
+    if article == "ein" and not is_masculine(noun):
+        return f"ein halbes {noun}"
+    if article == "ein":
+        found = LAST_WORD.search(front)
+        if not found or found[1] in SUBJECT:
+            return f"ein halber {noun}"
+        article = "einen"
+    return f"{article} halbe{'' if article == 'eine' else 'n'} {noun}"
 
 
 def one_before_adjective(m: re.Match) -> str:
@@ -178,6 +260,18 @@ def telephone(m: re.Match) -> str:
     """+49 (0)30 123456, digit by digit; the zero in brackets is said within the country alone."""
     groups = re.findall(r"\d+", m[0].replace("(0)", " "))
     return "plus " + ", ".join(map(digits, groups))
+
+
+def composed(m: re.Match) -> str:
+    """10-jährig, 4fach, 95%ig, in one word."""
+    said = number(m[1])
+    return ("ein" if said == "eins" else said) + ("prozent" if "%" in m[0] else "")
+
+
+def joined(m: re.Match) -> str:
+    """200-m-Lauf, 3,2-GHz-Prozessor, 50-€-Schein."""
+    name = UNITS[m[2]][1] if m[2] in UNITS else CURRENCIES[m[2]][0]
+    return f"{number(m[1])}-{name}-"
 
 
 def minus(m: re.Match) -> str:
@@ -205,12 +299,21 @@ RULES = [
         lambda m: f"{number(m[1])} bis {m[2]} ",
     ),
     (rf"(?<![\w.,])({WHOLE})(?:,[-–]{{1,2}}) ?({SIGN})(?!\w)", lambda m: amount(m[1], m[2])),
-    (rf"(?<![\d.,])({NUMBER}) ?({SIGN})(?!\w)", lambda m: amount(m[1], m[2])),
+    (rf"(?<![\d.,])({NUMBER}) ?({SIGN})(?!\w)", lambda m: amount(m[1], m[2], before(m))),
     (rf"(?<!\w)({SIGN}) ?({NUMBER})(?![\d.,]\d)", lambda m: amount(m[2], m[1])),
+    (r"(?<![\d/.,])(\d{1,3}) (?:1/2|½)(?![\d/.,]*\d)", half_more),
+    (rf"(?<![\d/.,])(?:½|1/2) ?(?:({UNIT})(?![\w²³])|([A-ZÄÖÜ][^\W\d_]+))", half),
+    (
+        rf"(?<![\d.,])({NUMBER}) ?-?(?:%-?(?=ig)|(?=jährig|fach|tägig|stündig|minütig|monatig"
+        r"|wöchig|köpfig|stellig|prozentig|teilig|seitig|gradig|stöckig|türig|bändig|zeilig))",
+        composed,
+    ),
+    (rf"(?<![\d.,])({NUMBER})-(%|{SIGN}|{UNIT})-(?=[^\W\d_])", joined),
     (r"(?<![\d/])(\d{1,15}) ?([½⅓⅔¼¾⅕⅛])", mixed),
     (r"[½⅓⅔¼¾⅕⅛]", lambda m: PLAIN_FRACTIONS[m[0]]),
-    (rf"(?<![\d.,])({NUMBER}) ?({UNIT})(?![\w²³])", measure),
     (r"(?<![\d/.,])(\d{1,2})/(2|3|4|5|6|7|8|9|10|100)(?![\d/.,]*\d)", fraction),
+    (rf"(?<=nhalb|ertel|ittel|chtel) ?({UNIT})(?![\w²³])", lambda m: f" {UNITS[m[1]][1]}"),
+    (rf"(?<![\d.,])({NUMBER}) ?({UNIT})(?![\w²³])", measure),
     (
         rf"(?<![\w.,])(\d{{1,3}}) ?: ?({NUMBER})(?!\w)",
         lambda m: f"{number(m[1])} zu {number(m[2])}",
