@@ -21,7 +21,8 @@ TIMES_BEHIND = (
     r"(?= (?:täglich|wöchentlich|monatlich|jährlich|am Tag|pro|im Jahr|die Woche|in der)\b)"
 )
 FILES = """pdf docx? xlsx? pptx? odt txt rtf csv json xml ya?ml html? css js py md zip tar gz exe
-jpe?g png gif svg mp3 mp4 wav mov avi epub log ini cfg de com org net at ch eu info"""
+    conf toml sh bat ts tsx rs go java cpp ipynb onnx gguf safetensors sql bak tmp env io dev
+    jpe?g png gif svg mp3 mp4 wav mov avi epub log ini cfg de com org net at ch eu info"""
 FILE = "|".join(FILES.split())
 CITIES = words(
     """Berlin Hamburg München Köln Frankfurt Stuttgart Düsseldorf Leipzig Dortmund Bremen Dresden
@@ -72,7 +73,7 @@ def spelled(m: re.Match) -> str:
 
 def postcode(m: re.Match) -> str:
     """80331 München, and after a street and its number before any place."""
-    known = m[2] in CITIES or ADDRESS_BEFORE.search(before(m))
+    known = (m[2] in CITIES and len(m[1]) == 5) or ADDRESS_BEFORE.search(before(m))
     return f"{digits(m[1])} {m[2]}" if known else m[0]
 
 
@@ -105,7 +106,24 @@ def often(m: re.Match) -> str:
 
 
 AMOUNT_BEHIND = re.compile(rf" ?(?:{MANY}|(?:{SIGN}|{UNIT}|Prozent|Grad|Meter|Liter)(?!\w))")
+SECRET = r"(?:\b(?:PIN|TAN|PUK)|(?:[Cc]ode|[Pp]asswort|[Kk]ennwort|[Ss]chlüssel|[Gg]eheimzahl))"
 RULES = [
+    # codes and numbers of customers, tax and goods
+    (
+        rf"({SECRET}\b:?(?: lautet| ist)?:?) (\d{{4,12}})(?![\w-]|[.,:]\d)",
+        lambda m: f"{m[1]} {digits(m[2])}",
+    ),
+    (
+        r"(?<=[^\W\d])((?:[Nn]ummer|-?[Nn]r\.|-ID|\bID):?) "
+        r"(\d{2,3}(?: \d{3})+|\d+(?:/\d+)+|\d{6,20})(?![\w-]|[.,:]\d)",
+        lambda m: f"{m[1]} {digits(m[2])}",
+    ),
+    (r"\b([A-Z])([A-Z])(\d{8,11})\b", lambda m: f"{m[1]} {m[2]} {digits(m[3])}"),
+    (
+        r"\b(Seite|Teil|Folge|Blatt|Schritt|Kapitel|Bild|Tag|Etappe|Runde) "
+        r"(\d{1,4})/(\d{1,4})\b(?![/.,]\d)",
+        lambda m: f"{m[1]} {m[2]} von {m[3]}",
+    ),
     # what is named by its digits
     (
         rf"\b({NUMBERED}) (\d[\d /-]*\d)(?![\w-]|[.,:]\d)",
@@ -115,7 +133,7 @@ RULES = [
     # postcodes
     (r"\b(PLZ|Postleitzahl)(:?) (\d{4,5})\b", lambda m: f"{m[1]}{m[2]} {digits(m[3])}"),
     (r"\b(?:D|A|CH)-(\d{4,5}) (?=[A-ZÄÖÜ])", lambda m: f"{digits(m[1])} "),
-    (r"(?<![\w.,+-])(\d{5}) ([A-ZÄÖÜ][^\W\d_]+)\b", postcode),
+    (r"(?<![\w.,+-])(\d{4,5}) ([A-ZÄÖÜ][^\W\d_]+)\b", postcode),
     # thousands as DIN 5008 and as Switzerland part them
     (
         r"(?<![\w.,+/:-])(?<![\d/)-] )(?:[1-9]\d{1,2}(?: \d{3})+|[1-9](?: \d{3})+(?!-))"
@@ -156,7 +174,7 @@ RULES = [
         lambda m: f"{m[1]}{version(m[2])}",
     ),
     (
-        rf"(?<![\w.@/-])([^\W_][\w-]*)\.({FILE})(?![\w-]|\.\w)",
+        rf"(?<![\w.@-])([^\W_][\w-]*)\.({FILE})(?![\w-]|\.\w)",
         lambda m: f"{m[1]} Punkt {m[2]}",
     ),
     (r"\b([CF])#(?!\w)", lambda m: f"{m[1]} Sharp"),

@@ -8,7 +8,7 @@ from unicodedata import normalize
 from nanospeech.text.language import Language
 from nanospeech.text.traced import Traced
 
-from . import abbreviations, codes, dates, ordinals, quantities, romans, times
+from . import abbreviations, codes, dates, genders, ordinals, quantities, romans, times
 from .nouns import breaks_off, starts_sentence
 from .number_words import NUMBER, number
 
@@ -22,7 +22,7 @@ ADDRESS = re.compile(
     r"(?:https?://|\bwww\.)[\w.-]+\w(?:/[\w./?=&#%-]*[\w/])?"
     r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+"
 )
-POWER = r"(?<=[\w)])(?:[⁰-⁹¹²³]{2,}|[⁰-⁹¹])"  # "²" and "³" alone may be of a unit
+POWER = r"(?<=[\w)])(?:⁻?[⁰-⁹¹²³]{2,}|⁻[¹²³]|⁻?[⁰-⁹¹])"  # "²" and "³" alone may be of a unit
 ADDRESS_SIGNS = {".": "Punkt", "@": "ät", "-": "Strich", "_": "Unterstrich", "/": "Schrägstrich"}
 ADDRESS_SIGNS |= {"?": "Fragezeichen", "=": "gleich", "&": "und", "#": "Raute", "%": "Prozent"}
 
@@ -43,16 +43,26 @@ def lived(m: re.Match) -> str:
     return f"{said} {'am ' if m[1] else ''}"
 
 
+def power(m: re.Match) -> str:
+    """10^-3 as "10 hoch minus drei"."""
+    return f" hoch {'minus ' if m[1] else ''}{m[2]}"
+
+
 # signs whose numbers are still to be read
 SIGNED = [
+    (r"[₀-₉]+", lambda m: normalize("NFKC", m[0])),
     (POWER, lambda m: "^" + normalize("NFKC", m[0])),
+    (r"(?<=[\w)])\^\(?([-−]?)(\d{1,9})\b\)?", power),
+    (r"(?<=[\d)]) ?· ?(?=[\d(])|(?<=\)) ?[*×] ?(?=[\d(])", lambda m: " mal "),
+    # menus: Datei > Speichern; files: .env
+    (r"(?<=[^\W\d_]{2}) (?:-?>|[→➔➜]) (?=[\"']?[A-ZÄÖÜ][^\W\d_])", lambda m: ", "),
+    (r"(?<![\w.)\]\"'])\.(?=[a-z]\w)", lambda m: "Punkt "),
     (r"(?:(?<=\()|(?<=[;,] ))[*†] ?(?=(\d{1,2}\. ?[\dA-Z])|(?:um |vor |nach )?\d)", lived),
 ]
 LEFT = [
     (r"([=*_~#+<>|^\\/-])\1{2,}", lambda m: " "),  # ruled lines
-    (r"\b(\w+)/innen\b|\b(\w+)[:*_]innen\b", lambda m: f"{m[1] or m[2]}innen"),
     (r"(?<!\d)-(?=\d)", lambda m: " "),
-    (r"(?<=\w)\^(?=\d)", lambda m: " hoch "),
+    (r"(?<=[\w)])\^(?=\w)", lambda m: " hoch "),
     (NUMBER, lambda m: number(m[0])),
     (f"[{re.escape(''.join(SIGNS))}]", lambda m: SIGNS[m[0]]),
 ]
@@ -60,6 +70,7 @@ STAGES = [
     [(re.compile(pattern), rule) for pattern, rule in rules]
     for rules in (
         [(ADDRESS.pattern, address), *SIGNED],
+        genders.RULES,
         codes.RULES,
         abbreviations.NUMBERED,
         times.RULES,
@@ -72,7 +83,7 @@ STAGES = [
         LEFT,
     )
 ]
-SPACE_BEFORE_MARK = re.compile(r"(?<! ) +(?=[.,!?;:])")
+SPACE_BEFORE_MARK = re.compile(r"(?<! ) +(?=[.,!?;:](?!\w)|\))|(?<=\() +")
 SPACES = re.compile(r" {2,}")
 NUMBERED = re.compile(r"(?:\A|[\s(]|\.[-–/])(\d{1,3})\Z")
 DATE = re.compile(r"(?<![\d.])\d{1,2}\. ?\d{1,2}\Z")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .nouns import ARTICLES, COUNTED, NUMBERING, first_word, gender, starts_sentence
+from .nouns import ARTICLES, COUNTED, NEUTER, NUMBERING, first_word, gender, starts_sentence
 from .number_words import BEFORE_DER, WEAK, ending_after, ordinal, words
 
 REACH = 60  # characters before a number that are looked at
@@ -109,6 +109,9 @@ def ending(front: str, following: str) -> str:
     if last and last[2] in PREDICATE and (last[1] or "").lower() != "sie":
         return "er"
     found = ending_after(front)
+    if last and last[2].lower() in ("jedes", "dieses"):  # nominative, or genitive in -s
+        noun = first_word(following)
+        return "e" if noun in NEUTER or not noun.endswith("s") else "en"
     series = SERIES.match(following)
     of_noun = gender(first_word(following[series.end() if series else 0 :]))
     if of_noun is None:
@@ -142,6 +145,7 @@ def listed(m: re.Match) -> str:
 
 RULES = [
     (r"(?<=\d\.) ?[-–] ?(?=\d{1,3}\. )", lambda m: " bis "),
+    (r"(?<![\d.,\w])(\d{1,3})\.(?= ?\+ ?\d)", lambda m: ordinal(int(m[1]))),
     (r"(?<![\d.,\w])(\d{1,3})\. (?=[^\W\d_])", lambda m: said(int(m[1]), m, m[0])),
     (r"(?<![\d.,\w])(\d{1,3})\.(?=,| ?[-–])", listed),
     (r"(?<![\d.,\w:])(\d{1,3})\.(?=[\"')]*(?:\n|\Z))", at_end),
