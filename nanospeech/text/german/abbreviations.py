@@ -112,6 +112,11 @@ NUMBERED = [
     (r"(?<=\bAbs\. \d )S\. ?(?=\d)|(?<=\bAbsatz \d )S\. ?(?=\d)", lambda m: "Satz "),
     (r"\bS\. ?(?=\d)", lambda m: "Seite "),
     (r"\bZ\. ?(?=\d)", lambda m: "Zeile "),
+    (r"(?<=\d)\.(?=\))", lambda m: ""),
+    (r"\bJh\.s\b", lambda m: "Jahrhunderts"),
+    (r"\bApp\. ?(?=\d)", lambda m: "Appartement "),
+    (r"\bUniv\.-(?=Prof)", lambda m: "Universitäts-"),
+    (rf"(?:(?<=\b[Bb]is )|(?<=\b[Aa]b ))({DAY})\b\.?(?= [a-zäöü]|[,!?]|\Z)", day),
     (r"\b(Art|Best|Rechn|Tel|Kd|Vers)\.-Nr\.", lambda m: f"{SHORT_OF[m[1]]}nummer{stop(m)}"),
     (r"(?<=[^\W\d])nr\.", lambda m: f"nummer{stop(m)}"),
     (r"(?<=[^\W\d])-?Nr\.", lambda m: f"-Nummer{stop(m)}"),
@@ -160,12 +165,12 @@ RULES = [
     (r"\bGes\. ?(?=m\. ?b\. ?H\.)", lambda m: "Gesellschaft "),
     (rf"(?<![\w.])(?:{KEYS})(?![\w])", written),
     (r"(?:(?<=[^\W\d]{2} )|(?<=[^\W\d][.,)] ))d\. (?=([A-ZÄÖÜ][^\W\d]+))", of_noun),
-    (r"(?<=[\w.,)] )([uvf])\. (?=[\w(])", small),
+    (r"(?<=[\w.,)-] )([uvf])\. (?=[\w(])", small),
 ]
 # the beginnings of abbreviations of several words
 BEGUN = {key[:end] for key in WORDS for end in range(key.find(" ") + 2, len(key) + 1) if " " in key}
 # those of NUMBERED, which a text may go on behind
-SMALL = re.compile(r"(?:(?<=[^\W\d]{2} )|(?<=[^\W\d][.,)] )|(?<=\d ))[duvf]\Z")
+SMALL = re.compile(r"(?:(?<=[^\W\d]{2} )|(?<=[^\W\d][.,)-] )|(?<=\d ))[duvf]\Z")
 UNSPEAKABLE = re.compile(r"(?<![^\W_])(?:[^\W\d_AEIOUÄÖÜYaeiouäöüy]{2,5})\Z")
 AFTER_AM = re.compile(rf"\b[Aa]m (?:{DAY})\Z")
 BEFORE_NOUN = re.compile(rf"\b[Hh]l\Z|{AFTER_AM.pattern}|\d ?(?:[Mm]in|[Ss]ek|ff?|Fr)\Z")

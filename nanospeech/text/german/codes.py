@@ -133,6 +133,10 @@ RULES = [
     # postcodes
     (r"\b(PLZ|Postleitzahl)(:?) (\d{4,5})\b", lambda m: f"{m[1]}{m[2]} {digits(m[3])}"),
     (r"\b(?:D|A|CH)-(\d{4,5}) (?=[A-ZÄÖÜ])", lambda m: f"{digits(m[1])} "),
+    (
+        r"(?:(?<=\bin )|(?<=\baus ))(\d{3}[1-9]\d|\d{4}[1-9]) (?=[A-ZÄÖÜ])",
+        lambda m: f"{digits(m[1])} ",
+    ),
     (r"(?<![\w.,+-])(\d{4,5}) ([A-ZÄÖÜ][^\W\d_]+)\b", postcode),
     # thousands as DIN 5008 and as Switzerland part them
     (
@@ -163,6 +167,7 @@ RULES = [
     (rf"(?<!\b0)(?<=\d)( ?(?:{UNIT})?) ?[x×·*] ?(?=\d)", lambda m: f"{m[1]} mal "),
     (rf"(?<![\w.,=+])(\d{{1,3}})(?:x(?=\s|[.,;!?)]|\Z)(?! ?[-+=])| x{TIMES_BEHIND})", often),
     (r"(?<![\w.,])(\d{1,3})-?mal\b", often),
+    (r"(?<![\w.,])(\d{1,9},\d{1,3})x(?!\w)", lambda m: f"{number(m[1])} mal"),
     (r"(?<=\d)( ?U)?/min\b", lambda m: " Umdrehungen pro Minute" if m[1] else " pro Minute"),
     (r"(?<=\d\d)/(?=\d{2,3} ?mmHg)|(?<=\bRR \d\d\d)/(?=\d)|(?<=\b50)/(?=50\b)", lambda m: " zu "),
     (rf"(?<=\d)( ?(?:[^\W\d_]{{1,12}}\.?|[€$£°]C?))/(\d+ )?({PER})(?![\w/²³])", per),

@@ -32,7 +32,9 @@ COUNTED = rf"(?:(?:{'|'.join(sorted(THINGS))})\b|[°%€])"
 
 def day_of(m: re.Match, day: str) -> str:
     """An ordinal for a day, with the ending that fits what stands before it."""
-    return ordinal(int(day), ending(before(m), ""))
+    found = ending(before(m), "")
+    named = found == "e" and not re.search(r"\b[Dd]er \Z", before(m))  # "Stand 1. Januar"
+    return ordinal(int(day), "er" if named else found)
 
 
 def full(m: re.Match) -> str:
@@ -73,6 +75,11 @@ def short_range(m: re.Match) -> str:
 
 
 RULES = [
+    (
+        rf"(?<![\d.,])({DAY}\. ?(?:{NUMBERED}\. ?(?:{YEAR}|\d\d)?|(?:{MONTH})(?: {YEAR})?)) ?[-–] ?"
+        rf"(?={DAY}\. ?(?:{NUMBERED}\.|(?:{MONTH})\b))",
+        lambda m: f"{m[1].rstrip()} bis ",
+    ),
     (r"(?<=\d\.)/(?=\d{1,2}\. )", lambda m: " und "),
     (rf"\b({YEAR})-({NUMBERED})-({DAY})\b(?!-)", iso),
     (rf"(?<![\d/.,])({DAY})/({NUMBERED})/({YEAR})(?![\d/]|[.,]\d)", full),

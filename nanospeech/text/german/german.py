@@ -18,6 +18,10 @@ SIGNS |= {">": " größer als ", "#": " Nummer ", "|": ", ", "\\": " ", "^": " "
 SIGNS |= {"_": " ", "~": " ", "/": " ", "×": " mal ", "÷": " geteilt durch ", "µ": " Mikro"}
 SIGNS |= {"²": " hoch zwei ", "³": " hoch drei ", "√": " Wurzel aus ", "±": " plus minus "}
 SIGNS |= {"≈": " ungefähr ", "≤": " kleiner gleich ", "≥": " größer gleich ", "≠": " ungleich "}
+SIGNS |= {"∈": " Element von ", "∞": " unendlich ", "∑": " Summe ", "Ø": " durchschnittlich "}
+NAMES = """Alpha Beta Gamma Delta Epsilon Zeta Eta Theta Jota Kappa Lambda My Ny Xi Omikron Pi
+    Rho Sigma Tau Ypsilon Phi Chi Psi Omega"""
+GREEK = dict(zip("αβγδεζηθικλμνξοπρστυφχψω", re.findall(r"\w+", NAMES)))
 ADDRESS = re.compile(
     r"(?:https?://|\bwww\.)[\w.-]+\w(?:/[\w./?=&#%-]*[\w/])?"
     r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+"
@@ -48,6 +52,13 @@ def power(m: re.Match) -> str:
     return f" hoch {'minus ' if m[1] else ''}{m[2]}"
 
 
+def greek(m: re.Match) -> str:
+    """2πr as "2 Pi r"."""
+    front, following = m.string[m.start() - 1 : m.start()], m.string[m.end() : m.end() + 1]
+    name = GREEK.get(m[0].lower(), m[0])
+    return f"{' ' if front.isalnum() else ''}{name}{' ' if following.isalnum() else ''}"
+
+
 # signs whose numbers are still to be read
 SIGNED = [
     (r"[₀-₉]+", lambda m: normalize("NFKC", m[0])),
@@ -56,7 +67,9 @@ SIGNED = [
     (r"(?<=[\d)]) ?· ?(?=[\d(])|(?<=\)) ?[*×] ?(?=[\d(])", lambda m: " mal "),
     # menus: Datei > Speichern; files: .env
     (r"(?<=[^\W\d_]{2}) (?:-?>|[→➔➜]) (?=[\"']?[A-ZÄÖÜ][^\W\d_])", lambda m: ", "),
-    (r"(?<![\w.)\]\"'])\.(?=[a-z]\w)", lambda m: "Punkt "),
+    (r"(?:(?<![\w.)\]\"'])|(?<=\s[\"']))\.(?=[a-z]\w|[A-Z]{3})", lambda m: "Punkt "),
+    (r"(?<=\S) [•·●▪] (?=\S)", lambda m: ", "),
+    (r"(?<![Ͱ-Ͽ])[α-ωΑ-Ω](?![Ͱ-Ͽ])", greek),
     (r"(?:(?<=\()|(?<=[;,] ))[*†] ?(?=(\d{1,2}\. ?[\dA-Z])|(?:um |vor |nach )?\d)", lived),
 ]
 LEFT = [

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import re
 
-from .nouns import ARTICLES, COUNTED, NEUTER, NUMBERING, first_word, gender, starts_sentence
+from .nouns import (
+    ARTICLES,
+    COUNTED,
+    NEUTER,
+    NUMBERING,
+    STARTERS,
+    first_word,
+    gender,
+    is_feminine,
+    starts_sentence,
+)
 from .number_words import BEFORE_DER, WEAK, ending_after, ordinal, words
 
 REACH = 60  # characters before a number that are looked at
@@ -40,6 +50,7 @@ SERIES = re.compile(
     r"(?:,? ?(?:und|oder|bis)? ?\d{1,3}\.,? ?)*(?:und|oder|bis)? ?(?:\d{1,3}\. )?"
     r"(?:[a-zäöüß]+e[rsn]? )?"
 )
+OF_NOUN = re.compile(r"\b([A-ZÄÖÜ][^\W\d]+) der \Z")
 PLAIN = re.compile(r"\d,? (?:und|oder|bis) \Z")
 
 
@@ -113,6 +124,9 @@ def ending(front: str, following: str) -> str:
         noun = first_word(following)
         return "e" if noun in NEUTER or not noun.endswith("s") else "en"
     series = SERIES.match(following)
+    owner = OF_NOUN.search(front)  # "die Klasse der 12. Schule"
+    if found == "e" and owner and owner[1] not in STARTERS and is_feminine(first_word(following)):
+        return "en"
     of_noun = gender(first_word(following[series.end() if series else 0 :]))
     if of_noun is None:
         return found

@@ -324,6 +324,6 @@ RULES = [
     ),
     (r"(?<=\d)(?=[^\W\d_])|(?<=[^\W\d_])(?=\d)", lambda m: " "),
     (r"(?<![\w.,])0\d+(?:[ /-]\d+)+\b", lambda m: digits(m[0])),  # a telephone number
-    (r"(?<![\d.,]|-)\b1 ((?:E-)?[A-ZÄÖÜ][a-zäöüß]\w*)", one),
+    (r"(?<![\d.,]|-)\b1 ((?:E-)?[A-ZÄÖÜ][a-zäöüß]+)(?!\w)", one),
     (rf"(?<![\w.,-])1 (?=(?:{ADJECTIVE})(e|er|es|en|em) [A-ZÄÖÜ])", one_before_adjective),
 ]

@@ -213,6 +213,13 @@ WORDS = {
     "österr": "österreichisch",
     "betr": "betreffend",
     "ebd": "ebenda",
+    "v u": "von unten",
+    "v o": "von oben",
+    "dent": "dent",
+    "habil": "habil",
+    "BGBl": "Bundesgesetzblatt",
+    "Einw": "Einwohner",
+    "Postf": "Postfach",
 }
 # adjectives, which take an ending
 ENDING = words("sog o.g dt")
@@ -224,8 +231,8 @@ LAST = words(
 )
 # those that stand before a noun; only a word that begins sentences ends theirs
 COUNTING = words(
-    """Std Mio Mrd Tsd Pers Stk Stck Tabl Tbl Mitgl Co Hbf Bhf Abt Vj Okt Nov Dez Feb Apr Aug Sept
-    Sep jun sen"""
+    """Std Mio Mrd Tsd Pers Stk Stck Tabl Tbl Mitgl Einw Co Hbf Bhf Abt Vj Okt Nov Dez Feb Apr Aug
+    Sept Sep jun sen"""
 )
 
 # those that may be the first word of a sentence, with a capital

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .number_words import cardinal, counted, digits
+from .number_words import cardinal, counted, digits, words
 from .ordinals import before, behind, stop
 
 HOUR, MINUTE = r"(?:[01]?\d|2[0-4])", r"[0-5]\d"
@@ -51,6 +51,10 @@ def hours(hour: str) -> str:
 
 def from_to(m: re.Match) -> str:
     """6:30-8:00 Uhr, 8-12 Uhr; the first "Uhr" is said before minutes alone."""
+    if m[0].endswith("h") and not (m[2] or m[5]):  # 5-6 h: a time that something takes
+        found = re.search(r"(\w+)\.? \Z", before(m))
+        if int(m[4]) < 8 or (found and found[1] in TAKING):
+            return m[0]
     first = clock(m[1], m[2]) if m[2] else cardinal(int(m[1]))
     return f"{first} {m[3].strip(' -–') or 'bis'} {clock(m[4], m[5])}"
 
@@ -72,6 +76,16 @@ def duration(m: re.Match) -> str:
     return text + stop(m)
 
 
+def minutes(m: re.Match) -> str:
+    """in 3:32, with no unit: minutes and seconds."""
+    tail = f" Komma {digits(m[4])}" if m[4] else ""
+    first = counted(str(int(m[1])), "Minute" if int(m[1]) == 1 else "Minuten", True)
+    if m[1] == "1":
+        first = "einer Minute"
+    last = f"{cardinal(int(m[2]))}{tail} Sekunden" if int(m[2]) != 1 or tail else "einer Sekunde"
+    return f"{first} und {last}" if int(m[2]) or tail else first
+
+
 def is_score(m: re.Match) -> bool:
     """Whether the words around it tell a score from a time of day."""
     if SCORED_BEHIND.match(behind(m)):
@@ -85,6 +99,9 @@ def score(m: re.Match) -> str:
     return f"{cardinal(int(m[1]))} zu {cardinal(int(m[2]))}" if is_score(m) else m[0]
 
 
+TAKING = words(
+    "hält halten dauert dauern braucht brauchen ca circa etwa rund für in nach alle je lädt"
+)
 TIME = rf"({HOUR})(?:[:.]({MINUTE}))?"
 RULES = [
     (
@@ -93,6 +110,12 @@ RULES = [
         duration,
     ),
     (r"(?<=\b[Ii]n )(\d{1,2}):(\d\d):(\d\d)(?:,(\d{1,3}))?(?!\w|:\d)(?! Uhr)()", duration),
+    (r"(?<=\b[Ii]n )(\d{1,2}):([0-5]\d)()(?:,(\d{1,3}))?(?![\w:]|[.,]\d)(?! Uhr)", minutes),
+    (
+        rf"(?:(?<=\b[Uu]m )|(?<=\bgegen ))({HOUR}) ?h\b"
+        r"|(?:(?<=\b[Bb]is )|(?<=\b[Aa]b ))([89]|1\d|2[0-4]) ?h\b",
+        lambda m: hours(m[1] or m[2]),
+    ),
     (rf"(?<![\d:.,-]){TIME}({DASH}| bis | und ){TIME} ?(?:Uhr|h)\b", from_to),
     (
         rf"(?<![\d:.,-])({HOUR}):({MINUTE})({DASH}| bis )({HOUR}):({MINUTE})(?![\d:-]|[.,]\d)",
