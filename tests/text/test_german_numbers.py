@@ -73,7 +73,7 @@ Zur Halbzeit stand es 15:14. | Zur Halbzeit stand es fünfzehn zu vierzehn.
 Sie verlor 19:21, 18:21. | Sie verlor neunzehn zu einundzwanzig, achtzehn zu einundzwanzig.
 Der erste Satz endete mit 25:20. | Der erste Satz endete mit fünfundzwanzig zu zwanzig.
 Der Plan hat den Maßstab 1:50.000. | Der Plan hat den Maßstab eins zu fünfzigtausend.
-Sie lief in 4:01:30 ins Ziel. | Sie lief in vier Stunden eine Minute und dreißig Sekunden ins Ziel.
+Sie lief in 4:01:30 ins Ziel. | Sie lief in vier Stunden einer Minute und dreißig Sekunden ins Ziel.
 Es dauerte 3:25:10 Stunden. | Es dauerte drei Stunden fünfundzwanzig Minuten und zehn Sekunden.
 Das Lied hat 3:05 Minuten. | Das Lied hat drei Minuten und fünf Sekunden.
 Er lief 1:45,3 Minuten. | Er lief eine Minute und fünfundvierzig Komma drei Sekunden.

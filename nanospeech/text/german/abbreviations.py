@@ -104,14 +104,18 @@ COUNTED |= {"Mon.": ("Monate", "n")}
 OF_DATIVE = words("v ab von mit bei nach vor seit zu in unter aus")
 SHORT_OF = {"Art": "Artikel", "Best": "Bestell", "Rechn": "Rechnungs", "Tel": "Telefon"}
 SHORT_OF |= {"Kd": "Kunden", "Vers": "Versicherungs"}
+SEEN = r"(?:Abb|S|Kap|Tab|Nr|Art|Anl|Bd|Rn|Ziff)\.|§|(?:Seite|Tabelle|Abbildung|Kapitel|Anlage)\b"
 DATE = rf"\d{{1,2}}\. ?(?:\d{{1,2}}\.|(?:{MONTH})\b)"
 
 # where a number stands beside it: these go before the numbers become words
 NUMBERED = [
+    (rf"\bs\. ?(?=(?:{SEEN}))", lambda m: "siehe "),
     (r"\b([Ss])tr\.(?=\s*\d)", lambda m: f"{m[1]}traße"),
     (r"(?<=\bAbs\. \d )S\. ?(?=\d)|(?<=\bAbsatz \d )S\. ?(?=\d)", lambda m: "Satz "),
     (r"\bS\. ?(?=\d)", lambda m: "Seite "),
     (r"\bZ\. ?(?=\d)", lambda m: "Zeile "),
+    (r"\bMax\.(?= ?\d)", lambda m: "Maximal"),
+    (r"\b1 (?:Tbl|Tabl)\.", lambda m: f"1 Tablette{stop(m)}"),
     (r"(?<=\d)\.(?=\))", lambda m: ""),
     (r"\bJh\.s\b", lambda m: "Jahrhunderts"),
     (r"\bApp\. ?(?=\d)", lambda m: "Appartement "),
@@ -129,6 +133,7 @@ NUMBERED = [
         lambda m: f"Paragraf{'en' if m[1] == '§§' else ''} {cardinal(int(m[2]))} {m[3]}",
     ),
     (r"§§ ?", lambda m: "Paragrafen "),
+    (r"(?:(?<=\b[Dd]e[smn] )|(?<=\bS\. d\. ))§ ?", lambda m: "Paragrafen "),
     (r"§ ?", lambda m: "Paragraf "),
     (r"(?<!\d )\b[Mm]in\.(?= ?\d)", lambda m: "minimal"),
     (r"(?<=\d) ?[Mm]in\.", lambda m: f" Minuten{stop(m)}"),
@@ -171,7 +176,6 @@ RULES = [
 BEGUN = {key[:end] for key in WORDS for end in range(key.find(" ") + 2, len(key) + 1) if " " in key}
 # those of NUMBERED, which a text may go on behind
 SMALL = re.compile(r"(?:(?<=[^\W\d]{2} )|(?<=[^\W\d][.,)-] )|(?<=\d ))[duvf]\Z")
-UNSPEAKABLE = re.compile(r"(?<![^\W_])(?:[^\W\d_AEIOUÄÖÜYaeiouäöüy]{2,5})\Z")
 AFTER_AM = re.compile(rf"\b[Aa]m (?:{DAY})\Z")
 BEFORE_NOUN = re.compile(rf"\b[Hh]l\Z|{AFTER_AM.pattern}|\d ?(?:[Mm]in|[Ss]ek|ff?|Fr)\Z")
 IN_SENTENCE = re.compile(
@@ -193,7 +197,7 @@ def goes_on(front: str, following: str) -> bool | None:
             return True
         if key in WORDS and (len(key) > 1):
             return not ends_with(key, f" {following}")
-    if SMALL.search(front) or (following[:1].islower() and UNSPEAKABLE.search(front)):
+    if SMALL.search(front):
         return not starts_sentence(following)
     if BEFORE_NOUN.search(front):
         return not starts_sentence(following)

@@ -118,6 +118,13 @@ RULES = [
         r"(\d{2,3}(?: \d{3})+|\d+(?:/\d+)+|\d{6,20})(?![\w-]|[.,:]\d)",
         lambda m: f"{m[1]} {digits(m[2])}",
     ),
+    (r"(?<=\d[a-z])-(?=[a-z]\b)", lambda m: " bis "),  # Gleis 3a-c
+    (r"\b(Fax:?|Durchwahl:?|DW:?) -(\d{1,5})\b", lambda m: f"{m[1]} {digits(m[2])}"),
+    (
+        r"((?:\b(?:Sitz|Sitzplatz|Platz|Zimmer|Raum|Klasse|Wohnung|Gate|Haus|Hausnummer|Gleis)"
+        r"|(?:[Ss]traße|[Ss]tr\.|weg|allee|platz|gasse)) )(\d{1,4})([A-Za-z])\b(?!\d)",
+        lambda m: f"{m[1]}{number(m[2])} {m[3]}",
+    ),
     (r"\b([A-Z])([A-Z])(\d{8,11})\b", lambda m: f"{m[1]} {m[2]} {digits(m[3])}"),
     (
         r"\b(Seite|Teil|Folge|Blatt|Schritt|Kapitel|Bild|Tag|Etappe|Runde) "
@@ -146,7 +153,8 @@ RULES = [
     ),
     # telephone numbers
     (
-        r"(?<![\w.,+/-])(?:\(0\d{1,5}\) ?|0\d{2,5} ?[/-] ?)\d{2,}(?:[ /-]\d+)*(?![\w-])"
+        r"(?<![\w.,+/-])(?:\(0(?: ?\d{1,4}){1,3}\) ?|0\d{2,5} ?[/-] ?)\d{2,}(?:[ /-]\d+)*"
+        r"(?![\w-])"
         r"|(?<![\w.,+/-])0\d+(?: \d+)+(?:-\d+)?(?![\w-]|[.,:]\d)",
         spelled,
     ),

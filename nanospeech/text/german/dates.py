@@ -82,6 +82,11 @@ RULES = [
     ),
     (r"(?<=\d\.)/(?=\d{1,2}\. )", lambda m: " und "),
     (rf"\b({YEAR})-({NUMBERED})-({DAY})\b(?!-)", iso),
+    (
+        rf"(?<![\w/.,-])(?:(?<=: )|(?<=\bStand )|(?<=\bseit )|(?<=\bbis )|(?<=\bab )|(?=0))"
+        rf"(0[1-9]|1[0-2])/({YEAR})(?![\d/]|[.,]\d)",
+        lambda m: f"{MONTHS[int(m[1]) - 1]} {year(int(m[2]))}",
+    ),
     (rf"(?<![\d/.,])({DAY})/({NUMBERED})/({YEAR})(?![\d/]|[.,]\d)", full),
     (rf"(?<![\d.,])({DAY})\. ?({NUMBERED})\. ?({YEAR}|\d\d)(?![\d.,]\d|\d)", full),
     (rf"(?<![\d.,])({DAY})\.({NUMBERED})\.()(?!\d)", full),

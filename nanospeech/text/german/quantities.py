@@ -319,7 +319,7 @@ RULES = [
         lambda m: f"{number(m[1])} zu {number(m[2])}",
     ),
     (
-        rf"(?<![\d.,-])({NUMBER}){DASH}({NUMBER})(?![\d-])",
+        rf"(?<![\d.,-])({NUMBER}){DASH}(?!0\d)({NUMBER})(?![\d-])",
         lambda m: f"{number(m[1])} bis {number(m[2])}",
     ),
     (r"(?<=\d)(?=[^\W\d_])|(?<=[^\W\d_])(?=\d)", lambda m: " "),

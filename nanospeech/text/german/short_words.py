@@ -213,6 +213,9 @@ WORDS = {
     "österr": "österreichisch",
     "betr": "betreffend",
     "ebd": "ebenda",
+    "Mitarb": "Mitarbeiter",
+    "Inst": "Institut",
+    "Ref": "Referat",
     "v u": "von unten",
     "v o": "von oben",
     "dent": "dent",
@@ -255,4 +258,4 @@ OPENING = frozenset(
         "inkl",
     )
 )
-OPENING |= {"insb", "insbes", "zzgl", "allg", "bes", "sog"}
+OPENING |= {"mind", "insb", "insbes", "zzgl", "allg", "bes", "sog"}

@@ -72,6 +72,8 @@ def duration(m: re.Match) -> str:
             texts.append(f"{cardinal(int(value))}{tail} {several}")
         elif int(value):
             texts.append(counted(str(int(value)), one if int(value) == 1 else several, True))
+    if re.search(r"\b(?:in|nach|mit|von|bei|vor|seit) \Z", before(m)):
+        texts = [re.sub(r"\Aeine ", "einer ", said) for said in texts]
     text = " und ".join(filter(None, (" ".join(texts[:-1]), texts[-1]))) if texts else "null"
     return text + stop(m)
 
