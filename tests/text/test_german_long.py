@@ -13,7 +13,8 @@ from nanospeech.text.traced import Traced
 RUNS = ["1", "1.", "1. ", "111.", "1,", "1-", "1 - ", "1/", "1:", "1 ", "111 ", "0 ", "1x", "€1",
         "1€", "1'111", "a_", "a/", "a.", "Mo, ", "II. ", "Otto I. ", "1. und ", "am 1. ", "usw. ",
         "12:10, ", "5 €/", "½", "1 Mio. ", "1.1.1.1 ", "1 Ei ", "Fr. 1.-", "Nr. 1. ", "§1a", "Aa*",
-        "Ae/r ", "Code-", "a v. ", "1/2 A", "A > ", "a^", "2·", "(", " .a", "1-m-"]  # fmt: skip
+        "Ae/r ", "Code-", "a v. ", "1/2 A", "A > ", "a^", "2·", "(", " .a",
+        "1-m-", "(0 ", "A x ", "1 Mio. t "]  # fmt: skip
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -169,7 +169,11 @@ RULES = [
     (r"\bDr\.[ -]Ing\.", lambda m: "Doktoringenieur"),
     (r"\bGes\. ?(?=m\. ?b\. ?H\.)", lambda m: "Gesellschaft "),
     (rf"(?<![\w.])(?:{KEYS})(?![\w])", written),
-    (r"(?:(?<=[^\W\d]{2} )|(?<=[^\W\d][.,)] ))d\. (?=([A-ZÄÖÜ][^\W\d]+))", of_noun),
+    # (look-behinds come late in these, as they would be tried at every character)
+    (
+        r"d\. (?:(?<=[^\W\d]{2} d\. )|(?<=[^\W\d][.,)] d\. ))(?=([A-ZÄÖÜ][^\W\d]+))",
+        of_noun,
+    ),
     (r"(?<=[\w.,)-] )([uvf])\. (?=[\w(])", small),
 ]
 # the beginnings of abbreviations of several words

@@ -18,10 +18,11 @@ PER = "|".join(
     sorted(map(re.escape, UNITS.keys() | PART.keys() | words(NAMED)), key=len, reverse=True)
 )
 TIMES_BEHIND = (
-    r"(?= (?:täglich|wöchentlich|monatlich|jährlich|am Tag|pro|im Jahr|die Woche|in der)\b)"
+    r"(?= (?:täglich|tä?gl\.|wöchentlich|monatlich|jährlich|am Tag|pro|im Jahr|die Woche|in der)"
+    r"(?!\w))"
 )
-FILES = """pdf docx? xlsx? pptx? odt txt rtf csv json xml ya?ml html? css js py md zip tar gz exe
-    conf toml sh bat ts tsx rs go java cpp ipynb onnx gguf safetensors sql bak tmp env io dev
+FILES = r"""pdf docx? xlsx? pptx? odt txt rtf csv json xml ya?ml html? css js py md zip tar\.gz tar
+    gz exe conf toml sh bat ts tsx rs go java cpp ipynb onnx gguf safetensors sql bak tmp env io dev
     jpe?g png gif svg mp3 mp4 wav mov avi epub log ini cfg de com org net at ch eu info"""
 FILE = "|".join(FILES.split())
 CITIES = words(
@@ -188,8 +189,9 @@ RULES = [
     ),
     (
         rf"(?<![\w.@-])([^\W_][\w-]*)\.({FILE})(?![\w-]|\.\w)",
-        lambda m: f"{m[1]} Punkt {m[2]}",
+        lambda m: f"{m[1]} Punkt {m[2].replace('.', ' Punkt ')}",
     ),
+    (r"(?<=\d)\"(?=-[A-ZÄÖÜ])", lambda m: "-Zoll"),
     (r"\b([CF])#(?!\w)", lambda m: f"{m[1]} Sharp"),
     (r"(?<!\w)#(?=[^\W\d])", lambda m: "Hashtag "),
 ]

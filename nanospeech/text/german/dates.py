@@ -84,7 +84,7 @@ RULES = [
     (rf"\b({YEAR})-({NUMBERED})-({DAY})\b(?!-)", iso),
     (
         rf"(?<![\w/.,-])(?:(?<=: )|(?<=\bStand )|(?<=\bseit )|(?<=\bbis )|(?<=\bab )|(?=0))"
-        rf"(0[1-9]|1[0-2])/({YEAR})(?![\d/]|[.,]\d)",
+        rf"({NUMBERED})/({YEAR})(?![\d/]|[.,]\d)",
         lambda m: f"{MONTHS[int(m[1]) - 1]} {year(int(m[2]))}",
     ),
     (rf"(?<![\d/.,])({DAY})/({NUMBERED})/({YEAR})(?![\d/]|[.,]\d)", full),

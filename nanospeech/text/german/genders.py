@@ -22,7 +22,7 @@ RULES = [
         lambda m: m[1] + m[2],
     ),
     (r"(?<=[^\W\d_]{2})\((inn(?=\)en\b)|in(?:nen)?(?=\)(?!\w)))\)", lambda m: m[1]),
-    (rf"\b({PRONOUNS})[*:/]({PRONOUNS})\b", lambda m: f"{m[1]} oder {m[2]}"),
+    (rf"\b((?i:{PRONOUNS}))[*:/]({PRONOUNS})\b", lambda m: f"{m[1]} oder {m[2]}"),
     (
         rf"\b({DETERMINER.pattern}|[A-ZÄÖÜa-zäöüß][a-zäöüß]{{2,30}}e)(?:[*:]|/-?)({ENDS})\b(?!\.)",
         both,

@@ -65,6 +65,9 @@ SIGNED = [
     (POWER, lambda m: "^" + normalize("NFKC", m[0])),
     (r"(?<=[\w)])\^\(?([-−]?)(\d{1,9})\b\)?", power),
     (r"(?<=[\d)]) ?· ?(?=[\d(])|(?<=\)) ?[*×] ?(?=[\d(])", lambda m: " mal "),
+    (r"(?<=[²³]) - (?=[\da-z(])|(?<=\b[nxyz]) - (?=\d)", lambda m: " minus "),
+    (r"(?<=\b[A-Z]) x (?=[A-Z]\b)", lambda m: " mal "),
+    (r"[<>!]=", lambda m: SIGNS[{"<=": "≤", ">=": "≥", "!=": "≠"}[m[0]]]),
     # menus: Datei > Speichern; files: .env
     (r"(?<=[^\W\d_]{2}) (?:-?>|[→➔➜]) (?=[\"']?[A-ZÄÖÜ][^\W\d_])", lambda m: ", "),
     (r"(?:(?<![\w.)\]\"'])|(?<=\s[\"']))\.(?=[a-z]\w|[A-Z]{3})", lambda m: "Punkt "),

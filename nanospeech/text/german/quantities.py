@@ -271,7 +271,7 @@ def composed(m: re.Match) -> str:
 def joined(m: re.Match) -> str:
     """200-m-Lauf, 3,2-GHz-Prozessor, 50-€-Schein."""
     name = UNITS[m[2]][1] if m[2] in UNITS else CURRENCIES[m[2]][0]
-    return f"{number(m[1])}-{name}-"
+    return f"{'ein' if m[1] == '1' else number(m[1])}-{name}-"
 
 
 def minus(m: re.Match) -> str:
@@ -294,6 +294,10 @@ RULES = [
         lambda m: large_amount(m[1], m[2], m[3]),
     ),
     (rf"(?<![\d.,])({NUMBER}) ?({MANY})", lambda m: large_amount(m[1], m[2], None) + stop(m)),
+    (
+        rf"(Millionen|Milliarden) ({UNIT})(?![\w²³])",
+        lambda m: f"{m[1]} {UNITS[m[2]][1]}",
+    ),
     (
         rf"(?<![\d.,])({NUMBER}){DASH}({NUMBER}) ?(?=(?:{SIGN}|{UNIT})(?![\w²³]))",
         lambda m: f"{number(m[1])} bis {m[2]} ",

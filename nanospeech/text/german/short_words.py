@@ -213,6 +213,9 @@ WORDS = {
     "österr": "österreichisch",
     "betr": "betreffend",
     "ebd": "ebenda",
+    "Gl": "Gleis",
+    "Erw": "Erwachsene",
+    "Tr": "Tropfen",
     "Mitarb": "Mitarbeiter",
     "Inst": "Institut",
     "Ref": "Referat",
@@ -234,8 +237,8 @@ LAST = words(
 )
 # those that stand before a noun; only a word that begins sentences ends theirs
 COUNTING = words(
-    """Std Mio Mrd Tsd Pers Stk Stck Tabl Tbl Mitgl Einw Co Hbf Bhf Abt Vj Okt Nov Dez Feb Apr Aug
-    Sept Sep jun sen"""
+    """Std Mio Mrd Tsd Pers Stk Stck Tabl Tbl Mitgl Einw Tr Erw Co Hbf Bhf Abt Vj Okt Nov Dez Feb
+    Apr Aug Sept Sep jun sen"""
 )
 
 # those that may be the first word of a sentence, with a capital

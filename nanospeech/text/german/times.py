@@ -88,6 +88,15 @@ def minutes(m: re.Match) -> str:
     return f"{first} und {last}" if int(m[2]) or tail else first
 
 
+def of_clock(m: re.Match) -> str:
+    """um 7h, bis 18h; "bis 2 h" is a time that something takes."""
+    front, n = before(m), int(m[1])
+    timed = n < 25 and re.search(r"\b(?:[Uu]m|gegen) \Z", front)
+    return (
+        hours(m[1]) if timed or (7 < n < 25 and re.search(r"\b[AaBb](?:b|is) \Z", front)) else m[0]
+    )
+
+
 def is_score(m: re.Match) -> bool:
     """Whether the words around it tell a score from a time of day."""
     if SCORED_BEHIND.match(behind(m)):
@@ -113,11 +122,7 @@ RULES = [
     ),
     (r"(?<=\b[Ii]n )(\d{1,2}):(\d\d):(\d\d)(?:,(\d{1,3}))?(?!\w|:\d)(?! Uhr)()", duration),
     (r"(?<=\b[Ii]n )(\d{1,2}):([0-5]\d)()(?:,(\d{1,3}))?(?![\w:]|[.,]\d)(?! Uhr)", minutes),
-    (
-        rf"(?:(?<=\b[Uu]m )|(?<=\bgegen ))({HOUR}) ?h\b"
-        r"|(?:(?<=\b[Bb]is )|(?<=\b[Aa]b ))([89]|1\d|2[0-4]) ?h\b",
-        lambda m: hours(m[1] or m[2]),
-    ),
+    (r"(?<![\w.,:-])(\d{1,2}) ?h\b", of_clock),
     (rf"(?<![\d:.,-]){TIME}({DASH}| bis | und ){TIME} ?(?:Uhr|h)\b", from_to),
     (
         rf"(?<![\d:.,-])({HOUR}):({MINUTE})({DASH}| bis )({HOUR}):({MINUTE})(?![\d:-]|[.,]\d)",
