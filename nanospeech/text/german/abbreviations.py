@@ -116,7 +116,7 @@ NUMBERED = [
     (r"\bZ\. ?(?=\d)", lambda m: "Zeile "),
     (r"\bMax\.(?= ?\d)", lambda m: "Maximal"),
     (r"\b1 (?:Tbl|Tabl)\.", lambda m: f"1 Tablette{stop(m)}"),
-    (r"(?<=\d)\.(?=\))", lambda m: ""),
+    (r"(?<![^\W\d] )\b(\d{1,2})\.(?=\) \w)", lambda m: m[1]),
     (r"\bJh\.s\b", lambda m: "Jahrhunderts"),
     (r"\bApp\. ?(?=\d)", lambda m: "Appartement "),
     (r"\bUniv\.-(?=Prof)", lambda m: "Universitäts-"),

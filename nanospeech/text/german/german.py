@@ -78,7 +78,7 @@ SIGNED = [
 LEFT = [
     (r"([=*_~#+<>|^\\/-])\1{2,}", lambda m: " "),  # ruled lines
     (r"(?<!\d)-(?=\d)", lambda m: " "),
-    (r"(?<=[\w)])\^(?=\w)", lambda m: " hoch "),
+    (r"(?<=[\w)])\^(?=\d|[a-z]\b)", lambda m: " hoch "),
     (NUMBER, lambda m: number(m[0])),
     (f"[{re.escape(''.join(SIGNS))}]", lambda m: SIGNS[m[0]]),
 ]

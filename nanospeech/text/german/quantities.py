@@ -313,10 +313,14 @@ RULES = [
         composed,
     ),
     (rf"(?<![\d.,])({NUMBER})-(%|{SIGN}|{UNIT})-(?=[^\W\d_])", joined),
+    (rf"(?<=[½⅓⅔¼¾⅕⅛])(?={UNIT})", lambda m: " "),
     (r"(?<![\d/])(\d{1,15}) ?([½⅓⅔¼¾⅕⅛])", mixed),
     (r"[½⅓⅔¼¾⅕⅛]", lambda m: PLAIN_FRACTIONS[m[0]]),
     (r"(?<![\d/.,])(\d{1,2})/(2|3|4|5|6|7|8|9|10|100)(?![\d/.,]*\d)", fraction),
-    (rf"(?<=nhalb|ertel|ittel|chtel) ?({UNIT})(?![\w²³])", lambda m: f" {UNITS[m[1]][1]}"),
+    (
+        rf"\b([a-zäöüß]+einhalb|Viertel|Drittel|Achtel) ({UNIT})(?![\w²³])",
+        lambda m: f"{m[1]} {UNITS[m[2]][1]}",
+    ),
     (rf"(?<![\d.,])({NUMBER}) ?({UNIT})(?![\w²³])", measure),
     (
         rf"(?<![\w.,])(\d{{1,3}}) ?: ?({NUMBER})(?!\w)",
