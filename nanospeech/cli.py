@@ -15,6 +15,7 @@ import io
 import logging
 import os
 import re
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -170,6 +171,30 @@ def no_interrupt_lost() -> Iterator[None]:
         sys.unraisablehook = before
         for timer in timers:
             timer.cancel()
+
+
+@contextlib.contextmanager
+def ends_interrupt() -> Iterator[None]:
+    """Has SIGTERM, and SIGHUP of a terminal that is closed, do what Ctrl-C does.
+
+    By themselves they end a process at once: what it made is lost, and parts of files stay. What
+    is ignored, as SIGHUP under nohup, stays so; and all is left as it is in a thread, where Python
+    sets no handlers.
+    """
+
+    def interrupt(*_: Any) -> NoReturn:
+        raise KeyboardInterrupt
+
+    numbers = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]  # one on Windows
+    main_thread = threading.current_thread() is threading.main_thread()
+    ours = [n for n in numbers if n and main_thread and signal.getsignal(n) is signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
 
 
 class Lines(logging.Handler):

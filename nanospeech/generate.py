@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from .cli import Parser, command, say
+from .cli import Parser, command, ends_interrupt, say
 from .config import BatchLimits, SampleOptions
 from .errors import InputError
 from .output import add_output_flags, read_output
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
         0, also where the reader of a pipe closes it; 1 if lines of a batch failed, 2 for bad
-        input, 130 if interrupted.
+        input, 130 if interrupted, by SIGTERM and SIGHUP as well.
     """
     args = build_parser().parse_args(argv)
     if args.words and args.text is not None:
@@ -76,7 +76,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             "--overwrite is of --batch; leave it out (--output replaces what is there), or add"
             " --batch FILE"
         )
-    return speak_batch(args) if args.batch is not None else generate(args)
+    with ends_interrupt():
+        return speak_batch(args) if args.batch is not None else generate(args)
 
 
 def list_voices(args: argparse.Namespace) -> int:

@@ -172,8 +172,10 @@ def start(release: Path, folder: Path, *flags: str, **options) -> subprocess.Pop
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals are sent otherwise there")
-@pytest.mark.parametrize("flags", [["--stream"], []], ids=" ".join)
-def test_an_interrupt_leaves_a_valid_file_of_what_was_spoken(tiny_release, tmp_path, flags):
+@pytest.mark.parametrize(
+    "name, flags", [("SIGINT", ["--stream"]), ("SIGINT", []), ("SIGTERM", []), ("SIGHUP", [])]
+)
+def test_an_interrupt_leaves_a_valid_file_of_what_was_spoken(tiny_release, tmp_path, name, flags):
     pytest.importorskip("onnxruntime")
     text = "hello there, this is a long story. " * 2000  # it does not end before it is noticed
     with start(tiny_release, tmp_path, "--text", text, "--output", "a.wav", *flags) as process:
@@ -182,7 +184,7 @@ def test_an_interrupt_leaves_a_valid_file_of_what_was_spoken(tiny_release, tmp_p
             if parts and parts[0].stat().st_size > 60_000:
                 break
             time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(getattr(signal, name))
         error = process.communicate(timeout=60)[1].decode()
     assert process.returncode == 130 and "Traceback" not in error, error
     assert os.listdir(tmp_path) == ["a.wav"]

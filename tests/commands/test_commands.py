@@ -209,6 +209,23 @@ def test_an_interrupt_of_its_imports_is_one_line(monkeypatch, capsys):
     assert commands.main(["voices"]) == 130 and capsys.readouterr().err == "interrupted\n"
 
 
+@pytest.mark.skipif(os.name == "nt", reason="signals are sent otherwise there")
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP"])
+def test_a_signal_that_ends_is_an_interrupt_unless_it_is_ignored(number):
+    sent = getattr(signal, number)
+    before = signal.signal(sent, signal.SIG_DFL)
+    try:
+        with pytest.raises(KeyboardInterrupt), cli.ends_interrupt():
+            signal.raise_signal(sent)
+        assert signal.getsignal(sent) is signal.SIG_DFL
+        signal.signal(sent, signal.SIG_IGN)  # as nohup does
+        with cli.ends_interrupt():
+            signal.raise_signal(sent)
+        assert signal.getsignal(sent) is signal.SIG_IGN
+    finally:
+        signal.signal(sent, before)
+
+
 @pytest.mark.parametrize("where", ["callback", "error", "del"])
 def test_an_interrupt_that_python_ignores_ends_the_command_all_the_same(where, capfd):
     class Late:
