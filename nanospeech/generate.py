@@ -199,7 +199,11 @@ def generate(args: argparse.Namespace) -> int:
         where = "" if target in (None, "-") else f", wrote {target}"
         say(figures(speaker, out.seconds, elapsed, early) + where)
     if device is not None and isinstance(out, Memory):
-        audio.play(out.wave, out.sample_rate)
+        try:
+            audio.play(out.wave, out.sample_rate)
+        except Exception as e:  # of sounddevice's own: it is busy, or does not take this rate
+            audio.write(FALLBACK, out.wave, out.sample_rate)
+            say(f"cannot play: {e}; it is in {FALLBACK}")
     return 0
 
 

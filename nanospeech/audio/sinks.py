@@ -163,11 +163,17 @@ class Loudspeaker(Output):
 
     Args:
         device: the module sounddevice, or one with its OutputStream.
+
+    Raises:
+        BackendError: the device cannot be opened: it is busy, or does not take this rate.
     """
 
     def __init__(self, device: Any, sample_rate: int):
         super().__init__(sample_rate)
-        self.stream = device.OutputStream(samplerate=sample_rate, channels=1, dtype="float32")
+        try:
+            self.stream = device.OutputStream(samplerate=sample_rate, channels=1, dtype="float32")
+        except Exception as e:  # of sounddevice's own, which need not be there
+            raise silent(e) from e
         self.waiting: queue.Queue[np.ndarray | None] = queue.Queue(PIECES_AHEAD)
         self.thread = threading.Thread(target=self._play, daemon=True)
         self.failure: Exception | None = None
@@ -197,7 +203,7 @@ class Loudspeaker(Output):
 
     def _check(self) -> None:
         if self.failure is not None:
-            raise BackendError(f"cannot play: {self.failure}; write to a file with --output")
+            raise silent(self.failure)
 
     def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
         try:
@@ -210,3 +216,8 @@ class Loudspeaker(Output):
                 self.stream.abort()
         finally:
             self.stream.close()
+
+
+def silent(e: Exception) -> BackendError:
+    """The error of a device that does not play."""
+    return BackendError(f"cannot play: {e}; write to a file with --output")

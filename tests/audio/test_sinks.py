@@ -149,6 +149,15 @@ def test_a_sound_card_that_goes_away_is_an_error():
             out.write(part)
 
 
+def test_a_sound_card_that_cannot_be_opened_is_an_error():
+    class Busy:
+        def OutputStream(self, **_):
+            raise RuntimeError("Invalid sample rate")
+
+    with pytest.raises(nanospeech.BackendError, match="cannot play: Invalid sample rate"):
+        Loudspeaker(Busy(), RATE)
+
+
 def test_memory_keeps_all():
     out = Memory(RATE)
     assert len(out.wave) == 0

@@ -255,6 +255,25 @@ def test_without_output_it_plays_or_says_where_it_writes(tiny_release, here, cap
     assert os.listdir(here) == ["nanospeech.wav"]
 
 
+def test_speech_that_a_sound_card_does_not_play_is_in_a_file(
+    tiny_release, here, monkeypatch, capsys
+):
+    class Busy:
+        def play(self, wave, rate):
+            raise RuntimeError("Device unavailable")
+
+        def OutputStream(self, **_):
+            raise RuntimeError("Device unavailable")
+
+    monkeypatch.setattr(audio, "player", Busy)
+    assert speak(tiny_release, text="hello.") == 0
+    assert "cannot play: Device unavailable; it is in nanospeech.wav" in capsys.readouterr().err
+    assert audio.check_length("nanospeech.wav", 60) > 0.3
+    assert speak(tiny_release, "--stream", text="hello.") == 2
+    err = capsys.readouterr().err
+    assert err.endswith("error: cannot play: Device unavailable; write to a file with --output\n")
+
+
 @pytest.mark.parametrize(
     "name, rate, channels",
     [("a.wav", 8_000, 1), ("a.flac", 44_100, 2), ("a.ogg", 48_000, 1), ("a.mp3", 22_050, 2)],
