@@ -5,14 +5,16 @@ Their peaks are limiter.py's.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import chain
 
 import numpy as np
 
-from .limiter import AHEAD, CEILING, limit, limited, limiting, peaks
+from .limiter import AHEAD, CEILING, PEAK, limit, limited, limiting, peaks
 
+log = logging.getLogger("nanospeech")
 BLOCK, STEP = 0.4, 0.1  # seconds of a gating block, and between two
 ABSOLUTE, RELATIVE = -70.0, -10.0  # LUFS, and LU below the mean of the louder blocks
 OFFSET = -0.691  # dB, so that a sine of 997 Hz at full scale has -3.01 LUFS
@@ -22,7 +24,8 @@ SOON = 1.0  # and of a voice's first stream
 KNOWN = 1.0  # seconds of speech that what is known of a voice weighs as much as, in a stream
 AGAIN = 0.25  # seconds more that a stream's loudness is measured again after
 SLOPE = 4.0  # dB a second that a stream's gain moves by at most
-CORRECTIONS, MOST_CORRECTED = 2, 3.0  # rounds, and dB, that make up for what limiting takes away
+CORRECTIONS, MOST_CORRECTED = 5, 3.0  # rounds, and dB, that make up for what limiting takes away
+SHORT = 1.0  # LU, and more, below what was asked for: they are told
 LOUDEST_GAIN = 30.0  # dB: what is nearly silent is not raised to noise
 POOL = 16  # samples, at most, that a correction has one gain for
 
@@ -137,6 +140,7 @@ class Leveller:
 
     def __init__(self, rate: int, target: float | None, known: float | None = None):
         self.rate, self.target, self.known = rate, target, known
+        self.told = False
 
     def __call__(self, waves: Iterable[np.ndarray], early: bool = False) -> Iterator[np.ndarray]:
         """
@@ -203,12 +207,23 @@ class Leveller:
         if len(first) <= wanted:  # all of it: its peaks are looked for once
             whole = np.concatenate([np.zeros(0, np.float32), *faded([first], edge)])
             if len(whole):
-                yield Levelled(whole, target, self.rate).wave
+                yield self._levelled(whole, target).wave
         else:
-            gain = gain_to(target, first[:wanted], self.rate)
-            factor = np.float32(10 ** (gain / 20))
+            factor = np.float32(10 ** (self._levelled(first[:wanted], target).gain / 20))
             louder = (wave * factor for wave in chain([first], waves))
             yield from limited(faded(louder, edge), self.rate)
+
+    def _levelled(self, wave: np.ndarray, target: float) -> Levelled:
+        """A wave at the target; there is one warning where limiting leaves it much quieter."""
+        found = Levelled(wave, target, self.rate)
+        if found.short > SHORT and not self.told:
+            self.told = True
+            log.warning(
+                "the speech has about %.1f LUFS, not the %g asked for: its peaks, of %g dBTP at"
+                " most, leave no room for more",
+                *(target - found.short, target, PEAK),
+            )
+        return found
 
 
 class UntilInterrupt:
@@ -247,11 +262,12 @@ class Levelled:
 
     Attributes:
         gain: dB; 0 for silence.
+        short: dB by which limiting leaves it below the target, about.
         wave: float32 (n,), limited.
     """
 
     def __init__(self, wave: np.ndarray, target: float, rate: int):
-        self.gain, reach = 0.0, max(1, int(AHEAD * rate))
+        self.gain, self.short, reach = 0.0, 0.0, max(1, int(AHEAD * rate))
         power = np.square(weighted(wave, rate))
         block, step = block_and_step(len(wave), rate)
         measured = level(gated(power, block, step))
@@ -267,7 +283,8 @@ class Levelled:
             if (gains := limiting(highest * factor, max(1, reach // pool))) is None:
                 break
             now = level(gated(power * np.square(gains * factor), block // pool, step // pool))
-            self.gain = min(self.gain + target - now, most)
+            self.short = target - now
+            self.gain = min(self.gain + self.short, most)
         factor = np.float32(10 ** (self.gain / 20))
         self.wave = limit(wave * factor, reach, found * factor)
 

@@ -93,6 +93,19 @@ def test_waves_are_levelled_and_never_clip(name, target):
     assert len(out) == len(recording(name))
 
 
+def test_as_loud_as_peaks_allow_and_what_they_do_not_is_told_once(caplog):
+    for name in ("kathleen", "kumo", "darshan"):  # of the highest peaks
+        out = np.concatenate(levelled([recording(name)], -16.0))
+        assert ld.loudness(out, RATE) == pytest.approx(-16, abs=0.1)
+    assert not caplog.messages
+    level = ld.Leveller(RATE, -9.0)
+    for _ in range(2):
+        out = np.concatenate(list(level([recording("kumo")])))
+    assert [m.split(":")[0] for m in caplog.messages] == [
+        f"the speech has about {ld.loudness(out, RATE):.1f} LUFS, not the -9 asked for"
+    ]
+
+
 def test_levels_do_not_depend_on_how_a_wave_was_cut():
     wave = noise(3, 0.3)
     cuts = np.sort(np.random.default_rng(1).integers(0, len(wave), 200))
