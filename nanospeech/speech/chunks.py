@@ -108,6 +108,7 @@ class Chunk:
         marks: of an aligned model's chunk, in order.
         after: kind of the pause after it, see text.pauses.pause_after; or its seconds.
         before: seconds of silence at its beginning, if the text begins so; 0 is the model's own.
+        asked: mel frames that its mel is stretched to; None leaves its length.
         speed: by which its pauses are divided; None leaves its pauses and length unchanged.
         words: as written, by their places in the text.
         characters: float (T,) of the text that each token says; -1 for marks and spaces.
@@ -123,6 +124,7 @@ class Chunk:
     words: tuple[Written, ...] = ()
     characters: np.ndarray = field(default_factory=lambda: np.zeros(0))
     before: float = 0.0
+    asked: int | None = None
 
 
 def sample(

@@ -148,6 +148,24 @@ def asked_frames(engine: Any, tokens: np.ndarray, seconds: float) -> int:
     return frames(engine.config, tokens, seconds)
 
 
+def made_frames(
+    engine: Any, prompt: Prompt, text: str, tokens: np.ndarray, asked: int, source: str
+) -> int:
+    """Mel frames that the model makes where others are asked for: as near as MODEL_SPEEDS let it.
+
+    Args:
+        asked: of asked_frames; latents, which cannot be stretched, are made as asked.
+        source: of DURATIONS.
+    """
+    if engine.config.echo:
+        return asked
+    slowest, fastest = (
+        new_frames(engine, prompt, text, tokens, speed * prompt.settings.speed, source)
+        for speed in MODEL_SPEEDS
+    )
+    return min(max(asked, fastest), slowest)
+
+
 def new_frames(
     engine: Any, prompt: Prompt, text: str, tokens: np.ndarray, speed: float, source: str
 ) -> int:

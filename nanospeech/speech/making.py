@@ -39,8 +39,10 @@ def make_chunk(speaker: Any, part: Part, seed: int, seconds: float | None = None
         raise InputError(f"the model knows no character of {text[:40]!r}")
     frames, added = speaker.frames(text, tokens, seconds), 0
     if seconds is not None:
-        said = heard(tokens, places, tokenizer)
-        return Chunk(text, tokens, frames, seed, words=words, characters=said)
+        said, asked = heard(tokens, places, tokenizer), frames
+        whose = speaker.engine, speaker.prompt, text, tokens
+        frames = lengths.made_frames(*whose, asked, speaker.durations)
+        return Chunk(text, tokens, frames, seed, words=words, characters=said, asked=asked)
     if config.leading_pause and frames < lengths.SHORT * config.audio.frame_rate:
         comma = encode(", ", tokenizer)
         tokens, added = np.concatenate([comma, tokens]), len(comma)

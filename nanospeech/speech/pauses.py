@@ -157,8 +157,11 @@ def set_pauses(
     aligned = engine.config.dit.text_upsampling == "aligned" and (chunk.marks or chunk.words)
     ends = np.cumsum(engine.align(mel_NM, chunk.tokens)) if aligned and len(mel_NM) else None
     if speed is None or not len(mel_NM):
-        whole = Span(0, len(mel_NM), len(mel_NM), "sound")
-        return Paced(mel_NM, len(mel_NM), (whole,), ends)
+        count = len(mel_NM) if chunk.asked is None else chunk.asked
+        whole = Span(0, len(mel_NM), count, "sound")
+        if count != len(mel_NM):
+            mel_NM = _at(mel_NM, _sped(0, len(mel_NM), len(mel_NM) / count))
+        return Paced(mel_NM, count, (whole,), ends)
     level, rate = levels(mel_NM), engine.config.audio.frame_rate
     loud = float(np.percentile(level, LOUD))
     quiet = level < loud - QUIET

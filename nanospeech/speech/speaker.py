@@ -311,7 +311,7 @@ class Speaker:
                 who.part_chunk(part, seed + index, share)
                 for index, (who, part, share) in enumerate(zip(speakers, known, shares))
             ]
-            frames = [chunk.frames for chunk in made]
+            frames = [chunk.frames if chunk.asked is None else chunk.asked for chunk in made]
             lengths.warn_of_length(self.engine.config, seconds, frames, CROSS_FADE)
         ahead = streaming.Peekable(parts)
         for index, part in enumerate(ahead):

@@ -18,7 +18,7 @@ def test_a_length_is_met_or_there_is_one_warning_of_what_the_text_takes(
 ):
     voice = speaker(EchoEngine(patch_size), chunk_seconds=4)
     spoken = voice.speak(text, seconds=seconds)
-    told = [record.getMessage() for record in caplog.records]
+    told = [m for m in caplog.messages if "text takes" in m]  # a tone's loudness may be told too
     frame = voice.engine.config.audio.hop_length / 24_000
     near = (patch_size + 2) * len(spoken.chunks) * frame
     assert len(told) == (abs(spoken.seconds - seconds) > near)
@@ -28,6 +28,22 @@ def test_a_length_is_met_or_there_is_one_warning_of_what_the_text_takes(
         assert f"not the {seconds:g} s" in message
     if seconds == 0.01:
         assert told
+
+
+@pytest.mark.parametrize("seconds", [1.5, 2.7, 4, 9])
+def test_a_model_speaks_at_its_own_pace_whatever_length_its_mel_is_stretched_to(seconds):
+    made = []
+
+    class Heard(EchoEngine):
+        def sample(self, noise_BNM, *args, lens_B=None, prompt_frames_B=None, **kwargs):
+            made.append(int(lens_B[0] - prompt_frames_B[0]))
+            more = {"lens_B": lens_B, "prompt_frames_B": prompt_frames_B}
+            return super().sample(noise_BNM, *args, **more, **kwargs)
+
+    slow, fast = (speaker(Heard(), speed=speed).chunk(ONE, 1).frames for speed in (0.8, 1.0))
+    spoken = speaker(Heard()).speak(ONE, seconds=seconds)
+    assert spoken.seconds == pytest.approx(seconds, abs=0.03)
+    assert made == [sorted([fast, round(seconds * 93.75), slow])[1]]
 
 
 def test_each_text_is_warned_of_once_however_it_is_spoken(caplog):
