@@ -121,21 +121,72 @@ def command(
 
     @functools.wraps(main)
     def guarded(argv: Sequence[str] | None = None) -> int:
-        try:
-            with no_interrupt_lost(), warnings_as_lines():
-                return finished(main, argv)
-        except BrokenPipeError:
-            # what is left in Python's buffer must not be written when it ends
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
-        except (NanospeechError, *expected) as e:
-            say(f"error: {describe(e)}")
-            return 2
-        except KeyboardInterrupt:
-            say(interrupted)
-            return 130
+        with lasting_stderr():
+            try:
+                with no_interrupt_lost(), warnings_as_lines():
+                    return finished(main, argv)
+            except BrokenPipeError:
+                # what is left in Python's buffer must not be written when it ends
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                return 0
+            except (NanospeechError, *expected) as e:
+                say(f"error: {describe(e)}")
+                return 2
+            except KeyboardInterrupt:
+                say(interrupted)
+                return 130
 
     return guarded
+
+
+class Lasting:
+    """A stream whose writes never fail; once nobody reads it any more, it leads nowhere.
+
+    Args:
+        stream: sys.stdout or sys.stderr; None, where it is closed or there is no console, leads
+            nowhere from the start.
+    """
+
+    def __init__(self, stream: Any):
+        if stream is None:
+            stream = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        """Writes a text, if it can."""
+        try:
+            self.stream.write(text)
+        except OSError:  # a broken pipe, a terminal that is gone, a full disk
+            self.leave()
+        return len(text)
+
+    def flush(self) -> None:
+        """Flushes, if it can."""
+        try:
+            self.stream.flush()
+        except OSError:
+            self.leave()
+
+    def leave(self) -> None:
+        """Lets the stream lead nowhere, so that what is flushed as Python ends does not fail."""
+        with contextlib.suppress(OSError):  # one that is no file
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.stream.fileno())
+            os.close(nowhere)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+@contextlib.contextmanager
+def lasting_stderr() -> Iterator[None]:
+    """Has what a command tells of its work never end that work: a bar, a note, a warning."""
+    before = sys.stderr
+    sys.stderr = Lasting(before)  # type: ignore
+    try:
+        yield
+    finally:
+        sys.stderr = before
 
 
 @contextlib.contextmanager

@@ -246,6 +246,19 @@ def test_standard_input_is_spoken_as_it_comes_in(tiny_release, here, monkeypatch
     assert os.listdir(here) == ["0.wav"]
 
 
+@pytest.mark.skipif(os.name == "nt", reason="there are no terminals to leave")
+@pytest.mark.parametrize("gone", ["pipe", "terminal", "closed"])
+def test_speech_outlives_the_reader_of_what_is_told_of_it(tiny_release, here, gone):
+    words = ["-m", "nanospeech", "hello there.", "--output", "a.wav", "--device", "cpu"]
+    command = [sys.executable, *words, "--model", str(tiny_release), "--backend", BACKEND]
+    reader, writer = os.openpty() if gone == "terminal" else os.pipe()
+    os.close(reader)
+    shell = ["sh", "-c", 'exec "$@" 2>&-', "sh"] if gone == "closed" else []
+    done = subprocess.run([*shell, *command], stderr=writer, env=ENVIRONMENT, timeout=120)
+    os.close(writer)
+    assert done.returncode == 0 and os.listdir(here) == ["a.wav"]
+
+
 def test_without_output_it_plays_or_says_where_it_writes(tiny_release, here, capsys):
     if audio.player() is not None:
         pytest.skip("this machine would play it")

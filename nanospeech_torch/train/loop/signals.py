@@ -14,9 +14,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from nanospeech.cli import Lasting
 from nanospeech_torch.train.data.worker_signals import ASKING
-
-from .output import Lasting
 
 if TYPE_CHECKING:  # it imports torch, before which OpenMP has to be set up
     from nanospeech_torch.train.scale.parallel import Parallel
