@@ -172,7 +172,7 @@ def generate(args: argparse.Namespace) -> int:
         check_subtitles(args.subtitles)
     speaker = load_speaker(args, options, how)
     if target is not args.output and not args.quiet:
-        say(f"no player here (pip install 'nanospeech-tts[play]'): writing to {target}")
+        say(f"no player here ({audio.no_player()}): writing to {target}")
     out = choose_output(target, device if args.stream else None, args.stream, speaker.sample_rate)
     began = time.perf_counter()
     words: list[Any] = []

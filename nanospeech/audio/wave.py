@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from nanospeech.config import AudioConfig
-from nanospeech.errors import InputError
+from nanospeech.errors import BackendError, InputError, require
 
 from .opus import as_file
 
@@ -366,13 +366,20 @@ def beside(path: Path) -> Path:
 
 def player() -> Any | None:
     """The optional sounddevice module if it and an output device are there, else None."""
-    try:
-        import sounddevice  # type: ignore[import-not-found]
+    return None if no_player() else require("sounddevice")
 
-        sounddevice.query_devices(kind="output")
-    except Exception:  # no package, no PortAudio (OSError), or no device (PortAudioError)
-        return None
-    return sounddevice
+
+def no_player() -> str:
+    """Why nothing can be played here and what to do about it; empty if something can."""
+    try:
+        require("sounddevice", "play").query_devices(kind="output")
+    except BackendError as e:
+        return str(e)
+    except OSError as e:  # its wheels for Linux come without PortAudio
+        return f"{e}; on Debian and Ubuntu: apt install libportaudio2"
+    except Exception as e:  # PortAudioError, ValueError: there is no device
+        return f"no loudspeakers: {e}"
+    return ""
 
 
 def play(wave: np.ndarray, sample_rate: int = SAMPLE_RATE) -> bool:

@@ -288,6 +288,26 @@ def test_speech_that_a_sound_card_does_not_play_is_in_a_file(
 
 
 @pytest.mark.parametrize(
+    "module, told",
+    [
+        (None, "pip install 'nanospeech-tts[play]'"),
+        ("raise OSError('PortAudio library not found')", "found; on Debian and Ubuntu: apt"),
+        ("def query_devices(kind): raise ValueError('No output')", "no loudspeakers: No output"),
+    ],
+    ids=["package", "library", "loudspeakers"],
+)
+def test_what_is_missing_to_play_is_named(tmp_path, monkeypatch, module, told):
+    monkeypatch.delitem(sys.modules, "sounddevice", raising=False)
+    if module is None:
+        monkeypatch.setitem(sys.modules, "sounddevice", None)
+    else:
+        (tmp_path / "sounddevice.py").write_text(module)
+        monkeypatch.syspath_prepend(tmp_path)
+    assert told in audio.no_player() and audio.player() is None
+    monkeypatch.delitem(sys.modules, "sounddevice", raising=False)
+
+
+@pytest.mark.parametrize(
     "name, rate, channels",
     [("a.wav", 8_000, 1), ("a.flac", 44_100, 2), ("a.ogg", 48_000, 1), ("a.mp3", 22_050, 2)],
 )
