@@ -412,7 +412,8 @@ def make(args: argparse.Namespace, options: Options, release: Release) -> dict[s
 def main(argv: list[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
     share_cores()
-    require("torch", "train")
+    for package in ("torch", "accelerate", *(["peft"] if args.lora else [])):
+        require(package, "finetune" if package == "peft" else "train")
     made = run(args)
     if made:
         print(json.dumps(made))

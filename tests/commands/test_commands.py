@@ -292,6 +292,19 @@ def test_commands_that_need_torch_name_the_pip_command():
     assert done.stderr.splitlines() == [said(e) for e in ("train", "torch", *["train"] * 3)]
 
 
+@pytest.mark.parametrize("package, extra", [("accelerate", "train"), ("peft", "finetune")])
+def test_finetuning_names_what_it_lacks_before_it_reads_recordings(
+    package, extra, tmp_path, monkeypatch, capsys
+):
+    pytest.importorskip("torch")
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.chdir(tmp_path)
+    words = ["finetune", "--data", "missing", "--voice", "anna", "--output", "out", "--lora", "4"]
+    assert commands.main(words) == 2
+    assert f"pip install 'nanospeech-tts[{extra}]'" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_flags_of_a_dataclass_come_back_as_one():
     @dataclasses.dataclass(frozen=True)
     class Options:
