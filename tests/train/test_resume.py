@@ -7,12 +7,14 @@ import json
 import shutil
 import signal
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
 from nanospeech.errors import CheckpointError, DataError
+from nanospeech.nanospeech_torch import list_str_to_vocab_tensor
 from nanospeech_torch.checkpoint_reader import read_tensors
 from nanospeech_torch.train.config import run_config
 from nanospeech_torch.train.loop.settings import changes
@@ -20,7 +22,7 @@ from nanospeech_torch.train.run import train
 from tests import resume_worker
 from tests.forked import Forked, finish, ranks
 from tests.test_locks import holder
-from tests.training import samples, speech_model, trainer, write_shards
+from tests.training import VOCAB, samples, speech_model, trainer, write_shards
 
 
 def start(processes: int, *args: object, together: bool = False) -> list[Forked]:
@@ -272,3 +274,13 @@ def test_an_error_before_the_first_step_does_not_hang_on_to_the_progress_bar(tmp
         trainer(tmp_path / "run").train(data.replace("two", "three"), 2, 2, **plan)
     assert raised.traceback  # whose frames hold the bar, as while the error is printed
     assert capsys.readouterr().err.endswith("\n")
+
+
+def test_tokens_never_take_the_rows_of_others(tmp_path):
+    trainer(tmp_path).train(samples(), 1, batch_size=2, max_duration=200)
+    model = speech_model()
+    swapped = [*list(VOCAB)[:-2], *list(VOCAB)[:-3:-1]]  # as many tokens: no size differs
+    model.tokenizer = partial(list_str_to_vocab_tensor, vocab={t: i for i, t in enumerate(swapped)})
+    with pytest.raises(CheckpointError, match=r"another vocabulary.*token 54 was 'y', is 'z'"):
+        trainer(tmp_path, model).train(samples(), 2, batch_size=2, max_duration=200)
+    trainer(tmp_path).train(samples(), 2, batch_size=2, max_duration=200)

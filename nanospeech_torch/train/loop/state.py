@@ -33,7 +33,7 @@ from nanospeech_torch.train.scale.parallel import Parallel
 from .checkpoints import Checkpoints
 from .export import is_small
 from .optimizer_state import OptimizerState
-from .settings import changes
+from .settings import changes, vocab_of
 
 
 @dataclass(frozen=True)
@@ -235,6 +235,7 @@ def restore(
 ) -> Restored:
     """Puts a checkpoint's state into the parts of a run."""
     p, described, meta = parts.parallel, checkpoints.describe(path), checkpoints.meta(path)
+    check_vocab(path, meta.get("vocab") or [], vocab_of(parts.objective.tokenizer))
     saved = meta.get("optimizers") or [None] * len(parts.memories)
     for memory, values in zip(parts.memories, saved):
         memory.allocate(described, values)
@@ -265,6 +266,20 @@ def restore(
         say(f"{processes} processes saved, {p.world} go on")
     consumed = mine["consumed"] if mine else 0
     return Restored(step, meta.get("seconds", 0.0), consumed, ranks)
+
+
+def check_vocab(path: Path, was: list[str], now: list[str]) -> None:
+    """Raises CheckpointError where tokens would take the learned rows of other ones."""
+    if was and now and was != now:
+        at = next(
+            (i for i, (a, b) in enumerate(zip(was, now)) if a != b), min(map(len, (was, now)))
+        )
+        old, new = (repr(v[at]) if at < len(v) else "none" for v in (was, now))
+        raise CheckpointError(
+            f"cannot go on from {path}: it was saved with another vocabulary, {len(was)} tokens; "
+            f"this run has {len(now)}, and token {at} was {old}, is {new}. Give it the old "
+            'vocabulary ("vocab" in its meta.json), or choose another run_dir'
+        )
 
 
 class Ranks:
