@@ -184,7 +184,7 @@ def test_features_are_described_with_their_reference():
 
 
 def test_sample_rates_are_those_of_recordings():
-    for rate in (None, 8_000, 44_100.0, 192_000):
+    for rate in (None, 8_000, 44_100.0, 192_000, np.int64(24_000)):
         clips.check_rate(rate)
     for rate in (7_999, 192_001, float("nan"), "24000", [24_000]):
         refused("wrong rate", clips.check_rate, rate)

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from datasets import Dataset, load_dataset
+from datasets import Audio, Dataset, Value, load_dataset, load_from_disk
 
+from nanospeech.config import AudioConfig
 from nanospeech.corpus.tars import split_name
 from nanospeech.errors import CheckpointError, DataError, InputError
+from nanospeech_torch.train.data import clips
 from nanospeech_torch.train.data.order import SampleStream, StreamState, redeal, resume
 from nanospeech_torch.train.data.sources import (
     DatasetSource,
@@ -337,6 +339,26 @@ def test_every_kind_of_dataset_becomes_a_source(tmp_path):
     table = make_source(Dataset.from_list(rows * 100))
     assert len(table) == 2 and sum(1 for n in range(2) for _ in table.open(n)) == 400
     assert [i for i, _ in table.open(1, 140)] == [140, 141, 142, 143]
+
+
+def test_recordings_of_a_dataset_are_read_as_they_are_stored(tmp_path):
+    def row(sample: dict) -> dict:
+        return {"audio": {"path": None, **sample["mp3"]}, "sample_rate": 24_000, **sample["json"]}
+
+    rows = [row(sample) for sample in samples()]
+    paths = Value("string")
+    Dataset.from_list(rows).cast_column(
+        "audio", {"bytes": Value("binary"), "path": paths}
+    ).cast_column("audio", Audio()).save_to_disk(tmp_path / "clips")
+    stored = load_from_disk(tmp_path / "clips")
+    files = sorted(tmp_path.rglob("*"))
+    for kind in (None, "numpy", "torch"):  # a user's own format changes nothing
+        table = stored.with_format(kind)
+        for source in (make_source(table), make_source(table.to_iterable_dataset())):
+            found = [sample for _, sample in source.open(0)]
+            assert found == rows
+            assert [clips.describe(s, AudioConfig())["rate"] for s in found] == [24_000] * 4
+    assert sorted(tmp_path.rglob("*")) == files  # no second copy of all recordings
 
 
 def test_a_dataset_with_a_bad_shard_goes_on(tmp_path):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import math
 import zlib
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -185,7 +186,7 @@ def read_npy(data: bytes) -> np.ndarray:
 def check_rate(rate: Any) -> None:
     """Raises Skip for an implausible sample rate."""
     if rate is not None and not (
-        isinstance(rate, (int, float)) and RATES[0] <= rate <= RATES[1]  # false for NaN
+        isinstance(rate, Real) and RATES[0] <= rate <= RATES[1]  # false for NaN
     ):
         raise Skip("wrong rate")
 

@@ -264,8 +264,14 @@ class DatasetSource(Causes):
     ordered = False
 
     def __init__(self, dataset: Any):
-        self.dataset = undecoded(dataset)
         self.streamed = not hasattr(dataset, "to_iterable_dataset")
+        transformed = not self.streamed and dataset.format["type"] == "custom"
+        if self.streamed:  # in plain values, whatever the user's format is
+            self.dataset = undecoded(dataset).with_format(None)
+        elif transformed:
+            self.dataset = undecoded(dataset)
+        else:  # as it is stored: a cast would write all recordings once more
+            self.dataset = dataset.with_format("arrow")
         if self.streamed:
             count = getattr(dataset, "num_shards", None)
             self.count = dataset.n_shards if count is None else count
@@ -316,6 +322,7 @@ class DatasetSource(Causes):
         for index in range(start, min(SLICE, len(self.dataset) - first)):
             try:
                 row = self.dataset[first + index]
+                row = row if isinstance(row, dict) else row.to_pylist()[0]
             except Exception as e:  # of a file that a row names, or a cast
                 where = f"row {first + index} of the dataset"
                 check_own(e, where)
