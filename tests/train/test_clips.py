@@ -10,6 +10,7 @@ import pytest
 
 from nanospeech.audio.mel import log_mel
 from nanospeech.config import AudioConfig
+from nanospeech.errors import InputError
 from nanospeech_torch.train.data import clips
 from tests.train.shared import npy, wav_bytes
 
@@ -80,6 +81,8 @@ def test_audio_is_bytes_or_a_file(tmp_path):
     refused("unreadable audio", clips.audio_bytes, {"audio": {"path": str(tmp_path / "none")}})
     for sample in ({}, {"wav": b""}, {"wav": "text"}, {"audio": {"bytes": None, "path": ""}}):
         refused("without audio", clips.audio_bytes, sample)
+    with pytest.raises(InputError, match=r"decoded already \(dict\).*undecoded\(dataset\)"):
+        clips.audio_bytes({"audio": {"path": "a.wav", "array": TONE, "sampling_rate": 24_000}})
 
 
 def test_features_are_finite_numbers_of_the_models_width():

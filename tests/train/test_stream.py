@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from datasets import Audio, Dataset, Value, load_dataset, load_from_disk
+from datasets import Audio, Dataset, DatasetDict, Value, load_dataset, load_from_disk
 
 from nanospeech.config import AudioConfig
 from nanospeech.corpus.tars import split_name
@@ -359,6 +359,20 @@ def test_recordings_of_a_dataset_are_read_as_they_are_stored(tmp_path):
             assert found == rows
             assert [clips.describe(s, AudioConfig())["rate"] for s in found] == [24_000] * 4
     assert sorted(tmp_path.rglob("*")) == files  # no second copy of all recordings
+
+
+def test_what_is_no_dataset_is_said():
+    for data, said in (
+        ((s for s in samples()), "a generator, and samples are read anew in each epoch"),
+        (iter(samples()), "a list_iterator, .*from_generator"),
+        (None, "a NoneType"),
+        (3, "a int"),
+        (DatasetDict(train=Dataset.from_list([{"text": "a"}])), r'of train; .*dataset\["train"\]'),
+    ):
+        with pytest.raises(InputError, match=said):
+            make_source(data)
+    with pytest.raises(InputError, match="sample 0 of the dataset is a tuple, should be a dict"):
+        list(make_source([("a.wav", "its words")]).open(0))
 
 
 def test_a_dataset_with_a_bad_shard_goes_on(tmp_path):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import math
 import zlib
+from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
@@ -20,6 +21,7 @@ from nanospeech.audio.opus import as_file
 from nanospeech.audio.wave import mono
 from nanospeech.config import AudioConfig
 from nanospeech.corpus.tables import parsed
+from nanospeech.errors import InputError
 
 AUDIO_KEYS = ("mp3", "flac", "wav", "ogg", "opus", "audio")
 RATES = (8_000, 192_000)  # Hz
@@ -129,8 +131,19 @@ def positive(value: Any, name: str) -> float | None:
 
 
 def audio_bytes(sample: dict) -> bytes:
-    """The encoded recording."""
+    """The encoded recording.
+
+    Raises:
+        InputError: it is decoded already, which is so of all samples or of none.
+        Skip: there is none.
+    """
     audio = next((sample[k] for k in AUDIO_KEYS if sample.get(k) is not None), None)
+    if hasattr(audio, "get_all_samples") or (isinstance(audio, Mapping) and "array" in audio):
+        raise InputError(
+            f"a recording of the dataset is decoded already ({type(audio).__name__}), and the bytes"
+            " of its file are wanted: a dataset that is mapped decodes its audio columns before;"
+            " call map on nanospeech_torch.train.data.sources.undecoded(dataset)"
+        )
     data = audio.get("bytes") if isinstance(audio, dict) else audio
     if data is None and isinstance(audio, dict) and audio.get("path"):
         try:

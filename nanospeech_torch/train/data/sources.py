@@ -13,7 +13,7 @@ import os
 import re
 import tarfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -56,15 +56,31 @@ def make_source(data: Any) -> Source:
     Args:
         data: a source; a path, URL or glob pattern of tars, or a list of them; a dataset of the
             datasets library, streamed or not; or any re-iterable of samples.
+
+    Raises:
+        InputError: it is none of these, or a path matches nothing.
     """
+    if isinstance(data, Mapping):
+        raise InputError(
+            f"the dataset is a {type(data).__name__} of {', '.join(map(str, islice(data, 5)))}; "
+            'take one split of it, as dataset["train"], or a list of samples'
+        )
     if isinstance(data, (str, Path)):
         return TarSource(find_shards([data]))
     if isinstance(data, (list, tuple)) and data and all(isinstance(d, (str, Path)) for d in data):
         return TarSource(find_shards(data))
     if hasattr(data, "cast_column"):
         return DatasetSource(data)
-    is_source = hasattr(data, "open") and hasattr(data, "ordered")
-    return cast(Source, data) if is_source else IterableSource(data)
+    if hasattr(data, "open") and hasattr(data, "ordered"):
+        return cast(Source, data)
+    known = hasattr(data, "__iter__") or hasattr(data, "__getitem__")
+    if isinstance(data, Iterator) or not known:
+        raise InputError(
+            f"the dataset is a {type(data).__name__}, and samples are read anew in each epoch and "
+            "where a run resumes; give it a list, an object whose __iter__ begins anew, or "
+            "datasets.IterableDataset.from_generator(function)"
+        )
+    return IterableSource(data)
 
 
 def find_shards(patterns: Iterable[str | Path]) -> list[str]:
@@ -351,7 +367,13 @@ class IterableSource:
     ) -> Iterator[tuple[int, dict]]:
         if hasattr(self.samples, "set_epoch"):
             self.samples.set_epoch(epoch)
-        yield from enumerate(islice(self.samples, start, None), start)
+        for index, sample in enumerate(islice(self.samples, start, None), start):
+            if not isinstance(sample, Mapping):
+                raise InputError(
+                    f"sample {index} of the dataset is a {type(sample).__name__}, should be a "
+                    'dictionary, such as {"audio": bytes of a file, "text": its words}'
+                )
+            yield index, dict(sample)
 
 
 def undecoded(dataset: Any) -> Any:
