@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
+from nanospeech.errors import InputError
 from nanospeech_torch.train.data.loader import Loader
 from nanospeech_torch.train.loop import signals
 from nanospeech_torch.train.loop.signals import Agreement, StopSignals, early_signals
@@ -236,6 +237,17 @@ def test_a_signal_before_the_first_step_loses_nothing(tmp_path):
     assert (tmp_path / "stopped" / "step_00000000").is_dir()
     name = "step_00000003"
     assert same(tmp_path / "stopped" / name, tmp_path / "whole" / name, 0)
+
+
+def test_a_trainer_that_was_stopped_goes_on_when_it_is_called_again(tmp_path):
+    run = trainer(tmp_path)
+    run.request_stop("SIGINT")
+    for steps in (0, 2):  # as a notebook's cell that was interrupted, and is run again
+        run.train(samples(), 2, batch_size=2, max_duration=200)
+        assert run.step == steps
+    with pytest.raises(InputError, match="this trainer has taken 2 steps"):
+        run.train(samples(), 1, batch_size=2, max_duration=200, resume="never")
+    assert (tmp_path / "step_00000002").is_dir()
 
 
 def test_signals_and_output_are_a_programs_own_again_when_a_run_is_over():

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 import torch
 from tqdm.auto import tqdm
 
-from nanospeech.errors import CheckpointError, DataError
+from nanospeech.errors import CheckpointError, DataError, InputError
 from nanospeech_torch.train.data.batches import BatchPlan, Loaded, StreamOptions
 from nanospeech_torch.train.data.loader import make_loader
 from nanospeech_torch.train.data.sources import make_source
@@ -109,6 +110,15 @@ class Trainer(Learner):
         self.state.stop_request = reason or True
         return before
 
+    @contextmanager
+    def stoppable(self) -> Iterator[None]:
+        """Within the context signals ask the run to stop; the next call of train() goes on."""
+        with StopSignals(self.request_stop):
+            try:
+                yield
+            finally:
+                self.state.stop_request = False
+
     def say(self, text: str) -> None:
         """Prints, once for all processes and machines, above the progress bar."""
         if self.accelerator.process_index == 0:
@@ -175,7 +185,16 @@ class Trainer(Learner):
         return make_loader(self.core.batches(source, plan, stream), workers, pin)
 
     def resume(self, how: str) -> None:
-        """Resumes from a checkpoint, or begins a run; see state.resume."""
+        """Resumes from a checkpoint, or begins a run; see state.resume.
+
+        Raises:
+            InputError: a run is to begin with weights that are trained.
+        """
+        if how == "never" and self.step:
+            raise InputError(
+                f"this trainer has taken {self.step} steps, and resume='never' begins a run: make "
+                "a new model, optimizer and trainer for it, or leave resume out to go on"
+            )
         if found := state.resume(how, self.parts, self.checkpoints, self.settings(), self.say):
             s, self.saved_places = self.state, found.ranks
             s.step, s.elapsed_before, s.consumed = found.step, found.elapsed_before, found.consumed
@@ -217,8 +236,8 @@ class Trainer(Learner):
             The mean losses since the last log line.
 
         Raises:
-            InputError: samples of a model that does not speak, another run is in run_dir, or one
-                of several processes has ended here.
+            InputError: samples of a model that does not speak, another run is in run_dir, a used
+                trainer is to begin anew, or one of several processes has ended here.
             DataError: nothing in the data can be used, or too many steps in a row were bad.
             CheckpointError: the run cannot be resumed, or its last checkpoint not be written.
         """
@@ -234,7 +253,7 @@ class Trainer(Learner):
         self.batching = plan.limits()
         on_sample = o.on_sample or self.spoken_samples()
         check_group(self.parallel.world)
-        with StopSignals(self.request_stop), self.checkpoints.alone():
+        with self.stoppable(), self.checkpoints.alone():
             self.resume(o.resume)
             accelerator = self.accelerator
             self.say(report(accelerator.num_processes, accelerator.device))
