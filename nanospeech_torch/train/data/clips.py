@@ -10,7 +10,6 @@ import io
 import math
 import zlib
 from collections.abc import Mapping
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -199,7 +198,7 @@ def read_npy(data: bytes) -> np.ndarray:
 def check_rate(rate: Any) -> None:
     """Raises Skip for an implausible sample rate."""
     if rate is not None and not (
-        isinstance(rate, Real) and RATES[0] <= rate <= RATES[1]  # false for NaN
+        isinstance(rate, (int, float, np.number)) and RATES[0] <= rate <= RATES[1]  # false for NaN
     ):
         raise Skip("wrong rate")
 
