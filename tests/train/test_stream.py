@@ -7,6 +7,7 @@ import json
 import tarfile
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -350,7 +351,7 @@ def test_recordings_of_a_dataset_are_read_as_they_are_stored(tmp_path):
     Dataset.from_list(rows).cast_column(
         "audio", {"bytes": Value("binary"), "path": paths}
     ).cast_column("audio", Audio()).save_to_disk(tmp_path / "clips")
-    stored = load_from_disk(tmp_path / "clips")
+    stored: Any = load_from_disk(tmp_path / "clips")
     files = sorted(tmp_path.rglob("*"))
     for kind in (None, "numpy", "torch"):  # a user's own format changes nothing
         table = stored.with_format(kind)
@@ -367,7 +368,10 @@ def test_what_is_no_dataset_is_said():
         (iter(samples()), "a list_iterator, .*from_generator"),
         (None, "a NoneType"),
         (3, "a int"),
-        (DatasetDict(train=Dataset.from_list([{"text": "a"}])), r'of train; .*dataset\["train"\]'),
+        (
+            DatasetDict({"train": Dataset.from_list([{"text": "a"}])}),
+            r'of train; .*dataset\["train"\]',
+        ),
     ):
         with pytest.raises(InputError, match=said):
             make_source(data)
