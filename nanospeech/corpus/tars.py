@@ -6,18 +6,35 @@ import posixpath
 import tarfile
 from typing import Any
 
+MOST_NAMING = 2**16  # bytes of what tells of another member, such as a long name
+MOST = 2**36  # bytes of a member
+
 
 class Header(tarfile.TarInfo):
-    """A member's header; a damaged or missing one is an error, which tarfile takes for the end."""
+    """A member's header; a damaged or missing one is an error, which tarfile takes for the end.
+
+    So is one whose size cannot be: tarfile would go back to it for ever, read on behind the end of
+    a stream until so much had come, or hold a name of gigabytes.
+    """
+
+    @classmethod
+    def frombuf(cls, buf: Any, encoding: str, errors: str) -> Any:
+        return super().frombuf(buf, encoding, errors).checked()
 
     @classmethod
     def fromtarfile(cls, tarfile_: tarfile.TarFile) -> Any:
         try:
-            return super().fromtarfile(tarfile_)
+            return super().fromtarfile(tarfile_).checked()  # whose size a pax header may replace
         except tarfile.HeaderError as e:
             if isinstance(e, getattr(tarfile, "EOFHeaderError", ())):
                 raise
             raise tarfile.ReadError(f"{e}, at byte {tarfile_.offset}") from e
+
+    def checked(self) -> Header:
+        """Itself, if its size can be that of a member."""
+        if not 0 <= self.size <= (MOST if self.isreg() else MOST_NAMING):
+            raise tarfile.ReadError(f"a header tells of {self.size:,} bytes")
+        return self
 
 
 def split_name(name: str) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from nanospeech.audio import wave as audio
+from nanospeech.corpus.tars import Header
 from nanospeech.errors import InputError, reason
 
 SENTENCES = Path(__file__).with_name("sentences.txt")
@@ -155,7 +156,7 @@ def from_tar(path: Path) -> list[Item]:
     sounds: dict[str, Recording] = {}
     texts: dict[str, str] = {}
     try:
-        with tarfile.open(path, "r:") as tar:
+        with tarfile.open(path, "r:", tarinfo=Header) as tar:
             for member in tar:
                 folder, slash, base = member.name.rpartition("/")
                 stem, _, extension = base.partition(".")
@@ -242,7 +243,7 @@ def sounds_of(path: Path) -> list[Recording]:
         inside = sorted(path.iterdir()) if path.is_dir() else [path]
         return [Recording(p) for p in inside if p.suffix.lower() in audio.FORMATS]
     try:
-        with tarfile.open(path, "r:") as tar:
+        with tarfile.open(path, "r:", tarinfo=Header) as tar:
             return [
                 Recording(path, m.offset_data, m.size, m.name)
                 for m in tar

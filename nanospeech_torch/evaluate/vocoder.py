@@ -19,7 +19,7 @@ from tqdm import tqdm
 from nanospeech.audio import mel
 from nanospeech.audio import wave as audio
 from nanospeech.config import AudioConfig
-from nanospeech.corpus.tars import split_name
+from nanospeech.corpus.tars import Header, split_name
 from nanospeech.errors import BackendError, DataError, InputError, reason
 from nanospeech.evaluate.griffin_lim import griffin_lim
 from nanospeech.measure import metrics
@@ -77,7 +77,7 @@ def from_tar(path: Path, keep: Callable[[str], bool]) -> tuple[dict, dict]:
     """Waves and texts of a shard, by their keys."""
     waves: dict[str, np.ndarray] = {}
     texts: dict[str, str] = {}
-    with tarfile.open(path) as tar:
+    with tarfile.open(path, tarinfo=Header) as tar:
         for member in tar:
             key, kind = split_name(member.name)
             content = tar.extractfile(member) if keep(key) else None

@@ -1,6 +1,7 @@
 """Faults of recordings and names: each is counted by its reason, and none ends a command."""
 
 import csv
+import gzip
 import importlib
 import io
 import os
@@ -9,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 
@@ -159,6 +161,51 @@ def test_of_a_damaged_shard_what_is_before_is_used_and_the_rest_is_told(tmp_path
     path.write_bytes(b"")
     with pytest.raises(InputError, match=r"four\.tar as an uncompressed tar: it is empty"):
         find([tmp_path])
+
+
+@pytest.mark.parametrize("size", [2**62, 2**40, -512, -1024, -1])
+@pytest.mark.parametrize("kind", [tarfile.REGTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE])
+def test_a_header_whose_size_cannot_be_ends_a_shard_at_once(tmp_path, kind, size):
+    path, starts = four(tmp_path)
+    data = bytearray(path.read_bytes())
+    header = data[starts[4] : starts[4] + 512]
+    # a size of 12 bytes whose first has its highest bit set is binary, and may be negative
+    header[124:136] = bytes([0xFF if size < 0 else 0x80]) + (size % 2**88).to_bytes(11, "big")
+    header[156:157], header[148:156] = kind, b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    data[starts[4] : starts[4] + 512] = header
+    path.write_bytes(data)
+    samples, skips = find([path])
+    kept, skipped = trained_on(path)
+    assert [s.key for s in samples] == kept == ["a", "b"] and skipped == {"broken shard": 1}
+    assert f"a header tells of {size:,} bytes" in skips[0].detail
+
+
+def test_a_size_that_a_pax_header_tells_is_bounded_too(tmp_path):
+    path = tmp_path / "pax.tar"
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as tar:
+        for name, told in (("a.mp3", {}), ("b.mp3", {"size": "-1024"}), ("c.mp3", {})):
+            member = tarfile.TarInfo(name)
+            member.pax_headers = told
+            tar.addfile(member)
+    kept, skipped = trained_on(path)
+    assert kept == ["a"] and skipped == {"broken shard": 1}
+
+
+def test_a_name_of_gigabytes_is_not_unpacked(tmp_path):
+    path = tmp_path / "name.tar.gz"
+    with gzip.open(path, "wb", 1) as file:
+        name = tarfile.TarInfo("x")
+        name.type, name.size = tarfile.GNUTYPE_LONGNAME, 2**27
+        file.write(name.tobuf(tarfile.GNU_FORMAT))
+        for _ in range(2**7):
+            file.write(bytes(2**20))
+    tracemalloc.start()
+    try:
+        assert trained_on(path) == ([], {"broken shard": 1})
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()
 
 
 def test_samples_of_one_name_that_follow_each_other_are_two(tmp_path):
