@@ -30,6 +30,7 @@ SLOWEST, FASTEST = 0.5, 2.0
 # marks that belong to the word before a style's end, or behind its beginning
 CLOSING = re.compile(r"[,.;:!?…)\]}»”’\"']+(?=\s|$)")
 OPENING = re.compile(r"(?:^|(?<=\s))[(\[{«“‘„\"']+$")
+WORD = re.compile(r"[^\W_]")  # a letter or digit
 JOINER = "\u2060"  # behind a word with sounds of its own; more of them for its other sounds
 DEEPEST = 32
 
@@ -125,7 +126,7 @@ class Builder:
         """Takes a word and its sounds."""
         parse_phonemes(phonemes, alphabet)
         word = word.strip()
-        if not any(c.isalnum() for c in word):
+        if not WORD.search(word):
             raise InputError(f"{word!r} is no word that sounds could be for")
         sounds = self.sounds.setdefault(word.lower(), {})
         marked = word + JOINER * sounds.setdefault(phonemes, len(sounds) + 1)
@@ -149,16 +150,17 @@ class Builder:
         """
         written, said = self._without_edge(joined(self.written), joined(self.said))
         left: list[Traced] = []
-        begun = bool(self.spans) or any(c.isalnum() for c in written.text)
+        begun = bool(self.spans) or WORD.search(written.text)
         if begun and not last and (match := OPENING.search(written.text)):
             cut = match.start() - len(written)
             if said.text[cut:] == match[0]:
                 opening, at = said[len(said) + cut :], match.start()
                 left = [written[at:], Traced(match[0], opening.starts - at, opening.stops - at)]
                 written, said = written[:at], said[: len(said) + cut]
-        if not any(c.isalnum() for c in written.text) and written.text.strip():
+        if not WORD.search(written.text) and written.text.strip():
             if not self.spans:  # marks that begin the next span
                 self._begin_later(after)
+                self.written, self.said = [written], [said]  # not joined anew at each pause
                 return
             self._add_marks(written, said)
             written = written[:0]

@@ -5,6 +5,7 @@ import time
 import pytest
 
 from nanospeech import InputError
+from nanospeech.text import markup
 from nanospeech.text.markup import Marked, Style, read_markup
 from nanospeech.text.ssml import read_ssml
 
@@ -247,6 +248,14 @@ def test_a_pause_may_come_before_all_text(text):
     for empty in ("[pause 1s]", "[pause 1s] ..."):
         with pytest.raises(InputError, match="no text to speak"):
             read_markup(empty)
+
+
+def test_pauses_among_marks_before_all_text_cost_no_more_than_others():
+    begin = time.process_time()
+    found = read_markup("- [pause 1s]" * 2000 + "Hello.")
+    assert time.process_time() - begin < 5
+    (span,) = found.spans
+    assert span.written.text == "- " * 2000 + "Hello." and span.before == markup.LONGEST_PAUSE
 
 
 def test_marks_alone_belong_to_the_span_before_them():
