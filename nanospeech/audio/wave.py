@@ -34,6 +34,7 @@ FORMATS = {
 FOREIGN = (".m4a", ".mp4", ".m4b", ".aac", ".wma", ".webm", ".mov", ".mkv")
 UNKNOWN_FRAMES = 2**62  # libsndfile says as many or more where a header leaves the length open
 MOST_SAMPLES = 400_000  # of all channels, for each second that a recording may have
+MOST_CHANNELS = 32  # of a clip: a few silent bytes of an Ogg may be 255 channels
 CANCELLED = 1e-3  # of a channel's power, what is left of the mean of channels that cancel out
 BLOCK = 65_536  # samples a write; libsndfile's Vorbis encoder overflows its stack on long ones
 

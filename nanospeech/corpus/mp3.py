@@ -45,7 +45,8 @@ def decode(
         float32 (n,), and whether the bytes are a mono 24 kHz MP3 already.
 
     Raises:
-        BadAudio: unreadable, empty, silent, not a number, too short or too long.
+        BadAudio: unreadable, empty, silent, not a number, too short or too long, or of too many
+            channels.
     """
     import soundfile as sf
 
@@ -60,6 +61,8 @@ def decode(
                 raise BadAudio("unreadable audio", "its header does not tell how long it is")
             if max_seconds is not None and seconds > max_seconds:
                 raise BadAudio("too long", f"{seconds:.2f} s")
+            if f.channels > audio.MOST_CHANNELS:
+                raise BadAudio("too many channels", str(f.channels))
             wave = audio.mono(f.read(dtype="float32", always_2d=True))
     except MemoryError as e:  # a damaged header may tell any length
         raise BadAudio(

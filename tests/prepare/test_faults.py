@@ -14,10 +14,12 @@ import tracemalloc
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 import soundfile as sf
 
 from nanospeech.commands.prepare import main
+from nanospeech.config import AudioConfig
 from nanospeech.corpus import mp3
 from nanospeech.corpus.layouts import find
 from nanospeech.errors import InputError
@@ -194,7 +196,7 @@ def test_a_size_that_a_pax_header_tells_is_bounded_too(tmp_path):
 
 def test_a_name_of_gigabytes_is_not_unpacked(tmp_path):
     path = tmp_path / "name.tar.gz"
-    with gzip.open(path, "wb", 1) as file:
+    with gzip.GzipFile(path, "wb", 1) as file:
         name = tarfile.TarInfo("x")
         name.type, name.size = tarfile.GNUTYPE_LONGNAME, 2**27
         file.write(name.tobuf(tarfile.GNU_FORMAT))
@@ -206,6 +208,19 @@ def test_a_name_of_gigabytes_is_not_unpacked(tmp_path):
         assert tracemalloc.get_traced_memory()[1] < 2**24
     finally:
         tracemalloc.stop()
+
+
+def test_a_few_bytes_that_are_hundreds_of_channels_are_not_unpacked():
+    file = io.BytesIO()
+    with sf.SoundFile(file, "w", 48_000, 255, format="OGG", subtype="VORBIS") as f:
+        for _ in range(8):
+            f.write(np.zeros((6_000, 255), np.float32))
+    data = file.getvalue()
+    assert len(data) < 20_000  # of 49 MB
+    with pytest.raises(mp3.BadAudio, match="too many channels, 255"):
+        mp3.decode(data)
+    with pytest.raises(clips.Skip, match="too many channels"):
+        clips.read_wave(data, AudioConfig(), {}, 30)
 
 
 def test_samples_of_one_name_that_follow_each_other_are_two(tmp_path):

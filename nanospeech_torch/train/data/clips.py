@@ -17,7 +17,7 @@ import soundfile
 
 from nanospeech.audio.mel import log_mel
 from nanospeech.audio.opus import as_file
-from nanospeech.audio.wave import mono
+from nanospeech.audio.wave import MOST_CHANNELS, mono
 from nanospeech.config import AudioConfig
 from nanospeech.corpus.tables import parsed
 from nanospeech.errors import InputError
@@ -218,7 +218,8 @@ def read_wave(data: bytes, audio: AudioConfig, item: dict, longest: float) -> np
         longest: seconds; a longer clip is not decoded to its end.
 
     Raises:
-        Skip: unreadable, not finite, or of another rate or length than the metadata has it.
+        Skip: unreadable, not finite, of too many channels, or of another rate or length than the
+            metadata has it.
     """
     claimed, rate = item.get("claimed"), item.get("rate")
     try:
@@ -226,6 +227,8 @@ def read_wave(data: bytes, audio: AudioConfig, item: dict, longest: float) -> np
             check_rate(f.samplerate)
             if rate is not None and f.samplerate != rate:
                 raise Skip("wrong rate")
+            if f.channels > MOST_CHANNELS:
+                raise Skip("too many channels")
             most = 1.2 * max(longest, claimed or 0) + 1
             wave = mono(f.read(int(most * f.samplerate), dtype="float32", always_2d=True))
             found = f.samplerate
