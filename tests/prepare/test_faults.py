@@ -223,6 +223,17 @@ def test_a_few_bytes_that_are_hundreds_of_channels_are_not_unpacked():
         clips.read_wave(data, AudioConfig(), {}, 30)
 
 
+def test_a_row_that_names_a_pipe_or_a_device_waits_for_none(tmp_path):
+    os.mkfifo(tmp_path / "pipe.wav")
+    for path in (tmp_path / "pipe.wav", "/dev/null", tmp_path, tmp_path / "gone.wav", "a\0b", 7):
+        row = {"text": "one", "audio": {"bytes": None, "path": path if path == 7 else str(path)}}
+        with pytest.raises(clips.Skip, match="unreadable audio"):
+            clips.describe(row, AudioConfig())
+    (tmp_path / "a.wav").write_bytes(WAV.read_bytes())
+    row = {"text": "one", "audio": {"bytes": None, "path": str(tmp_path / "a.wav")}}
+    assert clips.describe(row, AudioConfig())["data"] == WAV.read_bytes()
+
+
 def test_samples_of_one_name_that_follow_each_other_are_two(tmp_path):
     files = [(n, d) for t in "12" for n, d in (("x.mp3", t.encode()), ("x.json", b'{"text": "a"}'))]
     path = write_tar(tmp_path / "twice.tar", files)

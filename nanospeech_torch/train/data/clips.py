@@ -10,6 +10,7 @@ import io
 import math
 import zlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -146,10 +147,12 @@ def audio_bytes(sample: dict) -> bytes:
     data = audio.get("bytes") if isinstance(audio, dict) else audio
     if data is None and isinstance(audio, dict) and audio.get("path"):
         try:
-            with open(audio["path"], "rb") as f:
-                data = f.read()
-        except OSError as e:
+            path = Path(audio["path"])
+            data = path.read_bytes() if path.is_file() else b""  # of /dev/zero there is no end
+        except (OSError, TypeError, ValueError) as e:
             raise Skip("unreadable audio") from e
+        if not data:
+            raise Skip("unreadable audio")
     if not data or not isinstance(data, bytes):
         raise Skip("without audio")
     return data
