@@ -20,9 +20,9 @@ from .traced import Traced
 UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 OPENING = "(\\[{<«“‘「『（【〈《"
 LONG_DASH = "—―"
-WORD = re.compile(
-    rf"[^\w\s]*[{UNSPACED}][^\w\s{OPENING}]*"
-    rf"|[{LONG_DASH}]*(?:(?![{UNSPACED}])[^\s{LONG_DASH}])+[{LONG_DASH}]*|\S"
+WORD = re.compile(  # signs before a word are bounded: else dashes take squared time
+    rf"[^\w\s]{{0,99}}[{UNSPACED}][^\w\s{OPENING}]*"
+    rf"|[{LONG_DASH}]{{0,99}}(?:(?![{UNSPACED}])[^\s{LONG_DASH}])+[{LONG_DASH}]*|\S"
 )
 LARGEST = 4000  # written words times said ones that are told apart by reading them
 

@@ -2,13 +2,14 @@
 
 import random
 import re
+import time
 from itertools import pairwise
 
 import pytest
 
 from nanospeech.text.sentences import legible, prepare
 from nanospeech.text.traced import Traced
-from nanospeech.text.written import Written, by_length, divide, written_words
+from nanospeech.text.written import WORD, Written, by_length, divide, written_words
 from tests.text.test_normalize import BYTES, CASES, LOWER, PHONEMES, random_text
 
 
@@ -85,3 +86,10 @@ def test_many_words_that_are_said_as_a_whole_are_shared_unread():
     parts = divide(["ab"] * 64, spans, "ab " * 64, pytest.fail)
     assert parts[0][0] == 0 and parts[-1][1] == spans[-1][1]
     assert all(a[1] == b[0] for a, b in pairwise(parts))
+
+
+def test_words_of_a_text_of_dashes_are_found_at_once():
+    begin = time.process_time()
+    assert len(WORD.findall("—" * 20_000)) == 20_000
+    assert WORD.findall("Oh — “—no…” —" + "!" * 200) == ["Oh", "—", "“—", "no…”", "—" + "!" * 200]
+    assert time.process_time() - begin < 3
