@@ -249,7 +249,7 @@ def read_run(path: str | Path, changes: list[str] | None = None) -> RunConfig:
     """
     yaml = require("yaml", "train")
     try:
-        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        values = parse(yaml.safe_load(Path(path).read_text(encoding="utf-8")))
     except UnicodeDecodeError as e:
         raise InputError(f"{path} is not UTF-8 text: {e}; save it as UTF-8") from e
     except OSError as e:
@@ -261,6 +261,11 @@ def read_run(path: str | Path, changes: list[str] | None = None) -> RunConfig:
         mark = getattr(e, "problem_mark", None)
         where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise InputError(f"{path} is not YAML{where}: {getattr(e, 'problem', None) or e}") from e
+    except RecursionError as e:
+        raise InputError(
+            f"{path} is nested too deeply, or an alias (*NAME) stands in what it is for; a run has"
+            " sections of plain settings"
+        ) from e
     values = {} if values is None else values
     if not isinstance(values, dict):
         raise InputError(f"{path} should hold a mapping, got {type(values).__name__}")
@@ -285,7 +290,7 @@ def read_run(path: str | Path, changes: list[str] | None = None) -> RunConfig:
             inner[last] = parse(yaml.safe_load(value))
         except yaml.YAMLError as e:
             raise InputError(f"--set {change!r}: {e}") from e
-    return run_config(parse(values), str(path))
+    return run_config(values, str(path))
 
 
 def parse(value: Any) -> Any:

@@ -233,6 +233,8 @@ def test_changes_are_read_as_yaml_and_exponents_as_numbers(config):
         ("speed: default\n", "speed should be a mapping, got str"),
         ("total_steps: 1.5e0\n", "total_steps should be int, got 1.5"),
         ("data: [shards/*.tar\n", "run.yaml is not YAML in line 2, column 1: expected"),
+        ("data: &a {shards: *a}\n", r"run.yaml is nested too deeply, or an alias \(\*NAME\)"),
+        ("data: " + "[" * 3000, "run.yaml is nested too deeply"),
         (None, r"run.yaml: No such file or directory; name a YAML file, or a recipe of"),
     ],
 )
