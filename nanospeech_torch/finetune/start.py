@@ -261,7 +261,7 @@ def settle(args: argparse.Namespace, release: Release, run: Path) -> None:
 def check_output(output: Path, base: Path, run: Path) -> None:
     """
     Raises:
-        InputError: the folder to write cannot be one, is the model's, or holds the run.
+        InputError: the folder to write is a file, or the model's or the run's.
     """
     real = output.resolve()
     if real.exists() and not real.is_dir():
