@@ -245,8 +245,9 @@ def read_text(path: Path, name: str) -> str | Skip:
 def ljspeech(root: Path) -> Iterator[Sample | Skip]:
     """metadata.csv of "id|text as written|text as read" and wavs/id.wav.
 
-    Or a file's name in the place of the id, below wavs or beside the table.
+    Or a file's name in the place of the id. Recordings may be in wav, or beside the table, as well.
     """
+    below = next((root / name for name in ("wavs", "wav") if (root / name).is_dir()), root)
     for number, line in enumerate(lines_of(root / "metadata.csv"), 1):
         if not line.strip():
             continue
@@ -254,8 +255,8 @@ def ljspeech(root: Path) -> Iterator[Sample | Skip]:
         if not texts:
             yield Skip(f"metadata.csv:{number}", "no transcript", f"no | in {line[:80]!r}")
             continue
-        names = [f"wavs/{name}{suffix}" for suffix in (*AUDIO, "")]
-        audio = choose(root / file for file in (*names, name)) if name else None
+        files = [below / (name + suffix) for suffix in (*AUDIO, "")]
+        audio = choose((*files, root / name)) if name else None
         if audio is None:
             yield Skip(name, "no audio file")
         else:

@@ -233,6 +233,15 @@ def test_a_line_of_ljspeechs_may_name_the_file(waves, name):
     assert samples[0].key in ("0", "wavs_0") and [s.name for s in skips] == ["audio_file"]
 
 
+@pytest.mark.parametrize("folder", ["wavs", "wav", "."])
+def test_recordings_of_ljspeechs_table_may_lie_as_pipers(waves, folder):
+    (waves / folder).mkdir(exist_ok=True)
+    (waves / "0.wav").rename(waves / folder / "0.wav")
+    (waves / "metadata.csv").write_text("0|Good morning.\n")
+    (sample,) = find([waves])[0]
+    assert (sample.key, sample.audio.path) == ("0", waves / folder / "0.wav")
+
+
 def test_keys_are_unique_and_have_no_dots():
     parts = [("d", "a", "x.1"), ("d", "b", "x.1"), ("d", "c", "y"), ("e", "a", "x.1")]
     parts += [("d", "c", "y"), ("d", "c", "y-2"), ("", "日本"), ("", "")]
