@@ -47,12 +47,14 @@ denoise="--denoise ${DENOISE:-0}"
 run_stage curate --makes "$runs/data/curate.json" -- \
   "$python" -m nanospeech prepare curate "$shards" --out "$runs/data" --overwrite --max-seconds 20 \
   --jobs "$threads" $listen $denoise --speaker "$name" ${speaker:+--speakers "$speaker"}
-run_stage prompt --needs curate --makes "$runs/prompt" --clean "$runs/prompt" -- \
+run_stage prompt --needs curate --makes "$runs/prompt" \
+  --clean "$runs/prompt" "$runs/model" -- \
   "$python" -m nanospeech prepare prompts "$runs/data/heldout" "$runs/data/train" \
   --out "$runs/prompt" ${DNSMOS:+--dnsmos}
 prompt=$(ls "$runs/prompt/"*.flac)
 # shellcheck disable=SC2086
-run_stage finetune --extends --needs curate prompt --makes "$runs/model/config.json" -- \
+run_stage finetune --extends --needs curate --makes "$runs/model/config.json" \
+  --aside "$runs/finetune" -- \
   "$python" -m nanospeech finetune --data "$runs/data/train" --voice "$name" \
   --model "${BASE:-$folder}" --from-voice "${FROM:-none}" --output "$runs/model" \
   --run "$runs/finetune" --prompt "$prompt" \

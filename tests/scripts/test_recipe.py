@@ -396,9 +396,19 @@ def test_a_folder_gets_one_more_voice(tiny_aligned, tmp_path):
     env = os.environ | {"PYTHON": sys.executable, "STEPS": "2", "RANK": "2", "LISTEN": "0"}
     env |= {"CUDA_VISIBLE_DEVICES": "", "SPEAKER": "kathleen"}
     command = ["sh", str(ROOT / "scripts/recipes/voice.sh")]
-    command += [str(FIXTURES / "speech-000000.tar"), str(folder), "anna"]
-    done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    runs, others = tmp_path / "runs/anna", tmp_path / "others.tar"
+    shutil.copy(FIXTURES / "speech-000000.tar", others)
+
+    def run(shards: Path) -> list[str]:
+        words = [*command, str(shards), str(folder), "anna"]
+        done = subprocess.run(words, env=env, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+        return sorted(path.name for path in runs.glob("finetune*"))
+
+    assert run(FIXTURES / "speech-000000.tar") == ["finetune"]
+    shutil.rmtree(runs / "prompt")  # another one takes no training
+    assert run(FIXTURES / "speech-000000.tar") == ["finetune"]
+    assert run(others) == ["finetune", "finetune.1"]  # other recordings do
     assert (folder / "model.safetensors").read_bytes() == weights
     assert "CC0" in (folder / "voices/anna.license.txt").read_text()
     assert (folder / "voices/anna.safetensors").stat().st_size < 2.8e6
