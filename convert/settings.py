@@ -13,6 +13,7 @@ log = logging.getLogger("nanospeech")
 
 SUFFIXES = (".yaml", ".yml", ".json")
 MAX_BYTES = 1_000_000
+MOST_VALUES = 100_000
 
 
 def find_settings(path: Path, given: str | Path | None) -> dict[str, Any]:
@@ -61,17 +62,29 @@ def parse_yaml(text: str) -> Any:
     """Plain values of YAML.
 
     Raises:
-        ValueError: it is not YAML, or has aliases, by which a few lines are billions of values.
+        ValueError: it is not YAML, or has aliases by which a few lines are too many values.
     """
     yaml = require("yaml", "vocos")
 
-    class Plain(yaml.SafeLoader):
+    class Bounded(yaml.SafeLoader):
+        def __init__(self, stream: str):
+            super().__init__(stream)
+            self.count, self.sizes = 0, {}  # of values, an alias's among them, and of each node
+
         def compose_node(self, parent: Any, index: Any) -> Any:
-            if self.check_event(yaml.AliasEvent):
-                raise ValueError("aliases (*NAME) are not read; write their values out")
-            return super().compose_node(parent, index)
+            alias, before = self.check_event(yaml.AliasEvent), self.count
+            node = super().compose_node(parent, index)
+            # an alias within what it stands for has no end
+            self.count += self.sizes.get(node, MOST_VALUES) if alias else 1
+            self.sizes.setdefault(node, self.count - before)
+            if self.count > MOST_VALUES:
+                raise ValueError(
+                    f"its aliases (*NAME) stand for more than {MOST_VALUES:,} values; write out"
+                    " those that are needed"
+                )
+            return node
 
     try:
-        return yaml.load(text, Plain)
+        return yaml.load(text, Bounded)
     except yaml.YAMLError as e:
         raise ValueError(str(e)) from e

@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from convert import convert, read_source, read_vocoder
+from convert.settings import read_settings
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.release.sharded import ShardWriter, write_whole
 
@@ -147,7 +148,8 @@ def doubled(lines: int) -> str:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (doubled(40), "aliases .* are not read"),  # a message with all of it would have no end
+        (doubled(40), "aliases .* more than 100,000"),  # a message with all of it had no end
+        ("a: &a {b: *a}", "aliases .* more than 100,000"),
         ("[" * 100_000, "neither YAML nor JSON: maximum recursion"),
         ("a: [", "neither YAML nor JSON"),
         ("- a", "should hold a mapping, got list"),
@@ -162,6 +164,13 @@ def test_a_config_that_cannot_be_is_told(golden, tmp_path, text, told):
         convert(PEERS / "f5_v1.safetensors", tmp_path / "out", **own)
     with pytest.raises(CheckpointError, match=told):
         read_vocoder(tmp_path)
+
+
+def test_aliases_of_a_config_stand_for_their_values(tmp_path):
+    """As in YAML that is written by a program, which names what it has twice."""
+    (tmp_path / "a.yaml").write_text("a: &a {depth: 2}\nb: [*a, *a]\nc: {<<: *a, heads: 1}\n")
+    read = read_settings(tmp_path / "a.yaml")
+    assert read["b"] == [{"depth": 2}] * 2 and read["c"] == {"depth": 2, "heads": 1}
 
 
 def test_a_tensor_is_no_larger_than_its_file_has_numbers(tmp_path):
