@@ -15,20 +15,15 @@ KBPS = {
 }
 RATES = {3: (44100, 48000, 32000), 2: (22050, 24000, 16000), 0: (11025, 12000, 8000)}
 SAME = (0xFF, 0xFE, 0x0C, 0xC0)  # bits of a header that are those of all frames
+BEGINNING = 40  # bytes of a first frame that tell whether it is Xing, or VBRI as others name it
 MOST_LOST = 10_000  # bytes that might begin a frame and do not, before a file is left as it is
 
 
 def with_length(data: bytes) -> bytes:
     """The bytes of an MP3 whose frames are counted, if nothing in it tells how many there are."""
-    start = 0
-    if data[:3] == b"ID3":
-        size = data[6:10]
-        start = 10 + sum((byte & 127) << 7 * place for place, byte in enumerate(reversed(size)))
-    first = data[start : start + 4]
-    if not frame_bytes(first):
-        return data
-    tag = data[start + tag_offset(first) :][:4], data[start + 36 :][:4]
-    if tag[0] in (b"Xing", b"Info") or tag[1] == b"VBRI":
+    start = first_frame(data)
+    first = data[start : start + BEGINNING]
+    if not lacks_length(first):
         return data
     rates = bit_rates(data, start)
     if len(set(rates)) < 2:  # of one rate it is told well
@@ -39,9 +34,19 @@ def with_length(data: bytes) -> bytes:
     return data[:start] + frame + data[start:]
 
 
-def may_begin(start: bytes) -> bool:
-    """Whether an MP3 may begin with these bytes."""
-    return start[:3] == b"ID3" or frame_bytes(start[:4]) > 0
+def first_frame(start: bytes) -> int:
+    """Where the first frame of a file is that starts so: behind a tag of ID3, if there is one."""
+    if start[:3] != b"ID3":
+        return 0
+    return 10 + sum((byte & 127) << 7 * place for place, byte in enumerate(start[9:5:-1]))
+
+
+def lacks_length(beginning: bytes) -> bool:
+    """Whether this is an MP3's first frame, which does not tell how many there are."""
+    if not frame_bytes(beginning):
+        return False
+    tag = beginning[tag_offset(beginning) :][:4], beginning[36:40]
+    return tag[0] not in (b"Xing", b"Info") and tag[1] != b"VBRI"
 
 
 def frame_bytes(header: bytes) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-from .mp3_length import may_begin, with_length
+from .mp3_length import BEGINNING, first_frame, lacks_length, with_length
 
 HEAD = 28  # bytes of the first Ogg page before OpusHead, which has one segment (RFC 3533)
 CHECKSUM = slice(22, 26)
@@ -21,8 +21,12 @@ def as_file(source: str | Path | bytes) -> str | io.BytesIO:
         start = f.read(RATE.stop)
         if names_no_rate(start):
             return io.BytesIO(with_rate(start + f.read()))
-        if may_begin(start) and (told := with_length(data := start + f.read())) is not data:
-            return io.BytesIO(told)
+        f.seek(first_frame(start))
+        if lacks_length(f.read(BEGINNING)):  # else no long recording is read to see it
+            f.seek(0)
+            data = f.read()
+            if (told := with_length(data)) is not data:
+                return io.BytesIO(told)
     return str(source)
 
 

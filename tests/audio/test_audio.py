@@ -103,6 +103,17 @@ def test_an_mp3_that_tells_no_length_is_read_to_its_end(tmp_path, rate, channels
     assert with_length(odd) is odd
 
 
+def test_an_mp3_that_tells_its_length_is_not_read_to_see_it(tmp_path):
+    sf.write(tmp_path / "a.mp3", tone(0.3), RATE)
+    data = (tmp_path / "a.mp3").read_bytes()
+    tag = b"ID3\x03\0\0\0\0\x02\x0f" + bytes(2 * 128 + 15)
+    for start in (data, tag + data):
+        with open(tmp_path / "long.mp3", "wb") as file:
+            file.write(start)
+            file.truncate(2**40)  # more than any memory, of which the disk has no more than `start`
+        assert opus.as_file(tmp_path / "long.mp3") == str(tmp_path / "long.mp3")
+
+
 def test_channels_are_heard_alike(tmp_path):
     left, right = tone(0.3), tone(0.3, hz=700.0)
     sf.write(tmp_path / "a.wav", np.stack([left, right], 1), RATE, subtype="FLOAT")
