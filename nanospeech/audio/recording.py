@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import numpy as np
 
 from nanospeech.audio.mel import window
+from nanospeech.audio.opus import as_file
 
 CLIPPED = 0.999  # a magnitude from which samples count as clipped
 RUN = 3  # such samples in a row: a single one may be a peak that just fits
@@ -128,8 +128,7 @@ def clipping(source: str | Path | bytes, seconds: float = 600.0) -> float:
     """
     import soundfile
 
-    file = io.BytesIO(source) if isinstance(source, bytes) else str(source)
-    with soundfile.SoundFile(file) as f:
+    with soundfile.SoundFile(as_file(source)) as f:
         wave = f.read(int(seconds * f.samplerate), dtype="float32", always_2d=True)
         if f.subtype in FLOATS:
             wave /= max(1.0, float(np.abs(wave).max(initial=0)))

@@ -119,7 +119,7 @@ def check_length(path: str | Path, max_seconds: float) -> float:
     if not Path(path).is_file():
         raise InputError(f"there is no file {path}")
     try:
-        info = sf.info(str(path))
+        info = sf.info(as_file(path))
     except (sf.LibsndfileError, OSError, RuntimeError) as e:
         raise unreadable(str(path), e) from e
     if not info.frames:

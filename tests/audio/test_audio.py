@@ -91,6 +91,7 @@ def test_an_mp3_that_tells_no_length_is_read_to_its_end(tmp_path, rate, channels
     assert sf.info(io.BytesIO(data)).duration < 5
     (tmp_path / "a.mp3").write_bytes(data)
     tag = b"ID3\x03\0\0\0\0\x02\x0f" + bytes(2 * 128 + 15)
+    assert audio.check_length(tmp_path / "a.mp3", 60) == pytest.approx(6, abs=0.2)
     truth = audio.resample(wave, rate, RATE)
     for source in (tmp_path / "a.mp3", data, tag + data, data[:-9] + b"TAG" + bytes(125)):
         found = audio.read(source)
