@@ -11,6 +11,7 @@ HEAD = 28  # bytes of the first Ogg page before OpusHead, which has one segment 
 CHECKSUM = slice(22, 26)
 RATE = slice(HEAD + 12, HEAD + 16)  # of what was encoded (RFC 7845, 5.1)
 FULL = 48_000  # Hz; a decoder's own
+MOST_COUNTED = 2**28  # bytes of an MP3 whose frames are counted: some hours
 
 
 def as_file(source: str | Path | bytes) -> str | io.BytesIO:
@@ -22,7 +23,8 @@ def as_file(source: str | Path | bytes) -> str | io.BytesIO:
         if names_no_rate(start):
             return io.BytesIO(with_rate(start + f.read()))
         f.seek(first_frame(start))
-        if lacks_length(f.read(BEGINNING)):  # else no long recording is read to see it
+        lacking = lacks_length(f.read(BEGINNING))
+        if lacking and f.seek(0, io.SEEK_END) <= MOST_COUNTED:  # else nothing of it is read
             f.seek(0)
             data = f.read()
             if (told := with_length(data)) is not data:
