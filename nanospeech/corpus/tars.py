@@ -8,6 +8,11 @@ from typing import Any
 
 MOST_NAMING = 2**16  # bytes of what tells of another member, such as a long name
 MOST = 2**36  # bytes of a member
+# that nothing follows, whatever size some programs write: that of what a link leads to
+EMPTY = (
+    tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.DIRTYPE,
+    tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE,
+)  # fmt: skip
 
 
 class Header(tarfile.TarInfo):
@@ -32,7 +37,8 @@ class Header(tarfile.TarInfo):
 
     def checked(self) -> Header:
         """Itself, if its size can be that of a member."""
-        if not 0 <= self.size <= (MOST if self.isreg() else MOST_NAMING):
+        most = MOST if self.isreg() else MOST_NAMING
+        if self.type not in EMPTY and not 0 <= self.size <= most:
             raise tarfile.ReadError(f"a header tells of {self.size:,} bytes")
         return self
 

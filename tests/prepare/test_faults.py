@@ -183,6 +183,20 @@ def test_a_header_whose_size_cannot_be_ends_a_shard_at_once(tmp_path, kind, size
     assert f"a header tells of {size:,} bytes" in skips[0].detail
 
 
+@pytest.mark.parametrize("size", [100_000, -1024])
+@pytest.mark.parametrize("kind", [tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.DIRTYPE])
+def test_a_size_of_links_and_folders_says_nothing(tmp_path, kind, size):
+    """Nothing follows them, whatever size a program writes."""
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as tar:
+        for name in ("a.mp3", "other", "b.mp3"):
+            member = tarfile.TarInfo(name)
+            if name == "other":
+                member.type, member.linkname, member.size = kind, "a.mp3", size
+            tar.addfile(member)
+    assert trained_on(path) == (["a", "b"], {})
+
+
 def test_a_size_that_a_pax_header_tells_is_bounded_too(tmp_path):
     path = tmp_path / "pax.tar"
     with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as tar:
