@@ -64,7 +64,12 @@ def whole_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(old, ignore_errors=True)
         if path.is_dir():
             path.rename(old)
-        part.rename(path)
+        try:
+            part.rename(path)
+        except OSError:  # as on Windows while something reads the new files
+            if old.is_dir():
+                old.rename(path)
+            raise
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(part, ignore_errors=True)
