@@ -206,7 +206,6 @@ PREFERRED |= {
     "tsconfig": "T IY1 EH1 S K AA1 N F IH0 G",
     "ttyl": "T IY1 T IY1 W AY1 EH1 L",
     "uefa": "Y UW0 EY1 F AH0",
-    "ur": "Y UH1 R",
     "utd": "Y UW0 N AY1 T IH0 D",
     "vscode": "V IY1 EH1 S K OW1 D",
     "wget": "D AH1 B AH0 L Y UW0 G EH1 T",

@@ -75,6 +75,16 @@ SENTENCES = [
     ("I ❤️ NY, a 5★ hotel", "I love NY, a five star hotel"),
     ("c u l8r m8, Gr8!", "c u later mate, Great!"),
     ("Winds NW at 5 mph", "Winds northwest at five miles per hour"),
+    ("The M8 to London W8, a temp. He", "The M eight to London W eight, a temp. He"),
+    ("A loud pop. 3 men ran, (pop. 300), temp. 20", "A loud pop. three men ran, (population three"
+     " hundred), temperature twenty"),
+    ("1 tbsp. oil, one tsp. of salt, 2 tbsp. in all", "one tablespoon oil, one teaspoon of salt,"
+     " two tablespoons in all"),
+    ("A CO-OP, EST. 1985, in DR Congo", "A CO-op, established nineteen eighty-five, in D R Congo"),
+    ("The code is 5000 lines long, code 2019", "The code is five thousand lines long, code twenty"
+     " nineteen"),
+    ("cos θ/2 + sin θ/4, Oslo/Færder/Moss", "cos theta slash two plus sin theta slash four,"
+     " Oslo Færder Moss"),
     ("A 27\" 5K screen in H.264", "A twenty-seven-inch five K screen in H two six four"),
 ]  # fmt: skip
 
@@ -100,6 +110,8 @@ def test_each_line_of_code_ends_for_itself():
     ("YAML CUDA JPEGs", "Y AE1 M AH0 L / K UW1 D AH0 / JH EY1 P EH2 G Z"),
     ("stdin ffmpeg", "S T AE1 N D ER0 D IH1 N / EH1 F EH1 F EH1 M P EH2 G"),
     ("thx ppl", "TH AE1 NG K S / P IY1 P AH0 L"),
+    ("Ur", "ER1"),
+    ("DR", "D R AY1 V"),
 ])  # fmt: skip
 def test_initials_and_names_of_programs_are_said_as_people_say_them(words, phonemes):
     assert " / ".join(" ".join(say_word(word)[0]) for word in words.split()) == phonemes

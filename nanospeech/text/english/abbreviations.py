@@ -49,13 +49,13 @@ OTHERS |= {
 }
 OTHERS |= {"tel.": "telephone", "Tel.": "telephone", "misc.": "miscellaneous", "ext.": "extension"}
 OTHERS |= {"asst.": "assistant", "mgr.": "manager", "Mgr.": "Manager", "pct.": "percent"}
-OTHERS |= {"acct.": "account", "Acct.": "Account", "temp.": "temperature", "lat.": "latitude"}
+OTHERS |= {"acct.": "account", "Acct.": "Account", "lat.": "latitude"}
 OTHERS |= {"Suppl.": "Supplementary", "suppl.": "supplementary"}
-OTHERS |= {"tbsp.": "tablespoons", "tsp.": "teaspoons", "encl.": "enclosed", "pls.": "please"}
+OTHERS |= {"encl.": "enclosed", "pls.": "please"}
 OTHERS |= {"a.m.": "ay em", "p.m.": "pee em", "a.k.a.": "ay K ay", "attn.": "attention"}
 CHAT = {"gr8": "great", "l8": "late", "l8r": "later", "m8": "mate", "w8": "wait"}
-CHAT |= {"2nite": "tonight", "2day": "today", "2moro": "tomorrow"}
-CHAT |= {k.capitalize(): v.capitalize() for k, v in CHAT.items() if k[0].isalpha()}
+CHAT |= {"2nite": "tonight", "2day": "today", "2moro": "tomorrow", "ur": "your"}
+CHAT |= {"Gr8": "Great", "L8r": "Later"}  # but M8 is a motorway, and W8 a part of London
 # what never ends a sentence, whatever follows: "e.g. London"
 LEADING = {"e.g.", "i.e.", "E.g.", "I.e.", "cf.", "viz.", "vs.", "ca.", "incl.", "excl.", "approx."}
 LEADING |= {"a.k.a.", "Approx.", "Suppl.", "suppl.", "asst.", "pls."}
@@ -73,7 +73,7 @@ COUNTED |= {"Tab": "table", "Ref": "reference", "Refs": "references"}
 COUNTED |= {"sec": "section", "eq": "equation", "Eqs": "equations", "eqs": "equations"}
 COUNTED |= {"Prop": "proposition", "no": "number", "nos": "numbers"}
 COUNTED |= {"fn": "footnote", "Ep": "episode", "Eps": "episodes", "Sect": "section"}
-COUNTED |= {"Pop": "population", "pop": "population", "para": "paragraph", "paras": "paragraphs"}
+COUNTED |= {"para": "paragraph", "paras": "paragraphs"}
 COUNTED |= {"figs": "figures", "vol": "volume", "ch": "chapter", "est": "established"}
 # words too, which end a sentence before "I": "No. I won't."; and a year alone is established
 UNCOUNTED = r"(?:Art|Ext|[Nn]o|Prop|Refs?|Tab)\.\s*I(?:,?\s+[a-z]|['’])|[Ee]st\.\s*[A-Z]"
@@ -211,6 +211,15 @@ def _street(m: re.Match) -> str:
     return f"{m[1]} {'Street' if m[2] == 'St' else 'Drive'}{begins}"
 
 
+def _spoons(m: re.Match) -> str:
+    """tbsp. and tsp.; behind a digit they are left to the units."""
+    front = m.string[max(0, m.start() - 10) : m.start()]
+    if re.search(r"(?:\d ?|\w)\Z", front):
+        return m[0]
+    single = re.search(r"\b(?:one|an?|half|heaped|level|per) \Z", front)
+    return f"{'table' if m[1] else 'tea'}spoon{'' if single else 's'}{stop(m, '.')}"
+
+
 def _state(m: re.Match) -> str:
     return m[1] + CODES[m[2] or m[3]].replace("_", " ")
 
@@ -323,6 +332,16 @@ RULES = [
     # "E. coli" and "S. aureus"
     (rf"(?<![\w.])((?:[A-Z]\. ){{0,3}}[A-HJ-Z])\. (?={SPECIES})", lambda m: letters(m[1]) + " "),
     (r"\b[NS][EW]\b(?:(?= winds?\b)|(?<=[Ww]inds \w\w))", lambda m: QUARTERS[m[0]]),
+    (r"DR (?=Congo\b)(?<!\wDR )", lambda m: "D R "),
+    (r"OP\b(?<=-OP)|OP(?=-ED\b)(?<!\wOP)", lambda m: "op"),  # no initials in "CO-OP"
+    (
+        r"EST\.? (?<!\wEST )(?<!\wEST\. )(?<![AP]M EST )(?<![AP]M EST\. )(?=1\d{3}\b|20\d\d\b)",
+        lambda m: "established ",
+    ),
+    # "pop. 5,000" and "temp. 20", but "a loud pop. 3 men" and "as a temp. He"
+    (r"\b([Pp])op\.\s?(?=\d[\d,]{2}|[\d.]{1,6} million)", lambda m: f"{m[1]}opulation "),
+    (r"\b([Tt])emp\.(?=:| [a-z\d])", lambda m: f"{m[1]}emperature"),
+    (r"t(b?)sp\.(?!\w)", _spoons),
     (r"(?<=\d[nrst][dht] )ed\.(?!\w)", lambda m: "edition" + stop(m, ".")),
     (r"(?<=\b\d{4} )est\.(?=[),;])", lambda m: "estimate"),
     (rf"(?<![\w.])({any_of(CHAT)})(?!\w)", lambda m: CHAT[m[1]]),

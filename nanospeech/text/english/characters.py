@@ -81,8 +81,9 @@ TABLE = str.maketrans(NAMED)
 OTHER = re.compile(r"[^\x00-\x7F]")
 LENGTHS = "px|pixels|mm|cm|km|m|ft|feet|in|inch|inches|yd|yards|meters|metres"
 # how a name sounds, which encyclopedias add to it: "Einstein (/ˈaɪnstaɪn/; 1879-1955)"
-SOUNDS = re.compile("[ˈˌːɪʊəɛɜɔæʌɑɒθʃʒŋɡɹɾʁɲχ]")
-BETWEEN = r"(?:/[^/\n]{1,80}/|\[[^\[\]\n]{1,80}\])"
+SOUNDS = re.compile("[ˈˌːɪʊəɛɜɔʌɑɒʃʒŋɡɹɾʁɲ]|/.*[æθχ].*/")
+# (no names in "Oslo/Færder/Moss", no sums in "cos θ/2 + sin θ/4")
+BETWEEN = r"(?:(?<!\w)/[^/\n]{1,80}/|\[[^\[\]\n]{1,80}\])"
 RULES = [
     (
         rf" ?\({BETWEEN}\)|(?<=\(){BETWEEN}[;,]?\s*|{BETWEEN}",

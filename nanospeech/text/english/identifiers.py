@@ -16,6 +16,8 @@ COPIED = re.compile(
     r"|[Rr]outing|[Rr]eference|[Tt]racking|[Mm]ember(?:ship)?) (?:[Nn]umber|[Nn]o\.|ID|#))"
     r"(?: is| was)?:? ?#?\Z"
 )
+YEAR = re.compile(r"1[5-9]\d\d|20\d\d")
+COUNTED = "bytes|characters|dollars|euros|files|lines|pages|people|points|times|words|years"
 # what a run, not a thousand, is before: "a 5k run"
 RACES = (
     "(?:fun |charity |road |trail |park |virtual )?"
@@ -48,9 +50,10 @@ def _identifier(m: re.Match) -> str:
 
 
 def _copied(m: re.Match) -> str:
-    """The code 482913, digit by digit."""
-    before = m.string[max(0, m.start() - 40) : m.start()]
-    return digits(m[0]) if COPIED.search(before) else m[0]
+    """The code 482913, digit by digit; but "the code 2019 edition"."""
+    found = COPIED.search(m.string[max(0, m.start() - 40) : m.start()])
+    dated = found and found[0].lower().startswith("code") and YEAR.fullmatch(m[0])
+    return digits(m[0]) if found and not dated else m[0]
 
 
 def _episode(m: re.Match) -> str:
@@ -71,7 +74,7 @@ RULES = [
         rf"\b((?:{NAMED})(?: is)?:? )(\d{{1,12}}(?:-\d{{1,12}}){{1,3}})(?![\w-]|[.,]\d)",
         _identifier,
     ),
-    (r"(?<=[ #])\d{4,16}(?![\w-]|[.,]\d)", _copied),
+    (rf"(?<=[ #])\d{{4,16}}(?![\w-]|[.,]\d| (?:{COUNTED})\b)", _copied),
     # a part with a zero before it is none of a range: "00123-456", but "1999-00"
     (
         r"(?<![\w.,:$£€+/-])(?<!\d )(?<!\) )()"
