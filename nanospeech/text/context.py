@@ -333,7 +333,7 @@ def loose_odds(around: Around, prior: Sequence[str], s_form: bool) -> float:
     if p in COMPOUNDS_BEFORE.get(around.word.lower(), ()):  # "school graduates"
         return -2.0
     using = p in ADJECTIVES or (p.endswith("ing") and around.left[0] != "as")
-    if s_form and not around.next and around.left[0] in WHILE and not using:
+    if s_form and not around.next and around.left[0] in WHILE and around.left[1:] and not using:
         return 2.0  # "As demand increases, prices rise.", not "When using objects, ..."
     adverb = 1.0 if around.previous != p else 0.0
     if p in ADJECTIVES or ADJECTIVAL.search(p) or p.replace("-", "").isdigit():

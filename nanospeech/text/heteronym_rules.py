@@ -186,6 +186,7 @@ def wound(around: Around) -> str:
     noun = around.previous in DETERMINERS - POINTERS | ADJECTIVES | PREPOSITIONS
     if around.previous in ("he", "she", "it"):
         return "turned"
+    noun = noun or around.previous in words("bullet flesh gunshot head knife stab war")
     if around.next in POSSESSIVES | {"a", "an"} and around.left and not noun:
         return "hurt" if is_verb(around) else "turned"  # "the nurse wound a bandage"
     return "turned" if around.next in turned and not noun else "hurt"

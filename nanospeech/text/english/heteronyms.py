@@ -134,8 +134,8 @@ _TRADE = """ban bans business businesses charges controls cost costs demand duti
 # words that make a compound with one of them
 COMPOUNDS = {word: frozenset(words(others)) for word, others in {
     "address": "bar bars book books change changes field fields label labels line lines list lists"
-    " lookup proof space system systems verification",
-    "conduct": "at by disorder disorders in on unbecoming",
+    " lookup proof space system systems unknown verification",
+    "conduct": "at by disorder disorders in like on unbecoming",
     "contrast": "agent agents bath dye enhancement in level levels media medium radio ratio ratios"
     " sensitivity with",
     "present": "at circumstances company continuous day in participle perfect progressive simple"
