@@ -88,10 +88,10 @@ MARKS = [
     (r"==", lambda m: " equals "),
     (r"(?<=\d)\s?~\s?(?=\d)", lambda m: " to "),
     (r"(?<![\w)])~\s?(?=[$£€]?\d)", lambda m: "about "),
-    (r"(?<=\b[b-z]) - (?=\d+\b(?! [a-z]{2})|[a-z](?=[),.;|=]))", lambda m: " minus "),  # "n - 1"
+    (r" - (?<=\b[b-z] - )(?=\d+\b(?! [a-z]{2})|[a-z](?=[),.;|=]))", lambda m: " minus "),  # "n - 1"
     (r"(?<=\d) ?\* ?(?=\d)|(?<=\b\w) \* (?=\w\b)", lambda m: " times "),
-    (r"(?<=\b\w) / (?=\w\b)|(?<=\b\d)/(?=[fknxyz]\b)", lambda m: " over "),
-    (r"(?<![\w$])\$(?=[A-Z_{]{2})", lambda m: "dollar "),  # "$PATH"
+    (r" / (?<=\b\w / )(?=\w\b)|/(?<=\b\d/)(?=[fknxyz]\b)", lambda m: " over "),
+    (r"\$(?<![\w$]\$)(?=[A-Z_{]{2})", lambda m: "dollar "),  # "$PATH"
     (r"(?<=[\w)])\*\*(?=\d{1,3}\b(?!\*))", lambda m: " to the power of "),
     (r"&&", lambda m: " and "),
     (r"(?<=\w) \|\| (?=\w)", lambda m: " or "),

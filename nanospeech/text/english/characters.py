@@ -93,7 +93,7 @@ RULES = [
     (r"(?<=\d)×(?=\d)(?!10[\^⁻⁰-⁹¹²³])(?![\d.,]+\s?=)", lambda m: "x"),
     (rf"(?<=\d) × (?=\d[\d.,]*(?: × \d[\d.,]*)?\s?(?:{LENGTHS})\b)", lambda m: "x"),
     (r"(?<=\d)·(?=\d)", lambda m: " times "),
-    (r"(?<=\bN)·(?=m\b)|(?<=[WA])·(?=h\b)", lambda m: ""),
+    (r"·(?:(?<=\bN·)(?=m\b)|(?<=[WA]·)(?=h\b))", lambda m: ""),
     (r"(?<=\d)\s?★", lambda m: " star"),
     (r"(?<=\bI )[❤♥]\uFE0F?", lambda m: " love "),
     (r"(?<=\d)\s?([kM])[ΩΩ]", lambda m: " kilo ohms" if m[1] == "k" else " mega ohms"),

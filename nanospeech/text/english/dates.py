@@ -325,7 +325,7 @@ RULES = [
         _verse,
     ),
     (
-        r"(?<![\d:.,])(\d{1,3}):(\d{1,3})(?= (?:ratio|scale|split|mix|mixture|dilution|odds)\b)"
+        r"(\d(?<![\d:.,]\d)\d{0,2}):(\d{1,3})(?= (?:ratio|scale|split|mix|mixture|dilution|odds)\b)"
         r"|(?<=[Rr]atio of )(\d{1,3}):(\d{1,3})(?![\d:])",
         lambda m: f"{m[1] or m[3]} to {m[2] or m[4]}",
     ),
@@ -335,7 +335,7 @@ RULES = [
     ),
     (rf"(?<![\d:.,])(\d{{1,2}}):(\d\d)(?::(\d\d))?(?![\d:])(?:\s?{HALF})?{ZONE}", _time),
     (
-        r"(?<![\d:.,])(\d{1,5}|\d{1,3}(?:\.\d{1,3}|(?:,\d{3})+))"
+        r"(\d(?<![\d:.,]\d)(?:\d{0,4}|\d{0,2}(?:\.\d{1,3}|(?:,\d{3})+)))"
         r":(\d{1,2}|\d{3,6}|\d{1,3}(?:,\d{3})+)(?![\d:]|,\d)",
         lambda m: f"{m[1]} to {m[2]}",
     ),
@@ -350,7 +350,7 @@ RULES = [
     (r"(?<!\w)'([2-9]0)s\b", _decade),
     (r"\b(1\d\d0|20\d0|[2-9]0)'?s\b", _decade),
     (r"(?<!\w)'(\d\d)(?![\w'%]|[.,]\d)", lambda m: pair(m[1])),
-    (r"(?<=\b[QH][1-4])'(\d\d)(?!\w)", lambda m: " " + pair(m[1])),
+    (r"'(?<=\b[QH][1-4]')(\d\d)(?!\w)", lambda m: " " + pair(m[1])),
     (
         r"\b((?:[Ii]n|[Ss]ince|[Yy]ear|[Bb]y|[Uu]ntil|[Cc]irca|AD) )([12]\d{3})(?!,?\d|\.\d|\s?[-%]"
         r"|\s(?:people|men|women|million|feet|miles|km|points|homes|jobs)\b)",
