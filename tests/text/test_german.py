@@ -9,10 +9,12 @@ import pytest
 
 from nanospeech.errors import BackendError
 from nanospeech.speech.streaming import whole_sentences
+from nanospeech.text.german.german import STAGES
 from nanospeech.text.german.number_words import cardinal
 from nanospeech.text.languages import find_language
 from nanospeech.text.sentences import fit, prepare, split_sentences
 from nanospeech.text.tokenizer import Tokenizer
+from nanospeech.text.traced import Traced
 
 CASES = [
     line.split("\t")
@@ -33,6 +35,16 @@ def test_numbers_dates_amounts_and_abbreviations_are_read_as_pinned(german):
     assert len(CASES) >= 150 and len({text for text, _ in CASES}) == len(CASES)
     found = [(text, prepare(text, german)) for text, _ in CASES]
     assert found == [tuple(case) for case in CASES]
+
+
+def test_a_stage_that_is_skipped_would_have_changed_nothing():
+    skipped = 0
+    for text in (text for case in CASES for text in case):
+        for rules, needed in STAGES:
+            if not needed.search(text):
+                skipped += 1
+                assert Traced.of(text).run(rules).text == text
+    assert skipped > 100
 
 
 def test_what_has_been_read_is_read_again_unchanged(german):

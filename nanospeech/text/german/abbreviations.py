@@ -111,16 +111,15 @@ DATE = rf"\d{{1,2}}\. ?(?:\d{{1,2}}\.|(?:{MONTH})\b)"
 NUMBERED = [
     (rf"\bs\. ?(?=(?:{SEEN}))", lambda m: "siehe "),
     (r"\b([Ss])tr\.(?=\s*\d)", lambda m: f"{m[1]}traße"),
-    (r"(?<=\bAbs\. \d )S\. ?(?=\d)|(?<=\bAbsatz \d )S\. ?(?=\d)", lambda m: "Satz "),
+    (r"S\.(?:(?<=\bAbs\. \d S\.)|(?<=\bAbsatz \d S\.)) ?(?=\d)", lambda m: "Satz "),
     (r"\bS\. ?(?=\d)", lambda m: "Seite "),
     (r"\bZ\. ?(?=\d)", lambda m: "Zeile "),
-    (r"\bMax\.(?= ?\d)", lambda m: "Maximal"),
+    (r"Max\.(?:(?<![^\n]Max\.)|(?<=[.!?:(•] Max\.)|(?<=\(Max\.))(?= ?\d)", lambda m: "Maximal"),
     (r"\b1 (?:Tbl|Tabl)\.", lambda m: f"1 Tablette{stop(m)}"),
     (r"(?<![^\W\d] )\b(\d{1,2})\.(?=\) \w)", lambda m: m[1]),
     (r"\bJh\.s\b", lambda m: "Jahrhunderts"),
     (r"\bApp\. ?(?=\d)", lambda m: "Appartement "),
     (r"\bUniv\.-(?=Prof)", lambda m: "Universitäts-"),
-    (rf"(?:(?<=\b[Bb]is )|(?<=\b[Aa]b ))({DAY})\b\.?(?= [a-zäöü]|[,!?]|\Z)", day),
     (r"\b(Art|Best|Rechn|Tel|Kd|Vers)\.-Nr\.", lambda m: f"{SHORT_OF[m[1]]}nummer{stop(m)}"),
     (r"(?<=[^\W\d])nr\.", lambda m: f"nummer{stop(m)}"),
     (r"(?<=[^\W\d])-?Nr\.", lambda m: f"-Nummer{stop(m)}"),
@@ -133,7 +132,7 @@ NUMBERED = [
         lambda m: f"Paragraf{'en' if m[1] == '§§' else ''} {cardinal(int(m[2]))} {m[3]}",
     ),
     (r"§§ ?", lambda m: "Paragrafen "),
-    (r"(?:(?<=\b[Dd]e[smn] )|(?<=\bS\. d\. ))§ ?", lambda m: "Paragrafen "),
+    (r"§(?:(?<=\b[Dd]e[smn] §)|(?<=\bS\. d\. §)) ?", lambda m: "Paragrafen "),
     (r"§ ?", lambda m: "Paragraf "),
     (r"(?<!\d )\b[Mm]in\.(?= ?\d)", lambda m: "minimal"),
     (r"(?<=\d) ?[Mm]in\.", lambda m: f" Minuten{stop(m)}"),
@@ -145,13 +144,14 @@ NUMBERED = [
     (r"\b1 Pers\.", lambda m: f"1 Person{stop(m)}"),
     (r"(?<=\d) ?ff?\.(?!\w)", lambda m: f" und folgende{stop(m)}"),
     (
-        r"(?<=\d\. )Jan\.|\bJan\.(?= \d{4})|(?<=\b[Ii]m )Jan\.|(?<=\bEnde )Jan\.|(?<=\bMitte )Jan\."
-        r"|(?<=\bAnfang )Jan\.|(?<=\b[Ss]eit )Jan\.",
+        r"Jan\.(?:(?<=\d\. Jan\.)|(?<!\wJan\.)(?= \d{4})|(?<=\b[Ii]m Jan\.)|(?<=\bEnde Jan\.)"
+        r"|(?<=\bMitte Jan\.)|(?<=\bAnfang Jan\.)|(?<=\b[Ss]eit Jan\.))",
         lambda m: f"Januar{stop(m)}",
     ),
     (r"(?<!\d )\b[Hh]l\.(?= [A-ZÄÖÜ])", holy),
     # days: several, after "am", and with a time of day or a date
     (rf"\b{DAY_STOP}(?:(?:, ?| und | u\. | oder | bis |/| ?[-–] ?){DAY_STOP})+", days),
+    (rf"({DAY})\b(?:(?<=\b[Bb]is \w\w)|(?<=\b[Aa]b \w\w))\.?(?= [a-zäöü]|[,!?]|\Z)", day),
     (rf"(?<=\b[Aa]m )({DAY})\.", day),
     (rf"(?<=\b[Aa]m )({DAY})(?= [a-zäöü\d]|[,!?;:]|\Z)", day),
     (rf"\b({DAY})\.(?= ?[-–,/]| \d| (?:bis|von|ab) \d| und (?:{'|'.join(DAYS.values())})\b)", day),
@@ -168,7 +168,7 @@ RULES = [
     (r"\bDipl\.-Ing\.", lambda m: "Diplomingenieur"),
     (r"\bDr\.[ -]Ing\.", lambda m: "Doktoringenieur"),
     (r"\bGes\. ?(?=m\. ?b\. ?H\.)", lambda m: "Gesellschaft "),
-    (rf"(?<![\w.])(?:{KEYS})(?![\w])", written),
+    (rf"(?<![\w.])(?=[^\W\d]{{1,15}}\.)(?:{KEYS})(?![\w])", written),
     # (look-behinds come late in these, as they would be tried at every character)
     (
         r"d\. (?:(?<=[^\W\d]{2} d\. )|(?<=[^\W\d][.,)] d\. ))(?=([A-ZÄÖÜ][^\W\d]+))",

@@ -72,6 +72,11 @@ def spelled(m: re.Match) -> str:
     return digits(m[0])
 
 
+def copied(m: re.Match, named: re.Pattern) -> str:
+    """Der Code 4711, Kundennummer 123456: digit by digit, behind such a name."""
+    return f" {digits(m[1])}" if named.search(before(m)) else m[0]
+
+
 def postcode(m: re.Match) -> str:
     """80331 München, and after a street and its number before any place."""
     known = (m[2] in CITIES and len(m[1]) == 5) or ADDRESS_BEFORE.search(before(m))
@@ -106,31 +111,38 @@ def often(m: re.Match) -> str:
     return "einmal" if n == 1 else f"{cardinal(n)}mal"
 
 
+NUMBERS_OF = "Zeilen|Zeichen|Wörter|Stellen|Euro|€|Mal|Jahre|Dateien"  # no code before these
+# what is counted, and no place behind a postcode: "in 12345 Fällen", "aus 27631 Teilnehmern"
+COUNTED = """Fällen Personen Menschen Frauen Jahren Tagen Stunden Minuten Haushalten Seiten Zeilen
+Exemplaren Zeichen Dateien Stimmen Orten Euro Dollar Meter Kilometer"""
+COUNTED_ENDS = """nehmern wohnern suchern ürgern ülern ändern äusern örtern ildern etern indern
+itgliedern betrieben wertungen nungen stellungen"""
+PLURALS = rf"(?:{'|'.join(COUNTED.split())}|[^\W\d]+(?:{'|'.join(COUNTED_ENDS.split())}))\b"
 AMOUNT_BEHIND = re.compile(rf" ?(?:{MANY}|(?:{SIGN}|{UNIT}|Prozent|Grad|Meter|Liter)(?!\w))")
-SECRET = r"(?:\b(?:PIN|TAN|PUK)|(?:[Cc]ode|[Pp]asswort|[Kk]ennwort|[Ss]chlüssel|[Gg]eheimzahl))"
+SECRET = re.compile(
+    r"(?:\b(?:PIN|TAN|PUK)|[Cc]ode|[Pp]asswort|[Kk]ennwort|[Ss]chlüssel|[Gg]eheimzahl)"
+    r":?(?: lautet| ist)?:?\Z"
+)
+OF_CUSTOMER = re.compile(r"[^\W\d](?:[Nn]ummer|-?[Nn]r\.|-ID):?\Z")
 RULES = [
     # codes and numbers of customers, tax and goods
+    (rf" (\d{{4,12}})(?![\w-]|[.,:]\d| (?:{NUMBERS_OF}))", lambda m: copied(m, SECRET)),
     (
-        rf"({SECRET}\b:?(?: lautet| ist)?:?) (\d{{4,12}})(?![\w-]|[.,:]\d)",
-        lambda m: f"{m[1]} {digits(m[2])}",
-    ),
-    (
-        r"(?<=[^\W\d])((?:[Nn]ummer|-?[Nn]r\.|-ID|\bID):?) "
-        r"(\d{2,3}(?: \d{3})+|\d+(?:/\d+)+|\d{6,20})(?![\w-]|[.,:]\d)",
-        lambda m: f"{m[1]} {digits(m[2])}",
+        r" (\d{2,3}(?: \d{3})+|\d+(?:/\d+)+|\d{6,20})(?![\w-]|[.,:]\d)",
+        lambda m: copied(m, OF_CUSTOMER),
     ),
     (r"(?<=\d[a-z])-(?=[a-z]\b)", lambda m: " bis "),  # Gleis 3a-c
     (r"\b(Fax:?|Durchwahl:?|DW:?) -(\d{1,5})\b", lambda m: f"{m[1]} {digits(m[2])}"),
     (
         r"((?:\b(?:Sitz|Sitzplatz|Platz|Zimmer|Raum|Klasse|Wohnung|Gate|Haus|Hausnummer|Gleis)"
-        r"|(?:[Ss]traße|[Ss]tr\.|weg|allee|platz|gasse)) )(\d{1,4})([A-Za-z])\b(?!\d)",
+        r"|(?:[Ss]traße|[Ss]tr\.|weg|allee|platz|gasse)) )(\d{1,4})([A-Ka-g])\b(?!\d)",
         lambda m: f"{m[1]}{number(m[2])} {m[3]}",
     ),
     (r"\b([A-Z])([A-Z])(\d{8,11})\b", lambda m: f"{m[1]} {m[2]} {digits(m[3])}"),
     (
         r"\b(Seite|Teil|Folge|Blatt|Schritt|Kapitel|Bild|Tag|Etappe|Runde) "
         r"(\d{1,4})/(\d{1,4})\b(?![/.,]\d)",
-        lambda m: f"{m[1]} {m[2]} von {m[3]}",
+        lambda m: f"{m[1]} {number(m[2])} von {number(m[3])}",
     ),
     # what is named by its digits
     (
@@ -142,7 +154,8 @@ RULES = [
     (r"\b(PLZ|Postleitzahl)(:?) (\d{4,5})\b", lambda m: f"{m[1]}{m[2]} {digits(m[3])}"),
     (r"\b(?:D|A|CH)-(\d{4,5}) (?=[A-ZÄÖÜ])", lambda m: f"{digits(m[1])} "),
     (
-        r"(?:(?<=\bin )|(?<=\baus ))(\d{3}[1-9]\d|\d{4}[1-9]) (?=[A-ZÄÖÜ])",
+        rf"(\d{{3}}[1-9]\d|\d{{4}}[1-9]) (?:(?<=\bin \d{{5}} )|(?<=\baus \d{{5}} ))(?!{PLURALS})"
+        r"(?=[A-ZÄÖÜ])",
         lambda m: f"{digits(m[1])} ",
     ),
     (r"(?<![\w.,+-])(\d{4,5}) ([A-ZÄÖÜ][^\W\d_]+)\b", postcode),
@@ -178,7 +191,10 @@ RULES = [
     (r"(?<![\w.,])(\d{1,3})-?mal\b", often),
     (r"(?<![\w.,])(\d{1,9},\d{1,3})x(?!\w)", lambda m: f"{number(m[1])} mal"),
     (r"(?<=\d)( ?U)?/min\b", lambda m: " Umdrehungen pro Minute" if m[1] else " pro Minute"),
-    (r"(?<=\d\d)/(?=\d{2,3} ?mmHg)|(?<=\bRR \d\d\d)/(?=\d)|(?<=\b50)/(?=50\b)", lambda m: " zu "),
+    (
+        r"/(?:(?<=\d\d/)(?=\d{2,3} ?mmHg)|(?<=\bRR \d\d\d/)(?=\d)|(?<=\b50/)(?=50\b))",
+        lambda m: " zu ",
+    ),
     (rf"(?<=\d)( ?(?:[^\W\d_]{{1,12}}\.?|[€$£°]C?))/(\d+ )?({PER})(?![\w/²³])", per),
     (r"\bkm/h\b", lambda m: "Kilometer pro Stunde"),
     (r"\b24 ?/ ?7\b", lambda m: "vierundzwanzig sieben"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-ENDS = "e|r|s|n|m|er|es|en|em"
 PRONOUNS = "der|die|den|dem|des|das|er|sie|ihm|ihr|sein|ihre?|seine"
 
 
@@ -14,7 +13,10 @@ def both(m: re.Match) -> str:
     return f"{m[1]} oder {again}{m[2]}"
 
 
-DETERMINER = re.compile(r"(?i:[dms]?ein|kein|ihr|unser|jede|diese|welche|eine|andere|keine)")
+BARE = r"(?i:[dms]?ein|kein|ihr|unser)"
+STRONG = r"(?i:[dms]?eine|keine|ihre|unsere|jede|diese|welche|andere)"
+DETERMINER = re.compile(f"{BARE}|{STRONG}")
+SIGN = r"[*:_/(]-?[a-zA-Z]"  # without it no rule matches
 RULES = [
     # Lehrer*innen, Lehrer/-in, Kund:innen, Nachbar_in, Student(inn)en, Bewerber(innen)
     (
@@ -24,7 +26,8 @@ RULES = [
     (r"(?<=[^\W\d_]{2})\((inn(?=\)en\b)|in(?:nen)?(?=\)(?!\w)))\)", lambda m: m[1]),
     (rf"\b((?i:{PRONOUNS}))[*:/]({PRONOUNS})\b", lambda m: f"{m[1]} oder {m[2]}"),
     (
-        rf"\b({DETERMINER.pattern}|[A-ZÄÖÜa-zäöüß][a-zäöüß]{{2,30}}e)(?:[*:]|/-?)({ENDS})\b(?!\.)",
+        rf"\b({STRONG}|[A-ZÄÖÜa-zäöüß][a-zäöüß]{{2,30}}e)(?:[*:]|/-?)([rsnm])\b(?!\.)",
         both,
     ),
+    (rf"\b({BARE})(?:[*:]|/-?)(e[rsnm]?)\b(?!\.)", both),
 ]

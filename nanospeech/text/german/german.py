@@ -26,7 +26,6 @@ ADDRESS = re.compile(
     r"(?:https?://|\bwww\.)[\w.-]+\w(?:/[\w./?=&#%-]*[\w/])?"
     r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+"
 )
-POWER = r"(?<=[\w)])(?:⁻?[⁰-⁹¹²³]{2,}|⁻[¹²³]|⁻?[⁰-⁹¹])"  # "²" and "³" alone may be of a unit
 ADDRESS_SIGNS = {".": "Punkt", "@": "ät", "-": "Strich", "_": "Unterstrich", "/": "Schrägstrich"}
 ADDRESS_SIGNS |= {"?": "Fragezeichen", "=": "gleich", "&": "und", "#": "Raute", "%": "Prozent"}
 
@@ -47,6 +46,13 @@ def lived(m: re.Match) -> str:
     return f"{said} {'am ' if m[1] else ''}"
 
 
+def raised(m: re.Match) -> str:
+    """x⁻³ as "x^−3"; "²" and "³" alone may be of a unit."""
+    front = m.string[max(0, m.start() - 1) : m.start()]
+    stands = m[0] in ("²", "³", "⁻") or not (front == ")" or front == "_" or front.isalnum())
+    return m[0] if stands else "^" + normalize("NFKC", m[0])
+
+
 def power(m: re.Match) -> str:
     """10^-3 as "10 hoch minus drei"."""
     return f" hoch {'minus ' if m[1] else ''}{m[2]}"
@@ -62,11 +68,13 @@ def greek(m: re.Match) -> str:
 # signs whose numbers are still to be read
 SIGNED = [
     (r"[₀-₉]+", lambda m: normalize("NFKC", m[0])),
-    (POWER, lambda m: "^" + normalize("NFKC", m[0])),
+    (r"[⁻⁰-⁹¹²³]+", raised),
     (r"(?<=[\w)])\^\(?([-−]?)(\d{1,9})\b\)?", power),
     (r"(?<=[\d)]) ?· ?(?=[\d(])|(?<=\)) ?[*×] ?(?=[\d(])", lambda m: " mal "),
     (r"(?<=[²³]) - (?=[\da-z(])|(?<=\b[nxyz]) - (?=\d)", lambda m: " minus "),
     (r"(?<=\b[A-Z]) x (?=[A-Z]\b)", lambda m: " mal "),
+    (r"Ø ?(?=\d[\d,]* ?[cm]?m\b)", lambda m: "Durchmesser "),
+    (r"Ø-(?=[A-ZÄÖÜ])", lambda m: "Durchschnitts-"),
     (r"[<>!]=", lambda m: SIGNS[{"<=": "≤", ">=": "≥", "!=": "≠"}[m[0]]]),
     # menus: Datei > Speichern; files: .env
     (r"(?<=[^\W\d_]{2}) (?:-?>|[→➔➜]) (?=[\"']?[A-ZÄÖÜ][^\W\d_])", lambda m: ", "),
@@ -82,21 +90,22 @@ LEFT = [
     (NUMBER, lambda m: number(m[0])),
     (f"[{re.escape(''.join(SIGNS))}]", lambda m: SIGNS[m[0]]),
 ]
+# with what a text must have for any of a stage's rules to match
 STAGES = [
-    [(re.compile(pattern), rule) for pattern, rule in rules]
-    for rules in (
-        [(ADDRESS.pattern, address), *SIGNED],
-        genders.RULES,
-        codes.RULES,
-        abbreviations.NUMBERED,
-        times.RULES,
-        dates.RULES,
-        romans.RULES,
-        ordinals.RULES,
-        codes.POINTED,
-        quantities.RULES,
-        abbreviations.RULES,
-        LEFT,
+    ([(re.compile(pattern), rule) for pattern, rule in rules], re.compile(needed))
+    for rules, needed in (
+        ([(ADDRESS.pattern, address), *SIGNED], ""),
+        (genders.RULES, genders.SIGN),
+        (codes.RULES, r"[\d#]|km/h|\.[a-z]"),
+        (abbreviations.NUMBERED, ""),
+        (times.RULES, r"\d"),
+        (dates.RULES, r"\d"),
+        (romans.RULES, r"[IVXLC]\b"),
+        (ordinals.RULES, r"\d"),
+        (codes.POINTED, r"\d"),
+        (quantities.RULES, ""),
+        (abbreviations.RULES, ""),
+        (LEFT, ""),
     )
 ]
 SPACE_BEFORE_MARK = re.compile(r"(?<! ) +(?=[.,!?;:](?!\w)|\))|(?<=\() +")
@@ -113,8 +122,9 @@ class German(Language):
     alphabet = " .,!?;:-'\"()abcdefghijklmnopqrstuvwxyzäöüß"
 
     def normalized(self, text: Traced) -> Traced:
-        for rules in STAGES:
-            text = text.run(rules)
+        for rules, needed in STAGES:
+            if needed.search(text.text):
+                text = text.run(rules)
         return text.sub(SPACE_BEFORE_MARK, "").sub(SPACES, " ")
 
     def ends_sentence(self, before: str, following: str) -> bool | None:

@@ -44,9 +44,9 @@ NEUTER = words(
 # what a number stands behind: "Nr. 1", "Kapitel 3"
 NUMBERING = words(
     """Nummer Nr Kapitel Kap Seite S Band Bd Abbildung Abb Tabelle Tab Absatz Abs Abschnitt Abschn
-    Anmerkung Anm Artikel Art Zeile Z Ziffer Paragraf Straße Str Hausnummer Gleis Zimmer Raum Linie
-    Version Punkt Bild Gruppe Team Teil Platz Phase Formel Nrn Runde Halle Tor Stufe Aufgabe Frage
-    Übung Beispiel Zone Station Satz Aktenzeichen Az"""
+    Anmerkung Anm Artikel Art Zeile Z Ziffer Paragraf Straße Str Hausnummer Gleis Zimmer Raum
+    Linie Version Punkt Bild Gruppe Team Teil Platz Phase Formel Nrn Runde Halle Tor Stufe Aufgabe
+    Frage Paragrafen Übung Beispiel Zone Station Satz Aktenzeichen Az"""
 )
 # with a capital these begin a sentence, as no noun is written so
 STARTERS = words(

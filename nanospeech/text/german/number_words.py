@@ -10,6 +10,8 @@ from nanospeech.errors import require
 LARGEST = 15  # digits; longer ones are read one by one
 WHOLE = r"(?:\d{1,3}(?:\.\d{3}){1,12}(?!\d|\.\d)|\d+)"
 NUMBER = rf"{WHOLE}(?:,\d+)?"
+# NUMBER that begins there; a digit first, so that it is looked for at digits alone
+ALONE = r"\d(?<![\d.,]\d)(?:\d{0,2}(?:\.\d{3}){1,12}(?!\d|\.\d)|\d*)(?:,\d+)?"
 
 
 def words(text: str) -> frozenset[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from .nouns import NUMBERING, is_feminine, is_masculine
-from .number_words import NUMBER, WHOLE, cardinal, counted, digits, number, words
+from .number_words import ALONE, NUMBER, WHOLE, cardinal, counted, digits, number, words
 from .ordinals import before, stop
 
 CURRENCIES = {
@@ -286,33 +286,33 @@ RULES = [
         lambda m: large_amount(m[2], m[3], m[1]),
     ),
     (
-        rf"(?<![\d.,])({NUMBER}){DASH}({NUMBER}) ?(?={MANY})",
+        rf"({ALONE}){DASH}({NUMBER}) ?(?={MANY})",
         lambda m: f"{number(m[1])} bis {m[2]} ",
     ),
     (
-        rf"(?<![\d.,])({NUMBER}) ?({MANY}) ?({SIGN})(?!\w)",
+        rf"({ALONE}) ?({MANY}) ?({SIGN})(?!\w)",
         lambda m: large_amount(m[1], m[2], m[3]),
     ),
-    (rf"(?<![\d.,])({NUMBER}) ?({MANY})", lambda m: large_amount(m[1], m[2], None) + stop(m)),
+    (rf"({ALONE}) ?({MANY})", lambda m: large_amount(m[1], m[2], None) + stop(m)),
     (
         rf"(Millionen|Milliarden) ({UNIT})(?![\w²³])",
         lambda m: f"{m[1]} {UNITS[m[2]][1]}",
     ),
     (
-        rf"(?<![\d.,])({NUMBER}){DASH}({NUMBER}) ?(?=(?:{SIGN}|{UNIT})(?![\w²³]))",
+        rf"({ALONE}){DASH}({NUMBER}) ?(?=(?:{SIGN}|{UNIT})(?![\w²³]))",
         lambda m: f"{number(m[1])} bis {m[2]} ",
     ),
     (rf"(?<![\w.,])({WHOLE})(?:,[-–]{{1,2}}) ?({SIGN})(?!\w)", lambda m: amount(m[1], m[2])),
-    (rf"(?<![\d.,])({NUMBER}) ?({SIGN})(?!\w)", lambda m: amount(m[1], m[2], before(m))),
+    (rf"({ALONE}) ?({SIGN})(?!\w)", lambda m: amount(m[1], m[2], before(m))),
     (rf"(?<!\w)({SIGN}) ?({NUMBER})(?![\d.,]\d)", lambda m: amount(m[2], m[1])),
     (r"(?<![\d/.,])(\d{1,3}) (?:1/2|½)(?![\d/.,]*\d)", half_more),
     (rf"(?<![\d/.,])(?:½|1/2) ?(?:({UNIT})(?![\w²³])|([A-ZÄÖÜ][^\W\d_]+))", half),
     (
-        rf"(?<![\d.,])({NUMBER}) ?-?(?:%-?(?=ig)|(?=jährig|fach|tägig|stündig|minütig|monatig"
+        rf"({ALONE}) ?-?(?:%-?(?=ig)|(?=jährig|fach|tägig|stündig|minütig|monatig"
         r"|wöchig|köpfig|stellig|prozentig|teilig|seitig|gradig|stöckig|türig|bändig|zeilig))",
         composed,
     ),
-    (rf"(?<![\d.,])({NUMBER})-(%|{SIGN}|{UNIT})-(?=[^\W\d_])", joined),
+    (rf"({ALONE})-(%|{SIGN}|{UNIT})-(?=[^\W\d_])", joined),
     (rf"(?<=[½⅓⅔¼¾⅕⅛])(?={UNIT})", lambda m: " "),
     (r"(?<![\d/])(\d{1,15}) ?([½⅓⅔¼¾⅕⅛])", mixed),
     (r"[½⅓⅔¼¾⅕⅛]", lambda m: PLAIN_FRACTIONS[m[0]]),
@@ -321,7 +321,7 @@ RULES = [
         rf"\b([a-zäöüß]+einhalb|Viertel|Drittel|Achtel) ({UNIT})(?![\w²³])",
         lambda m: f"{m[1]} {UNITS[m[2]][1]}",
     ),
-    (rf"(?<![\d.,])({NUMBER}) ?({UNIT})(?![\w²³])", measure),
+    (rf"({ALONE}) ?({UNIT})(?![\w²³])", measure),
     (
         rf"(?<![\w.,])(\d{{1,3}}) ?: ?({NUMBER})(?!\w)",
         lambda m: f"{number(m[1])} zu {number(m[2])}",

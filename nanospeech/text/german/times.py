@@ -92,9 +92,9 @@ def of_clock(m: re.Match) -> str:
     """um 7h, bis 18h; "bis 2 h" is a time that something takes."""
     front, n = before(m), int(m[1])
     timed = n < 25 and re.search(r"\b(?:[Uu]m|gegen) \Z", front)
-    return (
-        hours(m[1]) if timed or (7 < n < 25 and re.search(r"\b[AaBb](?:b|is) \Z", front)) else m[0]
-    )
+    begins = 7 < n < 25 and re.search(r"\b[AaBb](?:b|is) \Z", front)
+    lasts = re.search(r"(?i)(?:zeit\b|dauer|akku|lauf|hält|reicht)[^,;]*\Z", front)
+    return hours(m[1]) if timed or (begins and not lasts) else m[0]
 
 
 def is_score(m: re.Match) -> bool:
@@ -121,7 +121,8 @@ RULES = [
         duration,
     ),
     (r"(?<=\b[Ii]n )(\d{1,2}):(\d\d):(\d\d)(?:,(\d{1,3}))?(?!\w|:\d)(?! Uhr)()", duration),
-    (r"(?<=\b[Ii]n )(\d{1,2}):([0-5]\d)()(?:,(\d{1,3}))?(?![\w:]|[.,]\d)(?! Uhr)", minutes),
+    (r"(?<=\b[Ii]n )(\d{1,2}):([0-5]\d)()() ?(h)\b", duration),
+    (r"(?<=\b[Ii]n )(\d{1,2}):([0-5]\d)()(?:,(\d{1,3}))?(?![\w:]|[.,]\d)(?! Uhr| ?h\b)", minutes),
     (r"(?<![\w.,:-])(\d{1,2}) ?h\b", of_clock),
     (rf"(?<![\d:.,-]){TIME}({DASH}| bis | und ){TIME} ?(?:Uhr|h)\b", from_to),
     (
