@@ -181,7 +181,7 @@ COMPOUNDS_BEFORE = {word: frozenset(words(others)) for word, others in {
     "graduates": "school schools college university law business medical engineering academy",
     "records": "court police phone school bank tax property hospital health world album vinyl",
 }.items()}  # fmt: skip
-# words by which a rule of ../heteronym_rules.py knows a reading
+# words by which a rule of ../heteronym_rules.py or its verbs knows a reading
 CUES = {name: frozenset(words(cues)) for name, cues in {
     "metals": "pipe pipes paint poisoning metal metals pencil gasoline weights weight heavy"
     " bullet bullets toxic copper zinc mercury iron tin poison solder shielding acid battery"
