@@ -30,7 +30,9 @@ NOTES = {"noteref", "footnote", "footnotes", "endnote", "endnotes", "rearnote", 
 NOTES |= {"doc-noteref", "doc-footnote", "doc-endnote", "doc-endnotes", "doc-backlink"}
 NOTES |= {"pagebreak", "doc-pagebreak", "page-list", "annoref"}
 PAGE_NUMBER = re.compile(r"\b(?:pagenum|pageno|page-?number|pgnum)\b", re.I)
-NOTE_CLASS = re.compile(r"\b(?:foot|end|rear)notes?\b", re.I)  # of Project Gutenberg, pandoc
+NOTE_CLASS = re.compile(
+    r"(?<![\w-])(?:foot|end|rear)notes?\b", re.I
+)  # of Project Gutenberg, pandoc
 HIDDEN = re.compile(r"\bdisplay\s*:\s*none\b", re.I)
 MARKER = re.compile(r"[\[(]?(?:\d{1,3}|[*†‡§]{1,3}|[a-z])[\])]?")  # of a note, as a link's text
 SECTION = re.compile(r"<!\[(?:CDATA\[|[^\[\]<>]{0,99}\]>)|\]\]>")  # of CDATA the text stays

@@ -139,8 +139,9 @@ def test_notes_are_known_by_their_class_and_letters_that_are_pictures_are_read()
         "<img alt='x'/> <span style='display: none'>no</span></p><div><img alt='N'/></div>"
         "<div class='footnote'><p><a href='#r'>[1]</a> A note.</p></div><p class='foot'>Go.</p>"
         "<section class='footnotes footnotes-end-of-document'><p>Another.</p></section>"
+        "<p class='has-footnote'>Stay.</p>"
     )
-    assert page.paragraphs == ["The end, he said.", "Go."]
+    assert page.paragraphs == ["The end, he said.", "Go.", "Stay."]
 
 
 def test_two_breaks_of_a_line_are_between_paragraphs():
