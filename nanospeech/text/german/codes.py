@@ -73,8 +73,10 @@ def spelled(m: re.Match) -> str:
 
 
 def copied(m: re.Match, named: re.Pattern) -> str:
-    """Der Code 4711, Kundennummer 123456: digit by digit, behind such a name."""
-    return f" {digits(m[1])}" if named.search(before(m)) else m[0]
+    """Der Code 4711, Kundennummer 123456: digit by digit, but "der Code 2019 geändert"."""
+    found = named.search(before(m))
+    dated = found and found[0] in ("Code", "Schlüssel") and YEAR.fullmatch(m[1])
+    return f" {digits(m[1])}" if found and not dated else m[0]
 
 
 def postcode(m: re.Match) -> str:
@@ -119,6 +121,7 @@ COUNTED_ENDS = """nehmern wohnern suchern ürgern ülern ändern äusern örtern
 itgliedern betrieben wertungen nungen stellungen"""
 PLURALS = rf"(?:{'|'.join(COUNTED.split())}|[^\W\d]+(?:{'|'.join(COUNTED_ENDS.split())}))\b"
 AMOUNT_BEHIND = re.compile(rf" ?(?:{MANY}|(?:{SIGN}|{UNIT}|Prozent|Grad|Meter|Liter)(?!\w))")
+YEAR = re.compile(r"1[5-9]\d\d|20\d\d")
 SECRET = re.compile(
     r"(?:\b(?:PIN|TAN|PUK)|[Cc]ode|[Pp]asswort|[Kk]ennwort|[Ss]chlüssel|[Gg]eheimzahl)"
     r":?(?: lautet| ist)?:?\Z"
