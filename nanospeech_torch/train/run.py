@@ -23,6 +23,7 @@ from nanospeech_torch.dit import DiT
 from nanospeech_torch.duration import DurationTransformer
 from nanospeech_torch.echo.network import EchoDiT
 from nanospeech_torch.listener import Listener
+from nanospeech_torch.train.data.latents import multiple_of
 from nanospeech_torch.train.data.sources import find_shards
 from nanospeech_torch.train.loop.config import TrainerOptions, TrainOptions
 from nanospeech_torch.train.loop.trainer import (
@@ -256,6 +257,24 @@ def build_trainer(config: RunConfig, **accelerate_kwargs: Any) -> Trainer:
     )
 
 
+def train_options(config: RunConfig, **more: Any) -> TrainOptions:
+    """Settings of a call of train(), as a config has them.
+
+    Args:
+        more: those that it has not: resume, minutes and on_sample.
+    """
+    data = config.data
+    return TrainOptions(
+        data.batch_size,
+        data.max_batch_frames,
+        data.max_duration,
+        data.workers,
+        config.save_step,
+        cache_bytes=data.cache_mb * 2**20,
+        **more,
+    )
+
+
 def dry_run(config: RunConfig) -> str:
     """Sizes, work and memory of a run; allocates no weights and reads its vocabulary alone."""
     if config.model in ("distilled", "understood"):
@@ -278,7 +297,9 @@ def dry_run(config: RunConfig) -> str:
         network = config.echo
         if network.text_depth:
             network = replace(network, text_vocab=len(build_tokenizer(config.data)))
-        return echo_page(network, config)
+        carry = config.speed.compile != "off"
+        plan = train_options(config).plan(config.train, carry, multiple_of(network))
+        return echo_page(network, config, plan)
     if config.model != "vocoder":
         try:
             tokens = len(build_tokenizer(config.data))
@@ -338,18 +359,7 @@ def train(
     how = going_on(resume, config.run_dir)
     if how != resume:
         trainer.say(f"SLURM started this job again: --resume {resume} was for its first start")
-    data = config.data
-    options = TrainOptions(
-        data.batch_size,
-        data.max_batch_frames,
-        data.max_duration,
-        data.workers,
-        config.save_step,
-        how,
-        data.cache_mb * 2**20,
-        minutes,
-        on_sample,
-    )
+    options = train_options(config, resume=how, minutes=minutes, on_sample=on_sample)
     trainer.train_with(files, config.total_steps, options)
     # by the clock, total_steps is no goal
     steps = trainer.step if config.train.minutes else f"{trainer.step} of {config.total_steps}"

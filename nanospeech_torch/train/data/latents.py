@@ -256,6 +256,11 @@ class EchoBatches(SpeechBatches):
         return logit.sigmoid().float()
 
 
+def multiple_of(network: EchoConfig) -> int:
+    """Latents that padded lengths are multiples of: 8 positions of the network."""
+    return 8 * network.latent_patch
+
+
 def padded_latents(plan: BatchPlan, network: EchoConfig, loss: EchoLossConfig, longest: int) -> int:
     """Latents that a batch is padded to whose longest clip has so many."""
     if loss.tail is None:

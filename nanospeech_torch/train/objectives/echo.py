@@ -15,7 +15,12 @@ from nanospeech.errors import InputError
 from nanospeech_torch import layers
 from nanospeech_torch.echo.network import EchoDiT, States
 from nanospeech_torch.train.data.batches import BatchPlan, StreamOptions
-from nanospeech_torch.train.data.latents import EchoBatch, EchoBatches, EchoLossConfig
+from nanospeech_torch.train.data.latents import (
+    EchoBatch,
+    EchoBatches,
+    EchoLossConfig,
+    multiple_of,
+)
 from nanospeech_torch.train.scale.echo import step_flops
 
 from .base import Objective, Sums
@@ -93,7 +98,7 @@ class Echo(Objective):
 
     def multiple(self) -> int:
         """8 positions of the network, in latents."""
-        return 8 * self.transformer.config.latent_patch
+        return multiple_of(self.transformer.config)
 
     def flops(self, batch: EchoBatch) -> int:
         rows, latents = batch.mel.shape[:2]

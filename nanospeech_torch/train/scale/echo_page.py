@@ -23,19 +23,17 @@ LAYOUTS = (  # name, GPUs, shard, tensor
 )
 
 
-def echo_page(network: EchoConfig, run: Any) -> str:
+def echo_page(network: EchoConfig, run: Any, plan: BatchPlan) -> str:
     """A page on a run: weights by part, operations, memory per process for ways to split it.
 
     Args:
         network: with the vocabulary in use.
         run: a RunConfig.
+        plan: its batches.
     """
-    asked, data = run.parallel, run.data
+    asked = run.parallel
     inner = asked.shard * asked.tensor
-    most = data.max_batch_frames or data.batch_size * data.max_duration
-    multiple = 8 * network.latent_patch  # as objectives/echo.py has it
-    plan = BatchPlan(data.batch_size, most, data.max_duration, run.train.buckets, multiple=multiple)
-    latents = padded_latents(plan, network, run.echo_loss, data.max_duration)
+    latents = padded_latents(plan, network, run.echo_loss, plan.max_duration)
     work = EchoWorkload(
         config=dataclasses.replace(network, max_latents=latents),
         batch=plan.capacity(latents),
