@@ -96,7 +96,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--dtype",
         choices=("float16", "float32"),
-        help="default: float16; float32 for other projects' checkpoints that are not float16",
+        help="default: float16; float32 for releases in float32, and for other projects'"
+        " checkpoints that are not float16",
     )
     parser.add_argument(
         "--quantize",

@@ -32,7 +32,7 @@ from .codec import read_codec
 from .folder import write
 from .kinds import KINDS, find_kind
 from .lazy import LazyTensors, shapes_of
-from .licence import check_accepted, is_commercial, licence_of
+from .licence import check_accepted, is_commercial, licence_of, with_parts
 from .model import Model, add_duration, add_student, completed, differ, from_release
 from .options import SPEAKING, ConvertOptions
 from .settings import find_settings
@@ -198,6 +198,7 @@ def changed(read: Model, o: ConvertOptions) -> Model:
         config = quantized(config, {n: p for n, p in parts.items() if n in wanted}, o.quantize)
     elif o.quantize_only is not None:
         raise InputError("--quantize-only goes with --quantize: to how many bits?")
+    config = dataclasses.replace(config, licence=with_parts(config.licence, o))
     return dataclasses.replace(read, config=config, parts=parts)
 
 

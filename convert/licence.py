@@ -59,8 +59,33 @@ def check_accepted(path: Path, kind: Kind, licence: str | None, o: ConvertOption
     own = kind.licence is None and o.licence is not None  # terms that the user sets, or keeps
     if licence is None or is_commercial(licence) or own:
         return
-    what = f"{kind.project or kind.name}: {licence}"
-    file = data_folder() / ACCEPTED
+    ask(path, kind.project or kind.name, licence, o)
+
+
+def with_parts(licence: str | None, o: ConvertOptions) -> str | None:
+    """Identifier of a model's licence with the parts that options add.
+
+    A part without commercial use, as the card beside it says, makes the whole one without. The
+    licence that the user states holds for the whole.
+
+    Raises:
+        InputError: such a part's was not accepted yet.
+    """
+    if o.licence is not None:
+        return o.licence
+    for part in (o.average, o.vocoder, o.duration, o.student, o.codec):
+        theirs = None if part is None else card_licence(Path(part))
+        if theirs is None or is_commercial(theirs):
+            continue
+        ask(Path(part), Path(part).resolve().name, theirs, o)
+        if licence is None or is_commercial(licence):
+            licence = theirs
+    return licence
+
+
+def ask(path: Path, name: str, licence: str, o: ConvertOptions) -> None:
+    """Refuses weights without commercial use until that is accepted, which is remembered."""
+    what, file = f"{name}: {licence}", data_folder() / ACCEPTED
     accepted = accepted_in(file)
     if what in accepted:
         return

@@ -269,7 +269,9 @@ def from_release(folder: str | Path, vocab: str | Path | None) -> Model:
         student=config.student if "student" in parts else None,
     )
     imitator = release.imitator().folder if config.imitator else None
-    return Model(config, tokenizer, parts, folder=release.folder, imitator=imitator)
+    read = Model(config, tokenizer, parts, folder=release.folder, imitator=imitator)
+    wide = release.config.quantization is None and next(iter(parts["model"].values())).dtype
+    return dataclasses.replace(read, dtype="float32") if wide == torch.float32 else read
 
 
 def find_tokenizer(

@@ -288,7 +288,7 @@ def test_a_release_folder_converts_to_itself(tiny_release, tmp_path):
         convert(out, tmp_path / "mute", default_voice="nobody")
     assert not (tmp_path / "mute").exists()
     tensors = load_file(changed / "model.safetensors")
-    assert {t.dtype for t in tensors.values()} == {np.dtype(np.float16)}
+    assert {t.dtype for t in tensors.values()} == {np.dtype(np.float32)}
 
 
 def test_a_folder_that_is_still_read_is_not_written_over(runs, golden, tiny_release, tmp_path):
@@ -398,3 +398,34 @@ def test_the_mean_of_two_models(make_release, tiny_aligned, tmp_path, capsys):
         assert told in capsys.readouterr().err
     assert main([str(one), "--output", str(tmp_path / "x"), "--average", str(tiny_aligned)]) == 2
     assert "another network" in capsys.readouterr().err
+
+
+def test_a_release_in_float32_stays_so_when_it_is_converted_again(make_release, tmp_path):
+    one = make_release(text_upsampling="none", patch_size=2)
+    convert(one, tmp_path / "wide", dtype="float32")
+    convert(tmp_path / "wide", tmp_path / "again", temperature=0.5)
+    convert(tmp_path / "wide", tmp_path / "narrow", dtype="float16")
+    convert(tmp_path / "narrow", tmp_path / "kept")
+    names = ("wide", "again", "kept")
+    wide, again, kept = (load_file(tmp_path / n / "model.safetensors") for n in names)
+    assert all(np.array_equal(again[n], t) for n, t in wide.items())
+    assert {t.dtype for t in again.values()} == {np.dtype(np.float32)}
+    assert {t.dtype for t in kept.values()} == {np.dtype(np.float16)}
+
+
+@pytest.mark.parametrize("option", ["average", "vocoder"])
+def test_a_part_without_commercial_use_is_asked_about_and_makes_the_whole_so(
+    make_release, tmp_path, capsys, option
+):
+    one = make_release(text_upsampling="none", patch_size=2)
+    convert(one, tmp_path / "theirs", licence="cc-by-nc-4.0")
+    words = [str(one), "--output", str(tmp_path / "out"), f"--{option}", str(tmp_path / "theirs")]
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert str(tmp_path / "theirs") in error and "--accept-licence" in error
+    assert not (tmp_path / "out").exists()
+    assert main([*words, "--accept-licence"]) == 0
+    assert ModelConfig.load(tmp_path / "out" / "config.json").licence == "cc-by-nc-4.0"
+    assert "no commercial use" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert main([*words[:2], str(tmp_path / "stated"), *words[3:], "--licence", "mit"]) == 0
+    assert ModelConfig.load(tmp_path / "stated" / "config.json").licence == "mit"
