@@ -73,11 +73,12 @@ def with_parts(licence: str | None, o: ConvertOptions) -> str | None:
     """
     if o.licence is not None:
         return o.licence
-    for part in (o.average, o.vocoder, o.duration, o.student, o.codec):
-        theirs = None if part is None else card_licence(Path(part))
+    named = (o.average, o.vocoder, o.duration, o.student, o.codec)
+    for part in (Path(part) for part in named if part is not None):
+        theirs = card_licence(part)
         if theirs is None or is_commercial(theirs):
             continue
-        ask(Path(part), Path(part).resolve().name, theirs, o)
+        ask(part, part.resolve().name, theirs, o)
         if licence is None or is_commercial(licence):
             licence = theirs
     return licence
