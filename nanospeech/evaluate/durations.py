@@ -43,9 +43,10 @@ from nanospeech.corpus.layouts import find
 from nanospeech.corpus.mp3 import BadAudio, decode
 from nanospeech.errors import DataError, InputError
 from nanospeech.files import write_json
+from nanospeech.locks import alone
 from nanospeech.prepare.curate_clips import CurateOptions
 from nanospeech.prepare.recogniser import Heard, misheard, whisper
-from nanospeech.release.folder import open_release
+from nanospeech.release.folder import Release, open_release
 from nanospeech.release.voices import PACES, Voice, find_voice
 from nanospeech.speech.network import check_itself
 from nanospeech.text.sentences import encode
@@ -262,8 +263,13 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         around(args.doc, *MARKERS)
     release = open_release(args.model)
     engine = load_engine(args.model, args.backend, args.device, itself=True)
+    with alone(args.out, "--out", say):
+        return measured(args, release, engine)
+
+
+def measured(args: argparse.Namespace, release: Release, engine: Any) -> dict[str, Any]:
+    """The same with what it needs, in a folder that is this run's alone."""
     ways = sources_of(engine, args.set_pace)
-    args.out.mkdir(parents=True, exist_ok=True)
     unusable: list[str] = []
     found = read_clips(args.shards, args.held_out, unusable)
     clips = list(tqdm(found, "reading", unit="clip", leave=False))

@@ -27,12 +27,13 @@ from pathlib import Path
 from typing import Any
 
 from nanospeech.audio import wave as audio
-from nanospeech.cli import Parser, add_pause_after, command
+from nanospeech.cli import Parser, add_pause_after, command, say
 from nanospeech.config import STEPS, ModelConfig, SampleOptions
 from nanospeech.engine.sampling import EVALUATIONS, evaluation_times, time_grid
 from nanospeech.errors import InputError, NanospeechError
 from nanospeech.files import drop_cut_line
 from nanospeech.load import pick_backend
+from nanospeech.locks import alone
 from nanospeech.measure import metrics
 from nanospeech.measure import wer as wer_text
 from nanospeech.output import MEASURED
@@ -299,8 +300,6 @@ def measure(
 
 def sweep(args: argparse.Namespace) -> None:
     """Measures what is missing, then writes the table and the picture."""
-    from tqdm import tqdm
-
     for name in ("whisper", "dnsmos", "pictures"):
         metrics.check(name)
     if args.doc:  # found wrong now, not hours later
@@ -314,8 +313,22 @@ def sweep(args: argparse.Namespace) -> None:
     wanted = cells(strength, own.temperature, lines, taught, own.cfg_rescale)
     if not wanted:
         raise InputError(f"the model has nothing to sweep for --lines {' '.join(lines)} here")
+    with alone(args.out, "--out", say):
+        fill(args, wanted, texts, taught, about(args, release, voice))
+
+
+def fill(
+    args: argparse.Namespace,
+    wanted: Sequence[Cell],
+    texts: Sequence[str],
+    taught: Sequence[int],
+    described: dict[str, Any],
+) -> None:
+    """Speaks what cells still lack of the texts, and writes the results."""
+    from tqdm import tqdm
+
     unique = list({cell.key: cell for cell in wanted}.values())
-    rows = read_rows(args.raw, about(args, release, voice))
+    rows = read_rows(args.raw, described)
     there = {(r.key, r.seed, r.text) for r in rows}
     # sentence by sentence: whenever it ends, every cell has spoken the same ones
     tasks = [(c, s, t) for s in args.seeds for t in texts for c in unique]

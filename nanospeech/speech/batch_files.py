@@ -115,7 +115,7 @@ def speak_file(
         read: what reads the markup of lines, if they may have some.
 
     Returns:
-        The results so far, also after Ctrl-C.
+        The results so far, also after Ctrl-C and where files cannot be written any more.
 
     Raises:
         InputError: there are no lines, or the folder cannot be made.
@@ -140,7 +140,8 @@ def speak_file(
         lengths = [effort(speaker, text) for text in texts]
         with length_bar(lengths, "file", progress) as done:
             for index, result in results:
-                write(result, left[index], folder, outcome, subtitles)
+                if not write(result, left[index], folder, outcome, subtitles):
+                    break  # nor will there be room for others: nothing is spoken in vain
                 done(index)
     except KeyboardInterrupt:
         outcome.interrupted = True
@@ -178,11 +179,16 @@ def write(
     folder: Path,
     outcome: Outcome,
     subtitles: tuple[str, bool] | None = None,
-) -> None:
-    """Saves the speech of a line, as a complete file or none, and counts it."""
+) -> bool:
+    """Saves the speech of a line, as a complete file or none, and counts it.
+
+    Returns:
+        False where files cannot be written.
+    """
+    if isinstance(result, InputError):
+        outcome.failures[line.number] = str(result)
+        return True
     try:
-        if isinstance(result, InputError):
-            raise result
         if subtitles is not None:
             form, by_word = subtitles
             write_subtitles(folder / f"{line.name}.{form}", result.words, by_word)
@@ -190,7 +196,9 @@ def write(
         outcome.spoken += 1
         outcome.seconds += result.seconds
     except InputError as e:
-        outcome.failures[line.number] = str(e)
+        outcome.failures[line.number] = f"{e}; the lines that are left were not spoken"
+        return False
+    return True
 
 
 def make_folder(path: str | Path) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,10 +11,11 @@ import pytest
 
 from nanospeech.config import STEPS, SampleOptions
 from nanospeech.errors import InputError, NanospeechError
-from nanospeech.evaluate import steps, steps_report
+from nanospeech.evaluate import durations, steps, steps_report
 from nanospeech.evaluate.steps import COUNTS, Cell, Row, cells, read_rows
 from nanospeech.release.folder import open_release
 from tests import forked
+from tests.test_locks import holder
 
 TEXTS = [f"sentence {i}" for i in range(10)]
 
@@ -237,3 +239,12 @@ def test_a_worker_that_cannot_begin_ends_the_sweep():
         pytest.raises(NanospeechError, match="no/such/model"),
     ):
         pool.apply_async(steps.speak_and_measure, (task,)).get(30)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="nothing is locked there")
+@pytest.mark.parametrize("command", [steps.main, durations.main], ids=["steps", "durations"])
+def test_two_runs_do_not_write_into_one_folder(command, tmp_path, capsys):
+    words = ["--shards", "none.tar"] if command is durations.main else []
+    with holder(tmp_path / "out"):
+        assert command([*words, "--out", str(tmp_path / "out")]) == 2
+    assert "is in use by process" in capsys.readouterr().err

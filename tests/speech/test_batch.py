@@ -285,6 +285,28 @@ def test_what_is_there_is_spoken_again_only_if_it_is_asked_for(tiny_release, tmp
     assert len(audio.read(tmp_path / "out" / "b.wav")) > 5000
 
 
+@pytest.mark.skipif(os.name == "nt", reason="files have no such limit there")
+def test_a_batch_ends_where_the_disk_is_full(tiny_release, tmp_path, capsys):
+    """Lines before it stay, none after it is spoken in vain, and the same command goes on."""
+    import resource
+
+    lines = ["Hello.", "Hello there, general. " * 9, "Hello there, general. " * 12]
+    (tmp_path / "texts.txt").write_text("\n".join(lines))
+    flags = ["--batch", str(tmp_path / "texts.txt"), "--output", str(tmp_path / "out")]
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, hard))  # larger files: as on a full disk
+    try:
+        code = speak(tiny_release, *flags, "--batch-size", "1")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    said = capsys.readouterr().err
+    assert code == 1 and "line 2: cannot write" in said and "were not spoken" in said
+    assert said.count("cannot write") == 1
+    assert os.listdir(tmp_path / "out") == ["0001.wav"]
+    assert speak(tiny_release, *flags) == 0
+    assert len(os.listdir(tmp_path / "out")) == 3
+
+
 @pytest.mark.parametrize(
     "flags, message",
     [
