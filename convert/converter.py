@@ -18,7 +18,7 @@ from nanospeech.errors import InputError
 from nanospeech.latent_architectures import EchoOptions
 from nanospeech.release.folder import (
     CONFIG,
-    HUB_NAME,
+    HUB_MODEL,
     IMITATOR,
     MODEL,
     check_together,
@@ -90,9 +90,9 @@ def convert(
 
 
 def located(model: str | Path) -> str | Path:
-    """A path as it is; the folder of a release on the Hub that is named by USER/REPO."""
+    """A path as it is; the folder of a release on the Hub that is named by owner/name."""
     path = Path(model)
-    if path.exists() or path.suffix in SUFFIXES or not HUB_NAME.fullmatch(str(model)):
+    if path.exists() or path.suffix in SUFFIXES or not HUB_MODEL.fullmatch(str(model)):
         return model
     return resolve(str(model))
 
@@ -146,7 +146,7 @@ def from_checkpoint(model: str | Path, name: str, o: ConvertOptions) -> Model:
     check_accepted(path, kind, licence, o)
     read = kind.read(path, source, settings, o)
     config = dataclasses.replace(read.config, name=name, licence=licence)
-    if kind.module != OWN and o.quantize is None:
+    if kind.module != OWN:
         floats = (t for t in source.tensors.values() if t.is_floating_point())
         if next(floats, torch.zeros(0)).dtype != torch.float16:
             read = dataclasses.replace(read, dtype="float32")
@@ -196,6 +196,7 @@ def changed(read: Model, o: ConvertOptions) -> Model:
     if o.quantize is not None:
         wanted = PACKED_PARTS if o.quantize_only is None else o.quantize_only
         config = quantized(config, {n: p for n, p in parts.items() if n in wanted}, o.quantize)
+        read = dataclasses.replace(read, dtype="float16")  # of the rest: small is what is wanted
     elif o.quantize_only is not None:
         raise InputError("--quantize-only goes with --quantize: to how many bits?")
     config = dataclasses.replace(config, licence=with_parts(config.licence, o))

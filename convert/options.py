@@ -46,8 +46,9 @@ class ConvertOptions:
         voices: folder of built-in voices to copy, without their weights and paces; by default all
             that the source has.
         weights: "ema" or "raw".
-        dtype: "float16" or "float32", of what is not packed; None is float16, but for releases in
-            float32 and other projects' checkpoints that are not in float16: these are float32.
+        dtype: "float16" or "float32", of what is not packed; None is float16, but where nothing is
+            packed for releases in float32 and other projects' checkpoints that are not in float16,
+            which are float32.
         name, default_voice, temperature, cfg_strength, cfg_rescale, leading_pause, prompt_codec,
             prompt_widen, imitates: for config.json.
         kind: whose checkpoint it is, a name of kinds.KINDS; None finds it out.

@@ -70,7 +70,11 @@ def add_texts(add: Callable[..., Any]) -> None:
 
 def add_voices(add: Callable[..., Any]) -> None:
     """Flags of who speaks."""
-    add("--model", help="release folder or Hugging Face repository; the default voice if not given")
+    add(
+        "--model",
+        help="release folder or Hugging Face repository (owner/name, or owner/name@revision); the"
+        " default voice if not given",
+    )
     add(
         "--voice",
         metavar="NAME",

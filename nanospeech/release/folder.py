@@ -51,6 +51,7 @@ RELEASE_FILES += tuple(
 RELEASE_FILES += (f"{TEXT_ENCODER}/*.json", f"{TEXT_ENCODER}/*.safetensors", "README.md")
 MAX_TEXT_BYTES = 4_000_000  # of config.json and of vocab.txt
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+HUB_MODEL = re.compile(rf"({HUB_NAME.pattern})(?:@([\w./-]+))?")  # a branch, tag or commit
 DEFAULT = Path(__file__).parents[1] / "default"
 
 
@@ -210,8 +211,8 @@ def resolve(folder_or_repo: str | Path | None = None) -> Path:
     """Finds a release folder, downloading it if it is a Hub repository.
 
     Args:
-        folder_or_repo: a folder, a Hub name such as "lucasnewman/nanospeech", or None for the
-            voice that the package ships.
+        folder_or_repo: a folder, a Hub name such as "lucasnewman/nanospeech", maybe with a branch,
+            tag or commit behind an @, or None for the voice that the package ships.
 
     Raises:
         InputError: neither a folder nor a Hub repository.
@@ -234,20 +235,35 @@ def resolve(folder_or_repo: str | Path | None = None) -> Path:
     name = str(folder_or_repo)
     if folder.exists():
         raise InputError(f"{name} is a file; name the release folder that holds {MODEL}")
-    if not HUB_NAME.fullmatch(name):
+    if not (found := HUB_MODEL.fullmatch(name)):
         raise InputError(
-            f"model {name!r} not found: it is neither a folder nor a Hub repository (owner/name)"
+            f"model {name!r} not found: it is neither a folder nor a Hub repository (owner/name, or"
+            " owner/name@revision)"
         )
-    return download(name)
+    return download(*found.groups())
 
 
-def download(repo: str) -> Path:
-    """Fetches the release files of a Hub repository, or finds them in the Hub's cache."""
+def download(repo: str, revision: str | None = None) -> Path:
+    """Fetches the release files of a Hub repository, or finds them in the Hub's cache.
+
+    Args:
+        revision: branch, tag or commit; None is the branch main.
+    """
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
+    from huggingface_hub.errors import (
+        HFValidationError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
 
+    files = list(RELEASE_FILES)
     try:
-        folder = Path(snapshot_download(repo, allow_patterns=list(RELEASE_FILES)))
+        folder = Path(snapshot_download(repo, revision=revision, allow_patterns=files))
+    except RevisionNotFoundError as e:
+        raise InputError(
+            f"the Hub repository {repo!r} has no revision {revision!r}; name a branch, a tag or a"
+            " whole commit"
+        ) from e
     except (RepositoryNotFoundError, HFValidationError) as e:
         raise InputError(
             f"model {repo!r} not found: there is no such folder, and no such repository on the"

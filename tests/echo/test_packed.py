@@ -105,9 +105,8 @@ def test_a_codec_stays_what_it_is(tmp_path):
     tiny.write(tmp_path, config, tiny.seeded(tiny.network_shapes(config)))
     tiny.save_file(tiny.dacvae(), str(tmp_path / "dacvae.safetensors"))
     for bits in (None, 8):
-        convert(
-            tmp_path, tmp_path / str(bits), quantize=bits, codec=tmp_path / "dacvae.safetensors"
-        )
+        codec = tmp_path / "dacvae.safetensors"
+        convert(tmp_path, tmp_path / str(bits), quantize=bits, dtype="float16", codec=codec)
     folder = tmp_path / "8"
     assert "| 8 bits, float16 |" in (folder / "README.md").read_text()
     assert ModelConfig.load(folder / "config.json").quantization.vocoder == {}
