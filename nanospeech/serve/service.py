@@ -115,14 +115,13 @@ class SpeechService(Voices):
         found.speed = wish.speed
         found.chunk_seconds = self.limits.chunk_seconds
         found.seed = secrets.randbits(31) if wish.seed is None else wish.seed
-        if wish.lexicon or wish.language:
-            found.output = replace(found.output, lexicon=wish.lexicon, language=wish.language)
-            try:
-                own = found.engine.tokenizer
-                found.tokenizer = tokenizer_of(own, wish.lexicon or None, wish.language)
-            except InputError as e:
-                check_own_lexicon()
-                raise bad(str(e)[:500], "lexicon") from None
+        found.output = replace(found.output, lexicon=wish.lexicon, language=wish.language)
+        try:  # the owner's words are read for each text, as they may change at any time
+            own = found.engine.tokenizer
+            found.tokenizer = tokenizer_of(own, wish.lexicon or None, wish.language)
+        except InputError as e:
+            check_own_lexicon()
+            raise bad(str(e)[:500], "lexicon") from None
         found.aligner = choose_aligner(found.engine) if wish.words else None
         loudness = found.prompt.settings.loudness
         found.level = Leveller(found.sample_rate, found.output.loudness, loudness)

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from nanospeech.errors import NanospeechError
+from nanospeech.release.voices import PACKAGED
 from tests.serve.conftest import TEXT, Server, speech
 from tests.serve.test_limits import bound_as, settled
 from tests.serve.test_readers import eventually
@@ -42,6 +43,20 @@ def test_a_lexicon_of_the_servers_own_that_is_wrong_is_a_fault_without_its_path(
     assert answer.status_code == 500 and error["param"] == "lexicon"
     assert str(user_data) not in answer.text and "tab" not in answer.text
     assert str(user_data / "lexicon.txt") in caplog.text
+
+
+def test_words_that_the_owner_writes_down_hold_from_the_next_text_on(serve, user_data):
+    user_data.mkdir(parents=True, exist_ok=True)
+    ask = {"input": "A cat.", "voice": None, "seed": 1, "response_format": "pcm"}
+    with serve(release=PACKAGED / "default") as server:
+        before = speech(server, **ask).content
+        (user_data / "lexicon.txt").write_text("cat\tT AH0 M EY1 T OW0\n", encoding="utf-8")
+        after = speech(server, **ask).content
+        assert after != before
+        # a lexicon of the client's is beside those words
+        assert speech(server, **ask, lexicon=WORDS).content == after
+        (user_data / "lexicon.txt").unlink()
+        assert speech(server, **ask).content == before
 
 
 def test_a_text_that_is_sent_whole_is_counted_as_spoken(single):
