@@ -58,14 +58,13 @@ async def serve_wyoming(
     Args:
         listening: of listen_wyoming().
     """
-    open_now = 0
+    clients: set[asyncio.StreamWriter] = set()
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal open_now
-        if open_now >= settings.limits.sockets:
+        if len(clients) >= settings.limits.sockets:
             writer.close()
             return
-        open_now += 1
+        clients.add(writer)
         try:
             await Talk(service, settings, reader, writer).run()
         except (ConnectionError, asyncio.TimeoutError, asyncio.IncompleteReadError):
@@ -73,11 +72,16 @@ async def serve_wyoming(
         except ValueError as e:
             log.warning("a Wyoming client sent what cannot be: %s", str(e)[:200])
         finally:
-            open_now -= 1
+            clients.discard(writer)
             writer.transport.abort()
 
-    async with await asyncio.start_server(talk, sock=listening, limit=LINE) as server:
-        await server.serve_forever()
+    server = await asyncio.start_server(talk, sock=listening, limit=LINE)
+    try:
+        await asyncio.get_running_loop().create_future()  # until it is cancelled
+    finally:  # not by serve_forever(), which from Python 3.12 on waits until all clients have left
+        server.close()
+        for writer in clients:
+            writer.transport.abort()
 
 
 class Talk:

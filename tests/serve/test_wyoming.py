@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import shutil
 from collections.abc import Awaitable, Callable
@@ -32,6 +33,23 @@ def talk(server: Server, say: Callable[[Any], Awaitable[Any]]) -> Any:
             serving.cancel()
 
     return asyncio.run(both())
+
+
+def test_a_server_that_is_stopped_waits_for_no_client_that_stays(server):
+    async def stopped() -> None:
+        listening = listen_wyoming(server.settings, 0)
+        port = listening.getsockname()[1]
+        serving = asyncio.ensure_future(serve_wyoming(server.service, server.settings, listening))
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b'{"type": "ping"}\n')
+        assert b"pong" in await asyncio.wait_for(reader.readline(), 10)
+        serving.cancel()
+        assert await asyncio.wait({serving}, timeout=10) == ({serving}, set())
+        with contextlib.suppress(ConnectionError):
+            await asyncio.wait_for(reader.read(), 10)  # to the end of the connection
+        writer.close()
+
+    asyncio.run(stopped())
 
 
 @pytest.mark.parametrize(
