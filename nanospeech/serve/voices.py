@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from nanospeech.engine.base import Engine
 from nanospeech.release.user_voices import USER, folded
 from nanospeech.release.voices import default_voice, list_voices, user_voices
@@ -55,9 +57,11 @@ class Voices:
 
 
 def recorded(voice: str) -> float:
-    """When a user's voice was written, as another recording may take its name; else 0."""
+    """When a user's voice, its words or its settings were last written; else 0."""
     path = user_voices().get(voice.removeprefix(USER))
-    try:
-        return path.stat().st_mtime if path is not None else 0.0
-    except OSError:  # removed since
-        return 0.0
+    found = 0.0
+    if path is not None:
+        for file in (path, path.with_suffix(".txt"), path.with_suffix(".json")):
+            with suppress(OSError):  # not there, or removed since
+                found = max(found, file.stat().st_mtime)
+    return found

@@ -61,8 +61,11 @@ def test_voices_are_taken_with_consent_where_that_is_allowed(server, serve, capl
         first = speech(server, voice="anna", seed=1)
         assert first.status_code == 200
         save_voice("anna", tone(4.0, 90.0), "hello there.", {}, overwrite=True)
-        assert speech(server, voice="anna", seed=1).content != first.content
+        second = speech(server, voice="anna", seed=1)
+        assert second.content != first.content
         path = user_voices()["anna"]
+        path.with_suffix(".txt").write_text("hello there, all of you.\n", encoding="utf-8")
+        assert speech(server, voice="anna", seed=1).content != second.content
         path.write_bytes(b"damaged")
         broken = speech(server, voice="anna")
         assert broken.status_code == 500 and broken.json()["error"]["param"] == "voice"
