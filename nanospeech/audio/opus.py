@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+from .films import as_wav, is_film
 from .mp3_length import BEGINNING, first_frame, lacks_length, with_length
 
 HEAD = 28  # bytes of the first Ogg page before OpusHead, which has one segment (RFC 3533)
@@ -15,11 +16,13 @@ MOST_COUNTED = 2**28  # bytes of an MP3 whose frames are counted: some hours
 
 
 def as_file(source: str | Path | bytes) -> str | io.BytesIO:
-    """What SoundFile should open for a path or the bytes of a whole file, MP3s as well."""
+    """What SoundFile should open for a path, of films too, or the bytes of a whole file."""
     if isinstance(source, bytes):
         return io.BytesIO(with_rate(source) if names_no_rate(source) else with_length(source))
     with open(source, "rb") as f:
         start = f.read(RATE.stop)
+        if is_film(source, start):
+            return as_wav(source)
         if names_no_rate(start):
             return io.BytesIO(with_rate(start + f.read()))
         f.seek(first_frame(start))

@@ -17,6 +17,7 @@ import numpy as np
 from nanospeech.config import AudioConfig
 from nanospeech.errors import BackendError, InputError, require
 
+from .films import READERS
 from .opus import as_file
 
 SAMPLE_RATE = AudioConfig().sample_rate
@@ -30,8 +31,7 @@ FORMATS = {
     ".opus": ("OGG", "OPUS"),
     ".mp3": ("MP3", "MPEG_LAYER_III"),
 }
-# of what libsndfile knows nothing: AAC, WMA and films
-FOREIGN = (".m4a", ".mp4", ".m4b", ".aac", ".wma", ".webm", ".mov", ".mkv")
+FOREIGN = tuple(READERS)  # of what libsndfile knows nothing: AAC, WMA and films
 UNKNOWN_FRAMES = 2**62  # libsndfile says as many or more where a header leaves the length open
 MOST_SAMPLES = 400_000  # of all channels, for each second that a recording may have
 MOST_CHANNELS = 32  # of a clip: a few silent bytes of an Ogg may be 255 channels
@@ -45,6 +45,8 @@ def read(
     max_seconds: float | None = None,
 ) -> np.ndarray:
     """Reads any format, rate and channel count that libsndfile knows, as mono at one rate.
+
+    Where PyAV is installed, files of phones and films too (.m4a, .mp4).
 
     Args:
         source: a path, or the bytes of a whole file.
@@ -100,9 +102,14 @@ def mono(wave_NC: np.ndarray) -> np.ndarray:
 def unreadable(name: str, e: Exception) -> InputError:
     """The error of a file that libsndfile cannot read."""
     reason = getattr(e, "error_string", str(e)).rstrip(".")  # without the name, or an object's
+    if reason.startswith("File does not exist"):  # what libsndfile says of an MP3 that is none
+        reason = "Format not recognised"
     message = f"cannot read {name} as audio: {reason}"
     if Path(name).suffix.lower() in FOREIGN:
-        message += "; libsndfile does not read these: convert it, as by ffmpeg -i FILE new.wav"
+        message += (
+            "; pip install 'nanospeech-tts[book]' brings what reads these, or convert it, as by"
+            " ffmpeg -i FILE new.wav"
+        )
     elif not Path(name).suffix:  # nothing tells what it may be
         message += "; WAV, FLAC, MP3, Ogg and AIFF can be read"
     return InputError(message)

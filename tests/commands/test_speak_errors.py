@@ -27,6 +27,7 @@ def references(tmp_path_factory) -> Path:
     (folder / "text.wav").write_text("these are words")
     (folder / "nothing.wav").write_bytes(b"")
     (folder / "film.m4a").write_bytes(b"\0\0\0\x18ftypM4A ")
+    (folder / "noise.mp3").write_bytes(bytes(range(7, 250)) * 40)
     with sf.SoundFile(folder / "long.flac", "w", 8000, 1) as f:
         for _ in range(600):
             f.write(speech_like(1.0, 8000))
@@ -51,7 +52,8 @@ def ref(name: str) -> list[str]:
         (ref("empty.wav"), "no audio"),
         (ref("nothing.wav"), "cannot read"),
         (ref("text.wav"), "cannot read"),
-        (ref("film.m4a"), "libsndfile does not read these: convert it, as by ffmpeg"),
+        (ref("film.m4a"), "film.m4a as audio: Invalid data"),
+        (ref("noise.mp3"), "noise.mp3 as audio: Format not recognised"),
         (ref("short.wav"), "at least"),
         (ref("long.flac"), "lasts 600.0 s; at most 60 s"),
         ([*ref("good.wav")[:2], "--whisper", "none-such"], "hisper"),  # that should listen

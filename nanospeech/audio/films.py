@@ -1,0 +1,81 @@
+"""Films: sound of phones and films (AAC in MP4, WebM, WMA), which libsndfile lacks. Needs PyAV."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nanospeech.errors import InputError
+
+# FFmpeg's reader of each extension: no other is asked, as some open further files or addresses
+READERS = {
+    ".m4a": "mov",
+    ".mp4": "mov",
+    ".m4b": "mov",
+    ".mov": "mov",
+    ".aac": "aac",
+    ".wma": "asf",
+    ".webm": "matroska",
+    ".mkv": "matroska",
+}
+MOST_SECONDS = 900.0  # that are decoded: recordings to imitate are shorter
+
+
+def is_film(path: str | Path, start: bytes) -> bool:
+    """Whether a file is named as one of these and begins so, and what reads it is installed."""
+    reader = READERS.get(Path(path).suffix.lower())
+    begins = {
+        "mov": start[4:8] == b"ftyp",
+        "aac": start[:1] == b"\xff" and start[1:2] in (b"\xf0", b"\xf1", b"\xf8", b"\xf9"),
+        "asf": start[:4] == b"\x30\x26\xb2\x75",
+        "matroska": start[:4] == b"\x1a\x45\xdf\xa3",
+    }
+    return reader is not None and begins[reader] and find_spec("av") is not None
+
+
+def as_wav(path: str | Path) -> io.BytesIO:
+    """The first sound track of a film as a WAV file.
+
+    Raises:
+        InputError: damaged, without sound, or of more than MOST_SECONDS.
+    """
+    import av
+    import soundfile as sf
+    from av.error import FFmpegError
+
+    try:
+        with av.open(str(path), format=READERS[Path(path).suffix.lower()]) as film:
+            if not film.streams.audio:
+                raise InputError(f"{path} holds no audio")
+            track = film.streams.audio[0]
+            rate = track.rate
+            pieces, left = [], MOST_SECONDS * rate
+            for piece in pieces_of(av, film, track):
+                pieces.append(piece)
+                left -= piece.shape[1]
+                if left < 0:
+                    raise InputError(f"{path} lasts more than {MOST_SECONDS:g} s; cut it")
+    except (FFmpegError, ValueError) as e:
+        reason = getattr(e, "strerror", None) or str(e)
+        raise InputError(f"cannot read {path} as audio: {reason}") from e
+    if not pieces:
+        raise InputError(f"{path} holds no audio")
+    file = io.BytesIO()
+    sf.write(file, np.concatenate(pieces, axis=1).T, rate, format="WAV", subtype="FLOAT")
+    file.seek(0)
+    return file
+
+
+def pieces_of(av: Any, film: Any, track: Any) -> Iterator[np.ndarray]:
+    """Float32 (channels, n) of a track, piece by piece, at one rate and in one layout."""
+    plain = av.AudioResampler(format="fltp", layout=track.layout, rate=track.rate)
+    for frame in film.decode(track):
+        for piece in plain.resample(frame):
+            yield piece.to_ndarray()
+    for piece in plain.resample(None):
+        yield piece.to_ndarray()

@@ -1,0 +1,111 @@
+"""Sound of phones and films, which libsndfile does not read: PyAV decodes it where installed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nanospeech.audio import films
+from nanospeech.audio import wave as audio
+from nanospeech.errors import InputError
+
+av = pytest.importorskip("av")
+RATE = 48_000
+CODECS = {".m4a": "aac", ".mp4": "aac", ".mov": "aac", ".aac": "aac", ".webm": "libopus",
+          ".mkv": "aac", ".wma": "wmav2"}  # fmt: skip
+
+
+def sweep(seconds: float = 2.0) -> np.ndarray:
+    """A tone that rises, so that no place is like another."""
+    t = np.arange(int(seconds * RATE)) / RATE
+    return (0.3 * np.sin(2 * np.pi * (200 + 150 * t) * t)).astype(np.float32)
+
+
+def written(path: Path, wave_CN: np.ndarray, picture: bool = False) -> Path:
+    """A file with these channels of sound, and a picture track if wanted."""
+    with av.open(str(path), "w", format="asf" if path.suffix == ".wma" else None) as out:
+        layout = "mono" if len(wave_CN) == 1 else "stereo"
+        if picture:
+            film = out.add_stream("mpeg4", rate=5)
+            film.width = film.height = 64
+            film.pix_fmt = "yuv420p"
+        sound = out.add_stream(CODECS[path.suffix], rate=RATE, layout=layout)
+        sound.bit_rate = 96_000
+        if picture:
+            still = av.VideoFrame.from_ndarray(np.zeros((64, 64, 3), np.uint8), "rgb24")
+            out.mux(film.encode(still.reformat(format="yuv420p")))
+            out.mux(film.encode(None))
+        frame = av.AudioFrame.from_ndarray(wave_CN, "fltp", layout)
+        frame.rate = RATE
+        plain = av.AudioResampler(sound.format, layout, RATE, sound.frame_size or 960)
+        for piece in [*plain.resample(frame), *plain.resample(None)]:
+            out.mux(sound.encode(piece))
+        out.mux(sound.encode(None))
+    return path
+
+
+@pytest.mark.parametrize("suffix", CODECS)
+def test_sound_is_what_was_encoded(tmp_path, suffix):
+    path = written(tmp_path / f"a{suffix}", sweep()[None], picture=suffix in (".mp4", ".mkv"))
+    found = audio.read(path)
+    wanted = audio.resample(sweep(), RATE, audio.SAMPLE_RATE)
+    assert abs(len(found) - len(wanted)) < 0.15 * audio.SAMPLE_RATE  # what encoders add at the ends
+    loud = wanted[2400:-2400]
+    match = np.correlate(found, loud, "valid").max() / np.square(loud).sum()
+    assert match > 0.95
+    assert audio.check_length(path, 3) == pytest.approx(2, abs=0.15)
+    with pytest.raises(InputError, match=r"lasts 2.* s; at most 1 s"):
+        audio.read(path, max_seconds=1)
+
+
+def test_channels_that_cancel_out_are_one(tmp_path):
+    path = written(tmp_path / "a.m4a", np.stack([sweep(), -sweep()]))
+    assert audio.rms(audio.read(path)) == pytest.approx(audio.rms(sweep()), rel=0.1)
+
+
+def test_a_film_is_decoded_up_to_a_bound_alone(tmp_path, monkeypatch):
+    path = written(tmp_path / "a.m4a", sweep()[None])
+    monkeypatch.setattr(films, "MOST_SECONDS", 0.5)
+    with pytest.raises(InputError, match=r"lasts more than 0\.5 s"):
+        audio.read(path)
+
+
+@pytest.mark.parametrize("content", [b"#EXTM3U\n#EXTINF:1,\n", b"\0\0\0\x18ftypM4A ", b"RIFF", b""])
+def test_what_is_no_film_is_told(tmp_path, content):
+    """A list of other files or addresses under such a name is not followed either."""
+    secret = written(tmp_path / "secret.m4a", sweep()[None])
+    path = tmp_path / "a.m4a"
+    path.write_bytes(content + (str(secret).encode() if content[:1] == b"#" else b""))
+    with pytest.raises(InputError, match=r"cannot read .*a\.m4a as audio"):
+        audio.read(path)
+
+
+def test_a_film_without_sound_and_a_missing_decoder_are_told(tmp_path, monkeypatch):
+    with av.open(str(tmp_path / "mute.mp4"), "w") as out:
+        film = out.add_stream("mpeg4", rate=5)
+        film.width = film.height = 64
+        film.pix_fmt = "yuv420p"
+        still = av.VideoFrame.from_ndarray(np.zeros((64, 64, 3), np.uint8), "rgb24")
+        out.mux(film.encode(still.reformat(format="yuv420p")))
+        out.mux(film.encode(None))
+    with pytest.raises(InputError, match=r"mute\.mp4 holds no audio"):
+        audio.read(tmp_path / "mute.mp4")
+    monkeypatch.setattr(films, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"pip install 'nanospeech-tts\[book\]'"):
+        audio.read(written(tmp_path / "a.m4a", sweep()[None]))
+
+
+def test_a_voice_is_added_from_a_phones_recording(tmp_path):
+    clip = audio.read(Path(__file__).parents[2] / "nanospeech/default/voices/robin.flac", RATE)
+    path = written(tmp_path / "memo.m4a", np.tile(clip, 3)[None])
+    env = {**os.environ, "NANOSPEECH_HOME": str(tmp_path / "home")}
+    command = [sys.executable, "-m", "nanospeech", "voices", "add", "anna", str(path)]
+    done = subprocess.run([*command, "--text", "Some words."], env=env, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    (kept,) = tmp_path.rglob("anna.flac")
+    assert len(audio.read(kept)) > audio.SAMPLE_RATE
