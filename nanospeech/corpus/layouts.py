@@ -15,11 +15,13 @@ import tarfile
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from nanospeech.audio.films import as_wav, is_film
 from nanospeech.audio.wave import FOREIGN
 from nanospeech.errors import DataError, InputError, reason
 
@@ -40,9 +42,14 @@ class Source:
     size: int = -1  # to the end
 
     def read(self) -> bytes:
+        """Its bytes; of a film, where it can be read, those of its sound as WAV."""
         with self.path.open("rb") as f:
             f.seek(self.offset)
-            return f.read(self.size)
+            data = f.read(self.size)
+        if is_film(self.path, data):
+            with suppress(InputError):  # a damaged one stays as it is, and is left out
+                return as_wav(self.path).getvalue()
+        return data
 
 
 @dataclass(frozen=True)
@@ -154,6 +161,11 @@ def files_in(root: Path) -> Iterator[Path]:
         todo = sorted(links)
 
 
+def is_readable_film(path: Path) -> bool:
+    with path.open("rb") as f:
+        return is_film(path, f.read(16))
+
+
 def recordings_in(root: Path) -> list[Path]:
     """Audio files at any depth, in order; those of formats that cannot be read come last."""
     files = [p for p in files_in(root) if p.suffix.lower() in (*AUDIO, *FOREIGN)]
@@ -219,8 +231,8 @@ def folder(root: Path) -> Iterator[Sample | Skip]:
         audio = choose(path.with_suffix(suffix) for suffix in AUDIO) or path
         if (words := spelt(path.with_suffix(".txt"))) is None:
             yield Skip(name, "no transcript")
-        elif path.suffix.lower() in FOREIGN:
-            how = "convert it, as by ffmpeg -i FILE new.wav"
+        elif path.suffix.lower() in FOREIGN and not is_readable_film(path):
+            how = "pip install 'nanospeech-tts[book]', or convert it, as by ffmpeg -i FILE new.wav"
             yield Skip(name, "a format that is not read", f"{path.suffix}; {how}")
         elif isinstance(text := read_text(words, name), Skip):
             yield text

@@ -16,6 +16,7 @@ from nanospeech.commands.prepare import main
 from nanospeech.config import AudioConfig
 from nanospeech.corpus import layouts
 from nanospeech.corpus.layouts import find, unique_keys
+from nanospeech.corpus.mp3 import decode
 from nanospeech.corpus.skips import examples, nothing_usable
 from nanospeech.errors import DataError, InputError
 from nanospeech.evaluate.items import from_folder
@@ -115,6 +116,25 @@ def test_formats_that_are_not_read_are_counted_and_said_to_be(
         (tmp_path / name).unlink()
     with pytest.raises(DataError, match=r"none of 3 recordings can be used.*convert it"):
         raise nothing_usable(find([tmp_path])[1], [tmp_path])
+
+
+def test_what_phones_record_is_learned_from(tmp_path):
+    pytest.importorskip("av")
+    from tests.audio.test_films import RATE, written
+
+    folder = tmp_path / "phone"
+    folder.mkdir()
+    tone = np.sin(np.arange(2 * RATE) * 0.05, dtype=np.float32)[None] * 0.3
+    for name in ("a.m4a", "b.mp4"):
+        written(folder / name, tone)
+        (folder / name).with_suffix(".txt").write_text("one", encoding="utf-8")
+    (folder / "c.m4a").write_bytes((folder / "a.m4a").read_bytes()[:400])  # copied in part
+    (folder / "c.txt").write_text("one", encoding="utf-8")
+    assert [s.name for s in find([folder])[0]] == ["a", "b", "c"]
+    assert main(["shards", str(folder), "--out", str(tmp_path / "out")]) == 0
+    kept = find(sorted((tmp_path / "out").glob("*.tar")))[0]
+    assert len(kept) == 2
+    assert all(abs(len(decode(s.audio.read())[0]) / 24_000 - 2) < 0.15 for s in kept)
 
 
 def test_a_table_of_returns_is_read_and_one_whose_header_has_some_is_no_csv(waves):
