@@ -207,8 +207,14 @@ def warn_of_length(
         log.warning("the text takes at %s %.1f s, not the %g s asked for", bound, takes, asked)
 
 
-def split_seconds(seconds: float, chunks: Sequence[str], overlap: float) -> list[float]:
-    """Splits a wanted length between chunks in proportion to their bytes, cross-fades included."""
+def split_seconds(
+    seconds: float, chunks: Sequence[str], rates: Sequence[float], overlap: float
+) -> list[float]:
+    """Splits a wanted length between chunks, cross-fades included.
+
+    Args:
+        rates: how fast each is spoken beside the others; its share is its bytes over that.
+    """
     total = seconds + (len(chunks) - 1) * overlap
-    weight = sum(map(byte_length, chunks))
-    return [total * byte_length(chunk) / weight for chunk in chunks]
+    weights = [byte_length(chunk) / rate for chunk, rate in zip(chunks, rates)]
+    return [total * weight / sum(weights) for weight in weights]

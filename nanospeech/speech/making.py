@@ -27,7 +27,7 @@ def make_chunk(speaker: Any, part: Part, seed: int, seconds: float | None = None
         speaker: who speaks it.
         part: what is to be said.
         seed: of its noise.
-        seconds: its wanted length; pauses are then left as the model makes them.
+        seconds: its wanted length; pauses within it are then left as the model makes them.
 
     Raises:
         InputError: the model knows no character of it.
@@ -42,7 +42,18 @@ def make_chunk(speaker: Any, part: Part, seed: int, seconds: float | None = None
         said, asked = heard(tokens, places, tokenizer), frames
         whose = speaker.engine, speaker.prompt, text, tokens
         frames = lengths.made_frames(*whose, asked, speaker.durations)
-        return Chunk(text, tokens, frames, seed, words=words, characters=said, asked=asked)
+        after = part.after if isinstance(part.after, float) else ""
+        return Chunk(
+            text,
+            tokens,
+            frames,
+            seed,
+            after=after,
+            words=words,
+            characters=said,
+            before=part.before,
+            asked=asked,
+        )
     if config.leading_pause and frames < lengths.SHORT * config.audio.frame_rate:
         comma = encode(", ", tokenizer)
         tokens, added = np.concatenate([comma, tokens]), len(comma)

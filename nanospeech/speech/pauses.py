@@ -57,8 +57,8 @@ class Paced:
         spans: of the mel that it was made from, in order.
         ends: int64 (T,), behind the last frame of each token of an aligned model's chunk, in the
             mel that it was made from; else None.
-        silence: samples of silence to put before and after its wave; for latents, in which no
-            pause can be set.
+        silence: samples of silence to put before and after its wave; for latents and lengths that
+            are asked for, in which no pause can be set.
     """
 
     mel: np.ndarray
@@ -149,10 +149,10 @@ def set_pauses(
         first: whether it is the first chunk.
     """
     speed = chunk.speed
+    around = chunk.before, chunk.after if isinstance(chunk.after, float) else 0.0
+    before, after = (round(s * engine.config.audio.sample_rate) for s in around)
     if engine.config.echo:  # latents as they are, whose last one has samples too
         whole = Span(0, len(mel_NM), len(mel_NM), "sound")
-        asked = chunk.before, chunk.after if isinstance(chunk.after, float) else 0.0
-        before, after = (round(s * engine.config.audio.sample_rate) for s in asked)
         return Paced(mel_NM, len(mel_NM) + 1, (whole,), silence=(before, after))
     aligned = engine.config.dit.text_upsampling == "aligned" and (chunk.marks or chunk.words)
     ends = np.cumsum(engine.align(mel_NM, chunk.tokens)) if aligned and len(mel_NM) else None
@@ -161,7 +161,8 @@ def set_pauses(
         whole = Span(0, len(mel_NM), count, "sound")
         if count != len(mel_NM):
             mel_NM = _at(mel_NM, _sped(0, len(mel_NM), len(mel_NM) / count))
-        return Paced(mel_NM, count, (whole,), ends)
+        silence = (0, 0) if chunk.asked is None else (before, after)
+        return Paced(mel_NM, count, (whole,), ends, silence)
     level, rate = levels(mel_NM), engine.config.audio.frame_rate
     loud = float(np.percentile(level, LOUD))
     quiet = level < loud - QUIET

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -63,6 +63,22 @@ class Part(NamedTuple):
     words: tuple[Written, ...] = ()
     style: Style = Style()
     before: float = 0.0
+
+
+def asked_silence(parts: Sequence[Part], seconds: float) -> float:
+    """Seconds of the pauses between parts whose length is given, within a wanted length.
+
+    Raises:
+        InputError: they leave nothing of it to speak in.
+    """
+    pauses = [part.after for part in parts if isinstance(part.after, float)]
+    silence = sum(pauses) + (parts[0].before if parts else 0.0)
+    if silence >= seconds:
+        raise InputError(
+            f"the pauses of the text last {silence:g} s of the {seconds:g} s that are asked for;"
+            " ask for more, or shorten them"
+        )
+    return silence
 
 
 def parts(

@@ -306,7 +306,9 @@ class Speaker:
         counter = streaming.StepCounter(on_step, counts)
         made: list[Chunk] = []
         if seconds is not None:
-            shares = lengths.split_seconds(seconds, [part.text for part in known], CROSS_FADE)
+            seconds -= script.asked_silence(known, seconds)
+            texts, rates = [part.text for part in known], [part.style.rate for part in known]
+            shares = lengths.split_seconds(seconds, texts, rates, CROSS_FADE)
             made = [
                 who.part_chunk(part, seed + index, share)
                 for index, (who, part, share) in enumerate(zip(speakers, known, shares))

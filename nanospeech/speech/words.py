@@ -140,7 +140,7 @@ class Timeline:
         if self.aligner is None or not chunk.words:
             return
         overlap = min(int(CROSS_FADE * self.rate), self.samples, paced.samples(self.hop))
-        begin = (self.samples - overlap) / self.rate
+        begin = (self.samples - overlap + paced.silence[0]) / self.rate
         spans = frames(align(self.aligner, self.engine, mel_NM, chunk, paced), chunk.words)
         at = begin
         for word, span in zip(chunk.words, spans):

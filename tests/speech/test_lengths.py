@@ -1,9 +1,15 @@
 """Lengths that are asked for: they are met, or it is told what the text takes."""
 
+import itertools
 import re
 
+import numpy as np
 import pytest
 
+from nanospeech.errors import InputError
+from nanospeech.output import OutputOptions
+from nanospeech.speech.durations import split_seconds
+from nanospeech.text.markup import read_markup
 from tests.speech.test_speaker import EchoEngine, speaker
 
 SHORT = "One. Two. " * 30
@@ -55,3 +61,23 @@ def test_each_text_is_warned_of_once_however_it_is_spoken(caplog):
     caplog.clear()
     voice.speak(SHORT)
     assert not caplog.records
+
+
+def test_pauses_and_paces_of_markup_are_kept_within_a_length():
+    """They were left out: eight seconds of speech without a pause, however long these were."""
+    plain = OutputOptions(loudness=None)
+    voice = speaker(output=plain)
+    spoken = voice.speak(read_markup("[pause 1s]one two three.[pause 2s] four five six."), 8)
+    assert spoken.seconds == pytest.approx(8, abs=0.05)
+    quiet = np.abs(spoken.wave) < 1e-6
+    runs = [len(list(group)) / 24_000 for silent, group in itertools.groupby(quiet) if silent]
+    long = [run for run in runs if run > 0.5]
+    assert long == [pytest.approx(1, abs=0.1), pytest.approx(2, abs=0.1)]
+    with pytest.raises(InputError, match=r"pauses of the text last 3 s of the 3 s that are asked"):
+        voice.speak(read_markup("one [pause 3s] two"), 3)
+
+
+def test_slow_parts_have_more_of_a_length_than_fast_ones():
+    parts = speaker().parts(read_markup("[fast]one two three.[/fast] [slow]one two three.[/slow]"))
+    fast, slow = split_seconds(8, [p.text for p in parts], [p.style.rate for p in parts], 0.1)
+    assert slow / fast == pytest.approx(1.25 / 0.8) and fast + slow == pytest.approx(8.1)

@@ -11,6 +11,7 @@ from nanospeech.audio.mel import log_mel
 from nanospeech.speech.pauses import sounds
 from nanospeech.speech.script import parts, share
 from nanospeech.speech.words import Timeline
+from nanospeech.text.markup import read_markup
 from nanospeech.text.traced import Traced
 from nanospeech.text.written import Written
 from tests.speech.test_speaker import RATE, EchoEngine, speaker
@@ -82,6 +83,22 @@ def test_words_are_heard_when_their_times_say_so(speed, output):
         assert len(inside) == count.get(word.text.strip("()"), 1), word
     assert all(a.end <= b.start for a, b in pairwise(spoken.words))
     assert said[-1].end <= spoken.seconds
+
+
+@pytest.mark.parametrize("seconds", [None, 12.0])
+def test_times_count_the_pauses_of_markup_whatever_length_is_asked_for(seconds):
+    text = read_markup("[pause 1.5s]one two.[pause 2s] [slow]three four.[/slow] [pause 1s] five.")
+    voice = speaker(ToneEngine(), output=OutputOptions(loudness=None))
+    spoken = voice.speak(text, seconds)
+    heard = tones(spoken.wave)
+    assert len(heard) == len(spoken.words) == 5
+    for word, (start, stop) in zip(spoken.words, heard):
+        assert word.start == pytest.approx(start, abs=2.5 * FRAME), word
+        assert word.end == pytest.approx(stop, abs=2.5 * FRAME), word
+    assert heard[0][0] == pytest.approx(1.5, abs=0.2)
+    gaps = [b[0] - a[1] for a, b in pairwise(heard)]
+    assert gaps[1] > 2 and gaps[3] > 1 and max(gaps[0], gaps[2]) < 1
+    assert seconds is None or spoken.seconds == pytest.approx(seconds, abs=0.1)
 
 
 def test_times_are_the_same_whole_streamed_and_in_batches():
