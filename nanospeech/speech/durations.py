@@ -190,18 +190,19 @@ def new_frames(
 
 
 def warn_of_length(
-    config: ModelConfig, asked: float, counts: Sequence[int], overlap: float
+    config: ModelConfig, asked: float, counts: Sequence[int], silence: float, overlap: float
 ) -> None:
     """Warns where a text cannot last as long as is asked.
 
     Args:
         asked: seconds of the whole.
         counts: frames or latents of each chunk, of asked_frames.
+        silence: seconds of the pauses between them.
         overlap: seconds by which chunks overlap.
     """
     patch = config.echo.latent_patch if config.echo else config.dit.patch_size
     rate = config.audio.frame_rate
-    takes = sum(counts) / rate - (len(counts) - 1) * overlap
+    takes = sum(counts) / rate - (len(counts) - 1) * overlap + silence
     if abs(takes - asked) > len(counts) * (patch + 1) / rate:  # more than is rounded
         bound = "least" if takes > asked else "most"
         log.warning("the text takes at %s %.1f s, not the %g s asked for", bound, takes, asked)

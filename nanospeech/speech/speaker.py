@@ -306,15 +306,15 @@ class Speaker:
         counter = streaming.StepCounter(on_step, counts)
         made: list[Chunk] = []
         if seconds is not None:
-            seconds -= script.asked_silence(known, seconds)
+            silence = script.asked_silence(known, seconds)
             texts, rates = [part.text for part in known], [part.style.rate for part in known]
-            shares = lengths.split_seconds(seconds, texts, rates, CROSS_FADE)
+            shares = lengths.split_seconds(seconds - silence, texts, rates, CROSS_FADE)
             made = [
                 who.part_chunk(part, seed + index, share)
                 for index, (who, part, share) in enumerate(zip(speakers, known, shares))
             ]
             frames = [chunk.frames if chunk.asked is None else chunk.asked for chunk in made]
-            lengths.warn_of_length(self.engine.config, seconds, frames, CROSS_FADE)
+            lengths.warn_of_length(self.engine.config, seconds, frames, silence, CROSS_FADE)
         ahead = streaming.Peekable(parts)
         for index, part in enumerate(ahead):
             who = self.casts.get(part.style, self)

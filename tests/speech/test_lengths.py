@@ -63,7 +63,7 @@ def test_each_text_is_warned_of_once_however_it_is_spoken(caplog):
     assert not caplog.records
 
 
-def test_pauses_and_paces_of_markup_are_kept_within_a_length():
+def test_pauses_of_markup_are_kept_within_a_length(caplog):
     """They were left out: eight seconds of speech without a pause, however long these were."""
     plain = OutputOptions(loudness=None)
     voice = speaker(output=plain)
@@ -73,6 +73,10 @@ def test_pauses_and_paces_of_markup_are_kept_within_a_length():
     runs = [len(list(group)) / 24_000 for silent, group in itertools.groupby(quiet) if silent]
     long = [run for run in runs if run > 0.5]
     assert long == [pytest.approx(1, abs=0.1), pytest.approx(2, abs=0.1)]
+    assert not caplog.messages
+    voice.speak(read_markup("one. two. " * 99 + "[pause 3s] three."), 4)
+    (takes,) = re.findall(r"takes at least (\S+) s, not the 4 s", caplog.text)
+    assert float(takes) > 3
     with pytest.raises(InputError, match=r"pauses of the text last 3 s of the 3 s that are asked"):
         voice.speak(read_markup("one [pause 3s] two"), 3)
 
