@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -95,42 +95,51 @@ def _heard(runs: Iterable[list[Word]]) -> list[list[Word]]:
     found: list[list[Word]] = []
     for run in runs:
         if found and not all(each[-1].end > each[0].start for each in (run, found[-1])):
-            found[-1] = found[-1] + run
+            found[-1] += run
         else:
-            found.append(run)
+            found.append(list(run))
     return found
 
 
 def _text(words: Sequence[Word]) -> str:
     """Words as a line, with spaces where the text has any."""
-    text = words[0].text if words else ""
-    for word, following in pairwise(words):
-        text += " " * (word.place + len(word.text) < following.place) + following.text
-    return text
+    spaced = [" " * _is_spaced(*pair) + pair[1].text for pair in pairwise(words)]
+    return "".join([words[0].text, *spaced]) if words else ""
+
+
+def _is_spaced(word: Word, following: Word) -> bool:
+    """Whether a space stands between two words in the text."""
+    return word.place + len(word.text) < following.place
 
 
 def _fitting(words: list[Word]) -> list[list[Word]]:
     """A sentence in runs that fit into a cue, cut near the middle, rather after a clause."""
     if len(words) == 1 or _lines(words):
         return [words]
-    cut = min(range(1, len(words)), key=lambda i: _unevenness(words, i))
+    cut = min(_cuts(words))[1]
     return _fitting(words[:cut]) + _fitting(words[cut:])
 
 
-def _unevenness(words: Sequence[Word], cut: int) -> int:
-    off = abs(len(_text(words[:cut])) - len(_text(words[cut:])))
-    return off - BONUS * (words[cut - 1].text[-1] in CLAUSE)
+def _cuts(words: Sequence[Word]) -> list[tuple[int, int, int, int]]:
+    """Ways to cut words in two: how uneven each is, after how many, and both lengths as lines."""
+    spaces = [_is_spaced(*pair) for pair in pairwise(words)]
+    ends = list(accumulate(len(w.text) + s for w, s in zip(words, [False, *spaces])))
+    found = []
+    for i, (before, space) in enumerate(zip(ends, spaces), 1):
+        after = ends[-1] - before - space
+        bonus = BONUS * (words[i - 1].text[-1] in CLAUSE)
+        found.append((abs(before - after) - bonus, i, before, after))
+    return found
 
 
 def _lines(words: Sequence[Word]) -> tuple[str, ...]:
     """A cue's lines, about equally long; none if they do not fit."""
+    if sum(len(word.text) for word in words) > LINE * LINES:
+        return ()
     if len(text := _text(words)) <= LINE:
         return (text,)
-    found = [
-        (_unevenness(words, i), (_text(words[:i]), _text(words[i:]))) for i in range(1, len(words))
-    ]
-    fitting = [(off, lines) for off, lines in found if max(map(len, lines)) <= LINE]
-    return min(fitting)[1] if fitting else ()
+    fitting = [cut for cut in _cuts(words) if max(cut[2:]) <= LINE]
+    return (_text(words[: min(fitting)[1]]), _text(words[min(fitting)[1] :])) if fitting else ()
 
 
 def subtitles(words: Sequence[Word], form: str, by_word: bool = False) -> str:
