@@ -14,7 +14,7 @@ import re
 import tarfile
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -30,6 +30,7 @@ from .tars import Header, split_name
 
 AUDIO = (".mp3", ".wav", ".flac", ".ogg", ".oga", ".opus", ".aiff", ".aif")
 TRANSCRIPT = ".normalized.txt"
+LONGEST_NAME = 60  # characters of a speaker in a table without a header
 RESERVED = ("audio", "text", "speaker", "duration", "sample_rate", "__key__", "__url__")
 
 
@@ -257,23 +258,38 @@ def read_text(path: Path, name: str) -> str | Skip:
 def ljspeech(root: Path) -> Iterator[Sample | Skip]:
     """metadata.csv of "id|text as written|text as read" and wavs/id.wav.
 
-    Or a file's name in the place of the id. Recordings may be in wav, or beside the table, as well.
+    Or a file's name in the place of the id, or Piper's "id|speaker|text". Recordings may be in wav,
+    or beside the table, as well.
     """
     below = next((root / name for name in ("wavs", "wav") if (root / name).is_dir()), root)
-    for number, line in enumerate(lines_of(root / "metadata.csv"), 1):
-        if not line.strip():
-            continue
-        name, *texts = line.split("|")
+    rows = [line.split("|") for line in lines_of(root / "metadata.csv")]
+    spoken_by = names_speakers(rows)
+    for number, (name, *texts) in enumerate(rows, 1):
+        who = None
         if not texts:
-            yield Skip(f"metadata.csv:{number}", "no transcript", f"no | in {line[:80]!r}")
+            if name.strip():
+                yield Skip(f"metadata.csv:{number}", "no transcript", f"no | in {name[:80]!r}")
             continue
+        if spoken_by and len(texts) > 1:
+            who, texts = texts[0].strip(), texts[1:]
         files = [below / (name + suffix) for suffix in (*AUDIO, "")]
         audio = choose((*files, root / name)) if name else None
         if audio is None:
             yield Skip(name, "no audio file")
         else:
             text = next((t for t in reversed(texts[:2]) if t.strip()), "")
-            yield Sample(name, (root.name, name.removesuffix(audio.suffix)), Source(audio), text)
+            parts = (root.name, name.removesuffix(audio.suffix))
+            yield Sample(name, parts, Source(audio), text, who or None)
+
+
+def names_speakers(rows: Iterable[Sequence[str]]) -> bool:
+    """Whether the second of three columns is who speaks, not the text as written.
+
+    A text as written has one reading, a speaker says many texts.
+    """
+    pairs = {(row[1].strip(), row[2].strip()) for row in rows if len(row) > 2 and row[2].strip()}
+    seconds = {second for second, _ in pairs}
+    return 0 < 2 * len(seconds) <= len(pairs) and max(map(len, seconds)) <= LONGEST_NAME
 
 
 def manifest(path: Path) -> Iterator[Sample | Skip]:

@@ -253,6 +253,21 @@ def test_a_line_of_ljspeechs_may_name_the_file(waves, name):
     assert samples[0].key in ("0", "wavs_0") and [s.name for s in skips] == ["audio_file"]
 
 
+def test_the_speakers_of_pipers_table_are_kept(waves):
+    """They were passed over, and all their recordings taken for one person's."""
+    for n in range(6):
+        shutil.copy(WAV, waves / f"{n}.wav")
+    said = ["Good morning.", "Good day.", "", "How are you?", "Good day.", "Fine."]
+    who = ["anna", "anna", "anna", "bert k", "bert k", "bert k"]
+    rows = [f"{n}|{w}|{s}\n" for n, (w, s) in enumerate(zip(who, said))]
+    (waves / "metadata.csv").write_text("".join(rows))
+    samples, _ = find([waves])
+    assert {(s.speaker, s.text) for s in samples} == {(w, s) for w, s in zip(who, said) if s}
+    (waves / "metadata.csv").write_text("0|1|one\n1|1|one\n2|1|one\n3|2|two\n4|3|three\n")
+    samples, _ = find([waves])  # as LJSpeech has numbers: written, and read
+    assert {(s.speaker, s.text) for s in samples} == {(None, t) for t in ("one", "two", "three")}
+
+
 @pytest.mark.parametrize("folder", ["wavs", "wav", "."])
 def test_recordings_of_ljspeechs_table_may_lie_as_pipers(waves, folder):
     (waves / folder).mkdir(exist_ok=True)
