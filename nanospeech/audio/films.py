@@ -26,16 +26,20 @@ READERS = {
 MOST_SECONDS = 900.0  # that are decoded: recordings to imitate are shorter
 
 
-def is_film(path: str | Path, start: bytes) -> bool:
+def is_film(path: str | Path) -> bool:
     """Whether a file is named as one of these and begins so, and what reads it is installed."""
     reader = READERS.get(Path(path).suffix.lower())
+    if reader is None or find_spec("av") is None:
+        return False
+    with open(path, "rb") as f:
+        start = f.read(8)
     begins = {
         "mov": start[4:8] == b"ftyp",
         "aac": start[:1] == b"\xff" and start[1:2] in (b"\xf0", b"\xf1", b"\xf8", b"\xf9"),
         "asf": start[:4] == b"\x30\x26\xb2\x75",
         "matroska": start[:4] == b"\x1a\x45\xdf\xa3",
     }
-    return reader is not None and begins[reader] and find_spec("av") is not None
+    return begins[reader]
 
 
 def as_wav(path: str | Path) -> io.BytesIO:

@@ -19,10 +19,10 @@ def as_file(source: str | Path | bytes) -> str | io.BytesIO:
     """What SoundFile should open for a path, of films too, or the bytes of a whole file."""
     if isinstance(source, bytes):
         return io.BytesIO(with_rate(source) if names_no_rate(source) else with_length(source))
+    if is_film(source):
+        return as_wav(source)
     with open(source, "rb") as f:
         start = f.read(RATE.stop)
-        if is_film(source, start):
-            return as_wav(source)
         if names_no_rate(start):
             return io.BytesIO(with_rate(start + f.read()))
         f.seek(first_frame(start))

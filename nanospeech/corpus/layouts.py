@@ -14,7 +14,7 @@ import re
 import tarfile
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -25,12 +25,11 @@ from nanospeech.audio.films import as_wav, is_film
 from nanospeech.audio.wave import FOREIGN
 from nanospeech.errors import DataError, InputError, reason
 
-from .tables import as_text, lines_of, parsed, rows_of
+from .tables import as_text, lines_of, names_speakers, parsed, rows_of
 from .tars import Header, split_name
 
 AUDIO = (".mp3", ".wav", ".flac", ".ogg", ".oga", ".opus", ".aiff", ".aif")
 TRANSCRIPT = ".normalized.txt"
-LONGEST_NAME = 60  # characters of a speaker in a table without a header
 RESERVED = ("audio", "text", "speaker", "duration", "sample_rate", "__key__", "__url__")
 
 
@@ -44,13 +43,12 @@ class Source:
 
     def read(self) -> bytes:
         """Its bytes; of a film, where it can be read, those of its sound as WAV."""
-        with self.path.open("rb") as f:
-            f.seek(self.offset)
-            data = f.read(self.size)
-        if is_film(self.path, data):
+        if is_film(self.path):
             with suppress(InputError):  # a damaged one stays as it is, and is left out
                 return as_wav(self.path).getvalue()
-        return data
+        with self.path.open("rb") as f:
+            f.seek(self.offset)
+            return f.read(self.size)
 
 
 @dataclass(frozen=True)
@@ -162,11 +160,6 @@ def files_in(root: Path) -> Iterator[Path]:
         todo = sorted(links)
 
 
-def is_readable_film(path: Path) -> bool:
-    with path.open("rb") as f:
-        return is_film(path, f.read(16))
-
-
 def recordings_in(root: Path) -> list[Path]:
     """Audio files at any depth, in order; those of formats that cannot be read come last."""
     files = [p for p in files_in(root) if p.suffix.lower() in (*AUDIO, *FOREIGN)]
@@ -232,7 +225,7 @@ def folder(root: Path) -> Iterator[Sample | Skip]:
         audio = choose(path.with_suffix(suffix) for suffix in AUDIO) or path
         if (words := spelt(path.with_suffix(".txt"))) is None:
             yield Skip(name, "no transcript")
-        elif path.suffix.lower() in FOREIGN and not is_readable_film(path):
+        elif path.suffix.lower() in FOREIGN and not is_film(path):
             how = "pip install 'nanospeech-tts[book]', or convert it, as by ffmpeg -i FILE new.wav"
             yield Skip(name, "a format that is not read", f"{path.suffix}; {how}")
         elif isinstance(text := read_text(words, name), Skip):
@@ -280,16 +273,6 @@ def ljspeech(root: Path) -> Iterator[Sample | Skip]:
             text = next((t for t in reversed(texts[:2]) if t.strip()), "")
             parts = (root.name, name.removesuffix(audio.suffix))
             yield Sample(name, parts, Source(audio), text, who or None)
-
-
-def names_speakers(rows: Iterable[Sequence[str]]) -> bool:
-    """Whether the second of three columns is who speaks, not the text as written.
-
-    A text as written has one reading, a speaker says many texts.
-    """
-    pairs = {(row[1].strip(), row[2].strip()) for row in rows if len(row) > 2 and row[2].strip()}
-    seconds = {second for second, _ in pairs}
-    return 0 < 2 * len(seconds) <= len(pairs) and max(map(len, seconds)) <= LONGEST_NAME
 
 
 def manifest(path: Path) -> Iterator[Sample | Skip]:

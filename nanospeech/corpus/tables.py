@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from nanospeech.errors import InputError, reason
 
 ALSO = {"file_name": "audio", "transcription": "text"}  # as Hugging Face's audio folders have it
+LONGEST_NAME = 60  # characters of a speaker in a table without a header
 
 
 def parsed(data: str | bytes) -> Any:
@@ -93,3 +94,13 @@ def rows_of(path: Path) -> Iterator[tuple[int, Any]]:
             f"{path} is no CSV near line {reader.reader.line_num}: {e}; put quotes around a text"
             " that has some, and write each of these twice"
         ) from e
+
+
+def names_speakers(rows: Iterable[Sequence[str]]) -> bool:
+    """Whether the second of three columns is who speaks, not the text as written.
+
+    A text as written has one reading, a speaker says many texts.
+    """
+    pairs = {(row[1].strip(), row[2].strip()) for row in rows if len(row) > 2 and row[2].strip()}
+    seconds = {second for second, _ in pairs}
+    return 0 < 2 * len(seconds) <= len(pairs) and max(map(len, seconds)) <= LONGEST_NAME
