@@ -23,7 +23,7 @@ READERS = {
     ".webm": "matroska",
     ".mkv": "matroska",
 }
-MOST_SECONDS = 900.0  # that are decoded: recordings to imitate are shorter
+MOST_SAMPLES = 600 * 48_000 * 2  # of all channels that are decoded: ten minutes of stereo
 
 
 def is_film(path: str | Path) -> bool:
@@ -46,7 +46,7 @@ def as_wav(path: str | Path) -> io.BytesIO:
     """The first sound track of a film as a WAV file.
 
     Raises:
-        InputError: damaged, without sound, or of more than MOST_SECONDS.
+        InputError: damaged, without sound, or of more than MOST_SAMPLES.
     """
     import av
     import soundfile as sf
@@ -58,12 +58,12 @@ def as_wav(path: str | Path) -> io.BytesIO:
                 raise InputError(f"{path} holds no audio")
             track = film.streams.audio[0]
             rate = track.rate
-            pieces, left = [], MOST_SECONDS * rate
+            pieces, left = [], MOST_SAMPLES
             for piece in pieces_of(av, film, track):
                 pieces.append(piece)
-                left -= piece.shape[1]
+                left -= piece.size
                 if left < 0:
-                    raise InputError(f"{path} lasts more than {MOST_SECONDS:g} s; cut it")
+                    raise InputError(f"{path} has over ten minutes of stereo at 48 kHz; cut it")
     except (FFmpegError, ValueError) as e:
         reason = getattr(e, "strerror", None) or str(e)
         raise InputError(f"cannot read {path} as audio: {reason}") from e

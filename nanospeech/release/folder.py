@@ -51,7 +51,8 @@ RELEASE_FILES += tuple(
 RELEASE_FILES += (f"{TEXT_ENCODER}/*.json", f"{TEXT_ENCODER}/*.safetensors", "README.md")
 MAX_TEXT_BYTES = 4_000_000  # of config.json and of vocab.txt
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
-HUB_MODEL = re.compile(rf"({HUB_NAME.pattern})(?:@([\w./-]+))?")  # a branch, tag or commit
+# with a branch, tag or commit
+HUB_MODEL = re.compile(rf"({HUB_NAME.pattern})(?:@(\w[\w.-]*(?:/\w[\w.-]*)*))?")
 DEFAULT = Path(__file__).parents[1] / "default"
 
 

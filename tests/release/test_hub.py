@@ -143,6 +143,7 @@ def test_a_revision_is_the_one_that_is_named(hub, tmp_path, model, temperature):
         ("anna/nobody", "no such repository"),
         ("anna/my-voice@v9", "no revision 'v9'"),
         ("anna/my-voice@", "neither a folder nor a Hub repository"),
+        ("anna/my-voice@../../v1", "neither a folder nor a Hub repository"),
     ],
 )
 def test_what_the_hub_has_not_is_told_in_one_line(hub, tmp_path, model, told):
