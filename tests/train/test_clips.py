@@ -12,6 +12,7 @@ from nanospeech.audio.mel import log_mel
 from nanospeech.config import AudioConfig
 from nanospeech.errors import InputError
 from nanospeech_torch.train.data import clips
+from tests.audio.test_audio import without_length
 from tests.train.shared import npy, wav_bytes
 
 AUDIO = AudioConfig()
@@ -229,6 +230,18 @@ def test_recordings_are_mixed_down_and_resampled():
     refused("unreadable audio", clips.read_wave, b"not audio", AUDIO, {}, 2.0)
     odd = np.where(np.arange(24_000) == 9, np.nan, TONE)
     refused("not finite", clips.read_wave, wav_bytes(odd, subtype="FLOAT"), AUDIO, {}, 2.0)
+
+
+def test_of_channels_that_cancel_out_the_loudest_is_trained_on():
+    found = clips.read_wave(wav_bytes(np.stack([TONE, -0.98 * TONE], 1)), AUDIO, {}, 2.0)
+    assert np.abs(found - TONE).max() < 1e-4
+
+
+def test_an_mp3_that_tells_no_length_is_described_and_read_to_its_end():
+    data, wave = without_length(24_000, 1)
+    item = clips.describe({"text": "hey", "mp3": data}, AUDIO)
+    assert item["claimed"] == pytest.approx(6, abs=0.2)
+    assert len(clips.read_wave(data, AUDIO, item, 10.0)) == pytest.approx(len(wave), rel=0.03)
 
 
 def test_a_clip_that_is_far_too_long_is_not_decoded_to_its_end():
