@@ -196,6 +196,9 @@ def test_a_model_speaks_its_own_lessons_and_a_student_of_all_voices_comes_of_the
 
     # a student of fewer steps goes on from it, whether it is alone or beside its teacher
     convert(teacher, tmp_path / "beside", student=run, dtype="float32")
+    for flag, value in (("student_voices", ["tone"]), ("student_begins", 1)):
+        with pytest.raises(InputError, match=r"was taught other, tone"):
+            convert(teacher, tmp_path / "x", student=run, **{flag: value})
     fewer = settings(teacher, tmp_path / "one", [shard], voice="all", steps=1)
     for there in (folder, tmp_path / "beside"):
         student = begun({**fewer, "initial": str(there)})
