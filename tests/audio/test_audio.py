@@ -100,6 +100,8 @@ def test_an_mp3_that_tells_no_length_is_read_to_its_end(tmp_path, rate, channels
         assert audio.rms(found[last]) == pytest.approx(audio.rms(truth[last]), rel=0.3)
     assert not mp3.decode(data)[1]  # a shard has it anew
     assert with_length(b"x" + data) == b"x" + data
+    long = 60 * data  # of more frames than are looked for in vain
+    assert len(with_length(long)) > len(long)
     odd = data[:4] + data[:2] * 2**22  # what might begin a frame again and again
     assert with_length(odd) is odd
 
