@@ -189,7 +189,19 @@ def test_no_voice_hides_another_in_silence(anna, tmp_path, recording, caplog, ca
     assert list(user_voices()) == ["ANNA"] and find_voice("anna").text == "hm."
 
 
-@pytest.mark.parametrize("name", ["../up", "a.b", "", "a/b", "-x", "x" * 65, "user/x"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../up",
+        "a.b",
+        "",
+        "a/b",
+        "-x",
+        "x" * 65,
+        "user/x",
+        pytest.param("e" + "\u0301" * 100, id="long"),
+    ],
+)
 def test_names_that_lead_elsewhere_are_refused(name, recording, user_data, capsys):
     for words in (["add", name, str(recording), "--text", TEXT], ["remove", name]):
         try:
