@@ -1,5 +1,6 @@
 """Lengths that are asked for: they are met, or it is told what the text takes."""
 
+import dataclasses
 import itertools
 import re
 
@@ -8,6 +9,7 @@ import pytest
 
 from nanospeech.errors import InputError
 from nanospeech.output import OutputOptions
+from nanospeech.release.voices import VoiceSettings
 from nanospeech.speech.durations import split_seconds
 from nanospeech.text.markup import read_markup
 from tests.speech.test_speaker import EchoEngine, speaker
@@ -36,8 +38,9 @@ def test_a_length_is_met_or_there_is_one_warning_of_what_the_text_takes(
         assert told
 
 
+@pytest.mark.parametrize("rate", [1.0, 1.5])
 @pytest.mark.parametrize("seconds", [1.5, 2.7, 4, 9])
-def test_a_model_speaks_at_its_own_pace_whatever_length_its_mel_is_stretched_to(seconds):
+def test_a_model_speaks_at_its_own_pace_whatever_length_its_mel_is_stretched_to(seconds, rate):
     made = []
 
     class Heard(EchoEngine):
@@ -46,8 +49,13 @@ def test_a_model_speaks_at_its_own_pace_whatever_length_its_mel_is_stretched_to(
             more = {"lens_B": lens_B, "prompt_frames_B": prompt_frames_B}
             return super().sample(noise_BNM, *args, **more, **kwargs)
 
-    slow, fast = (speaker(Heard(), speed=speed).chunk(ONE, 1).frames for speed in (0.8, 1.0))
-    spoken = speaker(Heard()).speak(ONE, seconds=seconds)
+    def voice(speed: float = 1.0):
+        found = speaker(Heard(), speed=speed)
+        found.prompt = dataclasses.replace(found.prompt, settings=VoiceSettings(speed=rate))
+        return found
+
+    slow, fast = (voice(speed).chunk(ONE, 1).frames for speed in (0.8, 1.0))
+    spoken = voice().speak(ONE, seconds=seconds)
     assert spoken.seconds == pytest.approx(seconds, abs=0.03)
     assert made == [sorted([fast, round(seconds * 93.75), slow])[1]]
 
