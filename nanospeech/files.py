@@ -62,12 +62,12 @@ def whole_folder(path: Path) -> Iterator[Path]:
     try:
         yield part
         shutil.rmtree(old, ignore_errors=True)
-        if path.is_dir():
-            path.rename(old)
         try:
+            if path.is_dir():
+                path.rename(old)
             part.rename(path)
-        except OSError:  # as on Windows while something reads the new files
-            if old.is_dir():
+        except BaseException:  # Ctrl-C; on Windows also while something reads the new files
+            if old.is_dir() and not path.exists():
                 old.rename(path)
             raise
         shutil.rmtree(old, ignore_errors=True)

@@ -77,13 +77,15 @@ def test_a_folder_that_cannot_be_replaced_stays_as_it_is(tmp_path, monkeypatch):
         m.setattr(Path, "rename", lambda *_: (_ for _ in ()).throw(OSError("busy")))
     rename = Path.rename
 
-    def read_by_another(of: Path, to: Path) -> Path:
-        if of.name.endswith(".part"):
-            raise OSError("busy")
-        return rename(of, to)
+    for error in (OSError("busy"), KeyboardInterrupt("busy")):  # another reads it; a Ctrl-C
 
-    with pytest.raises(OSError, match="busy"), monkeypatch.context() as m, whole_folder(path):
-        m.setattr(Path, "rename", read_by_another)
+        def fails(of: Path, to: Path, error: BaseException = error) -> Path:
+            if of.name.endswith(".part"):
+                raise error
+            return rename(of, to)
+
+        with pytest.raises(type(error)), monkeypatch.context() as m, whole_folder(path):
+            m.setattr(Path, "rename", fails)
     with monkeypatch.context() as m, pytest.raises(InputError, match="a disk is mounted"):
         m.setattr(os.path, "ismount", lambda _: True)
         with whole_folder(path):
