@@ -64,6 +64,11 @@ def read_source(path: str | Path, weights: str = "ema") -> Source:
     if weights not in ("ema", "raw"):
         raise InputError(f"weights is {weights!r}; choose ema or raw")
     path = find_checkpoint(path)
+    if path.suffix == ".onnx":
+        raise CheckpointError(
+            f"{path} is an ONNX graph, as Piper's voices are, of which the network cannot be read;"
+            " name the checkpoint that it was exported from, of a kind in --from"
+        )
     try:
         if path.name.endswith(INDEX):
             path = path.with_name(path.name.removesuffix(".index.json"))

@@ -429,3 +429,11 @@ def test_a_part_without_commercial_use_is_asked_about_and_makes_the_whole_so(
     assert "no commercial use" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert main([*words[:2], str(tmp_path / "stated"), *words[3:], "--licence", "mit"]) == 0
     assert ModelConfig.load(tmp_path / "stated" / "config.json").licence == "mit"
+
+
+def test_a_voice_of_piper_is_told_to_be_a_graph(tmp_path, capsys):
+    """It was called a pickle that could run code."""
+    (tmp_path / "en_US-joe-medium.onnx").write_bytes(b"\x08\x08\x12\x07pytorch")
+    words = [str(tmp_path / "en_US-joe-medium.onnx"), "--output", str(tmp_path / "out")]
+    assert main(words) == 2 and not (tmp_path / "out").exists()
+    assert "is an ONNX graph, as Piper's voices are" in capsys.readouterr().err
