@@ -78,8 +78,8 @@ def find(
 ) -> tuple[list[Sample], list[Skip]]:
     """All samples of some data sets, in a fixed order, each with a key of its own.
 
-    A recording that an earlier input has as well is a Skip: it would be both trained on and held
-    out.
+    A recording that an earlier input has as well, or that a table lists twice with one text, is a
+    Skip: it would be both trained on and held out.
 
     Args:
         inputs: folders, manifests or tars.
@@ -93,25 +93,27 @@ def find(
     samples: list[Sample] = []
     skips: list[Skip] = []
     inputs, real = list(inputs), lru_cache(1)(os.path.realpath)
-    earlier: set[tuple[str, int]] = set()
+    several, earlier = len(inputs) > 1, set[tuple[str, int]]()
     for path in map(Path, inputs):
         if not path.exists():
             raise InputError(f"there is no file or folder {path}")
-        here: set[tuple[str, int]] = set()
+        here: dict[tuple[str, int], set[Any]] = {}  # with what is said, which may be two texts
         for found in LAYOUTS[detect(path) if layout == "auto" else layout](path):
             if isinstance(found, Skip):
                 skips.append(found)
                 continue
             text, audio = clean(found.text), found.audio
-            place = str(real(audio.path)) if len(inputs) > 1 else "", audio.offset
+            place = str(real(audio.path) if several else audio.path), audio.offset
             if not (text or untranscribed):
                 skips.append(Skip(found.name, "empty text"))
             elif place in earlier:
                 skips.append(Skip(found.name, "in an earlier input too"))
+            elif (text, found.speaker) in here.setdefault(place, set()):
+                skips.append(Skip(found.name, "listed twice", text))
             else:
                 samples.append(replace(found, text=text))
-                here.add(place)
-        earlier |= here
+                here[place].add((text, found.speaker))
+        earlier |= here.keys()
     if not samples and not skips:
         raise DataError(f"no recordings in {', '.join(map(str, inputs))}")
     keys = unique_keys([s.parts for s in samples])

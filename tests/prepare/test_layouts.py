@@ -153,10 +153,21 @@ def test_a_recording_of_two_inputs_is_one(tmp_path, monkeypatch):
     assert {s.key for s in samples} >= alone and len({s.text for s in samples}) == len(samples)
     assert {s.reason for s in skips} == {"in an earlier input too"}
     assert len(skips) == 2 * len(alone)
-    # a table may have a recording twice
+    # a table may have a recording twice, with other words
     (tmp_path / "a.csv").write_text(f"audio,text\n{WAV},one\n{WAV},two\n")
     samples, skips = find([tmp_path / "a.csv", SHARD])
     assert len(samples) == 2 + len(alone) and not skips
+
+
+def test_a_row_that_stands_twice_is_one(waves):
+    """Two keys were made of it, of which one could be held out and the other trained on."""
+    once = "0|one\n1|two\n"
+    (waves / "metadata.csv").write_text(once)
+    alone = find([waves])[0]
+    (waves / "metadata.csv").write_text(once + "0| one \n1|other\n")
+    samples, skips = find([waves])
+    assert samples[:1] == alone[:1] and [s.text for s in samples] == ["one", "two", "other"]
+    assert [(s.name, s.reason) for s in skips] == [("0", "listed twice")]
 
 
 @pytest.mark.parametrize("ours, theirs", [("NFC", "NFD"), ("NFD", "NFC")])

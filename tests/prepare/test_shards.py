@@ -431,7 +431,7 @@ def test_a_set_is_replaced_when_the_new_one_is_whole(tmp_path, portions):
 
 def test_ctrl_c_leaves_the_old_set(tmp_path):
     table, out = tmp_path / "all.csv", tmp_path / "out"
-    table.write_text("audio,text\n" + f"{WAV},hello there\n" * 2000)
+    table.write_text("audio,text\n" + "".join(f"{WAV},hello {n}\n" for n in range(2000)))
     prepare.make_shards(find([SHARD])[0], out, prepare.ShardOptions(size=1))
     before = {p.name: p.read_bytes() for p in out.iterdir()}
     argv = [sys.executable, "-m", "nanospeech", "prepare", "shards", str(table), "--out", str(out)]
