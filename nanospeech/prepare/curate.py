@@ -9,8 +9,9 @@ always on the same side), data/dropped.csv with a reason for each clip left out,
 data/curate.json: clips, hours, sources and licences of each speaker.
 
 With --whisper each clip is transcribed, and clips whose transcript differs from their text are left
-out. Transcripts are kept in data/heard.csv for interrupted runs and for runs with other limits. The
-last line of the output is one JSON document.
+out; --language names what is spoken, where that is not English. Transcripts are kept in
+data/heard.csv for interrupted runs and for runs with other limits. The last line of the output is
+one JSON document.
 
 --denoise 0.7 removes that share of steady hiss or hum, estimated in quiet parts of each clip; a
 small model learns noise along with the voice.
@@ -54,7 +55,7 @@ from .curate_clips import Clip, CurateOptions, curate_portion, examine, store
 from .curate_report import SIDES, Speakers, table
 from .portions import Portions, Runner, link, members_of
 from .ray_data import on_ray
-from .recogniser import Heard, Recogniser, whisper
+from .recogniser import Heard, Recogniser, languages_of, whisper
 from .shards import ShardWriter
 
 
@@ -68,6 +69,7 @@ def select(
     """
     name = Speakers(None, options.speaker).name
     known = {name(s) for s in samples}
+    readable = languages_of(samples, options.language)
     if missing := [who for who in (*speakers, *options.without) if who not in known]:
         raise InputError(f"no clips of {', '.join(missing)}; there are {', '.join(sorted(known))}")
     ordered = list(samples)
@@ -78,6 +80,8 @@ def select(
             skips.append((s, Skip(s.name, "another speaker", name(s))))
         elif not is_speakable(s.text):
             skips.append((s, Skip(s.name, "no words", s.text)))
+        elif s.key not in readable:
+            skips.append((s, Skip(s.name, "invalid language", str(s.extra["language"]))))
         else:
             kept.append(s)
     return kept, skips
@@ -96,8 +100,8 @@ def curate(
     """Writes out/train and out/heldout, both whole or neither.
 
     Args:
-        load: returns a recogniser (float32 24 kHz wave to words); None: no transcripts. With
-            several jobs a new process must be able to import it.
+        load: returns a recogniser (float32 24 kHz wave and code of its language to words); None:
+            no transcripts. With several jobs a new process must be able to import it.
         recogniser: its name in heard.csv.
 
     Returns:
@@ -111,10 +115,11 @@ def curate(
     kept, dropped = select(samples, speakers, options)
     people = Speakers(options.max_hours, options.speaker)
     work = partial(examine, options=options, load=load)
+    languages = languages_of(kept, options.language)
     with (
         whole_folder(out / "train") as train_folder,
         whole_folder(out / "heldout") as held_out_folder,
-        Heard(out / "heard.csv", recogniser, load is not None) as heard,
+        Heard(out / "heard.csv", recogniser, languages, load is not None) as heard,
         tqdm(total=len(kept), desc="curate", unit=" clips", disable=None) as bar,
     ):
         with (
@@ -195,7 +200,8 @@ def spread_curate(
     kept, dropped = select(samples, speakers, options)
     each = replace(options, max_hours=None)
     settings = {"tool": "curate", "recogniser": recogniser, **asdict(each)}
-    with Heard(out / "heard.csv", recogniser, load is not None) as heard:
+    languages = languages_of(kept, options.language)
+    with Heard(out / "heard.csv", recogniser, languages, load is not None) as heard:
         portions = Portions(out / ".portions", kept, options.size, settings, heard.known)
         work = partial(curate_portion, options=each, load=load)
         for number, report in portions.run(work, runner):

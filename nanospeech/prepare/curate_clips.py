@@ -21,7 +21,7 @@ from nanospeech.errors import InputError, require
 from .curate_copies import Copy, make_copies
 from .curate_report import SIDES, Speakers
 from .portions import Known, Row
-from .recogniser import Recogniser, misheard
+from .recogniser import Recogniser, language_of, misheard
 from .shards import ShardOptions, ShardWriter, describe
 
 EDGE_SILENCE = 0.08  # seconds of silence left at trimmed ends
@@ -54,6 +54,13 @@ class CurateOptions:
         default=(), metadata={"help": "never these speakers: those that it is to be measured on"}
     )
     speaker: str | None = field(default=None, metadata={"help": "name of clips without one"})
+    language: str | None = field(
+        default=None,
+        metadata={
+            "help": "of clips that name none, such as de: what Whisper listens for (English), and "
+            "written beside text"
+        },
+    )
     size: int = field(default=1000, metadata={"help": "clips a shard"})
     seed: int = field(default=0, metadata={"help": "of the order of the clips"})
 
@@ -77,7 +84,8 @@ class CurateOptions:
     def shards(self) -> ShardOptions:
         """The options of shards.py that do the same."""
         low, high = self.min_seconds, self.max_seconds
-        return ShardOptions(self.size, self.seed, low, high, self.speaker)
+        named = {"speaker": self.speaker, "language": self.language}
+        return ShardOptions(self.size, self.seed, low, high, **named)
 
 
 @dataclass(frozen=True)
@@ -123,7 +131,7 @@ def examine(
         heard = known.get(zlib.crc32(raw))
     fresh = False
     if heard is None and load is not None:
-        heard, fresh = load()(audio.read(data)), True
+        heard, fresh = load()(audio.read(data), language_of(sample, options.language)), True
     clip = Clip(sample, data, len(wave) / audio.SAMPLE_RATE, heard, fresh)
     if is_held_out(sample.key, options.held_out):
         return clip
@@ -162,7 +170,8 @@ def check_words(clip: Clip, options: CurateOptions) -> Skip | dict[str, float]:
     """Fields to add to the clip's JSON, or why it is dropped."""
     if clip.heard is None:
         return {}
-    share = misheard(clip.sample.text, clip.heard)
+    language = language_of(clip.sample, options.language)
+    share = misheard(clip.sample.text, clip.heard, language)
     if share > options.max_wer:
         detail = f"{share:.2f}: said {clip.sample.text!r}, heard {clip.heard!r}"
         return Skip(clip.sample.name, "misheard", detail)

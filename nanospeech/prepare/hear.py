@@ -6,9 +6,9 @@ Whisper always encodes 30 seconds, so a clip of five costs as much as six such c
 joined with pauses between them and transcribed at once; the transcript is divided between them by
 aligning it with their texts. A clip in which more than --again of the words differ is transcribed
 again by itself, so that no clip is dropped because of its neighbours. With the same
-recordings, `nanospeech prepare curate --out data --whisper base` then finds all of it in
-data/heard.csv and listens to nothing again. A run that was stopped goes on. What cannot be read,
-or is longer than a window, is left to curate. The last line is the counts as JSON.
+recordings and --language, `nanospeech prepare curate --out data --whisper base` then finds all of
+it in data/heard.csv and listens to nothing again. A run that was stopped goes on. What cannot be
+read, or is longer than a window, is left to curate. The last line is the counts as JSON.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ from nanospeech.errors import InputError
 from nanospeech.locks import alone
 from nanospeech.machine import cores
 from nanospeech.measure.wer import edit_rows, normalize
+from nanospeech.text.languages import spoken_code
 
-from .recogniser import Heard, misheard, whisper
+from .recogniser import Heard, language_of, languages_of, misheard, whisper
 
 WINDOW = 29.0  # seconds that the recogniser takes at once
 PAUSE = 0.7  # seconds of silence between clips
@@ -65,18 +66,19 @@ def alignment(said: Sequence[str], heard: Sequence[str]) -> list[int]:
     return owners
 
 
-def share_out(texts: Sequence[str], heard: str) -> list[str]:
+def share_out(texts: Sequence[str], heard: str, language: str = "en") -> list[str]:
     """What was heard of each of several texts that were spoken one after another.
 
     Args:
         texts: in their order.
         heard: what a recogniser wrote of all of them.
+        language: of all.
 
     Returns:
         The normalised words of each.
     """
-    said = [(word, k) for k, text in enumerate(texts) for word in normalize(text).split()]
-    words = normalize(heard).split()
+    said = [(word, k) for k, text in enumerate(texts) for word in normalize(text, language).split()]
+    words = normalize(heard, language).split()
     shares: list[list[str]] = [[] for _ in texts]
     if said:
         for word, owner in zip(words, alignment([w for w, _ in said], words)):
@@ -85,25 +87,27 @@ def share_out(texts: Sequence[str], heard: str) -> list[str]:
 
 
 def hear(
-    group: Sequence[tuple[Sample, bytes, np.ndarray]], name: str, again: float
+    group: Sequence[tuple[Sample, bytes, np.ndarray]], name: str, again: float, language: str
 ) -> list[Result]:
-    """Hears clips at once, and by itself each one that came out badly."""
+    """Hears clips of one language at once, and by itself each one that came out badly."""
     recognise = whisper(name)
     pause = np.zeros(int(PAUSE * audio.SAMPLE_RATE), np.float32)
     joined = np.concatenate([part for _, _, wave in group for part in (wave, pause)])
     texts = [sample.text for sample, _, _ in group]
-    shares = share_out(texts, recognise(joined))
+    shares = share_out(texts, recognise(joined, language), language)
     return [
-        (s, data, recognise(wave) if misheard(s.text, share) > again else share)
+        (s, data, recognise(wave, language) if misheard(s.text, share, language) > again else share)
         for (s, data, wave), share in zip(group, shares)
     ]
 
 
-def hear_samples(samples: Sequence[Sample], name: str, again: float) -> list[Result]:
+def hear_samples(
+    samples: Sequence[Sample], name: str, again: float, language: str | None
+) -> list[Result]:
     """Reads clips and hears them, a window at a time; what cannot be read is left to curate."""
     results: list[Result] = []
     group: list[tuple[Sample, bytes, np.ndarray]] = []
-    seconds = 0.0
+    seconds, now = 0.0, "en"
     for sample in samples:
         try:
             data = sample.audio.read()
@@ -111,12 +115,13 @@ def hear_samples(samples: Sequence[Sample], name: str, again: float) -> list[Res
         except (BadAudio, OSError):
             continue
         length = len(wave) / audio.SAMPLE_RATE + PAUSE
-        if group and seconds + length > WINDOW:
-            results += hear(group, name, again)
+        spoken = language_of(sample, language)
+        if group and (seconds + length > WINDOW or spoken != now):
+            results += hear(group, name, again, now)
             group, seconds = [], 0.0
         group.append((sample, data, wave))
-        seconds += length
-    return results + (hear(group, name, again) if group else [])
+        seconds, now = seconds + length, spoken
+    return results + (hear(group, name, again, now) if group else [])
 
 
 def portions(samples: Iterable[Sample], size: int) -> Iterator[list[Sample]]:
@@ -141,6 +146,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--again", type=float, default=0.1, help="share of words, see above (%(default)s)"
     )
+    parser.add_argument("--language", help="of clips that name none, such as de (English)")
     parser.add_argument("--jobs", type=int, default=cores(), help="processes (default: one a core)")
     return parser
 
@@ -150,12 +156,15 @@ def main(argv: list[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
     if args.jobs < 1:
         raise InputError(f"--jobs is {args.jobs}; choose at least 1")
+    spoken_code(args.language)  # checks it
     samples, skips = find_some(args.inputs)
+    languages = languages_of(samples, args.language)
+    samples = [s for s in samples if s.key in languages]  # the others are left to curate
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    work = partial(hear_samples, name=args.whisper, again=args.again)
+    work = partial(hear_samples, name=args.whisper, again=args.again, language=args.language)
     with (
         alone(args.out.parent, "--out", say, f".{args.out.name}.lock"),
-        Heard(args.out, Path(args.whisper).name) as heard,
+        Heard(args.out, Path(args.whisper).name, languages) as heard,
         tqdm(total=len(samples), desc="hear", unit=" clips", disable=None) as bar,
     ):
 
@@ -163,7 +172,7 @@ def main(argv: list[str] | None = None) -> int:
             known = heard.known.get(sample.key)
             return not known or zlib.crc32(sample.audio.read()) not in known
 
-        todo = [s for s in samples if is_new(s)]
+        todo = sorted(filter(is_new, samples), key=lambda s: languages[s.key])
         bar.update(len(samples) - len(todo))
         heard_now = 0
         for results in in_parallel(work, portions(todo, 48), args.jobs):

@@ -4,29 +4,52 @@ from __future__ import annotations
 
 import csv
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from nanospeech.corpus.layouts import Sample
 from nanospeech.errors import InputError
 from nanospeech.files import drop_cut_line
 from nanospeech.measure.metrics import load_whisper, transcribe
 from nanospeech.measure.wer import cer, normalize, wer
+from nanospeech.text.languages import spoken_code
 
 FEW_WORDS = 3  # words; in shorter texts one wrong word is a high WER, so letters count too
-Recogniser = Callable[[np.ndarray], str]
+Recogniser = Callable[[np.ndarray, str], str]  # of a wave and the code of its language
 
 
-def misheard(text: str, heard: str) -> float:
+def language_of(sample: Sample, other: str | None) -> str:
+    """What is spoken in a clip: the language that it names, else another's, else English.
+
+    Raises:
+        InputError: it is no code of a language.
+    """
+    own = sample.extra.get("language")
+    return spoken_code(None if own is None else str(own), other)
+
+
+def languages_of(samples: Iterable[Sample], other: str | None) -> dict[str, str]:
+    """Those by key; clips that name what is no code are left out."""
+    found = {}
+    for sample in samples:
+        with suppress(InputError):
+            found[sample.key] = language_of(sample, other)
+    return found
+
+
+def misheard(text: str, heard: str, language: str = "en") -> float:
     """Share of a text's words that were not heard; letters count where there are few words."""
-    words = normalize(text).split()
+    words = normalize(text, language).split()
     if not words:  # hesitations alone, which the normaliser drops
         return 0.0
-    share = wer([(text, heard)])
-    return min(share, cer([(text, heard)])) if len(words) <= FEW_WORDS else share
+    pair = [(text, heard)]
+    share = wer(pair, language)
+    return min(share, cer(pair, language)) if len(words) <= FEW_WORDS else share
 
 
 @cache
@@ -37,13 +60,15 @@ def whisper(name: str) -> Recogniser:
         BackendError, InputError: see load_whisper.
     """
     model = load_whisper(name, 1)
-    return lambda wave: transcribe(model, wave)
+    return lambda wave, language: transcribe(model, wave, language=language)
 
 
 class Heard:
     """heard.csv: the transcript of each clip; a line is appended for each clip.
 
     Args:
+        recogniser: whose transcripts are read and added.
+        languages: that it listens for, by key; English where there is none.
         used: whether clips are transcribed; if not, no file is read or written.
 
     Raises:
@@ -52,8 +77,15 @@ class Heard:
 
     COLUMNS = ("key", "crc32", "recogniser", "text", "heard")
 
-    def __init__(self, path: Path, recogniser: str, used: bool = True):
+    def __init__(
+        self,
+        path: Path,
+        recogniser: str,
+        languages: Mapping[str, str] | None = None,
+        used: bool = True,
+    ):
         self.path, self.recogniser, self.used = path, recogniser, used
+        self.languages = languages or {}
         self.known: dict[str, dict[int, str]] = {}
         if not used or not path.exists():
             return
@@ -64,7 +96,7 @@ class Heard:
                 if rows.fieldnames not in (None, list(self.COLUMNS)):
                     raise ValueError(f"columns {rows.fieldnames}")
                 for row in rows:
-                    if row["recogniser"] == recogniser:
+                    if row["recogniser"] == self.listener(row["key"]):
                         self.known.setdefault(row["key"], {})[int(row["crc32"])] = row["heard"]
         except (KeyError, TypeError, ValueError, csv.Error) as e:
             what = f"{path} is no list of what was heard ({e!r})"
@@ -84,6 +116,11 @@ class Heard:
         if self.used:
             self.file.close()
 
+    def listener(self, key: str) -> str:
+        """The recogniser of a clip, with the language that it listened for where not English."""
+        language = self.languages.get(key, "en")
+        return self.recogniser if language == "en" else f"{self.recogniser} {language}"
+
     def add(self, key: str, data: bytes, text: str, heard: str) -> None:
         """Appends the transcript of a clip of these bytes."""
         self.add_crc(key, zlib.crc32(data), text, heard)
@@ -91,5 +128,5 @@ class Heard:
     def add_crc(self, key: str, crc: int, text: str, heard: str) -> None:
         """Appends the transcript of a clip whose bytes have this CRC-32."""
         line = " ".join(text.split())  # one line a row, so that a truncated row can be detected
-        self.writer.writerow([key, crc, self.recogniser, line, heard])
+        self.writer.writerow([key, crc, self.listener(key), line, heard])
         self.file.flush()

@@ -65,6 +65,16 @@ def base_code(code: str) -> str:
     return short
 
 
+def spoken_code(*codes: str | None) -> str:
+    """What a recogniser listens for: the first of some codes that names a language, else en.
+
+    Raises:
+        InputError: it is no code of a language.
+    """
+    named = (base_code(code) for code in codes if code)
+    return next((code for code in named if code != NONE), "en")
+
+
 def language_names() -> list[str]:
     """Codes of the languages that have rules."""
     return plugins.names(plugins.LANGUAGES)

@@ -64,7 +64,7 @@ def stages(samples: Sequence[Sample], name: str | None, heard: int) -> dict[str,
         spent["encode"] += encoded - levelled
         hours += len(wave) / audio.SAMPLE_RATE / 3600
         if recognise and number < heard:
-            recognise(audio.read(data))
+            recognise(audio.read(data), "en")
             spent["recognise"] += time.process_time() - encoded
             heard_hours += len(wave) / audio.SAMPLE_RATE / 3600
     return {

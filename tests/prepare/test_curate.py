@@ -36,9 +36,11 @@ class Ear:
         lengths = {s.key: len(audio.read(s.audio.read())) for s in find([SHARD])[0]}
         self.said = {lengths[key]: text for key, text in said.items()}
         self.calls = 0
+        self.languages: list[str] = []
 
-    def __call__(self, wave: np.ndarray) -> str:
+    def __call__(self, wave: np.ndarray, language: str) -> str:
         self.calls += 1
+        self.languages.append(language)
         return self.said[len(wave)]
 
 
@@ -157,13 +159,41 @@ def test_what_is_misheard_is_dropped_and_what_was_heard_is_kept(tmp_path):
     assert ear.calls == 8
 
 
+def test_the_recogniser_is_told_the_language_that_is_spoken(tmp_path):
+    """It listened for English in whatever was spoken, and nearly all of it was dropped."""
+    [own, wrong, *others] = samples = find([SHARD])[0]
+    samples[0] = replace(own, extra={"language": "sv-SE"})
+    samples[1] = replace(wrong, extra={"language": "Swedish?"})
+    ear, options = Ear(TEXTS), CurateOptions(held_out=0, max_wer=0, language="it")
+    _, skips = curate(samples, tmp_path, options, load=lambda: ear, recogniser="ear")
+    assert [(s.name, s.reason) for s in skips] == [(wrong.name, "invalid language")]
+    assert sorted(ear.languages) == ["it"] * len(others) + ["sv"]
+    kept = clips(tmp_path, "train")
+    assert {key: meta["language"] for key, meta in kept.items()} == {
+        own.key: "sv-SE",
+        **{s.key: "it" for s in others},
+    }
+    # what was heard as Italian is no English transcript
+    curate(samples, tmp_path, options, load=lambda: ear, recogniser="ear", overwrite=True)
+    assert ear.calls == 3
+    english = replace(options, language=None)
+    curate(samples, tmp_path, english, load=lambda: ear, recogniser="ear", overwrite=True)
+    assert sorted(ear.languages[3:]) == ["en"] * len(others)
+
+
+def test_marks_count_but_in_english():
+    pytest.importorskip("whisper_normalizer")
+    assert misheard("La papà è già là oggi", "La papa e gia la oggi") == 0
+    assert misheard("La papà è già là oggi", "La papa e gia la oggi", "it") > 0.5
+
+
 def test_listening_goes_on_where_it_was_stopped(tmp_path):
     ear = Ear(TEXTS)
 
-    def tires(wave: np.ndarray) -> str:
+    def tires(wave: np.ndarray, language: str) -> str:
         if ear.calls == 2:
             raise KeyboardInterrupt
-        return ear(wave)
+        return ear(wave, language)
 
     samples, options = find([SHARD])[0], CurateOptions(held_out=0)
     with pytest.raises(KeyboardInterrupt):
