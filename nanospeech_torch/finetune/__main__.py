@@ -29,6 +29,7 @@ from nanospeech.errors import InputError, require
 from nanospeech.locks import alone
 from nanospeech.machine import share_cores
 from nanospeech.release.folder import MODEL, VOCODER, Release, open_release
+from nanospeech.release.user_voices import check_name
 from nanospeech.text.tags import as_tag
 
 from . import hearing
@@ -349,8 +350,7 @@ def build_parser() -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Does it all; returns what was made."""
     options = Options.of(args)
-    if not args.voice or not args.voice.replace("-", "").replace("_", "").isalnum():
-        raise InputError(f"--voice {args.voice!r} should be of letters, digits, - and _")
+    check_name(args.voice)
     if args.threads:
         import torch
 

@@ -348,7 +348,7 @@ def test_an_epoch_has_all_of_the_voice_and_the_share_of_others():
     assert len({r.key for r in same.chosen()}) == 6
 
 
-BAD = ["nothing", "no model", "both", "bad voice", "latents", "file", "model", "run"]
+BAD = ["nothing", "no model", "both", "bad voice", "long", "latents", "file", "model", "run"]
 
 
 @pytest.mark.parametrize("case", BAD)
@@ -360,6 +360,7 @@ def test_bad_input_ends_in_one_line_and_code_2(tiny_release, tmp_path, capsys, c
         "no model": command(tmp_path / "none" / "x" / "y", tmp_path, empty),
         "both": command(tiny_release, tmp_path, empty, "--lora", "0", "--lr", "2"),
         "bad voice": command(tiny_release, tmp_path, empty, "--voice", "../up"),
+        "long": command(tiny_release, tmp_path, empty, "--voice", "x" * 250),  # of a file's name
         "latents": command(tmp_path / "echo", tmp_path, empty),
         "file": command(tiny_release, tmp_path, empty, "--output", __file__),
         "model": command(tiny_release, tmp_path, empty, "--output", tiny_release),
@@ -372,6 +373,7 @@ def test_bad_input_ends_in_one_line_and_code_2(tiny_release, tmp_path, capsys, c
     err = capsys.readouterr().err
     assert ("holds an EchoDiT, which finetune does not train" in err) is (case == "latents")
     assert ("error: --output " in err) is (case in ("file", "model", "run"))
+    assert ("should be named by letters" in err) is (case in ("bad voice", "long"))
     assert err.startswith("error: ") and err.count("\n") == 1
 
 
