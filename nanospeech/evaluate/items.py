@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from nanospeech.audio import wave as audio
+from nanospeech.corpus.layouts import AUDIO
 from nanospeech.corpus.tars import Header
 from nanospeech.errors import InputError, reason
 
@@ -39,12 +40,16 @@ class Recording:
         except OSError as e:
             raise InputError(f"cannot read {self.path}: {reason(e)}") from e
 
+    def source(self) -> Path | bytes:
+        """What to read it of: a whole file's path, as a phone's is known by its name."""
+        return self.path if self.size < 0 else self.bytes()
+
     def wave(self) -> np.ndarray:
         """float32 (n,) at 24 kHz."""
         try:
-            return audio.read(self.bytes())
+            return audio.read(self.source())
         except InputError as e:
-            raise InputError(f"{self.path} {self.name}: {e}") from e
+            raise InputError(f"{self.path} {self.name}: {e}" if self.name else str(e)) from e
 
 
 @dataclass(frozen=True)
@@ -161,7 +166,7 @@ def from_tar(path: Path) -> list[Item]:
                 folder, slash, base = member.name.rpartition("/")
                 stem, _, extension = base.partition(".")
                 key, extension = folder + slash + stem, extension.lower()
-                if f".{extension}" in audio.FORMATS:
+                if f".{extension}" in AUDIO:
                     sounds[key] = Recording(path, member.offset_data, member.size, member.name)
                 elif extension in ("json", "txt") and (file := tar.extractfile(member)):
                     text = file.read(LARGEST_TEXT).decode("utf-8-sig")
@@ -184,6 +189,13 @@ def named(given: str) -> tuple[str | None, Path]:
     return (name, Path(path)) if equals and not Path(given).exists() else (None, Path(given))
 
 
+def sound_files(folder: Path) -> list[Path]:
+    """What is sound in a folder, by name; of a film that was converted too, what it became."""
+    inside = [p for p in sorted(folder.iterdir()) if p.suffix.lower() in (*AUDIO, *audio.FOREIGN)]
+    plain = {p.stem for p in inside if p.suffix.lower() in AUDIO}
+    return [p for p in inside if p.suffix.lower() in AUDIO or p.stem not in plain]
+
+
 def from_folder(folder: Path, texts: Path = SENTENCES) -> list[Item]:
     """Waves of a folder in order of their names, each with its .txt, or else the line of texts.
 
@@ -191,9 +203,9 @@ def from_folder(folder: Path, texts: Path = SENTENCES) -> list[Item]:
         InputError: no waves, too few lines, or some have a .txt and others none, and no texts are
             named.
     """
-    paths = sorted(p for p in folder.iterdir() if p.suffix.lower() in audio.FORMATS)
+    paths = sound_files(folder)
     if not paths:
-        raise InputError(f"there are no {', '.join(audio.FORMATS)} files in {folder}")
+        raise InputError(f"there are no {', '.join(AUDIO)} files in {folder}")
     bare = [p for p in paths if not p.with_suffix(".txt").exists()]
     if texts == SENTENCES and 0 < len(bare) < len(paths):
         raise InputError(
@@ -240,14 +252,13 @@ def sounds_of(path: Path) -> list[Recording]:
     if not path.exists():
         raise InputError(f"there is no file or folder {path}")
     if path.suffix.lower() != ".tar":
-        inside = sorted(path.iterdir()) if path.is_dir() else [path]
-        return [Recording(p) for p in inside if p.suffix.lower() in audio.FORMATS]
+        return [Recording(p) for p in (sound_files(path) if path.is_dir() else [path])]
     try:
         with tarfile.open(path, "r:", tarinfo=Header) as tar:
             return [
                 Recording(path, m.offset_data, m.size, m.name)
                 for m in tar
-                if Path(m.name).suffix.lower() in audio.FORMATS
+                if Path(m.name).suffix.lower() in AUDIO
             ]
     except (OSError, tarfile.TarError) as e:
         raise InputError(f"cannot read {path}: {reason(e)}") from e

@@ -162,7 +162,8 @@ class Worker:
             prompt = task.prompt
             reference: dict[str, Any] = {}
             if task.voice is None and prompt is not None:
-                reference = {"ref_audio": prompt.recording.bytes(), "ref_text": prompt.text or None}
+                said = prompt.text or None
+                reference = {"ref_audio": prompt.recording.source(), "ref_text": said}
             how = s.duration if isinstance(s.duration, str) else None
             reference |= {"duration": how, "output": MEASURED}
             speaker = Speaker(self.engine, task.voice, speed=s.speed, seed=0, **reference)

@@ -301,6 +301,30 @@ def test_a_folder_goes_by_its_own_texts_or_by_lines(tmp_path):
         evaluate_items.read_recordings([tmp_path], texts=texts)
 
 
+def test_recordings_of_phones_are_heard_as_they_are_spoken_after(tmp_path, arguments):
+    pytest.importorskip("av")
+    from tests.audio.test_films import written
+
+    wave = np.tile(audio.resample(recordings()[0], 24_000, 48_000), (2, 1))
+    films = tmp_path / "films"
+    films.mkdir()
+    for name in ("a.m4a", "b.mp4"):
+        written(films / name, wave)
+        (films / name).with_suffix(".txt").write_text("hello there\n", encoding="utf-8")
+    audio.write(films / "b.wav", recordings()[0])  # the second one, converted
+    found = evaluate_items.read_recordings([films])
+    assert [i.truth.path.name for i in found] == ["a.m4a", "b.wav"]
+    assert len(evaluate_items.waves([films])) == 2 and len(found[0].truth.wave()) > 24_000
+    assert len(evaluate_items.waves([films / "b.mp4"])) == 1
+    args = arguments()
+    args.ref_audio, args.ref_text = films / "a.m4a", "hello there"
+    (row,) = run(args)[0]["rows"]
+    assert row["name"] == "a" and row["utterances"] == len(TEXTS)
+    (films / "c.m4a").write_bytes(b"no film")
+    with pytest.raises(InputError, match=r"cannot read \S+c\.m4a as audio"):
+        evaluate_items.waves([films])
+
+
 def test_a_text_without_words_ends_no_evaluation(arguments):
     args = arguments()
     args.sentences.write_text("The cat sat on a mat.\nHmm.\n", encoding="utf-8")
@@ -327,7 +351,7 @@ def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path):
 def test_what_is_not_there_is_named(tmp_path):
     with pytest.raises(InputError, match=r"cannot read the shard .*none.tar"):
         evaluate_items.read_recordings([tmp_path / "none.tar"])
-    with pytest.raises(InputError, match=r"there are no .wav"):
+    with pytest.raises(InputError, match=r"there are no .mp3, .wav"):
         evaluate_items.read_recordings([tmp_path])
     with pytest.raises(InputError, match=r"sentences in \S+none.txt: No such file or directory$"):
         evaluate_items.read_items(tmp_path / "none.txt")
