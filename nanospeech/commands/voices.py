@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nanospeech.cli import Parser, command
 from nanospeech.config import AudioConfig
-from nanospeech.errors import InputError
+from nanospeech.errors import CheckpointError, InputError
 
 ABOUT = """Lists voices, shows what is known of one, and keeps recordings as voices of your own.
 
@@ -113,7 +113,7 @@ def list_them(folder: Path) -> None:
     """Prints a table of a release's voices, and where their recordings are."""
     from nanospeech.release.folder import load_config
     from nanospeech.release.user_voices import USER
-    from nanospeech.release.voice_facts import load_facts, table
+    from nanospeech.release.voice_facts import VoiceFacts, load_facts, table
     from nanospeech.release.voices import default_voice, own_voices, shipped_voices, user_voices
 
     own = own_voices(folder)
@@ -122,7 +122,13 @@ def list_them(folder: Path) -> None:
     if not own:  # what was measured with another model
         facts = {name: dataclasses.replace(f, wer=None) for name, f in facts.items()}
     yours, count = dict(sorted(user_voices().items())), len(facts)
-    facts |= {f"{USER}{n}" if n in voices else n: load_facts(p) for n, p in yours.items()}
+    for name, path in yours.items():
+        name = f"{USER}{name}" if name in voices else name
+        try:
+            facts[name] = load_facts(path)
+        except CheckpointError as e:  # of one that is damaged; the others are told all the same
+            facts[name] = VoiceFacts()
+            print(f"warning: {e}", file=sys.stderr)
     lines = table(facts)  # one, so that the columns of both parts have the same heads
     print("\n".join(lines[: count + 1]))
     if yours:

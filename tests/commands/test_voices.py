@@ -84,6 +84,14 @@ def test_a_users_voices_are_below_the_heads_of_their_columns(anna, tiny_release,
     assert f"samples: {folder}/voices/NAME.wav" in lines  # those of both folders
 
 
+def test_a_damaged_voice_hides_no_others(anna, user_data, capsys):
+    (user_data / "voices" / "anna.json").write_text('{"about": ', encoding="utf-8")
+    assert main(["voices"]) == 0
+    said = capsys.readouterr()
+    assert "kathleen" in said.out and "\nanna " in said.out
+    assert said.err.startswith("warning: cannot read ") and "anna.json: " in said.err
+
+
 def test_others_folders_say_nothing_to_the_terminal_itself(tiny_release, tmp_path, capsys):
     folder = Path(shutil.copytree(tiny_release, tmp_path / "model"))
     (folder / "voices/tone.txt").write_text("hello \x1b[31mthere.\n")
