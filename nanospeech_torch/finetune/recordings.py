@@ -30,7 +30,8 @@ from nanospeech.corpus.skips import nothing_usable
 from nanospeech.errors import DataError, InputError
 from nanospeech.files import whole_folder, write_json
 from nanospeech.prepare.shards import ShardWriter
-from nanospeech.text.sentences import fit, prepare
+from nanospeech.release.voices import BYTES_PER_SECOND
+from nanospeech.text.sentences import byte_length, fit, prepare
 from nanospeech.text.tags import unknown_tags as tags_of
 from nanospeech.text.tokenizer import Tokenizer
 
@@ -190,12 +191,13 @@ def write_voice(
         longest: seconds; longer ones would take their share of `minutes` and never be trained on.
 
     Returns:
-        The recordings that cannot be used. Clipped ones are used, with a warning.
+        The recordings that cannot be used. Clipped ones, and those whose texts are too short or
+        too long for them, are used, with a warning.
 
     Raises:
         DataError: nothing can be used.
     """
-    samples, skips, seconds, clipped = list(samples), [], 0.0, []
+    samples, skips, seconds, clipped, odd = list(samples), [], 0.0, [], []
     random.Random(seed).shuffle(samples)
     left = 60 * minutes if minutes is not None else float("inf")
     with (
@@ -221,6 +223,9 @@ def write_voice(
             if config.prompt_codec is not None:  # as prompts are
                 wave = coded(wave)
             duration = round(len(wave) / audio.SAMPLE_RATE, 4)
+            rate = byte_length(sample.text) / duration
+            if not BYTES_PER_SECOND[0] <= rate <= BYTES_PER_SECOND[1]:
+                odd.append(f"{sample.name} ({len(sample.text)} characters in {duration:.1f} s)")
             meta = {"text": sample.text, "duration": duration, "speaker": speaker or sample.speaker}
             if held_back and HELD[0] <= duration <= HELD[1] and len(sample.text.split()) > 3:
                 writer, held_back = held, held_back - 1
@@ -235,6 +240,13 @@ def write_voice(
             raise nothing_usable(skips, [out])
     if clipped:
         warn_of_clipping(clipped, len(samples))
+    if odd:
+        print(
+            f"warning: the texts of {len(odd)} of {len(samples)} recordings do not go with their"
+            f" lengths, for example {', '.join(odd[:3])}: write down all that is said, and no more,"
+            " or leave them out",
+            file=sys.stderr,
+        )
     return skips
 
 
