@@ -41,6 +41,7 @@ from nanospeech.release.folder import load_config, resolve
 from nanospeech.release.voices import check_reference
 from nanospeech.sample_flags import add_sampling, integers
 from nanospeech.speech.speaker import DURATIONS, check_speech
+from nanospeech.text.languages import spoken_code
 
 from . import report as evaluate_report
 from .items import SENTENCES, waves
@@ -95,7 +96,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="some of " + ",".join(METRICS) + " (default: all)",
     )
     p.add_argument("--whisper", default="base", help="faster-whisper size or folder (base)")
-    p.add_argument("--language", default="en", help="that is spoken (default: en)")
+    p.add_argument("--language", help="that is spoken (default: the model's own, else en)")
     p.add_argument("--beam", type=int, default=5, help="of Whisper (default: 5)")
     p.add_argument(
         "--speaker-model",
@@ -253,6 +254,7 @@ def measured(
     shared = ("model", "backend", "device", "dtype", "speed", "duration", "whisper", "language",
               "beam", "speaker_model")  # fmt: skip
     common = {name: getattr(args, name) for name in shared}
+    common["language"] = spoken_code(args.language)
     spoken = any(t.steps is not None for t in tasks)
     identity: dict[str, Any] = {"weights": None}
     if spoken:
@@ -261,6 +263,7 @@ def measured(
         # by its name, so that figures are not another's where "auto" comes to choose another
         where = load_config(folder), args.device, args.dtype
         common["backend"] = pick_backend(args.backend, *where)
+        common["language"] = spoken_code(args.language, where[0].language)
     check_settings(args.out, common | sampling(args) | identity | {"target": args.target})
     settings = Settings(
         args.out / "wavs", tuple(wanted), options=sampling(args), threads=args.threads,

@@ -49,6 +49,7 @@ from nanospeech.measure import metrics
 from nanospeech.measure import wer as wer_text
 from nanospeech.output import MEASURED
 from nanospeech.release.folder import load_config, resolve
+from nanospeech.text.languages import spoken_code
 from nanospeech.text.sentences import is_speakable
 
 from . import cloning_report as report
@@ -236,6 +237,7 @@ def measure(args: argparse.Namespace, people: People, rows: list[Row], path: Pat
     texts = read_texts(args.sentences)
     engine = load_engine(args.model, args.backend, args.device)
     whisper = metrics.load_whisper(args.whisper, args.threads)
+    language = spoken_code(engine.config.language)
     there = {row.key for row in rows}
     asked, tasks = set(), []
     for prompt in args.prompts:
@@ -268,8 +270,8 @@ def measure(args: argparse.Namespace, people: People, rows: list[Row], path: Pat
                 continue
             utterance = speaker.speak(text)
             spoken = audio.resample(utterance.wave, utterance.sample_rate, SAMPLE_RATE)
-            heard = metrics.transcribe(whisper, spoken)
-            edits, words = wer_text.word_edits(text, heard)
+            heard = metrics.transcribe(whisper, spoken, language=language)
+            edits, words = wer_text.word_edits(text, heard, language)
             # what is silent sounds like nobody
             embedding = None if audio.is_silent(spoken) else people.embed(spoken)
             means = {who: people.mean(who, reference.used) for who in people.of}
@@ -287,7 +289,7 @@ def measure(args: argparse.Namespace, people: People, rows: list[Row], path: Pat
                 heard,
                 edits,
                 words,
-                " ".join(wer_text.leaked(text, heard, reference.text)),
+                " ".join(wer_text.leaked(text, heard, reference.text, language)),
                 round(likeness[name], 4),
                 "" if embedding is None else max(likeness, key=lambda who: likeness[who]),
             )

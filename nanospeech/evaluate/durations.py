@@ -45,7 +45,7 @@ from nanospeech.errors import DataError, InputError
 from nanospeech.files import write_json
 from nanospeech.locks import alone
 from nanospeech.prepare.curate_clips import CurateOptions
-from nanospeech.prepare.recogniser import Heard, misheard, whisper
+from nanospeech.prepare.recogniser import Heard, language_of, misheard, whisper
 from nanospeech.release.folder import Release, open_release
 from nanospeech.release.voices import PACES, Voice, find_voice
 from nanospeech.speech.network import check_itself
@@ -65,6 +65,7 @@ class Clip:
     text: str
     speaker: str
     wave: np.ndarray
+    language: str = "en"
 
     @property
     def seconds(self) -> float:
@@ -76,13 +77,16 @@ class Clip:
         return self.seconds - audio.loud_span(self.wave)[0] / audio.SAMPLE_RATE
 
 
-def read_clips(shards: Sequence[str], one_in: int, unusable: list[str]) -> Iterator[Clip]:
+def read_clips(
+    shards: Sequence[str], one_in: int, unusable: list[str], language: str = ""
+) -> Iterator[Clip]:
     """The held-out clips of WebDataset tars.
 
     Args:
         shards: paths or globs.
         one_in: clips count whose key's CRC-32 is divisible by this; 0: all.
         unusable: gets a line for each clip that cannot be decoded, or in which nothing is heard.
+        language: of clips that name none.
 
     Raises:
         InputError: there are no such files, or one cannot be read.
@@ -94,10 +98,11 @@ def read_clips(shards: Sequence[str], one_in: int, unusable: list[str]) -> Itera
         if not one_in or is_held_out(sample.key, one_in):
             try:
                 wave, _ = decode(sample.audio.read())
-            except BadAudio as e:
+                spoken = language_of(sample, language)
+            except (BadAudio, InputError) as e:
                 unusable.append(f"{sample.key}: {e}")
                 continue
-            yield Clip(sample.key, sample.text, sample.speaker or "", wave)
+            yield Clip(sample.key, sample.text, sample.speaker or "", wave, spoken)
 
 
 def audible(clips: list[Clip], recogniser: str, out: Path) -> tuple[list[Clip], list[str]]:
@@ -106,15 +111,15 @@ def audible(clips: list[Clip], recogniser: str, out: Path) -> tuple[list[Clip], 
     What it heard is kept in out/heard.csv, by recogniser and sound, and not heard again.
     """
     found: dict[str, str] = {}
-    with Heard(out / "heard.csv", recogniser) as heard:
+    with Heard(out / "heard.csv", recogniser, {c.key: c.language for c in clips}) as heard:
         for clip in tqdm(clips, "listening", unit="clip", leave=False):
             crc = zlib.crc32(clip.wave.tobytes())
             if (known := heard.known.get(clip.key, {}).get(crc)) is None:
-                known = whisper(recogniser)(clip.wave)
+                known = whisper(recogniser)(clip.wave, clip.language)
                 heard.add_crc(clip.key, crc, clip.text, known)
             found[clip.key] = known
     limit = CurateOptions().max_wer
-    bad = [c.key for c in clips if misheard(c.text, found[c.key]) > limit]
+    bad = [c.key for c in clips if misheard(c.text, found[c.key], c.language) > limit]
     return [c for c in clips if c.key not in bad], bad
 
 
@@ -271,7 +276,7 @@ def measured(args: argparse.Namespace, release: Release, engine: Any) -> dict[st
     """The same with what it needs, in a folder that is this run's alone."""
     ways = sources_of(engine, args.set_pace)
     unusable: list[str] = []
-    found = read_clips(args.shards, args.held_out, unusable)
+    found = read_clips(args.shards, args.held_out, unusable, engine.config.language)
     clips = list(tqdm(found, "reading", unit="clip", leave=False))
     misread: list[str] = []
     if args.whisper:

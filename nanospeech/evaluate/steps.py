@@ -41,6 +41,7 @@ from nanospeech.release.folder import Release, open_release
 from nanospeech.release.voices import Voice, default_voice, find_voice
 from nanospeech.sample_flags import integers
 from nanospeech.speech.network import check_itself
+from nanospeech.text.languages import spoken_code
 
 from . import steps_report
 from .items import Prompt, Recording, read_texts
@@ -225,8 +226,9 @@ def speak_and_measure(task: tuple[Cell, int, str]) -> Row:
     spoken = speaker.speak(text)
     cost = clock() - began
     wave = audio.resample(spoken.wave, spoken.sample_rate, audio.SAMPLE_RATE)
-    heard = metrics.transcribe(_worker["whisper"], wave)
-    edits, words = wer_text.word_edits(text, heard)
+    language = spoken_code(speaker.engine.config.language)
+    heard = metrics.transcribe(_worker["whisper"], wave, language=language)
+    edits, words = wer_text.word_edits(text, heard, language)
     quality = metrics.dnsmos(wave)["ovrl"]
     return Row(cell.key, seed, text, heard, edits, words, quality, spoken.seconds, cost)
 

@@ -84,8 +84,8 @@ class CurateOptions:
     def shards(self) -> ShardOptions:
         """The options of shards.py that do the same."""
         low, high = self.min_seconds, self.max_seconds
-        named = {"speaker": self.speaker, "language": self.language}
-        return ShardOptions(self.size, self.seed, low, high, **named)
+        options = ShardOptions(self.size, self.seed, low, high, self.speaker)
+        return replace(options, language=self.language)
 
 
 @dataclass(frozen=True)

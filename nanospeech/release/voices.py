@@ -17,7 +17,14 @@ from nanospeech.audio.mp3 import coded
 from nanospeech.audio.narrow import widened
 from nanospeech.config import ModelConfig, SampleOptions, from_dict
 from nanospeech.errors import InputError, VoiceError, reason
-from nanospeech.text.sentences import byte_length, check_unicode, encode, is_speakable, prepare
+from nanospeech.text.sentences import (
+    byte_length,
+    check_unicode,
+    encode,
+    is_foreign,
+    is_speakable,
+    prepare,
+)
 from nanospeech.text.tokenizer import Tokenizer
 
 from .f5_reference import f5_reference, f5_text
@@ -345,9 +352,14 @@ def make_prompt(wave: np.ndarray, text: str, config: ModelConfig, tokenizer: Tok
         mel = widened(mel, audio.rms(wave))
     patch = config.dit.patch_size
     mel = mel[: len(mel) // patch * patch]  # no patch is half prompt, half new
+    if config.hears_alone and is_foreign(text, tokenizer):
+        log.warning(
+            "the model cannot read the reference's text, %.40s: its words are left unknown", text
+        )
+        text = ""
+    text = " ".join(prepare(text, tokenizer).split())
     if not text:
         return Prompt(mel, np.zeros(0, np.int64), USUAL_PACE, gain)
-    text = " ".join(prepare(text, tokenizer).split())
     if config.rules == "f5":
         text = f5_text(text)
     else:  # a prompt that ends openly would run on into the new text

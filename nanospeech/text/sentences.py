@@ -272,6 +272,12 @@ def is_speakable(text: str) -> bool:
     return any(c.isalnum() for c in text)
 
 
+def is_foreign(text: str, tokenizer: Vocabulary) -> bool:
+    """Whether most of a text's letters are of a writing that a vocabulary lacks."""
+    letters, lost = [c for c in text if c.isalpha()], fit(text, tokenizer)[1]
+    return 2 * sum(c in lost for c in letters) > len(letters)
+
+
 def split_sentences(text: str, language: Language | None = None) -> list[str]:
     """Cuts after sentences and paragraphs: "".join(split_sentences(t)) == t.
 

@@ -15,7 +15,7 @@ from nanospeech.errors import NanospeechError
 from nanospeech.measure import metrics
 from nanospeech.output import MEASURED
 from nanospeech.release.folder import Release
-from nanospeech.text.languages import base_code
+from nanospeech.text.languages import spoken_code
 
 from .recordings import Recording
 
@@ -153,8 +153,7 @@ def compare(
             "no recordings were held back to measure with; --held-back 4 in a new --run keeps four"
         )
         return
-    language = release.config.language
-    ears = Ears(args.whisper, "en" if language in ("", "und") else base_code(language))
+    ears = Ears(args.whisper, spoken_code(release.config.language))
     for line in ears.missing:
         print(line)
     if ears.embed is None and ears.transcribe is None:

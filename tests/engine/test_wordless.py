@@ -118,6 +118,17 @@ def test_a_speaker_reads_the_new_words_alone():
     assert call["start"] == len(speaker(engine).prompt.mel)
 
 
+def test_words_in_a_writing_that_the_model_lacks_are_not_known_to_it(caplog):
+    engine = EchoEngine(upsampling="aligned")
+    assert len(speaker(engine, ref_text="Café, señor ж").prompt.tokens)
+    assert "cannot read the reference's text" not in caplog.text
+    for text in ("Доброе утро, друзья", "活字印刷の発明 2024"):
+        who = speaker(engine, ref_text=text)
+        assert len(who.prompt.tokens) == 0 and who.prompt.rate == USUAL_PACE
+        assert "cannot read the reference's text" in caplog.text
+        caplog.clear()
+
+
 def test_a_model_that_lays_words_over_all_frames_needs_them():
     with pytest.raises(InputError, match="no text, only audio, and this model needs both"):
         speaker(EchoEngine(), ref_text=None)

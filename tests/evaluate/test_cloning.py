@@ -104,7 +104,7 @@ def test_a_prompt_without_words_is_one_whose_words_nobody_told(tiny_aligned, tmp
 
     monkeypatch.setattr("nanospeech.speech.speaker.Speaker", spoken)
     monkeypatch.setattr(cloning.metrics, "load_whisper", lambda *_: None)
-    monkeypatch.setattr(cloning.metrics, "transcribe", lambda *_: "nothing")
+    monkeypatch.setattr(cloning.metrics, "transcribe", lambda *_, **__: "nothing")
     words = [str(tiny_aligned), "--people", str(manifest), "--out", str(tmp_path / "out")]
     words += ["--backend", "torch", "--imitate", "books/anna", "--seeds", "0"]
     words += ["--wavs", str(tmp_path / "wavs")]
@@ -199,7 +199,7 @@ def test_a_recording_that_is_no_prompt_ends_nothing(
 ):
     """One whose speech is a click, as in four seconds of silence."""
     monkeypatch.setattr(cloning.metrics, "load_whisper", lambda *_: None)
-    monkeypatch.setattr(cloning.metrics, "transcribe", lambda *_: "nothing")
+    monkeypatch.setattr(cloning.metrics, "transcribe", lambda *_, **__: "nothing")
     waves = people.waves
     brief, *others = (r.key for r in people.references("anna", 3, "clean"))
     waves[brief] = np.pad(pitched(200.0, 0.1), (50_000, 50_000))
@@ -287,7 +287,7 @@ def test_another_models_rows_are_not_added_to_a_table(tiny_aligned, tmp_path):
 def test_the_report_is_of_what_is_asked_alone(people, tiny_aligned, tmp_path, monkeypatch):
     """Rows of other seeds and sentences stay in the table, and out of the figures."""
     monkeypatch.setattr(cloning.metrics, "load_whisper", lambda *_: None)
-    monkeypatch.setattr(cloning.metrics, "transcribe", lambda *_: "nothing")
+    monkeypatch.setattr(cloning.metrics, "transcribe", lambda *_, **__: "nothing")
     table = tmp_path / "cloning.csv"
     sentences = tmp_path / "sentences.txt"
     sentences.write_text("good morning\n")
@@ -311,13 +311,33 @@ def test_the_report_is_of_what_is_asked_alone(people, tiny_aligned, tmp_path, mo
     assert (silent.similarity, silent.nearest) == (0.0, "")
 
 
+def test_a_model_of_german_is_listened_to_in_german(people, tiny_aligned, tmp_path, monkeypatch):
+    folder = Path(shutil.copytree(tiny_aligned, tmp_path / "german"))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"language": "de-AT"}))
+    (texts := tmp_path / "texts.txt").write_text("heute fahren wir.\n")
+    listened: list[str] = []
+
+    def transcribe(*_, language: str) -> str:
+        listened.append(language)
+        return "heute fahren wir"
+
+    monkeypatch.setattr(cloning.metrics, "load_whisper", lambda *_: None)
+    monkeypatch.setattr(cloning.metrics, "transcribe", transcribe)
+    words = [str(folder), "--people", "a.tar", "--out", str(tmp_path), "--backend", "torch"]
+    words += ["--sentences", str(texts), "--references", "1", "--imitate", "anna", "--seeds", "0"]
+    args = cloning.build_parser().parse_args(words)
+    (row,) = cloning.measure(args, people, [], tmp_path / "cloning.csv")
+    assert listened == ["de"] and (row.edits, row.words) == (0, 3)
+
+
 def test_what_is_named_twice_is_measured_once_and_who_cannot_be_compared_is_not_counted(
     shard, tiny_aligned, tmp_path, monkeypatch
 ):
     pytest.importorskip("matplotlib", reason="it is of the extra eval")
     for name, found in (("check", None), ("load_encoder", by_pitch), ("load_whisper", None)):
         monkeypatch.setattr(cloning.metrics, name, lambda *_, found=found: found)
-    monkeypatch.setattr(cloning.metrics, "transcribe", lambda *_: "nothing")
+    monkeypatch.setattr(cloning.metrics, "transcribe", lambda *_, **__: "nothing")
     brief = tmp_path / "brief"
     brief.mkdir()
     audio.write(brief / "a.wav", pitched(300.0, 1.0))
