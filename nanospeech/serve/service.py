@@ -40,6 +40,7 @@ from .writing import Writing
 
 log = logging.getLogger("nanospeech.serve")
 PROMPTS = 16  # voices that are kept ready
+LAST_WORD = 2.0  # seconds that clients are given to be told that their text was ended
 
 
 class SpeechService(Voices):
@@ -183,6 +184,9 @@ class SpeechService(Voices):
             await asyncio.sleep(0.05)
         for speech in {*self._open, *self._unsent}:
             speech.fail(ApiError(503, "the server was stopped", "stopping", retry=1))
+        until = time.monotonic() + LAST_WORD
+        while self._unsent and time.monotonic() < until:
+            await asyncio.sleep(0.02)
 
     def close(self) -> None:
         """Ends all work and the threads."""

@@ -127,6 +127,9 @@ class Speech(AsyncIterator[Sound]):
         Who has sent all of it calls it, too: the server is not stopped before.
         """
         self.service.sent(self)
+        self._leave()
+
+    def _leave(self) -> None:
         if not self.over:
             self.over = True
             with contextlib.suppress(RuntimeError):  # the loop is closed
@@ -153,10 +156,10 @@ class Speech(AsyncIterator[Sound]):
         self.service.end(self)
 
     def fail(self, error: Exception) -> None:
-        """Ends it with an error; called in the event loop."""
+        """Ends it with an error, which its reader has still to send; called in the event loop."""
         self.ends = "failed"
         self._items.put_nowait(error)
-        self.cancel()
+        self._leave()
 
     async def __anext__(self) -> Sound:
         """The next item.

@@ -182,6 +182,25 @@ def test_sigterm_ends_what_runs_and_a_full_disk_is_told(tiny_release):
     assert process.stderr is not None and "Traceback" not in process.stderr.read()
 
 
+def test_a_text_that_waits_for_words_is_told_that_the_server_ends(tiny_release):
+    from websockets.exceptions import ConnectionClosed
+    from websockets.sync.client import connect as join
+
+    process, url = served(tiny_release, "--backend", "torch", "--drain", "0.5")
+    last: str | bytes = b""
+    with join(url.replace("http", "ws") + "/v1/audio/stream") as socket:
+        socket.send(json.dumps({"type": "start"}))
+        assert json.loads(socket.recv(30))["type"] == "started"
+        socket.send(json.dumps({"type": "text", "text": TEXT * 2}))
+        assert isinstance(socket.recv(30), bytes)
+        process.send_signal(signal.SIGTERM)
+        with pytest.raises(ConnectionClosed):
+            while True:
+                last = socket.recv(30)
+    assert json.loads(last)["error"]["code"] == "stopping"
+    assert process.wait(20) in (0, -signal.SIGTERM, 128 + signal.SIGTERM)
+
+
 def wav() -> bytes:
     from nanospeech.audio.wave import wav_bytes
 
