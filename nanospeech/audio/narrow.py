@@ -97,8 +97,19 @@ def widened(mel: np.ndarray, rms: float, speech: SpeechMels | None = None) -> np
     kept = ~gone
     if not gone.any() or kept.sum() < LEAST:
         return mel
+    out = mel.copy()
+    out[:, gone] = expected(levelled, gone, speech) + shift
+    return np.maximum(out, np.float32(np.log(CLAMP)))
+
+
+def expected(mel: np.ndarray, gone: np.ndarray, speech: SpeechMels) -> np.ndarray:
+    """The mean of the bands that are gone, given the others: float64 (N, gone.sum()).
+
+    Args:
+        mel: float (N, M), log mels at speech.rms.
+        gone: bool (M,).
+    """
+    kept = ~gone
     given = speech.covariance[np.ix_(kept, kept)] + NOISE * np.eye(kept.sum())
     weights = np.linalg.solve(given, speech.covariance[np.ix_(kept, gone)])
-    out = mel.copy()
-    out[:, gone] = speech.mean[gone] + shift + (levelled[:, kept] - speech.mean[kept]) @ weights
-    return np.maximum(out, np.float32(np.log(CLAMP)))
+    return speech.mean[gone] + (mel[:, kept] - speech.mean[kept]) @ weights

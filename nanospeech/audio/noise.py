@@ -3,7 +3,8 @@
 Where noise is as loud as a part of the speech, a filter leaves holes or noise. Log mels of speech
 are nearly a Gaussian (narrow.py), and of speech in noise y = log(e^2x + e^2n) / 2 is heard, so that
 bands above the noise tell what those below it are: the most probable x given y, by Gauss-Newton
-steps from frame to frame (vector Taylor series, Moreno, Raj and Stern, ICASSP 1996).
+steps from frame to frame (vector Taylor series, Moreno, Raj and Stern, ICASSP 1996). A network
+corrects that by what is heard around (restorer.py).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 from nanospeech.audio.mel import CLAMP, band_edges, log_bands
 from nanospeech.audio.narrow import SpeechMels, speech_mels
 from nanospeech.audio.recording import overlapped, spectra
+from nanospeech.audio.restorer import restored
 from nanospeech.audio.wave import SAMPLE_RATE, rms
 
 SIZE, HOP = 1024, 256  # of the spectra, those of AudioConfig
@@ -117,9 +119,11 @@ def without_noise(wave: np.ndarray, depth: float) -> np.ndarray | None:
         return None
     speech = speech_mels()
     heard = heard - np.log(rms(wave) / speech.rms)
-    noise = np.log(np.exp(2 * pauses(heard)).mean(0)) / 2 + np.log(OVER)
+    noise = np.log(np.exp(2 * pauses(heard)).mean(0)) / 2
     blocks = (heard[i : i + BLOCK] for i in range(0, len(heard), BLOCK))
-    gain = np.concatenate([most_likely(block, noise, speech) - block for block in blocks])
+    loudest = noise + np.log(OVER)
+    likely = np.concatenate([most_likely(block, loudest, speech) for block in blocks])
+    gain = restored(heard, likely, noise, speech.mean) - heard
     bins = np.linspace(0, SAMPLE_RATE / 2, SIZE // 2 + 1)
     centres = band_edges(SAMPLE_RATE, len(noise))[1:-1]
     for frame, logs in zip(found, gain):
