@@ -132,7 +132,8 @@ def gather(
                 data.warn_of_speakers(samples)
             held = data.held_back_count(args.held_back, len(samples)) if name == "data" else 0
             settings = minutes, speaker, args.seed, held, longest
-            skips += data.write_voice(samples, out, release.config, *settings)
+            read, unread = data.in_their_languages(samples, release.tokenizer)
+            skips += unread + data.write_voice(read, out, release.config, *settings)
             list_skips(out / "skipped.csv", skips)
             data.keep_list(samples, out)
             for line in examples(skips):

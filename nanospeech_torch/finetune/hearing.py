@@ -153,7 +153,7 @@ def compare(
             "no recordings were held back to measure with; --held-back 4 in a new --run keeps four"
         )
         return
-    ears = Ears(args.whisper, spoken_code(release.config.language))
+    ears = Ears(args.whisper, spoken_code(*(r.language for r in held), release.config.language))
     for line in ears.missing:
         print(line)
     if ears.embed is None and ears.transcribe is None:

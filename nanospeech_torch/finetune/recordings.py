@@ -27,6 +27,7 @@ from nanospeech.config import ModelConfig
 from nanospeech.corpus.layouts import Sample, Skip, Source, find, read_text
 from nanospeech.corpus.mp3 import BadAudio, decode
 from nanospeech.corpus.skips import nothing_usable
+from nanospeech.corpus.written_out import written_out
 from nanospeech.errors import DataError, InputError
 from nanospeech.files import whole_folder, write_json
 from nanospeech.prepare.shards import ShardWriter
@@ -48,6 +49,7 @@ class Recording:
     text: str
     seconds: float
     speaker: str | None = None
+    language: str | None = None
 
     def wave(self) -> np.ndarray:
         """float32 (n,) at 24 kHz."""
@@ -112,6 +114,19 @@ def find_samples(inputs: Sequence[Path]) -> tuple[list[Sample], list[Skip]]:
     if not samples:
         raise nothing_usable(skips, inputs)
     return samples, skips
+
+
+def in_their_languages(
+    samples: Iterable[Sample], tokenizer: Tokenizer
+) -> tuple[list[Sample], list[Skip]]:
+    """Recordings with their texts written out, and those that name no code of a language."""
+    found, skips = [], []
+    for sample in samples:
+        try:
+            found.append(written_out(sample, tokenizer))
+        except InputError as e:
+            skips.append(Skip(sample.name, "invalid language or text", str(e)))
+    return found, skips
 
 
 def warn_of_speakers(samples: Iterable[Sample]) -> None:
@@ -227,6 +242,7 @@ def write_voice(
             if not BYTES_PER_SECOND[0] <= rate <= BYTES_PER_SECOND[1]:
                 odd.append(f"{sample.name} ({len(sample.text)} characters in {duration:.1f} s)")
             meta = {"text": sample.text, "duration": duration, "speaker": speaker or sample.speaker}
+            meta["language"] = sample.extra.get("language") or None
             if held_back and HELD[0] <= duration <= HELD[1] and len(sample.text.split()) > 3:
                 writer, held_back = held, held_back - 1
             else:
@@ -295,9 +311,8 @@ def read_recordings(tars: Iterable[Path]) -> list[Recording]:
     recordings = []
     for key, parts in found.items():
         meta = json.loads(parts["json"].read())
-        recordings.append(
-            Recording(key, parts["flac"], meta["text"], meta["duration"], meta["speaker"])
-        )
+        about = meta["text"], meta["duration"], meta["speaker"], meta.get("language")
+        recordings.append(Recording(key, parts["flac"], *about))
     return recordings
 
 

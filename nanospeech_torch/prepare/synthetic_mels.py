@@ -33,6 +33,7 @@ from nanospeech.config import SampleOptions
 from nanospeech.corpus.layouts import Sample, Skip
 from nanospeech.corpus.mp3 import BadAudio, decode
 from nanospeech.corpus.skips import by_reason, find_some
+from nanospeech.corpus.written_out import written_out
 from nanospeech.engine.sampling import integrate, noise, time_grid
 from nanospeech.errors import InputError
 from nanospeech.load import load_engine
@@ -154,6 +155,7 @@ def made_again(
         rng: draws that time, and the noise.
     """
     try:
+        sample = written_out(sample, cast.engine.tokenizer)
         wave, _ = decode(sample.audio.read(), 0.5, max_seconds)
         wave, _ = audio.set_level(wave, cast.engine.config.audio.prompt_rms)
         if (speaker := cast.speaker(sample, wave)) is None:

@@ -18,6 +18,7 @@ from nanospeech.audio.mel import log_mel
 from nanospeech.audio.recording import clipping
 from nanospeech.errors import DataError, InputError
 from nanospeech.release.folder import DEFAULT, Release, open_release
+from nanospeech.text.tokenizer import Tokenizer
 from nanospeech_torch.finetune import __main__ as finetune
 from nanospeech_torch.finetune import recordings as data
 from nanospeech_torch.finetune.hearing import Ears, Heard, compare, worse
@@ -253,7 +254,28 @@ def test_a_voice_is_heard_in_the_language_of_its_model(tiny_aligned, kathleen, m
         config = dataclasses.replace(release.config, language=code)
         german = dataclasses.replace(release, config=config)
         compare(kathleen[:1], german, "tone", kathleen[1], args)
-    assert asked == ["en", "de"]
+    dutch = [dataclasses.replace(kathleen[0], language="nl")]
+    compare(dutch, german, "tone", kathleen[1], args)  # the recordings' own goes before it
+    assert asked == ["en", "de", "nl"]
+
+
+def test_recordings_are_read_in_the_languages_that_they_name(tiny_aligned, tmp_path):
+    pytest.importorskip("num2words", reason="it is of the extra languages")
+    folder, run = folder_of(tmp_path / "recordings", 3), tmp_path / "run"
+    rows = [
+        {"audio": f"{i:02d}.wav", "text": "Am 3. Mai.", "language": language}
+        for i, language in enumerate(("de-AT", "", "German"))
+    ]
+    (table := folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    release = open_release(tiny_aligned)
+    config = dataclasses.replace(release.config, language="und")
+    vocab = [*" abcdefghijklmnopqrstuvwxyz.,"]
+    both = dataclasses.replace(release, config=config, tokenizer=Tokenizer("chars", vocab))
+    words = ["--data", str(table), "--voice", "anna", "--output", "o"]
+    found = finetune.gather(finetune.build_parser().parse_args(words), 12.0, both, run)["voice"]
+    read = {r.key: (r.text, r.language) for r in found}
+    assert read == {"00": ("Am dritten Mai.", "de-AT"), "01": ("Am 3. Mai.", None)}
+    assert "02.wav,invalid language or text" in (run / "data" / "skipped.csv").read_text()
 
 
 def test_a_run_with_other_recordings_held_back_is_another_run(tmp_path):
