@@ -41,7 +41,7 @@ from nanospeech.release.folder import load_config, resolve
 from nanospeech.release.voices import check_reference
 from nanospeech.sample_flags import add_sampling, integers
 from nanospeech.speech.speaker import DURATIONS, check_speech
-from nanospeech.text.languages import spoken_code
+from nanospeech.text.languages import NONE, spoken_code
 
 from . import report as evaluate_report
 from .items import SENTENCES, waves
@@ -257,17 +257,19 @@ def measured(
     common["language"] = spoken_code(args.language)
     spoken = any(t.steps is not None for t in tasks)
     identity: dict[str, Any] = {"weights": None}
+    reads = None
     if spoken:
         folder = resolve(args.model)
         identity["weights"] = digest(folder)
         # by its name, so that figures are not another's where "auto" comes to choose another
         where = load_config(folder), args.device, args.dtype
         common["backend"] = pick_backend(args.backend, *where)
-        common["language"] = spoken_code(args.language, where[0].language)
+        common["language"] = spoken_code(args.language, own := where[0].language)
+        reads = common["language"] if args.language or own == NONE else None
     check_settings(args.out, common | sampling(args) | identity | {"target": args.target})
     settings = Settings(
         args.out / "wavs", tuple(wanted), options=sampling(args), threads=args.threads,
-        target=target, **common,
+        target=target, reads=reads, **common,
     )  # fmt: skip
     results = Results(args.out)
     left = missing(tasks, results, settings)

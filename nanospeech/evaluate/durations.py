@@ -49,7 +49,7 @@ from nanospeech.prepare.recogniser import Heard, language_of, misheard, whisper
 from nanospeech.release.folder import Release, open_release
 from nanospeech.release.voices import PACES, Voice, find_voice
 from nanospeech.speech.network import check_itself
-from nanospeech.text.sentences import encode
+from nanospeech.text.sentences import encode, prepare
 
 from .durations_report import MARKERS, Row, like_rule, summarize, tell_worst, write_report
 from .pages import around
@@ -140,14 +140,19 @@ def pairs(clips: list[Clip], lengths: tuple[float, float], each: int) -> list[tu
     return found
 
 
+def written(clip: Clip, engine: Any) -> str:
+    """A clip's text, with numbers and signs written out in the clip's language."""
+    return prepare(clip.text, engine.tokenizer.with_language(clip.language))
+
+
 def predict(speaker: Any, prompt: str, clip: Clip, ways: Sequence[str]) -> Row:
     """Predicted seconds of a clip by each of `ways`, with a Speaker whose prompt is `prompt`."""
     engine = speaker.engine
-    config, predicted = engine.config, {}
+    config, text, predicted = engine.config, written(clip, engine), {}
     for speaker.durations in ways:
         frames = sum(
             speaker.frames(chunk, encode(chunk + config.dit.edge, engine.tokenizer))
-            for chunk in speaker.chunks(clip.text)
+            for chunk in speaker.chunks(text)
         )
         predicted[speaker.durations] = round(frames / config.audio.frame_rate, 4)
     seconds = round(clip.speech_seconds, 4)
@@ -231,7 +236,8 @@ def predict_all(
             if isinstance(prompt, Voice):
                 speaker = voices[name]
             else:
-                speaker = Speaker(engine, ref_audio=prompt.wave, ref_text=prompt.text, seed=0)
+                said = written(prompt, engine)
+                speaker = Speaker(engine, ref_audio=prompt.wave, ref_text=said, seed=0)
             rows.append(predict(speaker, name, clip, ways))
         except InputError as e:  # too short for their text, or nothing to say
             skipped.append(f"{clip.key} after {name}: {e}")

@@ -43,7 +43,8 @@ class Settings:
     speed: float = 1.0
     duration: float | str | None = None  # seconds, or their source
     whisper: str = "base"
-    language: str = "en"
+    language: str = "en"  # that Whisper listens for
+    reads: str | None = None  # the language that texts are read in; None: the model's
     beam: int = 5
     speaker_model: str = "resemblyzer"
     threads: int = 1
@@ -165,7 +166,7 @@ class Worker:
                 said = prompt.text or None
                 reference = {"ref_audio": prompt.recording.source(), "ref_text": said}
             how = s.duration if isinstance(s.duration, str) else None
-            reference |= {"duration": how, "output": MEASURED}
+            reference |= {"duration": how, "output": replace(MEASURED, language=s.reads)}
             speaker = Speaker(self.engine, task.voice, speed=s.speed, seed=0, **reference)
             if not self.speakers:  # what is loaded or compiled at first is not measured
                 speaker.speak("This sentence is not measured.")

@@ -34,8 +34,10 @@ from nanospeech.cli import Parser, command
 from nanospeech.corpus.layouts import Sample
 from nanospeech.corpus.mp3 import BadAudio, decode
 from nanospeech.corpus.tables import lines_of
+from nanospeech.corpus.written_out import written_out
 from nanospeech.errors import InputError
 from nanospeech.load import pick_backend, start
+from nanospeech.output import OutputOptions
 from nanospeech.release.folder import open_release
 from nanospeech.release.voices import model_voices
 from nanospeech.speech.chunks import sample
@@ -56,11 +58,12 @@ class Voices:
     Args:
         engine: the teacher.
         names: of its voices.
+        output: with the language of the texts.
     """
 
-    def __init__(self, engine: Any, names: Sequence[str]):
+    def __init__(self, engine: Any, names: Sequence[str], output: OutputOptions):
         self.names = list(names)
-        self.speakers = {name: Speaker(engine, name, seed=0) for name in names}
+        self.speakers = {name: Speaker(engine, name, seed=0, output=output) for name in names}
 
     def speaker(self, name: str, rng: np.random.Generator) -> tuple[Speaker, str]:
         """One that speaks in a voice, and the words of its prompt."""
@@ -76,13 +79,20 @@ class Recordings:
         engine: the teacher.
         paths: whatever `nanospeech prepare shards` reads.
         without: speakers to leave out.
+        output: with the language of the texts.
 
     Raises:
         InputError: nobody is left, or a speaker to leave out is not there.
     """
 
-    def __init__(self, engine: Any, paths: Sequence[Path], without: Collection[str] = ()):
-        self.engine = engine
+    def __init__(
+        self,
+        engine: Any,
+        paths: Sequence[Path],
+        without: Collection[str] = (),
+        output: OutputOptions = OutputOptions(),
+    ):
+        self.engine, self.output = engine, output
         found = by_speaker(paths, "unnamed")
         if strangers := sorted(set(without) - found.keys()):
             raise InputError(f"no recordings of {strangers}; there are {sorted(found)}")
@@ -99,9 +109,10 @@ class Recordings:
             InputError: it cannot be imitated.
         """
         recording: Sample = self.of[name][rng.integers(len(self.of[name]))]
+        said = written_out(recording, self.engine.tokenizer).text
         wave, _ = decode(recording.audio.read(), *SECONDS)
         prompt = finished(wave, [])
-        return Speaker(self.engine, None, prompt, recording.text, seed=0), recording.text
+        return Speaker(self.engine, None, prompt, said, seed=0, output=self.output), said
 
 
 def read_lines(path: Path, excluded: list[Path]) -> list[str]:
@@ -127,10 +138,11 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     engine = start(release, pick_backend(args.backend, config))
     if engine.config.echo or (engine.distilled and not args.as_heard):
         raise InputError(f"{engine.folder} is no teacher: it speaks latents, or is distilled")
+    output = OutputOptions(language=args.language)
     if args.recordings:
-        voices: Voices | Recordings = Recordings(engine, args.recordings, args.without)
+        voices: Voices | Recordings = Recordings(engine, args.recordings, args.without, output)
     else:
-        voices = Voices(engine, args.voices or list(model_voices(engine.folder)))
+        voices = Voices(engine, args.voices or list(model_voices(engine.folder)), output)
     names = voices.names
     if not names:
         raise InputError(f"{engine.folder} has no voices of its own")
@@ -202,6 +214,7 @@ def build_parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--exclude", type=Path, nargs="*", default=[], help="files of sentences to leave out"
     )
+    p.add_argument("--language", help="of the texts, such as de (default: the model's)")
     p.add_argument("--overwrite", action="store_true", help=OVERWRITE)
     p.add_argument("--backend", default="auto", help="as of nanospeech speak")
     p.add_argument("--seed", type=int, default=0, help="of lines, paces and noise (%(default)s)")

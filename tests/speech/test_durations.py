@@ -417,7 +417,7 @@ def test_what_another_recogniser_or_of_another_sound_was_heard_does_not_count(
     calls = []
 
     def whisper(name: str):
-        def listen(wave: np.ndarray) -> str:
+        def listen(wave: np.ndarray, language: str) -> str:
             calls.append((name, len(wave)))
             return "good morning to you" if name == "large" else "goo mourning two ewe"
 

@@ -13,7 +13,12 @@ import soundfile
 
 from convert.__main__ import main as convert
 from nanospeech.config import AudioConfig, ModelConfig
+from nanospeech.evaluate import durations
+from nanospeech.evaluate.items import Item
+from nanospeech.evaluate.worker import Settings, Task, Worker
 from nanospeech.generate import main as speak
+from nanospeech.load import load_engine
+from nanospeech.prepare import spoken
 from nanospeech.release.folder import open_release
 from nanospeech.text.sentences import encode, prepare
 from nanospeech.text.tokenizer import Tokenizer
@@ -114,3 +119,26 @@ def test_it_speaks_both_and_each_by_its_own_rules(bilingual, tmp_path):
         assert np.abs(heard).max() > 0.01
     # "3." is "dritten" in German alone
     assert len(said(GERMAN, "en")) != len(said(GERMAN, "de"))
+
+
+@pytest.mark.parametrize("code", ["de", "en"])
+def test_what_is_measured_or_taught_of_it_is_read_by_the_language_that_is_named(
+    bilingual, tmp_path, code
+):
+    text = {"en": ENGLISH, "de": GERMAN}[code]
+    engine = load_engine(bilingual, backend="torch")
+    clip = durations.Clip("a", text, "ann", tone(2.0), code)
+    ((row,), skipped) = durations.predict_all(engine, [(clip, clip)], ["rule"])
+    plain = durations.Clip("a", READ[code], "ann", tone(2.0), "und")
+    ((wanted,), _) = durations.predict_all(engine, [(plain, plain)], ["rule"])
+    assert row.rule == wanted.rule and not skipped
+    settings = Settings(tmp_path, ("wer",), str(bilingual), "torch", reads=code)
+    speaker = Worker(settings).speaker(Task("tone", Item("a", text), 1, 0, "tone"))
+    assert " ".join(speaker.chunks(text)) == READ[code]
+    (tmp_path / "texts.txt").write_text(text, encoding="utf-8")
+    command = [str(bilingual), str(tmp_path / "texts.txt"), "--clips", "1", "--backend", "torch"]
+    command += ["--out", str(tmp_path / "spoken"), "--language", code]
+    assert spoken.main(command) == 0
+    with tarfile.open(tmp_path / "spoken" / "spoken-000000.tar") as tar:
+        (about,) = (tar.extractfile(m).read() for m in tar if m.name.endswith("json"))
+    assert json.loads(about)["text"] == READ[code]
