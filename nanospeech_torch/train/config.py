@@ -226,8 +226,9 @@ def run_config(values: dict[str, Any], where: str = "config") -> RunConfig:
             if name in SECTIONS:
                 value = {} if value is None else value
                 known = value if isinstance(value, dict) else {}  # from_dict refuses others
-                if name == "data" and isinstance(known.get("shards"), str):
-                    value = {**value, "shards": [value["shards"]]}
+                files = {"data": "shards", "log": "held_out"}.get(name, "")
+                if isinstance(known.get(files), str):  # one
+                    value = {**value, files: [value[files]]}
                 if name == "speed" and known.get("compile") is False:
                     value = {**value, "compile": "off"}  # which YAML takes for a boolean
                 built[name] = from_dict(SECTIONS[name], value, name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,7 @@ from .students import (
     build_understood,
     find_teacher,
     listener_config,
+    unlike,
 )
 
 TRAINERS: dict[str, type[Trainer]] = {
@@ -209,15 +210,25 @@ def start_from(config: RunConfig, tokenizer: Tokenizer) -> Nanospeech:
     objective = load_objective(config.initial, loss=config.loss)
     known, vocab = objective.transformer, objective.tokenizer
     assert isinstance(vocab, Tokenizer)
+    if vocab.vocab != tokenizer.vocab:
+        raise InputError(
+            f"{config.initial} has another vocabulary, {unlike(vocab.vocab, tokenizer.vocab)}; the"
+            f" run has one {unlike(tokenizer.vocab, vocab.vocab)}: set data.tokenizer={vocab.kind}"
+            f" and data.vocab to the vocab.txt of {config.initial}; new letters are added to it by"
+            " nanospeech finetune --extend-vocab"
+        )
     wanted = replace(config.dit, text_num_embeds=len(tokenizer))
     objective = Nanospeech(grown(known, wanted), vocab, objective.audio, config.loss)
     for name, got, want in (
         ("dit", objective.transformer.config, wanted),
         ("audio", objective.audio, config.audio),
-        ("vocabulary", vocab.vocab, tokenizer.vocab),
     ):
-        if got != want:
-            raise InputError(f"{config.initial} has another {name}: {got}; the run wants {want}")
+        if differ := [
+            f"{name}.{key} {value}, not {asdict(want)[key]}"
+            for key, value in asdict(got).items()
+            if value != asdict(want)[key]
+        ]:
+            raise InputError(f"{config.initial} has {'; '.join(differ)}: set the run's to it")
     if config.parallel.shard > 1 or config.parallel.tensor > 1:
         raise InputError("initial starts a model that is whole on every process: shard, tensor: 1")
     if config.keep_reading:

@@ -82,7 +82,17 @@ def test_a_fresh_run_can_start_from_a_release_folder(config, tmp_path, golden, c
     assert main(["--config", str(config), "--set", *again]) == 0
     other = [again[0], f"run_dir={tmp_path / 'other'}", "dit.heads=2"]
     assert main(["--config", str(config), "--set", *other]) == 2
-    assert "has another dit" in capsys.readouterr().err
+    assert f"{folder} has dit.heads 1, not 2: set the run's to it\n" in capsys.readouterr().err
+    (tmp_path / "abc.txt").write_text("\n".join(" abc"))
+    other[2] = f"data.vocab={tmp_path / 'abc.txt'}"
+    assert main(["--config", str(config), "--set", "data.tokenizer=chars", *other]) == 2
+    said = capsys.readouterr().err
+    assert f"{folder} has another vocabulary, of " in said and "of 4 tokens with 'a'" in said
+
+
+def test_one_file_needs_no_list(config):
+    run = read_run(str(config), ["data.shards=a/*.tar", "log.held_out=b/*.tar"])
+    assert run.data.shards == ("a/*.tar",) and run.log.held_out == ("b/*.tar",)
 
 
 def test_a_run_can_leave_what_reads_texts_as_it_is(config, tmp_path, golden, capsys):
