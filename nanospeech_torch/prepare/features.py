@@ -18,9 +18,10 @@ the losses are bit-identical. dacvae is DAC-VAE's encoder: of 48 kHz, 25 latents
 second. Any other encoder is a function of a float32 wave (n,) at 24 kHz, mono, that returns an
 array (T, C); a model trained on its features needs audio.n_mels = C.
 
-After an interruption the same command resumes; finished shards are not written again. Of a URL that
-breaks off nothing is kept, and the same command tries it again. Unusable clips are left out and
-counted; the last line is the counts as JSON.
+After an interruption the same command resumes; finished shards are not written again, unless their
+files are newer than what was made of them. Of a URL that breaks off nothing is kept, and the same
+command tries it again. Unusable clips are left out and counted; the last line is the counts as
+JSON.
 """
 
 from __future__ import annotations
@@ -204,6 +205,14 @@ def extract_shard(path: str, out: Path, options: Options) -> tuple[int, Counter]
     return count, skipped
 
 
+def is_done(shard: str, target: Path) -> bool:
+    """Whether a shard's features are there, and are not of an older shard of its name."""
+    if not target.exists():
+        return False
+    here = Path(shard)  # or a URL, of which no time is known
+    return not here.exists() or here.stat().st_mtime <= target.stat().st_mtime
+
+
 def check_settings(out: Path, options: Options) -> None:
     """Writes a folder's settings, or checks them: a folder holds one kind of features.
 
@@ -232,7 +241,7 @@ def check_settings(out: Path, options: Options) -> None:
 def extract_features(
     patterns: list[str], out: Path, options: Options, workers: int = 1
 ) -> dict[str, Any]:
-    """Encodes all shards that are not yet there.
+    """Encodes all shards that are not yet there, or were made anew since.
 
     Returns:
         Counts of shards, of clips written, and of those left out by reason.
@@ -258,7 +267,7 @@ def extract_features(
     if same := [s for s in shards if Path(s).parent.resolve() == out.resolve()]:
         raise InputError(f"--out is the folder of {same[0]}; choose another")
     check_settings(out, options)
-    todo = [s for s in shards if not (out / shard_name(s)).exists()]
+    todo = [s for s in shards if not is_done(s, out / shard_name(s))]
     skipped: Counter = Counter()
     clips_written = 0
     work = partial(extract_shard, out=out, options=options)

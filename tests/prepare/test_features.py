@@ -141,6 +141,21 @@ def test_a_killed_run_leaves_whole_shards_and_goes_on(tmp_path, capsys):
     assert not list(out.glob(".*.part"))
 
 
+def test_shards_that_were_made_anew_are_encoded_again(tmp_path, capsys):
+    paths, out = audio_shards(tmp_path / "audio", 2, 2), tmp_path / "encoded"
+    assert main([*paths, "--out", str(out)]) == 0
+    clip = samples()[2]
+    files = [("new.mp3", clip["mp3"]["bytes"]), ("new.json", b'{"text": "Another one."}')]
+    write_tar(Path(paths[1]), files)
+    later = (out / "shard-001.tar").stat().st_mtime + 10
+    os.utime(paths[1], (later, later))
+    assert main([*paths, "--out", str(out)]) == 0
+    document = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (document["shards"], document["already_there"], document["clips"]) == (1, 1, 1)
+    (sample,) = contents(out / "shard-001.tar")
+    assert json.loads(sample["json"])["text"] == "Another one."
+
+
 def test_a_url_that_breaks_off_is_not_taken_for_finished(tmp_path, monkeypatch, capsys):
     import fsspec
     from fsspec.implementations.memory import MemoryFileSystem
