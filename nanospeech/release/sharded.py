@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from nanospeech.errors import CheckpointError
@@ -88,9 +89,16 @@ def glob_safe(text: str) -> str:
 
 
 def write_whole(arrays: Mapping, path: Path, **extra: str) -> None:
-    """Writes safetensors, whole or not at all; `extra` goes into the header."""
+    """Writes safetensors, whole or not at all; `extra` goes into the header.
+
+    Raises:
+        OSError: it cannot be written, as where the disk is full.
+    """
     with whole(path) as part:
-        save_file(dict(arrays), part, metadata={"format": "pt", **extra})
+        try:
+            save_file(dict(arrays), part, metadata={"format": "pt", **extra})
+        except SafetensorError as e:
+            raise OSError(f"cannot write {path}: {e}") from e
         part.chmod(0o644)  # safetensors makes it readable by its owner alone
 
 

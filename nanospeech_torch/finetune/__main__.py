@@ -223,10 +223,9 @@ def export(
     seconds: float,
 ) -> None:
     """Writes the release folder: the newest checkpoint, the base's other parts, the new voice."""
-    import torch
-
     from convert import convert, read_source
     from nanospeech_torch.adapters import blend
+    from nanospeech_torch.finetune.trainer import save
     from nanospeech_torch.train.initial import duration_state, float_weights
 
     source = read_source(args.run)
@@ -236,11 +235,11 @@ def export(
     carried = {**source.config, "imitates": base.imitates, "sampling": sampling}
     carried["rules"] = base.rules
     state = {"model_state_dict": tensors, "config": carried, "vocab": source.vocab}
-    torch.save(state | {"step": source.step}, args.run / "finetuned.pt")
+    save(state | {"step": source.step}, args.run / "finetuned.pt")
     duration = None
     if state := duration_state(release, objective):
         duration = args.run / "duration.pt"
-        torch.save(state, duration)
+        save(state, duration)
     voices = args.run / "voices"
     voices.mkdir(exist_ok=True)
     audio.write(voices / f"{args.voice}.flac", prompt.wave())

@@ -12,12 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+import torch
 
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
 from nanospeech.audio.recording import clipping
 from nanospeech.errors import DataError, InputError
 from nanospeech.release.folder import DEFAULT, Release, open_release
+from nanospeech.release.sharded import write_whole
 from nanospeech.text.tokenizer import Tokenizer
 from nanospeech_torch.finetune import __main__ as finetune
 from nanospeech_torch.finetune import recordings as data
@@ -31,6 +33,7 @@ from nanospeech_torch.finetune.start import (
     same_run,
     settle,
 )
+from nanospeech_torch.finetune.trainer import save
 from tests.training import SHARD, samples
 
 LIBRITTS = Path(__file__).parents[1] / "fixtures" / "libritts"
@@ -304,6 +307,10 @@ def test_a_full_disk_leaves_no_half_of_a_file_that_the_next_command_would_read(
             settle(args, release, tmp_path / "run")
         with pytest.raises(OSError):
             release.tokenizer.save(tmp_path / "run" / "vocab.txt")
+        with pytest.raises(OSError, match=r"cannot write .*model.safetensors: "):
+            write_whole({"a": np.zeros(100)}, tmp_path / "run" / "model.safetensors")
+        with pytest.raises(OSError, match=r"cannot write .*finetuned.pt: "):
+            save({"a": torch.zeros(100)}, tmp_path / "finetuned.pt")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert not list((tmp_path / "run").iterdir())
