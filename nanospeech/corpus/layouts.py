@@ -135,6 +135,13 @@ def detect(path: Path) -> str:
         return "folder"  # of nothing but unreadable formats too, which are then named
     if (path / "metadata.jsonl").is_file():
         return "manifest"
+    if path.is_dir() and (found := recordings_in(path)):
+        raise InputError(
+            f"{path} has recordings ({len(found)}) without their words: write what is said in"
+            f" {found[0].name} to {found[0].with_suffix('.txt').name} beside it, and so on, or all"
+            " of it to a table, metadata.csv with the columns audio,text; or, if their words lie"
+            " elsewhere, name the layout by the --layout of nanospeech prepare shards"
+        )
     raise InputError(
         f"cannot tell the layout of {path}: it should be a .csv or .jsonl manifest, a .tar or a "
         f"folder of them, or a folder with metadata.csv, *{TRANSCRIPT} or X.txt beside X.wav; or "

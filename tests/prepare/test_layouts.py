@@ -43,7 +43,7 @@ def test_layouts_are_recognised():
         "webdataset",
         "webdataset",
     ]
-    message = r"cannot tell the layout.*--layout of nanospeech prepare shards"
+    message = r"recordings \(\d+\) without their words: write what is said in LJ.*wav to LJ.*txt"
     with pytest.raises(InputError, match=message):
         layouts.detect(LJSPEECH / "wavs")
 
