@@ -15,6 +15,7 @@ import argparse
 import json
 import re
 import sys
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,7 @@ LICENCES = {
 ATTRIBUTIONS = Path(__file__).parents[1] / "corpus" / "attributions.json"
 SECONDS = (2.0, 6.0)
 EDGE_SILENCE = 0.08  # seconds
+STOPS = (".", "。", "।", "۔", "։")  # full stops
 LISTENED = 6  # candidates that are rated by DNSMOS
 
 
@@ -73,11 +75,17 @@ def measure(sample: Sample) -> Candidate | None:
     return Candidate(sample, wave, seconds, len(sample.text) / seconds, level, depth(wave))
 
 
+def plain(text: str) -> bool:
+    """Whether a text is letters of any script, few marks and a full stop: what no reader doubts."""
+    letters = (c in "' ,.-’" or unicodedata.category(c)[0] in "LM" for c in text[:-1])
+    return text[-1:] in STOPS and all(letters)
+
+
 def unfit(sample: Sample) -> float:
     """Penalty of a text, in dB as the others: misheard, odd, short or open-ended."""
     words = sample.text.split()
     penalty = 100.0 * float(sample.extra.get("wer") or 0)
-    penalty += 20.0 * (not re.fullmatch(r"[A-Za-z' ,.-]+[.]", sample.text))
+    penalty += 20.0 * (not plain(sample.text))
     penalty += 5.0 * max(0, 5 - len(words))
     return penalty + 3.0 * sample.text.count(",")
 

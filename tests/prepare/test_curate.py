@@ -362,6 +362,20 @@ def test_the_cleanest_clip_is_the_prompt():
     assert choose([long, *others]) is not long
 
 
+@pytest.mark.parametrize(
+    ("plain", "doubtful"),
+    [
+        ("Der Fuß ist schöner als die Hand.", "Im Jahr 1912 ist es Nr. 5 am See."),
+        ("Мама мыла раму весь день.", "Поезд 27 ушёл в 9:30 из ГУМа."),
+        ("आज मौसम बहुत अच्छा है।", "आज 27 लोग 9:30 पर आए।"),
+    ],
+)
+def test_a_prompt_has_no_numbers_where_another_has_none(plain, doubtful):
+    one = next(c for s in find([SHARD])[0] if (c := measure(s)) is not None)
+    said = [replace(one, sample=replace(one.sample, text=text)) for text in (doubtful, plain)]
+    assert choose(said).sample.text == plain
+
+
 def test_a_voice_is_written_with_its_words_and_licence(tmp_path, capsys):
     empty = tmp_path / "heldout"
     empty.mkdir()
