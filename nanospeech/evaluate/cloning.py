@@ -47,7 +47,6 @@ from nanospeech.load import pick_backend
 from nanospeech.locks import alone
 from nanospeech.measure import metrics
 from nanospeech.measure import wer as wer_text
-from nanospeech.output import MEASURED
 from nanospeech.release.folder import load_config, resolve
 from nanospeech.text.languages import spoken_code
 from nanospeech.text.sentences import is_speakable
@@ -55,6 +54,7 @@ from nanospeech.text.sentences import is_speakable
 from . import cloning_report as report
 from .items import SENTENCES, named, read_texts
 from .prompts import WORDLESS, degraded, seconds_of
+from .reading import measured_in
 from .results import check_settings, digest
 
 log = logging.getLogger("nanospeech")
@@ -238,6 +238,7 @@ def measure(args: argparse.Namespace, people: People, rows: list[Row], path: Pat
     engine = load_engine(args.model, args.backend, args.device)
     whisper = metrics.load_whisper(args.whisper, args.threads)
     language = spoken_code(engine.config.language)
+    output = measured_in(language, engine.config.language)
     there = {row.key for row in rows}
     asked, tasks = set(), []
     for prompt in args.prompts:
@@ -264,7 +265,7 @@ def measure(args: argparse.Namespace, people: People, rows: list[Row], path: Pat
             if prompt == WORDLESS:
                 said["ref_text"] = None
             try:
-                speaker = Speaker(engine, **said, seed=seed, output=MEASURED)
+                speaker = Speaker(engine, **said, seed=seed, output=output)
             except InputError as e:  # hardly anything is left of it, say
                 log.warning("%s of %s is left out: %s", reference.key, name, e)
                 continue

@@ -36,7 +36,6 @@ from nanospeech.load import pick_backend
 from nanospeech.locks import alone
 from nanospeech.measure import metrics
 from nanospeech.measure import wer as wer_text
-from nanospeech.output import MEASURED
 from nanospeech.release.folder import Release, open_release
 from nanospeech.release.voices import Voice, default_voice, find_voice
 from nanospeech.sample_flags import integers
@@ -46,6 +45,7 @@ from nanospeech.text.languages import spoken_code
 from . import steps_report
 from .items import Prompt, Recording, read_texts
 from .pages import around
+from .reading import measured_in
 from .results import digest
 
 COUNTS = (3, 4, 5, 6, 7, 8, 10, 12, 16, 32)  # evaluations
@@ -179,12 +179,13 @@ def load(args: argparse.Namespace, taught: Sequence[int]) -> None:
     engine = load_engine(args.model, args.backend, args.device, itself=True)
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
-    speaker = Speaker(engine, args.voice, args.ref_audio, args.ref_text, seed=0, output=MEASURED)
+    output = measured_in(spoken_code(own := engine.config.language), own)
+    speaker = Speaker(engine, args.voice, args.ref_audio, args.ref_text, seed=0, output=output)
     _worker.update(speaker=speaker, whisper=metrics.load_whisper(args.whisper, 1))
     cells = [Cell("", SampleOptions())]
     if taught:
         engine = load_engine(args.model, args.backend, args.device)
-        _worker["student"] = Speaker(engine, args.voice, seed=0, output=MEASURED)
+        _worker["student"] = Speaker(engine, args.voice, seed=0, output=output)
         cells.append(Cell("", SampleOptions(steps=taught[0]), student=True))
     for cell in cells:
         speak_and_measure((cell, 0, "This sentence is not counted."))

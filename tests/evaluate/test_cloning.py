@@ -331,6 +331,24 @@ def test_a_model_of_german_is_listened_to_in_german(people, tiny_aligned, tmp_pa
     assert listened == ["de"] and (row.edits, row.words) == (0, 3)
 
 
+def test_a_model_of_several_languages_reads_in_the_one_that_is_listened_for(
+    people, tiny_aligned, tmp_path, monkeypatch
+):
+    folder = Path(shutil.copytree(tiny_aligned, tmp_path / "several"))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"language": "und"}))
+    (texts := tmp_path / "texts.txt").write_text("at 9:40 sharp.\n")
+    read: list[str] = []
+    speak = Speaker.speak
+    monkeypatch.setattr(Speaker, "speak", lambda s, t: read.extend(s.chunks(t)) or speak(s, t))
+    monkeypatch.setattr(cloning.metrics, "load_whisper", lambda *_: None)
+    monkeypatch.setattr(cloning.metrics, "transcribe", lambda *_, **__: "nothing")
+    words = [str(folder), "--people", "a.tar", "--out", str(tmp_path), "--backend", "torch"]
+    words += ["--sentences", str(texts), "--references", "1", "--imitate", "anna", "--seeds", "0"]
+    cloning.measure(cloning.build_parser().parse_args(words), people, [], tmp_path / "cloning.csv")
+    assert read == ["at nine forty sharp."]
+
+
 def test_what_is_named_twice_is_measured_once_and_who_cannot_be_compared_is_not_counted(
     shard, tiny_aligned, tmp_path, monkeypatch
 ):
