@@ -19,7 +19,7 @@ def add_texts(add: Callable[..., Any]) -> None:
         "--encoding",
         default="utf-8",
         metavar="NAME",
-        help="of --file, --batch and standard input, for example latin-1 (default: %(default)s)",
+        help="of --file, --batch and standard input, for example cp1252 (default: %(default)s)",
     )
     add(
         "--output",

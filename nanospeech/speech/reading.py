@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import codecs
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from nanospeech.errors import InputError, reason
 from nanospeech.text.markup import MARKUP, Marked, read_markup
@@ -14,6 +14,12 @@ from nanospeech.text.ssml import read_ssml
 
 BYTES = 65_536  # of standard input that are taken at once
 UTF8 = "utf-8"
+DOCUMENTS = {  # what files begin with that hold text, but are none
+    b"%PDF-": "a PDF",
+    b"PK\x03\x04": "an EPUB, a Word document or another ZIP archive",
+    b"\xd0\xcf\x11\xe0": "an old Word document",
+    b"{\\rtf": "rich text (RTF)",
+}
 
 
 def read_text(text: str | None, encoding: str = UTF8) -> str:
@@ -100,8 +106,11 @@ def arriving_text(encoding: str = UTF8) -> Iterator[str]:
         yield sys.stdin.read()
         return
     try:
-        while part := buffer.read1(BYTES):
+        part = buffer.read1(BYTES)
+        check_begin("standard input", part)
+        while part:
             yield decoder.decode(part)
+            part = buffer.read1(BYTES)
         yield decoder.decode(b"", final=True)
     except UnicodeError as e:
         raise undecoded("standard input", encoding, e) from e
@@ -111,17 +120,34 @@ def read_file(path: str, encoding: str = UTF8) -> str:
     """A text file; "-" is standard input.
 
     Raises:
-        InputError: there is none, or it is of another encoding.
+        InputError: there is none, it is a document of another kind, or of another encoding.
     """
     if path == "-":
         return read_stdin(encoding)
     name = codec(encoding)
     try:
-        return Path(path).read_text(encoding=name)
+        with open(path, "rb") as file:
+            check_begin(path, file.peek(8))
+            return io.TextIOWrapper(file, encoding=name).read()
+    except InputError:
+        raise
     except UnicodeError as e:
         raise undecoded(path, encoding, e) from e
     except (OSError, ValueError) as e:
         raise InputError(f"cannot read {path}: {reason(e)}") from e
+
+
+def check_begin(where: str, start: bytes) -> None:
+    """
+    Raises:
+        InputError: what begins so is a document that has to be made a text first.
+    """
+    for begin, kind in DOCUMENTS.items():
+        if start.startswith(begin):
+            raise InputError(
+                f"cannot read {where}: it is {kind}, not plain text; save or convert it as a .txt"
+                " file, for example with Calibre or pandoc; nanospeech book reads an .epub as it is"
+            )
 
 
 def codec(encoding: str) -> str:
@@ -146,8 +172,10 @@ def undecoded(where: str, encoding: str, e: UnicodeError) -> InputError:
     start = e.object[:2] if isinstance(e, UnicodeDecodeError) else b""
     if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         offer = "it begins as UTF-16 does: add --encoding utf-16"
+    elif isinstance(e, UnicodeDecodeError) and b"\0" in e.object:
+        offer = "if it is a text at all, name its own, such as --encoding utf-16-le"
     elif codec(encoding) == "utf-8-sig":
-        offer = "add --encoding latin-1 if it is an old Western European one, or name its own"
+        offer = "add --encoding cp1252 if it is an old Western European one, or name its own"
     else:
         offer = "name the one that it has, or leave --encoding out for UTF-8"
     return InputError(f"cannot read {where}: it is not {encoding.upper()} text ({e}); {offer}")

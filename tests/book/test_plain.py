@@ -150,7 +150,7 @@ def test_a_text_without_headings_is_one_chapter(tmp_path):
         ("Part 1", "Just\nthis.\n\nAnd that.")
     ]
     (tmp_path / "l.txt").write_bytes("Käfer".encode("latin-1"))
-    with pytest.raises(InputError, match="add --encoding latin-1"):
+    with pytest.raises(InputError, match="add --encoding cp1252"):
         open_book(tmp_path / "l.txt")
     assert open_book(tmp_path / "l.txt", "latin-1").chapters[0].read() == "Käfer"
 

@@ -169,7 +169,7 @@ def test_a_file_is_spoken_in_any_encoding(tiny_release, here, monkeypatch, capsy
 @pytest.mark.parametrize(
     "encoding, flags, offer",
     [
-        ("latin-1", [], "add --encoding latin-1"),
+        ("latin-1", [], "add --encoding cp1252"),
         ("utf-16", [], "add --encoding utf-16"),
         ("latin-1", ["--encoding", "ascii"], "not ASCII text"),
         ("utf-8", ["--encoding", "klingon"], "encoding 'klingon' not known; choose utf-8, latin-1"),
@@ -187,6 +187,39 @@ def test_another_encoding_is_named_with_what_to_do(
         err = capsys.readouterr().err
         assert offer in err and err.count("\n") == 1, way
     assert os.listdir(here) == ["words.txt"]
+
+
+def test_letters_that_windows_wrote_are_read_as_the_error_says(tiny_release, here, capsys):
+    (here / "words.txt").write_bytes("“It’s late” – hello.".encode("cp1252"))
+    sound = ["--seed", "1", "--output"]
+    assert speak(tiny_release, "--file", "words.txt", *sound, "a.wav", text=None) == 2
+    named = capsys.readouterr().err.split("--encoding ")[1].split()[0]
+    flags = ["--file", "words.txt", "--encoding", named]
+    assert speak(tiny_release, *flags, *sound, "a.wav", text=None) == 0
+    assert speak(tiny_release, *sound, "b.wav", text="“It’s late” – hello.") == 0
+    assert np.array_equal(audio.read("a.wav"), audio.read("b.wav"))
+
+
+@pytest.mark.parametrize(
+    "start, what",
+    [
+        (b"%PDF-1.7\n1 0 obj\n", "it is a PDF, not plain text"),
+        (b"PK\x03\x04\x14\0\x06\0\x08\x84\0", "it is an EPUB, a Word document or another"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "it is an old Word document"),
+        (rb"{\rtf1\ansi Hello there.\par}", "it is rich text (RTF)"),
+        (b"RIFF\x24\0\0\0WAVE\x90\x91", "if it is a text at all"),
+    ],
+)
+def test_a_file_that_is_no_text_is_named_and_not_read_out(
+    tiny_release, here, monkeypatch, capsys, start, what
+):
+    (here / "letter").write_bytes(start)
+    for way in [["--file", "letter"], ["--batch", "letter"], ["--file", "-"], ["--stream"]]:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(start)))
+        assert speak(tiny_release, *way, "--output", "out.wav", text=None) == 2, way
+        err = capsys.readouterr().err
+        assert what in err and err.count("cannot read") == 1 and "cp1252" not in err, way
+    assert os.listdir(here) == ["letter"]
 
 
 def test_a_text_that_names_a_file_is_spoken_with_a_hint(tiny_release, here, capsys):
