@@ -86,6 +86,7 @@ class File(Output):
                 str(self.part), "w", self.sample_rate, 1, format=format, subtype=subtype
             )
         except (sf.LibsndfileError, OSError) as e:
+            self.part.unlink(missing_ok=True)
             raise self._error(e) from e
         return self
 
@@ -109,6 +110,8 @@ class File(Output):
             self.file.close()
             if kind is not None and kept:  # Ctrl-C comes before or after a block is counted
                 self.samples = self._samples_written()
+            if kind is None:
+                audio.check_end(self.part, self.samples)
             if kept and self.samples:
                 os.replace(self.part, self.real)
         except (sf.LibsndfileError, OSError) as e:

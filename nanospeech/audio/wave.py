@@ -321,11 +321,31 @@ def write(path: str | Path, wave: np.ndarray, sample_rate: int = SAMPLE_RATE) ->
     part = beside(real)
     try:
         _encode(str(part), wave, sample_rate, *FORMATS[real.suffix.lower()])
+        check_end(part, len(wave))
         os.replace(part, real)
     except (sf.LibsndfileError, OSError) as e:
         raise unwritten(path, real, e) from e
     finally:
         part.unlink(missing_ok=True)
+
+
+def check_end(part: Path, samples: int) -> None:
+    """Looks for the last sample of a file that was closed.
+
+    libsndfile does not tell where the disk has no room for what it writes at last: the end of a
+    FLAC, Ogg, Opus or MP3 file, and all of a short one.
+
+    Raises:
+        OSError, LibsndfileError: it is not there.
+    """
+    import soundfile as sf
+
+    if not samples:  # some formats cannot be empty
+        return
+    with sf.SoundFile(str(part)) as f:
+        f.seek(samples - 1)
+        if not len(f.read(1)):
+            raise OSError("the end of the file could not be written")
 
 
 def unwritten(path: str | Path, real: Path, e: Exception) -> InputError:

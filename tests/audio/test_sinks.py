@@ -72,21 +72,27 @@ def test_an_interrupt_in_a_block_counts_what_the_file_has(tmp_path, suffix, late
         assert len(audio.read(path)) / RATE == pytest.approx(spoken, abs=0.06)
 
 
-@pytest.mark.parametrize("suffix", [".wav", ".mp3"])
-def test_a_full_disk_is_named(tmp_path, suffix):
+@pytest.mark.parametrize("suffix", list(audio.FORMATS))
+@pytest.mark.parametrize("seconds", [0.02, 1.5])
+def test_a_full_disk_is_named_whenever_it_is_full(tmp_path, suffix, seconds):
     resource = pytest.importorskip("resource", reason="not on Windows")
-    path, wave = tmp_path / f"speech{suffix}", tone(4.0)
+    path, wave = tmp_path / f"speech{suffix}", tone(seconds)
+    audio.write(path, wave)
+    size = path.stat().st_size
+    path.unlink()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4000, limits[1]))  # larger files: as on a full disk
-    try:
-        why = f"cannot write {path}: {os.strerror(errno.EFBIG)}"
-        with pytest.raises(InputError) as once:
-            audio.write(path, wave)
-        with pytest.raises(InputError) as bit_by_bit, File(path, 24_000) as file:
-            file.write(wave)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert str(once.value) == str(bit_by_bit.value) == why and not list(tmp_path.iterdir())
+    why = f"cannot write {path}: {os.strerror(errno.EFBIG)}"
+    for room in (0, 40, size // 2, size - 100, size - 5):  # larger files: as on a full disk
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
+        try:
+            with pytest.raises(InputError) as bit_by_bit, File(path, 24_000) as file:
+                file.write(wave)
+            with pytest.raises(InputError) as once:
+                audio.write(path, wave)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert str(once.value) == str(bit_by_bit.value) == why, room
+        assert not list(tmp_path.iterdir()), room
 
 
 def test_a_pipe_carries_a_wav_that_readers_take(tmp_path):
