@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import nanospeech
 from nanospeech import plugins
 from nanospeech.commands import COMMANDS
 from nanospeech.configs import find_recipe
@@ -92,6 +93,16 @@ def help_of(where: str) -> str:
     with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
         getattr(importlib.import_module(module), function)(["--help"])
     return out.getvalue()
+
+
+@pytest.mark.parametrize("path", DOCS, ids=name)
+def test_what_a_page_imports_from_nanospeech_is_all_that_its_python_uses_of_it(path):
+    code = "".join(
+        body for kind, body in FENCE.findall(path.read_text("utf-8")) if kind == "python"
+    )
+    imported = set(re.findall(r"\w+", " ".join(re.findall(r"^from \S+ import (.+)$", code, re.M))))
+    used = {n for n in nanospeech.__all__ if re.search(rf"(?<![\w.]){n}\b", code)}
+    assert used <= imported | {"__version__"}
 
 
 CALLS = [
