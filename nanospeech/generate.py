@@ -6,6 +6,7 @@ stdout carries only what was asked for (voice names, audio for "-"); the rest go
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 import time
@@ -170,6 +171,7 @@ def generate(args: argparse.Namespace) -> int:
         audio.check_writable(target)
     if args.subtitles is not None:
         check_subtitles(args.subtitles)
+    check_apart((args.file, args.ref_audio), (target, args.subtitles))
     speaker = load_speaker(args, options, how)
     if target is not args.output and not args.quiet:
         say(f"no player here ({audio.no_player()}): writing to {target}")
@@ -234,6 +236,17 @@ def choose_text(args: argparse.Namespace) -> str | Iterator[str]:
     if names_file(args.text):
         say(f"--text is spoken as it stands; to speak what the file holds: --file {args.text}")
     return read_text(args.text, args.encoding)
+
+
+def check_apart(read: Iterable[str | None], written: Iterable[str | None]) -> None:
+    """
+    Raises:
+        InputError: what is read would be written over.
+    """
+    there = [path for path in written if path and os.path.exists(path)]
+    for source in filter(os.path.isfile, filter(None, read)):
+        if any(os.path.samefile(source, path) for path in there):
+            raise InputError(f"{source} is read, and would be written over; name another output")
 
 
 def choose_output(target: str | None, device: Any, streams: bool, sample_rate: int) -> Any:

@@ -152,3 +152,18 @@ def test_a_mistake_is_one_line_without_an_output_too(tiny_release, here, capsys)
     assert main(["--model", str(tiny_release), "--text", "hello", "--voice", "bob"]) == 2
     err = capsys.readouterr().err
     assert err.count("\n") == 1 and "'bob'" in err and not os.listdir(here)
+
+
+def test_a_file_that_is_read_is_not_written_over(tiny_release, here, capsys):
+    sf.write("me.wav", speech_like(2.0), RATE)
+    (here / "words.srt").write_text("hello there.")
+    (here / "sub").mkdir()
+    recording, text = (Path(name).read_bytes() for name in ("me.wav", "words.srt"))
+    of_recording = ["--ref-audio", "me.wav", "--ref-text", "this is a test.", "--output"]
+    of_text = ["--file", "words.srt", "--output", "a.wav", "--subtitles", "words.srt"]
+    assert speak(tiny_release, *of_recording, "sub/../me.wav") == 2
+    assert speak(tiny_release, *of_text, text=None) == 2
+    assert capsys.readouterr().err.count("is read, and would be written over") == 2
+    assert (Path("me.wav").read_bytes(), Path("words.srt").read_bytes()) == (recording, text)
+    assert not Path("a.wav").exists()
+    assert speak(tiny_release, *of_recording, "b.wav") == 0
