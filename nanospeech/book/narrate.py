@@ -60,7 +60,8 @@ class Target:
     @property
     def work(self) -> Path:
         """The folder of what is kept until the book is bound."""
-        return self.path.with_name(self.path.name + ".work")
+        path = self.path if self.path.name.strip(".") else self.path.resolve()  # as "." has no name
+        return path.parent / f"{path.name}.work"
 
     def check(self) -> None:
         """
@@ -77,9 +78,9 @@ class Target:
             )
         if not self.path.absolute().parent.is_dir():
             raise InputError(f"there is no folder {self.path.absolute().parent}")
-        there = self.path.is_file() if self.single else self.path.exists()
         if self.path.exists() and self.single != self.path.is_file():
             raise InputError(f"{self.path} is {'no' if self.single else 'a'} file")
+        there = self.path.exists() and (self.single or any(self.path.iterdir()))
         if there and not self.overwrite and not self.work.exists():
             raise InputError(f"{self.path} is there already; add --overwrite to replace it")
 

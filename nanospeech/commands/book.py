@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nanospeech.cli import Parser, command, counted, say
+from nanospeech.cli import Parser, command, counted, ends_interrupt, say
 from nanospeech.config import BatchLimits
 from nanospeech.errors import InputError
 from nanospeech.generate import load_speaker, read_options
@@ -88,7 +88,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command.
 
     Returns:
-        0; 1 if something could not be read or spoken; 2 for bad input; 130 if interrupted.
+        0; 1 if something could not be read or spoken; 2 for bad input; 130 if interrupted,
+        by SIGTERM and SIGHUP as well.
     """
     from nanospeech.book.opening import open_book
 
@@ -193,7 +194,7 @@ def narrate(args: argparse.Namespace, book: Any, numbers: Sequence[int]) -> int:
     )
     target.check()
     try:
-        with alone(target.work, "--output", say):
+        with ends_interrupt(), alone(target.work, "--output", say):
             return bind(args, book, numbers, target)
     finally:
         with contextlib.suppress(OSError):  # it keeps something, or is gone

@@ -188,7 +188,8 @@ def test_markup_of_a_book_is_spoken_unless_it_is_to_be_text(run, tmp_path, name)
     assert abs(found["9s", "--no-markup"] - found["3s", "--no-markup"]) < 1
 
 
-def test_ctrl_c_loses_no_passage_and_the_same_command_goes_on(tiny_release, tmp_path, run):
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_ctrl_c_loses_no_passage_and_the_same_command_goes_on(tiny_release, tmp_path, run, name):
     path, target = tmp_path / "b.md", tmp_path / "out"
     chapters = (f"# {n}\n\n" + "hello there, general. " * 3 for n in range(200))
     path.write_text("\n\n".join(chapters), "utf-8")
@@ -201,12 +202,13 @@ def test_ctrl_c_loses_no_passage_and_the_same_command_goes_on(tiny_release, tmp_
     while len(list(kept.glob("*.json"))) < 2 and time.monotonic() < ended:
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(getattr(signal, name))
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 130 and "the same command goes on" in said
     there = {p: p.stat().st_mtime_ns for p in kept.glob("*.json")}
     assert 2 <= len(there) < 200 and f"{len(there)} of 200 passages are kept" in said
-    assert not list(kept.glob(".*")), "no file that is not whole"
+    assert not [*kept.glob(".*"), *target.glob(".*")], "no file that is not whole"
+    assert not (tmp_path / "out.work" / "run.lock").exists()
     flags = ["--backend", "onnx", "--keep-work", "--chapters", f"1-{len(there)}"]
     code, said = run(path, target, *flags)
     assert code == 0 and f"0 passages spoken, {len(there)} there already" in said
@@ -306,6 +308,22 @@ def test_a_folder_may_have_a_dot_in_its_name(tmp_path):
         Target(tmp_path / name, overwrite=True).check()
     with pytest.raises(InputError, match="or a folder"):
         Target(tmp_path / "new.opus").check()
+
+
+def test_a_book_goes_into_an_empty_folder_as_a_run_that_kept_nothing_leaves_it(
+    run, tmp_path, monkeypatch
+):
+    path = tmp_path / "b.md"
+    path.write_text("hello there.", "utf-8")
+    (tmp_path / "out").mkdir()
+    monkeypatch.chdir(tmp_path / "out")
+    assert Target(Path(".")).work == Target(tmp_path / "out").work
+    assert Target(Path("..")).work == Target(tmp_path).work
+    assert run(path, Path("."))[0] == 0
+    assert [p.name for p in tmp_path.iterdir() if p.name.endswith(".work")] == []
+    code, said = run(path, Path("."))
+    assert code == 2 and "add --overwrite" in said
+    assert sorted(os.listdir()) == ["01 Part 1.opus", "playlist.m3u8"]
 
 
 def test_flags_that_cannot_be_met_are_refused_before_the_model_is_loaded(book, tmp_path, capsys):
