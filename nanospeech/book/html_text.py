@@ -1,6 +1,7 @@
 """HTML: a page of a book to the paragraphs that are read aloud.
 
-Left out: scripts, styles, markers of notes and the notes themselves, page numbers, ruby readings.
+Left out: scripts, styles, markers of notes and the notes themselves, page numbers, ruby readings,
+Project Gutenberg's licence.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ NOTES |= {"doc-noteref", "doc-footnote", "doc-endnote", "doc-endnotes", "doc-bac
 NOTES |= {"pagebreak", "doc-pagebreak", "page-list", "annoref"}
 PAGE_NUMBER = re.compile(r"\b(?:pagenum|pageno|page-?number|pgnum)\b", re.I)
 NOTE_CLASS = re.compile(
-    r"(?<![\w-])(?:foot|end|rear)notes?\b", re.I
-)  # of Project Gutenberg, pandoc
+    r"(?<![\w-])(?:(?:foot|end|rear)notes?|pg-boilerplate)\b", re.I
+)  # of Project Gutenberg, whose licence is the last; of pandoc
 HIDDEN = re.compile(r"\bdisplay\s*:\s*none\b", re.I)
 MARKER = re.compile(r"[\[(]?(?:\d{1,3}|[*†‡§]{1,3}|[a-z])[\])]?")  # of a note, as a link's text
 SECTION = re.compile(r"<!\[(?:CDATA\[|[^\[\]<>]{0,99}\]>)|\]\]>")  # of CDATA the text stays

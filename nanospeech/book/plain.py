@@ -24,6 +24,11 @@ FRONT = re.compile(r"\A---[ \t]*\n(.*?\n)(?:---|\.\.\.)[ \t]*\n", re.S)
 FACT = re.compile(r"^(title|author|language|lang)[ \t]*:[ \t]*(.+?)[ \t]*$", re.M | re.I)
 ATX = re.compile(r"^ {0,3}(#{1,6})[ \t]+(\S[^\n]*?)[ \t]*#*[ \t]*$", re.M)
 UNDERLINED = re.compile(r"^(?! {4})[ \t]*(\S[^\n]*)\n {0,3}(=+|-{2,})[ \t]*$", re.M)
+CODE_OF = re.compile(r"[A-Za-z]{2,3}(?:[-_]\w+)*")  # a language, such as "de-AT"
+# what stands around a book of Project Gutenberg: facts before it, the licence behind it
+EDGES = re.compile(
+    r"^\*{3} ?(START|END) OF TH(?:E|IS) PROJECT GUTENBERG EBOOK\b[^*]{0,300}\*{3}[ \t]*$", re.M
+)
 # a line of its own that names a chapter, in some languages of books
 KINDS = """chapter|part|book|canto|act|scene|letter|section|kapitel|teil|buch|abschnitt|chapitre
 |partie|livre|capítulo|capitulo|parte|libro|capitolo|hoofdstuk|deel"""
@@ -81,10 +86,9 @@ def read_plain(path: str | Path, encoding: str = "utf-8") -> Book:
     text = read_file(str(path), encoding).replace("\r\n", "\n").replace("\r", "\n")
     if not text.strip():
         raise InputError(f"{path} has no text")
-    facts = {}
-    if front := FRONT.match(text):
-        facts = {m[1].lower(): m[2].strip("\"'") for m in FACT.finditer(front[1])}
-        text = text[front.end() :]
+    front, text = without_front(text)
+    facts = {m[1].lower(): m[2].strip("\"'") for m in FACT.finditer(front)}
+    language = facts.get("language") or facts.get("lang", "")
     if path.suffix.lower() in MARKDOWN:
         text = COMMENT.sub("", FENCED.sub("", FOOTNOTE.sub("", text)))
         text = UNDERLINED.sub(lambda m: f"{'#' if m[2][0] == '=' else '##'} {m[1]}", text)
@@ -96,9 +100,20 @@ def read_plain(path: str | Path, encoding: str = "utf-8") -> Book:
     return Book(
         title=facts.get("title") or title or path.stem.replace("_", " "),
         author=facts.get("author", ""),
-        language=facts.get("language") or facts.get("lang", ""),
+        language=language if CODE_OF.fullmatch(language) else "",  # no "English"
         chapters=tuple(Chapter(c.title or f"Part {n}", c.read) for n, c in enumerate(chapters, 1)),
     )
+
+
+def without_front(text: str) -> tuple[str, str]:
+    """What says things of a book before it, and the book, without a licence behind it."""
+    if front := FRONT.match(text):
+        return front[1], text[front.end() :]
+    edges = {m[1]: m for m in reversed([*EDGES.finditer(text)])}
+    if "START" not in edges:
+        return "", text
+    stop = edges["END"].start() if "END" in edges else len(text)
+    return text[: edges["START"].start()], text[edges["START"].end() : stop]
 
 
 def cut(text: str) -> tuple[str, list[tuple[str, str]]]:

@@ -140,6 +140,7 @@ def test_notes_are_known_by_their_class_and_letters_that_are_pictures_are_read()
         "<div class='footnote'><p><a href='#r'>[1]</a> A note.</p></div><p class='foot'>Go.</p>"
         "<section class='footnotes footnotes-end-of-document'><p>Another.</p></section>"
         "<p class='has-footnote'>Stay.</p>"
+        "<section class='pg-boilerplate pgheader'><h2>A licence</h2><p>By reading.</p></section>"
     )
     assert page.paragraphs == ["The end, he said.", "Go.", "Stay."]
 

@@ -145,6 +145,25 @@ def test_a_novel_is_cut_at_its_chapters_and_not_at_their_list(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("the", ["THE", "THIS"])
+def test_a_book_of_project_gutenberg_has_its_facts_and_no_licence(tmp_path, the):
+    path = tmp_path / "pg1.txt"
+    mark = f"*** {{}} OF {the} PROJECT GUTENBERG EBOOK THE QUAY,\nA TALE ***"
+    head = "\ufeffThe Project Gutenberg eBook of The Quay\n\nTitle: The Quay\n        A Tale\n\n"
+    head += "Author: Ann Onym\n\nLanguage: English\n\n" + mark.format("START")
+    body = "\n\nBy Ann Onym\n\nCHAPTER I.\n\nIt was.\n\nCHAPTER II.\n\nIt is.\n\n"
+    licence = "\n\nTHE FULL LICENSE\n\nSection 1. General Terms\n\n1.A. By reading you agree."
+    whole = head + body + mark.format("END") + licence
+    assert read(path, whole.replace("\n", "\r\n")) == [
+        ("Part 1", "By Ann Onym"),
+        ("CHAPTER I.", "# CHAPTER I.\n\nIt was."),
+        ("CHAPTER II.", "# CHAPTER II.\n\nIt is."),
+    ]
+    book = open_book(path)
+    assert (book.title, book.author, book.language) == ("The Quay", "Ann Onym", "")
+    assert read(path, "It was.\n\n*** END OF THE WORLD ***\n\nIt is.")[0][1].endswith("It is.")
+
+
 def test_a_text_without_headings_is_one_chapter(tmp_path):
     assert read(tmp_path / "a.txt", "Just\r\nthis.\r\n\r\nAnd that.") == [
         ("Part 1", "Just\nthis.\n\nAnd that.")
