@@ -19,6 +19,7 @@ import numpy as np
 from nanospeech.config import BatchLimits
 from nanospeech.errors import InputError, require
 from nanospeech.speech.batching import effort, length_bar, speak_each
+from nanospeech.speech.subtitles import FORMATS as SUBTITLES
 from nanospeech.speech.subtitles import write_subtitles
 
 from . import writers
@@ -328,6 +329,13 @@ class Narrator:
         self.write_words(target.path, list(places.values()))
         self.count(chapters)
 
+    def remove_renamed(self, old: Path, new: Path) -> None:
+        """Removes a chapter's file of an earlier run, whose title was another one."""
+        other = old.stem.casefold() != new.stem.casefold()  # else one file on some systems
+        if other and old.suffix == new.suffix:
+            for suffix in old.suffix, *(f".{kind}" for kind in SUBTITLES):
+                old.with_suffix(suffix).unlink(missing_ok=True)
+
     def write_file(self, part: Part) -> list[tuple[str, str, float]]:
         """Writes a chapter's file, if it is not there as it would be; returns it for a playlist."""
         if not part.keys:
@@ -339,9 +347,12 @@ class Narrator:
         path = self.target.path / name
         state = {"file": name, "passages": part.keys, "samples": chapter.samples}
         state["tags"] = [part.title, self.book.title, self.book.author]
-        if not path.is_file() or self.work.finished_chapter(part.number) != state:
+        before = self.work.finished_chapter(part.number)
+        if not path.is_file() or before != state:
             writers.write_chapter(path, self.book, part.number, chapter, rate)
             self.work.finish_chapter(part.number, state)
+            if before:
+                self.remove_renamed(path.with_name(before["file"]), path)
         self.write_words(path, [place])
         self.count([chapter])
         return [(name, part.title, chapter.samples / rate)]

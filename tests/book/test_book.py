@@ -128,6 +128,21 @@ def test_another_title_or_author_reaches_chapters_that_are_finished(book, run, t
                 assert (file.album, file.artist) == (title, f"{title} Onym")
 
 
+def test_a_chapter_whose_title_changed_leaves_no_file_of_the_old_one(run, tmp_path):
+    path, target = tmp_path / "b.md", tmp_path / "out"
+    for titles in (("Teh start", "End"), ("The start", "Within", "End"), ("The Start", "End")):
+        path.write_text("\n\n".join(f"# {title}\n\nhello there." for title in titles), "utf-8")
+        code, said = run(path, target, "--keep-work", "--chapters", f"1-{len(titles)}")
+        assert code == 0, said
+        names = [f"{n:02d} {title}.opus" for n, title in enumerate(titles, 1)]
+        listed = (target / "playlist.m3u8").read_text("utf-8").splitlines()[3::2]
+        assert listed == names and {*names} <= {p.name for p in target.iterdir()}
+        assert "Teh start" in titles or not [*target.glob("*Teh*")]
+    assert not (target / "02 Within.opus").exists()
+    assert run(path, target, "--keep-work", "--format", "mp3")[0] == 0
+    assert len([*target.glob("*.opus")]) >= 2, "of another format: both may be wanted"
+
+
 def test_a_damaged_chapter_is_reported_and_the_rest_is_read(run, tmp_path):
     pages = {**PAGES, "bad.xhtml": "<p>never heard</p>"}
     path = make_epub(tmp_path / "b.epub", pages, more={"OEBPS/bad.xhtml": b"a" * 10_000_000})
