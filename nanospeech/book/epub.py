@@ -177,11 +177,11 @@ def find_starts(
     entries: Sequence[tuple[Entry, str, str]], spine: list[str], depth: int
 ) -> list[Start]:
     """Where chapters begin, in the order of reading; of entries for one place the last counts."""
-    places = {name: i for i, name in enumerate(spine)}
+    places = {spelled(name): i for i, name in enumerate(spine)}
     found: dict[tuple[int, str], str] = {}
     for entry, name, place in entries:
-        if name in places and entry.depth <= depth:
-            key = places[name], place
+        if spelled(name) in places and entry.depth <= depth:
+            key = places[spelled(name)], place
             found.pop(key, None)
             found[key] = entry.title
     starts = [Start(title, page, place) for (page, place), title in found.items()]
