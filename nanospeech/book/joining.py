@@ -56,7 +56,8 @@ def lay_out(
 
     Args:
         keys: of the passages.
-        afters: kinds of the pauses behind them, or seconds; the last one is the chapter's end.
+        afters: kinds of the pauses behind them, or seconds; the last one is the chapter's end, at
+            which seconds alone count.
         work: where they are.
         output: lengths of pauses; one that is off gets the usual length.
         speed: by which pauses are divided, but for those in seconds.
@@ -79,7 +80,8 @@ def lay_out(
             at += max(0, silence)
         placed.append(Placed(key, at, low, high))
         at, tail = at + high - low, high - facts["stop"]
-    return Chapter(tuple(placed), at + round(AFTER * rate))
+    end = 0.0 if not afters or isinstance(afters[-1], str) else afters[-1]
+    return Chapter(tuple(placed), at + max(round(AFTER * rate), round(end * rate) - tail))
 
 
 def chapter_waves(chapter: Chapter, work: Work) -> Iterator[np.ndarray]:

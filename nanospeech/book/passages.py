@@ -97,7 +97,8 @@ def cut_passages(
             found.append(Passage(lines, after, voice or "", marked))
     if found:  # the chapter begins and ends
         found[0] = dataclasses.replace(found[0], before=whole.spans[0].before)
-        found[-1] = dataclasses.replace(found[-1], after="paragraph")
+        if isinstance(found[-1].after, str):
+            found[-1] = dataclasses.replace(found[-1], after="paragraph")
     return found
 
 

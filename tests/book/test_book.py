@@ -21,6 +21,7 @@ import soundfile
 from nanospeech.audio import wave as audio
 from nanospeech.book.joining import Chapter, Placed, chapter_waves, heard_words, lay_out
 from nanospeech.book.narrate import Target
+from nanospeech.book.passages import cut_passages
 from nanospeech.book.work import Work
 from nanospeech.book.writers import Marked, check_whole, file_name, iso_639_2
 from nanospeech.commands.book import main
@@ -273,6 +274,17 @@ def test_pauses_between_passages_are_those_asked_for(tmp_path):
     gaps = [b - a for a, b in pairwise(edges) if b - a > RATE // 10]
     # that at speed 1 divided by the speed; the default where it is off
     assert [g / RATE for g in gaps] == pytest.approx([0.35, 0.21], abs=0.012)
+
+
+@pytest.mark.parametrize("asked, silent", [("", 0.5), ("[pause 4s]", 4.0)])
+def test_a_pause_is_kept_at_either_end_of_a_chapter(tmp_path, asked, silent):
+    (passage,) = cut_passages(f"{asked}hello there.\n\n{asked}")
+    work = Work(tmp_path / "w", RATE)
+    work.save("a", tone(0.5))
+    chapter = lay_out(["a"], [passage.after], work, OutputOptions(), 2.0, passage.before)
+    loud = np.flatnonzero(np.abs(np.concatenate(list(chapter_waves(chapter, work)))) > 1e-3)
+    ends = loud[0] / RATE, (chapter.samples - loud[-1]) / RATE
+    assert ends == pytest.approx((silent, max(silent, 1.5)), abs=0.05)
 
 
 def test_words_are_heard_in_the_chapter_where_they_are_said_to_be(tmp_path):
