@@ -25,7 +25,7 @@ from nanospeech.speech.subtitles import write_subtitles
 from . import writers
 from .joining import Chapter, chapter_waves, heard_words, lay_out
 from .pages import Book
-from .passages import Passage, cut_passages, key, speaker_facts
+from .passages import Passage, cut_passages, passage_key, speaker_facts
 from .work import Work
 from .writers import Marked
 
@@ -245,7 +245,7 @@ class Narrator:
             chapter = self.book.chapters[number - 1]
             try:
                 passages = cut_passages(chapter.read(), markup=self.markup, check=self.voice)
-                keys = [key(passage.content, self.voice(passage.voice)[1]) for passage in passages]
+                keys = [passage_key(passage, *self.voice(passage.voice)) for passage in passages]
             except InputError as e:
                 self.outcome.failures.append(f"chapter {number}, {chapter.title}: {e}")
                 continue

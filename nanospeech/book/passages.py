@@ -17,7 +17,7 @@ import numpy as np
 from nanospeech.text.headings import LONGEST
 from nanospeech.text.markup import MARKUP, Marked, Span, read_markup
 from nanospeech.text.pauses import pause_after
-from nanospeech.text.sentences import byte_length, is_speakable, pack
+from nanospeech.text.sentences import byte_length, is_speakable, pack, prepare
 from nanospeech.text.traced import Traced
 
 LAYOUT = 1  # of the files that are kept; a change here makes all passages anew
@@ -204,13 +204,26 @@ def is_heading(block: str) -> bool:
     )
 
 
+def lexicon_words(passage: Passage, tokenizer: Any) -> dict[str, tuple[str, ...]]:
+    """The words of a user's lexicon that a passage has: no others change its speech.
+
+    They are looked for in the text as written, and as the model reads it ("Dr." as "doctor").
+    """
+    if not tokenizer.lexicon:
+        return {}
+    spans = passage.marked.spans if passage.marked else ()
+    said = "".join(span.said.text for span in spans) or passage.text
+    texts = said, prepare(said, tokenizer)
+    found = (place.entry for text in texts for place in tokenizer.lexicon.find(text))
+    return {entry.written: entry.tokens for entry in found}
+
+
 def speaker_facts(speaker: Any) -> dict[str, Any]:
-    """What speech depends on beside its text: the voice, the model, words and all settings.
+    """What speech depends on beside its text and lexicon_words: voice, model and all settings.
 
     Args:
         speaker: a nanospeech.Speaker.
     """
-    lexicon = speaker.tokenizer.lexicon
     prompt = hashlib.sha256(speaker.prompt.mel.tobytes() + speaker.prompt.tokens.tobytes())
     return {
         "layout": LAYOUT,
@@ -218,13 +231,12 @@ def speaker_facts(speaker: Any) -> dict[str, Any]:
         "prompt": prompt.hexdigest(),
         "voice": dataclasses.asdict(speaker.prompt.settings),
         "options": dataclasses.asdict(speaker.options),
-        "output": dataclasses.asdict(speaker.output),
+        "output": dataclasses.asdict(dataclasses.replace(speaker.output, lexicon=None)),
         "speed": speaker.speed,
         "durations": speaker.durations,
         "chunk_seconds": speaker.chunk_seconds,
         "seed": speaker.seed,
         "language": speaker.tokenizer.language,
-        "lexicon": {word: e.tokens for word, e in lexicon.entries.items()} if lexicon else {},
     }
 
 
@@ -245,12 +257,23 @@ def model_digest(folder: str | Path | None) -> str:
     return digest.hexdigest()
 
 
+def passage_key(passage: Passage, speaker: Any, facts: dict[str, Any]) -> str:
+    """key() of a passage.
+
+    Args:
+        speaker: of the passage.
+        facts: of the speaker.
+    """
+    words = lexicon_words(passage, speaker.tokenizer)
+    return key(passage.content, {**facts, "lexicon": words})
+
+
 def key(content: str | list[Any], facts: dict[str, Any]) -> str:
     """The name under which a passage is kept: the same for the same words, voice and settings.
 
     Args:
         content: of a passage.
-        facts: of its speaker.
+        facts: of its speaker, and the words of a lexicon.
     """
     said = json.dumps([content, facts], sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:32]

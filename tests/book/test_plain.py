@@ -10,7 +10,14 @@ import pytest
 
 from nanospeech import OutputOptions, SampleOptions
 from nanospeech.book.opening import open_book
-from nanospeech.book.passages import BUDGET, Passage, cut_passages, key, speaker_facts
+from nanospeech.book.passages import (
+    BUDGET,
+    Passage,
+    cut_passages,
+    key,
+    passage_key,
+    speaker_facts,
+)
 from nanospeech.errors import InputError
 from nanospeech.text.markup import Style, read_markup
 from nanospeech.text.sentences import byte_length
@@ -233,7 +240,8 @@ def test_what_changes_speech_changes_the_keys_of_its_passages(tmp_path):
         return engine
 
     def key_of(engine: EchoEngine, **options) -> str:
-        return key("Hello.", speaker_facts(speaker(engine, wave=WAVE, **options)))
+        who = speaker(engine, wave=WAVE, **options)
+        return passage_key(Passage("Hello.", ""), who, speaker_facts(who))
 
     def spelt(sounds: str) -> dict:
         engine = EchoEngine()
@@ -259,6 +267,34 @@ def test_what_changes_speech_changes_the_keys_of_its_passages(tmp_path):
     keys = [key_of(**change) for change in changes]
     assert len(set(keys)) == len(keys)
     assert key_of(made("same")) == key_of(models[0]) and key_of(plain, seed=3, speed=1.0) in keys
+
+
+def test_a_word_of_a_lexicon_changes_the_keys_of_passages_that_have_it_alone(tmp_path):
+    engine = EchoEngine()
+    engine.tokenizer = Tokenizer("phonemes", phoneme_vocab())
+    passages = cut_passages(
+        "Dr. Hall paid $5.\n\n[spell: WWW] is Nguyen's.\n\nUS [slow]ferries[/slow].",
+        budget=1,
+    )
+
+    def changed(lexicon: dict[str, str]) -> list[int]:
+        """The passages that are spoken anew by one more lexicon."""
+        path = tmp_path / "words.txt"
+        path.write_text("\n".join(f"{w}\t{said}" for w, said in lexicon.items()), "utf-8")
+        lists = [
+            [passage_key(p, who, speaker_facts(who)) for p in passages]
+            for words in ("off", lexicon, path)
+            for who in [speaker(engine, wave=WAVE, output=OutputOptions(lexicon=words))]
+        ]
+        assert lists[1] == lists[2], "wherever the same words are from"
+        return [i for i, (a, b) in enumerate(zip(*lists[:2])) if a != b]
+
+    assert len(passages) == 3
+    assert changed({"Hall": "HH AO1 L"}) == [0] and changed({"Hallo": "HH AA1"}) == []
+    assert changed({"doctor": "D AA1 K"}) == [0] == changed({"Dr.": "D AA1 K"})
+    assert changed({"five dollars": "F AY1 V"}) == [0]
+    assert changed({"Nguyen": "W IH1 N"}) == [1] and changed({"US": "Y UW1"}) == [2]
+    assert changed({"ferries": "F EH1", "Nguyen": "W IH1 N"}) == [1, 2]
 
 
 def test_speakers_that_are_marked_have_passages_of_their_own():
