@@ -206,16 +206,3 @@ def warn_of_length(
     if abs(takes - asked) > len(counts) * (patch + 1) / rate:  # more than is rounded
         bound = "least" if takes > asked else "most"
         log.warning("the text takes at %s %.1f s, not the %g s asked for", bound, takes, asked)
-
-
-def split_seconds(
-    seconds: float, chunks: Sequence[str], rates: Sequence[float], overlap: float
-) -> list[float]:
-    """Splits a wanted length between chunks, cross-fades included.
-
-    Args:
-        rates: how fast each is spoken beside the others; its share is its bytes over that.
-    """
-    total = seconds + (len(chunks) - 1) * overlap
-    weights = [byte_length(chunk) / rate for chunk, rate in zip(chunks, rates)]
-    return [total * weight / sum(weights) for weight in weights]

@@ -42,7 +42,7 @@ from .batching import step_bar
 from .chunks import CROSS_FADE, Chunk, Utterance
 from .durations import DURATIONS, Duration, choose_durations
 from .latents import any_prompt, longest_chunk
-from .making import make_chunk
+from .making import make_chunk, make_chunks
 from .marked import directed
 from .network import network_for
 from .pauses import set_pauses
@@ -306,15 +306,7 @@ class Speaker:
         counter = streaming.StepCounter(on_step, counts)
         made: list[Chunk] = []
         if seconds is not None:
-            silence = script.asked_silence(known, seconds)
-            texts, rates = [part.text for part in known], [part.style.rate for part in known]
-            shares = lengths.split_seconds(seconds - silence, texts, rates, CROSS_FADE)
-            made = [
-                who.part_chunk(part, seed + index, share)
-                for index, (who, part, share) in enumerate(zip(speakers, known, shares))
-            ]
-            frames = [chunk.frames if chunk.asked is None else chunk.asked for chunk in made]
-            lengths.warn_of_length(self.engine.config, seconds, frames, silence, CROSS_FADE)
+            made = make_chunks(speakers, known, seed, seconds)
         ahead = streaming.Peekable(parts)
         for index, part in enumerate(ahead):
             who = self.casts.get(part.style, self)
