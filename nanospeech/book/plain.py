@@ -48,7 +48,7 @@ RULE = re.compile(r"^ {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$
 COMMENT = re.compile(r"<!--(?:(?!<!--).)*?-->", re.S)
 BULLET = re.compile(r"[ \t]*[-*+][ \t]+\S")
 NUMBERED = re.compile(r"[ \t]*(\d{1,9})[.)][ \t]+\S")
-TABLE_RULE = re.compile(r"^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-*:?[ \t]*)*$", re.M)
+TABLE_RULE = re.compile(r"^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*(?::?-+:?[ \t]*)?)*$", re.M)
 LISTED = 2  # headings that follow each other and are still no table of contents
 BLANK = re.compile(r"\n[ \t]*\n\s*")
 EMPHASIS = re.compile(r"(?<![\w\\])(\*\*\*|\*\*|\*|___|__|_)(?=\S)(.{1,999}?)(?<=\S)\1(?!\w)", re.S)

@@ -411,8 +411,9 @@ def test_links_in_angle_brackets_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("text", "kind"),
     [("*a " * 10_000, "md"), ("<!-- a " * 10_000, "md"), ("![a " * 10_000, "md")]
-    + [(" _a" * 20_000, "txt"), ("a" + " " * 100_000 + "b", "md")],
-    ids=["stars", "comments", "brackets", "underscores", "spaces"],
+    + [(" _a" * 20_000, "txt"), ("a" + " " * 100_000 + "b", "md")]
+    + [("| - |" + "      |" * 20 + " sum |\n\na", "md")],
+    ids=["stars", "comments", "brackets", "underscores", "spaces", "table"],
 )
 def test_signs_without_their_end_are_not_looked_for_again_and_again(tmp_path, text, kind):
     path = tmp_path / f"b.{kind}"
