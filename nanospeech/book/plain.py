@@ -21,8 +21,17 @@ from .pages import Book, Chapter
 LARGEST = 64 << 20  # bytes
 MARKDOWN = (".md", ".markdown")
 FRONT = re.compile(r"\A---[ \t]*\n(.*?\n)(?:---|\.\.\.)[ \t]*\n", re.S)
-FACT = re.compile(r"^(title|author|language|lang)[ \t]*:[ \t]*(.+?)[ \t]*$", re.M | re.I)
-ATX = re.compile(r"^ {0,3}(#{1,6})[ \t]+(\S[^\n]*?)[ \t]*#*[ \t]*$", re.M)
+# with the lines that go on with it, as of a list
+FACT = re.compile(
+    r"^(title|author|language|lang)[ \t]*:((?:[ \t]+\S.*)?(?:\n(?:[ \t]+|-[ \t])\S.*)*)$",
+    re.M | re.I,
+)
+FOLDED = re.compile(r"[>|][+-]?")  # before a text on lines of its own, in YAML
+FLOW = re.compile(r"\[(.*)\]")
+ITEM = re.compile(r"-[ \t]+(?:name:[ \t]*)?")
+# behind a heading: signs, and a name or a class as pandoc has them, such as {#start .big}
+BEHIND = r"(?:[ \t]+#+)?(?:[ \t]*\{:?[ \t]*[#.-][^{}\n]*\})?[ \t]*$"
+ATX = re.compile(rf"^ {{0,3}}(#{{1,6}})[ \t]+(\S[^ \t\n]*(?:[ \t]+[^ \t\n]+)*?){BEHIND}", re.M)
 UNDERLINED = re.compile(r"^(?! {4})[ \t]*(\S[^\n]*)\n {0,3}(=+|-{2,})[ \t]*$", re.M)
 CODE_OF = re.compile(r"[A-Za-z]{2,3}(?:[-_]\w+)*")  # a language, such as "de-AT"
 # what stands around a book of Project Gutenberg: facts before it, the licence behind it
@@ -43,7 +52,7 @@ NAMED = re.compile(
     re.I | re.X,
 )
 FENCED = re.compile(r"^ {0,3}(```+|~~~+)[^\n]*\n.*?^ {0,3}\1[`~]*[ \t]*$\n?", re.M | re.S)
-FOOTNOTE = re.compile(r"^\[\^[^\]\n]+\]:[^\n]*(?:\n(?: {4}|\t)[^\n]*)*\n?", re.M)
+FOOTNOTE = re.compile(r"^\[\^[^\]\n]+\]:[^\n]*(?:\n(?:[ \t]*\n)?(?: {4}|\t)[^\n]*)*\n?", re.M)
 RULE = re.compile(r"^ {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$", re.M)
 COMMENT = re.compile(r"<!--(?:(?!<!--).)*?-->", re.S)
 BULLET = re.compile(r"[ \t]*[-*+][ \t]+\S")
@@ -87,7 +96,7 @@ def read_plain(path: str | Path, encoding: str = "utf-8") -> Book:
     if not text.strip():
         raise InputError(f"{path} has no text")
     front, text = without_front(text)
-    facts = {m[1].lower(): m[2].strip("\"'") for m in FACT.finditer(front)}
+    facts = {m[1].lower(): fact(m[2]) for m in FACT.finditer(front)}
     language = facts.get("language") or facts.get("lang", "")
     if path.suffix.lower() in MARKDOWN:
         text = COMMENT.sub("", FENCED.sub("", FOOTNOTE.sub("", text)))
@@ -103,6 +112,16 @@ def read_plain(path: str | Path, encoding: str = "utf-8") -> Book:
         language=language if CODE_OF.fullmatch(language) else "",  # no "English"
         chapters=tuple(Chapter(c.title or f"Part {n}", c.read) for n, c in enumerate(chapters, 1)),
     )
+
+
+def fact(said: str) -> str:
+    """What is said of a book: a line, several, or a list as YAML has them."""
+    lines = [line.strip() for line in said.strip().split("\n")]
+    lines = lines[1:] if FOLDED.fullmatch(lines[0]) else lines
+    if lines and (flow := FLOW.fullmatch(lines[0])):
+        lines = [f"- {item.strip()}" for item in flow[1].split(",")]
+    between = ", " if any(map(ITEM.match, lines)) else " "
+    return between.join(ITEM.sub("", line, count=1).strip("\"'") for line in lines if line)
 
 
 def without_front(text: str) -> tuple[str, str]:

@@ -167,8 +167,37 @@ def test_a_book_of_project_gutenberg_has_its_facts_and_no_licence(tmp_path, the)
         ("CHAPTER II.", "# CHAPTER II.\n\nIt is."),
     ]
     book = open_book(path)
-    assert (book.title, book.author, book.language) == ("The Quay", "Ann Onym", "")
+    assert (book.title, book.author, book.language) == ("The Quay A Tale", "Ann Onym", "")
     assert read(path, "It was.\n\n*** END OF THE WORLD ***\n\nIt is.")[0][1].endswith("It is.")
+
+
+@pytest.mark.parametrize(
+    ("front", "title", "author"),
+    [
+        ("title: 'A: b'\nauthor:\n  - Ann Onym\n  - \"Bob\"", "A: b", "Ann Onym, Bob"),
+        (
+            "title: >-\n  A long\n  title\nauthor: ['Ann Onym', Bob]",
+            "A long title",
+            "Ann Onym, Bob",
+        ),
+        ("author:\n- name: Ann\ntitle: A [2nd ed.]\nlang: en", "A [2nd ed.]", "Ann"),
+        ("title:\nauthor: |\n", "b", ""),
+    ],
+)
+def test_front_matter_has_lists_and_texts_of_several_lines(tmp_path, front, title, author):
+    path = tmp_path / "b.md"
+    assert read(path, f"---\n{front}\n---\n\nIt was.") == [("Part 1", "It was.")]
+    assert (open_book(path).title, open_book(path).author) == (title, author)
+
+
+def test_names_of_headings_and_long_notes_are_not_read(tmp_path):
+    text = "# One {#one .big}\n\nIt was.[^a]\n\n[^a]: A note.\n\n    It goes on.\n\n"
+    text += "# C# {-}\n\nIt is.\n\n# {Three} # {: .x}\n\nIt ends {#x}."
+    assert read(tmp_path / "b.md", text) == [
+        ("One", "# One\n\nIt was."),
+        ("C#", "# C#\n\nIt is."),
+        ("{Three}", "# {Three}\n\nIt ends {#x}."),
+    ]
 
 
 def test_a_text_without_headings_is_one_chapter(tmp_path):
@@ -412,8 +441,9 @@ def test_links_in_angle_brackets_are_read(tmp_path):
     ("text", "kind"),
     [("*a " * 10_000, "md"), ("<!-- a " * 10_000, "md"), ("![a " * 10_000, "md")]
     + [(" _a" * 20_000, "txt"), ("a" + " " * 100_000 + "b", "md")]
-    + [("| - |" + "      |" * 20 + " sum |\n\na", "md")],
-    ids=["stars", "comments", "brackets", "underscores", "spaces", "table"],
+    + [("| - |" + "      |" * 20 + " sum |\n\na", "md")]
+    + [("# a" + " " * 10_000 + "b", "md"), ("# a " + "{# " * 10_000 + "b", "txt")],
+    ids=["stars", "comments", "brackets", "underscores", "spaces", "table", "heading", "names"],
 )
 def test_signs_without_their_end_are_not_looked_for_again_and_again(tmp_path, text, kind):
     path = tmp_path / f"b.{kind}"
