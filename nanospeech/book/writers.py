@@ -179,6 +179,8 @@ class Tagged(File):
     def __init__(self, path: Path, rate: int, tags: dict[str, str]):
         super().__init__(path, rate)
         self.tags = tags
+        # the same in the next run, so that what a power cut leaves is written over
+        self.part = self.part.with_name(f".nanospeech-{tags['tracknumber']}{self.part.suffix}")
 
     def __enter__(self) -> Tagged:
         super().__enter__()

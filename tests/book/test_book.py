@@ -21,9 +21,17 @@ import soundfile
 from nanospeech.audio import wave as audio
 from nanospeech.book.joining import Chapter, Placed, chapter_waves, heard_words, lay_out
 from nanospeech.book.narrate import Target
+from nanospeech.book.pages import Book
 from nanospeech.book.passages import cut_passages
 from nanospeech.book.work import Work
-from nanospeech.book.writers import Marked, check_whole, file_name, iso_639_2
+from nanospeech.book.writers import (
+    Marked,
+    Tagged,
+    check_whole,
+    file_name,
+    iso_639_2,
+    write_chapter,
+)
 from nanospeech.commands.book import main
 from nanospeech.errors import InputError
 from nanospeech.output import OutputOptions
@@ -390,6 +398,18 @@ def test_a_book_that_cannot_be_spoken_at_all_is_an_error(run, tmp_path):
     assert not (tmp_path / "out").exists()
     with pytest.raises(InputError, match="damaged"):
         Work(tmp_path / "w", RATE).facts("none")
+
+
+def test_what_a_power_cut_left_of_a_chapter_is_written_over(tmp_path):
+    path, book = tmp_path / "02 One.opus", Book("B", "A", "en", ())
+    with Tagged(path, RATE, {"title": "One", "tracknumber": "2"}) as cut:
+        cut.write(tone(0.5))
+        shutil.copy(cut.part, tmp_path / "left")
+        left = cut.part
+    os.replace(tmp_path / "left", left)
+    path.unlink()
+    write_chapter(path, book, 2, Marked("One", RATE, [tone(1.0)]), RATE)
+    assert os.listdir(tmp_path) == ["02 One.opus"]
 
 
 def test_a_finished_file_that_is_shorter_than_its_speech_is_an_error(tmp_path):
