@@ -91,9 +91,7 @@ def read_epub(path: str | Path, depth: int = 2) -> Book:
     chapters = reader.by_contents(title) if starts else reader.by_page()
     return Book(
         title=title,
-        author=", ".join(
-            filter(None, (" ".join((e.text or "").split()) for e in package.iter("creator")))
-        ),
+        author=", ".join(authors(package)),
         language=first_text(package, "language"),
         chapters=tuple(chapters),
         cover=find_cover(archive, package, items),
@@ -111,6 +109,21 @@ def find_package(archive: Archive) -> tuple[str, Element]:
     if not name:
         raise InputError(f"{archive.path} is no EPUB: it has no package document (.opf)")
     return name, parse_xml(archive.read(name), name)
+
+
+def authors(package: Element) -> list[str]:
+    """Who wrote a book; where nobody is said to have, all creators: illustrators, editors."""
+    roles = {  # of EPUB 3; EPUB 2 has attributes
+        e.get("refines", "").removeprefix("#"): (e.text or "").strip()
+        for e in package.iter("meta")
+        if e.get("property") == "role"
+    }
+    found = [
+        (name, (e.get("role") or roles.get(e.get("id", ""), "aut")).lower())
+        for e in package.iter("creator")
+        if (name := " ".join((e.text or "").split()))
+    ]
+    return [name for name, role in found if role == "aut"] or [name for name, _ in found]
 
 
 def manifest(package: Element, name: str) -> dict[str, Item]:

@@ -395,6 +395,26 @@ def test_asides_of_the_spine_are_left_out_and_covers_and_titles_found(tmp_path):
     assert open_book(path).chapters[0].read() == "For the beetle."  # a page has its own title
 
 
+@pytest.mark.parametrize(
+    ("creators", "author"),
+    [
+        ("<dc:creator o:role='aut'>A B</dc:creator><dc:creator o:role='ill'>C</dc:creator>", "A B"),
+        ("<dc:creator id='a'>A</dc:creator><dc:creator id='c'>C</dc:creator>"
+         "<meta refines='#c' property='role' scheme='marc:relators'>trl</meta>", "A"),
+        ("<dc:creator o:role='edt'>A</dc:creator><dc:creator o:role='edt'>B</dc:creator>", "A, B"),
+    ],
+)  # fmt: skip
+def test_an_author_is_who_wrote_the_book(tmp_path, creators, author):
+    package = (
+        "<package xmlns:dc='http://purl.org/dc/elements/1.1/' xmlns:o='http://www.idpf.org/2007/opf'>"
+        f"<metadata>{creators}</metadata>"
+        "<manifest><item id='p' href='one.xhtml' media-type='application/xhtml+xml'/></manifest>"
+        "<spine><itemref idref='p'/></spine></package>"
+    )
+    path = make_epub(tmp_path / "b.epub", PAGES, more={"OEBPS/book.opf": package.encode()})
+    assert open_book(path).author == author
+
+
 def test_titles_do_not_steer_a_terminal(tmp_path):
     title = "One \x1b[2J\x9b31m\u0085two"
     nav = NAV.format(link(title, "one.xhtml"), "")
