@@ -214,7 +214,9 @@ def file_name(number: int, title: str, format: str, count: int = 1) -> str:
     Sorted by name, the files of a book of `count` chapters are in its order.
     """
     said = unicodedata.normalize("NFC", title)
-    said = re.sub(r"[^\w\s.,'()&-]", " ", said)
+    # vowels of Hindi and Thai are marks, which are parts of words
+    marks = {c for c in said if unicodedata.category(c)[0] == "M"}
+    said = "".join(c if c in marks or re.match(r"[\w\s.,'()&-]", c) else " " for c in said)
     said = " ".join(said.split())[:LONGEST_NAME].strip(" .")
     width = max(2, len(str(count)))
     return f"{number:0{width}d} {said}".strip() + f".{format}"

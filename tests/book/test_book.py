@@ -382,6 +382,7 @@ def test_flags_that_cannot_be_met_are_refused_before_the_model_is_loaded(book, t
 def test_names_of_files_and_languages():
     assert file_name(3, "../A: “B”/C?\n", "opus") == "03 A B C.opus"
     assert file_name(1, "\u202e..", "mp3") == "01.mp3"
+    assert file_name(2, "हिन्दी: ที่นี่", "mp3") == "02 हिन्दी ที่นี่.mp3"  # whose vowels are marks
     names = [file_name(n, "A", "mp3", 135) for n in range(1, 136)]  # as Moby-Dick
     assert names == sorted(names) and names[10] == "011 A.mp3"
     assert len(os.fsencode(file_name(1, "漢" * 200, "mp3"))) < 255
