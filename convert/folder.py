@@ -71,8 +71,7 @@ def fill(read: Model, folder: Path, o: ConvertOptions) -> None:
         copy_imitator(read.imitator, folder / IMITATOR)
         read = dataclasses.replace(read, imitator=folder / IMITATOR)
     if voices is not None:
-        left_out = shutil.ignore_patterns(*OF_ONE_MODEL) if o.voices else None
-        shutil.copytree(voices, folder / "voices", ignore=left_out)
+        copy_all(Path(voices), folder / "voices", OF_ONE_MODEL if o.voices else ())
     elif read.like is not None:
         spoken = None if o.default_voice is not None else read.config.default_voice
         one = () if spoken is None else (spoken,)
@@ -88,6 +87,19 @@ def remove(folder: Path, patterns: Sequence[str]) -> None:
             file.unlink()
 
 
+def copy_all(source: Path, folder: Path, left_out: Sequence[str] = ()) -> None:
+    """Copies what is in a folder, but for files of some patterns.
+
+    Modes stay behind: a model that is kept read-only has a copy that can be moved and replaced.
+    """
+    folder.mkdir(exist_ok=True)
+    for file in source.iterdir():
+        if file.is_dir():
+            copy_all(file, folder / file.name, left_out)
+        elif not any(file.match(pattern) for pattern in left_out):
+            shutil.copyfile(file, folder / file.name)
+
+
 def write_encoder(read: Model, folder: Path) -> None:
     """Writes what is beside a text encoder's weights, or copies a release's whole encoder."""
     if read.config.text_encoder is None:
@@ -97,7 +109,7 @@ def write_encoder(read: Model, folder: Path) -> None:
         written = json.dumps(read.encoder, indent=2) + "\n"
         (folder / name / CONFIG).write_text(written, encoding="utf-8")
     elif own := read.file(name):
-        shutil.copytree(own, folder / name, dirs_exist_ok=True)
+        copy_all(own, folder / name)
 
 
 def copy_imitator(source: Path, folder: Path) -> None:
@@ -108,10 +120,10 @@ def copy_imitator(source: Path, folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     for pattern in (CONFIG, "model*.safetensors*", STUDENT, VOCAB, PIECES, "README.md"):
         for file in source.glob(pattern):
-            shutil.copy(file, folder)
+            shutil.copyfile(file, folder / file.name)
     own, model = source / VOCODER, folder.parent / VOCODER
     if own.is_file() and not (model.is_file() and alike(own, model)):
-        shutil.copy(own, folder)
+        shutil.copyfile(own, folder / VOCODER)
 
 
 def alike(one: Path, other: Path) -> bool:
@@ -138,7 +150,7 @@ def copy_voices(source: Path, folder: Path, taught: Sequence[str], weights: bool
         if file.suffix == ".safetensors" and not weights:
             continue
         if name in taught or (not taught and name not in own):
-            shutil.copy(file, folder / "voices")
+            shutil.copyfile(file, folder / "voices" / file.name)
 
 
 def card_of(read: Model, config: ModelConfig, dtype: str, o: ConvertOptions) -> str:
