@@ -6,7 +6,11 @@ is first used. Knows neither texts nor speech models. Waves are float32 (n,) at 
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
+import os
+import shutil
+import tempfile
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -33,6 +37,7 @@ PACKAGES = {
     "pesq": (("pesq",), "pip install pesq  (it is compiled: a C compiler is needed)"),
     "pictures": (("matplotlib",), "pip install 'nanospeech-tts[eval]'"),
 }
+CACHE = "NUMBA_CACHE_DIR"  # an environment variable
 Embed = Callable[[np.ndarray], np.ndarray]
 
 
@@ -49,6 +54,32 @@ def check(measure: str) -> None:
     if missing := [m for m in modules if importlib.util.find_spec(m) is None]:
         verb = "is" if len(missing) == 1 else "are"
         raise BackendError(f"{', '.join(missing)} {verb} not installed; run: {command}")
+    if "librosa" in modules:
+        import platformdirs
+
+        library = Path(str(importlib.util.find_spec("librosa").origin))  # type: ignore
+        keep_compiled(library.parent, platformdirs.user_cache_path("numba"))
+
+
+def keep_compiled(library: Path, cache: Path) -> None:
+    """Gives numba a folder for what it compiles of librosa, where it would find none.
+
+    librosa cannot be imported where numba can write neither beside its files nor into the user's
+    cache, as of a user without a home in a container. Workers inherit the folder.
+
+    Args:
+        library: the folder of librosa.
+        cache: that of the user for numba.
+    """
+    if CACHE in os.environ or os.access(library, os.W_OK):
+        return
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=cache):
+            return
+    except OSError:
+        os.environ[CACHE] = tempfile.mkdtemp()
+        atexit.register(shutil.rmtree, os.environ[CACHE], ignore_errors=True)
 
 
 def load_whisper(name: str = "base", threads: int = 1, extra: str = "eval") -> Any:

@@ -36,6 +36,20 @@ def test_the_rate_of_a_row_weighs_by_words_and_by_length():
     }
 
 
+def test_librosa_is_compiled_where_neither_it_nor_the_home_can_be_written(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "")
+    monkeypatch.delenv("NUMBA_CACHE_DIR")
+    (tmp_path / "file").touch()
+    nowhere = tmp_path / "file" / "folder"
+    for library, cache in (tmp_path, nowhere), (nowhere, tmp_path / "home" / "numba"):
+        metrics.keep_compiled(library, cache)
+        assert "NUMBA_CACHE_DIR" not in os.environ
+    metrics.keep_compiled(nowhere, nowhere)
+    assert os.access(own := os.environ["NUMBA_CACHE_DIR"], os.W_OK)
+    metrics.keep_compiled(nowhere, nowhere)
+    assert os.environ["NUMBA_CACHE_DIR"] == own
+
+
 def test_likeness_to_oneself_is_more_than_to_others():
     rng = np.random.default_rng(0)
 
