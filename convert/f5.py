@@ -6,6 +6,7 @@ Facts of the layout are those of SWivid/F5-TTS and lucasnewman/f5-tts-mlx (Chen 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from .lazy import LazyTensors, shapes_of
 from .model import Model, find_tokenizer, network_shapes
 from .options import ConvertOptions
 from .source import Source
+
+log = logging.getLogger("nanospeech")
 
 MARK = "transformer.transformer_blocks.0.attn.to_out.0.bias"  # nanospeech's have none
 ANGLES = "transformer.rotary_embed.inv_freq"
@@ -188,6 +191,12 @@ def network_config(
             f"the config of {path} says text_mask_padding {masks}: convert --from {right}"
         )
     v1 = name != "f5-v0" if masks is None else bool(masks)
+    if name == "f5-mlx" and masks is None and "v1" not in path.name:
+        log.warning(
+            "%s is read as F5-TTS v1, which nothing in it says; if it is of v0, whose tensors are"
+            " alike, convert it --from f5-v0",
+            path,
+        )
     rotating = arch.get("pe_attn_head", None if v1 else 1)
     return DiTConfig(
         n_mels=sizes(shapes, "transformer.proj_out.weight", 2, path)[0],

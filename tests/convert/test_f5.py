@@ -152,18 +152,22 @@ def mlx_layout(name: str) -> str:
     return name.replace("ff.ff.0.0", "ff.ff.layers.0.layers.0").replace("ff.ff.2", "ff.ff.layers.2")
 
 
-def test_f5_mlx_has_the_same_weights(tmp_path, f5_release):
+def in_mlx_layout(path: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a golden checkpoint as f5-tts-mlx has them."""
     tensors = {
         mlx_layout(n.removeprefix("ema_model.")): t
-        for n, t in load_file(PEERS / "f5_v1.safetensors").items()
+        for n, t in load_file(path).items()
         if n.startswith("ema_model.transformer.") and "rotary" not in n
     }
     convolutions = {n for n in tensors if n.endswith("weight") and "conv" in n and "pw" not in n}
-    turned = {
+    assert len(convolutions) == 4
+    return {
         n: t.transpose(1, 2).contiguous() if n in convolutions else t for n, t in tensors.items()
     }
-    assert len(convolutions) == 4
-    save_file(turned, tmp_path / "model_v1.safetensors")
+
+
+def test_f5_mlx_has_the_same_weights(tmp_path, f5_release):
+    save_file(in_mlx_layout(PEERS / "f5_v1.safetensors"), tmp_path / "model_v1.safetensors")
     with pytest.raises(InputError, match="f5-mlx"):
         convert(tmp_path / "model_v1.safetensors", tmp_path / "out", vocab=VOCAB)
     convert(
@@ -178,6 +182,18 @@ def test_f5_mlx_has_the_same_weights(tmp_path, f5_release):
     )
     assert made.keys() == wanted.keys()
     assert all(torch.equal(made[n], wanted[n]) for n in wanted)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "told"),
+    [("model", "f5-mlx", True), ("model_v1", "f5-mlx", False), ("model", "f5-v0", False)],
+)
+def test_which_version_a_file_of_f5_mlx_is_taken_for_is_told(tmp_path, caplog, name, kind, told):
+    path = tmp_path / f"{name}.safetensors"
+    save_file(in_mlx_layout(PEERS / "f5_v0.safetensors"), path)
+    made = convert(path, tmp_path / "out", kind=kind, vocab=VOCAB, licence="mit")
+    assert made.dit.text_masking == (kind == "f5-mlx")
+    assert ("if it is of v0" in caplog.text) == told
 
 
 def test_weights_are_as_exact_as_they_were_published(tmp_path, f5_release):
