@@ -127,13 +127,15 @@ def load_speaker(args: argparse.Namespace, options: SampleOptions, how: str | No
     if args.ref_audio is not None:
         from nanospeech.measure.transcription import hear_reference
         from nanospeech.release.folder import load_config, resolve
-        from nanospeech.text.languages import base_code
+        from nanospeech.text.languages import spoken_code
 
         config = load_config(resolve(args.model))
         needed = not config.hears_alone
         # with its words, other projects' models take a recording as it is, as these projects do
         if args.ref_text is None or not (needed or config.echo):
-            spoken = base_code(args.language) if args.language else "en"
+            codes = args.language, config.language
+            # other projects' models say no language, and there are some of many
+            spoken = spoken_code(*codes) if any(codes) or not needed else None
             found = hear_reference(*reference, args.whisper, say, spoken, "--ref-text", needed)
             reference = found.wave, found.text or None
     where = args.model, args.backend, args.device, args.dtype

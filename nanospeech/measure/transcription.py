@@ -19,13 +19,13 @@ SURE = 0.8  # probability from which another language is taken for the one that 
 
 
 def whisper_listener(
-    name: str = "base", language: str = "en", say: Callable[[str], None] | None = None
+    name: str = "base", language: str | None = "en", say: Callable[[str], None] | None = None
 ) -> Listener:
     """A function of a wave, float32 (n,) at 24 kHz, that returns the words in it.
 
     Args:
         name: a faster-whisper size, which is downloaded at first, or a folder.
-        language: code of the language that is spoken.
+        language: code of the language that is spoken; None for the one that it sounds like.
         say: prints a line where it is another one, of which there are no words then. Without it,
             nobody asks.
 
@@ -35,12 +35,13 @@ def whisper_listener(
             raises it where no word is heard.
     """
     model = load_whisper(name, extra="transcribe")
-    check_language(model, language)
+    if language is not None:
+        check_language(model, language)
 
     def listen(wave: np.ndarray) -> list[Word]:
         require("ctranslate2", "transcribe").set_random_seed(0)
         heard = audio.resample(wave, audio.SAMPLE_RATE, RATE)
-        if say is not None:
+        if say is not None and language is not None:
             spoken, chance, _ = model.detect_language(heard)
             if spoken != language and chance >= SURE:
                 say(f"note: it sounds like {spoken!r}, not {language!r}: no words are read")
@@ -86,7 +87,7 @@ def hear_reference(
     text: str | None,
     whisper: str,
     say: Callable[[str], None],
-    language: str = "en",
+    language: str | None = "en",
     flag: str = "--text",
     needed: bool = False,
 ) -> Reference:

@@ -9,6 +9,7 @@ import multiprocessing
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -298,17 +299,49 @@ def test_a_voice_stays_where_another_cannot_be_written(
     monkeypatch.undo()
 
 
-def test_a_recording_is_heard_in_the_language_of_the_text(recording, monkeypatch, tmp_path):
-    asked: list[str] = []
+@pytest.mark.parametrize(
+    ("own", "given", "heard"),
+    [(None, "de-AT", "de"), (None, "", "en"), ("ja", "", "ja"), ("ja", "de", "de")],
+)
+def test_a_recording_is_heard_in_the_language_of_the_text(
+    recording, monkeypatch, tmp_path, tiny_aligned, own, given, heard
+):
+    """That of the flag, else the model's own."""
+    asked: list[str | None] = []
 
-    def listener(name: str, language: str = "en", say=None):
+    def listener(name: str, language: str | None = "en", say=None):
         asked.append(language)
         raise InputError("enough")
 
     monkeypatch.setattr(transcription, "whisper_listener", listener)
-    words = ["speak", "--text", "hallo.", "--ref-audio", str(recording), "--language", "de-AT"]
+    words = ["speak", "--text", "hallo.", "--ref-audio", str(recording)]
+    words += ["--language", given] if given else []
+    if own:
+        model = tmp_path / "model"
+        shutil.copytree(tiny_aligned, model)
+        config = json.loads((model / "config.json").read_text()) | {"language": own}
+        (model / "config.json").write_text(json.dumps(config))
+        words += ["--model", str(model)]
     assert main([*words, "--output", str(tmp_path / "out.wav")]) == 2
-    assert asked == ["de"]
+    assert asked == [heard]
+
+
+def test_a_model_that_needs_words_and_says_no_language_has_them_in_any(
+    recording, monkeypatch, tmp_path, tiny_release
+):
+    pytest.importorskip("ctranslate2")
+    asked: list[str | None] = []
+
+    def transcribe(wave, language, **_):
+        asked.append(language)
+        return [SimpleNamespace(words=[SimpleNamespace(word=" hallo", start=0.0, end=1.0)])], None
+
+    model = SimpleNamespace(supported_languages=["en", "de"], transcribe=transcribe)
+    monkeypatch.setattr(transcription, "load_whisper", lambda *_, **__: model)
+    words = ["speak", "--text", "hallo.", "--ref-audio", str(recording)]
+    words += ["--model", str(tiny_release), "--output", str(tmp_path / "out.wav")]
+    assert main(words) == 0 and main([*words, "--language", "de"]) == 0
+    assert asked == [None, "de"]
 
 
 def test_a_recording_for_once_is_prepared_as_one_that_is_kept(recording, tiny_aligned):
