@@ -120,7 +120,8 @@ class Speaker:
             if not ref_text and not own.hears_alone:
                 raise VoiceError(
                     f"the words of voice {found.name!r} are not known, and the model"
-                    f" {own.name!r} needs them: add it again with --text"
+                    f" {own.name!r} needs them: add it again with --text, from a recording of up"
+                    " to 12 s"
                 )
         self.voice = found
         self.network = network_for(engine.whole, found, options)

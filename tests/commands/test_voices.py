@@ -375,6 +375,9 @@ def test_without_a_recogniser_the_words_stay_unknown(
     said = capsys.readouterr()
     assert "to be cut (" in said.out + said.err and "text left" in said.out + said.err
     assert "--text '...'" not in said.out + said.err  # which was given
+    told = ["speak", "--text", "hi.", "--voice", "bert", "--output", str(out)]
+    assert main([*told, "--model", str(tiny_release)]) == 2  # the same again would be cut again
+    assert "of up to 12 s" in capsys.readouterr().err
     assert main([*speak, *aligned]) == 0 and out.exists()
     assert "--ref-text '...'" in capsys.readouterr().err
     assert main(["speak", "--text", "hi.", "--voice", "anna", "--output", str(out), *aligned]) == 0
