@@ -23,19 +23,28 @@ READERS = {
     ".webm": "matroska",
     ".mkv": "matroska",
 }
+# the boxes that an MP4 or a QuickTime file may begin with, of which older ones have no "ftyp"
+BOXES = b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip", b"pnot"
+SYNC = b"\xff\xf0", b"\xff\xf1", b"\xff\xf8", b"\xff\xf9"  # of an AAC frame (ADTS)
 MOST_SAMPLES = 600 * 48_000 * 2  # of all channels that are decoded: ten minutes of stereo
+
+
+def can_decode() -> bool:
+    """Whether what decodes them is installed."""
+    return find_spec("av") is not None
 
 
 def is_film(path: str | Path) -> bool:
     """Whether a file is named as one of these and begins so, and what reads it is installed."""
     reader = READERS.get(Path(path).suffix.lower())
-    if reader is None or find_spec("av") is None:
+    if reader is None or not can_decode():
         return False
     with open(path, "rb") as f:
         start = f.read(8)
     begins = {
-        "mov": start[4:8] == b"ftyp",
-        "aac": start[:1] == b"\xff" and start[1:2] in (b"\xf0", b"\xf1", b"\xf8", b"\xf9"),
+        "mov": start[4:8] in BOXES,
+        "aac": start[:3] == b"ID3"
+        or start[:2] in (b"\xff\xf0", b"\xff\xf1", b"\xff\xf8", b"\xff\xf9"),
         "asf": start[:4] == b"\x30\x26\xb2\x75",
         "matroska": start[:4] == b"\x1a\x45\xdf\xa3",
     }
@@ -64,6 +73,8 @@ def as_wav(path: str | Path) -> io.BytesIO:
                 left -= piece.size
                 if left < 0:
                     raise InputError(f"{path} has over ten minutes of stereo at 48 kHz; cut it")
+    except InputError:
+        raise
     except (FFmpegError, ValueError) as e:
         reason = getattr(e, "strerror", None) or str(e)
         raise InputError(f"cannot read {path} as audio: {reason}") from e

@@ -17,7 +17,7 @@ import numpy as np
 from nanospeech.config import AudioConfig
 from nanospeech.errors import BackendError, InputError, require
 
-from .films import READERS
+from .films import READERS, can_decode
 from .opus import as_file
 
 SAMPLE_RATE = AudioConfig().sample_rate
@@ -106,10 +106,11 @@ def unreadable(name: str, e: Exception) -> InputError:
         reason = "Format not recognised"
     message = f"cannot read {name} as audio: {reason}"
     if Path(name).suffix.lower() in FOREIGN:
-        message += (
-            "; pip install 'nanospeech-tts[book]' brings what reads these, or convert it, as by"
-            " ffmpeg -i FILE new.wav"
-        )
+        if can_decode():
+            message += "; it is damaged, or of another kind than its name says:"
+        else:
+            message += "; pip install 'nanospeech-tts[book]' brings what reads these, or"
+        message += " convert it, as by ffmpeg -i FILE new.wav"
     elif not Path(name).suffix:  # nothing tells what it may be
         message += "; WAV, FLAC, MP3, Ogg and AIFF can be read"
     return InputError(message)

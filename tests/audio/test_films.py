@@ -109,3 +109,19 @@ def test_a_voice_is_added_from_a_phones_recording(tmp_path):
     assert done.returncode == 0, done.stderr
     (kept,) = tmp_path.rglob("anna.flac")
     assert len(audio.read(kept)) > audio.SAMPLE_RATE
+
+
+def test_older_quicktime_and_tagged_aac_are_read_and_damage_is_no_missing_extra(tmp_path):
+    film = written(tmp_path / "a.mov", sweep()[None])
+    data = film.read_bytes()
+    assert data[4:8] == b"ftyp"
+    film.write_bytes(data[:4] + b"skip" + data[8:])  # places in it are counted from its beginning
+    frames = written(tmp_path / "b.aac", sweep()[None])
+    tagged = tmp_path / "c.aac"
+    tagged.write_bytes(b"ID3\x04\0\0\0\0\0\x0a" + bytes(10) + frames.read_bytes())
+    for path in (film, tagged):
+        assert abs(len(audio.read(path)) - 2 * audio.SAMPLE_RATE) < 0.15 * audio.SAMPLE_RATE
+    (tmp_path / "c.m4a").write_bytes(b"junk" * 99)
+    with pytest.raises(InputError) as e:
+        audio.read(tmp_path / "c.m4a")
+    assert "pip install" not in str(e.value) and "damaged" in str(e.value)
