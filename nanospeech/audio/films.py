@@ -43,8 +43,7 @@ def is_film(path: str | Path) -> bool:
         start = f.read(8)
     begins = {
         "mov": start[4:8] in BOXES,
-        "aac": start[:3] == b"ID3"
-        or start[:2] in (b"\xff\xf0", b"\xff\xf1", b"\xff\xf8", b"\xff\xf9"),
+        "aac": start[:3] == b"ID3" or start[:2] in SYNC,
         "asf": start[:4] == b"\x30\x26\xb2\x75",
         "matroska": start[:4] == b"\x1a\x45\xdf\xa3",
     }

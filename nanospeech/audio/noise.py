@@ -101,6 +101,11 @@ def pauses(mel: np.ndarray) -> np.ndarray:
     return inside[power <= np.percentile(power, PAUSES)]
 
 
+def noise_in(mel: np.ndarray) -> np.ndarray:
+    """The log mels (M,) of the noise in padded log mels, the mean power of their pauses."""
+    return np.log(np.exp(2 * pauses(mel)).mean(0)) / 2
+
+
 def without_noise(wave: np.ndarray, depth: float) -> np.ndarray | None:
     """A recording without the loud, steady noise of its pauses.
 
@@ -119,7 +124,7 @@ def without_noise(wave: np.ndarray, depth: float) -> np.ndarray | None:
         return None
     speech = speech_mels()
     heard = heard - np.log(rms(wave) / speech.rms)
-    noise = np.log(np.exp(2 * pauses(heard)).mean(0)) / 2
+    noise = noise_in(heard)
     blocks = (heard[i : i + BLOCK] for i in range(0, len(heard), BLOCK))
     loudest = noise + np.log(OVER)
     likely = np.concatenate([most_likely(block, loudest, speech) for block in blocks])

@@ -41,11 +41,12 @@ from nanospeech.release.folder import load_config, resolve
 from nanospeech.release.voices import check_reference
 from nanospeech.sample_flags import add_sampling, integers
 from nanospeech.speech.speaker import DURATIONS, check_speech
-from nanospeech.text.languages import NONE, spoken_code
+from nanospeech.text.languages import spoken_code
 
 from . import report as evaluate_report
 from .items import SENTENCES, waves
 from .plan import missing, names, plan, sampling
+from .reading import read_in
 from .results import METRICS, Result, Results, check_settings, digest
 from .worker import Recogniser, Settings, Task, Worker, start, work
 
@@ -265,7 +266,7 @@ def measured(
         where = load_config(folder), args.device, args.dtype
         common["backend"] = pick_backend(args.backend, *where)
         common["language"] = spoken_code(args.language, own := where[0].language)
-        reads = common["language"] if args.language or own == NONE else None
+        reads = read_in(args.language, own)
     check_settings(args.out, common | sampling(args) | identity | {"target": args.target})
     settings = Settings(
         args.out / "wavs", tuple(wanted), options=sampling(args), threads=args.threads,

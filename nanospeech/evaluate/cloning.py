@@ -238,7 +238,7 @@ def measure(args: argparse.Namespace, people: People, rows: list[Row], path: Pat
     engine = load_engine(args.model, args.backend, args.device)
     whisper = metrics.load_whisper(args.whisper, args.threads)
     language = spoken_code(engine.config.language)
-    output = measured_in(language, engine.config.language)
+    output = measured_in(engine.config.language)
     there = {row.key for row in rows}
     asked, tasks = set(), []
     for prompt in args.prompts:

@@ -179,7 +179,7 @@ def load(args: argparse.Namespace, taught: Sequence[int]) -> None:
     engine = load_engine(args.model, args.backend, args.device, itself=True)
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
-    output = measured_in(spoken_code(own := engine.config.language), own)
+    output = measured_in(engine.config.language)
     speaker = Speaker(engine, args.voice, args.ref_audio, args.ref_text, seed=0, output=output)
     _worker.update(speaker=speaker, whisper=metrics.load_whisper(args.whisper, 1))
     cells = [Cell("", SampleOptions())]

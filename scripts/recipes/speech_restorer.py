@@ -32,7 +32,7 @@ from nanospeech.audio import restorer
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import band_edges, log_bands, log_mel
 from nanospeech.audio.narrow import LEAST, expected, speech_mels
-from nanospeech.audio.noise import HOP, OVER, SIZE, most_likely, pauses
+from nanospeech.audio.noise import HOP, OVER, SIZE, most_likely, noise_in
 from nanospeech.audio.recording import spectra
 from nanospeech.cli import Parser, command
 from nanospeech.corpus.layouts import find
@@ -125,7 +125,7 @@ def in_noise(wave: np.ndarray, other: np.ndarray, rng: np.random.Generator) -> E
     poor = wave + other * (loud * 10 ** (-rng.uniform(*SNR) / 20))
     shift = np.log(audio.rms(poor) / speech.rms)
     heard, clean = (log_bands(np.abs(spectra(x, SIZE, HOP))) - shift for x in (poor, wave))
-    floor = np.log(np.exp(2 * pauses(heard)).mean(0)) / 2
+    floor = noise_in(heard)
     likely = most_likely(heard, floor + np.log(OVER), speech)
     given = restorer.features(heard, likely, floor, speech.mean)
     return example(given, clean, np.ones(heard.shape[1], bool))
