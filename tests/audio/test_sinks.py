@@ -188,7 +188,13 @@ def start(release: Path, folder: Path, *flags: str, **options) -> subprocess.Pop
 
 @pytest.mark.skipif(os.name == "nt", reason="signals are sent otherwise there")
 @pytest.mark.parametrize(
-    "name, flags", [("SIGINT", ["--stream"]), ("SIGINT", []), ("SIGTERM", []), ("SIGHUP", [])]
+    "name, flags",
+    [
+        ("SIGINT", ["--stream"]),
+        pytest.param("SIGINT", [], marks=pytest.mark.slow),
+        ("SIGTERM", []),
+        pytest.param("SIGHUP", [], marks=pytest.mark.slow),
+    ],
 )
 def test_an_interrupt_leaves_a_valid_file_of_what_was_spoken(tiny_release, tmp_path, name, flags):
     pytest.importorskip("onnxruntime")

@@ -40,7 +40,7 @@ except BackendError as e:
 """
 
 
-@pytest.mark.parametrize("how", ["unused", "used", "worker"])
+@pytest.mark.parametrize("how", [pytest.param("unused", marks=pytest.mark.slow), "used", "worker"])
 def test_a_forked_process_does_not_wait_without_end(tiny_aligned, backend, how):
     run = subprocess.Popen(
         [sys.executable, "-c", FORKS, str(tiny_aligned), backend, how],

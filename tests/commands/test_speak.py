@@ -280,7 +280,9 @@ def test_standard_input_is_spoken_as_it_comes_in(tiny_release, here, monkeypatch
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there are no terminals to leave")
-@pytest.mark.parametrize("gone", ["pipe", "terminal", "closed"])
+@pytest.mark.parametrize(
+    "gone", ["pipe", *(pytest.param(g, marks=pytest.mark.slow) for g in ("terminal", "closed"))]
+)
 def test_speech_outlives_the_reader_of_what_is_told_of_it(tiny_release, here, gone):
     words = ["-m", "nanospeech", "hello there.", "--output", "a.wav", "--device", "cpu"]
     command = [sys.executable, *words, "--model", str(tiny_release), "--backend", BACKEND]

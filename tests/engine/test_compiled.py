@@ -17,7 +17,10 @@ from nanospeech.engine.sampling import noise
 from nanospeech.text.tokenizer import pad_tokens
 from tests.conftest import needs
 
-KINDS = [("none", 1), pytest.param("average", 2, marks=pytest.mark.slow), ("aligned", 2)]
+KINDS = [
+    *(pytest.param(*kind, marks=pytest.mark.slow) for kind in (("none", 1), ("average", 2))),
+    ("aligned", 2),
+]
 OPTIONS = SampleOptions("euler", 3)
 COMPILING = ("torch", "mlx")  # ONNX Runtime optimises each graph when it is loaded
 TEXTS = ("hello there, general.", "no.")

@@ -126,8 +126,11 @@ def test_a_model_on_the_hub_is_fetched_once_and_speaks_without_a_network(hub, tm
 
 @pytest.mark.parametrize(
     "model, temperature",
-    [("anna/my-voice", 0.9), ("anna/my-voice@v1", None), (f"anna/my-voice@{SECOND}", 0.9)],
-    ids=["main", "tag", "commit"],
+    [
+        pytest.param("anna/my-voice", 0.9, marks=pytest.mark.slow, id="main"),
+        pytest.param("anna/my-voice@v1", None, id="tag"),
+        pytest.param(f"anna/my-voice@{SECOND}", 0.9, id="commit"),
+    ],
 )
 def test_a_revision_is_the_one_that_is_named(hub, tmp_path, model, temperature):
     done = command(hub, tmp_path / "home", "convert", model, "--output", str(tmp_path / "got"))

@@ -235,7 +235,9 @@ def test_what_tokens_sound_like_and_last_by_is_not_rounded():
     assert plan.vocoder == {**blocks, "head.out": 6, "head.delay": 6}
 
 
-@pytest.mark.parametrize(("bits", "most"), [(4, 0.35), (8, 0.58)])
+@pytest.mark.parametrize(
+    ("bits", "most"), [(4, 0.35), pytest.param(8, 0.58, marks=pytest.mark.slow)]
+)
 def test_the_default_voice_becomes_small(tmp_path, bits, most):
     floats = tmp_path / "floats"
     assert convert(DEFAULT, floats) == 0 and not load_config(floats).quantization

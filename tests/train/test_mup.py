@@ -58,7 +58,7 @@ def test_outputs_change_at_the_same_rate_in_every_width(name):
     assert max(moved) < 2 * min(moved), moved
 
 
-@pytest.mark.parametrize("name", ["adamw", "muon"])
+@pytest.mark.parametrize("name", ["adamw", pytest.param("muon", marks=pytest.mark.slow)])
 def test_without_it_they_move_faster_the_wider_the_model(name):
     narrow, middle, broad = (movement(dim, name, mup=False) for dim in WIDTHS)
     assert narrow < middle < broad

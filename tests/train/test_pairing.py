@@ -91,7 +91,7 @@ def most_pairs(paths) -> int:
     return count
 
 
-@pytest.mark.parametrize("pair", [0.5, 0.8])
+@pytest.mark.parametrize("pair", [pytest.param(0.5, marks=pytest.mark.slow), 0.8])
 def test_as_many_clips_are_paired_as_are_asked_for(libritts, pair):
     found = 2 * len(pairs(libritts, pair)) / COUNT
     sigma = (pair * (1 - pair) / COUNT) ** 0.5

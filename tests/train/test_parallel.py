@@ -80,6 +80,7 @@ SLOW |= {"echo-ddp", "echo-hsdp", "echo-ddp+tp", "echo-compile", "echo-bf16", "e
 SLOW |= {"bf16-ddp", "bf16-hsdp", "spoiled-tp", "ddp+tp-aligned"}
 SLOW |= {"compile-fsdp", "compile-shallow", "bf16-tp", "fsdp-published", "tp-published"}
 SLOW |= {"echo-fsdp", "echo-tp", "echo-fsdp+tp", "echo-empty-fsdp+tp", "echo-window"}
+SLOW |= {"ddp-published", "measured-tp", "accumulate-hsdp", "echo-empty"}
 
 
 def world_of(split: dict) -> int:

@@ -144,7 +144,11 @@ def by_one(tmp_path_factory, shards):
 
 @pytest.mark.parametrize(
     ("processes", "shard", "tensor", "batch"),
-    [(2, 2, 1, 1), (2, 1, 2, 2), pytest.param(4, 2, 1, 1, marks=pytest.mark.slow)],
+    [
+        (2, 2, 1, 1),
+        pytest.param(2, 1, 2, 2, marks=pytest.mark.slow),
+        pytest.param(4, 2, 1, 1, marks=pytest.mark.slow),
+    ],
 )
 def test_split_runs_learn_and_resume_as_one_process_does(
     tmp_path, shards, by_one, processes, shard, tensor, batch

@@ -89,9 +89,8 @@ def left_over(run: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("when", "processes"),
     [
-        ("saving", 1),
         ("training", 2),
-        pytest.param("saving", 2, marks=pytest.mark.slow),
+        *(pytest.param(*which, marks=pytest.mark.slow) for which in (("saving", 1), ("saving", 2))),
         pytest.param("training", 1, marks=pytest.mark.slow),
     ],
 )
@@ -149,7 +148,7 @@ def test_a_run_under_nohup_goes_on_when_its_terminal_is_closed(tmp_path, shards)
     assert run.returncode == 0 and latest(tmp_path / "run") == 6, said
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_killed_loader_worker_costs_no_step(tmp_path, shards, processes):
     run, whole = tmp_path / "stopped", tmp_path / "whole"
     group = start(processes, run, shards, ENDLESS, ENDLESS, "workers=2")

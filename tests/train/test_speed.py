@@ -210,7 +210,7 @@ def test_one_graph_computes_checkpointed_blocks_again():
 def test_there_are_no_more_graphs_than_shapes_and_one_on_a_cpu():
     torch._dynamo.reset()
     model = shaken("duration")
-    apply_speed(model, SpeedConfig(compile="default"), shapes=20, backend="aot_eager")
+    apply_speed(model, SpeedConfig(compile="default"), shapes=20, backend="eager")
     before = recompiles()
     for _ in range(2):
         for frames in range(45, 48):

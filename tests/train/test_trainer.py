@@ -94,7 +94,7 @@ def test_old_checkpoints_are_deleted_and_none_is_half_written(tmp_path):
     assert names == ["latest", "log.csv", *kept]
 
 
-@pytest.mark.parametrize("aligned", [False, True])
+@pytest.mark.parametrize("aligned", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_two_processes_or_micro_batches_equal_one_with_the_same_global_batch(tmp_path, aligned):
     for name, processes, size, times in (("two", 2, 1, 1), ("one", 1, 2, 1), ("twice", 1, 1, 2)):
         arguments = (tmp_path / name, size, aligned, times)
