@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -56,8 +57,33 @@ def as_wav(path: str | Path) -> io.BytesIO:
     Raises:
         InputError: damaged, without sound, or of more than MOST_SAMPLES.
     """
-    import av
     import soundfile as sf
+
+    kept, left = [], MOST_SAMPLES
+    with sound_of(path) as (rate, _, pieces):
+        for piece in pieces:
+            kept.append(piece)
+            left -= piece.size
+            if left < 0:
+                raise InputError(f"{path} has over ten minutes of stereo at 48 kHz; cut it")
+    if not kept:
+        raise InputError(f"{path} holds no audio")
+    file = io.BytesIO()
+    sf.write(file, np.concatenate(kept, axis=1).T, rate, format="WAV", subtype="FLOAT")
+    file.seek(0)
+    return file
+
+
+@contextmanager
+def sound_of(path: str | Path) -> Iterator[tuple[int, float, Iterator[np.ndarray]]]:
+    """The first sound track of a film: its rate, its seconds as far as they are told, its pieces.
+
+    Pieces are float32 (channels, n).
+
+    Raises:
+        InputError: damaged, or without sound.
+    """
+    import av
     from av.error import FFmpegError
 
     try:
@@ -65,24 +91,13 @@ def as_wav(path: str | Path) -> io.BytesIO:
             if not film.streams.audio:
                 raise InputError(f"{path} holds no audio")
             track = film.streams.audio[0]
-            rate = track.rate
-            pieces, left = [], MOST_SAMPLES
-            for piece in pieces_of(av, film, track):
-                pieces.append(piece)
-                left -= piece.size
-                if left < 0:
-                    raise InputError(f"{path} has over ten minutes of stereo at 48 kHz; cut it")
+            seconds = (film.duration or 0) / av.time_base
+            yield track.rate, seconds, pieces_of(av, film, track)
     except InputError:
         raise
     except (FFmpegError, ValueError) as e:
         reason = getattr(e, "strerror", None) or str(e)
         raise InputError(f"cannot read {path} as audio: {reason}") from e
-    if not pieces:
-        raise InputError(f"{path} holds no audio")
-    file = io.BytesIO()
-    sf.write(file, np.concatenate(pieces, axis=1).T, rate, format="WAV", subtype="FLOAT")
-    file.seek(0)
-    return file
 
 
 def pieces_of(av: Any, film: Any, track: Any) -> Iterator[np.ndarray]:

@@ -10,6 +10,7 @@ from nanospeech.commands.group import run_group
 ABOUT = """Recordings with their texts become what a model is trained on. LibriTTS's and LJ Speech's
 layouts, CSV and JSON-lines manifests, folders of X.wav with X.txt and WebDataset shards are read.
 
+  nanospeech prepare cut interview.mp3 --out recordings
   nanospeech prepare shards recordings/ --out shards
   nanospeech prepare curate recordings/ --out data --whisper base
   nanospeech prepare --features dacvae shards/*.tar --codec weights.pth --out latents"""
@@ -17,6 +18,7 @@ TOOLS = {
     "shards": ("nanospeech.prepare.shards:main", "WebDataset shards of MP3 and JSON"),
     "vocab": ("nanospeech.prepare.vocab:main", "vocab.txt: the characters of the texts"),
     "mp3": ("nanospeech.prepare.mp3s:main", "an MP3 of each recording, in its folder"),
+    "cut": ("nanospeech.prepare.cut:main", "clips of long recordings, with what is said in them"),
     "curate": ("nanospeech.prepare.curate:main", "hold clips out, drop what is not what it says"),
     "hear": ("nanospeech.prepare.hear:main", "what a recogniser hears, many clips at once"),
     "levels": ("nanospeech.prepare.levels:main", "audio settings of a run, measured on its clips"),

@@ -39,26 +39,31 @@ def whisper_listener(
         check_language(model, language)
 
     def listen(wave: np.ndarray) -> list[Word]:
-        require("ctranslate2", "transcribe").set_random_seed(0)
         heard = audio.resample(wave, audio.SAMPLE_RATE, RATE)
         if say is not None and language is not None:
             spoken, chance, _ = model.detect_language(heard)
             if spoken != language and chance >= SURE:
                 say(f"note: it sounds like {spoken!r}, not {language!r}: no words are read")
                 return []
-        segments, _ = model.transcribe(
-            heard,
-            language=language,
-            beam_size=5,
-            condition_on_previous_text=False,
-            word_timestamps=True,
-        )
-        words = whole_words(word for segment in segments for word in segment.words or ())
+        words = words_in(model, heard, language)
         if not is_speakable(" ".join(word.text for word in words)):
             raise InputError("no words were heard in the recording; if there are, give its text")
         return words
 
     return listen
+
+
+def words_in(model: Any, wave: np.ndarray, language: str | None) -> list[Word]:
+    """The words that a faster-whisper model hears in a wave, float32 (n,) at RATE."""
+    require("ctranslate2", "transcribe").set_random_seed(0)
+    segments, _ = model.transcribe(
+        wave,
+        language=language,
+        beam_size=5,
+        condition_on_previous_text=False,
+        word_timestamps=True,
+    )
+    return whole_words(word for segment in segments for word in segment.words or ())
 
 
 def whole_words(pieces: Iterable[Any]) -> list[Word]:
@@ -68,17 +73,17 @@ def whole_words(pieces: Iterable[Any]) -> list[Word]:
     begins a word. In writing without spaces each piece is one.
 
     Args:
-        pieces: of faster-whisper, with word, start and end.
+        pieces: of faster-whisper, with word, start, end and probability.
     """
     pieces = [p for p in pieces if p.word.strip()]
     spaced = any(p.word[0].isspace() for p in pieces[1:])
     words: list[Word] = []
     for piece in pieces:
-        text, start, end = piece.word.strip(), float(piece.start), float(piece.end)
+        word = Word(piece.word.strip(), float(piece.start), float(piece.end), piece.probability)
         if words and spaced and not piece.word[0].isspace():
-            before = words.pop()
-            text, start = before.text + text, before.start
-        words.append(Word(text, start, end))
+            a = words.pop()
+            word = Word(a.text + word.text, a.start, word.end, min(a.chance, word.chance))
+        words.append(word)
     return words
 
 

@@ -33,11 +33,12 @@ HEARD = 160  # characters of what was heard, in an error
 
 @dataclass(frozen=True)
 class Word:
-    """A transcribed word with its punctuation, and its start and end in seconds."""
+    """A transcribed word with its punctuation, its start and end in seconds, and how sure it is."""
 
     text: str
     start: float
     end: float
+    chance: float = 1.0  # its probability by the recogniser
 
 
 # the words in a wave, float32 (n,) at audio.SAMPLE_RATE, none where they are of another language;
@@ -242,18 +243,22 @@ def cut_anywhere(
     return wave[: int(at * audio.SAMPLE_RATE)], "", note
 
 
+def plain(word: str) -> str:
+    """The letters and digits of a word, in lower case."""
+    return "".join(c for c in word.casefold() if c.isalnum())
+
+
+def agreeing(words: Sequence[Word], said: Sequence[str]) -> dict[int, int]:
+    """Where words heard and said agree: the index of the word said by that of the heard one."""
+    matcher = SequenceMatcher(None, [plain(w.text) for w in words], [plain(w) for w in said], False)
+    blocks = matcher.get_matching_blocks()
+    return {block.a + i: block.b + i for block in blocks for i in range(block.size)}
+
+
 def spoken_before(words: Sequence[Word], said: Sequence[str]) -> dict[int, int]:
     """Where words heard and said agree on both sides: index of a heard word, words said by then."""
-
-    def plain(text: str) -> str:
-        return "".join(c for c in text.casefold() if c.isalnum())
-
-    matcher = SequenceMatcher(None, [plain(w.text) for w in words], [plain(w) for w in said], False)
-    return {
-        block.a + i: block.b + i + 1
-        for block in matcher.get_matching_blocks()
-        for i in range(block.size - 1)
-    }
+    pairs = agreeing(words, said)
+    return {j: at + 1 for j, at in pairs.items() if pairs.get(j + 1) == at + 1}
 
 
 def quiet_spot(wave: np.ndarray, start: float, stop: float) -> tuple[float, float]:

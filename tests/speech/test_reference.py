@@ -75,7 +75,7 @@ def test_an_offset_is_not_heard_as_noise(tmp_path):
 
 def test_a_recogniser_that_hears_no_words_or_lacks_the_language_is_an_error(monkeypatch):
     pytest.importorskip("ctranslate2")
-    dots = [SimpleNamespace(word=" .", start=0.0, end=1.0)] * 3
+    dots = [SimpleNamespace(word=" .", start=0.0, end=1.0, probability=1.0)] * 3
     model = SimpleNamespace(
         supported_languages=["en", "de"],
         transcribe=lambda *_, **__: ([SimpleNamespace(words=dots)], None),
@@ -91,6 +91,7 @@ def test_a_word_that_whisper_cuts_is_one():
     class Piece:
         def __init__(self, word: str, start: float):
             self.word, self.start, self.end = word, start, start + 0.5
+            self.probability = 1.0
 
     def heard(*pieces: str) -> list[str]:
         words = whole_words(Piece(p, i) for i, p in enumerate(pieces))
@@ -338,7 +339,7 @@ def test_words_of_another_language_are_not_written_down_as_english(
     monkeypatch, chance, asks, heard
 ):
     pytest.importorskip("ctranslate2")
-    word = SimpleNamespace(word=" hello", start=0.0, end=1.0)
+    word = SimpleNamespace(word=" hello", start=0.0, end=1.0, probability=1.0)
     model = SimpleNamespace(
         supported_languages=["en", "it"],
         detect_language=lambda *_, **__: ("it", chance, []),

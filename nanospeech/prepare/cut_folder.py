@@ -1,0 +1,153 @@
+"""The folder of clips that recordings are cut into: their table, and how far each recording is."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nanospeech.audio import wave as audio
+from nanospeech.corpus.layouts import Skip
+from nanospeech.corpus.skips import list_skips
+from nanospeech.errors import InputError, reason
+from nanospeech.files import whole, write_json
+from nanospeech.speech.reference import EDGE
+
+from .cut_places import Clip
+
+STATE, TABLE, SKIPPED = ".cut.json", "metadata.csv", "skipped.csv"
+GIVEN = "speaker", "language"  # columns of what all clips are
+
+
+@dataclass
+class Progress:
+    """How far a recording is cut.
+
+    Attributes:
+        name: that its clips begin with.
+        samples: that are done, at audio.SAMPLE_RATE.
+        words: of its text that are behind.
+        done: whether all of it is.
+        size: bytes of its file.
+    """
+
+    name: str
+    size: int
+    samples: int = 0
+    words: int = 0
+    done: bool = False
+
+
+@dataclass
+class ClipFolder:
+    """Clips with their texts in metadata.csv; what a run before left is taken up.
+
+    Args:
+        out: the folder.
+        settings: of the run: "speaker" and "language" of all clips, or None, and more.
+
+    Raises:
+        InputError: it was made with other settings, or has a table that is of something else.
+    """
+
+    out: Path
+    settings: dict[str, Any]
+    recordings: dict[str, Progress] = field(default_factory=dict)
+    skips: list[Skip] = field(default_factory=list)
+    clips: int = 0
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.out.mkdir(parents=True, exist_ok=True)
+        state = self.out / STATE
+        if not state.exists():
+            if (self.out / TABLE).exists():
+                raise InputError(f"{self.out} has a {TABLE} of something else; name another --out")
+            with whole(self.out / TABLE) as part:
+                part.write_text(",".join(self.columns()) + "\r\n", encoding="utf-8")
+            self.save()
+            return
+        try:
+            found = json.loads(state.read_text(encoding="utf-8"))
+            self.recordings = {k: Progress(**v) for k, v in found["recordings"].items()}
+            self.skips = [Skip(*row) for row in found["skips"]]
+            self.clips, self.seconds = int(found["clips"]), float(found["seconds"])
+            before = dict(found["settings"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
+            raise InputError(f"{state} is damaged ({reason(e)}); name another --out") from e
+        if before != self.settings:
+            other = [k for k in self.settings if before.get(k) != self.settings[k]]
+            told = ", ".join(f"--{k.replace('_', '-')} {before.get(k)}" for k in other)
+            raise InputError(f"{self.out} was cut with {told}; give that again, or another --out")
+
+    def save(self) -> None:
+        """Writes down how far all is."""
+        list_skips(self.out / SKIPPED, self.skips)
+        state = {
+            "settings": self.settings,
+            "recordings": {k: asdict(v) for k, v in self.recordings.items()},
+            "skips": [(s.name, s.reason, s.detail) for s in self.skips],
+            "clips": self.clips,
+            "seconds": self.seconds,
+        }
+        write_json(self.out / STATE, state)
+
+    def columns(self) -> list[str]:
+        return ["audio", "text", *(name for name in GIVEN if self.settings[name])]
+
+    def progress(self, path: Path) -> Progress:
+        """How far a recording is; its clips get a name of their own.
+
+        Raises:
+            InputError: it is not what was cut before.
+        """
+        key, size = str(path.resolve()), path.stat().st_size
+        if key not in self.recordings:
+            taken = {p.name for p in self.recordings.values()}
+            names = [path.stem, *(f"{path.stem}-{n}" for n in range(2, len(taken) + 2))]
+            self.recordings[key] = Progress(next(n for n in names if n not in taken), size)
+        if self.recordings[key].size != size:
+            raise InputError(f"{path} has changed since it was cut; name another --out")
+        return self.recordings[key]
+
+    def go_back(self, progress: Progress) -> None:
+        """Drops the lines of clips that were written after the last `save`."""
+        table = self.out / TABLE
+        with table.open(newline="", encoding="utf-8-sig") as f:
+            head, *rows = csv.reader(f)
+
+        def is_later(file: str) -> bool:
+            name, _, number = Path(file).stem.rpartition("_")
+            return name == progress.name and int(number) >= hundredths(progress.samples)
+
+        kept = [row for row in rows if len(row) == len(head) and not is_later(row[0])]
+        if kept != rows:
+            with whole(table) as part, part.open("w", newline="", encoding="utf-8") as f:
+                csv.writer(f).writerows([head, *kept])
+
+    def add(self, progress: Progress, wave: np.ndarray, clips: Sequence[Clip]) -> None:
+        """Writes the clips of the next seconds of a recording."""
+        rows = []
+        for clip in clips:
+            start, stop = (int(x * audio.SAMPLE_RATE) for x in (clip.start, clip.stop))
+            name = f"{progress.name}_{hundredths(progress.samples + start):07d}"
+            if clip.reason:
+                self.skips.append(Skip(name, clip.reason, clip.text))
+                continue
+            sound = audio.trim(audio.centred(wave[start:stop]), keep_seconds=EDGE)
+            audio.write(self.out / f"{name}.flac", sound)
+            own = {"audio": f"{name}.flac", "text": clip.text, **self.settings}
+            rows.append([own[column] for column in self.columns()])
+            self.clips, self.seconds = self.clips + 1, self.seconds + len(sound) / audio.SAMPLE_RATE
+        with (self.out / TABLE).open("a", newline="", encoding="utf-8") as f:
+            csv.writer(f).writerows(rows)
+
+
+def hundredths(samples: int) -> int:
+    """Samples as hundredths of a second."""
+    return samples * 100 // audio.SAMPLE_RATE

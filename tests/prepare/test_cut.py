@@ -1,0 +1,344 @@
+"""Long recordings become clips with their words: whole sentences, cut in pauses, none lost."""
+
+from __future__ import annotations
+
+import csv
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nanospeech.audio import wave as audio
+from nanospeech.corpus.layouts import find
+from nanospeech.corpus.mp3 import decode
+from nanospeech.errors import InputError
+from nanospeech.prepare import cut as tool
+from nanospeech.prepare.cut_folder import ClipFolder
+from nanospeech.prepare.cut_places import (
+    Pause,
+    Place,
+    found_again,
+    kind_of,
+    last_place,
+    pauses,
+    places,
+)
+from nanospeech.speech.reference import Word
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+SETTINGS = {
+    "speaker": "anna",
+    "language": None,
+    "whisper": "base",
+    "min_seconds": 1.0,
+    "max_seconds": 9.0,
+}
+TIMES = 6  # that the fixtures' clips are read, one after the other: a minute and a quarter
+
+
+class Tape:
+    """A long recording of real clips with pauses between them, and its words with their times.
+
+    Each clip's words are spread evenly over it, so that times are off as a recogniser's are.
+    """
+
+    def __init__(self, path: Path, misheard: int = 0):
+        samples, _ = find([FIXTURES / "speech-000000.tar", FIXTURES / "libritts"])
+        rng = np.random.default_rng(0)
+        self.path, self.words, parts, at = path, list[Word](), [], 0.0
+        self.texts: list[str] = []
+        self.spans: list[tuple[float, float]] = []
+        for number, sample in enumerate(samples * TIMES):
+            text = f"{sample.text.rstrip('.!?')} {number}."
+            wave = audio.trim(decode(sample.audio.read())[0], keep_seconds=0)
+            seconds, said = len(wave) / audio.SAMPLE_RATE, text.split()
+            for i, word in enumerate(said):
+                heard = "something" if misheard and i % misheard == 2 else word
+                start, stop = (at + seconds * (i + k) / len(said) for k in (0.05, 0.95))
+                self.words.append(Word(heard, start, stop))
+            self.texts.append(text)
+            self.spans.append((at, at + seconds))
+            pause = rng.normal(0, 1e-4, int(rng.uniform(0.25, 0.8) * audio.SAMPLE_RATE))
+            parts += [wave, pause.astype(np.float32)]
+            at += seconds + len(pause) / audio.SAMPLE_RATE
+        audio.write(path, np.concatenate(parts))
+        self.seconds, self.heard = at, 0
+
+    def listener(self, folder: ClipFolder, ends: int | None = None) -> tool.Listener:
+        """What hears the words of the window that a folder is at; ends as Ctrl-C does."""
+        self.heard = 0
+
+        def listen(wave: np.ndarray) -> list[Word]:
+            if self.heard == ends:
+                raise KeyboardInterrupt
+            self.heard += 1
+            at = folder.progress(self.path).samples / audio.SAMPLE_RATE
+            stop = at + len(wave) / audio.SAMPLE_RATE
+            return [
+                Word(w.text, w.start - at, w.end - at)
+                for w in self.words
+                if at <= (w.start + w.end) / 2 < stop
+            ]
+
+        return listen
+
+    def cut(self, out: Path, ends: int | None = None, **settings: object) -> ClipFolder:
+        folder = ClipFolder(out, SETTINGS | settings)
+        tool.cut(self.path, folder, self.listener(folder, ends), lambda _: None)
+        return folder
+
+
+def rows(out: Path) -> list[dict[str, str]]:
+    with (out / "metadata.csv").open(newline="", encoding="utf-8") as f:
+        return list(csv.DictReader(f))
+
+
+@pytest.fixture(scope="module")
+def tape(tmp_path_factory) -> Tape:
+    return Tape(tmp_path_factory.mktemp("tape") / "long.flac")
+
+
+@pytest.fixture(scope="module")
+def whole(tape, tmp_path_factory) -> Path:
+    """The folder of its clips."""
+    out = tmp_path_factory.mktemp("whole") / "clips"
+    tape.cut(out)
+    return out
+
+
+def test_the_clips_are_all_of_the_recording_in_its_order(tape, whole):
+    assert tape.seconds > 2 * tool.WINDOW / audio.SAMPLE_RATE
+    said = " ".join(row["text"] for row in rows(whole)).split()
+    lost = (whole / "skipped.csv").read_text(encoding="utf-8").splitlines()[1:]
+    assert said == " ".join(tape.texts).split() and not lost
+    assert {row["speaker"] for row in rows(whole)} == {"anna"}
+
+
+def test_clips_begin_and_end_in_the_pauses_and_hold_all_that_is_between(tape, whole):
+    edges = [t for span in tape.spans for t in span]
+    for row in rows(whole):
+        wave = audio.read(whole / row["audio"])
+        start = int(Path(row["audio"]).stem.split("_")[1]) / 100
+        loud_a, loud_b = (x / audio.SAMPLE_RATE for x in audio.loud_span(wave))
+        assert 0.03 * (start > 0) <= loud_a <= 0.12
+        assert 0.03 <= len(wave) / audio.SAMPLE_RATE - loud_b <= 0.12
+        assert 1 <= loud_b - loud_a <= 9.5
+        texts = [i for i, text in enumerate(tape.texts) if text.split()[-1] in row["text"].split()]
+        if row["text"] == " ".join(tape.texts[i] for i in texts):  # of whole sentences
+            first, last = tape.spans[texts[0]][0], tape.spans[texts[-1]][1]
+            assert loud_b - loud_a == pytest.approx(last - first, abs=0.1)
+            assert min(abs(start - t) for t in edges) < 0.9
+    ends = [row["text"].endswith(tuple(t.split()[-1] for t in tape.texts)) for row in rows(whole)]
+    assert np.mean(ends) > 0.6  # others are longer than a clip may be
+
+
+@pytest.mark.parametrize("ends", [0, 1, 2])
+def test_a_stopped_run_goes_on_as_if_nothing_had_been(tape, whole, tmp_path, ends):
+    out = tmp_path / "clips"
+    with pytest.raises(KeyboardInterrupt):
+        tape.cut(out, ends)
+    with (out / "metadata.csv").open("a", encoding="utf-8") as f:  # of the window that it was at
+        f.write("long_9999999.flac,never saved,anna\r\nlong_0")
+    tape.cut(out)
+    names = sorted(p.name for p in whole.iterdir())
+    assert sorted(p.name for p in out.iterdir()) == names
+    for name in names:
+        if name != ".cut.json":
+            assert (out / name).read_bytes() == (whole / name).read_bytes(), name
+
+
+def test_a_text_beside_the_recording_gives_the_words(tmp_path):
+    tape = Tape(tmp_path / "book.flac", misheard=6)
+    unread = "Nobody read this page of the book, on which a printer thanks his friends. " * 4
+    (tmp_path / "book.txt").write_text(f"{unread * 10}\n{' '.join(tape.texts)}\n{unread}")
+    tape.cut(tmp_path / "clips")
+    said = " ".join(row["text"] for row in rows(tmp_path / "clips"))
+    assert "something" not in said and "printer" not in said
+    whole = " ".join(tape.texts)
+    assert all(row["text"] in whole for row in rows(tmp_path / "clips"))
+    assert len(said) > 0.8 * len(whole)
+
+
+def test_what_is_read_otherwise_than_the_text_is_left_out_and_told(tmp_path):
+    tape = Tape(tmp_path / "book.flac")
+    known = [text for i, text in enumerate(tape.texts) if i != 4]
+    (tmp_path / "book.txt").write_text(" ".join(known))
+    folder = tape.cut(tmp_path / "clips")
+    said = [row["text"] for row in rows(tmp_path / "clips")]
+    assert all(text in " ".join(known) for text in said)
+    assert {skip.reason for skip in folder.skips} == {"not the words of its text"}
+    assert any(tape.texts[4][:20] in skip.detail for skip in folder.skips)
+
+
+def test_what_is_too_long_or_too_short_between_its_pauses_is_left_out(tape, tmp_path):
+    folder = tape.cut(tmp_path / "short", min_seconds=1.3, max_seconds=1.9)
+    assert {skip.reason for skip in folder.skips} == {"no pause to cut at", "too short"}
+    assert len(rows(tmp_path / "short")) > len(folder.skips)  # nothing beside them is lost
+    longest = [audio.read(tmp_path / "short" / r["audio"]) for r in rows(tmp_path / "short")]
+    assert all(len(wave) <= 1.9 * audio.SAMPLE_RATE for wave in longest)
+
+
+def test_silence_at_both_ends_is_no_part_of_a_clip(tmp_path):
+    tape = Tape(tmp_path / "long.flac")
+    still = np.zeros(12 * audio.SAMPLE_RATE, np.float32)
+    audio.write(tape.path, np.concatenate([still, audio.read(tape.path), still]))
+    tape.words = [Word(w.text, w.start + 12, w.end + 12) for w in tape.words]
+    tape.cut(tmp_path / "clips")
+    assert " ".join(row["text"] for row in rows(tmp_path / "clips")) == " ".join(tape.texts)
+
+
+def test_unsure_words_are_left_out(tape, tmp_path):
+    folder = ClipFolder(tmp_path / "clips", SETTINGS)
+    sure = tape.listener(folder)
+
+    def doubtful(wave: np.ndarray) -> list[Word]:
+        return [Word(w.text, w.start, w.end, 0.4) for w in sure(wave)]
+
+    tool.cut(tape.path, folder, doubtful, lambda _: None)
+    assert not rows(tmp_path / "clips") and {s.reason for s in folder.skips} == {"unsure words"}
+
+
+def test_a_mark_tells_on_which_side_of_a_short_word_a_pause_is():
+    """As recognisers' times are off by more than such a word lasts."""
+    said = ["He", "stopped.", "Not", "at", "once."]
+    times = [(0, 0.4), (0.4, 0.9), (1.0, 1.5), (1.55, 1.8), (1.8, 2.2)]  # "Not" begins at 1.45
+    words = [Word(text, *span) for text, span in zip(said, times)]
+    pairs = {i: i for i in range(5)}
+    (place,) = places([Pause(1.05, 1.45, 1.0)], words, said, pairs)
+    assert (place.heard, place.said, place.ends) == (2, 2, True) and place.at == 1.25
+    # without the mark it is where the times say
+    plain = [Word(w.text.rstrip("."), w.start, w.end - 0.1 * (w.text == "Not")) for w in words]
+    (place,) = places([Pause(1.05, 1.45, 1.0)], plain, [w.text for w in plain], pairs)
+    assert (place.heard, place.ends) == (3, False)
+    # words that do not agree with the text on both sides are not cut between
+    assert not places([Pause(1.05, 1.45, 1.0)], words, said, {0: 0, 1: 1, 3: 9, 4: 10})
+    # but one misheard word between two that agree is the one between them
+    assert places([Pause(1.05, 1.45, 1.0)], words, said, {0: 0, 1: 1, 3: 3, 4: 4})
+
+
+def test_pauses_are_as_quiet_as_the_recording_gets_and_longer_than_a_plosive():
+    rng = np.random.default_rng(0)
+    rate = audio.SAMPLE_RATE
+
+    def sound(seconds: float, level: float) -> np.ndarray:
+        return rng.normal(0, level, int(seconds * rate)).astype(np.float32)
+
+    speech, quiet, breath = 0.1, 1e-4, 1e-2
+    parts = [sound(1, speech), sound(0.3, quiet), sound(1, speech), sound(0.07, quiet)]
+    parts += [sound(1, speech), sound(0.4, breath), sound(1, speech), sound(0.5, quiet)]
+    found = pauses(np.concatenate(parts))
+    assert [round(p.start, 1) for p in found] == [1.0, 4.8]
+    assert [round(p.stop, 1) for p in found] == [1.3, 5.3]
+    assert all(p.clear > 0.9 for p in found)
+    assert not pauses(np.zeros(0, np.float32)) and not pauses(sound(2, speech))
+
+
+def test_a_window_ends_with_its_last_sentence():
+    way = [Place(t, t, 0, 0, ends=t < 18) for t in (4.0, 8.0, 17.0, 22.0)]
+    found = last_place(way, 10)
+    assert found is not None and found.at == 17
+    found = last_place(way, 20)  # with a phrase, where none does
+    assert found is not None and found.at == 22
+    assert last_place(way, 25) is None
+
+
+@pytest.mark.parametrize(
+    "word, kind",
+    [("end.", "sentence"), ("end.”", "sentence"), ("so,", "phrase"), ("so", "word"), ('"', "word")],
+)
+def test_marks_end_sentences_and_phrases(word, kind):
+    assert kind_of(word) == kind
+
+
+def test_a_place_in_a_text_is_found_again_and_stays_where_nothing_is_known():
+    text = [f"w{i}" for i in range(3000)]
+    words = [Word(t, i, i + 0.5) for i, t in enumerate(text[2000:2040])]
+    assert found_again(words, text, 100) == 2000
+    assert found_again(words, text, 1990) == 1990  # it is near
+    assert found_again([Word("other", i, i + 1) for i in range(30)], text, 100) == 100
+
+
+def run(capsys, *words: object) -> tuple[int, str, str]:
+    code = tool.main([str(w) for w in words])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_the_command_cuts_adds_and_is_done(tape, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "clips"
+    folder: list[ClipFolder] = []
+    plain = ClipFolder.__post_init__
+
+    def kept(self: ClipFolder) -> None:
+        folder[:] = [self]
+        plain(self)
+
+    monkeypatch.setattr(ClipFolder, "__post_init__", kept)
+    monkeypatch.setattr(tool, "whisper_of", lambda *_: lambda w: tape.listener(folder[0])(w))
+    words = (tape.path, "--out", out, "--speaker", "anna", "--language", "de")
+    code, told, _ = run(capsys, *words)
+    counts = json.loads(told)
+    assert code == 0 and counts["clips"] == len(rows(out)) and counts["minutes"] > 1
+    samples, skips = find([out])  # as every other tool reads it
+    assert len(samples) == counts["clips"] and not skips
+    assert {(s.speaker, s.extra["language"]) for s in samples} == {("anna", "de")}
+
+    monkeypatch.setattr(tool, "whisper_of", lambda *_: pytest.fail("nothing is left to hear"))
+    assert json.loads(run(capsys, *words)[1]) == counts
+    code, _, error = run(capsys, *words, "--max-seconds", 5)
+    assert code == 2 and "--max-seconds 12" in error
+    code, _, error = run(capsys, *words[:-2])
+    assert code == 2 and "--language de" in error
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "metadata.csv").write_text("audio,text\n")
+    code, _, error = run(capsys, tape.path, "--out", tmp_path / "other")
+    assert code == 2 and "something else" in error
+
+
+def test_what_cannot_be_cut_is_told(tmp_path, tape, capsys):
+    for words, told in (
+        ((tmp_path / "none.mp3", "--out", tmp_path / "a"), "there is no file or folder"),
+        ((tmp_path, "--out", tmp_path / "a"), "there are no recordings"),
+        ((tape.path, "--out", tmp_path / "a", "--max-seconds", 30), "at most 20"),
+        ((tape.path, "--out", tmp_path / "a", "--min-seconds", 0), "more than 0"),
+        ((tape.path, "--out", tmp_path / "a", "--threads", 0), "at least 1"),
+        ((tape.path, "--out", tmp_path / "a", "--language", "x1y2"), "x1y2"),
+    ):
+        code, _, error = run(capsys, *words)
+        assert code == 2 and told in error, error
+    (tmp_path / "noise.wav").write_bytes(b"no audio")
+    code, _, error = run(capsys, tmp_path / "noise.wav", "--out", tmp_path / "b")
+    assert code == 2 and "noise.wav" in error and "none of the recordings" in error
+
+
+def test_recordings_of_one_name_have_clips_of_their_own_and_changed_ones_are_refused(tmp_path):
+    folder = ClipFolder(tmp_path / "clips", SETTINGS)
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "one.wav").write_bytes(b"1234")
+    names = [folder.progress(tmp_path / name / "one.wav").name for name in ("a", "b", "c", "a")]
+    assert names == ["one", "one-2", "one-3", "one"]
+    (tmp_path / "a" / "one.wav").write_bytes(b"12345")
+    with pytest.raises(InputError, match="has changed"):
+        folder.progress(tmp_path / "a" / "one.wav")
+
+
+def test_a_recording_that_is_damaged_later_on_keeps_what_was_before(tape, tmp_path):
+    data = tape.path.read_bytes()
+    (tmp_path / "long.flac").write_bytes(data[: len(data) * 2 // 3])
+    short = Tape(tmp_path / "whole.flac")
+    short.path = tmp_path / "long.flac"
+    folder = short.cut(tmp_path / "clips")
+    said = " ".join(row["text"] for row in rows(tmp_path / "clips"))
+    assert " ".join(tape.texts).startswith(said[:-40]) and len(said) > 300
+    assert folder.progress(short.path).done and folder.skips[-1].reason == "damaged"
+
+
+def test_clips_do_not_overlap(whole):
+    spans = []
+    for row in rows(whole):
+        start = int(Path(row["audio"]).stem.split("_")[1]) / 100
+        spans.append((start, start + len(audio.read(whole / row["audio"])) / audio.SAMPLE_RATE))
+    assert all(a[1] <= b[0] + 0.25 for a, b in pairwise(spans))
