@@ -13,7 +13,6 @@ import os
 import re
 import tarfile
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -25,6 +24,7 @@ from nanospeech.audio.films import as_wav, is_film
 from nanospeech.audio.wave import FOREIGN
 from nanospeech.errors import DataError, InputError, reason
 
+from .keys import unique_keys, without_common_folder
 from .tables import as_text, lines_of, names_speakers, parsed, rows_of
 from .tars import Header, split_name
 
@@ -98,6 +98,7 @@ def find(
         if not path.exists():
             raise InputError(f"there is no file or folder {path}")
         here: dict[tuple[str, int], set[Any]] = {}  # with what is said, which may be two texts
+        first = len(samples)
         for found in LAYOUTS[detect(path) if layout == "auto" else layout](path):
             if isinstance(found, Skip):
                 skips.append(found)
@@ -114,6 +115,8 @@ def find(
                 samples.append(replace(found, text=text))
                 here[place].add((text, found.speaker))
         earlier |= here.keys()
+        parts = without_common_folder([s.parts for s in samples[first:]])
+        samples[first:] = [replace(s, parts=p) for s, p in zip(samples[first:], parts)]
     if not samples and not skips:
         raise DataError(f"no recordings in {', '.join(map(str, inputs))}")
     keys = unique_keys([s.parts for s in samples])
@@ -280,7 +283,8 @@ def ljspeech(root: Path) -> Iterator[Sample | Skip]:
             yield Skip(name, "no audio file")
         else:
             text = next((t for t in reversed(texts[:2]) if t.strip()), "")
-            parts = (root.name, name.removesuffix(audio.suffix))
+            stem = name.removesuffix(audio.suffix)
+            parts = (root.name, *(Path(stem).parts if os.path.isabs(stem) else (stem,)))
             yield Sample(name, parts, Source(audio), text, who or None)
 
 
@@ -312,7 +316,7 @@ def manifest(path: Path) -> Iterator[Sample | Skip]:
         elif (audio := spelt(path.parent / file)) is None:
             yield Skip(f"{name} {file[:80]}", "no audio file")
         else:
-            parts = tuple(p for p in Path(file).with_suffix("").parts if p not in ("/", "..", "."))
+            parts = tuple(p for p in Path(file).with_suffix("").parts if p not in ("..", "."))
             extra = {k: v for k, v in row.items() if k and k not in RESERVED}
             person = str(who) if who not in (None, "") else None
             try:
@@ -392,27 +396,3 @@ LAYOUTS: dict[str, Callable[[Path], Iterator[Sample | Skip]]] = {
     "manifest": manifest,
     "webdataset": webdataset,
 }
-
-
-def unique_keys(parts: list[tuple[str, ...]]) -> list[str]:
-    """Short keys, all different, of ASCII letters, digits, - and _.
-
-    No dots: WebDataset takes what follows the first one for the file type. A name that stands
-    twice takes its folders in front, one after the other, and in the end a number behind.
-    """
-    safe = [tuple(re.sub(r"[^A-Za-z0-9_-]", "_", p) or "_" for p in ps) for ps in parts]
-    keys = [ps[-1] for ps in safe]
-    for depth in range(2, max(map(len, safe), default=0) + 1):
-        count = Counter(keys)
-        keys = ["_".join(ps[-depth:]) if count[k] > 1 else k for ps, k in zip(safe, keys)]
-    taken = set(keys)
-    numbers: dict[str, int] = {}  # the last behind a key: all of 十.wav, 百.wav, … have one
-    for i, key in enumerate(keys):
-        if key not in numbers:
-            numbers[key] = 1
-            continue
-        while keys[i] in taken:
-            numbers[key] += 1
-            keys[i] = f"{key}-{numbers[key]}"
-        taken.add(keys[i])
-    return keys

@@ -15,7 +15,8 @@ import soundfile as sf
 from nanospeech.commands.prepare import main
 from nanospeech.config import AudioConfig
 from nanospeech.corpus import layouts
-from nanospeech.corpus.layouts import find, unique_keys
+from nanospeech.corpus.keys import unique_keys
+from nanospeech.corpus.layouts import find
 from nanospeech.corpus.mp3 import decode
 from nanospeech.corpus.skips import examples, nothing_usable
 from nanospeech.errors import DataError, InputError
@@ -262,6 +263,23 @@ def test_a_line_of_ljspeechs_may_name_the_file(waves, name):
     samples, skips = find([waves])
     assert [(s.text, s.audio.path) for s in samples] == [("Good morning.", waves / "wavs/0.wav")]
     assert samples[0].key in ("0", "wavs_0") and [s.name for s in skips] == ["audio_file"]
+
+
+@pytest.mark.parametrize("table", ["metadata.csv", "all.jsonl"])
+def test_keys_tell_nothing_of_where_recordings_lie(waves, table):
+    """Absolute paths, as F5-TTS's tables have, came into the names of shards' members."""
+    files = [waves / who / f"{n}.wav" for who in ("anna", "bert") for n in (0, 1)]
+    for file in files:
+        file.parent.mkdir(exist_ok=True)
+        shutil.copy(WAV, file)
+    rows = [*((file, f"text {n}") for n, file in enumerate(files)), (files[0], "another text")]
+    bars = "".join(f"{file}|{text}\n" for file, text in rows)
+    lines = "\n".join(json.dumps({"audio": str(file), "text": text}) for file, text in rows)
+    (waves / table).write_text(bars if table.endswith("csv") else lines)
+    source = waves if table.endswith("csv") else waves / table
+    name = Path(source).stem
+    keys = [s.key for s in find([source])[0]]
+    assert keys == [f"{name}_anna_0", "anna_1", "bert_0", "bert_1", f"{name}_anna_0-2"]
 
 
 def test_the_speakers_of_pipers_table_are_kept(waves):
