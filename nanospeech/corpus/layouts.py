@@ -25,11 +25,12 @@ from nanospeech.audio.wave import FOREIGN
 from nanospeech.errors import DataError, InputError, reason
 
 from .keys import unique_keys, without_common_folder
-from .tables import as_text, lines_of, names_speakers, parsed, rows_of
+from .tables import as_text, lines_of, parsed, rows_of, rows_with_bars
 from .tars import Header, split_name
 
 AUDIO = (".mp3", ".wav", ".flac", ".ogg", ".oga", ".opus", ".aiff", ".aif")
 TRANSCRIPT = ".normalized.txt"
+TABLES = ("metadata.csv", "metadata.jsonl")
 RESERVED = ("audio", "text", "speaker", "duration", "sample_rate", "__key__", "__url__")
 
 
@@ -125,31 +126,54 @@ def find(
 
 def detect(path: Path) -> str:
     """The layout of a data set, by what lies in it."""
+    table = path if path.is_file() else path / "metadata.csv"
+    bars = table.suffix.lower() in (".csv", ".txt") and table.is_file() and has_bars(table)
+    if path.is_file() and bars:
+        return "ljspeech"
     if path.is_file() and path.suffix.lower() in (".csv", ".tsv", ".jsonl"):
         return "manifest"
     if path.suffix.lower() == ".tar" or (path.is_dir() and shards_in(path)):
         return "webdataset"
-    if (table := path / "metadata.csv").is_file():
-        lines = (line for line in lines_of(table) if line.strip())
-        return "ljspeech" if "|" in next(lines, "") else "manifest"
+    if path.is_dir() and table.is_file():
+        return "ljspeech" if bars else "manifest"
     if path.is_dir() and any(p.name.endswith(TRANSCRIPT) for p in files_in(path)):
         return "libritts"
     if path.is_dir() and any(spelt(p.with_suffix(".txt")) for p in recordings_in(path)):
         return "folder"  # of nothing but unreadable formats too, which are then named
     if (path / "metadata.jsonl").is_file():
         return "manifest"
+    raise InputError(why_unknown(path))
+
+
+def why_unknown(path: Path) -> str:
+    """What is wrong with a data set of no layout, and what to do."""
+    files = sorted(files_in(path)) if path.is_dir() else [path]
+    if tables := [p for p in files if p.name in TABLES]:
+        folders = " ".join(str(p.parent) for p in tables[:9])
+        return f"{path} has its tables further down: give the folders of those to use, {folders}"
+    if found := [p for p in files if p.suffix.lower() in (".parquet", ".arrow")]:
+        return (
+            f"{found[0]} is a table of Hugging Face's datasets, which is not read: write its"
+            " recordings to files, with a table metadata.csv beside them, as docs/training.md"
+            " shows, and give their folder"
+        )
     if path.is_dir() and (found := recordings_in(path)):
-        raise InputError(
+        return (
             f"{path} has recordings ({len(found)}) without their words: write what is said in"
             f" {found[0].name} to {found[0].with_suffix('.txt').name} beside it, and so on, or all"
             " of it to a table, metadata.csv with the columns audio,text; or, if their words lie"
             " elsewhere, name the layout by the --layout of nanospeech prepare shards"
         )
-    raise InputError(
+    return (
         f"cannot tell the layout of {path}: it should be a .csv or .jsonl manifest, a .tar or a "
         f"folder of them, or a folder with metadata.csv, *{TRANSCRIPT} or X.txt beside X.wav; or "
         "name it by the --layout of nanospeech prepare shards"
     )
+
+
+def has_bars(table: Path) -> bool:
+    """Whether columns of a table are divided by |."""
+    return "|" in next((line for line in lines_of(table) if line.strip()), "")
 
 
 def files_in(root: Path) -> Iterator[Path]:
@@ -263,29 +287,29 @@ def read_text(path: Path, name: str) -> str | Skip:
 def ljspeech(root: Path) -> Iterator[Sample | Skip]:
     """metadata.csv of "id|text as written|text as read" and wavs/id.wav.
 
-    Or a file's name in the place of the id, or Piper's "id|speaker|text". Recordings may be in wav,
-    or beside the table, as well.
+    Or a file's name in the place of the id, a first line that names the columns, and a speaker
+    before or behind the text. Recordings may be in wav, or beside the table, as well.
     """
+    table = root if root.is_file() else root / "metadata.csv"
+    root = table.parent
     below = next((root / name for name in ("wavs", "wav") if (root / name).is_dir()), root)
-    rows = [line.split("|") for line in lines_of(root / "metadata.csv")]
-    spoken_by = names_speakers(rows)
-    for number, (name, *texts) in enumerate(rows, 1):
-        who = None
-        if not texts:
-            if name.strip():
-                yield Skip(f"metadata.csv:{number}", "no transcript", f"no | in {name[:80]!r}")
+    for number, row in rows_with_bars(table):
+        if not isinstance(row, dict):
+            yield Skip(f"{table.name}:{number}", "more fields than columns", str(row))
             continue
-        if spoken_by and len(texts) > 1:
-            who, texts = texts[0].strip(), texts[1:]
+        name = row.get("audio", "")
+        if "text" not in row:
+            yield Skip(f"{table.name}:{number}", "no transcript", f"no | in {name[:80]!r}")
+            continue
         files = [below / (name + suffix) for suffix in (*AUDIO, "")]
         audio = choose((*files, root / name)) if name else None
         if audio is None:
             yield Skip(name, "no audio file")
         else:
-            text = next((t for t in reversed(texts[:2]) if t.strip()), "")
             stem = name.removesuffix(audio.suffix)
             parts = (root.name, *(Path(stem).parts if os.path.isabs(stem) else (stem,)))
-            yield Sample(name, parts, Source(audio), text, who or None)
+            extra = {k: v for k, v in row.items() if k not in RESERVED}
+            yield Sample(name, parts, Source(audio), row["text"], row.get("speaker") or None, extra)
 
 
 def manifest(path: Path) -> Iterator[Sample | Skip]:

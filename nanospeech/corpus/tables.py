@@ -10,7 +10,11 @@ from typing import Any
 
 from nanospeech.errors import InputError, reason
 
-ALSO = {"file_name": "audio", "transcription": "text"}  # as Hugging Face's audio folders have it
+# as Hugging Face's audio folders, F5-TTS's tables and Coqui's call our columns
+ALSO = {
+    "file_name": "audio", "audio_file": "audio", "transcription": "text",
+    "speaker_name": "speaker", "speaker_id": "speaker",
+}  # fmt: skip
 LONGEST_NAME = 60  # characters of a speaker in a table without a header
 
 
@@ -53,9 +57,17 @@ def lines_of(path: Path) -> list[str]:
 
 
 def columns(names: Iterable[str]) -> list[str]:
-    """What the columns of a table are called here; those of ALSO, unless ours are there too."""
+    """What a table's columns are called here; the first of ALSO's, unless ours is there too."""
     names = list(names)
-    return [ALSO.get(n, n) if ALSO.get(n) not in names else n for n in names]
+    for index, name in enumerate(names):
+        if (ours := ALSO.get(name)) and ours not in names:
+            names[index] = ours
+    return names
+
+
+def names_columns(fields: Iterable[str]) -> bool:
+    """Whether a table's first line says what its columns are."""
+    return {"audio", "text"} <= set(columns(fields))
 
 
 def rows_of(path: Path) -> Iterator[tuple[int, Any]]:
@@ -74,15 +86,17 @@ def rows_of(path: Path) -> Iterator[tuple[int, Any]]:
                     yield number, e
         return
     # tables with tabs are mostly written without quoting, and a text may begin with a quote
-    tabs = path.suffix.lower() == ".tsv"
-    form: dict[str, Any] = (
-        {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {"strict": True}
-    )
+    if path.suffix.lower() == ".tsv":
+        form: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
+    else:  # spreadsheets of countries with decimal commas write ;
+        head = lines[0].replace('"', "")
+        between = next((c for c in ",;\t" if names_columns(head.split(c))), ",")
+        form = {"delimiter": between, "strict": True}
     reader = csv.DictReader((line + "\n" for line in lines), **form)
     try:
         names = list(reader.fieldnames or [])
         reader.fieldnames = columns(names)
-        if not {"audio", "text"} <= set(reader.fieldnames):
+        if not names_columns(names):
             raise InputError(
                 f"the first line of {path} should name the columns audio and text (and perhaps "
                 f"speaker), got {names}"
@@ -96,11 +110,39 @@ def rows_of(path: Path) -> Iterator[tuple[int, Any]]:
         ) from e
 
 
-def names_speakers(rows: Iterable[Sequence[str]]) -> bool:
-    """Whether the second of three columns is who speaks, not the text as written.
+def rows_with_bars(path: Path) -> Iterator[tuple[int, Any]]:
+    """(line number, fields) of "id|text as written|text as read"; no text where there is no |.
 
-    A text as written has one reading, a speaker says many texts.
+    Or of a table whose first line names its columns, where a line of more comes as an error; or
+    with who speaks before the text, as Piper's, or behind it, as those of VITS and StyleTTS 2.
     """
-    pairs = {(row[1].strip(), row[2].strip()) for row in rows if len(row) > 2 and row[2].strip()}
-    seconds = {second for second, _ in pairs}
-    return 0 < 2 * len(seconds) <= len(pairs) and max(map(len, seconds)) <= LONGEST_NAME
+    lines = enumerate(lines_of(path), 1)
+    rows = [(number, line.split("|")) for number, line in lines if line.strip()]
+    if rows and names_columns(names := [name.strip() for name in rows[0][1]]):
+        names = columns(names)
+        for number, row in rows[1:]:
+            more = len(row) > len(names)
+            yield number, ValueError(f"{len(row)} fields") if more else dict(zip(names, row))
+        return
+    who = speakers_column([row for _, row in rows])
+    for number, (name, *texts) in rows:
+        found = {"audio": name}
+        if who and len(texts) > 1:
+            found["speaker"] = texts.pop(who - 1).strip()
+        if texts:
+            found["text"] = next((t for t in reversed(texts[:2]) if t.strip()), "")
+        yield number, found
+
+
+def speakers_column(rows: Iterable[Sequence[str]]) -> int | None:
+    """Which of three columns, 1 or 2, is who speaks; None where both are texts.
+
+    A text as written has one reading, a speaker says many texts, and has a shorter name.
+    """
+    pairs = {(row[1].strip(), row[2].strip()) for row in rows if len(row) > 2}
+    pairs = {pair for pair in pairs if all(pair)}
+    found = {1: {first for first, _ in pairs}, 2: {second for _, second in pairs}}
+    few = {c: names for c, names in found.items() if 0 < 2 * len(names) <= len(pairs)}
+    longest = {c: max(map(len, names)) for c, names in few.items()}
+    column = min(longest, key=longest.__getitem__, default=None)
+    return column if column and longest[column] <= LONGEST_NAME else None
