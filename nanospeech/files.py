@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,6 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from nanospeech.errors import InputError
+
+# Windows' names of devices, whatever stands behind a dot
+DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³]) *(\..*)?", re.I | re.S)
+
+
+def is_device(name: str) -> bool:
+    """Whether Windows takes a file's name for that of a device: what is written there is lost.
+
+    So no system's files are called so, as folders are copied from one to another.
+    """
+    return DEVICE.fullmatch(name) is not None
 
 
 @contextmanager

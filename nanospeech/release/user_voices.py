@@ -15,7 +15,7 @@ import numpy as np
 
 from nanospeech.audio import wave as audio
 from nanospeech.errors import InputError
-from nanospeech.files import whole
+from nanospeech.files import is_device, whole
 from nanospeech.locks import alone
 
 from .voice_facts import ABOUT, one_line
@@ -42,8 +42,12 @@ def voices_folder() -> Path:
     return data_folder() / "voices"
 
 
-def check_name(name: str) -> None:
+def check_name(name: str, new: bool = True) -> None:
     """
+    Args:
+        name: of a voice.
+        new: whether it is to be made; one that is there may have a name that Windows cannot write.
+
     Raises:
         InputError: a voice cannot be called so.
     """
@@ -54,6 +58,8 @@ def check_name(name: str) -> None:
             f"voice {name[:40]!r} should be named by letters, digits, - and _, at most 64 of them"
             f" and {NAME_BYTES} bytes, the first no -"
         )
+    if new and is_device(name):
+        raise InputError(f"voice {name!r} is a device's name on Windows; choose another")
 
 
 def folded(name: str) -> str:
@@ -124,7 +130,7 @@ def remove_voice(name: str) -> list[Path]:
     Raises:
         InputError: there is none of that name, or it cannot be deleted.
     """
-    check_name(name)
+    check_name(name, new=False)
     files = files_of(name)
     if not files:
         raise InputError(f"you have no voice {name!r} in {voices_folder()}")

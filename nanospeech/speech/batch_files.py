@@ -11,6 +11,7 @@ from typing import Any
 
 from nanospeech.config import BatchLimits
 from nanospeech.errors import InputError
+from nanospeech.files import is_device
 from nanospeech.text.markup import Marked
 
 from .batching import effort, length_bar, speak_each
@@ -85,6 +86,8 @@ def read_lines(text: str, marked: bool = False) -> tuple[list[Line], dict[int, s
                 f"id {name[:40]!r} should be letters, digits, dots, dashes and spaces, up to 100;"
                 " a | stands behind an id alone"
             )
+        elif is_device(name):
+            faults[number] = f"id {name!r} is a device's name on Windows; choose another"
         elif (first := names.setdefault(name.casefold(), number)) != number:
             faults[number] = f"id {name!r} is that of line {first}"
         else:

@@ -222,6 +222,17 @@ def test_names_that_lead_elsewhere_are_refused(name, recording, user_data, capsy
         assert "error: " in err and ("at most 64" in err or name == "-x")
 
 
+def test_no_voice_gets_a_name_that_windows_has_for_a_device(recording, user_data, capsys):
+    """Its files would be lost there; one that was made before can be removed."""
+    for name in ("con", "Aux", "COM1"):
+        assert main(["voices", "add", name, str(recording), "--text", TEXT]) == 2
+        assert "a device's name on Windows" in capsys.readouterr().err
+    assert not user_data.exists()
+    (user_data / "voices").mkdir(parents=True)
+    shutil.copy(recording, user_data / "voices" / "con.flac")
+    assert main(["voices", "remove", "con"]) == 0
+
+
 def test_a_voice_keeps_its_name_in_writing_of_any_kind(recording, user_data, tmp_path, capsys):
     words = [str(recording), "--text", TEXT]
     composed, apart = "Jos\u00e9", "Jose\u0301"  # as macOS may write it, or an archive of it

@@ -241,9 +241,13 @@ def test_lines_are_texts_or_have_ids_that_stay_in_the_folder():
         "a.",
         "x" * 101,
         "C:",
+        "CON",
+        "aux.1",
+        "nul .x",
+        "Lpt¹",
     ):
         assert 1 in read_lines(f"{name}|text")[1], name
-    for name in ("LJ001-0001", "a.b c", "ü", "7"):
+    for name in ("LJ001-0001", "a.b c", "ü", "7", "console", "com", "com10", "a.con"):
         assert read_lines(f"{name}|text")[0][0].file == f"{name}.wav"
 
 
