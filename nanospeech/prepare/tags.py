@@ -6,12 +6,14 @@
 A gap is quiet, --level dB below the speech, for --seconds or more, between words. A breath is a gap
 that is not silent throughout: for a tenth of a second it is louder than its quietest part. Where
 in the text a gap is comes from the share of speech before it, at a mark if one is near. Writes
-X.flac and X.txt for each recording that has one; others with --all.
+X.flac and X.txt for each recording that has one; others with --all. Where recordings name speakers,
+languages or the like, texts are in a table with these, metadata.csv, instead of X.txt.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import sys
 from collections.abc import Sequence
 from itertools import groupby
@@ -23,6 +25,7 @@ from tqdm import tqdm
 
 from nanospeech.audio import wave as audio
 from nanospeech.cli import Parser, command
+from nanospeech.corpus.layouts import Sample
 from nanospeech.corpus.mp3 import BadAudio, decode
 from nanospeech.corpus.skips import examples, find_some
 from nanospeech.errors import InputError
@@ -120,6 +123,41 @@ def write_tags(
     return text
 
 
+class Texts:
+    """Writes texts beside recordings: X.txt, or rows of metadata.csv where more is known of them.
+
+    Args:
+        folder: of the recordings.
+        samples: all that may be written.
+    """
+
+    def __init__(self, folder: Path, samples: Sequence[Sample]):
+        self.folder, self.table = folder, folder / "metadata.csv"
+        known = {k for s in samples for k, v in s.extra.items() if isinstance(v, (str, int, float))}
+        self.columns = ["audio", "text", "speaker", *sorted(known - {"audio", "text", "speaker"})]
+        self.tabled = bool(known) or any(s.speaker for s in samples)
+        if self.table.exists():
+            raise InputError(f"{self.table} is there, whose texts would go; choose another --out")
+
+    def add(self, sample: Sample, text: str) -> None:
+        if not self.tabled:
+            path = self.folder / f"{sample.key}.txt"
+            path.write_text(text + "\n", encoding="utf-8")
+            return
+        row = {
+            **sample.extra,
+            "audio": f"{sample.key}.flac",
+            "text": text,
+            "speaker": sample.speaker,
+        }
+        new = not self.table.exists()
+        with self.table.open("a", newline="", encoding="utf-8") as f:
+            writer = csv.DictWriter(f, self.columns, extrasaction="ignore")
+            if new:
+                writer.writeheader()
+            writer.writerow(row | {"audio": f"{sample.key}.flac", "text": text})
+
+
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser("nanospeech prepare tags", __doc__)
     add = parser.add_argument
@@ -141,6 +179,7 @@ def main(argv: list[str] | None = None) -> int:
     files = [s.audio.path for s in samples if s.audio.size < 0]  # not within tars
     if used := [p for p in files if p.resolve().parent == args.out.resolve()]:
         raise InputError(f"{used[0]} is read, and --out is its folder; choose another")
+    texts = Texts(args.out, samples)
     args.out.mkdir(parents=True, exist_ok=True)
     for line in examples(skips):
         print(f"left out {line}", file=sys.stderr)
@@ -162,7 +201,7 @@ def main(argv: list[str] | None = None) -> int:
         tags, clips = tags + written, clips + (written > 0)
         if written or args.all:
             audio.write(args.out / f"{sample.key}.flac", wave)
-            (args.out / f"{sample.key}.txt").write_text(text + "\n", encoding="utf-8")
+            texts.add(sample, text)
     print(f"{tags} {as_tag(args.tag)} in {clips} of {len(samples)} recordings: {args.out}")
     return 0
 

@@ -91,6 +91,26 @@ def test_tags_are_not_written_over_the_words_that_they_are_found_in(tmp_path, ca
     assert main(["tags", str(tmp_path), "--out", str(tmp_path / "tagged"), "--all"]) == 0
 
 
+def test_tags_keep_speakers_and_languages(tmp_path, capsys):
+    """A voice in two languages was finetuned on all of its texts as one's."""
+    table, out = tmp_path / "in.csv", tmp_path / "tagged"
+    shutil.copy(WAV, tmp_path / "a.wav")
+    shutil.copy(WAV, tmp_path / "b.wav")
+    rows = ["audio,text,speaker,language", 'a.wav,"in, 55",anna,en', "b.wav,im Jahr,bert,de"]
+    table.write_text("\n".join(rows))
+    assert main(["tags", str(table), "--out", str(out), "--all"]) == 0
+    samples, skips = find([out])
+    found = [(s.key, s.text, s.speaker, s.extra) for s in samples]
+    assert not skips and found == [
+        ("a", "in, 55", "anna", {"language": "en"}),
+        ("b", "im Jahr", "bert", {"language": "de"}),
+    ]
+    before = (out / "metadata.csv").read_bytes()
+    assert main(["tags", str(table), "--out", str(out), "--all"]) == 2
+    assert "choose another --out" in capsys.readouterr().err
+    assert (out / "metadata.csv").read_bytes() == before
+
+
 def test_two_runs_do_not_write_one_set(tmp_path, capsys):
     """They would write each other's shards; sets of other prefixes may be written beside it."""
     hold = f"""
