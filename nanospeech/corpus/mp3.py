@@ -25,6 +25,11 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+WHOLE = 0.95  # share of the samples that a header tells of, from which a recording is whole
+OTHER = "not as long as its header says"
+ENDLESS = 2**31 - 2**16  # bytes from which on a header's length is that of a pipe, not known
+
+
 class BadAudio(Exception):
     """A recording that cannot be used. args: the reason, a few words to count by, and a detail."""
 
@@ -42,11 +47,12 @@ def decode(
         min_seconds, max_seconds: bounds of its length, or None.
 
     Returns:
-        float32 (n,), and whether the bytes are a mono 24 kHz MP3 already.
+        float32 (n,), and whether the bytes are a mono 24 kHz MP3 already. What is not has no offset
+        and no sample beyond full scale, where an MP3 of it would be clipped.
 
     Raises:
-        BadAudio: unreadable, empty, silent, not a number, too short or too long, or of too many
-            channels.
+        BadAudio: unreadable, cut off, empty, silent, not a number, too short or too long, or of too
+            many channels.
     """
     import soundfile as sf
 
@@ -55,7 +61,7 @@ def decode(
             rate, seconds = f.samplerate, f.frames / f.samplerate
             ready = f.format == "MP3" and rate == audio.SAMPLE_RATE and f.channels == 1
             ready = ready and with_length(data) is data  # others read it to its end, too
-            if f.frames == 0:
+            if f.frames == 0 and not other_length(data):
                 raise BadAudio("empty audio", "")
             if f.frames >= audio.UNKNOWN_FRAMES:
                 raise BadAudio("unreadable audio", "its header does not tell how long it is")
@@ -63,7 +69,11 @@ def decode(
                 raise BadAudio("too long", f"{seconds:.2f} s")
             if f.channels > audio.MOST_CHANNELS:
                 raise BadAudio("too many channels", str(f.channels))
+            if why := other_length(data):
+                raise BadAudio(OTHER, why)
             wave = audio.mono(f.read(dtype="float32", always_2d=True))
+            if f.format == "MP3" and len(wave) < WHOLE * f.frames:
+                raise BadAudio(OTHER, f"{seconds:.2f} s, not {len(wave) / rate:.2f}")
     except MemoryError as e:  # a damaged header may tell any length
         raise BadAudio(
             "unreadable audio", f"{seconds:.0f} s by its header, more than fits the memory"
@@ -75,11 +85,35 @@ def decode(
         raise BadAudio("empty audio", "")
     if not np.isfinite(wave).all():
         raise BadAudio("samples that are not numbers", "")
+    if not ready:  # an MP3 stays as it is
+        wave = audio.centred(wave)
+        wave = wave / max(1.0, float(np.abs(wave).max()))  # which floats exceed
     if audio.is_silent(wave):
         raise BadAudio("silent", f"peak {np.abs(wave).max():.1e}")
     if min_seconds is not None and len(wave) / rate < min_seconds:
         raise BadAudio("too short", f"{len(wave) / rate:.2f} s")
     return audio.resample(wave, rate, audio.SAMPLE_RATE), ready
+
+
+def other_length(data: bytes) -> str:
+    """How a WAV's samples are other than its header says; "" where they are not, or it is no WAV.
+
+    What is left of a download has not all of its words, and a recorder that was stopped may have
+    written no length.
+    """
+    at = 12 if data[:4] == b"RIFF" else len(data)
+    while at + 8 <= len(data) and data[at : at + 4] != b"data":
+        size = int.from_bytes(data[at + 4 : at + 8], "little")
+        at += 8 + size + size % 2
+    if at + 8 > len(data):
+        return ""
+    told, there = int.from_bytes(data[at + 4 : at + 8], "little"), len(data) - at - 8
+    follows = data[at + 8 + told + told % 2 :]
+    longer = len(follows) > told and not follows[:4].strip().isalnum()  # which a chunk's name is
+    if there < WHOLE * told < WHOLE * ENDLESS or longer:
+        how = "; if all is there, ffmpeg -ignore_length 1 -i FILE new.wav mends it"
+        return f"{told} bytes, not {there}{how}"
+    return ""
 
 
 def is_done(source: Path, target: Path) -> bool:

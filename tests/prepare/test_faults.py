@@ -60,6 +60,33 @@ def test_a_name_that_is_no_utf8_is_listed(tmp_path):
         assert [row["name"] for row in csv.DictReader(f)] == [r"caf\udce9"]
 
 
+def test_recordings_are_whole_centred_and_not_clipped():
+    """Half of a download was trained on with all of its words, and loud floats became noise."""
+    wave = tone(2.0)
+
+    def of(wave: np.ndarray, **how: str) -> bytes:
+        file = io.BytesIO()
+        sf.write(file, wave, 24_000, **how)
+        return file.getvalue()
+
+    whole = of(wave, format="WAV")
+    data = whole.index(b"data") + 4
+    for told in (10, 2 * len(whole)):
+        with pytest.raises(mp3.BadAudio, match="not as long"):
+            mp3.decode(whole[:data] + told.to_bytes(4, "little") + whole[data + 4 :])
+    piped = whole[:data] + b"\xff" * 4 + whole[data + 4 :]
+    more = whole + b"LIST" + (8).to_bytes(4, "little") + b"INFOISFT"
+    for good in (whole, piped, more, whole[:-100]):
+        assert len(mp3.decode(good)[0]) == pytest.approx(len(wave), abs=100)
+    for cut in (whole, of(wave, format="MP3")):
+        with pytest.raises(mp3.BadAudio, match="not as long"):
+            mp3.decode(cut[: len(cut) // 2])
+    for odd in (0.2 + wave / 2, 30_000 * wave):
+        found, _ = mp3.decode(of(odd.astype(np.float32), format="WAV", subtype="FLOAT"))
+        assert np.corrcoef(found, wave)[0, 1] > 0.9999 and abs(found).max() <= 1
+        assert abs(found.mean()) < 1e-3
+
+
 # commands
 
 
