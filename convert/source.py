@@ -230,7 +230,9 @@ def clean(state: Mapping[str, Any], path: Path) -> Mapping[str, Tensor]:
     kept = {new: state[old] for new, old in names.items()}
     tensors = {name: value.detach() for name, value in kept.items() if isinstance(value, Tensor)}
     if not tensors:
-        raise CheckpointError(f"{path} holds no tensors")
+        has = ", ".join(list(names)[:6])  # as Coqui's and Lightning's: model, state_dict, config
+        other = f" at its top, but {has}: it is of a kind that --from does not name" if has else ""
+        raise CheckpointError(f"{path} holds no tensors{other}")
     if odd := [n for n, t in tensors.items() if repeats(t)]:
         raise CheckpointError(
             f"{path} holds fewer numbers of {odd[0]} than its shape {tuple(tensors[odd[0]].shape)}"

@@ -103,6 +103,7 @@ def test_the_newest_step_of_a_folder_is_the_greatest_number(tmp_path):
         ({"a": torch.zeros(1), "module.a": torch.ones(1)}, r"both a and module\.a"),
         ({"ema_model_state_dict": {"a": torch.zeros(1)}}, "leave out --weights raw"),
         ({"model_state_dict": {}}, r"state\.pt holds no tensors"),
+        ({"model": {"a": torch.zeros(1)}}, r"no tensors at its top, but model: it is of a kind"),
     ],
 )
 def test_weights_that_are_not_those_asked_for_are_refused(tmp_path, state, told):
