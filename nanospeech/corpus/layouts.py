@@ -127,7 +127,7 @@ def find(
 def detect(path: Path) -> str:
     """The layout of a data set, by what lies in it."""
     table = path if path.is_file() else path / "metadata.csv"
-    bars = table.suffix.lower() in (".csv", ".txt") and table.is_file() and has_bars(table)
+    bars = table.suffix.lower() in (".csv", ".txt", ".list") and table.is_file() and has_bars(table)
     if path.is_file() and bars:
         return "ljspeech"
     if path.is_file() and path.suffix.lower() in (".csv", ".tsv", ".jsonl"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ ALSO = {
     "file_name": "audio", "audio_file": "audio", "transcription": "text",
     "speaker_name": "speaker", "speaker_id": "speaker",
 }  # fmt: skip
+CODE = re.compile(r"[a-zA-Z]{2,3}([_-]\w+)?")  # of a language
 LONGEST_NAME = 60  # characters of a speaker in a table without a header
 
 
@@ -114,13 +116,16 @@ def rows_with_bars(path: Path) -> Iterator[tuple[int, Any]]:
     """(line number, fields) of "id|text as written|text as read"; no text where there is no |.
 
     Or of a table whose first line names its columns, where a line of more comes as an error; or
-    with who speaks before the text, as Piper's, or behind it, as those of VITS and StyleTTS 2.
+    with who speaks before the text, as Piper's, or behind it, as those of VITS and StyleTTS 2; or
+    GPT-SoVITS's "path|speaker|language|text".
     """
     lines = enumerate(lines_of(path), 1)
     rows = [(number, line.split("|")) for number, line in lines if line.strip()]
-    if rows and names_columns(names := [name.strip() for name in rows[0][1]]):
-        names = columns(names)
-        for number, row in rows[1:]:
+    names = [name.strip() for name in rows[0][1]] if rows else []
+    in_languages = all(len(row) == 4 and CODE.fullmatch(row[2].strip()) for _, row in rows)
+    if in_languages or names_columns(names):
+        names = ["audio", "speaker", "language", "text"] if in_languages else columns(names)
+        for number, row in rows if in_languages else rows[1:]:
             more = len(row) > len(names)
             yield number, ValueError(f"{len(row)} fields") if more else dict(zip(names, row))
         return
