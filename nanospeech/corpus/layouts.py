@@ -25,7 +25,7 @@ from nanospeech.audio.wave import FOREIGN
 from nanospeech.errors import DataError, InputError, reason
 
 from .keys import unique_keys, without_common_folder
-from .tables import as_text, lines_of, parsed, rows_of, rows_with_bars
+from .tables import as_text, has_bars, parsed, rows_of, rows_with_bars, wrong_language
 from .tars import Header, split_name
 
 AUDIO = (".mp3", ".wav", ".flac", ".ogg", ".oga", ".opus", ".aiff", ".aif")
@@ -108,6 +108,8 @@ def find(
             place = str(real(audio.path) if several else audio.path), audio.offset
             if not (text or untranscribed):
                 skips.append(Skip(found.name, "empty text"))
+            elif wrong := wrong_language(found.extra.get("language")):
+                skips.append(Skip(found.name, "invalid language", wrong))
             elif place in earlier:
                 skips.append(Skip(found.name, "in an earlier input too"))
             elif (text, found.speaker) in here.setdefault(place, set()):
@@ -169,11 +171,6 @@ def why_unknown(path: Path) -> str:
         f"folder of them, or a folder with metadata.csv, *{TRANSCRIPT} or X.txt beside X.wav; or "
         "name it by the --layout of nanospeech prepare shards"
     )
-
-
-def has_bars(table: Path) -> bool:
-    """Whether columns of a table are divided by |."""
-    return "|" in next((line for line in lines_of(table) if line.strip()), "")
 
 
 def files_in(root: Path) -> Iterator[Path]:

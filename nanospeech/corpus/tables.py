@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nanospeech.errors import InputError, reason
+from nanospeech.text.languages import base_code
 
 # as Hugging Face's audio folders, F5-TTS's tables and Coqui's call our columns
 ALSO = {
@@ -45,6 +46,15 @@ def as_text(found: Any) -> str:
     return str(found)
 
 
+def wrong_language(code: Any) -> str:
+    """What is wrong with a recording's language, where it is a code that no run takes."""
+    try:
+        base_code(str(code or "en"))
+    except InputError as e:
+        return str(e)
+    return ""
+
+
 def lines_of(path: Path) -> list[str]:
     """The lines of a table, split at line feeds alone; at returns where there is no line feed.
 
@@ -56,6 +66,11 @@ def lines_of(path: Path) -> list[str]:
         return text.split("\n" if "\n" in text else "\r")  # as spreadsheets on a Mac may write
     except (OSError, UnicodeDecodeError) as e:
         raise InputError(f"cannot read {path} as UTF-8 text: {reason(e)}") from e
+
+
+def has_bars(table: Path) -> bool:
+    """Whether columns of a table are divided by |."""
+    return "|" in next((line for line in lines_of(table) if line.strip()), "")
 
 
 def columns(names: Iterable[str]) -> list[str]:

@@ -259,6 +259,16 @@ def test_a_folder_may_have_its_table_in_it(waves, kind, names):
     assert not skips
 
 
+def test_a_language_that_no_run_takes_is_told_at_once(waves):
+    """Shards were made of them, of which training then used none."""
+    rows = [("0.wav", "English"), ("1.wav", "en_US"), ("2.wav", "")]
+    lines = [f"{file},Good morning.,{code}\n" for file, code in rows]
+    (waves / "all.csv").write_text("audio,text,language\n" + "".join(lines))
+    samples, [skip] = find([waves / "all.csv"])
+    assert [s.name for s in samples] == ["1.wav", "2.wav"]
+    assert (skip.name, skip.reason) == ("0.wav", "invalid language") and "such as en" in skip.detail
+
+
 def test_the_columns_of_ours_go_before_those_of_others(waves):
     row = {"file_name": "1.wav", "audio": "0.wav", "transcription": "NO", "text": "yes"}
     (waves / "all.jsonl").write_text(json.dumps(row))
