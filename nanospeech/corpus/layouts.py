@@ -298,7 +298,7 @@ def ljspeech(root: Path) -> Iterator[Sample | Skip]:
         if "text" not in row:
             yield Skip(f"{table.name}:{number}", "no transcript", f"no | in {name[:80]!r}")
             continue
-        files = [below / (name + suffix) for suffix in (*AUDIO, "")]
+        files = [below / (name + suffix) for suffix in (*AUDIO, "", ".WAV")]  # as recorders write
         audio = choose((*files, root / name)) if name else None
         if audio is None:
             yield Skip(name, "no audio file")

@@ -277,6 +277,13 @@ def test_the_columns_of_ours_go_before_those_of_others(waves):
     assert sample.extra == {"file_name": "1.wav", "transcription": "NO"}
 
 
+def test_a_recorders_capitals_are_an_ending_too(waves):
+    (waves / "0.wav").rename(waves / "0.WAV")
+    (waves / "metadata.csv").write_text("0|Good morning.\n0.WAV|Good day.\n")
+    samples, skips = find([waves])
+    assert [s.text for s in samples] == ["Good morning.", "Good day."] and not skips
+
+
 @pytest.mark.parametrize("name", ["0.wav", "wavs/0.wav"])
 def test_a_line_of_ljspeechs_may_name_the_file(waves, name):
     """Piper's metadata.csv has it, and F5-TTS's with its folder and a header."""
