@@ -301,7 +301,7 @@ def ljspeech(root: Path) -> Iterator[Sample | Skip]:
         files = [below / (name + suffix) for suffix in (*AUDIO, "", ".WAV")]  # as recorders write
         audio = choose((*files, root / name)) if name else None
         if audio is None:
-            yield Skip(name, "no audio file")
+            yield Skip(name, "no audio file", f"none in {below}; they should be in {root / 'wavs'}")
         else:
             stem = name.removesuffix(audio.suffix)
             parts = (root.name, *(Path(stem).parts if os.path.isabs(stem) else (stem,)))
@@ -335,7 +335,8 @@ def manifest(path: Path) -> Iterator[Sample | Skip]:
                 name, "more fields than columns", f"{', '.join(more)[:80]!r} is behind; {mend}"
             )
         elif (audio := spelt(path.parent / file)) is None:
-            yield Skip(f"{name} {file[:80]}", "no audio file")
+            where = f"there is no {str(path.parent / file)[:200]}"
+            yield Skip(f"{name} {file[:80]}", "no audio file", where)
         else:
             parts = tuple(p for p in Path(file).with_suffix("").parts if p not in ("..", "."))
             extra = {k: v for k, v in row.items() if k and k not in RESERVED}
