@@ -127,6 +127,13 @@ def rows_of(path: Path) -> Iterator[tuple[int, Any]]:
         ) from e
 
 
+def unquoted(field: str) -> str:
+    """A field without the quotes that writers of CSV put around one that has some, each twice."""
+    inner = field[1:-1].replace('""', "\0")
+    doubled = field[:1] == field[-1:] == '"' and "\0" in inner and '"' not in inner
+    return inner.replace("\0", '"') if doubled else field
+
+
 def rows_with_bars(path: Path) -> Iterator[tuple[int, Any]]:
     """(line number, fields) of "id|text as written|text as read"; no text where there is no |.
 
@@ -135,7 +142,7 @@ def rows_with_bars(path: Path) -> Iterator[tuple[int, Any]]:
     GPT-SoVITS's "path|speaker|language|text".
     """
     lines = enumerate(lines_of(path), 1)
-    rows = [(number, line.split("|")) for number, line in lines if line.strip()]
+    rows = [(number, [*map(unquoted, line.split("|"))]) for number, line in lines if line.strip()]
     names = [name.strip() for name in rows[0][1]] if rows else []
     in_languages = all(len(row) == 4 and CODE.fullmatch(row[2].strip()) for _, row in rows)
     if in_languages or names_columns(names):

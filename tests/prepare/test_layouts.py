@@ -277,6 +277,14 @@ def test_the_columns_of_ours_go_before_those_of_others(waves):
     assert sample.extra == {"file_name": "1.wav", "transcription": "NO"}
 
 
+def test_quotes_that_a_writer_of_csv_doubled_are_single_in_tables_with_bars(waves):
+    texts = ['He said "no" again.', '"Yes," he said, "no."', '"Well"', '"Oh ""dear" he said."']
+    with (waves / "metadata.csv").open("w", newline="") as f:
+        csv.writer(f, delimiter="|").writerow(["0", texts[0]])
+        f.writelines(f"{n % 3}|{text}\n" for n, text in enumerate(texts) if n)
+    assert [s.text for s in find([waves])[0]] == texts
+
+
 def test_a_recorders_capitals_are_an_ending_too(waves):
     (waves / "0.wav").rename(waves / "0.WAV")
     (waves / "metadata.csv").write_text("0|Good morning.\n0.WAV|Good day.\n")
