@@ -30,7 +30,7 @@ from .tars import Header, split_name
 
 AUDIO = (".mp3", ".wav", ".flac", ".ogg", ".oga", ".opus", ".aiff", ".aif")
 TRANSCRIPT = ".normalized.txt"
-TABLES = ("metadata.csv", "metadata.jsonl")
+TABLES = (".csv", ".tsv", ".jsonl", ".list")
 RESERVED = ("audio", "text", "speaker", "duration", "sample_rate", "__key__", "__url__")
 
 
@@ -150,21 +150,23 @@ def detect(path: Path) -> str:
 def why_unknown(path: Path) -> str:
     """What is wrong with a data set of no layout, and what to do."""
     files = sorted(files_in(path)) if path.is_dir() else [path]
-    if tables := [p for p in files if p.name in TABLES]:
-        folders = " ".join(str(p.parent) for p in tables[:9])
-        return f"{path} has its tables further down: give the folders of those to use, {folders}"
     if found := [p for p in files if p.suffix.lower() in (".parquet", ".arrow")]:
         return (
             f"{found[0]} is a table of Hugging Face's datasets, which is not read: write its"
             " recordings to files, with a table metadata.csv beside them, as docs/training.md"
             " shows, and give their folder"
         )
+    tables = " ".join([str(p) for p in files if p.suffix.lower() in TABLES][:9])
     if path.is_dir() and (found := recordings_in(path)):
+        elsewhere = (
+            f"one of these tables has their words, give it instead: {tables}"
+            if tables
+            else "they lie elsewhere, name the layout by the --layout of nanospeech prepare shards"
+        )
         return (
             f"{path} has recordings ({len(found)}) without their words: write what is said in"
             f" {found[0].name} to {found[0].with_suffix('.txt').name} beside it, and so on, or all"
-            " of it to a table, metadata.csv with the columns audio,text; or, if their words lie"
-            " elsewhere, name the layout by the --layout of nanospeech prepare shards"
+            f" of it to a table, metadata.csv with the columns audio,text; or, if {elsewhere}"
         )
     return (
         f"cannot tell the layout of {path}: it should be a .csv or .jsonl manifest, a .tar or a "

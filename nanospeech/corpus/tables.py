@@ -12,10 +12,10 @@ from typing import Any
 from nanospeech.errors import InputError, reason
 from nanospeech.text.languages import base_code
 
-# as Hugging Face's audio folders, F5-TTS's tables and Coqui's call our columns
+# as Hugging Face's audio folders, F5-TTS's tables, Coqui's and NeMo's call our columns
 ALSO = {
-    "file_name": "audio", "audio_file": "audio", "transcription": "text",
-    "speaker_name": "speaker", "speaker_id": "speaker",
+    "file_name": "audio", "audio_file": "audio", "audio_filepath": "audio",
+    "transcription": "text", "speaker_name": "speaker", "speaker_id": "speaker",
 }  # fmt: skip
 CODE = re.compile(r"[a-zA-Z]{2,3}([_-]\w+)?")  # of a language
 LONGEST_NAME = 60  # characters of a speaker in a table without a header

@@ -54,7 +54,7 @@ def test_data_sets_that_cannot_be_read_say_what_to_give(tmp_path):
     (tmp_path / "hub" / "train").mkdir(parents=True)
     shutil.copy(WAV, tmp_path / "hub" / "train")
     (tmp_path / "hub" / "train" / "metadata.csv").write_text("file_name,text\n1.wav,yes\n")
-    with pytest.raises(InputError, match=r"give the folders of those to use, .*hub.train"):
+    with pytest.raises(InputError, match=r"give it instead: .*hub.train.metadata\.csv"):
         find([tmp_path / "hub"])
     (tmp_path / "saved").mkdir()
     (tmp_path / "saved" / "data-00000-of-00001.arrow").write_bytes(b"")
@@ -241,7 +241,9 @@ def test_manifests_of_both_kinds_say_the_same(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
-@pytest.mark.parametrize("names", [("audio", "text"), ("file_name", "transcription")])
+@pytest.mark.parametrize(
+    "names", [("audio", "text"), ("file_name", "transcription"), ("audio_filepath", "text")]
+)
 def test_a_folder_may_have_its_table_in_it(waves, kind, names):
     """As Hugging Face's audio folders; it was read as LJSpeech's, of which no line is one."""
     rows = [{names[0]: f"{n}.wav", names[1]: f"one, | {n}", "speaker": "anna"} for n in range(2)]
