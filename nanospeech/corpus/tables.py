@@ -65,7 +65,8 @@ def lines_of(path: Path) -> list[str]:
         text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
         return text.split("\n" if "\n" in text else "\r")  # as spreadsheets on a Mac may write
     except (OSError, UnicodeDecodeError) as e:
-        raise InputError(f"cannot read {path} as UTF-8 text: {reason(e)}") from e
+        mend = "; save it as UTF-8" if isinstance(e, UnicodeDecodeError) else ""
+        raise InputError(f"cannot read {path} as UTF-8 text: {reason(e)}{mend}") from e
 
 
 def has_bars(table: Path) -> bool:

@@ -287,6 +287,13 @@ def test_quotes_that_a_writer_of_csv_doubled_are_single_in_tables_with_bars(wave
     assert [s.text for s in find([waves])[0]] == texts
 
 
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_tables_in_a_spreadsheets_encoding_say_how_to_save_them(waves, encoding):
+    (waves / "metadata.csv").write_bytes("0|schön\n".encode(encoding))
+    with pytest.raises(InputError, match=r"metadata\.csv as UTF-8 text.*save it as UTF-8"):
+        find([waves])
+
+
 def test_a_recorders_capitals_are_an_ending_too(waves):
     (waves / "0.wav").rename(waves / "0.WAV")
     (waves / "metadata.csv").write_text("0|Good morning.\n0.WAV|Good day.\n")
