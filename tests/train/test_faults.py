@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader
 
 from nanospeech.errors import DataError, InputError
 from nanospeech_torch.train.data.batch import LossConfig
+from nanospeech_torch.train.data.loader import make_loader
 from nanospeech_torch.train.data.sources import make_source, undecoded
 from tests.train.test_data import feature_shards, features, until
 from tests.training import write_shards
@@ -49,6 +50,15 @@ def test_a_bug_in_a_mapping_ends_the_run_and_is_named(tmp_path, spoil, said):
     assert "shard" in str(e.value) and e.value.__cause__ is not None
     with pytest.raises(DataError, match=said):  # out of a loader's worker too
         next(iter(DataLoader(features(spoil(streamed(tmp_path))), batch_size=None, num_workers=1)))
+
+
+def test_what_a_loaders_worker_says_is_told_without_its_traceback(tmp_path):
+    """A page of torch's was the answer to data in which nothing can be used."""
+    (tmp_path / "bad.tar").write_text("no tar")
+    with pytest.raises(DataError) as e:
+        list(make_loader(features([str(tmp_path / "bad.tar")]), workers=1))
+    assert str(e.value).startswith("nothing in the dataset can be used: 1 broken shard")
+    assert "Original Traceback" in str(e.value.__cause__)
 
 
 def test_a_bug_in_a_transform_or_a_generator_is_named():

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from torch.utils.data import DataLoader
+
+from nanospeech.errors import NanospeechError
 
 from .batches import Batches, Loaded, Prefetch
 from .worker_signals import deaths_wait, outlive, signals_wait
@@ -21,7 +24,7 @@ def make_loader(batches: Batches, workers: int = 0, pin: bool = False) -> Any:
     """
     if not workers:
         return Prefetch(map(Loaded.pin_memory, batches) if pin else batches, 4)
-    return Loader(
+    loader = Loader(
         batches,
         batch_size=None,
         num_workers=workers,
@@ -30,6 +33,7 @@ def make_loader(batches: Batches, workers: int = 0, pin: bool = False) -> Any:
         multiprocessing_context="fork" if sys.platform == "linux" else None,
         pin_memory=pin,
     )
+    return Told(loader)
 
 
 class Loader(DataLoader):
@@ -41,3 +45,22 @@ class Loader(DataLoader):
     def __iter__(self) -> Any:
         with signals_wait(), deaths_wait():
             return super().__iter__()
+
+
+class Told:
+    """A loader whose workers' errors say what they said there: torch puts tracebacks before it."""
+
+    def __init__(self, loader: Loader):
+        self.loader = loader
+
+    def __iter__(self) -> Iterator[Any]:
+        return told(iter(self.loader))  # whose workers start now
+
+
+def told(batches: Iterator[Any]) -> Iterator[Any]:
+    try:
+        yield from batches
+    except NanospeechError as e:
+        kind = type(e)
+        said = str(e).rpartition(f"\n{kind.__module__}.{kind.__qualname__}: ")[2]
+        raise kind(said.strip()) from e
