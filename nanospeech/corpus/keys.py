@@ -7,6 +7,8 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from nanospeech.files import is_device
+
 Parts = tuple[str, ...]  # the data set's name, folders, and the recording's, without an ending
 
 
@@ -29,6 +31,7 @@ def unique_keys(parts: list[tuple[str, ...]]) -> list[str]:
     twice takes its folders in front, one after the other, and in the end a number behind.
     """
     safe = [tuple(re.sub(r"[^A-Za-z0-9_-]", "_", p) or "_" for p in ps) for ps in parts]
+    safe = [tuple(f"{p}_" if is_device(p) else p for p in ps) for ps in safe]
     keys = [ps[-1] for ps in safe]
     for depth in range(2, max(map(len, safe), default=0) + 1):
         count = Counter(keys)

@@ -392,6 +392,7 @@ def test_keys_are_unique_and_have_no_dots():
     assert all(key and "." not in key and "/" not in key and key.isascii() for key in keys)
     assert unique_keys([("d", "1", "a"), ("d", "1", "b")]) == ["a", "b"]
     assert unique_keys([("d", "1", "a"), ("d", "2", "a")]) == ["1_a", "2_a"]
+    assert unique_keys([("d", "CON"), ("d", "con_")]) == ["CON_", "con_"]  # a Windows device
     many = unique_keys([("d", "十"), ("d__-3",), *[("d", "百")] * 4])
     assert many == ["d__", "d__-3", "d__-2", "d__-4", "d__-5", "d__-6"]
 
