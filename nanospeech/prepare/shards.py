@@ -12,6 +12,7 @@ The second may be left out: what has no MP3 yet is encoded on the way. INPUT is 
 
     a folder with X.normalized.txt beside X.wav or X.mp3, at any depth   (LibriTTS, LibriTTS-R)
     a folder with metadata.csv and wavs/                                 (LJSpeech, Piper, F5-TTS)
+    such a table itself, of lines with | (.csv, .txt, .list)             (StyleTTS 2, GPT-SoVITS)
     a folder with X.txt beside X.wav (.mp3, .flac, .ogg, .opus, .aiff)   (your own recordings)
     a .csv (audio,text[,speaker] in its first line) or .jsonl manifest   (a table of them)
     a folder with such a metadata.csv or metadata.jsonl                  (Hugging Face's, too)
