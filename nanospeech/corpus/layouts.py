@@ -303,7 +303,8 @@ def ljspeech(root: Path) -> Iterator[Sample | Skip]:
         files = [below / (name + suffix) for suffix in (*AUDIO, "", ".WAV")]  # as recorders write
         audio = choose((*files, root / name)) if name else None
         if audio is None:
-            yield Skip(name, "no audio file", f"none in {below}; they should be in {root / 'wavs'}")
+            wanted = f"; recordings should be in {root / 'wavs'}" if below == root else ""
+            yield Skip(name, "no audio file", f"none of that name in {below}{wanted}")
         else:
             stem = name.removesuffix(audio.suffix)
             parts = (root.name, *(Path(stem).parts if os.path.isabs(stem) else (stem,)))

@@ -107,9 +107,10 @@ def rows_of(path: Path) -> Iterator[tuple[int, Any]]:
     if path.suffix.lower() == ".tsv":
         form: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
     else:  # spreadsheets of countries with decimal commas write ;
-        head = lines[0].replace('"', "")
+        head = lines[0].replace('"', "").replace(" ", "")
         between = next((c for c in ",;\t" if names_columns(head.split(c))), ",")
-        form = {"delimiter": between, "strict": True}
+        spaced = f"{between} " in lines[0]
+        form = {"delimiter": between, "strict": True, "skipinitialspace": spaced}
     reader = csv.DictReader((line + "\n" for line in lines), **form)
     try:
         names = list(reader.fieldnames or [])

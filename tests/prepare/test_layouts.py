@@ -366,6 +366,11 @@ def test_speakers_stand_behind_texts_or_under_a_name_as_well(waves):
         }
 
 
+def test_a_table_may_have_spaces_behind_its_commas(waves):
+    (waves / "all.csv").write_text('audio, text\n0.wav, "Well, yes"\n1.wav, no\n')
+    assert [s.text for s in find([waves / "all.csv"])[0]] == ["Well, yes", "no"]
+
+
 @pytest.mark.parametrize("between", [";", "\t"])
 def test_spreadsheets_may_divide_columns_by_other_signs(waves, between):
     with (waves / "all.csv").open("w", newline="", encoding="utf-8-sig") as f:
