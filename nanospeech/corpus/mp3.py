@@ -109,7 +109,8 @@ def other_length(data: bytes) -> str:
         return ""
     told, there = int.from_bytes(data[at + 4 : at + 8], "little"), len(data) - at - 8
     follows = data[at + 8 + told + told % 2 :]
-    longer = len(follows) > told and not follows[:4].strip().isalnum()  # which a chunk's name is
+    named = all(32 <= byte < 127 for byte in follows[:4])  # as a chunk is
+    longer = len(follows) > told and not named
     if there < WHOLE * told < WHOLE * ENDLESS or longer:
         how = "; if all is there, ffmpeg -ignore_length 1 -i FILE new.wav mends it"
         return f"{told} bytes, not {there}{how}"

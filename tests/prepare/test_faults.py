@@ -76,6 +76,11 @@ def test_recordings_are_whole_centred_and_not_clipped():
             mp3.decode(whole[:data] + told.to_bytes(4, "little") + whole[data + 4 :])
     piped = whole[:data] + b"\xff" * 4 + whole[data + 4 :]
     more = whole + b"LIST" + (8).to_bytes(4, "little") + b"INFOISFT"
+    photo = whole[:-40_000] + b"_PMX" + (80_000).to_bytes(4, "little") + bytes(80_000)
+    photo = (
+        photo[:data] + (len(whole) - data - 4 - 40_000).to_bytes(4, "little") + photo[data + 4 :]
+    )
+    assert len(mp3.decode(photo)[0]) == pytest.approx(len(wave) - 20_000, abs=100)
     for good in (whole, piped, more, whole[:-100]):
         assert len(mp3.decode(good)[0]) == pytest.approx(len(wave), abs=100)
     for cut in (whole, of(wave, format="MP3")):
