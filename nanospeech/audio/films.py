@@ -59,43 +59,44 @@ def as_wav(path: str | Path) -> io.BytesIO:
     """
     import soundfile as sf
 
-    kept, left = [], MOST_SAMPLES
-    with sound_of(path) as (rate, _, pieces):
-        for piece in pieces:
-            kept.append(piece)
-            left -= piece.size
-            if left < 0:
-                raise InputError(f"{path} has over ten minutes of stereo at 48 kHz; cut it")
-    if not kept:
-        raise InputError(f"{path} holds no audio")
-    file = io.BytesIO()
-    sf.write(file, np.concatenate(kept, axis=1).T, rate, format="WAV", subtype="FLOAT")
+    file, left = io.BytesIO(), MOST_SAMPLES
+    with sound_of(path) as (track, _, pieces):
+        form = {"format": "WAV", "subtype": "FLOAT"}
+        with sf.SoundFile(file, "w", track.rate, track.channels, **form) as wav:
+            for piece in pieces:
+                left -= piece.size
+                if left < 0:
+                    raise InputError(f"{path} has over ten minutes of stereo at 48 kHz; cut it")
+                wav.write(piece.T)
     file.seek(0)
     return file
 
 
 @contextmanager
-def sound_of(path: str | Path) -> Iterator[tuple[int, float, Iterator[np.ndarray]]]:
-    """The first sound track of a film: its rate, its seconds as far as they are told, its pieces.
+def sound_of(path: str | Path) -> Iterator[tuple[Any, float, Iterator[np.ndarray]]]:
+    """The first sound track of a film.
 
-    Pieces are float32 (channels, n).
+    Yields:
+        PyAV's track, with rate and channels; its seconds, 0 where these are not told; its pieces,
+        float32 (channels, n).
 
     Raises:
         InputError: damaged, or without sound.
     """
     import av
     from av.error import FFmpegError
+    from soundfile import LibsndfileError
 
     try:
-        with av.open(str(path), format=READERS[Path(path).suffix.lower()]) as film:
+        reader = READERS[Path(path).suffix.lower()]
+        with av.open(str(path), format=reader, metadata_errors="replace") as film:
             if not film.streams.audio:
                 raise InputError(f"{path} holds no audio")
             track = film.streams.audio[0]
-            seconds = (film.duration or 0) / av.time_base
-            yield track.rate, seconds, pieces_of(av, film, track)
+            yield track, (film.duration or 0) / av.time_base, pieces_of(av, film, track)
     except InputError:
         raise
-    except (FFmpegError, ValueError) as e:
+    except (FFmpegError, ValueError, LibsndfileError) as e:
         reason = getattr(e, "strerror", None) or str(e)
         raise InputError(f"cannot read {path} as audio: {reason}") from e
 

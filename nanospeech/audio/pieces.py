@@ -63,9 +63,9 @@ def blocks_of(path: str | Path) -> Iterator[tuple[int, np.ndarray]]:
     import soundfile as sf
 
     if is_film(path):
-        with sound_of(path) as (rate, _, pieces):
+        with sound_of(path) as (track, _, pieces):
             for piece in pieces:
-                yield rate, piece.T
+                yield track.rate, piece.T
         return
 
     class Forward(sf.SoundFile):

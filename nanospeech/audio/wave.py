@@ -93,8 +93,8 @@ def mono(wave_NC: np.ndarray) -> np.ndarray:
     """
     mean = wave_NC.mean(axis=1)
     if wave_NC.shape[1] > 1 and len(wave_NC):
-        power = np.square(wave_NC, dtype=np.float64).sum(axis=0)
-        if np.square(mean, dtype=np.float64).sum() < CANCELLED * power.max():
+        power = np.einsum("nc,nc->c", wave_NC, wave_NC, dtype=np.float64)
+        if np.einsum("n,n", mean, mean, dtype=np.float64) < CANCELLED * power.max():
             return wave_NC[:, power.argmax()].copy()
     return mean
 

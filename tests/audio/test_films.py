@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +74,17 @@ def test_a_film_is_decoded_up_to_a_bound_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(films, "MOST_SAMPLES", RATE)
     with pytest.raises(InputError, match="over ten minutes"):
         audio.read(path)
+
+
+def test_a_films_sound_is_in_memory_once_alone(tmp_path):
+    path = written(tmp_path / "a.m4a", np.stack([sweep(30.0)] * 2))
+    films.as_wav(path)  # what is imported at first does not count
+    tracemalloc.start()
+    try:
+        size = len(films.as_wav(path).getbuffer())
+        assert tracemalloc.get_traced_memory()[1] < 1.5 * size
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("content", [b"#EXTM3U\n#EXTINF:1,\n", b"\0\0\0\x18ftypM4A ", b"RIFF", b""])
