@@ -27,9 +27,10 @@ def sweep(seconds: float = 2.0) -> np.ndarray:
     return (0.3 * np.sin(2 * np.pi * (200 + 150 * t) * t)).astype(np.float32)
 
 
-def written(path: Path, wave_CN: np.ndarray, picture: bool = False) -> Path:
+def written(path: Path, wave_CN: np.ndarray, picture: bool = False, title: str = "") -> Path:
     """A file with these channels of sound, and a picture track if wanted."""
     with av.open(str(path), "w", format="asf" if path.suffix == ".wma" else None) as out:
+        out.metadata["title"] = title
         layout = "mono" if len(wave_CN) == 1 else "stereo"
         if picture:
             film = out.add_stream("mpeg4", rate=5)
@@ -121,6 +122,12 @@ def test_a_voice_is_added_from_a_phones_recording(tmp_path):
     assert done.returncode == 0, done.stderr
     (kept,) = tmp_path.rglob("anna.flac")
     assert len(audio.read(kept)) > audio.SAMPLE_RATE
+
+
+def test_a_title_that_is_no_unicode_does_not_matter(tmp_path):
+    path = written(tmp_path / "a.m4a", sweep()[None], title="Caf_")
+    path.write_bytes(path.read_bytes().replace(b"Caf_", "Caf\xe9".encode("latin-1")))
+    assert len(audio.read(path)) > 1.9 * audio.SAMPLE_RATE
 
 
 def test_older_quicktime_and_tagged_aac_are_read_and_damage_is_no_missing_extra(tmp_path):
