@@ -61,15 +61,18 @@ from .shards import ShardWriter
 
 def select(
     samples: Sequence[Sample], speakers: Sequence[str], options: CurateOptions
-) -> tuple[list[Sample], list[tuple[Sample, Skip]]]:
+) -> tuple[list[Sample], list[tuple[Sample, Skip]], dict[str, str]]:
     """The samples of some speakers (all if none is named), in an order of the seed's.
+
+    Returns:
+        Those kept, those left out, and the languages that are spoken, by key.
 
     Raises:
         InputError: a speaker is not there: one who is to be left out may be misspelt.
     """
     name = Speakers(None, options.speaker).name
     known = {name(s) for s in samples}
-    readable = languages_of(samples, options.language)
+    languages = languages_of(samples, options.language)
     if missing := [who for who in (*speakers, *options.without) if who not in known]:
         raise InputError(f"no clips of {', '.join(missing)}; there are {', '.join(sorted(known))}")
     ordered = list(samples)
@@ -80,11 +83,11 @@ def select(
             skips.append((s, Skip(s.name, "another speaker", name(s))))
         elif not is_speakable(s.text):
             skips.append((s, Skip(s.name, "no words", s.text)))
-        elif s.key not in readable:
+        elif s.key not in languages:
             skips.append((s, Skip(s.name, "invalid language", str(s.extra["language"]))))
         else:
             kept.append(s)
-    return kept, skips
+    return kept, skips, languages
 
 
 def curate(
@@ -112,10 +115,9 @@ def curate(
         DataError: no clip can be used.
     """
     keep_old(samples, out, overwrite)
-    kept, dropped = select(samples, speakers, options)
+    kept, dropped, languages = select(samples, speakers, options)
     people = Speakers(options.max_hours, options.speaker)
     work = partial(examine, options=options, load=load)
-    languages = languages_of(kept, options.language)
     with (
         whole_folder(out / "train") as train_folder,
         whole_folder(out / "heldout") as held_out_folder,
@@ -197,10 +199,9 @@ def spread_curate(
         load, recogniser: as of curate; all machines must be able to import it.
     """
     keep_old(samples, out, overwrite)
-    kept, dropped = select(samples, speakers, options)
+    kept, dropped, languages = select(samples, speakers, options)
     each = replace(options, max_hours=None)
     settings = {"tool": "curate", "recogniser": recogniser, **asdict(each)}
-    languages = languages_of(kept, options.language)
     with Heard(out / "heard.csv", recogniser, languages, load is not None) as heard:
         portions = Portions(out / ".portions", kept, options.size, settings, heard.known)
         work = partial(curate_portion, options=each, load=load)
