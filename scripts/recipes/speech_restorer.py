@@ -265,7 +265,7 @@ def main(argv: list[str] | None = None) -> int:
         )
     net = trained(examples(speakers, a.examples, a.narrow, a.seed), a.minutes)
     with whole(a.out) as part, part.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **net.arrays())  # type: ignore[arg-type]
+        np.savez_compressed(file, **net.arrays())  # type: ignore[arg-type]
     print(f"{a.examples} examples of {len(speakers)} speakers: {a.out}")
     return 0
 
