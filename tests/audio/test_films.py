@@ -18,36 +18,40 @@ from nanospeech.errors import InputError
 av = pytest.importorskip("av")
 RATE = 48_000
 CODECS = {".m4a": "aac", ".mp4": "aac", ".mov": "aac", ".aac": "aac", ".webm": "libopus",
-          ".mkv": "aac", ".wma": "wmav2"}  # fmt: skip
+          ".mkv": "pcm_f32le", ".wma": "wmav2"}  # fmt: skip
 
 
-def sweep(seconds: float = 2.0) -> np.ndarray:
+def sweep(seconds: float = 2.0, rate: int = RATE) -> np.ndarray:
     """A tone that rises, so that no place is like another."""
-    t = np.arange(int(seconds * RATE)) / RATE
+    t = np.arange(int(seconds * rate)) / rate
     return (0.3 * np.sin(2 * np.pi * (200 + 150 * t) * t)).astype(np.float32)
 
 
-def written(path: Path, wave_CN: np.ndarray, picture: bool = False, title: str = "") -> Path:
-    """A file with these channels of sound, and a picture track if wanted."""
+def written(
+    path: Path, *tracks: np.ndarray, rate: int = RATE, picture: bool = False, title: str = ""
+) -> Path:
+    """A file of tracks of sound, float32 (channels, n), and of a picture if wanted."""
     with av.open(str(path), "w", format="asf" if path.suffix == ".wma" else None) as out:
         out.metadata["title"] = title
-        layout = "mono" if len(wave_CN) == 1 else "stereo"
+        layouts = ["mono" if len(wave) == 1 else "stereo" for wave in tracks]
         if picture:
             film = out.add_stream("mpeg4", rate=5)
             film.width = film.height = 64
             film.pix_fmt = "yuv420p"
-        sound = out.add_stream(CODECS[path.suffix], rate=RATE, layout=layout)
-        sound.bit_rate = 96_000
+        sounds = [out.add_stream(CODECS[path.suffix], rate=rate, layout=at) for at in layouts]
+        for sound in sounds:
+            sound.bit_rate = 96_000
         if picture:
             still = av.VideoFrame.from_ndarray(np.zeros((64, 64, 3), np.uint8), "rgb24")
             out.mux(film.encode(still.reformat(format="yuv420p")))
             out.mux(film.encode(None))
-        frame = av.AudioFrame.from_ndarray(wave_CN, "fltp", layout)
-        frame.rate = RATE
-        plain = av.AudioResampler(sound.format, layout, RATE, sound.frame_size or 960)
-        for piece in [*plain.resample(frame), *plain.resample(None)]:
-            out.mux(sound.encode(piece))
-        out.mux(sound.encode(None))
+        for sound, wave_CN, layout in zip(sounds, tracks, layouts):
+            frame = av.AudioFrame.from_ndarray(wave_CN, "fltp", layout)
+            frame.rate = rate
+            plain = av.AudioResampler(sound.format, layout, rate, sound.frame_size or 960)
+            for piece in [*plain.resample(frame), *plain.resample(None)]:
+                out.mux(sound.encode(piece))
+            out.mux(sound.encode(None))
     return path
 
 
@@ -70,11 +74,42 @@ def test_channels_that_cancel_out_are_one(tmp_path):
     assert audio.rms(audio.read(path)) == pytest.approx(audio.rms(sweep()), rel=0.1)
 
 
+@pytest.mark.parametrize("rate", [16_000, 44_100])
+def test_sound_of_any_rate_and_level_is_kept(tmp_path, rate):
+    found = audio.read(written(tmp_path / "a.mkv", 5 * sweep(rate=rate)[None], rate=rate))
+    loud = audio.resample(sweep(rate=rate), rate, audio.SAMPLE_RATE)[2400:-2400]
+    match = np.correlate(found, loud, "valid").max() / np.square(loud).sum()
+    assert match == pytest.approx(5, abs=0.1)  # where 16 bits end, it would be cut off
+
+
+def test_of_several_tracks_the_first_is_heard(tmp_path):
+    path = written(tmp_path / "a.mkv", sweep()[None], np.zeros((1, 2 * RATE), np.float32))
+    assert audio.rms(audio.read(path)) == pytest.approx(audio.rms(sweep()), rel=0.1)
+
+
 def test_a_film_is_decoded_up_to_a_bound_alone(tmp_path, monkeypatch):
-    path = written(tmp_path / "a.m4a", sweep()[None])
-    monkeypatch.setattr(films, "MOST_SAMPLES", RATE)
+    monkeypatch.setattr(films, "MOST_SAMPLES", 3 * RATE)  # of two seconds, those of mono are fewer
+    assert len(audio.read(written(tmp_path / "a.m4a", sweep()[None])))
     with pytest.raises(InputError, match="over ten minutes"):
-        audio.read(path)
+        audio.read(written(tmp_path / "b.m4a", np.stack([sweep()] * 2)))
+
+
+@pytest.mark.parametrize(
+    "name, start, wanted",
+    [
+        *[("a.mov", b"\0\0\0\x08" + box, True) for box in (b"moov", b"mdat", b"wide", b"free")],
+        *[("a.aac", b"\xff" + sync, True) for sync in (b"\xf0", b"\xf1", b"\xf8", b"\xf9")],
+        ("A.M4B", b"\0\0\0\x20ftypM4B ", True),
+        ("a.wav", b"\0\0\0\x20ftypM4A ", False),
+        ("a.m4a", b"\x1a\x45\xdf\xa3", False),
+        ("a.aac", b"\xff\xfb\x90\0", False),  # an MP3
+        ("a.wma", b"RIFF", False),
+        ("a.webm", b"RIFF", False),
+    ],
+)
+def test_a_film_is_known_by_its_name_and_its_beginning(tmp_path, name, start, wanted):
+    (tmp_path / name).write_bytes(start)
+    assert films.is_film(tmp_path / name) is wanted
 
 
 def test_a_films_sound_is_in_memory_once_alone(tmp_path):
