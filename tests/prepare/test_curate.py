@@ -223,7 +223,10 @@ def test_files_of_other_formats_that_were_heard_are_not_listened_to_again(tmp_pa
 def test_letters_count_where_there_are_few_words():
     pytest.importorskip("whisper_normalizer")
     assert misheard("Kathleen.", "Cathleen") < 0.5 < misheard("Yes.", "No")
-    assert misheard("cats and dogs sleep", "cats and") == 0.5 and misheard("Hm.", "Hm.") == 0
+    assert misheard("cats and dogs sleep", "cats and") == 0.5 and misheard("Hmm.", "Hmm.") == 0
+    assert misheard("cats and dogs", "cats and docs") < 0.1  # of three words
+    assert misheard("l'eau d'or", "l'eau d'os", "fr") == 0.25  # which are four in French
+    assert misheard("Papà", "Papa", "it") == 0.25
 
 
 def test_hours_are_capped_for_each_speaker(tmp_path):
