@@ -1,8 +1,15 @@
 """Several clips heard at once: each gets its own words back."""
 
+import csv
+import json
+from types import SimpleNamespace
+from typing import ClassVar
+
 import numpy as np
 import pytest
 
+from nanospeech.audio import wave as audio
+from nanospeech.prepare import hear
 from nanospeech.prepare.hear import alignment, portions, share_out
 from scripts.recipes.synthesize import Speaker, draw_speaker, finish
 
@@ -42,6 +49,54 @@ def test_an_alignment_never_goes_back_and_finds_equal_words(seed):
 
 def test_portions_keep_order_and_lose_nothing():
     assert list(portions(list("abcdefg"), 3)) == [list("abc"), list("def"), ["g"]]  # type: ignore
+
+
+class Ear:
+    """In the place of faster-whisper's model: words are tones, and mumbled beside others."""
+
+    WORDS = "alpha", "papà", "bravo", "città", "charlie", "delta", "echo"
+    supported_languages = "en", "it"
+    calls: ClassVar[list[tuple[str, float]]] = []
+
+    def __init__(self, *_, **__):
+        Ear.calls.clear()
+
+    def transcribe(self, wave, language, **_):
+        Ear.calls.append((language, len(wave) / 16_000))
+        tenths = np.abs(wave[: len(wave) // 1600 * 1600].reshape(-1, 1600)).max(1) > 0.05
+        begins = np.flatnonzero(np.diff(tenths.astype(int), prepend=0) == 1) + 1
+        spectra = [np.abs(np.fft.rfft(wave[i * 1600 :][:16_000])) for i in begins]
+        words = [self.WORDS[round(spectrum.argmax() / 200) - 1] for spectrum in spectra]
+        if len(words) > 1:
+            words = [word.replace("papà", "papa").replace("bravo", "brave") for word in words]
+        return [SimpleNamespace(text=f" {word}") for word in words], None
+
+
+def test_clips_of_a_language_are_heard_together_and_again_alone_where_badly(tmp_path, monkeypatch):
+    pytest.importorskip("whisper_normalizer", reason="it is of the extra eval")
+    monkeypatch.setattr(pytest.importorskip("faster_whisper"), "WhisperModel", Ear)
+    rows = []
+    for i, word in enumerate(Ear.WORDS):
+        tone = 0.3 * np.sin(2 * np.pi * 200 * (i + 1) * np.arange(6 * 24_000) / 24_000)
+        audio.write(tmp_path / f"{i}.wav", tone.astype(np.float32))
+        rows.append(
+            {"audio": f"{i}.wav", "text": word} | ({"language": "it-IT"} if i in (1, 3) else {})
+        )
+    rows += [{"audio": "0.wav", "text": "hello", "language": "Italian?"}]
+    table, out = tmp_path / "clips.jsonl", tmp_path / "heard.csv"
+    table.write_text("\n".join(map(json.dumps, rows)))
+    argv = [str(table), "--out", str(out), "--whisper", str(tmp_path), "--jobs", "1"]
+    assert hear.main(argv) == 0
+    assert sorted(language for language, _ in Ear.calls) == ["en"] * 3 + ["it"] * 2
+    windows = sorted(seconds for _, seconds in Ear.calls)  # alone, one left, two, four
+    assert windows == pytest.approx([6, 6, 6.7, 13.4, 26.8], abs=0.1)
+    with out.open(encoding="utf-8", newline="") as f:
+        found = list(csv.DictReader(f))
+    assert sorted(row["heard"] for row in found) == sorted(Ear.WORDS)
+    for row in found:
+        assert row["text"] == row["heard"]
+        assert row["recogniser"].removeprefix(tmp_path.name) == " it" * ("à" in row["text"])
+    assert hear.main(argv) == 0 and len(Ear.calls) == 5  # nothing is heard twice
 
 
 NAMES = ["af_bella", "am_puck", "bf_emma", "bm_lewis", "jf_alpha", "jm_kumo"]
