@@ -11,10 +11,22 @@ import pytest
 
 import nanospeech
 from nanospeech.audio import wave as audio
-from nanospeech.audio.mel import band_edges, log_mel
-from nanospeech.audio.narrow import SpeechMels
-from nanospeech.audio.noise import HEARD, OWN, most_likely, pauses, solved, without_noise
+from nanospeech.audio.mel import band_edges, log_bands, log_mel
+from nanospeech.audio.narrow import SpeechMels, speech_mels
+from nanospeech.audio.noise import (
+    HEARD,
+    HOP,
+    OVER,
+    OWN,
+    SIZE,
+    most_likely,
+    noise_in,
+    pauses,
+    solved,
+    without_noise,
+)
 from nanospeech.audio.recording import denoised, depth, spectra
+from nanospeech.audio.restorer import FLOOR, restored
 from nanospeech.speech.reference import finished
 
 VOICES = Path(nanospeech.__file__).parent / "default/voices"
@@ -62,6 +74,23 @@ def test_a_steady_noise_is_found_and_taken_out(name, power):
     assert after < 0.85 * before
     before, after = (np.abs(m.mean(0) - clean.mean(0)).mean() for m in mels)
     assert after < before
+
+
+def test_a_network_corrects_what_is_most_likely_by_what_is_heard_around():
+    """By a fifth of its error, in noises of three colours."""
+    wave, speech, errors = recording("kathleen"), speech_mels(), []
+    for power in (0, 0.5, 1):
+        poor = noisy(wave, 15, power)
+        shift = np.log(audio.rms(poor) / speech.rms)
+        heard, clean = (log_bands(np.abs(spectra(x, SIZE, HOP))) - shift for x in (poor, wave))
+        noise = noise_in(heard)
+        likely = most_likely(heard, noise + np.log(OVER), speech)
+        found = restored(heard, likely, noise, speech.mean)
+        assert (found <= heard).all()
+        floored = [np.maximum(mel, FLOOR) for mel in (clean, likely, found)]
+        errors.append([np.abs(mel - floored[0]).mean() for mel in floored[1:]])
+    before, after = np.mean(errors, 0)
+    assert after < 0.8 * before
 
 
 @pytest.mark.parametrize("power", [0, 1])
