@@ -89,4 +89,5 @@ def convolved(x: np.ndarray, kernel: np.ndarray, dilation: int) -> np.ndarray:
 
 def gelu(x: np.ndarray) -> np.ndarray:
     """GELU by tanh (Hendrycks and Gimpel, arXiv 1606.08415)."""
-    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi).astype(x.dtype) * (x + 0.044715 * x**3)))
+    cubic = x * (1 + 0.044715 * x * x)  # x**3 takes ten times as long
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi).astype(x.dtype) * cubic))
