@@ -97,7 +97,7 @@ class Clip:
     seconds: float
     heard: str | None
     fresh: bool  # heard just now
-    copies: tuple[Copy, ...] = ()
+    copies: tuple[Copy, ...] = ()  # to train on
 
 
 def examine(
@@ -193,7 +193,7 @@ def store(
     meta = describe(labelled, clip.seconds, options.shards())
     writers[side].add(sample.key, {"mp3": clip.data, "json": meta})
     people.keep(sample, clip.seconds, side)
-    for copy in clip.copies if side == "train" else ():
+    for copy in clip.copies:
         other = copy.sample(labelled, people.name(sample))
         meta = describe(other, clip.seconds / copy.pace, options.shards())
         writers[side].add(f"{sample.key}-{copy.name}", {"mp3": copy.data, "json": meta})

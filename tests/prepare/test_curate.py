@@ -14,13 +14,22 @@ import pytest
 
 from nanospeech.audio import wave as audio
 from nanospeech.corpus.held_out import is_held_out
-from nanospeech.corpus.layouts import find
+from nanospeech.corpus.layouts import Skip, find
+from nanospeech.corpus.mp3 import decode
 from nanospeech.errors import DataError, InputError
 from nanospeech.prepare.choose_prompts import by_speaker, choose, depth, measure
 from nanospeech.prepare.choose_prompts import main as prompts
 from nanospeech.prepare.curate import curate, main
-from nanospeech.prepare.curate_clips import Clip, CurateOptions, denoise, even, examine
+from nanospeech.prepare.curate_clips import (
+    Clip,
+    CurateOptions,
+    check_words,
+    denoise,
+    even,
+    examine,
+)
 from nanospeech.prepare.levels import levels
+from nanospeech.prepare.portions import members_of
 from nanospeech.prepare.recogniser import Heard, misheard, whisper
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -77,6 +86,8 @@ def test_copies_at_another_speed_are_trained_on_only_and_make_no_voices(tmp_path
     summary, sides = split(tmp_path / "varied", held_out=2, vary=(0.1,))
     assert summary == plain | {"vary": [0.1]}  # hours and clips are those of recordings
     here = find([tmp_path / "varied" / "train"])[0]
+    shards = (tmp_path / "varied" / "train").glob("*.tar")
+    told = {k: json.loads(m["json"])["duration"] for s in shards for k, m in members_of(s)}
     copies = {s.key: s for s in here if "pace" in s.extra}
     originals = {s.key: s for s in here if s.key not in copies}
     ((who, counts),) = plain["speakers"].items()
@@ -88,6 +99,7 @@ def test_copies_at_another_speed_are_trained_on_only_and_make_no_voices(tmp_path
         assert copy.extra["pace"] == pytest.approx(pace)
         slow, wave = audio.read(copy.audio.read()), audio.read(first.audio.read())
         assert len(slow) == pytest.approx(len(wave) / pace, abs=2)
+        assert told[key] == pytest.approx(len(slow) / 24_000, abs=0.01)
         # the pitch goes with it: the strongest tone is where it was times the pace
         assert centre(slow) == pytest.approx(pace * centre(wave), rel=0.04)
     assert len(sides["heldout"]) == counts["heldout_clips"]
@@ -185,6 +197,10 @@ def test_marks_count_but_in_english():
     pytest.importorskip("whisper_normalizer")
     assert misheard("La papà è già là oggi", "La papa e gia la oggi") == 0
     assert misheard("La papà è già là oggi", "La papa e gia la oggi", "it") > 0.5
+    clip = Clip(replace(find([SHARD])[0][0], text="Papà"), b"", 1.0, "Papa", True)
+    assert check_words(clip, CurateOptions(language="it")) == {"wer": 0.25}
+    assert isinstance(check_words(clip, CurateOptions(language="it", max_wer=0.2)), Skip)
+    assert check_words(clip, CurateOptions(language="it", max_wer=0.25)) == {"wer": 0.25}
 
 
 def test_listening_goes_on_where_it_was_stopped(tmp_path):
@@ -218,6 +234,10 @@ def test_files_of_other_formats_that_were_heard_are_not_listened_to_again(tmp_pa
 
     clip = examine((sample, known), CurateOptions(), load)
     assert isinstance(clip, Clip) and clip.heard == "hello there" and not clip.fresh
+    with pytest.raises(AssertionError, match="listened again"):  # to what sounds otherwise now
+        examine((sample, known), CurateOptions(level=0.2), load)
+    clip = examine((sample, known), CurateOptions(level=0.1))  # which it has
+    assert isinstance(clip, Clip) and decode(clip.data)[1]  # an MP3, though nothing was evened
 
 
 def test_letters_count_where_there_are_few_words():
@@ -269,6 +289,10 @@ def test_levels_are_evened_and_silence_is_cut(tmp_path):
     assert evened is not None and audio.rms(evened) == pytest.approx(0.07, rel=0.01)
     assert len(evened) < len(wave) + 0.2 * 24_000
     assert even(evened, 0.07) is None  # once is enough
+    assert even(evened, 0.03) is not None and even(evened, 0.08) is None  # 1.5 dB do not matter
+    assert even(np.pad(evened, 6_000), 0.07) is not None
+    softer = even(evened, 0.4)
+    assert softer is not None and np.abs(softer).max() == 1  # rather than clipped
 
 
 def test_mistakes_end_in_one_line(tmp_path, capsys):

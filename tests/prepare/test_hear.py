@@ -86,6 +86,7 @@ def test_clips_of_a_language_are_heard_together_and_again_alone_where_badly(tmp_
     table, out = tmp_path / "clips.jsonl", tmp_path / "heard.csv"
     table.write_text("\n".join(map(json.dumps, rows)))
     argv = [str(table), "--out", str(out), "--whisper", str(tmp_path), "--jobs", "1"]
+    assert hear.main([*argv, "--language", "Italian?"]) == 2
     assert hear.main(argv) == 0
     assert sorted(language for language, _ in Ear.calls) == ["en"] * 3 + ["it"] * 2
     windows = sorted(seconds for _, seconds in Ear.calls)  # alone, one left, two, four

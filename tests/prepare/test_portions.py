@@ -86,7 +86,7 @@ def test_shards_in_portions_hold_what_one_machine_writes(tmp_path):
 def test_curating_in_portions_gives_the_same_clips_and_report(tmp_path, hours):
     pytest.importorskip("whisper_normalizer")
     samples, _ = find([LIBRITTS, LJSPEECH, SHARD])
-    options = CurateOptions(**{**vars(OPTIONS), "max_hours": hours})
+    options = CurateOptions(**{**vars(OPTIONS), "max_hours": hours, "language": "it"})
     one = curate(samples, tmp_path / "a", options, (), ear, "ear")
     many = spread_curate(samples, tmp_path / "b", options, Counted(), (), ear, "ear")
     assert many == one
@@ -95,6 +95,9 @@ def test_curating_in_portions_gives_the_same_clips_and_report(tmp_path, hours):
     for side in ("train", "heldout"):
         assert held(tmp_path / "a" / side) == held(tmp_path / "b" / side)
         assert held(tmp_path / "a" / side)
+    heard = [(tmp_path / run / "heard.csv").read_text(encoding="utf-8") for run in ("a", "b")]
+    assert set(heard[0].splitlines()) <= set(heard[1].splitlines())
+    assert all(text.count(",ear it,") == len(text.splitlines()) - 1 for text in heard)
 
 
 def test_a_run_that_was_stopped_goes_on_and_hears_nothing_twice(tmp_path):
