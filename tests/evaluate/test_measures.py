@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -44,8 +45,10 @@ def test_librosa_is_compiled_where_neither_it_nor_the_home_can_be_written(tmp_pa
     for library, cache in (tmp_path, nowhere), (nowhere, tmp_path / "home" / "numba"):
         metrics.keep_compiled(library, cache)
         assert "NUMBA_CACHE_DIR" not in os.environ
-    metrics.keep_compiled(nowhere, nowhere)
-    assert os.access(own := os.environ["NUMBA_CACHE_DIR"], os.W_OK)
+    for cache in nowhere, Path("/proc/self"):  # which is there, but takes no files
+        monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+        metrics.keep_compiled(nowhere, cache)
+        assert os.access(own := os.environ["NUMBA_CACHE_DIR"], os.W_OK)
     metrics.keep_compiled(nowhere, nowhere)
     assert os.environ["NUMBA_CACHE_DIR"] == own
 
