@@ -9,6 +9,7 @@ import shutil
 import tarfile
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from nanospeech.evaluate.plan import plan
 from nanospeech.evaluate.results import Results
 from nanospeech.load import pick_backend
 from nanospeech.measure import metrics
+from nanospeech.speech.speaker import Speaker
 from tests.evaluate.conftest import TEXTS
 from tests.test_locks import holder
 
@@ -90,6 +92,43 @@ def test_a_recording_may_be_imitated_whose_words_nobody_knows(arguments, tiny_al
     assert row["utterances"] == 2 and "wer" in row and "leaking" not in row
     assert "leak" not in summary["metrics"] and "leaks" not in (args.out / "summary.md").read_text()
     assert "left out: leak: what is said in the recording is not" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "own, asked, code",
+    [
+        ("de-AT", [], "de"),
+        ("de-AT", ["--language", "en-GB"], "en"),
+        ("und", [], "en"),
+        ("und", ["--language", "de"], "de"),
+    ],
+)
+def test_a_model_reads_and_is_heard_in_the_language_that_is_asked_or_its_own(
+    arguments, tiny_release, tmp_path, monkeypatch, own, asked, code
+):
+    pytest.importorskip("whisper_normalizer", reason="it is of the extra eval")
+    folder = Path(shutil.copytree(tiny_release, tmp_path / "model"))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"language": own}))
+    heard: list[str] = []
+
+    def transcribe(wave, language, **_):
+        heard.append(language)
+        return [SimpleNamespace(text="àt 9:40")], None
+
+    model = SimpleNamespace(supported_languages=["de", "en"], transcribe=transcribe)
+    module = pytest.importorskip("faster_whisper")
+    monkeypatch.setattr(module, "WhisperModel", lambda *_, **__: model)
+    read: list[str] = []
+    speak = Speaker.speak
+    monkeypatch.setattr(Speaker, "speak", lambda s, *a: read.extend(s.chunks(a[0])) or speak(s, *a))
+    args = arguments("--jobs", "1", *asked, model=folder, metrics="wer")
+    args.sentences.write_text("at 9:40\n", encoding="utf-8")
+    summary = evaluate.run(args)
+    assert heard == [code] and summary["language"] == code
+    assert ("nine forty" in read[-1]) == (code == "en")
+    (row,) = table(args.out)  # accents are letters in all languages but English
+    assert (row["edits"], row["char_edits"]) == (("1", "1") if code == "de" else ("0", "0"))
 
 
 def test_a_second_run_does_only_what_is_missing(arguments):

@@ -238,6 +238,9 @@ def test_files_of_other_formats_that_were_heard_are_not_listened_to_again(tmp_pa
         examine((sample, known), CurateOptions(level=0.2), load)
     clip = examine((sample, known), CurateOptions(level=0.1))  # which it has
     assert isinstance(clip, Clip) and decode(clip.data)[1]  # an MP3, though nothing was evened
+    pytest.importorskip("noisereduce")
+    with pytest.raises(AssertionError, match="listened again"):
+        examine((sample, known), CurateOptions(denoise=0.5), load)
 
 
 def test_letters_count_where_there_are_few_words():

@@ -182,6 +182,10 @@ def test_a_row_that_stands_twice_is_one(waves):
     samples, skips = find([waves])
     assert samples[:1] == alone[:1] and [s.text for s in samples] == ["one", "two", "other"]
     assert [(s.name, s.reason) for s in skips] == [("0", "listed twice")]
+    rows = [f"0.wav,one,{who}\n" for who in ("anna", "anna", "bert")]
+    (waves / "people.csv").write_text("audio,text,speaker\n" + "".join(rows))
+    samples, skips = find([waves / "people.csv"])
+    assert [s.speaker for s in samples] == ["anna", "bert"] and len(skips) == 1
 
 
 @pytest.mark.parametrize("ours, theirs", [("NFC", "NFD"), ("NFD", "NFC")])

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -42,6 +43,10 @@ def few_or_many(wave: np.ndarray, language: str) -> str:
 
 def ear():
     return few_or_many
+
+
+def deaf():
+    raise AssertionError("listened again")
 
 
 class Counted:
@@ -118,6 +123,8 @@ def test_a_run_that_was_stopped_goes_on_and_hears_nothing_twice(tmp_path):
         give(OPTIONS, Counted(stop_after=1), overwrite=True)
     give(CurateOptions(**{**vars(OPTIONS), "level": 0.1}), third, overwrite=True)
     assert third.done == len(samples) / 2  # with other settings nothing of before is used
+    looser = replace(OPTIONS, max_wer=2.0)  # but what was heard
+    spread_curate(samples, tmp_path / "b", looser, Counted(), (), deaf, "ear", overwrite=True)
 
 
 def test_a_portion_that_fails_is_named_and_the_others_are_kept(tmp_path):
