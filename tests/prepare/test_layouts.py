@@ -335,17 +335,34 @@ def test_keys_tell_nothing_of_where_recordings_lie(waves, table):
 
 def test_the_speakers_of_pipers_table_are_kept(waves):
     """They were passed over, and all their recordings taken for one person's."""
-    for n in range(6):
+    for n in range(8):
         shutil.copy(WAV, waves / f"{n}.wav")
-    said = ["Good morning.", "Good day.", "", "How are you?", "Good day.", "Fine."]
-    who = ["anna", "anna", "anna", "bert k", "bert k", "bert k"]
+    said = ["Good morning.", "Good day.", "", "How?", "Good day.", "Fine.", "Well.", "Thanks."]
+    who = ["anna", " anna", "anna", "bert k", "bert k", "bert k", "", "bert k"]
     rows = [f"{n}|{w}|{s}\n" for n, (w, s) in enumerate(zip(who, said))]
     (waves / "metadata.csv").write_text("".join(rows))
     samples, _ = find([waves])
-    assert {(s.speaker, s.text) for s in samples} == {(w, s) for w, s in zip(who, said) if s}
-    (waves / "metadata.csv").write_text("0|1|one\n1|1|one\n2|1|one\n3|2|two\n4|3|three\n")
-    samples, _ = find([waves])  # as LJSpeech has numbers: written, and read
-    assert {(s.speaker, s.text) for s in samples} == {(None, t) for t in ("one", "two", "three")}
+    wanted = {(w.strip() or None, s) for w, s in zip(who, said) if s}
+    assert {(s.speaker, s.text) for s in samples} == wanted
+
+
+@pytest.mark.parametrize(
+    "table, wanted",
+    [
+        ("0|1|one\n1|1|one\n2|1|one\n3|2|two\n4|3|three\n", {"one", "two", "three"}),  # numbers
+        ("0|one|\n1|one|One.\n", {"one", "One."}),  # one that is read as it is written
+        (f"0|{'one ' * 16}|one\n1|{'one ' * 16}|One.\n", {"one", "One."}),
+        ("0|1|one|of some\n", {"one"}),
+    ],
+)
+def test_texts_as_they_are_written_are_no_speakers(waves, table, wanted):
+    (waves / "metadata.csv").write_text(table)
+    for n in range(5):
+        shutil.copy(WAV, waves / f"{n}.wav")
+    assert {(s.speaker, s.text) for s in find([waves])[0]} == {(None, text) for text in wanted}
+    (waves / "metadata.csv").write_text("0|anna|one\n1|anna|two\n2|three\n")
+    found = {(s.speaker, s.text) for s in find([waves])[0]}  # who says two texts is a speaker
+    assert found == {("anna", "one"), ("anna", "two"), (None, "three")}
 
 
 def test_speakers_stand_behind_texts_or_under_a_name_as_well(waves):
