@@ -13,6 +13,9 @@ import soundfile
 
 from convert.__main__ import main as convert
 from nanospeech.config import AudioConfig, ModelConfig
+from nanospeech.corpus.layouts import Sample, Source
+from nanospeech.corpus.written_out import written_out
+from nanospeech.errors import InputError
 from nanospeech.evaluate import durations
 from nanospeech.evaluate.items import Item
 from nanospeech.evaluate.worker import Settings, Task, Worker
@@ -92,6 +95,20 @@ def test_each_sample_is_read_in_its_own_language():
     assert [batches.readable(text) for text in texts[:2]] == texts[:2]
     assert batches.describe(sample("d", GERMAN, "nonsense!"), batches.skipped) is None
     assert batches.skipped["invalid language or text"] == 1
+
+
+def test_a_recordings_text_is_written_out_in_the_language_that_it_names():
+    pytest.importorskip("num2words", reason="it is of the extra languages")
+    tokenizer = Tokenizer("chars", [*VOCAB, *"ABCDEFGHIJKLMNOPQRSTUVWXYZ:"]).with_language("und")
+
+    def given(language: str | None, text: str = GERMAN) -> str:
+        one = Sample("a", ("a",), Source(Path("a.wav")), text, extra={"language": language})
+        return written_out(one, tokenizer).text
+
+    assert given("de_AT") == READ["de"] and given("en-GB", ENGLISH) == READ["en"]
+    assert given(None) == given("") == GERMAN
+    with pytest.raises(InputError, match="'nonsense!'"):
+        given("nonsense!")
 
 
 def test_the_model_says_that_it_has_several(bilingual):
