@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import soundfile
 
 from nanospeech.audio import wave as audio
 from nanospeech.errors import InputError
@@ -338,6 +339,19 @@ def test_a_folder_goes_by_its_own_texts_or_by_lines(tmp_path):
     texts.write_text("only one\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"2 waves, but .* only 1"):
         evaluate_items.read_recordings([tmp_path], texts=texts)
+    (tmp_path / "001.txt").unlink()  # without any they are of the sentences that ship
+    lines = evaluate_items.read_texts(evaluate_items.SENTENCES)[:2]
+    assert [i.text for i in evaluate_items.read_recordings([tmp_path])] == lines
+
+
+def test_a_tar_may_hold_any_format_that_is_read(tmp_path):
+    soundfile.write(tmp_path / "A.AIFF", recordings()[0], 24_000, format="AIFF")
+    (tmp_path / "A.txt").write_text("Hello.", encoding="utf-8")
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        for name in ("A.AIFF", "A.txt"):
+            tar.add(tmp_path / name, name)
+    (item,) = evaluate_items.read_recordings([tmp_path / "a.tar"])
+    assert item.text == "Hello." and len(evaluate_items.waves([tmp_path / "a.tar"])) == 1
 
 
 def test_recordings_of_phones_are_heard_as_they_are_spoken_after(tmp_path, arguments):
@@ -360,7 +374,7 @@ def test_recordings_of_phones_are_heard_as_they_are_spoken_after(tmp_path, argum
     (row,) = run(args)[0]["rows"]
     assert row["name"] == "a" and row["utterances"] == len(TEXTS)
     (films / "c.m4a").write_bytes(b"no film")
-    with pytest.raises(InputError, match=r"cannot read \S+c\.m4a as audio"):
+    with pytest.raises(InputError, match=r"^cannot read \S+c\.m4a as audio"):
         evaluate_items.waves([films])
 
 
