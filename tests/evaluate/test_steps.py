@@ -249,3 +249,10 @@ def test_two_runs_do_not_write_into_one_folder(command, tmp_path, capsys, monkey
     with holder(tmp_path / "out"):
         assert command([*words, "--out", str(tmp_path / "out")]) == 2
     assert "is in use by process" in capsys.readouterr().err
+
+
+def test_clips_that_name_no_language_are_of_the_models():
+    shard = str(Path(__file__).parents[1] / "fixtures/speech-000000.tar")
+    for own, code in ("pt-BR", "pt"), ("und", "en"), ("", "en"):
+        clips = list(durations.read_clips([shard], 0, [], own))
+        assert len(clips) == 4 and {clip.language for clip in clips} == {code}
