@@ -248,7 +248,7 @@ def test_letters_count_where_there_are_few_words():
     assert misheard("Kathleen.", "Cathleen") < 0.5 < misheard("Yes.", "No")
     assert misheard("cats and dogs sleep", "cats and") == 0.5 and misheard("Hmm.", "Hmm.") == 0
     assert misheard("cats and dogs", "cats and docs") < 0.1  # of three words
-    assert misheard("l'eau d'or", "l'eau d'os", "fr") == 0.25  # which are four in French
+    assert misheard("Ja mm hmm gut", "Ja mm hmm Hut", "de") == 0.25  # of four words, two in English
     assert misheard("Papà", "Papa", "it") == 0.25
 
 
