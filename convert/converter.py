@@ -18,12 +18,10 @@ from nanospeech.errors import InputError
 from nanospeech.latent_architectures import EchoOptions
 from nanospeech.release.folder import (
     CONFIG,
-    HUB_MODEL,
     IMITATOR,
     MODEL,
     check_together,
     open_release,
-    resolve,
 )
 from nanospeech.release.quantization import PACKED_PARTS
 from nanospeech.release.voices import recordings_in
@@ -36,7 +34,7 @@ from .licence import check_accepted, is_commercial, licence_of, with_parts
 from .model import Model, add_duration, add_student, completed, differ, from_release
 from .options import SPEAKING, ConvertOptions
 from .settings import find_settings
-from .source import SUFFIXES, check_trained, find_checkpoint, read_source
+from .source import check_trained, find_checkpoint, located, read_source
 from .vocoder import read_vocoder
 from .writer import check_release, is_release, quantized
 
@@ -87,14 +85,6 @@ def convert(
         check(read.config)
     write(read, Path(output), o)
     return read.config
-
-
-def located(model: str | Path) -> str | Path:
-    """A path as it is; the folder of a release on the Hub that is named by owner/name."""
-    path = Path(model)
-    if path.exists() or path.suffix in SUFFIXES or not HUB_MODEL.fullmatch(str(model)):
-        return model
-    return resolve(str(model))
 
 
 def is_foreign(folder: str | Path, o: ConvertOptions) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING
 from nanospeech.errors import InputError
 from nanospeech.files import write_json
 from nanospeech.release.user_voices import data_folder
+
+from .source import located
 
 if TYPE_CHECKING:
     from .kinds import Kind
@@ -47,7 +50,7 @@ def card_licence(path: Path) -> str | None:
 
 def is_commercial(licence: str) -> bool:
     """Whether a licence allows commercial use, as far as its identifier tells."""
-    return "-nc" not in licence.lower()
+    return not re.search("-nc|non-?commercial", licence.lower())
 
 
 def check_accepted(path: Path, kind: Kind, licence: str | None, o: ConvertOptions) -> None:
@@ -73,8 +76,8 @@ def with_parts(licence: str | None, o: ConvertOptions) -> str | None:
     """
     if o.licence is not None:
         return o.licence
-    named = (o.average, o.vocoder, o.duration, o.student, o.codec)
-    for part in (Path(part) for part in named if part is not None):
+    named = (o.average, o.vocoder, o.duration, o.student, o.codec, o.like)
+    for part in (Path(located(part)) for part in named if part is not None):
         theirs = card_licence(part)
         if theirs is None or is_commercial(theirs):
             continue

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from nanospeech.config import from_dict
 from nanospeech.errors import CheckpointError, InputError
+from nanospeech.release.folder import HUB_MODEL, resolve
 from nanospeech.release.tensors import IGNORED
 
 from .lazy import LazyTensors, read_checkpoint, read_lazily, read_metadata
@@ -48,6 +49,14 @@ class Source:
     step: int | None = None
     guided: bool = False  # its targets held the guidance already (loss.model_guidance)
     metadata: dict[str, str] = field(default_factory=dict)  # of a safetensors file
+
+
+def located(model: str | Path) -> str | Path:
+    """A path as it is; the folder of a release on the Hub that is named by owner/name."""
+    path = Path(model)
+    if path.exists() or path.suffix in SUFFIXES or not HUB_MODEL.fullmatch(str(model)):
+        return model
+    return resolve(str(model))
 
 
 def read_source(path: str | Path, weights: str = "ema") -> Source:

@@ -356,7 +356,8 @@ def test_voices_of_a_hub_release_come_along(runs, golden, tiny_release, tmp_path
     like = tmp_path / "like"
     release(runs, golden, like)
     shutil.copytree(tiny_release / "voices", like / "voices")
-    monkeypatch.setattr("nanospeech.release.folder.resolve", lambda model: like)
+    for place in ("nanospeech.release.folder", "convert.source"):
+        monkeypatch.setattr(f"{place}.resolve", lambda model: like)
     speech = str(runs / "speech" / "step_00000003.pt")
     assert main([speech, "--output", str(tmp_path / "out"), "--like", "someone/model"]) == 0
     assert (tmp_path / "out/voices/tone.wav").exists()
@@ -430,24 +431,6 @@ def test_a_release_in_float32_stays_so_when_it_is_converted_again(make_release, 
     assert all(np.array_equal(again[n], t) for n, t in wide.items())
     assert {t.dtype for t in again.values()} == {np.dtype(np.float32)}
     assert {t.dtype for t in kept.values()} == {np.dtype(np.float16)}
-
-
-@pytest.mark.parametrize("option", ["average", "vocoder"])
-def test_a_part_without_commercial_use_is_asked_about_and_makes_the_whole_so(
-    make_release, tmp_path, capsys, option
-):
-    one = make_release(text_upsampling="none", patch_size=2)
-    convert(one, tmp_path / "theirs", licence="cc-by-nc-4.0")
-    words = [str(one), "--output", str(tmp_path / "out"), f"--{option}", str(tmp_path / "theirs")]
-    assert main(words) == 2
-    error = capsys.readouterr().err
-    assert str(tmp_path / "theirs") in error and "--accept-licence" in error
-    assert not (tmp_path / "out").exists()
-    assert main([*words, "--accept-licence"]) == 0
-    assert ModelConfig.load(tmp_path / "out" / "config.json").licence == "cc-by-nc-4.0"
-    assert "no commercial use" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    assert main([*words[:2], str(tmp_path / "stated"), *words[3:], "--licence", "mit"]) == 0
-    assert ModelConfig.load(tmp_path / "stated" / "config.json").licence == "mit"
 
 
 def test_a_voice_of_piper_is_told_to_be_a_graph(tmp_path, capsys):
