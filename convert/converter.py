@@ -9,7 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from nanospeech.config import ModelConfig, PostfilterConfig, SampleOptions
@@ -31,7 +30,7 @@ from .folder import write
 from .kinds import KINDS, find_kind
 from .lazy import LazyTensors, shapes_of
 from .licence import check_accepted, is_commercial, licence_of, with_parts
-from .model import Model, add_duration, add_student, completed, differ, from_release
+from .model import Model, add_duration, add_student, completed, differ, dtype_of, from_release
 from .options import SPEAKING, ConvertOptions
 from .settings import find_settings
 from .source import check_trained, find_checkpoint, located, read_source
@@ -137,9 +136,7 @@ def from_checkpoint(model: str | Path, name: str, o: ConvertOptions) -> Model:
     read = kind.read(path, source, settings, o)
     config = dataclasses.replace(read.config, name=name, licence=licence)
     if kind.module != OWN:
-        floats = (t for t in source.tensors.values() if t.is_floating_point())
-        if next(floats, torch.zeros(0)).dtype != torch.float16:
-            read = dataclasses.replace(read, dtype="float32")
+        read = dataclasses.replace(read, dtype=dtype_of(read.parts["model"]))
     return dataclasses.replace(read, config=config)
 
 

@@ -269,9 +269,13 @@ def from_release(folder: str | Path, vocab: str | Path | None) -> Model:
         student=config.student if "student" in parts else None,
     )
     imitator = release.imitator().folder if config.imitator else None
-    read = Model(config, tokenizer, parts, folder=release.folder, imitator=imitator)
-    wide = release.config.quantization is None and next(iter(parts["model"].values())).dtype
-    return dataclasses.replace(read, dtype="float32") if wide == torch.float32 else read
+    kind = dtype_of(parts["model"]) if release.config.quantization is None else "float16"
+    return Model(config, tokenizer, parts, folder=release.folder, imitator=imitator, dtype=kind)
+
+
+def dtype_of(tensors: Mapping[str, Tensor]) -> str:
+    """The type that holds tensors as they are: float16 where all of them are."""
+    return "float16" if all(t.dtype == torch.float16 for t in tensors.values()) else "float32"
 
 
 def find_tokenizer(

@@ -433,6 +433,19 @@ def test_a_release_in_float32_stays_so_when_it_is_converted_again(make_release, 
     assert {t.dtype for t in kept.values()} == {np.dtype(np.float16)}
 
 
+def test_no_tensor_of_a_release_of_two_types_is_rounded(make_release, tmp_path):
+    """The first one's type was taken for that of all."""
+    one, mixed = make_release(text_upsampling="none", patch_size=2), tmp_path / "mixed"
+    convert(one, mixed, dtype="float16")
+    tensors, wide = (load_file(f / "model.safetensors") for f in (mixed, one))
+    name = max(tensors, key=lambda n: tensors[n].size)
+    save_file(tensors | {name: wide[name]}, mixed / "model.safetensors")
+    assert name != min(tensors)
+    convert(mixed, tmp_path / "again", temperature=0.5)
+    again = load_file(tmp_path / "again" / "model.safetensors")
+    assert np.array_equal(again[name], wide[name]) and again.keys() == tensors.keys()
+
+
 def test_a_voice_of_piper_is_told_to_be_a_graph(tmp_path, capsys):
     """It was called a pickle that could run code."""
     (tmp_path / "en_US-joe-medium.onnx").write_bytes(b"\x08\x08\x12\x07pytorch")
