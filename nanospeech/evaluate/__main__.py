@@ -38,6 +38,7 @@ from nanospeech.locks import alone
 from nanospeech.machine import THREADS, cores
 from nanospeech.measure import metrics
 from nanospeech.release.folder import load_config, resolve
+from nanospeech.release.tensors import digest
 from nanospeech.release.voices import check_reference
 from nanospeech.sample_flags import add_sampling, integers
 from nanospeech.speech.speaker import DURATIONS, check_speech
@@ -47,7 +48,7 @@ from . import report as evaluate_report
 from .items import SENTENCES, waves
 from .plan import missing, names, plan, sampling
 from .reading import read_in
-from .results import METRICS, Result, Results, check_settings, digest
+from .results import METRICS, Result, Results, check_settings
 from .worker import Recogniser, Settings, Task, Worker, start, work
 
 

@@ -48,6 +48,7 @@ from nanospeech.locks import alone
 from nanospeech.measure import metrics
 from nanospeech.measure import wer as wer_text
 from nanospeech.release.folder import load_config, resolve
+from nanospeech.release.tensors import digest
 from nanospeech.text.languages import spoken_code
 from nanospeech.text.sentences import is_speakable
 
@@ -55,7 +56,7 @@ from . import cloning_report as report
 from .items import SENTENCES, named, read_texts
 from .prompts import WORDLESS, degraded, seconds_of
 from .reading import measured_in
-from .results import check_settings, digest
+from .results import check_settings
 
 log = logging.getLogger("nanospeech")
 

@@ -11,7 +11,6 @@ import io
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from nanospeech.errors import InputError
 from nanospeech.files import whole
 
 METRICS = ("wer", "similarity", "dnsmos", "duration", "rtf", "leak")
-ENDS = 1 << 20  # bytes at each end of a file that identify weights
 
 
 @dataclass
@@ -160,18 +158,3 @@ def check_settings(folder: Path, settings: dict[str, Any], table: str = "results
             )
     folder.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-
-
-def digest(folder: Path) -> str:
-    """A digest of a model folder: its config, and both ends of each file of weights."""
-    found = sha256()
-    for path in [*sorted(folder.glob("*")), *sorted(folder.glob("*/*"))]:
-        if path.suffix not in (".safetensors", ".json", ".txt"):
-            continue
-        size = path.stat().st_size
-        found.update(f"{path.name} {size}".encode())
-        with path.open("rb") as f:
-            found.update(f.read(ENDS))
-            f.seek(max(0, size - ENDS))
-            found.update(f.read())
-    return found.hexdigest()[:12]

@@ -37,6 +37,7 @@ from nanospeech.locks import alone
 from nanospeech.measure import metrics
 from nanospeech.measure import wer as wer_text
 from nanospeech.release.folder import Release, open_release
+from nanospeech.release.tensors import digest
 from nanospeech.release.voices import Voice, default_voice, find_voice
 from nanospeech.sample_flags import integers
 from nanospeech.speech.network import check_itself
@@ -46,7 +47,6 @@ from . import steps_report
 from .items import Prompt, Recording, read_texts
 from .pages import around
 from .reading import measured_in
-from .results import digest
 
 COUNTS = (3, 4, 5, 6, 7, 8, 10, 12, 16, 32)  # evaluations
 UNIFORM_COUNTS = (4, 5, 6, 7, 8, 10)  # of the other time grid

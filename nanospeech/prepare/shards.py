@@ -128,12 +128,14 @@ def npy(array: np.ndarray) -> bytes:
     return file.getvalue()
 
 
-def add_files(tar: tarfile.TarFile, key: str, files: dict[str, bytes]) -> None:
-    """Adds {key}.{extension} for each extension.
+def plain_key(key: str) -> str:
+    """A key whose dots, which may be of a speaker's name, are _: what follows one is a type."""
+    return key.replace(".", "_")
 
-    Dots of the key, which may have a speaker's name, become _: what follows one would be a type.
-    """
-    key = key.replace(".", "_")
+
+def add_files(tar: tarfile.TarFile, key: str, files: dict[str, bytes]) -> None:
+    """Adds {key}.{extension} for each extension, the key as plain_key has it."""
+    key = plain_key(key)
     for extension, data in files.items():
         info = tarfile.TarInfo(f"{key}.{extension}")  # no times or owners: the same every run
         info.size = len(data)
@@ -149,10 +151,14 @@ class ShardWriter:
         size: samples of each.
         old: shards of that prefix, which stay until all of the new ones are whole, and after an
             error or Ctrl-C.
+        first: number of the first shard.
     """
 
-    def __init__(self, folder: Path, prefix: str, size: int, old: Sequence[Path] = ()):
+    def __init__(
+        self, folder: Path, prefix: str, size: int, old: Sequence[Path] = (), first: int = 0
+    ):
         self.folder, self.prefix, self.size, self.old = folder, prefix, size, old
+        self.first = first
         self.paths: list[Path] = []
         self.waiting: dict[Path, Path] = {}  # whole shards beside old ones, and their names
         self.tar: tarfile.TarFile | None = None
@@ -175,8 +181,12 @@ class ShardWriter:
                 part.unlink(missing_ok=True)
 
     @property
+    def name(self) -> str:
+        return f"{self.prefix}-{self.first + len(self.paths):06d}"
+
+    @property
     def part(self) -> Path:
-        return self.folder / f".{self.prefix}-{len(self.paths):06d}.part"
+        return self.folder / f".{self.name}.part"
 
     def add(self, key: str, files: dict[str, bytes]) -> None:
         """Adds {key}.{extension} for each extension."""
@@ -191,7 +201,7 @@ class ShardWriter:
         if self.tar is None:
             return
         self.tar.close()
-        path = self.folder / f"{self.prefix}-{len(self.paths):06d}.tar"
+        path = self.folder / f"{self.name}.tar"
         if self.old:
             self.waiting[self.part] = path
         else:

@@ -11,14 +11,14 @@ teacher that imitates, after --recordings, whose speakers take turns. --as-heard
 for users speak, students and imitators too: mels to train a vocoder on. Writes tars of
 {key}.npy, the mel as float16; {key}.ref.npy, the prompt's, which training puts before it; and
 {key}.json with the text, the voice as "speaker" and the prompt's words as "ref_text". Lines that
-are more than one chunk, and those of --exclude, are left out, and counted on standard error. The
-last line is one JSON document.
+are more than one chunk, and those of --exclude, are left out, and counted on standard error. After
+an interruption the same command goes on after the last whole shard, unless it is to --overwrite.
+The last line is one JSON document.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import json
 import sys
@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from tqdm import tqdm
@@ -39,16 +40,19 @@ from nanospeech.errors import InputError
 from nanospeech.load import pick_backend, start
 from nanospeech.output import OutputOptions
 from nanospeech.release.folder import open_release
+from nanospeech.release.tensors import digest
 from nanospeech.release.voices import model_voices
 from nanospeech.speech.chunks import sample
 from nanospeech.speech.reference import finished
 from nanospeech.speech.speaker import Speaker
 
 from .choose_prompts import by_speaker
-from .shards import OVERWRITE, ShardWriter, npy, old_shards, writing
+from .made import made_shards
+from .shards import OVERWRITE, npy, plain_key
 
 PACES = 0.85, 1.15  # speeds of clips
 SECONDS = 1.5, 12.0  # of the recordings that are imitated
+SIZE = 200  # clips of a shard
 REASONS = 5  # that are told why clips were left out, the commonest
 
 
@@ -141,23 +145,32 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     output = OutputOptions(language=args.language)
     if args.recordings:
         voices: Voices | Recordings = Recordings(engine, args.recordings, args.without, output)
+        samples = [sample for found in voices.of.values() for sample in found]
     else:
         voices = Voices(engine, args.voices or list(model_voices(engine.folder)), output)
+        samples = []
     names = voices.names
     if not names:
         raise InputError(f"{engine.folder} has no voices of its own")
     texts = read_lines(args.texts, args.exclude)
-    rng = np.random.default_rng(args.seed)
     clips: Counter[str] = Counter()
-    frames: Counter[str] = Counter()
+    seconds = dict.fromkeys(names, 0.0)
     left_out: Counter[str] = Counter()
     bar = tqdm(total=args.clips, unit=" clips", disable=None)
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(writing(args.out, "spoken"))
-        old = old_shards([], args.out, "spoken", args.overwrite)
-        writer = stack.enter_context(ShardWriter(args.out, "spoken", 200, old))
+    free = "clips", "out", "overwrite"  # a clip is the same whatever these are
+    settings = {k: v for k, v in vars(args).items() if k not in free}
+    settings |= {"weights": digest(release.folder), "lines": crc32("\n".join(texts).encode())}
+    made = made_shards(args.out, "spoken", SIZE, settings, args.overwrite, samples)
+    with made as (writer, done):
         for turn in range(args.clips):
-            name, text = names[turn % len(names)], texts[rng.integers(len(texts))]
+            name, rng = names[turn % len(names)], np.random.default_rng((args.seed, turn))
+            key = f"{name}_{turn:06d}"
+            if before := done.get(plain_key(key)):
+                clips[name] += 1
+                seconds[name] += before["target_duration"]
+                bar.update()
+                continue
+            text = texts[rng.integers(len(texts))]
             seed, pace = int(rng.integers(2**31)), float(rng.uniform(*PACES))
             try:
                 who, said = voices.speaker(name, rng)
@@ -175,9 +188,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             about: dict[str, Any] = {"text": part.text, "speaker": name, "ref_text": said}
             about["target_duration"] = len(mel) / engine.config.audio.frame_rate
             files = {"npy": npy(mel), "ref.npy": npy(who.prompt.mel)}
-            writer.add(f"{name}_{turn:06d}", files | {"json": json.dumps(about).encode()})
+            writer.add(key, files | {"json": json.dumps(about).encode()})
             clips[name] += 1
-            frames[name] += len(mel)
+            seconds[name] += about["target_duration"]
             bar.update()
     if not clips:
         raise InputError(
@@ -187,8 +200,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     if left_out:
         why = "; ".join(f"{n} {reason}" for reason, n in left_out.most_common(REASONS))
         print(f"{left_out.total()} of {args.clips} clips were left out: {why}", file=sys.stderr)
-    rate = 3600 * engine.config.audio.frame_rate
-    return {n: {"clips": clips[n], "hours": round(frames[n] / rate, 4)} for n in names}
+    return {n: {"clips": clips[n], "hours": round(seconds[n] / 3600, 4)} for n in names}
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -221,7 +233,7 @@ def build_parser() -> argparse.ArgumentParser:
     return p
 
 
-@command
+@command(interrupted="stopped; without --overwrite the same command goes on")
 def main(argv: list[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
     if args.clips < 1:

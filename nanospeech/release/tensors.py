@@ -1,4 +1,4 @@
-"""Tensors: reads safetensors files, and compares their names and shapes with a model's.
+"""Tensors: reads safetensors files, compares their names and shapes with a model's, digests them.
 
 Nothing is unpickled. A file may be in several, see sharded.py.
 """
@@ -6,6 +6,7 @@ Nothing is unpickled. A file may be in several, see sharded.py.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ PACKED = (
     "holds packed weights: name the release folder that they were made from, or give this one the"
     " config.json that it came with"
 )
+ENDS = 1 << 20  # bytes at each end of a file that identify weights
 NOT_FINITE = "holds infinities or no numbers (NaN), and would speak noise"
 
 
@@ -158,3 +160,18 @@ def some(names: Iterable[str], count: int = 3) -> str:
     names = list(names)
     rest = f" and {len(names) - count} more" if len(names) > count else ""
     return ", ".join(names[:count]) + rest
+
+
+def digest(folder: Path) -> str:
+    """A digest of a model folder: its config, and both ends of each file of weights."""
+    found = sha256()
+    for path in [*sorted(folder.glob("*")), *sorted(folder.glob("*/*"))]:
+        if path.suffix not in (".safetensors", ".json", ".txt"):
+            continue
+        size = path.stat().st_size
+        found.update(f"{path.name} {size}".encode())
+        with path.open("rb") as f:
+            found.update(f.read(ENDS))
+            f.seek(max(0, size - ENDS))
+            found.update(f.read())
+    return found.hexdigest()[:12]

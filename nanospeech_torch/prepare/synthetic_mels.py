@@ -11,13 +11,13 @@ alone makes the blur audible. The mel of each clip is noised part of the way, an
 sampler denoises it, with the voice's prompt before it and its tokens aligned to the recording. The
 result has the model's blur and still fits the recording frame by frame (noising as in SDEdit, arXiv
 2108.01073; vocoders trained on a model's own mels: Tacotron 2, arXiv 1712.05884). Writes tars of
-the recording, its JSON, and the mel as float16 in X.npy. The last line is one JSON document.
+the recording, its JSON, and the mel as float16 in X.npy. After an interruption the same command
+goes on after the last whole shard, unless it is to --overwrite. The last line is one JSON document.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import sys
 from pathlib import Path
@@ -37,10 +37,13 @@ from nanospeech.corpus.written_out import written_out
 from nanospeech.engine.sampling import integrate, noise, time_grid
 from nanospeech.errors import InputError
 from nanospeech.load import load_engine
-from nanospeech.prepare.shards import OVERWRITE, ShardWriter, npy, old_shards, writing
+from nanospeech.prepare.made import made_shards
+from nanospeech.prepare.shards import OVERWRITE, npy, plain_key
+from nanospeech.release.tensors import digest
 from nanospeech.speech.speaker import Speaker
 from nanospeech.text.sentences import encode
 
+SIZE = 500  # clips of a shard
 PROMPT = 2.5, 9.0  # seconds of a recording that the others of its speaker are made after
 
 
@@ -192,19 +195,22 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     seconds, left = 0.0, 3600 * args.hours
     samples, skips = find_some(args.shards)
     bar = tqdm(samples, name, unit=" clips", disable=None)
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(writing(args.out, name))
-        old = old_shards(samples, args.out, name, args.overwrite)
-        writer = stack.enter_context(ShardWriter(args.out, name, 500, old))
+    free = "hours", "out", "overwrite"  # a clip is the same whatever these are
+    settings = {k: v for k, v in vars(args).items() if k not in free}
+    settings |= {"weights": digest(engine.folder)}
+    with made_shards(args.out, name, SIZE, settings, args.overwrite, samples) as (writer, done):
         for number, sample in enumerate(bar):
             rng = np.random.default_rng((args.seed, number))
-            made = made_again(sample, cast, (low, high), args.max_seconds, rng)
-            if isinstance(made, Skip):
+            if before := done.get(plain_key(sample.key)):
+                seconds += before["duration"]
+            elif isinstance(
+                made := made_again(sample, cast, (low, high), args.max_seconds, rng), Skip
+            ):
                 skips.append(made)
-                continue
-            who = named(sample) if args.each_speaker else name
-            writer.add(sample.key, files_of(sample.text, who, *made))
-            seconds += seconds_of(made[0])
+            else:
+                who = named(sample) if args.each_speaker else name
+                writer.add(sample.key, files_of(sample.text, who, *made))
+                seconds += seconds_of(made[0])
             if seconds > left:
                 break
     if not seconds:
@@ -242,7 +248,7 @@ def build_parser() -> argparse.ArgumentParser:
     return p
 
 
-@command
+@command(interrupted="stopped; without --overwrite the same command goes on")
 def main(argv: list[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
     print(json.dumps(run(args)))

@@ -54,6 +54,10 @@ def test_the_licence_of_a_model_is_its_own_but_for_parts_that_allow_less(tmp_pat
     assert set(taken.values()) == {"cc-by-nc-4.0"}
     licence(None, "cc-by-nc-nd-4.0", accept_licence=True)  # which leaves what was accepted
     assert licence("cc-by-nc-sa-4.0", "cc-by-nc-4.0") == "cc-by-nc-sa-4.0"  # accepted before
+    (others := tmp_path / "others").mkdir()
+    (tmp_path / "README.md").rename(others / "README.md")
+    with pytest.raises(InputError, match="published under"):  # which nobody accepted
+        with_parts(None, ConvertOptions(**{option: others}))
 
 
 def test_a_release_on_the_hub_is_asked_about_too(make_release, tmp_path, monkeypatch, capsys):

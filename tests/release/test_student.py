@@ -333,7 +333,7 @@ def test_spoken_mels_are_the_models_or_those_that_users_hear(both, tmp_path):
         assert spoken.main(command) == 0
         with tarfile.open(tmp_path / name / "spoken-000000.tar") as tar:
             made[name] = np.load(io.BytesIO(tar.extractfile("tone_000000.npy").read()))  # type: ignore[union-attr]
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng((0, 0))
     rng.integers(1)
     seed, pace = int(rng.integers(2**31)), float(rng.uniform(*spoken.PACES))
     for name, itself in (("taught", True), ("heard", False)):
