@@ -153,6 +153,7 @@ def compare(
             "no recordings were held back to measure with; --held-back 4 in a new --run keeps four"
         )
         return
+    print(f"measuring with {len(held)} recordings that were held back", file=sys.stderr)
     ears = Ears(args.whisper, spoken_code(*(r.language for r in held), release.config.language))
     for line in ears.missing:
         print(line)

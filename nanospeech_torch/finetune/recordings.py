@@ -37,6 +37,7 @@ from nanospeech.text.tags import unknown_tags as tags_of
 from nanospeech.text.tokenizer import Tokenizer
 
 EDGE_SILENCE = 0.08  # seconds kept at both ends
+SHORTEST = 0.1  # seconds of a recording, in which nobody says anything
 HELD, MOST_HELD = (1.5, 12.0), 6  # seconds and number of recordings that are held back
 
 
@@ -270,7 +271,7 @@ def open_recording(sample: Sample) -> tuple[np.ndarray, float] | Skip:
     """A recording's wave, float32 (n,) at SAMPLE_RATE, and the share of its samples that clip."""
     try:
         content = sample.audio.read()
-        return decode(content)[0], clipping(content)
+        return decode(content, SHORTEST)[0], clipping(content)
     except BadAudio as e:
         return Skip(sample.name, *e.args)
     except OSError as e:
