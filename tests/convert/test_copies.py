@@ -1,0 +1,81 @@
+"""Copies: what lies beside a release's weights comes along, and nothing that is another model's."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from convert import convert
+from convert.__main__ import main
+from tests.echo.test_text_encoder import folder as folder
+from tests.release.test_imitator import both as both
+from tests.release.test_imitator_vocoder import own_vocoder as own_vocoder
+
+
+@contextlib.contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    found = sorted([folder, *folder.rglob("*")], reverse=True)
+    try:
+        for path in found:
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        yield
+    finally:
+        for path in found:
+            path.chmod(0o755)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def can_be_written(out: Path) -> bool:
+    return all(path.stat().st_mode & stat.S_IWUSR for path in out.rglob("*"))
+
+
+def test_a_release_that_is_read_only_has_copies_that_are_not(tiny_release, tmp_path):
+    """Whoever is not root could not move them to where they belong, nor convert there again."""
+    source, bare, out = (tmp_path / n for n in ("source", "bare", "out"))
+    shutil.copytree(tiny_release, source)
+    shutil.copytree(tiny_release, bare)
+    shutil.rmtree(bare / "voices")
+    (source / "voices" / "more").mkdir()
+    with read_only(source):
+        voices = ["--voices", str(source / "voices")]
+        for words in [source], [source, *voices], [bare, "--like", source]:
+            assert main([*map(str, words), "--output", str(out)]) == 0
+            assert {f.name for f in (out / "voices").glob("*.*")} == {"tone.wav", "tone.txt"}
+            assert can_be_written(out)
+
+
+def test_an_imitator_is_copied_with_its_own_vocoder(own_vocoder, tmp_path):
+    with read_only(own_vocoder):
+        convert(own_vocoder, tmp_path / "out")
+    assert files(tmp_path / "out" / "imitator") == files(own_vocoder / "imitator")
+    assert can_be_written(tmp_path / "out")
+
+
+def test_a_text_encoder_is_copied_whole(folder, tmp_path_factory):
+    out = tmp_path_factory.mktemp("copy") / "out"
+    with read_only(folder):
+        convert(folder, out)
+    assert files(out / "text_encoder") == files(folder / "text_encoder")
+    assert can_be_written(out)
+
+
+def test_voices_that_are_named_come_without_another_models_weights_and_paces(
+    tiny_release, tmp_path
+):
+    source, out = tmp_path / "source", tmp_path / "out"
+    shutil.copytree(tiny_release, source)
+    (inner := source / "voices" / "more").mkdir()
+    for voices in (source / "voices", inner):
+        for name in ("a.safetensors", "a.json", "a.license.txt"):
+            (voices / name).write_text("{}")
+    convert(source, tmp_path / "again")
+    assert files(tmp_path / "again" / "voices") == files(source / "voices")
+    convert(source, out, voices=source / "voices")
+    own = {n: data for n, data in files(source / "voices").items() if n.endswith((".wav", ".txt"))}
+    assert files(out / "voices") == own and "more/a.license.txt" in own
