@@ -319,13 +319,20 @@ def test_nothing_of_an_earlier_conversion_is_left(runs, golden, tiny_release, tm
     shutil.copytree(like / "voices", out / "voices")
     for name in ("tone.safetensors", "tone.json"):
         (out / "voices" / name).write_bytes(b"of another model")
+    (out / "imitator").mkdir()
+    (out / "velocity.onnx").write_bytes(b"of another model")
     speech = str(runs / "speech" / "step_00000003.pt")
     assert main([speech, "--output", str(out), "--voices", str(like / "voices")]) == 0
     assert (
         not (out / "duration.safetensors").exists() and not (out / "vocoder.safetensors").exists()
     )
+    assert not (out / "imitator").exists() and not (out / "velocity.onnx").exists()
     assert {f.name for f in (out / "voices").glob("tone.*")} == {"tone.wav", "tone.txt"}
     load_engine(out, backend="torch")
+    (out / "voices" / "tone.json").write_text("{}")
+    assert main([speech, "--output", str(out)]) == 0  # no voices come in their place
+    assert (out / "voices" / "tone.json").exists()
+    shutil.rmtree(out)
     assert main([speech, "--output", str(out), "--like", str(like), "--default-voice", "mine"]) == 0
     assert {f.stem for f in (out / "voices").iterdir()} == {"tone", "mine"}
     assert ModelConfig.load(out / "config.json").leading_pause == 0.2

@@ -10,8 +10,11 @@ from pathlib import Path
 
 from convert import convert
 from convert.__main__ import main
+from convert.folder import copy_voices
+from nanospeech.release.folder import VOCODER
 from tests.echo.test_text_encoder import folder as folder
 from tests.release.test_imitator import both as both
+from tests.release.test_imitator import change
 from tests.release.test_imitator_vocoder import own_vocoder as own_vocoder
 
 
@@ -55,6 +58,33 @@ def test_an_imitator_is_copied_with_its_own_vocoder(own_vocoder, tmp_path):
         convert(own_vocoder, tmp_path / "out")
     assert files(tmp_path / "out" / "imitator") == files(own_vocoder / "imitator")
     assert can_be_written(tmp_path / "out")
+
+
+def test_an_imitator_has_the_vocoder_that_its_model_cannot_lend(both, tmp_path):
+    model = Path(shutil.copytree(both[0], tmp_path / "model"))
+    change(model, vocoder=None)
+    (model / VOCODER).unlink()
+    convert(model, tmp_path / "out", imitator=both[1])
+    assert (tmp_path / "out" / "imitator" / VOCODER).exists()
+
+
+def test_of_a_teachers_voices_those_come_that_its_student_speaks(tmp_path):
+    """Weights that a student has in its own would be added to them twice."""
+    recordings = [f"{name}.{end}" for name in ("own", "plain") for end in ("wav", "txt")]
+    (tmp_path / "voices").mkdir()
+    for name in [*recordings, "own.safetensors", "own.json"]:
+        (tmp_path / "voices" / name).write_text(name)
+    of_own = {"own.wav", "own.txt", "own.json"}
+    for number, (taught, weights, wanted) in enumerate(
+        [
+            ((), False, {"plain.wav", "plain.txt"}),
+            (("own",), False, of_own),
+            (("own",), True, {*of_own, "own.safetensors"}),
+        ]
+    ):
+        (out := tmp_path / str(number)).mkdir()
+        copy_voices(tmp_path, out, taught, weights)
+        assert files(out / "voices").keys() == wanted
 
 
 def test_a_text_encoder_is_copied_whole(folder, tmp_path_factory):

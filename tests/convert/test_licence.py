@@ -9,10 +9,11 @@ import pytest
 from convert import convert
 from convert.__main__ import main
 from convert.kinds import KINDS
-from convert.licence import card_licence, check_accepted, with_parts
+from convert.licence import ACCEPTED, card_licence, check_accepted, with_parts
 from convert.options import ConvertOptions
 from nanospeech.config import ModelConfig
 from nanospeech.errors import InputError
+from nanospeech.release.user_voices import data_folder
 
 
 @pytest.mark.parametrize(
@@ -78,6 +79,18 @@ def test_terms_that_a_user_states_are_asked_about_where_the_weights_are_a_projec
     with pytest.raises(InputError, match="published under"):
         check_accepted(tmp_path, KINDS["f5-v1"], "cc-by-nc-4.0", nc)
     check_accepted(tmp_path, KINDS["f5-v1"], "apache-2.0", nc)
+
+
+@pytest.mark.parametrize("damaged", ["[]", "{", ""])
+def test_what_was_accepted_is_asked_about_again_where_it_cannot_be_read(tmp_path, damaged):
+    (tmp_path / "README.md").write_text("---\nlicense: cc-by-nc-4.0\n---\n")
+    data_folder().mkdir(parents=True, exist_ok=True)
+    (data_folder() / ACCEPTED).write_text(damaged)
+    with pytest.raises(InputError, match="published under"):
+        with_parts(None, ConvertOptions(vocoder=tmp_path))
+    for accept in True, False:
+        options = ConvertOptions(vocoder=tmp_path, accept_licence=accept)
+        assert with_parts(None, options) == "cc-by-nc-4.0"
 
 
 @pytest.mark.parametrize(
