@@ -16,7 +16,7 @@ from convert.__main__ import main
 from nanospeech import load_engine
 from nanospeech.config import ModelConfig
 from nanospeech.errors import CheckpointError, InputError
-from nanospeech.release.folder import DEFAULT
+from nanospeech.release.folder import DEFAULT, MODEL
 from tests.training import VOCAB, duration_model, samples, speech_model, trainer
 
 
@@ -419,6 +419,12 @@ def test_a_release_in_float32_stays_so_when_it_is_converted_again(make_release, 
     assert all(np.array_equal(again[n], t) for n, t in wide.items())
     assert {t.dtype for t in again.values()} == {np.dtype(np.float32)}
     assert {t.dtype for t in kept.values()} == {np.dtype(np.float16)}
+    # packed ones are for what is small
+    convert(tmp_path / "wide", tmp_path / "packed", quantize=8)
+    convert(tmp_path / "packed", tmp_path / "unpacked")
+    packed, unpacked = (load_file(tmp_path / n / MODEL) for n in ("packed", "unpacked"))
+    assert {t.dtype for t in unpacked.values()} == {np.dtype(np.float16)}
+    assert {t.dtype for n, t in packed.items() if n in unpacked} <= {*map(np.dtype, ("f2", "u4"))}
 
 
 def test_no_tensor_of_a_release_of_two_types_is_rounded(make_release, tmp_path):

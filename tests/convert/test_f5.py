@@ -186,11 +186,18 @@ def test_f5_mlx_has_the_same_weights(tmp_path, f5_release):
 
 @pytest.mark.parametrize(
     ("name", "kind", "told"),
-    [("model", "f5-mlx", True), ("model_v1", "f5-mlx", False), ("model", "f5-v0", False)],
+    [
+        ("model", "f5-mlx", True),
+        ("model_v1", "f5-mlx", False),
+        ("model", "f5-v0", False),
+        ("stated", "f5-mlx", False),
+    ],
 )
 def test_which_version_a_file_of_f5_mlx_is_taken_for_is_told(tmp_path, caplog, name, kind, told):
     path = tmp_path / f"{name}.safetensors"
     save_file(in_mlx_layout(PEERS / "f5_v0.safetensors"), path)
+    if name == "stated":
+        (tmp_path / "stated.yaml").write_text("model: {arch: {text_mask_padding: true}}")
     made = convert(path, tmp_path / "out", kind=kind, vocab=VOCAB, licence="mit")
     assert made.dit.text_masking == (kind == "f5-mlx")
     assert ("if it is of v0" in caplog.text) == told

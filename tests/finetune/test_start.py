@@ -272,7 +272,7 @@ def test_a_voice_is_heard_in_the_language_of_its_model(tiny_aligned, kathleen, m
     assert asked == ["en", "de", "nl"]
 
 
-def test_recordings_are_read_in_the_languages_that_they_name(tiny_aligned, tmp_path):
+def test_recordings_are_read_in_the_languages_that_they_name(tiny_aligned, tmp_path, capsys):
     pytest.importorskip("num2words", reason="it is of the extra languages")
     folder, run = folder_of(tmp_path / "recordings", 3), tmp_path / "run"
     rows = [
@@ -289,6 +289,9 @@ def test_recordings_are_read_in_the_languages_that_they_name(tiny_aligned, tmp_p
     read = {r.key: (r.text, r.language) for r in found}
     assert read == {"00": ("Am dritten Mai.", "de-AT"), "01": ("Am 3. Mai.", None)}
     assert "02.wav,invalid language," in (run / "data" / "skipped.csv").read_text()
+    capsys.readouterr()
+    data.warn_of_changes([table], run / "data")
+    assert not capsys.readouterr().err
 
 
 def test_a_run_with_other_recordings_held_back_is_another_run(tmp_path):
