@@ -17,7 +17,8 @@ from nanospeech.text.tokenizer import phoneme_vocab
 from nanospeech_torch.train.__main__ import main
 from nanospeech_torch.train.config import read_run
 from nanospeech_torch.train.initial import load_objective
-from nanospeech_torch.train.run import build_objective, build_tokenizer, going_on
+from nanospeech_torch.train.run import build_objective, build_tokenizer, going_on, start_from
+from nanospeech_torch.train.scale.parallel import ParallelConfig
 from tests.training import write_shards
 
 CONFIG = """
@@ -86,8 +87,14 @@ def test_a_fresh_run_can_start_from_a_release_folder(config, tmp_path, golden, c
     (tmp_path / "abc.txt").write_text("\n".join(" abc"))
     other[2] = f"data.vocab={tmp_path / 'abc.txt'}"
     assert main(["--config", str(config), "--set", "data.tokenizer=chars", *other]) == 2
-    said = capsys.readouterr().err
-    assert f"{folder} has another vocabulary, of " in said and "of 4 tokens with 'a'" in said
+    theirs, _, own = capsys.readouterr().err.partition("; the run has one of ")
+    assert f"{folder} has another vocabulary, of " in theirs and own.startswith("4 tokens with 'a'")
+    tokenizer, other[2] = build_tokenizer(run.data), "audio.prompt_rms=0.2"
+    with pytest.raises(InputError, match=r"has audio\.prompt_rms None, not 0\.2: set the run's"):
+        start_from(read_run(str(config), other), tokenizer)
+    for split in ParallelConfig(shard=2), ParallelConfig(tensor=2):
+        with pytest.raises(InputError, match="whole on every process"):
+            start_from(dataclasses.replace(run, parallel=split), tokenizer)
 
 
 def test_one_file_needs_no_list(config):
