@@ -129,9 +129,11 @@ def test_words_in_a_writing_that_the_model_lacks_are_not_known_to_it(caplog):
         caplog.clear()
 
 
-def test_a_model_that_lays_words_over_all_frames_needs_them():
+def test_a_model_that_lays_words_over_all_frames_needs_them(caplog):
     with pytest.raises(InputError, match="no text, only audio, and this model needs both"):
         speaker(EchoEngine(), ref_text=None)
+    who = speaker(EchoEngine(), ref_text="Доброе утро, друзья")  # their length is told at least
+    assert who.prompt.text_bytes > 30 and "are left unknown" not in caplog.text
 
 
 def test_aligned_models_can_do_without_words():
