@@ -41,9 +41,7 @@ def made_shards(
     with writing(out, prefix):
         there = old_shards(samples, out, prefix, overwrite or known(kept) == settings)
         done = [] if overwrite else there
-        if overwrite:  # until the new ones are whole, those that are there are of other settings
-            kept.unlink(missing_ok=True)
-        if not there:
+        if not there:  # else those that are there stay until the new ones are whole
             write_json(kept, settings)
         found = {key: json.loads(m["json"]) for p in done for key, m in members_of(p)}
         first = int(done[-1].stem[-6:]) + 1 if done else 0

@@ -89,6 +89,7 @@ def test_a_fresh_run_can_start_from_a_release_folder(config, tmp_path, golden, c
     assert main(["--config", str(config), "--set", "data.tokenizer=chars", *other]) == 2
     theirs, _, own = capsys.readouterr().err.partition("; the run has one of ")
     assert f"{folder} has another vocabulary, of " in theirs and own.startswith("4 tokens with 'a'")
+    assert "4 tokens" not in theirs
     tokenizer, other[2] = build_tokenizer(run.data), "audio.prompt_rms=0.2"
     with pytest.raises(InputError, match=r"has audio\.prompt_rms None, not 0\.2: set the run's"):
         start_from(read_run(str(config), other), tokenizer)

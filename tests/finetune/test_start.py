@@ -192,13 +192,16 @@ def test_clipped_recordings_are_warned_of_by_name(tiny_release, tmp_path, capsys
 def test_texts_that_do_not_go_with_their_recordings_are_warned_of(tiny_release, tmp_path, capsys):
     folder = folder_of(tmp_path / "recordings", 4)
     seconds = len(audio.trim(audio.read(folder / "03.wav"), keep_seconds=0.08)) / 24_000
-    for name, text in {"01": "hello " * 30, "02": "so", "03": "a" * int(20 * seconds)}.items():
+    texts = {"00": "é" * int(30 * seconds)}  # of two bytes each
+    texts |= {"01": "hello " * 30, "02": "so", "03": "a" * int(20 * seconds)}
+    for name, text in texts.items():
         (folder / f"{name}.txt").write_text(text, encoding="utf-8")
     found, _ = data.find_samples([folder])
     data.write_voice(found, tmp_path / "out", open_release(tiny_release).config, None, "anna")
     err = capsys.readouterr().err
-    assert "the texts of 2 of 4 recordings do not go with their lengths" in err
+    assert "the texts of 3 of 4 recordings do not go with their lengths" in err
     assert "01 (179 characters in" in err and "02 (2 characters in" in err and "03 (" not in err
+    assert "00 (" in err
 
 
 def test_what_is_too_short_to_be_speech_is_left_out(tiny_release, tmp_path):

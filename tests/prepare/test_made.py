@@ -69,7 +69,8 @@ def test_a_run_that_was_stopped_goes_on_to_what_it_would_have_made(
     assert run("parts") == (130, {}) and len(shards(tmp_path / "parts")) == 1
     for read in (p for p in (texts, recordings) if str(p) in command):
         (before := tmp_path / "before").write_bytes(read.read_bytes())
-        read.write_text(before.read_text().replace("o", "oh"), encoding="utf-8")
+        other = before.read_text().replace("Hello", "Hi").replace("number", "count")
+        read.write_text(other, encoding="utf-8")
         assert run("parts")[0] == 2  # the shard that is there is of others
         before.replace(read)
     assert run("parts", "--seed", "1")[0] == 2
@@ -87,7 +88,7 @@ def test_a_run_that_was_stopped_goes_on_to_what_it_would_have_made(
 
 
 def test_shards_that_are_to_be_replaced_are_not_gone_on_after(tiny_aligned, tmp_path, monkeypatch):
-    """Nor those of a run that was to replace them and was stopped."""
+    """But where the run that was to replace them was stopped."""
     (texts := tmp_path / "texts.txt").write_text("Hello there.\n", encoding="utf-8")
     maker, out = Maker(spoken, monkeypatch), tmp_path / "made"
     command = [str(tiny_aligned), str(texts), "--clips", "5", "--backend", "torch"]
@@ -97,5 +98,6 @@ def test_shards_that_are_to_be_replaced_are_not_gone_on_after(tiny_aligned, tmp_
     assert spoken.main([*command, "--seed", "1", "--overwrite"]) == 130 and shards(out) == before
     maker.last = 99
     assert spoken.main([*command, "--seed", "1"]) == 2 and shards(out) == before
+    assert spoken.main(command) == 0 and maker.made == 3 and shards(out) == before
     assert spoken.main([*command, "--seed", "1", "--overwrite"]) == 0
     assert shards(out).keys() == before.keys() and shards(out) != before
