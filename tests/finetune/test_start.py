@@ -34,6 +34,7 @@ from nanospeech_torch.finetune.start import (
     settle,
 )
 from nanospeech_torch.finetune.trainer import save
+from tests.conftest import tone
 from tests.training import SHARD, samples
 
 LIBRITTS = Path(__file__).parents[1] / "fixtures" / "libritts"
@@ -123,6 +124,32 @@ def test_recordings_are_held_back_and_nothing_is_trained_on_them(tiny_release, t
         for name in ("voice", "held")
     )
     assert len(held) == 2 and len(voice) == 16 and not voice & held
+
+
+def test_a_sentence_or_two_is_held_back_and_minutes_are_of_the_rest(tiny_release, tmp_path):
+    folder, config = tmp_path / "recordings", open_release(tiny_release).config
+    folder.mkdir()
+    lengths = {"short": 1.4, "least": 1.6, "most": 11.9, "long": 12.1, "few": 5.0}
+    for name, seconds in lengths.items():
+        audio.write(folder / f"{name}.wav", tone(seconds))
+        text = "only three words" if name == "few" else "here are four words"
+        (folder / f"{name}.txt").write_text(text, encoding="utf-8")
+    found, _ = data.find_samples([folder])
+
+    def keys(out: Path, name: str) -> set[str]:
+        return {r.key for r in data.read_recordings(sorted(out.glob(f"{name}-*.tar")))}
+
+    data.write_voice(found, out := tmp_path / "all", config, None, None, held_back=9)
+    assert keys(out, "held") == {"least", "most"} and keys(out, "voice") == {"short", "long", "few"}
+    data.write_voice(found, out := tmp_path / "some", config, 14 / 60, None)
+    voice, rest = keys(out, "voice"), keys(out, "rest")
+    assert voice | rest == lengths.keys() and rest and not voice & rest
+    assert sum(lengths[k] for k in voice) >= 14 > sum(sorted(lengths[k] for k in voice)[:-1])
+    loud = dataclasses.replace(config.audio, prompt_rms=0.05)
+    config = dataclasses.replace(config, audio=loud)
+    data.write_voice(found, out := tmp_path / "loud", config, None, "anna")
+    for r in data.read_recordings(out.glob("voice-*.tar")):
+        assert r.speaker == "anna" and audio.rms(r.wave()) == pytest.approx(0.05, rel=0.01)
 
 
 def test_a_recording_that_is_too_long_is_named_and_takes_no_minutes(tiny_release, tmp_path):

@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("torch")
 from nanospeech.audio import wave as audio
 from nanospeech.prepare import spoken
+from nanospeech.prepare.portions import members_of
 from nanospeech_torch.prepare import synthetic_mels
 from tests.conftest import tone
 
@@ -65,6 +66,8 @@ def test_a_run_that_was_stopped_goes_on_to_what_it_would_have_made(
     code, told = run("whole")
     clips = maker.made
     assert code == 0 and clips > 4
+    mels = [m["npy"] for p in sorted((tmp_path / "whole").glob("*.tar")) for _, m in members_of(p)]
+    assert len(set(mels)) == clips
     maker.last = 3
     assert run("parts") == (130, {}) and len(shards(tmp_path / "parts")) == 1
     for read in (p for p in (texts, recordings) if str(p) in command):
