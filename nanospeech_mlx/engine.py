@@ -83,7 +83,6 @@ class MlxEngine(Engine):
         check_process()
         device = pick_device(device)
         gpu = device == "gpu"
-        self.rounding = None  # type that weights are rounded to before they are float32
         if not gpu and not self.half_on_cpu and dtype in ("float16", "bfloat16"):
             log.info("MLX rounds weights to %s and computes in float32 on a CPU", dtype)
             self.rounding, dtype = dtype, "float32"

@@ -237,7 +237,15 @@ def speaker_facts(speaker: Any) -> dict[str, Any]:
         "chunk_seconds": speaker.chunk_seconds,
         "seed": speaker.seed,
         "language": speaker.tokenizer.language,
+        **rounded(speaker.engine),
     }
+
+
+def rounded(engine: Any) -> dict[str, Any]:
+    """The type and the bits of an engine's weights, where they are not those of its device."""
+    dtype, layers = engine.rounding or engine.dtype, engine.config.quantization
+    found = {} if dtype == engine.usual_dtype(engine.device) else {"dtype": dtype}
+    return found if layers is None else {**found, "quantization": dataclasses.asdict(layers)}
 
 
 def model_digest(folder: str | Path | None) -> str:

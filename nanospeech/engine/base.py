@@ -46,9 +46,11 @@ class Engine(Conditioning):
         folder: the release folder.
         device: the device's name.
         dtype: of the speech model's transformer; text, ODE's state and time are float32 always.
+        rounding: type to which its weights are rounded before they are of this one; None: no other.
     """
 
     backend: str
+    rounding: str | None = None
     compiler: type[FewLengths]
 
     def __init__(self, release: Release, device: str, dtype: str | None, compiles: bool = False):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 import time
@@ -9,6 +10,7 @@ import time
 import pytest
 
 from nanospeech import OutputOptions, SampleOptions
+from nanospeech.architectures import QuantizationConfig
 from nanospeech.book.opening import open_book
 from nanospeech.book.passages import (
     BUDGET,
@@ -291,6 +293,12 @@ def test_what_changes_speech_changes_the_keys_of_its_passages(tmp_path):
         )
     ]
     changes += [{"engine": EchoEngine(seconds_per_token=0.1)}, spelt("HH AY1"), spelt("OW1")]
+    engines = [EchoEngine() for _ in range(4)]
+    engines[0].dtype, engines[1].rounding = "bfloat16", "float16"
+    for engine, bits in zip(engines[2:], (4, 8)):
+        packed = QuantizationConfig(model={"a": bits})
+        engine.config = dataclasses.replace(engine.config, quantization=packed)
+    changes += [{"engine": engine} for engine in engines]
     models = [made("a"), made("b", 0), made("c", -1), made("d", -(1 << 20)), made("e", depth=3)]
     changes += [{"engine": engine} for engine in models]
     keys = [key_of(**change) for change in changes]

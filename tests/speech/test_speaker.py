@@ -10,6 +10,7 @@ from nanospeech import InputError, Speaker
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
 from nanospeech.config import STEPS, DiTConfig, ModelConfig
+from nanospeech.engine.base import Engine
 from nanospeech.engine.sampling import noise
 from nanospeech.output import OutputOptions
 from nanospeech.release.folder import DEFAULT
@@ -31,6 +32,7 @@ class EchoEngine:
 
     backend, device, has_duration, folder = "numpy", "cpu", False, Path("nowhere")
     has_duration_model = False
+    dtype, rounding, usual_dtype = "float32", None, Engine.usual_dtype
 
     def __init__(self, patch_size: int = 1, upsampling: str = "none", seconds_per_token: float = 0):
         dit = DiTConfig(patch_size=patch_size, text_upsampling=upsampling)
