@@ -20,7 +20,13 @@ BLOCKS = words(
     """article aside blockquote body center dd div dl dt footer form h1 h2 h3 h4 h5 h6 head header
     hr html li main nav ol p pre section table tbody td tfoot th thead title tr ul"""
 )
-COMMENT = re.compile(r"<!--[^<>]{0,2000}-->")
+COMMENT = re.compile(r"<!--[^<>]{0,2000}-->|<!doctype\s[^<>]{0,300}>|<\?xml\s[^<>]{0,300}>", re.I)
+PAGE = re.compile(r"\s*(?:<\?xml[^<>]{0,300}>\s*)?<(?:!doctype\s+)?html\b", re.I)
+# what a browser does not show; an element ends before another of its kind, so that the end of one
+# that is not closed is not looked for in all of the text
+UNSEEN = re.compile(
+    r"<(head|script|style|svg|template)\b[^<>]*>(?:(?!<\1\b).)*?</\1\s*>", re.I | re.S
+)
 VALUE = r"(?:\"[^\"<>]*\"|'[^'<>]*'|[^\s<>\"'=]+)"
 TAG = re.compile(rf"</?([A-Za-z][A-Za-z0-9]{{0,9}})(?:\s+[\w:-]+\s*=\s*{VALUE})*\s*/?>")
 ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[A-Za-z]\w{1,31});")
@@ -58,6 +64,8 @@ LONGEST = 400  # characters before an item in which the end of the line before i
 
 def unformatted(text: Traced) -> Traced:
     """A text without Markdown's and HTML's signs; items of lists and rows end in a full stop."""
+    if PAGE.match(text.text):
+        text = text.sub(UNSEEN, "")
     if "<" in text.text:
         text = text.sub(COMMENT, "").sub(AUTOLINK, lambda m: m[1]).sub(TAG, _tag)
     if "&" in text.text:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from nanospeech.text.formatting import unformatted
@@ -60,6 +62,18 @@ def test_signs_of_formatting_are_not_read(written, read):
 ])  # fmt: skip
 def test_what_only_looks_like_formatting_stays(text):
     assert unformatted(Traced.of(text)).text == text
+
+
+def test_a_page_is_read_without_what_a_browser_does_not_show():
+    page = """<!DOCTYPE html><html lang="en"><HEAD><meta charset="utf-8"><title>T</title>
+    <style>p > a { color: red; }</style></HEAD><body><p>One.</p><script async>
+    if (a < b && c > 2) document.write("<p>No.</p>");</script >
+    <svg viewBox="0 0 1 1"><path d="M0 0"/></svg><p>Two.</p></body></html>"""
+    assert prepare(page, PHONEMES) == "One.\n\nTwo."
+    assert prepare("Between <head> and </head> it is.", PHONEMES) == "Between\n\n\nand\n\nit is."
+    began = time.perf_counter()
+    unformatted(Traced.of("<html>" + "<script>" * 20_000 + "</style>" * 20_000))
+    assert time.perf_counter() - began < 5
 
 
 def test_an_item_is_no_sentence_of_its_number():
