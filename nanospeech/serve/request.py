@@ -25,6 +25,8 @@ MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")  # OpenAI's; each stands for t
 DATED = re.compile(r"-\d{4}(-\d\d-\d\d)?\Z")  # behind such a name, as in tts-1-1106
 SILENCE = 300.0  # seconds of the pauses of a text, as of a long text's speech
 SEEDS = 2**53  # integers that JavaScript can write
+# by which clients of other projects send a recording to imitate
+RECORDINGS = ("ref_audio", "ref_text", "reference_audio", "reference_text", "speaker_wav")
 LEXICON, ENTRIES = 65_536, 500  # characters, and words, of a request's lexicon
 
 
@@ -94,6 +96,14 @@ def read_wish(values: dict[str, Any], service: SpeechService) -> Wish:
     Raises:
         ApiError: a field that cannot be.
     """
+    if given := next(filter(values.get, RECORDINGS), None):
+        raise bad(
+            f"{given} is not taken with a text: add the recording as a voice, by POST"
+            " /v1/audio/voices where the server is started with --allow-voices, or by nanospeech"
+            " voices add on its machine, and give the name as voice",
+            given,
+            "voice_required",
+        )
     voice = values.get("voice")
     if isinstance(voice, dict):
         voice = voice.get("id") or ()  # an object that names none is not the default

@@ -156,6 +156,8 @@ ERRORS = [
     ({"voice": 3}, 400, "voice", "invalid_value"),
     ({"voice": {"name": "tone"}}, 400, "voice", "invalid_value"),
     ({"voice": {"id": None}}, 400, "voice", "invalid_value"),
+    ({"ref_audio": "/etc/passwd", "ref_text": "Hi."}, 400, "ref_audio", "voice_required"),
+    ({"speaker_wav": "http://127.0.0.1/"}, 400, "speaker_wav", "voice_required"),
     ({"model": "other"}, 404, "model", "model_not_found"),
     ({"model": None}, 400, "model", "model_required"),
     ({"input": None}, 400, "input", "input_required"),
@@ -250,7 +252,9 @@ def test_json_has_the_sound_and_its_words(server):
 
 
 def test_unknown_fields_are_ignored_and_aliases_known(server):
-    answer = speech(server, voice="alloy", seed=1, instructions="Whisper.", colour="red")
+    answer = speech(
+        server, voice="alloy", seed=1, instructions="Whisper.", colour="red", ref_audio=None
+    )
     assert answer.status_code == 200
     assert answer.content == speech(server, voice=None, seed=1).content
     assert answer.content == speech(server, voice="TONE", seed=1, model="random").content
