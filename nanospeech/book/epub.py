@@ -113,17 +113,17 @@ def find_package(archive: Archive) -> tuple[str, Element]:
 
 def authors(package: Element) -> list[str]:
     """Who wrote a book; where nobody is said to have, all creators: illustrators, editors."""
-    roles = {  # of EPUB 3; EPUB 2 has attributes
-        e.get("refines", "").removeprefix("#"): (e.text or "").strip()
-        for e in package.iter("meta")
-        if e.get("property") == "role"
-    }
+    roles: dict[str, set[str]] = {}  # of EPUB 3, each one or several; EPUB 2 has attributes
+    for e in package.iter("meta"):
+        if e.get("property") == "role":
+            who = e.get("refines", "").removeprefix("#")
+            roles.setdefault(who, set()).add((e.text or "").strip().lower())
     found = [
-        (name, (e.get("role") or roles.get(e.get("id", ""), "aut")).lower())
+        (name, {role.lower()} if (role := e.get("role")) else roles.get(e.get("id", ""), {"aut"}))
         for e in package.iter("creator")
         if (name := " ".join((e.text or "").split()))
     ]
-    return [name for name, role in found if role == "aut"] or [name for name, _ in found]
+    return [name for name, of in found if "aut" in of] or [name for name, _ in found]
 
 
 def manifest(package: Element, name: str) -> dict[str, Item]:
