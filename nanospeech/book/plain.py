@@ -121,18 +121,19 @@ def fact(said: str) -> str:
     if lines and (flow := FLOW.fullmatch(lines[0])):
         lines = [f"- {item.strip()}" for item in flow[1].split(",")]
     between = ", " if any(map(ITEM.match, lines)) else " "
-    return between.join(ITEM.sub("", line, count=1).strip("\"'") for line in lines if line)
+    items = (ITEM.sub("", line, count=1).strip("\"'") for line in lines)
+    return between.join(filter(None, items))
 
 
 def without_front(text: str) -> tuple[str, str]:
     """What says things of a book before it, and the book, without a licence behind it."""
     if front := FRONT.match(text):
         return front[1], text[front.end() :]
-    edges = {m[1]: m for m in reversed([*EDGES.finditer(text)])}
-    if "START" not in edges:
+    start = next((m for m in EDGES.finditer(text) if m[1] == "START"), None)
+    if start is None:
         return "", text
-    stop = edges["END"].start() if "END" in edges else len(text)
-    return text[: edges["START"].start()], text[edges["START"].end() : stop]
+    ends = [m.start() for m in EDGES.finditer(text, start.end()) if m[1] == "END"]
+    return text[: start.start()], text[start.end() : ends[-1] if ends else len(text)]
 
 
 def cut(text: str) -> tuple[str, list[tuple[str, str]]]:

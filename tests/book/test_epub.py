@@ -403,7 +403,8 @@ def test_asides_of_the_spine_are_left_out_and_covers_and_titles_found(tmp_path):
          "<meta refines='#c' property='role' scheme='marc:relators'>trl</meta>", "A"),
         ("<dc:creator id='a'>A</dc:creator><dc:creator id='c'>C</dc:creator>"
          "<meta refines='#c' property='role'>AUT</meta>"
-         "<meta refines='#c' property='role'>ill</meta>",
+         "<meta refines='#c' property='role'>ill</meta>"
+         "<meta refines='#a' property='file-as'>B</meta>",
          "A, C"),
         ("<dc:creator o:role='AUT'>A</dc:creator><dc:creator> </dc:creator>", "A"),
         ("<dc:creator o:role='edt'>A</dc:creator><dc:creator o:role='edt'>B</dc:creator>", "A, B"),

@@ -170,6 +170,10 @@ def test_a_book_of_project_gutenberg_has_its_facts_and_no_licence(tmp_path, the)
     ]
     book = open_book(path)
     assert (book.title, book.author, book.language) == ("The Quay A Tale", "Ann Onym", "")
+    assert read(path, head + body)[-1] == ("CHAPTER II.", "# CHAPTER II.\n\nIt is.")
+    two = f"{mark.format('END')}\n\n{whole}{whole.replace('It is.', 'It will be.')}"
+    assert all(said in str(read(path, two)) for said in ("It was.", "It is.", "It will be."))
+    assert "FULL LICENSE" not in str(read(path, two)[-1])
     assert read(path, "It was.\n\n*** END OF THE WORLD ***\n\nIt is.")[0][1].endswith("It is.")
 
 
@@ -184,6 +188,7 @@ def test_a_book_of_project_gutenberg_has_its_facts_and_no_licence(tmp_path, the)
         ),
         ("author:\n- name: Ann\ntitle: A [2nd ed.]\nlang: en", "A [2nd ed.]", "Ann"),
         ("title:\nauthor: |\n", "b", ""),
+        ("author: [Ann, , Bob,]", "b", "Ann, Bob"),
     ],
 )
 def test_front_matter_has_lists_and_texts_of_several_lines(tmp_path, front, title, author):
@@ -331,6 +336,7 @@ def test_a_word_of_a_lexicon_changes_the_keys_of_passages_that_have_it_alone(tmp
     assert changed({"doctor": "D AA1 K"}) == [0] == changed({"Dr.": "D AA1 K"})
     assert changed({"five dollars": "F AY1 V"}) == [0]
     assert changed({"Nguyen": "W IH1 N"}) == [1] and changed({"US": "Y UW1"}) == [2]
+    assert changed({"W": "D AH1"}) == [1], "what is said for a word"
     assert changed({"ferries": "F EH1", "Nguyen": "W IH1 N"}) == [1, 2]
 
 
