@@ -43,18 +43,8 @@ def make_chunk(speaker: Any, part: Part, seed: int, seconds: float | None = None
         said, asked = heard(tokens, places, tokenizer), frames
         whose = speaker.engine, speaker.prompt, text, tokens
         frames = lengths.made_frames(*whose, asked, speaker.durations)
-        after = part.after if isinstance(part.after, float) else ""
-        return Chunk(
-            text,
-            tokens,
-            frames,
-            seed,
-            after=after,
-            words=words,
-            characters=said,
-            before=part.before,
-            asked=asked,
-        )
+        around = part.after, None, words, said, part.before
+        return Chunk(text, tokens, frames, seed, (), *around, asked=asked)
     if config.leading_pause and frames < lengths.SHORT * config.audio.frame_rate:
         comma = encode(", ", tokenizer)
         tokens, added = np.concatenate([comma, tokens]), len(comma)
@@ -93,7 +83,7 @@ def make_chunks(
     left, weight = seconds - silence + len(parts) * overlap - CROSS_FADE, sum(weights)
     made, counts = [], []
     for index, (who, part) in enumerate(zip(speakers, parts)):
-        share = max(left, 1 / rate) * weights[index] / weight
+        share = left * weights[index] / weight
         made.append(chunk := who.part_chunk(part, seed + index, share))
         counts.append(chunk.frames if chunk.asked is None else chunk.asked)
         left, weight = left - counts[-1] / rate, weight - weights[index]

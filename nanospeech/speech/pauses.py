@@ -161,8 +161,7 @@ def set_pauses(
         whole = Span(0, len(mel_NM), count, "sound")
         if count != len(mel_NM):
             mel_NM = _at(mel_NM, _sped(0, len(mel_NM), len(mel_NM) / count))
-        silence = (0, 0) if chunk.asked is None else (before, after)
-        return Paced(mel_NM, count, (whole,), ends, silence)
+        return Paced(mel_NM, count, (whole,), ends, (before, after))
     level, rate = levels(mel_NM), engine.config.audio.frame_rate
     loud = float(np.percentile(level, LOUD))
     quiet = level < loud - QUIET

@@ -92,7 +92,9 @@ def test_pauses_of_markup_are_kept_within_a_length(caplog):
 def test_slow_parts_have_more_of_a_length_than_fast_ones():
     voice = speaker()
     parts = voice.parts(read_markup("[fast]one two three.[/fast] [slow]one two three.[/slow]"))
-    fast, slow = (chunk.asked for chunk in make_chunks([voice] * 2, parts, 0, 8) if chunk.asked)
+    chunks = make_chunks([voice] * 2, parts, 5, 8)
+    assert [chunk.seed for chunk in chunks] == [5, 6]
+    fast, slow = (chunk.asked for chunk in chunks if chunk.asked)
     assert slow / fast == pytest.approx(1.25 / 0.8, rel=0.01)
     assert (fast + slow) / 93.75 == pytest.approx(8 + 0.03 + 2 / 93.75, abs=0.011)
 
