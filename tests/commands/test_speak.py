@@ -20,6 +20,7 @@ from nanospeech.audio.loudness import loudness
 from nanospeech.config import ModelConfig
 from nanospeech.generate import main
 from nanospeech.load import installed
+from nanospeech.speech.reading import arriving_text, read_file
 
 RATE = 24_000
 BACKENDS = [name for name in ("torch", "mlx") if installed(name)]
@@ -187,6 +188,15 @@ def test_another_encoding_is_named_with_what_to_do(
         err = capsys.readouterr().err
         assert offer in err and err.count("\n") == 1, way
     assert os.listdir(here) == ["words.txt"]
+
+
+def test_text_of_any_length_arrives_whole_and_lines_of_files_end_as_everywhere(monkeypatch, here):
+    text = "Été.\n" * 20_000
+    source = io.BytesIO(text.encode())
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(source))
+    assert "".join(arriving_text()) == text
+    (here / "lines.txt").write_bytes(b"one\r\ntwo\rthree\n")
+    assert read_file("lines.txt") == "one\ntwo\nthree\n"
 
 
 def test_letters_that_windows_wrote_are_read_as_the_error_says(tiny_release, here, capsys):

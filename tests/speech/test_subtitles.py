@@ -55,6 +55,18 @@ def test_cues_of_any_words_hold_them_all_in_bounds_and_in_order(seed):
         assert found[0].start == words[0].start and found[-1].end >= words[-1].end - 1e-9
 
 
+def test_lines_are_as_full_as_can_be_and_have_the_spaces_of_the_text_alone():
+    assert [cue.lines for cue in cues(spoken("x" * 2 * LINE))] == [("x" * LINE, "x" * LINE)]
+    words = [Word("你", 0, 0.2, 0, 0), Word("好", 0.2, 0.4, 0, 1), Word("吗", 0.5, 0.7, 0, 3)]
+    assert [cue.lines for cue in cues(words)] == [("你好 吗",)]
+
+
+def test_a_line_rather_ends_after_a_clause_than_in_the_middle():
+    said = "One two three four five, six seven eight nine ten eleven twelve"
+    assert cues(spoken(said))[0].lines[0] == "One two three four five,"
+    assert cues(spoken(said.replace(",", "")))[0].lines[0] == "One two three four five six seven"
+
+
 def test_a_cue_for_each_word_takes_marks_along():
     found = cues(spoken("So — it is."), by_word=True)
     assert [cue.lines for cue in found] == [("So —",), ("it",), ("is.",)]
