@@ -48,8 +48,34 @@ def test_a_server_that_is_stopped_waits_for_no_client_that_stays(server):
         with contextlib.suppress(ConnectionError):
             await asyncio.wait_for(reader.read(), 10)  # to the end of the connection
         writer.close()
+        with pytest.raises(OSError):
+            await asyncio.open_connection("127.0.0.1", port)
 
     asyncio.run(stopped())
+
+
+def test_a_client_that_leaves_makes_room_for_another(server):
+    async def pings(count: int) -> list[bytes]:
+        listening = listen_wyoming(server.settings, 0)
+        port = listening.getsockname()[1]
+        serving = asyncio.ensure_future(serve_wyoming(server.service, server.settings, listening))
+        found = []
+        for _ in range(count):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b'{"type": "ping"}\n')
+            found.append(await asyncio.wait_for(reader.readline(), 10))
+            writer.close()
+            await asyncio.sleep(0.02)
+        stay = [await asyncio.open_connection("127.0.0.1", port) for _ in range(most)]
+        one, _ = await asyncio.open_connection("127.0.0.1", port)
+        assert await asyncio.wait_for(one.read(), 10) == b"", "there is room for no more"
+        serving.cancel()
+        for _, writer in stay:
+            writer.close()
+        return found
+
+    most = server.settings.limits.sockets
+    assert all(asyncio.run(pings(2 * most)))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from nanospeech.errors import InputError
 from nanospeech.release.folder import open_release
 from nanospeech.release.user_lexicon import tokenizer_of
 from nanospeech.text.language import Language
-from nanospeech.text.languages import find_language, language_names
+from nanospeech.text.languages import NONE, find_language, language_names, spoken_code
 from nanospeech.text.sentences import front_end, prepare
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 from nanospeech.text.traced import Traced
@@ -91,3 +91,10 @@ def test_another_package_adds_a_language(monkeypatch):
         assert prepare("cab d", tokenizer) == "CAB d"
     finally:
         find_language.cache_clear()
+
+
+def test_a_recogniser_listens_for_the_first_language_that_is_named():
+    assert spoken_code("pt-BR", "de") == "pt" and spoken_code(None, "de") == "de"
+    assert spoken_code(NONE, "de") == "de" and spoken_code(None, NONE) == spoken_code() == "en"
+    with pytest.raises(InputError, match="should be a code"):
+        spoken_code("high german")
