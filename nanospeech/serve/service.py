@@ -58,7 +58,7 @@ class SpeechService(Voices):
         self.engine = self.scheduler.engine
         self.created = int(time.time())
         self.ready = self.draining = False
-        self._speakers: OrderedDict[tuple[str, float], Speaker] = OrderedDict()
+        self._speakers: OrderedDict[tuple[str, tuple[int, ...]], Speaker] = OrderedDict()
         self._lock = Lock()
         self._open: set[Speech] = set()
         self._unsent: WeakSet[Speech] = WeakSet()  # until whoever reads them calls cancel()

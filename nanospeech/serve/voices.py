@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from pathlib import Path
 
 from nanospeech.engine.base import Engine
 from nanospeech.release.user_voices import USER, folded
@@ -56,12 +56,17 @@ class Voices:
         raise bad(message, "voice", "voice_not_found")
 
 
-def recorded(voice: str) -> float:
-    """When a user's voice, its words or its settings were last written; else 0."""
+def recorded(voice: str) -> tuple[int, ...]:
+    """When a user's voice, its words and its settings were written; 0 for what is not there."""
     path = user_voices().get(voice.removeprefix(USER))
-    found = 0.0
-    if path is not None:
-        for file in (path, path.with_suffix(".txt"), path.with_suffix(".json")):
-            with suppress(OSError):  # not there, or removed since
-                found = max(found, file.stat().st_mtime)
-    return found
+    if path is None:
+        return ()
+    return tuple(map(written, (path, path.with_suffix(".txt"), path.with_suffix(".json"))))
+
+
+def written(path: Path) -> int:
+    """When a file was, in nanoseconds."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:  # not there, or removed since
+        return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,6 +11,7 @@ import pytest
 
 from nanospeech.errors import NanospeechError
 from nanospeech.release.voices import PACKAGED
+from nanospeech.serve.voices import recorded
 from tests.serve.conftest import TEXT, Server, speech
 from tests.serve.test_limits import bound_as, settled
 from tests.serve.test_readers import eventually
@@ -57,6 +59,21 @@ def test_words_that_the_owner_writes_down_hold_from_the_next_text_on(serve, user
         assert speech(server, **ask, lexicon=WORDS).content == after
         (user_data / "lexicon.txt").unlink()
         assert speech(server, **ask).content == before
+
+
+def test_a_voice_is_read_anew_where_any_of_its_files_was_written(user_data):
+    folder = user_data / "voices"
+    folder.mkdir(parents=True)
+    (folder / "anna.txt").write_text("Hi.")
+    known = [recorded("anna")]
+    for suffix in ("wav", "txt", "json"):
+        for age in (100, 200):  # a copy that is older than what it replaces, too
+            (folder / f"anna.{suffix}").write_text("{}")
+            os.utime(folder / f"anna.{suffix}", ns=(age, age))
+            known.append(recorded("anna"))
+    os.utime(folder / "anna.txt", ns=(300, 300))
+    known.append(recorded("user/anna"))
+    assert all(one not in known[:i] for i, one in enumerate(known))
 
 
 def test_a_text_that_is_sent_whole_is_counted_as_spoken(single):
