@@ -329,13 +329,6 @@ class Narrator:
         self.write_words(target.path, list(places.values()))
         self.count(chapters)
 
-    def remove_renamed(self, old: Path, new: Path) -> None:
-        """Removes a chapter's file of an earlier run, whose title was another one."""
-        other = old.stem.casefold() != new.stem.casefold()  # else one file on some systems
-        if other and old.suffix == new.suffix:
-            for suffix in old.suffix, *(f".{kind}" for kind in SUBTITLES):
-                old.with_suffix(suffix).unlink(missing_ok=True)
-
     def write_file(self, part: Part) -> list[tuple[str, str, float]]:
         """Writes a chapter's file, if it is not there as it would be; returns it for a playlist."""
         if not part.keys:
@@ -352,7 +345,18 @@ class Narrator:
             writers.write_chapter(path, self.book, part.number, chapter, rate)
             self.work.finish_chapter(part.number, state)
             if before:
-                self.remove_renamed(path.with_name(before["file"]), path)
+                remove_renamed(path.with_name(before["file"]), path)
         self.write_words(path, [place])
         self.count([chapter])
         return [(name, part.title, chapter.samples / rate)]
+
+
+def remove_renamed(old: Path, new: Path) -> None:
+    """Removes a chapter's file of an earlier run, whose title was another one.
+
+    One of another format stays, as both may be wanted.
+    """
+    other = old.stem.casefold() != new.stem.casefold()  # else one file on some systems
+    if other and old.suffix == new.suffix:
+        for suffix in old.suffix, *(f".{kind}" for kind in SUBTITLES):
+            old.with_suffix(suffix).unlink(missing_ok=True)

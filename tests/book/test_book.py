@@ -20,7 +20,7 @@ import soundfile
 
 from nanospeech.audio import wave as audio
 from nanospeech.book.joining import Chapter, Placed, chapter_waves, heard_words, lay_out
-from nanospeech.book.narrate import Target
+from nanospeech.book.narrate import Target, remove_renamed
 from nanospeech.book.pages import Book
 from nanospeech.book.passages import cut_passages
 from nanospeech.book.work import Work
@@ -132,7 +132,9 @@ def test_another_title_or_author_reaches_chapters_that_are_finished(book, run, t
         flags = ("--keep-work", "--overwrite", "--title", title, "--author", f"{title} Onym")
         code, said = run(book, tmp_path / "out", *flags)
         assert code == 0 and f"{spoken} passages spoken" in said
-        for path in (tmp_path / "out").glob("*.opus"):
+        paths = [*(tmp_path / "out").glob("*.opus")]
+        assert len(paths) == 3
+        for path in paths:
             with soundfile.SoundFile(path) as file:
                 assert (file.album, file.artist) == (title, f"{title} Onym")
 
@@ -150,6 +152,21 @@ def test_a_chapter_whose_title_changed_leaves_no_file_of_the_old_one(run, tmp_pa
     assert not (target / "02 Within.opus").exists()
     assert run(path, target, "--keep-work", "--format", "mp3")[0] == 0
     assert len([*target.glob("*.opus")]) >= 2, "of another format: both may be wanted"
+
+
+@pytest.mark.parametrize(
+    ("new", "left"),
+    [
+        ("01 New.opus", {"01 Old.mp3"}),
+        ("01 OLD.opus", {"01 Old.opus", "01 Old.srt", "01 Old.mp3"}),
+        ("01 New.mp3", {"01 Old.opus", "01 Old.srt", "01 Old.mp3"}),
+    ],
+)
+def test_a_renamed_chapter_leaves_what_may_be_wanted(tmp_path, new, left):
+    for name in ("01 Old.opus", "01 Old.srt", "01 Old.mp3"):
+        (tmp_path / name).touch()
+    remove_renamed(tmp_path / "01 Old.opus", tmp_path / new)
+    assert {path.name for path in tmp_path.iterdir()} == left
 
 
 def test_a_damaged_chapter_is_reported_and_the_rest_is_read(run, tmp_path):

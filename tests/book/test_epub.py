@@ -406,8 +406,9 @@ def test_asides_of_the_spine_are_left_out_and_covers_and_titles_found(tmp_path):
          "<meta refines='#c' property='role'>ill</meta>"
          "<meta refines='#a' property='file-as'>B</meta>",
          "A, C"),
-        ("<dc:creator o:role='AUT'>A</dc:creator><dc:creator> </dc:creator>", "A"),
+        ("<dc:creator o:role='AUT'>A</dc:creator><dc:creator o:role='ill'>B</dc:creator>", "A"),
         ("<dc:creator o:role='edt'>A</dc:creator><dc:creator o:role='edt'>B</dc:creator>", "A, B"),
+        ("<dc:creator>A</dc:creator><dc:creator> </dc:creator>", "A"),
     ],
 )  # fmt: skip
 def test_an_author_is_who_wrote_the_book(tmp_path, creators, author):
