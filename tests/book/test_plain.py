@@ -309,6 +309,9 @@ def test_what_changes_speech_changes_the_keys_of_its_passages(tmp_path):
     changes += [{"engine": engine} for engine in models]
     keys = [key_of(**change) for change in changes]
     assert len(set(keys)) == len(keys)
+    usual = EchoEngine()  # another type, which its device has by itself
+    usual.dtype, usual.usual_dtype = "bfloat16", lambda _: "bfloat16"
+    assert key_of(usual) == keys[0]
     assert key_of(made("same")) == key_of(models[0]) and key_of(plain, seed=3, speed=1.0) in keys
 
 
