@@ -19,6 +19,7 @@ from .chunks import Utterance
 from .subtitles import write_subtitles
 
 NAME = re.compile(r"\w[\w.\- ]{0,99}(?<![. ])")  # no separators, nothing hidden
+LONGEST = 240  # bytes of a name: files have up to 255, with what stands around it while written
 
 
 @dataclass(frozen=True)
@@ -81,10 +82,10 @@ def read_lines(text: str, marked: bool = False) -> tuple[list[Line], dict[int, s
         if marked and set(name) & set("[<"):
             name, bar, said = "", "", line
         name = name.strip() if bar else f"{number:04d}"
-        if not NAME.fullmatch(name):
+        if not NAME.fullmatch(name) or len(name.encode()) > LONGEST:
             faults[number] = (
-                f"id {name[:40]!r} should be letters, digits, dots, dashes and spaces, up to 100;"
-                " a | stands behind an id alone"
+                f"id {name[:40]!r} should be letters, digits, dots, dashes and spaces, up to 100"
+                f" or {LONGEST} bytes; a | stands behind an id alone"
             )
         elif is_device(name):
             faults[number] = f"id {name!r} is a device's name on Windows; choose another"

@@ -253,7 +253,7 @@ def test_json_has_the_sound_and_its_words(server):
 
 def test_unknown_fields_are_ignored_and_aliases_known(server):
     answer = speech(
-        server, voice="alloy", seed=1, instructions="Whisper.", colour="red", ref_audio=None
+        server, voice="alloy", seed=1, instructions="Whisper.", colour="red", ref_audio=""
     )
     assert answer.status_code == 200
     assert answer.content == speech(server, voice=None, seed=1).content

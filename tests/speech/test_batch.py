@@ -240,6 +240,7 @@ def test_lines_are_texts_or_have_ids_that_stay_in_the_folder():
         " ",
         "a.",
         "x" * 101,
+        "は" * 81,  # more bytes than a file's name may have
         "C:",
         "CON",
         "aux.1",
@@ -247,7 +248,7 @@ def test_lines_are_texts_or_have_ids_that_stay_in_the_folder():
         "Lpt¹",
     ):
         assert 1 in read_lines(f"{name}|text")[1], name
-    for name in ("LJ001-0001", "a.b c", "ü", "7", "console", "com", "com10", "a.con"):
+    for name in ("LJ001-0001", "a.b c", "ü", "7", "は" * 80, "console", "com", "com10", "a.con"):
         assert read_lines(f"{name}|text")[0][0].file == f"{name}.wav"
 
 
