@@ -305,11 +305,13 @@ def test_pauses_between_passages_are_those_asked_for(tmp_path):
 def test_a_pause_is_kept_at_either_end_of_a_chapter(tmp_path, asked, silent):
     (passage,) = cut_passages(f"{asked}hello there.\n\n{asked}")
     work = Work(tmp_path / "w", RATE)
-    work.save("a", tone(0.5))
+    work.save("a", np.concatenate([tone(0.5), np.zeros(RATE // 4, np.float32)]))
     chapter = lay_out(["a"], [passage.after], work, OutputOptions(), 2.0, passage.before)
     loud = np.flatnonzero(np.abs(np.concatenate(list(chapter_waves(chapter, work)))) > 1e-3)
     ends = loud[0] / RATE, (chapter.samples - loud[-1]) / RATE
-    assert ends == pytest.approx((silent, max(silent, 1.5)), abs=0.05)
+    kept = chapter.placed[0].high / RATE - 0.5  # of the silence that the passage ends in
+    assert 0.1 < kept < 0.25
+    assert ends == pytest.approx((silent, max(silent, 1.5 + kept)), abs=0.05)
 
 
 def test_words_are_heard_in_the_chapter_where_they_are_said_to_be(tmp_path):
