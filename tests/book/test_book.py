@@ -306,7 +306,9 @@ def test_a_pause_is_kept_at_either_end_of_a_chapter(tmp_path, asked, silent):
     (passage,) = cut_passages(f"{asked}hello there.\n\n{asked}")
     work = Work(tmp_path / "w", RATE)
     work.save("a", np.concatenate([tone(0.5), np.zeros(RATE // 4, np.float32)]))
-    chapter = lay_out(["a"], [passage.after], work, OutputOptions(), 2.0, passage.before)
+    chapter = lay_out(
+        ["a", "a"], ["sentence", passage.after], work, OutputOptions(), 2.0, passage.before
+    )
     loud = np.flatnonzero(np.abs(np.concatenate(list(chapter_waves(chapter, work)))) > 1e-3)
     ends = loud[0] / RATE, (chapter.samples - loud[-1]) / RATE
     kept = chapter.placed[0].high / RATE - 0.5  # of the silence that the passage ends in
