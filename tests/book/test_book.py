@@ -139,6 +139,15 @@ def test_another_title_or_author_reaches_chapters_that_are_finished(book, run, t
                 assert (file.album, file.artist) == (title, f"{title} Onym")
 
 
+def test_speech_of_other_types_and_bits_is_not_mixed(run, tmp_path):
+    path = tmp_path / "b.md"
+    path.write_text("hello there.", "utf-8")
+    for flags in ([], ["--dtype", "float16"], ["--quantize", "4"], ["--quantize", "8"]):
+        for spoken in (1, 0):
+            code, said = run(path, tmp_path / "out", "--keep-work", "--overwrite", *flags)
+            assert code == 0 and f"{spoken} passage" in said, said
+
+
 def test_a_chapter_whose_title_changed_leaves_no_file_of_the_old_one(run, tmp_path):
     path, target = tmp_path / "b.md", tmp_path / "out"
     for titles in (("Teh start", "End"), ("The start", "Within", "End"), ("The Start", "End")):
