@@ -171,7 +171,7 @@ def test_a_book_of_project_gutenberg_has_its_facts_and_no_licence(tmp_path, the)
     book = open_book(path)
     assert (book.title, book.author, book.language) == ("The Quay A Tale", "Ann Onym", "")
     assert read(path, head + body)[-1] == ("CHAPTER II.", "# CHAPTER II.\n\nIt is.")
-    assert read(path, mark.format("END") + head + body)[-1][1].endswith("It is.")
+    assert read(path, f"{mark.format('END')}\n\n{head}{body}")[-1][1].endswith("It is.")
     two = f"{mark.format('END')}\n\n{whole}{whole.replace('It is.', 'It will be.')}"
     assert all(said in str(read(path, two)) for said in ("It was.", "It is.", "It will be."))
     assert "FULL LICENSE" not in str(read(path, two)[-1])
