@@ -61,6 +61,15 @@ def test_words_that_the_owner_writes_down_hold_from_the_next_text_on(serve, user
         assert speech(server, **ask).content == before
 
 
+def test_few_voices_are_kept_ready(serve, monkeypatch):
+    monkeypatch.setattr("nanospeech.serve.service.PROMPTS", 1)
+    with serve(release=PACKAGED / "default") as server:
+        names = server.service.voices()[:2]
+        for voice in names:
+            assert speech(server, input="A cat.", voice=voice).status_code == 200
+        assert len(names) == 2 and len(server.service._speakers) == 1
+
+
 def test_a_voice_is_read_anew_where_any_of_its_files_was_written(user_data):
     folder = user_data / "voices"
     folder.mkdir(parents=True)
