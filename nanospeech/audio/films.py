@@ -61,7 +61,7 @@ def as_wav(path: str | Path) -> io.BytesIO:
 
     file, left = io.BytesIO(), MOST_SAMPLES
     with sound_of(path) as (track, _, pieces):
-        form = {"format": "WAV", "subtype": "FLOAT"}
+        form: dict[str, Any] = {"format": "WAV", "subtype": "FLOAT"}
         with sf.SoundFile(file, "w", track.rate, track.channels, **form) as wav:
             for piece in pieces:
                 left -= piece.size
