@@ -17,7 +17,7 @@ ALSO = {
     "file_name": "audio", "audio_file": "audio", "audio_filepath": "audio",
     "transcription": "text", "speaker_name": "speaker", "speaker_id": "speaker",
 }  # fmt: skip
-CODE = re.compile(r"[a-zA-Z]{2,3}([_-]\w+)?")  # of a language
+CODE = re.compile(r"([a-z]{2}|yue)([_-]\w+)?", re.I)  # of a language; of three letters are words
 LONGEST_NAME = 60  # characters of a speaker in a table without a header
 
 

@@ -345,7 +345,8 @@ def test_a_model_that_needs_words_and_says_no_language_has_them_in_any(
 
     def transcribe(wave, language, **_):
         asked.append(language)
-        return [SimpleNamespace(words=[SimpleNamespace(word=" hallo", start=0.0, end=1.0)])], None
+        word = SimpleNamespace(word=" hallo", start=0.0, end=1.0, probability=1.0)
+        return [SimpleNamespace(words=[word])], None
 
     model = SimpleNamespace(supported_languages=["en", "de"], transcribe=transcribe)
     monkeypatch.setattr(transcription, "load_whisper", lambda *_, **__: model)

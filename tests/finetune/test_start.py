@@ -232,9 +232,9 @@ def test_texts_that_do_not_go_with_their_recordings_are_warned_of(tiny_release, 
 
 
 def test_what_is_too_short_to_be_speech_is_left_out(tiny_release, tmp_path):
-    """One of a single sample lasts 0.0000 s, by which its text's length was divided."""
+    """One of two samples lasts 0.0001 s, by which its text's length was divided."""
     folder, out = folder_of(tmp_path / "recordings", 2), tmp_path / "out"
-    audio.write(folder / "01.wav", np.full(1, 0.5, np.float32))
+    audio.write(folder / "01.wav", np.array([0.5, -0.5], np.float32))
     found, _ = data.find_samples([folder])
     skips = data.write_voice(found, out, open_release(tiny_release).config, None, "anna")
     assert [(s.name, s.reason) for s in skips] == [("01", "too short")]
