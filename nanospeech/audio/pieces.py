@@ -11,7 +11,7 @@ from nanospeech.errors import InputError
 
 from .films import is_film, sound_of
 from .opus import as_file
-from .wave import BLOCK, MOST_CHANNELS, SAMPLE_RATE, UNKNOWN_FRAMES, mono, unreadable
+from .wave import BLOCK, MOST_CHANNELS, SAMPLE_RATE, UNKNOWN_FRAMES, forward, mono, unreadable
 
 
 def seconds_of(path: str | Path) -> float:
@@ -68,14 +68,8 @@ def blocks_of(path: str | Path) -> Iterator[tuple[int, np.ndarray]]:
                 yield track.rate, piece.T
         return
 
-    class Forward(sf.SoundFile):
-        """One that does not seek to where it is after each read, which MP3s do not stand."""
-
-        def seekable(self) -> bool:
-            return False
-
     try:
-        with Forward(as_file(path)) as f:
+        with forward(as_file(path)) as f:
             while len(block := f.read(BLOCK, dtype="float32", always_2d=True)):
                 yield f.samplerate, block
     except (sf.LibsndfileError, OSError, RuntimeError) as e:

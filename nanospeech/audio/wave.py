@@ -10,7 +10,7 @@ import os
 import secrets
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from nanospeech.errors import BackendError, InputError, require
 
 from .films import READERS, can_decode
 from .opus import as_file
+
+if TYPE_CHECKING:
+    import soundfile as sf
 
 SAMPLE_RATE = AudioConfig().sample_rate
 TARGET_RMS = 0.1  # prompts quieter than this are raised to it (F5-TTS does the same)
@@ -80,6 +83,20 @@ def read(
     if not np.isfinite(wave).all():
         raise InputError(f"{name} holds samples that are not numbers")
     return resample(wave, rate, sample_rate)
+
+
+def forward(source: Any) -> sf.SoundFile:
+    """A file that is read on and on, without the seek of SoundFile after each read.
+
+    MP3s do not stand it: mpg123 prints errors of the frames around.
+    """
+    import soundfile as sf
+
+    class Forward(sf.SoundFile):
+        def seekable(self) -> bool:
+            return False
+
+    return Forward(source)
 
 
 def mono(wave_NC: np.ndarray) -> np.ndarray:
@@ -339,13 +356,15 @@ def check_end(part: Path, samples: int) -> None:
     Raises:
         OSError, LibsndfileError: it is not there.
     """
-    import soundfile as sf
-
     if not samples:  # some formats cannot be empty
         return
-    with sf.SoundFile(str(part)) as f:
-        f.seek(samples - 1)
-        if not len(f.read(1)):
+    with forward(str(part)) as f:
+        missing = samples
+        if f.format != "MP3":  # whose decoder prints errors of frames that it begins at
+            missing -= f.seek(samples - 1)
+        while missing > 0 and (read := len(f.read(min(missing, BLOCK)))):
+            missing -= read
+        if missing:
             raise OSError("the end of the file could not be written")
 
 

@@ -3,13 +3,15 @@
 import io
 import os
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile as sf
 
+import nanospeech
 from nanospeech import InputError
-from nanospeech.audio import opus
+from nanospeech.audio import opus, sinks
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mp3_length import with_length
 from nanospeech.corpus import mp3
@@ -104,6 +106,27 @@ def test_an_mp3_that_tells_no_length_is_read_to_its_end(tmp_path, rate, channels
     assert len(with_length(long)) > len(long)
     odd = data[:4] + data[:2] * 2**22  # what might begin a frame again and again
     assert with_length(odd) is odd
+
+
+def test_an_mp3_is_written_without_a_word_of_its_decoder(tmp_path, capfd):
+    """mpg123 prints errors of the frames behind which it begins, which many a speech has."""
+    for voice in sorted((Path(nanospeech.__file__).parent / "default" / "voices").glob("*.flac")):
+        wave = audio.read(voice)
+        audio.write(tmp_path / "a.mp3", wave)
+        with sinks.File(tmp_path / "b.mp3", RATE) as out:
+            out.write(wave)
+        assert (tmp_path / "a.mp3").read_bytes() == (tmp_path / "b.mp3").read_bytes()
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("suffix", ["mp3", "flac", "ogg", "opus"])
+def test_a_file_whose_end_is_not_there_is_told(tmp_path, suffix):
+    part = tmp_path / f"a.{suffix}"
+    audio.write(part, tone(1))
+    audio.check_end(part, RATE)
+    part.write_bytes(part.read_bytes()[:-600])
+    with pytest.raises((OSError, sf.LibsndfileError)):
+        audio.check_end(part, RATE)
 
 
 def test_an_mp3_is_not_read_whole_if_it_tells_its_length_or_is_huge(tmp_path):
