@@ -22,6 +22,7 @@ from nanospeech.configs import find_recipe
 from nanospeech.evaluate.curve import main as plot
 from nanospeech.generate import FALLBACK
 from nanospeech_torch.train.config import SECTIONS, read_run
+from nanospeech_torch.train.objectives.base import Objective
 
 ROOT = Path(__file__).parent.parent
 DOCS = [p for p in sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").rglob("*.md"))]
@@ -236,6 +237,13 @@ def test_the_map_of_the_house_names_every_module():
     for folder in ("nanospeech", "nanospeech_torch"):
         for path in sorted((ROOT / folder).rglob("[a-z]*.py")):
             assert re.search(rf"\b{path.stem}\b", text), f"ARCHITECTURE.md lacks {path.name}"
+
+
+def test_the_map_of_the_house_has_all_that_the_loop_asks_of_an_objective():
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    asked = {n for n in vars(Objective) if not n.startswith("_") and n != "speaks"}
+    assert len(asked) > 12
+    assert not [n for n in asked if not re.search(rf"`[^`|]*\b{n}\b[^`|]*`", text)]
 
 
 LOG = """step,mel,judge,grad_norm,lr,seconds
