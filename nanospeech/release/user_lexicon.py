@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from nanospeech.text.languages import base_code
+from nanospeech.errors import InputError
+from nanospeech.text.languages import NONE, base_code
 from nanospeech.text.lexicon import Lexicon
 from nanospeech.text.tokenizer import Tokenizer
 
@@ -49,10 +50,18 @@ def tokenizer_of(
     The user's own words are nothing to a model without phonemes; others are an error.
 
     Raises:
-        InputError: as open_lexicon, or the model reads no phonemes.
+        InputError: as open_lexicon, the model reads no phonemes, or it reads those of English and
+            another language is asked for.
     """
     lexicon = open_lexicon(wanted)
-    tokenizer = tokenizer.with_language(language and base_code(language))
+    code = language and base_code(language)
+    read = "en", NONE, tokenizer.language and base_code(tokenizer.language)
+    if code and tokenizer.kind == "phonemes" and code not in read:
+        raise InputError(
+            f"the model reads phonemes of English, and the language is {language!r}; leave it out,"
+            " or name a model that reads that one (--model)"
+        )
+    tokenizer = tokenizer.with_language(code)
     if wanted is None or wanted == OFF:
         return tokenizer.with_lexicon(lexicon)
     known = Tokenizer(tokenizer.kind, tokenizer.vocab, lexicon)

@@ -13,7 +13,13 @@ from nanospeech.errors import InputError
 from nanospeech.release.folder import open_release
 from nanospeech.release.user_lexicon import tokenizer_of
 from nanospeech.text.language import Language
-from nanospeech.text.languages import NONE, find_language, language_names, spoken_code
+from nanospeech.text.languages import (
+    NONE,
+    base_code,
+    find_language,
+    language_names,
+    spoken_code,
+)
 from nanospeech.text.sentences import front_end, prepare
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 from nanospeech.text.traced import Traced
@@ -77,6 +83,17 @@ def test_the_models_language_counts_and_the_users_before_it(tiny_release, tmp_pa
     assert tokenizer_of(tokenizer, None, "en-GB").language == "en"
     with pytest.raises(InputError, match="should be a code"):
         tokenizer_of(tokenizer, None, "German")
+
+
+def test_a_model_of_english_phonemes_speaks_no_other_language():
+    phonemes = Tokenizer("phonemes", [])
+    for code in ("de", "fr-CA"):
+        with pytest.raises(InputError, match=f"phonemes of English, and the language is '{code}'"):
+            tokenizer_of(phonemes, None, code)
+    for code in ("en-GB", "und"):
+        assert tokenizer_of(phonemes, None, code).language == base_code(code)
+    german = phonemes.with_language("de-AT")  # of a model that says so
+    assert tokenizer_of(german, None, "de").language == "de"
 
 
 def test_another_package_adds_a_language(monkeypatch):
