@@ -84,8 +84,8 @@ def read_lines(text: str, marked: bool = False) -> tuple[list[Line], dict[int, s
         name = name.strip() if bar else f"{number:04d}"
         if not NAME.fullmatch(name) or len(name.encode()) > LONGEST:
             faults[number] = (
-                f"id {name[:40]!r} should be letters, digits, dots, dashes and spaces, up to 100"
-                f" or {LONGEST} bytes; a | stands behind an id alone"
+                f"id {name[:40]!r} should be letters, digits, dots, dashes, underscores and spaces,"
+                f" up to 100 or {LONGEST} bytes; a | stands behind an id alone"
             )
         elif is_device(name):
             faults[number] = f"id {name!r} is a device's name on Windows; choose another"
