@@ -212,13 +212,22 @@ def test_a_mark_tells_on_which_side_of_a_short_word_a_pause_is():
     (place,) = places([Pause(1.05, 1.45, 1.0)], words, said, pairs)
     assert (place.heard, place.said, place.ends) == (2, 2, True) and place.at == 1.25
     # without the mark it is where the times say
-    plain = [Word(w.text.rstrip("."), w.start, w.end - 0.1 * (w.text == "Not")) for w in words]
-    (place,) = places([Pause(1.05, 1.45, 1.0)], plain, [w.text for w in plain], pairs)
+    plain = [Word(w.text.rstrip("."), w.start, w.end - 0.4 * (w.text == "Not")) for w in words]
+    (place,) = places([Pause(1.15, 1.45, 1.0)], plain, [w.text for w in plain], pairs)
     assert (place.heard, place.ends) == (3, False)
     # words that do not agree with the text on both sides are not cut between
     assert not places([Pause(1.05, 1.45, 1.0)], words, said, {0: 0, 1: 1, 3: 9, 4: 10})
     # but one misheard word between two that agree is the one between them
     assert places([Pause(1.05, 1.45, 1.0)], words, said, {0: 0, 1: 1, 3: 3, 4: 4})
+
+
+def test_a_short_word_that_holds_a_pause_comes_after_it():
+    """Recognisers let it begin where the one before ends, as Whisper did here."""
+    said = ["weave", "cloth", "or", "how"]
+    times = [(16.88, 17.1), (17.1, 17.42), (17.42, 18.4), (18.4, 18.56)]
+    words = [Word(text, *span) for text, span in zip(said, times)]
+    (place,) = places([Pause(17.52, 18.31, 1.0)], words, said, {i: i for i in range(4)})
+    assert (place.heard, place.said) == (2, 2)
 
 
 def test_pauses_are_as_quiet_as_the_recording_gets_and_longer_than_a_plosive():
