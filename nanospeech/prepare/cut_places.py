@@ -157,8 +157,8 @@ class Pause:
 def pauses(wave: np.ndarray) -> list[Pause]:
     """The quiet stretches of a wave, float32 (n,) at audio.SAMPLE_RATE."""
     block = audio.SAMPLE_RATE // 100
-    blocks = np.square(wave[: len(wave) // block * block], dtype=np.float64).reshape(-1, block)
-    power = blocks.mean(axis=1) + 1e-10
+    blocks = wave[: len(wave) // block * block].reshape(-1, block)
+    power = blocks.var(axis=1, dtype=np.float64) + 1e-10  # whatever a sound card's offset is
     if not len(power):
         return []
     level = 10 * np.log10(np.convolve(power, np.ones(SMOOTHED) / SMOOTHED, "same"))
