@@ -114,8 +114,8 @@ def cut(path: Path, folder: ClipFolder, listen: Listener, told: Callable[[float]
     folder.save()
 
 
-def recordings_of(inputs: Iterable[Path]) -> list[Path]:
-    """The recordings that are named, and those of folders.
+def recordings_of(inputs: Iterable[Path], out: Path) -> list[Path]:
+    """The recordings that are named, and those of folders, less the clips in a folder among them.
 
     Raises:
         InputError: an input is missing.
@@ -126,7 +126,8 @@ def recordings_of(inputs: Iterable[Path]) -> list[Path]:
     for path in inputs:
         if not path.exists():
             raise InputError(f"there is no file or folder {path}")
-        found += recordings_in(path) if path.is_dir() else [path]
+        inside = recordings_in(path) if path.is_dir() else [path]
+        found += [file for file in inside if out.resolve() not in file.resolve().parents]
     if not found:
         raise DataError(f"there are no recordings in {', '.join(map(str, inputs))}")
     return list(dict.fromkeys(found))
@@ -157,7 +158,7 @@ def main(argv: list[str] | None = None) -> int:
     if args.threads < 1:
         raise InputError(f"--threads is {args.threads}; choose at least 1")
     language = spoken_code(args.language)
-    recordings = recordings_of(args.inputs)
+    recordings = recordings_of(args.inputs, args.out)
     settings = {
         "speaker": args.speaker,
         "language": args.language and language,

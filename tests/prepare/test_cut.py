@@ -13,7 +13,7 @@ import pytest
 from nanospeech.audio import wave as audio
 from nanospeech.corpus.layouts import find
 from nanospeech.corpus.mp3 import decode
-from nanospeech.errors import InputError
+from nanospeech.errors import DataError, InputError
 from nanospeech.prepare import cut as tool
 from nanospeech.prepare.cut_folder import ClipFolder
 from nanospeech.prepare.cut_places import (
@@ -190,6 +190,25 @@ def test_silence_at_both_ends_is_no_part_of_a_clip(tmp_path):
     tape.words = [Word(w.text, w.start + 12, w.end + 12) for w in tape.words]
     tape.cut(tmp_path / "clips")
     assert " ".join(row["text"] for row in rows(tmp_path / "clips")) == " ".join(tape.texts)
+
+
+def test_an_offset_hides_no_pause(tape, whole, tmp_path):
+    other = Tape(tmp_path / "long.flac")
+    audio.write(other.path, audio.read(other.path) * 0.8 + 0.15)
+    other.cut(tmp_path / "clips")
+    assert [r["text"] for r in rows(tmp_path / "clips")] == [r["text"] for r in rows(whole)]
+    means = [np.mean(audio.read(tmp_path / "clips" / r["audio"])) for r in rows(tmp_path / "clips")]
+    assert np.abs(means).max() < 1e-3
+
+
+def test_the_clips_are_no_recordings_where_they_lie_among_these(tape, tmp_path):
+    (tmp_path / "long.flac").write_bytes(tape.path.read_bytes())
+    out = tmp_path / "clips"
+    assert tool.recordings_of([tmp_path], out) == [tmp_path / "long.flac"]
+    tape.cut(out)
+    assert tool.recordings_of([tmp_path], out) == [tmp_path / "long.flac"]
+    with pytest.raises(DataError, match="there are no recordings"):
+        tool.recordings_of([out], out)
 
 
 def test_unsure_words_are_left_out(tape, tmp_path):
