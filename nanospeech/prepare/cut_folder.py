@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 from nanospeech.audio import wave as audio
 from nanospeech.corpus.layouts import Skip
 from nanospeech.corpus.skips import list_skips
+from nanospeech.corpus.tables import rows_of
 from nanospeech.errors import InputError, reason
 from nanospeech.files import whole, write_json
 from nanospeech.speech.reference import EDGE
@@ -68,9 +69,6 @@ class ClipFolder:
         if not state.exists():
             if (self.out / TABLE).exists():
                 raise InputError(f"{self.out} has a {TABLE} of something else; name another --out")
-            with whole(self.out / TABLE) as part:
-                part.write_text(",".join(self.columns()) + "\r\n", encoding="utf-8")
-            self.save()
             return
         try:
             found = json.loads(state.read_text(encoding="utf-8"))
@@ -117,18 +115,41 @@ class ClipFolder:
 
     def go_back(self, progress: Progress) -> None:
         """Drops the lines of clips that were written after the last `save`."""
-        table = self.out / TABLE
-        with table.open(newline="", encoding="utf-8-sig") as f:
-            head, *rows = csv.reader(f)
+        self.save()  # before the table, which would be of something else without it
 
         def is_later(file: str) -> bool:
             name, _, number = Path(file).stem.rpartition("_")
-            return name == progress.name and int(number) >= hundredths(progress.samples)
+            of_ours = name == progress.name and number.isdecimal()
+            return of_ours and int(number) >= hundredths(progress.samples)
 
-        kept = [row for row in rows if len(row) == len(head) and not is_later(row[0])]
-        if kept != rows:
-            with whole(table) as part, part.open("w", newline="", encoding="utf-8") as f:
-                csv.writer(f).writerows([head, *kept])
+        rows = self.rows()
+        kept = [row for row in rows if not is_later(row["audio"] or "")]
+        if kept != rows or not rows:
+            self.write(kept)
+
+    def rows(self) -> list[dict[str, str]]:
+        """What the table has, which users may have looked through and saved as they like.
+
+        Raises:
+            InputError: it is no table any more.
+        """
+        table = self.out / TABLE
+        found = [*rows_of(table)] if table.exists() else []
+        for line, row in found:
+            if None in row:
+                raise InputError(
+                    f"line {line} of {table} has more fields than columns; put quotes around a"
+                    " text that has a comma"
+                )
+        return [row for _, row in found]
+
+    def write(self, rows: Sequence[Mapping[str, str]]) -> None:
+        """Writes the table, with the columns that users added to it."""
+        names = dict.fromkeys([*(name for row in rows[:1] for name in row), *self.columns()])
+        with whole(self.out / TABLE) as part, part.open("w", newline="", encoding="utf-8") as f:
+            writer = csv.DictWriter(f, list(names))
+            writer.writeheader()
+            writer.writerows(rows)
 
     def add(self, progress: Progress, wave: np.ndarray, clips: Sequence[Clip]) -> None:
         """Writes the clips of the next seconds of a recording."""
@@ -142,10 +163,10 @@ class ClipFolder:
             sound = audio.trim(audio.centred(wave[start:stop]), keep_seconds=EDGE)
             audio.write(self.out / f"{name}.flac", sound)
             own = {"audio": f"{name}.flac", "text": clip.text, **self.settings}
-            rows.append([own[column] for column in self.columns()])
+            rows.append({column: own[column] for column in self.columns()})
             self.clips, self.seconds = self.clips + 1, self.seconds + len(sound) / audio.SAMPLE_RATE
-        with (self.out / TABLE).open("a", newline="", encoding="utf-8") as f:
-            csv.writer(f).writerows(rows)
+        if rows:
+            self.write([*self.rows(), *rows])
 
 
 def hundredths(samples: int) -> int:

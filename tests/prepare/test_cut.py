@@ -140,13 +140,51 @@ def test_a_stopped_run_goes_on_as_if_nothing_had_been(tape, whole, tmp_path, end
     with pytest.raises(KeyboardInterrupt):
         tape.cut(out, ends)
     with (out / "metadata.csv").open("a", encoding="utf-8") as f:  # of the window that it was at
-        f.write("long_9999999.flac,never saved,anna\r\nlong_0")
+        f.write("long_9999999.flac,never saved,anna\r\n" * bool(ends))
     tape.cut(out)
     names = sorted(p.name for p in whole.iterdir())
     assert sorted(p.name for p in out.iterdir()) == names
     for name in names:
         if name != ".cut.json":
             assert (out / name).read_bytes() == (whole / name).read_bytes(), name
+
+
+@pytest.mark.parametrize("form", ["excel", "semicolons", "no newline", "renamed"])
+def test_a_table_that_was_looked_through_meanwhile_keeps_what_it_says(tape, whole, tmp_path, form):
+    """As spreadsheets save it: with a mark of its bytes, other signs, other columns, other rows."""
+    out = tmp_path / "clips"
+    with pytest.raises(KeyboardInterrupt):
+        tape.cut(out, 1)
+    before = rows(out)
+    mine = [{"text": "Mine, all mine.", "audio": before[0]["audio"], "speaker": "anna", "note": ""}]
+    mine += [{**row, "note": "good"} for row in before[2:]]  # one is gone
+    if form == "renamed":
+        mine[1]["audio"] = "long_mine.flac"
+    with (out / "metadata.csv").open("w", newline="", encoding="utf-8-sig") as f:
+        writer = csv.DictWriter(f, list(mine[0]), delimiter=";" if form == "semicolons" else ",")
+        writer.writeheader()
+        writer.writerows(mine)
+    if form == "no newline":
+        data = (out / "metadata.csv").read_bytes()
+        (out / "metadata.csv").write_bytes(data.rstrip())
+    tape.cut(out)
+    rest = [{**row, "note": ""} for row in rows(whole)[len(before) :]]
+    assert rows(out) == [*mine, *rest]
+
+
+def test_a_table_that_is_none_any_more_is_told_and_stays(tape, tmp_path):
+    out = tmp_path / "clips"
+    with pytest.raises(KeyboardInterrupt):
+        tape.cut(out, 1)
+    with (out / "metadata.csv").open("a", encoding="utf-8") as f:
+        f.write("long_0000000.flac,Yes, it is,anna\r\n")
+    data = (out / "metadata.csv").read_bytes()
+    with pytest.raises(InputError, match=r"line \d+ of .* more fields"):
+        tape.cut(out)
+    assert (out / "metadata.csv").read_bytes() == data
+    (out / "metadata.csv").unlink()
+    tape.cut(out)  # what is left
+    assert rows(out)
 
 
 def test_a_text_beside_the_recording_gives_the_words(tmp_path):
@@ -318,6 +356,11 @@ def test_the_command_cuts_adds_and_is_done(tape, tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(tool, "whisper_of", lambda *_: pytest.fail("nothing is left to hear"))
     assert json.loads(run(capsys, *words)[1]) == counts
+    fresh = (*words[:2], tmp_path / "fresh", "--language", "de")
+    monkeypatch.undo()  # a misspelt model or language is no setting to be held to
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    code, _, error = run(capsys, *fresh, "--whisper", "smal")
+    assert code == 2 and not list((tmp_path / "fresh").iterdir())
     code, _, error = run(capsys, *words, "--max-seconds", 5)
     assert code == 2 and "--max-seconds 12" in error
     code, _, error = run(capsys, *words[:-2])
