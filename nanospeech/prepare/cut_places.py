@@ -23,6 +23,7 @@ LATE = 0.3  # seconds that a recogniser's times may be off
 SILENCE, REST = Word(".", -math.inf, 0.0), Word("", math.inf, math.inf)  # around all words
 UNSURE = 0.5  # mean probability of its words below which a clip is left out
 ALIKE = 0.7  # share of words heard and said that should agree
+SLIP = 4  # letters in a row that may be heard without being in the text, or not be heard
 REACH = 30  # words of a text that may be left out, or read at a time, beside those heard
 SEEN = 4  # words in a row by which a place in a text is found again
 
@@ -108,8 +109,10 @@ def cut_window(
     clips = []
     for a, b in chosen(way, *bounds):
         if a.heard < b.heard:
-            agreed = sum(a.heard <= j < b.heard and a.said <= i < b.said for j, i in pairs.items())
-            clips.append(clip_of(a, b, words, said, agreed, bounds, glue))
+            own = {
+                j: pairs[j] for j in range(a.heard, b.heard) if a.said <= pairs.get(j, -1) < b.said
+            }
+            clips.append(clip_of(a, b, words, said, own, bounds, glue))
     return Window(clips, end.at, end.said)
 
 
@@ -118,15 +121,16 @@ def clip_of(
     b: Place,
     words: Sequence[Word],
     said: Sequence[str],
-    agreed: int,
+    pairs: Mapping[int, int],
     bounds: tuple[float, float],
     glue: str,
 ) -> Clip:
-    """The clip between two places, of whose words so many agree with the text's."""
+    """The clip between two places, whose words agree with the text's at these pairs."""
     heard = words[a.heard : b.heard]
     start, stop = max(a.at, a.stop - EDGE), min(b.at, b.start + EDGE)
     seconds, text = b.start - a.stop, glue.join(said[a.said : b.said])
-    if agreed < ALIKE * max(len(heard), b.said - a.said):
+    alone = letters_alone(a, b, words, said, pairs)
+    if len(pairs) < ALIKE * max(len(heard), b.said - a.said) or alone > SLIP:
         return Clip(start, stop, glue.join(w.text for w in heard), "not the words of its text")
     if seconds < bounds[0]:
         return Clip(start, stop, text, "too short")
@@ -135,6 +139,18 @@ def clip_of(
     if sum(w.chance for w in heard) < UNSURE * len(heard):
         return Clip(start, stop, text, "unsure words")
     return Clip(start, stop, text)
+
+
+def letters_alone(
+    a: Place, b: Place, words: Sequence[Word], said: Sequence[str], pairs: Mapping[int, int]
+) -> int:
+    """Letters in a row that are only heard, or only in the text as a heading that nobody reads."""
+    most, ways = 0, [(a.heard - 1, a.said - 1), *pairs.items(), (b.heard, b.said)]
+    for (j, i), (after, beyond) in pairwise(ways):
+        if after == j + 1 or beyond == i + 1:  # else others are said in their place
+            heard = [word.text for word in words[j + 1 : after]]
+            most = max(most, len(plain("".join([*heard, *said[i + 1 : beyond]]))))
+    return most
 
 
 def kind_of(word: str) -> str:

@@ -1,0 +1,114 @@
+"""Where a recording is cut: in the pauses, beside the words that its clips are to have."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nanospeech.audio import wave as audio
+from nanospeech.prepare.cut_places import (
+    Pause,
+    Place,
+    cut_window,
+    found_again,
+    kind_of,
+    last_place,
+    pauses,
+    places,
+)
+from nanospeech.speech.reference import Word
+
+SAID = "He went home at last. The dog barked all night long."
+
+
+def test_a_mark_tells_on_which_side_of_a_short_word_a_pause_is():
+    """As recognisers' times are off by more than such a word lasts."""
+    said = ["He", "stopped.", "Not", "at", "once."]
+    times = [(0, 0.4), (0.4, 0.9), (1.0, 1.5), (1.55, 1.8), (1.8, 2.2)]  # "Not" begins at 1.45
+    words = [Word(text, *span) for text, span in zip(said, times)]
+    pairs = {i: i for i in range(5)}
+    (place,) = places([Pause(1.05, 1.45, 1.0)], words, said, pairs)
+    assert (place.heard, place.said, place.ends) == (2, 2, True) and place.at == 1.25
+    # without the mark it is where the times say
+    plain = [Word(w.text.rstrip("."), w.start, w.end - 0.4 * (w.text == "Not")) for w in words]
+    (place,) = places([Pause(1.15, 1.45, 1.0)], plain, [w.text for w in plain], pairs)
+    assert (place.heard, place.ends) == (3, False)
+    # words that do not agree with the text on both sides are not cut between
+    assert not places([Pause(1.05, 1.45, 1.0)], words, said, {0: 0, 1: 1, 3: 9, 4: 10})
+    # but one misheard word between two that agree is the one between them
+    assert places([Pause(1.05, 1.45, 1.0)], words, said, {0: 0, 1: 1, 3: 3, 4: 4})
+
+
+def test_a_short_word_that_holds_a_pause_comes_after_it():
+    """Recognisers let it begin where the one before ends, as Whisper did here."""
+    said = ["weave", "cloth", "or", "how"]
+    times = [(16.88, 17.1), (17.1, 17.42), (17.42, 18.4), (18.4, 18.56)]
+    words = [Word(text, *span) for text, span in zip(said, times)]
+    (place,) = places([Pause(17.52, 18.31, 1.0)], words, said, {i: i for i in range(4)})
+    assert (place.heard, place.said) == (2, 2)
+
+
+def test_pauses_are_as_quiet_as_the_recording_gets_and_longer_than_a_plosive():
+    rng = np.random.default_rng(0)
+    rate = audio.SAMPLE_RATE
+
+    def sound(seconds: float, level: float) -> np.ndarray:
+        return rng.normal(0, level, int(seconds * rate)).astype(np.float32)
+
+    speech, quiet, breath = 0.1, 1e-4, 1e-2
+    parts = [sound(1, speech), sound(0.3, quiet), sound(1, speech), sound(0.07, quiet)]
+    parts += [sound(1, speech), sound(0.4, breath), sound(1, speech), sound(0.5, quiet)]
+    found = pauses(np.concatenate(parts))
+    assert [round(p.start, 1) for p in found] == [1.0, 4.8]
+    assert [round(p.stop, 1) for p in found] == [1.3, 5.3]
+    assert all(p.clear > 0.9 for p in found)
+    assert not pauses(np.zeros(0, np.float32)) and not pauses(sound(2, speech))
+
+
+def test_a_window_ends_with_its_last_sentence():
+    way = [Place(t, t, 0, 0, ends=t < 18) for t in (4.0, 8.0, 17.0, 22.0)]
+    found = last_place(way, 10)
+    assert found is not None and found.at == 17
+    found = last_place(way, 20)  # with a phrase, where none does
+    assert found is not None and found.at == 22
+    assert last_place(way, 25) is None
+
+
+@pytest.mark.parametrize(
+    "word, kind",
+    [("end.", "sentence"), ("end.”", "sentence"), ("so,", "phrase"), ("so", "word"), ('"', "word")],
+)
+def test_marks_end_sentences_and_phrases(word, kind):
+    assert kind_of(word) == kind
+
+
+def test_a_place_in_a_text_is_found_again_and_stays_where_nothing_is_known():
+    text = [f"w{i}" for i in range(3000)]
+    words = [Word(t, i, i + 0.5) for i, t in enumerate(text[2000:2040])]
+    assert found_again(words, text, 100) == 2000
+    assert found_again(words, text, 1990) == 1990  # it is near
+    assert found_again([Word("other", i, i + 1) for i in range(30)], text, 100) == 100
+
+
+@pytest.mark.parametrize(
+    "text, kept",
+    [
+        (SAID, True),
+        (SAID.replace("at last", "finally"), True),  # read, and heard otherwise
+        (SAID.replace("all night", "all the night"), True),  # not heard
+        (SAID.replace(" The dog", " CHAPTER II. The dog"), False),
+        (f"CHAPTER TWO {SAID}", False),
+        (SAID.replace(" The dog barked", " The barked"), True),
+        (SAID.replace("last. The dog barked", "last. barked"), False),  # nobody wrote that
+        (SAID.replace(" all night long", ""), False),
+    ],
+)
+def test_a_clip_has_no_words_that_nobody_reads_and_none_that_nobody_wrote(text, kept):
+    rate, said = audio.SAMPLE_RATE, SAID.split()
+    words = [Word(w, 0.1 + 0.4 * i, 0.5 + 0.4 * i) for i, w in enumerate(said)]
+    rng = np.random.default_rng(0)
+    wave = rng.normal(0, 0.1, int(4.6 * rate)).astype(np.float32)
+    wave[: int(0.1 * rate)] *= 1e-3
+    wave[int(4.5 * rate) :] *= 1e-3
+    (clip,) = cut_window(wave, words, True, (1.0, 9.0), text.split()).clips
+    assert (clip.reason == "") is kept and (not kept or clip.text == text)
