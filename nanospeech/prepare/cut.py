@@ -99,11 +99,12 @@ def cut(path: Path, folder: ClipFolder, listen: Listener, told: Callable[[float]
             progress.words = found_again(words, text, progress.words)
         rest = None if text is None else text[progress.words :]
         bounds = settings["min_seconds"], settings["max_seconds"] - 2 * EDGE
-        window = cut_window(wave, words, last, bounds, rest, glue)
+        window = cut_window(wave, words, last, bounds, rest, glue, progress.torn)
         folder.add(progress, wave, window.clips)
         done = len(wave) if last else int(window.seconds * audio.SAMPLE_RATE)
         ahead.move(done)
         progress.samples, progress.words = progress.samples + done, progress.words + window.words
+        progress.torn = window.torn
         folder.save()
         told(done / audio.SAMPLE_RATE)
     if ahead.damage is not None:

@@ -34,6 +34,7 @@ class Progress:
         samples: that are done, at audio.SAMPLE_RATE.
         words: of its text that are behind.
         done: whether all of it is.
+        torn: whether what is done ends where nobody pauses.
         size: bytes of its file.
     """
 
@@ -42,6 +43,7 @@ class Progress:
     samples: int = 0
     words: int = 0
     done: bool = False
+    torn: bool = False
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import pairwise
 
@@ -21,6 +21,7 @@ SHARP, CLEAR = 50.0, 0.6  # dB that count between speech and quiet, and the shar
 SMOOTHED, SHORTEST = 5, 12  # hundredths of a second: levels' mean, and a pause, less a plosive's
 LATE = 0.3  # seconds that a recogniser's times may be off
 SILENCE, REST = Word(".", -math.inf, 0.0), Word("", math.inf, math.inf)  # around all words
+UNPAUSED = "no pause to cut at"
 UNSURE = 0.5  # mean probability of its words below which a clip is left out
 ALIKE = 0.7  # share of words heard and said that should agree
 SLIP = 4  # letters in a row that may be heard without being in the text, or not be heard
@@ -69,6 +70,7 @@ class Window:
     clips: Sequence[Clip]
     seconds: float
     words: int  # of the text
+    torn: bool = False  # it ends where nobody pauses, maybe within a word
 
 
 def cut_window(
@@ -78,6 +80,7 @@ def cut_window(
     bounds: tuple[float, float],
     text: Sequence[str] | None = None,
     glue: str = " ",
+    torn: bool = False,
 ) -> Window:
     """Cuts the next seconds of a recording, up to the last end of a sentence in them.
 
@@ -88,6 +91,7 @@ def cut_window(
         bounds: least and most seconds of speech in a clip.
         text: the words that are read from here on, where they are known; else those heard count.
         glue: what is between words: nothing in writing without spaces.
+        torn: whether it begins where nobody pauses.
     """
     length = len(wave) / audio.SAMPLE_RATE
     said = [w.text for w in words] if text is None else text[: len(words) * 3 // 2 + REACH]
@@ -100,6 +104,7 @@ def cut_window(
     end: Place | None = Place(max(begins, ends), length, len(words), behind)
     if not last:
         end = last_place(found, length / 3)
+    ends_torn = end is None
     if end is None:  # nobody pauses, or speaks
         at, _ = quiet_spot(wave, length * 0.8, length - 0.5)
         heard = sum(w.end <= at for w in words)
@@ -112,8 +117,11 @@ def cut_window(
             own = {
                 j: pairs[j] for j in range(a.heard, b.heard) if a.said <= pairs.get(j, -1) < b.said
             }
-            clips.append(clip_of(a, b, words, said, own, bounds, glue))
-    return Window(clips, end.at, end.said)
+            clip = clip_of(a, b, words, said, own, bounds, glue)
+            if not clip.reason and ((torn and a is way[0]) or (ends_torn and b is end)):
+                clip = replace(clip, reason=UNPAUSED)
+            clips.append(clip)
+    return Window(clips, end.at, end.said, ends_torn)
 
 
 def clip_of(
@@ -135,7 +143,7 @@ def clip_of(
     if seconds < bounds[0]:
         return Clip(start, stop, text, "too short")
     if seconds > bounds[1]:
-        return Clip(start, stop, text, "no pause to cut at")
+        return Clip(start, stop, text, UNPAUSED)
     if sum(w.chance for w in heard) < UNSURE * len(heard):
         return Clip(start, stop, text, "unsure words")
     return Clip(start, stop, text)

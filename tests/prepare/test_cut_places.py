@@ -112,3 +112,17 @@ def test_a_clip_has_no_words_that_nobody_reads_and_none_that_nobody_wrote(text, 
     wave[int(4.5 * rate) :] *= 1e-3
     (clip,) = cut_window(wave, words, True, (1.0, 9.0), text.split()).clips
     assert (clip.reason == "") is kept and (not kept or clip.text == text)
+
+
+def test_no_clip_begins_or_ends_where_nobody_pauses():
+    """Where somebody speaks on for half a minute, the recording is parted within a word."""
+    rate, rng = audio.SAMPLE_RATE, np.random.default_rng(0)
+    wave = rng.normal(0, 0.1, 29 * rate).astype(np.float32)
+    words = [Word("word", 0.4 * i, 0.4 * i + 0.4) for i in range(72)]
+    for pause in (4.0, 9.2):  # behind words 10 and 23
+        wave[int((pause - 0.2) * rate) : int((pause + 0.2) * rate)] *= 1e-3
+    window = cut_window(wave, words, False, (1.0, 19.8))
+    assert window.torn and window.seconds > 20
+    assert [clip.reason == "" for clip in window.clips] == [True, False]
+    window = cut_window(wave, words, False, (1.0, 19.8), torn=True)
+    assert [clip.reason == "" for clip in window.clips] == [False, False]
