@@ -19,6 +19,7 @@ COST = {"sentence": 0.0, "phrase": 0.7, "word": 2.0}  # of an end of a clip
 LOST = 4.0  # cost of each second of a stretch that cannot be a clip
 SHARP, CLEAR = 50.0, 0.6  # dB that count between speech and quiet, and the share a pause has
 SMOOTHED, SHORTEST = 5, 12  # hundredths of a second: levels' mean, and a pause, less a plosive's
+LONGEST = 1.5  # seconds of a pause within a clip
 LATE = 0.3  # seconds that a recogniser's times may be off
 SILENCE, REST = Word(".", -math.inf, 0.0), Word("", math.inf, math.inf)  # around all words
 UNPAUSED = "no pause to cut at"
@@ -258,7 +259,7 @@ def chosen(way: Sequence[Place], least: float, most: float) -> list[tuple[Place,
     best: list[tuple[float, int]] = [(0.0, 0)]  # the cost up to each place, and the one before it
     for j in range(1, len(way)):
         costs = []
-        for i in range(j):
+        for i in reversed(range(j)):
             seconds = way[j].start - way[i].stop
             if way[i].heard == way[j].heard:
                 own = 0.0  # nothing is said
@@ -267,6 +268,8 @@ def chosen(way: Sequence[Place], least: float, most: float) -> list[tuple[Place,
             else:
                 own = LOST * seconds
             costs.append((best[i][0] + own, i))
+            if way[i].stop - way[i].start > LONGEST:
+                break
         best.append(min(costs))
     cuts = [len(way) - 1]
     while cuts[-1]:

@@ -9,6 +9,7 @@ from nanospeech.audio import wave as audio
 from nanospeech.prepare.cut_places import (
     Pause,
     Place,
+    chosen,
     cut_window,
     found_again,
     kind_of,
@@ -112,6 +113,13 @@ def test_a_clip_has_no_words_that_nobody_reads_and_none_that_nobody_wrote(text, 
     wave[int(4.5 * rate) :] *= 1e-3
     (clip,) = cut_window(wave, words, True, (1.0, 9.0), text.split()).clips
     assert (clip.reason == "") is kept and (not kept or clip.text == text)
+
+
+@pytest.mark.parametrize("seconds, clips", [(1.0, 1), (3.0, 2)])
+def test_no_clip_has_a_long_silence_within(seconds, clips):
+    way = [Place(0.0, 0.1, 0, 0), Place(2.1, 2.1 + seconds, 5, 5)]
+    way += [Place(4.1 + seconds, 5 + seconds, 10, 10)]
+    assert len(chosen(way, 1.5, 11.8)) == clips
 
 
 def test_no_clip_begins_or_ends_where_nobody_pauses():
