@@ -20,6 +20,7 @@ LOST = 4.0  # cost of each second of a stretch that cannot be a clip
 SHARP, CLEAR = 50.0, 0.6  # dB that count between speech and quiet, and the share a pause has
 SMOOTHED, SHORTEST = 5, 12  # hundredths of a second: levels' mean, and a pause, less a plosive's
 LONGEST = 1.5  # seconds of a pause within a clip
+WORDLESS = 3.0  # seconds within which a word should end, else there is music, or it was not heard
 LATE = 0.3  # seconds that a recogniser's times may be off
 SILENCE, REST = Word(".", -math.inf, 0.0), Word("", math.inf, math.inf)  # around all words
 UNPAUSED = "no pause to cut at"
@@ -143,6 +144,9 @@ def clip_of(
         return Clip(start, stop, glue.join(w.text for w in heard), "not the words of its text")
     if seconds < bounds[0]:
         return Clip(start, stop, text, "too short")
+    ends = [a.stop, *(w.end for w in heard), b.start]  # Whisper tells starts less well
+    if max(y - x for x, y in pairwise(ends)) > WORDLESS:
+        return Clip(start, stop, text, "sound without words")
     if seconds > bounds[1]:
         return Clip(start, stop, text, UNPAUSED)
     if sum(w.chance for w in heard) < UNSURE * len(heard):

@@ -115,6 +115,17 @@ def test_a_clip_has_no_words_that_nobody_reads_and_none_that_nobody_wrote(text, 
     assert (clip.reason == "") is kept and (not kept or clip.text == text)
 
 
+@pytest.mark.parametrize("at", [0, 6, 12])
+@pytest.mark.parametrize("seconds, reason", [(1.0, ""), (4.0, "sound without words")])
+def test_no_clip_has_music_in_it(at, seconds, reason):
+    """Which is as loud as speech; a recogniser may let the word after it begin anywhere."""
+    wave = np.random.default_rng(0).normal(0, 0.1, 240_000).astype(np.float32)
+    times = [0.4 * i + 0.4 + (seconds if i >= at else 0) for i in range(12)]
+    words = [Word("word", end - 0.4, end) for end in times]
+    (clip,) = cut_window(wave[: int((5 + seconds) * 24_000)], words, True, (1.0, 12.0)).clips
+    assert clip.reason == reason
+
+
 @pytest.mark.parametrize("seconds, clips", [(1.0, 1), (3.0, 2)])
 def test_no_clip_has_a_long_silence_within(seconds, clips):
     way = [Place(0.0, 0.1, 0, 0), Place(2.1, 2.1 + seconds, 5, 5)]
