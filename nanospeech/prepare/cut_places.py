@@ -24,7 +24,7 @@ WORDLESS = 3.0  # seconds within which a word should end, else there is music, o
 LATE = 0.3  # seconds that a recogniser's times may be off
 SILENCE, REST = Word(".", -math.inf, 0.0), Word("", math.inf, math.inf)  # around all words
 UNPAUSED = "no pause to cut at"
-UNSURE = 0.5  # mean probability of its words below which a clip is left out
+UNSURE = 0.5  # probability of a word again, or mean of all, below which a clip is left out
 ALIKE = 0.7  # share of words heard and said that should agree
 SLIP = 4  # letters in a row that may be heard without being in the text, or not be heard
 REACH = 30  # words of a text that may be left out, or read at a time, beside those heard
@@ -149,7 +149,8 @@ def clip_of(
         return Clip(start, stop, text, "sound without words")
     if seconds > bounds[1]:
         return Clip(start, stop, text, UNPAUSED)
-    if sum(w.chance for w in heard) < UNSURE * len(heard):
+    again = any(plain(v.text) == plain(w.text) and w.chance < UNSURE for v, w in pairwise(heard))
+    if again or sum(w.chance for w in heard) < UNSURE * len(heard):
         return Clip(start, stop, text, "unsure words")
     return Clip(start, stop, text)
 

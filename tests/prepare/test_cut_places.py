@@ -126,6 +126,16 @@ def test_no_clip_has_music_in_it(at, seconds, reason):
     assert clip.reason == reason
 
 
+@pytest.mark.parametrize("chance, reason", [(0.12, "unsure words"), (0.98, "")])
+def test_a_word_that_is_heard_twice_for_once_is_unsure(chance, reason):
+    """As Whisper did with the end of "the sound of a car."; some say a word twice."""
+    wave = np.random.default_rng(0).normal(0, 0.1, 100_000).astype(np.float32)
+    words = [Word(f"w{i}", 0.4 * i, 0.4 * i + 0.4) for i in range(9)]
+    words.insert(5, Word("W4.", 2.0, 2.0, chance))
+    (clip,) = cut_window(wave, words, True, (1.0, 12.0)).clips
+    assert clip.reason == reason
+
+
 @pytest.mark.parametrize("seconds, clips", [(1.0, 1), (3.0, 2)])
 def test_no_clip_has_a_long_silence_within(seconds, clips):
     way = [Place(0.0, 0.1, 0, 0), Place(2.1, 2.1 + seconds, 5, 5)]
