@@ -83,7 +83,7 @@ def cut(path: Path, folder: ClipFolder, listen: Listener, told: Callable[[float]
         told: is called with the seconds that are done, more and more.
 
     Raises:
-        InputError: it cannot be read; where it is damaged later on, it ends there.
+        InputError: its text cannot be read. Where the recording is damaged, it ends there.
     """
     progress, settings = folder.progress(path), folder.settings
     text = None if settings["language"] in UNSPACED else text_of(path)
@@ -108,8 +108,6 @@ def cut(path: Path, folder: ClipFolder, listen: Listener, told: Callable[[float]
         folder.save()
         told(done / audio.SAMPLE_RATE)
     if ahead.damage is not None:
-        if not progress.samples:
-            raise ahead.damage
         folder.skips.append(Skip(progress.name, "damaged", str(ahead.damage)))
     progress.done = True
     folder.save()
@@ -173,6 +171,7 @@ def main(argv: list[str] | None = None) -> int:
         lengths: dict[Path, float] = {}
         for path in todo:
             try:
+                text_of(path)  # hours before its turn
                 lengths[path] = seconds_of(path)
             except InputError as e:
                 say(f"left out: {e}")

@@ -111,9 +111,12 @@ class ClipFolder:
             taken = {p.name for p in self.recordings.values()}
             names = [path.stem, *(f"{path.stem}-{n}" for n in range(2, len(taken) + 2))]
             self.recordings[key] = Progress(next(n for n in names if n not in taken), size)
-        if self.recordings[key].size != size:
+        found = self.recordings[key]
+        if found.size != size and not found.samples:  # it could not be read, and was mended
+            found = self.recordings[key] = Progress(found.name, size)
+        if found.size != size:
             raise InputError(f"{path} has changed since it was cut; name another --out")
-        return self.recordings[key]
+        return found
 
     def go_back(self, progress: Progress) -> None:
         """Drops the lines of clips that were written after the last `save`."""

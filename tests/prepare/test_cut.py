@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile as sf
 
 from nanospeech.audio import wave as audio
 from nanospeech.corpus.layouts import find
@@ -316,6 +317,7 @@ def test_recordings_of_one_name_have_clips_of_their_own_and_changed_ones_are_ref
         (tmp_path / name / "one.wav").write_bytes(b"1234")
     names = [folder.progress(tmp_path / name / "one.wav").name for name in ("a", "b", "c", "a")]
     assert names == ["one", "one-2", "one-3", "one"]
+    folder.progress(tmp_path / "a" / "one.wav").samples = 2
     (tmp_path / "a" / "one.wav").write_bytes(b"12345")
     with pytest.raises(InputError, match="has changed"):
         folder.progress(tmp_path / "a" / "one.wav")
@@ -330,6 +332,24 @@ def test_a_recording_that_is_damaged_later_on_keeps_what_was_before(tape, tmp_pa
     said = " ".join(row["text"] for row in rows(tmp_path / "clips"))
     assert " ".join(tape.texts).startswith(said[:-40]) and len(said) > 300
     assert folder.progress(short.path).done and folder.skips[-1].reason == "damaged"
+
+
+def test_one_that_cannot_be_read_keeps_no_other_from_being_cut(tape, tmp_path, monkeypatch, capsys):
+    out, bad = tmp_path / "clips", tmp_path / "a.wav"
+    sf.write(bad, np.full(24_000, np.nan, np.float32), 24_000, "FLOAT")
+    (tmp_path / "b.flac").write_bytes(tape.path.read_bytes())
+    (tmp_path / "b.txt").write_bytes("Words of a book".encode("utf-16"))
+    words = [Word("Hello", 0.1, 0.9), Word("there.", 0.9, 1.8)]
+    monkeypatch.setattr(tool, "whisper_of", lambda *_: lambda _: words)
+    audio.write(tmp_path / "c.flac", audio.read(tape.path)[: 2 * 24_000])
+    recordings = (bad, tmp_path / "b.flac", tmp_path / "c.flac")
+    code, told, error = run(capsys, *recordings, "--out", out)
+    assert code == 0 and "b.txt as UTF-8" in error and "not numbers" in error
+    assert json.loads(told)["skipped"] == {"damaged": 1}
+    assert [row["audio"] for row in rows(out)] == ["c_0000000.flac"]
+    audio.write(bad, audio.read(tmp_path / "c.flac"))  # once it is mended
+    assert run(capsys, *recordings, "--out", out)[0] == 0
+    assert sorted(row["audio"] for row in rows(out)) == ["a_0000000.flac", "c_0000000.flac"]
 
 
 def test_clips_do_not_overlap(whole):
