@@ -101,16 +101,24 @@ class ClipFolder:
         return ["audio", "text", *(name for name in GIVEN if self.settings[name])]
 
     def progress(self, path: Path) -> Progress:
-        """How far a recording is; its clips get a name of their own.
+        """How far a recording is, wherever it was moved; its clips get a name of their own.
 
         Raises:
             InputError: it is not what was cut before.
         """
         key, size = str(path.resolve()), path.stat().st_size
+        moved = [
+            old
+            for old, known in self.recordings.items()
+            if Path(old).name == path.name and known.size == size and not Path(old).exists()
+        ]
+        if key not in self.recordings and moved:
+            self.recordings[key] = self.recordings.pop(moved[0])
         if key not in self.recordings:
-            taken = {p.name for p in self.recordings.values()}
+            taken = {p.name.casefold() for p in self.recordings.values()}  # as on a Mac's disk
             names = [path.stem, *(f"{path.stem}-{n}" for n in range(2, len(taken) + 2))]
-            self.recordings[key] = Progress(next(n for n in names if n not in taken), size)
+            name = next(n for n in names if n.casefold() not in taken)
+            self.recordings[key] = Progress(name, size)
         found = self.recordings[key]
         if found.size != size and not found.samples:  # it could not be read, and was mended
             found = self.recordings[key] = Progress(found.name, size)

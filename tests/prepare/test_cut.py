@@ -323,6 +323,20 @@ def test_recordings_of_one_name_have_clips_of_their_own_and_changed_ones_are_ref
         folder.progress(tmp_path / "a" / "one.wav")
 
 
+def test_recordings_that_were_moved_are_not_cut_again(tmp_path):
+    before = tmp_path / "before"
+    before.mkdir()
+    (before / "one.wav").write_bytes(b"1234")
+    (before / "ONE.flac").write_bytes(b"1234")  # is one file with the clips of the other on a Mac
+    folder = ClipFolder(tmp_path / "clips", SETTINGS)
+    names = [folder.progress(before / name).name for name in ("one.wav", "ONE.flac")]
+    assert names == ["one", "ONE-2"]
+    before.rename(tmp_path / "after")
+    for name, own in zip(("one.wav", "ONE.flac"), names):
+        assert folder.progress(tmp_path / "after" / name).name == own
+    assert len(folder.recordings) == 2
+
+
 def test_a_recording_that_is_damaged_later_on_keeps_what_was_before(tape, tmp_path):
     data = tape.path.read_bytes()
     (tmp_path / "long.flac").write_bytes(data[: len(data) * 2 // 3])
