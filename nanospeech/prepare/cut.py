@@ -18,6 +18,7 @@ recordings it adds theirs. The last line is the counts as JSON. Then one of
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -44,6 +45,7 @@ from .cut_places import cut_window, found_again
 WINDOW = 29 * audio.SAMPLE_RATE  # samples that the recogniser takes at once
 LONGEST = 20.0  # seconds that clips may have, so that a window has room
 UNSPACED = ("zh", "yue", "ja", "th", "lo", "my", "km")  # languages that put nothing between words
+CLIP = re.compile(r"_\d{7,}\.flac$")  # the end of a clip's name
 Listener = Callable[[np.ndarray], list[Word]]
 
 
@@ -114,19 +116,19 @@ def cut(path: Path, folder: ClipFolder, listen: Listener, told: Callable[[float]
 
 
 def recordings_of(inputs: Iterable[Path], out: Path) -> list[Path]:
-    """The recordings that are named, and those of folders, less the clips in a folder among them.
+    """The recordings that are named, and those of folders, less the clips among them.
 
     Raises:
         InputError: an input is missing.
         DataError: there are none.
     """
     found: list[Path] = []
-    inputs = list(inputs)
+    inputs, out = list(inputs), out.resolve()
     for path in inputs:
         if not path.exists():
             raise InputError(f"there is no file or folder {path}")
         inside = recordings_in(path) if path.is_dir() else [path]
-        found += [file for file in inside if out.resolve() not in file.resolve().parents]
+        found += [f for f in inside if f.parent.resolve() != out or not CLIP.search(f.name)]
     if not found:
         raise DataError(f"there are no recordings in {', '.join(map(str, inputs))}")
     return list(dict.fromkeys(found))

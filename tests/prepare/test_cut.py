@@ -231,14 +231,15 @@ def test_an_offset_hides_no_pause(tape, whole, tmp_path):
     assert np.abs(means).max() < 1e-3
 
 
-def test_the_clips_are_no_recordings_where_they_lie_among_these(tape, tmp_path):
+@pytest.mark.parametrize("folder", ["clips", "."])
+def test_the_clips_are_no_recordings_where_they_lie_among_these(tape, tmp_path, folder):
     (tmp_path / "long.flac").write_bytes(tape.path.read_bytes())
-    out = tmp_path / "clips"
+    out = tmp_path / folder
     assert tool.recordings_of([tmp_path], out) == [tmp_path / "long.flac"]
     tape.cut(out)
     assert tool.recordings_of([tmp_path], out) == [tmp_path / "long.flac"]
     with pytest.raises(DataError, match="there are no recordings"):
-        tool.recordings_of([out], out)
+        tool.recordings_of(out.glob("*_*.flac"), out)
 
 
 def test_unsure_words_are_left_out(tape, tmp_path):
