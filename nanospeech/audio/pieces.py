@@ -67,7 +67,6 @@ def blocks_of(path: str | Path) -> Iterator[tuple[int, np.ndarray]]:
             for piece in pieces:
                 yield track.rate, piece.T
         return
-
     try:
         with forward(as_file(path)) as f:
             while len(block := f.read(BLOCK, dtype="float32", always_2d=True)):

@@ -86,8 +86,10 @@ class File(Output):
                 str(self.part), "w", self.sample_rate, 1, format=format, subtype=subtype
             )
         except (sf.LibsndfileError, OSError) as e:
-            self.part.unlink(missing_ok=True)
             raise self._error(e) from e
+        finally:
+            if self.file is None:  # after a Ctrl-C, too
+                self.part.unlink(missing_ok=True)
         return self
 
     def write(self, wave: np.ndarray) -> None:

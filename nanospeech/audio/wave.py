@@ -317,8 +317,10 @@ def check_writable(path: str | Path) -> Path:
         if real.exists() and not os.access(real, os.W_OK):
             raise InputError(f"cannot write {path}: it is read-only")
         probe = beside(real)
-        probe.touch(exist_ok=False)
-        probe.unlink()
+        try:
+            probe.touch(exist_ok=False)
+        finally:
+            probe.unlink(missing_ok=True)  # after a Ctrl-C, too
     except OSError as e:
         raise InputError(f"cannot write {path}: {e.strerror or e}") from e
     return real

@@ -95,6 +95,22 @@ def test_a_full_disk_is_named_whenever_it_is_full(tmp_path, suffix, seconds):
         assert not list(tmp_path.iterdir()), room
 
 
+def test_a_ctrl_c_while_a_file_is_opened_leaves_nothing(tmp_path, monkeypatch):
+    def late(real):
+        def call(*args, **more):
+            real(*args, **more)
+            raise KeyboardInterrupt
+
+        return call
+
+    for owner, name in ((sf, "SoundFile"), (Path, "touch")):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(owner, name, late(getattr(owner, name)))
+            with File(tmp_path / "a.wav", RATE):
+                pass
+        assert not list(tmp_path.iterdir()), name
+
+
 def test_a_pipe_carries_a_wav_that_readers_take(tmp_path):
     tiny = np.array([1e-10, -1e-10, -1.5e-5, 1.5e-5, 0], "f4")
     wave = np.concatenate([tone(0.7) * 5, tiny])  # over full scale, and hardly anything
