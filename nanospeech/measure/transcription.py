@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from nanospeech.text.sentences import is_speakable
 
 from .metrics import RATE, check_language, load_whisper
 
+SPACED = 0.25  # share of pieces that begin with a space, in writing with spaces
 SURE = 0.8  # probability from which another language is taken for the one that is spoken
 
 
@@ -70,21 +72,36 @@ def whole_words(pieces: Iterable[Any]) -> list[Word]:
     """Whisper's pieces as words.
 
     It cuts at punctuation within a word too ("$10,000", "twenty-five"); what begins with a space
-    begins a word. In writing without spaces each piece is one.
+    begins a word. In writing without spaces each piece is one, but for pieces of a Latin word.
 
     Args:
         pieces: of faster-whisper, with word, start, end and probability.
     """
     pieces = [p for p in pieces if p.word.strip()]
-    spaced = any(p.word[0].isspace() for p in pieces[1:])
+    spaces = sum(p.word[0].isspace() for p in pieces[1:])
+    spaced = spaces and spaces >= SPACED * len(pieces)
     words: list[Word] = []
     for piece in pieces:
         word = Word(piece.word.strip(), float(piece.start), float(piece.end), piece.probability)
-        if words and spaced and not piece.word[0].isspace():
+        apart = piece.word[0].isspace() or not words
+        if not apart and (spaced or is_latin(words[-1].text, word.text)):
             a = words.pop()
             word = Word(a.text + word.text, a.start, word.end, min(a.chance, word.chance))
         words.append(word)
     return words
+
+
+def is_latin(before: str, after: str) -> bool:
+    """Whether letters or digits of ASCII meet where one text ends and the next begins."""
+    return (before[-1] + after[0]).isascii() and before[-1].isalnum() and after[0].isalnum()
+
+
+def joined(words: Sequence[str], spaced: bool = True) -> str:
+    """Words as a text; in writing without spaces there are some between Latin words alone."""
+    if spaced or not words:
+        return " ".join(words)
+    rest = (f" {b}" if is_latin(a, b) else b for a, b in pairwise(words))
+    return words[0] + "".join(rest)
 
 
 def hear_reference(

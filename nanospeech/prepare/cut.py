@@ -88,8 +88,8 @@ def cut(path: Path, folder: ClipFolder, listen: Listener, told: Callable[[float]
         InputError: its text cannot be read. Where the recording is damaged, it ends there.
     """
     progress, settings = folder.progress(path), folder.settings
-    text = None if settings["language"] in UNSPACED else text_of(path)
-    glue = "" if settings["language"] in UNSPACED else " "
+    spaced = settings["language"] not in UNSPACED
+    text = text_of(path) if spaced else None
     ahead = Ahead(read_pieces(path))
     folder.go_back(progress)
     ahead.move(progress.samples)
@@ -101,7 +101,7 @@ def cut(path: Path, folder: ClipFolder, listen: Listener, told: Callable[[float]
             progress.words = found_again(words, text, progress.words)
         rest = None if text is None else text[progress.words :]
         bounds = settings["min_seconds"], settings["max_seconds"] - 2 * EDGE
-        window = cut_window(wave, words, last, bounds, rest, glue, progress.torn)
+        window = cut_window(wave, words, last, bounds, rest, spaced, progress.torn)
         folder.add(progress, wave, window.clips)
         done = len(wave) if last else int(window.seconds * audio.SAMPLE_RATE)
         ahead.move(done)

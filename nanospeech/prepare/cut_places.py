@@ -11,6 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from nanospeech.audio import wave as audio
+from nanospeech.measure.transcription import joined
 from nanospeech.speech.reference import EDGE, PAUSE_DB, Word, agreeing, plain, quiet_spot
 
 SENTENCE, PHRASE = ".!?…。！？", ",;:—、，；："  # marks that end a sentence and a part of one
@@ -81,7 +82,7 @@ def cut_window(
     last: bool,
     bounds: tuple[float, float],
     text: Sequence[str] | None = None,
-    glue: str = " ",
+    spaced: bool = True,
     torn: bool = False,
 ) -> Window:
     """Cuts the next seconds of a recording, up to the last end of a sentence in them.
@@ -92,7 +93,7 @@ def cut_window(
         last: whether the recording ends with it.
         bounds: least and most seconds of speech in a clip.
         text: the words that are read from here on, where they are known; else those heard count.
-        glue: what is between words: nothing in writing without spaces.
+        spaced: whether there are spaces between words in its writing.
         torn: whether it begins where nobody pauses.
     """
     length = len(wave) / audio.SAMPLE_RATE
@@ -119,7 +120,7 @@ def cut_window(
             own = {
                 j: pairs[j] for j in range(a.heard, b.heard) if a.said <= pairs.get(j, -1) < b.said
             }
-            clip = clip_of(a, b, words, said, own, bounds, glue)
+            clip = clip_of(a, b, words, said, own, bounds, spaced)
             if not clip.reason and ((torn and a is way[0]) or (ends_torn and b is end)):
                 clip = replace(clip, reason=UNPAUSED)
             clips.append(clip)
@@ -133,15 +134,16 @@ def clip_of(
     said: Sequence[str],
     pairs: Mapping[int, int],
     bounds: tuple[float, float],
-    glue: str,
+    spaced: bool,
 ) -> Clip:
     """The clip between two places, whose words agree with the text's at these pairs."""
     heard = words[a.heard : b.heard]
     start, stop = max(a.at, a.stop - EDGE), min(b.at, b.start + EDGE)
-    seconds, text = b.start - a.stop, glue.join(said[a.said : b.said])
+    seconds, text = b.start - a.stop, joined(said[a.said : b.said], spaced)
     alone = letters_alone(a, b, words, said, pairs)
     if len(pairs) < ALIKE * max(len(heard), b.said - a.said) or alone > SLIP:
-        return Clip(start, stop, glue.join(w.text for w in heard), "not the words of its text")
+        what = joined([w.text for w in heard], spaced)
+        return Clip(start, stop, what, "not the words of its text")
     if seconds < bounds[0]:
         return Clip(start, stop, text, "too short")
     ends = [a.stop, *(w.end for w in heard), b.start]  # Whisper tells starts less well

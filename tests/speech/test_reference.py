@@ -15,7 +15,7 @@ from nanospeech.audio import wave as audio
 from nanospeech.audio.recording import bandwidth, denoised, depth
 from nanospeech.errors import BackendError, InputError
 from nanospeech.measure import transcription
-from nanospeech.measure.transcription import whole_words
+from nanospeech.measure.transcription import joined, whole_words
 from nanospeech.release.folder import DEFAULT
 from nanospeech.speech.reference import Word, read_reference, spoken_before
 from tests.speech.test_speaker import EchoEngine, speaker
@@ -115,6 +115,11 @@ def test_a_word_that_whisper_cuts_is_one():
     assert heard(*said) == ["I", "paid", "$10,000", "for", "twenty-five", "flags,", "at", "7:30."]
     assert heard("Hello", " there.") == ["Hello", "there."]
     assert heard("\u4f60\u597d", "\u5417") == ["\u4f60\u597d", "\u5417"]  # written without spaces
+    pieces = "我", "用", " i", "Phone", " 15", "拍", "了", "一", "张", "照", "片"
+    words = ["我", "用", "iPhone", "15", "拍", "了", "一", "张", "照", "片"]
+    assert heard(*pieces) == words  # which a Latin word's space does not change
+    assert joined(words, spaced=False) == "我用iPhone 15拍了一张照片"
+    assert joined(["It", "rains."]) == "It rains." and joined([], spaced=False) == ""
 
 
 @pytest.mark.parametrize(
