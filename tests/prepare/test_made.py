@@ -38,7 +38,10 @@ def shards(folder: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in folder.glob("*.tar")}
 
 
-@pytest.mark.parametrize("how", ["voices", "recordings", "mels", "each speaker"])
+@pytest.mark.parametrize(
+    "how",
+    ["voices", pytest.param("recordings", marks=pytest.mark.slow), "mels", "each speaker"],
+)
 def test_a_run_that_was_stopped_goes_on_to_what_it_would_have_made(
     tiny_aligned, tmp_path, monkeypatch, capsys, how
 ):

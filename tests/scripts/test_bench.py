@@ -345,6 +345,7 @@ def test_a_model_with_a_student_costs_what_the_student_does():
     assert 6 < whole / ours < 7.5  # 14 forwards beside 2; text states are computed once in both
 
 
+@pytest.mark.slow
 def test_onnx_has_points_with_floors_and_no_parts(random_folder, tmp_path, capsys):
     needs("torch")
     needs("onnx")
