@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -17,6 +18,7 @@ from nanospeech.errors import InputError
 from nanospeech.release.voice_facts import NARROW
 from nanospeech.release.voices import BYTES_PER_SECOND
 from nanospeech.text.sentences import byte_length, check_unicode, is_speakable
+from nanospeech.text.written import UNSPACED
 
 LONGEST_READ = 600.0  # seconds of a recording that are read
 KEPT = (3.0, 12.0)  # seconds that a voice's recording should have; what is longer is cut
@@ -29,6 +31,8 @@ LEVEL_TOLD = 6.0  # dB of change in level from which it is reported
 QUIET = 0.06  # seconds of a spot to cut at
 PAUSE_DB = 10.0  # by which it has to be below speech
 HEARD = 160  # characters of what was heard, in an error
+SIGN = rf"[{UNSPACED}\u3000-\u303f\uff00-\uffef]"  # of writing without spaces, and its marks
+GAP = re.compile(rf"(?<={SIGN}) (?={SIGN})")
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,8 @@ def read_reference(
     if seconds > KEPT[1]:
         wave, said, note = (cut_at_pause if words else cut_anywhere)(wave, words, said.split())
         notes.append(note)
+    if heard:  # of words that the recogniser wrote apart
+        said = GAP.sub("", said)
     notes += remarks(clipping(path), wave, said)
     return Reference(
         finished(wave, notes), said, bandwidth(wave, audio.SAMPLE_RATE), heard, (*notes,)

@@ -87,6 +87,22 @@ def test_a_recogniser_that_hears_no_words_or_lacks_the_language_is_an_error(monk
         transcription.whisper_listener("base", "xx")
 
 
+@pytest.mark.parametrize("seconds, words", [(5.0, 9), (20.0, 5)])
+def test_words_of_writing_without_spaces_are_put_together_as_it_is_written(
+    tmp_path, seconds, words
+):
+    pieces = ["我们", "用", "iPhone", "15", "，", "你好", "。", "Hello", "there."]
+    times = np.linspace(0, seconds, len(pieces) + 1)
+    heard = [Word(p, float(a), float(b)) for p, a, b in zip(pieces, times, times[1:])]
+    wave = speech(seconds)
+    for a in times[1:-1]:  # a pause behind each
+        at = int(a * RATE)
+        wave[at - 2400 : at + 2400] = 0
+    found = kept(tmp_path, wave, None, lambda: lambda _: heard)
+    whole = "我们用 iPhone 15 ，你好。 Hello there."
+    assert found.heard and (found.text == whole if words == 9 else whole.startswith(found.text))
+
+
 def test_a_word_that_whisper_cuts_is_one():
     class Piece:
         def __init__(self, word: str, start: float):
