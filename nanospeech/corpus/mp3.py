@@ -56,12 +56,13 @@ def decode(
     """
     import soundfile as sf
 
+    other = other_length(data)
     try:
         with sf.SoundFile(as_file(data)) as f:
             rate, seconds = f.samplerate, f.frames / f.samplerate
             ready = f.format == "MP3" and rate == audio.SAMPLE_RATE and f.channels == 1
             ready = ready and with_length(data) is data  # others read it to its end, too
-            if f.frames == 0 and not other_length(data):
+            if f.frames == 0 and not other:
                 raise BadAudio("empty audio", "")
             if f.frames >= audio.UNKNOWN_FRAMES:
                 raise BadAudio("unreadable audio", "its header does not tell how long it is")
@@ -69,8 +70,8 @@ def decode(
                 raise BadAudio("too long", f"{seconds:.2f} s")
             if f.channels > audio.MOST_CHANNELS:
                 raise BadAudio("too many channels", str(f.channels))
-            if why := other_length(data):
-                raise BadAudio(OTHER, why)
+            if other:
+                raise BadAudio(OTHER, other)
             wave = audio.mono(f.read(dtype="float32", always_2d=True))
             if f.format == "MP3" and len(wave) < WHOLE * f.frames:
                 raise BadAudio(OTHER, f"{seconds:.2f} s, not {len(wave) / rate:.2f}")

@@ -78,8 +78,7 @@ def whole_words(pieces: Iterable[Any]) -> list[Word]:
         pieces: of faster-whisper, with word, start, end and probability.
     """
     pieces = [p for p in pieces if p.word.strip()]
-    spaces = sum(p.word[0].isspace() for p in pieces[1:])
-    spaced = spaces and spaces >= SPACED * len(pieces)
+    spaced = sum(p.word[0].isspace() for p in pieces[1:]) >= SPACED * len(pieces)
     words: list[Word] = []
     for piece in pieces:
         word = Word(piece.word.strip(), float(piece.start), float(piece.end), piece.probability)

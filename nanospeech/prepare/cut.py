@@ -34,6 +34,7 @@ from nanospeech.corpus.skips import nothing_usable, tell
 from nanospeech.errors import DataError, InputError, reason
 from nanospeech.locks import alone
 from nanospeech.machine import cores
+from nanospeech.measure import wer
 from nanospeech.measure.metrics import RATE, check_language, load_whisper
 from nanospeech.measure.transcription import words_in
 from nanospeech.speech.reference import EDGE, Word
@@ -44,7 +45,7 @@ from .cut_places import cut_window, found_again
 
 WINDOW = 29 * audio.SAMPLE_RATE  # samples that the recogniser takes at once
 LONGEST = 20.0  # seconds that clips may have, so that a window has room
-UNSPACED = ("zh", "yue", "ja", "th", "lo", "my", "km")  # languages that put nothing between words
+UNSPACED = (*wer.UNSPACED, "km")  # languages that put nothing between words
 CLIP = re.compile(r"_\d{7,}\.flac$")  # the end of a clip's name
 Listener = Callable[[np.ndarray], list[Word]]
 
@@ -179,11 +180,11 @@ def main(argv: list[str] | None = None) -> int:
                 say(f"left out: {e}")
         if not folder.clips and not lengths and todo:
             raise DataError("none of the recordings can be read")
-        listen = whisper_of(args.whisper, language, args.threads) if lengths else None
-        with tqdm(total=round(sum(lengths.values())), desc="cut", unit=" s", disable=None) as bar:
-            for path in lengths:
-                assert listen is not None
-                cut(path, folder, listen, lambda seconds: bar.update(round(seconds)))
+        if lengths:
+            listen, total = whisper_of(args.whisper, language, args.threads), sum(lengths.values())
+            with tqdm(total=round(total), desc="cut", unit=" s", disable=None) as bar:
+                for path in lengths:
+                    cut(path, folder, listen, lambda seconds: bar.update(round(seconds)))
         minutes = round(folder.seconds / 60, 1)
         if not folder.clips:
             raise nothing_usable(folder.skips, args.inputs)

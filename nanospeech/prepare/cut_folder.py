@@ -107,24 +107,28 @@ class ClipFolder:
             InputError: it is not what was cut before.
         """
         key, size = str(path.resolve()), path.stat().st_size
-        moved = [
-            old
-            for old, known in self.recordings.items()
-            if Path(old).name == path.name and known.size == size and not Path(old).exists()
-        ]
-        if key not in self.recordings and moved:
-            self.recordings[key] = self.recordings.pop(moved[0])
         if key not in self.recordings:
-            taken = {p.name.casefold() for p in self.recordings.values()}  # as on a Mac's disk
-            names = [path.stem, *(f"{path.stem}-{n}" for n in range(2, len(taken) + 2))]
-            name = next(n for n in names if n.casefold() not in taken)
-            self.recordings[key] = Progress(name, size)
+            moved = (
+                old
+                for old, known in self.recordings.items()
+                if Path(old).name == path.name and known.size == size and not Path(old).exists()
+            )
+            if old := next(moved, None):
+                self.recordings[key] = self.recordings.pop(old)
+            else:
+                self.recordings[key] = Progress(self.free_name(path.stem), size)
         found = self.recordings[key]
         if found.size != size and not found.samples:  # it could not be read, and was mended
             found = self.recordings[key] = Progress(found.name, size)
         if found.size != size:
             raise InputError(f"{path} has changed since it was cut; name another --out")
         return found
+
+    def free_name(self, stem: str) -> str:
+        """A name of no other recording's clips, on disks that tell no capitals either."""
+        taken = {p.name.casefold() for p in self.recordings.values()}
+        names = [stem, *(f"{stem}-{n}" for n in range(2, len(taken) + 2))]
+        return next(n for n in names if n.casefold() not in taken)
 
     def go_back(self, progress: Progress) -> None:
         """Drops the lines of clips that were written after the last `save`."""

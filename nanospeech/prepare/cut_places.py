@@ -14,6 +14,8 @@ from nanospeech.audio import wave as audio
 from nanospeech.measure.transcription import joined
 from nanospeech.speech.reference import EDGE, PAUSE_DB, Word, agreeing, plain, quiet_spot
 
+from .tags import runs
+
 SENTENCE, PHRASE = ".!?…。！？", ",;:—、，；："  # marks that end a sentence and a part of one
 CLOSING = "\"'”’»)]」』"  # what may follow a mark
 COST = {"sentence": 0.0, "phrase": 0.7, "word": 2.0}  # of an end of a clip
@@ -97,15 +99,16 @@ def cut_window(
         torn: whether it begins where nobody pauses.
     """
     length = len(wave) / audio.SAMPLE_RATE
-    said = [w.text for w in words] if text is None else text[: len(words) * 3 // 2 + REACH]
+    said = [w.text for w in words] if text is None else next_words(text, 0, words)
     pairs = {j: j for j in range(len(words))} if text is None else agreeing(words, said)
-    behind = max(pairs.items(), default=(0, -1))[1] + 1
     quiet = pauses(wave)
     found = places(quiet, words, said, pairs)
     begins = quiet[0].stop if quiet and quiet[0].start < EDGE else 0.0
-    ends = quiet[-1].start if quiet and quiet[-1].stop > length - EDGE else length
-    end: Place | None = Place(max(begins, ends), length, len(words), behind)
-    if not last:
+    if last:
+        ends = quiet[-1].start if quiet and quiet[-1].stop > length - EDGE else length
+        behind = max(pairs.items(), default=(0, -1))[1] + 1
+        end: Place | None = Place(max(begins, ends), length, len(words), behind)
+    else:
         end = last_place(found, length / 3)
     ends_torn = end is None
     if end is None:  # nobody pauses, or speaks
@@ -197,9 +200,8 @@ def pauses(wave: np.ndarray) -> list[Pause]:
     speech = 10 * math.log10(np.percentile(power, 90))
     depth = min(SHARP, speech - float(np.percentile(level, 5)))
     needed = max(PAUSE_DB, CLEAR * depth)
-    edges = np.flatnonzero(np.diff(np.pad(level <= speech - needed, 1).astype(int)))
     found = []
-    for start, stop in edges.reshape(-1, 2):
+    for start, stop in runs(level <= speech - needed):
         if stop - start >= SHORTEST:
             beyond = speech - float(level[start:stop].mean()) - needed
             clear = min(1.0, beyond / max(depth - needed, 1.0))
@@ -290,6 +292,11 @@ def last_place(found: Sequence[Place], after: float) -> Place | None:
     return ([place for place in behind if place.ends] or behind or [None])[-1]
 
 
+def next_words(text: Sequence[str], at: int, words: Sequence[Word]) -> Sequence[str]:
+    """The words of a text from a place on that may be read while these are heard."""
+    return text[at : at + len(words) * 3 // 2 + REACH]
+
+
 def found_again(words: Sequence[Word], text: Sequence[str], at: int) -> int:
     """Where in a text a recording goes on, if what is heard does not begin near a place.
 
@@ -298,8 +305,7 @@ def found_again(words: Sequence[Word], text: Sequence[str], at: int) -> int:
         text: all of its words.
         at: the place, which stays where nothing better is to be found.
     """
-    near = text[at : at + len(words) * 3 // 2 + REACH]
-    if len(agreeing(words, near)) >= len(words) / 2:
+    if len(agreeing(words, next_words(text, at, words))) >= len(words) / 2:
         return at
     heard, said = [plain(w.text) for w in words], [plain(w) for w in text]
     a, b, size = SequenceMatcher(None, heard, said, False).find_longest_match()

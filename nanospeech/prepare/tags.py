@@ -144,18 +144,13 @@ class Texts:
             path = self.folder / f"{sample.key}.txt"
             path.write_text(text + "\n", encoding="utf-8")
             return
-        row = {
-            **sample.extra,
-            "audio": f"{sample.key}.flac",
-            "text": text,
-            "speaker": sample.speaker,
-        }
+        own = {"audio": f"{sample.key}.flac", "text": text, "speaker": sample.speaker}
         new = not self.table.exists()
         with self.table.open("a", newline="", encoding="utf-8") as f:
             writer = csv.DictWriter(f, self.columns, extrasaction="ignore")
             if new:
                 writer.writeheader()
-            writer.writerow(row | {"audio": f"{sample.key}.flac", "text": text})
+            writer.writerow(sample.extra | own)
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -43,8 +43,17 @@ def make_chunk(speaker: Any, part: Part, seed: int, seconds: float | None = None
         said, asked = heard(tokens, places, tokenizer), frames
         whose = speaker.engine, speaker.prompt, text, tokens
         frames = lengths.made_frames(*whose, asked, speaker.durations)
-        around = part.after, None, words, said, part.before
-        return Chunk(text, tokens, frames, seed, (), *around, asked=asked)
+        return Chunk(
+            text,
+            tokens,
+            frames,
+            seed,
+            after=part.after,
+            words=words,
+            characters=said,
+            before=part.before,
+            asked=asked,
+        )
     if config.leading_pause and frames < lengths.SHORT * config.audio.frame_rate:
         comma = encode(", ", tokenizer)
         tokens, added = np.concatenate([comma, tokens]), len(comma)
