@@ -1,6 +1,6 @@
 """What speech costs: RTF and memory against length, prompt, batch and size, beside a floor.
 
-    python -m scripts.benchmarks.cost --backend all --doc docs/cost.md
+    python -m scripts.benchmarks.cost --backend all --out docs/cost --doc docs/appendix/cost.md
     python -m scripts.benchmarks.cost --sizes 82M,f5,800M --device cuda --dtype bfloat16
 
 A model with a student speaks by it, as it does for users; --itself has it speak without. Each point
