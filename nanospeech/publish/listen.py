@@ -169,10 +169,10 @@ def alike(voice: Spoken, texts: int, backends: Sequence[str]) -> str:
         return ""
     rows = [[voice.waves[i, b] for b in backends] for i in range(texts)]
     if any(len(wave) != len(row[0]) for row in rows for wave in row):
-        return "The backends' waves are not of one length."
+        return "The backends' waves have different lengths."
     far = max(float(np.ptp(row, axis=0).max()) for row in rows)
-    apart = f"The backends' waves differ by {far:.1e} at most"
-    types = [f"{label(b)} computed in {voice.types[b]}" for b in backends]
+    apart = f"The backends' waves differ by at most {far:.1e} (full scale is 1)"
+    types = [f"{label(b)} in {voice.types[b]}" for b in backends]
     return f"{apart}: {', '.join(types)}." if len(set(voice.types.values())) > 1 else f"{apart}."
 
 
@@ -268,9 +268,9 @@ def page(
 </head>
 <body>
 <header><h1>Listen</h1>
-<p>The voices of one model. A prompt is the recording that a voice is to sound like; the line above
-it tells who made it. All else is synthetic, spoken with seed {seed} and the shipped defaults, as it
-came. All backends start from the same noise.</p></header>
+<p>Audio samples of every voice of one model. A prompt is the recording that gives the voice; the
+line above it names its source. All other audio is synthetic and unedited: seed {seed}, the default
+settings, and the same noise for all backends.</p></header>
 <main>
 {chr(10).join(parts)}
 </main>
@@ -292,9 +292,12 @@ def markdown(
     lines = [
         HEADING,
         "",
-        f"To hear the model: every voice, with seed {seed} and the defaults, unedited.",
-        "GitHub shows no audio players in Markdown: the links lead to MP3s. In a clone,",
-        f"[{literal(folder)}/index.html]({near}/index.html) has players; open it in a browser.",
+        "Audio samples of every voice of the model, with the recording that is its prompt.",
+        f"They are unedited: seed {seed}, the default settings, the same noise for all backends.",
+        "GitHub shows no audio players in Markdown, so the links lead to MP3s. In a clone, open",
+        f"[{literal(folder)}/index.html]({near}/index.html), which has players.",
+        "",
+        "The texts:",
     ]
     lines += [""] + [f"{i}. {literal(text)}" for i, text in enumerate(texts, 1)] + [""]
     head = [f"{i}, {label(b)}" for i in range(1, len(texts) + 1) for b in backends]
@@ -305,7 +308,7 @@ def markdown(
         lines.append("| " + " | ".join([cell(literal(v.name)), *links]) + " |")
     for v in voices:
         name = literal(v.name)
-        alt = f"Log mels of {name}: its prompt, and text 1 by each backend"
+        alt = f"Log mel spectrograms of {name}: the prompt, and text 1 by each backend"
         note = alike(v, len(texts), backends)
         lines += ["", f"## {name}", "", f"Prompt: “{literal(v.words)}” {v.about}".rstrip(), ""]
         lines += [f"![{alt}]({near}/{quote(v.name)}.png)", *(["", note] if note else [])]
