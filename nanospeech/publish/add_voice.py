@@ -5,8 +5,9 @@
     nanospeech speak --model FOLDER --voice anna --text "Hello."
 
 FOLDER's other voices stay as they are. voices/anna.safetensors holds the difference between the
-two models' weights, compressed to a given size (nanospeech/release/voice_weights.py). The last line
-is one JSON document: the file's size, and the share of the difference that it holds.
+two models' weights, compressed to a given size (nanospeech/release/voice_weights.py). Where FOLDER
+has an imitator, which finetuning starts from, the difference is to its weights. The last line is
+one JSON document: the file's size, and the share of the difference that it holds.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy as np
 
 from nanospeech.cli import Parser, command
 from nanospeech.errors import InputError
-from nanospeech.files import whole
+from nanospeech.files import whole, write_json
 from nanospeech.release.folder import CONFIG, MODEL, Release, open_release
 from nanospeech.release.sharded import write_whole
 from nanospeech.release.voice_weights import added, difference
@@ -50,7 +51,10 @@ def add_voice(
     """
     if tuned.folder.resolve() == base.folder.resolve():
         raise InputError(f"{tuned.folder} is both folders; name the finetuned model's first")
-    if tuned.tokenizer.vocab != base.tokenizer.vocab or tuned.config.audio != base.config.audio:
+    # finetuning starts from the imitator where there is one, unless a voice was asked for
+    imitated = base.config.imitator and bool(tuned.config.imitates)
+    begun = base.imitator() if imitated else base
+    if tuned.tokenizer.vocab != begun.tokenizer.vocab or tuned.config.audio != begun.config.audio:
         raise InputError(f"{tuned.folder} has another tokenizer or audio config than {base.folder}")
     voice = find_voice(name, tuned.folder)
     if voice.audio.parent != tuned.folder / "voices":
@@ -61,7 +65,7 @@ def add_voice(
         raise InputError(f"{base.folder} has a voice {name!r}; pass --overwrite to replace it")
     # a voice of the finetuned model may have weights of its own, too
     tuned = dataclasses.replace(tuned, voice=voice.weights)
-    before, after = base.weights(MODEL), tuned.weights(MODEL)
+    before, after = begun.weights(MODEL), tuned.weights(MODEL)
     change = difference(before, after, int(megabytes * 1e6 / 2))
     total = sum(square(t, after[n]) for n, t in before.items())
     if old:
@@ -72,6 +76,11 @@ def add_voice(
         write_whole(change, path)
     files = [f for f in files_of(name, voice.audio.parent) if f.suffix != path.suffix]
     written = [path] * bool(total) + [copied(file, folder) for file in files]
+    if imitated != voice.settings.imitated:
+        settings = folder / f"{name}.json"
+        known = json.loads(settings.read_text(encoding="utf-8")) if settings in written else {}
+        write_json(settings, known | {"imitated": imitated}, indent=2)
+        written.append(settings)
     for file in old:  # of a name in other letters, which may be the same files
         if file.exists() and not any(file.samefile(new) for new in written):
             file.unlink()

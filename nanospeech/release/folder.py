@@ -90,7 +90,8 @@ class Release:
     def imitator(self) -> Release:
         """The release of the imitator, with this one's vocoder if it has none; not packed here.
 
-        It is opened once: who speaks is asked for each voice and each change of options.
+        It is opened once: who speaks is asked for each voice and each change of options. A voice's
+        weights are then changes of the imitator's.
 
         Raises:
             CheckpointError: there is no such folder, or its model is not of this one's mels.
@@ -112,7 +113,7 @@ class Release:
             raise CheckpointError(str(e)) from e
         if sharded.there(folder / VOCODER):
             config = dataclasses.replace(config, vocoder=own.config.vocoder)
-        return dataclasses.replace(own, config=config, beside=self)
+        return dataclasses.replace(own, config=config, voice=self.voice, beside=self)
 
     def itself(self) -> Release:
         """The same without student and imitator: the model itself speaks, whatever is asked."""

@@ -23,7 +23,7 @@ from typing import Any
 
 from nanospeech.audio import wave as audio
 from nanospeech.cli import Parser, add_fields, command, read_fields
-from nanospeech.config import PostfilterConfig, option
+from nanospeech.config import PostfilterConfig
 from nanospeech.corpus.skips import examples, list_skips
 from nanospeech.errors import InputError, require
 from nanospeech.locks import alone
@@ -34,67 +34,24 @@ from nanospeech.text.tags import as_tag
 
 from . import hearing
 from . import recordings as data
+from .options import Options
 from .prompts import choose_prompt, read_prompt
-from .start import check_output, check_steps, choose_start, described, same_run, settle
+from .start import (
+    base_of,
+    check_output,
+    check_steps,
+    choose_start,
+    described,
+    is_imitator,
+    same_run,
+    settle,
+)
 
 SAMPLE = "This is how I sound now, after a few minutes of training."
-RATES = {"full": 2e-4, "lora": 1e-3}
+# how an imitator learns, as in nanospeech/configs/any_voice.yaml: most clips after another one
+IMITATED: dict[str, Any] = {"drop_audio": 0.1, "drop_both": 0.1, "spell": 0.05, "pair": 0.8}
+PAIRED = 1.5  # times --max-seconds: at most so long are two clips together
 KEPT = "temperature", "leading_pause", "prompt_codec", "prompt_widen", "licence"  # of the base
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """Length and rate of the training; the defaults suit five minutes of one voice."""
-
-    steps: int | None = option(None, "optimiser steps; default 300, with --rehearse 900")
-    lr: float | None = option(None, "highest learning rate; default 2e-4, with LoRA 1e-3")
-    warmup: int = option(30, "steps to the highest learning rate, from which it falls to 0")
-    batch_size: int = option(16, "at most so many recordings a step, over all processes")
-    batch_frames: int = option(
-        3000, "at most so many mel frames a step (93.75 a second), over all processes"
-    )
-    max_seconds: float = option(12.0, "longer recordings are left out")
-    save_step: int = option(100, "steps between checkpoints")
-    ema_decay: float = option(0.98, "of the averaged weights, which are the ones exported")
-    rehearse_share: float = option(0.5, "share of --rehearse in each epoch's time")
-    strength: float | None = option(
-        None,
-        "how far the exported weights go from the model's to the trained ones; default 1, without"
-        " --rehearse 0.5, as a few minutes alone blur the words",
-    )
-    seed: int = option(0, "of the order, the draws and which recordings --minutes takes")
-
-    def __post_init__(self):
-        for name in ("steps", "batch_size", "batch_frames", "save_step"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                flag = name.replace("_", "-")
-                raise InputError(f"--{flag} is {value}, should be at least 1")
-        if self.warmup < 0:
-            raise InputError(f"--warmup is {self.warmup}, should be at least 0")
-        if not self.max_seconds > 0:
-            raise InputError(f"--max-seconds is {self.max_seconds:g}; choose more than 0")
-        if not 0 <= self.rehearse_share < 1:
-            raise InputError(f"--rehearse-share is {self.rehearse_share}; choose 0 up to 1")
-        if self.strength is not None and not 0 < self.strength <= 1:
-            raise InputError(f"--strength is {self.strength}; choose more than 0, up to 1")
-        if not 0 <= self.seed < 2**32:
-            raise InputError(f"--seed is {self.seed}; choose 0 up to {2**32 - 1}")
-        if self.lr is not None and not 0 < self.lr < 1:
-            raise InputError(f"--lr is {self.lr}; choose more than 0, less than 1")
-
-    @classmethod
-    def of(cls, args: argparse.Namespace) -> Options:
-        """The options that the arguments give, with what depends on the others filled in."""
-        chosen = read_fields(args, cls)
-        return dataclasses.replace(
-            chosen,
-            steps=(900 if args.rehearse else 300) if chosen.steps is None else chosen.steps,
-            strength=(1.0 if args.rehearse else 0.5)
-            if chosen.strength is None
-            else chosen.strength,
-            lr=RATES["lora" if args.lora else "full"] if chosen.lr is None else chosen.lr,
-        )
 
 
 def main_process_first() -> Any:
@@ -149,11 +106,15 @@ def gather(
 def build(args: argparse.Namespace, release: Release, texts: list[str]) -> tuple[Any, Any]:
     """The model to train and the config of its adapters, None for a full finetune."""
     from nanospeech_torch.adapters import LoraConfig, add_lora
+    from nanospeech_torch.train.data.batch import LossConfig
     from nanospeech_torch.train.initial import load_objective
+    from nanospeech_torch.train.objectives.flow import keep_reading_
 
     tags = [as_tag(name) for name in args.tags or ()]
     extra = data.missing_characters(texts, release.tokenizer) if args.extend_vocab else []
-    objective = load_objective(release, [*tags, *extra])
+    imitator = is_imitator(release.config)
+    loss = LossConfig(**IMITATED) if imitator else None
+    objective = load_objective(release, [*tags, *extra], loss)
     data.check_tags(texts, tags, objective.tokenizer)  # type: ignore[arg-type]
     added = len(objective.tokenizer) - len(release.tokenizer)  # type: ignore[arg-type]
     if added:
@@ -161,15 +122,29 @@ def build(args: argparse.Namespace, release: Release, texts: list[str]) -> tuple
     elif lost := data.unknown_characters(texts, release.tokenizer):
         listed = ", ".join(f"{c!r} ({n} times)" for c, n in list(lost.items())[:8])
         print(f"the model has no {listed}; left out, unless with --extend-vocab", file=sys.stderr)
-    if not args.lora:
-        return objective, None
-    lora = LoraConfig(args.lora, 2.0 * args.lora)
-    lora = dataclasses.replace(lora, targets=args.targets or lora.targets, thin=args.thin)
-    return add_lora(objective, lora, added), lora
+    lora = None
+    if args.lora:
+        lora = LoraConfig(args.lora, 2.0 * args.lora)
+        lora = dataclasses.replace(lora, targets=args.targets or lora.targets, thin=args.thin)
+        objective = add_lora(objective, lora, added)
+    if imitator and not added:  # it reads for all speakers; of a few minutes words become unclear
+        keep_reading_(objective.transformer)
+    return objective, lora
 
 
-def train(args: argparse.Namespace, options: Options, objective: Any, lora: Any, dataset: Any):
-    """Trains; the checkpoints lie in the run's folder."""
+def train(
+    args: argparse.Namespace,
+    options: Options,
+    objective: Any,
+    lora: Any,
+    dataset: Any,
+    longest: float,
+) -> Any:
+    """Trains; the checkpoints lie in the run's folder.
+
+    Args:
+        longest: seconds of a recording with the one before it, its prompt.
+    """
     import torch
 
     from nanospeech_torch.adapters import trainable
@@ -196,7 +171,7 @@ def train(args: argparse.Namespace, options: Options, objective: Any, lora: Any,
         options.steps,
         max(1, options.batch_size // processes),
         max(1, options.batch_frames // processes),
-        int(options.max_seconds * frame_rate),
+        int(longest * frame_rate),
         save_step=options.save_step,
         cache_bytes=2**30,
     )
@@ -299,7 +274,8 @@ def build_parser() -> argparse.ArgumentParser:
         "--from-voice",
         metavar="NAME",
         help="start from the weights of this voice of the model, none: of none of them; default:"
-        " those that fit the recordings best",
+        " the model's imitator, which speaks after recordings; else those that fit the recordings"
+        " best",
     )
     add(
         *("--run", "--run-dir"),  # torchrun takes the first for a flag of its own
@@ -349,7 +325,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Does it all; returns what was made."""
-    options = Options.of(args)
+    read_fields(args, Options)
     check_name(args.voice)
     if args.threads:
         import torch
@@ -368,6 +344,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             " --ref-audio)"
         )
     check_output(args.output, release.folder, args.run)
+    release = base_of(release, args.from_voice, args.run)
+    check_output(args.output, release.folder, args.run)
+    options = Options.of(args, is_imitator(release.config))
     first = int(os.environ.get("RANK", 0)) == 0
     with alone(args.run, "--run", print) if first else contextlib.nullcontext():
         return make(args, options, release)
@@ -385,7 +364,7 @@ def make(args: argparse.Namespace, options: Options, release: Release) -> dict[s
     check_steps(options.steps or 0, args.run)
     seconds = sum(r.seconds for r in voice)
     print(f"{len(voice)} recordings, {seconds / 60:.1f} minutes, to train on")
-    print(start.describe())
+    print(start.describe(release.beside is not None))
     objective, lora = build(args, release, [r.text for r in voice])
     if args.prompt:
         prompt = read_prompt(args.prompt, release.config, objective.tokenizer)
@@ -394,7 +373,8 @@ def make(args: argparse.Namespace, options: Options, release: Release) -> dict[s
     licence_note(args)  # what cannot be read is told before the training, not after it
     share = options.rehearse_share if found["others"] else 0.0
     dataset = data.Recordings(voice, found["others"], share, options.seed)
-    trainer = train(args, options, objective, lora, dataset)
+    longest = options.max_seconds * (PAIRED if is_imitator(release.config) else 1)
+    trainer = train(args, options, objective, lora, dataset, longest)
     if not trainer.accelerator.is_main_process:
         return {}
     if trainer.step < (options.steps or 0):

@@ -162,14 +162,16 @@ def compare(
     from nanospeech.load import load_engine
     from nanospeech.speech.speaker import Speaker
 
-    # training begins with the model's own weights
-    engine = load_engine(release.folder, backend="torch", itself=True)
+    # training begins with the model's own weights; an imitator may speak by its release's vocoder
+    whole = release.beside or release
+    engine = load_engine(whole.folder, backend="torch", itself=release.beside is None)
     if begun is None or release.config.imitates:
         speaker = Speaker(engine, None, prompt.wave(), prompt.text, seed=args.seed, output=MEASURED)
+        begun = "the recording alone" if release.config.imitates else "the model"
     else:
         speaker = Speaker(engine, begun, seed=args.seed, output=MEASURED)
     before = ears.hear(speaker, held)
-    print(f"before, as {begun or 'the model'}: {before.describe()} ({len(held)} held back)")
+    print(f"before, as {begun}: {before.describe()} ({len(held)} held back)")
     engine = load_engine(args.output, backend="torch")
     after = ears.hear(Speaker(engine, seed=args.seed, output=MEASURED), held)
     print(f"after, as {args.voice}: {after.describe()}")

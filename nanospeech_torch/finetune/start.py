@@ -1,6 +1,7 @@
 """Start: the weights that finetuning begins with, and whether a run is the one that was begun.
 
-Training starts from the voice whose weights fit the recordings best: they have the lowest
+Training starts from the model's imitator, which speaks after any recording, where it has one. Of a
+model without, it starts from the voice whose weights fit the recordings best: they have the lowest
 flow-matching loss, with the same noise, times and spans for all voices. It needs no other package.
 On 39 speakers it chose as a speaker encoder did in 31 cases, and lost 0.014 of similarity on
 average.
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from nanospeech.audio.mel import log_mel
+from nanospeech.config import ModelConfig
 from nanospeech.errors import InputError
 from nanospeech.files import write_json
 from nanospeech.release.folder import MODEL, Release
@@ -62,8 +64,17 @@ class Start:
     weights: Path | None
     losses: dict[str, float]
 
-    def describe(self) -> str:
-        """A line for the user."""
+    def describe(self, imitator: bool = False) -> str:
+        """A line for the user.
+
+        Args:
+            imitator: the weights are those of a release's imitator.
+        """
+        if imitator:
+            return (
+                "starting from the model that speaks after recordings; --from-voice NAME takes the"
+                " weights of a voice"
+            )
         name = self.voice or "the model's own weights"
         if not self.losses:
             return f"starting from {name}"
@@ -73,6 +84,26 @@ class Start:
             f"starting from {name}, which fits the recordings best: loss {best:.3f} ({rest});"
             " --from-voice NAME takes another"
         )
+
+
+def base_of(release: Release, asked: str | None, run: Path) -> Release:
+    """The model whose weights are trained: a release's imitator where it has one, else its own.
+
+    Args:
+        asked: the value of --from-voice, which only a model itself has.
+        run: its folder; a run that began from a voice goes on from there.
+
+    Raises:
+        CheckpointError: the imitator is not there, or of other mels.
+    """
+    path = run / "start.json"
+    begun = json.loads(path.read_text(encoding="utf-8"))["voice"] if path.is_file() else None
+    return release if asked or begun or not release.config.imitator else release.imitator()
+
+
+def is_imitator(config: ModelConfig) -> bool:
+    """Whether a model takes its voice from a recording and knows how long each token lasts."""
+    return bool(config.imitates) and config.dit.text_upsampling == "aligned"
 
 
 def candidates(release: Release) -> dict[str, Path | None]:

@@ -17,7 +17,7 @@ from nanospeech import load_engine
 from nanospeech.audio import wave as audio
 from nanospeech.config import PostfilterConfig
 from nanospeech.errors import CheckpointError, InputError
-from nanospeech.release.folder import open_release
+from nanospeech.release.folder import MODEL, READING, open_release
 from nanospeech.release.voice_weights import is_thin
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 from nanospeech_torch.adapters import (
@@ -30,11 +30,13 @@ from nanospeech_torch.adapters import (
 )
 from nanospeech_torch.finetune import __main__ as finetune
 from nanospeech_torch.finetune import recordings as finetune_data
+from nanospeech_torch.finetune.options import Options
 from nanospeech_torch.finetune.trainer import FinetuneTrainer
 from nanospeech_torch.train.initial import (
     EMBEDDING,
     duration_state,
     extend_vocab,
+    float_weights,
     load_objective,
 )
 from nanospeech_torch.train.objectives.flow import Nanospeech
@@ -300,6 +302,28 @@ def test_a_folder_of_recordings_becomes_a_voice(phonemes, tmp_path, capsys, how)
     assert (tmp_path / "out" / "model.safetensors").read_bytes() == weights
     assert finetune.main([*call, "--minutes", "1"]) == 2
     assert "minutes None, now 1.0" in capsys.readouterr().err
+
+
+def test_an_imitator_learns_to_follow_a_prompt_and_reads_as_before(phonemes, tmp_path, capsys):
+    base = shutil.copytree(phonemes, tmp_path / "base")
+    config = dataclasses.replace(open_release(base).config, imitates=True)
+    config.save(base / "config.json")
+    call = command(base, tmp_path, voice_folder(tmp_path / "data"), "--lr", "0.01")
+    assert finetune.main(call) == 0
+    release, made = open_release(base), open_release(tmp_path / "out")
+    args = finetune.build_parser().parse_args(call)
+    objective = finetune.build(args, release, ["Hi."])[0]
+    assert objective.loss.pair == 0.8 and not objective.loss.warp
+    before, after = (float_weights(r, MODEL) for r in (release, made))
+    moved = {n for n in before if (before[n] - after[n]).abs().max() > 2e-3}
+    assert "transformer.proj_out.weight" in moved
+    assert not [n for n in moved if n.startswith(READING)]
+    options = Options.of(args, imitator=True)
+    assert (options.strength, Options.of(args, imitator=False).strength) == (1.0, 0.5)
+    # new tokens cannot be read as before
+    args = finetune.build_parser().parse_args([*call, "--extend-vocab"])
+    learnt = finetune.build(args, release, ["ə"])[0].transformer.text_embed
+    assert all(p.requires_grad for p in learnt.parameters())
 
 
 def test_recordings_are_trimmed_levelled_and_set_aside(phonemes, tmp_path):

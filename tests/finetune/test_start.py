@@ -26,6 +26,7 @@ from nanospeech_torch.finetune import recordings as data
 from nanospeech_torch.finetune.hearing import Ears, Heard, compare, worse
 from nanospeech_torch.finetune.prompts import choose_prompt
 from nanospeech_torch.finetune.start import (
+    base_of,
     candidates,
     choose_start,
     described,
@@ -71,6 +72,22 @@ def test_a_run_starts_from_the_voice_whose_weights_fit_the_recordings_best(two, 
     assert start.weights.name == "kathleen.safetensors"
     assert "starting from kathleen, which fits" in start.describe()
     assert choose_start(None, two, [], run) == start  # a run that is gone on with
+
+
+def test_a_run_starts_from_what_speaks_after_recordings_where_there_is_such(tiny_release, tmp_path):
+    release, run = open_release(None), tmp_path / "run"
+    imitator = base_of(release, None, run)
+    assert imitator.folder == DEFAULT / "imitator" and imitator.beside is release
+    start = choose_start(None, imitator, [], run)
+    assert (start.voice, start.weights) == (None, None)
+    assert "speaks after recordings" in start.describe(imitator=True)
+    assert base_of(release, None, run).folder == imitator.folder  # a run that is gone on with
+    for asked in "kathleen", "none":
+        assert base_of(release, asked, run) is release
+    (run / "start.json").write_text('{"voice": "kathleen", "losses": {}}')
+    assert base_of(release, None, run) is release  # it began with her
+    plain = open_release(tiny_release)
+    assert base_of(plain, None, tmp_path / "other") is plain
 
 
 def test_the_start_can_be_chosen(two, tmp_path):

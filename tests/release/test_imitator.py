@@ -28,6 +28,7 @@ from nanospeech.engine.sampling import guide, noise, time_grid
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.evaluate.plan import usual_steps
 from nanospeech.prepare import spoken
+from nanospeech.publish.add_voice import add_voice
 from nanospeech.publish.push import RELEASE_FILES
 from nanospeech.release.folder import (
     IMITATOR,
@@ -125,6 +126,31 @@ def test_a_voice_of_the_folder_may_be_no_more_than_a_recording(
     assert [*model_voices(there)] == ["other"] and [*model_voices(folder)] == ["other", "tone"]
     convert(there, tmp_path / "again", dtype="float32")
     assert find_voice("tone", tmp_path / "again").settings.imitated
+
+
+def test_a_voice_that_was_finetuned_from_the_imitator_joins_its_folder(
+    both, tmp_path, backend, engine_of
+):
+    folder, alone = (Path(shutil.copytree(p, tmp_path / p.name)) for p in both)
+    tuned = read_tensors(alone / MODEL)
+    rng, name = np.random.default_rng(0), "transformer.proj_out.weight"
+    grown = np.outer(*(rng.normal(0, 0.1, n) for n in tuned[name].shape))
+    save_file(tuned | {name: (tuned[name] + grown).astype(np.float32)}, alone / MODEL)
+    for path in list((alone / "voices").iterdir()):
+        path.rename(path.with_stem("anna"))
+    figures = add_voice(open_release(alone), open_release(folder), "anna", 3.0)
+    assert figures["kept"] > 0.999
+    assert find_voice("anna", folder).settings.imitated
+    engine = engine_of(folder, backend)
+    speaker = Speaker(engine, "anna", seed=1)
+    assert speaker.network == "imitator"
+    expected = said(engine_of(alone, backend), "anna")
+    np.testing.assert_allclose(speaker.speak(TEXT).wave, expected, atol=2e-3)
+    # other recordings are spoken as before
+    given = {"ref_audio": tone(1.5, 220.0), "ref_text": TONE_TEXT}
+    before = said(engine_of(both[1], backend), **given)
+    np.testing.assert_allclose(said(engine, **given), before, atol=1e-5)
+    assert np.abs(said(engine_of(alone, backend), **given)[: len(before)] - before).max() > 0.01
 
 
 def test_options_are_kept_and_the_vocoder_is_shared(both):
