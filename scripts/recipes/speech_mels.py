@@ -22,9 +22,10 @@ from tqdm import tqdm
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
 from nanospeech.audio.narrow import LOUD
-from nanospeech.cli import Parser, command
-from nanospeech.corpus.layouts import find
-from nanospeech.corpus.mp3 import decode
+from nanospeech.cli import Parser, command, say
+from nanospeech.corpus.layouts import Skip, find
+from nanospeech.corpus.mp3 import BadAudio, decode
+from nanospeech.corpus.skips import examples, nothing_usable
 from nanospeech.errors import InputError
 from nanospeech.files import whole
 
@@ -44,13 +45,21 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--clips", type=int, default=24, help="of a speaker at most")
     a = parser.parse_args(argv)
     mels: dict[str, list[np.ndarray]] = {}
-    samples, _ = find(a.shards)
+    samples, skips = find(a.shards)
     for sample in tqdm(samples, "recordings", unit=" files", disable=None):
         found = mels.setdefault(sample.speaker or "", [])
         if (sample.speaker or "") not in a.without and len(found) < a.clips:
-            wave, _ = audio.set_level(decode(sample.audio.read())[0], RMS)
+            try:
+                wave, _ = audio.set_level(decode(sample.audio.read())[0], RMS)
+            except (BadAudio, OSError) as e:
+                skips.append(Skip(sample.name, "unreadable audio", str(e)))
+                continue
             found.append(log_mel(wave))
+    for line in examples(skips):
+        say(f"skipped {line}")
     speakers = [np.concatenate(found).astype(np.float64) for found in mels.values() if found]
+    if not speakers and skips:
+        raise nothing_usable(skips, a.shards)
     if not speakers:
         raise InputError(f"no recordings in {', '.join(map(str, a.shards))} but those left out")
     clips = [mel for found in mels.values() for mel in found]

@@ -43,7 +43,8 @@ from nanospeech.files import whole
 SAMPLES, FRAMES = 98_304, 384  # of an example
 HEARD = 320  # frames of an example that a step takes, from anywhere
 SECONDS = 2.0, 12.0  # of a recording
-MOST, LEAST_SPEECH = 30, 4.0  # recordings of a speaker; seconds of them
+MOST = 30  # recordings of a speaker
+QUIET = 0.01  # the peak of one that has no speech
 SNR = 6.0, 28.0  # dB
 NOISES, LENGTH = 300, 1 << 17  # noises that examples take, and the samples of each
 SMALL = "synthetic", "mix"  # begin the names of speakers whose share is a quarter of a person's
@@ -161,17 +162,19 @@ def example(given: np.ndarray, clean: np.ndarray, counts: np.ndarray) -> Example
 
 
 def people(shards: list[Path], without: list[str]) -> dict[str, list[np.ndarray]]:
-    """Waves by speaker, of those with enough of them."""
+    """Waves by speaker, of those whose two longest make an example."""
     found: dict[str, list[np.ndarray]] = defaultdict(list)
     for sample in tqdm(find(shards)[0], "recordings", unit=" files", disable=None):
         who = sample.speaker or ""
         if who not in without and len(found[who]) < MOST:
             try:
-                found[who].append(decode(sample.audio.read(), *SECONDS)[0])
-            except BadAudio:
+                wave = decode(sample.audio.read(), *SECONDS)[0]
+            except (BadAudio, OSError):
                 continue
-    enough = LEAST_SPEECH * audio.SAMPLE_RATE
-    return {who: waves for who, waves in found.items() if sum(map(len, waves)) > enough}
+            if np.abs(wave).max() >= QUIET:
+                found[who].append(wave)
+    longest = {who: sum(sorted(map(len, waves))[-2:]) for who, waves in found.items()}
+    return {who: waves for who, waves in found.items() if longest[who] >= SAMPLES}
 
 
 def examples(
@@ -188,7 +191,7 @@ def examples(
             wave = np.concatenate([waves[i] for i in rng.permutation(len(waves))[:2]])
             begin = int(rng.uniform(0, max(1, len(wave) - SAMPLES)))
             wave = wave[begin : begin + SAMPLES]
-            if len(wave) < SAMPLES or np.abs(wave).max() < 0.01:
+            if len(wave) < SAMPLES or np.abs(wave).max() < QUIET:
                 continue
             if rng.random() < narrow:
                 one = in_narrow_band(wave, rng)
@@ -260,8 +263,8 @@ def main(argv: list[str] | None = None) -> int:
     speakers = people(a.shards, a.without)
     if not speakers:
         raise InputError(
-            f"no speaker in {', '.join(map(str, a.shards))} has {LEAST_SPEECH:g} s of recordings"
-            f" of {SECONDS[0]:g} to {SECONDS[1]:g} s, but those left out"
+            f"no speaker in {', '.join(map(str, a.shards))} has two recordings of {SECONDS[0]:g} to"
+            f" {SECONDS[1]:g} s that make {SAMPLES / audio.SAMPLE_RATE:.1f} s, but those left out"
         )
     net = trained(examples(speakers, a.examples, a.narrow, a.seed), a.minutes)
     with whole(a.out) as part, part.open("wb") as file:

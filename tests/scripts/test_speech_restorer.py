@@ -11,6 +11,7 @@ import torch
 from nanospeech.audio import restorer
 from nanospeech.audio import wave as audio
 from nanospeech.audio.narrow import speech_mels
+from scripts.recipes import speech_mels as mels
 from scripts.recipes import speech_restorer as recipe
 
 VOICES = Path(__file__).parents[2] / "nanospeech/default/voices"
@@ -65,3 +66,32 @@ def test_an_example_of_a_narrow_band_asks_for_what_is_gone_alone():
         assert (above[:, ~e.counts] == 1).all()
         kept = e.given[:, :100][:, ~e.counts]  # what is left is as it is, but for filters' edges
         assert np.median(np.abs(kept - e.wanted[:, ~e.counts])) < 0.02
+
+
+def test_speakers_without_an_examples_length_or_sound_are_no_speakers(tmp_path):
+    """Examples were looked for among them for ever."""
+    rng, lines = np.random.default_rng(0), ["audio,text,speaker"]
+    for who, count, loud in (("short", 4, 0.3), ("quiet", 4, 0.003), ("enough", 3, 0.3)):
+        for n in range(count):
+            wave = loud * rng.uniform(-1, 1, int((2.5 if who == "enough" else 2.01) * 24_000))
+            audio.write(tmp_path / f"{who}{n}.wav", wave.astype(np.float32))
+            lines.append(f"{who}{n}.wav,hello,{who}")
+    (table := tmp_path / "people.csv").write_text("\n".join(lines) + "\n")
+    assert list(speakers := recipe.people([table], [])) == ["enough"]
+    assert len(recipe.examples(speakers, 2, 0.0, 0)) == 2
+    assert recipe.main([str(table), "--without", "enough", "--out", str(tmp_path / "x.npz")]) == 2
+
+
+def test_mels_of_speech_are_made_without_recordings_that_cannot_be_read(shards, tmp_path, capsys):
+    (tmp_path / "broken.wav").write_bytes(b"RIFF")
+    shards.write_text(shards.read_text() + "broken.wav,hello,broken\n")
+    out = tmp_path / "mels.npz"
+    assert mels.main([str(shards), "--out", str(out)]) == 0
+    found = capsys.readouterr()
+    assert "2 recordings of 2 speakers" in found.out and "skipped 1: " in found.err
+    with np.load(out) as f:
+        assert {name: f[name].shape for name in f.files} == {
+            "mean": (100,), "covariance": (100, 100), "loud": (100,), "rms": ()
+        }  # fmt: skip
+    only = ["--without", "heart", "theo", "--out", str(out)]
+    assert mels.main([str(shards), *only]) == 2 and "broken.wav" in capsys.readouterr().err
