@@ -104,7 +104,7 @@ def rows_of(path: Path) -> Iterator[tuple[int, Any]]:
                     yield number, e
         return
     # tables with tabs are mostly written without quoting, and a text may begin with a quote
-    if path.suffix.lower() == ".tsv":
+    if path.suffix.lower() == ".tsv" and not lines[0].startswith('"'):
         form: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
     else:  # spreadsheets of countries with decimal commas write ;
         head = lines[0].replace('"', "").replace(" ", "")
@@ -123,10 +123,7 @@ def rows_of(path: Path) -> Iterator[tuple[int, Any]]:
         for row in reader:
             yield reader.line_num, row
     except csv.Error as e:
-        raise InputError(
-            f"{path} is no CSV near line {reader.reader.line_num}: {e}; put quotes around a text"
-            " that has some, and write each of these twice"
-        ) from e
+        raise no_csv(path, reader.reader.line_num, e) from e
 
 
 def unquoted(field: str) -> str:
@@ -136,6 +133,28 @@ def unquoted(field: str) -> str:
     return inner.replace("\0", '"') if doubled else field
 
 
+def quoted_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """(line number, fields) of a table with bars whose fields are all in quotes, as names too.
+
+    No rows of another table: no file's name begins and ends with quotes.
+    """
+    lines = lines_of(path)
+    if not re.match(r'"[^"|]+"\|', next((line for line in lines if line.strip()), "")):
+        return
+    reader = csv.reader((line + "\n" for line in lines), delimiter="|", strict=True)
+    try:
+        yield from ((reader.line_num, row) for row in reader if row)
+    except csv.Error as e:
+        raise no_csv(path, reader.line_num, e) from e
+
+
+def no_csv(path: Path, line: int, e: csv.Error) -> InputError:
+    return InputError(
+        f"{path} is no CSV near line {line}: {e}; put quotes around a text that has some, and write"
+        " each of these twice"
+    )
+
+
 def rows_with_bars(path: Path) -> Iterator[tuple[int, Any]]:
     """(line number, fields) of "id|text as written|text as read"; no text where there is no |.
 
@@ -143,8 +162,10 @@ def rows_with_bars(path: Path) -> Iterator[tuple[int, Any]]:
     with who speaks before the text, as Piper's, or behind it, as those of VITS and StyleTTS 2; or
     GPT-SoVITS's "path|speaker|language|text".
     """
-    lines = enumerate(lines_of(path), 1)
-    rows = [(number, [*map(unquoted, line.split("|"))]) for number, line in lines if line.strip()]
+    rows = list(quoted_rows(path))
+    if not rows:
+        lines = enumerate(lines_of(path), 1)
+        rows = [(n, [*map(unquoted, line.split("|"))]) for n, line in lines if line.strip()]
     names = [name.strip() for name in rows[0][1]] if rows else []
     in_languages = all(len(row) == 4 and CODE.fullmatch(row[2].strip()) for _, row in rows)
     if in_languages or names_columns(names):

@@ -291,6 +291,24 @@ def test_quotes_that_a_writer_of_csv_doubled_are_single_in_tables_with_bars(wave
     assert [s.text for s in find([waves])[0]] == texts
 
 
+@pytest.mark.parametrize(
+    "mark, header", [("|", ()), ("|", ("audio", "text")), ("\t", ("audio", "text"))]
+)
+def test_tables_whose_fields_are_all_in_quotes_are_read(waves, mark, header):
+    """No recording was found, as its name had quotes; a bar or a line's end may be in a text."""
+    texts = [*TEXTS[:2], "One | two,\nthree."]
+    table = waves / ("all.tsv" if mark == "\t" else "metadata.csv")
+    with table.open("w", newline="") as f:
+        rows = [header] * bool(header) + [(n, text) for n, text in enumerate(texts)]
+        rows = [(f"{n}.wav" if header and n != "audio" else n, text) for n, text in rows]
+        csv.writer(f, delimiter=mark, quoting=csv.QUOTE_ALL).writerows(rows)
+    samples, skips = find([table])
+    assert [s.text for s in samples] == [" ".join(text.split()) for text in texts] and not skips
+    table.write_text(table.read_text() + '"0"' + mark + '"never')
+    with pytest.raises(InputError, match=r"is no CSV near line \d"):
+        find([table])
+
+
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
 def test_tables_in_a_spreadsheets_encoding_say_how_to_save_them(waves, encoding):
     (waves / "metadata.csv").write_bytes("0|schön\n".encode(encoding))
