@@ -1,10 +1,10 @@
 """Layouts: finds the recordings and transcripts of a data set. Opens no audio.
 
-Known: "libritts" (LibriTTS and LibriTTS-R: X.normalized.txt beside X.wav or X.mp3), "ljspeech"
-(metadata.csv and wavs/), "folder" (X.txt beside X.wav), "manifest" (CSV or JSON lines with audio,
-text and perhaps speaker, or a folder with metadata.csv or metadata.jsonl of these) and "webdataset"
-(uncompressed tars of {key}.mp3 and {key}.json). Text that cannot be used is not left out here: it
-comes as a Skip, so that it can be counted.
+Known: "ljspeech" (metadata.csv and wavs/), "folder" (X.txt or X.json beside X.wav), "manifest" (CSV
+or JSON lines with audio, text and perhaps speaker, or a folder with metadata.csv or metadata.jsonl
+of these; Common Voice's and Hi-Fi TTS's too), "webdataset" (uncompressed tars of {key}.mp3 and
+{key}.json), and those of published.py. Text that cannot be used is not left out here: it comes as
+a Skip, so that it can be counted.
 """
 
 from __future__ import annotations
@@ -12,66 +12,37 @@ from __future__ import annotations
 import os
 import re
 import tarfile
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from nanospeech.audio.films import as_wav, is_film
+from nanospeech.audio.films import is_film
 from nanospeech.audio.wave import FOREIGN
 from nanospeech.errors import DataError, InputError, reason
 
 from .keys import unique_keys, without_common_folder
-from .tables import as_text, has_bars, parsed, rows_of, rows_with_bars, wrong_language
+from .published import TRANSCRIPT, aishell3, libritts, mls, published, vctk
+from .samples import (
+    AUDIO,
+    MOST_TEXT,
+    Sample,
+    Skip,
+    Source,
+    choose,
+    clean,
+    files_in,
+    read_text,
+    recordings_in,
+    spelt,
+)
+from .tables import as_text, has_bars, has_objects, parsed, rows_of, rows_with_bars, wrong_language
 from .tars import Header, split_name
 
-AUDIO = (".mp3", ".wav", ".flac", ".ogg", ".oga", ".opus", ".aiff", ".aif")
-TRANSCRIPT = ".normalized.txt"
-TABLES = (".csv", ".tsv", ".jsonl", ".list")
+TABLE = re.compile(r"\.(csv|tsv|jsonl|list)$|manifest.*\.json$", re.I)
+HIFI_TTS = re.compile(r"(\d+)_manifest_(clean|other)_\w+\.json")
 RESERVED = ("audio", "text", "speaker", "duration", "sample_rate", "__key__", "__url__")
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where the bytes of a recording lie: a file, or a stretch of one (a tar's member)."""
-
-    path: Path
-    offset: int = 0
-    size: int = -1  # to the end
-
-    def read(self) -> bytes:
-        """Its bytes; of a film, where it can be read, those of its sound as WAV."""
-        if is_film(self.path):
-            with suppress(InputError):  # a damaged one stays as it is, and is left out
-                return as_wav(self.path).getvalue()
-        with self.path.open("rb") as f:
-            f.seek(self.offset)
-            return f.read(self.size)
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One recording and what is said in it."""
-
-    name: str  # for people: where it was found
-    parts: tuple[str, ...]  # what a key is made of, the most telling last
-    audio: Source
-    text: str
-    speaker: str | None = None
-    extra: dict[str, Any] = field(default_factory=dict)  # kept in the shard's JSON
-    key: str = ""
-
-
-@dataclass(frozen=True)
-class Skip:
-    """A recording that cannot be used, and why."""
-
-    name: str
-    reason: str
-    detail: str = ""
 
 
 def find(
@@ -134,17 +105,31 @@ def detect(path: Path) -> str:
         return "ljspeech"
     if path.is_file() and path.suffix.lower() in (".csv", ".tsv", ".jsonl"):
         return "manifest"
+    if path.is_file() and path.suffix.lower() == ".json" and has_objects(path):
+        return "manifest"
     if path.suffix.lower() == ".tar" or (path.is_dir() and shards_in(path)):
         return "webdataset"
     if path.is_dir() and table.is_file():
         return "ljspeech" if bars else "manifest"
+    if path.is_dir() and (found := "manifest" if published_tables(path) else published(path)):
+        return found
     if path.is_dir() and any(p.name.endswith(TRANSCRIPT) for p in files_in(path)):
         return "libritts"
     if path.is_dir() and any(spelt(p.with_suffix(".txt")) for p in recordings_in(path)):
         return "folder"  # of nothing but unreadable formats too, which are then named
     if (path / "metadata.jsonl").is_file():
         return "manifest"
+    if path.is_dir() and any(spelt(p.with_suffix(".json")) for p in recordings_in(path)):
+        return "folder"
     raise InputError(why_unknown(path))
+
+
+def published_tables(folder: Path) -> list[Path]:
+    """Tables of Common Voice's, of a language or several, or of Hi-Fi TTS's readers."""
+    for name in ("validated.tsv", "train.tsv", "*/validated.tsv", "*/train.tsv"):
+        if found := [p for p in sorted(folder.glob(name)) if (p.parent / "clips").is_dir()]:
+            return found
+    return sorted(p for p in folder.glob("*.json") if HIFI_TTS.fullmatch(p.name))
 
 
 def why_unknown(path: Path) -> str:
@@ -156,7 +141,7 @@ def why_unknown(path: Path) -> str:
             " recordings to files, with a table metadata.csv beside them, as docs/training.md"
             " shows, and give their folder"
         )
-    tables = " ".join([str(p) for p in files if p.suffix.lower() in TABLES][:9])
+    tables = " ".join([str(p) for p in files if TABLE.search(p.name)][:9])
     if path.is_dir() and (found := recordings_in(path)):
         elsewhere = (
             f"one of these tables has their words, give it instead: {tables}"
@@ -175,81 +160,11 @@ def why_unknown(path: Path) -> str:
     )
 
 
-def files_in(root: Path) -> Iterator[Path]:
-    """Files at any depth, also in linked folders; each folder once, by its own name if it has one.
-
-    Not the ._NAME that a Mac adds to an archive.
-    """
-    seen, todo = set(), [os.fspath(root)]
-    while todo:
-        links = []
-        for top in todo:
-            for folder, names, files in os.walk(top):
-                if (real := os.path.realpath(folder)) in seen:
-                    names.clear()
-                    continue
-                seen.add(real)
-                yield from (Path(folder, f) for f in files if not f.startswith("._"))
-                paths = (os.path.join(folder, name) for name in names)
-                links += [path for path in paths if os.path.islink(path)]
-        todo = sorted(links)
-
-
-def recordings_in(root: Path) -> list[Path]:
-    """Audio files at any depth, in order; those of formats that cannot be read come last."""
-    files = [p for p in files_in(root) if p.suffix.lower() in (*AUDIO, *FOREIGN)]
-    return sorted(files, key=lambda p: (p.suffix.lower() in FOREIGN, p))
-
-
-def clean(text: str) -> str:
-    """A transcript on one line: any run of white space becomes one space, the ends none."""
-    return " ".join(text.split())
-
-
-def is_file(path: Path) -> bool:
-    """Whether there is such a file; a text in the place of a name may be too long for one."""
-    try:
-        return path.is_file()
-    except OSError:
-        return False
-
-
-def spelt(path: Path) -> Path | None:
-    """The file of a name, whichever of Unicode's forms has its ä: a Mac's is a and a mark."""
-    forms = () if path.name.isascii() else ("NFC", "NFD")
-    names = (path, *(path.with_name(unicodedata.normalize(f, path.name)) for f in forms))
-    return next(filter(is_file, names), None)
-
-
-def choose(candidates: Iterable[Path]) -> Path | None:
-    """The recording to read among those of one name: an MP3, unless another file is newer."""
-    present = [found for p in candidates if (found := spelt(p))]
-    if len(present) > 1 and present[0].suffix == ".mp3":
-        newest = max(p.stat().st_mtime for p in present[1:])
-        present.sort(key=lambda p: p.suffix == ".mp3" and p.stat().st_mtime < newest)
-    return present[0] if present else None
-
-
-def libritts(root: Path) -> Iterator[Sample | Skip]:
-    """X.normalized.txt beside X.wav or X.mp3, at any depth; the speaker is X up to its first _."""
-    files = {p for p in files_in(root) if p.name.endswith((*AUDIO, TRANSCRIPT))}
-    stems = {p.with_name(re.sub(r"(\.normalized)?\.\w+$", "", p.name)) for p in files}
-    for stem in sorted(stems):
-        name = stem.relative_to(root).as_posix()
-        text_path = stem.with_name(stem.name + TRANSCRIPT)
-        audio = choose(stem.with_name(stem.name + suffix) for suffix in AUDIO)
-        if audio is None:
-            yield Skip(name, "no audio file")
-        elif text_path not in files:
-            yield Skip(name, "no transcript")
-        elif isinstance(text := read_text(text_path, name), Skip):
-            yield text
-        else:
-            yield Sample(name, (root.name, *name.split("/")), Source(audio), text, speaker(stem))
-
-
 def folder(root: Path) -> Iterator[Sample | Skip]:
-    """X.txt beside X.wav, X.mp3, X.flac, X.ogg or X.opus, at any depth; no speaker."""
+    """X.txt beside X.wav, X.mp3, X.flac, X.ogg or X.opus, at any depth; no speaker.
+
+    Or X.json with "text" and perhaps "speaker" and "language", as Emilia's.
+    """
     seen: set[Path] = set()
     for path in recordings_in(root):
         stem = path.with_suffix("")
@@ -258,7 +173,8 @@ def folder(root: Path) -> Iterator[Sample | Skip]:
         seen.add(stem)
         name = stem.relative_to(root).as_posix()
         audio = choose(path.with_suffix(suffix) for suffix in AUDIO) or path
-        if (words := spelt(path.with_suffix(".txt"))) is None:
+        words = spelt(path.with_suffix(".txt")) or spelt(path.with_suffix(".json"))
+        if words is None:
             yield Skip(name, "no transcript")
         elif path.suffix.lower() in FOREIGN and not is_film(path):
             how = "pip install 'nanospeech-tts[book]', or convert it, as by ffmpeg -i FILE new.wav"
@@ -266,21 +182,11 @@ def folder(root: Path) -> Iterator[Sample | Skip]:
         elif isinstance(text := read_text(words, name), Skip):
             yield text
         else:
-            yield Sample(name, (root.name, *name.split("/")), Source(audio), text)
-
-
-def speaker(stem: Path) -> str:
-    """LibriTTS: READER/CHAPTER/READER_CHAPTER_…"""
-    return stem.name.split("_")[0]
-
-
-def read_text(path: Path, name: str) -> str | Skip:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as e:
-        return Skip(name, "unreadable text", f"{e}; save it as UTF-8")
-    except OSError as e:
-        return Skip(name, "unreadable text", str(e))
+            found = (text, None, {})
+            if words.suffix == ".json":
+                found = said_in(name, text.encode())
+            parts = (root.name, *name.split("/"))
+            yield found if isinstance(found, Skip) else Sample(name, parts, Source(audio), *found)
 
 
 def ljspeech(root: Path) -> Iterator[Sample | Skip]:
@@ -315,12 +221,15 @@ def ljspeech(root: Path) -> Iterator[Sample | Skip]:
 def manifest(path: Path) -> Iterator[Sample | Skip]:
     """A table with a header (CSV; TSV) or an object a line (JSONL): audio, text[, speaker, …].
 
-    Or a folder with such a metadata.csv or metadata.jsonl. Paths of recordings are relative to the
-    manifest's folder; other fields are kept.
+    Or a folder with such a metadata.csv or metadata.jsonl, or with tables of published_tables().
+    Paths of recordings are relative to the manifest's folder; other fields are kept.
     """
     if path.is_dir():
-        table = path / "metadata.csv"
-        path = table if table.is_file() else path / "metadata.jsonl"
+        own = [p for p in (path / "metadata.csv", path / "metadata.jsonl") if p.is_file()][:1]
+        for table in own or published_tables(path) or [path / "metadata.jsonl"]:
+            yield from manifest(table)
+        return
+    reader = HIFI_TTS.fullmatch(path.name)
     for number, row in rows_of(path):
         name = f"{path.name}:{number}"
         if not isinstance(row, dict):
@@ -343,6 +252,7 @@ def manifest(path: Path) -> Iterator[Sample | Skip]:
         else:
             parts = tuple(p for p in Path(file).with_suffix("").parts if p not in ("..", "."))
             extra = {k: v for k, v in row.items() if k and k not in RESERVED}
+            who = reader[1] if reader and who is None else who
             person = str(who) if who not in (None, "") else None
             try:
                 said = as_text(text)
@@ -400,18 +310,32 @@ def tar_sample(tar_path: Path, key: str, files: dict[str, Source]) -> Sample | S
     audio = next((files[suffix] for suffix in AUDIO if suffix in files), None)
     if audio is None:
         return Skip(name, "no audio file", f"it has {', '.join(sorted(files))}"[:80])
+    given = [files[kind] for kind in (".json", ".txt") if kind in files]
+    if (size := max((source.size for source in given), default=0)) > MOST_TEXT:
+        return Skip(name, "unreadable text", f"{size:,} bytes")
+    json, txt = (files[kind].read() if kind in files else None for kind in (".json", ".txt"))
+    found = said_in(name, json, txt)
+    if isinstance(found, Skip):
+        return found
+    return Sample(name, (tar_path.stem, *key.split("/")), audio, *found)
+
+
+def said_in(
+    name: str, json: bytes | None, txt: bytes | None = None
+) -> tuple[str, str | None, dict[str, Any]] | Skip:
+    """Text, speaker and other fields of a recording's JSON; another file's text if it has none."""
     try:
-        meta = parsed(files[".json"].read()) if ".json" in files else {}
-        if "text" not in meta and ".txt" in files:
-            meta["text"] = files[".txt"].read().decode("utf-8-sig")
+        meta = parsed(json) if json is not None else {}
+        if "text" not in meta and txt is not None:
+            meta["text"] = txt.decode("utf-8-sig")
         text = as_text(meta["text"])
     except KeyError:
-        return Skip(name, "no transcript")
+        return Skip(name, "no transcript", "the field text is missing")
     except (ValueError, TypeError) as e:
         return Skip(name, "unreadable text", str(e))
     extra = {k: v for k, v in meta.items() if k not in RESERVED}
     who = str(meta["speaker"]) if meta.get("speaker") not in (None, "") else None
-    return Sample(name, (tar_path.stem, *key.split("/")), audio, text, who, extra)
+    return text, who, extra
 
 
 LAYOUTS: dict[str, Callable[[Path], Iterator[Sample | Skip]]] = {
@@ -420,4 +344,7 @@ LAYOUTS: dict[str, Callable[[Path], Iterator[Sample | Skip]]] = {
     "folder": folder,
     "manifest": manifest,
     "webdataset": webdataset,
+    "vctk": vctk,
+    "mls": mls,
+    "aishell3": aishell3,
 }

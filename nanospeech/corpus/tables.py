@@ -17,6 +17,9 @@ ALSO = {
     "file_name": "audio", "audio_file": "audio", "audio_filepath": "audio",
     "transcription": "text", "speaker_name": "speaker", "speaker_id": "speaker",
 }  # fmt: skip
+LESS = {"wav": "audio", "path": "audio", "sentence": "text", "client_id": "speaker"}  # if none
+COMMON_VOICE = {"client_id", "path", "sentence"}
+MOST_TABLE = 2**32  # bytes
 CODE = re.compile(r"([a-z]{2}|yue)([_-]\w+)?", re.I)  # of a language; of three letters are words
 LONGEST_NAME = 60  # characters of a speaker in a table without a header
 
@@ -59,9 +62,13 @@ def lines_of(path: Path) -> list[str]:
     """The lines of a table, split at line feeds alone; at returns where there is no line feed.
 
     Raises:
-        InputError: it is missing or not UTF-8.
+        InputError: it is missing, not UTF-8 or too large.
     """
     try:
+        if (size := path.stat().st_size) > MOST_TABLE:
+            raise InputError(
+                f"{path} has {size:,} bytes, a table {MOST_TABLE:,} at most; divide it into several"
+            )
         text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
         return text.split("\n" if "\n" in text else "\r")  # as spreadsheets on a Mac may write
     except (OSError, UnicodeDecodeError) as e:
@@ -77,9 +84,10 @@ def has_bars(table: Path) -> bool:
 def columns(names: Iterable[str]) -> list[str]:
     """What a table's columns are called here; the first of ALSO's, unless ours is there too."""
     names = list(names)
-    for index, name in enumerate(names):
-        if (ours := ALSO.get(name)) and ours not in names:
-            names[index] = ours
+    for also in (ALSO, LESS):
+        for index, name in enumerate(names):
+            if (ours := also.get(name)) and ours not in names:
+                names[index] = ours
     return names
 
 
@@ -88,18 +96,40 @@ def names_columns(fields: Iterable[str]) -> bool:
     return {"audio", "text"} <= set(columns(fields))
 
 
+def has_objects(path: Path) -> bool:
+    """Whether the first line of a file is an object of a table's."""
+    try:
+        row = parsed(next((line for line in lines_of(path) if line.strip()), ""))
+    except ValueError:
+        return False
+    return isinstance(row, dict) and names_columns(row)
+
+
+def as_clip(row: dict[Any, Any]) -> dict[Any, Any]:
+    """A row of Common Voice's tables, whose recordings lie in clips/; of its votes nothing is kept.
+
+    Older versions leave out the endings of names.
+    """
+    file, text = row.get("audio"), row.get("text")
+    if file:
+        row["audio"] = f"clips/{file}" if Path(file).suffix else f"clips/{file}.mp3"
+    kept = {k: row[k] for k in ("audio", "text", "speaker", None) if k in row}
+    return kept | {"text": text and unquoted(text), "language": row.get("locale") or None}
+
+
 def rows_of(path: Path) -> Iterator[tuple[int, Any]]:
     """(line number, fields) of a manifest; a line that is no row comes as its error."""
     lines = lines_of(path)
-    if path.suffix.lower() == ".jsonl":
+    if path.suffix.lower() in (".jsonl", ".json"):
         for number, line in enumerate(lines, 1):
             if line.strip():
                 try:
                     row = parsed(line)
-                    if isinstance(row, dict):
-                        yield number, dict(zip(columns(row), row.values()))
-                    else:
-                        yield number, ValueError("not an object")
+                    if not isinstance(row, dict):
+                        raise ValueError("not an object")
+                    if path.suffix.lower() == ".json" and row.get("text_normalized"):
+                        row["text"] = row.pop("text_normalized")  # NeMo's and Hi-Fi TTS's
+                    yield number, dict(zip(columns(row), row.values()))
                 except ValueError as e:
                     yield number, e
         return
@@ -121,7 +151,7 @@ def rows_of(path: Path) -> Iterator[tuple[int, Any]]:
                 f"speaker), got {names}"
             )
         for row in reader:
-            yield reader.line_num, row
+            yield reader.line_num, as_clip(row) if set(names) >= COMMON_VOICE else row
     except csv.Error as e:
         raise no_csv(path, reader.reader.line_num, e) from e
 

@@ -13,9 +13,11 @@ The second may be left out: what has no MP3 yet is encoded on the way. INPUT is 
     a folder with X.normalized.txt beside X.wav or X.mp3, at any depth   (LibriTTS, LibriTTS-R)
     a folder with metadata.csv and wavs/                                 (LJSpeech, Piper, F5-TTS)
     such a table itself, of lines with | (.csv, .txt, .list)             (StyleTTS 2, GPT-SoVITS)
-    a folder with X.txt beside X.wav (.mp3, .flac, .ogg, .opus, .aiff)   (your own recordings)
-    a .csv (audio,text[,speaker] in its first line) or .jsonl manifest   (a table of them)
+    a folder with X.txt or X.json beside X.wav (.mp3, .flac, .ogg, …)    (your own, Emilia)
+    a .csv (audio,text[,speaker] in its first line) or .jsonl manifest   (a table of them, NeMo)
     a folder with such a metadata.csv or metadata.jsonl                  (Hugging Face's, too)
+    the folder of a language, with validated.tsv and clips/              (Mozilla Common Voice)
+    a folder as it was unpacked                                (VCTK, Hi-Fi TTS, MLS, AISHELL-3)
     a .tar, or a folder of them                                          (WebDataset shards)
 
 and several may be given at once. A shard holds, in shuffled order, {key}.mp3 (mono, 24 kHz,

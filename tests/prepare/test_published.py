@@ -1,0 +1,206 @@
+"""Published data sets are read as they are unpacked: who speaks, in what language, and what."""
+
+from __future__ import annotations
+
+import csv
+import json
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile as sf
+
+from nanospeech.commands.prepare import main
+from nanospeech.corpus import layouts
+from nanospeech.corpus.layouts import find
+from nanospeech.errors import InputError
+
+
+def sound(path: Path) -> None:
+    """A second of noise of its own, in whichever format the name has."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(list(path.name.encode()))
+    sf.write(path, 0.1 * rng.standard_normal(24_000), 24_000)
+
+
+def write(path: Path, *lines: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def said(inputs: list[Path]) -> list[tuple]:
+    samples, skips = find(inputs)
+    assert not skips and len({s.key for s in samples}) == len(samples)
+    return [(s.speaker, s.extra.get("language"), s.text) for s in samples]
+
+
+COLUMNS = "client_id path sentence_id sentence up_votes down_votes age gender accents locale"
+ANNA, BERT = 64 * "a1", 64 * "b2"
+
+
+def common_voice(root: Path, locale: str = "de") -> Path:
+    rows = []
+    for n, (who, text) in enumerate(
+        [(ANNA, "Guten Tag."), (BERT, '"Nein", sagt er.'), (ANNA, "a")]
+    ):
+        name = f"common_voice_{locale}_{n}.mp3"
+        sound(root / "clips" / name)
+        rows.append((who, name, f"id{n}", text, "2", "0", "", "", "", locale))
+    table = ["\t".join(row) for row in (COLUMNS.split(), *rows)]
+    write(root / "validated.tsv", *table)
+    write(root / "train.tsv", *table[:2])
+    write(root / "other.tsv", table[0])
+    return root
+
+
+def test_common_voice_has_people_a_language_and_its_clips_in_a_folder(tmp_path, capsys):
+    """It was refused, as its columns have other names and its clips lie in another folder."""
+    root = common_voice(tmp_path / "de")
+    wanted = [(ANNA, "de", "Guten Tag."), (BERT, "de", '"Nein", sagt er.'), (ANNA, "de", "a")]
+    assert said([root]) == said([root / "validated.tsv"]) == wanted
+    assert said([root / "train.tsv"]) == wanted[:1]
+    assert [s.reason for s in find([root, root / "train.tsv"])[1]] == ["in an earlier input too"]
+    assert main(["shards", str(root), "--out", str(tmp_path / "shards")]) == 0
+    assert json.loads(capsys.readouterr().out)["speakers"] == 2
+    samples, _ = find([tmp_path / "shards"])
+    assert {(s.speaker, s.extra["language"], s.text) for s in samples} == set(wanted)
+    assert all(s.extra.keys() == {"language"} for s in samples)  # none of its votes
+    common_voice(tmp_path / "both" / "de")
+    common_voice(tmp_path / "both" / "fr", "fr")
+    assert [language for _, language, _ in said([tmp_path / "both"])] == 3 * ["de"] + 3 * ["fr"]
+
+
+def test_common_voice_of_older_versions_leaves_out_endings_and_languages(tmp_path):
+    sound(tmp_path / "clips" / "one.mp3")
+    row = ["anna", "one", '"He said ""no"" to it."', "2"]
+    write(tmp_path / "train.tsv", "client_id\tpath\tsentence\tup_votes", "\t".join(row))
+    assert said([tmp_path]) == [("anna", None, 'He said "no" to it.')]
+    write(tmp_path / "train.tsv", "client_id\tpath\tsentence", "anna\tgone.mp3\tyes", "anna\t\tno")
+    assert [s.reason for s in find([tmp_path])[1]] == 2 * ["no audio file"]
+
+
+def test_a_table_too_large_to_hold_is_refused_before_it_is_read(tmp_path):
+    for name in ("all.csv", "validated.tsv", "all.jsonl"):
+        with (tmp_path / name).open("wb") as f:
+            f.truncate(2**40)
+        with pytest.raises(InputError, match="divide it into several"):
+            find([tmp_path / name])
+    sound(tmp_path / "set" / "a.wav")
+    sound(tmp_path / "set" / "b.wav")
+    for name in ("a.txt", "b.json"):
+        with (tmp_path / "set" / name).open("wb") as f:
+            f.truncate(2**40)
+    assert [s.reason for s in find([tmp_path / "set"])[1]] == 2 * ["unreadable text"]
+
+
+def test_vctk_has_texts_in_a_folder_of_their_own_and_two_microphones(tmp_path):
+    for name in (
+        "p225/p225_001_mic1",
+        "p225/p225_001_mic2",
+        "p280/p280_002_mic2",
+        "s5/s5_001_mic1",
+    ):
+        sound(tmp_path / "wav48_silence_trimmed" / f"{name}.flac")
+    for name in ("p225/p225_001", "p280/p280_002", "p315/p315_001"):
+        write(tmp_path / "txt" / f"{name}.txt", f"This is {name[-3:]}.")
+    write(tmp_path / "speaker-info.txt", "ID  AGE", "p225  23")
+    assert layouts.detect(tmp_path) == "vctk"
+    samples, skips = find([tmp_path])
+    assert [(s.speaker, s.text, s.audio.path.name) for s in samples] == [
+        ("p225", "This is 001.", "p225_001_mic1.flac"),
+        ("p280", "This is 002.", "p280_002_mic2.flac"),
+    ]
+    assert [(s.name, s.reason) for s in skips] == [
+        ("p315/p315_001", "no audio file"),
+        ("s5/s5_001", "no transcript"),
+    ]
+    old = tmp_path / "old"
+    sound(old / "wav48" / "p225" / "p225_001.wav")
+    write(old / "txt" / "p225" / "p225_001.txt", "Yes.")
+    assert said([old]) == [("p225", None, "Yes.")]
+
+
+def test_mls_has_a_list_of_what_is_said(tmp_path):
+    for part, name in (("train", "10148_10119_000001"), ("dev", "252_10033_000000")):
+        reader, book, _ = name.split("_")
+        sound(tmp_path / part / "audio" / reader / book / f"{name}.flac")
+        write(tmp_path / part / "transcripts.txt", f"{name}\twort für wort")
+    write(
+        tmp_path / "train" / "transcripts.txt", "10148_10119_000001\tein wort", "oops", "1_2_3\tx"
+    )
+    samples, skips = find([tmp_path])
+    assert [(s.speaker, s.text) for s in samples] == [
+        ("252", "wort für wort"),
+        ("10148", "ein wort"),
+    ]
+    assert [(s.name, s.reason) for s in skips] == [
+        ("transcripts.txt:2", "unreadable row"),
+        ("1_2_3", "no audio file"),
+    ]
+    assert said([tmp_path / "dev"]) == [("252", None, "wort für wort")]
+
+
+def test_aishell3_has_characters_and_their_pinyin_by_turns(tmp_path):
+    sound(tmp_path / "train" / "wav" / "SSB0005" / "SSB00050001.wav")
+    rows = ["SSB00050001.wav\t广 guang3 州 zhou1 女 nv3", "SSB00050002.wav\t广 州", "\tx y"]
+    write(tmp_path / "train" / "content.txt", *rows[:1])
+    assert said([tmp_path]) == said([tmp_path / "train"]) == [("SSB0005", "zh", "广州女")]
+    write(tmp_path / "train" / "content.txt", *rows)
+    assert [s.reason for s in find([tmp_path])[1]] == ["unreadable text", "no audio file"]
+
+
+def test_hifi_tts_has_a_reader_in_the_name_of_each_list(tmp_path):
+    for reader, part in (("92", "train"), ("92", "dev"), ("6097", "train")):
+        audio = f"audio/{reader}_clean/1/{part}_0001.flac"
+        sound(tmp_path / audio)
+        row = {"audio_filepath": audio, "text": "it was no 1", "text_normalized": "It was No. one."}
+        write(tmp_path / f"{reader}_manifest_clean_{part}.json", json.dumps(row | {"duration": 1}))
+    assert said([tmp_path]) == [(who, None, "It was No. one.") for who in ("6097", "92", "92")]
+    assert said([tmp_path / "92_manifest_clean_dev.json"]) == [("92", None, "It was No. one.")]
+
+
+def test_a_list_of_nemos_is_read_and_other_json_is_not(tmp_path):
+    sound(tmp_path / "a.wav")
+    row = {"audio_filepath": "a.wav", "text": "yes", "speaker": 7, "text_normalized": ""}
+    write(tmp_path / "train_manifest.json", json.dumps(row))
+    assert said([tmp_path / "train_manifest.json"]) == [("7", None, "yes")]
+    with pytest.raises(InputError, match=r"give it instead: .*train_manifest\.json"):
+        find([tmp_path])
+    for text in ("[", "{}", "3", json.dumps([row], indent=1)):
+        write(tmp_path / "other.json", text)
+        with pytest.raises(InputError, match="cannot tell the layout"):
+            find([tmp_path / "other.json"])
+
+
+def test_emilia_has_json_beside_its_recordings_in_a_folder_or_a_tar_or_in_a_table(tmp_path):
+    folder, rows = tmp_path / "EN", []
+    for n, language in enumerate(("en", "de")):
+        name = f"EN_B00000_S0000{n}_W000000"
+        sound(folder / f"{name}.mp3")
+        who = name[:16]
+        row = {"id": name, "wav": f"EN/{name}.mp3", "text": f" It is {n}.", "duration": 1.0}
+        rows.append(json.dumps(row | {"speaker": who, "language": language, "dnsmos": 3.3}))
+        write(folder / f"{name}.json", rows[-1])
+    wanted = [("EN_B00000_S00000", "en", "It is 0."), ("EN_B00000_S00001", "de", "It is 1.")]
+    assert layouts.detect(folder) == "folder" and said([folder]) == wanted
+    with tarfile.open(tmp_path / "EN-B000000.tar", "w") as tar:
+        for path in sorted(folder.iterdir()):
+            tar.add(path, path.name)
+    write(tmp_path / "EN_B00000.jsonl", *rows)
+    assert said([tmp_path / "EN-B000000.tar"]) == said([tmp_path / "EN_B00000.jsonl"]) == wanted
+    write(folder / "EN_B00000_S00001_W000000.txt", "These words of ours go before.")
+    assert said([folder])[1] == (None, None, "These words of ours go before.")
+    write(folder / "EN_B00000_S00000_W000000.json", "{}")
+    assert [s.reason for s in find([folder])[1]] == ["no transcript"]
+
+
+def test_thorsten_and_audio_folders_are_tables_beside_recordings(tmp_path):
+    sound(tmp_path / "thorsten" / "wavs" / "ab.wav")
+    write(tmp_path / "thorsten" / "metadata.csv", "ab|Mit über 4000 Sprachaufnahmen.")
+    assert said([tmp_path / "thorsten"]) == [(None, None, "Mit über 4000 Sprachaufnahmen.")]
+    sound(tmp_path / "hub" / "train" / "a.wav")
+    with (tmp_path / "hub" / "metadata.csv").open("w", newline="") as f:
+        rows = [("file_name", "sentence", "speaker_id"), ("train/a.wav", "Well, yes.", "3")]
+        csv.writer(f).writerows(rows)
+    assert said([tmp_path / "hub"]) == [("3", None, "Well, yes.")]
