@@ -23,6 +23,7 @@ from nanospeech.audio.wave import FOREIGN
 from nanospeech.errors import DataError, InputError, reason
 
 from .keys import unique_keys, without_common_folder
+from .namesakes import set_of, told_apart, warn_of_namesakes
 from .published import TRANSCRIPT, aishell3, libritts, mls, published, vctk
 from .samples import (
     AUDIO,
@@ -46,17 +47,23 @@ RESERVED = ("audio", "text", "speaker", "duration", "sample_rate", "__key__", "_
 
 
 def find(
-    inputs: Iterable[Path], layout: str = "auto", untranscribed: bool = False
+    inputs: Iterable[Path],
+    layout: str = "auto",
+    untranscribed: bool = False,
+    distinct: bool = False,
 ) -> tuple[list[Sample], list[Skip]]:
     """All samples of some data sets, in a fixed order, each with a key of its own.
 
     A recording that an earlier input has as well, or that a table lists twice with one text, is a
-    Skip: it would be both trained on and held out.
+    Skip: it would be both trained on and held out. Speakers of one name are one person, with a
+    warning where that is a number in several folders.
 
     Args:
         inputs: folders, manifests or tars.
         layout: a key of LAYOUTS, or "auto" to tell each by what lies in it.
         untranscribed: whether recordings whose text is empty are samples too.
+        distinct: whether speakers of one name in inputs of several folders are several people, who
+            then have their folder's name before their own.
 
     Raises:
         InputError: an input is missing, or its layout is not recognised.
@@ -64,6 +71,7 @@ def find(
     """
     samples: list[Sample] = []
     skips: list[Skip] = []
+    sets: list[Path] = []  # of each sample
     inputs, real = list(inputs), lru_cache(1)(os.path.realpath)
     several, earlier = len(inputs) > 1, set[tuple[str, int]]()
     for path in map(Path, inputs):
@@ -91,8 +99,13 @@ def find(
         earlier |= here.keys()
         parts = without_common_folder([s.parts for s in samples[first:]])
         samples[first:] = [replace(s, parts=p) for s, p in zip(samples[first:], parts)]
+        sets += [set_of(path)] * len(parts)
     if not samples and not skips:
         raise DataError(f"no recordings in {', '.join(map(str, inputs))}")
+    if distinct:
+        samples = told_apart(samples, sets)
+    else:
+        warn_of_namesakes(samples, sets)
     keys = unique_keys([s.parts for s in samples])
     return [replace(s, key=key) for s, key in zip(samples, keys)], skips
 

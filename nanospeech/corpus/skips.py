@@ -28,13 +28,15 @@ def nothing_usable(skips: Sequence[Skip], where: Iterable[Path]) -> DataError:
     )
 
 
-def find_some(inputs: Sequence[Path], layout: str = "auto") -> tuple[list[Sample], list[Skip]]:
+def find_some(
+    inputs: Sequence[Path], layout: str = "auto", distinct: bool = False
+) -> tuple[list[Sample], list[Skip]]:
     """layouts.find, where something has to be found.
 
     Raises:
         DataError: nothing can be used; says why.
     """
-    samples, skips = find(inputs, layout)
+    samples, skips = find(inputs, layout, distinct=distinct)
     if not samples:
         raise nothing_usable(skips, inputs)
     return samples, skips

@@ -359,6 +359,12 @@ def build_parser() -> argparse.ArgumentParser:
         default="auto",
         help="of each INPUT (default: auto, told from what lies there)",
     )
+    parser.add_argument(
+        "--distinct-speakers",
+        action="store_true",
+        help="speakers of one name in INPUTs of several folders are several people: put the"
+        " folder's name before theirs (default: they are one person)",
+    )
     parser.add_argument("--jobs", type=int, default=cores(), help="processes (default: one a core)")
     parser.add_argument("--ray", action="store_true", help="work on a Ray cluster, see above")
     parser.add_argument("--overwrite", action="store_true", help=OVERWRITE)
@@ -372,7 +378,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.jobs < 1:
         raise InputError(f"--jobs is {args.jobs}; choose at least 1")
     options = read_fields(args, ShardOptions)
-    samples, skips = find_some(args.inputs, args.layout)
+    samples, skips = find_some(args.inputs, args.layout, args.distinct_speakers)
     with writing(args.out, options.prefix):
         if args.ray:
             runner = on_ray(args.jobs)
