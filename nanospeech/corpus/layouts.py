@@ -42,6 +42,7 @@ from .tables import as_text, has_bars, has_objects, parsed, rows_of, rows_with_b
 from .tars import Header, split_name
 
 TABLE = re.compile(r"\.(csv|tsv|jsonl|list)$|manifest.*\.json$", re.I)
+PACKED = re.compile(r"\.(zip|7z|rar|tgz|gz|bz2|xz|zst)$", re.I)
 HIFI_TTS = re.compile(r"(\d+)_manifest_(clean|other)_\w+\.json")
 RESERVED = ("audio", "text", "speaker", "duration", "sample_rate", "__key__", "__url__")
 
@@ -166,6 +167,8 @@ def why_unknown(path: Path) -> str:
             f" {found[0].name} to {found[0].with_suffix('.txt').name} beside it, and so on, or all"
             f" of it to a table, metadata.csv with the columns audio,text; or, if {elsewhere}"
         )
+    if packed := [p for p in files if PACKED.search(p.name)]:
+        return f"{packed[0]} is packed: unpack it, as by tar xf or unzip, and give the folder in it"
     return (
         f"cannot tell the layout of {path}: it should be a .csv or .jsonl manifest, a .tar or a "
         f"folder of them, or a folder with metadata.csv, *{TRANSCRIPT} or X.txt beside X.wav; or "
@@ -324,6 +327,9 @@ def tar_sample(tar_path: Path, key: str, files: dict[str, Source]) -> Sample | S
     if audio is None:
         return Skip(name, "no audio file", f"it has {', '.join(sorted(files))}"[:80])
     given = [files[kind] for kind in (".json", ".txt") if kind in files]
+    if not given:
+        unpack = "no .json or .txt of its name; unpack what is no WebDataset, and give the folder"
+        return Skip(name, "no transcript", unpack)
     if (size := max((source.size for source in given), default=0)) > MOST_TEXT:
         return Skip(name, "unreadable text", f"{size:,} bytes")
     json, txt = (files[kind].read() if kind in files else None for kind in (".json", ".txt"))

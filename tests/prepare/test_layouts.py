@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+import tarfile
 import unicodedata
 from pathlib import Path
 
@@ -60,6 +61,15 @@ def test_data_sets_that_cannot_be_read_say_what_to_give(tmp_path):
     (tmp_path / "saved" / "data-00000-of-00001.arrow").write_bytes(b"")
     with pytest.raises(InputError, match="write its recordings to files"):
         find([tmp_path / "saved"])
+    (tmp_path / "got").mkdir()
+    (tmp_path / "got" / "LJSpeech-1.1.tar.bz2").write_bytes(b"BZh9")
+    for place in (tmp_path / "got", tmp_path / "got" / "LJSpeech-1.1.tar.bz2"):
+        with pytest.raises(InputError, match=r"LJSpeech.*bz2 is packed: unpack it"):
+            find([place])
+    with tarfile.open(tmp_path / "LJSpeech-1.1.tar", "w") as tar:
+        tar.add(LJSPEECH, "LJSpeech-1.1")
+    samples, skips = find([tmp_path / "LJSpeech-1.1.tar"])
+    assert not samples and "unpack what is no WebDataset" in skips[0].detail + skips[1].detail
 
 
 def test_libritts_has_readers_and_ljspeech_reads_the_normalised_text(tmp_path):
