@@ -19,7 +19,7 @@ from nanospeech.cli import Parser, command
 from nanospeech.corpus.layouts import Skip, files_in
 from nanospeech.corpus.mp3 import convert, in_parallel, is_done
 from nanospeech.corpus.skips import list_skips, nothing_usable, tell
-from nanospeech.errors import InputError
+from nanospeech.errors import DataError, InputError
 from nanospeech.machine import cores
 
 
@@ -41,6 +41,11 @@ def make_mp3s(folders: Sequence[Path], jobs: int = 1) -> tuple[dict[str, int], l
     for path, bad in zip(todo, tqdm(results, "MP3", len(todo), unit=" files", disable=None)):
         if bad:
             skips.append(Skip(path.as_posix(), *bad))
+    if not found:
+        raise DataError(
+            f"there is no .wav or .flac in {', '.join(map(str, folders))} to make an MP3 of;"
+            " nanospeech prepare shards reads MP3s, and other formats, as they are"
+        )
     counts = {"written": len(todo) - len(skips), "kept": len(found) - len(todo)}
     if not counts["written"] and not counts["kept"]:
         raise nothing_usable(skips, folders)

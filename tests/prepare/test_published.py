@@ -66,6 +66,8 @@ def test_common_voice_has_people_a_language_and_its_clips_in_a_folder(tmp_path, 
     samples, _ = find([tmp_path / "shards"])
     assert {(s.speaker, s.extra["language"], s.text) for s in samples} == set(wanted)
     assert all(s.extra.keys() == {"language"} for s in samples)  # none of its votes
+    assert main(["mp3", str(root)]) == 2
+    assert "as they are" in capsys.readouterr().err  # not that there are no recordings
     common_voice(tmp_path / "both" / "de")
     common_voice(tmp_path / "both" / "fr", "fr")
     assert [language for _, language, _ in said([tmp_path / "both"])] == 3 * ["de"] + 3 * ["fr"]
