@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from nanospeech.commands.group import run_group
 
-ABOUT = """Recordings with their texts become what a model is trained on. LibriTTS's and LJ Speech's
-layouts, CSV and JSON-lines manifests, folders of X.wav with X.txt and WebDataset shards are read.
+ABOUT = """Recordings with their texts become what a model is trained on. LibriTTS's, LJ Speech's,
+Common Voice's and other published layouts (prepare shards --help lists them), CSV and JSON-lines
+manifests, folders of X.wav with X.txt and WebDataset shards are read.
 
   nanospeech prepare cut interview.mp3 --out recordings
   nanospeech prepare shards recordings/ --out shards

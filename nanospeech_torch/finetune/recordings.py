@@ -138,7 +138,8 @@ def warn_of_speakers(samples: Iterable[Sample]) -> None:
         more = ["…"] if len(speakers) > len(most) else []
         print(
             f"warning: the recordings are of {len(speakers)} speakers, {', '.join(most + more)};"
-            " a voice is of one: give those of one alone",
+            " a voice is of one: give those of one alone, as nanospeech prepare curate"
+            " --speakers NAME writes them",
             file=sys.stderr,
         )
 

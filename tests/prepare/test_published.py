@@ -15,6 +15,7 @@ from nanospeech.commands.prepare import main
 from nanospeech.corpus import layouts
 from nanospeech.corpus.layouts import find
 from nanospeech.errors import InputError
+from nanospeech_torch.finetune.recordings import find_samples, warn_of_speakers
 
 
 def sound(path: Path) -> None:
@@ -206,3 +207,16 @@ def test_thorsten_and_audio_folders_are_tables_beside_recordings(tmp_path):
         rows = [("file_name", "sentence", "speaker_id"), ("train/a.wav", "Well, yes.", "3")]
         csv.writer(f).writerows(rows)
     assert said([tmp_path / "hub"]) == [("3", None, "Well, yes.")]
+
+
+def test_recordings_of_many_are_said_to_be_how_to_take_those_of_one(tmp_path, capsys):
+    root = common_voice(tmp_path / "de")
+    samples, _ = find_samples([root])
+    warn_of_speakers(samples)
+    told = capsys.readouterr().err
+    assert "of 2 speakers" in told and "prepare curate --speakers NAME" in told
+    out = tmp_path / "anna"
+    assert (
+        main(["curate", str(root), "--speakers", ANNA, "--out", str(out), "--held-out", "0"]) == 0
+    )
+    assert {s.speaker for s in find([out / "train"])[0]} == {ANNA}
