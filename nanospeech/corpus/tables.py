@@ -17,7 +17,7 @@ ALSO = {
     "file_name": "audio", "audio_file": "audio", "audio_filepath": "audio",
     "transcription": "text", "speaker_name": "speaker", "speaker_id": "speaker",
 }  # fmt: skip
-LESS = {"wav": "audio", "path": "audio", "sentence": "text", "client_id": "speaker"}  # if none
+LESS = {"wav": "audio", "path": "audio", "sentence": "text", "client_id": "speaker"}
 COMMON_VOICE = {"client_id", "path", "sentence"}
 MOST_TABLE = 2**32  # bytes
 CODE = re.compile(r"([a-z]{2}|yue)([_-]\w+)?", re.I)  # of a language; of three letters are words
@@ -82,9 +82,14 @@ def has_bars(table: Path) -> bool:
 
 
 def columns(names: Iterable[str]) -> list[str]:
-    """What a table's columns are called here; the first of ALSO's, unless ours is there too."""
+    """What a table's columns are called here; the first of ALSO's, unless ours is there too.
+
+    LESS's are those of a table that has no recordings or texts without them.
+    """
     names = list(names)
     for also in (ALSO, LESS):
+        if also is LESS and {"audio", "text"} <= set(names):
+            break
         for index, name in enumerate(names):
             if (ours := also.get(name)) and ours not in names:
                 names[index] = ours
@@ -150,8 +155,9 @@ def rows_of(path: Path) -> Iterator[tuple[int, Any]]:
                 f"the first line of {path} should name the columns audio and text (and perhaps "
                 f"speaker), got {names}"
             )
+        clips = {*names} - {*reader.fieldnames} >= COMMON_VOICE  # all have other names here
         for row in reader:
-            yield reader.line_num, as_clip(row) if set(names) >= COMMON_VOICE else row
+            yield reader.line_num, as_clip(row) if clips else row
     except csv.Error as e:
         raise no_csv(path, reader.reader.line_num, e) from e
 

@@ -198,6 +198,15 @@ def test_emilia_has_json_beside_its_recordings_in_a_folder_or_a_tar_or_in_a_tabl
     assert [s.reason for s in find([folder])[1]] == ["no transcript"]
 
 
+def test_a_table_with_our_columns_keeps_those_of_others_as_they_are(tmp_path):
+    sound(tmp_path / "a.wav")
+    rows = "audio,text,path,client_id,sentence,locale", "a.wav,yes,b.wav,anna,no,de"
+    write(tmp_path / "all.csv", *rows)
+    (sample,), _ = find([tmp_path / "all.csv"])
+    assert (sample.speaker, sample.text, sample.audio.path.name) == (None, "yes", "a.wav")
+    assert sample.extra == dict(zip(rows[0].split(",")[2:], rows[1].split(",")[2:]))
+
+
 def test_thorsten_and_audio_folders_are_tables_beside_recordings(tmp_path):
     sound(tmp_path / "thorsten" / "wavs" / "ab.wav")
     write(tmp_path / "thorsten" / "metadata.csv", "ab|Mit über 4000 Sprachaufnahmen.")
