@@ -330,7 +330,7 @@ def tar_sample(tar_path: Path, key: str, files: dict[str, Source]) -> Sample | S
     if not given:
         unpack = "no .json or .txt of its name; unpack what is no WebDataset, and give the folder"
         return Skip(name, "no transcript", unpack)
-    if (size := max((source.size for source in given), default=0)) > MOST_TEXT:
+    if (size := max(source.size for source in given)) > MOST_TEXT:
         return Skip(name, "unreadable text", f"{size:,} bytes")
     json, txt = (files[kind].read() if kind in files else None for kind in (".json", ".txt"))
     found = said_in(name, json, txt)
