@@ -29,7 +29,7 @@ DOCS = [p for p in sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").rglob("*.m
 FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.M | re.S)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"`([^`\n]+)`")
-FILES = ("py", "csv", "md", "json", "png", "safetensors")  # endings that are no keys
+FILES = ("py", "csv", "tsv", "md", "json", "png", "safetensors")  # endings that are no keys
 
 
 def name(path: Path) -> str:
