@@ -20,7 +20,10 @@ from .pronunciation import parse_phonemes
 from .traced import Traced, joined
 
 NAMES = "pause|spell|say|slow|fast|voice"
-MARKUP = re.compile(rf"(\\?)\[\s*(/\s*)?({NAMES})\b(?!-[a-z])([^\[\]]*)\]", re.I)
+# signs of IPA that no word is written with; Piper's [[ phonemes ]] have one
+SIGNS = "ˈˌːɐɑɒəɚɛɜɝɔɡɪɫɹɾʃʊʌʒʔᵻ"
+SOUNDS = rf"\[(?=[^\[\]]{{0,99}}[{SIGNS}])([^\[\]]{{1,100}})\]"
+MARKUP = re.compile(rf"(\\?)\[(?:\s*(/\s*)?({NAMES})\b(?!-[a-z])([^\[\]]*)|{SOUNDS})\]", re.I)
 # what stands behind the name in markup of the right form, and in hardly anything else
 FORMS = {"pause": r"[\s:]*\d.*", "say": r"\s*:.*\|.*", "spell": r"\s*:.*", "voice": r"\s*:.*"}
 TIME = re.compile(r"\s*(\d{1,5}(?:\.\d{1,3})?)\s*(ms|s)\s*")
@@ -300,7 +303,9 @@ def read_markup(
 
 def is_formed(match: re.Match) -> bool:
     """Whether a match of MARKUP has its form, right or wrong: "[pause 5]", not "[pause]"."""
-    _, closes, name, rest = match.groups()
+    _, closes, name, rest, sounds = match.groups()
+    if sounds is not None:
+        return True
     form = r"\s*" if closes else FORMS.get(name.lower(), r"\s*")
     return bool(re.fullmatch(form, rest, re.S))
 
@@ -321,8 +326,11 @@ def _in_voice(span: Span, find: Callable[[str], str]) -> Span:
 
 
 def _take(build: Builder, match: re.Match, opened: list[tuple[str, int]]) -> None:
-    """Takes one pair of brackets."""
-    _, closes, name, rest = match.groups()
+    """Takes one pair of brackets, or of double brackets."""
+    _, closes, name, rest, sounds = match.groups()
+    if sounds is not None:  # the word is written by its sounds
+        place = match.end(5) - len(sounds.lstrip())
+        return build.say(sounds, sounds.strip(), "ipa", place)
     name, rest = name.lower(), rest.strip()
     if closes:
         if rest or not opened or opened[-1][0] != name:

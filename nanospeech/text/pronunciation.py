@@ -29,11 +29,12 @@ IPA_CONSONANTS = {
     "tʃ": "CH", "dʒ": "JH", "ʧ": "CH", "ʤ": "JH", "hw": "W", "b": "B", "d": "D", "ð": "DH",
     "f": "F", "g": "G", "ɡ": "G", "h": "HH", "k": "K", "l": "L", "ɫ": "L", "m": "M", "n": "N",
     "ŋ": "NG", "p": "P", "ɹ": "R", "ɾ": "T", "s": "S", "ʃ": "SH", "t": "T", "θ": "TH", "v": "V",
-    "w": "W", "ʍ": "W", "j": "Y", "x": "K", "z": "Z", "ʒ": "ZH",
+    "ʔ": "T", "w": "W", "ʍ": "W", "j": "Y", "x": "K", "z": "Z", "ʒ": "ZH",
 }  # fmt: skip
 SYLLABIC = "\u0329"  # under a consonant that is a syllable, as in "button"
 SAME_IPA = str.maketrans({"'": "ˈ", "’": "ˈ", ":": "ː", "r": "ɹ", "ɻ": "ɹ", "ε": "ɛ", "ǝ": "ə"})
-NO_SOUND = re.compile("[ː.\u0361\u035cʰ‿\u02d1]")  # length, syllables, ties, aspiration
+# length, syllables, ties, aspiration, glides between vowels
+NO_SOUND = re.compile("[ː.\u0361\u035c\u200dʰʲ‿\u02d1]")
 SIGNS = {**IPA_VOWELS, **IPA_CENTRING, **IPA_CONSONANTS}
 IPA = re.compile(
     f"(?P<stress>[ˈˌ])|(?P<border>\\s+|\\|)"

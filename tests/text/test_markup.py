@@ -35,6 +35,20 @@ def test_brackets_say_how_a_text_is_spoken():
             assert text[span.written.starts[i]] == c
 
 
+def test_phonemes_in_double_brackets_are_a_word_by_itself():
+    text = "I am the [[ bˈætmæn ]] not [[bɹˈuːs wˈeɪn]], [[Link]] or \\[[bˈætmæn]]."
+    (span,) = read_markup(text).spans
+    assert span.written.text == ("I am the bˈætmæn not bɹˈuːs wˈeɪn, [[Link]] or [[bˈætmæn]].")
+    assert [text[i] for i in span.written.starts] == list(span.written.text)
+    found = read_markup(text).phonemes
+    assert found == {"bˈætmæn\u2060": "bˈætmæn", "bɹˈuːs wˈeɪn\u2060": "bɹˈuːs wˈeɪn"}
+    with pytest.raises(InputError, match=r"\[\[ʃø\]\] at line 1, column 4: 'ø'"):
+        read_markup("Hi [[ʃø]]")
+    begin = time.process_time()
+    assert read_markup("[[ˈ" * 20_000 + "ˈ" * 50_000 + "a").text.endswith("a")
+    assert time.process_time() - begin < 5
+
+
 @pytest.mark.parametrize("word", ["pe", "s", "spell", "Ab"])
 def test_the_place_of_a_word_in_brackets_is_its_own(word):
     text = f"go [ spell :  {word} ] [say:{word} | AH0] on"

@@ -25,6 +25,9 @@ from nanospeech.text.pronunciation import parse_phonemes
     ("ˈletər", "", "L EH1 T ER0"),
     ("heə", "", "HH EH1 R"),
     ("'dʒʌdʒ", "", "JH AH1 JH"),
+    ("kɹiːʲˈeɪʃən", "ipa", "K R IY0 EY1 SH AH0 N"),  # as espeak-ng writes "creation"
+    ("mˈaʊnʔn̩", "ipa", "M AW1 N T AH0 N"),
+    ("ɹˈo\u200dʊd", "ipa", "R OW1 D"),  # --ipa=3
 ])  # fmt: skip
 def test_both_alphabets_become_tokens(written, alphabet, tokens):
     assert parse_phonemes(written, alphabet) == tokens.split()
