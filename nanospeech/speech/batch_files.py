@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePath
 from typing import Any
 
 from nanospeech.config import BatchLimits
 from nanospeech.errors import InputError
 from nanospeech.files import is_device
-from nanospeech.text.markup import Marked
+from nanospeech.text.markup import Marked, Span, Style
+from nanospeech.text.traced import Traced
 
 from .batching import effort, length_bar, speak_each
 from .chunks import Utterance
 from .subtitles import write_subtitles
 
+FIELDS = ("text", "id", "output_file", "voice")  # of a line that is an object of JSON
 NAME = re.compile(r"\w[\w.\- ]{0,99}(?<![. ])")  # no separators, nothing hidden
 LONGEST = 240  # bytes of a name: files have up to 255, with what stands around it while written
 
@@ -30,11 +33,13 @@ class Line:
         number: in the file, from 1.
         name: of its WAV file, without the extension.
         text: what to say.
+        voice: whose, if not the speaker's.
     """
 
     number: int
     name: str
     text: str
+    voice: str | None = None
 
     @property
     def file(self) -> str:
@@ -63,7 +68,7 @@ class Outcome:
 
 
 def read_lines(text: str, marked: bool = False) -> tuple[list[Line], dict[int, str]]:
-    """Parses the lines of a file: "text", named by its line number, or "id|text".
+    """Parses the lines of a file: "text", named by its line number, "id|text", or an object of JSON.
 
     Blank lines are skipped, but counted.
 
@@ -81,7 +86,14 @@ def read_lines(text: str, marked: bool = False) -> tuple[list[Line], dict[int, s
         name, bar, said = line.partition("|")
         if marked and set(name) & set("[<"):
             name, bar, said = "", "", line
-        name = name.strip() if bar else f"{number:04d}"
+        name, said = (name.strip(), said) if bar else (f"{number:04d}", line)
+        voice = None
+        if (given := json_object(line)) is not None:
+            name, said = named(given) or f"{number:04d}", given.get("text")
+            voice = given.get("voice")
+            if fault := json_fault(given):
+                faults[number] = fault
+                continue
         if not NAME.fullmatch(name) or len(name.encode()) > LONGEST:
             faults[number] = (
                 f"id {name[:40]!r} should be letters, digits, dots, dashes, underscores and spaces,"
@@ -92,8 +104,32 @@ def read_lines(text: str, marked: bool = False) -> tuple[list[Line], dict[int, s
         elif (first := names.setdefault(name.casefold(), number)) != number:
             faults[number] = f"id {name!r} is that of line {first}"
         else:
-            lines.append(Line(number, name, said if bar else line))
+            lines.append(Line(number, name, said, voice))
     return lines, faults
+
+
+def json_object(line: str) -> dict[str, Any] | None:
+    """The object that a line is, as Piper takes them; None for one that is text."""
+    try:
+        found = json.loads(line) if line.lstrip().startswith("{") else None
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def named(given: dict[str, Any]) -> str:
+    """The name that an object of JSON gives: its id, or that of its output_file."""
+    return str(given.get("id", PurePath(str(given.get("output_file", ""))).stem))
+
+
+def json_fault(given: dict[str, Any]) -> str | None:
+    """What is wrong with an object of JSON."""
+    if not isinstance(given.get("text"), str):
+        return 'the object has no "text"'
+    if not isinstance(given.get("voice", ""), str):
+        return f'"voice" is {given["voice"]!r}; it should be a name'
+    unknown = [key for key in given if key not in FIELDS]
+    return f"{unknown[0]!r} is not known; write {', '.join(FIELDS)}" if unknown else None
 
 
 def speak_file(
@@ -170,11 +206,25 @@ def read_texts(
     texts, good = [], []
     for line in lines:
         try:
-            texts.append(line.text if read is None else read(line.text))
+            texts.append(in_voice(line.text if read is None else read(line.text), line.voice))
             good.append(line)
         except InputError as e:
             faults[line.number] = str(e)
     return texts, good
+
+
+def in_voice(text: str | Marked, voice: str | None) -> str | Marked:
+    """A text in a voice, but for the parts that have one of their own."""
+    if voice is None:
+        return text
+    if isinstance(text, str):
+        text = Marked((Span(Traced.of(text), Traced.of(text)),), {})
+    style = Style(voice=voice)
+    spans = [
+        replace(s, style=s.style if s.style.voice else style._replace(rate=s.style.rate))
+        for s in text.spans
+    ]
+    return replace(text, spans=tuple(spans))
 
 
 def write(

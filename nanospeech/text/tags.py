@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
+import numpy as np
+
 from nanospeech.errors import InputError
 
 from .traced import Traced
@@ -115,5 +117,15 @@ def hide(text: Traced, tags: re.Pattern | None) -> tuple[Traced, dict[str, str]]
 
 
 def show(text: Traced, tags: Mapping[str, str]) -> Traced:
-    """The text with its tags put back."""
-    return text.translate(str.maketrans(dict(tags)))
+    """The text with its tags put back, each character where it stood."""
+    found = text.translate(str.maketrans(dict(tags)))
+    if found is text:
+        return text
+    starts, stops, at = found.starts.copy(), found.stops.copy(), 0
+    for c in text.text:
+        size = len(tags.get(c, c))
+        if size > 1 and stops[at] - starts[at] == size:
+            starts[at : at + size] += np.arange(size)
+            stops[at : at + size] = starts[at : at + size] + 1
+        at += size
+    return Traced(found.text, starts, stops)

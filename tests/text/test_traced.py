@@ -6,7 +6,10 @@ import re
 import numpy as np
 import pytest
 
+from nanospeech.text.lexicon import Lexicon
+from nanospeech.text.places import encode_places
 from nanospeech.text.sentences import prepare, prepared
+from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 from nanospeech.text.traced import Traced, joined, unchanged_ends
 from tests.text.test_normalize import BYTES, CASES, LOWER, PHONEMES, random_text
 
@@ -77,3 +80,15 @@ def test_places_are_in_order_and_within_the_text(tokenizer):
             assert np.all(np.diff(found.starts) >= 0) and np.all(np.diff(found.stops) >= 0), text
             assert found.starts[0] >= 0 and found.stops[-1] <= len(text)
             assert np.all(found.stops >= found.starts)
+
+
+def test_words_that_no_rule_may_touch_keep_the_places_of_their_characters():
+    words = {"New Orleans\u2060": "N UW1 | AO1 R L AH0 N Z", "Wall St. 5": "W AO1 L | AY1"}
+    tokenizer = Tokenizer("phonemes", phoneme_vocab()).with_lexicon(Lexicon(words))
+    text = "In New Orleans\u2060, or Wall St. 5 men"
+    found = prepared(Traced.of(text), tokenizer)
+    for word in words:
+        at, place = found.text.index(word), text.index(word)
+        assert [*found.starts[at : at + len(word)]] == [*range(place, place + len(word))]
+    _, places = encode_places(found, tokenizer)
+    assert (np.diff(places) >= 0).all()
