@@ -54,8 +54,8 @@ def add_texts(add: Callable[..., Any]) -> None:
     add(
         "--batch",
         metavar="FILE",
-        help="speak each line of a text file, 'text' or 'id|text', into the folder that --output"
-        " names, as ID.wav or the line's number. Existing files are kept",
+        help="speak each line of a file, 'text', 'id|text' or JSON with text, id and voice, into"
+        " the folder that --output names, as ID.wav or the line's number. Existing files are kept",
     )
     add("--overwrite", action="store_true", help="with --batch: replace existing files")
     size = dataclasses.fields(BatchLimits)[0]

@@ -68,7 +68,7 @@ class Outcome:
 
 
 def read_lines(text: str, marked: bool = False) -> tuple[list[Line], dict[int, str]]:
-    """Parses the lines of a file: "text", named by its line number, "id|text", or an object of JSON.
+    """Parses the lines of a file: "text", named by its line number, "id|text", or JSON.
 
     Blank lines are skipped, but counted.
 

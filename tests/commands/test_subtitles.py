@@ -69,6 +69,20 @@ def test_lines_of_a_batch_may_have_markup(tmp_path, capsys):
     assert main(with_both) == 2 and "not both" in capsys.readouterr().err
 
 
+def test_a_line_of_json_is_in_its_own_voice(tmp_path):
+    lines = [
+        {"text": "Hello. [voice: heart]Bye.[/voice]", "id": "json", "voice": "robin"},
+        {"text": "Hello.", "id": "own"},
+    ]
+    objects = "\n".join(map(json.dumps, lines))
+    brackets = "marked|[voice: robin]Hello. [voice: heart]Bye.[/voice][/voice]"
+    (tmp_path / "lines.txt").write_text(f"{objects}\n{brackets}")
+    where = ["--batch", str(tmp_path / "lines.txt"), "--output", str(tmp_path)]
+    assert main([*where, *FAST]) == 0
+    assert (tmp_path / "json.wav").read_bytes() == (tmp_path / "marked.wav").read_bytes()
+    assert (tmp_path / "own.wav").stat().st_size < (tmp_path / "json.wav").stat().st_size
+
+
 def test_files_of_a_batch_that_are_there_without_subtitles_are_told(tmp_path, capsys):
     (tmp_path / "lines.txt").write_text("a|Hello.\nb|Hi.")
     where = ["--batch", str(tmp_path / "lines.txt"), "--output", str(tmp_path / "out")]

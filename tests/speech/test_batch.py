@@ -252,6 +252,32 @@ def test_lines_are_texts_or_have_ids_that_stay_in_the_folder():
         assert read_lines(f"{name}|text")[0][0].file == f"{name}.wav"
 
 
+OBJECTS = """{"text": "Hi.", "output_file": "/tmp/b.wav"}
+{"text": "a | b", "id": "d", "voice": "kumo"}
+{"text": "Hi."}
+{"text": "Hi.", "speaker_id": 3}
+{"voice": "kumo"}
+{"text": "Hi.", "voice": 3}
+{"text": "Hi.", "id": "../x"}
+{no object}
+[slow] {}"""
+
+
+def test_lines_may_be_objects_of_json():
+    lines, faults = read_lines(OBJECTS, marked=True)
+    assert [(line.name, line.text, line.voice) for line in lines] == [
+        ("b", "Hi.", None),
+        ("d", "a | b", "kumo"),
+        ("0003", "Hi.", None),
+        ("0008", "{no object}", None),
+        ("0009", "[slow] {}", None),
+    ]
+    assert set(faults) == {4, 5, 6, 7}
+    assert "'speaker_id' is not known; write text, id, output_file, voice" in faults[4]
+    assert 'no "text"' in faults[5] and "3; it should be a name" in faults[6]
+    assert read_lines("{" * 100_000)[0]
+
+
 def test_batch_files_are_written_and_failures_reported(tiny_release, tmp_path, capsys):
     pytest.importorskip("torch")
     (tmp_path / "texts.txt").write_bytes(LINES.encode())
