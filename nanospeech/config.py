@@ -55,6 +55,11 @@ def from_dict(cls: type[T], values: dict[str, Any], where: str = "config") -> T:
     values = current_names(cls, values, where)
     fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     if extra := sorted(values.keys() - fields.keys()):
+        if cls is ModelConfig and ("model_type" in extra or len(extra) == len(values) > 2):
+            raise CheckpointError(
+                f"{where} is of another project's model, as it has {extra[0]}; nanospeech convert"
+                " --help tells which can be converted"
+            )
         raise CheckpointError(f"unknown keys {extra} in {where}; it may hold {sorted(fields)}")
     built = {}
     for name, value in values.items():

@@ -54,6 +54,7 @@ HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 # with a branch, tag or commit
 HUB_MODEL = re.compile(rf"({HUB_NAME.pattern})(?:@(\w[\w.-]*(?:/\w[\w.-]*)*))?")
 DEFAULT = Path(__file__).parents[1] / "default"
+MAKE = "make a checkpoint, of another project too, a release folder with: nanospeech convert"
 
 
 @dataclass(frozen=True)
@@ -230,13 +231,11 @@ def resolve(folder_or_repo: str | Path | None = None) -> Path:
     folder = Path(folder_or_repo).expanduser()
     if folder.is_dir():
         if not sharded.there(folder / MODEL):
-            raise CheckpointError(
-                f"{folder} has no {MODEL}; make a release folder with: nanospeech convert"
-            )
+            raise CheckpointError(f"{folder} has no {MODEL}; {MAKE}")
         return folder
     name = str(folder_or_repo)
     if folder.exists():
-        raise InputError(f"{name} is a file; name the release folder that holds {MODEL}")
+        raise InputError(f"{name} is a file, not a folder that holds {MODEL}; {MAKE}")
     if not (found := HUB_MODEL.fullmatch(name)):
         raise InputError(
             f"model {name!r} not found: it is neither a folder nor a Hub repository (owner/name, or"
@@ -278,7 +277,7 @@ def download(repo: str, revision: str | None = None) -> Path:
             " network, or fetch the files elsewhere and name their folder"
         ) from e
     if not sharded.there(folder / MODEL):
-        raise CheckpointError(f"the Hub repository {repo!r} holds no {MODEL}")
+        raise CheckpointError(f"the Hub repository {repo!r} holds no {MODEL}; {MAKE}")
     return folder
 
 

@@ -165,6 +165,18 @@ def test_config_that_is_no_config(folder, content):
         checkpoint.load_config(folder)
 
 
+def test_a_model_of_another_project_is_told(folder, tmp_path):
+    kokoro = {"istftnet": {"gen_istft_hop_size": 5}, "n_mels": 80, "vocab": {";": 1}, "max_dur": 50}
+    for values in (kokoro, {"model_type": "qwen3_tts", "tokenizer": "chars"}):
+        (folder / "config.json").write_text(json.dumps(values))
+        with pytest.raises(CheckpointError, match=r"another project.*nanospeech convert --help"):
+            checkpoint.load_config(folder)
+    (tmp_path / "model_1250000.safetensors").write_bytes(b"")
+    for path in (tmp_path, tmp_path / "model_1250000.safetensors"):
+        with pytest.raises((CheckpointError, InputError), match="of another project too"):
+            checkpoint.resolve(path)
+
+
 def test_absurdly_large_text_files(folder):
     with open(folder / "config.json", "wb") as f:
         f.truncate(checkpoint.MAX_TEXT_BYTES + 1)
