@@ -31,21 +31,33 @@ class Parser(argparse.ArgumentParser):
     """A parser whose help is laid out as its description is, and whose flags are written in full.
 
     A wrong flag is an InputError, as any other bad input.
+
+    Args:
+        elsewhere: what to write for flags that other programs have for the same.
     """
 
-    def __init__(self, prog: str, description: str | None = None, **more: Any):
+    def __init__(
+        self,
+        prog: str,
+        description: str | None = None,
+        elsewhere: Mapping[str, str] = {},
+        **more: Any,
+    ):
+        self.elsewhere = elsewhere
         more.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         # "--tex" would be another flag's when one is added
         super().__init__(prog, description=description, allow_abbrev=False, **more)
 
     def error(self, message: str) -> NoReturn:
-        _, _, unknown = message.partition("unrecognized arguments: --")
-        if unknown:
+        if unknown := re.match(r"unrecognized arguments: (?:.*? )??(--[\w-]+)", message):
             import difflib
 
-            mistyped = "--" + unknown.replace("=", " ").split()[0]
-            for flag in difflib.get_close_matches(mistyped, self.flags(), 1):
-                message += f" (did you mean {flag}?)"
+            mistyped = unknown[1].replace("_", "-")
+            near = difflib.get_close_matches(mistyped, self.flags(), 1)
+            if meant := self.elsewhere.get(mistyped[2:]):
+                message += f" (here: {meant})"
+            elif near:
+                message += f" (did you mean {near[0]}?)"
         raise InputError(f"{message}; see {self.prog} --help")
 
     def flags(self) -> list[str]:

@@ -18,7 +18,7 @@ from .config import BatchLimits, SampleOptions
 from .errors import InputError
 from .output import add_output_flags, read_output
 from .sample_flags import FLAGS, add_sampling
-from .speak_flags import add_machine, add_texts, add_voices
+from .speak_flags import ELSEWHERE, add_machine, add_texts, add_voices
 
 if TYPE_CHECKING:
     from nanospeech.speech.durations import Duration
@@ -43,7 +43,7 @@ class Version(argparse.Action):
 
 def build_parser() -> argparse.ArgumentParser:
     """The flags, in groups. Defaults and help of many come from the dataclass that they fill."""
-    parser = Parser("nanospeech speak", ABOUT)
+    parser = Parser("nanospeech speak", ABOUT, ELSEWHERE)
     add_texts(parser.add_argument_group("what is said, and where to").add_argument)
     add_voices(parser.add_argument_group("by whom").add_argument)
     add_sampling(parser.add_argument_group("how"))

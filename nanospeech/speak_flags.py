@@ -9,6 +9,28 @@ from typing import Any
 
 from .config import BatchLimits
 
+ELSEWHERE = {  # flags of Piper, F5-TTS, mlx-audio and Kokoro, and what is the same here
+    "audio-format": "the ending of --output",
+    "cfg-scale": "--cfg",
+    "cfg-strength": "--cfg",
+    "ckpt-file": "--model FOLDER, which nanospeech convert makes of it",
+    "cuda": "--device cuda",
+    "file-prefix": "--output",
+    "input-file": "--file",
+    "join-audio": "one file is written, without a flag",
+    "json-input": "--batch FILE --output FOLDER",
+    "length-scale": "--speed, which is 1 divided by it",
+    "noise-scale": "--temperature",
+    "output-dir": "--output, with --batch a folder",
+    "output-raw": "--stream --output -, which writes WAV",
+    "play": "--stream",
+    "remove-silence": "--pause-sentence and the other pauses",
+    "sentence-silence": "--pause-sentence",
+    "speaker": "--voice",
+    "stt-model": "--whisper",
+    "volume": "--loudness",
+}
+
 
 def add_texts(add: Callable[..., Any]) -> None:
     """Flags of what is said, and where to."""
