@@ -44,10 +44,16 @@ def anchors(path: Path) -> set[str]:
 
 
 def commands(path: Path) -> list[list[str]]:
-    """The words of each line of a page's shell blocks; continued lines are one."""
+    """The words of each line of a page's shell blocks; continued lines are one.
+
+    Of a table that says what to type here, its last column's code as well.
+    """
     text = path.read_text(encoding="utf-8")
     found = []
-    for _, block in (m for m in FENCE.findall(text) if m[0] == "sh"):
+    cells = re.findall(r"^\|.*[^\\\n]\|(.+)\|$", text, re.M) if "| there | here |" in text else []
+    typed = [("sh", code.replace("\\|", "|")) for cell in cells for code in CODE.findall(cell)]
+    blocks = [code for code in typed if "nanospeech " in code[1]]
+    for _, block in (m for m in FENCE.findall(text) + blocks if m[0] == "sh"):
         for line in block.replace("\\\n", " ").splitlines():
             for part in re.split(r"&&|\|| & ", line):
                 if words := shlex.split(part, comments=True):
