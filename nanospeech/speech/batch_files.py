@@ -89,11 +89,11 @@ def read_lines(text: str, marked: bool = False) -> tuple[list[Line], dict[int, s
         name, said = (name.strip(), said) if bar else (f"{number:04d}", line)
         voice = None
         if (given := json_object(line)) is not None:
-            name, said = named(given) or f"{number:04d}", given.get("text")
-            voice = given.get("voice")
             if fault := json_fault(given):
                 faults[number] = fault
                 continue
+            name, said = named(given) or f"{number:04d}", given["text"]
+            voice = given.get("voice")
         if not NAME.fullmatch(name) or len(name.encode()) > LONGEST:
             faults[number] = (
                 f"id {name[:40]!r} should be letters, digits, dots, dashes, underscores and spaces,"
