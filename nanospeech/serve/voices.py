@@ -24,7 +24,7 @@ class Voices:
     def voices(self) -> list[str]:
         """The names that a client may ask for: the model's, then those that the user added."""
         own = list_voices(self.engine.folder)
-        return [*own, *(n if n not in own else f"{USER}{n}" for n in sorted(user_voices()))]
+        return [*own, *added(own).values()]
 
     def default(self) -> str:
         """The voice of a request that names none."""
@@ -45,7 +45,9 @@ class Voices:
         """
         if voice is None:
             return self.default()
-        known = {folded(name): name for name in reversed(self.voices())}
+        own = list_voices(self.engine.folder)
+        users = added(own)
+        known = {**users, **{folded(n): n for n in reversed([*own, *users.values()])}}
         wanted = folded(voice)
         if wanted in known:
             return known[wanted]
@@ -54,6 +56,17 @@ class Voices:
         names = ", ".join(self.voices())
         message = f"voice {voice[:64]!r} not found; choose from {names}"
         raise bad(message, "voice", "voice_not_found")
+
+
+def added(own: list[str]) -> dict[str, str]:
+    """The user's voices: under their names behind USER, folded, those by which they are listed.
+
+    Args:
+        own: the model's, whose names are theirs.
+    """
+    taken = set(map(folded, own))
+    names = sorted(user_voices())
+    return {folded(f"{USER}{n}"): f"{USER}{n}" if folded(n) in taken else n for n in names}
 
 
 def recorded(voice: str) -> tuple[int, ...]:
