@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from nanospeech.audio import wave as audio
 from nanospeech.audio.recording import bandwidth, clipping
-from nanospeech.errors import InputError
+from nanospeech.errors import CheckpointError, InputError
 from nanospeech.release.user_voices import check_name, files_of, folded, save_voice
+from nanospeech.release.voice_facts import ABOUT, read_settings
 from nanospeech.release.voices import user_voices
 from nanospeech.speech.reference import KEPT, LEAST, finished, remarks, sounding
 from nanospeech.text.sentences import is_speakable
@@ -23,6 +25,7 @@ log = logging.getLogger("nanospeech.serve")
 SAMPLE = "audio_sample"  # OpenAI's name of the recording's field
 TEXT = 1000  # characters of a recording's words
 CONSENT = ("true", "1", "yes")
+BY_CLIENT = "by the client"  # whose consent a NAME.json then tells
 
 
 async def read_upload(request: Any, most: int) -> dict[str, Any]:
@@ -49,7 +52,7 @@ def add_voice(fields: dict[str, Any], service: SpeechService, most: int) -> dict
     """Keeps a recording as a voice of the server's user; runs in a thread.
 
     Args:
-        most: voices that there may be.
+        most: voices of clients that there may be.
 
     Raises:
         ApiError: no consent, a name that is taken, or a recording that cannot be used.
@@ -68,8 +71,9 @@ def add_voice(fields: dict[str, Any], service: SpeechService, most: int) -> dict
     if len(text) > TEXT or not (unknown or is_speakable(text)):
         raise bad(f"text should be what is said, of at most {TEXT} characters", "text")
     there = user_voices()
-    if len(there) >= most:
-        raise ApiError(409, f"there are {len(there)} voices; no more are taken", "too_many_voices")
+    if (count := sum(map(is_clients, there.values()))) >= most:
+        message = f"clients have added {count} voices; no more are taken"
+        raise ApiError(409, message, "too_many_voices")
     try:
         check_name(name)
     except InputError as e:
@@ -81,7 +85,7 @@ def add_voice(fields: dict[str, Any], service: SpeechService, most: int) -> dict
         wave, notes = prepared(sound, text)
     except InputError as e:
         raise bad(str(e), SAMPLE) from None
-    about = {"bandwidth": round(bandwidth(wave, audio.SAMPLE_RATE)), "consent": "by the client"}
+    about = {"bandwidth": round(bandwidth(wave, audio.SAMPLE_RATE)), "consent": BY_CLIENT}
     try:
         save_voice(name, wave, " ".join(text.split()), about)
     except InputError as e:
@@ -94,6 +98,15 @@ def add_voice(fields: dict[str, Any], service: SpeechService, most: int) -> dict
         notes.append(f"{service.model} does not imitate: it will speak in a voice of its own")
     made = {"object": "audio.voice", "type": "audio_sample", "created_at": int(time.time())}
     return {"id": name, "name": name, **made, "notes": notes}
+
+
+def is_clients(recording: Path) -> bool:
+    """Whether a client added a voice, or may have: where its NAME.json cannot be read."""
+    try:
+        about = read_settings(recording.with_suffix(".json")).get(ABOUT)
+    except CheckpointError:
+        return True
+    return isinstance(about, dict) and about.get("consent") == BY_CLIENT
 
 
 def taken(name: str) -> ApiError:

@@ -25,6 +25,7 @@ from nanospeech.release.user_voices import save_voice
 from nanospeech.release.voices import user_voices
 from nanospeech.serve.run import few_arenas, listen
 from nanospeech.serve.service import Wish
+from nanospeech.serve.uploads import BY_CLIENT
 from tests.conftest import tone
 from tests.serve.conftest import TEXT, speech
 from tests.serve.test_limits import settled
@@ -60,7 +61,8 @@ def test_voices_are_taken_with_consent_where_that_is_allowed(server, serve, capl
         assert listed == ["tone", "anna"]
         first = speech(server, voice="anna", seed=1)
         assert first.status_code == 200
-        save_voice("anna", tone(4.0, 90.0), "hello there.", {}, overwrite=True)
+        about = {"consent": BY_CLIENT}
+        save_voice("anna", tone(4.0, 90.0), "hello there.", about, overwrite=True)
         second = speech(server, voice="anna", seed=1)
         assert second.content != first.content
         path = user_voices()["anna"]
@@ -128,11 +130,14 @@ def test_of_voices_sent_at_once_under_one_name_one_is_taken(serve):
         url = server.url + "/v1/audio/voices"
         return httpx.post(url, data=fields, files=files, timeout=60).status_code
 
+    save_voice("mine", tone(4.0, 90.0), "hello there.", {})  # which no client added
     with serve({"max_voices": 2}, allow_voices=True) as server, ThreadPoolExecutor(6) as pool:
         assert added(server, "\U00020000" * 64) == 400  # more bytes than a file's name may have
         assert sorted(pool.map(lambda _: added(server, "anna"), range(6))) == [201, *[409] * 5]
         assert sorted(pool.map(lambda n: added(server, f"b{n}"), range(6))) == [201, *[409] * 5]
-        assert len(user_voices()) == 2
+        assert len(user_voices()) == 3
+        user_voices()["anna"].with_suffix(".json").write_bytes(b"damaged")  # it counts as before
+        assert added(server, "carl") == 409
 
 
 def words_gone(server, path: Path, fields: dict) -> httpx.Response:
