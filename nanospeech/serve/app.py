@@ -17,7 +17,7 @@ from typing import Any
 from nanospeech.errors import require
 
 from .answers import speech_answer
-from .errors import ApiError
+from .errors import ApiError, bad
 from .guard import FAULT, Guard
 from .request import MODELS, is_model, read_json, read_speech
 from .service import SpeechService
@@ -86,6 +86,9 @@ class Handlers:
 
     async def speech(self, request: Any) -> Any:
         """POST /v1/audio/speech."""
+        if request.headers.get("content-type", "").lower().startswith("multipart/"):
+            message = "send JSON, not a form; a recording is sent once, to /v1/audio/voices"
+            raise bad(message, code="invalid_json")
         wanted = read_speech(read_json(await request.body()), self.service)
         return await speech_answer(self.service, wanted)
 

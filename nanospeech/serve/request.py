@@ -25,8 +25,11 @@ MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")  # OpenAI's; each stands for t
 DATED = re.compile(r"-\d{4}(-\d\d-\d\d)?\Z")  # behind such a name, as in tts-1-1106
 SILENCE = 300.0  # seconds of the pauses of a text, as of a long text's speech
 SEEDS = 2**53  # integers that JavaScript can write
-# by which clients of other projects send a recording to imitate
-RECORDINGS = ("ref_audio", "ref_text", "reference_audio", "reference_text", "speaker_wav")
+# fields in which clients of other projects send a recording to imitate, its words or its name
+RECORDING = re.compile(
+    r"(input_)?ref(er)?(_|ence)|(clone|prompt|spk)_|audio_prompt"
+    r"|(speaker|voice)_(audio|embedding|file|url|wav)"
+)
 LEXICON, ENTRIES = 65_536, 500  # characters, and words, of a request's lexicon
 
 
@@ -96,7 +99,7 @@ def read_wish(values: dict[str, Any], service: SpeechService) -> Wish:
     Raises:
         ApiError: a field that cannot be.
     """
-    if given := next(filter(values.get, RECORDINGS), None):
+    if given := next((n[:64] for n, x in values.items() if x and RECORDING.match(n)), None):
         raise bad(
             f"{given} is not taken with a text: add the recording as a voice, by POST"
             " /v1/audio/voices where the server is started with --allow-voices, or by nanospeech"

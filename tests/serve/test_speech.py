@@ -14,7 +14,7 @@ import soundfile
 
 from nanospeech.serve.encoders import FORMATS, check_format, encode, encode_whole
 from nanospeech.serve.errors import ApiError
-from nanospeech.serve.request import SEEDS, integer, read_lexicon
+from nanospeech.serve.request import SEEDS, integer, read_lexicon, read_wish
 from tests.serve.conftest import TEXT, speech
 
 
@@ -158,6 +158,8 @@ ERRORS = [
     ({"voice": {"id": None}}, 400, "voice", "invalid_value"),
     ({"ref_audio": "/etc/passwd", "ref_text": "Hi."}, 400, "ref_audio", "voice_required"),
     ({"speaker_wav": "http://127.0.0.1/"}, 400, "speaker_wav", "voice_required"),
+    ({"references": [{"audio": "UklGRg==", "text": "Hi."}]}, 400, "references", "voice_required"),
+    ({"reference_id": "54e3a85ac9594ffa83264b8a494b901b"}, 400, "reference_id", "voice_required"),
     ({"model": "other"}, 404, "model", "model_not_found"),
     ({"model": None}, 400, "model", "model_required"),
     ({"input": None}, 400, "input", "input_required"),
@@ -201,6 +203,29 @@ def test_a_wrong_field_is_named_before_any_sound(server, fields, status, param, 
     assert set(error) == {"message", "type", "param", "code"}
     assert (error["param"], error["code"]) == (param, code)
     assert error["type"] == "invalid_request_error" and error["message"]
+
+
+def test_a_recording_is_refused_in_whatever_field_of_another_project_it_comes(server):
+    for name in (
+        *("ref_audio_path", "refer_wav_path", "reference_audio_filename", "reference_audio_base64"),
+        *("input_references", "audio_prompt", "prompt_wav", "prompt_text", "spk_audio_prompt"),
+        *("speaker_embedding", "speaker_audio", "voice_url", "voice_wav", "clone_url"),
+    ):
+        with pytest.raises(ApiError) as refused:
+            read_wish({name: "x"}, server.service)
+        assert (refused.value.param, refused.value.code) == (name, "voice_required")
+        assert "/v1/audio/voices" in refused.value.message
+        read_wish({name: None}, server.service)
+        read_wish({name: []}, server.service)
+    harmless = ("instructions", "referrer", "refine_text", "speaker_id", "prompt", "voice_settings")
+    assert read_wish(dict.fromkeys(harmless, "x"), server.service).voice == "tone"
+
+
+def test_a_form_with_a_recording_is_told_where_voices_are_made(server):
+    files = {"ref_audio": ("x.wav", b"RIFF")}
+    url = server.url + "/v1/audio/speech"
+    answer = httpx.post(url, data={"model": "tts-1", "input": "Hi."}, files=files, timeout=30)
+    assert answer.status_code == 400 and "/v1/audio/voices" in answer.json()["error"]["message"]
 
 
 def test_each_line_of_a_lexicon_is_a_word_and_each_seed_of_javascript_one():
