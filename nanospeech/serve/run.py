@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import signal
 import socket
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from nanospeech.errors import InputError, require
@@ -75,7 +78,12 @@ def make_server(service: SpeechService, settings: ServeSettings) -> Any:
     uvicorn = require("uvicorn", "serve")
 
     class Server(uvicorn.Server):
-        """Lets running speech end before connections are closed."""
+        """Lets running speech end before connections are closed, where its terminal is, too."""
+
+        @contextlib.contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            with super().capture_signals(), hang_up(self.handle_exit):
+                yield
 
         async def shutdown(self, sockets: Any = None) -> None:
             for server in self.servers:
@@ -113,10 +121,25 @@ def make_server(service: SpeechService, settings: ServeSettings) -> Any:
     return Server(config)
 
 
+@contextlib.contextmanager
+def hang_up(handle: Any) -> Iterator[None]:
+    """Has SIGHUP, of a terminal that closes, handled; not under nohup, which has it ignored."""
+    number = getattr(signal, "SIGHUP", None)  # Windows has none
+    main = threading.current_thread() is threading.main_thread()
+    if number is None or not main or signal.getsignal(number) is signal.SIG_IGN:
+        yield
+        return
+    before = signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
 async def run(
     service: SpeechService, settings: ServeSettings, listening: socket.socket, more: Any = ()
 ) -> None:
-    """Serves until SIGTERM or Ctrl-C.
+    """Serves until SIGTERM, SIGHUP or Ctrl-C.
 
     Args:
         listening: of listen().

@@ -23,7 +23,7 @@ import soundfile
 
 from nanospeech.release.user_voices import save_voice
 from nanospeech.release.voices import user_voices
-from nanospeech.serve.run import few_arenas, listen
+from nanospeech.serve.run import few_arenas, hang_up, listen
 from nanospeech.serve.service import Wish
 from nanospeech.serve.uploads import BY_CLIENT
 from tests.conftest import tone
@@ -202,7 +202,7 @@ def test_sigterm_ends_what_runs_and_a_full_disk_is_told(tiny_release):
     assert process.stderr is not None and "Traceback" not in process.stderr.read()
 
 
-def test_a_text_that_waits_for_words_is_told_that_the_server_ends(tiny_release):
+def test_a_text_that_waits_for_words_is_told_that_the_server_ends_with_its_terminal(tiny_release):
     from websockets.exceptions import ConnectionClosed
     from websockets.sync.client import connect as join
 
@@ -213,12 +213,25 @@ def test_a_text_that_waits_for_words_is_told_that_the_server_ends(tiny_release):
         assert json.loads(socket.recv(30))["type"] == "started"
         socket.send(json.dumps({"type": "text", "text": TEXT * 2}))
         assert isinstance(socket.recv(30), bytes)
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGHUP)
         with pytest.raises(ConnectionClosed):
             while True:
                 last = socket.recv(30)
     assert json.loads(last)["error"]["code"] == "stopping"
-    assert process.wait(20) in (0, -signal.SIGTERM, 128 + signal.SIGTERM)
+    assert process.wait(20) in (0, -signal.SIGHUP, 128 + signal.SIGHUP)
+
+
+def test_a_terminal_that_closes_ends_no_server_under_nohup():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with hang_up(lambda *_: None):
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        with hang_up(handle := lambda *_: None):
+            assert signal.getsignal(signal.SIGHUP) is handle
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def wav() -> bytes:
