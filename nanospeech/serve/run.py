@@ -89,15 +89,27 @@ def make_server(service: SpeechService, settings: ServeSettings) -> Any:
             for server in self.servers:
                 server.close()
             until = time.monotonic() + settings.limits.drain
-            await service.drain(settings.limits.drain)
-            while self.unread() and time.monotonic() < until and not self.force_exit:
+            ending = asyncio.ensure_future(service.drain(settings.limits.drain))
+            while not self.force_exit and (
+                not ending.done() or (self.unread() and time.monotonic() < until)
+            ):
                 await asyncio.sleep(0.05)
+            if self.force_exit:  # by a second Ctrl-C
+                ending.cancel()
+                await service.drain(0)
+                for transport in self.transports():
+                    transport.abort()
+                self.force_exit = False  # with it the application is torn apart, with a traceback
             await super().shutdown(sockets)
 
         def unread(self) -> bool:
             """Whether a client has still to read what it was answered."""
+            return any(one.get_write_buffer_size() for one in self.transports())
+
+        def transports(self) -> list[Any]:
+            """Those of the open connections."""
             found = (connection.transport for connection in self.server_state.connections)
-            return any(one.get_write_buffer_size() for one in found if one is not None)
+            return [one for one in found if one is not None]
 
     config = uvicorn.Config(
         create_app(service, settings),

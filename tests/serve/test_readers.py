@@ -167,3 +167,15 @@ def spoken(server: Server) -> int:
     lines = server.service.metrics.text().decode().splitlines()
     found = [line for line in lines if line.startswith('nanospeech_texts_total{outcome="ok"}')]
     return int(float(found[0].split()[1])) if found else 0
+
+
+def test_a_server_that_is_told_twice_to_stop_waits_for_nobody(serve, caplog):
+    with serve() as server, narrow(server) as stalled:
+        stalled.sendall(request(input=LONG, response_format="pcm", **SLOWLY))
+        assert eventually(lambda: waiting(server))
+        server.server.should_exit = True  # as Ctrl-C does
+        assert eventually(lambda: server.service.draining)
+        server.server.force_exit = True  # as the second does
+        server.thread.join(10)
+        assert not server.thread.is_alive()
+    assert "Traceback" not in caplog.text
