@@ -23,8 +23,9 @@ import soundfile
 
 from nanospeech.release.user_voices import save_voice
 from nanospeech.release.voices import user_voices
+from nanospeech.serve.errors import ApiError
 from nanospeech.serve.run import few_arenas, hang_up, listen
-from nanospeech.serve.service import Wish
+from nanospeech.serve.service import SpeechService, Wish
 from nanospeech.serve.uploads import BY_CLIENT
 from tests.conftest import tone
 from tests.serve.conftest import TEXT, speech
@@ -345,3 +346,28 @@ def test_an_answer_as_a_whole_has_all_of_a_texts_time_once_it_sounds(server):
 
     samples, seconds = asyncio.run(wait_past_the_start())
     assert samples == round(seconds * server.service.sample_rate)
+
+
+def test_the_end_of_a_server_waits_until_clients_are_told_but_not_for_those_that_never_are(serve):
+    async def end(service: SpeechService, leaves: bool) -> float:
+        late, gone = (service.speak(LONG, Wish(seed=1)) for _ in range(2))
+        await anext(late)
+        ending = asyncio.ensure_future(service.drain(0))
+        await asyncio.sleep(0.3)
+        with pytest.raises(ApiError) as told:
+            async for _ in late:
+                pass
+        assert told.value.code == "stopping"
+        late.cancel()
+        await asyncio.sleep(0.1)
+        assert not ending.done()  # of the other one no one has read
+        began = time.monotonic()
+        if leaves:
+            gone.cancel()
+        await asyncio.wait_for(ending, 30)
+        gone.cancel()
+        return time.monotonic() - began
+
+    for leaves in (True, False):
+        with serve() as server:
+            assert (asyncio.run(end(server.service, leaves)) < 1) == leaves
