@@ -60,7 +60,7 @@ def read_json(body: bytes) -> dict[str, Any]:
         ApiError: it is none.
     """
     try:
-        values = json.loads(body.decode("utf-8"))
+        values = json.loads(body.decode("utf-8-sig"))  # a BOM, as Windows writes it
     except (ValueError, RecursionError) as e:
         raise bad(f"the body is no JSON in UTF-8: {str(e)[:100]}", code="invalid_json") from None
     if not isinstance(values, dict):

@@ -14,7 +14,7 @@ import soundfile
 
 from nanospeech.serve.encoders import FORMATS, check_format, encode, encode_whole
 from nanospeech.serve.errors import ApiError
-from nanospeech.serve.request import SEEDS, integer, read_lexicon, read_wish
+from nanospeech.serve.request import SEEDS, integer, read_json, read_lexicon, read_wish
 from tests.serve.conftest import TEXT, speech
 
 
@@ -219,6 +219,10 @@ def test_a_recording_is_refused_in_whatever_field_of_another_project_it_comes(se
         read_wish({name: []}, server.service)
     harmless = ("instructions", "referrer", "refine_text", "speaker_id", "prompt", "voice_settings")
     assert read_wish(dict.fromkeys(harmless, "x"), server.service).voice == "tone"
+
+
+def test_a_body_of_a_file_that_windows_wrote_is_read():
+    assert read_json(b'\xef\xbb\xbf{"input": "caf\xc3\xa9"}') == {"input": "café"}
 
 
 def test_a_form_with_a_recording_is_told_where_voices_are_made(server):
