@@ -1,17 +1,20 @@
-"""Opus: files whose header names no rate, which libsndfile decodes at its lowest."""
+"""Opus: files whose header names no rate, which libsndfile decodes at its lowest; Ogg's pages."""
 
 from __future__ import annotations
 
 import io
+import zlib
 from pathlib import Path
 
 from .films import as_wav, is_film
 from .mp3_length import BEGINNING, first_frame, lacks_length, with_length
 
 HEAD = 28  # bytes of the first Ogg page before OpusHead, which has one segment (RFC 3533)
-CHECKSUM = slice(22, 26)
+SERIAL, CHECKSUM = slice(14, 18), slice(22, 26)
+COUNT = 26  # of a page's segments, whose sizes follow
 RATE = slice(HEAD + 12, HEAD + 16)  # of what was encoded (RFC 7845, 5.1)
 FULL = 48_000  # Hz; a decoder's own
+REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 MOST_COUNTED = 2**28  # bytes of an MP3 whose frames are counted: some hours
 
 
@@ -53,12 +56,21 @@ def with_rate(data: bytes) -> bytes:
     return bytes(page) + data[size:]
 
 
+def with_serial(pages: bytes, serial: int) -> bytes:
+    """Whole pages of Ogg with this number of their stream (RFC 3533, 6); libsndfile draws one."""
+    found, at = bytearray(pages), 0
+    while at < len(found):
+        sizes = at + COUNT + 1
+        end = sizes + found[at + COUNT]
+        end += sum(found[sizes:end])
+        page = found[at:end]
+        page[SERIAL], page[CHECKSUM] = serial.to_bytes(4, "little"), bytes(4)
+        page[CHECKSUM] = checksum(page).to_bytes(4, "little")
+        found[at:end], at = page, end
+    return bytes(found)
+
+
 def checksum(page: bytes | bytearray) -> int:
-    """Ogg's sum of a page: a CRC of 32 bits by 0x04C11DB7 (RFC 3533, 6)."""
-    found = 0
-    for byte in page:
-        found ^= byte << 24
-        for _ in range(8):
-            found = (found << 1) ^ (0x04C11DB7 if found >> 31 else 0)
-            found &= 0xFFFFFFFF
-    return found
+    """Ogg's sum of a page (RFC 3533, 6): zlib's CRC with bits reversed, and nothing inverted."""
+    found = zlib.crc32(bytes(page).translate(REVERSED), 0xFFFFFFFF) ^ 0xFFFFFFFF
+    return int(f"{found:032b}"[::-1], 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import io
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from nanospeech.audio.opus import with_serial
 from nanospeech.audio.sinks import pcm16, wav_header
 from nanospeech.audio.wave import BLOCK, wav_bytes
 
@@ -70,7 +72,10 @@ def encode(waves: Iterable[np.ndarray], name: str, rate: int) -> Iterator[bytes]
     """Bytes of a format, as soon as there are any; of wav and flac without a known length."""
     if name in ("wav", "pcm"):
         return _plain(waves, rate, name == "wav")
-    return _aac(waves, rate) if name == "aac" else _sndfile(waves, name, rate)
+    if name == "aac":
+        return _aac(waves, rate)
+    found = _sndfile(waves, name, rate)
+    return _numbered(found) if name == "opus" else found
 
 
 def encode_whole(waves: Iterable[np.ndarray], name: str, rate: int) -> Iterator[bytes]:
@@ -83,7 +88,7 @@ def encode_whole(waves: Iterable[np.ndarray], name: str, rate: int) -> Iterator[
         with _opened(file, name, rate) as f:
             for start in range(0, len(wave), BLOCK):
                 f.write(np.clip(wave[start : start + BLOCK], -1, 1))
-        yield file.getvalue()
+        yield from _numbered([file.getvalue()]) if name == "opus" else [file.getvalue()]
     else:
         yield b"".join(encode([wave], name, rate))
 
@@ -169,6 +174,18 @@ def _sndfile(waves: Iterable[np.ndarray], name: str, rate: int) -> Iterator[byte
                 yield data
     if data := file.take():
         yield data
+
+
+def _numbered(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Opus whose bytes are those of its sound: libsndfile draws the number of a stream.
+
+    Other sound has another number, as streams one behind the other in a file need.
+    """
+    number = None
+    for pages in parts:
+        if number is None:
+            number = zlib.crc32(with_serial(pages, 0))
+        yield with_serial(pages, number)
 
 
 def _aac(waves: Iterable[np.ndarray], rate: int) -> Iterator[bytes]:

@@ -139,6 +139,22 @@ def test_a_format_is_made_at_the_models_rate_or_refused_beforehand(rate):
     assert ("opus" in refused) == (rate in (22_050, 44_100)) and "mp3" not in refused
 
 
+def test_a_seed_gives_the_same_bytes_in_each_format_and_sounds_can_be_chained(server):
+    for name in FORMATS:
+        if name == "aac":
+            pytest.importorskip("av")
+        for whole in ({}, {"stream": False}):
+            ask = {"input": "Hello there.", "response_format": name, **whole}
+            assert speech(server, seed=3, **ask).content == speech(server, seed=3, **ask).content
+    ask = {"response_format": "opus", "stream": False}
+    parts = [speech(server, input=text, seed=3, **ask).content for text in ("Hello.", "Hi there.")]
+    lengths = [len(decoded(part, "opus")) for part in parts]
+    av = pytest.importorskip("av")
+    with av.open(io.BytesIO(b"".join(parts))) as file:  # streams of other numbers
+        samples = sum(frame.samples for frame in file.decode(audio=0))
+    assert samples == pytest.approx(2 * sum(lengths), abs=2000)  # at 48 kHz
+
+
 def test_what_cannot_be_sent_as_it_is_made_is_one_event(server):
     """Clients that always ask for events, such as LiveKit's, may want flac as well."""
     fields = {"seed": 2, "response_format": "flac"}
