@@ -1,6 +1,6 @@
 """What a server lives through, in numbers: mixed clients, leavers, fuzzed bodies, kill, memory.
 
-The slow forms print the figures that docs/serving/operations.md has:
+The slow forms print the figures that docs/appendix/serving.md has:
 python -m pytest -m slow -s tests/serve/test_endurance.py
 """
 
