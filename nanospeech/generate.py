@@ -84,13 +84,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 def list_voices(args: argparse.Namespace) -> int:
     """Prints the names of the model's voices and of the user's own, one a line."""
     from nanospeech.release.folder import resolve
+    from nanospeech.release.voices import added_voices, own_voices
     from nanospeech.release.voices import list_voices as names
-    from nanospeech.release.voices import own_voices, user_voices
 
     folder = resolve(args.model)
     if not own_voices(folder):
         say(f"{folder} has no voices of its own; it takes the recordings of those that ship")
-    print("\n".join(dict.fromkeys([*names(folder), *sorted(user_voices())])))
+    models = names(folder)
+    print("\n".join([*models, *added_voices(models)]))
     return 0
 
 

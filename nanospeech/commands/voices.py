@@ -112,18 +112,16 @@ def warn_of_imitation(name: str) -> None:
 def list_them(folder: Path) -> None:
     """Prints a table of a release's voices, and where their recordings are."""
     from nanospeech.release.folder import load_config
-    from nanospeech.release.user_voices import USER
     from nanospeech.release.voice_facts import VoiceFacts, load_facts, table
-    from nanospeech.release.voices import default_voice, own_voices, shipped_voices, user_voices
+    from nanospeech.release.voices import added_voices, default_voice, own_voices, shipped_voices
 
     own = own_voices(folder)
     voices = dict(sorted((own or shipped_voices()).items()))
     facts = {name: load_facts(path) for name, path in voices.items()}
     if not own:  # what was measured with another model
         facts = {name: dataclasses.replace(f, wer=None) for name, f in facts.items()}
-    yours, count = dict(sorted(user_voices().items())), len(facts)
+    yours, count = added_voices(voices), len(facts)
     for name, path in yours.items():
-        name = f"{USER}{name}" if name in voices else name
         try:
             facts[name] = load_facts(path)
         except CheckpointError as e:  # of one that is damaged; the others are told all the same

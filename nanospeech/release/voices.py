@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from os import PathLike
@@ -162,6 +163,16 @@ def shipped_voices() -> dict[str, Path]:
 def user_voices() -> dict[str, Path]:
     """The voices that the user added (`nanospeech voices add`): recordings by name."""
     return recordings_in(voices_folder())
+
+
+def added_voices(models: Iterable[str]) -> dict[str, Path]:
+    """The user's recordings, sorted, by names that find them: behind USER where a model's is alike.
+
+    Args:
+        models: names of list_voices.
+    """
+    taken, users = set(map(folded, models)), sorted(user_voices().items())
+    return {f"{USER}{n}" if folded(n) in taken else n: path for n, path in users}
 
 
 def list_voices(release: str | Path | None = None) -> list[str]:

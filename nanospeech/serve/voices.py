@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nanospeech.engine.base import Engine
 from nanospeech.release.user_voices import USER, folded
-from nanospeech.release.voices import default_voice, list_voices, user_voices
+from nanospeech.release.voices import added_voices, default_voice, list_voices, user_voices
 
 from .errors import bad
 
@@ -24,7 +24,7 @@ class Voices:
     def voices(self) -> list[str]:
         """The names that a client may ask for: the model's, then those that the user added."""
         own = list_voices(self.engine.folder)
-        return [*own, *added(own).values()]
+        return [*own, *added_voices(own)]
 
     def default(self) -> str:
         """The voice of a request that names none."""
@@ -46,8 +46,9 @@ class Voices:
         if voice is None:
             return self.default()
         own = list_voices(self.engine.folder)
-        users = added(own)
-        known = {**users, **{folded(n): n for n in reversed([*own, *users.values()])}}
+        users = added_voices(own)
+        known = {folded(USER + n.removeprefix(USER)): n for n in users}
+        known |= {folded(n): n for n in reversed([*own, *users])}
         wanted = folded(voice)
         if wanted in known:
             return known[wanted]
@@ -56,17 +57,6 @@ class Voices:
         names = ", ".join(self.voices())
         message = f"voice {voice[:64]!r} not found; choose from {names}"
         raise bad(message, "voice", "voice_not_found")
-
-
-def added(own: list[str]) -> dict[str, str]:
-    """The user's voices: under their names behind USER, folded, those by which they are listed.
-
-    Args:
-        own: the model's, whose names are theirs.
-    """
-    taken = set(map(folded, own))
-    names = sorted(user_voices())
-    return {folded(f"{USER}{n}"): f"{USER}{n}" if folded(n) in taken else n for n in names}
 
 
 def recorded(voice: str) -> tuple[int, ...]:

@@ -77,7 +77,9 @@ def test_a_recording_is_kept_listed_shown_and_removed(anna, user_data, capsys):
 def test_a_users_voices_are_below_the_heads_of_their_columns(anna, tiny_release, tmp_path, capsys):
     folder = Path(shutil.copytree(tiny_release, tmp_path / "model"))
     for end in ("wav", "txt"):
-        (folder / f"voices/tone.{end}").rename(folder / f"voices/anna.{end}")
+        (folder / f"voices/tone.{end}").rename(folder / f"voices/Anna.{end}")
+    assert main(["--list-voices", "--model", str(folder)]) == 0
+    assert capsys.readouterr().out.split() == ["Anna", "user/anna"]
     assert main(["voices", "--model", str(folder)]) == 0
     lines = capsys.readouterr().out.splitlines()
     (mine,) = (line for line in lines if line.startswith("user/anna"))
