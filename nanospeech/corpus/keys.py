@@ -45,5 +45,4 @@ def unique_keys(parts: list[tuple[str, ...]]) -> list[str]:
         while keys[i] in taken:
             numbers[key] += 1
             keys[i] = f"{key}-{numbers[key]}"
-        taken.add(keys[i])
     return keys

@@ -16,7 +16,7 @@ import soundfile as sf
 from nanospeech.commands.prepare import main
 from nanospeech.config import AudioConfig
 from nanospeech.corpus import layouts
-from nanospeech.corpus.keys import unique_keys
+from nanospeech.corpus.keys import unique_keys, without_common_folder
 from nanospeech.corpus.layouts import find
 from nanospeech.corpus.mp3 import decode
 from nanospeech.corpus.skips import examples, nothing_usable
@@ -359,6 +359,14 @@ def test_keys_tell_nothing_of_where_recordings_lie(waves, table):
     name = Path(source).stem
     keys = [s.key for s in find([source])[0]]
     assert keys == [f"{name}_anna_0", "anna_1", "bert_0", "bert_1", f"{name}_anna_0-2"]
+    assert without_common_folder([("d", "/", "u", "me", "1"), ("d", "/", "u", "me", "2")]) == [
+        ("d", "1"),
+        ("d", "2"),
+    ]
+    deep, flat, near = ("d", "/", "u", "me", "a", "1"), ("d", "/", "u", "2"), ("d", "u", "3")
+    assert without_common_folder([deep, flat, near]) == [("d", "me", "a", "1"), ("d", "2"), near]
+    assert without_common_folder([deep]) == [("d", "1")] and not without_common_folder([])
+    assert without_common_folder([("d",), near]) == [("d",), near]
 
 
 def test_the_speakers_of_pipers_table_are_kept(waves):
