@@ -53,6 +53,27 @@ def test_numpy_computes_what_pytorch_learns():
     assert np.abs(found - likely).mean() > 0.3
 
 
+def test_the_network_that_ships_is_given_what_it_was_trained_on():
+    """Units, bounds and sizes are no part of its file; with others it would clean, only worse."""
+    heard, likely = np.array([[-20.0, -20], [0, -4], [30, -3]]), np.array([[-20.0, 1, 30]] * 2).T
+    given = restorer.features(heard, likely, np.array([-12.0, -5]), np.full(2, -3.0))
+    assert given.tolist() == [
+        [-2.25, -2.25, -3, -3, 0, -0.25],
+        [2, 2, 1.5, -0.5, 1, 0.25],
+        [4, 4, 4, 0, 1, 0.5],
+    ]
+    frames, bands = np.mgrid[:60, :100]
+    mean, noise = speech_mels().mean, -7 - 3.5 * np.sin(np.arange(100) / 9)
+    likely = mean + 5 * np.sin(frames / 5 + bands / 7) - 2 * np.cos(bands / 3)
+    found = restorer.restored(np.logaddexp(likely, noise) - 0.5, likely, noise, mean)
+    wanted = [
+        [1.52, -5.08, 2.84, -8.3, -4.3],
+        [-2.7, -2.28, 1.6, -8.7, -3.35],
+        [-7.56, 3.57, -4.09, -3.27, -5.8],
+    ]
+    np.testing.assert_allclose(found[5::25, 3::24], wanted, atol=0.02)
+
+
 def test_an_example_of_a_narrow_band_asks_for_what_is_gone_alone():
     rng = np.random.default_rng(0)
     wave = np.tile(audio.read(VOICES / "heart.flac"), 3)[: recipe.SAMPLES]
