@@ -34,12 +34,11 @@ def seconds_of(path: str | Path) -> float:
     return 0.0 if info.frames >= UNKNOWN_FRAMES else float(info.duration)
 
 
-def read_pieces(path: str | Path, sample_rate: int = SAMPLE_RATE) -> Iterator[np.ndarray]:
-    """A recording as mono at one rate, float32 (n,), piece by piece of a few seconds.
+def read_pieces(path: str | Path) -> Iterator[np.ndarray]:
+    """A recording as mono at SAMPLE_RATE, float32 (n,), piece by piece of a few seconds.
 
     Args:
         path: of a format that audio.wave.read knows.
-        sample_rate: wanted rate in Hz.
 
     Raises:
         InputError: it is no audio, or damaged; what comes before the damage has been yielded.
@@ -52,7 +51,7 @@ def read_pieces(path: str | Path, sample_rate: int = SAMPLE_RATE) -> Iterator[np
         if not np.isfinite(block).all():
             raise InputError(f"{path} holds samples that are not numbers")
         if plain is None:
-            plain = soxr.ResampleStream(rate, sample_rate, 1, dtype="float32")
+            plain = soxr.ResampleStream(rate, SAMPLE_RATE, 1, dtype="float32")
         yield plain.resample_chunk(mono(block))
     if plain is not None:
         yield plain.resample_chunk(np.zeros(0, np.float32), last=True)

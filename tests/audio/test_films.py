@@ -89,6 +89,7 @@ def test_of_several_tracks_the_first_is_heard(tmp_path):
 
 
 def test_a_film_is_decoded_up_to_a_bound_alone(tmp_path, monkeypatch):
+    assert films.MOST_SAMPLES == 10 * 60 * 2 * 48_000  # as the error says
     monkeypatch.setattr(films, "MOST_SAMPLES", 3 * RATE)  # of two seconds, those of mono are fewer
     assert len(audio.read(written(tmp_path / "a.m4a", sweep()[None])))
     with pytest.raises(InputError, match="over ten minutes"):
