@@ -316,11 +316,12 @@ def test_a_model_of_german_is_listened_to_in_german(people, tiny_aligned, tmp_pa
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"language": "de-AT"}))
     (texts := tmp_path / "texts.txt").write_text("heute fahren wir.\n")
+    people.of["anna"] = [replace(sample, text="Um drei.") for sample in people.of["anna"]]
     listened: list[str] = []
 
     def transcribe(*_, language: str) -> str:
         listened.append(language)
-        return "heute fahren wir"
+        return "um heute fahren wir"  # which an English normaliser leaves out
 
     monkeypatch.setattr(cloning.metrics, "load_whisper", lambda *_: None)
     monkeypatch.setattr(cloning.metrics, "transcribe", transcribe)
@@ -328,7 +329,7 @@ def test_a_model_of_german_is_listened_to_in_german(people, tiny_aligned, tmp_pa
     words += ["--sentences", str(texts), "--references", "1", "--imitate", "anna", "--seeds", "0"]
     args = cloning.build_parser().parse_args(words)
     (row,) = cloning.measure(args, people, [], tmp_path / "cloning.csv")
-    assert listened == ["de"] and (row.edits, row.words) == (0, 3)
+    assert listened == ["de"] and (row.edits, row.words, row.leaked) == (1, 3, "um")
 
 
 def test_a_model_of_several_languages_reads_in_the_one_that_is_listened_for(

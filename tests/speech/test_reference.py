@@ -107,9 +107,12 @@ def test_a_word_that_whisper_cuts_is_one():
     class Piece:
         def __init__(self, word: str, start: float):
             self.word, self.start, self.end = word, start, start + 0.5
-            self.probability = 1.0
+            self.probability = 1 - start / 100
+
+    words: list[Word] = []
 
     def heard(*pieces: str) -> list[str]:
+        nonlocal words
         words = whole_words(Piece(p, i) for i, p in enumerate(pieces))
         assert all(a.end <= b.start for a, b in pairwise(words))
         return [w.text for w in words]
@@ -129,12 +132,15 @@ def test_a_word_that_whisper_cuts_is_one():
         ":30.",
     )
     assert heard(*said) == ["I", "paid", "$10,000", "for", "twenty-five", "flags,", "at", "7:30."]
+    assert (words[2].start, words[2].end, words[2].chance) == (2, 3.5, 0.97)  # the least of them
+    assert heard(" At", " 7", ":30", ":15.") == ["At", "7:30:15."]
     assert heard("Hello", " there.") == ["Hello", "there."]
     assert heard("\u4f60\u597d", "\u5417") == ["\u4f60\u597d", "\u5417"]  # written without spaces
+    assert heard(" \u4f60\u597d", "\u5417") == ["\u4f60\u597d", "\u5417"]
     pieces = "我", "用", " i", "Phone", " 15", "拍", "了", "一", "张", "照", "片"
-    words = ["我", "用", "iPhone", "15", "拍", "了", "一", "张", "照", "片"]
-    assert heard(*pieces) == words  # which a Latin word's space does not change
-    assert joined(words, spaced=False) == "我用iPhone 15拍了一张照片"
+    latin = ["我", "用", "iPhone", "15", "拍", "了", "一", "张", "照", "片"]
+    assert heard(*pieces) == latin  # which a Latin word's space does not change
+    assert joined(latin, spaced=False) == "我用iPhone 15拍了一张照片"
     assert joined(["It", "rains."]) == "It rains." and joined([], spaced=False) == ""
 
 
