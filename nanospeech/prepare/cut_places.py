@@ -120,9 +120,7 @@ def cut_window(
     clips = []
     for a, b in chosen(way, *bounds):
         if a.heard < b.heard:
-            own = {
-                j: pairs[j] for j in range(a.heard, b.heard) if a.said <= pairs.get(j, -1) < b.said
-            }
+            own = {j: pairs[j] for j in range(a.heard, b.heard) if j in pairs}
             clip = clip_of(a, b, words, said, own, bounds, spaced)
             if not clip.reason and ((torn and a is way[0]) or (ends_torn and b is end)):
                 clip = replace(clip, reason=UNPAUSED)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from nanospeech.prepare.cut_places import (
     Pause,
     Place,
     chosen,
+    clip_of,
     cut_window,
     found_again,
     kind_of,
@@ -36,6 +39,12 @@ def test_a_mark_tells_on_which_side_of_a_short_word_a_pause_is():
     assert (place.heard, place.ends) == (3, False)
     # words that do not agree with the text on both sides are not cut between
     assert not places([Pause(1.05, 1.45, 1.0)], words, said, {0: 0, 1: 1, 3: 9, 4: 10})
+    # the text's marks count, not those heard; of two pauses beside a word the clearer one does
+    marked = [Word(w.text.rstrip("."), w.start, w.end) for w in words]
+    found = [Pause(0.92, 0.98, 0.1), Pause(1.05, 1.45, 1.0), Pause(1.82, 1.9, 0.5)]
+    first, second = places(found, marked, said, pairs)
+    assert (first.heard, first.start, first.ends) == (2, 1.05, True)
+    assert (second.heard, second.ends) == (4, False) and first.cost < 1.3 < second.cost
     # but one misheard word between two that agree is the one between them
     assert places([Pause(1.05, 1.45, 1.0)], words, said, {0: 0, 1: 1, 3: 3, 4: 4})
 
@@ -64,12 +73,21 @@ def test_pauses_are_as_quiet_as_the_recording_gets_and_longer_than_a_plosive():
     assert [round(p.stop, 1) for p in found] == [1.3, 5.3]
     assert all(p.clear > 0.9 for p in found)
     assert not pauses(np.zeros(0, np.float32)) and not pauses(sound(2, speech))
+    # a sound card's offset is no sound, and what is rarely spoken is speech too
+    rare = np.concatenate([sound(1, quiet), sound(0.8, speech), sound(2, quiet)]) + 0.3
+    assert [round(p.stop, 1) for p in pauses(rare.astype(np.float32))] == [1.0, 3.8]
+    # where a machine left nothing at all, a room is quiet as well, only less clearly
+    parts = [sound(1, speech), sound(0.2, 0), sound(1, speech), sound(0.2, 2e-3), sound(1, speech)]
+    parts += [sound(0.11, 0), sound(1, speech)]  # a plosive
+    first, second = pauses(np.concatenate(parts))
+    assert first.clear == 1 and 0 < second.clear < 0.5 and round(second.stop, 1) == 2.4
 
 
 def test_a_window_ends_with_its_last_sentence():
     way = [Place(t, t, 0, 0, ends=t < 18) for t in (4.0, 8.0, 17.0, 22.0)]
     found = last_place(way, 10)
     assert found is not None and found.at == 17
+    assert last_place(way, 5) == found
     found = last_place(way, 20)  # with a phrase, where none does
     assert found is not None and found.at == 22
     assert last_place(way, 25) is None
@@ -88,6 +106,9 @@ def test_a_place_in_a_text_is_found_again_and_stays_where_nothing_is_known():
     words = [Word(t, i, i + 0.5) for i, t in enumerate(text[2000:2040])]
     assert found_again(words, text, 100) == 2000
     assert found_again(words, text, 1990) == 1990  # it is near
+    other = [Word("other", i, i + 0.5) for i in range(5)]
+    assert found_again([*other, *words], text, 100) == 1995  # where the first of them would be
+    assert found_again([*other, *words[:3], *other], text, 100) == 100  # three words are by chance
     assert found_again([Word("other", i, i + 1) for i in range(30)], text, 100) == 100
 
 
@@ -113,6 +134,66 @@ def test_a_clip_has_no_words_that_nobody_reads_and_none_that_nobody_wrote(text, 
     wave[int(4.5 * rate) :] *= 1e-3
     (clip,) = cut_window(wave, words, True, (1.0, 9.0), text.split()).clips
     assert (clip.reason == "") is kept and (not kept or clip.text == text)
+
+
+WORDS = [Word(f"w{i}", 0.5 + 0.4 * i, 0.9 + 0.4 * i) for i in range(10)]
+FROM, TO = Place(0.0, 0.5, 0, 0), Place(4.5, 5.1, 10, 10)  # the pauses around them
+
+
+@pytest.mark.parametrize(
+    "heard, said, bounds, reason",
+    [
+        (10, 10, (4.0, 4.0), ""),  # the seconds between the pauses count
+        (10, 10, (4.1, 9.0), "too short"),
+        (10, 10, (1.0, 3.9), "no pause to cut at"),
+        (7, 10, (1.0, 9.0), ""),  # words that agree
+        (6, 10, (1.0, 9.0), "not the words of its text"),
+        (7, 11, (1.0, 9.0), "not the words of its text"),  # of the longer of the two
+        (6, 6, (1.0, 9.0), "not the words of its text"),
+    ],
+)
+def test_a_clip_is_what_was_heard_and_said_between_two_pauses(heard, said, bounds, reason):
+    pairs = {j: j * (said - 1) // 9 for j in range(10) if j % 10 < heard}
+    text = [f"w{i}" for i in range(said)]
+    to = dataclasses.replace(TO, said=said)
+    clip = clip_of(FROM, to, WORDS, text, pairs, bounds, True)
+    assert clip.reason == reason and (clip.start, clip.stop) == pytest.approx((0.4, 4.6))
+    if not reason:
+        assert clip.text == " ".join(text)
+        near = clip_of(Place(0.4, 0.5, 0, 0), to, WORDS, text, pairs, bounds, True)
+        assert near.start == pytest.approx(0.45)  # half of a short pause is the next clip's
+
+
+@pytest.mark.parametrize("chance, reason", [(0.51, ""), (0.49, "unsure words")])
+def test_words_are_heard_with_some_certainty(chance, reason):
+    words = [
+        dataclasses.replace(w, chance=0.9 if i else 10 * chance - 8.1) for i, w in enumerate(WORDS)
+    ]
+    said, pairs = [w.text for w in words], {j: j for j in range(10)}
+    assert clip_of(FROM, TO, words, said, pairs, (1.0, 9.0), True).reason == reason
+
+
+def test_a_recording_is_cut_into_clips_of_a_usual_length_and_as_little_as_can_be_is_lost():
+    way = [Place(float(t), float(t), t, t, 0.1) for t in range(17)]
+    assert [b.at - a.at for a, b in chosen(way, 1.0, 16.0)] == [4.0] * 4
+    way = [Place(float(t), float(t), t, t, 2.0) for t in (0, 2, 20)]
+    assert [b.at for _, b in chosen(way, 1.0, 12.0)] == [2.0, 20.0]
+
+
+def test_a_window_is_done_up_to_the_middle_of_a_pause_and_silence_at_the_ends_is_no_clips():
+    rate, rng = audio.SAMPLE_RATE, np.random.default_rng(0)
+    wave = rng.normal(0, 0.1, 12 * rate).astype(np.float32)
+    for start, stop in (0.0, 1.0), (6.6, 7.4), (10.6, 12.0):
+        wave[int(start * rate) : int(stop * rate)] *= 1e-3
+    words = [Word("word", 1 + 0.4 * i, 1.4 + 0.4 * i) for i in range(14)]
+    words[-1] = Word("word.", *(words[-1].start, words[-1].end))
+    words += [Word("word", 7.4 + 0.4 * i, 7.8 + 0.4 * i) for i in range(8)]
+    window = cut_window(wave, words, False, (1.0, 9.0))
+    assert window.seconds == pytest.approx(7.0, abs=0.05) and window.words == 14
+    window = cut_window(wave, words, True, (1.0, 9.0))
+    assert window.words == 22
+    spans = [t for clip in window.clips for t in (clip.start, clip.stop)]
+    assert spans == pytest.approx([0.9, 6.7, 7.3, 10.7], abs=0.05)
 
 
 @pytest.mark.parametrize("at", [0, 6, 12])
@@ -152,6 +233,7 @@ def test_no_clip_begins_or_ends_where_nobody_pauses():
         wave[int((pause - 0.2) * rate) : int((pause + 0.2) * rate)] *= 1e-3
     window = cut_window(wave, words, False, (1.0, 19.8))
     assert window.torn and window.seconds > 20
+    assert window.words == sum(w.end <= window.seconds for w in words)
     assert [clip.reason == "" for clip in window.clips] == [True, False]
     window = cut_window(wave, words, False, (1.0, 19.8), torn=True)
     assert [clip.reason == "" for clip in window.clips] == [False, False]
