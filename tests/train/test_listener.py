@@ -127,11 +127,11 @@ def listening(patch: int, **fields: Any) -> Listening:
     return Listening(listener(patch_size=patch), aligner, None, AUDIO, LossConfig(), config)
 
 
-def tokens_by_hand(batch, b: int, patch: int) -> list[int]:
+def tokens_by_hand(batch, b: int, patch: int, before: int = 0) -> list[int]:
     """Ids of an item's patches: the best path for the speaker that the whole clip tells."""
     patches = means_of_patches(normal(batch, b), patch)
     sounds = np.stack([Reader(patch).sounds.detach().numpy()[t] for t in TEXTS[b]])
-    return [TEXTS[b][t] for t in best(patches, sounds + 0.1 * patches.mean(0))]
+    return [TEXTS[b][t] for t in best(patches[before:], sounds + 0.1 * patches.mean(0))]
 
 
 @pytest.mark.parametrize("patch", [1, 2])
@@ -156,6 +156,14 @@ def test_its_loss_is_the_cross_entropy_of_the_tokens_that_are_placed(patch, smoo
     assert model.weights() == {"words": 1.0}  # the other is only logged
     plain = numbers(model.eval()(batch))["words"]
     assert (plain[0] == pytest.approx(total, rel=1e-5)) == (smoothing == 0)
+
+
+def test_tokens_are_placed_for_the_speaker_of_the_whole_clip_whatever_it_is_padded_to():
+    reader, batch = Reader(2), golden_batch()
+    TextAligner(reader, AUDIO).tokens(batch)  # type: ignore[arg-type]
+    for b in range(len(LENS)):
+        wanted = means_of_patches(normal(batch, b), 2).mean(0)
+        np.testing.assert_allclose(reader.speaker[b], wanted, atol=1e-5)
 
 
 def test_padded_lengths_are_multiples_of_eight_patches():
@@ -185,10 +193,11 @@ def with_few_words() -> Batch:
 
 
 def test_words_that_are_not_in_the_text_are_not_heard():
-    part = replace(with_few_words(), wordless=torch.tensor([5, 0, 0, 0, 0]))
+    part = replace(with_few_words(), wordless=torch.tensor([5, 0, 0, 0, 5]))
     model = listening(2).eval()
     tokens = model.aligner.tokens(part)
-    assert tokens[0, :2].tolist() == [-1, -1] and (tokens[0, 2:7] >= 0).all()
+    for b in (0, 4):
+        assert tokens[b, :7].tolist() == [-1, -1, *tokens_by_hand(part, b, 2, before=2)]
     assert (tokens[1] == -1).all() and tokens[0, 7:].tolist() == [-1]
     assert (tokens[2] == 0).any()
     assert model.counts(part)["words"] == numbers(model(part))["words"][1]
