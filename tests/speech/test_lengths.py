@@ -3,13 +3,16 @@
 import dataclasses
 import itertools
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from nanospeech.config import ModelConfig
 from nanospeech.errors import InputError
 from nanospeech.output import OutputOptions
-from nanospeech.release.voices import VoiceSettings
+from nanospeech.release.voices import Prompt, VoiceSettings
+from nanospeech.speech.durations import estimate_seconds, frames, new_frames
 from nanospeech.speech.making import make_chunks
 from nanospeech.text.markup import read_markup
 from tests.speech.test_speaker import EchoEngine, speaker
@@ -106,3 +109,36 @@ def test_a_length_is_met_however_many_chunks_there_are(patch_size):
     spoken = voice.speak("One two three four five six. " * 30, seconds=80)
     assert len(spoken.chunks) > 20
     assert spoken.seconds == pytest.approx(80, abs=(patch_size + 1) / 93.75)
+
+
+@pytest.mark.parametrize(
+    "by_model, by_tokens, pace, wanted",
+    [
+        (3.0, 5.0, 1.0, 15**0.5),  # errors are factors, and so is what is between
+        (3.0, 5.0, 1.2, 1.2 * 15**0.5),
+        (0.99, 4.0, 1.0, 4.0),  # a quarter of the rule's four seconds is no estimate
+        (1.01, 1.01, 1.0, 0.45 + 2),  # but less than its half is not spoken in any case
+        (17.9, 17.9, 1.0, 17.9),
+        (18.1, 4.0, 1.0, 4.0),
+    ],
+)
+def test_estimates_are_averaged_unless_they_are_far_off_the_rule(by_model, by_tokens, pace, wanted):
+    def duration(mel_BNM, tokens_BT, *, own, lens_B, prompt_tokens_B):
+        assert (lens_B, prompt_tokens_B, tokens_BT.shape) == ([94], [3], (1, 5))
+        return np.array([mel_BNM.shape[1] / 93.75 + (by_tokens if own else by_model)])
+
+    engine = SimpleNamespace(duration=duration, config=ModelConfig())
+    mel, tokens = np.zeros((94, 100), np.float32), np.zeros(3, np.int64)
+    prompt = Prompt(mel, tokens, 10.0, 1.0, VoiceSettings(pace=pace))
+    found = estimate_seconds(engine, prompt, "x" * 40, np.zeros(2, np.int64), (False, True))
+    assert found == pytest.approx(wanted)
+
+
+def test_new_speech_has_a_least_length_and_a_patch_for_each_token():
+    voice = speaker(EchoEngine(4))
+    fast = dataclasses.replace(voice.prompt, settings=VoiceSettings(speed=2.0))
+    tokens = np.zeros(2, np.int64)
+    assert new_frames(voice.engine, fast, "x", tokens, 2.0, "rule") == 36  # 0.35 s in fours
+    config = voice.engine.config
+    assert [frames(config, tokens, n / 93.75) for n in (7, 8, 9, 12)] == [8, 8, 12, 12]
+    assert frames(config, np.zeros(9, np.int64), 0.1) == 36
