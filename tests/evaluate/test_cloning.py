@@ -311,6 +311,26 @@ def test_the_report_is_of_what_is_asked_alone(people, tiny_aligned, tmp_path, mo
     assert (silent.similarity, silent.nearest) == (0.0, "")
 
 
+def test_a_row_tells_how_near_to_whom_an_utterance_of_a_seed_is(
+    people, tiny_aligned, tmp_path, monkeypatch
+):
+    wave = audio.resample(pitched(600.0, 2.0), SAMPLE_RATE, 48_000)
+    spoken, seeds = SimpleNamespace(wave=wave, sample_rate=48_000), []
+    monkeypatch.setattr(Speaker, "speak", lambda s, _: seeds.append(s.seed) or spoken)
+    monkeypatch.setattr(cloning.metrics, "load_whisper", lambda *_: None)
+    monkeypatch.setattr(cloning.metrics, "transcribe", lambda *_, **__: "nothing")
+    (reference,) = people.references("anna", 1, "clean")
+    people.embeddings["anna"][reference.used[0]] = by_pitch(pitched(600.0, 1.0))  # is not compared
+    words = [str(tiny_aligned), "--people", "a.tar", "--out", str(tmp_path), "--backend", "torch"]
+    words += ["--references", "1", "--imitate", "anna", "--seeds", "3", "4"]
+    args = cloning.build_parser().parse_args(words)
+    rows = cloning.measure(args, people, [], tmp_path / "cloning.csv")
+    assert seeds == [row.seed for row in rows] == [3, 4] and rows[0].text != rows[1].text
+    for row in rows:
+        assert (row.speaker, row.reference, row.nearest) == ("anna", reference.key, "bert")
+        assert row.similarity == pytest.approx(np.cos(0.4 * np.pi), abs=0.02)  # of 200 and 600 Hz
+
+
 def test_a_model_of_german_is_listened_to_in_german(people, tiny_aligned, tmp_path, monkeypatch):
     folder = Path(shutil.copytree(tiny_aligned, tmp_path / "german"))
     config = json.loads((folder / "config.json").read_text())
@@ -321,7 +341,7 @@ def test_a_model_of_german_is_listened_to_in_german(people, tiny_aligned, tmp_pa
 
     def transcribe(*_, language: str) -> str:
         listened.append(language)
-        return "um heute fahren wir"  # which an English normaliser leaves out
+        return "um ach heute fahren wir"  # um: which an English normaliser leaves out
 
     monkeypatch.setattr(cloning.metrics, "load_whisper", lambda *_: None)
     monkeypatch.setattr(cloning.metrics, "transcribe", transcribe)
@@ -329,7 +349,7 @@ def test_a_model_of_german_is_listened_to_in_german(people, tiny_aligned, tmp_pa
     words += ["--sentences", str(texts), "--references", "1", "--imitate", "anna", "--seeds", "0"]
     args = cloning.build_parser().parse_args(words)
     (row,) = cloning.measure(args, people, [], tmp_path / "cloning.csv")
-    assert listened == ["de"] and (row.edits, row.words, row.leaked) == (1, 3, "um")
+    assert listened == ["de"] and (row.edits, row.words, row.leaked) == (2, 3, "um")
 
 
 def test_a_model_of_several_languages_reads_in_the_one_that_is_listened_for(
