@@ -125,12 +125,14 @@ def shards(folder: Path) -> Path:
         (lambda f: sharded.index_of(f / MODEL).write_text('{"weight_map": []}'), "AttributeError"),
         (lambda f: sharded.index_of(f / MODEL).write_text('{"weight_map": {}}'), "no tensors"),
         (lambda f: change(f, t1=3), "TypeError"),
+        (lambda f: sharded.index_of(f / MODEL).write_text("[" * 100_000), "RecursionError"),
+        (lambda f: os.truncate(sharded.index_of(f / MODEL), 64_000_001), "more than 64,000,000 b"),
     ],
 )
 def test_damaged_shards_are_named(tmp_path, damage, said):
     path = shards(tmp_path)
     assert {n: t[0] for n, t in read_tensors(path).items()} == {"t0": 0, "t1": 1, "t2": 2}
-    assert tensor_shapes(path) == {f"t{n}": (10,) for n in range(3)}
+    assert tensor_shapes(path) == {f"t{n}": (10,) for n in range(3)} and sharded.there(path)
     damage(tmp_path)
     with pytest.raises(CheckpointError, match=said):
         read_tensors(path)
@@ -145,6 +147,13 @@ def test_one_file_is_read_whatever_index_lies_beside_it(tmp_path):
     other = tmp_path / "other.safetensors"
     assert sharded.files_of(other) == {other: None}
     assert sharded.there(path) and not sharded.there(other)
+
+
+def test_a_file_says_what_wrote_it_and_others_may_read_it(tmp_path):
+    sharded.write_whole({"a": np.ones(3, np.float32)}, path := tmp_path / MODEL, kind="x")
+    with safe_open(path, "np") as f:
+        assert f.metadata() == {"format": "pt", "kind": "x"}
+    assert os.name == "nt" or path.stat().st_mode & 0o777 == 0o644
 
 
 def change(folder: Path, **where) -> None:

@@ -161,6 +161,7 @@ def test_its_loss_is_the_cross_entropy_of_the_tokens_that_are_placed(patch, smoo
 def test_tokens_are_placed_for_the_speaker_of_the_whole_clip_whatever_it_is_padded_to():
     reader, batch = Reader(2), golden_batch()
     TextAligner(reader, AUDIO).tokens(batch)  # type: ignore[arg-type]
+    assert reader.speaker is not None
     for b in range(len(LENS)):
         wanted = means_of_patches(normal(batch, b), 2).mean(0)
         np.testing.assert_allclose(reader.speaker[b], wanted, atol=1e-5)
