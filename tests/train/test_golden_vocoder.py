@@ -277,6 +277,15 @@ def test_the_mel_loss_is_of_the_mel_that_is_named():
     assert found["mel"].item() == pytest.approx(wanted.item(), rel=1e-6)
 
 
+@pytest.mark.parametrize("level", [1.0, 3e-5, 0.0])
+def test_quiet_sound_has_the_mel_that_models_know(level):
+    wave = np.float32(level) * REAL
+    wanted = log_mel(spectrogram(wave, 1024))
+    found = mel_of_waves(torch.from_numpy(wave)).numpy()
+    np.testing.assert_allclose(found, wanted, atol=2e-3)
+    assert level == 1 or (wanted < -9.5).mean() > 0.1
+
+
 def test_silence_counts_for_nothing_in_losses_of_slopes():
     found = tuple(torch.from_numpy(x) for x in SLOPES)
     for loud in (1.0, 0.0):
