@@ -69,6 +69,16 @@ LONGEST = (
     "train/test_vocoder_gan.py",
     "train/test_optimizers.py",
 )
+# what starts processes from a server that has loaded torch, see forked.py: all in one process of
+# tests, so that there is one server
+FORKED = {
+    "finetune/test_processes.py",
+    *(
+        f"train/test_{name}.py"
+        for name in ("checkpoints", "optimizers", "parallel", "resume", "signals")
+    ),
+    *(f"train/test_{name}.py" for name in ("tensor_groups", "trainer", "vocoder_gan")),
+}
 
 
 @pytest.hookimpl(wrapper=True)
@@ -100,8 +110,13 @@ def pytest_xdist_make_scheduler(config, log):
         return None
     from xdist.scheduler import LoadFileScheduling
 
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return "forked" if file.removeprefix("tests/") in FORKED else file
+
     config.option.loadscopereorder = False
-    return LoadFileScheduling(config, log)
+    return Scheduling(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ CONTEXT.set_forkserver_preload(
         # what a first step imports
         *("torch._dynamo", "torch.distributed.checkpoint", "torch.distributed.fsdp"),
         *("torch.distributed.tensor.parallel", "torch.nn.parallel.distributed"),
+        "tests.measured",
     ]
 )
 
