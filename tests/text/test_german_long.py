@@ -24,13 +24,13 @@ def num2words():
 
 @pytest.mark.parametrize("run", RUNS)
 def test_long_runs_of_anything_are_read(run):
-    text = (run * 15_000)[:15_000]
+    text = (run * 6_000)[:6_000]
     language = find_language("de")
-    began = time.perf_counter()
+    began = time.process_time()
     said = language.normalized(Traced.of(text)).text
     assert "".join(split_sentences(text, language)) == text
     assert not any(c.isdigit() and c.isdecimal() for c in said)
-    assert time.perf_counter() - began < 10  # the square of it would be minutes
+    assert time.process_time() - began < 2  # the square of it would be many seconds
 
 
 def test_a_wall_of_digits_is_read_one_by_one():
