@@ -8,7 +8,7 @@ import pytest
 from nanospeech import InputError
 from tests.speech.test_speaker import speaker
 
-TEXT = "First comes this sentence here. " * 9  # of several chunks
+TEXT = "First comes this sentence here. " * 3  # a chunk each
 
 
 def waves(seed):
