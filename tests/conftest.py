@@ -41,6 +41,9 @@ TINY = {
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# what is imported and collected is no garbage: none is looked for until pytest_collection_finish
+gc.disable()
+
 if importlib.util.find_spec("torch"):
     import torch
 
@@ -99,8 +102,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What has been imported by now stays; nobody needs to search it for garbage again."""
+    """What has been imported by now stays; nobody needs to search it for garbage."""
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
