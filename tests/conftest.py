@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 # several processes of tests share the cores, and one that spins for another's threads waits long:
-# read when NumPy is loaded
+# read when NumPy, ONNX Runtime or torch is loaded, by tests' own processes as well
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import pytest
