@@ -128,20 +128,24 @@ def test_kernels_of_past_lengths_are_not_all_kept(variables, kept):
 FINETUNE = "--data none --voice anna --model none --output none --prompt none --threads 1"
 
 
+LOAD = "from nanospeech import load_engine; load_engine(backend='torch')"
+
+
 @pytest.mark.parametrize(
-    "code",
+    ("code", "variables", "found"),
     [
-        "from nanospeech import load_engine; load_engine(backend='torch')",
-        "import nanospeech.nanospeech_torch",
-        "import nanospeech.trainer_torch",
-        "from nanospeech_torch.train.__main__ import main; main(['--explain'])",
-        f"from nanospeech_torch.finetune.__main__ import main; main({FINETUNE.split()})",
+        (LOAD, {}, "3000"),
+        (LOAD, {"GOMP_SPINCOUNT": "7"}, "7"),
+        (LOAD, {"OMP_WAIT_POLICY": "active"}, "None"),
+        ("import nanospeech.nanospeech_torch", {}, "3000"),
+        ("import nanospeech.trainer_torch", {}, "3000"),
+        ("from nanospeech_torch.train.__main__ import main; main(['--explain'])", {}, "3000"),
+        (
+            f"from nanospeech_torch.finetune.__main__ import main; main({FINETUNE.split()})",
+            {},
+            "3000",
+        ),
     ],
-)
-@pytest.mark.parametrize(
-    ("variables", "found"),
-    [({}, "3000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None")],
-    ids=["", "rounds", "policy"],
 )
 def test_openmp_variables_are_set_before_torch_loads(code, variables, found):
     kept = {k: v for k, v in os.environ.items() if k not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}

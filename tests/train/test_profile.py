@@ -128,7 +128,7 @@ def test_flops_of_learning_to_be_understood_are_those_that_torch_counts(patch_si
     assert model.flops(batch) > 2 * profile.train_flops(config, 2, 151, 24)
 
 
-@pytest.mark.parametrize("patch_size", [1, 2])
+@pytest.mark.parametrize("patch_size", [pytest.param(1, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize(
     "kind",
     [
