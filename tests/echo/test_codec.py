@@ -144,7 +144,7 @@ def test_pieces_are_decoded_where_the_engine_works(folder, monkeypatch):
     assert len(waves) > 1 and set(threads) == {"nanospeech"}
 
 
-@pytest.mark.parametrize("backend", ["torch", "mlx"])
+@pytest.mark.parametrize("backend", ["torch", pytest.param("mlx", marks=pytest.mark.slow)])
 def test_memory_for_latents_is_bounded(folder, monkeypatch, backend):
     """However long a speech or a recording is, no more of it is decoded or encoded at once."""
     engine, counts = load_engine(folder, backend, dtype="float32"), []

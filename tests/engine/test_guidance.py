@@ -55,7 +55,7 @@ def test_batches_equal_one_by_one(tiny_aligned, engine_of, arrays, backend, case
         assert np.abs(together[i, :n] - single[0]).max() <= 1e-3
 
 
-@pytest.mark.parametrize("kind", ["none", "aligned"])
+@pytest.mark.parametrize("kind", [pytest.param("none", marks=pytest.mark.slow), "aligned"])
 @pytest.mark.parametrize("case", CASES)
 def test_backends_agree(make_release, engine_of, arrays, kind, case):
     folder = make_release(text_upsampling=kind)

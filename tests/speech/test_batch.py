@@ -63,7 +63,7 @@ def check_alike(together: list, alone: list, tolerance: float) -> None:
 
 KINDS = ("none", "average", "aligned", "durations")
 # MLX takes longest, and what a batch does there is the same in all backends
-SLOW = [("mlx", "none"), ("mlx", "average")]
+SLOW = [("mlx", "none"), ("mlx", "average"), ("mlx", "durations")]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from nanospeech.speech import script, streaming
 from nanospeech.speech.chunks import CROSS_FADE
 from nanospeech.speech.pauses import set_pauses
 from nanospeech.text.sentences import pack, split_sentences
-from tests.conftest import tone
+from tests.conftest import BACKENDS, tone
 from tests.speech.test_speaker import RATE, EchoEngine, speaker
 from tests.text.test_sentences import SPLITS, messy_text
 
@@ -192,7 +192,15 @@ def test_the_vocoder_begins_with_the_end_of_the_prompt():
         assert np.array_equal(row, np.concatenate([mel[frames - count :], new]))
 
 
-@pytest.mark.parametrize("kind", ["tiny_release", "tiny_aligned"])
+@pytest.mark.parametrize(
+    ("backend", "kind"),
+    [  # MLX takes ten times as long for the first
+        pytest.param(b, k, marks=pytest.mark.slow if (b, k) == ("mlx", "tiny_release") else [])
+        for b in BACKENDS
+        for k in ("tiny_release", "tiny_aligned")
+    ],
+    indirect=["backend"],
+)
 def test_a_stream_is_its_chunks_spoken_and_joined(request, engine_of, backend, kind):
     engine = engine_of(request.getfixturevalue(kind), backend)
     own = OutputOptions(loudness=None)  # a stream's gain depends on its pieces
