@@ -273,7 +273,7 @@ def test_dacvae_writes_latents_and_references(tmp_path, capsys):
     codec = tmp_path / "dacvae.safetensors"
     save_file(tiny.dacvae(), str(codec))
     paths, out = audio_shards(tmp_path / "audio", 2, 3), tmp_path / "latents"
-    flags = ["--codec", str(codec), "--references", "--out", str(out), "--workers", "2"]
+    flags = ["--codec", str(codec), "--references", "--out", str(out)]
     assert prepare(["--features", "dacvae", *paths, *flags]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["clips"] == 6
     for path in paths:
