@@ -109,6 +109,6 @@ def train_share(folder: Path, size: int, aligned: bool, times: int) -> None:
     """
     options = {"text_upsampling": "aligned", "patch_size": 2} if aligned else {}
     torch.set_num_threads(1)
-    log = LogConfig(held_out=[str(SHARD)], held_out_every=3)
+    log = LogConfig(held_out=[str(SHARD)], held_out_every=2)
     run = trainer(folder, speech_model(**options), log=log, accumulate=times)
-    run.train(samples(), 6, batch_size=size, max_duration=200, save_step=100)
+    run.train(samples(), 4, batch_size=size, max_duration=200, save_step=100)

@@ -93,7 +93,7 @@ def test_a_word_of_two_alphabets_is_named_as_it_is_written(caplog):
     assert whole == "É said" and not fit(whole, PHONEMES)[1]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *MORE_SEEDS[:3]])
 def test_normalisation_is_idempotent(seed):
     rng = random.Random(seed)
     for _ in range(250):
