@@ -38,6 +38,7 @@ MORE = {
     "ops-tp": ("tp", {"speed": {"checkpoint_ops": True}}),
     # what is measured in between changes no step
     "measured-fsdp": ("fsdp", {"measured": 2}),
+    "measured-checkpoint-fsdp": ("fsdp", {"measured": 2, "speed": {"checkpoint_interval": 1}}),
     "measured-tp": ("tp", {"measured": 2}),
     "compile-ddp": ("ddp", {"model": "shallow", "speed": {"compile": "default"}, "steps": 2}),
     "compile-fsdp": (
@@ -54,6 +55,7 @@ MORE = {
     ),
     "compile-tp": ("tp", {"model": "shallow", "speed": {"compile": "default"}, "steps": 2}),
     "empty-tp": ("tp", {"device": "meta"}),
+    "empty-dropped-tp": ("tp", {"device": "meta", "model": "dropped"}),
     "empty-duration": ("fsdp", {"device": "meta", "model": "duration"}),
     "empty-fsdp+tp": ("fsdp+tp", {"device": "meta"}),
     # an EchoDiT: its first 20 losses
@@ -81,6 +83,7 @@ SLOW |= {"bf16-ddp", "bf16-hsdp", "spoiled-tp", "ddp+tp-aligned"}
 SLOW |= {"compile-fsdp", "compile-shallow", "bf16-tp", "fsdp-published", "tp-published"}
 SLOW |= {"echo-fsdp", "echo-tp", "echo-fsdp+tp", "echo-empty-fsdp+tp", "echo-window"}
 SLOW |= {"ddp-published", "measured-tp", "accumulate-hsdp", "echo-empty"}
+SLOW |= {"measured-fsdp", "checkpoint-fsdp", "empty-tp", "dropped-tp"}  # which are two by two
 
 
 def world_of(split: dict) -> int:
