@@ -21,7 +21,7 @@ from nanospeech_torch.train.data.speech import BatchPlan, DurationBatches, Speec
 from tests.train.test_data import DIGITS, NARROW, features, npy, until
 from tests.train.test_stream import write_tar
 
-SHARDS, EACH = 10, 300
+SHARDS, EACH = 10, 200
 COUNT = SHARDS * EACH
 FRAMES = 150
 

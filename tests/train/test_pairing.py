@@ -29,7 +29,7 @@ from tests.training import duration_model, samples, trainer
 
 LONGEST = 937  # frames: those of nanospeech/configs/82M.yaml, as is the plan
 PLAN = BatchPlan(112, 104_944, LONGEST)
-COUNT, SPEAKERS = 4000, 100
+COUNT, SPEAKERS = 2400, 60
 
 
 @cache
