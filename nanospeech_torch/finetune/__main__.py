@@ -138,12 +138,12 @@ def train(
     objective: Any,
     lora: Any,
     dataset: Any,
-    longest: float,
+    paired: float = 1.0,
 ) -> Any:
     """Trains; the checkpoints lie in the run's folder.
 
     Args:
-        longest: seconds of a recording with the one before it, its prompt.
+        paired: times --max-seconds, how long a recording is at most with the one before it.
     """
     import torch
 
@@ -171,7 +171,7 @@ def train(
         options.steps,
         max(1, options.batch_size // processes),
         max(1, options.batch_frames // processes),
-        int(longest * frame_rate),
+        int(paired * options.max_seconds * frame_rate),
         save_step=options.save_step,
         cache_bytes=2**30,
     )
@@ -373,8 +373,8 @@ def make(args: argparse.Namespace, options: Options, release: Release) -> dict[s
     licence_note(args)  # what cannot be read is told before the training, not after it
     share = options.rehearse_share if found["others"] else 0.0
     dataset = data.Recordings(voice, found["others"], share, options.seed)
-    longest = options.max_seconds * (PAIRED if is_imitator(release.config) else 1)
-    trainer = train(args, options, objective, lora, dataset, longest)
+    paired = PAIRED if is_imitator(release.config) else 1.0
+    trainer = train(args, options, objective, lora, dataset, paired)
     if not trainer.accelerator.is_main_process:
         return {}
     if trainer.step < (options.steps or 0):

@@ -558,7 +558,7 @@ def test_bad_arguments_end_in_one_line(tmp_path, monkeypatch, capsys):
         (["shards", SHARD, "--size", "0"], "at least 1 sample"),
         (["shards", SHARD, "--jobs", "0"], "at least 1"),
         (["shards", SHARD, "--out", tmp_path / "broken.tar"], "cannot read or write"),
-        (["mp3", tmp_path / "empty"], "there are no recordings"),
+        (["mp3", tmp_path / "empty"], "there is no .wav or .flac"),
         (["vocab"], "INPUT"),
     ]:
         code = main(list(map(str, argv)))
