@@ -28,7 +28,7 @@ from nanospeech.corpus.skips import examples, list_skips
 from nanospeech.errors import InputError, require
 from nanospeech.locks import alone
 from nanospeech.machine import share_cores
-from nanospeech.release.folder import MODEL, VOCODER, Release, open_release
+from nanospeech.release.folder import IMITATOR, MODEL, VOCODER, Release, open_release
 from nanospeech.release.user_voices import check_name
 from nanospeech.text.tags import as_tag
 
@@ -51,7 +51,7 @@ SAMPLE = "This is how I sound now, after a few minutes of training."
 # how an imitator learns, as in nanospeech/configs/any_voice.yaml: most clips after another one
 IMITATED: dict[str, Any] = {"drop_audio": 0.1, "drop_both": 0.1, "spell": 0.05, "pair": 0.8}
 PAIRED = 1.5  # times --max-seconds: at most so long are two clips together
-KEPT = "temperature", "leading_pause", "prompt_codec", "prompt_widen", "licence"  # of the base
+KEPT = "temperature", "leading_pause", "prompt_codec", "prompt_widen"  # of the base
 
 
 def main_process_first() -> Any:
@@ -223,9 +223,10 @@ def export(
     how = f"LoRA of rank {args.lora}" if args.lora else "all weights"
     how += f", blended by {strength:g} with it" if strength < 1 else ""
     card = args.run / "card.md"
+    name = f"{release.beside.config.name}/{IMITATOR}" if release.beside else base.name
     card.write_text(
-        f'Finetuned from "{release.config.name}" ({how}) on {seconds / 60:.1f} minutes of the voice'
-        f' "{args.voice}". {args.license or ""}\n\nWhat the licences of "{release.config.name}" and'
+        f'Finetuned from "{name}" ({how}) on {seconds / 60:.1f} minutes of the voice'
+        f' "{args.voice}". {args.license or ""}\n\nWhat the licences of "{name}" and'
         " of its data ask for holds for this model too.\n",
         encoding="utf-8",
     )
@@ -239,6 +240,7 @@ def export(
         smooth=filters.smooth,
         sharpen=filters.sharpen,
         card=card,
+        licence=base.licence or (release.beside and release.beside.config.licence),
         **{name: getattr(base, name) for name in KEPT},
     )
 

@@ -305,12 +305,18 @@ def test_a_folder_of_recordings_becomes_a_voice(phonemes, tmp_path, capsys, how)
 
 
 def test_an_imitator_learns_to_follow_a_prompt_and_reads_as_before(phonemes, tmp_path, capsys):
-    base = shutil.copytree(phonemes, tmp_path / "base")
-    config = dataclasses.replace(open_release(base).config, imitates=True)
-    config.save(base / "config.json")
-    call = command(base, tmp_path, voice_folder(tmp_path / "data"), "--lr", "0.01")
-    assert finetune.main(call) == 0
-    release, made = open_release(base), open_release(tmp_path / "out")
+    alone, base = (Path(shutil.copytree(phonemes, tmp_path / name)) for name in ("own", "base"))
+    for folder, values in (alone, {"imitates": True}), (base, {"licence": "cc-by-nc-4.0"}):
+        config = dataclasses.replace(open_release(folder).config, **values)
+        config.save(folder / "config.json")
+    both = tmp_path / "both"
+    convert(base, both, imitator=alone, dtype="float32")
+    call = command(both, tmp_path, voice_folder(tmp_path / "data"), "--lr", "0.01")
+    assert finetune.main([*call, "--held-back", "0"]) == 0
+    assert "starting from the model that speaks after recordings" in capsys.readouterr().out
+    release, made = open_release(both).imitator(), open_release(tmp_path / "out")
+    assert made.config.licence == "cc-by-nc-4.0"  # its vocoder is the whole release's
+    assert '/imitator"' in (tmp_path / "out" / "README.md").read_text()
     args = finetune.build_parser().parse_args(call)
     objective = finetune.build(args, release, ["Hi."])[0]
     assert objective.loss.pair == 0.8 and not objective.loss.warp
