@@ -251,6 +251,7 @@ class ModelConfig:
             default_voice=None,
             imitator=False,
             imitates=True,
+            licence=own.licence or self.licence,
         )
 
     @property

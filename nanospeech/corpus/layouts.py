@@ -200,7 +200,7 @@ def folder(root: Path) -> Iterator[Sample | Skip]:
         else:
             found = (text, None, {})
             if words.suffix == ".json":
-                found = said_in(name, text.encode())
+                found = said_in(name, text)
             parts = (root.name, *name.split("/"))
             yield found if isinstance(found, Skip) else Sample(name, parts, Source(audio), *found)
 
@@ -340,7 +340,7 @@ def tar_sample(tar_path: Path, key: str, files: dict[str, Source]) -> Sample | S
 
 
 def said_in(
-    name: str, json: bytes | None, txt: bytes | None = None
+    name: str, json: str | bytes | None, txt: bytes | None = None
 ) -> tuple[str, str | None, dict[str, Any]] | Skip:
     """Text, speaker and other fields of a recording's JSON; another file's text if it has none."""
     try:

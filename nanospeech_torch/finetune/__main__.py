@@ -51,7 +51,7 @@ SAMPLE = "This is how I sound now, after a few minutes of training."
 # how an imitator learns, as in nanospeech/configs/any_voice.yaml: most clips after another one
 IMITATED: dict[str, Any] = {"drop_audio": 0.1, "drop_both": 0.1, "spell": 0.05, "pair": 0.8}
 PAIRED = 1.5  # times --max-seconds: at most so long are two clips together
-KEPT = "temperature", "leading_pause", "prompt_codec", "prompt_widen"  # of the base
+KEPT = "temperature", "leading_pause", "prompt_codec", "prompt_widen", "licence"  # of the base
 
 
 def main_process_first() -> Any:
@@ -240,7 +240,6 @@ def export(
         smooth=filters.smooth,
         sharpen=filters.sharpen,
         card=card,
-        licence=base.licence or (release.beside and release.beside.config.licence),
         **{name: getattr(base, name) for name in KEPT},
     )
 
@@ -327,7 +326,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Does it all; returns what was made."""
-    read_fields(args, Options)
+    given = read_fields(args, Options)
     check_name(args.voice)
     if args.threads:
         import torch
@@ -348,7 +347,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     check_output(args.output, release.folder, args.run)
     release = base_of(release, args.from_voice, args.run)
     check_output(args.output, release.folder, args.run)
-    options = Options.of(args, is_imitator(release.config))
+    options = given.filled_in(args, is_imitator(release.config))
     first = int(os.environ.get("RANK", 0)) == 0
     with alone(args.run, "--run", print) if first else contextlib.nullcontext():
         return make(args, options, release)

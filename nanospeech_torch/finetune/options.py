@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 
-from nanospeech.cli import read_fields
 from nanospeech.config import option
 from nanospeech.errors import InputError
 
@@ -57,19 +56,17 @@ class Options:
         if self.lr is not None and not 0 < self.lr < 1:
             raise InputError(f"--lr is {self.lr}; choose more than 0, less than 1")
 
-    @classmethod
-    def of(cls, args: argparse.Namespace, imitator: bool) -> Options:
-        """The options that the arguments give, with what depends on the others filled in.
+    def filled_in(self, args: argparse.Namespace, imitator: bool) -> Options:
+        """The same, with what was not given and depends on where training starts.
 
         Args:
-            imitator: training starts from one, see start.is_imitator.
+            imitator: it starts from one, see start.is_imitator.
         """
-        chosen = read_fields(args, cls)
         full = "imitator" if imitator else "full"
         usual = {
             "steps": 900 if args.rehearse else 200 if imitator else 300,
             "strength": 1.0 if args.rehearse or imitator else 0.5,
             "lr": RATES["lora" if args.lora else full],
         }
-        missing = {name: value for name, value in usual.items() if getattr(chosen, name) is None}
-        return dataclasses.replace(chosen, **missing)
+        missing = {name: value for name, value in usual.items() if getattr(self, name) is None}
+        return dataclasses.replace(self, **missing)

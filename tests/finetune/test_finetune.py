@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from convert import convert, find_checkpoint, read_source
 from nanospeech import load_engine
 from nanospeech.audio import wave as audio
+from nanospeech.cli import read_fields
 from nanospeech.config import PostfilterConfig
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.release.folder import MODEL, READING, open_release
@@ -324,8 +325,8 @@ def test_an_imitator_learns_to_follow_a_prompt_and_reads_as_before(phonemes, tmp
     moved = {n for n in before if (before[n] - after[n]).abs().max() > 2e-3}
     assert "transformer.proj_out.weight" in moved
     assert not [n for n in moved if n.startswith(READING)]
-    options = Options.of(args, imitator=True)
-    assert (options.strength, Options.of(args, imitator=False).strength) == (1.0, 0.5)
+    given = read_fields(args, Options)
+    assert [given.filled_in(args, one).strength for one in (True, False)] == [1.0, 0.5]
     # new tokens cannot be read as before
     args = finetune.build_parser().parse_args([*call, "--extend-vocab"])
     learnt = finetune.build(args, release, ["ə"])[0].transformer.text_embed
