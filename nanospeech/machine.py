@@ -77,7 +77,7 @@ def let_blas_sleep() -> None:
     """Lets the threads of NumPy's matrix products sleep when one is done; call it before NumPy.
 
     OpenBLAS has them spin for 2^26 ticks, some 25 ms, beside whatever comes next: a passage of 13
-    seconds took 0.36 instead of 0.30 s of two cores. What the user has set stays.
+    seconds took 0.36 instead of 0.28 s of two cores. What the user has set stays.
     """
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # 2^4 ticks, its least
 
