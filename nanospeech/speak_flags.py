@@ -16,6 +16,7 @@ ELSEWHERE = {  # flags of Piper, F5-TTS, mlx-audio and Kokoro, and what is the s
     "ckpt-file": "--model FOLDER, which nanospeech convert makes of it",
     "cuda": "--device cuda",
     "file-prefix": "--output",
+    "gen-text": "--text",
     "input-file": "--file",
     "join-audio": "one file is written, without a flag",
     "json-input": "--batch FILE --output FOLDER",
@@ -104,7 +105,7 @@ def add_voices(add: Callable[..., Any]) -> None:
         " default/NAME: the recording of one that ships",
     )
     add("--list-voices", action="store_true", help="print the names of the model's voices")
-    add("--ref-audio", metavar="FILE", help="recording of a voice to imitate, best 3 to 10 seconds")
+    add("--ref-audio", metavar="FILE", help="recording of a voice to imitate, best 3 to 12 seconds")
     add("--ref-text", metavar="TEXT", help="what is said in --ref-audio, if you like")
     add("--whisper", default="base", metavar="NAME", help="size or folder of Whisper (base)")
 

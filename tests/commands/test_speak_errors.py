@@ -88,6 +88,7 @@ def ref(name: str) -> list[str]:
         (["--voic=tone"], "(did you mean --voice?)"),
         (["--stre"], "unrecognized arguments: --stre"),
         (["--ref_audio", "a.wav"], "(did you mean --ref-audio?)"),
+        (["--gen_text", "Hello."], "unrecognized arguments: --gen_text (here: --text)"),
         (["-m", "en.onnx", "--length_scale=1.2"], "(here: --speed, which is 1 divided by it)"),
     ],
     ids=lambda v: " ".join(v)[:40].encode("ascii", "replace").decode() if type(v) is list else "",
