@@ -97,7 +97,7 @@ def read_lines(text: str, marked: bool = False) -> tuple[list[Line], dict[int, s
         if not NAME.fullmatch(name) or len(name.encode()) > LONGEST:
             faults[number] = (
                 f"id {name[:40]!r} should be letters, digits, dots, dashes, underscores and spaces,"
-                f" up to 100 or {LONGEST} bytes; a | stands behind an id alone"
+                f" at most 100 of them and {LONGEST} bytes; a text with a | needs an id before it"
             )
         elif is_device(name):
             faults[number] = f"id {name!r} is a device's name on Windows; choose another"

@@ -245,7 +245,7 @@ def cut_anywhere(
     seconds = len(wave) / audio.SAMPLE_RATE
     at, _ = quiet_spot(wave, sum(KEPT) / 2, KEPT[1])
     note = f"cut after {at:.1f} s of {seconds:.1f} s"
-    note += ", and its text left, as nobody listened how far it goes" if said else ""
+    note += ", and its text left out, as nobody listened how far it goes" if said else ""
     return wave[: int(at * audio.SAMPLE_RATE)], "", note
 
 

@@ -64,7 +64,7 @@ class Speaker:
         voice: name of a built-in voice; None for the model's default one. "default/NAME" gives
             the model the recording of a voice that ships, with a warning.
         ref_audio: instead of a voice, a recording to imitate: the path, bytes or open file of one,
-            or floats (n,) at 24 kHz; 0.5 to 60 seconds, best 3 to 10. There is a warning if the
+            or floats (n,) at 24 kHz; 0.5 to 60 seconds, best 3 to 12. There is a warning if the
             model does not imitate.
         ref_text: what is said in it, which an aligned model need not know; it tells the pace.
         options: how the ODE is solved; a cfg_strength of None takes the voice's, else the

@@ -388,7 +388,7 @@ def test_without_a_recogniser_the_words_stay_unknown(
     audio.write(long := tmp_path / "long.wav", np.tile(tone(4.0), 5))
     assert main(["voices", "add", "bert", str(long), "--text", TEXT]) == 0
     said = capsys.readouterr()
-    assert "to be cut (" in said.out + said.err and "text left" in said.out + said.err
+    assert "to be cut (" in said.out + said.err and "text left out" in said.out + said.err
     assert "--text '...'" not in said.out + said.err  # which was given
     told = ["speak", "--text", "hi.", "--voice", "bert", "--output", str(out)]
     assert main([*told, "--model", str(tiny_release)]) == 2  # the same again would be cut again

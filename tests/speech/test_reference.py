@@ -342,7 +342,7 @@ def test_where_nobody_listens_a_long_recording_is_cut_and_its_words_are_unknown(
     assert found.text == "" and not found.heard
     assert 8.5 < len(found.wave) / RATE < 9.5
     (note,) = [n for n in found.notes if n.startswith("cut after")]
-    assert ("text left" in note) == (text is not None)
+    assert ("text left out" in note) == (text is not None)
     assert not any("does not go with" in n for n in found.notes)
     short = read_reference(write(tmp_path, speech(4.0)), text, None)
     assert short.text == (text or "") and not short.heard
