@@ -25,7 +25,8 @@ from nanospeech_torch.train.config import SECTIONS, read_run
 from nanospeech_torch.train.objectives.base import Objective
 
 ROOT = Path(__file__).parent.parent
-DOCS = [p for p in sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").rglob("*.md"))]
+DOCS = sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").rglob("*.md"))
+DOCS += sorted((ROOT / "nanospeech" / "default").rglob("*.md"))
 FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.M | re.S)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"`([^`\n]+)`")
