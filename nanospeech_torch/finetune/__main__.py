@@ -95,11 +95,9 @@ def gather(
             data.keep_list(samples, out)
             for line in examples(skips):
                 print(f"left out {line}", file=sys.stderr)
-    tars = {
-        "voice": "data/voice-*.tar",
-        "held": "data/held-*.tar",
-        "others": "rehearse/voice-*.tar",
-    }
+    tars = {"voice": "data/voice-*.tar", "held": "data/held-*.tar"}
+    if args.rehearse:  # else the folder is of a command that was refused
+        tars["others"] = "rehearse/voice-*.tar"
     return {k: data.read_recordings(sorted(run.glob(pattern))) for k, pattern in tars.items()}
 
 
@@ -361,19 +359,21 @@ def make(args: argparse.Namespace, options: Options, release: Release) -> dict[s
         voice = found["voice"]
         start = choose_start(args.from_voice, release, voice, args.run)
         release = dataclasses.replace(release, voice=start.weights)
-        settle(args, release, args.run)
-    check_steps(options.steps or 0, args.run)
-    seconds = sum(r.seconds for r in voice)
-    print(f"{len(voice)} recordings, {seconds / 60:.1f} minutes, to train on")
-    print(start.describe(release.beside is not None))
-    objective, lora = build(args, release, [r.text for r in voice])
-    if args.prompt:
-        prompt = read_prompt(args.prompt, release.config, objective.tokenizer)
-    else:
-        prompt = choose_prompt(voice, release.config, objective.tokenizer)
-    licence_note(args)  # what cannot be read is told before the training, not after it
-    share = options.rehearse_share if found["others"] else 0.0
-    dataset = data.Recordings(voice, found["others"], share, options.seed)
+        check_steps(options.steps or 0, args.run)
+        seconds = sum(r.seconds for r in voice)
+        print(f"{len(voice)} recordings, {seconds / 60:.1f} minutes, to train on")
+        print(start.describe(release.beside is not None))
+        objective, lora = build(args, release, [r.text for r in voice])
+        if args.prompt:
+            prompt = read_prompt(args.prompt, release.config, objective.tokenizer)
+        else:
+            prompt = choose_prompt(voice, release.config, objective.tokenizer)
+        licence_note(args)  # what cannot be read is told before the training, not after it
+        # what was refused until here may be put right: recordings and options are free until then
+        settle(args, release, start, args.run)
+    others = found.get("others", [])
+    share = options.rehearse_share if others else 0.0
+    dataset = data.Recordings(voice, others, share, options.seed)
     paired = PAIRED if is_imitator(release.config) else 1.0
     trainer = train(args, options, objective, lora, dataset, paired)
     if not trainer.accelerator.is_main_process:

@@ -147,7 +147,7 @@ def choose_start(
     Args:
         asked: the value of --from-voice.
         recordings: of the new voice.
-        run: its folder, where the choice is kept.
+        run: its folder, where settle keeps the choice.
 
     Raises:
         InputError: the model has no such voice.
@@ -165,10 +165,7 @@ def choose_start(
         found = {name: misfit(release, weights, recordings) for name, weights in known.items()}
         losses = dict(sorted(found.items(), key=lambda item: item[1]))
     voice = next(iter(losses or known), None)
-    start = Start(voice, known.get(voice or ""), losses)
-    run.mkdir(parents=True, exist_ok=True)
-    write_json(path, {"voice": voice, "losses": losses}, indent=2)
-    return start
+    return Start(voice, known.get(voice or ""), losses)
 
 
 def misfit(release: Release, weights: Path | None, recordings: Sequence[Recording]) -> float:
@@ -271,8 +268,8 @@ def described(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def settle(args: argparse.Namespace, release: Release, run: Path) -> None:
-    """Writes the settings that identify a run, or checks that the folder has the same.
+def settle(args: argparse.Namespace, release: Release, start: Start, run: Path) -> None:
+    """Writes the start and the settings that identify a run, or checks that the folder has them.
 
     The starting weights are compared by content: a checkpoint of changes to some weights is of no
     use on others, such as those of the voice that this run has written since.
@@ -286,6 +283,8 @@ def settle(args: argparse.Namespace, release: Release, run: Path) -> None:
     )
     if not same_run(saved_values, run):
         run.mkdir(parents=True, exist_ok=True)
+        if not args.from_voice:
+            write_json(run / "start.json", {"voice": start.voice, "losses": start.losses}, indent=2)
         write_json(run / "finetune.json", saved_values, indent=2)
 
 

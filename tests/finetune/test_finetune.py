@@ -450,9 +450,14 @@ def test_a_prompt_that_cannot_be_one_is_refused_before_training(phonemes, tmp_pa
         prompt.with_suffix(".txt").write_bytes(latin if case == "words" else words)
         if case == "terms":
             prompt.with_suffix(".license.txt").write_bytes(latin)
-        assert finetune.main(command(phonemes, tmp_path, data, "--prompt", str(path))) == 2
+        options = "--prompt", str(path), "--rehearse", str(SHARD)
+        assert finetune.main(command(phonemes, tmp_path, data, *options)) == 2
         assert said[case] in capsys.readouterr().err
         assert not list((tmp_path / "run").glob("step_*"))
+    # the next command may have other options
+    args = finetune.build_parser().parse_args(command(phonemes, tmp_path, data))
+    found = finetune.gather(args, 12.0, open_release(phonemes), tmp_path / "run")
+    assert found["voice"] and "others" not in found
 
 
 def test_recordings_that_are_all_held_back_are_no_missing_ones(phonemes, tmp_path):

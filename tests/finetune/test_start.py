@@ -26,6 +26,7 @@ from nanospeech_torch.finetune import recordings as data
 from nanospeech_torch.finetune.hearing import Ears, Heard, compare, worse
 from nanospeech_torch.finetune.prompts import choose_prompt
 from nanospeech_torch.finetune.start import (
+    Start,
     base_of,
     candidates,
     choose_start,
@@ -63,6 +64,11 @@ def two(tmp_path) -> Release:
     return open_release(folder)
 
 
+def arguments(*more: str) -> argparse.Namespace:
+    words = ["--data", "d", "--voice", "anna", "--output", "o"]
+    return finetune.build_parser().parse_args([*words, *more])
+
+
 def test_a_run_starts_from_the_voice_whose_weights_fit_the_recordings_best(two, kathleen, tmp_path):
     run = tmp_path / "run"
     start = choose_start(None, two, kathleen, run)
@@ -71,6 +77,7 @@ def test_a_run_starts_from_the_voice_whose_weights_fit_the_recordings_best(two, 
     assert start.voice == "kathleen" and start.weights is not None
     assert start.weights.name == "kathleen.safetensors"
     assert "starting from kathleen, which fits" in start.describe()
+    settle(arguments(), two, start, run)
     assert choose_start(None, two, [], run) == start  # a run that is gone on with
 
 
@@ -81,6 +88,7 @@ def test_a_run_starts_from_what_speaks_after_recordings_where_there_is_such(tiny
     start = choose_start(None, imitator, [], run)
     assert (start.voice, start.weights) == (None, None)
     assert "speaks after recordings" in start.describe(imitator=True)
+    settle(arguments(), imitator, start, run)
     assert base_of(release, None, run).folder == imitator.folder  # a run that is gone on with
     for asked in "kathleen", "none":
         assert base_of(release, asked, run) is release
@@ -342,8 +350,7 @@ def test_recordings_are_read_in_the_languages_that_they_name(tiny_aligned, tmp_p
 
 
 def test_a_run_with_other_recordings_held_back_is_another_run(tmp_path):
-    words = ["--data", "d", "--voice", "anna", "--output", "o", "--held-back"]
-    one, two = (described(finetune.build_parser().parse_args([*words, n])) for n in "12")
+    one, two = (described(arguments("--held-back", n)) for n in "12")
     assert not same_run(one, tmp_path)
     (tmp_path / "finetune.json").write_text(json.dumps(one))
     assert same_run(one, tmp_path)
@@ -355,16 +362,13 @@ def test_a_full_disk_leaves_no_half_of_a_file_that_the_next_command_would_read(
     tiny_release, tmp_path
 ):
     resource = pytest.importorskip("resource")
-    words = ["--data", "d", "--voice", "anna", "--output", "o"]
-    args = finetune.build_parser().parse_args(words)
-    release = open_release(tiny_release)
+    args, release = arguments(), open_release(tiny_release)
+    start = Start("tone", None, {})
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (8, limits[1]))  # the system refuses to write
     try:
         with pytest.raises(OSError):
-            choose_start(None, release, [], tmp_path / "run")
-        with pytest.raises(OSError):
-            settle(args, release, tmp_path / "run")
+            settle(args, release, start, tmp_path / "run")
         with pytest.raises(OSError):
             release.tokenizer.save(tmp_path / "run" / "vocab.txt")
         with pytest.raises(OSError, match=r"cannot write .*model.safetensors: "):
@@ -374,7 +378,7 @@ def test_a_full_disk_leaves_no_half_of_a_file_that_the_next_command_would_read(
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert not list((tmp_path / "run").iterdir())
-    settle(args, release, tmp_path / "run")
+    settle(args, release, start, tmp_path / "run")
     assert same_run(described(args), tmp_path / "run")
 
 

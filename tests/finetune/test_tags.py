@@ -95,11 +95,10 @@ def test_a_breath_of_the_recordings_becomes_a_token_that_is_spoken(
     call = ["--model", base, "--data", tagged, "--voice", "anna", "--run", tmp_path / "run", *small]
     call = [str(p) for p in [*call, "--output", tmp_path / "out", "--text", "Hi. <breath> You."]]
     assert finetune.main(call) == 2
-    assert "--tags breath" in capsys.readouterr().err  # it is said before anything is trained
-    shutil.rmtree(tmp_path / "run")
+    # it is said before anything is trained, and the same run can be begun in another way
+    assert "--tags breath" in capsys.readouterr().err
     assert finetune.main([*call, "--tags", "breath", "sigh"]) == 2
     assert "no transcript has <sigh>" in capsys.readouterr().err
-    shutil.rmtree(tmp_path / "run")
     assert finetune.main([*call, "--tags", "breath"]) == 0
     assert "1 new tokens: <breath>" in capsys.readouterr().out
     old, new = open_release(base), open_release(tmp_path / "out")

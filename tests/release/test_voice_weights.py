@@ -357,11 +357,11 @@ def test_a_run_goes_on_from_the_weights_that_it_began_with_alone(two_voices, tmp
 
     def settle(run: str, *more: str) -> None:
         args = finetune.build_parser().parse_args([*command, *more])
-        release = open_release(folder)
+        release, own = open_release(folder), start.Start(None, None, {})
         if args.from_voice:
             own = start.own_weights(args.from_voice, release)
             release = dataclasses.replace(release, voice=own.weights)
-        start.settle(args, release, tmp_path / run)
+        start.settle(args, release, own, tmp_path / run)
 
     for _ in range(2):
         settle("plain")
