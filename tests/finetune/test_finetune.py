@@ -318,6 +318,9 @@ def test_an_imitator_learns_to_follow_a_prompt_and_reads_as_before(phonemes, tmp
     release, made = open_release(both).imitator(), open_release(tmp_path / "out")
     assert made.config.licence == "cc-by-nc-4.0"  # its vocoder is the whole release's
     assert '/imitator"' in (tmp_path / "out" / "README.md").read_text()
+    (meta,) = (tmp_path / "run").glob("step_*/meta.json")
+    longest = json.loads(meta.read_text())["run"]["data"]["longest"]
+    assert longest > 12 * made.config.audio.frame_rate  # two recordings may be a pair
     args = finetune.build_parser().parse_args(call)
     objective = finetune.build(args, release, ["Hi."])[0]
     assert objective.loss.pair == 0.8 and not objective.loss.warp

@@ -20,6 +20,7 @@ from nanospeech.audio.recording import clipping
 from nanospeech.errors import DataError, InputError
 from nanospeech.release.folder import DEFAULT, Release, open_release
 from nanospeech.release.sharded import write_whole
+from nanospeech.speech.speaker import Speaker
 from nanospeech.text.tokenizer import Tokenizer
 from nanospeech_torch.finetune import __main__ as finetune
 from nanospeech_torch.finetune import recordings as data
@@ -306,6 +307,29 @@ def test_voices_are_measured_before_and_after_on_what_was_held_back(
     assert "the prompt was held back too" in told and again == [before, after]
     compare([], open_release(tiny_aligned), "tone", kathleen[1], args)
     assert "no recordings were held back" in capsys.readouterr().out
+
+
+def test_what_a_run_began_with_is_heard_as_it_speaks(tiny_aligned, kathleen, monkeypatch, capsys):
+    heard = []
+
+    def hear(ears: Ears, speaker: Speaker, held: object) -> Heard:
+        heard.append(speaker.network)
+        return Heard(None, None, 0)
+
+    monkeypatch.setattr(Ears, "hear", hear)
+    ears = Ears(embed=embed, transcribe=lambda wave: "")
+    monkeypatch.setattr("nanospeech_torch.finetune.hearing.Ears", lambda *_: ears)
+    args = argparse.Namespace(whisper="base", output=tiny_aligned, voice="anna", seed=1)
+    release, tiny = open_release(None), open_release(tiny_aligned)
+    again = dataclasses.replace(tiny, config=dataclasses.replace(tiny.config, imitates=True))
+    begun = [(release.imitator(), None), (release, None), (again, "tone")]
+    for base, voice in begun:
+        compare(kathleen[:1], base, voice, kathleen[1], args)
+    assert heard[::2] == ["imitator", "model", "model"]
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("before")]
+    named = [line.partition(":")[0] for line in told]
+    alone = "before, as the recording alone"
+    assert named == [alone, "before, as the model", alone]
 
 
 def test_a_voice_is_heard_in_the_language_of_its_model(tiny_aligned, kathleen, monkeypatch):
