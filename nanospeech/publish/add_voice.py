@@ -51,21 +51,22 @@ def add_voice(
     """
     if tuned.folder.resolve() == base.folder.resolve():
         raise InputError(f"{tuned.folder} is both folders; name the finetuned model's first")
-    # finetuning starts from the imitator where there is one, unless a voice was asked for
-    imitated = base.config.imitator and bool(tuned.config.imitates)
-    begun = base.imitator() if imitated else base
-    if tuned.tokenizer.vocab != begun.tokenizer.vocab or tuned.config.audio != begun.config.audio:
-        raise InputError(f"{tuned.folder} has another tokenizer or audio config than {base.folder}")
     voice = find_voice(name, tuned.folder)
     if voice.audio.parent != tuned.folder / "voices":
         raise InputError(f"{tuned.folder} has no voice {name!r} of its own")
+    # finetuning starts from the imitator where there is one, unless a voice was asked for
+    speaks = tuned.imitator() if voice.settings.imitated and tuned.config.imitator else tuned
+    imitated = base.config.imitator and bool(speaks.config.imitates)
+    begun = base.imitator() if imitated else base
+    if speaks.tokenizer.vocab != begun.tokenizer.vocab or speaks.config.audio != begun.config.audio:
+        raise InputError(f"{tuned.folder} has another tokenizer or audio config than {base.folder}")
     name, folder = voice.name, base.folder / "voices"  # the name as its files have it
     old = files_of(name, folder)
     if old and not overwrite:
         raise InputError(f"{base.folder} has a voice {name!r}; pass --overwrite to replace it")
     # a voice of the finetuned model may have weights of its own, too
-    tuned = dataclasses.replace(tuned, voice=voice.weights)
-    before, after = begun.weights(MODEL), tuned.weights(MODEL)
+    speaks = dataclasses.replace(speaks, voice=voice.weights)
+    before, after = begun.weights(MODEL), speaks.weights(MODEL)
     change = difference(before, after, int(megabytes * 1e6 / 2))
     total = sum(square(t, after[n]) for n, t in before.items())
     if old:

@@ -40,7 +40,7 @@ from nanospeech.release.folder import (
 )
 from nanospeech.release.tensors import read_tensors
 from nanospeech.release.user_voices import save_voice
-from nanospeech.release.voices import find_voice, model_voices
+from nanospeech.release.voices import VoiceSettings, find_voice, model_voices
 from nanospeech.speech.marked import directed
 from nanospeech.speech.reference import finished
 from nanospeech.text.markup import read_markup
@@ -138,14 +138,31 @@ def test_a_voice_that_was_finetuned_from_the_imitator_joins_its_folder(
     save_file(tuned | {name: (tuned[name] + grown).astype(np.float32)}, alone / MODEL)
     for path in list((alone / "voices").iterdir()):
         path.rename(path.with_stem("anna"))
+    (alone / "voices" / "anna.json").write_text('{"pace": 1.1}')
     figures = add_voice(open_release(alone), open_release(folder), "anna", 3.0)
     assert figures["kept"] > 0.999
-    assert find_voice("anna", folder).settings.imitated
+    assert find_voice("anna", folder).settings == VoiceSettings(pace=1.1, imitated=True)
     engine = engine_of(folder, backend)
     speaker = Speaker(engine, "anna", seed=1)
     assert speaker.network == "imitator"
     expected = said(engine_of(alone, backend), "anna")
     np.testing.assert_allclose(speaker.speak(TEXT).wave, expected, atol=2e-3)
+    # and goes on from there to another folder, as one that is a recording alone does
+    again = Path(shutil.copytree(both[0], tmp_path / "again"))
+    assert add_voice(open_release(folder), open_release(again), "anna", 3.0)["kept"] > 0.999
+    assert find_voice("anna", again).settings.imitated
+    np.testing.assert_allclose(said(engine_of(again, backend), "anna"), expected, atol=2e-3)
+    (again / "voices" / "anna.safetensors").unlink()
+    bare = Path(shutil.copytree(both[0], tmp_path / "bare"))
+    add_voice(open_release(again), open_release(bare), "anna", 3.0)
+    found = find_voice("anna", bare)
+    assert found.settings.imitated and found.weights is None
+    # one that the model itself speaks stays so, and so does one of a model that imitates
+    add_voice(open_release(bare), open_release(again), "tone", 3.0, overwrite=True)
+    assert not find_voice("tone", again).settings.imitated
+    base = Path(shutil.copytree(both[1], tmp_path / "base"))
+    add_voice(open_release(alone), open_release(base), "anna", 3.0)
+    assert not find_voice("anna", base).settings.imitated
     # other recordings are spoken as before
     given = {"ref_audio": tone(1.5, 220.0), "ref_text": TONE_TEXT}
     before = said(engine_of(both[1], backend), **given)
