@@ -197,6 +197,7 @@ def export(
 ) -> None:
     """Writes the release folder: the newest checkpoint, the base's other parts, the new voice."""
     from convert import convert, read_source
+    from nanospeech.publish.model_card import DATA  # a section that later cards keep
     from nanospeech_torch.adapters import blend
     from nanospeech_torch.finetune.trainer import save
     from nanospeech_torch.train.initial import duration_state, float_weights
@@ -223,7 +224,7 @@ def export(
     card = args.run / "card.md"
     name = f"{release.beside.config.name}/{IMITATOR}" if release.beside else base.name
     card.write_text(
-        f'Finetuned from "{name}" ({how}) on {seconds / 60:.1f} minutes of the voice'
+        f'## {DATA}\n\nFinetuned from "{name}" ({how}) on {seconds / 60:.1f} minutes of the voice'
         f' "{args.voice}". {args.license or ""}\n\nWhat the licences of "{name}" and'
         " of its data ask for holds for this model too.\n",
         encoding="utf-8",

@@ -16,6 +16,7 @@ from convert import convert, find_checkpoint, read_source
 from nanospeech import load_engine
 from nanospeech.audio import wave as audio
 from nanospeech.cli import read_fields
+from nanospeech.commands import main
 from nanospeech.config import PostfilterConfig
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.release.folder import MODEL, READING, open_release
@@ -317,7 +318,9 @@ def test_an_imitator_learns_to_follow_a_prompt_and_reads_as_before(phonemes, tmp
     assert "starting from the model that speaks after recordings" in capsys.readouterr().out
     release, made = open_release(both).imitator(), open_release(tmp_path / "out")
     assert made.config.licence == "cc-by-nc-4.0"  # its vocoder is the whole release's
-    assert '/imitator"' in (tmp_path / "out" / "README.md").read_text()
+    assert main(["publish", "card", str(tmp_path / "out")]) == 0  # what is asked for stays
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert '/imitator"' in card and "of its data ask for" in card
     (meta,) = (tmp_path / "run").glob("step_*/meta.json")
     longest = json.loads(meta.read_text())["run"]["data"]["longest"]
     assert longest > 12 * made.config.audio.frame_rate  # two recordings may be a pair
