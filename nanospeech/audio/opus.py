@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from .films import as_wav, is_film
 from .mp3_length import BEGINNING, first_frame, lacks_length, with_length
@@ -57,16 +59,40 @@ def with_rate(data: bytes) -> bytes:
 
 
 def with_serial(pages: bytes, serial: int) -> bytes:
-    """Whole pages of Ogg with this number of their stream (RFC 3533, 6); libsndfile draws one."""
-    found, at = bytearray(pages), 0
-    while at < len(found):
-        sizes = at + COUNT + 1
-        end = sizes + found[at + COUNT]
-        end += sum(found[sizes:end])
-        page = found[at:end]
-        page[SERIAL], page[CHECKSUM] = serial.to_bytes(4, "little"), bytes(4)
-        page[CHECKSUM] = checksum(page).to_bytes(4, "little")
-        found[at:end], at = page, end
+    """Whole pages of Ogg with this number of their stream; libsndfile draws one."""
+    return b"".join(numbered(page, serial) for page in pages_of(io.BytesIO(pages)))
+
+
+def number_by_sound(path: Path) -> None:
+    """Has a file of Ogg be the same to the byte whenever its sound is; others stay as they are.
+
+    Other sound has another number, as streams one behind the other in a file need.
+    """
+    with open(path, "r+b") as f:
+        if f.read(4) != b"OggS":
+            return
+        number = 0
+        f.seek(0)
+        for page in pages_of(f):
+            number = zlib.crc32(numbered(page, 0), number)
+        f.seek(0)
+        for page in pages_of(f):
+            f.seek(-len(page), io.SEEK_CUR)
+            f.write(numbered(page, number))
+
+
+def pages_of(file: BinaryIO) -> Iterator[bytes]:
+    """The pages of an Ogg file (RFC 3533, 6)."""
+    while head := file.read(COUNT + 1):
+        sizes = file.read(head[COUNT])
+        yield head + sizes + file.read(sum(sizes))
+
+
+def numbered(page: bytes, serial: int) -> bytes:
+    """A page of Ogg with this number of its stream."""
+    found = bytearray(page)
+    found[SERIAL], found[CHECKSUM] = serial.to_bytes(4, "little"), bytes(4)
+    found[CHECKSUM] = checksum(found).to_bytes(4, "little")
     return bytes(found)
 
 

@@ -18,7 +18,7 @@ from nanospeech.config import AudioConfig
 from nanospeech.errors import BackendError, InputError, require
 
 from .films import READERS, can_decode
-from .opus import as_file
+from .opus import as_file, number_by_sound
 
 if TYPE_CHECKING:
     import soundfile as sf
@@ -342,6 +342,7 @@ def write(path: str | Path, wave: np.ndarray, sample_rate: int = SAMPLE_RATE) ->
     try:
         _encode(str(part), wave, sample_rate, *FORMATS[real.suffix.lower()])
         check_end(part, len(wave))
+        number_by_sound(part)
         os.replace(part, real)
     except (sf.LibsndfileError, OSError) as e:
         raise unwritten(path, real, e) from e
