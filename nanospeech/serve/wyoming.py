@@ -69,7 +69,7 @@ async def serve_wyoming(
             await Talk(service, settings, reader, writer).run()
         except (ConnectionError, asyncio.TimeoutError, asyncio.IncompleteReadError):
             pass
-        except ValueError as e:
+        except (ValueError, RecursionError) as e:
             log.warning("a Wyoming client sent what cannot be: %s", str(e)[:200])
         finally:
             clients.discard(writer)
@@ -177,12 +177,12 @@ class Talk:
             await self._speak(self.writing, data, streams=True)
         elif kind == "synthesize-chunk" and self.writing is not None:
             try:
-                self.writing.add(str(data.get("text", "")))
+                self.writing.add(text_of(data))
             except ApiError as e:
                 await self._refuse(e)
         elif kind == "synthesize" and self.writing is None:
             await self._finished()
-            await self._speak(str(data.get("text", "")), data, streams=False)
+            await self._speak(text_of(data), data, streams=False)
         elif kind == "synthesize-stop" and self.writing is not None:
             self.writing.end()
             await self._finished()
@@ -253,6 +253,12 @@ class Talk:
             await self._write(AudioStop().event())
         if streams:
             await self._write(SynthesizeStopped().event())
+
+
+def text_of(data: dict[str, Any]) -> str:
+    """The text of an event; empty where it is no string, as null."""
+    text = data.get("text")
+    return text if isinstance(text, str) else ""
 
 
 def left(coming: asyncio.Task) -> bool:

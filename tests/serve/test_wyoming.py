@@ -83,6 +83,7 @@ def test_a_client_that_leaves_makes_room_for_another(server):
     [
         ("\N{PARTY POPPER}", None, "no text to speak"),
         ("...", None, "no text to speak"),
+        (None, None, "no text to speak"),
         ("Hello.", NOBODY, NOBODY),
         ("a" * 5000, None, "more than 4096"),
     ],
@@ -102,6 +103,23 @@ def test_home_assistant_does_not_wait_for_what_cannot_be_spoken(server, text, vo
 
     (error,) = talk(server, say)
     assert error.type == "error" and why in error.data["text"]
+
+
+@pytest.mark.parametrize("sent", [b"[" * 50_000, b"\xff\xfe", b"[1]", b'{"type": 1}'])
+def test_what_is_no_event_ends_the_connection_with_a_line_in_the_log(server, sent, caplog):
+    async def answered() -> bytes:
+        listening = listen_wyoming(server.settings, 0)
+        serving = asyncio.ensure_future(serve_wyoming(server.service, server.settings, listening))
+        reader, writer = await asyncio.open_connection(*listening.getsockname())
+        writer.write(sent + b"\n")
+        found = await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+        serving.cancel()
+        return found
+
+    assert asyncio.run(answered()) == b""
+    (line,) = caplog.messages
+    assert line.startswith("a Wyoming client sent what cannot be")
 
 
 @pytest.mark.parametrize(("code", "told"), [("de", "de"), ("", "en"), ("und", "en")])
