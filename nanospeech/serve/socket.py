@@ -151,9 +151,10 @@ class Talk:
         if self.sender is not None and not self.sender.done():
             raise bad("a text is being spoken; send cancel, or wait for done", "type")
         check_model(message.get("model", self.service.model), self.service)
-        name = check_format(message.get("response_format") or "pcm", self.service.sample_rate)
+        name = message.get("response_format") or "pcm"
         if name not in STREAMED:
             raise bad(f"response_format should be of {', '.join(STREAMED)}", "response_format")
+        check_format(name, self.service.sample_rate)
         for field in ("markup", "ssml"):
             if flag(message, field, False):
                 raise bad(f"{field} is read in whole texts alone: POST /v1/audio/speech", field)

@@ -316,6 +316,11 @@ def test_a_websocket_stays_open_for_what_was_sent_before_the_end_was_known(serve
             await until("cancelled")
             await send("start", markup=True)
             assert json.loads(await socket.recv())["error"]["param"] == "markup"
+            for name in ("flac", "midi", ["pcm"]):  # the choices are those of a stream
+                await send("start", response_format=name)
+                error = json.loads(await socket.recv())["error"]
+                assert error["param"] == "response_format"
+                assert "opus" in error["message"] and "flac" not in error["message"]
 
     asyncio.run(talk())
     assert settled(server)
