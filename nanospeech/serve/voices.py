@@ -34,7 +34,7 @@ class Voices:
         """OpenAI's voices, and which voice each stands for; the first is the default one."""
         first = self.default()
         own = [first, *(n for n in list_voices(self.engine.folder) if n != first)]
-        known = self.voices()
+        known = [folded(name) for name in self.voices()]
         return {a: own[i % len(own)] for i, a in enumerate(ALIASES) if a not in known}
 
     def find(self, voice: str | None) -> str:
