@@ -338,7 +338,7 @@ def _slices(text: str, cuts: Iterable[int]) -> list[str]:
 
 def byte_length(text: str) -> int:
     """UTF-8 bytes: the measure of how long a text takes to say, whatever its script."""
-    return len(text.encode("utf-8"))
+    return len(text.encode("utf-8", "surrogatepass"))  # halves of pairs are told of elsewhere
 
 
 def pack(text: str, budget: float, size: Callable[[str], float] = byte_length) -> list[str]:

@@ -111,6 +111,8 @@ def test_order_is_kept_and_a_bad_text_fails_alone(caplog):
     assert speaker().speak_many([]) == []
     (error,) = speaker().speak_many([None])  # type: ignore[list-item]
     assert "should be a string, got NoneType" in str(error)
+    error, _ = speaker().speak_many(["Half of a pair: \ud800", "Hello there."])
+    assert "not valid UTF-8" in str(error)
     with pytest.raises(InputError, match="should be a string, got bytes"):
         speaker().speak(b"Hello there.")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="single text; give a list"):
