@@ -109,12 +109,14 @@ def read_lines(text: str, marked: bool = False) -> tuple[list[Line], dict[int, s
 
 
 def json_object(line: str) -> dict[str, Any] | None:
-    """The object that a line is, as Piper takes them; None for one that is text."""
+    """The object that a line is, as Piper takes them, without nulls; None for one that is text."""
     try:
         found = json.loads(line) if line.lstrip().startswith("{") else None
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    if not isinstance(found, dict):
+        return None
+    return {key: value for key, value in found.items() if value is not None}
 
 
 def named(given: dict[str, Any]) -> str:

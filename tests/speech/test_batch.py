@@ -262,7 +262,9 @@ OBJECTS = """{"text": "Hi.", "output_file": "/tmp/b.wav"}
 {"text": "Hi.", "voice": 3}
 {"text": "Hi.", "id": "../x"}
 {no object}
-[slow] {}"""
+[slow] {}
+{"text": "Hi.", "id": null, "output_file": "c.wav", "voice": null, "speaker_id": null}
+{"text": null}"""
 
 
 def test_lines_may_be_objects_of_json():
@@ -273,8 +275,9 @@ def test_lines_may_be_objects_of_json():
         ("0003", "Hi.", None),
         ("0008", "{no object}", None),
         ("0009", "[slow] {}", None),
+        ("c", "Hi.", None),
     ]
-    assert set(faults) == {4, 5, 6, 7}
+    assert set(faults) == {4, 5, 6, 7, 11}
     assert "'speaker_id' is not known; write text, id, output_file, voice" in faults[4]
     assert 'no "text"' in faults[5] and "3; it should be a name" in faults[6]
     assert read_lines("{" * 100_000)[0]
