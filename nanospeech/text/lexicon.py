@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from nanospeech.errors import InputError
 
+from .markup import JOINER
 from .normalize import expand
 from .pronunciation import parse_phonemes
 
@@ -166,6 +167,8 @@ def same(entry: Entry, text: str) -> bool:
 
 def alone(text: str, start: int, stop: int) -> bool:
     """Whether letters end where a piece of a text does; 's may follow. Addresses are left alone."""
+    if text[stop - 1] == JOINER:  # sounds of markup, which are this word's alone
+        return True
     before, behind = text[max(0, start - 2) : start], text[stop : stop + 3]
     if text[start].isalnum() and re.search(r"(?:\w|\w['.]|[@\\])\Z", before):
         return False

@@ -131,8 +131,9 @@ class Builder:
         word = word.strip()
         if not WORD.search(word):
             raise InputError(f"{word!r} is no word that sounds could be for")
-        sounds = self.sounds.setdefault(word.lower(), {})
-        marked = word + JOINER * sounds.setdefault(phonemes, len(sounds) + 1)
+        one = " ".join(word.split())
+        sounds = self.sounds.setdefault(one.lower(), {})
+        marked = one + JOINER * sounds.setdefault(phonemes, len(sounds) + 1)
         self.phonemes[marked] = phonemes
         self.text(word, place, marked)
 

@@ -9,6 +9,7 @@ from nanospeech.commands import main
 from nanospeech.errors import InputError
 from nanospeech.release.user_lexicon import lexicon_path, tokenizer_of
 from nanospeech.text.lexicon import Lexicon
+from nanospeech.text.markup import read_markup
 from nanospeech.text.sentences import encode, fit, readable
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 
@@ -45,6 +46,21 @@ def test_where_a_word_is_found(text, entry, found):
     assert ("OY1" in tokens) is found
     if not found:
         assert tokens == said(text, {"qqq": "K"})
+
+
+@pytest.mark.parametrize("text, wanted", [
+    ("[say: Anna | ZH OY1]'s car", "ZH OY1 Z   K AA1 R"),
+    ("[[ ʒˈɔɪs ]]’s car", "ZH OY1 S IH0 Z   K AA1 R"),
+    ("[say: Anna | ZH OY1]'ll", "ZH OY1 ' EH1 L EH1 L"),
+    ("O'[say: Brien | ZH OY1]", "OW1 ' ZH OY1"),
+    ("[say: New  York | ZH OY1] a", "ZH OY1   AH0"),
+    ("[say: New\n York | ZH OY1] a", "ZH OY1   AH0"),
+    ("[[ ʒˈɔɪ  ðə ]] a", "ZH OY1   DH AH0   AH0"),
+])  # fmt: skip
+def test_sounds_of_markup_are_said_whatever_stands_in_and_around_them(text, wanted):
+    found = read_markup(text)
+    tokens = said("".join(span.said.text for span in found.spans), found.phonemes)
+    assert " ".join(tokens) == wanted
 
 
 def test_the_longest_entry_and_the_one_of_its_case_go_first():
