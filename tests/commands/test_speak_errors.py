@@ -86,6 +86,7 @@ def ref(name: str) -> list[str]:
         (["--no-such-flag"], "--no-such-flag"),
         (["--voic", "tone"], "unrecognized arguments: --voic (did you mean --voice?)"),
         (["--voic=tone"], "(did you mean --voice?)"),
+        (["--voic", "tone", "--qqq"], "--qqq (did you mean --voice?)"),
         (["--stre"], "unrecognized arguments: --stre"),
         (["--ref_audio", "a.wav"], "(did you mean --ref-audio?)"),
         (["--gen_text", "Hello."], "unrecognized arguments: --gen_text (here: --text)"),

@@ -19,8 +19,9 @@ from nanospeech import InputError, SampleOptions, Speaker, Utterance, load_engin
 from nanospeech.audio import wave as audio
 from nanospeech.config import BatchLimits
 from nanospeech.generate import main
-from nanospeech.speech.batch_files import read_lines, speak_file
+from nanospeech.speech.batch_files import Line, read_lines, read_texts, speak_file
 from nanospeech.speech.batching import batches, effort, groups, length_bar, speak_each
+from nanospeech.text.markup import Marked, Style, read_markup
 from tests.conftest import BACKENDS
 from tests.speech.test_speaker import EchoEngine, speaker
 
@@ -281,6 +282,23 @@ def test_lines_may_be_objects_of_json():
     assert "'speaker_id' is not known; write text, id, output_file, voice" in faults[4]
     assert 'no "text"' in faults[5] and "3; it should be a name" in faults[6]
     assert read_lines("{" * 100_000)[0]
+
+
+def test_the_voice_of_a_line_is_that_of_all_but_what_has_its_own():
+    text = "Hi. [slow]Oh.[/slow] [voice: kumo]Ho.[/voice]"
+    lines = [Line(1, "a", text, "theo"), Line(2, "b", text, "theo"), Line(3, "c", text)]
+    (marked,), _ = read_texts(lines[:1], read_markup, {})
+    assert isinstance(marked, Marked)
+    assert [(span.said.text.strip(), span.style) for span in marked.spans] == [
+        ("Hi.", Style(1.0, "theo")),
+        ("Oh.", Style(0.8, "theo")),
+        ("Ho.", Style(1.0, "kumo")),
+    ]
+    (plain, without), _ = read_texts(lines[1:], None, {})
+    assert isinstance(plain, Marked) and without == text
+    assert [(s.written.text, s.said.text, s.style) for s in plain.spans] == [
+        (text, text, Style(voice="theo"))
+    ]
 
 
 def test_batch_files_are_written_and_failures_reported(tiny_release, tmp_path, capsys):

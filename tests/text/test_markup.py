@@ -44,6 +44,11 @@ def test_phonemes_in_double_brackets_are_a_word_by_itself():
     assert found == {"bˈætmæn\u2060": "bˈætmæn", "bɹˈuːs wˈeɪn\u2060": "bɹˈuːs wˈeɪn"}
     with pytest.raises(InputError, match=r"\[\[ʃø\]\] at line 1, column 4: 'ø'"):
         read_markup("Hi [[ʃø]]")
+    with pytest.raises(InputError, match=r"'K' .* no IPA sign"):  # nor is it read as ARPAbet
+        read_markup("[[Kˈæt]]")
+    for lenient in (False, True):
+        (word,) = read_markup("[[bæd kæt fæt ɹæt]]", lenient).phonemes
+        assert word == "bæd kæt fæt ɹæt\u2060"
     begin = time.process_time()
     assert read_markup("[[ˈ" * 20_000 + "ˈ" * 50_000 + "a").text.endswith("a")
     assert time.process_time() - begin < 5
