@@ -130,12 +130,13 @@ def parts(
         held = [] if chunks else words
 
 
-def some(found: Iterator[Part], said: str = "") -> Iterator[Part]:
+def some(found: Iterator[Part], said: str = "", left_out: LeftOut | None = None) -> Iterator[Part]:
     """The parts of a text, the first of which is made now.
 
     Args:
         found: of parts().
         said: the text, for the message.
+        left_out: what the model could not read of it, where the text is not known as a whole.
 
     Raises:
         InputError: there is none.
@@ -143,6 +144,7 @@ def some(found: Iterator[Part], said: str = "") -> Iterator[Part]:
     ahead = Peekable(found)
     if ahead.more():
         return ahead
+    said = said or " ".join(left_out.words if left_out else ())
     if is_speakable(fold(said)):
         raise InputError(f"the model knows no character of {said[:40]!r}")
     raise InputError("there is no text to speak")

@@ -273,7 +273,7 @@ class Speaker:
 
     def _arriving(self, parts: Iterable[str], early: bool) -> Iterator[Part]:
         whole = streaming.whole_sentences(parts, front_end(self.tokenizer))
-        yield from script.some(self._texts(whole, early))
+        yield from script.some(self._texts(whole, early), left_out=self.left_out)
 
     def _stream(
         self,

@@ -214,7 +214,14 @@ def test_a_text_without_words_is_an_error_and_another_may_follow(single):
     async def say(client: Client) -> None:
         await client.start()
         await client.send("end")
-        assert (await client.told())["error"]["code"] == "invalid_value"
+        assert (await client.told())["error"]["message"] == "there is no text to speak"
+        await client.speak("Привет всем.")
+        assert (await client.told())["type"] == "started"
+        error = (await client.told())["error"]
+        assert (error["code"], error["message"]) == (
+            "invalid_value",
+            "the model knows no character of 'Привет всем'",
+        )
         await client.start()
         await client.send("text", text="Hi there.")
         await client.send("end")
