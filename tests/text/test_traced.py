@@ -9,6 +9,7 @@ import pytest
 from nanospeech.text.lexicon import Lexicon
 from nanospeech.text.places import encode_places
 from nanospeech.text.sentences import prepare, prepared
+from nanospeech.text.tags import hide, show
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
 from nanospeech.text.traced import Traced, joined, unchanged_ends
 from tests.text.test_normalize import BYTES, CASES, LOWER, PHONEMES, random_text
@@ -92,3 +93,7 @@ def test_words_that_no_rule_may_touch_keep_the_places_of_their_characters():
         assert [*found.starts[at : at + len(word)]] == [*range(place, place + len(word))]
     _, places = encode_places(found, tokenizer)
     assert (np.diff(places) >= 0).all()
+    alias = Traced.of("NO!").edited([(0, 2, "New Orleans")])  # all of it stands for two letters
+    shown = show(*hide(alias, re.compile("New Orleans")))
+    assert shown.text == alias.text and [*shown.starts] == [*alias.starts]
+    assert [*shown.stops] == [*alias.stops] == [2] * 11 + [3]
