@@ -205,7 +205,17 @@ def test_sigterm_ends_what_runs_and_a_full_disk_is_told(tiny_release):
     assert process.stderr is not None and "Traceback" not in process.stderr.read()
 
 
-def test_a_text_that_waits_for_words_is_told_that_the_server_ends_with_its_terminal(tiny_release):
+@pytest.fixture
+def hangs_up():
+    """SIGHUP is heard by what is started, where these tests run under nohup, too."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+def test_a_text_that_waits_for_words_is_told_that_the_server_ends_with_its_terminal(
+    tiny_release, hangs_up
+):
     from websockets.exceptions import ConnectionClosed
     from websockets.sync.client import connect as join
 
