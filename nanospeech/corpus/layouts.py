@@ -188,10 +188,12 @@ def folder(root: Path) -> Iterator[Sample | Skip]:
             continue
         seen.add(stem)
         name = stem.relative_to(root).as_posix()
-        audio = choose(path.with_suffix(suffix) for suffix in AUDIO) or path
+        audio = choose(path.with_suffix(suffix) for suffix in AUDIO) or spelt(path)
         words = spelt(path.with_suffix(".txt")) or spelt(path.with_suffix(".json"))
         if words is None:
             yield Skip(name, "no transcript")
+        elif audio is None:
+            yield Skip(name, "no audio file", f"{path.name} is no file, or a link to none")
         elif path.suffix.lower() in FOREIGN and not is_film(path):
             how = "pip install 'nanospeech-tts[book]', or convert it, as by ffmpeg -i FILE new.wav"
             yield Skip(name, "a format that is not read", f"{path.suffix}; {how}")

@@ -142,6 +142,18 @@ def test_formats_that_are_not_read_are_counted_and_said_to_be(
         raise nothing_usable(find([tmp_path])[1], [tmp_path])
 
 
+@pytest.mark.parametrize("ending", ["wav", "m4a", "MP4"])
+def test_a_link_to_no_recording_is_told(tmp_path, ending):
+    """A traceback was all that a command said of it."""
+    for name in (f"a.{ending}", "b.wav"):
+        (tmp_path / name).symlink_to(WAV if name == "b.wav" else tmp_path / "gone")
+        (tmp_path / name).with_suffix(".txt").write_text("one")
+    samples, skips = find([tmp_path])
+    assert [s.name for s in samples] == ["b"]
+    assert [(s.name, s.reason) for s in skips] == [("a", "no audio file")]
+    assert f"a.{ending} is no file" in skips[0].detail
+
+
 def test_what_phones_record_is_learned_from(tmp_path):
     pytest.importorskip("av")
     from tests.audio.test_films import RATE, written
