@@ -55,9 +55,9 @@ def find(
 ) -> tuple[list[Sample], list[Skip]]:
     """All samples of some data sets, in a fixed order, each with a key of its own.
 
-    A recording that an earlier input has as well, or that a table lists twice with one text, is a
-    Skip: it would be both trained on and held out. Speakers of one name are one person, with a
-    warning where that is a number in several folders.
+    A recording that an earlier input has as well, or that is there twice with one text, as by a
+    link, is a Skip: it would be both trained on and held out. Speakers of one name are one person,
+    with a warning where that is a number in several folders.
 
     Args:
         inputs: folders, manifests or tars.
@@ -74,7 +74,7 @@ def find(
     skips: list[Skip] = []
     sets: list[Path] = []  # of each sample
     inputs, real = list(inputs), lru_cache(1)(os.path.realpath)
-    several, earlier = len(inputs) > 1, set[tuple[str, int]]()
+    earlier: set[tuple[str, int]] = set()
     for path in map(Path, inputs):
         if not path.exists():
             raise InputError(f"there is no file or folder {path}")
@@ -85,7 +85,7 @@ def find(
                 skips.append(found)
                 continue
             text, audio = clean(found.text), found.audio
-            place = str(real(audio.path) if several else audio.path), audio.offset
+            place = str(real(audio.path)), audio.offset
             if not (text or untranscribed):
                 skips.append(Skip(found.name, "empty text"))
             elif wrong := wrong_language(found.extra.get("language")):

@@ -124,6 +124,21 @@ def test_linked_folders_are_read_and_no_recording_twice(tmp_path, text):
     assert mp3s.make_mp3s([tmp_path / "set"])[0] == {"written": 2, "kept": 0}
 
 
+def test_a_recording_that_is_linked_to_is_one(tmp_path):
+    """Parts of a data set may be links to all of it: a clip was trained on and held out."""
+    for place, name in (("all", "a"), ("all", "b"), ("train", "a")):
+        audio, text = (tmp_path / place / f"{name}.{kind}" for kind in ("wav", "txt"))
+        audio.parent.mkdir(exist_ok=True)
+        text.write_text("one")
+        if place == "all":
+            shutil.copy(WAV, audio)
+        else:
+            audio.symlink_to(f"../all/{name}.wav")
+    samples, skips = find([tmp_path])
+    assert [s.key for s in samples] == ["a", "b"]
+    assert [(s.name, s.reason) for s in skips] == [("train/a", "listed twice")]
+
+
 def test_formats_that_are_not_read_are_counted_and_said_to_be(
     tmp_path,
 ):
