@@ -18,6 +18,7 @@ ALSO = {
     "transcription": "text", "speaker_name": "speaker", "speaker_id": "speaker",
 }  # fmt: skip
 LESS = {"wav": "audio", "path": "audio", "sentence": "text", "client_id": "speaker"}
+WRITTEN_OUT = "normalized_text", "text_normalized"  # NeMo's, and Hi-Fi TTS's
 COMMON_VOICE = {"client_id", "path", "sentence"}
 MOST_TABLE = 2**32  # bytes
 CODE = re.compile(r"([a-z]{2}|yue)([_-]\w+)?", re.I)  # of a language; of three letters are words
@@ -132,8 +133,9 @@ def rows_of(path: Path) -> Iterator[tuple[int, Any]]:
                     row = parsed(line)
                     if not isinstance(row, dict):
                         raise ValueError("not an object")
-                    if path.suffix.lower() == ".json" and row.get("text_normalized"):
-                        row["text"] = row.pop("text_normalized")  # NeMo's and Hi-Fi TTS's
+                    said = [name for name in WRITTEN_OUT if row.get(name)]
+                    if said and path.suffix.lower() == ".json":
+                        row["text"] = row.pop(said[0])
                     yield number, dict(zip(columns(row), row.values()))
                 except ValueError as e:
                     yield number, e

@@ -168,6 +168,10 @@ def test_a_list_of_nemos_is_read_and_other_json_is_not(tmp_path):
     row = {"audio_filepath": "a.wav", "text": "yes", "speaker": 7, "text_normalized": ""}
     write(tmp_path / "train_manifest.json", json.dumps(row))
     assert said([tmp_path / "train_manifest.json"]) == [("7", None, "yes")]
+    for name in ("text_normalized", "normalized_text"):  # this of its scripts, before the other
+        row |= {name: f"yes, {name}"}
+        write(tmp_path / "train_manifest.json", json.dumps(row))
+        assert said([tmp_path / "train_manifest.json"]) == [("7", None, f"yes, {name}")]
     with pytest.raises(InputError, match=r"give it instead: .*train_manifest\.json"):
         find([tmp_path])
     for text in ("[", "{}", "3", json.dumps([row], indent=1)):
