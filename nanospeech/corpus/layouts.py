@@ -241,6 +241,9 @@ def manifest(path: Path) -> Iterator[Sample | Skip]:
 
     Or a folder with such a metadata.csv or metadata.jsonl, or with tables of published_tables().
     Paths of recordings are relative to the manifest's folder; other fields are kept.
+
+    Raises:
+        InputError: it cannot be read, or is of parts of recordings, as NeMo's may be.
     """
     if path.is_dir():
         own = [p for p in (path / "metadata.csv", path / "metadata.jsonl") if p.is_file()][:1]
@@ -253,7 +256,12 @@ def manifest(path: Path) -> Iterator[Sample | Skip]:
         if not isinstance(row, dict):
             yield Skip(name, "unreadable row", str(row))
             continue
-        file, text, who = (row.get(k) for k in ("audio", "text", "speaker"))
+        file, text, who, since = (row.get(k) for k in ("audio", "text", "speaker", "offset"))
+        if isinstance(since, (int, float)) and since > 0 and "duration" in row:
+            raise InputError(
+                f"{name} is a part of {str(file)[:80]}, from {since:g} s on, and whole recordings"
+                " are read: cut the parts out first, as by ffmpeg -ss and -t, and list their files"
+            )
         if not isinstance(file, str) or not file.strip():
             yield Skip(name, "no audio file", "the field audio is empty or missing")
         elif text is None:

@@ -163,6 +163,21 @@ def test_hifi_tts_has_a_reader_in_the_name_of_each_list(tmp_path):
     assert said([tmp_path / "92_manifest_clean_dev.json"]) == [("92", None, "It was No. one.")]
 
 
+@pytest.mark.parametrize("kind", ["json", "jsonl"])
+def test_a_list_of_parts_of_recordings_is_refused(tmp_path, kind):
+    """The whole recording was learnt as what is said in each part."""
+    sound(tmp_path / "a.wav")
+    row = {"audio_filepath": "a.wav", "text": "yes", "duration": 0.5, "offset": 0.0}
+    table = tmp_path / f"m.{kind}"
+    write(table, json.dumps(row))
+    assert said([table]) == [(None, None, "yes")]
+    write(table, json.dumps(row), json.dumps(row | {"text": "no", "offset": 0.5}))
+    with pytest.raises(InputError, match=rf"m\.{kind}:2 is a part of a.wav, from 0.5 s on"):
+        find([table])
+    write(table, json.dumps({"audio": "a.wav", "text": "yes", "offset": 3}))  # of what, is not told
+    assert said([table]) == [(None, None, "yes")]
+
+
 def test_a_list_of_nemos_is_read_and_other_json_is_not(tmp_path):
     sound(tmp_path / "a.wav")
     row = {"audio_filepath": "a.wav", "text": "yes", "speaker": 7, "text_normalized": ""}
