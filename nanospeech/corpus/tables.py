@@ -26,13 +26,13 @@ LONGEST_NAME = 60  # characters of a speaker in a table without a header
 
 
 def parsed(data: str | bytes) -> Any:
-    """What JSON says, if it can be written again.
+    """What JSON says, if it can be written again; NaN and Infinity, which are none, as null.
 
     Raises:
         ValueError: it is damaged, nested too deeply, or has half of a surrogate pair.
     """
     try:
-        found = json.loads(data)
+        found = json.loads(data, parse_constant=lambda _: None)  # pandas' NaN: not known
     except RecursionError as e:
         raise ValueError("nested too deeply") from e
     json.dumps(found, ensure_ascii=False).encode("utf-8")

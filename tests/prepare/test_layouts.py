@@ -559,6 +559,17 @@ def test_json_that_cannot_be_kept_is_counted(waves):
     assert skips[3].name == "all.jsonl:4" and "a list" in skips[3].detail
 
 
+def test_what_pandas_does_not_know_is_not_said(waves):
+    """NaN was the text "nan", and a speaker's name."""
+    rows = ['"text": NaN', '"text": "yes", "speaker": NaN, "mood": -Infinity']
+    (waves / "all.jsonl").write_text("\n".join(f'{{"audio": "0.wav", {row}}}' for row in rows))
+    (waves / "1.json").write_text('{"text": NaN}')
+    (sample,), (skip,) = find([waves / "all.jsonl"])
+    assert (sample.text, sample.speaker, sample.extra) == ("yes", None, {"mood": None})
+    assert skip.reason == "no transcript"
+    assert [s.reason for s in find([waves], "folder")[1] if s.name == "1"] == ["unreadable text"]
+
+
 @pytest.mark.parametrize("kind", ["jsonl", "csv"])
 def test_a_rate_in_a_table_is_not_that_of_the_clips(waves, kind):
     """They are brought to 24 kHz, and a clip that says otherwise is not trained on."""
