@@ -98,10 +98,14 @@ def is_file(path: Path) -> bool:
 
 
 def spelt(path: Path) -> Path | None:
-    """The file of a name, whichever of Unicode's forms has its ä: a Mac's is a and a mark."""
-    forms = () if path.name.isascii() else ("NFC", "NFD")
-    names = (path, *(path.with_name(unicodedata.normalize(f, path.name)) for f in forms))
-    return next(filter(is_file, names), None)
+    """The file of a name, whichever of Unicode's forms has its ä: a Mac's is a and a mark.
+
+    Its folders are all of one form, or as they are given.
+    """
+    forms = () if str(path).isascii() else ("NFC", "NFD")
+    names = (path.with_name(unicodedata.normalize(f, path.name)) for f in forms)
+    whole = (Path(unicodedata.normalize(f, str(path))) for f in forms)
+    return next(filter(is_file, (path, *names, *whole)), None)
 
 
 def choose(candidates: Iterable[Path]) -> Path | None:

@@ -226,18 +226,22 @@ def test_a_row_that_stands_twice_is_one(waves):
 
 
 @pytest.mark.parametrize("ours, theirs", [("NFC", "NFD"), ("NFD", "NFC")])
-@pytest.mark.parametrize("layout", ["folder", "manifest", "ljspeech"])
+@pytest.mark.parametrize("layout", ["folder", "manifest", "ljspeech", "manifest of folders"])
 def test_a_name_is_found_in_either_form_of_unicode(tmp_path, layout, ours, theirs):
     """Recordings of a Mac and a table that was typed look alike, and no recording was there."""
     name, other = (unicodedata.normalize(form, "bär") for form in (ours, theirs))
-    (tmp_path / "wavs").mkdir()
-    shutil.copy(WAV, tmp_path / f"wavs/{name}.wav")
+    place = f"wavs/{name}" if "of folders" in layout else "wavs"
+    (tmp_path / place).mkdir(parents=True)
+    shutil.copy(WAV, tmp_path / place / f"{name}.wav")
     {
         "folder": lambda: (tmp_path / f"wavs/{other}.txt").write_text("one"),
         "manifest": lambda: (tmp_path / "metadata.csv").write_text(
             f"audio,text\nwavs/{other}.wav,one\n", encoding="utf-8"
         ),
         "ljspeech": lambda: (tmp_path / "metadata.csv").write_text(f"{other}|one\n", "utf-8"),
+        "manifest of folders": lambda: (tmp_path / "metadata.csv").write_text(
+            f"audio,text\nwavs/{other}/{other}.wav,one\n", encoding="utf-8"
+        ),
     }[layout]()
     samples, skips = find([tmp_path])
     assert [(s.text, s.audio.path.stem) for s in samples] == [("one", name)] and not skips
