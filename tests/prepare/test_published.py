@@ -147,10 +147,19 @@ def test_mls_has_a_list_of_what_is_said(tmp_path):
 def test_aishell3_has_characters_and_their_pinyin_by_turns(tmp_path):
     sound(tmp_path / "train" / "wav" / "SSB0005" / "SSB00050001.wav")
     rows = ["SSB00050001.wav\t广 guang3 州 zhou1 女 nv3", "SSB00050002.wav\t广 州", "\tx y"]
+    rows += ["SSB00050001.wav\t广 guang3 州"]  # of which something is missing
     write(tmp_path / "train" / "content.txt", *rows[:1])
     assert said([tmp_path]) == said([tmp_path / "train"]) == [("SSB0005", "zh", "广州女")]
     write(tmp_path / "train" / "content.txt", *rows)
-    assert [s.reason for s in find([tmp_path])[1]] == ["unreadable text", "no audio file"]
+    reasons = ["unreadable text", "no audio file", "unreadable text"]
+    assert [s.reason for s in find([tmp_path])[1]] == reasons
+
+
+def test_a_list_without_the_folder_of_its_recordings_is_of_another_layout(tmp_path):
+    sound(tmp_path / "a.wav")
+    for name in ("a.txt", "content.txt", "transcripts.txt", "txt/notes.txt"):
+        write(tmp_path / name, "yes")
+    assert layouts.detect(tmp_path) == "folder"
 
 
 def test_hifi_tts_has_a_reader_in_the_name_of_each_list(tmp_path):
