@@ -53,3 +53,20 @@ def test_a_number_in_several_data_sets_is_warned_of(sets, capsys):
     }
     find([sets[0] / "0.csv", sets[0] / "1.csv"])
     assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "people, told",
+    [
+        (["s5", "spk 12", "Speaker_003"], "3 (s5, spk 12, Speaker_003) are in"),
+        (["p225", "1234", "anna2", "7", "08", "-9", "999"], "4 (7, 08, -9, …) are in"),
+        (["p225", "1234", "SSB0005", "12a"], ""),  # of one data set alone
+    ],
+)
+def test_the_first_few_numbers_are_told(sets, capsys, people, told):
+    for place in sets:
+        rows = [f"0.wav,hello,{who}\n" for who in people]
+        (place / "metadata.csv").write_text("audio,text,speaker\n" + "".join(rows))
+    find(sets)
+    said = capsys.readouterr().err
+    assert told in said and bool(told) == bool(said)
