@@ -26,6 +26,11 @@ def is_device(name: str) -> bool:
     return DEVICE.fullmatch(name) is not None
 
 
+def is_of_mac(path: str | Path) -> bool:
+    """Whether a file is what a Mac adds to another in archives and on other disks: ._NAME."""
+    return os.path.basename(path).startswith("._")
+
+
 @contextmanager
 def whole(path: Path, several: bool = False, sync: bool = False) -> Iterator[Path]:
     """Gives a name to write under, which becomes `path` when the block ends without an error.

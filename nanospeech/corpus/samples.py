@@ -13,6 +13,7 @@ from typing import Any
 from nanospeech.audio.films import as_wav, is_film
 from nanospeech.audio.wave import FOREIGN
 from nanospeech.errors import InputError
+from nanospeech.files import is_of_mac
 
 AUDIO = (".mp3", ".wav", ".flac", ".ogg", ".oga", ".opus", ".aiff", ".aif")
 MOST_TEXT = 2**24  # bytes of what is said in a recording
@@ -72,7 +73,7 @@ def files_in(root: Path) -> Iterator[Path]:
                     names.clear()
                     continue
                 seen.add(real)
-                yield from (Path(folder, f) for f in files if not f.startswith("._"))
+                yield from (Path(folder, f) for f in files if not is_of_mac(f))
                 paths = (os.path.join(folder, name) for name in names)
                 links += [path for path in paths if os.path.islink(path)]
         todo = sorted(links)

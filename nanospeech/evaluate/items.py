@@ -18,6 +18,7 @@ from nanospeech.audio import wave as audio
 from nanospeech.corpus.layouts import AUDIO
 from nanospeech.corpus.tars import Header
 from nanospeech.errors import InputError, reason
+from nanospeech.files import is_of_mac
 
 SENTENCES = Path(__file__).with_name("sentences.txt")
 LARGEST_TEXT = 1 << 20  # bytes
@@ -191,7 +192,8 @@ def named(given: str) -> tuple[str | None, Path]:
 
 def sound_files(folder: Path) -> list[Path]:
     """What is sound in a folder, by name; of a film that was converted too, what it became."""
-    inside = [p for p in sorted(folder.iterdir()) if p.suffix.lower() in (*AUDIO, *audio.FOREIGN)]
+    files = sorted(p for p in folder.iterdir() if not is_of_mac(p))
+    inside = [p for p in files if p.suffix.lower() in (*AUDIO, *audio.FOREIGN)]
     plain = {p.stem for p in inside if p.suffix.lower() in AUDIO}
     return [p for p in inside if p.suffix.lower() in AUDIO or p.stem not in plain]
 
@@ -258,7 +260,7 @@ def sounds_of(path: Path) -> list[Recording]:
             return [
                 Recording(path, m.offset_data, m.size, m.name)
                 for m in tar
-                if Path(m.name).suffix.lower() in AUDIO
+                if Path(m.name).suffix.lower() in AUDIO and not is_of_mac(m.name)
             ]
     except (OSError, tarfile.TarError) as e:
         raise InputError(f"cannot read {path}: {reason(e)}") from e

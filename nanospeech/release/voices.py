@@ -18,6 +18,7 @@ from nanospeech.audio.mp3 import coded
 from nanospeech.audio.narrow import widened
 from nanospeech.config import ModelConfig, SampleOptions, from_dict
 from nanospeech.errors import InputError, VoiceError, reason
+from nanospeech.files import is_of_mac
 from nanospeech.text.sentences import (
     byte_length,
     check_unicode,
@@ -307,7 +308,8 @@ def warn_of_strangers(config: ModelConfig, release: Path, voice: Voice | None) -
 def recordings_in(folder: Path) -> dict[str, Path]:
     if not folder.is_dir():
         return {}
-    files = sorted(p for p in folder.iterdir() if p.suffix.lower() in SUFFIXES)
+    inside = (p for p in folder.iterdir() if not is_of_mac(p))
+    files = sorted(p for p in inside if p.suffix.lower() in SUFFIXES)
     return {p.stem: p for p in files if p.with_suffix(".txt").is_file()}
 
 

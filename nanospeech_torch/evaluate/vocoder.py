@@ -22,6 +22,7 @@ from nanospeech.config import AudioConfig
 from nanospeech.corpus.tars import Header, split_name
 from nanospeech.errors import BackendError, DataError, InputError, reason
 from nanospeech.evaluate.griffin_lim import griffin_lim
+from nanospeech.files import is_of_mac
 from nanospeech.measure import metrics
 from nanospeech_torch.vocoder import Vocos
 
@@ -99,7 +100,7 @@ def from_folder(path: Path, keep: Callable[[str], bool]) -> tuple[dict, dict]:
     texts: dict[str, str] = {}
     for file in sorted(path.rglob("*")):
         key = file.relative_to(path).with_suffix("").as_posix()
-        if file.suffix.lower() in audio.FORMATS and keep(key):
+        if file.suffix.lower() in audio.FORMATS and keep(key) and not is_of_mac(file):
             waves[key] = audio.read(file, AUDIO.sample_rate)
             beside = file.with_suffix(".txt")
             texts[key] = beside.read_text(encoding="utf-8").strip() if beside.is_file() else ""

@@ -344,6 +344,27 @@ def test_a_folder_goes_by_its_own_texts_or_by_lines(tmp_path):
     assert [i.text for i in evaluate_items.read_recordings([tmp_path])] == lines
 
 
+def test_what_a_mac_adds_to_recordings_is_none(tmp_path):
+    """It was an error, of a file that the user does not see."""
+    from nanospeech.release.voices import own_voices
+
+    folder = tmp_path / "voices"
+    folder.mkdir()
+    audio.write(folder / "a.wav", recordings()[0])
+    (folder / "a.txt").write_text("hello", encoding="utf-8")
+    for name in ("._a.wav", "._a.txt"):
+        (folder / name).write_bytes(b"\0\5\x16\7\0\2\0\0Mac OS X        \xff")
+    assert [i.key for i in evaluate_items.read_recordings([folder])] == ["a"]
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        tar.add(folder, "a")
+    assert len(evaluate_items.waves([folder, tmp_path / "a.tar"])) == 2
+    assert list(own_voices(tmp_path)) == ["a"]
+    pytest.importorskip("torch")
+    from nanospeech_torch.evaluate.vocoder import read_clips
+
+    assert [c.key for c in read_clips([folder], lambda key: True, 9)] == ["a"]
+
+
 def test_a_tar_may_hold_any_format_that_is_read(tmp_path):
     soundfile.write(tmp_path / "A.AIFF", recordings()[0], 24_000, format="AIFF")
     (tmp_path / "A.txt").write_text("Hello.", encoding="utf-8")
