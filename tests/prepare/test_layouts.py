@@ -454,6 +454,20 @@ def test_speakers_stand_behind_texts_or_under_a_name_as_well(waves):
         }
 
 
+def test_tables_of_gpt_sovits_have_who_speaks_and_in_what_language_before_texts(waves):
+    table = waves / "all.list"
+    rows = [(0, "anna", "EN", "Well."), (1, "anna", "ja", "はい"), (2, "bert", "yue", "好")]
+    table.write_text("".join(f"{waves}/{n}.wav|{w}|{c}|{s}\n" for n, w, c, s in rows), "utf-8")
+    samples, skips = find([table])
+    found = [(int(s.key), s.speaker, s.extra["language"], s.text) for s in samples]
+    assert found == rows and not skips
+    table.write_text("0|one|no\n1|two|ja\n2|three|en\n")  # words, of a table of three columns
+    found = [(s.speaker, s.text) for s in find([table])[0]]
+    assert found == [(None, "no"), (None, "ja"), (None, "en")]
+    table.write_text("0|a|en|Well.\n1|b|spoken|Yes.\n")  # no code in one of them
+    assert all("language" not in s.extra for s in find([table])[0])
+
+
 def test_a_table_may_have_spaces_behind_its_commas(waves):
     (waves / "all.csv").write_text('audio, text\n0.wav, "Well, yes"\n1.wav, no\n')
     assert [s.text for s in find([waves / "all.csv"])[0]] == ["Well, yes", "no"]
