@@ -355,12 +355,14 @@ def said_in(
     """Text, speaker and other fields of a recording's JSON; another file's text if it has none."""
     try:
         meta = parsed(json) if json is not None else {}
+        if not isinstance(meta, dict):
+            raise ValueError("no object with a text")
         if "text" not in meta and txt is not None:
             meta["text"] = txt.decode("utf-8-sig")
         text = as_text(meta["text"])
     except KeyError:
         return Skip(name, "no transcript", "the field text is missing")
-    except (ValueError, TypeError) as e:
+    except ValueError as e:
         return Skip(name, "unreadable text", str(e))
     extra = {k: v for k, v in meta.items() if k not in RESERVED}
     who = str(meta["speaker"]) if meta.get("speaker") not in (None, "") else None

@@ -224,6 +224,9 @@ def test_emilia_has_json_beside_its_recordings_in_a_folder_or_a_tar_or_in_a_tabl
     assert said([folder])[1] == (None, None, "These words of ours go before.")
     write(folder / "EN_B00000_S00000_W000000.json", "{}")
     assert [s.reason for s in find([folder])[1]] == ["no transcript"]
+    for other in ("[1]", "3", '"text"'):
+        write(folder / "EN_B00000_S00000_W000000.json", other)
+        assert [s.detail for s in find([folder])[1]] == ["no object with a text"]
 
 
 def test_a_table_with_our_columns_keeps_those_of_others_as_they_are(tmp_path):
