@@ -124,6 +124,15 @@ def test_linked_folders_are_read_and_no_recording_twice(tmp_path, text):
     assert mp3s.make_mp3s([tmp_path / "set"])[0] == {"written": 2, "kept": 0}
 
 
+def test_a_linked_folder_with_one_that_was_read_has_its_others_read(tmp_path):
+    for name in "abcdefg":
+        (tmp_path / name).mkdir()
+        shutil.copy(WAV, tmp_path / name / f"{name}.wav")
+        (tmp_path / name / f"{name}.txt").write_text(name)
+    (tmp_path / "a" / "up").symlink_to(tmp_path)
+    assert [s.text for s in find([tmp_path / "a"])[0]] == list("abcdefg")
+
+
 def test_a_recording_that_is_linked_to_is_one(tmp_path):
     """Parts of a data set may be links to all of it: a clip was trained on and held out."""
     for place, name in (("all", "a"), ("all", "b"), ("train", "a")):
