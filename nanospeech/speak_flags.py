@@ -15,6 +15,7 @@ ELSEWHERE = {  # flags of Piper, F5-TTS, mlx-audio and Kokoro, and what is the s
     "cfg-strength": "--cfg",
     "ckpt-file": "--model FOLDER, which nanospeech convert makes of it",
     "cuda": "--device cuda",
+    "data-dir": "--model FOLDER",
     "file-prefix": "--output",
     "gen-text": "--text",
     "input-file": "--file",
@@ -28,6 +29,7 @@ ELSEWHERE = {  # flags of Piper, F5-TTS, mlx-audio and Kokoro, and what is the s
     "remove-silence": "--pause-sentence and the other pauses",
     "sentence-silence": "--pause-sentence",
     "speaker": "--voice",
+    "speaker-id": "--voice",
     "stt-model": "--whisper",
     "volume": "--loudness",
 }

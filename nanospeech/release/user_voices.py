@@ -125,11 +125,12 @@ def save_voice(
 
 
 def remove_voice(name: str) -> list[Path]:
-    """Deletes a voice of the user's; returns the files that are gone.
+    """Deletes a voice of the user's, NAME or "user/NAME"; returns the files that are gone.
 
     Raises:
         InputError: there is none of that name, or it cannot be deleted.
     """
+    name = name.removeprefix(USER)
     check_name(name, new=False)
     files = files_of(name)
     if not files:

@@ -90,6 +90,8 @@ def ref(name: str) -> list[str]:
         (["--stre"], "unrecognized arguments: --stre"),
         (["--ref_audio", "a.wav"], "(did you mean --ref-audio?)"),
         (["--gen_text", "Hello."], "unrecognized arguments: --gen_text (here: --text)"),
+        (["--speaker_id", "3"], "unrecognized arguments: --speaker_id (here: --voice)"),
+        (["--data-dir", "voices"], "unrecognized arguments: --data-dir (here: --model FOLDER)"),
         (["-m", "en.onnx", "--length_scale=1.2"], "(here: --speed, which is 1 divided by it)"),
     ],
     ids=lambda v: " ".join(v)[:40].encode("ascii", "replace").decode() if type(v) is list else "",

@@ -68,7 +68,7 @@ def test_a_recording_is_kept_listed_shown_and_removed(anna, user_data, capsys):
     assert main(["voices", "show", "Anna"]) == 0
     shown = capsys.readouterr().out
     assert f"words: {TEXT}" in shown and "origin: yours" in shown
-    assert main(["voices", "remove", "ANNA"]) == 0
+    assert main(["voices", "remove", "user/ANNA"]) == 0  # the name beside one of a model's
     assert "removed" in capsys.readouterr().out and not user_voices()
     assert main(["voices", "remove", "anna"]) == 2
     assert "you have no voice 'anna'" in capsys.readouterr().err
@@ -210,7 +210,7 @@ def test_no_voice_hides_another_in_silence(anna, tmp_path, recording, caplog, ca
         "a/b",
         "-x",
         "x" * 65,
-        "user/x",
+        "user/a/b",
         pytest.param("e" + "\u0301" * 100, id="long"),
     ],
 )
