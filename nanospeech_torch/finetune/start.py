@@ -32,6 +32,7 @@ from .recordings import Recording
 NONE = "none"  # --from-voice none: the model's own weights
 COMPARED = 8  # recordings that the choice goes by
 SECONDS = (1.5, 8.0)  # of them
+START = "start.json"  # of a run: the voice that it begins with
 # settings that a resumed run may not change
 FIXED = (
     "model",
@@ -96,7 +97,7 @@ def base_of(release: Release, asked: str | None, run: Path) -> Release:
     Raises:
         CheckpointError: the imitator is not there, or of other mels.
     """
-    path = run / "start.json"
+    path = run / START
     begun = json.loads(path.read_text(encoding="utf-8"))["voice"] if path.is_file() else None
     return release if asked or begun or not release.config.imitator else release.imitator()
 
@@ -154,7 +155,7 @@ def choose_start(
     """
     if asked:
         return own_weights(asked, release)
-    known, path = candidates(release), run / "start.json"
+    known, path = candidates(release), run / START
     if path.is_file():
         saved_values = json.loads(path.read_text(encoding="utf-8"))
         return Start(
@@ -284,7 +285,7 @@ def settle(args: argparse.Namespace, release: Release, start: Start, run: Path) 
     if not same_run(saved_values, run):
         run.mkdir(parents=True, exist_ok=True)
         if not args.from_voice:
-            write_json(run / "start.json", {"voice": start.voice, "losses": start.losses}, indent=2)
+            write_json(run / START, {"voice": start.voice, "losses": start.losses}, indent=2)
         write_json(run / "finetune.json", saved_values, indent=2)
 
 

@@ -68,7 +68,7 @@ def test_a_recording_is_kept_listed_shown_and_removed(anna, user_data, capsys):
     assert main(["voices", "show", "Anna"]) == 0
     shown = capsys.readouterr().out
     assert f"words: {TEXT}" in shown and "origin: yours" in shown
-    assert main(["voices", "remove", "user/ANNA"]) == 0  # the name beside one of a model's
+    assert main(["voices", "remove", "ANNA"]) == 0
     assert "removed" in capsys.readouterr().out and not user_voices()
     assert main(["voices", "remove", "anna"]) == 2
     assert "you have no voice 'anna'" in capsys.readouterr().err
@@ -199,6 +199,8 @@ def test_no_voice_hides_another_in_silence(anna, tmp_path, recording, caplog, ca
     assert "pass --overwrite" in capsys.readouterr().err
     assert main(["voices", "add", "ANNA", str(recording), "--text", "hm.", "--overwrite"]) == 0
     assert list(user_voices()) == ["ANNA"] and find_voice("anna").text == "hm."
+    assert main(["voices", "remove", "user/anna"]) == 0 and not user_voices()
+    assert find_voice("anna", tmp_path) == own
 
 
 @pytest.mark.parametrize(
@@ -210,6 +212,7 @@ def test_no_voice_hides_another_in_silence(anna, tmp_path, recording, caplog, ca
         "a/b",
         "-x",
         "x" * 65,
+        "user/x",
         "user/a/b",
         pytest.param("e" + "\u0301" * 100, id="long"),
     ],
@@ -222,7 +225,8 @@ def test_names_that_lead_elsewhere_are_refused(name, recording, user_data, capsy
             code = e.code
         assert code == 2 and not user_data.exists()
         err = capsys.readouterr().err
-        assert "error: " in err and ("at most 64" in err or name == "-x")
+        why = "you have no voice 'x'" if words == ["remove", "user/x"] else "at most 64"
+        assert "error: " in err and (why in err or name == "-x")
 
 
 def test_no_voice_gets_a_name_that_windows_has_for_a_device(recording, user_data, capsys):
