@@ -17,7 +17,6 @@ import numpy as np
 from nanospeech.errors import BackendError, InputError
 
 from . import wave as audio
-from .opus import number_by_sound
 
 PIECES_AHEAD = 8  # of speech made before they are played: memory must not grow with the text
 UNKNOWN = 0xFFFFFFFF  # length in the header of a WAV that is written to a pipe, as FFmpeg has it
@@ -114,8 +113,7 @@ class File(Output):
             if kind is not None and kept:  # Ctrl-C comes before or after a block is counted
                 self.samples = self._samples_written()
             if kind is None:
-                audio.check_end(self.part, self.samples)
-                number_by_sound(self.part)
+                audio.complete(self.part, self.samples)
             if kept and self.samples:
                 os.replace(self.part, self.real)
         except (sf.LibsndfileError, OSError) as e:

@@ -341,13 +341,22 @@ def write(path: str | Path, wave: np.ndarray, sample_rate: int = SAMPLE_RATE) ->
     part = beside(real)
     try:
         _encode(str(part), wave, sample_rate, *FORMATS[real.suffix.lower()])
-        check_end(part, len(wave))
-        number_by_sound(part)
+        complete(part, len(wave))
         os.replace(part, real)
     except (sf.LibsndfileError, OSError) as e:
         raise unwritten(path, real, e) from e
     finally:
         part.unlink(missing_ok=True)
+
+
+def complete(part: Path, samples: int) -> None:
+    """Has a file that was closed be whole, and the same to the byte whenever its sound is.
+
+    Raises:
+        OSError, LibsndfileError: its last sample is not there, or it cannot be written.
+    """
+    check_end(part, samples)
+    number_by_sound(part)
 
 
 def check_end(part: Path, samples: int) -> None:
