@@ -192,7 +192,8 @@ class SpectrogramDiscriminator(nn.Module):
     def forward(self, spectrum_BFN: torch.Tensor) -> Scores:
         # |S|^0.3 exp(i phase): the ear's loudness is nearer to a power than to the amplitude
         scale = (spectrum_BFN.real.square() + spectrum_BFN.imag.square() + 1e-6) ** -0.35
-        x = torch.stack([spectrum_BFN.real * scale, spectrum_BFN.imag * scale], dim=1)
+        parts = torch.stack([spectrum_BFN.real * scale, spectrum_BFN.imag * scale], dim=-1)
+        x = parts.permute(0, 3, 1, 2)  # channels_last in memory: convolutions are faster so
         features = []
         for conv in self.convs:
             x = F.leaky_relu(conv(x), 0.1)
@@ -238,7 +239,7 @@ def generator_losses(fake: list[Scores], real: list[Scores]) -> tuple[torch.Tens
     """The vocoder's hinge loss and feature matching loss, each the mean over discriminators."""
     hinge = [F.relu(1 - score).mean().float() for score, _ in fake]
     matching = [
-        F.l1_loss(f.float(), r.detach().float())
+        (f - r.detach()).abs().mean(dtype=torch.float32)  # l1_loss would copy both to float32
         for (_, fs), (_, rs) in zip(fake, real)
         for f, r in zip(fs, rs)
     ]
