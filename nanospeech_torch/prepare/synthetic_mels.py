@@ -4,15 +4,18 @@
         --out runs/made
     nanospeech train vocoder_made \\
         --set initial=FOLDER "data.shards=[runs/made/*.tar]"
-    nanospeech prepare mels FOLDER/imitator shards/*.tar --each-speaker --out runs/made
+    nanospeech prepare mels FOLDER/imitator shards/*.tar --each-speaker --poor-prompts 0.4 \\
+        --out runs/made
 
 A small model's mels are slightly blurred, and a vocoder that was trained on those of recordings
 alone makes the blur audible. The mel of each clip is noised part of the way, and the model's
 sampler denoises it, with the voice's prompt before it and its tokens aligned to the recording. The
 result has the model's blur and still fits the recording frame by frame (noising as in SDEdit, arXiv
-2108.01073; vocoders trained on a model's own mels: Tacotron 2, arXiv 1712.05884). Writes tars of
-the recording, its JSON, and the mel as float16 in X.npy. After an interruption the same command
-goes on after the last whole shard, unless it is to --overwrite. The last line is one JSON document.
+2108.01073; vocoders trained on a model's own mels: Tacotron 2, arXiv 1712.05884). After a noisy or
+narrow prompt the mel is worse and the recording is not, which a vocoder can learn to make good:
+--poor-prompts. Writes tars of the recording, its JSON, and the mel as float16 in X.npy. After an
+interruption the same command goes on after the last whole shard, unless it is to --overwrite. The
+last line is one JSON document.
 """
 
 from __future__ import annotations
@@ -42,13 +45,19 @@ from nanospeech.prepare.shards import OVERWRITE, npy, plain_key
 from nanospeech.release.tensors import digest
 from nanospeech.speech.speaker import Speaker
 from nanospeech.text.sentences import encode
+from nanospeech_torch.train.data.heard import spoiled
 
 SIZE = 500  # clips of a shard
 PROMPT = 2.5, 9.0  # seconds of a recording that the others of its speaker are made after
 
 
 def synthetic_mel(
-    speaker: Speaker, wave: np.ndarray, text: str, since: float, seed: int
+    speaker: Speaker,
+    wave: np.ndarray,
+    text: str,
+    since: float,
+    seed: int,
+    poorer: np.random.Generator | None = None,
 ) -> np.ndarray:
     """The log mel of a recording, denoised by the model from a noised version of it.
 
@@ -57,6 +66,8 @@ def synthetic_mel(
         wave: float32 (n,) at the model's rate, as loud as the model's data.
         since: time of the ODE that the recording is noised to: near 0 little of it is left.
         seed: of the noise.
+        poorer: draws the noise and band of a poor recording, as which the prompt is heard; None: as
+            it is.
 
     Returns:
         float32 (N, M), frame by frame that of the recording; whole patches.
@@ -70,7 +81,8 @@ def synthetic_mel(
     mel = mel[: len(mel) // patch * patch]
     said = " ".join(speaker.chunks(text))
     tokens = np.concatenate([prompt.tokens, encode(said + c.dit.edge, engine.tokenizer)])
-    start, whole = len(prompt.mel), np.concatenate([prompt.mel, mel])[None]
+    before = prompt.mel if poorer is None else spoiled(prompt.mel, c.audio, poorer)
+    start, whole = len(before), np.concatenate([before, mel])[None]
     if len(tokens) * patch > whole.shape[1]:
         raise InputError(f"{len(mel)} frames are too few for {said!r}")
     lens, cond = np.array([whole.shape[1]]), whole.copy()
@@ -148,6 +160,7 @@ def made_again(
     cast: Cast,
     since: tuple[float, float],
     max_seconds: float,
+    poor: float,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray] | Skip:
     """A sample's wave, as loud as the model's data, and its mel by the model; or why there is none.
@@ -155,7 +168,8 @@ def made_again(
     Args:
         since: between which times of the ODE the sampler starts.
         max_seconds: of a clip.
-        rng: draws that time, and the noise.
+        poor: probability that the prompt is heard as a poor recording.
+        rng: draws that time, the noise, and how poor the prompt is.
     """
     try:
         sample = written_out(sample, cast.engine.tokenizer)
@@ -164,7 +178,9 @@ def made_again(
         if (speaker := cast.speaker(sample, wave)) is None:
             return Skip(sample.name, "its speaker's prompt, or before it")
         start = float(rng.uniform(*since))
-        mel = synthetic_mel(speaker, wave, sample.text, start, int(rng.integers(2**31)))
+        seed = int(rng.integers(2**31))
+        poorer = rng if rng.random() < poor else None
+        mel = synthetic_mel(speaker, wave, sample.text, start, seed, poorer)
     except (BadAudio, InputError) as e:
         return Skip(sample.name, *e.args)
     return wave, mel
@@ -187,6 +203,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     low, high = args.since
     if not 0 <= low <= high < 1:
         raise InputError(f"--since is {low:g} to {high:g}; choose 0 up to 1, the lower one first")
+    if not 0 <= args.poor_prompts <= 1:
+        raise InputError(f"--poor-prompts is {args.poor_prompts:g}; choose a share, 0 to 1")
     engine = load_teacher(args.model)
     if args.each_speaker and args.voice:
         raise InputError("--each-speaker takes the recordings' own voices: leave out --voice")
@@ -204,7 +222,10 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             if before := done.get(plain_key(sample.key)):
                 seconds += before["duration"]
             elif isinstance(
-                made := made_again(sample, cast, (low, high), args.max_seconds, rng), Skip
+                made := made_again(
+                    sample, cast, (low, high), args.max_seconds, args.poor_prompts, rng
+                ),
+                Skip,
             ):
                 skips.append(made)
             else:
@@ -242,6 +263,13 @@ def build_parser() -> argparse.ArgumentParser:
         default=(0.2, 0.5),
         metavar="TIME",
         help="between which times of the ODE the sampler starts (%(default)s)",
+    )
+    p.add_argument(
+        "--poor-prompts",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="of the clips that are made after a noisy or narrow copy of the prompt (%(default)g)",
     )
     p.add_argument("--max-seconds", type=float, default=12.0, help="of a clip (%(default)g)")
     p.add_argument("--seed", type=int, default=0, help="of the times and the noise (%(default)s)")

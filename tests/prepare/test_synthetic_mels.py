@@ -80,6 +80,25 @@ def test_each_speaker_is_made_after_a_recording_of_their_own(
     assert "leave out --voice" in capsys.readouterr().err
 
 
+def test_a_share_of_mels_is_made_after_poor_prompts(tiny_aligned, tmp_path, capsys):
+    """The recordings, which the vocoder is to make of them, stay as they are."""
+    heard: dict[str, list[dict]] = {}
+    for share in ("0", "0.5", "1"):
+        out = tmp_path / share
+        command = [str(tiny_aligned), str(SHARD), "--voice", "tone", "--out", str(out)]
+        assert synthetic_mels.main([*command, "--poor-prompts", share]) == 0
+        heard[share] = [sample for _, sample in TarSource([*out.glob("*.tar")]).open(0)]
+    clean, some, poor = heard.values()
+    assert [s["flac"] for s in clean] == [s["flac"] for s in some] == [s["flac"] for s in poor]
+    assert all(c["npy"] != p["npy"] for c, p in zip(clean, poor, strict=True))
+    changed = [c["npy"] != s["npy"] for c, s in zip(clean, some, strict=True)]
+    assert any(changed) and not all(changed)
+    assert all(s["npy"] in (c["npy"], p["npy"]) for c, s, p in zip(clean, some, poor, strict=True))
+    capsys.readouterr()
+    assert synthetic_mels.main([*command, "--poor-prompts", "1.5"]) == 2
+    assert "a share, 0 to 1" in capsys.readouterr().err
+
+
 def test_only_a_model_that_aligns_can_make_mels_again(tiny_release, tmp_path, capsys):
     assert synthetic_mels.main([str(tiny_release), str(SHARD), "--out", str(tmp_path)]) == 2
     assert "no aligned model" in capsys.readouterr().err
