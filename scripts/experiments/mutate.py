@@ -38,15 +38,20 @@ from .mutants import Mutant, mutants
 ROOT = Path(__file__).resolve().parents[2]
 SPEECH = [
     f"tests/train/test_{n}.py"
-    for n in ("golden_batches", "golden_duration", "flow", "references", "means")
+    for n in ("golden_batches", "golden_duration", "gradients", "flow", "references", "means")
 ]
+HEARD = [f"tests/train/test_{n}.py" for n in ("bands", "rooms", "spoiled")]
 ORDER = [f"tests/train/test_{n}.py" for n in ("order", "stream", "data")]
 PAIRS = [f"tests/train/test_{n}.py" for n in ("golden_pairs", "pairing", "references")]
 BATCHES = [*(f"tests/train/test_{n}.py" for n in ("golden_data", "data", "draws")), *PAIRS]
 STEPS = [f"tests/train/test_{n}.py" for n in ("optimizers", "golden_steps", "mup")]
 STUDENTS = [f"tests/train/test_{n}.py" for n in ("distill", "distill_voices", "profile")]
-UNDERSTOOD = [f"tests/train/test_{n}.py" for n in ("listener", "understood", "profile")]
-VOCODER = [f"tests/train/test_{n}.py" for n in ("golden_vocoder", "vocoder_gan", "profile")]
+UNDERSTOOD = [
+    f"tests/train/test_{n}.py" for n in ("listener", "understood", "gradients", "profile")
+]
+VOCODER = [
+    f"tests/train/test_{n}.py" for n in ("golden_vocoder", "gradients", "vocoder_gan", "profile")
+]
 ECHO = [f"tests/train/test_{n}.py" for n in ("echo", "text_reader")]
 LATENTS = [f"tests/train/test_{n}.py" for n in ("latents", "echo")]
 STREAMS = [*ORDER, *(f"tests/train/test_{n}.py" for n in ("batches", "data_places"))]
@@ -73,7 +78,7 @@ MODULES = {
     "data": (f"{TRAIN}/data/speech.py", BATCHES),
     "batch": (f"{TRAIN}/data/batch.py", ["tests/train/test_batches.py"]),
     "batches": (f"{TRAIN}/data/batches.py", STREAMS),
-    "heard": (f"{TRAIN}/data/heard.py", BATCHES),
+    "heard": (f"{TRAIN}/data/heard.py", [*BATCHES, *HEARD]),
     "clips": (f"{TRAIN}/data/clips.py", ["tests/train/test_clips.py"]),
     "latents": (f"{TRAIN}/data/latents.py", LATENTS),
     "pairing": (f"{TRAIN}/data/pairing.py", PAIRS),
