@@ -12,7 +12,16 @@ from nanospeech_torch.train.data.batch import LossConfig
 from nanospeech_torch.train.data.heard import narrowed
 from nanospeech_torch.train.data.speech import SpeechBatches
 from tests.train.test_golden_pairs import TOKENIZER, items
-from tests.train.test_spoiled import PLAN, tones, voices
+from tests.train.test_spoiled import (
+    PLAN,
+    below,
+    decibels,
+    settled,
+    slope,
+    taken_apart,
+    tones,
+    voices,
+)
 
 AUDIO = AudioConfig()
 HERTZ = to_hertz(np.linspace(0, to_mels(12_000), 102)[1:-1])
@@ -35,6 +44,22 @@ def test_a_band_ends_at_9_to_11_kilohertz_and_is_whole_below():
     assert 9000 < min(ends) < 9400 and 11_300 < max(ends) <= 12_000
     again = narrowed(mel, AUDIO, np.random.default_rng(3))
     assert np.array_equal(again, narrowed(mel, AUDIO, np.random.default_rng(3)))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_a_band_falls_off_as_steeply_as_is_said_down_to_a_floor(share):
+    """By 200 to 1,500 dB an octave beyond 9 to 11.4 kHz; the floor is 60 to 110 dB below."""
+    mel, quiet = np.full((40, 100), 12.0), slice(30, 40)
+    mel[quiet] = -200
+    speech, noise = taken_apart(narrowed(mel, AUDIO, settled(share)), quiet)
+    lost = decibels(np.exp(24) / np.maximum(speech[0], 1e-30))
+    beyond = np.log2(HERTZ / (9000 + 2400 * share))
+    wanted = (200 + 1300 * share) * np.maximum(beyond, 0)
+    clear = wanted < 60
+    assert np.allclose(lost[clear], wanted[clear], atol=1e-3) and lost[~clear].min(initial=60) > 59
+    assert slope(noise) == pytest.approx(0, abs=1e-6)
+    dry = np.where(mel > 0, np.exp(2 * mel), 0)
+    assert below(dry, noise) == pytest.approx(60 + 50 * share, abs=1e-3)
 
 
 def test_a_recording_that_was_cut_lies_among_them():

@@ -15,7 +15,17 @@ from nanospeech_torch.train.data.batch import LossConfig
 from nanospeech_torch.train.data.heard import in_room
 from nanospeech_torch.train.data.speech import SpeechBatches
 from tests.train.test_golden_pairs import TOKENIZER, items
-from tests.train.test_spoiled import PLAN, level, voices
+from tests.train.test_spoiled import (
+    HERTZ,
+    PLAN,
+    below,
+    decibels,
+    level,
+    settled,
+    slope,
+    taken_apart,
+    voices,
+)
 
 ROOT = Path(__file__).parents[2]
 AUDIO = AudioConfig()
@@ -52,14 +62,30 @@ def test_a_click_dies_away_exponentially():
     assert 20 < min(noise) < 32 and 50 < max(noise) < 63
 
 
-@pytest.mark.parametrize(("seconds", "below"), [(0.2, 8), (0.5, 12)])
-def test_real_reverberation_lies_among_them(seconds, below):
+@pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
+def test_sound_dies_away_as_is_said_and_sooner_the_higher_it_is(share):
+    """By 60 dB in 0.1 to 0.6 s at 250 Hz, in 0.4 to 0.9 of that at 8 kHz; 6 to 25 dB below what
+    comes at once, in all. Noise is 25 to 60 dB below, with 0 to 6 dB an octave."""
+    click = np.full((300, 100), -200.0)
+    click[20] = 12
+    power, noise = taken_apart(in_room(click, AUDIO, settled(share)), slice(0, 20))
+    assert np.allclose(decibels(power[20] / power[21:].sum(0)), 6 + 19 * share, atol=1e-3)
+    seconds = -60 / (FRAMES_A_SECOND * (decibels(power[26] / power[21]) / 5))
+    octaves = np.interp(np.log2(HERTZ), np.log2([250, 8000]), [0, 1])
+    assert np.allclose(seconds, 0.1 * 6**share * (0.4 + 0.5 * share) ** octaves, rtol=1e-3)
+    direct = np.where(np.arange(300)[:, None] == 20, power, 0)
+    assert below(direct, noise) == pytest.approx(25 + 35 * share, abs=1e-3)
+    assert slope(noise) == pytest.approx(6.02 * share, abs=0.01)
+
+
+@pytest.mark.parametrize(("seconds", "under"), [(0.2, 8), (0.5, 12)])
+def test_real_reverberation_lies_among_them(seconds, under):
     """A recording convolved with decaying noise, as the late sound of a room is (Polack, 1988)."""
     wave = read(ROOT / "nanospeech/default/voices/heart.flac")[:72_000].astype(float)
     t, rng, powers = np.arange(int(seconds * 24_000)) / 24_000, np.random.default_rng(0), []
     for _ in range(8):  # its fine structure is chance; a mel has the mean power
         late = rng.standard_normal(len(t)) * 10 ** (-3 * t / seconds)
-        late *= 10 ** (-below / 20) / np.sqrt(np.sum(late**2))
+        late *= 10 ** (-under / 20) / np.sqrt(np.sum(late**2))
         late[0] += 1
         n = len(wave) + len(late)  # by the spectrum: np.convolve takes seconds
         wet = np.fft.irfft(np.fft.rfft(wave, n) * np.fft.rfft(late, n), n)[: len(wave)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from nanospeech.config import AudioConfig
 from nanospeech.errors import InputError
 from nanospeech.evaluate.prompts import degraded
 from nanospeech_torch.train.data.batch import LossConfig
-from nanospeech_torch.train.data.heard import spoiled
+from nanospeech_torch.train.data.heard import level_of, noisy, spoiled
 from nanospeech_torch.train.data.speech import BatchPlan, SpeechBatches
 from tests.train.test_golden_batches import (
     LENS,
@@ -31,7 +33,8 @@ from tests.train.test_golden_pairs import TOKENIZER, items, npy
 
 ROOT = Path(__file__).parents[2]
 AUDIO = AudioConfig()
-HERTZ = to_hertz(np.linspace(0, to_mels(12_000), 102)[1:-1])
+EDGES = to_hertz(np.linspace(0, to_mels(12_000), 102))
+HERTZ, BINS = EDGES[1:-1], np.maximum((EDGES[2:] - EDGES[:-2]) / 2 / (24_000 / 1024), 1)
 PLAN = BatchPlan(50, 10_000, 120, buckets=1)
 
 
@@ -44,9 +47,39 @@ def tones(seconds: float = 2.0) -> np.ndarray:
 
 def level(mel: np.ndarray) -> float:
     """Level of a mel in decibels: of bands of k bins of magnitude a, power ka^2."""
-    edges = to_hertz(np.linspace(0, to_mels(12_000), 102))
-    bins = np.maximum((edges[2:] - edges[:-2]) / 2 / (24_000 / 1024), 1)
-    return float(10 * np.log10(np.mean(np.sum(np.exp(2 * mel.astype(float)) / bins, 1))))
+    return float(10 * np.log10(np.mean(np.sum(np.exp(2 * mel.astype(float)) / BINS, 1))))
+
+
+def settled(share: float, kind: float = 0.0) -> Any:
+    """A generator that draws this share of the way between bounds, and noise without texture."""
+    return SimpleNamespace(
+        uniform=lambda low, high: low + share * (high - low),
+        random=lambda: kind,
+        standard_normal=np.zeros,
+    )
+
+
+def taken_apart(mel: np.ndarray, quiet: slice) -> tuple[np.ndarray, np.ndarray]:
+    """Powers (N, M) without the noise of its quiet frames, and that of the noise (M,)."""
+    power = np.exp(2 * mel)
+    noise = power[quiet].mean(0)
+    return power - noise, noise
+
+
+def decibels(power: np.ndarray) -> np.ndarray:
+    return 10 * np.log10(power)
+
+
+def below(power: np.ndarray, noise: np.ndarray) -> float:
+    """How many decibels noise is below speech of so many frames."""
+    return level(0.5 * np.log(np.maximum(power, 1e-30))) - level(0.5 * np.log(noise)[None])
+
+
+def slope(noise: np.ndarray) -> float:
+    """Decibels by which noise falls an octave, bin for bin."""
+    fall = -np.diff(decibels(noise / BINS**2)) / np.diff(np.log2(HERTZ))
+    assert np.ptp(fall) < 1e-6
+    return fall[0]
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +99,44 @@ def test_spoiled_mels_keep_length_level_and_rhythm(spoils):
         assert other.min() >= np.log(1e-5) - 1e-3 and np.isfinite(other).all()
     again = spoiled(mel, AUDIO, np.random.default_rng(7))
     assert np.array_equal(again, found[7])
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_noise_and_bands_are_as_strong_as_is_said(share):
+    """Noise 5 to 30 dB below, with 0 to 9 dB an octave; a band of 50 to 400 and 2,500 to 8,000 Hz,
+    with 40 to 200 dB an octave, down to a floor 50 to 110 dB below."""
+    mel, quiet = np.full((40, 100), 12.0), slice(30, 40)
+    mel[quiet] = -200
+    speech, noise = taken_apart(spoiled(mel, AUDIO, settled(share, 0.1)), quiet)
+    assert np.ptp(decibels(speech[:30])) < 1e-6
+    assert below(speech, noise) == pytest.approx(5 + 25 * share, abs=1e-6)
+    assert slope(noise) == pytest.approx(9.03 * share, abs=0.01)
+    speech, noise = taken_apart(spoiled(mel, AUDIO, settled(share, 0.9)), quiet)
+    low, high = 50 + 350 * share, 2500 * 3.2**share
+    steep, beyond = 40 + 160 * share, np.maximum(np.log2(low / HERTZ), np.log2(HERTZ / high))
+    lost = decibels(speech[0].max() / np.maximum(speech[0], 1e-30))
+    clear = steep * beyond < 60  # not lost in the floor's rounding
+    assert np.allclose(lost[clear], (steep * np.maximum(beyond, 0))[clear], atol=1e-3)
+    assert lost[~clear].min() > 59 and slope(noise) == pytest.approx(0, abs=1e-6)
+    whole = decibels(
+        np.sum(np.exp(24) / BINS) / np.sum(speech[0] / BINS)
+    )  # lost in all, and lifted
+    lifted = decibels(speech[0].max()) - decibels(np.exp(24))
+    assert below(speech, noise) + whole + lifted == pytest.approx(50 + 60 * share, abs=1e-3)
+
+
+def test_noise_is_in_every_band_as_real_noise_is():
+    """White and pink, by its level alone: means of frames, and how much they differ."""
+    spectrum = np.fft.rfft(np.random.default_rng(0).standard_normal(96_000))
+    for fall in (0.0, 0.5):
+        shaped = spectrum * np.maximum(np.arange(len(spectrum)), 1) ** -fall
+        real = log_mel((np.fft.irfft(shaped) * 0.1).astype(np.float32)).astype(float)
+        quiet, rng = np.full_like(real, -200), np.random.default_rng(1)
+        made = noisy(quiet, AUDIO, level_of(real, AUDIO), fall, rng)
+        away, spread = made.mean(0) - real.mean(0), made.std(0) / real.std(0)
+        # a little above: the mean of a log of few bins is below the log of their mean
+        assert np.abs(away[BINS > 1.5]).max() < 0.3 and np.abs(np.median(away)) < 0.2
+        assert 0.8 < np.median(spread) < 1.1
 
 
 def test_seven_in_ten_are_noisy_and_six_narrow(spoils):
