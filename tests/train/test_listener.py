@@ -167,6 +167,19 @@ def test_tokens_are_placed_for_the_speaker_of_the_whole_clip_whatever_it_is_padd
         np.testing.assert_allclose(reader.speaker[b], wanted, atol=1e-5)
 
 
+def test_tokens_are_placed_in_float32_whatever_the_rest_is_in():
+    """Sounds that differ by little beside what they share: bfloat16 would not tell them apart."""
+    reader, batch = Reader(2), golden_batch()
+    batch.mel = batch.mel + 20 * AUDIO.mel_std * (batch.mel != 0)
+    with torch.no_grad():
+        reader.sounds += 20
+    aligner = TextAligner(reader, AUDIO)  # type: ignore[arg-type]
+    want = aligner.tokens(batch)
+    assert all(want[b].unique().numel() > 1 for b in range(len(LENS)))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(aligner.tokens(batch), want)
+
+
 def test_padded_lengths_are_multiples_of_eight_patches():
     assert [listening(patch).multiple() for patch in (1, 2, 4)] == [8, 16, 32]
 
