@@ -98,6 +98,19 @@ def test_muon_takes_the_matrices_of_blocks_alone():
     assert all("blocks" in path and "attn_norm" not in path for path in paths)
 
 
+@pytest.mark.parametrize(("wide", "tall"), [(64, 64), (32, 128), (128, 32)])
+def test_steps_of_muon_have_the_size_of_adamws_whatever_the_shape(wide, tall):
+    """0.2 of the rate, as a root mean square (arXiv 2502.16982): no other rate is needed."""
+    torch.manual_seed(0)
+    model = torch.nn.ModuleDict({"blocks": torch.nn.ModuleList([torch.nn.Linear(wide, tall)])})
+    muon, _ = build_optimizers(model, OptimizerConfig("muon", lr=0.1, weight_decay=0.0))
+    weight = model["blocks"][0].weight  # type: ignore[index]
+    old, weight.grad = weight.detach().clone(), torch.randn(tall, wide)
+    muon.step()
+    size = (weight.detach() - old).square().mean().sqrt().item()
+    assert size == pytest.approx(0.2 * 0.1, rel=0.25)
+
+
 def test_muon_leaves_the_times_adaln_of_an_echodit():
     model = objective("echo")
     names = {id(p): n for n, p in model.named_parameters()}
