@@ -16,6 +16,7 @@ from nanospeech_torch.train.data.heard import in_room
 from nanospeech_torch.train.data.speech import SpeechBatches
 from tests.train.test_golden_pairs import TOKENIZER, items
 from tests.train.test_spoiled import (
+    BINS,
     HERTZ,
     PLAN,
     below,
@@ -76,6 +77,17 @@ def test_sound_dies_away_as_is_said_and_sooner_the_higher_it_is(share):
     direct = np.where(np.arange(300)[:, None] == 20, power, 0)
     assert below(direct, noise) == pytest.approx(25 + 35 * share, abs=1e-3)
     assert slope(noise) == pytest.approx(6.02 * share, abs=0.01)
+
+
+def test_late_sound_is_as_rough_as_noise():
+    """Each band about its line by what magnitudes of so many bins differ (Rayleigh's: 0.52)."""
+    click, drawn = np.full((300, 100), -200.0), settled(1.0)
+    click[20] = 12
+    drawn.standard_normal = np.random.default_rng(0).standard_normal
+    late = in_room(click, AUDIO, drawn)[21:41]  # far above the room's noise
+    lines = np.polyval(np.polyfit(np.arange(20), late, 1), np.arange(20)[:, None])
+    rough = np.sqrt(np.square(late - lines).sum(0) / 18) / (0.52 / np.sqrt(BINS))
+    assert np.median(rough) == pytest.approx(1, abs=0.1) and 0.5 < rough.min() < rough.max() < 1.6
 
 
 @pytest.mark.parametrize(("seconds", "under"), [(0.2, 8), (0.5, 12)])

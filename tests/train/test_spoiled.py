@@ -16,7 +16,7 @@ from nanospeech.config import AudioConfig
 from nanospeech.errors import InputError
 from nanospeech.evaluate.prompts import degraded
 from nanospeech_torch.train.data.batch import LossConfig
-from nanospeech_torch.train.data.heard import level_of, noisy, spoiled
+from nanospeech_torch.train.data.heard import in_room, level_of, narrowed, noisy, spoiled
 from nanospeech_torch.train.data.speech import BatchPlan, SpeechBatches
 from tests.train.test_golden_batches import (
     LENS,
@@ -137,6 +137,13 @@ def test_noise_is_in_every_band_as_real_noise_is():
         # a little above: the mean of a log of few bins is below the log of their mean
         assert np.abs(away[BINS > 1.5]).max() < 0.3 and np.abs(np.median(away)) < 0.2
         assert 0.8 < np.median(spread) < 1.1
+
+
+@pytest.mark.parametrize("made", [in_room, spoiled, narrowed])
+def test_nothing_is_quieter_than_a_mel_can_be(made):
+    mel = np.full((20, 100), np.log(1e-5))
+    found = [made(mel, AUDIO, np.random.default_rng(i)) for i in range(8)]
+    assert min(m.min() for m in found) >= mel.min()
 
 
 def test_seven_in_ten_are_noisy_and_six_narrow(spoils):
