@@ -15,6 +15,7 @@ import torch
 
 from nanospeech.config import PostfilterConfig
 from nanospeech_torch.train.objectives.placing import duration_loss
+from nanospeech_torch.train.objectives.vocoder_loss import Discriminators
 from tests.parallel_worker import echo_batch, objective
 from tests.train.test_distill import Teacher
 from tests.train.test_golden_batches import VARIANTS, golden_batch, speech
@@ -107,6 +108,20 @@ def test_what_is_understood_learns_through_both_forwards(name, filters):
 def test_a_wave_learns_of_each_of_the_vocoders_losses(name):
     """Of its loudness, where it is too soft: distances have hardly a corner on that way."""
     model = gan(input_mel_share=0.3)
+    wave, way = model.vocoder.wave, BATCH.wave
+    with torch.no_grad():
+        wave.copy_(0.5 * way)
+    found, want = slopes(lambda: model(BATCH, "vocoder")[name][0], wave, way, 3e-3)
+    assert found == pytest.approx(want, rel=2e-2) and abs(want) > 1e-2
+
+
+@pytest.mark.parametrize("name", ["adversarial", "matching"])
+def test_a_wave_learns_through_all_of_a_discriminator(name):
+    model = gan()
+    torch.manual_seed(0)
+    model.judges = Discriminators(4, 4)
+    for p in model.judges.parameters():
+        torch.nn.init.normal_(p, std=0.3)
     wave, way = model.vocoder.wave, BATCH.wave
     with torch.no_grad():
         wave.copy_(0.5 * way)
