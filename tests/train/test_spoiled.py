@@ -203,6 +203,12 @@ def test_prompts_are_spoiled_and_what_follows_stays_clean(share):
     assert found["spoiled"] / found["pairs"] == pytest.approx(share, abs=0.12 if share < 1 else 0)
 
 
+def test_clips_by_themselves_have_no_prompt_to_spoil():
+    loss = LossConfig(pair=0.0, spoil=1.0, band=1.0)
+    found = items(SpeechBatches(voices(20), TOKENIZER, PLAN, AUDIO, loss))
+    assert len(found) == 20 and not any(len(row["heard"]) for _, row in found)
+
+
 @pytest.mark.parametrize(("kind", "patch"), VARIANTS)
 def test_a_spoiled_prompt_is_the_condition_and_the_speaker_and_never_the_target(kind, patch):
     batch, clean = golden_batch(), golden_batch()
