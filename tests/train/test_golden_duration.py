@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from nanospeech.config import AudioConfig, DurationConfig
+from nanospeech.engine.upsampling import total_seconds
 from nanospeech.errors import InputError
 from nanospeech_torch.train.data.batch import DurationBatch, LossConfig
 from nanospeech_torch.train.data.batches import BatchPlan, StreamOptions
@@ -120,7 +121,9 @@ def test_duration_loss_of_tokens(pace):
         each = 0.1 * softplus(states @ weight + bias)
         stretch = (heard / RATE / each[:known].sum()) ** pace if known else 1.0
         new = (total - (heard if known else 0)) / RATE
-        loss += abs(np.log(each[known:].sum() * stretch / new))
+        lasts = total_seconds(each, known, heard / RATE, pace) - heard / RATE  # as in speaking
+        assert lasts == pytest.approx(each[known:].sum() * stretch)
+        loss += abs(np.log(lasts / new))
     assert numbers(model(batch)) == {"duration": pytest.approx((loss, 3), rel=1e-5)}  # type: ignore
 
 
