@@ -240,6 +240,20 @@ def test_a_spoiled_prompt_is_the_condition_and_the_speaker_and_never_the_target(
     assert plain.calls == [] and found["flow"][0] > 0
 
 
+@pytest.mark.parametrize(("kind", "patch"), VARIANTS)
+def test_a_prompt_that_is_heard_as_it_was_spoken_changes_nothing(kind, patch):
+    """Also where one item's prompt is longer than another item."""
+    batch, calls, sums = golden_batch(), [], []
+    batch.drop_audio[:] = False
+    for frames in (0, min(LENS) + 3):
+        batch.heard = batch.mel[:, :frames].clone()
+        model, network = speech(kind, patch)
+        sums.append(numbers(model(batch)))
+        calls += network.calls
+    assert sums[0] == sums[1]
+    assert all(np.array_equal(plain, heard) for plain, heard in zip(*calls))
+
+
 def test_spoil_is_a_chance():
     assert LossConfig().spoil == 0
     for bad in (-0.1, 1.1):
