@@ -15,6 +15,7 @@ from nanospeech.errors import CheckpointError, InputError
 from nanospeech_torch.dit import Aligner
 from nanospeech_torch.layers import Conv1d, zero_
 from nanospeech_torch.train.data.batch import LossConfig
+from nanospeech_torch.train.data.batches import StreamOptions
 from nanospeech_torch.train.data.speech import BatchPlan, SpeechBatches
 from nanospeech_torch.train.objectives import alignment as search
 from nanospeech_torch.train.objectives.base import Objective
@@ -198,6 +199,17 @@ def test_guidance_without_a_guide_says_what_to_do():
 
     with pytest.raises(InputError, match="needs whole weights"):
         model.guide_with({name: Sharded(p) for name, p in guided(0.5)[1].items()})
+
+
+def test_texts_are_read_between_the_edges_that_the_network_names():
+    """As in speaking, where one is before the prompt's text and one behind the new one."""
+    durations = duration_model()
+    durations.transformer.config = replace(durations.transformer.config, edge=" ")
+    aligned, plain = speech_model(text_upsampling="aligned"), speech_model()
+    for model, text in ((aligned, " one two "), (plain, "one two"), (durations, " one two ")):
+        batches = model.batches([], BatchPlan(1, 200, 200), StreamOptions())
+        found = batches.encode("one two", np.random.default_rng(0))
+        assert found.tolist() == model.tokenizer([text])[0].tolist()
 
 
 def test_padded_lengths_are_multiples_of_eight_patches():

@@ -180,6 +180,13 @@ def test_tokens_are_placed_in_float32_whatever_the_rest_is_in():
         assert torch.equal(aligner.tokens(batch), want)
 
 
+def test_texts_are_read_between_the_edges_of_the_model_that_places_them():
+    model = listening(2)
+    model.tokenizer = print
+    assert model.aligner.dit.config.text_upsampling == "aligned"
+    assert model.batches([], BatchPlan(2, 200, 100), StreamOptions()).edge == " "
+
+
 def test_padded_lengths_are_multiples_of_eight_patches():
     assert [listening(patch).multiple() for patch in (1, 2, 4)] == [8, 16, 32]
 
