@@ -31,12 +31,14 @@ from tests.train.test_golden_batches import (
     BANDS,
     LENS,
     MEAN,
+    PROMPTS,
     SPANS,
     STATES,
     STD,
     Network,
     answer,
     golden_batch,
+    means_of_patches,
     normal,
     numbers,
     of_frames,
@@ -179,6 +181,21 @@ def test_a_trajectory_is_the_teachers_own_way_from_the_noise(kind, patch, count,
     assert got == pytest.approx((total / count, frames // count), rel=2e-4)
     assert {k: v.item() for k, v in model.counts(batch).items()} == {"flow": frames // count}
     assert (len(teacher.calls), len(average.calls), len(student.calls)) == (count * parts, 0, 1)
+
+
+def test_a_poor_prompt_is_heard_and_what_was_spoken_is_where_a_step_begins():
+    model, student, *_ = distilled("aligned", 2)
+    batch = golden_batch()
+    batch.heard = batch.mel[:, :3] + 1
+    given = model.given_by(student, batch)  # type: ignore[arg-type]
+    for b, n in enumerate(LENS):
+        spoken = normal(batch, b)
+        heard = np.concatenate([spoken[:3] + 1 / STD, spoken[3:]])
+        speaker = means_of_patches(heard, 2)[: -(-PROMPTS[b] // 2)].mean(0)
+        assert np.allclose(student.speaker[b], speaker, atol=1e-5)  # type: ignore[index]
+        heard[slice(*SPANS[b])] = 0
+        assert np.allclose(given.cond_BNM[b, :n], heard, atol=1e-5)
+        assert np.allclose(given.mel_BNM[b, :n], spoken, atol=1e-5)
 
 
 def test_the_last_draw_is_the_last_step_with_the_strongest_guidance():
