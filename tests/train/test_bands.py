@@ -94,6 +94,16 @@ def test_prompts_lose_their_top_and_what_follows_does_not(band, spoil):
     assert poor / pairs == pytest.approx(spoil, abs=0.12)
 
 
+def test_a_prompt_is_cut_as_it_was_made_to_sound():
+    """In another voice, by another mouth and in another room, as what follows it."""
+    loss = LossConfig(pair=1.0, band=1.0, warp=0.3, colour=1.0, room=0.5)
+    rows = [row for _, row in items(SpeechBatches(voices(80), TOKENIZER, PLAN, AUDIO, loss))]
+    for row in rows:
+        prompt = row["heard"][: row["prompt"]]
+        assert np.abs(prompt - row["mel"][: len(prompt)])[:, HERTZ < 8800].mean() < 0.05
+    assert len(rows) == 40
+
+
 def test_band_is_a_chance():
     assert LossConfig().band == 0
     for bad in (-0.1, 1.1):
