@@ -146,12 +146,15 @@ def keep_old(samples: Sequence[Sample], out: Path, overwrite: bool) -> None:
 
     Raises:
         InputError: it has shards already, or samples are read from it, which would replace both of
-            its sets by one of them.
+            its sets by one of them; or something else lies in it, which would be lost.
     """
     sides = {(out / side).resolve() for side in SIDES}
-    if used := {s.audio.path for s in samples if s.audio.path.resolve().parent in sides}:
+    if used := {s.audio.path for s in samples if sides & {*s.audio.path.resolve().parents}}:
         raise InputError(f"{min(used)} is read and would be replaced; choose another --out")
-    if not overwrite and (old := [p for side in SIDES for p in (out / side).glob("*.tar")]):
+    old = [p for side in SIDES for p in sorted((out / side).glob("[!.]*"))]
+    if other := [p for p in old if p.suffix != ".tar"]:
+        raise InputError(f"{other[0]} is no shard and would be deleted; choose another --out")
+    if old and not overwrite:
         raise InputError(f"{old[0].parent} holds shards already; pass --overwrite to replace them")
     out.mkdir(parents=True, exist_ok=True)
 

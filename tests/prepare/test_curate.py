@@ -81,6 +81,19 @@ def test_a_set_that_is_read_is_not_replaced(tmp_path):
     assert {side: set(clips(tmp_path, side)) for side in sides} == sides
 
 
+@pytest.mark.parametrize("where", ["train/anna", "heldout"])
+def test_a_data_set_is_not_replaced_by_what_is_made_of_it(tmp_path, where):
+    """The recordings of one that has a folder train were deleted, if it was named as --out."""
+    (place := tmp_path / where).mkdir(parents=True)
+    shutil.copy(FIXTURES / "ljspeech/wavs/LJ001-0008.wav", place / "a.wav")
+    (place / "a.txt").write_text("has never been surpassed", encoding="utf-8")
+    before = sorted(tmp_path.rglob("*"))
+    for data, told in ((tmp_path, "is read and would be"), (SHARD, "is no shard and would be")):
+        with pytest.raises(InputError, match=told):
+            curate(find([data])[0], tmp_path, overwrite=True)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_copies_at_another_speed_are_trained_on_only_and_make_no_voices(tmp_path):
     plain, _ = split(tmp_path / "plain", held_out=2)
     summary, sides = split(tmp_path / "varied", held_out=2, vary=(0.1,))
