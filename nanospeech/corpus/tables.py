@@ -6,6 +6,7 @@ import csv
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +149,9 @@ def rows_of(path: Path) -> Iterator[tuple[int, Any]]:
         between = next((c for c in ",;\t" if names_columns(head.split(c))), ",")
         spaced = f"{between} " in lines[0]
         form = {"delimiter": between, "strict": True, "skipinitialspace": spaced}
-    reader = csv.DictReader((line + "\n" for line in lines), **form)
+    # a return within a text, as of a web page's, ends no row
+    said = chain(lines[:1], (line.replace("\r", " ") for line in lines[1:]))
+    reader = csv.DictReader((line + "\n" for line in said), **form)
     try:
         names = list(reader.fieldnames or [])
         reader.fieldnames = columns(names)

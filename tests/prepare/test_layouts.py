@@ -205,6 +205,17 @@ def test_a_table_of_returns_is_read_and_one_whose_header_has_some_is_no_csv(wave
         find([waves / "all.csv"])
 
 
+@pytest.mark.parametrize("kind, mark", [("tsv", "\t"), ("csv", ",")])
+def test_a_return_within_a_text_ends_no_row(waves, kind, mark):
+    """The whole table was said to be no CSV, and to want quotes."""
+    rows = [("audio", "text"), ("0.wav", "one\rmore"), ("1.wav", "two\r"), ("2.wav", "\rthree")]
+    rows += [("2.wav", "four\r1.wav", "five")]  # a row that ends with one
+    (waves / f"all.{kind}").write_bytes("\n".join(map(mark.join, rows)).encode())
+    samples, skips = find([waves / f"all.{kind}"])
+    assert [s.text for s in samples] == ["one more", "two", "three"]
+    assert [s.reason for s in skips] == ["more fields than columns"]
+
+
 def test_a_recording_of_two_inputs_is_one(tmp_path, monkeypatch):
     """It was two, one of them trained on and the other perhaps held out."""
     alone = {s.key for s in find([SHARD])[0]}
