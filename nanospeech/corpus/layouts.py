@@ -37,6 +37,7 @@ from .samples import (
     read_text,
     recordings_in,
     spelt,
+    words_beside,
 )
 from .tables import as_text, has_bars, has_objects, parsed, rows_of, rows_with_bars, wrong_language
 from .tars import Header, split_name
@@ -129,11 +130,11 @@ def detect(path: Path) -> str:
         return found
     if path.is_dir() and any(p.name.endswith(TRANSCRIPT) for p in files_in(path)):
         return "libritts"
-    if path.is_dir() and any(spelt(p.with_suffix(".txt")) for p in recordings_in(path)):
+    if path.is_dir() and any(map(words_beside, recordings_in(path))):
         return "folder"  # of nothing but unreadable formats too, which are then named
     if (path / "metadata.jsonl").is_file():
         return "manifest"
-    if path.is_dir() and any(spelt(p.with_suffix(".json")) for p in recordings_in(path)):
+    if path.is_dir() and any(words_beside(p, ".json") for p in recordings_in(path)):
         return "folder"
     raise InputError(why_unknown(path))
 
@@ -189,7 +190,7 @@ def folder(root: Path) -> Iterator[Sample | Skip]:
         seen.add(stem)
         name = stem.relative_to(root).as_posix()
         audio = choose(path.with_suffix(suffix) for suffix in AUDIO) or spelt(path)
-        words = spelt(path.with_suffix(".txt")) or spelt(path.with_suffix(".json"))
+        words = words_beside(path) or words_beside(path, ".json")
         if words is None:
             yield Skip(name, "no transcript")
         elif audio is None:
@@ -201,7 +202,7 @@ def folder(root: Path) -> Iterator[Sample | Skip]:
             yield text
         else:
             found = (text, None, {})
-            if words.suffix == ".json":
+            if words.suffix.lower() == ".json":
                 found = said_in(name, text)
             parts = (root.name, *name.split("/"))
             yield found if isinstance(found, Skip) else Sample(name, parts, Source(audio), *found)

@@ -109,6 +109,11 @@ def spelt(path: Path) -> Path | None:
     return next(filter(is_file, (path, *names, *whole)), None)
 
 
+def words_beside(path: Path, kind: str = ".txt") -> Path | None:
+    """The file with what is said in a recording: X.txt, or X.TXT as recorders write, of X.wav."""
+    return spelt(path.with_suffix(kind)) or spelt(path.with_suffix(kind.upper()))
+
+
 def choose(candidates: Iterable[Path]) -> Path | None:
     """The recording to read among those of one name: an MP3, unless another file is newer."""
     present = [found for p in candidates if (found := spelt(p))]

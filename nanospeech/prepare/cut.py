@@ -30,6 +30,7 @@ from nanospeech.audio import wave as audio
 from nanospeech.audio.pieces import Ahead, read_pieces, seconds_of
 from nanospeech.cli import Parser, command, say
 from nanospeech.corpus.layouts import Skip, recordings_in
+from nanospeech.corpus.samples import words_beside
 from nanospeech.corpus.skips import nothing_usable, tell
 from nanospeech.errors import DataError, InputError, reason
 from nanospeech.locks import alone
@@ -67,8 +68,8 @@ def text_of(path: Path) -> list[str] | None:
     Raises:
         InputError: it is not UTF-8.
     """
-    file = path.with_suffix(".txt")
-    if not file.is_file():
+    file = words_beside(path)
+    if file is None:
         return None
     try:
         return file.read_text(encoding="utf-8-sig").split()

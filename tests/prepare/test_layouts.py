@@ -23,6 +23,7 @@ from nanospeech.corpus.skips import examples, nothing_usable
 from nanospeech.errors import DataError, InputError
 from nanospeech.evaluate.items import from_folder
 from nanospeech.prepare import mp3s
+from nanospeech.prepare.cut import text_of
 from nanospeech_torch.train.data import clips
 
 from .test_shards import FIXTURES, LIBRITTS, LJSPEECH, SHARD, WAV
@@ -382,6 +383,17 @@ def test_a_recorders_capitals_are_an_ending_too(waves):
     (waves / "metadata.csv").write_text("0|Good morning.\n0.WAV|Good day.\n")
     samples, skips = find([waves])
     assert [s.text for s in samples] == ["Good morning.", "Good day."] and not skips
+
+
+@pytest.mark.parametrize("words", ["TXT", "JSON"])
+def test_so_are_those_of_the_words_beside_it(tmp_path, words):
+    shutil.copy(WAV, tmp_path / "0.WAV")
+    said = "Good day." if words == "TXT" else '{"text": "Good day."}'
+    (tmp_path / f"0.{words}").write_text(said)
+    (sample,), skips = find([tmp_path])
+    assert (sample.text, sample.audio.path.name) == ("Good day.", "0.WAV") and not skips
+    if words == "TXT":
+        assert text_of(sample.audio.path) == ["Good", "day."]
 
 
 @pytest.mark.parametrize("name", ["0.wav", "wavs/0.wav"])
