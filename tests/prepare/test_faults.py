@@ -22,6 +22,7 @@ from nanospeech.commands.prepare import main
 from nanospeech.config import AudioConfig
 from nanospeech.corpus import mp3
 from nanospeech.corpus.layouts import find
+from nanospeech.corpus.tars import Header
 from nanospeech.errors import InputError
 from nanospeech_torch.train.data import clips
 from nanospeech_torch.train.data.sources import TarSource
@@ -258,6 +259,21 @@ def test_a_size_that_a_pax_header_tells_is_bounded_too(tmp_path):
             tar.addfile(member)
     kept, skipped = trained_on(path)
     assert kept == ["a"] and skipped == {"broken shard": 1}
+
+
+@pytest.mark.parametrize(
+    "kind, most", [(tarfile.REGTYPE, 2**36), (tarfile.XHDTYPE, 2**16), (tarfile.SYMTYPE, 2**99)]
+)
+def test_a_member_may_have_as_many_bytes_as_it_may(kind, most):
+    header = Header("x")
+    header.type = kind
+    for size in (0, most):
+        header.size = size
+        assert header.checked() is header
+    for size in (-1, most + 1) if kind != tarfile.SYMTYPE else ():
+        header.size = size
+        with pytest.raises(tarfile.ReadError, match=f"tells of {size:,} bytes"):
+            header.checked()
 
 
 def test_a_name_of_gigabytes_is_not_unpacked(tmp_path):

@@ -428,7 +428,8 @@ def test_keys_tell_nothing_of_where_recordings_lie(waves, table):
     ]
     deep, flat, near = ("d", "/", "u", "me", "a", "1"), ("d", "/", "u", "2"), ("d", "u", "3")
     assert without_common_folder([deep, flat, near]) == [("d", "me", "a", "1"), ("d", "2"), near]
-    assert without_common_folder([deep]) == [("d", "1")] and not without_common_folder([])
+    assert without_common_folder([("d", "/", "1")]) == without_common_folder([deep]) == [("d", "1")]
+    assert not without_common_folder([])
     assert without_common_folder([("d",), near]) == [("d",), near]
 
 
@@ -452,6 +453,7 @@ def test_the_speakers_of_pipers_table_are_kept(waves):
         ("0|one|\n1|one|One.\n", {"one", "One."}),  # one that is read as it is written
         (f"0|{'one ' * 16}|one\n1|{'one ' * 16}|One.\n", {"one", "One."}),
         ("0|1|one|of some\n", {"one"}),
+        (f"0|{'a' * 61}|one\n1|{'a' * 61}|two\n", {"one", "two"}),  # too long for a name
     ],
 )
 def test_texts_as_they_are_written_are_no_speakers(waves, table, wanted):
@@ -459,6 +461,8 @@ def test_texts_as_they_are_written_are_no_speakers(waves, table, wanted):
     for n in range(5):
         shutil.copy(WAV, waves / f"{n}.wav")
     assert {(s.speaker, s.text) for s in find([waves])[0]} == {(None, text) for text in wanted}
+    (waves / "metadata.csv").write_text(f"0|{'a' * 60}|one\n1|{'a' * 60}|two\n")
+    assert {s.speaker for s in find([waves])[0]} == {"a" * 60}
     (waves / "metadata.csv").write_text("0|anna|one\n1|anna|two\n2|three\n")
     found = {(s.speaker, s.text) for s in find([waves])[0]}  # who says two texts is a speaker
     assert found == {("anna", "one"), ("anna", "two"), (None, "three")}

@@ -127,6 +127,18 @@ def test_a_run_that_was_stopped_goes_on_and_hears_nothing_twice(tmp_path):
     spread_curate(samples, tmp_path / "b", looser, Counted(), (), deaf, "ear", overwrite=True)
 
 
+def test_a_file_system_without_hard_links_gets_copies(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError("Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    samples, _ = find([LIBRITTS, SHARD])
+    spread_shards(samples, tmp_path / "b", ShardOptions(size=3), Counted())
+    make_shards(samples, tmp_path / "a", ShardOptions(size=3))
+    assert held(tmp_path / "a") == held(tmp_path / "b")
+    assert len({p.name for p in (tmp_path / "b").iterdir()}) == -(-len(samples) // 3)
+
+
 def test_a_portion_that_fails_is_named_and_the_others_are_kept(tmp_path):
     samples, _ = find([SHARD])
     portions = Portions(tmp_path / "w", samples, 1, {})

@@ -12,7 +12,7 @@ import pytest
 import soundfile as sf
 
 from nanospeech.commands.prepare import main
-from nanospeech.corpus import layouts
+from nanospeech.corpus import layouts, samples, tables
 from nanospeech.corpus.layouts import find
 from nanospeech.errors import InputError
 from nanospeech_torch.finetune.recordings import find_samples, warn_of_speakers
@@ -97,6 +97,20 @@ def test_a_table_too_large_to_hold_is_refused_before_it_is_read(tmp_path):
     assert [s.reason for s in find([tmp_path / "set"])[1]] == 2 * ["unreadable text"]
 
 
+def test_tables_and_texts_may_have_as_many_bytes_as_they_may(tmp_path, monkeypatch):
+    sound(tmp_path / "a.wav")
+    write(tmp_path / "all.csv", "audio,text", "a.wav,yes")
+    write(tmp_path / "a.txt", "yes")
+    monkeypatch.setattr(tables, "MOST_TABLE", size := (tmp_path / "all.csv").stat().st_size)
+    monkeypatch.setattr(samples, "MOST_TEXT", 4)
+    assert said([tmp_path / "all.csv"]) == said([tmp_path]) == [(None, None, "yes")]
+    monkeypatch.setattr(tables, "MOST_TABLE", size - 1)
+    monkeypatch.setattr(samples, "MOST_TEXT", 3)
+    with pytest.raises(InputError, match=rf"has {size} bytes, a table {size - 1} at most"):
+        find([tmp_path / "all.csv"])
+    assert [s.reason for s in find([tmp_path])[1]] == ["unreadable text"]
+
+
 def test_vctk_has_texts_in_a_folder_of_their_own_and_two_microphones(tmp_path):
     for name in (
         "p225/p225_001_mic1",
@@ -122,6 +136,10 @@ def test_vctk_has_texts_in_a_folder_of_their_own_and_two_microphones(tmp_path):
     sound(old / "wav48" / "p225" / "p225_001.wav")
     write(old / "txt" / "p225" / "p225_001.txt", "Yes.")
     assert said([old]) == [("p225", None, "Yes.")]
+    write(tmp_path / "texts" / "txt" / "p225" / "p225_001.txt", "Yes.")
+    samples, [skip] = find([tmp_path / "texts"], "vctk")
+    wanted = f"none of that name in {tmp_path / 'texts' / 'wav48_silence_trimmed'}"
+    assert not samples and (skip.reason, skip.detail) == ("no audio file", wanted)
 
 
 def test_mls_has_a_list_of_what_is_said(tmp_path):

@@ -24,7 +24,7 @@ from nanospeech.audio import wave as audio
 from nanospeech.commands.prepare import main
 from nanospeech.corpus import mp3
 from nanospeech.corpus.layouts import Skip, find
-from nanospeech.corpus.skips import by_reason
+from nanospeech.corpus.skips import by_reason, examples, nothing_usable
 from nanospeech.errors import DataError, InputError
 from nanospeech.prepare import mp3s
 from nanospeech.prepare import shards as prepare
@@ -281,6 +281,8 @@ def test_shards_hold_every_sample_once(tmp_path):
         wave, ready = mp3.decode(data)
         assert ready and meta["duration"] == pytest.approx(len(wave) / 24_000, abs=1e-3)
         assert meta["text"] == s.text and meta.get("speaker") == s.speaker
+    hours = sum(meta["duration"] for _, meta in shards.values()) / 3600
+    assert counts["hours"] == pytest.approx(hours, abs=1e-4) and hours > 5e-4
     lj = shards["LJ001-0008"][1]["duration"]
     assert lj == pytest.approx(sf.info(str(WAV)).duration, abs=1e-3)  # recorded at 22.05 kHz
     # MP3s that are right already are kept to the byte, and so are a shard's other fields
@@ -382,6 +384,17 @@ def test_nothing_usable_is_an_error_and_replaces_nothing(tmp_path):
     prepare.make_shards(samples, out, prepare.ShardOptions(size=1), overwrite=True)
     prepare.make_shards(samples, out, overwrite=True)
     assert [p.name for p in out.iterdir()] == ["shard-000000.tar"]  # the stale ones are gone
+
+
+def test_a_recording_that_is_gone_by_its_turn_is_a_reason(tmp_path):
+    shutil.copy(WAV, tmp_path / "a.wav")
+    (tmp_path / "a.txt").write_text("one")
+    (sample,) = find([tmp_path])[0]
+    (tmp_path / "a.wav").unlink()
+    found = prepare.pack(sample, prepare.ShardOptions())
+    assert (
+        isinstance(found, Skip) and found.reason == "unreadable audio" and "a.wav" in found.detail
+    )
 
 
 def test_a_clip_named_after_a_speaker_is_read_whatever_the_name(tmp_path):
@@ -552,12 +565,20 @@ def test_bad_arguments_end_in_one_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "broken.tar").write_bytes(b"no tar at all")
     (tmp_path / "empty").mkdir()
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "a.wav").write_bytes(b"RIFF")
+    assert prepare.ShardOptions(size=1, min_seconds=1.0, max_seconds=1.0).max_seconds == 1.0
     for argv, message in [
         (["shards", tmp_path / "gone"], "there is no file or folder "),
         (["shards", tmp_path / "empty"], "cannot tell the layout"),
         (["shards", tmp_path / "broken.tar"], "uncompressed tar"),
         (["shards", SHARD, "--size", "0"], "at least 1 sample"),
+        (["shards", SHARD, "--min-seconds", "2", "--max-seconds", "1"], "2.0 is more than --max-"),
+        (["shards", SHARD, "--prefix", "a/b"], "'a/b' should be the first part of a file's name"),
+        (["shards", SHARD, "--prefix", ""], "'' should be the first part of a file's name"),
         (["shards", SHARD, "--jobs", "0"], "at least 1"),
+        (["mp3", tmp_path / "gone"], "there is no folder"),
+        (["mp3", tmp_path / "bad"], "none of 1 recordings can be used: 1 unreadable audio"),
         (["shards", SHARD, "--out", tmp_path / "broken.tar"], "cannot read or write"),
         (["mp3", tmp_path / "empty"], "there is no .wav or .flac"),
         (["vocab"], "INPUT"),
@@ -575,5 +596,10 @@ def test_help_teaches():
 
 
 def test_reasons_are_counted():
-    skips = [Skip("a", "silent"), Skip("b", "too long"), Skip("c", "silent")]
-    assert by_reason(skips) == {"silent": 2, "too long": 1}
+    skips = [Skip("b", "too long"), Skip("a", "silent"), Skip("c", "silent", "peak 0")]
+    assert list(by_reason(skips).items()) == [("silent", 2), ("too long", 1)]
+    assert examples(skips) == ["2: silent, for example a, c", "1: too long, for example b"]
+    assert examples(skips[2:]) == ["1: silent, for example c (peak 0)"]
+    assert "3 recordings can be used: 2 silent, 1 too long; the first is b (too long)" in str(
+        nothing_usable(skips, [])
+    )
