@@ -82,7 +82,7 @@ class ClipFolder:
             raise InputError(f"{state} is damaged ({reason(e)}); name another --out") from e
         if before != self.settings:
             other = [k for k in self.settings if before.get(k) != self.settings[k]]
-            told = ", ".join(f"--{k.replace('_', '-')} {before.get(k)}" for k in other)
+            told = ", ".join(given(f"--{k.replace('_', '-')}", before.get(k)) for k in other)
             raise InputError(f"{self.out} was cut with {told}; give that again, or another --out")
 
     def save(self) -> None:
@@ -184,6 +184,11 @@ class ClipFolder:
             self.clips, self.seconds = self.clips + 1, self.seconds + len(sound) / audio.SAMPLE_RATE
         if rows:
             self.write([*self.rows(), *rows])
+
+
+def given(option: str, value: Any) -> str:
+    """An option as a command had it."""
+    return f"no {option}" if value is None else f"{option} {value}"
 
 
 def hundredths(samples: int) -> int:

@@ -288,7 +288,12 @@ def test_the_command_cuts_adds_and_is_done(tape, tmp_path, monkeypatch, capsys):
     code, _, error = run(capsys, *words, "--max-seconds", 5)
     assert code == 2 and "--max-seconds 12" in error
     code, _, error = run(capsys, *words[:-2])
-    assert code == 2 and "--language de" in error
+    assert code == 2 and "was cut with --language de; give" in error
+    code, _, error = run(capsys, *words[:-2], "--whisper", "small", "--language", "de")
+    assert code == 2 and "was cut with --whisper base; give" in error
+    ClipFolder(tmp_path / "unnamed", SETTINGS | {"speaker": None}).save()
+    with pytest.raises(InputError, match="was cut with no --speaker; give"):
+        ClipFolder(tmp_path / "unnamed", SETTINGS)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "metadata.csv").write_text("audio,text\n")
     code, _, error = run(capsys, tape.path, "--out", tmp_path / "other")
