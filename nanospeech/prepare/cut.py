@@ -187,6 +187,9 @@ def main(argv: list[str] | None = None) -> int:
                 for path in lengths:
                     cut(path, folder, listen, lambda seconds: bar.update(round(seconds)))
         minutes = round(folder.seconds / 60, 1)
+        if not folder.clips and not folder.skips:
+            where = ", ".join(map(str, args.inputs))
+            raise DataError(f"no words are heard in {where}; is somebody speaking there?")
         if not folder.clips:
             raise nothing_usable(folder.skips, args.inputs)
         tell({"clips": folder.clips, "minutes": minutes, "out": str(args.out)}, folder.skips)

@@ -316,6 +316,17 @@ def test_what_cannot_be_cut_is_told(tmp_path, tape, capsys):
     assert code == 2 and "noise.wav" in error and "none of the recordings" in error
 
 
+def test_a_recording_in_which_nobody_speaks_is_told_so(tmp_path, monkeypatch, capsys):
+    """It was said that there are no recordings."""
+    monkeypatch.setattr(tool, "whisper_of", lambda *_: lambda _: [])
+    audio.write(tmp_path / "still.wav", np.zeros(48_000, np.float32))
+    audio.write(tmp_path / "music.wav", np.sin(np.arange(96_000) / 9).astype(np.float32) / 2)
+    for name in ("still.wav", "music.wav"):
+        for _ in range(2):
+            code, told, error = run(capsys, tmp_path / name, "--out", tmp_path / f"{name}.out")
+            assert (code, told) == (2, "") and f"no words are heard in {tmp_path / name}" in error
+
+
 def test_recordings_of_one_name_have_clips_of_their_own_and_changed_ones_are_refused(tmp_path):
     folder = ClipFolder(tmp_path / "clips", SETTINGS)
     for name in ("a", "b", "c"):
