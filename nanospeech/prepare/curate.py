@@ -168,6 +168,8 @@ def check_left(
     """
     if not paths:
         reasons = by_reason(skip for _, skip in dropped)
+        if held_out := len(samples) - len(dropped):
+            reasons["held out"] = held_out
         raise DataError(f"no clip is left to train on, of {len(samples)}: {reasons}")
 
 

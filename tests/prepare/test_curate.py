@@ -314,6 +314,10 @@ def test_levels_are_evened_and_silence_is_cut(tmp_path):
 def test_mistakes_end_in_one_line(tmp_path, capsys):
     for more, said in (
         (["--min-seconds", "5", "--max-seconds", "6"], "no clip is left"),
+        (
+            ["--held-out", "1"],
+            f"no clip is left to train on, of {len(TEXTS)}: {{'held out': {len(TEXTS)}}}",
+        ),
         (["--held-out", "-1"], "--held-out is -1"),
         (["--level", "3"], "--level is 3"),
         (["--jobs", "0"], "--jobs is 0"),
