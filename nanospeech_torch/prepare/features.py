@@ -48,12 +48,13 @@ from tqdm import tqdm
 
 from convert.codec import read_codec
 from nanospeech.audio.mel import log_mel
-from nanospeech.cli import Parser, command
+from nanospeech.cli import Parser, command, say
 from nanospeech.config import AudioConfig
 from nanospeech.corpus.mp3 import in_parallel
 from nanospeech.engine.codec_streaming import whole_hops
 from nanospeech.errors import DataError, InputError
 from nanospeech.files import whole, write_json
+from nanospeech.locks import alone
 from nanospeech.prepare.shards import npy
 from nanospeech_torch.echo.codec import DACVAE
 from nanospeech_torch.train.data import clips
@@ -309,7 +310,8 @@ def main(argv: list[str] | None = None) -> int:
     if args.workers < 1:
         raise InputError(f"--workers is {args.workers}; choose at least 1")
     options = Options(args.encoder, args.references, args.max_seconds, args.codec)
-    counts = extract_features(args.shards, args.out, options, args.workers)
+    with alone(args.out, "--out", say):
+        counts = extract_features(args.shards, args.out, options, args.workers)
     for reason, count in counts["skipped"].items():
         print(f"left out {count}: {reason}", file=sys.stderr)
     print(json.dumps(counts))

@@ -262,6 +262,27 @@ def test_mistakes_are_errors(tmp_path, monkeypatch, capsys, arguments, message):
     assert message in capsys.readouterr().err
 
 
+def test_two_runs_do_not_write_one_folder(tmp_path, capsys):
+    """They wrote into one file at once, and the second ended when the first gave it its name."""
+    paths, out = audio_shards(tmp_path / "audio", 1, 1), tmp_path / "out"
+    hold = f"""
+import sys
+from pathlib import Path
+from nanospeech.locks import alone
+with alone(Path({str(out)!r}), "--out", print):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", hold], cwd=ROOT, **pipes) as other:
+        assert other.stdout and other.stdout.readline() == "held\n"
+        assert main([*paths, "--out", str(out)]) == 2
+        assert f"in use by process {other.pid}" in capsys.readouterr().err
+        other.kill()
+    assert main([*paths, "--out", str(out)]) == 0
+    assert {p.name for p in out.iterdir()} == {"shard-000.tar", "encode.json"}
+
+
 def test_shards_of_nothing_usable_are_an_error_and_leave_nothing(tmp_path, capsys):
     path = write_tar(tmp_path / "bad.tar", [("x.mp3", b"x"), ("x.json", b'{"text": "a"}')])
     assert main([str(path), "--out", str(tmp_path / "out")]) == 2
