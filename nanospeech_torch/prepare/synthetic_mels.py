@@ -183,6 +183,8 @@ def made_again(
         mel = synthetic_mel(speaker, wave, sample.text, start, seed, poorer)
     except (BadAudio, InputError) as e:
         return Skip(sample.name, *e.args)
+    except OSError as e:
+        return Skip(sample.name, "unreadable audio", str(e))
     return wave, mel
 
 

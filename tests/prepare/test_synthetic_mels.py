@@ -3,12 +3,17 @@
 import io
 import json
 import tarfile
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from nanospeech.audio import mel
 from nanospeech.audio import wave as sound
+from nanospeech.corpus.layouts import Skip
+from nanospeech.corpus.mp3 import BadAudio
+from nanospeech.prepare import spoken
 from nanospeech_torch.prepare import synthetic_mels
 from nanospeech_torch.train.data.segments import SegmentBatches
 from nanospeech_torch.train.data.sources import TarSource
@@ -97,6 +102,21 @@ def test_a_share_of_mels_is_made_after_poor_prompts(tiny_aligned, tmp_path, caps
     capsys.readouterr()
     assert synthetic_mels.main([*command, "--poor-prompts", "1.5"]) == 2
     assert "a share, 0 to 1" in capsys.readouterr().err
+
+
+def test_a_recording_that_is_gone_by_its_turn_ends_no_run(tmp_path):
+    """Hours of clips wait for the same command again, which would end at it again."""
+    sound.write(tmp_path / "a.wav", np.ones(24_000, np.float32) / 2)
+    (tmp_path / "a.txt").write_text("one")
+    cast: Any = SimpleNamespace(engine=SimpleNamespace(tokenizer=None))
+    recordings = spoken.Recordings(cast.engine, [tmp_path])
+    [sample] = recordings.of["unnamed"]
+    (tmp_path / "a.wav").unlink()
+    rng = np.random.default_rng(0)
+    made = synthetic_mels.made_again(sample, cast, (0.2, 0.5), 12.0, 0.0, rng)
+    assert isinstance(made, Skip) and made.reason == "unreadable audio"
+    with pytest.raises(BadAudio, match="unreadable audio"):
+        recordings.speaker("unnamed", rng)
 
 
 def test_only_a_model_that_aligns_can_make_mels_again(tiny_release, tmp_path, capsys):
