@@ -453,6 +453,7 @@ def test_the_speakers_of_pipers_table_are_kept(waves):
         ("0|one|\n1|one|One.\n", {"one", "One."}),  # one that is read as it is written
         (f"0|{'one ' * 16}|one\n1|{'one ' * 16}|One.\n", {"one", "One."}),
         ("0|1|one|of some\n", {"one"}),
+        ("0|one|\n1|two|\n", {"one", "two"}),
         (f"0|{'a' * 61}|one\n1|{'a' * 61}|two\n", {"one", "two"}),  # too long for a name
     ],
 )
