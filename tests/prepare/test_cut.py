@@ -133,6 +133,9 @@ def test_a_stopped_run_goes_on_as_if_nothing_had_been(tape, whole, tmp_path, end
         tape.cut(out, ends)
     with (out / "metadata.csv").open("a", encoding="utf-8") as f:  # of the window that it was at
         f.write("long_9999999.flac,never saved,anna\r\n" * bool(ends))
+        if ends:
+            [known] = json.loads((out / ".cut.json").read_text())["recordings"].values()
+            f.write(f"long_{known['samples'] * 100 // 24_000:07d}.flac,never saved,anna\r\n")
     tape.cut(out)
     names = sorted(p.name for p in whole.iterdir())
     assert sorted(p.name for p in out.iterdir()) == names
@@ -200,6 +203,35 @@ def test_what_is_read_otherwise_than_the_text_is_left_out_and_told(tmp_path):
     assert all(text in " ".join(known) for text in said)
     assert {skip.reason for skip in folder.skips} == {"not the words of its text"}
     assert any(tape.texts[4][:20] in skip.detail for skip in folder.skips)
+    assert folder.progress(tape.path).words == len(" ".join(known).split())
+
+
+def test_what_follows_where_a_word_was_parted_is_left_out(tmp_path):
+    wave = np.random.default_rng(0).normal(0, 0.1, 36 * 24_000).astype(np.float32)
+    audio.write(tmp_path / "a.flac", wave)
+    folder = ClipFolder(tmp_path / "clips", SETTINGS | {"max_seconds": 20.0})
+
+    def listen(wave: np.ndarray) -> list[Word]:
+        return [Word("word", 0.4 * i, 0.4 * i + 0.4) for i in range(len(wave) // 9_600)]
+
+    tool.cut(tmp_path / "a.flac", folder, listen, lambda _: None)
+    assert not rows(tmp_path / "clips")
+    assert [skip.reason for skip in folder.skips] == 2 * ["no pause to cut at"]
+
+
+def test_a_text_without_spaces_does_not_give_the_words(tape, tmp_path):
+    """It would be one word, and nothing heard would be it."""
+    (tmp_path / "long.flac").write_bytes(tape.path.read_bytes())
+    (tmp_path / "long.txt").write_text("他们都回家了", encoding="utf-8")
+    folder = ClipFolder(tmp_path / "clips", SETTINGS | {"language": "zh"})
+    here = Path(tape.path)
+    tape.path = tmp_path / "long.flac"
+    try:
+        tool.cut(tape.path, folder, tape.listener(folder), lambda _: None)
+    finally:
+        tape.path = here
+    said = "".join(row["text"] for row in rows(tmp_path / "clips"))
+    assert "".join(said.split()) == "".join(" ".join(tape.texts).split())
 
 
 def test_what_is_too_long_or_too_short_between_its_pauses_is_left_out(tape, tmp_path):
@@ -240,6 +272,28 @@ def test_the_clips_are_no_recordings_where_they_lie_among_these(tape, tmp_path, 
     assert tool.recordings_of([tmp_path], out) == [tmp_path / "long.flac"]
     with pytest.raises(DataError, match="there are no recordings"):
         tool.recordings_of(out.glob("*_*.flac"), out)
+    (tmp_path / "day").mkdir()
+    (dated := tmp_path / "day" / "talk_20260101.flac").write_bytes(b"")  # as a clip is called
+    (out / "long_10000000.flac").write_bytes(b"")  # of the 28th hour
+    found = tool.recordings_of([tmp_path, tmp_path / "long.flac"], out)
+    assert found == [dated, tmp_path / "long.flac"]
+
+
+def test_a_recording_as_long_as_a_window_is_heard_at_once(tmp_path, monkeypatch):
+    wave = np.random.default_rng(0).normal(0, 0.1, 72_000).astype(np.float32)
+    audio.write(tmp_path / "a.flac", wave)
+    for window, heard in ((72_000, [72_000]), (71_999, [71_999])):
+        windows, told = [], []
+
+        def listen(wave: np.ndarray, windows=windows) -> list[Word]:
+            windows.append(len(wave))
+            return []
+
+        monkeypatch.setattr(tool, "WINDOW", window)
+        folder = ClipFolder(tmp_path / str(window), SETTINGS)
+        tool.cut(tmp_path / "a.flac", folder, listen, told.append)
+        assert sum(told) == pytest.approx(3.0)
+        assert windows[:1] == heard and (len(windows) == 1) == (window == 72_000)
 
 
 def test_unsure_words_are_left_out(tape, tmp_path):
@@ -306,25 +360,38 @@ def test_what_cannot_be_cut_is_told(tmp_path, tape, capsys):
         ((tmp_path, "--out", tmp_path / "a"), "there are no recordings"),
         ((tape.path, "--out", tmp_path / "a", "--max-seconds", 30), "at most 20"),
         ((tape.path, "--out", tmp_path / "a", "--min-seconds", 0), "more than 0"),
+        (
+            (tape.path, "--out", tmp_path / "a", "--min-seconds", 5, "--max-seconds", 5),
+            "the second well above the first",
+        ),
         ((tape.path, "--out", tmp_path / "a", "--threads", 0), "at least 1"),
         ((tape.path, "--out", tmp_path / "a", "--language", "x1y2"), "x1y2"),
     ):
         code, _, error = run(capsys, *words)
         assert code == 2 and told in error, error
     (tmp_path / "noise.wav").write_bytes(b"no audio")
-    code, _, error = run(capsys, tmp_path / "noise.wav", "--out", tmp_path / "b")
+    code, _, error = run(
+        capsys, tmp_path / "noise.wav", "--out", tmp_path / "b", "--max-seconds", 20
+    )
     assert code == 2 and "noise.wav" in error and "none of the recordings" in error
 
 
 def test_a_recording_in_which_nobody_speaks_is_told_so(tmp_path, monkeypatch, capsys):
     """It was said that there are no recordings."""
-    monkeypatch.setattr(tool, "whisper_of", lambda *_: lambda _: [])
+
+    def listen(wave: np.ndarray) -> list[Word]:
+        assert not audio.is_silent(wave)  # of which a recogniser makes words
+        return []
+
+    monkeypatch.setattr(tool, "whisper_of", lambda *_: listen)
     audio.write(tmp_path / "still.wav", np.zeros(48_000, np.float32))
     audio.write(tmp_path / "music.wav", np.sin(np.arange(96_000) / 9).astype(np.float32) / 2)
     for name in ("still.wav", "music.wav"):
         for _ in range(2):
-            code, told, error = run(capsys, tmp_path / name, "--out", tmp_path / f"{name}.out")
+            words = (tmp_path / name, "--out", out := tmp_path / f"{name}.out")
+            code, told, error = run(capsys, *words, "--whisper", tmp_path / "small")
             assert (code, told) == (2, "") and f"no words are heard in {tmp_path / name}" in error
+        assert json.loads((out / ".cut.json").read_text())["settings"]["whisper"] == "small"
 
 
 def test_recordings_of_one_name_have_clips_of_their_own_and_changed_ones_are_refused(tmp_path):
@@ -352,6 +419,8 @@ def test_recordings_that_were_moved_are_not_cut_again(tmp_path):
     for name, own in zip(("one.wav", "ONE.flac"), names):
         assert folder.progress(tmp_path / "after" / name).name == own
     assert len(folder.recordings) == 2
+    (tmp_path / "One.mp3").write_bytes(b"12345")
+    assert folder.progress(tmp_path / "One.mp3").name == "One-3"
 
 
 def test_a_recording_that_is_damaged_later_on_keeps_what_was_before(tape, tmp_path):
@@ -378,6 +447,7 @@ def test_one_that_cannot_be_read_keeps_no_other_from_being_cut(tape, tmp_path, m
     assert code == 0 and "b.txt as UTF-8" in error and "not numbers" in error
     assert json.loads(told)["skipped"] == {"damaged": 1}
     assert [row["audio"] for row in rows(out)] == ["c_0000000.flac"]
+    assert rows(out)[0].keys() == {"audio", "text"}
     audio.write(bad, audio.read(tmp_path / "c.flac"))  # once it is mended
     assert run(capsys, *recordings, "--out", out)[0] == 0
     assert sorted(row["audio"] for row in rows(out)) == ["a_0000000.flac", "c_0000000.flac"]
