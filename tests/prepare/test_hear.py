@@ -100,6 +100,57 @@ def test_clips_of_a_language_are_heard_together_and_again_alone_where_badly(tmp_
     assert hear.main(argv) == 0 and len(Ear.calls) == 5  # nothing is heard twice
 
 
+def heard_of(folder, capsys, clips: dict[str, float], *options: str) -> tuple[dict, list[str]]:
+    """The counts of a run over tones of such words and lengths, and what was heard, in order."""
+    rows = []
+    for word, seconds in clips.items():
+        at = np.arange(round(seconds * 24_000)) / 24_000
+        tone = 0.3 * np.sin(2 * np.pi * 200 * (Ear.WORDS.index(word) + 1) * at)
+        audio.write(folder / f"{word}.wav", tone.astype(np.float32))
+        rows.append({"audio": f"{word}.wav", "text": word})
+    (folder / "clips.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    argv = [str(folder / "clips.jsonl"), "--out", str(folder / "heard.csv"), "--jobs", "1"]
+    assert hear.main([*argv, "--whisper", str(folder), *options]) == 0
+    with (folder / "heard.csv").open(encoding="utf-8", newline="") as f:
+        return json.loads(capsys.readouterr().out), [row["heard"] for row in csv.DictReader(f)]
+
+
+@pytest.mark.parametrize(
+    "clips, windows",
+    [
+        ({"alpha": 13.8, "charlie": 13.8}, 1),  # with their pauses as long as a window
+        ({"alpha": 13.9, "charlie": 13.8}, 2),
+    ],
+)
+def test_clips_fill_a_window_with_their_pauses(tmp_path, monkeypatch, capsys, clips, windows):
+    pytest.importorskip("whisper_normalizer", reason="it is of the extra eval")
+    monkeypatch.setattr(pytest.importorskip("faster_whisper"), "WhisperModel", Ear)
+    _, heard = heard_of(tmp_path, capsys, clips)
+    assert len(Ear.calls) == windows and heard == list(clips)
+
+
+def test_what_is_too_long_for_a_window_or_a_sound_alone_is_left_to_curate(
+    tmp_path, monkeypatch, capsys
+):
+    pytest.importorskip("whisper_normalizer", reason="it is of the extra eval")
+    monkeypatch.setattr(pytest.importorskip("faster_whisper"), "WhisperModel", Ear)
+    clips = {"alpha": 28.0, "bravo": 28.1, "charlie": 0.11, "delta": 0.09}
+    for heard, known in ((2, 0), (0, 2)):
+        counts, said = heard_of(tmp_path, capsys, clips)
+        wanted = {"heard": heard, "known": known, "left_to_curate": 2}
+        assert {k: counts[k] for k in wanted} == wanted and len(said) == 2
+
+
+@pytest.mark.parametrize("again, heard", [("0.2", "brave"), ("0.19", "bravo")])
+def test_a_clip_of_which_more_than_a_share_is_misheard_is_heard_again(
+    tmp_path, monkeypatch, capsys, again, heard
+):
+    pytest.importorskip("whisper_normalizer", reason="it is of the extra eval")
+    monkeypatch.setattr(pytest.importorskip("faster_whisper"), "WhisperModel", Ear)
+    _, said = heard_of(tmp_path, capsys, {"bravo": 6.0, "charlie": 6.0}, "--again", again)
+    assert said == [heard, "charlie"]
+
+
 NAMES = ["af_bella", "am_puck", "bf_emma", "bm_lewis", "jf_alpha", "jm_kumo"]
 
 
