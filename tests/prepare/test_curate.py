@@ -28,6 +28,8 @@ from nanospeech.prepare.curate_clips import (
     even,
     examine,
 )
+from nanospeech.prepare.curate_copies import make_copies
+from nanospeech.prepare.curate_report import Speakers
 from nanospeech.prepare.levels import levels
 from nanospeech.prepare.portions import members_of
 from nanospeech.prepare.recogniser import Heard, misheard, whisper
@@ -138,6 +140,47 @@ def test_copies_at_half_percents_are_read_as_any_others(tmp_path):
     assert {str(s.speaker).rpartition("-")[2][4:] for s in here} >= {"12_5", "16"}
 
 
+def test_which_copies_are_slower_is_a_matter_of_keys_alone():
+    """A set that is made again has the copies of before."""
+    wave = np.sin(np.arange(2_400) * 0.1).astype(np.float32) / 2
+    for key in ("a", "b", "c", "d", "kathleen_0001", "kathleen_0002"):
+        kinds = ["fast" if zlib.crc32(text.encode()) >> 16 & 1 else "slow" for text in (
+            key, f"{key} 0.08", f"{key} 0.125"
+        )]  # fmt: skip
+        assert [copy.name for copy in make_copies(key, wave, (0.1,))] == kinds[:1]
+        several = [copy.name for copy in make_copies(key, wave, (0.08, 0.125))]
+        assert several == [f"{kinds[1]}8", f"{kinds[2]}12_5"]
+
+
+def test_a_speaker_is_full_with_as_many_hours_to_train_on():
+    (sample, *_), people = find([SHARD])[0], Speakers(1.0)
+    people.keep(sample, 7200.0, "heldout")
+    people.keep(sample, 3599.0, "train")
+    assert not people.full(sample)
+    people.keep(sample, 1.0, "train")
+    assert people.full(sample) and not people.full(replace(sample, speaker="anna"))
+    (about,) = people.summary().values()
+    assert (about["train_hours"], about["heldout_hours"]) == (1.0, 2.0)
+    assert (about["train_clips"], about["heldout_clips"]) == (2, 1)
+    assert about["source"] == {"kathleen": 3.0}
+
+
+def test_options_may_be_as_much_as_they_may():
+    CurateOptions(vary=(0.5,), denoise=1.0, held_out=0, max_wer=0.0, level=0.49)
+    for wrong in (
+        {"vary": (0.51,)},
+        {"vary": (0.0,)},
+        {"denoise": 1.01},
+        {"denoise": 0.0},
+        {"max_hours": 0.0},
+        {"max_wer": -0.01},
+        {"level": 0.5},
+        {"level": 0.0},
+    ):
+        with pytest.raises(InputError, match=f"--{next(iter(wrong)).replace('_', '-')} is"):
+            CurateOptions(**wrong)
+
+
 def centre(wave: np.ndarray) -> float:
     """The median frequency of a wave, in Hz."""
     power = np.square(np.abs(np.fft.rfft(wave)))
@@ -213,6 +256,8 @@ def test_marks_count_but_in_english():
     clip = Clip(replace(find([SHARD])[0][0], text="Papà"), b"", 1.0, "Papa", True)
     assert check_words(clip, CurateOptions(language="it")) == {"wer": 0.25}
     assert isinstance(check_words(clip, CurateOptions(language="it", max_wer=0.2)), Skip)
+    seven = replace(clip, sample=replace(clip.sample, text="a b c d e f g"), heard="a b c d e f")
+    assert check_words(seven, CurateOptions()) == {"wer": 0.1429}
     assert check_words(clip, CurateOptions(language="it", max_wer=0.25)) == {"wer": 0.25}
 
 
@@ -307,6 +352,10 @@ def test_levels_are_evened_and_silence_is_cut(tmp_path):
     assert even(evened, 0.07) is None  # once is enough
     assert even(evened, 0.03) is not None and even(evened, 0.08) is None  # 1.5 dB do not matter
     assert even(np.pad(evened, 6_000), 0.07) is not None
+    assert even(np.pad(evened, 2_350), 0.07) is None  # neither do 0.2 s
+    assert even(np.pad(evened, 2_450), 0.07) is not None
+    for decibels, near in ((-1.6, False), (-1.4, True), (1.4, True), (1.6, False)):
+        assert (even(evened, 0.07 * 10 ** (decibels / 20)) is None) == near
     softer = even(evened, 0.1 / np.abs(evened).max())  # 1.4 times as loud as it can be
     assert softer is not None and np.abs(softer).max() == 1  # rather than clipped
 
@@ -329,6 +378,8 @@ def test_mistakes_end_in_one_line(tmp_path, capsys):
     assert main([str(SHARD), "--out", str(tmp_path), "--jobs", "1"]) == 0
     assert main([str(SHARD), "--out", str(tmp_path), "--jobs", "1"]) == 2
     assert "--overwrite" in capsys.readouterr().err
+    (tmp_path / "train" / ".DS_Store").touch()  # which a Mac leaves where somebody looked
+    assert main([str(SHARD), "--out", str(tmp_path), "--jobs", "1", "--overwrite"]) == 0
 
 
 def test_the_report_lists_what_was_dropped(tmp_path, capsys):
