@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nanospeech.corpus.held_out import is_held_out
 from nanospeech.corpus.layouts import find
 from nanospeech.errors import BackendError, DataError
 from nanospeech.prepare import ray_data
@@ -105,6 +106,19 @@ def test_curating_in_portions_gives_the_same_clips_and_report(tmp_path, hours):
     assert all(text.count(",ear it,") == len(text.splitlines()) - 1 for text in heard)
 
 
+def test_past_its_hours_a_speaker_is_still_held_out_and_has_no_more_copies(tmp_path):
+    samples, _ = find([SHARD])
+    options = CurateOptions(held_out=2, max_hours=1 / 3600, vary=(0.1,), size=2)
+    one = curate(samples, tmp_path / "a", options)
+    assert spread_curate(samples, tmp_path / "b", options, Counted()) == one
+    for side in ("train", "heldout"):
+        assert held(tmp_path / "a" / side) == held(tmp_path / "b" / side)
+    whole = {s.key for s in samples if is_held_out(s.key, 2)}
+    assert set(held(tmp_path / "a" / "heldout")) == whole and len(whole) == 2
+    clip, copy = held(tmp_path / "a" / "train")
+    assert copy.startswith(f"{clip}-")
+
+
 def test_a_run_that_was_stopped_goes_on_and_hears_nothing_twice(tmp_path):
     pytest.importorskip("whisper_normalizer")
     samples, _ = find([LIBRITTS, LJSPEECH, SHARD])
@@ -132,7 +146,8 @@ def test_a_file_system_without_hard_links_gets_copies(tmp_path, monkeypatch):
         raise OSError("Operation not permitted")
 
     monkeypatch.setattr(os, "link", refuse)
-    samples, _ = find([LIBRITTS, SHARD])
+    samples, _ = find([LIBRITTS, LJSPEECH, SHARD])
+    assert len(samples) % 3
     spread_shards(samples, tmp_path / "b", ShardOptions(size=3), Counted())
     make_shards(samples, tmp_path / "a", ShardOptions(size=3))
     assert held(tmp_path / "a") == held(tmp_path / "b")
@@ -151,6 +166,15 @@ def test_a_portion_that_fails_is_named_and_the_others_are_kept(tmp_path):
     with pytest.raises(DataError, match="portion 1 failed: the disk is full"):
         list(portions.run(work, run))
     assert portions.report(0) is not None and portions.report(1) is None
+    for error, told in ((OSError(28, "No space left"), "No space left"), (OSError(), "OSError")):
+        with pytest.raises(DataError, match=rf"portion 1 failed: .*{told}$"):
+            list(portions.run(partial(refuse, error), map))
+    list(portions.run(work, map))
+    list(portions.run(work, lambda *_: pytest.fail("nothing is left to do")))
+
+
+def refuse(error: Exception, *_):
+    raise error
 
 
 def dies_once(mark: Path, work, number: int):
