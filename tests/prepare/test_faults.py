@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import soundfile as sf
 
+from nanospeech.audio import wave as audio
 from nanospeech.commands.prepare import main
 from nanospeech.config import AudioConfig
 from nanospeech.corpus import mp3
@@ -91,6 +92,28 @@ def test_recordings_are_whole_centred_and_not_clipped():
         found, _ = mp3.decode(of(odd.astype(np.float32), format="WAV", subtype="FLOAT"))
         assert np.corrcoef(found, wave)[0, 1] > 0.9999 and abs(found).max() <= 1
         assert abs(found.mean()) < 1e-3
+
+
+def test_a_wav_is_known_to_be_cut_off_whatever_chunks_it_has():
+    def of(wave: np.ndarray, subtype: str, chunk: bytes = b"") -> bytes:
+        file = io.BytesIO()
+        sf.write(file, wave, 24_000, format="WAV", subtype=subtype)
+        whole = file.getvalue()
+        return whole[:12] + chunk + whole[12:]
+
+    for chunk in (b"", b"junk" + (3).to_bytes(4, "little") + b"odd\0"):
+        whole = of(tone(2.0), "PCM_16", chunk)
+        assert len(mp3.decode(whole[: len(whole) * 96 // 100])[0]) > 45_000
+        with pytest.raises(mp3.BadAudio, match="not as long"):
+            mp3.decode(whole[: len(whole) * 94 // 100])
+    whole = of(tone(1.0)[:-1], "PCM_U8")  # an odd number of bytes
+    more = b"_PMX" + (60_000).to_bytes(4, "little") + bytes(60_000)
+    padded = whole.ljust(len(whole) + len(whole) % 2, b"\0")
+    assert len(mp3.decode(padded + more)[0]) == 23_999
+    with pytest.raises(mp3.BadAudio, match="not as long"):  # no name of a chunk
+        mp3.decode(padded + b"\x80\x7f\x80\x7f" + more)
+    many = np.repeat(tone(0.1)[:, None], audio.MOST_CHANNELS, 1)
+    assert len(mp3.decode(of(many, "PCM_16"))[0]) == 2_400
 
 
 # commands
