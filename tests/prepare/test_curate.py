@@ -8,6 +8,7 @@ import shutil
 import zlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -167,7 +168,7 @@ def test_a_speaker_is_full_with_as_many_hours_to_train_on():
 
 def test_options_may_be_as_much_as_they_may():
     CurateOptions(vary=(0.5,), denoise=1.0, held_out=0, max_wer=0.0, level=0.49)
-    for wrong in (
+    wrongs: list[dict[str, Any]] = [
         {"vary": (0.51,)},
         {"vary": (0.0,)},
         {"denoise": 1.01},
@@ -176,7 +177,8 @@ def test_options_may_be_as_much_as_they_may():
         {"max_wer": -0.01},
         {"level": 0.5},
         {"level": 0.0},
-    ):
+    ]
+    for wrong in wrongs:
         with pytest.raises(InputError, match=f"--{next(iter(wrong)).replace('_', '-')} is"):
             CurateOptions(**wrong)
 

@@ -388,10 +388,11 @@ def test_a_recording_in_which_nobody_speaks_is_told_so(tmp_path, monkeypatch, ca
     audio.write(tmp_path / "music.wav", np.sin(np.arange(96_000) / 9).astype(np.float32) / 2)
     for name in ("still.wav", "music.wav"):
         for _ in range(2):
-            words = (tmp_path / name, "--out", out := tmp_path / f"{name}.out")
+            words = (tmp_path / name, "--out", tmp_path / f"{name}.out")
             code, told, error = run(capsys, *words, "--whisper", tmp_path / "small")
             assert (code, told) == (2, "") and f"no words are heard in {tmp_path / name}" in error
-        assert json.loads((out / ".cut.json").read_text())["settings"]["whisper"] == "small"
+        state = json.loads((tmp_path / f"{name}.out" / ".cut.json").read_text())
+        assert state["settings"]["whisper"] == "small"
 
 
 def test_recordings_of_one_name_have_clips_of_their_own_and_changed_ones_are_refused(tmp_path):
