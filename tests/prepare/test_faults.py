@@ -241,6 +241,16 @@ def test_of_a_damaged_shard_what_is_before_is_used_and_the_rest_is_told(tmp_path
         find([tmp_path])
 
 
+def test_of_a_shard_that_is_cut_off_behind_a_recording_that_one_is_used(tmp_path):
+    files = [("a.json", b'{"text": "one"}'), ("a.mp3", bytes(1024))]
+    with tarfile.open(path := write_tar(tmp_path / "one.tar", files)) as tar:
+        end = tar.getmember("a.mp3").offset_data + 1024
+    path.write_bytes(path.read_bytes()[:end])
+    [sample], skips = find([path])
+    assert sample.key == "a" and len(sample.audio.read()) == 1024
+    assert [skip.reason for skip in skips] == ["broken shard"]  # there may have been more
+
+
 @pytest.mark.parametrize("size", [2**62, 2**40, -512, -1024, -1])
 @pytest.mark.parametrize("kind", [tarfile.REGTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE])
 def test_a_header_whose_size_cannot_be_ends_a_shard_at_once(tmp_path, kind, size):

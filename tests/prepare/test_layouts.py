@@ -559,7 +559,7 @@ def test_a_table_with_commas_whose_quotes_do_not_end_is_a_mistake(waves):
 def test_a_separator_within_a_text_does_not_cut_it(waves, kind):
     mark = "," if kind == "csv" else "\t"
     table = waves / f"all.{kind}"
-    rows = [("audio", "text"), ("0.wav", "Hello", " world."), ("1.wav", "Good day.", "", "")]
+    rows = [("audio", "text"), ("0.wav", "Hello", " world."), ("1.wav", "Good day.", "", " ")]
     table.write_text("\n".join(map(mark.join, rows)))
     samples, skips = find([table])
     assert [s.text for s in samples] == ["Good day."]
