@@ -155,7 +155,7 @@ def float_shapes(
     found = {}
     for name, shape in shapes.items():
         bits = layers.get(layer_of(name)) if name.endswith(".weight") else None
-        if bits:
+        if bits and len(shape) == 2:  # else joined refuses it
             found[name] = (shape[0], shape[1] * 32 // bits)
         elif not name.endswith((".scales", ".biases")):
             found[name] = shape
@@ -235,13 +235,21 @@ def joined(
     for name in names:
         codes, scales = whole.pop(f"{name}.weight"), whole.pop(f"{name}.scales")
         biases, bits = whole.pop(f"{name}.biases", scales[:0]), layers[layer_of(name)]
-        shape = (len(codes), codes.shape[-1] * 32 // (bits * size))
-        if codes.dtype != np.uint32 or not scales.shape == biases.shape == shape:
+        wanted = codes.ndim == 2 and (len(codes), codes.shape[1] * 32 // (bits * size))
+        kinds = codes.dtype, scales.dtype.kind, biases.dtype.kind
+        if not (kinds == (np.uint32, "f", "f") and codes.size) or not (
+            scales.shape == biases.shape == wanted
+        ):
             raise CheckpointError(
                 f"{name} of {path} is not packed into {bits} bits with groups of {size}, as its"
                 " config.json tells; take both from one release"
             )
         whole[f"{name}.weight"] = PackedWeight(codes, scales, biases, bits)
+    floats = (n for n, t in whole.items() if not isinstance(t, PackedWeight))
+    if odd := sorted(n for n in floats if whole[n].dtype.kind != "f"):
+        raise CheckpointError(
+            f"{path} holds {odd[0]} as {whole[odd[0]].dtype}, not floats; fetch it again"
+        )
     return whole
 
 

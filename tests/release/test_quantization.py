@@ -16,7 +16,7 @@ from nanospeech import load_engine
 from nanospeech.architectures import BITS, GROUP_SIZES
 from nanospeech.config import DiTConfig, DurationConfig, SampleOptions, VocoderConfig
 from nanospeech.engine.sampling import noise
-from nanospeech.errors import CheckpointError, InputError
+from nanospeech.errors import CheckpointError, InputError, NanospeechError
 from nanospeech.release import quantization as quantized
 from nanospeech.release.folder import DEFAULT, MODEL, VOCODER, load_config, open_release
 from nanospeech.release.quantization import PackedWeight, pack
@@ -372,6 +372,14 @@ def edited(folder: Path, tmp_path: Path, tensors=None, config=None) -> Path:
 
 OUT = "transformer.proj_out"
 QUERIES = "transformer.transformer_blocks.1.attn.to_q"  # of a kind that block 0 has too
+NORM = "transformer.norm_out.linear.bias"
+
+
+def reshaped(tensors: dict, change, *parts: str) -> None:
+    """Changes the arrays of a packed layer, all of them by default."""
+    for part in parts or ("weight", "scales", "biases"):
+        name = f"{OUT}.{part}"
+        tensors[name] = np.ascontiguousarray(change(tensors[name]))
 
 
 @pytest.mark.parametrize(
@@ -392,12 +400,22 @@ QUERIES = "transformer.transformer_blocks.1.attn.to_q"  # of a kind that block 0
         ({"tensors": lambda t: t.update({f"{OUT}.scales": t[f"{OUT}.scales"][1:]})}, "not packed"),
         ({"tensors": lambda t: t.update({f"{OUT}.weight": weight((200, 16))})}, "not packed"),
         ({"tensors": lambda t: t.pop(f"{OUT}.weight")}, "proj_out"),
+        ({"tensors": lambda t: reshaped(t, lambda a: a[:0])}, "not packed"),
+        ({"tensors": lambda t: reshaped(t, lambda a: a[:, :0])}, "not packed"),
+        ({"tensors": lambda t: reshaped(t, lambda a: a[:, :1], "weight")}, "not packed"),
+        ({"tensors": lambda t: reshaped(t, lambda a: a[:, None], "weight")}, "not packed"),
+        ({"tensors": lambda t: reshaped(t, lambda a: a[0], "weight")}, "not packed"),
+        ({"tensors": lambda t: reshaped(t, lambda a: a.astype(np.uint32), "scales")}, "not packed"),
+        ({"tensors": lambda t: reshaped(t, lambda a: a.astype(np.uint32), "biases")}, "not packed"),
+        ({"tensors": lambda t: t.update({NORM: t[NORM].astype(np.uint32)})}, "uint32, not floats"),
     ],
 )
 def test_packing_that_config_and_file_do_not_agree_on(small, tmp_path, backend, change, word):
     folder = edited(small[8], tmp_path, **change)
     with pytest.raises(CheckpointError, match=word):
         load_engine(folder, backend, "cpu")
+    with pytest.raises(NanospeechError):
+        load_engine(folder, backend, "cpu", quantize=4)
 
 
 def test_a_folder_is_rounded_to_fewer_bits_and_never_to_more(small, tmp_path, capsys):
