@@ -15,6 +15,7 @@ from torch import Tensor
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.latent_architectures import CodecConfig
 from nanospeech.release.folder import CODEC, CONFIG, load_config
+from nanospeech.release.shapes import sizes
 from nanospeech.release.tensors import check_tensors
 
 from .lazy import read_lazily, shapes_of
@@ -42,8 +43,8 @@ def read_codec(path: str | Path) -> tuple[CodecConfig, Mapping[str, Tensor]]:
             " facebook/dacvae-watermarked, or a release folder with a codec"
         )
     try:
-        config = config_of(tensors)
-        made = {n: folded(tensors, old) for n, old in renamed(tensors, path).items()}
+        config = config_of(tensors, path)
+        made = {n: folded(tensors, old) for n, old in renamed(tensors, config, path).items()}
     except (KeyError, InputError) as e:
         what = f"it has no {e.args[0]}" if isinstance(e, KeyError) else str(e)
         raise CheckpointError(f"{path} is no whole DAC-VAE: {what}") from e
@@ -59,32 +60,37 @@ def codec_shapes(config: CodecConfig) -> dict[str, tuple[int, ...]]:
         return shapes_of(DACVAE(config).state_dict())
 
 
-def config_of(tensors: Mapping[str, Tensor]) -> CodecConfig:
-    """Sizes, read off the shapes; the sample rate is DAC-VAE's."""
-    rates = []
+def config_of(tensors: Mapping[str, Tensor], path: Path) -> CodecConfig:
+    """Sizes, read off the shapes; the sample rate is DAC-VAE's.
+
+    Raises:
+        CheckpointError: a tensor that a size is read off is missing or of another shape.
+        InputError: the sizes cannot be.
+    """
+    shapes, rates = shapes_of(tensors), []
     for side, kernel in (("encoder.block.{}", "4"), ("decoder.model.{}", "1")):
         found, i = [], 1
-        while (name := f"{side.format(i)}.block.{kernel}.weight_v") in tensors:
-            found.append(tensors[name].shape[2] // 2)
+        while (name := f"{side.format(i)}.block.{kernel}.weight_v") in shapes:
+            found.append(sizes(shapes, name, 3, path)[2] // 2)
             i += 1
         rates.append(found)
+    hidden_dim, latent_dim, _ = sizes(shapes, "quantizer.out_proj.weight_v", 3, path)
     return CodecConfig(
-        encoder_dim=tensors["encoder.block.0.weight_v"].shape[0],
+        encoder_dim=sizes(shapes, "encoder.block.0.weight_v", 3, path)[0],
         encoder_rates=rates[0],
-        hidden_dim=tensors["quantizer.out_proj.weight_v"].shape[0],
-        decoder_dim=tensors["decoder.model.0.weight_v"].shape[0],
+        hidden_dim=hidden_dim,
+        decoder_dim=sizes(shapes, "decoder.model.0.weight_v", 3, path)[0],
         decoder_rates=rates[1],
-        latent_dim=tensors["quantizer.out_proj.weight_v"].shape[1],
+        latent_dim=latent_dim,
     )
 
 
-def renamed(tensors: Mapping[str, Tensor], path: Path) -> dict[str, str]:
+def renamed(tensors: Mapping[str, Tensor], c: CodecConfig, path: Path) -> dict[str, str]:
     """DAC-VAE's names by this project's; of a layer the name without its parameter's.
 
     Raises:
         CheckpointError: a layer is missing.
     """
-    c = config_of(tensors)
     down, up = len(c.encoder_rates), len(c.decoder_rates)
     layers = {
         "encoder.first": "encoder.block.0",
@@ -133,6 +139,6 @@ def folded(tensors: Mapping[str, Tensor], name: str) -> Tensor:
     if name in tensors:
         return tensors[name].float().reshape(-1).clone()
     v, g = tensors[f"{name}_v"].float(), tensors[f"{name}_g"].float()
-    if g.shape != (rows := (len(v), *(1 for _ in v.shape[1:]))):
+    if g.shape != (rows := (*v.shape[:1], *(1 for _ in v.shape[1:]))):
         raise InputError(f"{name}_g is {tuple(g.shape)}, of {name}_v should be {rows}")
     return g * v / v.norm(dim=tuple(range(1, v.ndim)), keepdim=True)

@@ -13,9 +13,10 @@ from typing import Any
 
 import torch
 
-from nanospeech.config import AudioConfig, ModelConfig
+from nanospeech.config import AudioConfig, ModelConfig, from_dict
 from nanospeech.errors import CheckpointError
 from nanospeech.latent_architectures import EchoConfig, EchoOptions
+from nanospeech.release.shapes import Shapes, sizes
 from nanospeech.release.tensors import check_tensors
 from nanospeech.text.pieces import PieceTokenizer
 from nanospeech.text.tokenizer import Tokenizer
@@ -27,8 +28,8 @@ from .source import Source
 
 log = logging.getLogger("nanospeech")
 
-Shapes = Mapping[str, tuple[int, ...]]
 MARK = "blocks.0.attention.wk_speaker.weight"
+EMBEDDING = "text_encoder.text_embedding.weight"
 BYTES = 256
 BOS = "<s>"  # of the tokenizers that Irodori-TTS names
 # Sample rate and hop of the latents: Fish S1-DAC's and DAC-VAE's.
@@ -38,8 +39,8 @@ RATES = {"echo": (44_100, 2048), "irodori": (48_000, 1920)}
 def fits(source: Source, settings: Mapping[str, Any], name: str) -> bool:
     """Whether a file may be of a kind: Echo reads bytes, Irodori a language model's pieces."""
     shapes = shapes_of(source.tensors)
-    vocab = shapes.get("text_encoder.text_embedding.weight", (0,))[0]
-    return MARK in shapes and (vocab == BYTES) == (name == "echo")
+    reads_bytes = shapes.get(EMBEDDING, ())[:1] == (BYTES,)
+    return MARK in shapes and reads_bytes == (name == "echo")
 
 
 def read(
@@ -139,27 +140,29 @@ def network_config(shapes: Shapes, name: str, path: Path) -> EchoConfig:
     """The network's sizes, read off its tensors, and the options of its project.
 
     Raises:
-        CheckpointError: a tensor is missing, or there are unknown ones.
+        CheckpointError: a tensor that a size is read off is missing or of another shape.
     """
-    try:
-        sizes: dict[str, Any] = {
-            "latent_dim": shapes["in_proj.weight"][1],
-            "time_dim": shapes["cond_module.0.weight"][1],
-            "adaln_rank": shapes["blocks.0.mlp_adaln.gate_down.weight"][0],
-            "text_vocab": shapes["text_encoder.text_embedding.weight"][0],
-            "continues": "latent_norm.weight" in shapes,
-        }
-        for part, at in (("", ""), ("text_", "text_encoder."), ("speaker_", "speaker_encoder.")):
-            block = f"{at}blocks.0"
-            sizes[f"{part}ff_dim"], sizes[f"{part}dim"] = shapes[f"{block}.mlp.w1.weight"]
-            sizes[f"{part}heads"] = shapes[f"{block}.attention.q_norm.weight"][0]
-            sizes[f"{part}depth"] = depth(shapes, f"{at}blocks.")
-        sizes["speaker_patch"] = shapes["speaker_encoder.in_proj.weight"][1] // sizes["latent_dim"]
-    except (KeyError, ValueError, IndexError) as e:
-        raise CheckpointError(f"{path} is no whole checkpoint of {name}: {e} is missing") from e
+
+    def size(tensor: str, axis: int) -> int:
+        return sizes(shapes, tensor, 2, path)[axis]
+
+    found: dict[str, Any] = {
+        "latent_dim": size("in_proj.weight", 1),
+        "time_dim": size("cond_module.0.weight", 1),
+        "adaln_rank": size("blocks.0.mlp_adaln.gate_down.weight", 0),
+        "text_vocab": size(EMBEDDING, 0),
+        "continues": "latent_norm.weight" in shapes,
+    }
+    for part, at in (("", ""), ("text_", "text_encoder."), ("speaker_", "speaker_encoder.")):
+        block = f"{at}blocks.0"
+        found[f"{part}ff_dim"] = size(f"{block}.mlp.w1.weight", 0)
+        found[f"{part}dim"] = size(f"{block}.mlp.w1.weight", 1)
+        found[f"{part}heads"] = size(f"{block}.attention.q_norm.weight", 0)
+        found[f"{part}depth"] = depth(shapes, f"{at}blocks.")
+    found["speaker_patch"] = size("speaker_encoder.in_proj.weight", 1) // found["latent_dim"]
     if name == "irodori":
-        sizes |= {"speaker_causal": False, "speaker_mean": True, "zero_masked": True}
-    return EchoConfig(**sizes)
+        found |= {"speaker_causal": False, "speaker_mean": True, "zero_masked": True}
+    return from_dict(EchoConfig, found, str(path))
 
 
 def network_shapes(config: EchoConfig) -> dict[str, tuple[int, ...]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
-from nanospeech.config import AudioConfig, DiTConfig, ModelConfig
+from nanospeech.config import AudioConfig, DiTConfig, ModelConfig, from_dict
 from nanospeech.errors import CheckpointError
 from nanospeech.release.shapes import sizes, transformer_sizes
 from nanospeech.release.tensors import check_tensors
@@ -198,16 +198,16 @@ def network_config(
             path,
         )
     rotating = arch.get("pe_attn_head", None if v1 else 1)
-    return DiTConfig(
-        n_mels=sizes(shapes, "transformer.proj_out.weight", 2, path)[0],
-        rope_heads=found["heads"] if rotating is None else rotating,
-        text_masking=v1,
-        grn_all_frames=v1,
-        null_text_places=v1,
-        output_biases=True,
-        text_positions=TEXT_POSITIONS,
-        **found,
-    )
+    found |= {
+        "n_mels": sizes(shapes, "transformer.proj_out.weight", 2, path)[0],
+        "rope_heads": found["heads"] if rotating is None else rotating,
+        "text_masking": v1,
+        "grn_all_frames": v1,
+        "null_text_places": v1,
+        "output_biases": True,
+        "text_positions": TEXT_POSITIONS,
+    }
+    return from_dict(DiTConfig, found, str(path))
 
 
 def check_recipe(settings: Mapping[str, Any], path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nanospeech.config import DiTConfig, DurationConfig, VocoderConfig
+from nanospeech.config import DiTConfig, DurationConfig, VocoderConfig, from_dict
 from nanospeech.errors import CheckpointError
 
 DIM_HEAD = 64  # of every published transformer; shapes only give heads x width
@@ -30,16 +30,17 @@ def vocoder_config_from_shapes(shapes: Mapping[str, tuple[int, ...]]) -> Vocoder
         shapes: shape of each tensor, under its published name.
 
     Raises:
-        CheckpointError: a tensor that a size is read off is missing or has another rank.
+        CheckpointError: a tensor that a size is read off is missing or of another shape.
     """
     needed = {"backbone.embed.weight": 3, "head.out.weight": 2}
     layers = count_blocks(shapes, "backbone.convnext")
     if layers:
         needed["backbone.convnext.0.pwconv1.weight"] = 2
-    bad = [name for name, rank in needed.items() if len(shapes.get(name, ())) != rank]
+    found = {name: shapes.get(name, ()) for name in needed}
+    bad = [n for n, rank in needed.items() if len(found[n]) != rank or 0 in found[n]]
     if bad or not layers:
         missing = ", ".join(bad) or "backbone.convnext.0"
-        raise CheckpointError(f"not a Vocos checkpoint: {missing} is missing or has another rank")
+        raise CheckpointError(f"not a Vocos checkpoint: {missing} is missing or of another shape")
     dim, n_mels, _ = shapes["backbone.embed.weight"]
     n_fft = shapes["head.out.weight"][0] - 2
     if n_fft < 4 or n_fft % 4:
@@ -76,7 +77,7 @@ def dit_config_from_shapes(shapes: Shapes, path: str | Path) -> DiTConfig:
         2 * n_mels + common["text_dim"]
     ):
         raise CheckpointError(f"{path} needs the config.json that it was released with")
-    return DiTConfig(n_mels=n_mels, **common)
+    return from_dict(DiTConfig, {"n_mels": n_mels, **common}, str(path))
 
 
 def duration_config_from_shapes(shapes: Shapes, path: str | Path) -> DurationConfig:
@@ -89,7 +90,8 @@ def duration_config_from_shapes(shapes: Shapes, path: str | Path) -> DurationCon
         raise CheckpointError(f"{path} needs the config.json that it was released with")
     common = transformer_sizes(shapes, path)
     joined = sizes(shapes, "transformer.input_embed.proj.weight", 2, path)[1]
-    return DurationConfig(n_mels=joined - common["text_dim"], **common)
+    n_mels = joined - common["text_dim"]
+    return from_dict(DurationConfig, {"n_mels": n_mels, **common}, str(path))
 
 
 def transformer_sizes(shapes: Shapes, path: str | Path) -> dict[str, Any]:
@@ -115,6 +117,7 @@ def sizes(shapes: Shapes, name: str, rank: int, path: str | Path) -> tuple[int, 
     shape = tuple(shapes.get(name, ()))
     if len(shape) != rank or 0 in shape:
         raise CheckpointError(
-            f"{path} is no nanospeech model: {name} should have {rank} axes, got {shape or None}"
+            f"{path} is damaged or of another network: {name} should have {rank} axes, none of them"
+            f" empty, got {shape or 'none'}"
         )
     return shape

@@ -152,7 +152,10 @@ def check_tensors(
         shapes = [f"{n} {tuple(got[n])} instead of {tuple(wanted[n])}" for n in differ]
         wrong.append(f"wrong shapes: {some(shapes)}")
     if wrong:
-        raise CheckpointError(f"{path} does not fit its config.json: {'; '.join(wrong)}")
+        raise CheckpointError(
+            f"{path} has other tensors than its network: {'; '.join(wrong)}; take the whole file,"
+            " and the config that it came with"
+        )
 
 
 def some(names: Iterable[str], count: int = 3) -> str:

@@ -16,7 +16,7 @@ from nanospeech.release.sharded import ShardWriter, write_whole
 
 from .conftest import PEERS
 
-GAMMA = "backbone.convnext.0.gamma"
+GAMMA, EMBED = "backbone.convnext.0.gamma", "backbone.embed.weight"
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,7 @@ GAMMA = "backbone.convnext.0.gamma"
         (lambda t: t.pop(GAMMA), f"missing {GAMMA}"),
         (lambda t: t.update({"backbone.other": torch.zeros(3)}), "unknown backbone.other"),
         (lambda t: t.update({GAMMA: torch.zeros(3)}), rf"{GAMMA} \(3,\) instead of \(64,\)"),
+        (lambda t: t.update({EMBED: torch.zeros(0, 100, 7)}), f"{EMBED} is missing or of another"),
     ],
 )
 def test_a_vocoder_that_is_not_whole_is_refused(golden, tmp_path, change, told):

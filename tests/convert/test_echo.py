@@ -75,6 +75,17 @@ def test_one_project_does_not_pass_for_the_other(echo, irodori, tmp_path):
             convert(f5, tmp_path / "out", kind=kind, licence="mit")
 
 
+@pytest.mark.parametrize("name", ["in_proj.weight", "text_encoder.text_embedding.weight",
+    "blocks.0.attention.q_norm.weight", "speaker_encoder.in_proj.weight"])  # fmt: skip
+def test_a_tensor_that_no_size_can_be_read_off_is_named(tmp_path, name):
+    path, held = tmp_path / "echo.safetensors", weights(tiny.ECHO)
+    for odd in (np.zeros((), "f"), np.zeros(3, "f"), held[name][:0], np.zeros((7, 1000), "f")):
+        save_file(held | {name: odd}, path)
+        with pytest.raises(CheckpointError, match=r"echo\.safetensors"):
+            convert(path, tmp_path / "out", kind="echo", licence="mit")
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("change", ["missing", "unknown"])
 def test_tensors_that_do_not_make_a_network_are_named(tmp_path, change):
     held, name = weights(tiny.ECHO), "blocks.1.attention.wo.weight"

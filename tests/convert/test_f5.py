@@ -132,6 +132,7 @@ def test_other_recipes_are_refused(tmp_path):
         "arch: {text_mask_padding: true, qk_norm: rms_norm}": "qk_norm",
         "arch: {text_mask_padding: 'false'}": "text_mask_padding 'false'",
         "arch: {text_mask_padding: true, pe_attn_head: many}": "pe_attn_head 'many'",
+        "arch: {text_mask_padding: true, pe_attn_head: 99}": "f5_v1.*rope_heads is 99",
         "mel_spec: 3": "mel_spec 3",
     }.items():
         (tmp_path / "a.yaml").write_text(line)

@@ -50,6 +50,10 @@ def test_published_82m_model_from_shapes(vocab):
     assert len(shapes) == 288
     assert numbers(shapes) == 82_203_648 + 512 * (vocab + 1)
     assert dit_config_from_shapes(shapes, "model") == config
+    narrow = {512: 24, 712: 224}  # widths of the network, and of its input and text together
+    odd = {n: tuple(narrow.get(s, s) for s in shape) for n, shape in shapes.items()}
+    with pytest.raises(CheckpointError, match="model: dim is 24, should be a multiple of 16"):
+        dit_config_from_shapes(odd, "model")
 
 
 @pytest.mark.parametrize(("depth", "conv_layers"), [(12, 0), (8, 4)])
