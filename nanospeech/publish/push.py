@@ -32,6 +32,7 @@ from nanospeech.release.folder import (
     IMITATOR,
     RELEASE_FILES,
     SHARDED,
+    TEXT_ENCODER,
     Release,
     load_config,
     open_release,
@@ -145,7 +146,17 @@ def write_metadata(card: Path, licence: str | None, languages: Sequence[str], ow
 
 
 def release_files(folder: Path) -> list[str]:
-    """Paths within a folder of its release's files: no other, and none that is hidden."""
+    """Paths within a folder of its release's files: no other, and none that is hidden.
+
+    Raises:
+        InputError: a folder in it is a link, which the Hub's client does not follow.
+    """
+    inner = [folder / name for name in (VOICES, IMITATOR, TEXT_ENCODER)]
+    if linked := [path for path in inner if path.is_symlink()]:
+        raise InputError(
+            f"{linked[0]} is a link, whose files would not be uploaded; publish a copy of the"
+            f" release with the files themselves: cp -rL {folder} COPY"
+        )
     voices = [
         f"{VOICES}/{name}"
         for recording in own_voices(folder).values()
@@ -183,12 +194,14 @@ def push(folder: Path, repo: str, private: bool | None = None, message: str | No
         The commit's address.
 
     Raises:
-        InputError: no token, the Hub refuses it, or the repository is to be private and is public.
+        InputError: no token, the Hub refuses it, the repository is to be private and is public, or
+            a folder in the release is a link.
         BackendError: the Hub cannot be reached, or fails.
     """
     from huggingface_hub import HfApi, get_token
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
+    files = release_files(folder)
     token = get_token()
     if not token:
         raise InputError(
@@ -206,7 +219,7 @@ def push(folder: Path, repo: str, private: bool | None = None, message: str | No
         commit = api.upload_folder(
             repo_id=repo,
             folder_path=folder,
-            allow_patterns=[glob.escape(path) for path in release_files(folder)],
+            allow_patterns=[glob.escape(path) for path in files],
             delete_patterns=list(RELEASE_FILES),
             commit_message=message or f"Upload {folder.resolve().name} by nanospeech",
         )

@@ -21,6 +21,7 @@ from huggingface_hub import constants, metadata_load
 
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.publish.push import metadata, release_files, write_metadata
+from nanospeech.publish.push import push as upload
 from nanospeech.release.folder import load_config
 from tests.conftest import needs
 
@@ -218,6 +219,14 @@ def test_what_a_folder_has_no_more_is_gone_from_the_repository_and_other_files_s
     assert {"demo.html", "LICENSE", "model.safetensors"} <= hub.files.keys()
     gone = {"voices/anna.wav", "student.safetensors", "model-00001-of-00002.safetensors"}
     assert not gone & hub.files.keys()
+
+
+@pytest.mark.parametrize("name", ["voices", "imitator", "text_encoder"])
+def test_a_folder_that_is_a_link_is_not_left_out(folder, name):
+    (folder / "voices").rename(folder.parent / "voices")
+    (folder / name).symlink_to(folder.parent / "voices")
+    with pytest.raises(InputError, match=rf"{name} is a link, whose files would not .*cp -rL"):
+        upload(folder, "anna/my-voice")
 
 
 def test_nothing_private_goes_to_a_repository_that_is_public(folder):
