@@ -41,9 +41,21 @@ def write(read: Model, folder: Path, o: ConvertOptions) -> None:
     try:
         with merged_folder(folder) as part:
             fill(read, part, o)
+            check_links(folder, part)
             clear(folder, any_voices=(part / "voices").is_dir())
     except OSError as e:
         raise InputError(f"cannot write {folder}: {e}") from e
+
+
+def check_links(folder: Path, part: Path) -> None:
+    """Raises InputError where files would come into another folder, by a link in this one."""
+    linked = [f for f in part.iterdir() if f.is_dir() and (folder / f.name).is_symlink()]
+    if linked:
+        link = folder / linked[0].name
+        raise InputError(
+            f"{link} is a link to {link.resolve()}, whose files would be replaced; remove the link,"
+            " or name another --output"
+        )
 
 
 def clear(folder: Path, any_voices: bool) -> None:

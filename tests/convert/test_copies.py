@@ -8,9 +8,12 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from convert import convert
 from convert.__main__ import main
 from convert.folder import copy_voices
+from nanospeech.errors import InputError
 from nanospeech.release.folder import VOCODER
 from tests.echo.test_text_encoder import folder as folder
 from tests.release.test_imitator import both as both
@@ -58,6 +61,19 @@ def test_an_imitator_is_copied_with_its_own_vocoder(own_vocoder, tmp_path):
         convert(own_vocoder, tmp_path / "out")
     assert files(tmp_path / "out" / "imitator") == files(own_vocoder / "imitator")
     assert can_be_written(tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["voices", "imitator"])
+def test_nothing_is_written_through_a_link(both, tmp_path, name):
+    shared, out = tmp_path / "shared", tmp_path / "out"
+    shutil.copytree(both[0] / name, shared)
+    convert(both[0], out)
+    shutil.rmtree(out / name)
+    (out / name).symlink_to(shared)
+    before = files(tmp_path)
+    with pytest.raises(InputError, match=rf"{name} is a link to .*shared, .*remove the link"):
+        convert(both[0], out)
+    assert files(tmp_path) == before
 
 
 def test_an_imitator_has_the_vocoder_that_its_model_cannot_lend(both, tmp_path):
