@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from functools import partial
 from pathlib import Path
 
 from nanospeech.cli import Parser, command
@@ -230,9 +229,9 @@ def main(argv: list[str] | None = None) -> int:
     graphs, output = args.pop("onnx"), args.pop("output")
     check = None
     if graphs:
-        from nanospeech_onnx.export import check_exported, export
+        from nanospeech_onnx.export import check_exported as check
+        from nanospeech_onnx.export import export
 
-        check = partial(check_exported, folder=output)
     config = convert(args.pop("model"), output, ConvertOptions(**args), check)
     if graphs:
         export(output)

@@ -20,6 +20,7 @@ from nanospeech.release.folder import (
     IMITATOR,
     MODEL,
     check_together,
+    load_config,
     open_release,
 )
 from nanospeech.release.quantization import PACKED_PARTS
@@ -47,7 +48,7 @@ def convert(
     model: str | Path,
     output: str | Path,
     options: ConvertOptions | None = None,
-    check: Callable[[ModelConfig], None] | None = None,
+    check: Callable[[ModelConfig, str | Path], None] | None = None,
     **settings: Any,
 ) -> ModelConfig:
     """Writes a release folder.
@@ -57,7 +58,8 @@ def convert(
             everything is kept that the options do not change.
         output: folder to write; files of the same names in it are replaced.
         options: see there.
-        check: called with the folder's config before anything is written; it may raise.
+        check: called with the config and the folder of the output, and those of its imitator,
+            before anything is written; it may raise.
         settings: instead of `options`, its fields by name.
 
     Returns:
@@ -81,7 +83,9 @@ def convert(
     check_default_voice(read, o)
     check_voices(read, Path(output), o)
     if check is not None:
-        check(read.config)
+        check(read.config, output)
+        if read.imitator is not None:
+            check(load_config(read.imitator), read.imitator)
     write(read, Path(output), o)
     return read.config
 

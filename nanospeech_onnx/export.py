@@ -14,6 +14,7 @@ import numpy as np
 
 from nanospeech.config import ModelConfig
 from nanospeech.errors import InputError
+from nanospeech.files import whole
 from nanospeech.release.folder import DURATION, MODEL, STUDENT, VOCODER, Release, open_release
 from nanospeech.release.tensors import FLOATS
 
@@ -24,7 +25,7 @@ from .graph import Derived, Graph, floats
 from .networks import SpeechGraphs, checked, duration_graph
 from .vocoder import VocosNetwork
 
-TYPES = {**FLOATS, "U32": "uint8"}  # packed codes: of 8 bits, a byte each
+TYPES = {**FLOATS, "F64": "float64", "U32": "uint8"}  # packed codes: of 8 bits, a byte each
 # how a weight is made of what is stored: the operators that do so, and their attributes
 MADE: Mapping = {
     floats: (),
@@ -55,7 +56,8 @@ def export(folder: str | Path) -> list[Path]:
         where = stored(release, file)
         for graph in graphs:
             path = release.folder / f"{graph.name}.onnx"
-            path.write_bytes(with_files(graph, where))
+            with whole(path) as part:
+                part.write_bytes(with_files(graph, where))
             written.append(path)
     if release.config.imitator:
         written += export(release.imitator().folder)

@@ -20,6 +20,7 @@ TYPES = {  # onnx.TensorProto.DataType
     "int64": 7,
     "bool": 9,
     "float16": 10,
+    "float64": 11,
     "bfloat16": 16,
 }
 OPSET = 17

@@ -290,6 +290,28 @@ def test_weights_of_8_bits_are_exported_and_of_4_refused(make_release, tmp_path,
     assert convert_main(given) == 2
     assert "fewer than 8 bits" in capsys.readouterr().err
     assert not (tmp_path / "few").exists()
+    few = tmp_path / "four"
+    assert convert_main([str(whole), "--output", str(few), "--quantize", "4", "--imitates"]) == 0
+    given = [str(whole), "--output", str(tmp_path / "with"), "--imitator", str(few), "--onnx"]
+    assert convert_main(given) == 2
+    assert f"{few} has weights in fewer than 8 bits" in capsys.readouterr().err
+    assert not (tmp_path / "with").exists()
+
+
+def test_weights_of_double_floats_are_exported(tiny_release, tmp_path):
+    """As another program may have written them."""
+    from safetensors.numpy import load_file, save_file
+
+    graphs, (one, two) = [], (Path(shutil.copytree(tiny_release, tmp_path / n)) for n in "ab")
+    weights = load_file(two / "model.safetensors")
+    double = {name: tensor.astype(np.float64) for name, tensor in weights.items()}
+    save_file(double, two / "model.safetensors")
+    text = np.array([[5, 1, 0, 9]])
+    for folder in (one, two):
+        export(folder)
+        session = onnxruntime.InferenceSession(folder / "text.onnx")
+        graphs.append(session.run(None, {"text": text, "places": text})[0])
+    assert np.array_equal(*graphs)
 
 
 def environment() -> dict[str, str]:
