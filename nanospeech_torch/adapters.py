@@ -133,14 +133,17 @@ def merge_lora(state: Mapping[str, Tensor], config: LoraConfig) -> dict[str, Ten
         if ".lora_A." not in name:
             continue
         target = name.removesuffix(down) + ".weight"
-        b = state.get(name.replace(".lora_A.", ".lora_B."))
-        if not name.endswith(down) or b is None or target not in merged:
+        b, weight = state.get(name.replace(".lora_A.", ".lora_B.")), merged.get(target)
+        if not name.endswith(down) or b is None or weight is None or weight.ndim != 2:
             raise CheckpointError(f"the adapter {name} does not belong to a plain LoRA")
-        if a.shape[0] != config.rank:
+        rows, columns = weight.shape
+        if (b.shape, a.shape) != ((rows, config.rank), (config.rank, columns)):
             raise CheckpointError(
-                f"{name} has rank {a.shape[0]}, but the run was of rank {config.rank}"
+                f"{name} and its lora_B are {tuple(a.shape)} and {tuple(b.shape)}; of rank"
+                f" {config.rank}, which the run had, and {target} they should be"
+                f" {(config.rank, columns)} and {(rows, config.rank)}"
             )
-        merged[target] = merged[target].float() + b.float() @ a.float() * config.scale
+        merged[target] = weight.float() + b.float() @ a.float() * config.scale
     return merged
 
 

@@ -239,8 +239,15 @@ def test_adapters_without_their_scale_are_refused(tiny_aligned, tmp_path):
     torch.save({"model_state_dict": objective.state_dict()}, tmp_path / "step_1.pt")
     with pytest.raises(CheckpointError, match="rank and scale"):
         read_source(tmp_path / "step_1.pt")
-    with pytest.raises(CheckpointError, match="rank 4"):
-        merge_lora(objective.state_dict(), LoraConfig(rank=8))
+    state = objective.state_dict()
+    with pytest.raises(CheckpointError, match=r"are \(4, \d+\) .* rank 8, .*should be \(8, \d+\)"):
+        merge_lora(state, LoraConfig(rank=8))
+    down = next(name for name in state if ".lora_A." in name)
+    up = down.replace(".lora_A.", ".lora_B.")
+    scalar, row = torch.zeros(()), {down: state[down][:, :1], up: state[up][:1]}  # it would spread
+    for odd in ({down: scalar}, {up: scalar}, {up: state[up][:, 1:]}, {up: state[up][1:]}, row):
+        with pytest.raises(CheckpointError, match=r"lora_A.* should be"):
+            merge_lora({**state, **odd}, LORA)
     (tmp_path / "nothing").mkdir()
     with pytest.raises(CheckpointError, match=r"no step_"):
         find_checkpoint(tmp_path / "nothing")
