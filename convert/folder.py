@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from nanospeech.config import ModelConfig
-from nanospeech.errors import InputError
+from nanospeech.errors import InputError, reason
 from nanospeech.files import merged_folder
 from nanospeech.release import sharded
 from nanospeech.release.card_facts import imitator_rows
@@ -172,10 +172,22 @@ def card_of(read: Model, config: ModelConfig, dtype: str, o: ConvertOptions) -> 
         before = load_config(read.folder)
         rows = [*card_rows(config, read.parts, dtype), *imitates]
         names = before.name, config.name
-        card = own.read_text(encoding="utf-8")
+        card = read_card(own)
         return renewed_card(card, rows, config.licence, names, changes(before, config, o))
-    more = Path(o.card).read_text(encoding="utf-8") if o.card else ""
+    more = read_card(Path(o.card)) if o.card else ""
     return model_card(config, read.parts, dtype, read.step, more, imitates)
+
+
+def read_card(path: Path) -> str:
+    """A file of Markdown.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise InputError(f"cannot read {path}: {reason(e)}; save it as UTF-8") from e
 
 
 def changes(before: ModelConfig, config: ModelConfig, o: ConvertOptions) -> list[str]:

@@ -103,6 +103,16 @@ def test_of_a_teachers_voices_those_come_that_its_student_speaks(tmp_path):
         assert files(out / "voices").keys() == wanted
 
 
+@pytest.mark.parametrize("option", [False, True])
+def test_a_card_that_is_no_text_is_told(tiny_release, tmp_path, option):
+    source, card = tmp_path / "source", tmp_path / "source" / "README.md"
+    shutil.copytree(tiny_release, source)
+    card.write_bytes("# Grüße\n".encode("latin-1"))
+    with pytest.raises(InputError, match=r"cannot read .*README\.md: .*save it as UTF-8"):
+        convert(source, tmp_path / "out", card=card if option else None)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_text_encoder_is_copied_whole(folder, tmp_path_factory):
     out = tmp_path_factory.mktemp("copy") / "out"
     with read_only(folder):
