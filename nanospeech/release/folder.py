@@ -277,7 +277,11 @@ def download(repo: str, revision: str | None = None) -> Path:
             " network, or fetch the files elsewhere and name their folder"
         ) from e
     if not sharded.there(folder / MODEL):
-        raise CheckpointError(f"the Hub repository {repo!r} holds no {MODEL}; {MAKE}")
+        raise CheckpointError(
+            f"the Hub repository {repo!r} holds no {MODEL}; fetch its checkpoint with hf download"
+            f" {repo} FILE --local-dir FOLDER, and make it a release folder with: nanospeech"
+            " convert FOLDER/FILE"
+        )
     return folder
 
 

@@ -154,3 +154,13 @@ def test_what_the_hub_has_not_is_told_in_one_line(hub, tmp_path, model, told):
     done = command(hub, tmp_path / "home", *words)
     assert done.returncode == 2 and told in done.stderr, done.stderr
     assert "Traceback" not in done.stderr and not (tmp_path / "out.wav").exists()
+
+
+def test_a_repository_of_a_checkpoint_is_told_how_to_convert_it(hub, tmp_path):
+    model = tmp_path / "second" / "model.safetensors"
+    model.rename(model.with_name("model_1250000.safetensors"))
+    words = ("speak", "Hello.", "--model", "anna/my-voice", "--output", str(tmp_path / "out.wav"))
+    done = command(hub, tmp_path / "home", *words)
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+    assert "hf download anna/my-voice FILE --local-dir FOLDER" in done.stderr
+    assert "nanospeech convert FOLDER/FILE" in done.stderr
