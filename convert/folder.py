@@ -11,8 +11,8 @@ from pathlib import Path
 import torch
 
 from nanospeech.config import ModelConfig
-from nanospeech.errors import InputError, reason
-from nanospeech.files import merged_folder
+from nanospeech.errors import InputError
+from nanospeech.files import merged_folder, read_text
 from nanospeech.release import sharded
 from nanospeech.release.card_facts import imitator_rows
 from nanospeech.release.folder import (
@@ -172,22 +172,10 @@ def card_of(read: Model, config: ModelConfig, dtype: str, o: ConvertOptions) -> 
         before = load_config(read.folder)
         rows = [*card_rows(config, read.parts, dtype), *imitates]
         names = before.name, config.name
-        card = read_card(own)
+        card = read_text(own)
         return renewed_card(card, rows, config.licence, names, changes(before, config, o))
-    more = read_card(Path(o.card)) if o.card else ""
+    more = read_text(Path(o.card)) if o.card else ""
     return model_card(config, read.parts, dtype, read.step, more, imitates)
-
-
-def read_card(path: Path) -> str:
-    """A file of Markdown.
-
-    Raises:
-        InputError: it cannot be read.
-    """
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as e:
-        raise InputError(f"cannot read {path}: {reason(e)}; save it as UTF-8") from e
 
 
 def changes(before: ModelConfig, config: ModelConfig, o: ConvertOptions) -> list[str]:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from nanospeech.errors import InputError
+from nanospeech.errors import InputError, reason
 
 # Windows' names of devices, whatever stands behind a dot
 DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³]) *(\..*)?", re.I | re.S)
@@ -153,3 +153,16 @@ def write_json(path: Path, values: Any, indent: int | None = 1) -> None:
     text = json.dumps(values, indent=indent, ensure_ascii=False) + "\n"
     with whole(path) as part:
         part.write_text(text, encoding="utf-8")
+
+
+def read_text(path: Path) -> str:
+    """A text in UTF-8.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        mend = "; save it as UTF-8" if isinstance(e, UnicodeDecodeError) else ""
+        raise InputError(f"cannot read {path}: {reason(e)}{mend}") from e

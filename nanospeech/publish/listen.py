@@ -28,10 +28,10 @@ from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
 from nanospeech.audio.mp3 import encode
 from nanospeech.cli import Parser, command
-from nanospeech.errors import BackendError, InputError, reason, require
+from nanospeech.errors import BackendError, InputError, require
 from nanospeech.evaluate.items import read_texts
 from nanospeech.evaluate.pages import cell, literal
-from nanospeech.files import whole_folder
+from nanospeech.files import read_text, whole_folder
 from nanospeech.load import backend_names, installed, load_engine
 from nanospeech.pictures import pyplot
 from nanospeech.release.folder import load_config, resolve
@@ -97,8 +97,8 @@ def read_voices(model: Path) -> list[Spoken]:
     found = []
     for _, path in sorted(own_voices(model).items()):
         license = path.with_name(f"{path.stem}.license.txt")
-        about = " ".join(license.read_text(encoding="utf-8").split()) if license.is_file() else ""
-        words = path.with_suffix(".txt").read_text(encoding="utf-8").strip()
+        about = " ".join(read_text(license).split()) if license.is_file() else ""
+        words = read_text(path.with_suffix(".txt")).strip()
         found.append(Spoken(path.stem, audio.read(path), words, about))
     if not found:
         raise InputError(f"{model} has no voices/, so there are no voices to listen to")
@@ -191,10 +191,7 @@ def read_tables(folders: Sequence[Path]) -> list[str]:
     Raises:
         InputError: one has none.
     """
-    try:
-        texts = [(f / "summary.md").read_text(encoding="utf-8") for f in folders]
-    except OSError as e:
-        raise InputError(f"cannot read an evaluation's table, {e.filename}: {reason(e)}") from e
+    texts = [read_text(folder / "summary.md") for folder in folders]
     tables = ["\n".join(t for t in text.splitlines() if t.startswith("|")) for text in texts]
     if empty := [str(f) for f, t in zip(folders, tables) if not t]:
         raise InputError(f"there is no table in the summary.md of {', '.join(empty)}")

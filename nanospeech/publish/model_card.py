@@ -29,7 +29,7 @@ from nanospeech.cli import Parser, command
 from nanospeech.config import ModelConfig
 from nanospeech.errors import InputError, reason
 from nanospeech.evaluate.pages import cell, literal
-from nanospeech.files import whole
+from nanospeech.files import read_text, whole
 from nanospeech.measure.machine import clock
 from nanospeech.prepare.choose_prompts import ATTRIBUTIONS, addresses, read_attributions
 from nanospeech.release.card_facts import HEAD, file_rows, network_rows, readers
@@ -126,8 +126,8 @@ def voices(folder: Path, config: ModelConfig) -> str:
     rows = []
     for _, path in sorted(own_voices(folder).items()):
         beside = path.with_name(f"{path.stem}.license.txt")
-        license = beside.read_text(encoding="utf-8") if beside.is_file() else "not stated"
-        text = path.with_suffix(".txt").read_text(encoding="utf-8").strip()
+        license = read_text(beside) if beside.is_file() else "not stated"
+        text = read_text(path.with_suffix(".txt")).strip()
         mark = " (default)" if path.stem == config.default_voice else ""
         rows.append((literal(path.stem) + mark, " ".join(license.split()), literal(text)))
     if not rows:
@@ -245,10 +245,7 @@ def evaluation(folders: Sequence[Path]) -> str:
     parts = []
     for folder in folders:
         s = read_json(folder / "summary.json")
-        try:
-            table = (folder / "summary.md").read_text(encoding="utf-8").strip()
-        except OSError as e:
-            raise InputError(f"cannot read the table of {folder}: {reason(e)}") from e
+        table = read_text(folder / "summary.md").strip()
         seeds = ", ".join(map(str, s.get("seeds", []))) or "none"
         how = "Recordings"
         if sentences := s.get("sentences"):
@@ -270,10 +267,10 @@ def card(args: argparse.Namespace) -> str:
         raise InputError(f"there is no folder {args.model}; nanospeech convert makes a release")
     release = open_release(args.model)
     config = release.config
-    notes = args.notes.read_text(encoding="utf-8").strip() + "\n" if args.notes else ""
+    notes = read_text(args.notes).strip() + "\n" if args.notes else ""
     known = read_attributions(args.attributions)
     there = args.model / "README.md"
-    old = there.read_text(encoding="utf-8") if there.is_file() else ""
+    old = read_text(there) if there.is_file() else ""
     parts = [
         metadata(old, config),
         about(release),

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from nanospeech.errors import InputError
 from nanospeech.evaluate import __main__ as evaluate
+from nanospeech.publish.listen import read_voices
 from nanospeech.publish.model_card import main as model_card
 from nanospeech.release.folder import DEFAULT, load_config
 from tests.conftest import needs
@@ -74,6 +76,19 @@ def test_figures_of_recordings_alone_are_of_no_sentences_and_seeds(shipped, tmp_
 def test_a_folder_that_is_none_is_told(tmp_path, capsys):
     assert model_card([str(tmp_path / "nothing")]) == 2
     assert "there is no folder" in capsys.readouterr().err
+
+
+def test_a_file_that_is_no_text_is_told(tiny_release, tmp_path, capsys):
+    folder = Path(shutil.copytree(tiny_release, tmp_path / "folder"))
+    odd, told = "Grüße".encode("latin-1"), "; save it as UTF-8\n"
+    (notes := tmp_path / "notes.md").write_bytes(odd)
+    assert model_card([str(folder), "--notes", str(notes)]) == 2
+    assert f"cannot read {notes}: " in (said := capsys.readouterr().err) and said.endswith(told)
+    (licence := folder / "voices" / "tone.license.txt").write_bytes(odd)
+    assert model_card([str(folder)]) == 2
+    assert f"cannot read {licence}: " in (said := capsys.readouterr().err) and said.endswith(told)
+    with pytest.raises(InputError, match=r"tone\.license\.txt: .*save it as UTF-8"):
+        read_voices(folder)
 
 
 # of conversions
