@@ -250,6 +250,8 @@ def test_a_licence_that_is_named_later_is_that_of_config_and_card(tmp_path):
     assert "under apache-2.0" in card and "cc-by-nc" not in card and "no commercial" not in card
     unlicensed = card.replace("---\nlicense: apache-2.0\n---\n\n", "")
     assert renewed_card(unlicensed, [], "mit").startswith("---\nlicense: mit\n---\n\n# one")
+    front = "---\nlanguage: de\nlicense: {}\nbase_model: license\n---\n\n# one\n"
+    assert renewed_card(front.format("cc0-1.0"), [], "mit") == front.format("mit")
 
 
 class Code:

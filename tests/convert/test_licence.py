@@ -100,6 +100,7 @@ def test_what_was_accepted_is_asked_about_again_where_it_cannot_be_read(tmp_path
         ("---\nlanguage: en\n---\nlicense: mit\n", None),
         ("license: mit\n", None),
         ("---\nlicense:\n---\n", None),
+        ("---\nlicense: mit\n---\n" + "x" * 1_000_000, None),  # no card of a person's
         ("", None),
     ],
 )
