@@ -113,6 +113,25 @@ def test_weights_that_are_not_those_asked_for_are_refused(tmp_path, state, told)
         read_source(tmp_path / "state.pt", "raw")
 
 
+@pytest.mark.parametrize(
+    ("saved", "step"),
+    [
+        (5, 5),
+        (torch.tensor(5), 5),
+        (torch.tensor([5]), 5),
+        (torch.tensor(5.0), None),
+        (torch.tensor([5, 6]), None),
+        ("5", None),
+        (True, None),
+        (None, None),
+    ],
+)
+def test_a_step_is_a_whole_number_or_a_tensor_of_one(tmp_path, saved, step):
+    state = {"model_state_dict": {"a": torch.zeros(1)}, "step": saved}
+    torch.save(state, tmp_path / "state.pt")
+    assert read_source(tmp_path / "state.pt").step == step
+
+
 def test_voices_weights_do_not_stay_for_a_model_that_they_are_not_for(golden, tmp_path):
     own = {"vocab": golden / "vocab.txt"}
     convert(golden / "model.safetensors", tmp_path / "out", **own)

@@ -112,6 +112,29 @@ def test_a_conversion_has_its_own_name_and_says_what_was_changed(tiny_release, t
     assert "weights in 8 bits, another vocoder, temperature 0.5. Words and figures" in more
 
 
+def test_each_change_is_named():
+    needs("torch")
+    from convert import ConvertOptions
+    from convert.folder import changes
+
+    before = load_config(DEFAULT)
+    given = {name: "x" for name in ("duration", "vocoder", "imitator", "voices", "average")}
+    options = ConvertOptions(**given, quantize=4, share=0.25, sharpen=0.5, cfg_strength=2.0)
+    old = replace(before, duration=None, imitator=False)
+    assert changes(old, replace(before, student=None), options) == [
+        "weights in 4 bits",
+        "the mean with another model's weights (its own share: 0.25)",
+        "a new duration model",
+        "another vocoder",
+        "a new imitator",
+        "other voices",
+        "no student",
+        "cfg_strength 2.0",
+        "sharpen 0.5",
+    ]
+    assert changes(old, before, ConvertOptions()) == []
+
+
 def test_weights_that_are_left_out_are_no_longer_in_the_table(shipped, tmp_path):
     config = load_config(shipped)
     text = converted(shipped, tmp_path / "cold", temperature=config.temperature + 0.1)
