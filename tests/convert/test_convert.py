@@ -196,10 +196,16 @@ def test_published_vocos_is_read_with_its_config(golden, tmp_path):
     config, tensors = read_vocoder(tmp_path)
     assert (config.dim, config.num_layers, config.n_mels) == (64, 2, 100)
     assert not any(name.startswith("feature_extractor") for name in tensors)
-    text = (tmp_path / "config.yaml").read_text().replace("num_layers: 2", "num_layers: 3")
-    (tmp_path / "config.yaml").write_text(text)
-    with pytest.raises(CheckpointError, match="num_layers"):
-        read_vocoder(tmp_path)
+    text = (tmp_path / "config.yaml").read_text()
+    for right, wrong, told in (
+        ("num_layers: 2", "num_layers: 3", "num_layers=3"),
+        ("padding: center", "padding: same", "24000 Hz with 'same' padding"),
+        ("sample_rate: 24000", "sample_rate: 44100", "44100 Hz with 'center' padding"),
+        ("backbone:", "spine:", "is not the config of a mel Vocos: 'backbone'"),
+    ):
+        (tmp_path / "config.yaml").write_text(text.replace(right, wrong))
+        with pytest.raises(CheckpointError, match=told):
+            read_vocoder(tmp_path)
 
 
 class Trap:
