@@ -128,15 +128,13 @@ def read_tensors(path: Path, prefix: str = "") -> dict[str, Tensor]:
     Raises:
         CheckpointError: it is not a whole checkpoint.
     """
-    check_complete(path)
-    reader = SafeReader(path)
-    described = reader.read_metadata().state_dict_metadata
+    whole = OneByOne(path)
     state = {
         name: torch.empty(d.size, dtype=d.properties.dtype)
-        for name, d in described.items()
+        for name, d in whole.described.items()
         if name.startswith(prefix)
     }
-    read_into(state, SafeReader(path))
+    read_into(state, whole.reader)
     return {name.removeprefix(prefix): value for name, value in state.items()}
 
 
