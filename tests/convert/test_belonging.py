@@ -147,19 +147,6 @@ def test_voices_weights_do_not_stay_for_a_model_that_they_are_not_for(golden, tm
     assert (tmp_path / "out/voices/anna.wav").exists()
 
 
-def test_what_was_another_models_goes_as_a_folder_is_converted_into(golden, tiny_release, tmp_path):
-    out = Path(shutil.copytree(tiny_release, tmp_path / "out"))
-    (out / "imitator").mkdir()
-    old = [out / name for name in ("imitator/student.safetensors", "voices/tone.safetensors")]
-    old += [out / name for name in ("student.safetensors", "velocity.onnx", "voices/tone.json")]
-    for path in (*old, out / "voices" / "anna.wav", out / "notes.txt"):
-        path.touch()
-    own = {"vocab": golden / "vocab.txt", "voices": tiny_release / "voices"}
-    convert(golden / "model.safetensors", out, **own)
-    assert not any(path.exists() for path in (*old, out / "imitator", out / "vocoder.safetensors"))
-    assert (out / "voices" / "anna.wav").exists() and (out / "notes.txt").exists()
-
-
 def test_a_folder_is_not_copied_into_itself(golden, tmp_path, tiny_release):
     voices = tmp_path / "voices"
     shutil.copytree(tiny_release / "voices", voices)

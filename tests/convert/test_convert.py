@@ -317,7 +317,8 @@ def test_a_folder_that_is_still_read_is_not_written_over(runs, golden, tiny_rele
 def test_nothing_of_an_earlier_conversion_is_left(runs, golden, tiny_release, tmp_path):
     """A part or a voice's weights of another model would be opened with the new one."""
     like, out = tmp_path / "like", tmp_path / "out"
-    release(runs, golden, like, "--lead", "0.2")
+    settings = ["--lead", "0.2", "--smooth", "0.25", "--prompt-codec", "mp3", "--prompt-widen"]
+    release(runs, golden, like, *settings, "--licence", "cc0-1.0")
     shutil.copytree(tiny_release / "voices", like / "voices")
     shutil.copy(like / "voices/tone.wav", like / "voices/mine.wav")
     shutil.copy(like / "voices/tone.txt", like / "voices/mine.txt")
@@ -341,7 +342,9 @@ def test_nothing_of_an_earlier_conversion_is_left(runs, golden, tiny_release, tm
     shutil.rmtree(out)
     assert main([speech, "--output", str(out), "--like", str(like), "--default-voice", "mine"]) == 0
     assert {f.stem for f in (out / "voices").iterdir()} == {"tone", "mine"}
-    assert ModelConfig.load(out / "config.json").leading_pause == 0.2
+    wanted, made = (ModelConfig.load(folder / "config.json") for folder in (like, out))
+    for name in ("leading_pause", "postfilter", "prompt_codec", "prompt_widen", "licence"):
+        assert getattr(made, name) == getattr(wanted, name) != getattr(ModelConfig(), name), name
     assert main([speech, "--output", str(out), "--like", str(like), "--lead", "0"]) == 0
     assert ModelConfig.load(out / "config.json").leading_pause == 0
 
