@@ -112,6 +112,25 @@ def test_a_conversion_has_its_own_name_and_says_what_was_changed(tiny_release, t
     assert "weights in 8 bits, another vocoder, temperature 0.5. Words and figures" in more
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"voices": "x"}, "with other voices"),
+        ({"average": "x"}, "by the model before --average"),
+        ({"temperature": 0.7}, "with another temperature"),
+        ({"temperature": 0.5, "quantize": 4, "cfg_strength": 1.0}, ""),
+    ],
+)
+def test_a_student_goes_where_it_was_taught_by_another_model(given, told):
+    needs("torch")
+    from convert import ConvertOptions
+    from convert.converter import other_student
+
+    config = replace(load_config(DEFAULT), temperature=0.5)
+    found = other_student(config, ConvertOptions(**given))
+    assert found.startswith(told) and bool(found) == bool(told)
+
+
 def test_each_change_is_named():
     needs("torch")
     from convert import ConvertOptions
