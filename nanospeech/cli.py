@@ -49,12 +49,12 @@ class Parser(argparse.ArgumentParser):
         super().__init__(prog, description=description, allow_abbrev=False, **more)
 
     def error(self, message: str) -> NoReturn:
-        if unknown := re.match(r"unrecognized arguments: (?:.*? )??(--[\w-]+)", message):
+        if unknown := re.match(r"unrecognized arguments: (?:.*? )??(--?[A-Za-z][\w-]*)", message):
             import difflib
 
             mistyped = unknown[1].replace("_", "-")
             near = difflib.get_close_matches(mistyped, self.flags(), 1)
-            if meant := self.elsewhere.get(mistyped[2:]):
+            if meant := self.elsewhere.get(mistyped.lstrip("-")):
                 message += f" (here: {meant})"
             elif near:
                 message += f" (did you mean {near[0]}?)"

@@ -9,7 +9,19 @@ from typing import Any
 
 from .config import BatchLimits
 
-ELSEWHERE = {  # flags of Piper, F5-TTS, mlx-audio and Kokoro, and what is the same here
+# flags of Piper, F5-TTS, mlx-audio, Kokoro, espeak and say, and what is the same here
+ELSEWHERE = {
+    "d": "--output FOLDER, with --batch",
+    "f": "--file for what is read, --output for what is written",
+    "i": "--file",
+    "l": "--language",
+    "m": "--model, or --voice for a voice",
+    "o": "--output",
+    "r": "--ref-audio, or --speed for a rate, where 2 is twice as fast",
+    "s": "--speed, where 2 is twice as fast, or --voice for a speaker, --ref-text for words",
+    "t": "--text",
+    "v": "--voice",
+    "w": "--output",
     "audio-format": "the ending of --output",
     "cfg-scale": "--cfg",
     "cfg-strength": "--cfg",

@@ -92,7 +92,10 @@ def ref(name: str) -> list[str]:
         (["--gen_text", "Hello."], "unrecognized arguments: --gen_text (here: --text)"),
         (["--speaker_id", "3"], "unrecognized arguments: --speaker_id (here: --voice)"),
         (["--data-dir", "voices"], "unrecognized arguments: --data-dir (here: --model FOLDER)"),
-        (["-m", "en.onnx", "--length_scale=1.2"], "(here: --speed, which is 1 divided by it)"),
+        (["--length_scale=1.2", "-m", "a.onnx"], "(here: --speed, which is 1 divided by it)"),
+        (["-m", "en.onnx", "-f", "a.wav"], "arguments: -m -f a.wav (here: --model, or --voice "),
+        (["-v", "af_heart"], "unrecognized arguments: -v (here: --voice)"),
+        (["-outptu", "a.wav"], "(did you mean --output?)"),
     ],
     ids=lambda v: " ".join(v)[:40].encode("ascii", "replace").decode() if type(v) is list else "",
 )
