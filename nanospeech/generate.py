@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from .cli import Parser, command, ends_interrupt, say
 from .config import BatchLimits, SampleOptions
 from .errors import InputError
-from .output import add_output_flags, read_output
+from .output import PAUSES, OutputOptions, add_output_flags, read_output
 from .sample_flags import FLAGS, add_sampling
 from .speak_flags import ELSEWHERE, add_machine, add_texts, add_voices
 
@@ -165,6 +165,8 @@ def generate(args: argparse.Namespace) -> int:
     if not arrives and (read := choose_markup(args.markup, args.ssml)) is not None:
         text = read(text)
     check_speech(None if arrives else spoken_text(text), args.speed, args.seed, seconds)
+    if seconds is not None:
+        tell_unused(args, seconds)
     target, device = args.output, None
     if target is None and (device := audio.player()) is None:
         target = FALLBACK
@@ -210,6 +212,14 @@ def generate(args: argparse.Namespace) -> int:
             audio.write(FALLBACK, out.wave, out.sample_rate)
             say(f"cannot play: {e}; it is in {FALLBACK}")
     return 0
+
+
+def tell_unused(args: argparse.Namespace, seconds: float) -> None:
+    """Says which flags have no effect on speech of a given length."""
+    usual = {f"pause_{kind}": OutputOptions().pause(kind) for kind in PAUSES} | {"speed": 1.0}
+    if unused := [name for name, value in usual.items() if getattr(args, name) != value]:
+        flags = ", ".join("--" + name.replace("_", "-") for name in unused)
+        say(f"note: the speech lasts {seconds:g} s, without {flags}: --duration sets its length")
 
 
 def choose_text(args: argparse.Namespace) -> str | Iterator[str]:

@@ -374,6 +374,17 @@ def test_a_wanted_duration_and_a_speed_are_met(tiny_release, here):
     assert lengths[1] / lengths[0] == pytest.approx(2, rel=0.1)
 
 
+def test_what_a_wanted_duration_leaves_without_effect_is_told(tiny_release, here, capsys):
+    flags = ["--output", "a.wav", "--loudness", "off", "--duration"]
+    unused = ["--pause-clause", "2", "--pause-heading", "off", "--speed", "2"]
+    for more, told in (([], ""), (unused, "without --pause-clause, --pause-heading, --speed:")):
+        assert speak(tiny_release, *flags, "3", *more) == 0
+        err = capsys.readouterr().err
+        assert told in err and err.count("\n") == bool(told)
+    assert speak(tiny_release, *flags, "rule", *unused) == 0
+    assert "without" not in capsys.readouterr().err
+
+
 def test_voices_are_listed_on_stdout(tiny_release, here, capsys):
     assert main(["--model", str(tiny_release), "--list-voices"]) == 0
     out, err = capsys.readouterr()
