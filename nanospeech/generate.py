@@ -243,12 +243,26 @@ def choose_text(args: argparse.Namespace) -> str | Iterator[str]:
     if given is None:
         check_stdin()
     if args.stream and given in (None, "-") and not (args.markup or args.ssml):
-        return arriving_text(args.encoding)
+        parts = arriving_text(args.encoding)
+        return parts if args.markup is False else noting_markup(parts)
     if args.file is not None:
         return some(read_file(args.file, args.encoding))
     if names_file(args.text):
         say(f"--text is spoken as it stands; to speak what the file holds: --file {args.text}")
     return read_text(args.text, args.encoding)
+
+
+def noting_markup(parts: Iterable[str]) -> Iterator[str]:
+    """The parts of a text that is spoken as it arrives; says once that its markup is not read."""
+    from nanospeech.text.markup import MARKUP, is_formed
+
+    told, end = False, ""
+    for part in parts:
+        end += part
+        if not told and (told := any(map(is_formed, MARKUP.finditer(end)))):
+            say("note: brackets are text as it arrives; --markup reads all of it first, and them")
+        end = end[-100:]  # with what a bracket has begun
+        yield part
 
 
 def check_apart(read: Iterable[str | None], written: Iterable[str | None]) -> None:

@@ -289,6 +289,32 @@ def test_standard_input_is_spoken_as_it_comes_in(tiny_release, here, monkeypatch
     assert os.listdir(here) == ["0.wav"]
 
 
+@pytest.mark.parametrize(
+    "text, flags, told",
+    [
+        ("hello [pause 1s] there. [slow]bye.[/slow]", [], 1),
+        ("hello [[həlˈoʊ]] there.", ["--text", "-"], 1),
+        ("hello [pause 1s] there.", ["--no-markup"], 0),
+        ("hello [pause 1s] there.", ["--markup"], 0),
+        ("hello [sic] there [pause] bye.", [], 0),
+    ],
+)
+def test_markup_that_arrives_is_told_not_to_be_read(
+    tiny_release, here, monkeypatch, capsys, text, flags, told
+):
+    class Slow(io.BytesIO):
+        """A pipe that gives few bytes at once."""
+
+        def read1(self, size=-1):
+            return super().read1(5)
+
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(Slow(text.encode())))
+    flags = ["--stream", "--loudness", "off", "--output", "a.wav", *flags]
+    assert speak(tiny_release, *flags, text=None) == 0
+    err = capsys.readouterr().err
+    assert err.count("brackets are text as it arrives; --markup reads") == told
+
+
 @pytest.mark.skipif(os.name == "nt", reason="there are no terminals to leave")
 @pytest.mark.parametrize(
     "gone", ["pipe", *(pytest.param(g, marks=pytest.mark.slow) for g in ("terminal", "closed"))]
