@@ -5,7 +5,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from nanospeech import InputError, OutputOptions, Speaker
+from nanospeech import InputError, OutputOptions, SampleOptions, Speaker
+from nanospeech.audio import wave as audio
 from nanospeech.config import BatchLimits
 from nanospeech.speech.marked import directed
 from nanospeech.text.markup import read_markup
@@ -55,6 +56,37 @@ def test_sounds_are_those_of_the_one_word_that_they_are_for():
     assert [word.text for word in part.words][2:3] == ["tomato,"]
     with pytest.raises(InputError, match="reads chars, not phonemes: it cannot say 'x'"):
         speaker().speak(read_markup("an [say: x | T OW1]"))
+
+
+def test_another_voice_speaks_as_the_speaker_is_told_to_and_is_as_loud(tmp_path):
+    (tmp_path / "voices").mkdir()
+    for name, loudness in (("one", -30), ("two", -24)):
+        audio.write(tmp_path / "voices" / f"{name}.wav", sound(2.5), 24_000)
+        (tmp_path / "voices" / f"{name}.txt").write_text(TEXT)
+        (tmp_path / "voices" / f"{name}.json").write_text(f'{{"loudness": {loudness}}}')
+    engine = PhonemeEngine()
+    engine.folder = tmp_path
+    told = {"options": SampleOptions(steps=3), "seed": 4, "duration": "rule", "chunk_seconds": 4.0}
+    told["output"] = OutputOptions(pause_clause=0.1)
+    who = Speaker(engine, "one", speed=1.2, **told)
+    text = read_markup("[voice: two]A [say: dog | T OW1] [fast][fast]sat.[/fast][/fast][/voice]")
+    marked = directed(who, text)
+    other, faster = marked.casts.values()
+    assert other.voice.name == faster.voice.name == "two" and who.voice.name == "one"
+    assert {name: getattr(other, name) for name in told} == told
+    assert (other.speed, faster.speed) == (1.2, pytest.approx(1.2 * 1.25**2))
+    alone = Speaker(engine, "two").prompt.gain
+    assert other.prompt.gain / alone == pytest.approx(10 ** (6 / 20))
+    ids = other.chunk("dog\u2060", 1).tokens
+    assert [engine.tokenizer.vocab[i] for i in ids] == ["T", "OW1"]
+    for speed, style in ((4.0, "fast"), (0.25, "slow")):  # which are the bounds
+        bound = directed(Speaker(engine, "one", speed=speed), read_markup(f"[{style}]A[/{style}]"))
+        assert [cast.speed for cast in bound.casts.values()] == [speed]
+    known: dict[str, Speaker] = {}
+    directed(who, text, known)
+    before = dict(known)  # of one text, for the next
+    directed(who, read_markup("[voice: two]A[/voice]"), known)
+    assert known == before and list(known) == ["two"]
 
 
 def test_a_pause_before_all_text_is_heard_first():
