@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -72,12 +72,17 @@ def lay_out(
         if index:
             kind = afters[index - 1]
             if isinstance(kind, str):
-                wanted = output.pause(kind) if kind else WITHIN
-                seconds = ((usual.pause(kind) or 0.0) if wanted is None else wanted) / speed
+                asked = output.pause(kind) if kind else WITHIN
+                seconds = ((usual.pause(kind) or 0.0) if asked is None else asked) / speed
             else:
                 seconds = kind
-            silence = round(seconds * rate) - tail - (facts["start"] - low)
-            at += max(0, silence)
+            wanted, own = round(seconds * rate), tail + facts["start"] - low
+            if own > wanted:  # of what both passages have, each loses its share
+                low = facts["start"] - (facts["start"] - low) * wanted // own
+                cut = tail - tail * wanted // own
+                placed[-1] = replace(placed[-1], high=placed[-1].high - cut)
+                at -= cut
+            at += max(0, wanted - own)
         placed.append(Placed(key, at, low, high))
         at, tail = at + high - low, high - facts["stop"]
     end = 0.0 if not afters or isinstance(afters[-1], str) else afters[-1]

@@ -310,6 +310,25 @@ def test_pauses_between_passages_are_those_asked_for(tmp_path):
     assert [g / RATE for g in gaps] == pytest.approx([0.35, 0.21], abs=0.012)
 
 
+@pytest.mark.parametrize(
+    "after, speed, wanted", [("", 1.0, 0.06), ("sentence", 4.0, 0.105), (0.02, 1.0, 0.02)]
+)
+def test_a_pause_may_be_shorter_than_the_silence_that_passages_have(tmp_path, after, speed, wanted):
+    """There were 170 ms of it at least, even within a clause."""
+    work = Work(tmp_path / "w", RATE)
+    rest = np.zeros(RATE, np.float32)
+    work.save("a", np.concatenate([rest, tone(0.5), rest]), words=[("Hi.", 1.0, 1.5, 0, 0)])
+    chapter = lay_out(["a"] * 3, [after] * 3, work, OutputOptions(), speed)
+    wave = np.concatenate(list(chapter_waves(chapter, work)))
+    edges = np.flatnonzero(np.diff((np.abs(wave) > 1e-3).astype(int)))
+    gaps = [(a / RATE, b / RATE) for a, b in pairwise(edges) if b - a > RATE // 100]
+    assert len(wave) == chapter.samples
+    assert [b - a for a, b in gaps] == pytest.approx([wanted] * 2, abs=0.012)
+    words = heard_words([chapter], work)
+    assert [word.end for word in words[:2]] == pytest.approx([a for a, _ in gaps], abs=0.01)
+    assert [word.start for word in words[1:]] == pytest.approx([b for _, b in gaps], abs=0.01)
+
+
 @pytest.mark.parametrize("asked, silent", [("", 0.5), ("[pause 4s]", 4.0)])
 def test_a_pause_is_kept_at_either_end_of_a_chapter(tmp_path, asked, silent):
     (passage,) = cut_passages(f"{asked}hello there.\n\n{asked}")
