@@ -8,6 +8,7 @@ import pytest
 
 from nanospeech import CheckpointError, InputError, OutputOptions
 from nanospeech.audio.mel import log_mel
+from nanospeech.speech.chunks import Word
 from nanospeech.speech.pauses import sounds
 from nanospeech.speech.script import parts, share
 from nanospeech.speech.words import Timeline
@@ -214,3 +215,17 @@ def test_parts_say_what_is_read_and_hold_every_word():
     for part in found:
         for word in part.words:
             assert 0 <= word.start <= word.stop <= len(part.text)
+
+
+def test_a_pause_before_what_cannot_be_read_is_kept():
+    text = read_markup("[pause 1s]世界 [slow]hello [pause 300ms] there[/slow]")
+    first, second = speaker().parts(text)
+    assert (first.before, second.before) == (1.0, 0.0) and first.after == 0.3
+    assert [word.text for word in first.words] == ["世", "界", "hello"]
+
+
+def test_no_word_ends_behind_the_speech():
+    line = Timeline(EchoEngine(), None)
+    line.waiting = [Word("one", 0.2, 1.5, 0, 0), Word("two", 1.5, 1.6, 0, 4)]
+    assert line.take(RATE) == ()
+    assert [(w.start, w.end) for w in line.take(RATE, last=True)] == [(0.2, 1.0), (1.0, 1.0)]
