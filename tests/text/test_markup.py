@@ -117,6 +117,28 @@ def test_marks_stay_with_the_word_that_they_stand_at(text, wanted):
 
 
 @pytest.mark.parametrize(
+    ("inner", "after"),
+    [
+        ("a<break time='1s'/> <break time='500ms'/>b", 1.5),
+        ("a<break time='6s'/><break time='6s'/>b", 10.0),
+        ("<p>a<break time='300ms'/></p>b", 0.3),
+        ("<p>a</p><break time='300ms'/>b", 0.3),
+        ("<p><s>a</s></p>b", "paragraph"),
+    ],
+)
+def test_pauses_at_one_place_add_up_and_go_before_those_of_paragraphs(inner, after):
+    first, second = read_ssml(f"<speak>{inner}</speak>").spans
+    assert (first.after, second.after) == (after, None)
+
+
+@pytest.mark.parametrize(("name", "rates"), [("slow", [0.8, 0.64, 0.512, 0.5, 0.5]),
+                                             ("fast", [1.25, 1.5625, 1.953125, 2, 2])])  # fmt: skip
+def test_speeds_within_each_other_multiply_to_half_and_to_double(name, rates):
+    found = read_markup(f"[{name}]a " * 5 + f"[/{name}]" * 5)
+    assert [span.style.rate for span in found.spans] == pytest.approx(rates)
+
+
+@pytest.mark.parametrize(
     "text",
     ["See [1] and [sic], [a pause 5s], [slowly] [ voice.", "[[x]] a[0]", "a [voice-over] [say-so]"],
 )
