@@ -129,6 +129,8 @@ def test_marks_stay_with_the_word_that_they_stand_at(text, wanted):
 def test_pauses_at_one_place_add_up_and_go_before_those_of_paragraphs(inner, after):
     first, second = read_ssml(f"<speak>{inner}</speak>").spans
     assert (first.after, second.after) == (after, None)
+    found = read_ssml(f"<speak><break time='2s'/>{inner}</speak>")
+    assert found.silence == 2 + (0 if after == "paragraph" else after)
 
 
 @pytest.mark.parametrize(("name", "rates"), [("slow", [0.8, 0.64, 0.512, 0.5, 0.5]),
@@ -216,6 +218,8 @@ def test_ssml_is_the_same_markup():
         ("<sub>a</sub>", "needs an alias"),
         ("<voice>a</voice>", "needs a name"),
         ('<sub alias="b"><s>a</s></sub>', "text alone"),
+        ("a<break><s>a</s></break>", "<s> is within <break>, which has text alone"),
+        ("a<break>a</break>", "<break> has no text"),
         ("<speak>a</speak>", "wrong place"),
         ("<p>a", "not well-formed SSML at line 1"),
         ("&bomb;", "not well-formed|entity"),
