@@ -38,11 +38,14 @@ ELSEWHERE = {
     "output-dir": "--output, with --batch a folder",
     "output-raw": "--stream --output -, which writes WAV",
     "play": "--stream",
+    "rate": "--speed, where 2 is twice as fast",
     "remove-silence": "--pause-sentence and the other pauses",
     "sentence-silence": "--pause-sentence",
     "speaker": "--voice",
     "speaker-id": "--voice",
+    "stdout": "--output -",
     "stt-model": "--whisper",
+    "voices": "--list-voices",
     "volume": "--loudness",
 }
 

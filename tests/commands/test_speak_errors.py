@@ -94,6 +94,7 @@ def ref(name: str) -> list[str]:
         (["--data-dir", "voices"], "unrecognized arguments: --data-dir (here: --model FOLDER)"),
         (["--length_scale=1.2", "-m", "a.onnx"], "(here: --speed, which is 1 divided by it)"),
         (["-m", "en.onnx", "-f", "a.wav"], "arguments: -m -f a.wav (here: --model, or --voice "),
+        (["--voices"], "unrecognized arguments: --voices (here: --list-voices)"),
         (["-v", "af_heart"], "unrecognized arguments: -v (here: --voice)"),
         (["-outptu", "a.wav"], "(did you mean --output?)"),
     ],
