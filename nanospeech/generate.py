@@ -302,7 +302,7 @@ def deliver(pieces: Iterable[Any], out: Any, words: list[Any]) -> float:
 
 
 def figures(speaker: Any, seconds: float, elapsed: float, early: str = "") -> str:
-    """Prints the duration and the real-time factor."""
+    """What is told of speech: its duration and the real-time factor."""
     engine, rtf = speaker.engine, elapsed / max(seconds, 1e-9)
     return (
         f"{seconds:.2f} s of audio in {elapsed:.2f} s{early}, RTF {rtf:.3f}"

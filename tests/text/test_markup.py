@@ -272,6 +272,11 @@ def test_a_paragraph_or_a_sentence_begins_where_its_element_does():
     ]  # fmt: skip
 
 
+def test_lines_of_ssml_are_no_paragraphs():
+    (span,) = read_ssml("<speak>\n  One,\n\n  two.\n</speak>").spans
+    assert "\n" not in span.said.text and span.written.text.split() == ["One,", "two."]
+
+
 def test_entities_and_document_types_are_refused():
     bomb = '<!DOCTYPE speak [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><speak>&b;</speak>'
     for text in (bomb, '<!DOCTYPE speak SYSTEM "file:///etc/passwd"><speak>a</speak>'):
