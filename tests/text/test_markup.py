@@ -272,6 +272,11 @@ def test_a_paragraph_or_a_sentence_begins_where_its_element_does():
     ]  # fmt: skip
 
 
+def test_all_of_ssml_is_within_speak():
+    with pytest.raises(InputError, match="<p> stands in the wrong place: <speak> is around all"):
+        read_ssml("<p>Hi.</p>")
+
+
 def test_lines_of_ssml_are_no_paragraphs():
     (span,) = read_ssml("<speak>\n  One,\n\n  two.\n</speak>").spans
     assert "\n" not in span.said.text and span.written.text.split() == ["One,", "two."]
