@@ -108,6 +108,12 @@ def test_marks_are_the_silent_tokens_between_words():
     ]
 
 
+def test_a_pause_that_a_tag_stands_for_is_as_long_as_the_tag_makes_it():
+    tokenizer = Tokenizer("chars", [*" no,", "<pause>"])
+    for text, count in (("no, no", 1), ("no, <pause> no", 0), ("no, no <pause> no", 1)):
+        assert len(find_marks(text, encode(text, tokenizer), 0, tokenizer)) == count
+
+
 # mels
 
 
@@ -172,6 +178,10 @@ def test_sounds_stay_as_they_are_and_noise_is_lowered():
     assert np.array_equal(paced.mel[behind : behind + 270], mel[110:380])
     pause = paced.mel[start + 78 : behind].mean(1)
     assert pause[0] == pytest.approx(-5) and pause[wanted // 2] == pytest.approx(-7)
+    # at the ends of a chunk it stays low, and rises to its sounds
+    lead, tail = paced.mel[:start].mean(1), paced.mel[behind + 270 :].mean(1)
+    for edge in (lead, tail[::-1]):
+        assert edge[[0, -1]] == pytest.approx([-7, -5])
 
 
 def test_a_clause_that_is_read_on_has_no_pause_and_a_sentence_always():
