@@ -231,6 +231,14 @@ def test_a_pause_that_is_made_longer_keeps_its_frames_and_a_shorter_one_its_ends
                 assert set(after) == set(range(start, max(after) + 1))
 
 
+def test_a_breath_at_the_edge_of_a_chunk_is_not_part_of_a_longer_pause():
+    for kind, breath in (("before", range(10)), ("after", range(20, 30))):
+        level = np.full(30, -90.0)
+        level[list(breath)] = -30.0
+        assert not set(_spread(0, 30, 60, level, kind)) & set(breath)
+        assert set(_spread(0, 30, 60, level, "between")) > set(breath)
+
+
 def test_places_move_with_their_frames():
     kinds = [(0, 5, 3, "before"), (5, 15, 20, "sound"), (15, 18, 9, "between")]
     spans = [*kinds, (18, 18, 0, "sound"), (18, 20, 4, "after")]
