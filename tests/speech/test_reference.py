@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -209,6 +210,13 @@ def test_a_long_recording_is_cut_at_a_pause_with_its_words(tmp_path):
     assert found.text.split() == [w.text for w in words[:24]]  # the sentence's end, not a comma's
     assert 7.8 < len(found.wave) / RATE < 8.9  # the pause is cut off
     assert any("cut at a pause after 8." in n and "24 words" in n for n in found.notes)
+
+
+@pytest.mark.parametrize(("comma", "count"), [(15, 16), (None, 32)])
+def test_a_long_recording_is_rather_cut_behind_a_comma_else_late(tmp_path, comma, count):
+    wave, words = long_recording()
+    bare = [replace(w, text=w.text.strip(",.") + "," * (i == comma)) for i, w in enumerate(words)]
+    assert len(kept(tmp_path, wave, None, lambda: lambda wave: bare).text.split()) == count
 
 
 def test_no_more_is_listened_to_than_may_be_kept(tmp_path):
