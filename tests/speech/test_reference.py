@@ -212,6 +212,12 @@ def test_a_long_recording_is_cut_at_a_pause_with_its_words(tmp_path):
     assert any("cut at a pause after 8." in n and "24 words" in n for n in found.notes)
 
 
+def test_a_recording_is_not_raised_beyond_full_scale(tmp_path):
+    wave = 0.05 * speech(4)
+    wave[2 * RATE] = 0.5  # a knock
+    assert np.abs(kept(tmp_path, wave).wave).max() == pytest.approx(0.98, abs=0.001)
+
+
 @pytest.mark.parametrize(("comma", "count"), [(15, 16), (None, 32)])
 def test_a_long_recording_is_rather_cut_behind_a_comma_else_late(tmp_path, comma, count):
     wave, words = long_recording()
