@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -65,6 +67,13 @@ def test_the_first_chunk_alone_has_fewer_steps_on_a_uniform_grid():
     first, *later = asked
     assert first == SampleOptions(steps=2, schedule="uniform", cfg_strength=1.5)
     assert later and set(later) == {voice.options}
+    # a distilled network keeps its own
+    voice.engine.config = replace(
+        voice.engine.config, dit=replace(voice.engine.config.dit, max_strength=3.0)
+    )
+    asked.clear()
+    list(voice.stream("Hello there, it is said. And this is said later."))
+    assert len(asked) > 1 and set(asked) == {voice.options}
 
 
 @pytest.mark.parametrize("voice", ["kathleen", "darshan", "robin"])
