@@ -142,6 +142,17 @@ def test_json_has_words_and_cues():
     assert subtitles([], "srt") == "\n" and subtitles([], "vtt") == "WEBVTT\n"
 
 
+@pytest.mark.parametrize("form", ["srt", "vtt"])
+def test_an_arrow_of_the_text_is_not_taken_for_one_of_times(form):
+    assert subtitles(spoken("Go --> there."), form).count("-->") == 1
+
+
+def test_what_a_link_leads_to_is_written(tmp_path):
+    (tmp_path / "link.srt").symlink_to(tmp_path / "real.srt")
+    write_subtitles(tmp_path / "link.srt", spoken("Hi."))
+    assert (tmp_path / "link.srt").is_symlink() and "Hi." in (tmp_path / "real.srt").read_text()
+
+
 def test_what_cannot_be_written_is_said(tmp_path):
     with pytest.raises(InputError, match=r"\.srt, \.vtt, \.json"):
         write_subtitles(tmp_path / "a.txt", spoken("Hi."))
