@@ -469,3 +469,10 @@ def test_signs_without_their_end_are_not_looked_for_again_and_again(tmp_path, te
     begin = time.process_time()
     assert [chapter.read()[-1:] for chapter in open_book(path).chapters] in (["a"], ["b"])
     assert time.process_time() - begin < 8
+
+
+def test_sounds_of_one_passage_are_no_part_of_anothers_key():
+    """Where they were corrected, all passages with markup would be spoken anew."""
+    text = "[say: tomato | T AH0 M AA1 T OW0].\n\n[voice: kumo][slow]Two.[/slow][/voice]"
+    first, second = cut_passages(text)
+    assert list(first.content[-1].values()) == ["T AH0 M AA1 T OW0"] and second.content[-1] == {}
