@@ -65,8 +65,9 @@ def place(prompt: str) -> tuple[int, float, str]:
 def draw(summary: dict[str, Any], path: Path) -> None:
     """Similarity and word error rate of each prompt, over all speakers, as bars."""
     plt = pyplot()
-    figure, axes = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
     names = list(summary)
+    width = max(8, 1.2 * len(names))  # inches: names stand side by side
+    figure, axes = plt.subplots(1, 2, figsize=(width, 3), layout="constrained")
     parts = (("similarity", "similarity to the speaker", 1.0), ("wer", "word error rate (%)", 100))
     for axis, (measure, label, scale) in zip(axes, parts):
         values = [summary[name]["all"][measure] * scale for name in names]
