@@ -239,7 +239,7 @@ def generator_losses(fake: list[Scores], real: list[Scores]) -> tuple[torch.Tens
     """The vocoder's hinge loss and feature matching loss, each the mean over discriminators."""
     hinge = [F.relu(1 - score).mean().float() for score, _ in fake]
     matching = [
-        (f - r.detach()).abs().mean(dtype=torch.float32)  # l1_loss would copy both to float32
+        F.l1_loss(f.float(), r.detach().float())
         for (_, fs), (_, rs) in zip(fake, real)
         for f, r in zip(fs, rs)
     ]
