@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -222,16 +223,56 @@ def file_name(number: int, title: str, format: str, count: int = 1) -> str:
     return f"{number:0{width}d} {said}".strip() + f".{format}"
 
 
+def others_listed(
+    folder: Path, format: str, book: Book, files: Sequence[tuple[str, str, float]]
+) -> list[tuple[str, str, float]]:
+    """Files of a folder's playlist beside those just written: of the book's other chapters.
+
+    Args:
+        folder: may have a playlist.
+        format: of the files; those of other formats are left out.
+        book: a playlist of another title is not read.
+        files: that were written, as for write_playlist.
+    """
+    try:
+        lines = (folder / PLAYLIST).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return []
+    if lines[1:2] != [titled(book)]:
+        return []
+    written = {number_of(name) for name, _, _ in files}
+    found = []
+    for about, name in pairwise(lines):
+        info = re.fullmatch(r"#EXTINF:(\d{1,9}),(.*)", about)
+        number = number_of(name)
+        if info and number not in written and 0 < number <= len(book.chapters):
+            path = folder / Path(name).name
+            if path.suffix == f".{format}" and path.is_file():
+                found.append((path.name, info[2], float(info[1])))
+    return found
+
+
+def number_of(name: str) -> int:
+    """The chapter that a file of file_name is of; 0 for other names."""
+    digits = re.match(r"\d{1,9}", name)
+    return int(digits[0]) if digits else 0
+
+
+def titled(book: Book) -> str:
+    """The second line of a playlist."""
+    return f"#PLAYLIST:{' '.join(book.title.split())}"
+
+
 def write_playlist(folder: Path, book: Book, files: Sequence[tuple[str, str, float]]) -> None:
     """Writes playlist.m3u8.
 
     Args:
         folder: of the files.
         book: for its title.
-        files: name, title and seconds of each.
+        files: name, title and seconds of each; listed by the chapters' numbers.
     """
-    lines = ["#EXTM3U", f"#PLAYLIST:{' '.join(book.title.split())}"]
-    for name, title, seconds in files:
+    lines = ["#EXTM3U", titled(book)]
+    for name, title, seconds in sorted(files, key=lambda file: number_of(file[0])):
         lines += [f"#EXTINF:{round(seconds)},{' '.join(title.split())}", name]
     with whole(folder / PLAYLIST) as part:
         part.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")

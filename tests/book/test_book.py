@@ -127,6 +127,25 @@ def test_a_folder_has_a_file_for_each_chapter_and_a_playlist(book, run, tmp_path
     assert lines[4] == f"#EXTINF:{round(seconds)},Last"
 
 
+def test_a_chapter_that_is_read_again_leaves_the_others_in_the_playlist(book, run, tmp_path):
+    target = tmp_path / "out"
+    playlist, names = target / "playlist.m3u8", ["01 Start.mp3", "02 Next 2.mp3", "03 Last.mp3"]
+    assert run(book, target, "--format", "mp3")[0] == 0
+    whole = playlist.read_text("utf-8")
+    assert whole.splitlines()[3::2] == names
+    assert run(book, target, "--format", "mp3", "--overwrite", "--chapters", "2")[0] == 0
+    assert playlist.read_text("utf-8") == whole
+    (target / names[0]).unlink()
+    hostile = "#EXTINF:3,Up\n../03 Last.mp3\n#EXTINF:1,Far\n99 Far.mp3\n#EXTINF:x,\n01.mp3\n"
+    playlist.write_text(whole + hostile, "utf-8")
+    assert run(book, target, "--format", "mp3", "--overwrite", "--chapters", "2")[0] == 0
+    assert playlist.read_text("utf-8").splitlines()[3::2] == names[1:], "a file is gone"
+    assert run(book, target, "--format", "opus", "--overwrite", "--chapters", "1")[0] == 0
+    assert playlist.read_text("utf-8").splitlines()[3::2] == ["01 Start.opus"]
+    assert run(book, target, "--overwrite", "--chapters", "2", "--title", "Another")[0] == 0
+    assert playlist.read_text("utf-8").splitlines()[3::2] == ["02 Next 2.opus"], "another book"
+
+
 def test_another_title_or_author_reaches_chapters_that_are_finished(book, run, tmp_path):
     for title, spoken in (("One", 3), ("Two", 0)):
         flags = ("--keep-work", "--overwrite", "--title", title, "--author", f"{title} Onym")
