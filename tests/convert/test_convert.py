@@ -343,6 +343,7 @@ def test_nothing_of_an_earlier_conversion_is_left(runs, golden, tiny_release, tm
     assert main([speech, "--output", str(out), "--like", str(like), "--default-voice", "mine"]) == 0
     assert {f.stem for f in (out / "voices").iterdir()} == {"tone", "mine"}
     wanted, made = (ModelConfig.load(folder / "config.json") for folder in (like, out))
+    assert made.leading_pause == 0.2
     for name in ("leading_pause", "postfilter", "prompt_codec", "prompt_widen", "licence"):
         assert getattr(made, name) == getattr(wanted, name) != getattr(ModelConfig(), name), name
     assert main([speech, "--output", str(out), "--like", str(like), "--lead", "0"]) == 0

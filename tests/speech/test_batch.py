@@ -281,6 +281,7 @@ def test_lines_may_be_objects_of_json():
     assert set(faults) == {4, 5, 6, 7, 11}
     assert "'speaker_id' is not known; write text, id, output_file, voice" in faults[4]
     assert 'no "text"' in faults[5] and "3; it should be a name" in faults[6]
+    assert read_lines("{" * 100_000)[0]
     assert read_lines('{"text":' * 100_000)[0]
 
 
