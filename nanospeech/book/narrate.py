@@ -213,8 +213,6 @@ class Narrator:
         if self.target.single:
             self.bind(parts)
         elif files:
-            target = self.target
-            files += writers.others_listed(target.path, target.format, self.book, files)
             writers.write_playlist(self.target.path, self.book, files)
             if self.book.cover:
                 writers.write_cover(self.target.path, self.book.cover)

@@ -224,13 +224,12 @@ def file_name(number: int, title: str, format: str, count: int = 1) -> str:
 
 
 def others_listed(
-    folder: Path, format: str, book: Book, files: Sequence[tuple[str, str, float]]
+    folder: Path, book: Book, files: Sequence[tuple[str, str, float]]
 ) -> list[tuple[str, str, float]]:
-    """Files of a folder's playlist beside those just written: of the book's other chapters.
+    """Files of a folder's playlist beside those just written: other chapters in their format.
 
     Args:
         folder: may have a playlist.
-        format: of the files; those of other formats are left out.
         book: a playlist of another title is not read.
         files: that were written, as for write_playlist.
     """
@@ -241,13 +240,14 @@ def others_listed(
     if lines[1:2] != [titled(book)]:
         return []
     written = {number_of(name) for name, _, _ in files}
+    formats = {Path(name).suffix for name, _, _ in files}
     found = []
     for about, name in pairwise(lines):
         info = re.fullmatch(r"#EXTINF:(\d{1,9}),(.*)", about)
         number = number_of(name)
         if info and number not in written and 0 < number <= len(book.chapters):
             path = folder / Path(name).name
-            if path.suffix == f".{format}" and path.is_file():
+            if path.suffix in formats and path.is_file():
                 found.append((path.name, info[2], float(info[1])))
     return found
 
@@ -264,15 +264,16 @@ def titled(book: Book) -> str:
 
 
 def write_playlist(folder: Path, book: Book, files: Sequence[tuple[str, str, float]]) -> None:
-    """Writes playlist.m3u8.
+    """Writes playlist.m3u8, in the order of chapters; others of the book stay in it.
 
     Args:
         folder: of the files.
         book: for its title.
-        files: name, title and seconds of each; listed by the chapters' numbers.
+        files: name, title and seconds of each that was written.
     """
+    listed = [*files, *others_listed(folder, book, files)]
     lines = ["#EXTM3U", titled(book)]
-    for name, title, seconds in sorted(files, key=lambda file: number_of(file[0])):
+    for name, title, seconds in sorted(listed, key=lambda file: number_of(file[0])):
         lines += [f"#EXTINF:{round(seconds)},{' '.join(title.split())}", name]
     with whole(folder / PLAYLIST) as part:
         part.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
