@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -218,17 +219,19 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     free = "hours", "out", "overwrite"  # a clip is the same whatever these are
     settings = {k: v for k, v in vars(args).items() if k not in free}
     settings |= {"weights": digest(engine.folder)}
+    again = partial(
+        made_again,
+        cast=cast,
+        since=(low, high),
+        max_seconds=args.max_seconds,
+        poor=args.poor_prompts,
+    )
     with made_shards(args.out, name, SIZE, settings, args.overwrite, samples) as (writer, done):
         for number, sample in enumerate(bar):
             rng = np.random.default_rng((args.seed, number))
             if before := done.get(plain_key(sample.key)):
                 seconds += before["duration"]
-            elif isinstance(
-                made := made_again(
-                    sample, cast, (low, high), args.max_seconds, args.poor_prompts, rng
-                ),
-                Skip,
-            ):
+            elif isinstance(made := again(sample, rng=rng), Skip):
                 skips.append(made)
             else:
                 who = named(sample) if args.each_speaker else name
