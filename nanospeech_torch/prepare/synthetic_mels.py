@@ -6,6 +6,7 @@
         --set initial=FOLDER "data.shards=[runs/made/*.tar]"
     nanospeech prepare mels FOLDER/imitator shards/*.tar --each-speaker --poor-prompts 0.4 \\
         --out runs/made
+    nanospeech prepare mels FOLDER shards/*.tar --voice paula --as-heard --out runs/made
 
 A small model's mels are slightly blurred, and a vocoder that was trained on those of recordings
 alone makes the blur audible. The mel of each clip is noised part of the way, and the model's
@@ -13,9 +14,10 @@ sampler denoises it, with the voice's prompt before it and its tokens aligned to
 result has the model's blur and still fits the recording frame by frame (noising as in SDEdit, arXiv
 2108.01073; vocoders trained on a model's own mels: Tacotron 2, arXiv 1712.05884). After a noisy or
 narrow prompt the mel is worse and the recording is not, which a vocoder can learn to make good:
---poor-prompts. Writes tars of the recording, its JSON, and the mel as float16 in X.npy. After an
-interruption the same command goes on after the last whole shard, unless it is to --overwrite. The
-last line is one JSON document.
+--poor-prompts. --as-heard has whoever speaks for users make the mels, students too, which begin at
+their last step, and sharpens them as they will be: what the vocoder will hear. Writes tars of the
+recording, its JSON, and the mel as float16 in X.npy. After an interruption the same command goes on
+after the last whole shard, unless it is to --overwrite. The last line is one JSON document.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from tqdm import tqdm
 
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
+from nanospeech.audio.postfilter import postfilter
 from nanospeech.cli import Parser, command
 from nanospeech.config import SampleOptions
 from nanospeech.corpus.layouts import Sample, Skip
@@ -63,9 +66,10 @@ def synthetic_mel(
     """The log mel of a recording, denoised by the model from a noised version of it.
 
     Args:
-        speaker: the voice; its prompt goes before.
+        speaker: the voice; its prompt goes before. A student makes its last step.
         wave: float32 (n,) at the model's rate, as loud as the model's data.
-        since: time of the ODE that the recording is noised to: near 0 little of it is left.
+        since: time of the ODE that the recording is noised to: near 0 little of it is left. A
+            student's last step begins at its own time.
         seed: of the noise.
         poorer: draws the noise and band of a poor recording, as which the prompt is heard; None: as
             it is.
@@ -76,7 +80,8 @@ def synthetic_mel(
     Raises:
         InputError: fewer frames than tokens, or nothing to say.
     """
-    engine, prompt, options = speaker.engine, speaker.prompt, SampleOptions()
+    engine, prompt = speaker.engine, speaker.prompt
+    options = SampleOptions(cfg_strength=prompt.settings.cfg_strength)
     c, patch = engine.config, engine.config.dit.patch_size
     mel = log_mel(wave, c.audio)
     mel = mel[: len(mel) // patch * patch]
@@ -95,14 +100,17 @@ def synthetic_mel(
         states, filler = (engine.to_weights(s) for s in made)
         normal = engine.to_weights(engine.array(engine.normalised(cond)))
         velocity = engine.guided(options, (normal, states, None), filler, fresh)
+        if engine.distilled:
+            since, *rest = engine.grid(options)[-2:]
+        else:
+            grid = time_grid(
+                int(c.chosen(options, "steps")), options.schedule, options.sway_sampling_coef
+            )
+            rest = [t for t in grid if t > since + 0.01]
         spread = c.chosen(options, "temperature") * (1 - since)
         state = spread * noise(lens[0], c.audio.n_mels, seed)[None]
         state = engine.array((state + since * engine.normalised(whole)).astype(np.float32))
-        grid = time_grid(
-            int(c.chosen(options, "steps")), options.schedule, options.sway_sampling_coef
-        )
-        times = [since, *(t for t in grid if t > since + 0.01)]
-        *_, last = integrate(velocity, state, times, options.method)
+        *_, last = integrate(velocity, state, [since, *rest], options.method)
         found = engine.numpy(last)[0, start:]
     return found * c.audio.mel_std + c.audio.mel_mean
 
@@ -140,18 +148,23 @@ def named(sample: Sample) -> str:
     return sample.speaker or "one"
 
 
-def load_teacher(model: Path) -> Any:
-    """The engine of a model whose sampler can begin anywhere and which aligns recordings.
+def load_maker(model: Path, as_heard: bool) -> Any:
+    """The engine of a model that aligns recordings.
+
+    Args:
+        as_heard: voices are spoken as for users; else by the model itself, which can begin at any
+            time of the ODE.
 
     Raises:
-        InputError: it does not.
+        InputError: it does not align, or cannot begin at any time.
     """
-    engine = load_engine(model, backend="torch", itself=True)
+    engine = load_engine(model, backend="torch", itself=not as_heard)
     if not engine.aligned:
         raise InputError(f"{engine.folder} is no aligned model: it cannot align texts")
-    if engine.distilled:
+    if engine.distilled and not as_heard:
         raise InputError(
-            f"{engine.folder} is distilled: it cannot begin between its steps; name its teacher"
+            f"{engine.folder} is distilled: it cannot begin between its steps; name its teacher,"
+            " or --as-heard for its last step"
         )
     return engine
 
@@ -163,6 +176,7 @@ def made_again(
     max_seconds: float,
     poor: float,
     rng: np.random.Generator,
+    as_heard: bool = False,
 ) -> tuple[np.ndarray, np.ndarray] | Skip:
     """A sample's wave, as loud as the model's data, and its mel by the model; or why there is none.
 
@@ -171,6 +185,7 @@ def made_again(
         max_seconds: of a clip.
         poor: probability that the prompt is heard as a poor recording.
         rng: draws that time, the noise, and how poor the prompt is.
+        as_heard: the mel has the model's postfilter.
     """
     try:
         sample = written_out(sample, cast.engine.tokenizer)
@@ -182,6 +197,8 @@ def made_again(
         seed = int(rng.integers(2**31))
         poorer = rng if rng.random() < poor else None
         mel = synthetic_mel(speaker, wave, sample.text, start, seed, poorer)
+        if as_heard:
+            mel = postfilter(mel, speaker.engine.config.postfilter)
     except (BadAudio, InputError) as e:
         return Skip(sample.name, *e.args)
     except OSError as e:
@@ -208,7 +225,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         raise InputError(f"--since is {low:g} to {high:g}; choose 0 up to 1, the lower one first")
     if not 0 <= args.poor_prompts <= 1:
         raise InputError(f"--poor-prompts is {args.poor_prompts:g}; choose a share, 0 to 1")
-    engine = load_teacher(args.model)
+    engine = load_maker(args.model, args.as_heard)
     if args.each_speaker and args.voice:
         raise InputError("--each-speaker takes the recordings' own voices: leave out --voice")
     cast = Cast(engine, None if args.each_speaker else Speaker(engine, args.voice, seed=0))
@@ -225,6 +242,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         since=(low, high),
         max_seconds=args.max_seconds,
         poor=args.poor_prompts,
+        as_heard=args.as_heard,
     )
     with made_shards(args.out, name, SIZE, settings, args.overwrite, samples) as (writer, done):
         for number, sample in enumerate(bar):
@@ -257,6 +275,11 @@ def build_parser() -> argparse.ArgumentParser:
             "instead of one voice, that of each recording's speaker: the first of each of "
             f"{PROMPT[0]:g} to {PROMPT[1]:g} s is the prompt, and is left out"
         ),
+    )
+    p.add_argument(
+        "--as-heard",
+        action="store_true",
+        help="by the network that speaks for users, maybe a student, and with the postfilter",
     )
     p.add_argument("--out", type=Path, required=True, help="folder for the shards")
     p.add_argument("--overwrite", action="store_true", help=OVERWRITE)

@@ -11,9 +11,14 @@ import pytest
 
 from nanospeech.audio import mel
 from nanospeech.audio import wave as sound
+from nanospeech.audio.postfilter import postfilter
 from nanospeech.corpus.layouts import Skip
-from nanospeech.corpus.mp3 import BadAudio
+from nanospeech.corpus.mp3 import BadAudio, decode
+from nanospeech.corpus.skips import find_some
+from nanospeech.load import load_engine
 from nanospeech.prepare import spoken
+from nanospeech.release.folder import DEFAULT
+from nanospeech.speech.speaker import Speaker
 from nanospeech_torch.prepare import synthetic_mels
 from nanospeech_torch.train.data.segments import SegmentBatches
 from nanospeech_torch.train.data.sources import TarSource
@@ -83,6 +88,46 @@ def test_each_speaker_is_made_after_a_recording_of_their_own(
     assert [len(p) for p in prompts] == pytest.approx(lengths, abs=24)
     assert synthetic_mels.main([*command, "--voice", "tone"]) == 2
     assert "leave out --voice" in capsys.readouterr().err
+
+
+def test_a_student_makes_its_last_step_and_what_is_heard_is_sharpened(monkeypatch):
+    """As kathleen speaks for users: in two steps, of which the second begins at 1 - cos(pi / 4)."""
+    speaker = Speaker(load_engine(DEFAULT, "torch", "cpu", "float32"), "kathleen", seed=0)
+    assert speaker.engine.distilled
+    asked: list[np.ndarray] = []
+    network = type(speaker.engine).network
+    monkeypatch.setattr(
+        type(speaker.engine),
+        "network",
+        lambda self, x, cond, text, time, lens: (
+            asked.append(self.numpy(time)) or network(self, x, cond, text, time, lens)
+        ),
+    )
+    recording, *_ = find_some([SHARD])[0]
+    cast = synthetic_mels.Cast(speaker.engine, speaker)
+
+    def mel_of(since: float, as_heard: bool) -> np.ndarray:
+        rng = np.random.default_rng(1)
+        made = synthetic_mels.made_again(recording, cast, (since, since), 12, 0, rng, as_heard)
+        assert not isinstance(made, Skip)
+        return made[1]
+
+    plain, heard, other = mel_of(0.2, False), mel_of(0.2, True), mel_of(0.6, False)
+    strength, most = speaker.prompt.settings.cfg_strength, speaker.engine.config.dit.max_strength
+    assert strength is not None and len(asked) == 3
+    for time in asked:  # the voice's own guidance, and steps of a half
+        np.testing.assert_allclose(time, [[1 - np.cos(np.pi / 4), strength / most, 0.5]], rtol=1e-6)
+    np.testing.assert_array_equal(plain, other)
+    np.testing.assert_array_equal(heard, postfilter(plain, speaker.engine.config.postfilter))
+    assert np.abs(heard - plain).mean() > 0.05
+    own = mel.log_mel(audio_of(recording, speaker))
+    assert np.corrcoef(plain.ravel(), own[: len(plain)].ravel())[0, 1] > 0.8
+
+
+def audio_of(sample, speaker) -> np.ndarray:
+    """A sample's wave, as loud as the model's data."""
+    wave, _ = decode(sample.audio.read(), 0.5, 12)
+    return sound.set_level(wave, speaker.engine.config.audio.prompt_rms)[0]
 
 
 def test_a_share_of_mels_is_made_after_poor_prompts(tiny_aligned, tmp_path, capsys):
