@@ -238,6 +238,13 @@ def test_a_recording_is_refused_in_whatever_field_of_another_project_it_comes(se
     assert read_wish(dict.fromkeys(harmless, "x"), server.service).voice == "tone"
 
 
+def test_a_field_whose_name_is_no_text_is_refused_as_any_other(server):
+    body = json.dumps({"model": "tts-1", "input": "Hi.", "ref_\ud800": "x"})
+    answer = httpx.post(server.url + "/v1/audio/speech", content=body, timeout=30)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "ref_?"
+
+
 def test_a_body_of_a_file_that_windows_wrote_is_read():
     assert read_json(b'\xef\xbb\xbf{"input": "caf\xc3\xa9"}') == {"input": "café"}
 
