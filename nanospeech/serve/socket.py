@@ -150,7 +150,8 @@ class Talk:
     async def _start(self, message: dict[str, Any]) -> None:
         if self.sender is not None and not self.sender.done():
             raise bad("a text is being spoken; send cancel, or wait for done", "type")
-        check_model(message.get("model", self.service.model), self.service)
+        if (model := message.get("model")) is not None:
+            check_model(model, self.service)
         name = message.get("response_format") or "pcm"
         if name not in STREAMED:
             raise bad(f"response_format should be of {', '.join(STREAMED)}", "response_format")

@@ -183,6 +183,15 @@ def test_a_text_that_is_refused_ends_no_connection(server):
     assert settled(server)
 
 
+def test_a_field_that_is_null_is_one_that_was_not_sent(server):
+    async def say(client: Client) -> None:
+        nothing = dict.fromkeys(("model", "voice", "response_format", "speed", "timestamps"))
+        await client.speak("Hi there.", **nothing)
+        assert [(await client.told())["type"] for _ in range(2)] == ["started", "done"]
+
+    talk(server, say)
+
+
 def test_a_writer_may_think_for_longer_than_the_first_sound_may_take(brief):
     longer = brief.settings.limits.start_deadline + 0.2
 
