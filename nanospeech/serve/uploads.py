@@ -36,7 +36,7 @@ async def read_upload(request: Any, most: int) -> dict[str, Any]:
     """
     from starlette.exceptions import HTTPException
 
-    if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+    if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise bad("send multipart/form-data with name, text, consent and audio_sample")
     try:
         async with request.form(max_files=1, max_fields=8, max_part_size=65_536) as form:

@@ -48,6 +48,10 @@ def test_voices_are_taken_with_consent_where_that_is_allowed(server, serve, capl
     assert add(server).status_code == 403
     with serve({"max_voices": 1}, allow_voices=True) as server:
         assert add(server, consent="no").json()["error"]["code"] == "consent_required"
+        form = {"content-type": "Multipart/Form-Data; boundary=x"}  # whose case means nothing
+        url = server.url + "/v1/audio/voices"
+        empty = httpx.post(url, content=b"--x--\r\n", headers=form, timeout=30)
+        assert empty.json()["error"]["code"] == "consent_required"
         for name in ("../evil", "a/b", "", "tone", "alloy"):
             refused = add(server, name=name)
             assert 400 <= refused.status_code < 500 and refused.json()["error"]["param"] == "name"
