@@ -250,12 +250,13 @@ class Pages:
     def by_contents(self, book_title: str) -> list[Chapter]:
         """A chapter for each start, and one for pages before the first."""
         first, starts = self.starts[0], self.starts
+        titles = [start.title for start in starts]
         if first.page or first.place:
-            starts = [Start(book_title, 0, ""), *starts]
+            starts, titles = [Start("", 0, ""), *starts], [book_title, *titles]
         stops = [*starts[1:], Start("", len(self.spine), "")]
         return [
-            Chapter(start.title or f"Chapter {n}", lambda a=start, b=stop: self.text(a, b))
-            for n, (start, stop) in enumerate(zip(starts, stops), 1)
+            Chapter(title or f"Chapter {n}", lambda a=start, b=stop: self.text(a, b))
+            for n, (title, start, stop) in enumerate(zip(titles, starts, stops), 1)
         ]
 
     def by_page(self) -> list[Chapter]:
@@ -283,7 +284,7 @@ class Pages:
             low = page.places.get(start.place, 0) if index == start.page else 0
             high = page.places.get(stop.place, 0) if index == stop.page else len(page.paragraphs)
             found += page.paragraphs[low:high]
-        if found and (start.page or start.place) and not says_title(found, start.title):
+        if found and not says_title(found, start.title):
             found.insert(0, f"# {start.title}")
         return "\n\n".join(found)
 

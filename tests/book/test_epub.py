@@ -73,6 +73,13 @@ def test_a_title_is_said_once_wherever_its_anchor_is_and_however_it_is_set(
     assert (chapter.title, chapter.read()) == (title, said)
 
 
+def test_a_title_that_no_page_has_is_said_of_the_first_chapter_too(tmp_path):
+    pages = {"one.xhtml": "<p>First.</p>", "two.xhtml": "<p>Second.</p>"}
+    nav = NAV.format(link("One", "one.xhtml") + link("Two", "two.xhtml"), "")
+    path = make_epub(tmp_path / "b.epub", pages, nav=nav)
+    assert texts(path) == [("One", "# One\n\nFirst."), ("Two", "# Two\n\nSecond.")]
+
+
 def test_an_ncx_is_read_where_there_is_no_nav(tmp_path):
     inner = POINT.format("Within", "one.xhtml#b", "")
     ncx = POINT.format("One", "one.xhtml", inner) + POINT.format("Five", "more.xhtml#c", "")
