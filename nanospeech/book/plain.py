@@ -61,10 +61,11 @@ TABLE_RULE = re.compile(r"^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*(?::?-+:?[ \t]*
 LISTED = 2  # headings that follow each other and are still no table of contents
 BLANK = re.compile(r"\n[ \t]*\n\s*")
 EMPHASIS = re.compile(r"(?<![\w\\])(\*\*\*|\*\*|\*|___|__|_)(?=\S)(.{1,999}?)(?<=\S)\1(?!\w)", re.S)
+LEADS = r"\([^()\n]*(?:\([^()\n]*\)[^()\n]*)*\)"  # where a link does; its own brackets are closed
 SIMPLE: list[tuple[str, str | Callable[[re.Match], str]]] = [
-    (r"!\[([^\]\n]{0,999})\](?:\([^)\n]*\)|\[[^\]\n]*\])", ""),  # a picture
+    (rf"!\[([^\]\n]{{0,999}})\](?:{LEADS}|\[[^\]\n]*\])", ""),  # a picture
     (r"\[\^[^\]\n]{1,99}\]", ""),  # a footnote's marker
-    (r"\[([^\]\n]{1,999})\]\([^)\n]*\)", lambda m: m[1]),  # links
+    (rf"\[([^\]\n]{{1,999}})\]{LEADS}", lambda m: m[1]),  # links
     (r"\[([^\]\n]{1,999})\]\[[^\]\n]*\]", lambda m: m[1]),
     (r"`+([^`\n]+?)`+", lambda m: m[1]),
     (r"^ {0,3}\[[^\]\n]+\]:[ \t]*\S[^\n]*$", ""),  # where links lead

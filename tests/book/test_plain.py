@@ -36,7 +36,7 @@ lang: de
 
 ## One
 
-It was **dark**[^1] and *very \\*late\\**. See [the site](http://x.y/a_(b)) now ![p](a.png).
+It was **dark**[^1] and *very \\*late\\**. See [the site](http://x.y/a_(b)) now ![p](a(1).png).
 
 [^1]: A note.
     It goes on.
@@ -107,7 +107,7 @@ def test_markdown_is_cut_at_headings_and_read_without_marks(tmp_path):
     assert read(path, MARKDOWN) == [
         (
             "One",
-            "# The Book\n\n# One\n\nIt was dark and very *late*. See the site) now .\n\n"
+            "# The Book\n\n# One\n\nIt was dark and very *late*. See the site now .\n\n"
             "one item\n\ntwo items of snake_case_words\n\na, b\n\n1, 2\n\nquoted\ntext\n\n"
             "# Within\n\nTagged text, 2*3*4.",
         ),
@@ -460,8 +460,10 @@ def test_links_in_angle_brackets_are_read(tmp_path):
     [("*a " * 10_000, "md"), ("<!-- a " * 10_000, "md"), ("![a " * 10_000, "md")]
     + [(" _a" * 20_000, "txt"), ("a" + " " * 100_000 + "b", "md")]
     + [("| - |" + "      |" * 20 + " sum |\n\na", "md")]
-    + [("# a" + " " * 10_000 + "b", "md"), ("# a " + "{# " * 10_000 + "b", "txt")],
-    ids=["stars", "comments", "brackets", "underscores", "spaces", "table", "heading", "names"],
+    + [("# a" + " " * 10_000 + "b", "md"), ("# a " + "{# " * 10_000 + "b", "txt")]
+    + [("[a](b()" * 10_000 + "b", "md")],
+    ids=["stars", "comments", "brackets", "underscores", "spaces", "table", "heading", "names"]
+    + ["links"],
 )
 def test_signs_without_their_end_are_not_looked_for_again_and_again(tmp_path, text, kind):
     path = tmp_path / f"b.{kind}"
