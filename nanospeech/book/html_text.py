@@ -35,7 +35,8 @@ NOTE_CLASS = re.compile(
     r"(?<![\w-])(?:(?:foot|end|rear)notes?|pg-boilerplate)\b", re.I
 )  # of Project Gutenberg, whose licence is the last; of pandoc
 HIDDEN = re.compile(r"\bdisplay\s*:\s*none\b", re.I)
-MARKER = re.compile(r"[\[(]?(?:\d{1,3}|[*†‡§]{1,3}|[a-z])[\])]?")  # of a note, as a link's text
+# of a note, as a link's text; letters and Roman numerals only where they are raised
+MARKER = re.compile(r"[\[(]?(?:\d{1,3}|[*†‡§]{1,3}|[a-z]|[ivxl]{2,6})[\])]?")
 SECTION = re.compile(r"<!\[(?:CDATA\[|[^\[\]<>]{0,99}\]>)|\]\]>")  # of CDATA the text stays
 BREAK = "\v"  # of a line, by <br>
 BREAKS = re.compile(rf"{BREAK}\s*{BREAK}")  # between paragraphs
