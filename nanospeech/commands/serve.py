@@ -89,7 +89,7 @@ def read_token(args: argparse.Namespace) -> str | None:
     if args.token_file is None:
         return os.environ.get(TOKEN, "").strip() or None
     try:
-        token = Path(args.token_file).read_text(encoding="utf-8").strip()
+        token = Path(args.token_file).read_text(encoding="utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as e:
         raise InputError(f"cannot read the token in {args.token_file}: {reason(e)}") from e
     if not token:

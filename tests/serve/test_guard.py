@@ -140,11 +140,15 @@ def test_a_token_that_no_header_can_carry_is_no_setting(token):
         ServeSettings(token=token)
 
 
-def test_what_surrounds_a_token_and_an_origin_is_not_theirs(monkeypatch):
+def test_what_surrounds_a_token_and_an_origin_is_not_theirs(monkeypatch, tmp_path):
     monkeypatch.setenv("NANOSPEECH_TOKEN", f"{TOKEN}\n")  # as of a file by way of a shell
     args = serve.build_parser().parse_args(["--allow-origin", f"{SITE}/"])
     settings = serve.read_settings(args)
     assert settings.token == TOKEN and settings.origins == (SITE,)
+    file = tmp_path / "token.txt"
+    file.write_text(f"{TOKEN}\r\n", encoding="utf-8-sig")  # as Windows writes it
+    args = serve.build_parser().parse_args(["--token-file", str(file)])
+    assert serve.read_settings(args).token == TOKEN
 
 
 def test_a_token_is_asked_for_but_of_what_tells_names_alone():
