@@ -17,7 +17,10 @@ import pytest
 
 from nanospeech.commands.serve import main as serve_command
 from nanospeech.errors import InputError
+from nanospeech.load import load_engine
+from nanospeech.serve.service import SpeechService
 from nanospeech.serve.settings import Limits, ServeSettings
+from nanospeech.serve.speech import Wish
 from nanospeech.serve.wyoming import listen_wyoming
 from tests.serve.conftest import TEXT, speech
 
@@ -313,6 +316,15 @@ def test_no_body_breaks_it(tight, caplog):
             assert 400 <= answer.status_code < 500, (answer.status_code, body[:200])
             assert set(answer.json()["error"]) == KEYS
     assert not [r for r in caplog.records if r.exc_info]
+
+
+def test_a_turn_is_as_long_as_the_limits_say(tiny_aligned):
+    limits = Limits(first_steps=3, chunk_seconds=4)
+    service = SpeechService(lambda: load_engine(tiny_aligned, "torch", "cpu", "float32"), limits)
+    speaker = service.speaker(Wish(), service.scheduler.enter())
+    service.close()
+    assert speaker.first is not None and speaker.first.steps == 3
+    assert speaker.chunk_seconds == 4
 
 
 def test_hosts_origins_and_tokens(tight, serve):
