@@ -3,13 +3,13 @@
 Each text is spoken by a Speaker in its own thread, with a Turns in the place of the engine: every
 call waits for its turn. Next is the text that has had least of the engine so far, in mel frames,
 so a long text holds a short one back by one chunk at most (start-time fair queueing, Goyal, Vin and
-Cheng, 1996). Chunks that wait at the same time may share a batch.
+Cheng, 1996); new texts are in the order in which they came. Chunks that wait at the same time may
+share a batch.
 """
 
 from __future__ import annotations
 
 import inspect
-import itertools
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -34,11 +34,13 @@ class Ticket:
     Attributes:
         alone: whether its chunks share no batch, so that a seed gives the same bytes always.
         frames: mel frames that it has had of the engine, those that others had before it included.
+        begun: whether it has had any.
         cancelled: whether nobody waits for it any more.
     """
 
     alone: bool = True
     frames: int = 0
+    begun: bool = False
     cancelled: bool = False
 
 
@@ -58,6 +60,11 @@ class Call:
         lens = self.options.get("lens_B")
         named = getattr(self.method, "__name__", "") == "sample"
         return int(np.max(lens)) if named and lens is not None else 0
+
+    @property
+    def order(self) -> tuple[bool, int, bool]:
+        """Less is first: what is not sampled, then whose text has had least, then a new text's."""
+        return self.frames > 0, self.ticket.frames, self.ticket.begun
 
     def batches_with(self, other: Call) -> bool:
         """Whether both can be one call of the engine."""
@@ -97,17 +104,16 @@ class Scheduler:
         self.calls: list[Call] = []
         self.tickets: set[Ticket] = set()
         self.changed = Condition()
-        self.order = itertools.count()
+        self.frames = 0  # of the ticket that was served last, before that
         self.closed = False
         self.thread = Thread(target=self._work, name="nanospeech-engine", daemon=True)
         self.thread.start()
         self.engine: Engine = self._wait(Call(Ticket(), load, (), {}))
 
     def enter(self, alone: bool = True) -> Ticket:
-        """A place for a new text: before those that are there, by as little as there is."""
+        """A place for a new text: before those that have had a turn, behind other new ones."""
         with self.changed:
-            least = min((ticket.frames for ticket in self.tickets), default=0)
-            ticket = Ticket(alone, least - 1)
+            ticket = Ticket(alone, self.frames)
             self.tickets.add(ticket)
             return ticket
 
@@ -134,6 +140,8 @@ class Scheduler:
         with self.changed:
             if call.ticket.cancelled or self.closed:
                 raise Cancelled
+            if call.frames:  # turns are not saved up by who lets others go before
+                call.ticket.frames = max(call.ticket.frames, self.frames)
             self.calls.append(call)
             self.changed.notify_all()
         return call.done.result()
@@ -157,7 +165,7 @@ class Scheduler:
         """Waits for a moment, so that chunks of texts that are not far apart share a batch."""
         until = time.monotonic() + GATHER
         while self.calls and not self.closed and all(call.frames for call in self.calls):
-            first = min(self.calls, key=lambda call: call.ticket.frames)
+            first = min(self.calls, key=lambda call: call.order)
             here = [call.ticket for call in self.calls]
             missing = [t for t in self.tickets if not t.alone and t not in here]
             left = until - time.monotonic()
@@ -171,9 +179,9 @@ class Scheduler:
         What is not sampled comes first, such as decoding: it takes little, and brings a chunk that
         was paid for to its listener.
         """
-        first = min(self.calls, key=lambda c: (c.frames > 0, c.ticket.frames))
+        first = min(self.calls, key=lambda call: call.order)
         taken, longest = [first], first.frames
-        for call in sorted(self.calls, key=lambda call: call.ticket.frames):
+        for call in sorted(self.calls, key=lambda call: call.order):
             if call is first or len(taken) >= self.batch or not first.batches_with(call):
                 continue
             most = max(longest, call.frames)
@@ -181,8 +189,11 @@ class Scheduler:
                 taken.append(call)
                 longest = most
         self.calls = [call for call in self.calls if call not in taken]
+        if first.frames:
+            self.frames = first.ticket.frames
         for call in taken:
             call.ticket.frames += call.frames
+            call.ticket.begun = call.ticket.begun or call.frames > 0
         return taken
 
     def _do(self, calls: list[Call]) -> None:

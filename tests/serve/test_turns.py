@@ -233,10 +233,33 @@ def test_what_takes_no_sampling_is_first_and_then_who_has_had_least():
     assert [call.ticket.frames for call in calls] == [505, 27, 900]
 
 
-def test_a_new_text_is_before_those_that_are_there(scheduler):
-    for frames in (80, 50):
-        scheduler.enter().frames = frames
-    assert scheduler.enter().frames == 49
+def turns(scheduler: Scheduler, *calls: Call) -> list[Ticket]:
+    """Whose turn it is, one after another, of calls that wait."""
+    with scheduler.changed:
+        scheduler.calls += calls
+        return [scheduler._take()[0].ticket for _ in calls]
+
+
+def test_a_new_text_is_before_those_that_had_a_turn_and_behind_other_new_ones(scheduler):
+    ask = Still([]).ask
+    old, long = scheduler.enter(), scheduler.enter()
+    assert turns(scheduler, ask(900, old), ask(900, long)) == [old, long]
+    new = [scheduler.enter() for _ in range(3)]
+    waiting = [ask(900, old), *(ask(50, ticket) for ticket in new), ask(900, long)]
+    assert turns(scheduler, *waiting) == [*new, old, long]
+    again = [ask(50, ticket) for ticket in (old, *new)]
+    assert turns(scheduler, *again) == [*new, old]
+
+
+def test_turns_are_not_saved_up(scheduler):
+    ask = Still([]).ask
+    slow, long = scheduler.enter(), scheduler.enter()
+    turns(scheduler, ask(9, slow), ask(900, long))
+    turns(scheduler, ask(900, long))
+    turns(scheduler, ask(900, long))  # while nobody reads what was made for the other
+    assert scheduler.enter().frames == 1800
+    scheduler._wait(ask(9, slow))
+    assert slow.frames == 1809
 
 
 def test_who_leaves_a_batch_ends_it_for_no_other():
