@@ -256,9 +256,7 @@ class Navigation(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         known = {name: value or "" for name, value in attrs}
         if tag == "nav":
-            self.inside = "toc" in f"{known.get('epub:type', '')} {known.get('role', '')}".replace(
-                "doc-toc", "toc"
-            )
+            self.inside = "toc" in f"{known.get('epub:type', '')} {known.get('role', '')}"
             self.depth = 0
         elif self.inside and tag == "ol":
             self.depth += 1

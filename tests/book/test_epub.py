@@ -143,14 +143,32 @@ def test_numbers_that_mark_no_note_stay_what_they_are(html, said):
 
 def test_notes_are_known_by_their_class_and_letters_that_are_pictures_are_read():
     page = read_page(
-        "<p><img class='drop' alt='T'/>he end,<a class='footnote-ref' href='#n'>1</a> he said."
+        "<p><img class='drop' alt='T'/>he <i>end</i>,<a class='footnote-ref' href='#n'>1</a> he"
+        " said."
         "<img alt='x'/> <span style='display: none'>no</span></p><div><img alt='N'/></div>"
+        "<p><img alt='Cat'/>ran.</p>"
         "<div class='footnote'><p><a href='#r'>[1]</a> A note.</p></div><p class='foot'>Go.</p>"
         "<section class='footnotes footnotes-end-of-document'><p>Another.</p></section>"
         "<p class='has-footnote'>Stay.</p>"
         "<section class='pg-boilerplate pgheader'><h2>A licence</h2><p>By reading.</p></section>"
     )
-    assert page.paragraphs == ["The end, he said.", "Go.", "Stay."]
+    assert page.paragraphs == ["The end, he said.", "ran.", "Go.", "Stay."]
+
+
+def test_a_place_within_a_paragraph_begins_another():
+    page = read_page("<p>One <a id='c'></a>two.</p>", frozenset("c"))
+    assert (page.paragraphs, page.places) == (["One", "two."], {"c": 1})
+
+
+def test_contents_are_the_links_of_their_own_list_alone():
+    others = f"<ol>{link('Other', 'o.xhtml')}</ol>"
+    own = link("One", "1.xhtml", f"<ol>{link('Within', '2.xhtml')}</ol>")
+    toc = f"<nav epub:type='toc'><ol>{own}</ol></nav>"
+    found = read_nav(f"<nav epub:type='landmarks'>{others}</nav>{toc}{others}")
+    assert [(e.title, e.href, e.depth) for e in found] == [
+        ("One", "1.xhtml", 1),
+        ("Within", "2.xhtml", 2),
+    ]
 
 
 def test_two_breaks_of_a_line_are_between_paragraphs():
