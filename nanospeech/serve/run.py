@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import signal
 import socket
@@ -66,7 +67,9 @@ def listen(host: str, port: int, flag: str = "--port") -> socket.socket:
         found.bind((host.strip("[]"), port))
     except OSError as e:
         found.close()
-        message = f"cannot listen on {host} port {port}: {e.strerror or e}; choose another {flag}"
+        elsewhere = isinstance(e, socket.gaierror) or e.errno == errno.EADDRNOTAVAIL
+        other = "--host" if elsewhere else flag  # no port will do where the address is not ours
+        message = f"cannot listen on {host} port {port}: {e.strerror or e}; choose another {other}"
         raise InputError(message) from e
     found.listen(256)
     found.set_inheritable(False)

@@ -18,6 +18,7 @@ import pytest
 from nanospeech.commands.serve import main as serve_command
 from nanospeech.errors import InputError
 from nanospeech.load import load_engine
+from nanospeech.serve.run import listen
 from nanospeech.serve.service import SpeechService
 from nanospeech.serve.settings import Limits, ServeSettings
 from nanospeech.serve.speech import Wish
@@ -363,6 +364,11 @@ def test_wyoming_that_cannot_be_served_is_told_before_the_model_is_loaded(capsys
     assert "the port of Wyoming is 99999; choose 0" in capsys.readouterr().err
     with pytest.raises(InputError, match="Wyoming has no tokens"):
         listen_wyoming(ServeSettings(host="0.0.0.0", token="x" * 16), 0)
+
+
+def test_another_address_is_asked_for_where_that_of_the_server_is_not_its_own():
+    with pytest.raises(InputError, match="; choose another --host"):
+        listen("192.0.2.1", 0)  # of examples, RFC 5737
 
 
 def test_a_lexicon_that_is_wrong_ends_the_start_in_one_line(user_data, capsys):
