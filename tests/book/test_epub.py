@@ -92,6 +92,13 @@ def test_an_ncx_is_read_where_there_is_no_nav(tmp_path):
     ]
 
 
+def test_a_part_of_an_ncx_that_leads_nowhere_is_no_chapter(tmp_path):
+    label = "<navLabel><text>Part</text></navLabel>"
+    inner = POINT.format("One", "one.xhtml", "") + f"<navPoint>{label}<content/></navPoint>"
+    path = make_epub(tmp_path / "b.epub", PAGES, ncx=f"<navPoint>{label}{inner}</navPoint>")
+    assert [title for title, _ in texts(path)] == ["The Käfer", "One"]
+
+
 def test_pages_are_chapters_where_there_are_no_contents(tmp_path):
     path = make_epub(tmp_path / "b.epub", {**PAGES, "empty.xhtml": "<img src='a.png'/>"})
     assert [c.title for c in open_book(path).chapters] == [
