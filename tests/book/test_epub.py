@@ -92,6 +92,15 @@ def test_an_ncx_is_read_where_there_is_no_nav(tmp_path):
     ]
 
 
+def test_an_ncx_is_found_where_the_spine_does_not_name_it(tmp_path):
+    ncx = POINT.format("One", "one.xhtml", "")
+    path = make_epub(tmp_path / "b.epub", PAGES, ncx=ncx)
+    with zipfile.ZipFile(path) as file:
+        package = file.read("OEBPS/book.opf").replace(b"toc='ncx'", b"")
+    path = make_epub(path, PAGES, ncx=ncx, more={"OEBPS/book.opf": package})
+    assert [title for title, _ in texts(path)] == ["The Käfer", "One"]
+
+
 def test_a_part_of_an_ncx_that_leads_nowhere_is_no_chapter(tmp_path):
     label = "<navLabel><text>Part</text></navLabel>"
     inner = POINT.format("One", "one.xhtml", "") + f"<navPoint>{label}<content/></navPoint>"
