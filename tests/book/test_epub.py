@@ -92,6 +92,15 @@ def test_an_ncx_is_read_where_there_is_no_nav(tmp_path):
     ]
 
 
+def test_a_picture_among_the_pages_ends_no_book(tmp_path):
+    path = make_epub(tmp_path / "b.epub", PAGES, cover=png())
+    with zipfile.ZipFile(path) as file:
+        package = file.read("OEBPS/book.opf")
+    package = package.replace(b"<spine >", b"<spine><itemref idref='cover'/>")
+    path = make_epub(path, PAGES, cover=png(), more={"OEBPS/book.opf": package})
+    assert len(open_book(path).chapters) == len(PAGES)
+
+
 def test_an_ncx_is_found_where_the_spine_does_not_name_it(tmp_path):
     ncx = POINT.format("One", "one.xhtml", "")
     path = make_epub(tmp_path / "b.epub", PAGES, ncx=ncx)

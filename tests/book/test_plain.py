@@ -16,6 +16,7 @@ from nanospeech.book.passages import (
     BUDGET,
     Passage,
     cut_passages,
+    headings,
     key,
     passage_key,
     speaker_facts,
@@ -242,6 +243,12 @@ def test_a_heading_is_never_left_alone_and_silence_is_no_passage():
         Passage(f"# One\n\n## Two\n\n{block}", "paragraph"),
     ]
     assert cut_passages("* * *\n\n---") == [] and cut_passages("") == []
+
+
+def test_a_few_headings_go_with_what_follows_and_a_list_of_them_does_not():
+    assert headings(["It was.", *["# A"] * 4]) == 4
+    assert headings(["It was.", *["# A"] * 5]) == 0
+    assert headings(["It was.", *["A line"] * 4, "# A"]) == 1
 
 
 def test_a_chapter_of_short_lines_is_no_single_passage():
