@@ -128,6 +128,22 @@ def test_a_book_is_called_by_its_uppermost_heading(tmp_path):
     assert read(path, "It was.")[0][0] == "Part 1" and open_book(path).title == "a file"
 
 
+def test_a_heading_without_text_is_a_chapter_but_in_a_list_of_three(tmp_path):
+    assert read(tmp_path / "b.md", "# A\n\n# B\n\nIt was.") == [
+        ("A", "# A"),
+        ("B", "# B\n\nIt was."),
+    ]
+    two, ends = "Part 1\n\nChapter 1\n\nIt was.", "\n\nChapter 2\n\nThe end."
+    titles = [title for title, _ in read(tmp_path / "b.txt", two + ends)]
+    assert titles == ["Part 1", "Chapter 1", "Chapter 2"]
+    three = "Chapter 1\n\nChapter 2\n\nChapter 1\n\nIt was."
+    assert [said for _, said in read(tmp_path / "b.txt", three + ends)] == [
+        "Chapter 1\n\nChapter 2",
+        "# Chapter 1\n\nIt was.",
+        "# Chapter 2\n\nThe end.",
+    ]
+
+
 def test_items_comments_and_entities_of_markdown(tmp_path):
     text = "Bring:\n- milk,\n  cold\n* <b>two</b> eggs\n1. First\n2) then\n\n"
     text += "In the year of\n1986. it was.\n\n<details><summary>More</summary>behind it</details>"
