@@ -66,10 +66,17 @@ def add_voice(args: argparse.Namespace) -> None:
     """Keeps a recording as a voice of the user's.
 
     Raises:
-        InputError: a name that cannot be or is taken, or a recording that cannot be used.
+        InputError: a name that cannot be or is taken, a folder that cannot be written to, or a
+            recording that cannot be used.
     """
     from nanospeech.measure.transcription import hear_reference
-    from nanospeech.release.user_voices import check_name, files_of, folded, save_voice
+    from nanospeech.release.user_voices import (
+        check_name,
+        check_writable,
+        files_of,
+        folded,
+        save_voice,
+    )
     from nanospeech.release.voices import shipped_voices
     from nanospeech.text.languages import base_code
 
@@ -78,6 +85,7 @@ def add_voice(args: argparse.Namespace) -> None:
         raise InputError(f"{args.name} is a voice that ships; choose another name")
     if files_of(args.name) and not args.overwrite:
         raise InputError(f"you have a voice {args.name!r}; pass --overwrite to replace it")
+    check_writable()
     language = base_code(args.language)
     found = hear_reference(args.recording, args.text, args.whisper, print, language)
     about = {

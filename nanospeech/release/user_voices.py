@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nanospeech.audio import wave as audio
-from nanospeech.errors import InputError
+from nanospeech.errors import InputError, reason
 from nanospeech.files import is_device, whole
 from nanospeech.locks import alone
 
@@ -117,11 +117,29 @@ def save_voice(
                 if file.exists() and not any(file.samefile(new) for new in contents):
                     file.unlink()
     except OSError as e:
-        raise InputError(
-            f"cannot keep voices in {folder}: {e.strerror or e}; name another folder by the"
-            f" environment variable {HOME}"
-        ) from e
+        raise cannot_keep(reason(e)) from e
     return path
+
+
+def check_writable() -> None:
+    """Makes sure that save_voice could write to the folder of voices; makes nothing there.
+
+    Raises:
+        InputError: it, or the nearest folder above it that is there, cannot be written to.
+    """
+    folder = voices_folder()
+    there = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+    if not there.is_dir():
+        raise cannot_keep(f"{there} is no folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise cannot_keep(f"{there} cannot be written to")
+
+
+def cannot_keep(why: str) -> InputError:
+    return InputError(
+        f"cannot keep voices in {voices_folder()}: {why}; name another folder by the environment"
+        f" variable {HOME}"
+    )
 
 
 def remove_voice(name: str) -> list[Path]:

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import multiprocessing
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -289,6 +290,28 @@ def test_a_bad_recording_or_folder_ends_in_one_line(tmp_path, recording, monkeyp
     monkeypatch.setenv("NANOSPEECH_HOME", str(recording))  # a file: nothing can be made below it
     assert main(["voices", "add", "anna", str(recording), "--text", TEXT]) == 2
     assert "NANOSPEECH_HOME" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("below", ["", "new/folder"])
+def test_a_folder_that_cannot_be_written_is_found_before_whisper_listens(
+    recording, tmp_path, monkeypatch, capsys, below
+):
+    def listener(*_, **__):
+        raise AssertionError("it was asked to listen")
+
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setattr(transcription, "whisper_listener", listener)
+    monkeypatch.setenv("NANOSPEECH_HOME", str(home / below))
+    may = os.access  # root may write to folders of any mode
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != home and may(path, mode))
+    assert main(["voices", "add", "anna", str(recording)]) == 2
+    err = capsys.readouterr().err
+    assert f"{home} cannot be written to" in err and "NANOSPEECH_HOME" in err
+    monkeypatch.setenv("NANOSPEECH_HOME", str(recording / below))  # a file
+    assert main(["voices", "add", "anna", str(recording)]) == 2
+    assert f"{recording} is no folder" in capsys.readouterr().err
+    assert not list(home.iterdir())
 
 
 def test_words_that_are_no_text_are_refused(recording, user_data, tmp_path, capsys):
