@@ -31,7 +31,7 @@ def build_parser() -> argparse.ArgumentParser:
         "model",
         help="speech model: run folder, .pt, state dict, .safetensors, release folder, or Hub name",
     )
-    parser.add_argument("--output", required=True, help="release folder to write")
+    parser.add_argument("--output", type=Path, required=True, help="release folder to write")
     parser.add_argument("--duration", help="duration model: the same forms")
     parser.add_argument(
         "--vocoder",
@@ -88,7 +88,7 @@ def build_parser() -> argparse.ArgumentParser:
         type=float,
         help="with --average: the model's own share in the mean, 0 to 1 (default: 0.5)",
     )
-    parser.add_argument("--voices", help="folder of built-in voices to copy in")
+    parser.add_argument("--voices", type=Path, help="folder of built-in voices to copy in")
     parser.add_argument(
         "--weights", choices=("ema", "raw"), default="ema", help="averaged (default) or raw"
     )
@@ -240,7 +240,7 @@ def main(argv: list[str] | None = None) -> int:
     if config.licence:
         print(f"licence of the weights: {config.licence}")
     print(f"wrote model, vocab{''.join(', ' + p for p in parts)}, config and card")
-    for line in missing(config, Path(output)):
+    for line in missing(config, output):
         print(line)
     return 0
 

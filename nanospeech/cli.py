@@ -19,6 +19,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from nanospeech.errors import InputError, NanospeechError
@@ -30,7 +31,8 @@ T = TypeVar("T")
 class Parser(argparse.ArgumentParser):
     """A parser whose help is laid out as its description is, and whose flags are written in full.
 
-    A wrong flag is an InputError, as any other bad input.
+    A wrong flag is an InputError, as any other bad input. So is an empty path, as of a shell's
+    variable that is not set: it would be the current folder.
 
     Args:
         elsewhere: what to write for flags that other programs have for the same.
@@ -47,6 +49,7 @@ class Parser(argparse.ArgumentParser):
         more.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         # "--tex" would be another flag's when one is added
         super().__init__(prog, description=description, allow_abbrev=False, **more)
+        self.register("type", Path, path_of)
 
     def error(self, message: str) -> NoReturn:
         if unknown := re.match(r"unrecognized arguments: (?:.*? )??(--?[A-Za-z][\w-]*)", message):
@@ -69,6 +72,13 @@ class Parser(argparse.ArgumentParser):
             elif action.help != argparse.SUPPRESS:
                 found += action.option_strings
         return found
+
+
+def path_of(text: str) -> Path:
+    """A path that an argument names; argparse's error where it names none."""
+    if not text:
+        raise argparse.ArgumentTypeError("it is empty; name a file or a folder")
+    return Path(text)
 
 
 def add_fields(

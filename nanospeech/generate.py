@@ -329,7 +329,7 @@ def speak_batch(args: argparse.Namespace) -> int:
             "--batch speaks the lines of its file; give it without --text, --file, --stream"
             " and the seconds of --duration"
         )
-    if args.output in (None, "-"):
+    if args.output in (None, "", "-"):
         raise InputError("--batch writes into a folder; name it with --output FOLDER")
     if args.subtitles not in (None, *FORMATS):
         raise InputError(

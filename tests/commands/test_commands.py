@@ -179,6 +179,26 @@ PRINTING = [["--help"], ["prepare"], ["voices", "--help"]]
 PRINTING += [["prepare", "vocab", "--out", "/dev/null", SHARD]]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["convert", "mine", "--output", ""],
+        ["convert", "mine", "--output", "new", "--voices", ""],
+        ["prepare", "vocab", "--out", ""],
+        ["book", "", "--output", ""],
+        ["publish", "voice", "", "base", "--voice", "anna"],
+    ],
+    ids=" ".join,
+)
+def test_an_empty_path_is_no_name_of_the_current_folder(words, tmp_path, monkeypatch, capsys):
+    """It is that of a shell's variable that is not set."""
+    monkeypatch.chdir(tmp_path)
+    assert commands.main(words) == 2
+    err = capsys.readouterr().err
+    assert "it is empty; name a file or a folder" in err and err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("words", PRINTING, ids=["help", "group", "voices", "vocab"])
 def test_a_closed_pipe_is_no_error(words, monkeypatch):
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)

@@ -366,6 +366,7 @@ def test_a_batch_ends_where_the_disk_is_full(tiny_release, tmp_path, capsys):
     "flags, message",
     [
         (["--output", "-"], "name it with --output FOLDER"),
+        (["--output", ""], "name it with --output FOLDER"),
         (["--output", "out", "--text", "x"], "without --text"),
         (["--output", "out", "--stream"], "without --text, --file, --stream"),
         (["--output", "out", "--duration", "3"], "seconds of --duration"),
