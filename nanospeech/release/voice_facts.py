@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unicodedata import east_asian_width
 
 from nanospeech.errors import CheckpointError
 
@@ -111,9 +113,15 @@ def table(voices: Mapping[str, VoiceFacts]) -> list[str]:
                 "" if facts.wer is None else f"{facts.wer:.1f} %",
             )
         )
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = (f"{cell or '-':{width}}" for cell, width in zip(row, widths))
-        lines.append("  ".join(cells).rstrip())
-    return lines
+    rows = [[cell or "-" for cell in row] for row in rows]
+    widths = [max(map(columns, column)) for column in zip(*rows)]
+    padded = ((cell + " " * (w - columns(cell)) for cell, w in zip(row, widths)) for row in rows)
+    return ["  ".join(cells).rstrip() for cells in padded]
+
+
+def columns(text: str) -> int:
+    """How many columns of a terminal a text takes: two for 愛, none for a mark on a letter."""
+    return sum(
+        0 if unicodedata.category(c) in ("Mn", "Me") else 1 + (east_asian_width(c) in "WF")
+        for c in unicodedata.normalize("NFC", text)
+    )

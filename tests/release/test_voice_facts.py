@@ -13,7 +13,7 @@ from nanospeech.audio.recording import bandwidth
 from nanospeech.commands import main
 from nanospeech.errors import CheckpointError
 from nanospeech.release.folder import DEFAULT
-from nanospeech.release.voice_facts import VoiceFacts, load_facts
+from nanospeech.release.voice_facts import VoiceFacts, load_facts, table
 from nanospeech.release.voices import find_voice, list_voices, own_voices
 from tests.conftest import tone
 
@@ -67,6 +67,16 @@ def test_facts_that_cannot_be_name_their_file(tmp_path, about):
     path = voice(tmp_path, about)
     with pytest.raises(CheckpointError, match=r"anna\.json"):
         load_facts(path)
+
+
+def test_columns_of_a_table_are_those_of_a_terminal():
+    """A letter of Chinese takes two of them, and a mark on a letter none."""
+    names = "anna", "愛子", "Ａ", "Jose\u0301", "\u0e44\u0e17\u0e22\u0e35", "\u1112\u1161\u11ab"
+    lines = table({name: VoiceFacts(sex="x", licence="美しい") for name in names})
+    assert lines[0] == "voice  sex  accent  origin  licence  bandwidth  WER"
+    behind = [line.removeprefix(name) for name, line in zip(names, lines[1:])]
+    rest = "x    -       -       美しい   -          -"
+    assert behind == [" " * (7 - wide) + rest for wide in (4, 4, 2, 4, 3, 2)]
 
 
 def test_voices_are_listed_with_their_facts(capsys):
