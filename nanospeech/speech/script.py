@@ -103,6 +103,7 @@ def parts(
     left_out = LeftOut() if left_out is None else left_out
     other = OtherLanguage(front_end(tokenizer).code)
     held: list[Written] = []  # words without a sound that came in a text without any
+    last: Part | None = None  # of a span, which waits for such words behind it
     for text in texts:
         span = text if isinstance(text, Span) else plain(text, place)
         check_tags(span.said.text, tokenizer.kind, tokenizer.ids)
@@ -125,9 +126,16 @@ def parts(
             after = pause_after(chunk.text)
             if line is lines[-1] and span.after is not None:
                 after = span.after
-            yield Part(line.text, after, own, span.style, before)
-            before = 0.0
+            if last is not None:
+                yield last
+            last, before = Part(line.text, after, own, span.style, before), 0.0
         held = [] if chunks else words
+        if last is not None and span is not text:  # what follows may not be written yet
+            yield last
+            last = None
+    if last is not None:
+        end = len(last.text)
+        yield last._replace(words=(*last.words, *(replace(w, start=end, stop=end) for w in held)))
 
 
 def some(found: Iterator[Part], said: str = "", left_out: LeftOut | None = None) -> Iterator[Part]:

@@ -224,6 +224,16 @@ def test_a_pause_before_what_cannot_be_read_is_kept():
     assert [word.text for word in first.words] == ["世", "界", "hello"]
 
 
+def test_words_that_cannot_be_read_at_the_end_of_a_marked_text_are_kept():
+    text = read_markup("hello [slow]there.[/slow] [fast]世界[/fast] [fast]好[/fast]")
+    first, second = speaker().parts(text)
+    assert [word.text for word in first.words] == ["hello"]
+    assert [word.text for word in second.words] == ["there.", "世", "界", "好"]
+    words = speaker(ToneEngine()).speak(text).words
+    assert [(word.text, word.place) for word in words[-2:]] == [("界", 33), ("好", 48)]
+    assert words[-1].start == words[-1].end == words[1].end
+
+
 def test_no_word_ends_behind_the_speech():
     line = Timeline(EchoEngine(), None)
     line.waiting = [Word("one", 0.2, 1.5, 0, 0), Word("two", 1.5, 1.6, 0, 4)]
