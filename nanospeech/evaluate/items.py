@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from nanospeech.audio import wave as audio
-from nanospeech.corpus.layouts import AUDIO
+from nanospeech.corpus.samples import AUDIO, words_beside
 from nanospeech.corpus.tars import Header
 from nanospeech.errors import InputError, reason
 from nanospeech.files import is_of_mac
@@ -208,22 +208,14 @@ def from_folder(folder: Path, texts: Path = SENTENCES) -> list[Item]:
     paths = sound_files(folder)
     if not paths:
         raise InputError(f"there are no {', '.join(AUDIO)} files in {folder}")
-    bare = [p for p in paths if not p.with_suffix(".txt").exists()]
+    beside = {p: words for p in paths if (words := words_beside(p))}
+    bare = [p for p in paths if p not in beside]
     if texts == SENTENCES and 0 < len(bare) < len(paths):
-        raise InputError(
-            f"{bare[0]} has no {bare[0].stem}.txt, as {len(paths) - len(bare)} others have"
-        )
-    lines = read_texts(texts) if bare else None
-    if lines is not None and len(lines) < len(paths):
-        raise InputError(f"{folder} holds {len(paths)} waves, but {texts} only {len(lines)} lines")
-    return [
-        Item(
-            p.stem,
-            lines[i] if lines else " ".join(read_texts(p.with_suffix(".txt"))),
-            truth=Recording(p),
-        )
-        for i, p in enumerate(paths)
-    ]
+        raise InputError(f"{bare[0]} has no {bare[0].stem}.txt, as {len(beside)} others have")
+    said = read_texts(texts) if bare else [" ".join(read_texts(beside[p])) for p in paths]
+    if len(said) < len(paths):
+        raise InputError(f"{folder} holds {len(paths)} waves, but {texts} only {len(said)} lines")
+    return [Item(p.stem, text, truth=Recording(p)) for p, text in zip(paths, said)]
 
 
 def waves(paths: Iterable[Path], limit: int | None = None, least: float = 1.0) -> list[np.ndarray]:

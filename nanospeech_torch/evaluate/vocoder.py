@@ -19,6 +19,7 @@ from tqdm import tqdm
 from nanospeech.audio import mel
 from nanospeech.audio import wave as audio
 from nanospeech.config import AudioConfig
+from nanospeech.corpus.samples import words_beside
 from nanospeech.corpus.tars import Header, split_name
 from nanospeech.errors import BackendError, DataError, InputError, reason
 from nanospeech.evaluate.griffin_lim import griffin_lim
@@ -102,8 +103,8 @@ def from_folder(path: Path, keep: Callable[[str], bool]) -> tuple[dict, dict]:
         key = file.relative_to(path).with_suffix("").as_posix()
         if file.suffix.lower() in audio.FORMATS and keep(key) and not is_of_mac(file):
             waves[key] = audio.read(file, AUDIO.sample_rate)
-            beside = file.with_suffix(".txt")
-            texts[key] = beside.read_text(encoding="utf-8").strip() if beside.is_file() else ""
+            beside = words_beside(file)
+            texts[key] = beside.read_text(encoding="utf-8").strip() if beside else ""
     return waves, texts
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from nanospeech.audio import wave as audio
 from nanospeech.config import ModelConfig
-from nanospeech.corpus.layouts import Source, clean
+from nanospeech.corpus.samples import Source, clean, words_beside
 from nanospeech.errors import DataError, InputError
 from nanospeech.release.voices import make_prompt
 from nanospeech.text.tokenizer import WORDS, Tokenizer
@@ -68,8 +68,8 @@ def read_prompt(path: Path, config: ModelConfig, tokenizer: Tokenizer) -> Record
         InputError: there is no X.txt with its words, in UTF-8, in its folder, or the model cannot
             speak after the recording.
     """
-    words = path.with_suffix(".txt")
-    if not words.is_file():
+    if (words := words_beside(path)) is None:
+        words = path.with_suffix(".txt")
         raise InputError(f"{words} is missing; it should hold the words of {path.name}")
     text, wave = clean(utf8(words)), audio.read(path)
     try:

@@ -344,6 +344,16 @@ def test_a_folder_goes_by_its_own_texts_or_by_lines(tmp_path):
     assert [i.text for i in evaluate_items.read_recordings([tmp_path])] == lines
 
 
+def test_words_are_found_in_files_of_recorders_that_write_capitals(tmp_path):
+    (tmp_path / "A.WAV").write_bytes(audio.wav_bytes(recordings()[0]))
+    (tmp_path / "A.TXT").write_text("hello there\n", encoding="utf-8")
+    assert [i.text for i in evaluate_items.read_recordings([tmp_path])] == ["hello there"]
+    pytest.importorskip("torch")
+    from nanospeech_torch.evaluate.vocoder import read_clips
+
+    assert [c.text for c in read_clips([tmp_path], lambda key: True, 9)] == ["hello there"]
+
+
 def test_what_a_mac_adds_to_recordings_is_none(tmp_path):
     """It was an error, of a file that the user does not see."""
     from nanospeech.release.voices import own_voices

@@ -451,7 +451,7 @@ def test_a_prompt_that_cannot_be_one_is_refused_before_training(phonemes, tmp_pa
     prompt = data / f"{samples()[0]['__key__']}.wav"
     long, latin = tmp_path / "long.wav", "Groß geschrieben, für alle.".encode("latin-1")
     audio.write(long, np.resize(audio.read(prompt), 70 * 24_000))
-    for path in (long.with_suffix(".txt"), tmp_path / "none.txt"):
+    for path in (long.with_suffix(".TXT"), tmp_path / "none.txt"):
         path.write_text("These are the words.")
     calls = {"none": tmp_path / "none.wav", "long": long, "words": prompt, "terms": prompt}
     said = {
