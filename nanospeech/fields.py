@@ -45,11 +45,17 @@ warned: set[tuple[type, str]] = set()  # old names of keys that a warning was gi
 
 
 def check_type(f: dataclasses.Field, value: Any, where: str) -> None:
-    """Checks a plain field against its annotation ("int", "float | None", …)."""
+    """Checks a plain field against its annotation ("int", "float | None", …).
+
+    Raises:
+        CheckpointError: it is of another type, or a text with half of a surrogate pair.
+    """
     names = [n.strip() for n in str(f.type).split("|")]
     kinds: dict[str, Any] = {"int": int, "float": (int, float), "str": str, "bool": bool}
     kinds["list"] = kinds["tuple"] = (list, tuple)
     kinds["dict"] = dict
+    if isinstance(value, str) and any("\ud800" <= c <= "\udfff" for c in value):
+        raise CheckpointError(f"{where}.{f.name} is {value!r}, which is not valid UTF-8")
     for name in names:
         if name == "None" and value is None:
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -89,6 +90,7 @@ def test_float16_is_the_default(runs, golden, tmp_path):
         ({"vocab": [0, 1, 2]}, "vocab should be a list of tokens"),
         ({"run": {"loss": 5}}, "loss should be a mapping, got int"),
         ({"language": 5}, "language should be str"),
+        ({"language": "\ud800"}, "language is .* not valid UTF-8"),
         ({"imitates": "yes"}, "imitates should be bool"),
         ({"sampling": {"voices": "anna"}}, "voices should be a list of names"),
     ],
@@ -151,6 +153,14 @@ def test_a_name_or_a_licence_is_one_line_of_the_card(runs, golden, tmp_path, cap
         assert release(runs, golden, tmp_path / "out", flag, value) == 2
         assert f"{flag[2:]} is {value!r}" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_whose_name_is_no_text_names_no_model(runs, golden, tmp_path, capsys):
+    out = tmp_path / "caf\udce9"  # of a system in Latin-1
+    assert release(runs, golden, out) == 2 and not out.exists()
+    assert capsys.readouterr().err.count("\n") == 1
+    if sys.platform == "linux":  # others have no such names
+        assert release(runs, golden, out, "--name", "cafe") == 0
 
 
 def test_a_conversion_that_fails_in_its_last_part_changes_nothing(runs, golden, tmp_path, capsys):

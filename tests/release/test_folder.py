@@ -118,6 +118,7 @@ def test_config_survives_the_disk(tmp_path):
         ({"dit": {"dim": True}}, r"dit\.dim should be int"),
         ({"dit": [1]}, "should be a mapping"),
         ({"dit": {"text_upsampling": "magic"}}, "none.*average.*aligned"),
+        ({"licence": "mit\ud800"}, r"licence is 'mit\\ud800', which is not valid UTF-8"),
         ({"tokenizer": "words"}, "chars.*bytes.*phonemes"),
         ({"audio": {"n_mels": 80}}, "disagree on n_mels"),
         ({"audio": {"hop_length": 300}}, "disagree on hop_length: audio has 300, the vocoder 256"),
