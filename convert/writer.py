@@ -45,6 +45,7 @@ PARTS = {
     "vocoder": VOCODER,
     "codec": CODEC,
 }
+FLOATS = torch.float16, torch.bfloat16, torch.float32, torch.float64
 ENCODER = {"text_encoder": f"{TEXT_ENCODER}/{MODEL}"}  # where it was trained too
 
 
@@ -103,9 +104,10 @@ def floats_of(name: str, tensor: Tensor) -> np.ndarray:
     """A tensor as float32.
 
     Raises:
-        CheckpointError: it holds integers, which may be codes of another project's quantisation.
+        CheckpointError: it holds integers, which may be codes of another project's quantisation,
+            or floats of 8 bits, which are rounded and may have scales elsewhere.
     """
-    if not tensor.is_floating_point() or tensor.layout != torch.strided or tensor.is_meta:
+    if tensor.dtype not in FLOATS or tensor.layout != torch.strided or tensor.is_meta:
         kind = str(tensor.dtype if tensor.layout == torch.strided else tensor.layout)
         raise CheckpointError(
             f"{name} of the checkpoint is {kind.removeprefix('torch.')}, not plain floats; take the"

@@ -109,6 +109,7 @@ def test_what_a_checkpoint_says_of_itself_has_a_type(runs, tmp_path, capsys, cha
     ("made", "word"),
     [
         (lambda t: t.mul(100).to(torch.int8), "int8, not plain floats"),
+        (lambda t: t.to(torch.float8_e4m3fn), "float8_e4m3fn, not plain floats"),
         (lambda t: t > 0, "bool, not plain floats"),
         (lambda t: t.to_sparse(), "sparse_coo, not plain floats"),
     ],
