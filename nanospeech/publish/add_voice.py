@@ -26,7 +26,7 @@ from nanospeech.errors import InputError
 from nanospeech.files import whole, write_json
 from nanospeech.release.folder import CONFIG, MODEL, Release, open_release
 from nanospeech.release.sharded import write_whole
-from nanospeech.release.voice_weights import added, difference
+from nanospeech.release.voice_weights import added, difference, header_bytes
 from nanospeech.release.voices import SUFFIXES, find_voice, list_voices
 
 from .push import VOICE_FILES
@@ -43,7 +43,7 @@ def add_voice(
         tuned: with the voice among its own.
         base: the folder that gets it.
         name: of the voice.
-        megabytes: of its weights, at the most.
+        megabytes: of its file of weights, at the most.
         overwrite: a voice of that name that is there.
 
     Raises:
@@ -67,7 +67,8 @@ def add_voice(
     # a voice of the finetuned model may have weights of its own, too
     speaks = dataclasses.replace(speaks, voice=voice.weights)
     before, after = begun.weights(MODEL), speaks.weights(MODEL)
-    change = difference(before, after, int(megabytes * 1e6 / 2))
+    room = max(0, int(megabytes * 1e6) - header_bytes(before))
+    change = difference(before, after, room // 2)
     total = sum(square(t, after[n]) for n, t in before.items())
     if old:
         forget(base, name)

@@ -18,6 +18,7 @@ from nanospeech.errors import CheckpointError, InputError
 
 UP, DOWN = ".up", ".down"
 THIN = 8  # tensors with no more rows or columns are kept whole
+ENTRY = 110  # bytes of a tensor in the header of a file, at most, beside its name
 
 
 def added(
@@ -60,6 +61,15 @@ def is_thin(tensor: Any) -> bool:
     """Whether low-rank factors of a tensor, of either framework, would save almost nothing."""
     shape = tuple(tensor.shape)
     return len(shape) < 2 or min(shape[0], prod(shape[1:])) <= THIN
+
+
+def header_bytes(base: Mapping[str, np.ndarray]) -> int:
+    """Bytes of a voice's file beside its numbers, at most.
+
+    Args:
+        base: the model's tensors.
+    """
+    return ENTRY + sum((len(n) + ENTRY) * (1 if is_thin(t) else 2) for n, t in base.items())
 
 
 def difference(
