@@ -30,7 +30,7 @@ OTHER = "not as long as its header says"
 ENDLESS = 2**31 - 2**16  # bytes from which on a header's length is that of a pipe, not known
 
 
-class BadAudio(Exception):
+class BadAudio(DataError):
     """A recording that cannot be used. args: the reason, a few words to count by, and a detail."""
 
     def __str__(self) -> str:

@@ -15,6 +15,8 @@ from nanospeech.audio.wave import FOREIGN
 from nanospeech.errors import InputError
 from nanospeech.files import is_of_mac
 
+from .mp3 import BadAudio
+
 AUDIO = (".mp3", ".wav", ".flac", ".ogg", ".oga", ".opus", ".aiff", ".aif")
 MOST_TEXT = 2**24  # bytes of what is said in a recording
 
@@ -28,13 +30,20 @@ class Source:
     size: int = -1  # to the end
 
     def read(self) -> bytes:
-        """Its bytes; of a film, where it can be read, those of its sound as WAV."""
+        """Its bytes; of a film, where it can be read, those of its sound as WAV.
+
+        Raises:
+            BadAudio: the file cannot be read.
+        """
         if is_film(self.path):
             with suppress(InputError):  # a damaged one stays as it is, and is left out
                 return as_wav(self.path).getvalue()
-        with self.path.open("rb") as f:
-            f.seek(self.offset)
-            return f.read(self.size)
+        try:
+            with self.path.open("rb") as f:
+                f.seek(self.offset)
+                return f.read(self.size)
+        except OSError as e:
+            raise BadAudio("unreadable audio", str(e)) from e
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ def measure(sample: Sample) -> Candidate | None:
     """A candidate of a sample, or None if it cannot be one."""
     try:
         wave, _ = decode(sample.audio.read(), min_seconds=0.5, max_seconds=30)
-    except (BadAudio, OSError):
+    except BadAudio:
         return None
     wave = audio.trim(wave, audio.SAMPLE_RATE, EDGE_SILENCE)
     seconds = len(wave) / audio.SAMPLE_RATE

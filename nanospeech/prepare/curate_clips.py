@@ -118,8 +118,6 @@ def examine(
         wave, ready = decode(data, options.min_seconds, options.max_seconds)
     except BadAudio as e:
         return Skip(sample.name, *e.args)
-    except OSError as e:
-        return Skip(sample.name, "unreadable audio", str(e))
     if options.denoise is not None:
         ready, wave = False, denoise(wave, options.denoise)
     if options.level is not None:

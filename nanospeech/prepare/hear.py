@@ -112,7 +112,7 @@ def hear_samples(
         try:
             data = sample.audio.read()
             wave, _ = decode(data, 0.1, WINDOW - 1)
-        except (BadAudio, OSError):
+        except BadAudio:
             continue
         length = len(wave) / audio.SAMPLE_RATE + PAUSE
         spoken = language_of(sample, language)

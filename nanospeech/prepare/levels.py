@@ -39,7 +39,7 @@ def levels(samples: Sequence[Sample], clips: int = 300, seed: int = 0) -> dict[s
     for sample in tqdm(some, "levels", unit=" clips", disable=None):
         try:
             wave, _ = decode(sample.audio.read(), min_seconds=0.1)
-        except (BadAudio, OSError):
+        except BadAudio:
             continue
         mel = log_mel(wave).astype(np.float64)
         count, total, squares = count + mel.size, total + mel.sum(), squares + (mel**2).sum()

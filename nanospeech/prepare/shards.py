@@ -107,8 +107,6 @@ def pack(sample: Sample, options: ShardOptions) -> tuple[bytes, float] | Skip:
         return data if ready else encode(wave), len(wave) / SAMPLE_RATE
     except BadAudio as e:
         return Skip(sample.name, *e.args)
-    except OSError as e:
-        return Skip(sample.name, "unreadable audio", str(e))
 
 
 def describe(sample: Sample, duration: float, options: ShardOptions) -> bytes:

@@ -114,11 +114,7 @@ class Recordings:
         """
         recording: Sample = self.of[name][rng.integers(len(self.of[name]))]
         said = written_out(recording, self.engine.tokenizer).text
-        try:
-            data = recording.audio.read()
-        except OSError as e:
-            raise BadAudio("unreadable audio", str(e)) from e
-        wave, _ = decode(data, *SECONDS)
+        wave, _ = decode(recording.audio.read(), *SECONDS)
         prompt = finished(wave, [])
         return Speaker(self.engine, None, prompt, said, seed=0, output=self.output), said
 

@@ -182,8 +182,8 @@ def main(argv: list[str] | None = None) -> int:
     for sample in tqdm(samples, "tags", unit=" clips", disable=None):
         try:
             wave, _ = decode(sample.audio.read(), min_seconds=0.1)
-        except (BadAudio, OSError) as e:
-            why = ": ".join(map(str, filter(None, e.args))) if isinstance(e, BadAudio) else e
+        except BadAudio as e:
+            why = ": ".join(map(str, filter(None, e.args)))
             print(f"left out {sample.name}: {why}", file=sys.stderr)
             continue
         wave = audio.trim(wave)

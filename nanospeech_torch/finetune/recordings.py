@@ -275,8 +275,6 @@ def open_recording(sample: Sample) -> tuple[np.ndarray, float] | Skip:
         return decode(content, SHORTEST)[0], clipping(content)
     except BadAudio as e:
         return Skip(sample.name, *e.args)
-    except OSError as e:
-        return Skip(sample.name, "unreadable audio", str(e))
 
 
 def warn_of_clipping(clipped: Sequence[tuple[float, str]], count: int) -> None:

@@ -201,8 +201,6 @@ def made_again(
             mel = postfilter(mel, speaker.engine.config.postfilter)
     except (BadAudio, InputError) as e:
         return Skip(sample.name, *e.args)
-    except OSError as e:
-        return Skip(sample.name, "unreadable audio", str(e))
     return wave, mel
 
 

@@ -17,6 +17,7 @@ import pytest
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mp3 import encode
 from nanospeech.audio.wave import SAMPLE_RATE
+from nanospeech.corpus.samples import Source
 from nanospeech.errors import InputError
 from nanospeech.evaluate import cloning, cloning_report
 from nanospeech.evaluate.prompts import degraded, seconds_of
@@ -192,6 +193,15 @@ def test_recordings_that_cannot_be_used_are_left_out(shard, caplog):
     alone = cloning.People([s for s in samples if s.speaker == "anna"][:1], by_pitch)
     with pytest.raises(InputError, match="others to compare with"):
         alone.references("anna", 8, "clean")
+
+
+def test_a_recording_that_is_gone_by_its_turn_is_left_out(shard, tmp_path, caplog):
+    gone, *rest = cloning.samples_of([str(shard)])
+    gone = replace(gone, audio=Source(tmp_path / "gone.wav"))
+    people = cloning.People([gone, *rest], by_pitch)
+    found = people.references(gone.speaker, 8, "clean")
+    assert found and gone.key not in {r.key for r in found}
+    assert "is left out: unreadable audio" in caplog.text and "gone.wav" in caplog.text
 
 
 def test_a_recording_that_is_no_prompt_ends_nothing(
