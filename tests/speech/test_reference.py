@@ -18,7 +18,7 @@ from nanospeech.errors import BackendError, InputError
 from nanospeech.measure import transcription
 from nanospeech.measure.transcription import joined, whole_words
 from nanospeech.release.folder import DEFAULT
-from nanospeech.speech.reference import Word, read_reference, spoken_before
+from nanospeech.speech.reference import Word, quiet_spot, read_reference, spoken_before
 from tests.speech.test_speaker import EchoEngine, speaker
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -46,10 +46,41 @@ def test_silence_level_and_edges_are_dealt_with(tmp_path):
     found = kept(tmp_path, quiet, " hello   there. ")
     assert found.text == "hello there." and not found.heard
     assert 3.3 < len(found.wave) / RATE < 4.3
-    assert audio.rms(found.wave) > 0.06 and np.abs(found.wave).max() <= 0.98
+    start, stop = audio.loud_span(found.wave)
+    for silence in (start, len(found.wave) - stop):
+        assert silence / RATE == pytest.approx(0.1, abs=0.011)
+    assert audio.rms(found.wave) == pytest.approx(0.1, rel=0.3)  # less where peaks are too high
+    assert np.abs(found.wave).max() <= 0.98
     told = " ".join(found.notes)
     assert "s of silence were cut off" in told and "level was raised by" in told
     assert "clipped" not in told and "noisy" not in told and "only" not in told
+    assert found.bandwidth == pytest.approx(bandwidth(speech(4.0), RATE), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("decibels", "said"), [(-10, "raised by 10 dB"), (8, "lowered by 8 dB"), (-4, None), (4, None)]
+)
+def test_a_level_is_told_from_six_decibels_on(tmp_path, decibels, said):
+    wave = np.pad(speech(4.0), RATE // 10)
+    notes = kept(tmp_path, wave * np.float32(0.1 / audio.rms(wave) * 10 ** (decibels / 20))).notes
+    told = [n for n in notes if "level was" in n]
+    assert len(told) == bool(said) and all(said in n for n in told)
+    assert not any("silence" in n for n in notes)
+
+
+def test_hiss_is_lowered_and_told_with_what_it_was_and_is(tmp_path):
+    clean = audio.read(DEFAULT / "voices" / "kumo.flac")
+    noise = np.random.default_rng(0).standard_normal(len(clean))
+    loud = np.percentile(np.abs(clean), 95)
+    found = kept(tmp_path, (clean + 10 ** (-38 / 20) * loud * noise).astype(np.float32))
+    (note,) = [n for n in found.notes if "hiss" in n]
+    before, gained = map(int, re.findall(r"(\d+) dB", note))
+    assert 30 < before < 45 and 8 < gained <= 12
+    assert depth(found.wave) == pytest.approx(before + gained, abs=2)
+    # no pauses tell what is noise here: it stays, and nothing is told of it
+    steady = np.random.default_rng(0).uniform(-0.2, 0.2, 5 * RATE).astype(np.float32)
+    assert not any("hiss" in n for n in kept(tmp_path, steady).notes)
+    assert not any("hiss" in n for n in kept(tmp_path, clean).notes)
 
 
 @pytest.mark.parametrize("text", ["", "..."])
@@ -166,6 +197,14 @@ def test_what_is_wrong_is_told_with_its_measure_and_remedy(tmp_path, fault, said
     assert len(re.findall(said, notes)) == 1, notes
 
 
+def test_clipping_is_told_from_a_ten_thousandth_on(tmp_path):
+    for runs, told in ((1, False), (2, True)):
+        wave = 0.5 * speech(5.0)
+        for at in range(runs):
+            wave[RATE * (at + 1) : RATE * (at + 1) + 9] = 1  # of 120,000
+        assert any("clipped" in n for n in kept(tmp_path, wave).notes) == told
+
+
 @pytest.mark.parametrize(
     ("wave", "said"),
     [
@@ -173,7 +212,7 @@ def test_what_is_wrong_is_told_with_its_measure_and_remedy(tmp_path, fault, said
         (np.full(RATE, 1e-4, np.float32), r"silent: its loudest sample is -80 dB.*microphone"),
         # what a sound card's offset alone is, and its last bit
         (0.25 + np.arange(RATE) % 3 * 2.0**-15, r"silent: its loudest sample is -90 dB"),
-        (np.pad(speech(0.4), RATE), r"holds 0\.\d s of sound; record 3 to 12 s"),
+        (np.pad(speech(0.8), RATE), r"holds 0\.\d s of sound; record 3 to 12 s"),
     ],
 )
 def test_what_is_no_voice_is_refused_with_its_measure(tmp_path, wave, said):
@@ -215,7 +254,9 @@ def test_a_long_recording_is_cut_at_a_pause_with_its_words(tmp_path):
 def test_a_recording_is_not_raised_beyond_full_scale(tmp_path):
     wave = 0.05 * speech(4)
     wave[2 * RATE] = 0.5  # a knock
-    assert np.abs(kept(tmp_path, wave).wave).max() == pytest.approx(0.98, abs=0.001)
+    found = kept(tmp_path, wave)
+    assert np.abs(found.wave).max() == pytest.approx(0.98, abs=0.001)
+    assert not any("level was" in n for n in found.notes)  # less than 6 dB up to full scale
 
 
 @pytest.mark.parametrize(("comma", "count"), [(15, 16), (None, 32)])
@@ -250,6 +291,65 @@ def test_a_recording_without_a_pause_is_not_cut_in_a_word(tmp_path):
     words = [Word("ah", 0.5 * i, 0.5 * i + 0.5) for i in range(40)]
     with pytest.raises(InputError, match=r"lasts 20\.0 s and has no pause"):
         kept(tmp_path, wave, None, lambda: lambda wave: words)
+
+
+def with_pause(seconds: float, decibels: float, at: float = 5.0) -> np.ndarray:
+    """Sound without pauses but for one that is so much quieter."""
+    wave = np.random.default_rng(0).uniform(-0.5, 0.5, 20 * RATE).astype(np.float32)
+    wave[int(at * RATE) : int((at + seconds) * RATE)] *= np.float32(10 ** (-decibels / 20))
+    return wave
+
+
+def cut_after(found) -> float:
+    """Seconds after which a recording was cut, by its note."""
+    (note,) = [n for n in found.notes if n.startswith("cut at a pause")]
+    return float(re.findall(r"after ([\d.]+) s", note)[0])
+
+
+@pytest.mark.parametrize("end", [4.9, 5.0, 5.15])
+def test_a_pause_is_found_though_words_were_heard_a_tenth_of_a_second_off(tmp_path, end):
+    words = [Word("ah", 0, end), Word("oh", end + 0.05, 8), Word("uh", 8, 20)]
+    words = [Word("hm", 0, 0), *words, Word("er", 21, 22), Word("um", 22, 23)]  # or far off
+    found = kept(tmp_path, with_pause(0.1, 60), None, lambda: lambda wave: words)
+    assert found.text == "hm ah" and cut_after(found) in (5.0, 5.1)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "decibels", "is_one"), [(0.1, 8, 0), (0.1, 13, 1), (0.03, 60, 0)]
+)
+def test_a_pause_is_quiet_and_longer_than_a_stop(tmp_path, seconds, decibels, is_one):
+    words = [Word("ah", 0, 5), Word("oh", 5.1, 20)]
+    wave = with_pause(seconds, decibels)
+    if is_one:
+        assert kept(tmp_path, wave, None, lambda: lambda wave: words).text == "ah"
+    else:
+        with pytest.raises(InputError, match="has no pause"):
+            kept(tmp_path, wave, None, lambda: lambda wave: words)
+
+
+def test_a_silence_within_a_sentence_is_no_better_than_a_pause_behind_it(tmp_path):
+    wave = with_pause(0.2, 45) * (with_pause(0.2, 300, at=6.0) != 0)
+    words = [Word("ah.", 0, 5), Word("oh", 5.2, 6), Word("uh", 6.2, 20)]
+    found = kept(tmp_path, wave, None, lambda: lambda wave: words)
+    assert found.text == "ah." and cut_after(found) == pytest.approx(5.1, abs=0.1)
+
+
+def test_the_quietest_moment_is_the_middle_of_a_pause():
+    for at in (5.0, 11.5):
+        spot, drop = quiet_spot(with_pause(0.06, 20, at), at - 1, at + 1)
+        assert spot == pytest.approx(at + 0.03, abs=0.01)
+        assert drop == pytest.approx(20, abs=1.5)
+
+
+def test_words_that_are_said_again_and_again_are_told_apart_by_their_order(tmp_path):
+    wave, words = long_recording()
+    given = [w.text for w in words] * 5  # of five times the text, one is listened to
+    found = kept(tmp_path, np.tile(wave, 5), " ".join(given), lambda: lambda wave: words)
+    assert found.text.split() == given[:24]
+    many = [Word("nothing", w.start, w.end) for w in words]
+    with pytest.raises(InputError) as error:  # of which a line is told
+        kept(tmp_path, wave, " ".join(given), lambda: lambda wave: many)
+    assert "nothing nothing ... Write down" in str(error.value) and len(str(error.value)) < 320
 
 
 def test_boundaries_are_those_with_the_same_words_on_both_sides():
@@ -350,7 +450,8 @@ def test_a_prompt_that_ends_openly_does_not_run_on_into_the_text(said):
 @pytest.mark.parametrize("text", [None, "Hello there, and all that is said after it."])
 def test_where_nobody_listens_a_long_recording_is_cut_and_its_words_are_unknown(tmp_path, text):
     wave = speech(30.0)
-    wave[int(9.0 * RATE) : int(9.3 * RATE)] = 0  # the quietest moment of what may be kept
+    for at in (4.0, 9.0, 13.0):  # the second is the quietest moment of what may be kept, late
+        wave[int(at * RATE) : int((at + 0.3) * RATE)] = 0
     soundfile.write(tmp_path / "me.wav", wave, RATE, subtype="FLOAT")
     found = read_reference(tmp_path / "me.wav", text, None)
     assert found.text == "" and not found.heard
