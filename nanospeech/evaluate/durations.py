@@ -1,7 +1,9 @@
 """Durations: errors of predicted durations, on recordings that nothing was trained on.
 
-    nanospeech evaluate durations --shards 'data/heldout/*.tar' --held-out 0 --out docs/durations
-    nanospeech evaluate durations --shards 'shards/*.tar' --model FOLDER --whisper base
+    nanospeech evaluate durations --shards 'data/heldout/*.tar' --held-out 0 --model FOLDER \\
+        --out durations
+    nanospeech evaluate durations --shards 'anna/*.tar' --model FOLDER --own '*=anna' \\
+        --out durations
 
 The prompt of each clip is another clip of its speaker. The length that nanospeech speak would
 give the clip's text is predicted, by each choice of --duration that the model has, and compared
