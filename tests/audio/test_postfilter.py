@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from nanospeech.audio.postfilter import postfilter
-from nanospeech.config import PostfilterConfig
+from nanospeech.config import PostfilterConfig, SampleOptions
 from nanospeech.errors import InputError
+from nanospeech.release.voices import Prompt
+from nanospeech.speech.chunks import Chunk, sample
 
 
 @pytest.fixture
@@ -88,3 +92,19 @@ def test_a_model_speaks_through_its_own(tiny_aligned, backend, tmp_path):
         mels += speech.sample(engine, voice.prompt, [chunk], voice.options)
     np.testing.assert_allclose(mels[1], postfilter(mels[0], config.postfilter), atol=2e-3)
     assert np.abs(mels[1] - mels[0]).max() > 0.1
+
+
+def test_new_speech_is_filtered_by_itself_in_a_batch():
+    """Neither the prompt's last frame nor the padding is smoothed into it."""
+    rng, config = np.random.default_rng(0), PostfilterConfig(0.25, 0.6)
+    mels = rng.standard_normal((2, 12, 100)).astype(np.float32)
+    engine = SimpleNamespace(
+        config=SimpleNamespace(echo=None, audio=SimpleNamespace(n_mels=100), postfilter=config),
+        sample=lambda *args, **more: mels,
+    )
+    token = np.array([1])
+    prompt = Prompt(np.zeros((4, 100), np.float32), token, 15.0, 1.0)
+    chunks = [Chunk("a", token, 8, 1), Chunk("b", token, 6, 2)]
+    long, short = sample(engine, prompt, chunks, SampleOptions())
+    np.testing.assert_array_equal(long, postfilter(mels[0, 4:], config))
+    np.testing.assert_array_equal(short, postfilter(mels[1, 4:10], config))

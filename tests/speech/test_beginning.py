@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from nanospeech import SampleOptions, Speaker, load_engine
 from nanospeech.audio.loudness import Leveller
+from nanospeech.errors import InputError
+from nanospeech.release.voices import Prompt
 from nanospeech.speech.beginning import SECONDS, First, choose_first, last_words
 from nanospeech.speech.pauses import sounds
 from tests.speech.test_speaker import EchoEngine
@@ -74,6 +77,42 @@ def test_the_first_chunk_alone_has_fewer_steps_on_a_uniform_grid():
     asked.clear()
     list(voice.stream("Hello there, it is said. And this is said later."))
     assert len(asked) > 1 and set(asked) == {voice.options}
+
+
+@pytest.mark.parametrize(
+    "seconds, start, token",
+    [
+        (0.8, 22, 6),  # "ef", of the whole patch in which it begins
+        (0.9, 22, 6),
+        (1.0, 10, 3),  # would leave 9 frames
+        (2.1, 10, 3),
+        (2.2, 0, 0),
+        (9.0, 0, 0),
+    ],
+)
+def test_a_shorter_prompt_begins_with_the_last_word_that_leaves_enough(seconds, start, token):
+    """Ten frames a second, in patches of two: "ab" has the first 7, "cd" is at 11, "ef" at 23."""
+    letters = [*" abcdef"]
+    tokens = np.array([letters.index(c) for c in "ab cd ef"])
+    prompt = Prompt(np.arange(31.0, dtype=np.float32)[:, None], tokens, 15.0, 1.0)
+    engine = SimpleNamespace(
+        align=lambda mel, tokens: np.array([3, 4, 4, 4, 4, 4, 4, 4]),
+        tokenizer=SimpleNamespace(kind="chars", vocab=letters),
+        config=SimpleNamespace(
+            dit=SimpleNamespace(patch_size=2), audio=SimpleNamespace(frame_rate=10.0)
+        ),
+    )
+    cut = last_words(engine, prompt, seconds)
+    np.testing.assert_array_equal(cut.mel, prompt.mel[start:])
+    np.testing.assert_array_equal(cut.tokens, tokens[token:])
+
+
+def test_a_prompt_whose_words_cannot_be_found_stays_whole():
+    def align(mel, tokens):
+        raise InputError("31 frames are too few")
+
+    prompt = Prompt(np.zeros((31, 1), np.float32), np.array([1]), 15.0, 1.0)
+    assert last_words(SimpleNamespace(align=align), prompt) is prompt
 
 
 @pytest.mark.parametrize("voice", ["kathleen", "darshan", "robin"])

@@ -18,6 +18,7 @@ from nanospeech.speech import chunks as speech
 from nanospeech.speech import script, streaming
 from nanospeech.speech.chunks import CROSS_FADE
 from nanospeech.speech.pauses import set_pauses
+from nanospeech.text.languages import find_language
 from nanospeech.text.sentences import pack, split_sentences
 from tests.conftest import BACKENDS, tone
 from tests.speech.test_speaker import RATE, EchoEngine, speaker
@@ -106,6 +107,13 @@ def test_text_that_arrives_in_bits_has_the_same_sentences(sentences):
         runs = list(streaming.whole_sentences(bits))
         assert "".join(runs) == text
         assert [s for run in runs for s in split_sentences(run)] == sentences
+
+
+def test_an_abbreviation_of_the_language_ends_no_sentence():
+    german, sentence = find_language("de"), "Das Haus Nr. 5 ist alt, bzw. Sehr alt. "
+    assert list(streaming.whole_sentences(sentence * 3, german)) == [sentence] * 3
+    *cut, _ = streaming.portions(sentence * 60, german, most=100)
+    assert len(cut) > 1 and all(p.endswith("Sehr alt. ") for p in cut)
 
 
 def engine_with(engine, config: VocoderConfig | None):
