@@ -11,7 +11,8 @@ class ApiError(Exception):
 
     Args:
         status: of HTTP.
-        message: what was got, what was wanted, what to do.
+        message: what was got, what was wanted, what to do. Half of a surrogate pair, which no
+            answer can hold, becomes a question mark, as in param.
         code: for programs, such as "voice_not_found".
         param: the field of the request that is wrong.
         retry: seconds after which to try again.
@@ -25,8 +26,9 @@ class ApiError(Exception):
         param: str | None = None,
         retry: int | None = None,
     ):
-        super().__init__(message)
-        self.status, self.message, self.code, self.param = status, message, code, param
+        self.message, self.param = encodable(message), param and encodable(param)
+        super().__init__(self.message)
+        self.status, self.code = status, code
         self.headers = {} if retry is None else {"retry-after": str(retry)}
         if status == 401:
             self.headers["www-authenticate"] = "Bearer"
@@ -51,6 +53,11 @@ class Cancelled(Exception):
 class Broken(Exception):
     """A response that failed after it had begun: its connection is cut, as an end would look
     complete."""
+
+
+def encodable(text: str) -> str:
+    """A text with a question mark for each half of a surrogate pair."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def bad(message: str, param: str | None = None, code: str | None = "invalid_value") -> ApiError:

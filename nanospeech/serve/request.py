@@ -100,7 +100,6 @@ def read_wish(values: dict[str, Any], service: SpeechService) -> Wish:
         ApiError: a field that cannot be.
     """
     if given := next((n[:64] for n, x in values.items() if x and RECORDING.match(n)), None):
-        given = given.encode("utf-8", "replace").decode()  # no answer can hold half a character
         raise bad(
             f"{given} is not taken with a text: add the recording as a voice, by POST"
             " /v1/audio/voices where the server is started with --allow-voices, or by nanospeech"
