@@ -179,10 +179,10 @@ class Scheduler:
         What is not sampled comes first, such as decoding: it takes little, and brings a chunk that
         was paid for to its listener.
         """
-        first = min(self.calls, key=lambda call: call.order)
+        first, *others = sorted(self.calls, key=lambda call: call.order)
         taken, longest = [first], first.frames
-        for call in sorted(self.calls, key=lambda call: call.order):
-            if call is first or len(taken) >= self.batch or not first.batches_with(call):
+        for call in others:
+            if len(taken) >= self.batch or not first.batches_with(call):
                 continue
             most = max(longest, call.frames)
             if most * (len(taken) + 1) <= self.batch_frames:
