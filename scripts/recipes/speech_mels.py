@@ -52,7 +52,7 @@ def main(argv: list[str] | None = None) -> int:
             try:
                 wave, _ = audio.set_level(decode(sample.audio.read())[0], RMS)
             except BadAudio as e:
-                skips.append(Skip(sample.name, "unreadable audio", str(e)))
+                skips.append(Skip(sample.name, *e.args))
                 continue
             found.append(log_mel(wave))
     for line in examples(skips):
