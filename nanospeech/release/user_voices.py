@@ -152,7 +152,10 @@ def remove_voice(name: str) -> list[Path]:
     check_name(name, new=False)
     files = files_of(name)
     if not files:
-        raise InputError(f"you have no voice {name!r} in {voices_folder()}")
+        raise InputError(
+            f"you have no voice {name!r} in {voices_folder()}; nanospeech voices list has"
+            " yours, and those of a model, which stay in its folder"
+        )
     try:
         for file in files:
             file.unlink()

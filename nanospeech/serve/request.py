@@ -13,7 +13,7 @@ from nanospeech.release.voices import PACKAGED
 from nanospeech.speech.script import SPEEDS
 from nanospeech.text.languages import base_code
 from nanospeech.text.markup import Marked, read_markup
-from nanospeech.text.sentences import fold, is_speakable
+from nanospeech.text.sentences import fold, is_speakable, whole_characters
 from nanospeech.text.ssml import read_ssml
 
 from .encoders import FORMATS, check_format
@@ -200,7 +200,7 @@ def check_text(text: Any, limits: Limits) -> str:
     if len(text) > limits.max_chars:
         message = f"input has {len(text)} characters; at most {limits.max_chars} are taken"
         raise bad(message, "input", "string_above_max_length")
-    text = "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in text)
+    text = whole_characters(text)
     if not is_speakable(fold(text)):
         raise bad(f"there is no text to speak in {text[:40]!r}", "input", "input_empty")
     return text

@@ -6,6 +6,8 @@ import queue
 import time
 from collections.abc import Iterator
 
+from nanospeech.text.sentences import whole_characters
+
 from .errors import Cancelled, bad
 
 
@@ -41,7 +43,7 @@ class Writing:
             raise bad(message, "text", "string_above_max_length")
         if text:
             self.since = time.monotonic()
-            self.parts.put("".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in text))
+            self.parts.put(whole_characters(text))
 
     def end(self) -> None:
         """The text is complete."""

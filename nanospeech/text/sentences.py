@@ -203,6 +203,11 @@ def check_unicode(text: str) -> None:
         raise InputError("the text is not valid UTF-8")
 
 
+def whole_characters(text: str) -> str:
+    """A text with U+FFFD for each half of a surrogate pair."""
+    return "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in text)
+
+
 def fit(text: str, tokenizer: Vocabulary) -> tuple[str, set[str]]:
     """Respells characters that a vocabulary lacks by the nearest that it has.
 
