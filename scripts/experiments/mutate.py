@@ -33,6 +33,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from nanospeech.cli import command
+from nanospeech.errors import require
+
 from .mutants import Mutant, mutants
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -315,6 +318,7 @@ def report(tried: list[Mutant], every: list[Mutant]) -> str:
     return "\n".join([*rows, "", *(f"- {described(m)}" for m in left)])
 
 
+@command
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m scripts.experiments.mutate",
@@ -330,6 +334,8 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if unknown := set(args.modules) - set(MODULES):
         parser.error(f"no modules {', '.join(unknown)}; choose from {', '.join(MODULES)}")
+    for needed in ("cosmic_ray", "coverage"):
+        require(needed, "mutation")
     every = [m for name in args.modules or MODULES for m in mutants(name, ROOT / MODULES[name][0])]
     todo = every
     if args.again:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import sys
 
 import pytest
 
+from scripts.experiments import mutate
 from scripts.experiments.mutants import Mutant, meaning, mutated
 
 SOURCE = '''
@@ -74,3 +76,9 @@ def test_a_fault_is_put_into_its_part_of_the_module():
     part = (begin, len(SOURCE.splitlines()))
     mutant = Mutant("module", "DropStatement", 0, part, "speak", part, "", "")
     assert differing(SOURCE, mutant.code(SOURCE)) == ("log.say('día…')", "pass")
+
+
+def test_what_is_not_installed_is_told_with_the_command_that_installs_it(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "cosmic_ray", None)
+    assert mutate.main(["guards", "--list"]) == 2
+    assert "pip install 'nanospeech-tts[mutation]'" in capsys.readouterr().err
