@@ -19,6 +19,9 @@ LOUD = 95  # percentile of a frequency's power over time: what it has when it so
 QUIET_SHARE = 10  # percent of the frames, the quietest, that are taken for noise
 PAUSES = 12.0  # dB between speech and its quietest frames; with less there are no pauses to go by
 MOST_DENOISED = 12.0  # dB that are taken off the noise; more would sound hollow
+RUMBLE = 45.0  # Hz below which no voice has its pitch
+LOWEST = 55.0  # Hz from which a recording without rumble begins, 3 dB softer there
+STEEPNESS = 8  # order of that high-pass: 0.1 dB at 70 Hz, 19 at 42
 
 
 def spectra(wave: np.ndarray, size: int, hop: int) -> np.ndarray:
@@ -98,6 +101,27 @@ def denoised(wave: np.ndarray, rate: int) -> np.ndarray:
     gain = (gain[:-2] + gain[1:-1] + gain[2:]) / 3
     gain = (gain[:, :-2] + gain[:, 1:-1] + gain[:, 2:]) / 3
     return overlapped(found * np.maximum(gain, 10 ** (-MOST_DENOISED / 20)), size, hop, len(wave))
+
+
+def rumble(wave: np.ndarray, rate: int = 24_000) -> float:
+    """What lies below all voices, such as steps, wind and a hand on the microphone.
+
+    Returns:
+        its power relative to the whole wave's, in dB; minus infinity for silence.
+    """
+    if not np.any(wave):
+        return -np.inf
+    power = np.abs(np.fft.rfft(wave)) ** 2
+    low = power[np.fft.rfftfreq(len(wave), 1 / rate) < RUMBLE].sum()
+    return float(10 * np.log10(max(low, 1e-30) / power.sum()))
+
+
+def without_rumble(wave: np.ndarray, rate: int = 24_000) -> np.ndarray:
+    """A wave without rumble: a Butterworth high-pass's magnitudes, phases as they are."""
+    size = len(wave) + rate // 2  # silence behind it, so that its end does not reach its beginning
+    hertz = np.fft.rfftfreq(size, 1 / rate)
+    gain = 1 / np.sqrt(1 + (LOWEST / np.maximum(hertz, 1)) ** (2 * STEEPNESS))
+    return np.fft.irfft(np.fft.rfft(wave, size) * gain, size)[: len(wave)].astype(np.float32)
 
 
 def clipped_share(wave: np.ndarray) -> float:

@@ -11,10 +11,11 @@ one who was imitated, and whether that one is the nearest of all. A recogniser c
 and those of the prompt that were heard again.
 
 --prompts changes the recordings: `clean` is as they are, a number is that many seconds of the
-speaker (recordings joined), `noise` has 15 dB more speech than pink noise, `telephone` keeps 300 to
-3,400 Hz at 8 kHz, `room` is as from a metre away in a living room, and `wordless` is as they are,
-but what they say is not told, as where it is of another language. All are then prepared as
-`nanospeech voices add` and --ref-audio do it: hiss is lowered, ends are trimmed, the level is set.
+speaker (recordings joined), `noise` has 15 dB more speech than pink noise, `rumble` 14 dB more than
+what lies below 42 Hz, `telephone` keeps 300 to 3,400 Hz at 8 kHz, `room` is as from a metre away in
+a living room, and `wordless` is as they are, but what they say is not told, as where it is of
+another language. All are then prepared as `nanospeech voices add` and --ref-audio do it: rumble is
+taken out, hiss lowered, ends are trimmed, the level is set.
 
 OUT gets cloning.csv (a row an utterance, kept: the same command does only what is missing),
 cloning.json, cloning.md and cloning.png. The last line of the output is the summary.

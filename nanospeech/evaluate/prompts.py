@@ -9,27 +9,33 @@ from nanospeech.audio.wave import SAMPLE_RATE
 from nanospeech.errors import InputError
 
 WORDLESS = "wordless"
-KINDS = "clean", "noise", "telephone", "room", WORDLESS  # and seconds
+KINDS = "clean", "noise", "rumble", "telephone", "room", WORDLESS  # and seconds
+LOW = 8, 42  # Hz of rumble, which is hardly heard
 DECAY = 0.5  # seconds in which sound in a room falls by 60 dB
 FIRST_ECHO = 0.005  # seconds after the sound itself
 
 
 def degraded(wave: np.ndarray, how: str) -> np.ndarray:
-    """A recording with pink noise at 15 dB below it, through a telephone, or in a room.
+    """A recording with pink noise 15 dB below it or rumble 14, through a telephone, or in a room.
 
     What a room adds is noise that falls by 60 dB in DECAY seconds (Polack's model), in all as
     strong as what comes straight to the microphone.
 
     Args:
         wave: float32 (n,) at SAMPLE_RATE.
-        how: "noise", "telephone" or "room"; others leave it as it is.
+        how: "noise", "rumble", "telephone" or "room"; others leave it as it is.
     """
-    if how == "noise":
+    if how in ("noise", "rumble"):
         spectrum = np.fft.rfft(np.random.default_rng(0).standard_normal(len(wave)))
-        spectrum /= np.sqrt(np.maximum(np.arange(len(spectrum)), 1))
+        if how == "noise":
+            spectrum /= np.sqrt(np.maximum(np.arange(len(spectrum)), 1))
+        else:
+            hertz = np.fft.rfftfreq(len(wave), 1 / SAMPLE_RATE)
+            spectrum[(hertz < LOW[0]) | (hertz > LOW[1])] = 0
         noise = np.fft.irfft(spectrum, len(wave))
         loud = np.sqrt(np.mean(np.square(wave)))
-        return (wave + noise * (loud / noise.std()) * 10 ** (-15 / 20)).astype(np.float32)
+        below = 15 if how == "noise" else 14
+        return (wave + noise * (loud / noise.std()) * 10 ** (-below / 20)).astype(np.float32)
     if how == "telephone":
         low = audio.resample(wave, SAMPLE_RATE, 8000)
         spectrum = np.fft.rfft(low)

@@ -13,7 +13,15 @@ import numpy as np
 
 from nanospeech.audio import wave as audio
 from nanospeech.audio.noise import without_noise
-from nanospeech.audio.recording import CLIPPING, bandwidth, clipping, denoised, depth
+from nanospeech.audio.recording import (
+    CLIPPING,
+    bandwidth,
+    clipping,
+    denoised,
+    depth,
+    rumble,
+    without_rumble,
+)
 from nanospeech.errors import InputError
 from nanospeech.release.voice_facts import NARROW
 from nanospeech.release.voices import BYTES_PER_SECOND
@@ -26,6 +34,7 @@ LISTENED = 30.0  # seconds in which words are listened for: what a recogniser he
 LEAST = 1.0  # seconds of sound without which there is no voice
 EDGE = 0.1  # seconds of silence that are kept at both ends
 NOISY, HISS = 20.0, 45.0  # dB of signal-to-noise below which to warn, and to denoise
+RUMBLES = -26.0  # dB of rumble from which it is taken out: less is usual
 LEVEL, PEAK = 0.1, 0.98  # target root mean square, and the highest magnitude
 LEVEL_TOLD = 6.0  # dB of change in level from which it is reported
 QUIET = 0.06  # seconds of a spot to cut at
@@ -166,7 +175,13 @@ def sounding(wave: np.ndarray) -> np.ndarray:
 
 
 def finished(wave: np.ndarray, notes: list[str]) -> np.ndarray:
-    """A recording without hiss, at the usual level, its ends trimmed; notes what was done."""
+    """A recording without rumble and hiss, at the usual level, its ends trimmed.
+
+    Notes what was done.
+    """
+    if (low := rumble(wave)) > RUMBLES:  # not heard, but a model takes it for a part of the voice
+        wave = without_rumble(wave)
+        notes.append(f"its rumble was {-low:.0f} dB below the rest, and was taken out")
     before = depth(wave)
     if before < HISS:
         cleaner = without_noise(wave, before)

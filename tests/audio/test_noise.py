@@ -25,7 +25,7 @@ from nanospeech.audio.noise import (
     solved,
     without_noise,
 )
-from nanospeech.audio.recording import denoised, depth, spectra
+from nanospeech.audio.recording import denoised, depth, spectra, without_rumble
 from nanospeech.audio.restorer import FLOOR, restored
 from nanospeech.speech.reference import finished
 
@@ -120,7 +120,7 @@ def test_what_has_no_speech_in_it_is_not_noisy(how):
 
 
 def test_users_recordings_are_cleaned_by_it():
-    poor = noisy(recording("michael"), 15, 0.5)
+    poor = without_rumble(noisy(recording("michael"), 15, 0.5))
     notes: list[str] = []
     wave = finished(poor, notes)
     wanted = found_in(poor)
@@ -135,7 +135,7 @@ def test_users_recordings_are_cleaned_by_it():
 
 
 def test_a_noisy_recording_is_measured_once():
-    poor, calls = noisy(recording("michael"), 15, 0.5), Counter()
+    poor, calls = without_rumble(noisy(recording("michael"), 15, 0.5)), Counter()
 
     def count(frame, event, _):
         if event == "call" and frame.f_code in (depth.__code__, spectra.__code__):

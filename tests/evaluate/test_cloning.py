@@ -135,6 +135,15 @@ def test_noise_is_15_db_below_the_speech():
     assert max(octaves) / min(octaves) < 1.3  # as much in each: pink
 
 
+def test_rumble_is_14_db_below_the_speech_and_lower_than_any_voice():
+    wave = pitched(440, 2)
+    noise = degraded(wave, "rumble") - wave
+    assert 10 * np.log10(np.mean(wave**2) / np.mean(noise**2)) == pytest.approx(14, abs=0.1)
+    power = np.abs(np.fft.rfft(noise)) ** 2
+    hertz = np.fft.rfftfreq(len(noise), 1 / SAMPLE_RATE)
+    assert power[(hertz > 7.9) & (hertz < 42.1)].sum() > 0.999 * power.sum()
+
+
 def test_a_telephone_keeps_300_to_3400_hertz():
     for hertz, kept in ((150, 0.0), (1000, 1.0), (3000, 1.0), (3700, 0.0), (8000, 0.0)):
         wave = pitched(hertz, 1)

@@ -1,0 +1,86 @@
+"""What lies below all voices is taken out of a recording; one without it stays as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nanospeech
+from nanospeech.audio import wave as audio
+from nanospeech.audio.mel import log_mel
+from nanospeech.audio.recording import rumble, without_rumble
+from nanospeech.evaluate.prompts import degraded
+from nanospeech.speech import reference
+from nanospeech.speech.reference import finished
+
+VOICES = Path(nanospeech.__file__).parent / "default/voices"
+TIME = np.arange(48_000) / 24_000
+
+
+def tone(hertz: float, loud: float = 0.1) -> np.ndarray:
+    return (loud * np.sin(2 * np.pi * hertz * TIME)).astype(np.float32)
+
+
+@pytest.mark.parametrize("below", [6, 20, 40])
+def test_rumble_is_told_in_db_of_all(below):
+    wave = tone(200) + tone(30, 0.1 * 10 ** (-below / 20))
+    assert rumble(wave) == pytest.approx(-10 * np.log10(1 + 10 ** (below / 10)), abs=0.1)
+
+
+def test_at_any_rate_it_is_the_same():
+    time = np.arange(16_000) / 8000
+    wave = np.sin(2 * np.pi * 200 * time) + 0.1 * np.sin(2 * np.pi * 40 * time)
+    assert rumble(wave, 8000) == pytest.approx(-20, abs=0.1)
+    assert audio.rms(without_rumble(wave, 8000)[800:-800]) == pytest.approx(0.7071, abs=0.003)
+
+
+@pytest.mark.parametrize("wave", [np.zeros(2400), np.zeros(0)])
+def test_silence_has_none(wave):
+    assert rumble(wave.astype(np.float32)) == -np.inf
+
+
+def test_no_voice_is_softer_without_it():
+    """Men speak at 70 Hz and above."""
+    wave = tone(90)
+    kept = without_rumble(wave)
+    assert kept.shape == wave.shape and kept.dtype == np.float32
+    assert np.abs(kept - wave)[4800:-4800].max() < 0.01 * 0.1  # its phase is as it was, too
+    for hertz, loud in ((70, 0.99), (55, 0.707), (42, 0.115), (20, 0.0)):
+        found = audio.rms(without_rumble(tone(hertz))[9600:-9600]) / audio.rms(tone(hertz))
+        assert found == pytest.approx(loud, abs=0.02), hertz
+
+
+def test_the_end_of_a_recording_does_not_reach_its_beginning():
+    wave = np.zeros(24_000, np.float32)
+    wave[-1] = 0.5
+    assert np.abs(without_rumble(wave)[:2400]).max() < 1e-5
+
+
+def levelled(name: str) -> np.ndarray:
+    return audio.set_level(audio.read(VOICES / f"{name}.flac"), 0.068)[0]
+
+
+@pytest.mark.parametrize("name", ["michael", "heart", "paula"])
+def test_a_recording_is_prepared_as_if_it_had_none(name):
+    """It is inaudible, but the lowest bands of the mel are 2 nats louder by it."""
+    clean = levelled(name)
+    notes: list[str] = []
+    found = finished(degraded(clean, "rumble"), notes)
+    assert notes[0] == "its rumble was 14 dB below the rest, and was taken out"
+    wanted = finished(clean, [])
+    low = [log_mel(wave)[:, :2].mean() for wave in (wanted, found, degraded(clean, "rumble"))]
+    assert low[2] > low[0] + 1.5 and low[1] - low[0] < 0.4 * (low[2] - low[0])
+    near = min(len(found), len(wanted))
+    inner = np.abs(log_mel(found)[:near] - log_mel(wanted)[:near])[:, 3:]
+    assert np.median(inner) < 0.05
+
+
+def test_one_with_as_little_as_usual_is_kept_to_the_sample(monkeypatch):
+    clean = levelled("heart")
+    notes: list[str] = []
+    found = finished(clean, notes)
+    assert rumble(clean) < reference.RUMBLES and not any("rumble" in note for note in notes)
+    monkeypatch.setattr(reference, "RUMBLES", np.inf)
+    assert np.array_equal(found, finished(clean, []))
