@@ -34,7 +34,7 @@ LISTENED = 30.0  # seconds in which words are listened for: what a recogniser he
 LEAST = 1.0  # seconds of sound without which there is no voice
 EDGE = 0.1  # seconds of silence that are kept at both ends
 NOISY, HISS = 20.0, 45.0  # dB of signal-to-noise below which to warn, and to denoise
-RUMBLES = -26.0  # dB of rumble from which it is taken out: less is usual
+RUMBLES = -25.0  # dB of rumble from which it is taken out: less is usual
 LEVEL, PEAK = 0.1, 0.98  # target root mean square, and the highest magnitude
 LEVEL_TOLD = 6.0  # dB of change in level from which it is reported
 QUIET = 0.06  # seconds of a spot to cut at
@@ -179,20 +179,24 @@ def finished(wave: np.ndarray, notes: list[str]) -> np.ndarray:
 
     Notes what was done.
     """
-    if (low := rumble(wave)) > RUMBLES:  # not heard, but a model takes it for a part of the voice
-        wave = without_rumble(wave)
+    clear, low = wave, rumble(wave)
+    if low > RUMBLES:  # it is hardly heard, but a model takes it for a part of the voice
+        clear = without_rumble(wave)
         notes.append(f"its rumble was {-low:.0f} dB below the rest, and was taken out")
-    before = depth(wave)
+    before = depth(clear)
     if before < HISS:
-        cleaner = without_noise(wave, before)
+        cleaner = without_noise(clear, before)
         if cleaner is None:
-            cleaner = denoised(wave, audio.SAMPLE_RATE)
+            cleaner = denoised(clear, audio.SAMPLE_RATE)
+        elif clear is not wave and (whole := without_noise(wave, depth(wave))) is not None:
+            # the rumble was a part of a steady noise, which is known better as a whole
+            cleaner = without_rumble(whole) if rumble(whole) > RUMBLES else whole
         if (gained := depth(cleaner) - before) >= 1:
-            wave = cleaner
+            clear = cleaner
             notes.append(
                 f"its hiss was {before:.0f} dB below speech, and was lowered by {gained:.0f} dB"
             )
-    wave, gain = audio.set_level(audio.trim(wave, keep_seconds=EDGE), LEVEL)
+    wave, gain = audio.set_level(audio.trim(clear, keep_seconds=EDGE), LEVEL)
     if (peak := float(np.abs(wave).max(initial=0))) > PEAK:
         wave, gain = wave * np.float32(PEAK / peak), gain * PEAK / peak
     if abs(db := 20 * math.log10(gain)) > LEVEL_TOLD:
