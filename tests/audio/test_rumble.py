@@ -84,3 +84,12 @@ def test_one_with_as_little_as_usual_is_kept_to_the_sample(monkeypatch):
     assert rumble(clean) < reference.RUMBLES and not any("rumble" in note for note in notes)
     monkeypatch.setattr(reference, "RUMBLES", np.inf)
     assert np.array_equal(found, finished(clean, []))
+
+
+def test_a_steady_noise_is_denoised_with_its_rumble(monkeypatch):
+    """A fifth of pink noise is as low, and without it the rest was less well known."""
+    poor = degraded(levelled("michael"), "noise")
+    assert rumble(poor) > reference.RUMBLES
+    found = finished(poor, [])
+    monkeypatch.setattr(reference, "RUMBLES", np.inf)
+    assert np.array_equal(found, finished(poor, []))
