@@ -156,7 +156,7 @@ def remarks(clipped: float, wave: np.ndarray, text: str) -> list[str]:
             f"{100 * clipped:.2f} % of its samples are clipped, which is heard: lower the"
             " microphone's level and record again"
         )
-    if (db := depth(wave)) < NOISY:
+    if (db := depth(above_rumble(wave))) < NOISY:
         found.append(
             f"noisy: its quietest moments are {db:.0f} dB below its speech, {NOISY:g} are needed:"
             " record nearer to the microphone, in a quieter room without echo"
@@ -174,15 +174,22 @@ def sounding(wave: np.ndarray) -> np.ndarray:
     return audio.trim(audio.centred(wave), keep_seconds=EDGE)
 
 
+def above_rumble(wave: np.ndarray) -> np.ndarray:
+    """A recording without its rumble; the same array where it has little.
+
+    Rumble is hardly heard, but a model takes it for a part of the voice.
+    """
+    return without_rumble(wave) if rumble(wave) > RUMBLES else wave
+
+
 def finished(wave: np.ndarray, notes: list[str]) -> np.ndarray:
     """A recording without rumble and hiss, at the usual level, its ends trimmed.
 
     Notes what was done.
     """
-    clear, low = wave, rumble(wave)
-    if low > RUMBLES:  # it is hardly heard, but a model takes it for a part of the voice
-        clear = without_rumble(wave)
-        notes.append(f"its rumble was {-low:.0f} dB below the rest, and was taken out")
+    clear = above_rumble(wave)
+    if clear is not wave:
+        notes.append(f"its rumble was {-rumble(wave):.0f} dB below the rest, and was taken out")
     before = depth(clear)
     if before < HISS:
         cleaner = without_noise(clear, before)
@@ -190,7 +197,7 @@ def finished(wave: np.ndarray, notes: list[str]) -> np.ndarray:
             cleaner = denoised(clear, audio.SAMPLE_RATE)
         elif clear is not wave and (whole := without_noise(wave, depth(wave))) is not None:
             # the rumble was a part of a steady noise, which is known better as a whole
-            cleaner = without_rumble(whole) if rumble(whole) > RUMBLES else whole
+            cleaner = above_rumble(whole)
         if (gained := depth(cleaner) - before) >= 1:
             clear = cleaner
             notes.append(

@@ -77,6 +77,13 @@ def test_a_recording_is_prepared_as_if_it_had_none(name):
     assert np.median(inner) < 0.05
 
 
+def test_a_recording_with_rumble_is_not_noisy(tmp_path):
+    path = tmp_path / "anna.wav"
+    audio.write(path, degraded(levelled("heart"), "rumble"))
+    notes = reference.read_reference(path, "Hello there.", None).notes
+    assert any("rumble" in note for note in notes) and not any("noisy" in n for n in notes)
+
+
 def test_one_with_as_little_as_usual_is_kept_to_the_sample(monkeypatch):
     clean = levelled("heart")
     notes: list[str] = []
