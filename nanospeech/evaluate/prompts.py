@@ -25,17 +25,11 @@ def degraded(wave: np.ndarray, how: str) -> np.ndarray:
         wave: float32 (n,) at SAMPLE_RATE.
         how: "noise", "rumble", "telephone" or "room"; others leave it as it is.
     """
-    if how in ("noise", "rumble"):
-        spectrum = np.fft.rfft(np.random.default_rng(0).standard_normal(len(wave)))
-        if how == "noise":
-            spectrum /= np.sqrt(np.maximum(np.arange(len(spectrum)), 1))
-        else:
-            hertz = np.fft.rfftfreq(len(wave), 1 / SAMPLE_RATE)
-            spectrum[(hertz < LOW[0]) | (hertz > LOW[1])] = 0
-        noise = np.fft.irfft(spectrum, len(wave))
-        loud = np.sqrt(np.mean(np.square(wave)))
-        below = 15 if how == "noise" else 14
-        return (wave + noise * (loud / noise.std()) * 10 ** (-below / 20)).astype(np.float32)
+    if how == "noise":
+        return noisy(wave, 1 / np.sqrt(np.maximum(np.arange(len(wave) // 2 + 1), 1)), 15)
+    if how == "rumble":
+        hertz = np.fft.rfftfreq(len(wave), 1 / SAMPLE_RATE)
+        return noisy(wave, (hertz >= LOW[0]) & (hertz <= LOW[1]), 14)
     if how == "telephone":
         low = audio.resample(wave, SAMPLE_RATE, 8000)
         spectrum = np.fft.rfft(low)
@@ -54,6 +48,14 @@ def degraded(wave: np.ndarray, how: str) -> np.ndarray:
         found = np.fft.irfft(np.fft.rfft(wave, size) * np.fft.rfft(echo, size), size)
         return found[: len(wave)].astype(np.float32)
     return wave
+
+
+def noisy(wave: np.ndarray, colour: np.ndarray, below: float) -> np.ndarray:
+    """A recording with noise so many dB below it, whose bins have these magnitudes: float32."""
+    spectrum = np.fft.rfft(np.random.default_rng(0).standard_normal(len(wave))) * colour
+    noise = np.fft.irfft(spectrum, len(wave))
+    loud = np.sqrt(np.mean(np.square(wave)))
+    return (wave + noise * (loud / noise.std()) * 10 ** (-below / 20)).astype(np.float32)
 
 
 def seconds_of(prompt: str) -> float | None:
