@@ -22,6 +22,7 @@ MOST_DENOISED = 12.0  # dB that are taken off the noise; more would sound hollow
 RUMBLE = 45.0  # Hz below which no voice has its pitch
 LOWEST = 55.0  # Hz from which a recording without rumble begins, 3 dB softer there
 STEEPNESS = 8  # order of that high-pass: 0.1 dB at 70 Hz, 19 at 42
+RUMBLES = -25.0  # dB of rumble from which it is taken out: less is usual
 
 
 def spectra(wave: np.ndarray, size: int, hop: int) -> np.ndarray:
@@ -122,6 +123,18 @@ def without_rumble(wave: np.ndarray, rate: int = 24_000) -> np.ndarray:
     hertz = np.fft.rfftfreq(size, 1 / rate)
     gain = 1 / np.sqrt(1 + (LOWEST / np.maximum(hertz, 1)) ** (2 * STEEPNESS))
     return np.fft.irfft(np.fft.rfft(wave, size) * gain, size)[: len(wave)].astype(np.float32)
+
+
+def above_rumble(wave: np.ndarray, most: float = RUMBLES) -> np.ndarray:
+    """A wave without its rumble; the same array where it has little.
+
+    Rumble is hardly heard, but a model takes it for a part of the voice.
+
+    Args:
+        wave: float32 (n,) at 24 kHz.
+        most: dB of rumble that are left as they are.
+    """
+    return without_rumble(wave) if rumble(wave) > most else wave
 
 
 def clipped_share(wave: np.ndarray) -> float:

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from nanospeech.audio import wave as audio
-from nanospeech.audio.recording import depth
+from nanospeech.audio.recording import above_rumble, depth
 from nanospeech.cli import Parser, command
 from nanospeech.corpus.layouts import Sample, Skip, find
 from nanospeech.corpus.mp3 import BadAudio, decode
@@ -48,7 +48,7 @@ class Candidate:
     """A recording considered as a prompt.
 
     Attributes:
-        wave: float32 (n,) at 24 kHz, its ends trimmed.
+        wave: float32 (n,) at 24 kHz, its ends trimmed and rumble filtered out.
         seconds: of it.
         pace: characters a second.
         level: root mean square, dB.
@@ -69,7 +69,7 @@ def measure(sample: Sample) -> Candidate | None:
         wave, _ = decode(sample.audio.read(), min_seconds=0.5, max_seconds=30)
     except BadAudio:
         return None
-    wave = audio.trim(wave, audio.SAMPLE_RATE, EDGE_SILENCE)
+    wave = audio.trim(above_rumble(wave), audio.SAMPLE_RATE, EDGE_SILENCE)
     seconds = len(wave) / audio.SAMPLE_RATE
     level = float(20 * np.log10(audio.rms(wave) + 1e-6))
     return Candidate(sample, wave, seconds, len(sample.text) / seconds, level, depth(wave))

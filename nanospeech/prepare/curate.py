@@ -14,7 +14,8 @@ data/heard.csv for interrupted runs and for runs with other limits. The last lin
 one JSON document.
 
 --denoise 0.7 removes that share of steady hiss or hum, estimated in quiet parts of each clip; a
-small model learns noise along with the voice.
+small model learns noise along with the voice. Rumble is filtered out wherever it is loud: below
+55 Hz no one speaks, and a model takes it for a part of the voice; --rumble 0 keeps it.
 
 --vary 0.1 adds to data/train a copy of each clip 10 % slower or faster, under the name of another
 speaker (NAME-slow, NAME-fast), for models that would have few speakers to tell apart; --vary 0.08

@@ -13,6 +13,7 @@ import numpy as np
 
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mp3 import encode
+from nanospeech.audio.recording import RUMBLES, above_rumble
 from nanospeech.corpus.held_out import is_held_out
 from nanospeech.corpus.layouts import Sample, Skip
 from nanospeech.corpus.mp3 import BadAudio, decode
@@ -46,6 +47,13 @@ class CurateOptions:
     denoise: float | None = field(
         default=None, metadata={"help": "remove this share of steady noise; try 0.7"}
     )
+    rumble: float = field(
+        default=RUMBLES,
+        metadata={
+            "help": "filter out what is below all voices where it is louder than so many dB, "
+            "relative to the clip; 0 keeps it"
+        },
+    )
     vary: tuple[float, ...] = field(
         default=(),
         metadata={"help": "add copies of each clip at speeds that differ by these shares"},
@@ -75,6 +83,8 @@ class CurateOptions:
             raise InputError(f"--level is {self.level}; speech is around 0.07")
         if self.denoise is not None and not 0 < self.denoise <= 1:
             raise InputError(f"--denoise is {self.denoise}; choose up to 1, best 0.7")
+        if not self.rumble <= 0:
+            raise InputError(f"--rumble is {self.rumble}; choose 0 (keep it) or less")
         if wrong := [v for v in self.vary if not 0 < v <= 0.5]:
             raise InputError(f"--vary is {wrong[0]}; choose up to 0.5, best 0.1")
         if len(set(self.vary)) < len(self.vary):
@@ -120,6 +130,8 @@ def examine(
         return Skip(sample.name, *e.args)
     if options.denoise is not None:
         ready, wave = False, denoise(wave, options.denoise)
+    if (clear := above_rumble(wave, options.rumble)) is not wave:
+        ready, wave = False, clear / max(1.0, float(np.abs(clear).max()))
     if options.level is not None:
         evened = even(wave, options.level)
         ready, wave = ready and evened is None, wave if evened is None else evened

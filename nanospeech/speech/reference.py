@@ -15,12 +15,12 @@ from nanospeech.audio import wave as audio
 from nanospeech.audio.noise import without_noise
 from nanospeech.audio.recording import (
     CLIPPING,
+    above_rumble,
     bandwidth,
     clipping,
     denoised,
     depth,
     rumble,
-    without_rumble,
 )
 from nanospeech.errors import InputError
 from nanospeech.release.voice_facts import NARROW
@@ -34,7 +34,6 @@ LISTENED = 30.0  # seconds in which words are listened for: what a recogniser he
 LEAST = 1.0  # seconds of sound without which there is no voice
 EDGE = 0.1  # seconds of silence that are kept at both ends
 NOISY, HISS = 20.0, 45.0  # dB of signal-to-noise below which to warn, and to denoise
-RUMBLES = -25.0  # dB of rumble from which it is taken out: less is usual
 LEVEL, PEAK = 0.1, 0.98  # target root mean square, and the highest magnitude
 LEVEL_TOLD = 6.0  # dB of change in level from which it is reported
 QUIET = 0.06  # seconds of a spot to cut at
@@ -172,14 +171,6 @@ def remarks(clipped: float, wave: np.ndarray, text: str) -> list[str]:
 def sounding(wave: np.ndarray) -> np.ndarray:
     """A recording as it was made, without its offset and without the silence at its ends."""
     return audio.trim(audio.centred(wave), keep_seconds=EDGE)
-
-
-def above_rumble(wave: np.ndarray) -> np.ndarray:
-    """A recording without its rumble; the same array where it has little.
-
-    Rumble is hardly heard, but a model takes it for a part of the voice.
-    """
-    return without_rumble(wave) if rumble(wave) > RUMBLES else wave
 
 
 def finished(wave: np.ndarray, notes: list[str]) -> np.ndarray:

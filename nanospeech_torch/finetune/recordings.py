@@ -1,7 +1,8 @@
 """Recordings of one voice, prepared for finetuning. Trains nothing.
 
-Silence is cut off both ends and the level set to that of the model's training data. Recordings
-beyond --minutes are kept apart, to measure with. All are written to tars below the run's folder.
+Rumble is filtered out, silence cut off both ends, and the level set to that of the model's training
+data. Recordings beyond --minutes are kept apart, to measure with. All are written to tars below the
+run's folder.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tqdm import tqdm
 
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mp3 import coded
-from nanospeech.audio.recording import CLIPPING, clipping
+from nanospeech.audio.recording import CLIPPING, above_rumble, clipping
 from nanospeech.config import ModelConfig
 from nanospeech.corpus.layouts import Sample, Skip, Source, find, read_text
 from nanospeech.corpus.mp3 import BadAudio, decode
@@ -231,7 +232,8 @@ def write_voice(
             wave, share = opened
             if share > CLIPPING:
                 clipped.append((share, sample.name))
-            wave = audio.trim(audio.centred(wave), audio.SAMPLE_RATE, EDGE_SILENCE)
+            wave = above_rumble(audio.centred(wave))
+            wave = audio.trim(wave, audio.SAMPLE_RATE, EDGE_SILENCE)
             if (spoken := len(wave) / audio.SAMPLE_RATE) > longest:
                 how = f"{spoken:.1f} s: cut it into sentences, or raise --max-seconds {longest:g}"
                 skips.append(Skip(sample.name, "too long", how))

@@ -10,7 +10,7 @@ import pytest
 import nanospeech
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
-from nanospeech.audio.recording import rumble, without_rumble
+from nanospeech.audio.recording import RUMBLES, above_rumble, rumble, without_rumble
 from nanospeech.evaluate.prompts import degraded
 from nanospeech.speech import reference
 from nanospeech.speech.reference import finished
@@ -58,6 +58,13 @@ def test_the_end_of_a_recording_does_not_reach_its_beginning():
     assert np.abs(without_rumble(wave)[:2400]).max() < 1e-5
 
 
+@pytest.mark.parametrize("below, kept", [(24, False), (26, True)])
+def test_it_is_left_where_it_is_little(below, kept):
+    wave = tone(200) + tone(30, 0.1 * 10 ** (-below / 20))
+    assert (above_rumble(wave) is wave) is kept
+    assert above_rumble(wave, -30) is not wave and above_rumble(wave, 0) is wave
+
+
 def levelled(name: str) -> np.ndarray:
     return audio.set_level(audio.read(VOICES / f"{name}.flac"), 0.068)[0]
 
@@ -88,15 +95,15 @@ def test_one_with_as_little_as_usual_is_kept_to_the_sample(monkeypatch):
     clean = levelled("heart")
     notes: list[str] = []
     found = finished(clean, notes)
-    assert rumble(clean) < reference.RUMBLES and not any("rumble" in note for note in notes)
-    monkeypatch.setattr(reference, "RUMBLES", np.inf)
+    assert rumble(clean) < RUMBLES and not any("rumble" in note for note in notes)
+    monkeypatch.setattr(reference, "above_rumble", lambda wave: wave)
     assert np.array_equal(found, finished(clean, []))
 
 
 def test_a_steady_noise_is_denoised_with_its_rumble(monkeypatch):
     """A fifth of pink noise is as low, and without it the rest was less well known."""
     poor = degraded(levelled("michael"), "noise")
-    assert rumble(poor) > reference.RUMBLES
+    assert rumble(poor) > RUMBLES
     found = finished(poor, [])
-    monkeypatch.setattr(reference, "RUMBLES", np.inf)
+    monkeypatch.setattr(reference, "above_rumble", lambda wave: wave)
     assert np.array_equal(found, finished(poor, []))

@@ -15,10 +15,12 @@ from safetensors.torch import load_file
 from convert import convert, find_checkpoint, read_source
 from nanospeech import load_engine
 from nanospeech.audio import wave as audio
+from nanospeech.audio.recording import RUMBLES, rumble
 from nanospeech.cli import read_fields
 from nanospeech.commands import main
 from nanospeech.config import PostfilterConfig
 from nanospeech.errors import CheckpointError, InputError
+from nanospeech.evaluate.prompts import degraded
 from nanospeech.release.folder import MODEL, READING, open_release
 from nanospeech.release.voice_weights import is_thin
 from nanospeech.text.tokenizer import Tokenizer, phoneme_vocab
@@ -274,6 +276,12 @@ def command(base: Path, folder: Path, data: Path, *options: str) -> list[str]:
 def test_a_folder_of_recordings_becomes_a_voice(phonemes, tmp_path, capsys, how):
     data = voice_folder(tmp_path / "data")
     options = ["--lora", "4", "--extend-vocab"] if how == "lora" else ["--rehearse", str(SHARD)]
+    if how == "full":  # its prompt is chosen by hand, and rumbles
+        chosen = data / f"{samples()[0]['__key__']}.wav"
+        low = tmp_path / "low.wav"
+        audio.write(low, degraded(audio.read(chosen), "rumble"))
+        shutil.copy(chosen.with_suffix(".txt"), low.with_suffix(".txt"))
+        options += ["--prompt", str(low)]
     base = tmp_path / "base"
     shutil.copytree(phonemes, base)
     imitates = how == "lora"
@@ -300,6 +308,7 @@ def test_a_folder_of_recordings_becomes_a_voice(phonemes, tmp_path, capsys, how)
         f"kathleen{suffix}" for suffix in (".flac", ".license.txt", ".txt")
     ]
     assert "CC0 1.0" in (voices / "kathleen.license.txt").read_text()
+    assert rumble(audio.read(voices / "kathleen.flac")) < RUMBLES
     assert len(audio.read(tmp_path / "out" / "sample.wav")) > 2400
     assert finetune.main([*call, "--steps", "3"]) == 0  # the last --steps counts
     assert "at step 2" in capsys.readouterr().out

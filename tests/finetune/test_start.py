@@ -16,8 +16,9 @@ import torch
 
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
-from nanospeech.audio.recording import clipping
+from nanospeech.audio.recording import RUMBLES, clipping, rumble
 from nanospeech.errors import DataError, InputError
+from nanospeech.evaluate.prompts import degraded
 from nanospeech.release.folder import DEFAULT, Release, open_release
 from nanospeech.release.sharded import write_whole
 from nanospeech.speech.speaker import Speaker
@@ -240,6 +241,20 @@ def test_clipped_recordings_are_warned_of_by_name(tiny_release, tmp_path, capsys
     data.write_voice(found, tmp_path / "out", open_release(tiny_release).config, None, "anna")
     err = capsys.readouterr().err
     assert "1 of 4 recordings are clipped" in err and "of 02: " in err and "lower level" in err
+
+
+def test_rumble_is_not_trained_on(tiny_release, tmp_path):
+    """A model takes what lies below all voices for a part of the voice."""
+    folder = folder_of(tmp_path / "recordings", 2)
+    poor = degraded(audio.read(folder / "01.wav"), "rumble")
+    audio.write(folder / "01.wav", poor)
+    found, _ = data.find_samples([folder])
+    config = open_release(tiny_release).config
+    data.write_voice(found, tmp_path / "out", config, None, "anna", held_back=0)
+    made = {r.key[-2:]: r.wave() for r in data.read_recordings((tmp_path / "out").glob("voice-*"))}
+    assert rumble(poor) > RUMBLES > rumble(made["01"])
+    as_it_was = audio.trim(audio.centred(audio.read(folder / "00.wav")), keep_seconds=0.08)
+    assert abs(len(made["00"]) - len(as_it_was)) < 2
 
 
 def test_texts_that_do_not_go_with_their_recordings_are_warned_of(tiny_release, tmp_path, capsys):

@@ -14,10 +14,12 @@ import numpy as np
 import pytest
 
 from nanospeech.audio import wave as audio
+from nanospeech.audio.recording import RUMBLES, rumble
 from nanospeech.corpus.held_out import is_held_out
 from nanospeech.corpus.layouts import Skip, find
 from nanospeech.corpus.mp3 import decode
 from nanospeech.errors import DataError, InputError
+from nanospeech.evaluate.prompts import degraded
 from nanospeech.prepare.choose_prompts import by_speaker, choose, depth, measure
 from nanospeech.prepare.choose_prompts import main as prompts
 from nanospeech.prepare.curate import curate, main
@@ -173,6 +175,7 @@ def test_options_may_be_as_much_as_they_may():
         {"vary": (0.0,)},
         {"denoise": 1.01},
         {"denoise": 0.0},
+        {"rumble": 0.1},
         {"max_hours": 0.0},
         {"max_wer": -0.01},
         {"level": 0.5},
@@ -210,6 +213,23 @@ def test_audio_that_is_an_mp3_already_is_not_coded_again(tmp_path):
     split(tmp_path, held_out=0)
     was = {s.key: s.audio.read() for s in find([SHARD])[0]}
     assert {s.key: s.audio.read() for s in find([tmp_path / "train"])[0]} == was
+
+
+def test_rumble_is_filtered_out_and_what_was_heard_is_kept(tmp_path):
+    (tmp_path / "in").mkdir()
+    for s in find([SHARD])[0]:
+        poor = degraded(audio.read(s.audio.read()), "rumble")
+        audio.write(tmp_path / "in" / f"{s.key}.wav", poor)
+        (tmp_path / "in" / f"{s.key}.txt").write_text(s.text)
+    options = CurateOptions(held_out=0)
+    curate(find([tmp_path / "in"])[0], tmp_path / "out", options)
+    found = find([tmp_path / "out" / "train"])[0]
+    assert found and all(rumble(audio.read(s.audio.read())) < RUMBLES for s in found)
+    sample = find([tmp_path / "in"])[0][0]
+    known = {zlib.crc32(sample.audio.read()): "as it was heard"}
+    assert examine((sample, known), options).heard == "as it was heard"
+    clip = examine((sample, known), CurateOptions(rumble=0))
+    assert rumble(audio.read(clip.data)) > RUMBLES
 
 
 def test_what_is_misheard_is_dropped_and_what_was_heard_is_kept(tmp_path):
@@ -447,6 +467,15 @@ def test_levels_are_those_of_the_mels():
     assert -4 < found["mel_mean"] < 0 < found["mel_std"] < 4
     with pytest.raises(DataError):
         levels([])
+
+
+def test_a_prompt_has_no_rumble(tmp_path):
+    sample = find([SHARD])[0][0]
+    poor = degraded(audio.read(sample.audio.read()), "rumble")
+    audio.write(tmp_path / "low.wav", poor)
+    (tmp_path / "low.txt").write_text(sample.text)
+    found = measure(find([tmp_path])[0][0])
+    assert found is not None and rumble(poor) > RUMBLES > rumble(found.wave)
 
 
 def test_the_cleanest_clip_is_the_prompt():
