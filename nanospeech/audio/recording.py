@@ -1,4 +1,4 @@
-"""Recording: how good a recording of a voice is, and its hiss taken out. Knows no models."""
+"""Recording: how good a recording of a voice is; its hiss and rumble taken out. Knows no models."""
 
 from __future__ import annotations
 
