@@ -98,6 +98,7 @@ def read_voices(model: Path) -> list[Spoken]:
     for _, path in sorted(own_voices(model).items()):
         license = path.with_name(f"{path.stem}.license.txt")
         about = " ".join(read_text(license).split()) if license.is_file() else ""
+        about = about.replace("https://", "")  # a page has addresses to read, and none to load
         words = read_text(path.with_suffix(".txt")).strip()
         found.append(Spoken(path.stem, audio.read(path), words, about))
     if not found:

@@ -203,9 +203,12 @@ def test_the_page_can_be_heard_seen_and_read(tmp_path, capsys, tiny_release):
     model = Path(shutil.copytree(tiny_release, tmp_path / "model"))
     for suffix in (".wav", ".txt"):
         shutil.copy(model / f"voices/tone{suffix}", model / f"voices/other{suffix}")
+    terms = "CC BY 4.0: https://creativecommons.org/licenses/by/4.0/"
+    (model / "voices/other.license.txt").write_text(terms)
     argv += ["--model", str(model)]
     assert listen([*argv, "--evaluation", str(figures)]) == 0
     page = check_page(out)
+    assert "CC BY 4.0: creativecommons.org/licenses/by/4.0/" in (out / "index.html").read_text()
     assert len(page.all("audio")) >= 2 and len(page.all("th")) == 3
     beside = (tmp_path / "listen.md").read_text()
     assert "| 1, ONNX Runtime | 1, PyTorch |" in beside and "The backends' waves" in beside
