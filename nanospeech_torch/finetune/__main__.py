@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 from nanospeech.audio import wave as audio
-from nanospeech.audio.recording import above_rumble
 from nanospeech.cli import Parser, add_fields, command, read_fields
 from nanospeech.config import PostfilterConfig
 from nanospeech.corpus.skips import examples, list_skips
@@ -217,7 +216,7 @@ def export(
         save(state, duration)
     voices = args.run / "voices"
     voices.mkdir(exist_ok=True)
-    audio.write(voices / f"{args.voice}.flac", above_rumble(prompt.wave()))
+    audio.write(voices / f"{args.voice}.flac", prompt.as_prompt())
     (voices / f"{args.voice}.txt").write_text(prompt.text + "\n", encoding="utf-8")
     (voices / f"{args.voice}.license.txt").write_text(licence_note(args), encoding="utf-8")
     how = f"LoRA of rank {args.lora}" if args.lora else "all weights"

@@ -166,7 +166,9 @@ def compare(
     whole = release.beside or release
     engine = load_engine(whole.folder, backend="torch", itself=release.beside is None)
     if begun is None or release.config.imitates:
-        speaker = Speaker(engine, None, prompt.wave(), prompt.text, seed=args.seed, output=MEASURED)
+        speaker = Speaker(
+            engine, None, prompt.as_prompt(), prompt.text, seed=args.seed, output=MEASURED
+        )
         begun = "the recording alone" if release.config.imitates else "the model"
     else:
         speaker = Speaker(engine, begun, seed=args.seed, output=MEASURED)

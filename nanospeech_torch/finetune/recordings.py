@@ -57,6 +57,10 @@ class Recording:
         """float32 (n,) at 24 kHz."""
         return audio.read(self.audio.read())
 
+    def as_prompt(self) -> np.ndarray:
+        """The same without rumble, which a prompt that was chosen by hand may have."""
+        return above_rumble(self.wave())
+
 
 class Recordings:
     """The trainer's dataset: recordings in an order that the epoch decides.
