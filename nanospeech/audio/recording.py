@@ -118,11 +118,19 @@ def rumble(wave: np.ndarray, rate: int = 24_000) -> float:
 
 
 def without_rumble(wave: np.ndarray, rate: int = 24_000) -> np.ndarray:
-    """A wave without rumble: a Butterworth high-pass's magnitudes, phases as they are."""
-    size = len(wave) + rate // 2  # silence behind it, so that its end does not reach its beginning
-    hertz = np.fft.rfftfreq(size, 1 / rate)
+    """A wave without rumble: a Butterworth high-pass's magnitudes, phases as they are.
+
+    Its ends go on turned about themselves for half a second, so that rumble does not begin or end
+    with it, which would be heard as a thud.
+    """
+    if not len(wave):
+        return wave
+    more = min(rate // 2, len(wave) - 1)
+    longer = np.pad(wave, more, "reflect", reflect_type="odd")
+    hertz = np.fft.rfftfreq(len(longer), 1 / rate)
     gain = 1 / np.sqrt(1 + (LOWEST / np.maximum(hertz, 1)) ** (2 * STEEPNESS))
-    return np.fft.irfft(np.fft.rfft(wave, size) * gain, size)[: len(wave)].astype(np.float32)
+    clear = np.fft.irfft(np.fft.rfft(longer) * gain, len(longer))
+    return clear[more : more + len(wave)].astype(np.float32)
 
 
 def above_rumble(wave: np.ndarray, most: float = RUMBLES) -> np.ndarray:

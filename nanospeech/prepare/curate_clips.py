@@ -131,6 +131,8 @@ def examine(
     if options.denoise is not None:
         ready, wave = False, denoise(wave, options.denoise)
     if (clear := above_rumble(wave, options.rumble)) is not wave:
+        if audio.is_silent(clear):
+            return Skip(sample.name, "silent", "nothing but rumble")
         ready, wave = False, clear / max(1.0, float(np.abs(clear).max()))
     if options.level is not None:
         evened = even(wave, options.level)

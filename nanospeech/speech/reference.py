@@ -15,6 +15,7 @@ from nanospeech.audio import wave as audio
 from nanospeech.audio.noise import without_noise
 from nanospeech.audio.recording import (
     CLIPPING,
+    LOWEST,
     above_rumble,
     bandwidth,
     clipping,
@@ -103,8 +104,13 @@ def read_reference(
         raise InputError(
             f"{path} is silent: its loudest sample is {level}; check the microphone and its level"
         )
+    if audio.is_silent(above_rumble(whole)):
+        raise InputError(
+            f"{path} is silent but for rumble below {LOWEST:g} Hz, {20 * math.log10(peak):.0f} dB"
+            " loud; check the microphone and its cable"
+        )
     wave = sounding(whole)
-    start, stop = audio.loud_span(wave)
+    start, stop = audio.loud_span(above_rumble(wave))
     seconds = (stop - start) / audio.SAMPLE_RATE
     if seconds < LEAST:
         raise InputError(
@@ -138,7 +144,8 @@ def remarks(clipped: float, wave: np.ndarray, text: str) -> list[str]:
         text: what is said in that; nothing where it is not known.
     """
     found, seconds = [], len(wave) / audio.SAMPLE_RATE
-    start, stop = audio.loud_span(wave)
+    clear = above_rumble(wave)
+    start, stop = audio.loud_span(clear)
     sound = (stop - start) / audio.SAMPLE_RATE
     pace = byte_length(text) / sound
     if text and not BYTES_PER_SECOND[0] <= pace <= BYTES_PER_SECOND[1]:
@@ -155,7 +162,7 @@ def remarks(clipped: float, wave: np.ndarray, text: str) -> list[str]:
             f"{100 * clipped:.2f} % of its samples are clipped, which is heard: lower the"
             " microphone's level and record again"
         )
-    if (db := depth(above_rumble(wave))) < NOISY:
+    if (db := depth(clear)) < NOISY:
         found.append(
             f"noisy: its quietest moments are {db:.0f} dB below its speech, {NOISY:g} are needed:"
             " record nearer to the microphone, in a quieter room without echo"
@@ -169,8 +176,11 @@ def remarks(clipped: float, wave: np.ndarray, text: str) -> list[str]:
 
 
 def sounding(wave: np.ndarray) -> np.ndarray:
-    """A recording as it was made, without its offset and without the silence at its ends."""
-    return audio.trim(audio.centred(wave), keep_seconds=EDGE)
+    """A recording as it was made, without its offset and without silence or rumble at its ends."""
+    wave = audio.centred(wave)
+    start, stop = audio.loud_span(above_rumble(wave))
+    keep = int(EDGE * audio.SAMPLE_RATE)
+    return wave[max(0, start - keep) : stop + keep]
 
 
 def finished(wave: np.ndarray, notes: list[str]) -> np.ndarray:
@@ -200,6 +210,22 @@ def finished(wave: np.ndarray, notes: list[str]) -> np.ndarray:
     if abs(db := 20 * math.log10(gain)) > LEVEL_TOLD:
         notes.append(f"its level was {'raised' if db > 0 else 'lowered'} by {abs(db):.0f} dB")
     return wave
+
+
+def as_prompt(source: str | Path | bytes | np.ndarray, most: float) -> np.ndarray:
+    """A recording as `voices add` prepares one, but uncut; a wave as it is.
+
+    Args:
+        source: a path, the bytes of a file, or float32 (n,) at audio.SAMPLE_RATE.
+        most: seconds that a file may last.
+
+    Raises:
+        InputError: it cannot be read, or is too long.
+    """
+    if isinstance(source, np.ndarray):
+        return source
+    wave = audio.read(source, max_seconds=most)
+    return wave if audio.is_silent(audio.centred(wave)) else finished(sounding(wave), [])
 
 
 def cut_at_pause(

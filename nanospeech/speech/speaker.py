@@ -46,6 +46,7 @@ from .making import make_chunk, make_chunks
 from .marked import directed
 from .network import network_for
 from .pauses import set_pauses
+from .reference import as_prompt
 from .script import Part, check_speech, spoken_text
 from .words import Piece, Timeline, choose_aligner
 
@@ -64,8 +65,9 @@ class Speaker:
         voice: name of a built-in voice; None for the model's default one. "default/NAME" gives
             the model the recording of a voice that ships, with a warning.
         ref_audio: instead of a voice, a recording to imitate: the path, bytes or open file of one,
-            or floats (n,) at 24 kHz; 0.5 to 60 seconds, best 3 to 12. There is a warning if the
-            model does not imitate.
+            or floats (n,) at 24 kHz; 0.5 to 60 seconds, best 3 to 12. An aligned model's file is
+            cleared of rumble, noise and silence at its ends; floats are taken as they are. There
+            is a warning if the model does not imitate.
         ref_text: what is said in it, which an aligned model need not know; it tells the pace.
         options: how the ODE is solved; a cfg_strength of None takes the voice's, else the
             model's.
@@ -131,6 +133,8 @@ class Speaker:
         self.engine: Any = engine
         self.duration, self.durations = duration, choose_durations(engine, duration)
         self.aligner = choose_aligner(engine, aligner)
+        if found is None and own.hears_alone and own.echo is None:
+            ref_audio = as_prompt(ref_audio, MAX_REFERENCE)
         if isinstance(ref_audio, np.ndarray):
             ref_audio = audio.resample(ref_audio, audio.SAMPLE_RATE, self.sample_rate)
         else:

@@ -237,6 +237,9 @@ def write_voice(
             if share > CLIPPING:
                 clipped.append((share, sample.name))
             wave = above_rumble(audio.centred(wave))
+            if audio.is_silent(wave):
+                skips.append(Skip(sample.name, "silent", "nothing but rumble"))
+                continue
             wave = audio.trim(wave, audio.SAMPLE_RATE, EDGE_SILENCE)
             if (spoken := len(wave) / audio.SAMPLE_RATE) > longest:
                 how = f"{spoken:.1f} s: cut it into sentences, or raise --max-seconds {longest:g}"

@@ -13,7 +13,7 @@ from nanospeech.audio.mel import log_mel
 from nanospeech.audio.recording import RUMBLES, above_rumble, rumble, without_rumble
 from nanospeech.evaluate.prompts import degraded
 from nanospeech.speech import reference
-from nanospeech.speech.reference import finished
+from nanospeech.speech.reference import EDGE, finished, sounding
 
 VOICES = Path(nanospeech.__file__).parent / "default/voices"
 TIME = np.arange(48_000) / 24_000
@@ -56,6 +56,20 @@ def test_the_end_of_a_recording_does_not_reach_its_beginning():
     wave = np.zeros(24_000, np.float32)
     wave[-1] = 0.5
     assert np.abs(without_rumble(wave)[:2400]).max() < 1e-5
+
+
+@pytest.mark.parametrize("lead", [0.0, 0.7])
+def test_a_hum_neither_begins_nor_ends_with_a_thud(lead):
+    """Where it was in full swing at both ends, silence is left, which is cut off."""
+    hum = (0.05 * np.sin(2 * np.pi * 30 * TIME + lead)).astype(np.float32)
+    assert np.abs(without_rumble(hum)).max() < 0.1 * 0.05
+    found = sounding(hum + np.pad(tone(200, 0.5)[:24_000], 12_000))
+    assert len(found) == pytest.approx(24_000 * (1 + 2 * EDGE), abs=1200)
+
+
+def test_a_recording_of_a_few_samples_stays_of_that_length():
+    for count in (0, 1, 2, 240):
+        assert without_rumble(tone(30)[:count]).shape == (count,)
 
 
 @pytest.mark.parametrize("below, kept", [(24, False), (26, True)])

@@ -248,9 +248,15 @@ def test_rumble_is_not_trained_on(tiny_release, tmp_path):
     folder = folder_of(tmp_path / "recordings", 2)
     poor = degraded(audio.read(folder / "01.wav"), "rumble")
     audio.write(folder / "01.wav", poor)
+    hum = 0.1 * np.sin(2 * np.pi * 30 * np.arange(48_000) / 24_000)
+    audio.write(folder / "02.wav", hum.astype(np.float32))
+    (folder / "02.txt").write_text("Nothing is said.", "utf-8")
     found, _ = data.find_samples([folder])
     config = open_release(tiny_release).config
-    data.write_voice(found, tmp_path / "out", config, None, "anna", held_back=0)
+    gone = data.write_voice(found, tmp_path / "out", config, None, "anna", held_back=0)
+    assert [(g.name[-2:], g.reason, g.detail) for g in gone] == [
+        ("02", "silent", "nothing but rumble")
+    ]
     made = {r.key[-2:]: r.wave() for r in data.read_recordings((tmp_path / "out").glob("voice-*"))}
     assert rumble(poor) > RUMBLES > rumble(made["01"])
     as_it_was = audio.trim(audio.centred(audio.read(folder / "00.wav")), keep_seconds=0.08)

@@ -230,6 +230,9 @@ def test_rumble_is_filtered_out_and_what_was_heard_is_kept(tmp_path):
     assert examine((sample, known), options).heard == "as it was heard"
     clip = examine((sample, known), CurateOptions(rumble=0))
     assert rumble(audio.read(clip.data)) > RUMBLES
+    hum = 0.1 * np.sin(2 * np.pi * 30 * np.arange(48_000) / 24_000)
+    audio.write(tmp_path / "in" / f"{sample.key}.wav", hum.astype(np.float32))
+    assert examine((sample, {}), options) == Skip(sample.name, "silent", "nothing but rumble")
 
 
 def test_what_is_misheard_is_dropped_and_what_was_heard_is_kept(tmp_path):

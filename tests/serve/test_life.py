@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
+import numpy as np
 import pytest
 import soundfile
 
@@ -58,6 +59,10 @@ def test_voices_are_taken_with_consent_where_that_is_allowed(server, serve, capl
         error = add(server, b"no sound").json()["error"]
         assert error["param"] == "audio_sample" and "WAV, FLAC, MP3" in error["message"]
         assert "object at" not in error["message"]
+        hum = io.BytesIO()
+        low = 0.1 * np.sin(2 * np.pi * 30 * np.arange(96_000) / 24_000)
+        soundfile.write(hum, low, 24_000, format="FLAC")
+        assert add(server, hum.getvalue()).json()["error"]["message"] == "the recording is silent"
         assert add(server, text="...").json()["error"]["param"] == "text"
         made = add(server, text="Hm.")
         assert made.status_code == 201, made.text

@@ -32,6 +32,11 @@ def speech(seconds: float) -> np.ndarray:
     return np.resize(whole, int(seconds * RATE))
 
 
+def hum(samples: int) -> np.ndarray:
+    """A tone below all voices."""
+    return 0.05 * np.sin(2 * np.pi * 30 * np.arange(samples) / RATE).astype(np.float32)
+
+
 def nobody():
     raise BackendError("nobody listens here")
 
@@ -213,6 +218,8 @@ def test_clipping_is_told_from_a_ten_thousandth_on(tmp_path):
         # what a sound card's offset alone is, and its last bit
         (0.25 + np.arange(RATE) % 3 * 2.0**-15, r"silent: its loudest sample is -90 dB"),
         (np.pad(speech(0.8), RATE), r"holds 0\.\d s of sound; record 3 to 12 s"),
+        (np.pad(speech(0.8), RATE) + hum(67_200), r"holds 0\.\d s of sound; record 3 to 12 s"),
+        (hum(4 * RATE), r"silent but for rumble below 55 Hz, -26 dB loud"),
     ],
 )
 def test_what_is_no_voice_is_refused_with_its_measure(tmp_path, wave, said):

@@ -9,6 +9,7 @@ import pytest
 from nanospeech import InputError, Speaker
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
+from nanospeech.audio.recording import RUMBLES, rumble
 from nanospeech.config import STEPS, DiTConfig, ModelConfig
 from nanospeech.engine.base import Engine
 from nanospeech.engine.sampling import noise
@@ -16,6 +17,7 @@ from nanospeech.output import OutputOptions
 from nanospeech.release.folder import DEFAULT
 from nanospeech.release.voices import VoiceSettings, default_voice, find_voice, list_voices
 from nanospeech.speech.durations import MIN_SPEECH, frames
+from nanospeech.speech.reference import read_reference
 from nanospeech.text.tokenizer import Tokenizer
 
 RATE = 24_000
@@ -102,6 +104,29 @@ def test_the_prompt_reaches_the_engine_exactly_and_only_new_speech_is_returned()
     assert len(spoken.wave) == (call["new"] - 1) * 256
     assert spoken.sample_rate == RATE and spoken.seconds == len(spoken.wave) / RATE
     assert spoken.rtf == pytest.approx(spoken.elapsed / spoken.seconds) and spoken.elapsed > 0
+
+
+@pytest.mark.parametrize("kind", [str, Path, Path.read_bytes, lambda path: path.open("rb")])
+def test_a_file_is_prepared_as_voices_are(tmp_path, kind):
+    """Rumble, silence at its ends and level; floats, and files for other models, stay."""
+    clean = np.pad(sound(2.5, 0.02), RATE)
+    poor = (clean + 0.01 * np.sin(2 * np.pi * 30 * np.arange(len(clean)) / RATE)).astype("f4")
+    path = tmp_path / "me.flac"
+    audio.write(path, poor)
+    ready = read_reference(path, TEXT, None).wave
+    assert len(ready) < 3 * RATE and rumble(ready) < RUMBLES < rumble(audio.read(path))
+    aligned, other = EchoEngine(upsampling="aligned"), EchoEngine()
+    given = kind(path)
+    mel = speaker(aligned, given).prompt.mel
+    assert np.array_equal(mel, speaker(aligned, ready).prompt.mel)
+    assert len(speaker(aligned, audio.read(path)).prompt.mel) > len(mel) + 90
+    assert len(speaker(other, path).prompt.mel) == len(speaker(other, audio.read(path)).prompt.mel)
+
+
+def test_a_silent_file_is_refused(tmp_path):
+    audio.write(tmp_path / "a.flac", np.zeros(RATE, np.float32))
+    with pytest.raises(InputError, match="silent"):
+        speaker(EchoEngine(upsampling="aligned"), tmp_path / "a.flac")
 
 
 def test_the_prompt_ends_in_silence_at_a_known_level():
