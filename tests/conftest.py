@@ -38,9 +38,12 @@ TINY = {
     "adaln_zero": False,
 }
 
-# tests in the background of a shell would hand on to their processes that Ctrl-C is ignored
+# tests in the background of a shell would hand on to their processes that Ctrl-C is ignored, under
+# nohup that a terminal that closes is, too
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if getattr(signal, "SIGHUP", None) and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # what is imported and collected is no garbage: none is looked for until pytest_collection_finish
 gc.disable()

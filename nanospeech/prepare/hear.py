@@ -170,7 +170,10 @@ def main(argv: list[str] | None = None) -> int:
 
         def is_new(sample: Sample) -> bool:
             known = heard.known.get(sample.key)
-            return not known or zlib.crc32(sample.audio.read()) not in known
+            try:
+                return not known or zlib.crc32(sample.audio.read()) not in known
+            except BadAudio:  # now; it is left to curate
+                return True
 
         todo = sorted(filter(is_new, samples), key=lambda s: languages[s.key])
         bar.update(len(samples) - len(todo))
