@@ -104,6 +104,12 @@ def denoised(wave: np.ndarray, rate: int) -> np.ndarray:
     return overlapped(found * np.maximum(gain, 10 ** (-MOST_DENOISED / 20)), size, hop, len(wave))
 
 
+def fast(size: int) -> int:
+    """A length from `size` on, at most an eighth more, of which a Fourier transform is fast."""
+    step = 1 << max(0, size.bit_length() - 4)
+    return -(-size // step) * step
+
+
 def rumble(wave: np.ndarray, rate: int = 24_000) -> float:
     """What lies below all voices, such as steps, wind and a hand on the microphone.
 
@@ -112,8 +118,9 @@ def rumble(wave: np.ndarray, rate: int = 24_000) -> float:
     """
     if not np.any(wave):
         return -np.inf
-    power = np.abs(np.fft.rfft(wave)) ** 2
-    low = power[np.fft.rfftfreq(len(wave), 1 / rate) < RUMBLE].sum()
+    size = fast(len(wave))
+    power = np.abs(np.fft.rfft(wave, size)) ** 2
+    low = power[np.fft.rfftfreq(size, 1 / rate) < RUMBLE].sum()
     return float(10 * np.log10(max(low, 1e-30) / power.sum()))
 
 
@@ -127,9 +134,10 @@ def without_rumble(wave: np.ndarray, rate: int = 24_000) -> np.ndarray:
         return wave
     more = min(rate // 2, len(wave) - 1)
     longer = np.pad(wave, more, "reflect", reflect_type="odd")
-    hertz = np.fft.rfftfreq(len(longer), 1 / rate)
+    size = fast(len(longer))
+    hertz = np.fft.rfftfreq(size, 1 / rate)
     gain = 1 / np.sqrt(1 + (LOWEST / np.maximum(hertz, 1)) ** (2 * STEEPNESS))
-    clear = np.fft.irfft(np.fft.rfft(longer) * gain, len(longer))
+    clear = np.fft.irfft(np.fft.rfft(longer, size) * gain, size)
     return clear[more : more + len(wave)].astype(np.float32)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nanospeech.audio import wave as audio
-from nanospeech.audio.recording import above_rumble, bandwidth, clipping
+from nanospeech.audio.recording import bandwidth, clipping
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.release.user_voices import check_name, files_of, folded, save_voice
 from nanospeech.release.voice_facts import ABOUT, read_settings
@@ -122,8 +122,8 @@ def prepared(sound: bytes, text: str) -> tuple[np.ndarray, list[str]]:
     Raises:
         InputError: it is no audio, silent, too short or too long.
     """
-    wave = sounding(audio.read(sound, max_seconds=4 * KEPT[1]))
-    if audio.is_silent(above_rumble(wave)):
+    wave, heard = sounding(audio.read(sound, max_seconds=4 * KEPT[1]))
+    if not heard:
         raise InputError("the recording is silent")
     seconds = len(wave) / audio.SAMPLE_RATE
     if not LEAST <= seconds <= KEPT[1] + 1:

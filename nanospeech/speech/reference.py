@@ -104,14 +104,12 @@ def read_reference(
         raise InputError(
             f"{path} is silent: its loudest sample is {level}; check the microphone and its level"
         )
-    if audio.is_silent(above_rumble(whole)):
+    wave, seconds = sounding(whole)
+    if not seconds:
         raise InputError(
             f"{path} is silent but for rumble below {LOWEST:g} Hz, {20 * math.log10(peak):.0f} dB"
             " loud; check the microphone and its cable"
         )
-    wave = sounding(whole)
-    start, stop = audio.loud_span(above_rumble(wave))
-    seconds = (stop - start) / audio.SAMPLE_RATE
     if seconds < LEAST:
         raise InputError(
             f"{path} holds {seconds:.1f} s of sound; record {KEPT[0]:g} to {KEPT[1]:g} s of speech"
@@ -175,12 +173,17 @@ def remarks(clipped: float, wave: np.ndarray, text: str) -> list[str]:
     return found
 
 
-def sounding(wave: np.ndarray) -> np.ndarray:
-    """A recording as it was made, without its offset and without silence or rumble at its ends."""
+def sounding(wave: np.ndarray) -> tuple[np.ndarray, float]:
+    """A recording as it was made, without its offset and without silence or rumble at its ends.
+
+    Returns:
+        The wave and its seconds of sound: 0 where there is nothing but rumble.
+    """
     wave = audio.centred(wave)
-    start, stop = audio.loud_span(above_rumble(wave))
+    clear = above_rumble(wave)
+    start, stop = (0, 0) if audio.is_silent(clear) else audio.loud_span(clear)
     keep = int(EDGE * audio.SAMPLE_RATE)
-    return wave[max(0, start - keep) : stop + keep]
+    return wave[max(0, start - keep) : stop + keep], (stop - start) / audio.SAMPLE_RATE
 
 
 def finished(wave: np.ndarray, notes: list[str]) -> np.ndarray:
@@ -224,8 +227,9 @@ def as_prompt(source: str | Path | bytes | np.ndarray, most: float) -> np.ndarra
     """
     if isinstance(source, np.ndarray):
         return source
-    wave = audio.read(source, max_seconds=most)
-    return wave if audio.is_silent(audio.centred(wave)) else finished(sounding(wave), [])
+    whole = audio.read(source, max_seconds=most)
+    wave, seconds = sounding(whole)
+    return finished(wave, []) if seconds else np.zeros_like(whole)
 
 
 def cut_at_pause(

@@ -10,7 +10,7 @@ import pytest
 import nanospeech
 from nanospeech.audio import wave as audio
 from nanospeech.audio.mel import log_mel
-from nanospeech.audio.recording import RUMBLES, above_rumble, rumble, without_rumble
+from nanospeech.audio.recording import RUMBLES, above_rumble, fast, rumble, without_rumble
 from nanospeech.evaluate.prompts import degraded
 from nanospeech.speech import reference
 from nanospeech.speech.reference import EDGE, finished, sounding
@@ -25,7 +25,7 @@ def tone(hertz: float, loud: float = 0.1) -> np.ndarray:
 
 @pytest.mark.parametrize("below", [6, 20, 40])
 def test_rumble_is_told_in_db_of_all(below):
-    wave = tone(200) + tone(30, 0.1 * 10 ** (-below / 20))
+    wave = np.hanning(len(TIME)) * (tone(200) + tone(30, 0.1 * 10 ** (-below / 20)))
     assert rumble(wave) == pytest.approx(-10 * np.log10(1 + 10 ** (below / 10)), abs=0.1)
 
 
@@ -63,8 +63,19 @@ def test_a_hum_neither_begins_nor_ends_with_a_thud(lead):
     """Where it was in full swing at both ends, silence is left, which is cut off."""
     hum = (0.05 * np.sin(2 * np.pi * 30 * TIME + lead)).astype(np.float32)
     assert np.abs(without_rumble(hum)).max() < 0.1 * 0.05
-    found = sounding(hum + np.pad(tone(200, 0.5)[:24_000], 12_000))
+    found, seconds = sounding(hum + np.pad(tone(200, 0.5)[:24_000], 12_000))
     assert len(found) == pytest.approx(24_000 * (1 + 2 * EDGE), abs=1200)
+    assert seconds == pytest.approx(1, abs=0.05)
+
+
+def test_a_transform_is_of_a_fast_length():
+    """One of a long recording whose length is a prime took half a minute."""
+    for size in (*range(300), 14_399_999, 14_400_007):
+        found = fast(size)
+        assert size <= found <= size * 9 / 8
+        while found and found % 2 == 0:
+            found //= 2
+        assert found <= 15
 
 
 def test_a_recording_of_a_few_samples_stays_of_that_length():
