@@ -121,6 +121,22 @@ def test_a_shuffle_buffer_holds_half_a_gigabyte_and_the_sample_beyond(mib, held)
     assert stream.take() is None and len(stream.place().buffer) == stream.held == 0
 
 
+def test_what_is_held_of_later_epochs_does_not_end_the_one_before(monkeypatch):
+    """Several streams hold more than one may, and a run that went on as one waited for ever."""
+    monkeypatch.setattr("nanospeech_torch.train.data.order.HELD", 3 * MIB)
+    source = Wide(1)
+    every = [SampleStream(source, 0, s, 4, shuffle_buffer=8) for s in range(4)]
+    used: Counter = Counter(every[0].take()[0] for _ in range(2))  # type: ignore[index]
+    for stream in every[1:]:  # a quarter of the shard, and a sample of the next epoch
+        used.update(epoch_of(stream))
+        used[stream.take()[0]] += 1  # type: ignore[index]
+    (place,) = redeal([{0: stream.place()} for stream in every], 1, 0, 1)
+    one = SampleStream(source, 0, shuffle_buffer=8, place=place)
+    assert one.held > 3 * MIB and one.epoch == 0
+    used.update(epoch_of(one) + epoch_of(one))
+    assert set(used.values()) == {1} and Counter(e for e, _, _ in used) == {0: 20, 1: 20}
+
+
 @pytest.mark.parametrize(
     "sample",
     [

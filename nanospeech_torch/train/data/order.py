@@ -186,7 +186,10 @@ class SampleStream:
     def take(self) -> tuple[Ref, dict] | None:
         """The next sample, or None at the end of the epoch."""
         here = self.buffer.setdefault(self.epoch, [])
-        while len(here) < self.size and self.held < HELD and (new := self.read()) is not None:
+        # what fills the memory may be of later epochs, and does not end this one
+        while len(here) < self.size and (self.held < HELD or not here):
+            if (new := self.read()) is None:
+                break
             self.hold(*new)
         if not here:
             del self.buffer[self.epoch]
