@@ -420,6 +420,18 @@ def test_a_run_that_ends_by_bad_steps_saves_its_good_ones(tmp_path, capsys):
     assert run.checkpoints.newest().name == "step_00000005"
 
 
+def test_good_steps_are_saved_where_the_bad_ones_end_with_the_run(tmp_path, capsys):
+    """They are found between two lines of the log, when its last line is written."""
+    run = trainer(tmp_path, max_bad_steps=2, log_every=50)
+    weights = run.core.weights()
+    spoiled = dict.fromkeys(weights, math.nan)
+    run.core.weights = lambda: weights if run.step < 3 else spoiled
+    with pytest.raises(DataError, match="3 steps in a row"):
+        run.train(samples(), 6, 1, max_duration=200)
+    assert "no good steps any more at step 6: saving first" in capsys.readouterr().out
+    assert run.checkpoints.newest().name == "step_00000006"
+
+
 @pytest.mark.parametrize(("factor", "skipped"), [(0.0, 0), (2.0, 1), (3.0, 0)])
 def test_a_spike_is_as_large_as_a_run_is_told(tmp_path, factor, skipped):
     """Here 2.5 times the usual norm, after the steps in which none is known."""

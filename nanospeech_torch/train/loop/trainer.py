@@ -281,7 +281,8 @@ class Trainer(Learner):
                     if self.step % o.save_step == 0 and self.step < total_steps:
                         self.save(self.config.export == "all")
                         self.saved = self.step
-                log.finish()
+                with self.good_steps_saved():
+                    log.finish()
             except KeyboardInterrupt:
                 self.say(f"stopped in the middle of step {self.step + 1}")
                 raise
@@ -352,9 +353,15 @@ class Trainer(Learner):
         norm = self.learn(self.next_batches(batches), self.step, total, log)
         self.state.step += 1
         self.ema.update(self.step)
-        try:
+        with self.good_steps_saved():
             log.step(norm, self.optimizers[0].param_groups[0]["lr"])
-        except DataError:  # too many bad steps in a row, for all processes
+
+    @contextmanager
+    def good_steps_saved(self) -> Iterator[None]:
+        """Saves what was learnt before an error of the log, that there are too many bad steps."""
+        try:
+            yield
+        except DataError:  # for all processes
             since = self.step - self.saved
             if any(int(guard.streak) < since for guard in self.guards.values()):
                 self.save_before(f"no good steps any more at step {self.step}")
