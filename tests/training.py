@@ -112,3 +112,10 @@ def train_share(folder: Path, size: int, aligned: bool, times: int) -> None:
     log = LogConfig(held_out=[str(SHARD)], held_out_every=2)
     run = trainer(folder, speech_model(**options), log=log, accumulate=times)
     run.train(samples(), 4, batch_size=size, max_duration=200, save_step=100)
+
+
+def train_beside_bad_samples(folder: Path) -> None:
+    """Two steps of one process or of each of two, which leave out one of two samples each."""
+    bad = [{"__key__": key, "json": {"duration": 1.0}} for key in ("mute", "dumb")]
+    torch.set_num_threads(1)
+    trainer(folder).train([*samples(), *bad], 2, batch_size=2, max_duration=200)

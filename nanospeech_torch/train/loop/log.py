@@ -83,7 +83,8 @@ class Log:
         self.last: dict[str, float] = {}
         self.reported: Counter = Counter(state.skipped)
         self.waited = state.data_wait
-        self.skipped_total: Counter = Counter()
+        self.skipped_total: Counter = Counter()  # of an epoch, in all processes
+        self.left_out: Counter = Counter()  # the same since this log began
         self.log_failed = False
         precision = self.accelerator.mixed_precision
         if self.main:  # where it is measured, before training starts
@@ -251,7 +252,9 @@ class Log:
         mine = (self.state.epochs()[0], self.state.skipped - self.reported)
         self.reported = Counter(self.state.skipped)
         gathered = self.parallel.gather(mine)
-        self.skipped_total += sum((new for _, new in gathered), Counter())
+        found = sum((new for _, new in gathered), Counter())
+        self.skipped_total += found
+        self.left_out += found
         epoch = min(epoch for epoch, _ in gathered)
         before, self.epoch = self.epoch, epoch
         if before is None or epoch <= before:
@@ -267,8 +270,9 @@ class Log:
         if self.sums:
             self.last = self.means()
         self.bar.close()
-        if self.state.skipped:
-            self.options.say(f"samples left out: {listed(self.state.skipped)}")
+        # what came after the last line is known of this process alone: others may have ended
+        if left_out := self.left_out + (self.state.skipped - self.reported):
+            self.options.say(f"samples left out: {listed(left_out)}")
         return self.last
 
 
