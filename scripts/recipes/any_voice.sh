@@ -128,7 +128,7 @@ if [ -n "${UNDERSTOOD:-}" ]; then
   done
   run_stage spoken --needs convert --makes "$runs/spoken/spoken-000000.tar" \
     --clean "$runs/spoken" -- \
-    "$python" -m nanospeech prepare spoken "$speaks" "$TEXTS" --out "$runs/spoken" --overwrite \
+    "$python" -m nanospeech prepare spoken "$speaks" "$TEXTS" --out "$runs/spoken" \
     --clips "${CLIPS:-1200}" --exclude "$here/nanospeech/evaluate/"*.txt \
     --recordings "$runs/data/train/"*.tar
   # shellcheck disable=SC2086

@@ -31,8 +31,7 @@ mkdir -p "$runs"
 # shellcheck disable=SC2086
 run_stage spoken --makes "$runs/spoken/spoken-000000.tar" --clean "$runs/spoken" -- \
   "$python" -m nanospeech prepare spoken "$teacher" "$texts" --out "$runs/spoken" \
-  --overwrite --clips "${CLIPS:-900}" ${EXCLUDE:+--exclude $EXCLUDE} \
-  ${RECORDINGS:+--recordings $RECORDINGS}
+  --clips "${CLIPS:-900}" ${EXCLUDE:+--exclude $EXCLUDE} ${RECORDINGS:+--recordings $RECORDINGS}
 # shellcheck disable=SC2086
 run_stage student --extends --needs spoken --makes "$runs/run/latest" --aside "$runs/run" -- \
   "$python" -m nanospeech train distill --threads "${THREADS:-2}" --set teacher="$teacher" \

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -25,6 +26,7 @@ from nanospeech.errors import InputError
 from nanospeech.prepare.choose_prompts import ATTRIBUTIONS, read_attributions
 from nanospeech.prepare.curate import main as curate
 from nanospeech.prepare.recogniser import Heard
+from nanospeech.prepare.spoken import build_parser as spoken_parser
 from nanospeech.publish.listen import main as listen
 from nanospeech.publish.model_card import main as model_card
 from nanospeech.release.folder import DEFAULT, load_config
@@ -307,8 +309,17 @@ def test_recordings_that_name_nobody_are_of_one_person(tmp_path, script):
     assert {s.speaker for s in clips} == {"anna" if script == "voice.sh" else "voice"}
 
 
-def told_by(tmp_path: Path, **settings: str) -> tuple[str, list[list[str]]]:
-    """What any_voice.sh says where a setting is missing, or the words of its stages' commands."""
+def told_by(
+    tmp_path: Path,
+    script: str = "any_voice.sh",
+    words: Sequence[str] = ("5", "a.tar"),
+    **settings: str,
+) -> tuple[str, list[list[str]]]:
+    """What a recipe says where a setting is missing, or the words of its stages' commands.
+
+    Args:
+        words: of its command; of any_voice.sh those behind the folder to write.
+    """
     runs = tmp_path / "für Anna's Ohren, neu"
     for name in ("data/train", "data/heldout"):
         (runs / name).mkdir(parents=True, exist_ok=True)
@@ -317,12 +328,22 @@ def told_by(tmp_path: Path, **settings: str) -> tuple[str, list[list[str]]]:
     tell.write_text('#!/bin/sh\nprintf "%s\\n" --- "$@"\n')
     tell.chmod(0o755)
     env = os.environ | {"PYTHON": str(tell), "RUNS": str(runs), "WITHOUT": "anna", **settings}
-    script = str(ROOT / "scripts/recipes/any_voice.sh")
-    command = ["sh", script, str(tmp_path / "out"), "5", "a.tar"]
+    first = [str(tmp_path / "out")] if script == "any_voice.sh" else []
+    command = ["sh", str(ROOT / "scripts/recipes" / script), *first, *words]
     done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
     told = done.stdout.split("---\n")[1:]
     assert (done.returncode == 0) == bool(told), done.stderr
     return done.stderr, [stage.splitlines() for stage in told]
+
+
+@pytest.mark.parametrize("script", ["student.sh", "any_voice.sh"])
+def test_a_recipe_that_was_stopped_keeps_what_the_teacher_said(tmp_path, script):
+    """Its folder is emptied for other commands alone; --overwrite began again each time."""
+    words = ("teacher", "texts.txt", "out", "5") if script == "student.sh" else ("5", "a.tar")
+    _, stages = told_by(tmp_path, script, words, UNDERSTOOD="5", TEXTS="texts.txt")
+    spoken = next(stage for stage in stages if stage[3] == "spoken")
+    args = spoken_parser().parse_args(spoken[spoken.index("prepare") + 2 :])
+    assert spoken[spoken.index("--clean") + 1] == str(args.out) and not args.overwrite
 
 
 @pytest.mark.parametrize("end", ["SIGINT", "SIGTERM", "a failure"])
