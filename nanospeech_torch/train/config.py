@@ -9,6 +9,7 @@ from typing import Any
 
 from nanospeech.architectures import ListenerConfig
 from nanospeech.config import (
+    TOKENIZERS,
     AudioConfig,
     DiTConfig,
     DurationConfig,
@@ -67,6 +68,10 @@ class DataConfig:
 
     def __post_init__(self):
         object.__setattr__(self, "shards", tuple(self.shards))
+        if self.tokenizer not in TOKENIZERS:
+            raise InputError(
+                f"data.tokenizer is {self.tokenizer!r}; choose from {', '.join(TOKENIZERS)}"
+            )
         leasts = {"workers": 0, "cache_mb": 0, "batch_size": 1, "max_batch_frames": 1}
         for name, least in {**leasts, "max_duration": 1}.items():
             if getattr(self, name) < least:

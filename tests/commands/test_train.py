@@ -103,6 +103,14 @@ def test_one_file_needs_no_list(config):
     assert run.data.shards == ("a/*.tar",) and run.log.held_out == ("b/*.tar",)
 
 
+def test_a_tokenizer_that_is_misspelt_is_told_from_a_missing_vocabulary(config, capsys):
+    command = ["--config", str(config), "--set", "data.tokenizer=phoneme"]
+    for dry in ([], ["--dry-run"]):
+        assert main([*command, *dry]) == 2
+        said = capsys.readouterr().err
+        assert "data.tokenizer is 'phoneme'; choose from chars, bytes, phonemes, " in said
+
+
 def test_a_run_can_leave_what_reads_texts_as_it_is(config, tmp_path, golden, capsys):
     folder, vocoder = tmp_path / "release", str(golden / "vocos_pytorch_model.bin")
     assert main(["--config", str(config)]) == 0
