@@ -179,6 +179,22 @@ def test_a_sentence_or_two_is_held_back_and_minutes_are_of_the_rest(tiny_release
         assert r.speaker == "anna" and audio.rms(r.wave()) == pytest.approx(0.05, rel=0.01)
 
 
+def test_a_recording_with_a_loud_sound_is_trained_on_softer_not_clipped(tiny_release, tmp_path):
+    """A laugh in quiet speech is far above the level, which the whole is brought to."""
+    folder, config = tmp_path / "recordings", open_release(tiny_release).config
+    folder.mkdir()
+    wave = 0.01 * tone(4.0) / np.abs(tone(4.0)).max()
+    wave[43_760:44_240] *= 50  # where a syllable is loudest
+    audio.write(folder / "laugh.wav", wave)
+    (folder / "laugh.txt").write_text("here are four words", encoding="utf-8")
+    loud = dataclasses.replace(config, audio=dataclasses.replace(config.audio, prompt_rms=0.07))
+    data.write_voice(data.find_samples([folder])[0], tmp_path / "out", loud, None, "anna")
+    (made,) = data.read_recordings([tmp_path / "out" / "voice-000000.tar"])
+    assert clipping(made.audio.read()) == clipping(folder / "laugh.wav") == 0.0
+    quiet = np.abs(made.wave()[12_000:24_000]).max() / np.abs(made.wave()).max()
+    assert quiet == pytest.approx(0.02, rel=0.05)  # what is loud stays so beside the rest
+
+
 def test_a_recording_that_is_too_long_is_named_and_takes_no_minutes(tiny_release, tmp_path):
     config = open_release(tiny_release).config
     folder = folder_of(tmp_path / "recordings", 3)
