@@ -82,6 +82,7 @@ def recording(key: str, files: dict[str, bytes], level: float) -> Recording | No
         return None
     try:
         wave, _ = set_level(decode(files[kind])[0], level)
+        wave = wave / max(1.0, float(np.abs(wave).max()))  # softer, rather than clipped
         made = features(files["npy"], AUDIO.n_mels) if "npy" in files else None
     except (BadAudio, Skip):
         return None

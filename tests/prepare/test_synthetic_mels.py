@@ -12,6 +12,7 @@ import pytest
 from nanospeech.audio import mel
 from nanospeech.audio import wave as sound
 from nanospeech.audio.postfilter import postfilter
+from nanospeech.audio.recording import clipping
 from nanospeech.corpus.layouts import Skip
 from nanospeech.corpus.mp3 import BadAudio, decode
 from nanospeech.corpus.skips import find_some
@@ -22,6 +23,7 @@ from nanospeech.speech.speaker import Speaker
 from nanospeech_torch.prepare import synthetic_mels
 from nanospeech_torch.train.data.segments import SegmentBatches
 from nanospeech_torch.train.data.sources import TarSource
+from tests.conftest import tone
 from tests.train.test_vocoder_gan import LOSS, PLAN, SHARD, samples
 
 
@@ -51,6 +53,20 @@ def test_a_model_makes_the_mels_of_recordings_again(tiny_aligned, tmp_path, caps
     assert np.abs(features - mel.log_mel(sound.read(again[0]["flac"]))[: len(features)]).mean() > 1
     assert synthetic_mels.main([*command, "--since", "0.9", "0.1"]) == 2
     assert "--since" in capsys.readouterr().err
+
+
+def test_a_loud_sound_is_not_cut_off_in_a_vocoders_recordings(tiny_aligned, tmp_path):
+    """Its mel has it whole, and the vocoder was to make less of that."""
+    wave = 0.01 * tone(4.0) / np.abs(tone(4.0)).max()
+    wave[43_760:44_240] *= 50  # where a syllable is loudest
+    (folder := tmp_path / "recordings").mkdir()
+    sound.write(folder / "laugh.wav", wave)
+    (folder / "laugh.txt").write_text("Hello there.", encoding="utf-8")
+    out = tmp_path / "made"
+    command = [str(tiny_aligned), str(folder), "--voice", "tone", "--out", str(out)]
+    assert synthetic_mels.main(command) == 0
+    ((_, made),) = TarSource([*out.glob("*.tar")]).open(0)
+    assert clipping(made["flac"]) == clipping(folder / "laugh.wav") == 0.0
 
 
 def test_each_speaker_is_made_after_a_recording_of_their_own(

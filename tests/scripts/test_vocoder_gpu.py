@@ -170,6 +170,14 @@ def test_rates_rise_stay_and_fall():
     assert rate(9000, 1.0) == pytest.approx(SMALL.last)
 
 
+def test_a_loud_sound_is_softer_not_cut_off_as_in_the_mel_that_was_made_of_it():
+    wave = 0.01 * tone(48_000, 150)
+    wave[24_000:24_480] *= 50
+    _, found, _ = recording("k", {"flac": flac_bytes(wave)}, 0.068)  # type: ignore[misc]
+    assert np.abs(found).max() == pytest.approx(1)
+    assert found == pytest.approx(wave / np.abs(wave).max(), abs=1e-3)
+
+
 def test_damaged_and_silent_recordings_are_left_out_and_objects_refused():
     assert recording("k", {"mp3": b"no sound"}, 0.068) is None
     assert recording("k", {"json": b"{}"}, 0.068) is None
