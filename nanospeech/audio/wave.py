@@ -217,6 +217,11 @@ def set_level(wave: np.ndarray, target_rms: float | None = None) -> tuple[np.nda
     return (wave * np.float32(gain)).astype(np.float32), gain
 
 
+def unclipped(wave: np.ndarray) -> np.ndarray:
+    """A wave softer where a file of integers would cut it at full scale."""
+    return wave / np.float32(max(1.0, float(np.abs(wave).max(initial=0))))
+
+
 def loud_span(wave: np.ndarray, rate: int = SAMPLE_RATE, below_db: float = 40) -> tuple[int, int]:
     """Where sound begins and ends: samples (start, stop) of the 10 ms blocks that are loud.
 

@@ -87,8 +87,7 @@ def decode(
     if not np.isfinite(wave).all():
         raise BadAudio("samples that are not numbers", "")
     if not ready:  # an MP3 stays as it is
-        wave = audio.centred(wave)
-        wave = wave / max(1.0, float(np.abs(wave).max()))  # which floats exceed
+        wave = audio.unclipped(audio.centred(wave))
     if audio.is_silent(wave):
         raise BadAudio("silent", f"peak {np.abs(wave).max():.1e}")
     if min_seconds is not None and len(wave) / rate < min_seconds:

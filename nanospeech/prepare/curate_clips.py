@@ -133,7 +133,7 @@ def examine(
     if (clear := above_rumble(wave, options.rumble)) is not wave:
         if audio.is_silent(clear):
             return Skip(sample.name, "silent", "nothing but rumble")
-        ready, wave = False, clear / max(1.0, float(np.abs(clear).max()))
+        ready, wave = False, audio.unclipped(clear)
     if options.level is not None:
         evened = even(wave, options.level)
         ready, wave = ready and evened is None, wave if evened is None else evened

@@ -246,7 +246,7 @@ def write_voice(
                 skips.append(Skip(sample.name, "too long", how))
                 continue
             wave, _ = audio.set_level(wave, config.audio.prompt_rms)
-            wave = wave / max(1.0, float(np.abs(wave).max()))  # softer, rather than clipped
+            wave = audio.unclipped(wave)
             if config.prompt_codec is not None:  # as prompts are
                 wave = coded(wave)
             duration = round(len(wave) / audio.SAMPLE_RATE, 4)

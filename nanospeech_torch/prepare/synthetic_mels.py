@@ -191,7 +191,7 @@ def made_again(
         sample = written_out(sample, cast.engine.tokenizer)
         wave, _ = decode(sample.audio.read(), 0.5, max_seconds)
         wave, _ = audio.set_level(wave, cast.engine.config.audio.prompt_rms)
-        wave = wave / max(1.0, float(np.abs(wave).max()))  # softer, rather than clipped
+        wave = audio.unclipped(wave)
         if (speaker := cast.speaker(sample, wave)) is None:
             return Skip(sample.name, "its speaker's prompt, or before it")
         start = float(rng.uniform(*since))

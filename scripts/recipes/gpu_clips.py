@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nanospeech.audio.wave import set_level
+from nanospeech.audio.wave import set_level, unclipped
 from nanospeech.config import AudioConfig
 from nanospeech.corpus.held_out import is_held_out
 from nanospeech.corpus.mp3 import BadAudio, decode
@@ -81,8 +81,7 @@ def recording(key: str, files: dict[str, bytes], level: float) -> Recording | No
     if kind is None:
         return None
     try:
-        wave, _ = set_level(decode(files[kind])[0], level)
-        wave = wave / max(1.0, float(np.abs(wave).max()))  # softer, rather than clipped
+        wave = unclipped(set_level(decode(files[kind])[0], level)[0])
         made = features(files["npy"], AUDIO.n_mels) if "npy" in files else None
     except (BadAudio, Skip):
         return None
