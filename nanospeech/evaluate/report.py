@@ -51,7 +51,7 @@ def figures(results: Sequence[Result], metrics: Iterable[str]) -> dict[str, Any]
     metrics = set(metrics)
     found: dict[str, Any] = {"utterances": len(results)}
     heard = [r for r in results if r.words is not None]
-    if heard and "wer" in metrics:
+    if any(r.words for r in heard) and "wer" in metrics:  # "Hmm." has none
         found |= {
             "words": sum(r.words or 0 for r in heard),
             "edits": sum(r.edits or 0 for r in heard),

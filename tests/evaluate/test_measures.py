@@ -31,6 +31,7 @@ def test_the_rate_of_a_row_weighs_by_words_and_by_length():
     assert found["wer"] == round(3 / 16, 4) and found["perfect"] == 1
     groups = evaluate_report.by_length([result(10, 1), result(2, 2), result(2, 0)])
     assert groups == {(1, 2): (0.5, 2), (9, 11): (0.1, 1)}
+    assert "wer" not in evaluate_report.figures([result(0, 0)], ["wer"])  # "Hmm." has no words
     assert evaluate_report.figures([Result("a", 7, 0, "k", "t")], ["wer", "dnsmos", "rtf"]) == {
         "utterances": 1,
         "audio_seconds": 0,
