@@ -216,7 +216,8 @@ class Narrator:
             writers.write_playlist(self.target.path, self.book, files)
             if self.book.cover:
                 writers.write_cover(self.target.path, self.book.cover)
-        if not self.outcome.failures and not self.target.keep:
+        complete = len(numbers) == len(self.book.chapters) or not self.work.others({*wanted})
+        if complete and not self.outcome.failures and not self.target.keep:
             self.work.remove()
         return self.outcome
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +103,10 @@ class Work:
     def count(self, keys: Sequence[str]) -> int:
         """How many of these passages are there."""
         return sum(map(self.has, keys))
+
+    def others(self, keys: Collection[str]) -> bool:
+        """Whether passages beside these are there, as of chapters that were not asked for."""
+        return any(path.stem not in keys for path in self.passages.glob("*.json"))
 
     def remove(self) -> None:
         """Deletes what was kept."""

@@ -211,6 +211,15 @@ def test_a_damaged_chapter_is_reported_and_the_rest_is_read(run, tmp_path):
     assert len(list(target.glob("*.opus"))) == 4 and not (tmp_path / "out.work").exists()
 
 
+def test_some_chapters_leave_what_is_kept_of_the_others(book, run, tmp_path):
+    target, work = tmp_path / "out", tmp_path / "out.work"
+    assert run(book, target, "--keep-work")[0] == 0
+    shutil.rmtree(target)  # as after a book that was stopped
+    assert run(book, target, "--chapters", "1")[0] == 0 and work.exists()
+    code, said = run(book, target)
+    assert code == 0 and "0 passages spoken, 3 there already" in said and not work.exists()
+
+
 def test_words_that_the_model_lacks_cost_their_passage_alone(run, tmp_path):
     path = tmp_path / "b.md"
     path.write_text("hello there.\n\n" + "漢" * 900 + "\n\nthe end.\n", "utf-8")
