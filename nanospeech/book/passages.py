@@ -174,7 +174,7 @@ def own_passages(text: str, last: str | float, budget: int, most: int) -> list[C
         for part in parts[:-1]:
             stop = start + len(part)
             begin = held[0][0] if held else start
-            found.append((begin, begin + len(text[begin:stop].rstrip()), "sentence"))
+            found.append((begin, begin + len(text[begin:stop].rstrip()), pause_after(part)))
             held, start = [], stop
         start += len(parts[-1]) - len(parts[-1].lstrip())
         held.append((start, start + len(parts[-1].strip())))

@@ -251,6 +251,14 @@ def test_passages_have_all_words_and_end_between_paragraphs_or_sentences():
         assert p.text[-1] in ".*" and p.after == ("sentence" if p.text[-2] == "e" else "paragraph")
 
 
+def test_a_sentence_that_is_cut_has_the_pause_of_its_mark():
+    text = "it was the best of times, " * 40 + "so it went. " + "it was the age " * 60 + "of men."
+    found = cut_passages(text)
+    ends = [p.text[-1] if p.text[-1] in ",." else "" for p in found]
+    assert ends == [",", ".", "", "."]
+    assert [p.after for p in found] == ["clause", "sentence", "", "paragraph"]
+
+
 def test_a_heading_is_never_left_alone_and_silence_is_no_passage():
     block = "b" * 590
     found = cut_passages(f"{block}\n\n# One\n\n## Two\n\n{block}")
