@@ -186,29 +186,23 @@ def named_lines(text: str) -> list[tuple[int, str]]:
 def without_contents(text: str, found: list[tuple[int, str]]) -> list[tuple[int, str]]:
     """Headings without those that a table of contents lists: three or more with nothing between."""
     stops = [*(at for at, _ in found[1:]), len(text)]
-    empty = [
-        not " ".join(text[at:stop].split())[len(name) :].strip()
-        for (at, name), stop in zip(found, stops)
-    ]
-    kept = []
-    for i, heading in enumerate(found):
-        first, last = i, i
-        while first and empty[first - 1]:
-            first -= 1
-        while last < len(found) - 1 and empty[last]:
-            last += 1
-        if not empty[i] or last - first < LISTED:
-            kept.append(heading)
+    kept, first = [], 0  # of the headings, and of those without text that lead to one with it
+    for i, ((at, name), stop) in enumerate(zip(found, stops)):
+        full = bool(" ".join(text[at:stop].split())[len(name) :].strip())
+        if full or i == len(found) - 1:
+            kept += found[first : i + 1] if i - first < LISTED else found[i : i + full]
+            first = i + 1
     return kept
 
 
 def mark_headings(text: str, starts: list[tuple[int, str]]) -> str:
     """Puts "# " before headings, on lines of their own."""
     out, done = [], 0
-    for at, name in starts:
+    stops = [*(at for at, _ in starts[1:]), len(text)]
+    for (at, name), stop in zip(starts, stops):
         out += [text[done:at], "\n\n# ", name, "\n\n"]
         done = at
-        for line in text[at:].split("\n", 2)[:2]:
+        for line in text[at:stop].split("\n", 2)[:2]:
             if line.strip() and line.strip() in name:
                 done += len(line) + 1
     return "".join([*out, text[done:]])

@@ -509,3 +509,12 @@ def test_sounds_of_one_passage_are_no_part_of_anothers_key():
     text = "[say: tomato | T AH0 M AA1 T OW0].\n\n[voice: kumo][slow]Two.[/slow][/voice]"
     first, second = cut_passages(text)
     assert list(first.content[-1].values()) == ["T AH0 M AA1 T OW0"] and second.content[-1] == {}
+
+
+@pytest.mark.parametrize("said", ["", "It was late.\n\n"])
+def test_the_time_for_the_chapters_of_a_text_grows_as_their_number(said, tmp_path):
+    path, count = tmp_path / "b.txt", 30_000
+    path.write_text("".join(f"Chapter 1\nOn {n}\n\n{said}" for n in range(count)) + "End.", "utf-8")
+    begin = time.process_time()
+    assert len(open_book(path).chapters) == (count if said else 2)
+    assert time.process_time() - begin < 4
