@@ -26,7 +26,8 @@ def _height(m: re.Match) -> str:
 
 def _sides(m: re.Match) -> str:
     side = SIDES[m[2]]
-    return f"{amount(m[1])} {side} by {amount(m[3])} {side}"
+    first, second = (n if "/" in n else amount(n) for n in m.group(1, 3))
+    return f"{first} {side} by {second} {side}"
 
 
 def _inches(m: re.Match) -> str:
@@ -36,14 +37,21 @@ def _inches(m: re.Match) -> str:
     if last >= 0 and OPENING.match(before, last):
         return m[0]
     if COUNTED.match(m.string, m.end()):
+        if "/" in m[1]:  # a fraction, which quantities.py reads
+            return f"{m[1]} {'inches' if set(m[1]) & set(' -') else 'inch'}"
         return f"{amount(m[1])} {plural(m[1], 'inch')}"
     return f"{m[1]}-inch"
 
 
+FRACTION = r"(?:\d{1,3}[ -])?\d{1,2}/\d{1,3}"
+SIDE = rf"{FRACTION}|{NUMBER}"
 RULES = [
     (r"(?<![\w.])(\d{1,2})'\s?(\d{1,2})(?:\"|''|(?!\w))", _height),
+    (rf"(?<![\w./])({SIDE})(['\"])\s{{0,2}}(?:x|by|times)\s{{0,2}}({SIDE})\2", _sides),
     (r"(?<![\w.])(\d{1,2})'(?= (?:tall|long|wide|high|deep|by|x)\b)", lambda m: f"{m[1]} ft"),
-    (rf"(?<![\w.])({NUMBER})(['\"])\s{{0,2}}(?:x|by|times)\s{{0,2}}({NUMBER})\2", _sides),
     (rf"(?<![\w.])(\d{{1,3}})\"(?= (?:{ADJECTIVES})\b)", lambda m: f"{m[1]}-inch"),
-    (r"(?<![\w.,\"])(\d{1,2}(?:\.\d)?)\"(?=(?: [A-Za-z\d]|[.,;:)]|\s*\Z))", _inches),
+    (
+        rf"(?<![\w.,\"/])({FRACTION}|\d{{1,2}}(?:\.\d)?)\"(?=(?: [A-Za-z\d]|[.,;:)]|\s*\Z))",
+        _inches,
+    ),
 ]
