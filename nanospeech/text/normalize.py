@@ -81,6 +81,7 @@ MARKS = [
     (r"--", lambda m: " - "),
     (rf"(?<=[a-z]{{2}})(?:\.(?={STARTS}\b)|[!?](?=[A-Z][a-z]))", lambda m: f"{m[0]} "),
     (r"(?<=\d)(?:-(alpha|beta|dev|pre|preview|rc)[.-]?(?=\d)|\.(x)\b)", _version),
+    (r"\+/-", lambda m: " plus or minus "),
     (r"[-=]>", lambda m: " to "),
     (r"<=", lambda m: " is at most "),
     (r">=", lambda m: " is at least "),

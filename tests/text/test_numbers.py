@@ -70,6 +70,10 @@ SENTENCES = [
     ("99/100 of a second", "ninety-nine hundredths of a second"),
     ("He scored 9/10.", "He scored nine out of ten."),
     ("It has 10 sq. ft. The room is small.", "It has ten square feet. The room is small."),
+    (
+        "It is 5 kg +/- 2%, +/-0.5",
+        "It is five kilograms plus or minus two percent, plus or minus zero point five",
+    ),
     # temperatures
     ("It was 75F today.", "It was seventy-five degrees Fahrenheit today."),
     (
