@@ -59,6 +59,15 @@ SENTENCES = [
     ("pages 4-5 and 5-3", "pages four to five and five to three"),
     # money, scores and parts
     ("Gold is $2,000/oz today.", "Gold is two thousand dollars per ounce today."),
+    (
+        "It is $0.12/kWh and 2 cents/GB.",
+        "It is twelve cents per kilowatt hour and two cents per gigabyte.",
+    ),
+    (
+        "6.5 L/100 km, 52 kcal/100g",
+        "six point five liters per one hundred kilometers, fifty-two"
+        " kilocalories per one hundred grams",
+    ),
     ("A $30-a-month plan", "A thirty dollar a month plan"),
     ("£2.50p each, 50p more", "two pounds and fifty pence each, fifty pence more"),
     ("Australia 301/7 declared.", "Australia three hundred one for seven declared."),

@@ -335,6 +335,8 @@ RULES = [
     (r"(?<=\d) (?:ft|feet|foot)\.? (\d{1,2}) in\b(?!\.)", lambda m: f" ft {m[1]} in."),
     (rf"{START}({NUMBER})()(in)\b(?!-)()()(\.(?!\w))?", _measure),
     *temperatures.RULES,
+    # "6 L/100 km" and "52 kcal/100g"
+    (r"(?<=\d)( ?[A-Za-z]{1,5}) ?/ ?(?=100 ?(?:km|miles|g|ml|mL)\b)", lambda m: f"{m[1]} per "),
     (
         rf"(?<![^\W\d_]){START}({NUMBER})(\s|-)?({any_of(UNITS)})(?:/({any_of(PER)}))?(?:/({any_of(PER)}))?"
         r"(?![\w^°]|/[A-Za-z]{1,2}(?!\w))(\.(?!\w))?",

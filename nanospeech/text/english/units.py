@@ -90,6 +90,7 @@ PER |= {
     "ml": "milliliter",
     "mo": "month",
 }
+PER |= {k: UNITS[k] for k in words("kWh MWh GB MB TB")}
 PER |= {"mol": "mole", "dl": "deciliter", "mL": "milliliter"}
 PER |= {f"{k}{p}": f"square {LENGTHS[k]}" for k in words("km m cm mm ft mi") for p in ("^2", "2")}
 PER |= {f"{k}^3": f"cubic {LENGTHS[k]}" for k in words("m cm mm ft")}
