@@ -83,6 +83,7 @@ SENTENCES = [
         "It is 5 kg +/- 2%, +/-0.5",
         "It is five kilograms plus or minus two percent, plus or minus zero point five",
     ),
+    ("Washington, D.C. 20500.", "Washington, D C two zero five zero zero."),
     # temperatures
     ("It was 75F today.", "It was seventy-five degrees Fahrenheit today."),
     (

@@ -283,7 +283,10 @@ RULES = [
     (r"(?<=Boeing )7(\d7)(?:-(\d00))?(?!\w)|(?<=Boeing's )7(\d7)(?:-(\d00))?(?!\w)", _jet),
     (r"\b7([0-8]7)s\b", lambda m: f"seven {cardinal(int(m[1]))}s"),
     (r"\b(I-\d{1,3}) ([NSEW])\b(?!\.)", lambda m: f"{m[1]} {COMPASS[m[2]]}"),
-    (rf"(, (?:{any_of(STATE_NAMES)}) )(\d{{5}}(?:-\d{{4}})?)(?!\w|[.,]\d)", _short_number),
+    (
+        rf"((?:, (?:{any_of(STATE_NAMES)})|\bD C) )(\d{{5}}(?:-\d{{4}})?)(?!\w|[.,]\d)",
+        _short_number,
+    ),
     (r"(?<=, [A-Z]{2} )(\d{5})(?:-(\d{4}))?(?!\w|[.,]\d)", _phone),
     (
         r"(?<![\w.])(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})(?::(\d{2,5}))?(?![\w.]\w)(?!\w)",
