@@ -326,7 +326,8 @@ def _ends(text: str, start: int, match: re.Match, language: Language | None) -> 
     if name in CLOSING:
         return following.isupper()
     if name in COUNTING:
-        return not following.isdigit()
+        of = name == "no" and text.startswith("of ", match.end())  # "the no. of people"
+        return not (following.isdigit() or of)
     if name in TITLES or re.fullmatch(r"(?:[^\W\d]\.)+[^\W\d]", word):
         return False
     if len(word) == 1 and word.isupper():  # an initial, or the word I

@@ -84,6 +84,7 @@ SENTENCES = [
         "It is five kilograms plus or minus two percent, plus or minus zero point five",
     ),
     ("Washington, D.C. 20500.", "Washington, D C two zero five zero zero."),
+    ("The no. of men. I said no. Of course.", "The number of men. I said no. Of course."),
     # temperatures
     ("It was 75F today.", "It was seventy-five degrees Fahrenheit today."),
     (

@@ -39,6 +39,7 @@ SPLITS = [
     ["Visit example.com now. ", "It is v1.2.3!!! ", "(Really.) ", "Yes?!"],
     ["hello there. ", "general."],
     ["We have\n1. bread and\n 22. milk. ", "They came\nin 1986. ", "I saw 12. ", "Then none."],
+    ["The no. of men rose. ", "I said no. ", "Of course."],
     ["Bldg. 5, Rm. 12, see Tab. 3 and Ref. 4. ", "On Mon. or Tue. we left, a.k.a. late. ", "Bye."],
 ]
 
