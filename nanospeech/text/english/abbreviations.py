@@ -322,6 +322,7 @@ RULES = [
     ),
     (r"(?<=[a-z,;] )No (?=\d)", lambda m: "number "),
     (r"\b[Nn]o\.(?= of\b)", lambda m: "number"),
+    (r"(?<=\d[nrst][dht][ -])c\.(?= (?:BC|CE|AD|B\.C|A\.D))", lambda m: "century"),
     (r"(\d(?:st|nd|rd|th)[ -])(c\.)(?!\w)", lambda m: m[1] + "century" + stop(m, ".")),
     (r"\b([HhXx])\.?(26[3-6])\b", lambda m: f"{m[1]} {digits(m[2])}"),  # "H.264"
     (r"(?<![\w.])([A-Z])\.(?=\d)", lambda m: letters(m[1]) + " dot "),
