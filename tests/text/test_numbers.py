@@ -86,6 +86,10 @@ SENTENCES = [
     ("Washington, D.C. 20500.", "Washington, D C two zero five zero zero."),
     ("The no. of men. I said no. Of course.", "The number of men. I said no. Of course."),
     ("the 3rd c. BC, the 5th c. A.D.", "the third century BC, the fifth century ay D."),
+    (
+        "Error 0x80A7 in 640x480",
+        "Error zero x eight zero ay seven in six hundred forty by four hundred eighty",
+    ),
     # temperatures
     ("It was 75F today.", "It was seventy-five degrees Fahrenheit today."),
     (

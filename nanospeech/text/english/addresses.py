@@ -37,6 +37,12 @@ def _address(m: re.Match) -> str:
     return spoken(body.rstrip("/")) + m[1][len(body) :]
 
 
+def _hexadecimal(m: re.Match) -> str:
+    """0x1F, as error messages have it, digit by digit."""
+    named = (number(c) if c.isdecimal() else "ay" if c in "aA" else c.upper() for c in m[1])
+    return "zero x " + " ".join(named)
+
+
 def _tag(m: re.Match) -> str:
     """A tag's or a name's words, where capitals and lines part them."""
     parts = re.sub(r"(?<=[a-z])(?=[A-Z])|_+|(?<=[A-Z])(?=[A-Z][a-z])", " ", m[2])
@@ -81,4 +87,5 @@ RULES = [
     (r"\b([CF])#(?!\w)", lambda m: m[1] + " sharp"),
     (r"(?<![\w#@&])#(?=[A-Z]{1,4}-\d)", lambda m: "number "),  # "Order #A-113"
     (r"(?<![\w#@&])([#@])([^\W\d]\w*)", _tag),
+    (r"(?<![\w.])0[xX]([\da-fA-F]{1,16})(?!\w)", _hexadecimal),
 ]
