@@ -104,8 +104,12 @@ RULES = [
     (r"(?<=\d)\s?º", lambda m: "°"),
     (r"\b[Nn]º\s?", lambda m: "No. "),
     (
-        r"(\d)?([¼-¾⅐-⅞])",
-        lambda m: (f"{m[1]} " if m[1] else "") + unicodedata.normalize("NFKC", m[2]),
+        r"(\d)?([¼-¾⅐-⅞])(?=((?!in\b)[^\W\d_])?)",
+        lambda m: (
+            (f"{m[1]} " if m[1] else "")
+            + unicodedata.normalize("NFKC", m[2])
+            + " " * bool(m[3])  # "½tsp"
+        ),
     ),
     # a footnote's number after a word, a power after a number or a unit
     (r"(?<=[^\W\d_]{4})[¹²³⁰⁴-⁹]+", lambda m: " " + power(m[0])),
