@@ -45,6 +45,7 @@ SENTENCES = [
     ("Fe³⁺, SO₄²⁻ and Na⁺", "Fe three plus, S O four two minus and Na plus"),
     ("5 kcal/mol, 20 µM, 47 μF", "five kilocalories per mole, twenty micromolar, forty-seven"
      " microfarads"),
+    ("σ² by ¹⁴C and ²³⁵U", "sigma squared by C-fourteen and U-two hundred thirty-five"),
     ("5,690/km²", "five thousand six hundred ninety per square kilometer"),
     ("a 3×3 matrix, 5 × 4 = 20", "a three by three matrix, five times four equals twenty"),
     ("3×10⁸ m/s", "three times ten to the power of eight meters per second"),

@@ -111,12 +111,17 @@ RULES = [
             + " " * bool(m[3])  # "½tsp"
         ),
     ),
+    # isotopes: ¹⁴C as C-14
+    (
+        r"(?<![\w)])([⁰¹²³⁴-⁹]{2,3}(?=[A-Z])|[¹²³⁴](?=H|Li))([A-Z][a-z]?)(?![a-z])",
+        lambda m: f"{m[2]}-{power(m[1])}",
+    ),
     # a footnote's number after a word, a power after a number or a unit
     (r"(?<=[^\W\d_]{4})[¹²³⁰⁴-⁹]+", lambda m: " " + power(m[0])),
     (r"(?<=[\w)])[⁻⁺]?[¹²³⁰⁴-⁹]+", lambda m: "^" + power(m[0])),
     (r"(?<![^\W\d_])Å(?![^\W\d_])", lambda m: " angstroms "),  # not the letter of Åse
     (r"(?<=\d)(\s?)μ(?=[mgLlsAFV]\b)", lambda m: m[1] + "µ"),  # the Greek letter as the sign
-    (r"(?<![Α-ωά-ώ])[Α-Ψα-ω](?=-\w)", lambda m: greek(m[0]).rstrip()),
+    (r"(?<![Α-ωά-ώ])[Α-Ψα-ω](?=-\w|\^)", lambda m: greek(m[0]).rstrip()),
     (r"(?<![Α-ωά-ώ])[Α-Ψα-ω](?![Α-ωά-ώm])", lambda m: greek(m[0])),
 ]
 COMPILED = [(re.compile(pattern), rule) for pattern, rule in RULES]
