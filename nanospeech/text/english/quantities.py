@@ -343,6 +343,12 @@ RULES = [
     (r"(?<=\d) (?:ft|feet|foot)\.? (\d{1,2}) in\b(?!\.)", lambda m: f" ft {m[1]} in."),
     (rf"{START}({NUMBER})()(in)\b(?!-)()()(\.(?!\w))?", _measure),
     *temperatures.RULES,
+    # a person's weight: "11st 5lb", and "15st", which is no ordinal
+    (r"(?<![\w.,])([2-9]|[1-3]\d) ?st(?= ?\d{1,2} ?lbs?\b)", lambda m: f"{m[1]} stone"),
+    (
+        r"(?<![\w.,])(?<![Tt]he )([4-9]|1\d|[23][04-9])st\b(?! [A-Z]| (?:of|century)\b)",
+        lambda m: f"{m[1]} stone",
+    ),
     # "6 L/100 km" and "52 kcal/100g"
     (r"(?<=\d)( ?[A-Za-z]{1,5}) ?/ ?(?=100 ?(?:km|miles|g|ml|mL)\b)", lambda m: f"{m[1]} per "),
     (
