@@ -55,6 +55,7 @@ SENTENCES = [
     ("½tsp salt, 1½lb beef", "one half teaspoon salt, one and a half pounds beef"),
     ("He weighs 16st 5lb, not 11st.", "He weighs sixteen stone five pounds, not eleven stone."),
     ("Two MP3s, V8s and PS5s", "Two MP threes, V eights and PS fives"),
+    ("Add a tsp of salt, half a tbsp.", "Add a teaspoon of salt, half a tablespoon."),
     ("It is 1/4in. thick, ½in.", "It is one quarter inch thick, one half inch."),
     ("1/2tsp salt, 1 1/4cups", "one half teaspoon salt, one and one quarter cups"),
     ('A 1-1/2" x 3/8" bar', "A one and a half inch by three eighths inch bar"),

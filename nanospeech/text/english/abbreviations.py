@@ -212,12 +212,12 @@ def _street(m: re.Match) -> str:
 
 
 def _spoons(m: re.Match) -> str:
-    """tbsp. and tsp.; behind a digit they are left to the units."""
+    """tbsp and tsp.; behind a digit they are left to the units."""
     front = m.string[max(0, m.start() - 10) : m.start()]
     if re.search(r"(?:\d ?|\w)\Z", front):
         return m[0]
     single = re.search(r"\b(?:one|an?|half|heaped|level|per) \Z", front)
-    return f"{'table' if m[1] else 'tea'}spoon{'' if single else 's'}{stop(m, '.')}"
+    return f"{'table' if m[1] else 'tea'}spoon{'' if single else 's'}{stop(m, m[2])}"
 
 
 def _state(m: re.Match) -> str:
@@ -343,7 +343,7 @@ RULES = [
     # "pop. 5,000" and "temp. 20", but "a loud pop. 3 men" and "as a temp. He"
     (r"\b([Pp])op\.\s?(?=\d[\d,]{2}|[\d.]{1,6} million)", lambda m: f"{m[1]}opulation "),
     (r"\b([Tt])emp\.(?=:| [a-z\d])", lambda m: f"{m[1]}emperature"),
-    (r"t(b?)sp\.(?!\w)", _spoons),
+    (r"t(b?)sp(?!\w)(\.(?!\w))?", _spoons),
     (r"(?<=\d[nrst][dht] )ed\.(?!\w)", lambda m: "edition" + stop(m, ".")),
     (r"est\.(?<=\b\d{4} est\.)(?=[),;])", lambda m: "estimate"),
     (rf"(?<![\w.])({any_of(CHAT)})(?!\w)", lambda m: CHAT[m[1]]),
