@@ -74,6 +74,7 @@ SENTENCES = [
         "six point five liters per one hundred kilometers, fifty-two"
         " kilocalories per one hundred grams",
     ),
+    ("It did 60 m.p.h. at 30 m.p.g.", "It did sixty miles per hour at thirty miles per gallon."),
     ("A $30-a-month plan", "A thirty dollar a month plan"),
     ("£2.50p each, 50p more", "two pounds and fifty pence each, fifty pence more"),
     ("Australia 301/7 declared.", "Australia three hundred one for seven declared."),

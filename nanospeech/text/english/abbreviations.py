@@ -384,6 +384,10 @@ RULES = [
         r"(?<!\w)(?:([yq])/\1|([YQM])(?:/|o)\2)(?!\w)",
         lambda m: "{0} over {0}".format(PERIODS[m[0][0].lower()]),
     ),
+    (
+        r"(?<=\d)( ?)([mk])\.p\.([hg])(?!\w)(\.(?!\w))?",
+        lambda m: f"{m[1]}{m[2]}p{m[3]}" + stop(m, m[4]),
+    ),
     (r"\b((?:[A-Z]\.){2,})(?!\w)", _letters),
     (r"\b((?:[A-Z]\.){1,3}[A-Z])\b(?!\.)", lambda m: letters(m[1])),
     (r"(?<![\w.])((?:[a-z]\.){2,})(?!\w)", lambda m: letters(m[1].upper()) + in_name(m)),
