@@ -75,6 +75,11 @@ SENTENCES = [
         " kilocalories per one hundred grams",
     ),
     ("It did 60 m.p.h. at 30 m.p.g.", "It did sixty miles per hour at thirty miles per gallon."),
+    (
+        "£850pcm, £9.50ph and $30k p/a",
+        "eight hundred fifty pounds per calendar month, nine pounds and"
+        " fifty pence per hour and thirty thousand dollars per year",
+    ),
     ("A $30-a-month plan", "A thirty dollar a month plan"),
     ("£2.50p each, 50p more", "two pounds and fifty pence each, fifty pence more"),
     ("Australia 301/7 declared.", "Australia three hundred one for seven declared."),

@@ -232,7 +232,14 @@ RATED = re.compile(r"(?i)\b(?:yields?|rates?|margins?|spreads?|hikes?|cuts?|fed|
 SPACED, ALONE = r"(?<![\w.,-])(?<!\d )", r"(?! ?\d)(?![\w-]|[.,]\d)"  # of a number with spaces
 ASKED = r"\b((?:[Ww]hat(?: is|'s)|[Cc]alculate|[Cc]ompute|[Ss]olve) )"
 RANGE = rf"{START}((?<![\w^-]){WHOLE}(?:\.\d+)?%?)"
+# what rents and wages are for, behind the sum: "£850pcm"
+SPANS = {"pcm": "calendar month", "pw": "week", "pa": "year", "ph": "hour", "pp": "person"}
+SPANS |= {"p/m": "month", "p/w": "week", "p/a": "year", "p/h": "hour", "p/p": "person"}
 RULES = [
+    (
+        rf"([$£€]{NUMBER}k?) ?({any_of(SPANS)})(?![\w/])",
+        lambda m: f"{m[1]} per {SPANS[m[2]]}",
+    ),
     (r"(?<![\w$£€¥])([$£€¥])\s?-(?=\.?\d)", lambda m: f"-{m[1]}"),
     (rf"(?<![\w$£€¥])([$£€¥])\(({NUMBER})\)", lambda m: f"-{m[1]}{m[2]}"),  # of accounts
     (
