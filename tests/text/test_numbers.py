@@ -58,6 +58,7 @@ SENTENCES = [
     ("Add a tsp of salt, half a tbsp.", "Add a teaspoon of salt, half a tablespoon."),
     ("It is 1/4in. thick, ½in.", "It is one quarter inch thick, one half inch."),
     ("1/2tsp salt, 1 1/4cups", "one half teaspoon salt, one and one quarter cups"),
+    ('Then 5-6" of snow, a 8–10" pan', "Then five to six inches of snow, a eight to ten-inch pan"),
     ('A 1-1/2" x 3/8" bar', "A one and a half inch by three eighths inch bar"),
     ("A 12' x 10' room, 8' by 9 feet", "A twelve foot by ten foot room, eight feet by nine feet"),
     ('He said "I have 9" and left.', 'He said "I have nine" and left.'),

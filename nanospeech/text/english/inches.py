@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from .number_words import NUMBER, amount, cardinal
-from .units import plural
 
 SIDES = {"'": "foot", '"': "inch"}  # "a 5' x 7' rug"
 ADJECTIVES = (
@@ -36,22 +35,22 @@ def _inches(m: re.Match) -> str:
     last = before.rfind('"')
     if last >= 0 and OPENING.match(before, last):
         return m[0]
-    if COUNTED.match(m.string, m.end()):
-        if "/" in m[1]:  # a fraction, which quantities.py reads
-            return f"{m[1]} {'inches' if set(m[1]) & set(' -') else 'inch'}"
-        return f"{amount(m[1])} {plural(m[1], 'inch')}"
-    return f"{m[1]}-inch"
+    if "/" in m[1]:  # a fraction, which quantities.py reads
+        count, several = m[1], bool(set(m[1]) & set(" -"))
+    else:
+        count = " to ".join(amount(n) for n in re.split(" ?- ?", m[1]))
+        several = m[1] != "1"
+    noun = " inches" if several else " inch"
+    return count + (noun if COUNTED.match(m.string, m.end()) else "-inch")
 
 
 FRACTION = r"(?:\d{1,3}[ -])?\d{1,2}/\d{1,3}"
+COUNT = rf"{FRACTION}|(?:\d{{1,2}} ?- ?)?\d{{1,2}}(?:\.\d)?"
 SIDE = rf"{FRACTION}|{NUMBER}"
 RULES = [
     (r"(?<![\w.])(\d{1,2})'\s?(\d{1,2})(?:\"|''|(?!\w))", _height),
     (rf"(?<![\w./])({SIDE})(['\"])\s{{0,2}}(?:x|by|times)\s{{0,2}}({SIDE})\2", _sides),
     (r"(?<![\w.])(\d{1,2})'(?= (?:tall|long|wide|high|deep|by|x)\b)", lambda m: f"{m[1]} ft"),
     (rf"(?<![\w.])(\d{{1,3}})\"(?= (?:{ADJECTIVES})\b)", lambda m: f"{m[1]}-inch"),
-    (
-        rf"(?<![\w.,\"/])({FRACTION}|\d{{1,2}}(?:\.\d)?)\"(?=(?: [A-Za-z\d]|[.,;:)]|\s*\Z))",
-        _inches,
-    ),
+    (rf"(?<![\w.,\"/])({COUNT})\"(?=(?: [A-Za-z\d]|[.,;:)]|\s*\Z))", _inches),
 ]
