@@ -81,6 +81,10 @@ SENTENCES = [
         "eight hundred fifty pounds per calendar month, nine pounds and"
         " fifty pence per hour and thirty thousand dollars per year",
     ),
+    (
+        "It costs 40k-50k, or 1.5M–2M.",
+        "It costs forty thousand to fifty thousand, or one point five million to two million.",
+    ),
     ("A $30-a-month plan", "A thirty dollar a month plan"),
     ("£2.50p each, 50p more", "two pounds and fifty pence each, fifty pence more"),
     ("Australia 301/7 declared.", "Australia three hundred one for seven declared."),

@@ -259,6 +259,7 @@ RULES = [
     (r"(?<![\w$£€])([$£€])(10+)s\b", _hundreds),
     (rf"(?<![\w$£€])([$£€])({NUMBER})\s?-\s?[$£€]?({NUMBER}){SCALE}(?!-?\w)", _money_range),
     (r"(?:(?<=\d)|(?<=\d[kKmMbB])|(?<=\d[bmt]n))\s?-\s?(?=[$£€]\d)", lambda m: " to "),
+    (r"(?<=\d([kKMB]))\s?-\s?(?=\d[\d.,]{0,9}\1\b)", lambda m: " to "),
     (
         rf"(?<![\w$£€])(\b[Aa]n? )?(-)?{SIGN}({WHOLE})(?:\.(\d+))?{SCALE}"
         r"(?=(\s[A-Za-z][a-z]*\b)?)",
