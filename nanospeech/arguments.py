@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import operator
 import reprlib
 from typing import Any
@@ -41,6 +42,19 @@ def number(name: str, value: Any, other: str = "") -> float:
     except (TypeError, ValueError, OverflowError):
         wanted = f"a number or {other}" if other else "a number"
         raise InputError(f"{name} should be {wanted}, got {reprlib.repr(value)}") from None
+
+
+def number_or(text: str, *nothing: str) -> float | None:
+    """A number that a flag is given, or None for one of these words, the first of which is told.
+
+    Raises:
+        ArgumentTypeError: it is neither.
+    """
+    try:
+        return None if text.lower() in nothing else float(text)
+    except ValueError:
+        wanted = f"a number or {nothing[0]}"
+        raise argparse.ArgumentTypeError(f"{text!r} should be {wanted}") from None
 
 
 def whole(name: str, value: Any) -> int:

@@ -26,6 +26,7 @@ from nanospeech.errors import InputError, NanospeechError
 
 Main = Callable[..., int]
 T = TypeVar("T")
+NUMBERS = {"int": "a whole number", "float": "a number"}
 
 
 class Parser(argparse.ArgumentParser):
@@ -61,6 +62,8 @@ class Parser(argparse.ArgumentParser):
                 message += f" (here: {meant})"
             elif near:
                 message += f" (did you mean {near[0]}?)"
+        if wrong := re.fullmatch(r"(.*): invalid (int|float) value: (.*)", message, re.DOTALL):
+            message = f"{wrong[1]}: {wrong[3]} should be {NUMBERS[wrong[2]]}"
         raise InputError(f"{message}; see {self.prog} --help")
 
     def flags(self) -> list[str]:

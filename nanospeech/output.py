@@ -11,7 +11,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from .arguments import check_kind, number
+from .arguments import check_kind, number, number_or
 from .config import option
 from .errors import InputError
 
@@ -82,7 +82,7 @@ MEASURED = OutputOptions(loudness=None, lexicon="off")
 
 def number_or_off(text: str) -> float | None:
     """A number, or None for "off"."""
-    return None if text.lower() in ("off", "none") else float(text)
+    return number_or(text, "off", "none")
 
 
 def add_output_flags(add: Any) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 from typing import Any
 
+from .arguments import number_or
 from .config import GUIDANCES, METHODS, SCHEDULES, STEPS, SampleOptions
 
 FLAGS = {
@@ -39,12 +41,16 @@ def name_or_seconds(text: str) -> str | float:
 
 def number_or_none(text: str) -> float | None:
     """A number, or None for "none"."""
-    return None if text.lower() == "none" else float(text)
+    return number_or(text, "none")
 
 
 def integers(text: str) -> list[int]:
     """1,2,3 as a list without repetitions."""
-    return list(dict.fromkeys(int(part) for part in text.split(",")))
+    try:
+        return list(dict.fromkeys(int(part) for part in text.split(",")))
+    except ValueError:
+        wanted = "whole numbers with commas between them, as 0,1,2"
+        raise argparse.ArgumentTypeError(f"{text!r} should be {wanted}") from None
 
 
 def add_sampling(parser: Any, measures: bool = False) -> None:

@@ -72,7 +72,10 @@ def ref(name: str) -> list[str]:
         # before Whisper, which is downloaded
         (["--model", "..", *ref("good.wav")[:2], "--whisper", "none-such"], "has no model.safe"),
         (["--steps", "0"], "steps is 0"),
-        (["--steps", "many"], "invalid int"),
+        (["--steps", "many"], "--steps: 'many' should be a whole number; see nanospeech speak"),
+        (["--speed", "fast\nor so"], "--speed: 'fast\\nor so' should be a number;"),
+        (["--cfg", "more"], "--cfg: 'more' should be a number or none;"),
+        (["--loudness", "loud"], "--loudness: 'loud' should be a number or off;"),
         (["--method", "magic"], "choose from"),
         (["--cfg", "-1"], "cfg_strength"),
         (["--sway-coef", "9"], "sway_sampling_coef"),
