@@ -60,6 +60,8 @@ class Parser(argparse.ArgumentParser):
             near = difflib.get_close_matches(mistyped, self.flags(), 1)
             if meant := self.elsewhere.get(mistyped.lstrip("-")):
                 message += f" (here: {meant})"
+            elif tools := self.tools(unknown[1]):
+                message += f" ({unknown[1]} is of {', '.join(tools)})"
             elif near:
                 message += f" (did you mean {near[0]}?)"
         if wrong := re.fullmatch(r"(.*): invalid (int|float) value: (.*)", message, re.DOTALL):
@@ -68,13 +70,15 @@ class Parser(argparse.ArgumentParser):
 
     def flags(self) -> list[str]:
         """All flags that the help shows, those of subcommands included."""
-        found: list[str] = []
-        for action in self._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                found += [flag for tool in action.choices.values() for flag in tool.flags()]
-            elif action.help != argparse.SUPPRESS:
-                found += action.option_strings
-        return found
+        shown = (action for action in self._actions if action.help != argparse.SUPPRESS)
+        own = [flag for action in shown for flag in action.option_strings]
+        return own + [flag for tool in self.tools().values() for flag in tool.flags()]
+
+    def tools(self, flag: str | None = None) -> dict[str, Parser]:
+        """Its subcommands by name, or those of them that have a flag."""
+        groups = [a for a in self._actions if isinstance(a, argparse._SubParsersAction)]
+        found = {name: tool for group in groups for name, tool in group.choices.items()}
+        return {name: t for name, t in found.items() if flag is None or flag in t.flags()}
 
 
 def path_of(text: str) -> Path:

@@ -198,6 +198,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     from nanospeech.release.folder import resolve
 
     model = getattr(args, "model", None)
+    if model is not None and args.tool in ("add", "remove"):
+        raise InputError(
+            f"--model is of list and show: what you {args.tool} is your own, for every model;"
+            " leave it out"
+        )
     if args.tool == "show":
         show_one(args.name, resolve(model))
     elif args.tool == "add":

@@ -75,6 +75,16 @@ def test_a_recording_is_kept_listed_shown_and_removed(anna, user_data, capsys):
     assert "you have no voice 'anna'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("tool", [["add", "bea", "RECORDING"], ["remove", "anna"]])
+def test_a_voice_of_the_users_is_of_no_model(tool, anna, recording, tiny_release, capsys):
+    tool = [str(recording) if word == "RECORDING" else word for word in tool]
+    assert main(["voices", "--model", str(tiny_release), *tool]) == 2
+    assert f"what you {tool[0]} is your own, for every model" in capsys.readouterr().err
+    assert main(["voices", *tool, "--model", str(tiny_release)]) == 2
+    assert "--model is of list, show" in capsys.readouterr().err
+    assert [*user_voices()] == ["anna"]
+
+
 def test_a_users_voices_are_below_the_heads_of_their_columns(anna, tiny_release, tmp_path, capsys):
     folder = Path(shutil.copytree(tiny_release, tmp_path / "model"))
     for end in ("wav", "txt"):
