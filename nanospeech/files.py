@@ -31,6 +31,17 @@ def is_of_mac(path: str | Path) -> bool:
     return os.path.basename(path).startswith("._")
 
 
+def check_apart(read: Iterable[str | Path | None], written: Iterable[str | Path | None]) -> None:
+    """
+    Raises:
+        InputError: what is read would be written over.
+    """
+    there = [path for path in written if path and os.path.exists(path)]
+    for source in filter(os.path.isfile, filter(None, read)):
+        if any(os.path.samefile(source, path) for path in there):
+            raise InputError(f"{source} is read, and would be written over; name another output")
+
+
 @contextmanager
 def whole(path: Path, several: bool = False, sync: bool = False) -> Iterator[Path]:
     """Gives a name to write under, which becomes `path` when the block ends without an error.

@@ -6,7 +6,6 @@ stdout carries only what was asked for (voice names, audio for "-"); the rest go
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 import sys
 import time
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from .cli import Parser, command, ends_interrupt, say
 from .config import BatchLimits, SampleOptions
 from .errors import InputError
+from .files import check_apart
 from .output import PAUSES, OutputOptions, add_output_flags, read_output
 from .sample_flags import FLAGS, add_sampling
 from .speak_flags import ELSEWHERE, add_machine, add_texts, add_voices
@@ -265,17 +265,6 @@ def noting_markup(parts: Iterable[str]) -> Iterator[str]:
         yield part
 
 
-def check_apart(read: Iterable[str | None], written: Iterable[str | None]) -> None:
-    """
-    Raises:
-        InputError: what is read would be written over.
-    """
-    there = [path for path in written if path and os.path.exists(path)]
-    for source in filter(os.path.isfile, filter(None, read)):
-        if any(os.path.samefile(source, path) for path in there):
-            raise InputError(f"{source} is read, and would be written over; name another output")
-
-
 def choose_output(target: str | None, device: Any, streams: bool, sample_rate: int) -> Any:
     """The sink of the speech: a file, or for streams a pipe or the loudspeakers."""
     from nanospeech.audio.sinks import File, Loudspeaker, Memory, Pipe
@@ -344,6 +333,7 @@ def speak_batch(args: argparse.Namespace) -> int:
         lambda: load_speaker(args, options, how),
         limits,
         args.overwrite,
+        sources=(args.batch, args.ref_audio),
         progress=not args.quiet,
         subtitles=args.subtitles and (args.subtitles, args.subtitle_words),
         read=choose_markup(args.markup, args.ssml),

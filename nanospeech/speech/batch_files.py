@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any
 
 from nanospeech.config import BatchLimits
 from nanospeech.errors import InputError
-from nanospeech.files import is_device
+from nanospeech.files import check_apart, is_device
 from nanospeech.text.markup import Marked, Span, Style
 from nanospeech.text.traced import Traced
 
@@ -140,6 +140,7 @@ def speak_file(
     load: Callable[[], Any],
     limits: BatchLimits = BatchLimits(),
     overwrite: bool = False,
+    sources: Sequence[str | None] = (),
     progress: bool = False,
     subtitles: tuple[str, bool] | None = None,
     read: Callable[[str], str | Marked] | None = None,
@@ -152,6 +153,7 @@ def speak_file(
         load: makes the nanospeech.Speaker; called only if there is a line to speak.
         limits: of a batch.
         overwrite: speak lines again whose file is there.
+        sources: files that are read, and not written over.
         progress: show a bar on stderr.
         subtitles: write a file of this format beside each WAV; and whether by words.
         read: what reads the markup of lines, if they may have some.
@@ -172,6 +174,7 @@ def speak_file(
     bare = {} if subtitles is None else without_subtitles(there, folder, subtitles[0])
     faults |= bare
     outcome = Outcome(there=len(there) - len(bare), failures=faults)
+    left = apart(left, folder, sources, subtitles, faults)
     texts, left = read_texts(left, read, faults)
     if not left:
         return outcome
@@ -199,6 +202,25 @@ def without_subtitles(lines: list[Line], folder: Path, form: str) -> dict[int, s
         for line, beside in besides.items()
         if not (folder / beside).exists()
     }
+
+
+def apart(
+    lines: list[Line],
+    folder: Path,
+    sources: Sequence[str | None],
+    subtitles: tuple[str, bool] | None,
+    faults: dict[int, str],
+) -> list[Line]:
+    """The lines whose files are none of those that are read; the others become faults."""
+    found = []
+    for line in lines:
+        beside = [] if subtitles is None else [folder / f"{line.name}.{subtitles[0]}"]
+        try:
+            check_apart(sources, [folder / line.file, *beside])
+            found.append(line)
+        except InputError as e:
+            faults[line.number] = f"{e}, or give the line another id"
+    return found
 
 
 def read_texts(

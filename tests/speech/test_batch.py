@@ -22,7 +22,7 @@ from nanospeech.generate import main
 from nanospeech.speech.batch_files import Line, read_lines, read_texts, speak_file
 from nanospeech.speech.batching import batches, effort, groups, length_bar, speak_each
 from nanospeech.text.markup import Marked, Style, read_markup
-from tests.conftest import BACKENDS
+from tests.conftest import BACKENDS, tone
 from tests.speech.test_speaker import EchoEngine, speaker
 
 FAST = SampleOptions(steps=2)
@@ -338,6 +338,21 @@ def test_what_is_there_is_spoken_again_only_if_it_is_asked_for(tiny_release, tmp
     assert (tmp_path / "out" / "0001.wav").stat().st_mtime_ns == written
     assert speak(tiny_release, *flags, "--overwrite", "--batch-size", "1") == 0
     assert len(audio.read(tmp_path / "out" / "b.wav")) > 5000
+
+
+def test_a_batch_writes_over_nothing_that_it_reads(tiny_release, tmp_path, capsys):
+    pytest.importorskip("torch")
+    audio.write(tmp_path / "me.wav", tone(2.0))
+    (tmp_path / "lines.srt").write_text("me|Hello there.\nlines|It is late.\nb|It ends here.\n")
+    kept = {name: (tmp_path / name).read_bytes() for name in ("me.wav", "lines.srt")}
+    flags = ["--batch", str(tmp_path / "lines.srt"), "--output", str(tmp_path), "--overwrite"]
+    flags += ["--ref-audio", str(tmp_path / "me.wav"), "--ref-text", "this is a test."]
+    assert speak(tiny_release, *flags, "--subtitles", "srt") == 1
+    told = capsys.readouterr().err
+    for number, name in enumerate(kept, 1):
+        assert f"line {number}: {tmp_path / name} is read, and would be written over" in told
+        assert (tmp_path / name).read_bytes() == kept[name]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["b.srt", "b.wav", *sorted(kept)]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="files have no such limit there")
