@@ -10,6 +10,7 @@ import _thread
 import argparse
 import contextlib
 import dataclasses
+import errno
 import functools
 import io
 import logging
@@ -155,10 +156,17 @@ def command(
                 with no_interrupt_lost(), warnings_as_lines():
                     return finished(main, argv)
             except BrokenPipeError:
-                # what is left in Python's buffer must not be written when it ends
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                drop_output()
                 return 0
-            except (NanospeechError, *expected) as e:
+            except (NanospeechError, *expected, OSError) as e:
+                full = isinstance(e, OSError) and e.errno == errno.ENOSPC
+                if not full and not isinstance(e, (NanospeechError, *expected)):
+                    raise
+                try:
+                    if sys.stdout is not None:
+                        sys.stdout.flush()
+                except OSError:
+                    drop_output()
                 say(f"error: {describe(e)}")
                 return 2
             except KeyboardInterrupt:
@@ -166,6 +174,11 @@ def command(
                 return 130
 
     return guarded
+
+
+def drop_output() -> None:
+    """Lets standard output lead nowhere: what is in its buffer is not written as Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class Lasting:
@@ -319,6 +332,8 @@ def describe(error: Exception) -> str:
     """An error in words."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"cannot read or write {error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return f"cannot write: {error.strerror}; make room, or write to another disk"
     return str(error)
 
 

@@ -214,6 +214,22 @@ def test_a_closed_pipe_is_no_error(words, monkeypatch):
         assert process.stderr.read() == b"" and process.wait() in (0, 2 * (words == ["prepare"]))
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device is full here")
+@pytest.mark.parametrize("words", [["--help"], ["voices"], ["say-how", "hello"]], ids=" ".join)
+@pytest.mark.parametrize("buffered", [True, False])
+def test_a_full_disk_under_what_is_printed_is_one_line(words, buffered):
+    environment = {**os.environ, "PYTHONUNBUFFERED": "" if buffered else "1"}
+    command = [sys.executable, "-m", "nanospeech", *words]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, cwd=ROOT, env=environment, text=True
+        )
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: cannot write: No space left on device; make room, or write to another disk\n"
+    )
+
+
 def test_a_character_that_the_output_lacks_is_escaped(monkeypatch):
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, "cp1252"))
