@@ -48,7 +48,10 @@ NUMBERS = [
         rf"{START}(\d{{1,3}}(?:,\d{{3}}){{1,4}}|\d{{1,15}})(?:st|nd|rd|th)\b",
         lambda m: ordinal(int(m[1].replace(",", ""))),
     ),
-    (r"(?<=[A-Z])(\d{1,3})s\b", lambda m: " " + several(cardinal(int(m[1])))),  # "MP3s"
+    (
+        r"(?:(?<=[A-Z])|(?<=\bay))(\d{1,3})s\b",
+        lambda m: " " + several(cardinal(int(m[1]))),
+    ),  # "MP3s"
     (r"(?<![\w.])(\d{1,4})s\b", lambda m: several(cardinal(int(m[1])).removeprefix("one "))),
     (r"(?<![\w.])(\d{1,4})ers\b", lambda m: cardinal(int(m[1])).removesuffix("e") + "ers"),
     (r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])", lambda m: " "),

@@ -326,7 +326,8 @@ def _ends(text: str, start: int, match: re.Match, language: Language | None) -> 
     if name in CLOSING:
         return following.isupper()
     if name in COUNTING:
-        of = name == "no" and text.startswith("of ", match.end())  # "the no. of people"
+        # "the no. of people", of which what follows may have come in part
+        of = name == "no" and "of ".startswith(text[match.end() : match.end() + 3])
         return not (following.isdigit() or of)
     if name in TITLES or re.fullmatch(r"(?:[^\W\d]\.)+[^\W\d]", word):
         return False

@@ -6,7 +6,7 @@ import re
 
 from . import STARTERS, STARTS, any_of, words
 from .dates import stop
-from .number_words import cardinal, digits, ordinal, roman
+from .number_words import cardinal, digits, ordinal, roman, several
 
 # before a name; those of BARE need no dot
 TITLES = {"Mr": "Mister", "Mrs": "Missus", "Ms": "Ms", "Dr": "Doctor", "Prof": "Professor"}
@@ -359,9 +359,9 @@ RULES = [
         lambda m: f"{m[1]} prime",
     ),
     (
-        r"\bA3([1-8]0)(?=(neo)?)(?!\d)",
-        lambda m: f"ay three {cardinal(int(m[1]))}" + " " * bool(m[2]),
-    ),  # "A380-800"
+        r"\bA3([1-8]0)(?:(s)\b)?(?=(neo)?)(?!\d)",
+        lambda m: "ay three " + (several if m[2] else str)(cardinal(int(m[1]))) + " " * bool(m[3]),
+    ),  # "A380-800", "A320s"
     # amperes behind volts, or behind a decimal
     (r"(?<=\d)( ?V(?:,| ?/| at| @)? ?\d+(?:\.\d+)?) ?A\b", lambda m: f"{m[1]} amps"),
     (r"(?<=\d\.\d) ?A\b(?! ?[a-z\d])", lambda m: " amps"),

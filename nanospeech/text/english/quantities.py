@@ -189,6 +189,12 @@ def _fraction(m: re.Match) -> str:
     return f"{number(whole)} and {part}" if whole else part
 
 
+def _part_of(m: re.Match) -> str:
+    """The fraction of "a 3/4-inch pipe", which stays in the singular."""
+    part = fraction(int(m[1]), int(m[2])).removesuffix("s")
+    return (part.removeprefix("one ") if m[2] in "24" else part).replace(" ", "-")
+
+
 def _mixed(m: re.Match) -> str:
     """1-1/2 as 1 1/2."""
     return m[0].replace("-", " ") if int(m[2]) < int(m[3]) else m[0]
@@ -331,6 +337,11 @@ RULES = [
     (
         rf"(?<![\w/.,])(\d{{1,2}}/(?:[2348]|16))(?=(?:{any_of(UNITS)}|cups?|pints?|inch)\b)",
         lambda m: m[1] + " ",
+    ),
+    (
+        r"(?<![\w/.,-])(?<!\d )(\d{1,2})/([2348]|16|32|64)(?=-(?:inch|foot|yard|mile|ounce|pound"
+        r"|ton|cup|pint|gallon|liter|acre|hour|page|length|size|scale)\b)",
+        _part_of,
     ),
     (r"(?<![\w/.,])(\d{1,2}/(?:[2348]|16))in\b(?:\.(?=\s[a-z]))?", lambda m: m[1] + " inch"),
     (
