@@ -182,7 +182,8 @@ def clipping(source: str | Path | bytes, seconds: float = 600.0) -> float:
     import soundfile
 
     with soundfile.SoundFile(as_file(source)) as f:
-        wave = f.read(int(seconds * f.samplerate), dtype="float32", always_2d=True)
+        most = min(f.frames, int(seconds * f.samplerate))
+        wave = f.read(most, dtype="float32", always_2d=True)
         if f.subtype in FLOATS:
             wave /= max(1.0, float(np.abs(wave).max(initial=0)))
     return max(map(clipped_share, wave.T), default=0.0)

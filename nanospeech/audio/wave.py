@@ -74,8 +74,9 @@ def read(
         with sf.SoundFile(as_file(source)) as f:
             rate = f.samplerate
             check_frames(name, f, max_seconds)
-            # SoundFile decodes no more than the header claims, whatever follows
-            wave = mono(f.read(dtype="float32", always_2d=True))
+            # no more than the header claims, whatever follows; where libsndfile cannot seek, as in
+            # GSM 6.10 of telephones, SoundFile has to be told how much that is
+            wave = mono(f.read(f.frames, dtype="float32", always_2d=True))
     except (sf.LibsndfileError, OSError, RuntimeError) as e:
         raise unreadable(name, e) from e
     if not len(wave):

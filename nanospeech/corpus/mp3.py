@@ -72,7 +72,7 @@ def decode(
                 raise BadAudio("too many channels", str(f.channels))
             if other:
                 raise BadAudio(OTHER, other)
-            wave = audio.mono(f.read(dtype="float32", always_2d=True))
+            wave = audio.mono(f.read(f.frames, dtype="float32", always_2d=True))
             if f.format == "MP3" and len(wave) < WHOLE * f.frames:
                 raise BadAudio(OTHER, f"{seconds:.2f} s, not {len(wave) / rate:.2f}")
     except MemoryError as e:  # a damaged header may tell any length

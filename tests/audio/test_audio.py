@@ -38,6 +38,7 @@ def similarity(a: np.ndarray, b: np.ndarray) -> float:
     [
         ("wav", 24_000, 1, "PCM_16"),
         ("wav", 8_000, 1, "ULAW"),
+        ("wav", 8_000, 1, "GSM610"),
         ("wav", 48_000, 2, "FLOAT"),
         ("flac", 44_100, 2, "PCM_24"),
         ("aiff", 16_000, 6, "PCM_16"),
@@ -53,6 +54,7 @@ def test_any_format_rate_and_channel_count_reads_alike(tmp_path, suffix, rate, c
     assert abs(len(wave) - RATE) < RATE * 0.1
     assert similarity(tone(1.0), wave) > 0.99
     assert np.array_equal(audio.read(path.read_bytes()), wave)
+    assert similarity(wave, mp3.decode(path.read_bytes())[0]) > 0.99
 
 
 def test_opus_that_names_no_rate_keeps_its_sound(tmp_path):
