@@ -226,13 +226,10 @@ class Duration:
     ) -> Iterator[tuple[int, Any, np.ndarray]]:
         """Lengths of inputs, the items that have them, and what the network says of these."""
         tokens = (text_BT >= 0).sum(1)
-        if self.config.prompt == "statistics":
-            heard, lens = statistics(mel_BNM, lens_B)[:, None], tokens
-        else:
-            heard, lens = mel_BNM, np.maximum(lens_B, tokens)
-        for n, rows in alike(lens):
-            here = heard[rows]
-            here = np.repeat(here, n, 1) if here.shape[1] == 1 != n else resized(here, n)
+        whole = self.config.prompt == "statistics"
+        heard = statistics(mel_BNM, lens_B)[:, None] if whole else mel_BNM
+        for n, rows in alike(tokens if whole else np.maximum(lens_B, tokens)):
+            here = np.repeat(heard[rows], n, 1) if whole else resized(heard[rows], n)
             text = resized(text_BT[rows], n, -1)
             yield n, rows, self.session(heard=here, text=text)[0]
 

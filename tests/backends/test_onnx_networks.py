@@ -113,7 +113,10 @@ def test_states_means_and_durations_of_tokens(kind):
 @pytest.mark.parametrize("prompt", ["frames", "statistics"])
 @pytest.mark.parametrize("pooling", ["mean", "tokens"])
 def test_durations_of_a_ragged_batch(pooling, prompt, masking):
-    """Texts are longer than prompts, or shorter; one has no prompt, one a single token."""
+    """Texts are longer than prompts, or shorter; one has no prompt, one a single token.
+
+    All prompts may be of a frame at most, too.
+    """
     fields = {"pooling": pooling, "prompt": prompt, "text_masking": masking}
     config = DurationConfig(**{**SIZES, **fields})
     net, weights = drawn(DurationHead(DurationTransformer(config)))
@@ -122,8 +125,8 @@ def test_durations_of_a_ragged_batch(pooling, prompt, masking):
     text, lens = TEXT[:4], np.array([9, 5, 2, 0])
     assert np.any((text >= 0).sum(1) > lens) and np.any((text >= 0).sum(1) < lens)
     mel[np.arange(9) >= lens[:, None]] = 0
-    if pooling == "tokens":
-        wanted = net.token_seconds(*tensors(mel, text, lens))
-        close(duration.token_seconds(mel, text, lens), wanted)
-    else:
-        close(duration(mel, text, lens), net(*tensors(mel, text, lens)))
+    for given in ((mel, text, lens), (mel[:, :1], text, np.minimum(lens, 1))):
+        if pooling == "tokens":
+            close(duration.token_seconds(*given), net.token_seconds(*tensors(*given)))
+        else:
+            close(duration(*given), net(*tensors(*given)))
