@@ -47,6 +47,18 @@ def test_a_coded_wave_is_the_decoded_mp3_as_long_as_before():
     assert away[:60].max() < 0.5 and away[-1] > 3  # nats
 
 
+def test_a_loud_sound_in_a_prompt_is_coded_whole_not_clipped():
+    """As a knock on the microphone in quiet speech, which the model's level raises."""
+    wave = hiss(8.0)
+    wave[24_000:24_480] *= 40
+    assert np.abs(audio.set_level(wave, 0.05)[0]).max() > 3
+    heard, plain = (make_prompt(wave, TEXT, config, LETTERS).mel for config in (MP3, CONFIG))
+    frames = slice(24_000 // 256, 24_480 // 256 + 1)
+    assert (heard - plain)[frames, :60].mean() > -0.1
+    assert audio.rms(coded(9 * wave) - 9 * coded(wave)) < 0.1 * audio.rms(9 * wave)
+    assert not coded(np.zeros(24_000, np.float32)).any()
+
+
 def test_a_wav_is_heard_as_the_mp3_of_training_is():
     raw, mp3 = hiss(), decode(encode(hiss()))[0]
     trained = mel(mp3, CONFIG)
