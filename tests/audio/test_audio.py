@@ -131,6 +131,20 @@ def test_a_file_whose_end_is_not_there_is_told(tmp_path, suffix):
         audio.check_end(part, RATE)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="files there are not sparse")
+def test_a_wav_of_more_than_its_header_can_tell_is_whole(tmp_path):
+    """25 hours at 24 kHz: libsndfile writes a header without a length, and reads less than all."""
+    part, samples = tmp_path / "a.wav", 2**31 + RATE
+    with part.open("wb") as f:
+        f.write(sinks.wav_header(RATE))
+        f.truncate(44 + 2 * samples)
+    assert sf.info(part).frames < samples
+    audio.check_end(part, samples)
+    os.truncate(part, 2 * samples - 2)
+    with pytest.raises(OSError, match="the end of the file"):
+        audio.check_end(part, samples)
+
+
 def test_an_mp3_is_not_read_whole_if_it_tells_its_length_or_is_huge(tmp_path):
     sf.write(tmp_path / "a.mp3", tone(0.3), RATE)
     data = (tmp_path / "a.mp3").read_bytes()
