@@ -170,7 +170,8 @@ class Loudspeaker(Output):
         device: the module sounddevice, or one with its OutputStream.
 
     Raises:
-        BackendError: the device cannot be opened: it is busy, or does not take this rate.
+        BackendError: the device cannot be opened, or started in the with statement: it is busy, or
+            does not take this rate.
     """
 
     def __init__(self, device: Any, sample_rate: int):
@@ -184,7 +185,11 @@ class Loudspeaker(Output):
         self.failure: Exception | None = None
 
     def __enter__(self) -> Loudspeaker:
-        self.stream.start()
+        try:
+            self.stream.start()
+        except Exception as e:
+            self.stream.close()
+            raise silent(e) from e
         self.thread.start()
         return self
 

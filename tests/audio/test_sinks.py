@@ -196,6 +196,17 @@ def test_a_sound_card_that_cannot_be_opened_is_an_error():
         Loudspeaker(Busy(), RATE)
 
 
+def test_a_sound_card_that_does_not_start_is_an_error():
+    class Gone(Card):
+        def start(self):
+            raise RuntimeError("Error starting stream: Device unavailable")
+
+    wanted = pytest.raises(nanospeech.BackendError, match="cannot play: Error starting stream")
+    with wanted, Loudspeaker(card := Gone(), RATE):
+        pass
+    assert card.calls == ["close"] and not card.played
+
+
 def test_memory_keeps_all():
     out = Memory(RATE)
     assert len(out.wave) == 0
