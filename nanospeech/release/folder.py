@@ -8,6 +8,7 @@ files, see sharded.py. Nothing in it is ever unpickled.
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -228,7 +229,7 @@ def resolve(folder_or_repo: str | Path | None = None) -> Path:
                 " repository (--model)"
             )
         return DEFAULT
-    folder = Path(folder_or_repo).expanduser()
+    folder = Path(os.path.expanduser(folder_or_repo))  # Path's own raises for ~NOBODY
     if folder.is_dir():
         if not sharded.there(folder / MODEL):
             raise CheckpointError(f"{folder} has no {MODEL}; {MAKE}")

@@ -29,9 +29,16 @@ SUFFIX = ".flac"
 
 
 def data_folder() -> Path:
-    """The user's data folder of nanospeech, which need not be there."""
+    """The user's data folder of nanospeech, which need not be there.
+
+    Raises:
+        InputError: it is named as in the home folder of a user who has none.
+    """
     if named := os.environ.get(HOME):
-        return Path(named).expanduser()
+        try:
+            return Path(named).expanduser()
+        except RuntimeError as e:
+            raise InputError(f"{HOME} is {named}: {e} Name a whole path") from e
     import platformdirs
 
     return platformdirs.user_data_path("nanospeech", appauthor=False)

@@ -445,6 +445,9 @@ def test_without_a_recogniser_the_words_stay_unknown(
 
 def test_the_data_folder_is_the_users(monkeypatch, user_data):
     assert data_folder() == user_data and not user_voices()
+    monkeypatch.setenv("NANOSPEECH_HOME", "~nobody-here/speech")
+    with pytest.raises(InputError, match="NANOSPEECH_HOME is ~nobody-here/speech"):
+        data_folder()
     monkeypatch.delenv("NANOSPEECH_HOME")
     folder = data_folder()
     assert folder.name == "nanospeech" and folder.is_absolute()

@@ -332,7 +332,9 @@ def test_a_config_may_leave_out_what_shapes_tell(folder):
     assert checkpoint.load_config(folder) == whole
 
 
-@pytest.mark.parametrize("name", ["no_such_model", "./no/such", "/no/such/folder", "a/b/c", ""])
+@pytest.mark.parametrize(
+    "name", ["no_such_model", "./no/such", "/no/such/folder", "~nobody-here/such", "a/b/c", ""]
+)
 def test_names_that_are_nothing(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises((InputError, CheckpointError)) as e:
