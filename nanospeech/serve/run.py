@@ -121,6 +121,8 @@ def make_server(service: SpeechService, settings: ServeSettings) -> Any:
         ws_max_size=settings.limits.body,
         ws_max_queue=16,
         ws_per_message_deflate=False,
+        # who plays what it reads has much unread before a ping; protocols.py cuts those that stop
+        ws_ping_timeout=None,
         loop="asyncio",
         lifespan="on",
         log_level="warning",

@@ -163,6 +163,33 @@ def test_a_server_that_is_stopped_waits_for_a_websocket_that_reads_slowly(serve)
         asyncio.run(say(server))
 
 
+def test_a_websocket_that_reads_as_it_plays_may_answer_a_ping_late(serve):
+    from websockets.asyncio.client import connect
+
+    async def play(server: Server) -> str:
+        url = server.url.replace("http", "ws") + "/v1/audio/stream"
+        more = {"sock": narrow(server), "max_queue": 1, "max_size": None, "ping_interval": None}
+        async with connect(url, **more) as socket:
+            for told in ({"type": "start", "steps": 1}, {"type": "text", "text": TEXT}):
+                await socket.send(json.dumps(told))
+            await socket.send(json.dumps({"type": "end"}))
+            kind = "started"
+            while kind == "started":
+                message = await socket.recv()
+                if isinstance(message, bytes):
+                    await asyncio.sleep(0.15)
+                else:
+                    kind = json.loads(message)["type"]
+        return kind
+
+    with serve() as server:
+        config = server.server.config
+        config.ws_ping_interval = 0.1
+        if config.ws_ping_timeout:  # all is faster than it would be
+            config.ws_ping_timeout = 0.05
+        assert asyncio.run(play(server)) == "done"
+
+
 def spoken(server: Server) -> int:
     """Texts that are made."""
     lines = server.service.metrics.text().decode().splitlines()
