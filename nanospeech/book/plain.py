@@ -61,12 +61,13 @@ TABLE_RULE = re.compile(r"^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*(?::?-+:?[ \t]*
 LISTED = 2  # headings that follow each other and are still no table of contents
 BLANK = re.compile(r"\n[ \t]*\n\s*")
 EMPHASIS = re.compile(r"(?<![\w\\])(\*\*\*|\*\*|\*|___|__|_)(?=\S)(.{1,999}?)(?<=\S)\1(?!\w)", re.S)
-LEADS = r"\([^()\n]*(?:\([^()\n]*\)[^()\n]*)*\)"  # where a link does; its own brackets are closed
+# of a link: what is said, on one line or several, with brackets in it, and where it leads
+SAID = r"(?:[^\[\]\\]|\\.|\[[^\[\]]{0,99}\]){0,999}"
+LEADS = r"\([^()]*(?:\([^()]*\)[^()]*)*\)"  # its own brackets are closed
 SIMPLE: list[tuple[str, str | Callable[[re.Match], str]]] = [
-    (rf"!\[([^\]\n]{{0,999}})\](?:{LEADS}|\[[^\]\n]*\])", ""),  # a picture
+    (rf"!\[{SAID}\](?:{LEADS}|\[[^\]\n]*\])", ""),  # a picture
     (r"\[\^[^\]\n]{1,99}\]", ""),  # a footnote's marker
-    (rf"\[([^\]\n]{{1,999}})\]{LEADS}", lambda m: m[1]),  # links
-    (r"\[([^\]\n]{1,999})\]\[[^\]\n]*\]", lambda m: m[1]),
+    (rf"\[({SAID})\](?:{LEADS}|\[[^\]\n]*\])", lambda m: m[1]),  # links
     (r"`+([^`\n]+?)`+", lambda m: m[1]),
     (r"^ {0,3}\[[^\]\n]+\]:[ \t]*\S[^\n]*$", ""),  # where links lead
     (r"^[ \t]*(?:>[ \t]?)+", ""),  # quotations

@@ -33,7 +33,7 @@ ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[A-Za-z]\w{1,31});")
 # Markdown (CommonMark 0.31)
 FENCE = re.compile(r"^ {0,3}(?:```|~~~)[^`\n]*$", re.MULTILINE)
 LINK = re.compile(
-    r"!?\[([^\[\]\n]{0,300})\]\((?=[^()\s]*[/.#:]|\))[^()\s]*(?:\([^()\s]*\)[^()\s]*)?"
+    r"!?\[((?:[^\[\]\n]|\n(?![^\S\n]*\n)){0,300})\]\((?=[^()\s]*[/.#:]|\))[^()\s]*(?:\([^()\s]*\)[^()\s]*)?"
     r"(?:[ \t]+(?:\"[^\"\n]*\"|'[^'\n]*'))?\)"
 )
 NOTE = re.compile(r"\[\^[^\[\]\s]{1,40}\](?!:)")
@@ -71,7 +71,9 @@ def unformatted(text: Traced) -> Traced:
     if "&" in text.text:
         text = text.sub(ENTITY, character)
     if "[" in text.text:
-        text = text.sub(LINK, lambda m: m[1]).sub(NOTE, "")
+        for _ in range(2):  # a picture may be what is linked
+            text = text.sub(LINK, lambda m: m[1])
+        text = text.sub(NOTE, "")
     text = text.edited(_code(text.text)).sub(QUOTE, "").sub(NICK, lambda m: f"{m[1]}{m[2]}: ")
     text = text.edited(_lines(text.text))
     if "|" in text.text:

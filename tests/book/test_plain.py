@@ -486,15 +486,28 @@ def test_links_in_angle_brackets_are_read(tmp_path):
     assert said == "See https://a.b/c or me@x.org, you@x.org and bold."
 
 
+@pytest.mark.parametrize("text, wanted", [
+    ("See [the\nsite](http://x.y).", "See the\nsite."),
+    ('See [the\nsite](http://x.y\n"Title").', "See the\nsite."),
+    ("> See [the\n> site][1].", "See the\nsite."),
+    ("See [the [new] site](http://x.y).", "See the [new] site."),
+    ("See [![a\ncat](a.png)](http://x.y)it.", "See it."),
+    (r"So it was.[\[a\]](#note)", "So it was.[a]"),
+])  # fmt: skip
+def test_where_a_link_over_two_lines_or_with_brackets_leads_is_not_read(tmp_path, text, wanted):
+    ((_, said),) = read(tmp_path / "b.md", text)
+    assert said == wanted
+
+
 @pytest.mark.parametrize(
     ("text", "kind"),
     [("*a " * 10_000, "md"), ("<!-- a " * 10_000, "md"), ("![a " * 10_000, "md")]
     + [(" _a" * 20_000, "txt"), ("a" + " " * 100_000 + "b", "md")]
     + [("| - |" + "      |" * 20 + " sum |\n\na", "md")]
     + [("# a" + " " * 10_000 + "b", "md"), ("# a " + "{# " * 10_000 + "b", "txt")]
-    + [("[a](b()" * 10_000 + "b", "md")],
+    + [("[a](b()" * 10_000 + "b", "md"), ("[[a](b (\n" * 10_000 + "b", "md")],
     ids=["stars", "comments", "brackets", "underscores", "spaces", "table", "heading", "names"]
-    + ["links"],
+    + ["links", "lines of links"],
 )
 def test_signs_without_their_end_are_not_looked_for_again_and_again(tmp_path, text, kind):
     path = tmp_path / f"b.{kind}"

@@ -19,6 +19,8 @@ PHONEMES = Tokenizer("phonemes", phoneme_vocab())
     ("The [website]() is up.", "The website is up."),
     ("See [the manual](https://example.com/a_(b)), or [here](#top).", "See the manual, or here."),
     ('![A cat](cat.png "Tom") sleeps.', "A cat sleeps."),
+    ("See [the\n  manual](https://example.com), [![or](a.png)](https://example.com) here.",
+     "See the manual, or here."),
     ("Write to <me@example.org> or <https://example.org>.",
      "Write to me at example dot org or example dot org."),
     ("It is so.[^1] Really [1], f[0](x).", "It is so. Really [one], f[zero](x)."),
