@@ -20,7 +20,10 @@ from .pages import Book, Chapter
 
 LARGEST = 64 << 20  # bytes
 MARKDOWN = (".md", ".markdown")
-FRONT = re.compile(r"\A---[ \t]*\n(.*?\n)(?:---|\.\.\.)[ \t]*\n", re.S)
+# YAML, behind comments; else "---" is a rule, and what follows is the book's
+FRONT = re.compile(
+    r"\A---[ \t]*\n((?:#[^\n]*\n)*[\w-]+[ \t]*:\s.*?(?<=\n))(?:---|\.\.\.)[ \t]*\n", re.S
+)
 # with the lines that go on with it, as of a list
 FACT = re.compile(
     r"^(title|author|language|lang)[ \t]*:((?:[ \t]+\S.*)?(?:\n(?:[ \t]+|-[ \t])\S.*)*)$",
@@ -168,7 +171,7 @@ def cut(text: str) -> tuple[str, list[tuple[str, str]]]:
     stops = [*(at for at, _ in starts[1:]), len(text)]
     parts = [(name, text[at:stop]) for (at, name), stop in zip(starts, stops)]
     before = text[: starts[0][0]]
-    return title, [*([(title, before)] if before.strip() else []), *parts]
+    return title, [*([(title, before)] if any(map(str.isalnum, before)) else []), *parts]
 
 
 def named_lines(text: str) -> list[tuple[int, str]]:

@@ -195,6 +195,13 @@ def test_a_book_of_project_gutenberg_has_its_facts_and_no_licence(tmp_path, the)
     assert read(path, "It was.\n\n*** END OF THE WORLD ***\n\nIt is.")[0][1].endswith("It is.")
 
 
+@pytest.mark.parametrize("name", ["b.md", "b.txt"])
+def test_a_rule_that_a_book_begins_with_costs_none_of_it(tmp_path, name):
+    first, second = "# One\n\nIt was: so.", "# Two\n\nIt is."
+    text = f"---\n\n{first}\n\n---\n\n{second}\n"
+    assert read(tmp_path / name, text) == [("One", first), ("Two", second)]
+
+
 @pytest.mark.parametrize(
     ("front", "title", "author"),
     [
