@@ -57,6 +57,7 @@ NAMED = re.compile(
 FENCED = re.compile(r"^ {0,3}(```+|~~~+)[^\n]*\n.*?^ {0,3}\1[`~]*[ \t]*$\n?", re.M | re.S)
 FOOTNOTE = re.compile(r"^\[\^[^\]\n]+\]:[^\n]*(?:\n(?:[ \t]*\n)?(?: {4}|\t)[^\n]*)*\n?", re.M)
 RULE = re.compile(r"^ {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$", re.M)
+MARGIN = re.compile(r"^[ \t]*(?:>[ \t]?)+|(?<![ \t])[ \t]*\\$", re.M)  # quotations, hard line ends
 COMMENT = re.compile(r"<!--(?:(?!<!--).)*?-->", re.S)
 BULLET = re.compile(r"[ \t]*[-*+][ \t]+\S")
 NUMBERED = re.compile(r"[ \t]*(\d{1,9})[.)][ \t]+\S")
@@ -73,9 +74,7 @@ SIMPLE: list[tuple[str, str | Callable[[re.Match], str]]] = [
     (rf"\[({SAID})\](?:{LEADS}|\[[^\]\n]*\])", lambda m: m[1]),  # links
     (r"`+([^`\n]+?)`+", lambda m: m[1]),
     (r"^ {0,3}\[[^\]\n]+\]:[ \t]*\S[^\n]*$", ""),  # where links lead
-    (r"^[ \t]*(?:>[ \t]?)+", ""),  # quotations
     (r"^[ \t]*[-*+][ \t]+(?:\[[ xX]\][ \t]+)?", ""),  # items
-    (r"(?<![ \t])[ \t]*\\$", ""),  # a hard line end
 ]
 RULES = [(re.compile(pattern, re.M), rule) for pattern, rule in SIMPLE]
 ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
@@ -253,7 +252,7 @@ def hide_markup(text: str) -> tuple[str, list[str]]:
 
 def strip_markdown(text: str) -> str:
     """A chapter's paragraphs; headings stay as lines "# Title" """
-    text = AUTOLINK.sub(lambda m: m[1].removeprefix("mailto:"), text)
+    text = AUTOLINK.sub(lambda m: m[1].removeprefix("mailto:"), MARGIN.sub("", text))
     text = ATX.sub(lambda m: f"\n\n# {m[2]}\n\n", TABLE_RULE.sub("", RULE.sub("", text)))
     paragraphs = []
     for paragraph in (item for block in BLANK.split(text) for item in items(block)):

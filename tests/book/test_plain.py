@@ -506,6 +506,16 @@ def test_where_a_link_over_two_lines_or_with_brackets_leads_is_not_read(tmp_path
     assert said == wanted
 
 
+@pytest.mark.parametrize("text, wanted", [
+    ("> One<br>\n> and <b>two</b>.\n>\n> Three.", "One and two.\n\nThree."),
+    ("> ## Note\n> It was:\n> - one\n> - two\n>\n> ---\n", "# Note\n\nIt was:\n\none\n\ntwo"),
+    ("One\\\nand <b>two</b>.", "One and two."),
+])  # fmt: skip
+def test_a_quotation_is_read_as_what_it_quotes(tmp_path, text, wanted):
+    ((_, said),) = read(tmp_path / "b.md", f"# Title\n\n{text}")
+    assert said == f"# Title\n\n{wanted}"
+
+
 @pytest.mark.parametrize(
     ("text", "kind"),
     [("*a " * 10_000, "md"), ("<!-- a " * 10_000, "md"), ("![a " * 10_000, "md")]
