@@ -55,7 +55,14 @@ NAMED = re.compile(
     re.I | re.X,
 )
 FENCED = re.compile(r"^ {0,3}(```+|~~~+)[^\n]*\n.*?^ {0,3}\1[`~]*[ \t]*$\n?", re.M | re.S)
-FOOTNOTE = re.compile(r"^\[\^[^\]\n]+\]:[^\n]*(?:\n(?:[ \t]*\n)?(?: {4}|\t)[^\n]*)*\n?", re.M)
+# what begins anew, also behind a line that is not blank
+BEGINS = r"[ \t]*$|\[\^[^\]\n]+\]:| {0,3}(?:#{1,6}[ \t]|[-*+][ \t]|1[.)][ \t]|[>|]|```|~~~)"
+# a footnote's paragraphs: those behind the first are indented
+FOOTNOTE = re.compile(
+    r"^\[\^[^\]\n]+\]:[^\n]*"
+    rf"(?:\n(?:(?:[ \t]*\n)?(?: {{4}}|\t)|(?!{BEGINS}))[^\n]*)*\n?",
+    re.M,
+)
 RULE = re.compile(r"^ {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$", re.M)
 MARGIN = re.compile(r"^[ \t]*(?:>[ \t]?)+|(?<![ \t])[ \t]*\\$", re.M)  # quotations, hard line ends
 COMMENT = re.compile(r"<!--(?:(?!<!--).)*?-->", re.S)
@@ -70,7 +77,7 @@ SAID = r"(?:[^\[\]\\]|\\.|\[[^\[\]]{0,99}\]){0,999}"
 LEADS = r"\([^()]*(?:\([^()]*\)[^()]*)*\)"  # its own brackets are closed
 SIMPLE: list[tuple[str, str | Callable[[re.Match], str]]] = [
     (rf"!\[{SAID}\](?:{LEADS}|\[[^\]\n]*\])", ""),  # a picture
-    (r"\[\^[^\]\n]{1,99}\]", ""),  # a footnote's marker
+    (rf"\[\^[^\]\n]{{1,99}}\]|\^\[{SAID}\]", ""),  # a footnote's marker, or all of it
     (rf"\[({SAID})\](?:{LEADS}|\[[^\]\n]*\])", lambda m: m[1]),  # links
     (r"`+([^`\n]+?)`+", lambda m: m[1]),
     (r"^ {0,3}\[[^\]\n]+\]:[ \t]*\S[^\n]*$", ""),  # where links lead

@@ -506,6 +506,14 @@ def test_where_a_link_over_two_lines_or_with_brackets_leads_is_not_read(tmp_path
     assert said == wanted
 
 
+@pytest.mark.parametrize("after", ["", "[^2]: So\nit is.\n", "# Two", "- Two", "> Two", "| Two |"])
+def test_a_footnote_is_left_out_to_its_last_line(tmp_path, after):
+    text = f"One[^1] ^[It is [so]\nsaid.]it was.\n\n[^1]: A note\nthat goes\non.\n{after}\n\nEnd."
+    said = "\n".join(said for _, said in read(tmp_path / "b.md", text))
+    two = ["Two"] if "Two" in after else []
+    assert said.replace("#", "").split() == ["One", "it", "was.", *two, "End."]
+
+
 @pytest.mark.parametrize("text, wanted", [
     ("> One<br>\n> and <b>two</b>.\n>\n> Three.", "One and two.\n\nThree."),
     ("> ## Note\n> It was:\n> - one\n> - two\n>\n> ---\n", "# Note\n\nIt was:\n\none\n\ntwo"),
