@@ -35,7 +35,8 @@ ITEM = re.compile(r"-[ \t]+(?:name:[ \t]*)?")
 # behind a heading: signs, and a name or a class as pandoc has them, such as {#start .big}
 BEHIND = r"(?:[ \t]+#+)?(?:[ \t]*\{:?[ \t]*[#.-][^{}\n]*\})?[ \t]*$"
 ATX = re.compile(rf"^ {{0,3}}(#{{1,6}})[ \t]+(\S[^ \t\n]*(?:[ \t]+[^ \t\n]+)*?){BEHIND}", re.M)
-UNDERLINED = re.compile(r"^(?! {4})[ \t]*(\S[^\n]*)\n {0,3}(=+|-{2,})[ \t]*$", re.M)
+# no item and no quotation, which a rule may follow
+UNDERLINED = re.compile(r"^(?! {4})[ \t]*(?![-*+>][ \t])(\S[^\n]*)\n {0,3}(=+|-{2,})[ \t]*$", re.M)
 CODE_OF = re.compile(r"[A-Za-z]{2,3}(?:[-_]\w+)*")  # a language, such as "de-AT"
 # what stands around a book of Project Gutenberg: facts before it, the licence behind it
 EDGES = re.compile(

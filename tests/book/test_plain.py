@@ -506,6 +506,15 @@ def test_where_a_link_over_two_lines_or_with_brackets_leads_is_not_read(tmp_path
     assert said == wanted
 
 
+@pytest.mark.parametrize("line", ["- one", "* one", "> one"])
+def test_a_rule_under_an_item_or_a_quotation_makes_no_heading_of_it(tmp_path, line):
+    text = f"## A\n\n{line}\n---\n\nIt was.\n\n## B\n\n{line}\n---\n\nIt is."
+    assert read(tmp_path / "b.md", text) == [
+        ("A", "# A\n\none\n\nIt was."),
+        ("B", "# B\n\none\n\nIt is."),
+    ]
+
+
 @pytest.mark.parametrize("after", ["", "[^2]: So\nit is.\n", "# Two", "- Two", "> Two", "| Two |"])
 def test_a_footnote_is_left_out_to_its_last_line(tmp_path, after):
     text = f"One[^1] ^[It is [so]\nsaid.]it was.\n\n[^1]: A note\nthat goes\non.\n{after}\n\nEnd."
