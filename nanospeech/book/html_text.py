@@ -42,6 +42,7 @@ BREAK = "\v"  # of a line, by <br>
 BREAKS = re.compile(rf"{BREAK}\s*{BREAK}")  # between paragraphs
 DEEPEST = 100  # elements within each other, of which the ends are looked for
 EXPONENT = re.compile(r"[+−–-]?\d{1,3}")
+SHARE = re.compile(r"\d{1,2}[/⁄]\d{1,3}")  # raised behind a number, which it is added to
 RAISED = str.maketrans("0123456789+-−–", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁻")
 # of a note behind a mark, or of a verse
 NUMBER = re.compile(r"(^|[.,;:!?\"'”’)»]\s?)[⁰-⁹¹²³]{1,3}(?![⁰-⁹¹²³⁺⁻⁄])")
@@ -185,6 +186,8 @@ class Reader(HTMLParser):
             self.text = held.before
         elif not held.linked and not linked and EXPONENT.fullmatch(said):
             self.text = held.before + said.translate(RAISED)
+        elif held.raised and near.isdigit() and SHARE.fullmatch(said):
+            self.text = f"{held.before} {said}"
 
     def handle_data(self, data: str) -> None:
         if not self.silent and data:

@@ -160,6 +160,7 @@ def test_what_is_no_text_of_the_book_is_not_read():
         ("the <sup>14</sup>C", "the 14C"),
         ("Add, <sup>1</sup>/<sub>2</sub> cup", "Add, 1/2 cup"),
         ("2<sup>1</sup>/<sub>2</sub> or 10<sup>2</sup>/5", "2 1/2 or 10²/5"),
+        ("2<sup>1/2</sup> cups, <sup>3⁄4</sup> of 10<sup>3⁄4</sup>", "2 1/2 cups, 3⁄4 of 10 3⁄4"),
     ],
 )
 def test_numbers_that_mark_no_note_stay_what_they_are(html, said):
