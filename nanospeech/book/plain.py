@@ -70,6 +70,7 @@ COMMENT = re.compile(r"<!--(?:(?!<!--).)*?-->", re.S)
 BULLET = re.compile(r"[ \t]*[-*+][ \t]+\S")
 NUMBERED = re.compile(r"[ \t]*(\d{1,9})[.)][ \t]+\S")
 TABLE_RULE = re.compile(r"^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*(?::?-+:?[ \t]*)?)*$", re.M)
+UNCUT = re.compile(r"^[^\n]{150,}(?=(\n[^\S\n]*\S)?)", re.M)  # a line, and what is right below
 LISTED = 2  # headings that follow each other and are still no table of contents
 BLANK = re.compile(r"\n[ \t]*\n\s*")
 EMPHASIS = re.compile(r"(?<![\w\\])(\*\*\*|\*\*|\*|___|__|_)(?=\S)(.{1,999}?)(?<=\S)\1(?!\w)", re.S)
@@ -115,7 +116,7 @@ def read_plain(path: str | Path, encoding: str = "utf-8") -> Book:
         text = UNDERLINED.sub(lambda m: f"{'#' if m[2][0] == '=' else '##'} {m[1]}", text)
         clean = strip_markdown
     else:
-        clean = strip_text
+        text, clean = apart(text), strip_text
     title, parts = cut(text)
     chapters = tuple(Chapter(name, lambda said=said: clean(said)) for name, said in parts)
     return Book(
@@ -146,6 +147,15 @@ def without_front(text: str) -> tuple[str, str]:
         return "", text
     ends = [m.start() for m in EDGES.finditer(text, start.end()) if m[1] == "END"]
     return text[: start.start()], text[start.end() : ends[-1] if ends else len(text)]
+
+
+def apart(text: str) -> str:
+    """A text with blank lines between its paragraphs, where each is a line, as of word processors.
+
+    Nobody has cut the lines of such a text, and most of the long ones stand below each other.
+    """
+    below = [bool(found) for found in UNCUT.findall(text)]
+    return text.replace("\n", "\n\n") if 2 * sum(below) > len(below) else text
 
 
 def cut(text: str) -> tuple[str, list[tuple[str, str]]]:

@@ -195,6 +195,19 @@ def test_a_book_of_project_gutenberg_has_its_facts_and_no_licence(tmp_path, the)
     assert read(path, "It was.\n\n*** END OF THE WORLD ***\n\nIt is.")[0][1].endswith("It is.")
 
 
+def test_lines_are_paragraphs_where_nobody_has_cut_them(tmp_path):
+    long, path = " ".join(["It was so."] * 20), tmp_path / "b.txt"
+    for between in ("\n", "\n\n"):
+        text = between.join(["Chapter 1", long, "He said.", long, "Chapter 2", "So it is."])
+        assert read(path, text) == [
+            ("Chapter 1", f"# Chapter 1\n\n{long}\n\nHe said.\n\n{long}"),
+            ("Chapter 2", "# Chapter 2\n\nSo it is."),
+        ]
+    short = "It was\nso and it\nwas so."
+    for text in (short, f"{long}\n\n{short}", f"{long}\n{short}\n\n{long}\n\n{long}"):
+        assert short in read(path, text)[0][1]
+
+
 @pytest.mark.parametrize("name", ["b.md", "b.txt"])
 def test_a_rule_that_a_book_begins_with_costs_none_of_it(tmp_path, name):
     first, second = "# One\n\nIt was: so.", "# Two\n\nIt is."
