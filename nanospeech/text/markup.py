@@ -26,7 +26,7 @@ SOUNDS = rf"\[(?=[^\[\]]{{0,99}}[{SIGNS}])([^\[\]]{{1,100}})\]"
 MARKUP = re.compile(rf"(\\?)\[(?:\s*(/\s*)?({NAMES})\b(?!-[a-z])([^\[\]]*)|{SOUNDS})\]", re.I)
 # what stands behind the name in markup of the right form, and in hardly anything else
 FORMS = {"pause": r"[\s:]*\d.*", "say": r"\s*:.*\|.*", "spell": r"\s*:.*", "voice": r"\s*:.*"}
-TIME = re.compile(r"\s*(\d{1,5}(?:\.\d{1,3})?)\s*(ms|s)\s*")
+TIME = re.compile(r"\s*\+?(\d{1,5}(?:\.\d{1,3})?|\.\d{1,3})\s*(ms|s)\s*")
 LONGEST_PAUSE = 10.0  # seconds
 RATES = {"slow": 0.8, "fast": 1.25}
 SLOWEST, FASTEST = 0.5, 2.0

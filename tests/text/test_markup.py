@@ -120,6 +120,7 @@ def test_marks_stay_with_the_word_that_they_stand_at(text, wanted):
     ("inner", "after"),
     [
         ("a<break time='1s'/> <break time='500ms'/>b", 1.5),
+        ("a<break time='.5s'/><break time='+1s'/>b", 1.5),  # as W3C's schema has them
         ("a<break time='6s'/><break time='6s'/>b", 10.0),
         ("<p>a<break time='300ms'/></p>b", 0.3),
         ("<p>a</p><break time='300ms'/>b", 0.3),
