@@ -262,6 +262,22 @@ def set_paces(own: dict[str, Voice], rows: Sequence[Row], how: str) -> dict[str,
     return paces
 
 
+def check_speakers(own: dict[str, Voice], clips: Sequence[Clip]) -> None:
+    """Refuses --own of a speaker without clips, as who is misspelt gets another prompt.
+
+    Raises:
+        InputError: there are clips, and none of that speaker.
+    """
+    there = {clip.speaker for clip in clips}
+    if clips and (strangers := sorted(own.keys() - there - {ANYBODY})):
+        named = ", ".join(map(repr, sorted(there - {""})[:10])) or "none by name"
+        raise InputError(
+            f"--own names {', '.join(map(repr, strangers))}, of whom there is no clip; the speakers"
+            f" of the clips are: {named}. Name one of them, {ANYBODY}=VOICE for all clips, or use"
+            " more of the clips (--held-out 0: all)"
+        )
+
+
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     """Measures, writes the results, and returns the JSON document."""
     from nanospeech.load import load_engine
@@ -296,6 +312,7 @@ def measured(args: argparse.Namespace, release: Release, engine: Any) -> dict[st
             raise InputError(
                 f"{engine.folder} has no voice {voice.name!r} of its own, whose pace could be set"
             )
+    check_speakers(own, clips)
     whose = {clip.key: own.get(clip.speaker, own.get(ANYBODY)) for clip in clips}
     strangers = [clip for clip in clips if whose[clip.key] is None]
     if strangers:

@@ -323,6 +323,17 @@ def test_each_source_of_durations_is_compared_with_the_recording(with_both, tmp_
     assert (out / "durations.png").stat().st_size > 5000
 
 
+def test_a_speaker_without_clips_is_given_no_voice(with_both, tmp_path, capsys):
+    """Clips of who is misspelt were measured after each other, as if nothing had been asked."""
+    clips = [clip(f"k{i}", "hello there, general.", 2 + i / 2, 0.2) for i in range(2)]
+    path, out = shard(tmp_path / "a.tar", clips), tmp_path / "out"
+    flags = ["--shards", path, "--model", str(with_both), "--backend", "torch", "--out", str(out)]
+    assert durations.main([*flags, "--held-out", "0", "--own", "ana=tone"]) == 2
+    told = capsys.readouterr().err
+    assert "--own names 'ana', of whom there is no clip; the speakers of the clips are: 'a'" in told
+    assert not (out / "durations.json").exists()
+
+
 @pytest.mark.parametrize("own", [[], ["--own", "*=tone"]])
 def test_clips_that_no_one_hears_or_says_are_named_and_not_counted(with_both, tmp_path, own):
     """A silent one would have been as long as its file, and the prompt of others."""
