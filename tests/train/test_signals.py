@@ -238,6 +238,13 @@ def test_a_signal_before_the_first_step_loses_nothing(tmp_path):
     assert same(tmp_path / "stopped" / name, tmp_path / "whole" / name, 0)
 
 
+def test_no_minutes_left_end_a_run_at_once(tmp_path):
+    """A script that reckons how many a job still has may come to none, which set no limit."""
+    run = trainer(tmp_path)
+    run.train(samples(), 2, batch_size=2, max_duration=200, minutes=0)
+    assert run.step == 0 and (tmp_path / "step_00000000").is_dir()
+
+
 def test_a_trainer_that_was_stopped_goes_on_when_it_is_called_again(tmp_path):
     run = trainer(tmp_path)
     run.request_stop("SIGINT")

@@ -265,7 +265,7 @@ class Trainer(Learner):
             )
             tell_shared(self.log_config.held_out, train_dataset, self.say)
             log = self.new_log(total_steps, self.held_out(plan))
-            deadline = time.monotonic() + 60 * o.minutes if o.minutes else math.inf
+            deadline = math.inf if o.minutes is None else time.monotonic() + 60 * o.minutes
             self.saved = self.step
             agreement = Agreement(self.parallel, self.step)
             self.model.train()
