@@ -385,7 +385,7 @@ def make(args: argparse.Namespace, options: Options, release: Release) -> dict[s
     assert options.strength is not None
     export(args, options.strength, release, objective, prompt, seconds)
     print(f"prompt: {prompt.key}, {prompt.seconds:.1f} s: {prompt.text}")
-    hearing.compare(found["held"], release, start.voice, prompt, args)
+    hearing.compare(found["held"], release, start.voice, prompt, args, options.strength)
     sample = speak(args)
     return {"output": str(args.output), "sample": str(sample), "steps": trainer.step}
 

@@ -107,15 +107,15 @@ class Ears:
         return sum(c[0] for c in counts), sum(c[1] for c in counts)
 
 
-def worse(before: Heard, after: Heard) -> list[str]:
-    """Warnings of what is worse after finetuning than before."""
+def worse(before: Heard, after: Heard, strength: float = 1.0) -> list[str]:
+    """Warnings of what is worse after finetuning than before, by weights of that strength."""
     found = []
     was, now = before.similarity, after.similarity
     # as they are told: a difference that nobody sees is none
     if was is not None and now is not None and round(now, 2) < round(was, 2):
         found.append(
             f"it sounds less like the recordings ({now:.2f}) than what it began with ({was:.2f}):"
-            " --strength 0.8, more --steps, or more recordings"
+            f" {'a higher --strength, ' if strength < 1 else ''}more --steps, or more recordings"
         )
     if before.errors is not None and after.errors is not None:
         more = after.errors - before.errors
@@ -133,6 +133,7 @@ def compare(
     begun: str | None,
     prompt: Recording,
     args: argparse.Namespace,
+    strength: float = 1.0,
 ) -> None:
     """Prints similarity and word errors on held-back recordings, before and after finetuning.
 
@@ -143,6 +144,7 @@ def compare(
             such voice, speaks with the new voice's prompt instead.
         prompt: the new voice's.
         args: of the command.
+        strength: share of the trained weights in the new voice's.
     """
     others = [r for r in held if r.text != prompt.text]
     if len(others) < len(held):  # a recording is most like itself
@@ -177,5 +179,5 @@ def compare(
     engine = load_engine(args.output, backend="torch")
     after = ears.hear(Speaker(engine, seed=args.seed, output=MEASURED), held)
     print(f"after, as {args.voice}: {after.describe()}")
-    for warning in worse(before, after):
+    for warning in worse(before, after, strength):
         print(f"warning: {warning}", file=sys.stderr)

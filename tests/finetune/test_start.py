@@ -310,6 +310,9 @@ def test_what_is_worse_than_before_is_said():
     assert worse(before, Heard(0.6372, 1, 66)) == []  # 0.64 as well
     (said,) = worse(before, Heard(0.55, 2, 66))
     assert "less like the recordings (0.55) than what it began with (0.64)" in said
+    assert "--strength" not in said  # all of what was trained is there
+    (said,) = worse(before, Heard(0.55, 2, 66), 0.5)
+    assert "a higher --strength" in said
     (said,) = worse(before, Heard(0.70, 7, 66))
     assert "6 words more are misheard" in said
     assert worse(before, Heard(None, None, 0)) == [] == worse(Heard(None, None, 0), before)
