@@ -189,6 +189,11 @@ def test_changed_settings_are_named(tmp_path, shards, capsys):
     assert "total_steps was 1, is 2" in said  # schedules depend on it
     meta = json.loads((tmp_path / "step_00000002" / "meta.json").read_text())
     assert meta["run"]["optimizer"]["lr"] == 2e-3
+    wider = {"total_steps": 3, "dit": values["dit"] | {"depth": 2}}
+    with pytest.raises(CheckpointError, match="tensors missing"):
+        train(run_config(values | wider))
+    # a message that names tensors alone leaves one to guess which setting it was
+    assert "changed since step 2: dit.depth was 1, is 2" in capsys.readouterr().out
 
 
 def test_a_run_whose_draws_were_keyed_otherwise_goes_on_and_says_so_once(tmp_path, capsys):

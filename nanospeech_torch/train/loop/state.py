@@ -235,6 +235,9 @@ def restore(
 ) -> Restored:
     """Puts a checkpoint's state into the parts of a run."""
     p, described, meta = parts.parallel, checkpoints.describe(path), checkpoints.meta(path)
+    step = meta["step"]
+    for line in changes(meta.get("run", {}), settings):  # before what they may keep from fitting
+        say(f"changed since step {step}: {line}")
     check_vocab(path, meta.get("vocab") or [], vocab_of(parts.objective.tokenizer))
     saved = meta.get("optimizers") or [None] * len(parts.memories)
     for memory, values in zip(parts.memories, saved):
@@ -246,11 +249,8 @@ def restore(
                 f"{path.name} was written by an older version, which did not save {', '.join(lost)}"
                 f" of {memory.title}: they begin anew, as if the run had just started"
             )
-    step = meta["step"]
     if p.accelerator.scaler is not None and meta.get("loss_scale"):
         p.accelerator.scaler.load_state_dict(meta["loss_scale"])
-    for line in changes(meta.get("run", {}), settings):
-        say(f"changed since step {step}: {line}")
     if meta.get("draws", 1) != KEYED:
         say(
             "this run was saved by an older version, in which samples of one key in several shards "
