@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nanospeech.errors import InputError
+
 ROOM = 4 * 2**20  # bytes of scores worked on at a time, so that they stay in the processor's cache
 
 
@@ -104,3 +106,14 @@ class Dropout(nn.Dropout):
         if not dear or torch.compiler.is_compiling():
             return super().forward(x)
         return DropoutOnCPU.apply(x, self.p)  # type: ignore[return-value]
+
+
+def set_threads(threads: int) -> None:
+    """Has torch compute in as many threads as --threads says.
+
+    Raises:
+        InputError: it is below 1.
+    """
+    if threads < 1:
+        raise InputError(f"--threads is {threads}; choose at least 1")
+    torch.set_num_threads(threads)

@@ -327,10 +327,10 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     """Does it all; returns what was made."""
     given = read_fields(args, Options)
     check_name(args.voice)
-    if args.threads:
-        import torch
+    if args.threads is not None:
+        from nanospeech_torch.training_cpu import set_threads
 
-        torch.set_num_threads(args.threads)
+        set_threads(args.threads)
     args.run = args.run or Path("runs") / args.voice
     if args.minutes is not None and not args.minutes > 0:
         raise InputError(f"--minutes is {args.minutes:g}; choose more than 0")

@@ -69,10 +69,10 @@ def start(args: argparse.Namespace) -> None:
     if args.dry_run:
         print(run.dry_run(config))
         return
-    if args.threads:
-        import torch
+    if args.threads is not None:
+        from nanospeech_torch.training_cpu import set_threads
 
-        torch.set_num_threads(args.threads)
+        set_threads(args.threads)
     run.train(config, args.resume, args.minutes)
 
 

@@ -213,6 +213,12 @@ def test_settings_that_would_be_ignored_are_refused(config, changes, said):
         read_run(str(config), changes)
 
 
+@pytest.mark.parametrize("threads", ["0", "-1"])
+def test_fewer_threads_than_one_are_refused(config, capsys, threads):
+    assert main(["--config", str(config), "--threads", threads]) == 2
+    assert f"--threads is {threads}; choose at least 1" in capsys.readouterr().err
+
+
 def test_the_greatest_seed_has_draws_in_every_step(config, tmp_path):
     greatest = ["train.seed=4294967295", "model=duration", "total_steps=1"]
     assert main(["--config", str(config), "--set", *greatest]) == 0

@@ -444,6 +444,8 @@ def test_a_voice_is_not_trained_twice_at_once(tiny_release, tmp_path, capsys):
         ("--steps", "0", "--steps is 0"),
         ("--batch-frames", "0", "--batch-frames is 0"),
         ("--warmup", "-5", "--warmup is -5"),
+        ("--threads", "-1", "--threads is -1"),
+        ("--threads", "0", "--threads is 0"),
         ("--seed", "4294967296", "--seed is 4294967296"),
     ],
 )
