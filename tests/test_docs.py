@@ -262,10 +262,10 @@ LOG = """step,mel,judge,grad_norm,lr,seconds
 
 def test_a_log_is_drawn_by_any_of_its_losses(tmp_path, capsys):
     pytest.importorskip("matplotlib")
-    log, out = tmp_path / "log.csv", tmp_path / "curve.png"
+    log, out = tmp_path / "log.csv", tmp_path / "pictures" / "curve.png"
     log.write_text(LOG)
-    for more in ([], ["--loss", "judge"]):
-        assert plot(["--log", str(log), "--out", str(out), *more]) == 0
+    for where, more in ((log, []), (tmp_path, ["--loss", "judge"])):  # a run's folder has one
+        assert plot(["--log", str(where), "--out", str(out), *more]) == 0
         assert out.read_bytes().startswith(b"\x89PNG")
         assert capsys.readouterr().out == f"wrote {out}\n"
         out.unlink()

@@ -168,7 +168,8 @@ def check_frames(name: str, header: Any, max_seconds: float | None) -> None:
             " through a pipe; write it anew, as by ffmpeg -i FILE new.wav"
         )
     if max_seconds is not None and frames > max_seconds * rate:
-        raise InputError(f"{name} lasts {frames / rate:.1f} s; at most {max_seconds:g} s are taken")
+        lasts = f"{name} lasts {frames / rate:.1f} s"
+        raise InputError(f"{lasts}; at most {max_seconds:g} s are taken: cut it to fewer")
     if max_seconds is not None and frames * header.channels > max_seconds * MOST_SAMPLES:
         raise InputError(
             f"{name} has {rate} samples a second in {header.channels} channels, too many to read;"

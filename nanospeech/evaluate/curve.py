@@ -116,13 +116,14 @@ def draw(log: str | Path, wer: str | Path | None, out: str | Path, name: str | N
         other.set(ylabel="WER, %", ylim=(0, max(50, max(w for _, w in points))))
         other.legend(loc="upper right")
     axis.legend(loc="upper center")
+    Path(out).parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, dpi=130)
     plt.close(figure)
 
 
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser("nanospeech evaluate curve", __doc__)
-    parser.add_argument("--log", required=True, help="log.csv of a run")
+    parser.add_argument("--log", required=True, type=Path, help="log.csv of a run, or its folder")
     parser.add_argument("--wer", help="CSV of step, hours, wer")
     parser.add_argument("--loss", help="which to draw; default: the first")
     parser.add_argument("--out", required=True, help="picture to write")
@@ -132,7 +133,8 @@ def build_parser() -> argparse.ArgumentParser:
 @command
 def main(argv: list[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
-    draw(args.log, args.wer, args.out, args.loss)
+    log = args.log / "log.csv" if args.log.is_dir() else args.log
+    draw(log, args.wer, args.out, args.loss)
     print(f"wrote {args.out}")
     return 0
 

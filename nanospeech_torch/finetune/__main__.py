@@ -221,11 +221,12 @@ def export(
     (voices / f"{args.voice}.license.txt").write_text(licence_note(args), encoding="utf-8")
     how = f"LoRA of rank {args.lora}" if args.lora else "all weights"
     how += f", blended by {strength:g} with it" if strength < 1 else ""
+    licence = f" {args.license}" if args.license else ""
     card = args.run / "card.md"
     name = f"{release.beside.config.name}/{IMITATOR}" if release.beside else base.name
     card.write_text(
         f'## {DATA}\n\nFinetuned from "{name}" ({how}) on {seconds / 60:.1f} minutes of the voice'
-        f' "{args.voice}". {args.license or ""}\n\nWhat the licences of "{name}" and'
+        f' "{args.voice}".{licence}\n\nWhat the licences of "{name}" and'
         " of its data ask for holds for this model too.\n",
         encoding="utf-8",
     )
