@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import soundfile
 import torch
+from accelerate.tracking import GeneralTracker
 
 from nanospeech.config import AudioConfig, DiTConfig, VocoderConfig
 from nanospeech.errors import BackendError, DataError, InputError
@@ -20,7 +21,7 @@ from nanospeech_torch.dit import DiT
 from nanospeech_torch.train.config import run_config
 from nanospeech_torch.train.data.speech import BatchPlan
 from nanospeech_torch.train.loop.config import LogConfig
-from nanospeech_torch.train.loop.trainer import Trainer, VocoderTrainer
+from nanospeech_torch.train.loop.trainer import NanospeechTrainer, Trainer, VocoderTrainer
 from nanospeech_torch.train.objectives.flow import Nanospeech
 from nanospeech_torch.train.objectives.vocoder_gan import VocoderGAN, VocoderLossConfig
 from nanospeech_torch.train.run import train
@@ -250,6 +251,34 @@ def test_trackers_are_named_and_checked(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "wandb", None)
     with pytest.raises(BackendError, match="pip install"):
         trainer(tmp_path, log=LogConfig(trackers=["wandb"]))
+
+
+@pytest.mark.parametrize("fails", ["log", "finish"])
+def test_a_tracker_that_fails_does_not_end_a_run(tmp_path, capsys, fails):
+    class Unreachable(GeneralTracker):
+        name, requires_logging_directory, tracker, asked = "unreachable", False, None, 0
+
+        def fail(self, name: str) -> None:
+            self.asked += name == fails
+            if name == fails:
+                raise ConnectionError("no route to the server")
+
+        def log(self, values, step=None, **more):
+            self.fail("log")
+
+        def finish(self):
+            self.fail("finish")
+
+    model, tracker = speech_model(), Unreachable()
+    optimizer = torch.optim.AdamW(model.parameters())
+    settings = {"cpu": True, "log_with": [tracker]}
+    run = NanospeechTrainer(model, optimizer, 2, settings, tmp_path, log_every=1, buckets=1)
+    run.train(samples(), 3, 2, max_duration=200)
+    assert [line["step"] for line in rows(tmp_path)] == ["1", "2", "3"]
+    said = capsys.readouterr().out
+    assert said.count("unreachable has failed: no route to the server; the run goes on") == 1
+    assert tracker.asked == (3 if fails == "log" else 1)
+    assert (tmp_path / "latest").is_file()
 
 
 def test_a_full_disk_costs_lines_of_the_log_and_leaves_no_half_ones(tmp_path, capsys):

@@ -86,6 +86,7 @@ class Log:
         self.skipped_total: Counter = Counter()  # of an epoch, in all processes
         self.left_out: Counter = Counter()  # the same since this log began
         self.log_failed = False
+        self.untracked: set[str] = set()  # trackers that have failed
         precision = self.accelerator.mixed_precision
         if self.main:  # where it is measured, before training starts
             profile.peak_flops(self.accelerator.device, precision)
@@ -116,6 +117,21 @@ class Log:
                 f"log.trackers {', '.join(sorted(names))} could not start: {e}; log in there, or "
                 "leave it out of log.trackers"
             ) from e
+
+    def each_tracker(self, work: Callable[[Any], object]) -> None:
+        """Does something with each tracker; a server out of reach must not end the run."""
+        for tracker in self.accelerator.trackers:
+            try:
+                work(tracker)
+            except Exception as e:  # trackers raise errors of any type
+                if tracker.name not in self.untracked:
+                    self.options.say(f"{tracker.name} has failed: {e}; the run goes on without it")
+                self.untracked.add(tracker.name)
+
+    def end_trackers(self) -> None:
+        """Has the trackers write what they hold, and lets go of them."""
+        self.each_tracker(lambda tracker: tracker.finish())
+        self.accelerator.trackers = []
 
     def add(self, means: dict[str, torch.Tensor]) -> None:
         """Adds up a micro-batch's losses on the device."""
@@ -189,7 +205,7 @@ class Log:
             self.bar.set_postfix(shown | {"frames/s": f"{speed_now:,.0f}"})
             self.append(row)
             figures = {k: float(v) for k, v in row.items() if k != "step"}
-            self.accelerator.log(figures, step=state.step)
+            self.each_tracker(lambda tracker: tracker.log(figures, step=state.step))
         self.tell_skipped()
         self.sums, self.counts = {}, Counter()
         self.steps = self.frames = self.flops = 0

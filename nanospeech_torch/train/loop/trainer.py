@@ -290,6 +290,7 @@ class Trainer(Learner):
                 means = log.close()
             self.save_last()
             del batches  # ends the loader's workers while signals are still handled
+        log.end_trackers()
         self.accelerator.end_training()
         return means
 
