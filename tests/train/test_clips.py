@@ -50,6 +50,8 @@ def test_a_text_may_be_a_file_of_its_own():
     assert clips.metadata({"txt": "\ufeffhé".encode()}) == {"text": "hé"}
     assert clips.metadata({"txt": "hé"}) == {"text": "hé"}
     assert clips.metadata({"txt": b"\xff"})["text"] == "\ufffd"
+    beside = {"json": b'{"speaker": "anna", "duration": 2}', "txt": b"hey"}  # as prepare has it
+    assert clips.metadata(beside) == {"text": "hey", "speaker": "anna", "duration": 2}
     for damaged in (b'{"text": ', "[1", b"[1]", "3"):
         refused("unreadable JSON", clips.metadata, {"json": damaged})
 

@@ -96,18 +96,23 @@ def describe(sample: dict, audio: AudioConfig, untranscribed: bool = False) -> d
 
 
 def metadata(sample: dict) -> dict:
-    """The JSON of a sample, or the sample itself where its fields are plain."""
+    """The JSON of a sample, or the sample where its fields are plain; its .txt if that has no text.
+
+    As nanospeech prepare reads them (nanospeech/corpus/layouts.py).
+    """
+    text = sample.get("txt")
+    text = text.decode("utf-8-sig", "replace") if isinstance(text, bytes) else text
+    said = {"text": text} if isinstance(text, str) else {}
+    if said and "json" not in sample:
+        return said
     meta = sample.get("json", sample)
-    if "json" not in sample and isinstance(sample.get("txt"), (str, bytes)):
-        text = sample["txt"]
-        return {"text": text if isinstance(text, str) else text.decode("utf-8-sig", "replace")}
     try:
         meta = parsed(meta) if isinstance(meta, (str, bytes)) else meta
     except ValueError as e:
         raise Skip("unreadable JSON") from e
     if not isinstance(meta, dict):
         raise Skip("unreadable JSON")
-    return meta
+    return said | meta
 
 
 def spoken(text: Any) -> str:
