@@ -34,6 +34,7 @@ from tqdm import tqdm
 from nanospeech.cli import Parser, command
 from nanospeech.corpus.layouts import Sample
 from nanospeech.corpus.mp3 import BadAudio, decode
+from nanospeech.corpus.skips import find_some
 from nanospeech.corpus.tables import lines_of
 from nanospeech.corpus.written_out import written_out
 from nanospeech.errors import InputError
@@ -46,7 +47,6 @@ from nanospeech.speech.chunks import sample
 from nanospeech.speech.reference import finished
 from nanospeech.speech.speaker import Speaker
 
-from .choose_prompts import by_speaker
 from .made import made_shards
 from .shards import OVERWRITE, npy, plain_key
 
@@ -97,7 +97,10 @@ class Recordings:
         output: OutputOptions = OutputOptions(),
     ):
         self.engine, self.output = engine, output
-        found = by_speaker(paths, "unnamed")
+        found: dict[str, list[Sample]] = {}
+        for recording in find_some(paths)[0]:
+            if "pace" not in recording.extra:  # curate's copy at another speed is no real voice
+                found.setdefault(recording.speaker or "unnamed", []).append(recording)
         if strangers := sorted(set(without) - found.keys()):
             raise InputError(f"no recordings of {strangers}; there are {sorted(found)}")
         self.of = {name: samples for name, samples in found.items() if name not in without}

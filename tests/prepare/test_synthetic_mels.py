@@ -183,3 +183,17 @@ def test_a_recording_that_is_gone_by_its_turn_ends_no_run(tmp_path):
 def test_only_a_model_that_aligns_can_make_mels_again(tiny_release, tmp_path, capsys):
     assert synthetic_mels.main([str(tiny_release), str(SHARD), "--out", str(tmp_path)]) == 2
     assert "no aligned model" in capsys.readouterr().err
+
+
+def test_a_speaker_is_imitated_after_recordings_of_every_input(tmp_path):
+    """As of shards/*.tar: each speaker is in all of them, and would be heard of the first alone."""
+    for folder, more in (("one", {}), ("two", {}), ("copies", {"pace": 1.1})):
+        (tmp_path / folder).mkdir()
+        sound.write(tmp_path / folder / "a.wav", tone(2.0))
+        row = {"audio": "a.wav", "text": folder, "speaker": "ann", **more}
+        (tmp_path / folder / "metadata.jsonl").write_text(json.dumps(row), encoding="utf-8")
+    inputs = [tmp_path / folder for folder in ("one", "two", "copies")]
+    found = spoken.Recordings(None, inputs).of
+    assert {who: [s.text for s in samples] for who, samples in found.items()} == {
+        "ann": ["one", "two"]
+    }
