@@ -221,6 +221,7 @@ def ljspeech(root: Path) -> Iterator[Sample | Skip]:
         if not isinstance(row, dict):
             yield Skip(f"{table.name}:{number}", "more fields than columns", str(row))
             continue
+        row = {column: value.strip() for column, value in row.items()}  # as of "id | text"
         name = row.get("audio", "")
         if "text" not in row:
             yield Skip(f"{table.name}:{number}", "no transcript", f"no | in {name[:80]!r}")
@@ -280,13 +281,13 @@ def manifest(path: Path) -> Iterator[Sample | Skip]:
             parts = tuple(p for p in Path(file).with_suffix("").parts if p not in ("..", "."))
             extra = {k: v for k, v in row.items() if k and k not in RESERVED}
             who = reader[1] if reader and who is None else who
-            person = str(who) if who not in (None, "") else None
+            person = str(who).strip() if who is not None else None
             try:
                 said = as_text(text)
             except ValueError as e:
                 yield Skip(name, "unreadable text", str(e))
                 continue
-            yield Sample(file, (path.stem, *parts), Source(audio), said, person, extra)
+            yield Sample(file, (path.stem, *parts), Source(audio), said, person or None, extra)
 
 
 def webdataset(path: Path) -> Iterator[Sample | Skip]:

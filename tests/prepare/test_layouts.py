@@ -510,6 +510,23 @@ def test_a_table_may_have_spaces_behind_its_commas(waves):
     assert [s.text for s in find([waves / "all.csv"])[0]] == ["Well, yes", "no"]
 
 
+@pytest.mark.parametrize(
+    "table",
+    [
+        "audio | text | speaker\n0 | one | anna\n1 | two | anna\n",
+        "0 | anna | en | one\n1 | anna | en | two\n",
+        "audio,text,speaker\n0.wav,one,anna\n1.wav,two,anna \n",
+    ],
+)
+def test_spaces_around_fields_are_no_part_of_names(waves, table):
+    """Else no recording is found, or one person counts as two."""
+    (waves / "metadata.csv").write_text(table, encoding="utf-8")
+    samples, skips = find([waves])
+    assert not skips
+    found = [(s.key, s.text, s.speaker) for s in samples]
+    assert found == [("0", "one", "anna"), ("1", "two", "anna")]
+
+
 @pytest.mark.parametrize("between", [";", "\t"])
 def test_spreadsheets_may_divide_columns_by_other_signs(waves, between):
     with (waves / "all.csv").open("w", newline="", encoding="utf-8-sig") as f:
