@@ -60,6 +60,18 @@ def test_what_was_saved_is_what_tensors_held_when_saving_began(tmp_path):
     assert set(read_tensors(newest, "model.")) == {"a", "h"}
 
 
+def test_an_old_checkpoint_that_was_moved_away_and_linked_to_costs_no_new_one(tmp_path, capsys):
+    run, elsewhere = tmp_path / "run", tmp_path / "another_disk"
+    trainer(run, keep=1).train(samples(), 1, 2, max_duration=200)
+    shutil.move(run / "step_00000001", elsewhere)
+    (run / "step_00000001").symlink_to(elsewhere, target_is_directory=True)
+    for steps in (2, 3):
+        trainer(run, keep=1).train(samples(), steps, 2, max_duration=200)
+    assert "could not" not in capsys.readouterr().out
+    assert [p.name for p in run.glob("step_*[0-9]")] == ["step_00000003"]
+    assert complete(elsewhere) and not list(run.glob("*.part"))
+
+
 def test_latest_moves_only_to_whole_checkpoints_and_old_ones_go(tmp_path):
     checkpoints = Checkpoints(tmp_path, 2)
     assert checkpoints.newest() is None

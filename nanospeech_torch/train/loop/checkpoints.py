@@ -21,7 +21,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -180,13 +180,15 @@ class Checkpoints:
         self.point_to(self.name)
         if export is not None:
             self.export(export, final)
-        for old in sorted(self.folder.glob("step_????????"))[: -self.keep]:
-            discard(old)
         exports = [
             p for end in (".pt", ".weights") for p in self.folder.glob(f"step_????????{end}")
         ]
-        for old in sorted(exports)[: -self.keep]:
-            discard(old) if old.is_dir() else old.unlink()
+        kept = sorted(self.folder.glob("step_????????")), sorted(exports)
+        for old in (path for found in kept for path in found[: -self.keep]):
+            try:
+                discard(old)
+            except OSError as e:  # as of a file that is open elsewhere; this one is complete
+                self.say(f"could not delete {old}: {e}; delete it yourself")
 
     def point_to(self, name: str) -> None:
         """Makes `latest` name a checkpoint."""
@@ -343,7 +345,9 @@ class Checkpoints:
                     f"cannot write to run_dir {self.folder}: {e}; choose another"
                 ) from e
             for left in self.folder.glob("*.part"):
-                shutil.rmtree(left) if left.is_dir() else left.unlink()
+                with suppress(OSError):  # of a file that is open elsewhere; it is no checkpoint
+                    is_folder = left.is_dir() and not left.is_symlink()
+                    shutil.rmtree(left) if is_folder else left.unlink()
         self.barrier()
 
     def barrier(self) -> None:
@@ -378,7 +382,12 @@ def sync(path: Path) -> None:
 
 
 def discard(path: Path) -> None:
-    """Deletes a folder; a half-deleted one is never taken for a checkpoint."""
+    """Deletes a file or folder; a half-deleted one is never taken for a checkpoint.
+
+    Of a link, as to a checkpoint that was moved to another disk, the link alone.
+    """
+    if path.is_symlink() or not path.is_dir():
+        return path.unlink()
     trash = path.with_name(path.name + ".old.part")
     shutil.rmtree(trash, ignore_errors=True)
     os.rename(path, trash)
