@@ -163,6 +163,8 @@ def changed(read: Model, o: ConvertOptions) -> Model:
     if o.like is not None:
         read = dataclasses.replace(read, config=config, parts=parts)
         read = completed(read, o.like, o.chosen(*known))
+        if not (o.voices or read.file("voices") or read.voices):
+            read = with_default_voice(read)
         config, parts = read.config, dict(read.parts)
     if o.average is not None:
         parts["model"] = averaged(read, o.average, 0.5 if o.share is None else o.share)
@@ -192,6 +194,20 @@ def changed(read: Model, o: ConvertOptions) -> Model:
         raise InputError("--quantize-only goes with --quantize: to how many bits?")
     config = dataclasses.replace(config, licence=with_parts(config.licence, o))
     return dataclasses.replace(read, config=config, parts=parts)
+
+
+def with_default_voice(read: Model) -> Model:
+    """A model without a default voice with that of the release whose voices are copied, if it is.
+
+    It is not where it has weights for that release's own network.
+    """
+    assert read.like is not None
+    name, voices = load_config(read.like).default_voice, read.like / "voices"
+    copied = name in recordings_in(voices) and not (voices / f"{name}.safetensors").is_file()
+    if read.config.default_voice or not copied:
+        return read
+    config = dataclasses.replace(read.config, default_voice=name)
+    return dataclasses.replace(read, config=config, lent_voice=True)
 
 
 def other_student(config: ModelConfig, o: ConvertOptions) -> str:

@@ -85,7 +85,8 @@ def fill(read: Model, folder: Path, o: ConvertOptions) -> None:
     if voices is not None:
         copy_all(Path(voices), folder / "voices", OF_ONE_MODEL if o.voices else ())
     elif read.like is not None:
-        spoken = None if o.default_voice is not None else read.config.default_voice
+        named = o.default_voice is not None or read.lent_voice
+        spoken = None if named else read.config.default_voice
         one = () if spoken is None else (spoken,)
         copy_voices(read.like, folder, read.voices or one, bool(read.voices))
     card = card_of(read, read.config, dtype, o)

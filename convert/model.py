@@ -77,6 +77,7 @@ class Model:
     encoder: dict[str, Any] | None = None  # config.json of the text encoder that was trained
     voices: tuple[str, ...] = ()  # of its teacher, whose weights are for it too
     like: Path | None = None  # the release that lent it what it had not
+    lent_voice: bool = False  # whether its default voice is that release's
     imitator: Path | None = None  # folder of the model that speaks after recordings
     dtype: str = "float16"  # in which it is written where no other is asked for
 

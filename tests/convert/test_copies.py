@@ -135,3 +135,21 @@ def test_voices_that_are_named_come_without_another_models_weights_and_paces(
     convert(source, out, voices=source / "voices")
     own = {n: data for n, data in files(source / "voices").items() if n.endswith((".wav", ".txt"))}
     assert files(out / "voices") == own and "more/a.license.txt" in own
+
+
+@pytest.mark.parametrize("weights", [False, True])
+def test_the_default_voice_of_the_release_that_lends_its_voices_is_the_models(
+    tiny_release, tmp_path, weights
+):
+    bare, lends, out = (tmp_path / name for name in ("bare", "lends", "out"))
+    for release in (bare, lends):
+        shutil.copytree(tiny_release, release)
+    shutil.rmtree(bare / "voices")
+    change(bare, default_voice=None)
+    for file in [*(lends / "voices").glob("tone.*")]:  # before tone in the alphabet
+        shutil.copy(file, file.with_stem(file.stem.replace("tone", "another")))
+    if weights:  # for the other network: that voice stays there
+        (lends / "voices" / "tone.safetensors").touch()
+    assert convert(bare, out, like=lends).default_voice == (None if weights else "tone")
+    copied = {file.stem for file in (out / "voices").glob("*.txt")}
+    assert {"another"} | (set() if weights else {"tone"}) == {n.split(".")[0] for n in copied}
