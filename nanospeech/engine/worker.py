@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
-from threading import Thread
+from threading import Thread, current_thread
 from typing import Any
 from weakref import finalize
 
@@ -44,6 +44,8 @@ class Worker:
                 " engine lives: make the Worker after the fork, or start processes with"
                 " multiprocessing's method spawn"
             )
+        if current_thread() is self._line.thread:  # an on_step that speaks must not wait
+            return call(*args, **options)
         done: Future = Future()
         self._line.calls.put((done, call, args, options))
         try:
@@ -77,7 +79,8 @@ class Line:
     def __init__(self) -> None:
         self.process = os.getpid()  # a forked one has no such thread
         self.calls: SimpleQueue = SimpleQueue()
-        Thread(target=work, args=(self.calls,), name="nanospeech", daemon=True).start()
+        self.thread = Thread(target=work, args=(self.calls,), name="nanospeech", daemon=True)
+        self.thread.start()
         # not when the program ends: a thread that ends at the same time as that aborts it, where
         # MLX has compiled something in the thread
         self.end = finalize(self, self.calls.put, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 
+import numpy as np
 import pytest
 
 from nanospeech import load_engine
@@ -43,3 +44,16 @@ def test_a_worker_ends_its_thread_and_frees_its_engine(tiny_release, uncollected
     with pytest.raises(ValueError, match="no engine"):
         Worker(fails)
     assert ended(there)
+
+
+def test_a_worker_may_be_called_while_it_works(tiny_release):
+    worker = Worker(lambda: load_engine(tiny_release, "torch", "cpu", "float32"))
+    x, heard = np.zeros((1, 60, 100), np.float32), []
+
+    def speak():
+        worker.sample(x, x, np.array([[1, 2]]), on_step=lambda *_: heard.append(worker.vocode(x)))
+
+    thread = threading.Thread(target=speak, daemon=True)  # which may wait for ever
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive() and len(heard) == worker.config.steps
