@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from nanospeech.arguments import check_kind
 from nanospeech.audio import wave as audio
 from nanospeech.audio.postfilter import postfilter
 from nanospeech.config import SampleOptions
@@ -24,6 +26,10 @@ from .latents import sample_latents
 
 CROSS_FADE = 0.03  # seconds
 CONTEXT = 16  # frames of the prompt that the vocoder sees before the new ones
+TO_PATH = (
+    "the path of a file (into an open one:"
+    " soundfile.write(file, speech.wave, speech.sample_rate, format='WAV'))"
+)
 FADES = 200  # a chunk's edges fade over a second divided by this
 
 
@@ -77,7 +83,12 @@ class Utterance:
         return self.elapsed / max(self.seconds, 1e-9)
 
     def save(self, path: str | Path) -> None:
-        """Writes WAV, FLAC, Ogg, Opus or MP3, by extension."""
+        """Writes WAV, FLAC, Ogg, Opus or MP3, by extension.
+
+        Raises:
+            InputError: it cannot be written there.
+        """
+        check_kind("path", path, (str, PathLike), TO_PATH)
         audio.write(path, self.wave, self.sample_rate)
 
 
