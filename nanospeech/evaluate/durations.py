@@ -227,11 +227,11 @@ def predict_all(
     """
     from nanospeech.speech.speaker import Speaker
 
-    names = {p.name for p, _ in spans if isinstance(p, Voice)}
+    names = {p.full_name for p, _ in spans if isinstance(p, Voice)}
     voices = {name: at_recorded_speed(Speaker(engine, name, seed=0)) for name in names}
     rows, skipped = [], []
     for prompt, clip in tqdm(spans, "predicting", unit="clip", leave=False):
-        name = prompt.name if isinstance(prompt, Voice) else prompt.key
+        name = prompt.full_name if isinstance(prompt, Voice) else prompt.key
         if isinstance(prompt, Voice) and prompt.text == clip.text:  # it is the prompt
             continue
         try:
@@ -254,11 +254,11 @@ def set_paces(own: dict[str, Voice], rows: Sequence[Row], how: str) -> dict[str,
     """
     paces = {}
     for speaker, voice in own.items():
-        if not (part := [r for r in rows if r.prompt == voice.name]):
+        if not (part := [r for r in rows if r.prompt == voice.full_name]):
             raise DataError(
                 f"no clip of {speaker}, from which the pace of {voice.name} would be measured"
             )
-        paces[voice.name] = set_pace(voice, part, how)
+        paces[voice.full_name] = set_pace(voice, part, how)
     return paces
 
 

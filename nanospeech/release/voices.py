@@ -108,6 +108,11 @@ class Voice:
     is_users: bool = False
 
     @property
+    def full_name(self) -> str:
+        """The name that finds it even where the folder has another voice of its name."""
+        return f"{USER if self.is_users else SHIPPED if self.borrowed else ''}{self.name}"
+
+    @property
     def is_own(self) -> bool:
         """Whether it is the folder's: a recording of those that its model was trained on."""
         return not (self.borrowed or self.is_users)

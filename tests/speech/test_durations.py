@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 import soundfile as sf
 
-from nanospeech import Speaker
+from nanospeech import Speaker, load_engine
 from nanospeech.config import DurationConfig, ModelConfig, SampleOptions
 from nanospeech.engine.upsampling import PACE, total_seconds
 from nanospeech.errors import CheckpointError, InputError
 from nanospeech.generate import main as generate
+from nanospeech.release.user_voices import save_voice
 from nanospeech.release.voices import find_voice, make_prompt
 from nanospeech.speech.durations import SLOW_START
 from tests.conftest import needs, tone
@@ -321,6 +322,23 @@ def test_each_source_of_durations_is_compared_with_the_recording(with_both, tmp_
     assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text
     assert "bytes rule" in text and "token durations" in text and "duration model" in text
     assert (out / "durations.png").stat().st_size > 5000
+
+
+@pytest.mark.parametrize("name", ["user/tone", "default/robin"])
+def test_a_voice_that_is_not_the_models_is_the_prompt(with_both, tmp_path, name):
+    """That of the model's own of its name was, or none was found."""
+    pytest.importorskip("matplotlib")
+    save_voice("tone", tone(4.0), "hello, all of them.", {})
+    clips = [clip(f"k{i}", "hello there, general kenobi.", 2 + i / 2, 0.2) for i in range(2)]
+    flags = ["--shards", shard(tmp_path / "a.tar", clips), "--model", str(with_both)]
+    flags += ["--backend", "torch", "--out", str(tmp_path / "out"), "--held-out", "0"]
+    assert durations.main([*flags, "--own", f"*={name}"]) == 0
+    with (tmp_path / "out/durations.csv").open(newline="") as f:
+        rows = list(csv.DictReader(f))
+    rate = Speaker(load_engine(with_both, "torch"), name, seed=0).prompt.rate
+    seconds = len("hello there, general kenobi.") / rate
+    assert [r["prompt"] for r in rows] == [name] * 2
+    assert [float(r["rule"]) for r in rows] == pytest.approx([seconds] * 2, rel=0.1)
 
 
 def test_a_speaker_without_clips_is_given_no_voice(with_both, tmp_path, capsys):
