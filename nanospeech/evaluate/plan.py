@@ -41,7 +41,10 @@ def voices(args: argparse.Namespace) -> list[tuple[str, str | None, Prompt]]:
     else:
         found = [default_voice(folder, load_config(folder).default_voice)]
         wanted = [found[0].name]
-    return [(v.name, name, Prompt(Recording(v.audio), v.text)) for name, v in zip(wanted, found)]
+    short = [v.name for v in found]
+    rows = [v.name if short.count(v.name) == 1 else v.full_name for v in found]
+    prompts = [Prompt(Recording(v.audio), v.text) for v in found]
+    return list(zip(rows, wanted, prompts))
 
 
 def sampling(args: argparse.Namespace) -> dict[str, Any]:

@@ -23,7 +23,9 @@ from nanospeech.evaluate.plan import plan
 from nanospeech.evaluate.results import Results
 from nanospeech.load import pick_backend
 from nanospeech.measure import metrics
+from nanospeech.release.user_voices import save_voice
 from nanospeech.speech.speaker import Speaker
+from tests.conftest import tone
 from tests.evaluate.conftest import TEXTS
 from tests.test_locks import holder
 
@@ -82,6 +84,16 @@ def test_a_model_is_spoken_heard_and_summed_up(arguments, capsys):
     shown = capsys.readouterr().out
     assert "| tone |" in shown and shown.strip() == (args.out / "summary.md").read_text().strip()
     assert json.loads((args.out / "summary.json").read_text())["rows"] == summary["rows"]
+
+
+def test_a_models_voice_is_compared_with_the_users_of_its_name(arguments):
+    """As a finetuned voice is with the recording that it was finetuned from."""
+    save_voice("tone", tone(4.0), "hello, all of them.", {})
+    args = arguments("--voice", "tone,user/tone", metrics="rtf")
+    summary, _ = run(args)
+    assert [row["name"] for row in summary["rows"]] == ["tone", "user/tone"]
+    lengths = [float(r["seconds"]) for r in table(args.out)]
+    assert lengths[:2] != lengths[2:]  # each at its own pace
 
 
 def test_a_recording_may_be_imitated_whose_words_nobody_knows(arguments, tiny_aligned, capsys):
