@@ -117,7 +117,8 @@ class TorchEngine(Engine):
         return torch.inference_mode()
 
     def array(self, x: np.ndarray) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(x)).to(self.device)
+        # PyTorch warns of arrays that are read-only, as those of a mapped file: "W" copies them
+        return torch.from_numpy(np.require(x, requirements=["C", "W", "E"])).to(self.device)
 
     def numpy(self, x: Tensor) -> np.ndarray:
         return x.float().cpu().numpy()

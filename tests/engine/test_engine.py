@@ -131,6 +131,20 @@ def test_on_step_is_called_and_may_raise(tiny_release, engine_of, arrays, backen
         engine.sample(**a, options=OPTIONS, on_step=stop)
 
 
+def test_arrays_may_be_read_only(tiny_release, engine_of, arrays, backend, recwarn, request):
+    engine = engine_of(tiny_release, backend)
+    mel, ids = arrays["mel"].copy(), np.array([[1, 2, 3]])
+    wanted = engine.sample(mel, mel, ids, OPTIONS)
+    for array in (mel, ids):
+        array.flags.writeable = False  # as of a mapped file
+    if backend == "torch":
+        torch = pytest.importorskip("torch")
+        torch.set_warn_always(True)  # else once in a process
+        request.addfinalizer(lambda: torch.set_warn_always(False))
+    assert np.array_equal(engine.sample(mel, mel, ids, OPTIONS), wanted)
+    assert len(engine.vocode(mel)) == 1 and not [w for w in recwarn if "writable" in str(w.message)]
+
+
 def test_narrow_networks_are_computed_in_float32(tiny_release, make_release, monkeypatch):
     engine_module = pytest.importorskip("nanospeech_torch.engine", reason="no torch here")
     monkeypatch.setattr(engine_module, "has_bfloat16", lambda: True)
