@@ -28,7 +28,10 @@ def mels(
 
 def text(text_BT: np.ndarray, batch: int, config: ModelConfig, whole: bool = False) -> np.ndarray:
     """Int64 (B, T) of ids in the vocabulary, -1 behind them alone (nowhere if whole)."""
-    ids = np.asarray(text_BT)
+    try:
+        ids = np.asarray(text_BT)
+    except ValueError as e:  # lists of several lengths
+        raise InputError(f"text_BT should be {batch} rows of one length; pad them with -1") from e
     if ids.ndim != 2 or len(ids) != batch:
         raise InputError(f"text_BT has shape {ids.shape}, should be ({batch}, tokens)")
     if ids.size and ids.dtype.kind not in "iu":

@@ -299,6 +299,7 @@ def test_text_that_does_not_fit(make_release, engine_of, backend, kind):
         ({"noise_BNM": "noise"}, "array of numbers"),
         ({"cond_BNM": np.zeros((1, 59, 100), np.float32)}, "cond_BNM has shape"),
         ({"text_BT": np.array([1, 2])}, "text_BT has shape"),
+        ({"text_BT": [[1], [1, 2]]}, "pad them with -1"),
         ({"text_BT": np.array([[1, 33]])}, "0 to 32"),
         ({"text_BT": np.array([[1, -2]])}, "ids -2"),
         ({"text_BT": np.array([[1, -1, 2]])}, "before the end"),
