@@ -59,15 +59,16 @@ def words(text: str) -> frozenset[str]:
 # abbreviations that stand before a name, that may end a sentence too, that stand before a number
 TITLES = words(
     """mr mrs ms dr drs prof st mt ft capt gen col lt sgt maj cpl adm cmdr rev hon gov sen rep pres
-    supt mme mlle asst vs messrs cf approx viz incl excl"""
+    supt mme mlle asst v vs messrs cf approx viz incl excl"""
 )
 CLOSING = words(
     """etc inc ltd co corp bros jr sr dept est ave blvd rd ct pl a.m p.m ft lb lbs oz al mon tue
-    tues wed thu thurs fri"""
+    tues wed thu thurs fri min mins max avg hr hrs sec secs tsp tbsp ph.d temp misc univ cont
+    ed deg sq pkg qt gal govt acct wk yr yrs"""
 )
 COUNTING = words(
     """no nos fig figs vol p pp ch sec eq eqs art op pt tab ref refs bldg rm ste fl ext jan feb mar
-    apr jun jul aug sep sept oct nov dec"""
+    apr jun jul aug sep sept oct nov dec apt rte ca"""
 )
 # signs that the vocabulary may lack, and what to read for them
 SIGNS = {"[": "(", "]": ")", "{": "(", "}": ")", "¿": "", "¡": "", "․": "."}
@@ -323,7 +324,7 @@ def _ends(text: str, start: int, match: re.Match, language: Language | None) -> 
         if own is not None:
             return own
     name = word.lower()
-    if name in CLOSING:
+    if name in CLOSING and word != "Ft":  # Worth
         return following.isupper()
     if name in COUNTING:
         # "the no. of people", of which what follows may have come in part
