@@ -62,12 +62,19 @@ NUMBERS = [
     (WHOLE, lambda m: number(m[0])),
 ]
 NOTES = r"(?:\[[1-9]\d{0,2}\])+(?![\w.\[(]\w|[\[(]|\s?[-+*/=<>])"
+CAPITAL = re.compile(" [A-Z]")
 CODE = re.compile(r"[\w(\]][(._=\[/\\]\S*\w\Z")
 
 
 def _note(m: re.Match) -> str:
     """Nothing for a note, but code is read: "print(rows[1])"."""
     return m[0] if CODE.search(m.string[max(0, m.start() - 40) : m.start()]) else ""
+
+
+def _face(m: re.Match) -> str:
+    """Nothing for ":D", but the sentence that it ended: "Funny :D We laughed"."""
+    ends = m.string[m.start() - 1 : m.start()].isalnum() and CAPITAL.match(m.string, m.end())
+    return "." if ends else ""
 
 
 def _version(m: re.Match) -> str:
@@ -82,6 +89,10 @@ MARKS = [
         _note,
     ),
     (r"([=*_~#+<>|^\\/-])\1{2,}", lambda m: " "),  # ruled lines
+    # faces and hearts of chats: ":D", ";P", "xD", "I <3 you", "thank you <3"
+    (r" (?:[:;]-?[DPpO]|xD+)(?=[\s.,!?]|\Z)", _face),
+    (r"<3 (?<=\bI <3 )(?=[a-z])", lambda m: "love "),
+    (r"\b((?i:love|miss|thanks?|you|ya|much|guys|all))(?: <3){1,5}(?=[\s.,!?]|\Z)", lambda m: m[1]),
     (r"--", lambda m: " - "),
     (rf"(?<=[a-z]{{2}})(?:\.(?={STARTS}\b)|[!?](?=[A-Z][a-z]))", lambda m: f"{m[0]} "),
     (r"(?<=\d)(?:-(alpha|beta|dev|pre|preview|rc)[.-]?(?=\d)|\.(x)\b)", _version),

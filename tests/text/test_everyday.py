@@ -12,6 +12,12 @@ from tests.text.test_normalize import read_out
 PHONEMES = Tokenizer("phonemes", phoneme_vocab())
 
 SENTENCES = [
+    # chats
+    ("So funny :D lol", "So funny lol"),
+    ("I won :P We ate, ok xD!", "I won. We ate, ok!"),
+    ("Thanks <3 <3, I <3 you", "Thanks, I love you"),
+    ("for x <3, if n <3 and p <3.", "for x less than three, if n less than three and p less than "
+     "three."),
     # business
     ("Sales rose YoY, not QoQ.", "Sales rose year over year, not quarter over quarter."),
     ("Yields rose 4bps.", "Yields rose four basis points."),
