@@ -18,6 +18,13 @@ SENTENCES = [
     ("Thanks <3 <3, I <3 you", "Thanks, I love you"),
     ("for x <3, if n <3 and p <3.", "for x less than three, if n less than three and p less than "
      "three."),
+    # kitchens and weather
+    ("Bake at 180° C or 350° F.", "Bake at one hundred eighty degrees Celsius or three hundred "
+     "fifty degrees Fahrenheit."),
+    ("It was 20 deg. C, with a C-clamp at 90° C-wards.", "It was twenty degrees Celsius, with a "
+     "C-clamp at ninety degrees C-wards."),
+    ("Low -5C, high 3C", "Low minus five degrees Celsius, high three degrees Celsius"),
+    ("gate B-5C", "gate B-five C"),
     # business
     ("Sales rose YoY, not QoQ.", "Sales rose year over year, not quarter over quarter."),
     ("Yields rose 4bps.", "Yields rose four basis points."),

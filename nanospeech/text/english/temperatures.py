@@ -21,6 +21,14 @@ def _weather(m: re.Match) -> str:
 
 
 RULES = [
+    # "180° C" and "20 deg. C"
+    (r"(?<=\d) ?(?:° |deg\.? ?)([CF])\b(?!\.\w|[-'])", lambda m: f"°{m[1]}"),
+    # "-5C" and "minus 5C", whose sign is no seat's, and "high 3C"
+    (
+        r"(\bminus |(?<![\w.)])-|\b[Hh]ighs?(?: of)? |\b[Ll]ows?(?: of)? )(\d{1,3}) ?([CF])"
+        r"\b(?!\.\w|[-'])",
+        lambda m: f"{m[1]}{m[2]}°{m[3]}",
+    ),
     (
         r"(?<=\d)()\s?(?<=\d\.\d)([FC])\b|\b((?:[Aa]t|to|from|of|about|around|over|under|above|below"
         r"|reached|hit|minus) \d{2,3})\s?([FC])\b(?!\.\w|[-'])",
