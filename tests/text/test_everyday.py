@@ -25,6 +25,9 @@ SENTENCES = [
      "C-clamp at ninety degrees C-wards."),
     ("Low -5C, high 3C", "Low minus five degrees Celsius, high three degrees Celsius"),
     ("gate B-5C", "gate B-five C"),
+    ("1 (14-oz.) can, and a box (8 oz.) of salt", "one (fourteen ounce) can, and a box (eight "
+     "ounces) of salt"),
+    ("(It was 5 p.m.) He left.", "(It was five pee em.) He left."),
     # business
     ("Sales rose YoY, not QoQ.", "Sales rose year over year, not quarter over quarter."),
     ("Yields rose 4bps.", "Yields rose four basis points."),
