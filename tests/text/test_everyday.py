@@ -28,6 +28,7 @@ SENTENCES = [
     ("1 (14-oz.) can, and a box (8 oz.) of salt", "one (fourteen ounce) can, and a box (eight "
      "ounces) of salt"),
     ("(It was 5 p.m.) He left.", "(It was five pee em.) He left."),
+    ("Dec '23, Tue 4th, Sept. '05", "December twenty-three, Tuesday fourth, September oh five"),
     # business
     ("Sales rose YoY, not QoQ.", "Sales rose year over year, not quarter over quarter."),
     ("Yields rose 4bps.", "Yields rose four basis points."),

@@ -234,6 +234,8 @@ def _dotted(m: re.Match) -> str:
 
 
 RULES = [
+    (rf"{MONTH}(?= '\d\d\b)", lambda m: month(m[1])),
+    (rf"\b{DAY}\.?(?= \d{{1,2}}(?:st|nd|rd|th)\b)", lambda m: weekday(m[1])),
     (r"(?<![\w.,])(\d{1,3})h ?(\d{1,2})m(?:in)?(?: ?(\d{1,2})s)?(?!\w)", _lasting),
     (r"(?<![\w.,])(\d{1,3})h(\d\d)(?!\w)", _lasting),
     (r"(?<![\w.,])()(\d{1,3})m(?:in)? ?(\d{1,2})s(?!\w)", _lasting),
