@@ -29,7 +29,14 @@ SENTENCES = [
      "ounces) of salt"),
     ("(It was 5 p.m.) He left.", "(It was five pee em.) He left."),
     ("Dec '23, Tue 4th, Sept. '05", "December twenty-three, Tuesday fourth, September oh five"),
+    ("min. 5 people, 20 min. 5 more", "minimum five people, twenty minutes five more"),
+    ("Max. capacity: 20. Min. 5 per car.", "Maximum capacity: twenty. Minimum five per car."),
+    ("I saw Max. He left.", "I saw Max. He left."),
+    ("a 25 y/o, 30yo woman of 5 y.o.", "a twenty-five year old, thirty year old woman of five "
+     "years old."),
     # business
+    ("5% p.a., £30,000 p.a. Then 3% pa", "five percent per year, thirty thousand pounds per year. "
+     "Then three percent per year"),
     ("Sales rose YoY, not QoQ.", "Sales rose year over year, not quarter over quarter."),
     ("Yields rose 4bps.", "Yields rose four basis points."),
     ("The Fed made a 25 bps cut.", "The Fed made a twenty-five basis point cut."),

@@ -26,6 +26,7 @@ OTHERS = {"e.g.": "for example", "i.e.": "that is", "etc.": "et cetera", "vs.": 
 OTHERS |= {"e.g": "for example", "i.e": "that is", "approx.": "approximately", "cf.": "compare"}
 OTHERS |= {"viz.": "namely", "et al.": "and others", "ca.": "circa", "incl.": "including"}
 OTHERS |= {"Approx.": "Approximately"}
+LIMITS = {"Max": "Maximum", "Min": "Minimum", "Avg": "Average"}
 OTHERS |= {"E.g.": "For example", "I.e.": "That is", "ret.": "retired"}
 OTHERS |= {"excl.": "excluding", "max.": "maximum", "avg.": "average"}
 OTHERS |= {
@@ -312,7 +313,13 @@ RULES = [
     ),
     (rf"\b({any_of(FIRMS)})\.(?!\w)", lambda m: FIRMS[m[1]] + in_name(m)),
     (r"\bPh\.D\.?s\b", lambda m: "PhDs"),
-    (r"\bmin\.(?= (?:wage|age|order|size|height|deposit|charge|purchase)\b)", lambda m: "minimum"),
+    # no minutes, and no Max: "min. 5 people", "Max. capacity"
+    (
+        r"(?<![\w.-])(?<!\d )min\.(?= [\d$£€]| (?:wage|age|order|size|height|deposit|charge"
+        r"|purchase|temp|temperature|spend|stay)\b)",
+        lambda m: "minimum",
+    ),
+    (r"(?:^|(?<=[\n(])|(?<=[.,;:] ))(Max|Min|Avg)\.(?= [a-z\d$£€])", lambda m: LIMITS[m[1]]),
     (rf"(?<![\w.])({any_of(OTHERS)})(?!\w)", _other),
     # formulae and names whose letters are a word too: CO2, SO2
     (r"(?<![^\W\d_])([A-Z]?[AEIOU][A-Z]?)(?=\d)(?<=[A-Z]{2})", lambda m: letters(m[1])),
@@ -379,7 +386,19 @@ RULES = [
     (r"(?<!\w)w/o(?!\w)", lambda m: "without"),
     (r"(?<!\w)w/(?=\s?\w)", lambda m: "with "),
     (r"(?<!\w)c/o(?!\w)", lambda m: "care of"),
-    (r"(?<=\d)\s?y/o(?!\w)", lambda m: " years old"),
+    # "a 25 y/o", "30yo woman", but "she is 25 y.o."
+    (
+        r"\b(an? )?(\d{1,3})[ -]?y(?:/?o|\.o\.)(?![\w-])(?=( [a-z])?)",
+        lambda m: (
+            f"{m[1] or ''}{m[2]} year{'s' * (not (m[1] or m[3]))} old"
+            + stop(m, "." * (m[0][-1] == "."))
+        ),
+    ),
+    # "5% p.a.", "£30,000 p.a."
+    (
+        r"(?<=[\dk%]) ?p\.a\.(?!\w)|(?<=%) ?pa\b",
+        lambda m: " per year" + stop(m, "." * (m[0][-1] == ".")),
+    ),
     (
         r"(?<!\w)(?:([yq])/\1|([YQM])(?:/|o)\2)(?!\w)",
         lambda m: "{0} over {0}".format(PERIODS[m[0][0].lower()]),
