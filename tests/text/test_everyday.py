@@ -34,6 +34,7 @@ SENTENCES = [
     ("I saw Max. He left.", "I saw Max. He left."),
     ("a 25 y/o, 30yo woman of 5 y.o.", "a twenty-five year old, thirty year old woman of five "
      "years old."),
+    ("a 5 μM dose", "a five micromolar dose"),
     # business
     ("5% p.a., £30,000 p.a. Then 3% pa", "five percent per year, thirty thousand pounds per year. "
      "Then three percent per year"),

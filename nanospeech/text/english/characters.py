@@ -120,7 +120,7 @@ RULES = [
     (r"(?<=[^\W\d_]{4})[¹²³⁰⁴-⁹]+", lambda m: " " + power(m[0])),
     (r"(?<=[\w)])[⁻⁺]?[¹²³⁰⁴-⁹]+", lambda m: "^" + power(m[0])),
     (r"(?<![^\W\d_])Å(?![^\W\d_])", lambda m: " angstroms "),  # not the letter of Åse
-    (r"(?<=\d)(\s?)μ(?=[mgLlsAFV]\b)", lambda m: m[1] + "µ"),  # the Greek letter as the sign
+    (r"(?<=\d)(\s?)μ(?=[mgLlsAFVM]\b)", lambda m: m[1] + "µ"),  # the Greek letter as the sign
     (r"(?<![Α-ωά-ώ])[Α-Ψα-ω](?=-\w|\^)", lambda m: greek(m[0]).rstrip()),
     (r"(?<![Α-ωά-ώ])[Α-Ψα-ω](?![Α-ωά-ώm])", lambda m: greek(m[0])),
 ]
