@@ -35,6 +35,9 @@ SENTENCES = [
     ("a 25 y/o, 30yo woman of 5 y.o.", "a twenty-five year old, thirty year old woman of five "
      "years old."),
     ("a 5 μM dose", "a five micromolar dose"),
+    # bets
+    ("A 33/1 outsider at odds of 7/2", "A thirty-three to one outsider at odds of seven to two"),
+    ("a 1/4 chance at 3/4 speed", "a one quarter chance at three quarters speed"),
     # business
     ("5% p.a., £30,000 p.a. Then 3% pa", "five percent per year, thirty thousand pounds per year. "
      "Then three percent per year"),

@@ -49,6 +49,10 @@ RECKONED = re.compile(
 )
 RECKONING = re.compile(r"\s?[-+*/=]|\s(?:of|inch(?:es)?|Hz|hertz|mm)\b")
 
+# what stands around the odds of a bet: "odds of 7/2", "the 11/4 favourite"
+BETTED = re.compile(r"\b(?:[Oo]dds (?:of|at|are|were) |[Pp]riced at |[Bb]acked at |[Bb]ets? at )\Z")
+FANCIED = re.compile(r" (?:joint[ -]|second )?(?:favou?rites?|outsiders?|odds)\b")
+
 
 def _money(m: re.Match) -> str:
     article, minus, land, sign, whole, cents, short, scale, after = m.groups()
@@ -165,6 +169,9 @@ def _jet(m: re.Match) -> str:
 
 def _fraction(m: re.Match) -> str:
     whole, n, d = m[1], int(m[2]), int(m[3])
+    priced = BETTED.search(m.string[max(0, m.start() - 30) : m.start()])
+    if not whole and (priced or FANCIED.match(m.string, m.end(3))):
+        return f"{cardinal(n)} to {cardinal(d)}"
     if not n > 0 or not 1 < d <= 100 or (whole and n >= d):
         return m[0][: m.end(3) - m.start()].replace("/", " over ")
     if n == d == 10:
