@@ -39,6 +39,10 @@ SENTENCES = [
     ("A 33/1 outsider at odds of 7/2", "A thirty-three to one outsider at odds of seven to two"),
     ("a 1/4 chance at 3/4 speed", "a one quarter chance at three quarters speed"),
     # business
+    ("$0.45/share, $5/user/month, $1.2M/unit", "forty-five cents per share, five dollars per user "
+     "per month, one point two million dollars per unit"),
+    ("$3/1M tokens", "three dollars per one million tokens"),
+    ("100 sqft at $200/sq ft", "one hundred square feet at two hundred dollars per square foot"),
     ("5% p.a., £30,000 p.a. Then 3% pa", "five percent per year, thirty thousand pounds per year. "
      "Then three percent per year"),
     ("Sales rose YoY, not QoQ.", "Sales rose year over year, not quarter over quarter."),

@@ -248,7 +248,10 @@ RANGE = rf"{START}((?<![\w^-]){WHOLE}(?:\.\d+)?%?)"
 # what rents and wages are for, behind the sum: "£850pcm"
 SPANS = {"pcm": "calendar month", "pw": "week", "pa": "year", "ph": "hour", "pp": "person"}
 SPANS |= {"p/m": "month", "p/w": "week", "p/a": "year", "p/h": "hour", "p/p": "person"}
+# what a price is for: "$0.45/share"
+SOLD = "share|unit|user|head|seat|piece|item|serving|guest|student|page|token|ticket"
 RULES = [
+    (rf"([$£€]{NUMBER}(?:k|m|M|bn)?) ?/ ?(?=(?:{SOLD}|1[KM])\b)", lambda m: f"{m[1]} per "),
     (
         rf"([$£€]{NUMBER}k?) ?({any_of(SPANS)})(?![\w/])",
         lambda m: f"{m[1]} per {SPANS[m[2]]}",

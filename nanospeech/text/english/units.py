@@ -52,7 +52,7 @@ UNITS |= {"sq mi": "square mile", "sq m": "square meter", "Ω": "ohm", "MP": "me
 UNITS |= {"pts": "point", "Gt": "gigaton", "bbl": "barrel"}
 UNITS |= {"tsp": "teaspoon", "Tsp": "teaspoon", "c.": "cup", "doz": "dozen", "mcg": "microgram"}
 UNITS |= {k: "tablespoon" for k in ("tbsp", "Tbsp", "tbs", "Tbs")}
-UNITS |= {"pt": "pint", "qt": "quart"}
+UNITS |= {"pt": "pint", "qt": "quart", "sqft": "square foot", "sqm": "square meter"}
 UNITS |= {"°C": "degree Celsius", "°F": "degree Fahrenheit", "°": "degree"}
 UNITS |= {f"{k}^2": f"square {v}" for k, v in LENGTHS.items()}
 UNITS |= {f"{k}^3": f"cubic {v}" for k, v in LENGTHS.items()}
@@ -91,6 +91,7 @@ PER |= {
     "mo": "month",
 }
 PER |= {k: UNITS[k] for k in words("kWh MWh GB MB TB")}
+PER |= {k: UNITS[k] for k in ("sq ft", "sq. ft.", "sqft", "sq m", "sqm")}
 PER |= {"mol": "mole", "dl": "deciliter", "mL": "milliliter"}
 PER |= {f"{k}{p}": f"square {LENGTHS[k]}" for k in words("km m cm mm ft mi") for p in ("^2", "2")}
 PER |= {f"{k}^3": f"cubic {LENGTHS[k]}" for k in words("m cm mm ft")}
