@@ -38,7 +38,14 @@ LINK = re.compile(
 )
 NOTE = re.compile(r"\[\^[^\[\]\s]{1,40}\](?!:)")
 AUTOLINK = re.compile(r"(?<!\w)<(?:mailto:)?((?:https?://|[\w.+-]{1,64}@)[^<>\s]{1,500})>")
-QUOTE = re.compile(r"^ {0,3}(?:> ?)+(?! ?[\d=>])", re.MULTILINE)
+# a quotation, and the sign of a new speaker in television's subtitles: "Hello. >> Hi."
+QUOTE = re.compile(
+    r"^ {0,3}(?:> ?)+(?! ?[\d=>])|>>+ (?<=[.!?\])\"] >> )(?=[A-Z\[\"])", re.MULTILINE
+)
+CUE = re.compile(  # the number and the times of a subtitle
+    r"(?:\A(?:WEBVTT[^\n]*\n\n?)?|\n\n?)(?:\d{1,5}[ \t]*\n)?"
+    r"(?:\d\d:)?\d\d:\d\d[.,]\d{3} --> [^\n]*\n"
+)
 TABLE_RULE = re.compile(r"^[ \t]*\|?[ \t]*:?-+:?[ \t]*\|[-:| \t]*$\n?", re.MULTILINE)
 ROW = re.compile(r"^[ \t]*\|[ \t]*(\S[^\n]*?)[ \t]*\|[ \t]*$", re.MULTILINE)
 BLANK = re.compile(r"(?<![^\S\n])[^\S\n]*\n[^\S\n]*\n\s*")
@@ -64,6 +71,8 @@ LONGEST = 400  # characters before an item in which the end of the line before i
 
 def unformatted(text: Traced) -> Traced:
     """A text without Markdown's and HTML's signs; items of lists and rows end in a full stop."""
+    if "-->" in text.text:
+        text = text.sub(CUE, lambda m: "\n" * (m.start() > 0))
     if PAGE.match(text.text):
         text = text.sub(UNSEEN, "")
     if "<" in text.text:

@@ -25,6 +25,10 @@ PHONEMES = Tokenizer("phonemes", phoneme_vocab())
      "Write to me at example dot org or example dot org."),
     ("It is so.[^1] Really [1], f[0](x).", "It is so. Really [one], f[zero](x)."),
     ("> He said\n> so.", "He said so."),
+    (">> ANN: Hello. >> Hi! [Laughs] >> So", "ANN: Hello. Hi! [Laughs] So"),
+    ("1\n00:00:01,000 --> 00:00:04,000\nHe came\n\n2\n00:00:04,000 --> 00:00:08,500\nat 5.",
+     "He came at five."),
+    ("WEBVTT\n\n00:01.000 --> 00:04.000\nOne.\n\n00:05.000 --> 00:08.000\nTwo.", "One. Two."),
     ("Run:\n```sh\nmake\n```\nDone.", "Run:\n\nmake\n\nDone."),
     ("| Name | Age |\n|---|---:|\n| Ann | 5 |", "Name, Age. Ann, five."),
     ("You need\n- eggs\n- flour,\n* [ ] milk\n  and salt", "You need: eggs. flour, milk and salt"),
@@ -59,6 +63,7 @@ def test_signs_of_formatting_are_not_read(written, read):
     "I <3 you, if x <y> z",
     "x < y > z, a<b and b>c, AT&T; &such; &notit; &#0; &#xD800;",
     "It is\n> 5 or >= 5.",
+    "x >> 2, a >> b, cin >> A, A --> B",
     "[pause] (see below) [1] [sic](!) <laugh> <unk>",
     "Born in\n1984. Died in\n2019. Then",
 ])  # fmt: skip
