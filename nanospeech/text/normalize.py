@@ -52,6 +52,10 @@ NUMBERS = [
         r"(?:(?<=[A-Z])|(?<=\bay))(\d{1,3})s\b",
         lambda m: " " + several(cardinal(int(m[1]))),
     ),  # "MP3s"
+    (
+        rf"{START}(\d{{1,3}}(?:,\d{{3}}){{1,4}})s\b",
+        lambda m: several(cardinal(int(m[1].replace(",", ""))).removeprefix("one ")),
+    ),  # "1,000s of people"
     (r"(?<![\w.])(\d{1,4})s\b", lambda m: several(cardinal(int(m[1])).removeprefix("one "))),
     (r"(?<![\w.])(\d{1,4})ers\b", lambda m: cardinal(int(m[1])).removesuffix("e") + "ers"),
     (r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])", lambda m: " "),

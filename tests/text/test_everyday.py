@@ -35,6 +35,7 @@ SENTENCES = [
     ("a 25 y/o, 30yo woman of 5 y.o.", "a twenty-five year old, thirty year old woman of five "
      "years old."),
     ("a 5 μM dose", "a five micromolar dose"),
+    ("1,000s of people, 10,000s more", "thousands of people, ten thousands more"),
     # bets
     ("A 33/1 outsider at odds of 7/2", "A thirty-three to one outsider at odds of seven to two"),
     ("a 1/4 chance at 3/4 speed", "a one quarter chance at three quarters speed"),
