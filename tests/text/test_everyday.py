@@ -36,6 +36,8 @@ SENTENCES = [
      "years old."),
     ("a 5 μM dose", "a five micromolar dose"),
     ("1,000s of people, 10,000s more", "thousands of people, ten thousands more"),
+    ("a 404 page, HTTP 503, 404 pages", "a four oh four page, HTTP five oh three, four hundred "
+     "four pages"),
     # bets
     ("A 33/1 outsider at odds of 7/2", "A thirty-three to one outsider at odds of seven to two"),
     ("a 1/4 chance at 3/4 speed", "a one quarter chance at three quarters speed"),

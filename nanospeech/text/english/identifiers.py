@@ -64,7 +64,17 @@ def _race(m: re.Match) -> str:
     return f"{m[1]}{cardinal(int(m[2]))} K"
 
 
+# what stands around the numbers of HTTP's errors
+FAILED = r"HTTP|[Ee]rror|[Ss]tatus(?: code)?|[Gg]ot a|[Rr]eturn(?:s|ed|ing)?(?: an?)?"
+FAILURE = (
+    "[Ee]rrors?|[Pp]age|[Rr]esponses?|[Ss]tatus|[Nn]ot [Ff]ound|Forbidden|Unauthorized|Bad Gateway"
+    "|Service Unavailable|Gateway Timeout"
+)
 RULES = [
+    (
+        rf"\b((?:{FAILED}) )?([45])0([1-9])(?![\w:-]|[.,]\d)(?(1)|(?= (?:{FAILURE})\b))",
+        lambda m: f"{m[1] or ''}{digits(m[2])} oh {digits(m[3])}",
+    ),
     (r"\b[Ss](\d{1,2}) ?[Ee](\d{1,3})\b", _episode),
     (
         r"\b((?:ZIP|[Zz]ip)(?: [Cc]ode)?(?: is| was)?:? )(\d{5}(?:-\d{4})?)(?!\w|[.,]\d)",
