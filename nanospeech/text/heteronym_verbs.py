@@ -50,6 +50,7 @@ def read(around: Around) -> str:
         return "past"
     past = set(around.before) & PAST_TENSE or set(around.right) & PAST_TENSE
     past = past or any(w.endswith("ed") and len(w) > 4 for w in (*around.before, *around.right))
+    past = past or any("this morning" in " ".join(side) for side in (around.left, around.right))
     if p == "who" and is_plural(around.prior[-2] if around.prior[1:] else ""):
         return "past" if past else "now"  # "students who read daily"
     if p in ("he", "she", "it", "who") or (p and p not in SUBJECTS and not is_plural(p)):

@@ -47,6 +47,8 @@ def test_and_those_that_they_were_not():
 
 @pytest.mark.parametrize("text, phonemes", [
     ("I read it yesterday.", "R EH1 D"),
+    ("We read about it in the paper this morning.", "R EH1 D"),
+    ("I will read it this morning.", "R IY1 D"),
     ("I will read it.", "R IY1 D"),
     ("Read it!", "R IY1 D"),
     ("He'd rather live here.", "L IH1 V"),
