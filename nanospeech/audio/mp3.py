@@ -37,5 +37,5 @@ def coded(wave: np.ndarray) -> np.ndarray:
     """
     import soundfile as sf
 
-    loudest = np.float32(max(1.0, float(np.abs(wave).max(initial=0))))
+    loudest = audio.overshoot(wave)
     return sf.read(io.BytesIO(encode(wave / loudest)), dtype="float32")[0] * loudest

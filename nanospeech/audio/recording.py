@@ -8,6 +8,7 @@ import numpy as np
 
 from nanospeech.audio.mel import window
 from nanospeech.audio.opus import as_file
+from nanospeech.audio.wave import unclipped
 
 CLIPPED = 0.999  # a magnitude from which samples count as clipped
 RUN = 3  # such samples in a row: a single one may be a peak that just fits
@@ -185,5 +186,5 @@ def clipping(source: str | Path | bytes, seconds: float = 600.0) -> float:
         most = min(f.frames, int(seconds * f.samplerate))
         wave = f.read(most, dtype="float32", always_2d=True)
         if f.subtype in FLOATS:
-            wave /= max(1.0, float(np.abs(wave).max(initial=0)))
+            wave = unclipped(wave)
     return max(map(clipped_share, wave.T), default=0.0)

@@ -222,7 +222,12 @@ def set_level(wave: np.ndarray, target_rms: float | None = None) -> tuple[np.nda
 
 def unclipped(wave: np.ndarray) -> np.ndarray:
     """A wave softer where a file of integers would cut it at full scale."""
-    return wave / np.float32(max(1.0, float(np.abs(wave).max(initial=0))))
+    return wave / overshoot(wave)
+
+
+def overshoot(wave: np.ndarray) -> float:
+    """How many times full scale its peak is; 1 where it is within."""
+    return max(1.0, float(np.abs(wave).max(initial=0)))
 
 
 def loud_span(wave: np.ndarray, rate: int = SAMPLE_RATE, below_db: float = 40) -> tuple[int, int]:

@@ -16,7 +16,7 @@ import json
 import re
 import sys
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -118,6 +118,15 @@ def choose(candidates: Sequence[Candidate], dnsmos: Any = None) -> Candidate:
     return min(best, key=lambda c: penalty(c) - 20 * dnsmos(c.wave)["ovrl"])
 
 
+def of_each(samples: Iterable[Sample], unnamed: str) -> dict[str, list[Sample]]:
+    """Samples of each speaker, without curate's copies at another speed: they are no real voice."""
+    found: dict[str, list[Sample]] = {}
+    for sample in samples:
+        if "pace" not in sample.extra:
+            found.setdefault(sample.speaker or unnamed, []).append(sample)
+    return found
+
+
 def by_speaker(inputs: Sequence[Path], unnamed: str) -> dict[str, list[Sample]]:
     """Samples of each speaker, all from the first input that has some."""
     found: dict[str, list[Sample]] = {}
@@ -125,13 +134,9 @@ def by_speaker(inputs: Sequence[Path], unnamed: str) -> dict[str, list[Sample]]:
     for path in inputs:
         if path.is_dir() and not any(path.iterdir()):
             continue  # nothing was held out
-        here: dict[str, list[Sample]] = {}
         samples, bad = find([path])
         skips += bad
-        for sample in samples:
-            if "pace" in sample.extra:
-                continue  # curate's copy at another speed is no real voice
-            here.setdefault(sample.speaker or unnamed, []).append(sample)
+        here = of_each(samples, unnamed)
         found |= {name: samples for name, samples in here.items() if name not in found}
     if not found:
         raise nothing_usable(skips, inputs)

@@ -171,8 +171,8 @@ def even(wave: np.ndarray, level: float) -> np.ndarray | None:
     """
     trimmed = audio.trim(wave, audio.SAMPLE_RATE, EDGE_SILENCE)
     changed, gain = audio.set_level(trimmed, level)
-    if (peak := float(np.abs(changed).max())) > 1:  # softer, rather than clipped
-        changed, gain = changed / peak, gain / peak
+    over = audio.overshoot(changed)
+    changed, gain = changed / over, gain / over  # softer, rather than clipped
     off = abs(20 * np.log10(gain))
     longer = (len(wave) - len(trimmed)) / audio.SAMPLE_RATE
     return changed if off > NEAR or longer > 2 * SLACK else None

@@ -47,6 +47,7 @@ from nanospeech.speech.chunks import sample
 from nanospeech.speech.reference import finished
 from nanospeech.speech.speaker import Speaker
 
+from .choose_prompts import of_each
 from .made import made_shards
 from .shards import OVERWRITE, npy, plain_key
 
@@ -97,10 +98,7 @@ class Recordings:
         output: OutputOptions = OutputOptions(),
     ):
         self.engine, self.output = engine, output
-        found: dict[str, list[Sample]] = {}
-        for recording in find_some(paths)[0]:
-            if "pace" not in recording.extra:  # curate's copy at another speed is no real voice
-                found.setdefault(recording.speaker or "unnamed", []).append(recording)
+        found = of_each(find_some(paths)[0], "unnamed")
         if strangers := sorted(set(without) - found.keys()):
             raise InputError(f"no recordings of {strangers}; there are {sorted(found)}")
         self.of = {name: samples for name, samples in found.items() if name not in without}

@@ -215,18 +215,16 @@ def finished(wave: np.ndarray, notes: list[str]) -> np.ndarray:
     return wave
 
 
-def as_prompt(source: str | Path | bytes | np.ndarray, most: float) -> np.ndarray:
-    """A recording as `voices add` prepares one, but uncut; a wave as it is.
+def as_prompt(source: str | Path | bytes, most: float) -> np.ndarray:
+    """A recording as `voices add` prepares one, but uncut: float32 (n,) at audio.SAMPLE_RATE.
 
     Args:
-        source: a path, the bytes of a file, or float32 (n,) at audio.SAMPLE_RATE.
+        source: a path, or the bytes of a file.
         most: seconds that a file may last.
 
     Raises:
         InputError: it cannot be read, or is too long.
     """
-    if isinstance(source, np.ndarray):
-        return source
     whole = audio.read(source, max_seconds=most)
     wave, seconds = sounding(whole)
     return finished(wave, []) if seconds else np.zeros_like(whole)

@@ -46,7 +46,6 @@ from .making import make_chunk, make_chunks
 from .marked import directed
 from .network import network_for
 from .pauses import set_pauses
-from .reference import as_prompt
 from .script import Part, check_speech, spoken_text
 from .words import Piece, Timeline, choose_aligner
 
@@ -133,7 +132,10 @@ class Speaker:
         self.engine: Any = engine
         self.duration, self.durations = duration, choose_durations(engine, duration)
         self.aligner = choose_aligner(engine, aligner)
-        if found is None and own.hears_alone and own.echo is None:
+        aligned = own.hears_alone and own.echo is None
+        if aligned and found is None and not isinstance(ref_audio, np.ndarray):
+            from .reference import as_prompt  # for few Speakers: it takes a while to load
+
             ref_audio = as_prompt(ref_audio, MAX_REFERENCE)
         if isinstance(ref_audio, np.ndarray):
             ref_audio = audio.resample(ref_audio, audio.SAMPLE_RATE, self.sample_rate)

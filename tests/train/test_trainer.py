@@ -404,12 +404,17 @@ def test_a_run_ends_after_as_many_bad_steps_in_a_row_as_it_may_have(tmp_path):
     assert run.guards["one"].report() == {"skipped": 0, "spikes": 0, "streak": 0}
 
 
-def test_a_run_that_ends_by_bad_steps_saves_its_good_ones(tmp_path, capsys):
-    """But no checkpoint takes the place of an older one where there is nothing good to add."""
-    run = trainer(tmp_path, max_bad_steps=2, log_every=5)
+def spoil(run) -> None:
+    """Has the steps behind its third be bad."""
     weights = run.core.weights()
     spoiled = dict.fromkeys(weights, math.nan)
     run.core.weights = lambda: weights if run.step < 3 else spoiled
+
+
+def test_a_run_that_ends_by_bad_steps_saves_its_good_ones(tmp_path, capsys):
+    """But no checkpoint takes the place of an older one where there is nothing good to add."""
+    run = trainer(tmp_path, max_bad_steps=2, log_every=5)
+    spoil(run)
     with pytest.raises(DataError, match="2 steps in a row"):
         run.train(samples(), 30, 1, max_duration=200)
     assert "no good steps any more at step 5: saving first" in capsys.readouterr().out
@@ -423,9 +428,7 @@ def test_a_run_that_ends_by_bad_steps_saves_its_good_ones(tmp_path, capsys):
 def test_good_steps_are_saved_where_the_bad_ones_end_with_the_run(tmp_path, capsys):
     """They are found between two lines of the log, when its last line is written."""
     run = trainer(tmp_path, max_bad_steps=2, log_every=50)
-    weights = run.core.weights()
-    spoiled = dict.fromkeys(weights, math.nan)
-    run.core.weights = lambda: weights if run.step < 3 else spoiled
+    spoil(run)
     with pytest.raises(DataError, match="3 steps in a row"):
         run.train(samples(), 6, 1, max_duration=200)
     assert "no good steps any more at step 6: saving first" in capsys.readouterr().out
