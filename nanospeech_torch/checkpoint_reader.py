@@ -6,7 +6,7 @@ import json
 import pickle
 import warnings
 from enum import EnumMeta
-from pathlib import Path
+from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 from typing import Any
 
 import torch
@@ -32,8 +32,11 @@ METADATA_CLASSES = {
     "torch.serialization": {"_get_layout"},
     "torch": {"Size"} | {str(d).partition(".")[2] for d in (torch.float32, torch.float64)},
     "collections": {"OrderedDict"},
-    "pathlib": {"PosixPath", "WindowsPath", "Path"},
 }
+# Where a checkpoint was written. Python 3.13 alone pickles the second module's name, and a system
+# makes no Path of another's
+PATH_MODULES = ("pathlib", "pathlib._local")
+PATHS = {"Path": PurePath, "PosixPath": PurePosixPath, "WindowsPath": PureWindowsPath}
 
 
 def member(owner: Any, name: Any) -> Any:
@@ -53,6 +56,8 @@ class MetadataUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if module in ("builtins", "__builtin__") and name == "getattr":
             return member  # Python 3.11.0 to 3.11.3 pickles members of enumerations by getattr
+        if module in PATH_MODULES and name in PATHS:
+            return PATHS[name]
         known = name in METADATA_CLASSES.get(module, ())
         if known or (module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)):
             return super().find_class(module, name)

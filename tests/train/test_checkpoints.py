@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import pickle
+import re
 import resource
 import shutil
 import subprocess
@@ -151,6 +152,21 @@ def test_metadata_of_older_pythons_is_read_and_their_getattr_gives_nothing_else(
     write(Trap())
     with pytest.raises(CheckpointError, match=r"asks for __init__ of .*; not loaded"):
         SafeReader(path).read_metadata()
+
+
+@pytest.mark.parametrize("where", ["pathlib._local\nPosixPath", "pathlib\nWindowsPath"])
+def test_metadata_of_python_3_13_and_of_windows_are_read(tmp_path, where):
+    checkpoints = Checkpoints(tmp_path, 2)
+    save(checkpoints, 1)
+    path = checkpoints.newest()
+    assert path is not None
+    whole = pickle.loads((path / ".metadata").read_bytes())
+    old, new = rb"cpathlib[._a-z]*\n\w+Path\n", f"c{where}\n".encode()
+    changed, count = re.subn(old, new, pickle.dumps(whole, protocol=2))
+    assert count
+    (path / ".metadata").write_bytes(changed)
+    assert SafeReader(path).read_metadata().state_dict_metadata == whole.state_dict_metadata
+    assert read_tensors(path).keys() == tensors().keys()
 
 
 def test_a_checkpoint_of_another_model_is_refused_by_name(tmp_path):
