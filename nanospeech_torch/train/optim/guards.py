@@ -18,6 +18,9 @@ from nanospeech.errors import DataError, InputError
 
 from .optimizers import local
 
+# devices whose fused kernels skip and scale; Apple's ignore both (pytorch pull request 186360)
+IN_KERNEL = ("cpu", "cuda")
+
 
 @dataclass(frozen=True)
 class GuardConfig:
@@ -120,8 +123,8 @@ def clip_factor(norm: Tensor, max_norm: float) -> Tensor:
 def guarded_step(optimizers: Iterable[Any], ok: Tensor, factor: Tensor | None = None) -> None:
     """Steps the optimisers, or leaves weights, moments and step counts as they are.
 
-    Fused optimisers skip inside their kernel. For others (Muon) the old values are copied before
-    the step and restored, which doubles their memory meanwhile.
+    Fused optimisers skip inside their kernel. For others (Muon, and all on Apple's GPUs) the old
+    values are copied before the step and restored, which doubles their memory meanwhile.
 
     Args:
         optimizers: torch's, or Accelerate's around them.
@@ -130,7 +133,7 @@ def guarded_step(optimizers: Iterable[Any], ok: Tensor, factor: Tensor | None = 
     """
     for outer in optimizers:
         optimizer = getattr(outer, "optimizer", outer)
-        if all(group.get("fused") for group in optimizer.param_groups):
+        if skips_in_kernel(optimizer):
             optimizer.found_inf = (~ok).float()
             if factor is not None:  # inside the kernel: a pass over all gradients less
                 optimizer.grad_scale = 1 / factor
@@ -142,6 +145,13 @@ def guarded_step(optimizers: Iterable[Any], ok: Tensor, factor: Tensor | None = 
                 grads = [local(p.grad) for p in params if p.grad is not None]
                 torch._foreach_mul_(grads, factor)  # type: ignore[attr-defined]
             restoring_step(outer, optimizer, ok)
+
+
+def skips_in_kernel(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether an optimiser takes found_inf and grad_scale."""
+    groups = optimizer.param_groups
+    here = all(p.device.type in IN_KERNEL for group in groups for p in group["params"])
+    return here and all(group.get("fused") for group in groups)
 
 
 def restoring_step(outer: Any, optimizer: torch.optim.Optimizer, ok: Tensor) -> None:
