@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -33,6 +34,11 @@ MOST_SAMPLES = 600 * 48_000 * 2  # of all channels that are decoded: ten minutes
 def can_decode() -> bool:
     """Whether what decodes them is installed."""
     return find_spec("av") is not None
+
+
+def plain_path(path: str | Path) -> str:
+    """A path as FFmpeg should have it: "talk: a.m4a" begins as an address does."""
+    return os.path.abspath(path)
 
 
 def is_film(path: str | Path) -> bool:
@@ -89,7 +95,7 @@ def sound_of(path: str | Path) -> Iterator[tuple[Any, float, Iterator[np.ndarray
 
     try:
         reader = READERS[Path(path).suffix.lower()]
-        with av.open(str(path), format=reader, metadata_errors="replace") as film:
+        with av.open(plain_path(path), format=reader, metadata_errors="replace") as film:
             if not film.streams.audio:
                 raise InputError(f"{path} holds no audio")
             track = film.streams.audio[0]

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from nanospeech.audio import wave as audio
+from nanospeech.audio.films import plain_path
 from nanospeech.audio.sinks import File
 from nanospeech.errors import InputError, require
 from nanospeech.files import whole
@@ -61,10 +62,11 @@ def write_m4b(
     try:
         with whole(path, sync=True) as part:
             options = {"movflags": "+faststart", "brand": "M4B "}
-            with av.open(str(part), "w", format="mp4", options=options) as out:
+            there = plain_path(part)
+            with av.open(there, "w", format="mp4", options=options) as out:
                 stream = prepare(av, out, book, chapters, rate, bitrate)
                 encode(av, out, stream, chapters, rate)
-            with av.open(str(part)) as made:
+            with av.open(there) as made:
                 check_whole(path, made.duration / 1e6, chapters, rate)
     except av.error.FFmpegError as e:
         if isinstance(e, OSError) and e.errno:  # as for any file: a full disk, no permission

@@ -68,13 +68,14 @@ def run(tiny_release, capsys):
     return run
 
 
-def test_an_audiobook_has_its_chapters_facts_cover_and_speech(book, run, tmp_path):
+def test_an_audiobook_has_its_chapters_facts_cover_and_speech(book, run, tmp_path, monkeypatch):
     av = pytest.importorskip("av", reason="it is of the extra book")
-    target = tmp_path / "b.m4b"
+    monkeypatch.chdir(tmp_path)
+    target = Path("Part: b.m4b")  # which FFmpeg would take for an address
     code, said = run(book, target, "--subtitles", "srt")
-    assert code == 0 and "3 chapters" in said and not (tmp_path / "b.m4b.work").exists()
+    assert code == 0 and "3 chapters" in said and not Path("Part: b.m4b.work").exists()
     assert "% written|" in said
-    with av.open(str(target)) as made:
+    with av.open(str(target.absolute())) as made:
         marks = made.chapters()
         assert [m["metadata"]["title"] for m in marks] == ["Start", "Next/2", "Last"]
         ends = [float(m["end"] * m["time_base"]) for m in marks]
@@ -90,14 +91,14 @@ def test_an_audiobook_has_its_chapters_facts_cover_and_speech(book, run, tmp_pat
         assert picture.disposition == av.stream.Disposition.attached_pic
         packets = list(made.demux(picture))
         assert bytes(packets[0]) == png()
-    with av.open(str(target)) as made:
+    with av.open(str(target.absolute())) as made:
         wave = np.concatenate([f.to_ndarray()[0] for f in made.decode(audio=0)])
     assert len(wave) / RATE == pytest.approx(ends[-1], abs=0.1)
     for start, end in zip(starts, ends):  # silence, speech, silence
         a, b = int(start * RATE), int(end * RATE)
         assert audio.rms(wave[a : a + RATE // 3]) < 1e-3 > audio.rms(wave[b - RATE : b])
         assert audio.rms(wave[a + RATE // 2 : b - 3 * RATE // 2]) > 0.01
-    cues = (tmp_path / "b.srt").read_text("utf-8").strip().split("\n\n")
+    cues = Path("Part: b.srt").read_text("utf-8").strip().split("\n\n")
     assert "The start" in cues[0] and cues[-1].endswith("and this is the end.")
     hours, minutes, seconds = cues[-1].split("\n")[1].split(" --> ")[0].split(":")
     assert starts[2] < 60 * int(minutes) + float(seconds.replace(",", ".")) < ends[2]
