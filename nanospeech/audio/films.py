@@ -95,7 +95,10 @@ def sound_of(path: str | Path) -> Iterator[tuple[Any, float, Iterator[np.ndarray
 
     try:
         reader = READERS[Path(path).suffix.lower()]
-        with av.open(plain_path(path), format=reader, metadata_errors="replace") as film:
+        # since 19 a title that is no UTF-8 is no error, and there is nothing to say of it
+        old = int(av.__version__.partition(".")[0]) < 19
+        lenient: dict[str, Any] = {"metadata_errors": "replace"} if old else {}
+        with av.open(plain_path(path), format=reader, **lenient) as film:
             if not film.streams.audio:
                 raise InputError(f"{path} holds no audio")
             track = film.streams.audio[0]

@@ -169,6 +169,17 @@ def test_a_title_that_is_no_unicode_does_not_matter(tmp_path):
     assert len(audio.read(path)) > 1.9 * audio.SAMPLE_RATE
 
 
+def test_newer_pyav_takes_nothing_for_such_a_title(tmp_path, monkeypatch):
+    path, real = written(tmp_path / "a.m4a", sweep()[None]), av.open
+
+    def newer(file, mode=None, format=None, options=None):
+        return real(file, mode, format, options)
+
+    monkeypatch.setattr(av, "open", newer)
+    monkeypatch.setattr(av, "__version__", "19.0.2")
+    assert len(audio.read(path)) > 1.9 * audio.SAMPLE_RATE
+
+
 def test_older_quicktime_and_tagged_aac_are_read_and_damage_is_no_missing_extra(tmp_path):
     film = written(tmp_path / "a.mov", sweep()[None])
     data = film.read_bytes()
