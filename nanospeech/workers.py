@@ -6,9 +6,17 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from multiprocessing import connection
+
+MOST_ON_WINDOWS = 60  # a process there waits for 63 others at most, and pools for some things more
+
+
+def most(jobs: int) -> int:
+    """So many processes, or as many as a pool can have here."""
+    return min(jobs, MOST_ON_WINDOWS) if sys.platform == "win32" else jobs
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from nanospeech.audio.mp3_length import with_length
 from nanospeech.audio.opus import as_file
 from nanospeech.errors import DataError
 from nanospeech.files import whole
-from nanospeech.workers import interrupts_wait, serve_parent
+from nanospeech.workers import interrupts_wait, most, serve_parent
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -174,7 +174,7 @@ def in_parallel(work: Callable[[T], R], items: Iterable[T], jobs: int) -> Iterat
     # spawn: the same on every system, and safe where other threads run
     context = multiprocessing.get_context("spawn")
     others = set(multiprocessing.active_children())
-    with ProcessPoolExecutor(jobs, context, serve_parent) as pool:
+    with ProcessPoolExecutor(most(jobs), context, serve_parent) as pool:
         with interrupts_wait():  # the first submit starts all processes
             waiting = deque(pool.submit(work, item) for item in islice(todo, 8 * jobs))
         started = set(multiprocessing.active_children()) - others

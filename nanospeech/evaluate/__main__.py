@@ -43,6 +43,7 @@ from nanospeech.release.voices import check_reference
 from nanospeech.sample_flags import add_sampling, integers
 from nanospeech.speech.speaker import DURATIONS, check_speech
 from nanospeech.text.languages import spoken_code
+from nanospeech.workers import most
 
 from . import report as evaluate_report
 from .items import SENTENCES, waves
@@ -197,7 +198,7 @@ def do(
     tasks: Sequence[Task], settings: Settings, jobs: int, recogniser: Recogniser | None
 ) -> Iterator[Result]:
     """Runs the tasks, in this process or in several, in any order."""
-    jobs = min(jobs, len(tasks))
+    jobs = most(min(jobs, len(tasks)))
     if jobs <= 1 or recogniser is not None:
         yield from map(Worker(settings, recogniser), tasks)
         return

@@ -42,6 +42,7 @@ from nanospeech.release.voices import Voice, default_voice, find_voice
 from nanospeech.sample_flags import integers
 from nanospeech.speech.network import check_itself
 from nanospeech.text.languages import spoken_code
+from nanospeech.workers import most
 
 from . import steps_report
 from .items import Prompt, Recording, read_texts
@@ -291,7 +292,7 @@ def measure(
     """Runs the tasks in worker processes, in order; ends early after --pause-after."""
     context = multiprocessing.get_context("spawn")
     began = time.monotonic()
-    with context.Pool(args.workers, prepare, (args, taught)) as pool:
+    with context.Pool(most(args.workers), prepare, (args, taught)) as pool:
         for done, row in enumerate(pool.imap(speak_and_measure, tasks), 1):
             yield done, row
             if args.minutes is not None and time.monotonic() - began > 60 * args.minutes:

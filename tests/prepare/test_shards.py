@@ -230,6 +230,11 @@ def test_results_come_in_order_from_any_number_of_processes():
     assert list(mp3.in_parallel(work, samples, 1)) == list(mp3.in_parallel(work, samples, 3))
 
 
+def test_a_windows_machine_of_many_processors_has_as_many_processes_as_a_pool_can(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert list(mp3.in_parallel(abs, [], 96)) == []
+
+
 WAITING = """
 import time
 from nanospeech.cli import command
