@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -33,7 +34,8 @@ def open_lexicon(wanted: str | Path | Mapping[str, str] | None) -> Lexicon | Non
     """
     if wanted == OFF:
         return None
-    own = Lexicon.load(lexicon_path()) if lexicon_path().is_file() else None
+    # Path's own raises in a home folder that may not be entered, up to Python 3.13
+    own = Lexicon.load(lexicon_path()) if os.path.isfile(lexicon_path()) else None
     if wanted is None:
         return own
     given = Lexicon(wanted) if isinstance(wanted, Mapping) else Lexicon.load(wanted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -311,7 +312,7 @@ def warn_of_strangers(config: ModelConfig, release: Path, voice: Voice | None) -
 
 
 def recordings_in(folder: Path) -> dict[str, Path]:
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # as a home folder that may not be entered
         return {}
     inside = (p for p in folder.iterdir() if not is_of_mac(p))
     files = sorted(p for p in inside if p.suffix.lower() in SUFFIXES)

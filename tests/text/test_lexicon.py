@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from nanospeech import OutputOptions, Speaker, load_engine
 from nanospeech.commands import main
 from nanospeech.errors import InputError
-from nanospeech.release.user_lexicon import lexicon_path, tokenizer_of
+from nanospeech.release.user_lexicon import lexicon_path, open_lexicon, tokenizer_of
+from nanospeech.release.voices import user_voices
 from nanospeech.text.lexicon import Lexicon
 from nanospeech.text.markup import read_markup
 from nanospeech.text.sentences import encode, fit, readable
@@ -164,3 +167,15 @@ def test_say_how_shows_how_another_language_is_read(capsys):
     assert capsys.readouterr().out.startswith("win\tW IH1 N")
     assert main(["say-how", "Bonjour", "--language", "fr"]) == 2
     assert "no rules for language 'fr'; there are for" in capsys.readouterr().err
+
+
+def test_a_home_that_may_not_be_entered_has_no_words_and_no_voices(monkeypatch):
+    real, home = os.stat, os.fspath(lexicon_path().parent)
+
+    def stat(path, **more):
+        if isinstance(path, (str, os.PathLike)) and os.fspath(path).startswith(home):
+            raise PermissionError(13, "Permission denied", path)
+        return real(path, **more)
+
+    monkeypatch.setattr(os, "stat", stat)
+    assert open_lexicon(None) is None and user_voices() == {}
