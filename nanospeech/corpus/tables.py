@@ -13,13 +13,20 @@ from typing import Any
 from nanospeech.errors import InputError, reason
 from nanospeech.text.languages import base_code
 
+OURS = {name: name for name in ("audio", "text", "speaker", "language")}
 # as Hugging Face's audio folders, F5-TTS's tables, Coqui's and NeMo's call our columns
 ALSO = {
     "file_name": "audio", "audio_file": "audio", "audio_filepath": "audio",
     "transcription": "text", "speaker_name": "speaker", "speaker_id": "speaker",
 }  # fmt: skip
-LESS = {"wav": "audio", "path": "audio", "sentence": "text", "client_id": "speaker"}
+LESS = {
+    "wav": "audio", "path": "audio", "file": "audio", "filename": "audio", "filepath": "audio",
+    "audio_path": "audio", "wav_path": "audio", "wav_filename": "audio",
+    "sentence": "text", "transcript": "text", "client_id": "speaker",
+}  # fmt: skip
+NAMED = {"id": "audio"}  # in tables with bars, of names without endings
 WRITTEN_OUT = "normalized_text", "text_normalized"  # NeMo's, and Hi-Fi TTS's
+AS_READ = *WRITTEN_OUT, "normalized_transcription"  # as LJSpeech's own notes have it
 COMMON_VOICE = {"client_id", "path", "sentence"}
 MOST_TABLE = 2**32  # bytes
 CODE = re.compile(r"([a-z]{2}|yue)([_-]\w+)?", re.I)  # of a language; of three letters are words
@@ -83,24 +90,25 @@ def has_bars(table: Path) -> bool:
     return "|" in next((line for line in lines_of(table) if line.strip()), "")
 
 
-def columns(names: Iterable[str]) -> list[str]:
+def columns(names: Iterable[str], bars: bool = False) -> list[str]:
     """What a table's columns are called here; the first of ALSO's, unless ours is there too.
 
-    LESS's are those of a table that has no recordings or texts without them.
+    LESS's are those of a table that has no recordings or texts without them, and NAMED's of one
+    with bars. Capitals make no other name.
     """
     names = list(names)
-    for also in (ALSO, LESS):
-        if also is LESS and {"audio", "text"} <= set(names):
+    for also in (OURS, ALSO, LESS, NAMED if bars else {}):
+        if also in (LESS, NAMED) and {"audio", "text"} <= set(names):
             break
         for index, name in enumerate(names):
-            if (ours := also.get(name)) and ours not in names:
+            if (ours := also.get(name.strip().lower())) and ours not in names:
                 names[index] = ours
     return names
 
 
-def names_columns(fields: Iterable[str]) -> bool:
+def names_columns(fields: Iterable[str], bars: bool = False) -> bool:
     """Whether a table's first line says what its columns are."""
-    return {"audio", "text"} <= set(columns(fields))
+    return {"audio", "text"} <= set(columns(fields, bars))
 
 
 def has_objects(path: Path) -> bool:
@@ -209,11 +217,14 @@ def rows_with_bars(path: Path) -> Iterator[tuple[int, Any]]:
         rows = [(n, [*map(unquoted, line.split("|"))]) for n, line in lines if line.strip()]
     names = [name.strip() for name in rows[0][1]] if rows else []
     in_languages = all(len(row) == 4 and CODE.fullmatch(row[2].strip()) for _, row in rows)
-    if in_languages or names_columns(names):
-        names = ["audio", "speaker", "language", "text"] if in_languages else columns(names)
+    if in_languages or names_columns(names, bars=True):
+        names = ["audio", "speaker", "language", "text"] if in_languages else columns(names, True)
+        read = [n for n in names if n.lower().replace(" ", "_") in AS_READ]
         for number, row in rows if in_languages else rows[1:]:
-            more = len(row) > len(names)
-            yield number, ValueError(f"{len(row)} fields") if more else dict(zip(names, row))
+            found: Any = dict(zip(names, row))
+            if read and found.get(read[0], "").strip():
+                found["text"] = found.pop(read[0])
+            yield number, found if len(row) <= len(names) else ValueError(f"{len(row)} fields")
         return
     who = speakers_column([row for _, row in rows])
     for number, (name, *texts) in rows:

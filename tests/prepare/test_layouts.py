@@ -516,10 +516,14 @@ def test_a_table_may_have_spaces_behind_its_commas(waves):
         "audio | text | speaker\n0 | one | anna\n1 | two | anna\n",
         "0 | anna | en | one\n1 | anna | en | two\n",
         "audio,text,speaker\n0.wav,one,anna\n1.wav,two,anna \n",
+        "id|text|speaker\n0|one|anna\n1|two|anna\n",
+        "ID|Transcription|Normalized Transcription|Speaker\n0|1|one|anna\n1|two||anna\n",
+        "Audio;Text;Speaker\n0.wav;one;anna\n1.wav;two;anna\n",
+        "Filename,Transcript,Speaker ID,Speaker\n0.wav,one,1,anna\n1.wav,two,1,anna\n",
     ],
 )
-def test_spaces_around_fields_are_no_part_of_names(waves, table):
-    """Else no recording is found, or one person counts as two."""
+def test_tables_name_their_columns_in_many_ways(waves, table):
+    """Else no recording is found, a first line is one, or, by spaces, one person counts as two."""
     (waves / "metadata.csv").write_text(table, encoding="utf-8")
     samples, skips = find([waves])
     assert not skips
