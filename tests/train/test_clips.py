@@ -10,6 +10,7 @@ import pytest
 
 from nanospeech.audio.mel import log_mel
 from nanospeech.config import AudioConfig
+from nanospeech.corpus.samples import AUDIO as AS_PREPARED
 from nanospeech.errors import InputError
 from nanospeech_torch.train.data import clips
 from tests.audio.test_audio import without_length
@@ -81,6 +82,8 @@ def test_audio_is_bytes_or_a_file(tmp_path):
     ):
         assert clips.audio_bytes(sample) == wav_bytes(TONE)
     assert clips.audio_bytes({"wav": b"second", "mp3": b"first"}) == b"first"
+    for ending in AS_PREPARED:
+        assert clips.audio_bytes({ending[1:]: b"in a tar"}) == b"in a tar"
     refused("unreadable audio", clips.audio_bytes, {"audio": {"path": str(tmp_path / "none")}})
     for sample in ({}, {"wav": b""}, {"wav": "text"}, {"audio": {"bytes": None, "path": ""}}):
         refused("without audio", clips.audio_bytes, sample)

@@ -23,7 +23,7 @@ from nanospeech.config import AudioConfig
 from nanospeech.corpus.tables import parsed
 from nanospeech.errors import InputError
 
-AUDIO_KEYS = ("mp3", "flac", "wav", "ogg", "opus", "audio")
+AUDIO_KEYS = ("mp3", "flac", "wav", "ogg", "oga", "opus", "aiff", "aif", "audio")
 RATES = (8_000, 192_000)  # Hz
 TOLERANCE = 0.1  # relative difference allowed between a clip's length and its metadata
 PADDING = 0.15  # seconds that a codec may add
